@@ -1,0 +1,2 @@
+//! The fingerpost program.
+fn main() {}

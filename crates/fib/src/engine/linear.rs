@@ -1,0 +1,36 @@
+//! The oracle: every route, longest first, compared one after the other.
+//!
+//! It shares nothing with the other engines (no runs, no builder, no bit
+//! tricks) and is so plain that one can see it is right; that is all it is for.
+//! A lookup is O(routes).
+
+use alloc::vec::Vec;
+
+use super::Engine;
+use crate::{Addr, Hop, Prefix};
+
+/// A list of routes, longest first.
+#[derive(Clone, Debug)]
+pub struct Linear<A: Addr> {
+    routes: Vec<(Prefix<A>, Hop)>,
+}
+
+impl<A: Addr> Linear<A> {
+    /// Takes the routes in any order, each prefix at most once.
+    pub fn new(routes: impl IntoIterator<Item = (Prefix<A>, Hop)>) -> Self {
+        let mut routes: Vec<_> = routes.into_iter().collect();
+        routes.sort_by_key(|(prefix, _)| core::cmp::Reverse(prefix.len()));
+        Self { routes }
+    }
+}
+
+impl<A: Addr> Engine<A> for Linear<A> {
+    fn lookup(&self, addr: A) -> Hop {
+        let longest = self.routes.iter().find(|(prefix, _)| prefix.contains(addr));
+        longest.map_or(Hop::NONE, |&(_, hop)| hop)
+    }
+
+    fn footprint(&self) -> usize {
+        size_of_val(&self.routes[..])
+    }
+}

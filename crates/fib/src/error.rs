@@ -1,0 +1,23 @@
+//! The library's small errors.
+
+use core::fmt;
+
+/// Says which structural limit of an engine the table exceeds.
+///
+/// A value, not a panic and never a wrong answer: the caller picks a wider
+/// layout or another engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full {
+    /// What there is too much of, in the plural ("ranges in one chunk").
+    pub what: &'static str,
+    /// How many the layout can hold.
+    pub limit: u64,
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the table is full: more than {} {}", self.limit, self.what)
+    }
+}
+
+impl core::error::Error for Full {}

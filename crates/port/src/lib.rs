@@ -1,0 +1,1 @@
+//! Where packets come from and go: AF_XDP, pcap files, memory.

@@ -1,0 +1,1 @@
+//! Joins routes and packets: configuration, control, datapath, counters.

@@ -1,0 +1,2 @@
+//! One command per habit of this repository.
+fn main() {}
