@@ -111,11 +111,9 @@ macro_rules! addr {
                 value as $int
             }
             fn parse(text: &str) -> Option<Self> {
-                #[expect(clippy::redundant_closure_call, reason = "the notation of one family")]
                 $parse(text)
             }
             fn show(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                #[expect(clippy::redundant_closure_call, reason = "the notation of one family")]
                 $show(self, f)
             }
         }
