@@ -1,0 +1,3 @@
+//! AF_XDP: packets straight from a network interface's queue.
+
+pub(crate) mod region;

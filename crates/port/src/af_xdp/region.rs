@@ -1,0 +1,181 @@
+//! The region: the memory that packets live in.
+//!
+//! One anonymous mapping, page-aligned and zeroed, cut into frames of one
+//! size. It is the memory of an [`Arena`](crate::Arena) and, when AF_XDP
+//! sockets are bound to it, the kernel's UMEM at the same time. Huge pages are
+//! advised, not demanded: without them the program is slower by some page
+//! walks, not broken.
+//!
+//! Two writers share these bytes, us and the kernel, and no lock stands
+//! between them. What keeps them apart is the one token a frame
+//! ([`Frame`](crate::Frame)): the accessors below give out a slice only
+//! against the token, for as long as it and the region are borrowed, and a
+//! frame's number goes into a ring of the kernel only when its token has been
+//! consumed (`socket.rs`). So whoever can make a slice, the kernel does not
+//! have the frame.
+//!
+//! The kernel pins the pages while a socket is bound: unmapping the region
+//! before the sockets close leaves them writing to pages that nobody sees,
+//! which is harmless.
+
+#![expect(unsafe_code, reason = "maps memory that is shared with the kernel, and slices it")]
+
+use std::io;
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::Frame;
+
+/// Memory is mapped in multiples of this, so that huge pages can hold it whole.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// The next region's tag. Tags are identities, not state: nothing is looked up
+/// by them.
+static NEXT_TAG: AtomicU32 = AtomicU32::new(0);
+
+/// A page-aligned zeroed mapping that gives out slices against frame tokens.
+pub(crate) struct Region {
+    base: NonNull<u8>,
+    /// Bytes that frames may lie in.
+    len: usize,
+    /// Bytes mapped, a multiple of [`HUGE_PAGE`].
+    mapped: usize,
+    tag: u32,
+}
+
+// SAFETY:
+// - `base` points to a mapping that this value alone owns and that any thread
+//   of the process may use;
+// - the tag and the sizes are plain numbers.
+unsafe impl Send for Region {}
+
+// SAFETY:
+// - `&Region` gives only `&[u8]`, against a token that the caller borrows
+//   too, so no one holds a `&mut [u8]` of the same frame meanwhile (that
+//   needs `&mut Region`), nor has the kernel the frame.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Maps at least `len` zeroed bytes.
+    ///
+    /// # Errors
+    ///
+    /// The system's, when the memory cannot be had; `InvalidInput` for a `len`
+    /// of 0 or beyond what a frame's 32-bit place can name.
+    pub(crate) fn new(len: usize) -> io::Result<Self> {
+        if len == 0 || len > 1 << 32 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "an arena holds between one frame and 4 GiB",
+            ));
+        }
+        let tag = NEXT_TAG
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |tag| tag.checked_add(1))
+            .map_err(|_| io::Error::other("this process has made 2^32 arenas"))?;
+        let mapped = len.next_multiple_of(HUGE_PAGE);
+        // SAFETY:
+        // - a null hint and MAP_ANONYMOUS: the kernel chooses fresh addresses,
+        //   so nothing that exists is overwritten.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                mapped,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY:
+        // - the range was mapped just above and the advice changes no content.
+        // The result is of no interest: without huge pages all is still right.
+        unsafe { libc::madvise(base, mapped, libc::MADV_HUGEPAGE) };
+        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mmap gave null"))?;
+        Ok(Self { base, len, mapped, tag })
+    }
+
+    /// Returns the identity that this region's frames carry.
+    #[inline]
+    pub(crate) fn tag(&self) -> u32 {
+        self.tag
+    }
+
+    /// Returns where the mapping begins, for registering it as a UMEM.
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Returns the bytes that frames may lie in.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Checks that the token is of this region and inside it.
+    #[inline]
+    fn check(&self, frame: &Frame) -> usize {
+        assert!(frame.tag == self.tag, "a frame was given to an arena that it is not of");
+        let at = frame.at as usize;
+        assert!(at + frame.len() <= self.len, "a frame reaches beyond its arena");
+        at
+    }
+
+    /// Returns the packet.
+    #[inline]
+    pub(crate) fn bytes(&self, frame: &Frame) -> &[u8] {
+        let at = self.check(frame);
+        // SAFETY:
+        // - `check` has shown that `at` is inside the mapping;
+        let first = unsafe { self.base.as_ptr().add(at) };
+        // SAFETY:
+        // - `check` has shown that `len` bytes from there are inside too, the
+        //   mapping is readable, zeroed at birth and lives as long as `self`;
+        // - the token proves that the kernel does not have the frame, and a
+        //   `&mut [u8]` of it would need `&mut self`.
+        unsafe { slice::from_raw_parts(first, frame.len()) }
+    }
+
+    /// Returns the packet for writing.
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self, frame: &Frame) -> &mut [u8] {
+        let at = self.check(frame);
+        // SAFETY:
+        // - `check` has shown that `at` is inside the mapping;
+        let first = unsafe { self.base.as_ptr().add(at) };
+        // SAFETY:
+        // - `check` has shown that `len` bytes from there are inside too, the
+        //   mapping is writable, zeroed at birth and lives as long as `self`;
+        // - the token proves that the kernel does not have the frame, and
+        //   `&mut self` that no other slice of the region exists.
+        unsafe { slice::from_raw_parts_mut(first, frame.len()) }
+    }
+
+    /// Asks the CPU to fetch the packet's first cache line.
+    #[inline]
+    pub(crate) fn prefetch(&self, frame: &Frame) {
+        let at = self.check(frame);
+        #[cfg(target_arch = "x86_64")]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let first = self.base.as_ptr().wrapping_add(at);
+            // SAFETY:
+            // - SSE is part of x86_64, and a prefetch reads nothing that the
+            //   program can see, wherever it points.
+            unsafe { _mm_prefetch(first.cast(), _MM_HINT_T0) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY:
+        // - `base` and `mapped` are what `mmap` gave in `new`, and every slice
+        //   borrowed from `self`, so none is left.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.mapped) };
+    }
+}

@@ -1,0 +1,214 @@
+//! The arena: the frames of one worker.
+//!
+//! A [`Region`] of equal frames and the list of those that nobody uses. All
+//! ports of a worker receive into it and send from it; with AF_XDP it is also
+//! the UMEM that their sockets share, which is what lets a frame change ports
+//! without a copy.
+//!
+//! The free list is a stack, so that the frame used last, and still in the
+//! cache, is used next. [`Arena::alloc`] and [`Arena::free`] are a pop and a
+//! push; neither touches the frame.
+//!
+//! Invariant: a frame is on the free list, or exactly one [`Frame`] of it
+//! exists, or a port has taken that `Frame` and keeps its number in a ring.
+//! When the list is empty `alloc` says `None` and the ports receive less:
+//! running dry is back-pressure, not failure.
+//!
+//! Limits: frames of 2048 or 4096 bytes (what AF_XDP takes), 4 GiB in all.
+
+use std::io;
+
+use crate::af_xdp::region::Region;
+use crate::{Frame, HEADROOM};
+
+/// Frames of one size, and the list of those that are free.
+pub struct Arena {
+    region: Region,
+    /// Places of free frames (their first byte, not their packet's).
+    free: Vec<u32>,
+    frames: u32,
+    frame_size: u32,
+}
+
+impl Arena {
+    /// Makes an arena of `frames` frames of `frame_size` bytes, all free.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if `frame_size` is neither 2048 nor 4096, or `frames` is
+    /// 0 or more than fit in 4 GiB; else the system's error when the memory
+    /// cannot be had.
+    pub fn new(frames: u32, frame_size: u32) -> io::Result<Self> {
+        if frame_size != 2048 && frame_size != 4096 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("a frame is 2048 or 4096 bytes, not {frame_size}"),
+            ));
+        }
+        let region = Region::new(frames as usize * frame_size as usize)?;
+        // Reversed, so that the first frames are used first.
+        let free = (0..frames).rev().map(|frame| frame * frame_size).collect();
+        Ok(Self { region, free, frames, frame_size })
+    }
+
+    /// Takes a free frame: an empty packet with [`HEADROOM`] in front of it.
+    /// `None` when there is none.
+    #[inline]
+    pub fn alloc(&mut self) -> Option<Frame> {
+        let at = self.free.pop()? + HEADROOM;
+        Some(Frame { at, len: 0, tag: self.region.tag() })
+    }
+
+    /// Returns a frame to the free list.
+    ///
+    /// # Panics
+    ///
+    /// If the frame is of another arena.
+    #[inline]
+    pub fn free(&mut self, frame: Frame) {
+        let Frame { at, tag, .. } = frame;
+        let start = self.start(at, tag);
+        // The list was made as long as the arena and frames are not made up,
+        // so this never allocates.
+        self.free.push(start);
+    }
+
+    /// Returns the packet.
+    ///
+    /// # Panics
+    ///
+    /// If the frame is of another arena.
+    #[inline]
+    pub fn bytes(&self, frame: &Frame) -> &[u8] {
+        self.region.bytes(frame)
+    }
+
+    /// Returns the packet for writing.
+    ///
+    /// # Panics
+    ///
+    /// If the frame is of another arena.
+    #[inline]
+    pub fn bytes_mut(&mut self, frame: &Frame) -> &mut [u8] {
+        self.region.bytes_mut(frame)
+    }
+
+    /// Asks the CPU to bring the packet's first cache line, for use a little
+    /// later.
+    ///
+    /// # Panics
+    ///
+    /// If the frame is of another arena.
+    #[inline]
+    pub fn prefetch(&self, frame: &Frame) {
+        self.region.prefetch(frame);
+    }
+
+    /// Makes the packet `len` bytes long, keeping its beginning, and says
+    /// whether the frame has the room; nothing changes if not. New bytes are
+    /// whatever the frame held before.
+    ///
+    /// # Panics
+    ///
+    /// If the frame is of another arena.
+    #[inline]
+    pub fn resize(&self, frame: &mut Frame, len: usize) -> bool {
+        let room = self.frame_size - (frame.at - self.start(frame.at, frame.tag));
+        let fits = len <= room as usize;
+        if fits {
+            frame.len = len as u32;
+        }
+        fits
+    }
+
+    /// Grows the packet by `bytes` at its front, into the headroom, and says
+    /// whether there is that much; nothing changes if not.
+    ///
+    /// # Panics
+    ///
+    /// If the frame is of another arena.
+    #[inline]
+    pub fn grow_front(&self, frame: &mut Frame, bytes: usize) -> bool {
+        let fits = bytes <= (frame.at - self.start(frame.at, frame.tag)) as usize;
+        if fits {
+            frame.at -= bytes as u32;
+            frame.len += bytes as u32;
+        }
+        fits
+    }
+
+    /// Cuts `bytes` off the packet's front, and says whether it had more than
+    /// that; nothing changes if not. At least one byte stays, so that the
+    /// packet's place never leaves its frame.
+    ///
+    /// # Panics
+    ///
+    /// If the frame is of another arena.
+    #[inline]
+    pub fn shrink_front(&self, frame: &mut Frame, bytes: usize) -> bool {
+        let _ = self.start(frame.at, frame.tag);
+        let fits = bytes < frame.len();
+        if fits {
+            frame.at += bytes as u32;
+            frame.len -= bytes as u32;
+        }
+        fits
+    }
+
+    /// Takes a free frame and copies `packet` into it. `None` if no frame is
+    /// free or the packet is longer than [`Arena::room`].
+    #[inline]
+    pub fn copy_in(&mut self, packet: &[u8]) -> Option<Frame> {
+        if packet.len() > self.room() {
+            return None;
+        }
+        let mut frame = self.alloc()?;
+        frame.len = packet.len() as u32;
+        self.bytes_mut(&frame).copy_from_slice(packet);
+        Some(frame)
+    }
+
+    /// Returns how many frames are free.
+    #[inline]
+    pub fn available(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Returns how many frames there are, free or not.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.frames as usize
+    }
+
+    /// Returns the size of a frame in bytes, headroom included.
+    #[inline]
+    pub fn frame_size(&self) -> usize {
+        self.frame_size as usize
+    }
+
+    /// Returns the longest packet that fits behind the headroom, in bytes.
+    #[inline]
+    pub fn room(&self) -> usize {
+        (self.frame_size - HEADROOM) as usize
+    }
+
+    /// Returns where the frame that holds the packet at `at` begins.
+    ///
+    /// A frame's size is a power of two and a packet's first byte never leaves
+    /// its frame, so the upper bits of that place are the frame's.
+    #[inline]
+    fn start(&self, at: u32, tag: u32) -> u32 {
+        assert!(tag == self.region.tag(), "a frame was given to an arena that it is not of");
+        at & !(self.frame_size - 1)
+    }
+}
+
+impl std::fmt::Debug for Arena {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Arena")
+            .field("frames", &self.frames)
+            .field("frame_size", &self.frame_size)
+            .field("available", &self.available())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,48 @@
+//! The frame: the right to use one frame of an arena.
+//!
+//! It is a token, not the bytes: twelve bytes that say where in the arena the
+//! packet begins and how long it is. There is one token a frame; it cannot be
+//! cloned and only an [`Arena`](crate::Arena) can make one, so who holds it
+//! is the only one who may touch the frame. Dropping a token without
+//! [`Arena::free`](crate::Arena::free) loses the frame until the arena goes.
+//!
+//! ```text
+//!   frame of 2048 or 4096 bytes, aligned to its size
+//!   ├── headroom, 256 ──┼── packet, len ──┼── tailroom ──┤
+//!                       ▲ at
+//! ```
+//!
+//! The headroom is what AF_XDP leaves in front of a received packet
+//! (`XDP_PACKET_HEADROOM`); later encapsulations grow into it. Frames made by
+//! [`Arena::alloc`](crate::Arena::alloc) have the same, so that there is one
+//! layout.
+//!
+//! `tag` names the arena. It costs one comparison an access and makes the
+//! claim above hold when a program has several arenas: a token is worth
+//! nothing in another one.
+
+/// Bytes in front of a packet in a fresh frame.
+pub const HEADROOM: u32 = 256;
+
+/// The right to use one frame of an [`Arena`](crate::Arena).
+#[derive(Debug)]
+#[must_use = "a frame that is dropped is lost to its arena; give it to Arena::free"]
+pub struct Frame {
+    /// Where the packet begins, in bytes from the start of the arena.
+    pub(crate) at: u32,
+    /// The packet's length in bytes.
+    pub(crate) len: u32,
+    /// The arena it belongs to.
+    pub(crate) tag: u32,
+}
+
+impl Frame {
+    /// Returns the packet's length in bytes, Ethernet header included.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "a frame of length 0 is no special case")]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+}
+
+const _: () = assert!(size_of::<Frame>() == 12);
