@@ -1,0 +1,262 @@
+//! The rules of the house that a machine can hold (CONTRIBUTING.md has them all).
+//!
+//! - Layering: who may depend on whom, read from `cargo metadata`, for normal,
+//!   build and development dependencies alike. This is what keeps the library
+//!   free of the router and the packet path free of the command line.
+//! - Unsafe code is forbidden by the root of every crate but the two that grant
+//!   it by module.
+//! - No file is longer than 800 lines, none is called by a name that says nothing,
+//!   none keeps a note of work left undone, no test is switched off.
+//! - Every relative link in a Markdown file leads to something.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+/// Each package and those of ours it may name.
+const LAYERS: [(&str, &[&str]); 10] = [
+    ("fingerpost-fib", &[]),
+    ("fingerpost-wire", &[]),
+    ("fingerpost-port", &[]),
+    ("fingerpost-feed", &["fingerpost-fib"]),
+    ("fingerpost-gate", &["fingerpost-fib", "fingerpost-wire"]),
+    ("fingerpost-router", FIVE),
+    // The program is what joins everything for a person; see docs/decisions.
+    (
+        "fingerpost",
+        &[
+            "fingerpost-router",
+            "fingerpost-fib",
+            "fingerpost-wire",
+            "fingerpost-port",
+            "fingerpost-feed",
+            "fingerpost-gate",
+        ],
+    ),
+    ("fingerpost-capi", &["fingerpost-fib"]),
+    ("fingerpost-python", &["fingerpost-fib"]),
+    ("xtask", &[]),
+];
+
+/// What the router joins.
+const FIVE: &[&str] =
+    &["fingerpost-fib", "fingerpost-wire", "fingerpost-port", "fingerpost-feed", "fingerpost-gate"];
+
+/// Crates whose modules may grant themselves unsafe code.
+const MAY_GRANT_UNSAFE: [&str; 3] = ["crates/fib", "crates/port", "crates/capi"];
+
+/// The longest file, in lines.
+const LONGEST: usize = 800;
+
+/// Names that say nothing.
+const EMPTY_NAMES: [&str; 6] = ["util", "utils", "common", "helper", "helpers", "misc"];
+
+/// What finished code does not hold, in two halves so that this file does not
+/// hold it either.
+const UNFINISHED: [(&str, &str); 6] = [
+    ("TO", "DO"),
+    ("FIX", "ME"),
+    ("XX", "X"),
+    ("#[ign", "ore"),
+    ("todo", "!("),
+    ("unimple", "mented!("),
+];
+
+/// Checks all rules; the error lists every breach, a line each.
+pub(crate) fn check(metadata: &Value) -> Result<(), String> {
+    let mut wrong = layering(metadata);
+    let mut files = Vec::new();
+    for folder in ["crates", "xtask", "smoke", "docs", "data", "bench"] {
+        walk(Path::new(folder), &mut files);
+    }
+    for entry in fs::read_dir(".").into_iter().flatten().flatten() {
+        if entry.path().extension().is_some_and(|extension| extension == "md") {
+            files.push(entry.path());
+        }
+    }
+    files.sort();
+    for file in &files {
+        wrong.extend(name(file));
+        let Ok(text) = fs::read_to_string(file) else { continue };
+        match file.extension().and_then(|extension| extension.to_str()) {
+            Some("rs") => {
+                wrong.extend(length(file, &text));
+                wrong.extend(unfinished(file, &text));
+                wrong.extend(forbids_unsafe(file, &text));
+            }
+            Some("sh" | "py") => wrong.extend(unfinished(file, &text)),
+            Some("md") => wrong.extend(links(file, &text)),
+            _ => {}
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n   ")) }
+}
+
+/// Holds every package of the workspace to [`LAYERS`].
+fn layering(metadata: &Value) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let Some(packages) = metadata["packages"].as_array().filter(|packages| !packages.is_empty())
+    else {
+        return vec!["cargo metadata lists no package".to_owned()];
+    };
+    let ours: Vec<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
+    for package in packages {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some((_, allowed)) = LAYERS.iter().find(|(have, _)| *have == name) else {
+            wrong.push(format!("package {name} has no place in the layers of xtask/src/house.rs"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let on = dependency["name"].as_str().unwrap_or_default();
+            if ours.contains(&on) && on != name && !allowed.contains(&on) {
+                wrong.push(format!("{name} may not depend on {on}"));
+            }
+        }
+    }
+    wrong
+}
+
+/// Lists the files under `folder`; a folder that is not there has none.
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            if !path.ends_with("target") {
+                walk(&path, files);
+            }
+        } else {
+            files.push(path);
+        }
+    }
+}
+
+/// A part of the path that says nothing.
+fn name(file: &Path) -> Option<String> {
+    let empty = |part: &std::ffi::OsStr| {
+        let part = part.to_string_lossy();
+        let stem = part.split('.').next().unwrap_or_default();
+        EMPTY_NAMES.contains(&stem)
+    };
+    let bad = file.iter().find(|part| empty(part))?;
+    Some(format!("{}: `{}` says nothing about what is in it", file.display(), bad.display()))
+}
+
+fn length(file: &Path, text: &str) -> Option<String> {
+    let lines = text.lines().count();
+    (lines > LONGEST).then(|| format!("{}: {lines} lines; split it", file.display()))
+}
+
+fn unfinished(file: &Path, text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        for (head, tail) in UNFINISHED {
+            let word = format!("{head}{tail}");
+            let found = line.match_indices(&word).any(|(at, _)| {
+                // `XXX` as a word, not within `mktemp fp.XXXXXX`.
+                let around = |char: Option<char>| !char.is_some_and(char::is_alphanumeric);
+                around(line[..at].chars().next_back())
+                    && (tail.ends_with('(') || around(line[at + word.len()..].chars().next()))
+            });
+            if found {
+                wrong.push(format!("{}:{}: {word}", file.display(), index + 1));
+            }
+        }
+    }
+    wrong
+}
+
+/// The root of a crate forbids unsafe code, unless its modules may grant it.
+fn forbids_unsafe(file: &Path, text: &str) -> Option<String> {
+    let is_root = file.ends_with("src/lib.rs") || file.ends_with("src/main.rs");
+    let granted = MAY_GRANT_UNSAFE.iter().any(|granted| file.starts_with(granted));
+    (is_root && !granted && !text.contains("#![forbid(unsafe_code)]"))
+        .then(|| format!("{}: does not forbid unsafe code", file.display()))
+}
+
+/// The relative links of a Markdown file that lead nowhere.
+fn links(file: &Path, text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let folder = file.parent().unwrap_or(Path::new("."));
+    for (at, _) in text.match_indices("](") {
+        let link = text[at + 2..].split(')').next().unwrap_or_default();
+        let path = link.split('#').next().unwrap_or_default();
+        let elsewhere = path.is_empty() || path.contains("://") || path.starts_with("mailto:");
+        if !elsewhere && !folder.join(path).exists() {
+            wrong.push(format!("{}: the link to {path} leads nowhere", file.display()));
+        }
+    }
+    wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn workspace(name: &str, depends: &str) -> Value {
+        json!({"packages": [
+            {"name": name, "dependencies": [{"name": depends}, {"name": "libc"}]},
+            {"name": depends, "dependencies": []},
+        ]})
+    }
+
+    #[test]
+    fn the_layers_are_held() {
+        let breaches = |name, depends| layering(&workspace(name, depends));
+        assert!(breaches("fingerpost-router", "fingerpost-feed").is_empty());
+        assert!(breaches("fingerpost-feed", "fingerpost-fib").is_empty());
+        assert_eq!(
+            breaches("fingerpost-fib", "fingerpost-wire"),
+            ["fingerpost-fib may not depend on fingerpost-wire"]
+        );
+        assert_eq!(breaches("fingerpost-port", "fingerpost-router").len(), 1);
+        assert_eq!(breaches("fingerpost-router", "fingerpost").len(), 1);
+    }
+
+    #[test]
+    fn an_unknown_package_or_an_empty_workspace_is_a_breach() {
+        assert_eq!(layering(&json!({"packages": [{"name": "new", "dependencies": []}]})).len(), 1);
+        assert_eq!(layering(&json!({"packages": []})).len(), 1);
+        assert_eq!(layering(&json!({})).len(), 1);
+    }
+
+    #[test]
+    fn names_that_say_nothing_are_found() {
+        assert!(name(Path::new("crates/fib/src/utils.rs")).is_some());
+        assert!(name(Path::new("crates/common/src/lib.rs")).is_some());
+        assert!(name(Path::new("crates/fib/src/utility_of_routes.rs")).is_none());
+    }
+
+    #[test]
+    fn unfinished_work_is_found() {
+        let found = |text: &str| unfinished(Path::new("x.rs"), text).len();
+        assert_eq!(found(&["// TO", "DO: later"].concat()), 1);
+        assert_eq!(found(&["    #[ign", "ore]"].concat()), 1);
+        assert_eq!(found(&["todo", "!(\"x\")"].concat()), 1);
+        assert_eq!(found("mktemp -d /tmp/fp.XXXXXX; autodoc"), 0);
+    }
+
+    #[test]
+    fn a_root_that_allows_unsafe_is_found() {
+        let found = |path: &str, text| forbids_unsafe(Path::new(path), text).is_some();
+        assert!(found("crates/feed/src/lib.rs", "//! Feed.\n"));
+        assert!(!found("crates/feed/src/lib.rs", "#![forbid(unsafe_code)]\n"));
+        assert!(!found("crates/feed/src/text.rs", ""));
+        assert!(!found("crates/port/src/lib.rs", ""));
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_are_found() {
+        let at = |text| links(Path::new("Cargo.toml"), text).len();
+        assert_eq!(at("[a](Cargo.toml) [b](https://x.org/y) [c](#part) [d](src/main.rs#x)"), 0);
+        assert_eq!(at("[a](no/such.md)"), 1);
+    }
+
+    #[test]
+    fn long_files_are_found() {
+        assert!(length(Path::new("x.rs"), &"\n".repeat(800)).is_none());
+        assert!(length(Path::new("x.rs"), &"\n".repeat(801)).is_some());
+    }
+}

@@ -1,0 +1,112 @@
+//! What the tests need beside the crates: two components of the toolchain, and
+//! Debian packages for the smoke tests.
+//!
+//! Programs that are not ours are the point of a smoke test (scapy builds the
+//! packets and computes the checksums, the kernel answers the pings), so a
+//! missing one is never a reason to leave a test out. Root installs it; anybody
+//! else is told its name, and the step fails.
+
+use std::process::{Command, Stdio};
+
+/// A Debian package, and a command that works once it is there.
+///
+/// Python is called by its full path everywhere: the packages of Debian belong to
+/// Debian's interpreter, and the first `python3` on the path may be another.
+const PACKAGES: [(&str, &[&str]); 5] = [
+    ("iproute2", &["ip", "-V"]),
+    ("iputils-ping", &["ping", "-V"]),
+    ("python3-scapy", &["/usr/bin/python3", "-c", "import scapy.layers.inet6"]),
+    ("util-linux", &["setpriv", "--version"]),
+    ("procps", &["ps", "--version"]),
+];
+
+/// Checks that cargo has rustfmt and clippy.
+pub(crate) fn components() -> Result<(), String> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let missing: Vec<&str> = [("rustfmt", "fmt"), ("clippy", "clippy")]
+        .into_iter()
+        .filter(|(_, verb)| !works(&[&cargo, verb, "--version"]))
+        .map(|(component, _)| component)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let missing = missing.join(" ");
+    Err(format!("missing: {missing}. Install with: rustup component add {missing}"))
+}
+
+/// Checks for every package, and installs what is missing if we may.
+pub(crate) fn packages() -> Result<(), String> {
+    let missing = missing();
+    if missing.is_empty() {
+        println!("nothing is missing");
+        return Ok(());
+    }
+    let names = missing.join(" ");
+    if !is_root() {
+        return Err(format!(
+            "missing Debian packages: {names}. Install with: apt-get install {names}"
+        ));
+    }
+    println!("installing {names}");
+    if !install(&missing) {
+        // The lists of a fresh image are empty or old.
+        apt(&["update", "-qq"]);
+        install(&missing);
+    }
+    let still = self::missing();
+    if still.is_empty() {
+        return Ok(());
+    }
+    Err(format!("could not install {}: see what apt-get says above", still.join(" ")))
+}
+
+/// Says whether we run as root.
+pub(crate) fn is_root() -> bool {
+    // Real, effective, saved, filesystem: the second one counts.
+    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| {
+        let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        ids.and_then(|ids| ids.split_whitespace().nth(1)) == Some("0")
+    })
+}
+
+fn missing() -> Vec<&'static str> {
+    PACKAGES.iter().filter(|(_, probe)| !works(probe)).map(|&(package, _)| package).collect()
+}
+
+fn install(packages: &[&str]) -> bool {
+    let mut words = vec!["install", "-y", "-qq", "--no-install-recommends"];
+    words.extend(packages);
+    apt(&words)
+}
+
+fn apt(words: &[&str]) -> bool {
+    Command::new("apt-get")
+        .args(words)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdin(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+fn works(words: &[&str]) -> bool {
+    Command::new(words[0])
+        .args(&words[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_program_is_noticed() {
+        assert!(works(&["true"]));
+        assert!(!works(&["false"]));
+        assert!(!works(&["/no/such/program"]));
+    }
+}

@@ -1,0 +1,175 @@
+//! What each verb consists of: the list of steps, in the order they run.
+//!
+//! What fails fastest comes first: formatting before lints, lints before tests,
+//! tests before what needs root. Builds with other flags (loom, ThreadSanitizer)
+//! get folders of their own under the target folder, so that going from one to
+//! the other rebuilds nothing.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::step::{Step, Words};
+use crate::{house, needs, smoke as scripts};
+
+/// Whether `test` runs what needs root.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Smoke {
+    Run,
+    Skip,
+}
+
+const NOT_ROOT: &str = "needs root (network namespaces, AF_XDP sockets): run it as root, \
+                        or leave this part out with `cargo xtask test --no-smoke`";
+const ASKED_FOR: &str = "left out: --no-smoke";
+
+/// The folder of the repository.
+pub(crate) fn root() -> Result<PathBuf> {
+    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    root.canonicalize().with_context(|| format!("finding the repository at {}", root.display()))
+}
+
+/// What cargo knows of the workspace.
+pub(crate) fn metadata() -> Result<Value> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--no-deps"])
+        .output()
+        .context("running cargo metadata")?;
+    if !output.status.success() {
+        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    serde_json::from_slice(&output.stdout).context("reading what cargo metadata says")
+}
+
+/// Where cargo builds, whichever way that was said.
+fn target() -> Result<PathBuf> {
+    let metadata = metadata()?;
+    let target = metadata["target_directory"].as_str();
+    target.map(PathBuf::from).context("cargo metadata names no target folder")
+}
+
+/// `check`: what needs no test run.
+pub(crate) fn check() -> Result<Vec<Step>> {
+    let metadata = metadata()?;
+    Ok(vec![
+        Step::own("rustfmt and clippy are there", needs::components),
+        Step::command("formatting", Words::cargo(&["fmt", "--all", "--check"])),
+        Step::own("house rules", move || house::check(&metadata)),
+        Step::command(
+            "lints",
+            Words::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+        ),
+    ])
+}
+
+/// `test`: everything.
+pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
+    let mut steps = check()?;
+    steps.push(Step::command(
+        "documentation",
+        Words::cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
+    ));
+    steps.push(Step::tests(
+        "tests",
+        Words::cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]),
+        &[],
+    ));
+    steps.push(Step::tests(
+        "documentation tests",
+        Words::cargo(&["test", "--workspace", "--doc", "--no-fail-fast"]),
+        &[],
+    ));
+    steps.extend(loom()?);
+    steps.extend(tsan()?);
+    if smoke == Smoke::Skip {
+        steps.push(Step::skipped("root tests", ASKED_FOR));
+        for (name, _) in scripts::scripts(&[])? {
+            steps.push(Step::skipped(&format!("smoke {name}"), ASKED_FOR));
+        }
+    } else {
+        steps.push(root_tests());
+        steps.extend(self::smoke(&[])?);
+    }
+    Ok(steps)
+}
+
+/// The tests of `port` that talk to the kernel.
+fn root_tests() -> Step {
+    if !needs::is_root() {
+        return Step::own("root tests", || Err(NOT_ROOT.to_owned()));
+    }
+    let features = ["test", "--package", "fingerpost-port", "--features", "root-tests", "--tests"];
+    Step::tests("root tests", Words::cargo(&features), &[])
+}
+
+/// `smoke`: the packages, a release build, and the scripts.
+pub(crate) fn smoke(only: &[String]) -> Result<Vec<Step>> {
+    let found = scripts::scripts(only)?;
+    if !needs::is_root() {
+        let fail = |(name, _): (String, _)| {
+            Step::own(&format!("smoke {name}"), || Err(NOT_ROOT.to_owned()))
+        };
+        return Ok(found.into_iter().map(fail).collect());
+    }
+    let program = target()?.join("release/fingerpost");
+    let mut steps = vec![
+        Step::own("packages", needs::packages),
+        Step::command(
+            "release build",
+            Words::cargo(&["build", "--release", "--package", "fingerpost"]),
+        ),
+    ];
+    steps.extend(found.iter().map(|(name, script)| scripts::step(name, script, &program)));
+    Ok(steps)
+}
+
+/// `loom`: every interleaving of the publication protocol.
+pub(crate) fn loom() -> Result<Vec<Step>> {
+    let target = target()?.join("loom");
+    Ok(vec![Step::tests(
+        "loom",
+        Words::cargo(&["test", "--package", "fingerpost-fib", "--release", "--test", "loom"])
+            .env("RUSTFLAGS", "--cfg loom")
+            .env("CARGO_TARGET_DIR", target.to_string_lossy()),
+        &[],
+    )])
+}
+
+/// `tsan`: the threaded tests with every memory access watched.
+pub(crate) fn tsan() -> Result<Vec<Step>> {
+    Ok(vec![])
+}
+
+/// `exhaustive`: the test that is too long for every day.
+pub(crate) fn exhaustive() -> Vec<Step> {
+    vec![Step::tests(
+        "exhaustive",
+        Words::cargo(&[
+            "test",
+            "--package",
+            "fingerpost-fib",
+            "--release",
+            "--features",
+            "exhaustive",
+            "--test",
+            "full_space",
+            "--",
+            "--nocapture",
+        ]),
+        &[],
+    )]
+}
+
+/// `bench`: hands the words on to `fingerpost bench`, without steps and counts.
+pub(crate) fn bench(args: &[String]) -> Result<bool> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let status = Command::new(cargo)
+        .args(["run", "--release", "--package", "fingerpost", "--", "bench"])
+        .args(args)
+        .status()
+        .context("running cargo")?;
+    Ok(status.success())
+}
