@@ -1,0 +1,139 @@
+//! Links: a program on an interface, for as long as the value lives.
+//!
+//! An XDP program could also be attached over netlink, and would then stay when
+//! the process that did so is gone. A link (Linux 5.9) is a descriptor: closing
+//! it detaches the program, and the kernel closes it when the process ends in
+//! whatever way, `SIGKILL` included. That is the whole of "leaves no trace".
+
+#![expect(unsafe_code, reason = "bpf(2)")]
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use super::Program;
+use super::program::ATTACH_XDP;
+use super::sys::{self, Command};
+
+/// Where in the kernel the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Mode {
+    /// In the stack, after the packet has become an `sk_buff`: slow, works
+    /// with every interface (`XDP_FLAGS_SKB_MODE`).
+    Generic = 1 << 1,
+    /// In the driver (`XDP_FLAGS_DRV_MODE`).
+    Native = 1 << 2,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Generic => "generic",
+            Self::Native => "native",
+        })
+    }
+}
+
+/// A program on an interface; dropping it takes the program off.
+#[derive(Debug)]
+pub struct Link {
+    fd: OwnedFd,
+    mode: Mode,
+}
+
+impl Link {
+    /// Attaches `program` to the interface of index `ifindex` in the network
+    /// namespace of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// [`AttachError`], by what is to be done about it.
+    pub fn attach(program: &Program, ifindex: u32, mode: Mode) -> Result<Self, AttachError> {
+        let mut attr = sys::LinkCreate {
+            program_fd: program.as_fd().as_raw_fd() as u32,
+            target: ifindex,
+            attach_type: ATTACH_XDP,
+            flags: mode as u32,
+        };
+        // SAFETY: the arm of this command, which holds no pointer; it makes a
+        // descriptor.
+        match unsafe { sys::open(Command::LinkCreate, &mut attr) } {
+            Ok(fd) => Ok(Self { fd, mode }),
+            Err(error) => Err(AttachError::from(error)),
+        }
+    }
+
+    /// Returns where it runs.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Says why a program could not be attached.
+#[derive(Debug)]
+pub enum AttachError {
+    /// `CAP_NET_ADMIN` or `CAP_BPF` is missing.
+    Permission,
+    /// There is no interface of this index in this namespace.
+    NoInterface,
+    /// Another XDP program is on the interface.
+    Busy,
+    /// The driver has no XDP of its own (native), or the kernel no links.
+    Unsupported,
+    /// The interface has too few receive queues for the transmit queues of its
+    /// peer (veth).
+    Queues,
+    /// The MTU is too large for a frame to fit a page.
+    Mtu,
+    /// Anything else.
+    Other(io::Error),
+}
+
+impl From<io::Error> for AttachError {
+    fn from(error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::Permission,
+            Some(libc::ENODEV) => Self::NoInterface,
+            Some(libc::EBUSY | libc::EEXIST) => Self::Busy,
+            Some(libc::EOPNOTSUPP) => Self::Unsupported,
+            Some(libc::ENOSPC) => Self::Queues,
+            Some(libc::ERANGE) => Self::Mtu,
+            _ => Self::Other(error),
+        }
+    }
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Permission => {
+                f.write_str("no permission to attach an XDP program (CAP_NET_ADMIN and CAP_BPF)")
+            }
+            Self::NoInterface => f.write_str("no such interface in this network namespace"),
+            Self::Busy => f.write_str("another XDP program is on the interface; take it off first"),
+            Self::Unsupported => f.write_str("the interface's driver has no native XDP"),
+            Self::Queues => f.write_str(
+                "the interface has fewer receive queues than its peer has transmit queues",
+            ),
+            Self::Mtu => f.write_str("the interface's MTU is too large for native XDP"),
+            Self::Other(error) => write!(f, "the XDP program could not be attached: {error}"),
+        }
+    }
+}
+
+impl Error for AttachError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Other(error) => Some(error),
+            _ => None,
+        }
+    }
+}

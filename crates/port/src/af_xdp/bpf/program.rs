@@ -1,0 +1,226 @@
+//! Programs: code the verifier has accepted, and runs of it without a network.
+//!
+//! Loading hands the instructions to the kernel's verifier, which proves that
+//! they end and touch only what they may; what it objects to is in the error,
+//! with its own words ([`LoadError::log`]).
+//!
+//! A loaded XDP program can be run from here (`BPF_PROG_TEST_RUN`) in two ways:
+//!
+//! - [`Program::test_run`]: on a copy of some bytes, giving back the verdict
+//!   and the bytes as the program left them. This is how each program of this
+//!   project is tested without a device.
+//! - [`Program::run_live`]: with frames that are real: what the program
+//!   redirects or sends back leaves by an interface, in batches, as if a driver
+//!   had received it. A program that rewrites each frame is thereby a traffic
+//!   generator of several million packets a second in one system call. Frames
+//!   are recycled with whatever the receiver wrote into them, so it must write
+//!   every byte that matters, each time.
+
+#![expect(unsafe_code, reason = "bpf(2) reads code and reads and writes packets through pointers")]
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use super::Code;
+use super::sys::{self, Command};
+
+/// `BPF_PROG_TYPE_XDP`: the one type this project loads.
+const XDP: u32 = 6;
+/// `BPF_XDP`: what the program is to be attached to.
+pub(super) const ATTACH_XDP: u32 = 37;
+/// `BPF_F_TEST_XDP_LIVE_FRAMES`.
+const LIVE_FRAMES: u32 = 1 << 1;
+/// Some helpers are only for programs under the GPL; this is how the kernel
+/// spells a choice of MIT or GPL.
+const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
+/// Room for the verifier's words; it cuts them off there.
+const LOG: usize = 1 << 20;
+
+/// A program in the kernel; dropping it closes our descriptor (a [`Link`]
+/// keeps it running).
+///
+/// [`Link`]: super::Link
+#[derive(Debug)]
+pub struct Program {
+    fd: OwnedFd,
+}
+
+impl Program {
+    /// Loads XDP code. `name` shows in `bpftool prog`; 15 letters, digits, `_`
+    /// or `.` are kept.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`], with the verifier's log where it said something.
+    pub fn load(name: &str, code: &Code<'_>) -> Result<Self, LoadError> {
+        // Asking for the log costs time and can itself fail for want of room,
+        // so it is asked for only when there is something to explain.
+        match Self::attempt(name, code, None) {
+            Ok(fd) => Ok(Self { fd }),
+            Err(error) => {
+                let mut log = vec![0; LOG];
+                let cause = Self::attempt(name, code, Some(&mut log)).err().unwrap_or(error);
+                let said = log.iter().position(|&b| b == 0).unwrap_or(LOG);
+                let log = String::from_utf8_lossy(&log[..said]).into_owned();
+                Err(LoadError { cause, log })
+            }
+        }
+    }
+
+    fn attempt(name: &str, code: &Code<'_>, log: Option<&mut [u8]>) -> io::Result<OwnedFd> {
+        let mut attr = sys::ProgramLoad {
+            program_type: XDP,
+            instructions: code.len() as u32,
+            code: code.bytes().as_ptr() as u64,
+            license: LICENSE.as_ptr() as u64,
+            name: sys::name(name),
+            attach_type: ATTACH_XDP,
+            ..Default::default()
+        };
+        if let Some(log) = log {
+            attr.log_level = 1;
+            attr.log_size = log.len() as u32;
+            attr.log = log.as_mut_ptr() as u64;
+        }
+        // SAFETY:
+        // - the arm of this command, which makes a descriptor;
+        // - it reads 8 bytes an instruction, `Code::len` being the number of
+        //   whole ones in `bytes`, and the licence up to its NUL;
+        // - it writes at most `log_size` bytes to the exclusive slice `log`;
+        // - the descriptors of maps within the code are open: `Code` borrows
+        //   the maps. (A stale one would be an error or another of this
+        //   process's maps, which the verifier checks alike.)
+        unsafe { sys::open(Command::ProgramLoad, &mut attr) }
+    }
+
+    /// Runs the program `repeat` times on `data` (each time on what it left of
+    /// it) and returns what it said and left. At least 14 bytes are needed.
+    ///
+    /// The frame appears to come from the loopback interface. Redirections are
+    /// returned, not made.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`: `EINVAL` for a frame too short or longer than a page
+    /// less some headroom, `EINTR`.
+    pub fn test_run(&self, data: &[u8], repeat: u32) -> io::Result<TestRun> {
+        // A program may prepend up to the headroom of 256 bytes.
+        let mut output = vec![0; data.len() + 4096];
+        let mut attr = sys::ProgramTestRun {
+            program_fd: self.fd.as_raw_fd() as u32,
+            data_size_in: data.len() as u32,
+            data_size_out: output.len() as u32,
+            data_in: data.as_ptr() as u64,
+            data_out: output.as_mut_ptr() as u64,
+            repeat,
+            ..Default::default()
+        };
+        // SAFETY:
+        // - the arm of this command;
+        // - it reads `data_size_in` bytes of `data` and writes at most
+        //   `data_size_out` to the vector `output`, then sets that field to the
+        //   frame's length.
+        unsafe { sys::bpf(Command::ProgramTestRun, &mut attr) }?;
+        output.truncate(attr.data_size_out as usize);
+        Ok(TestRun {
+            retval: attr.retval,
+            output,
+            duration: Duration::from_nanos(attr.duration.into()),
+        })
+    }
+
+    /// Runs the program `run.repeat` times with live frames that start as
+    /// copies of `data`.
+    ///
+    /// Returns when all have been run. The interface is looked up in the
+    /// network namespace of the calling thread. The kernel allows a batch of
+    /// at most 256.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`: `EINTR` if a signal came (an unknown part of the
+    /// frames is then on its way), `EINVAL` for a frame that does not fit a
+    /// page or an interface that is not there, `EOPNOTSUPP` before Linux 5.18.
+    pub fn run_live(&self, data: &[u8], run: LiveRun) -> io::Result<()> {
+        // struct xdp_md: data, data_end, data_meta, ingress interface and queue.
+        let context: [u32; 6] = [0, data.len() as u32, 0, run.ifindex, run.queue, 0];
+        let mut attr = sys::ProgramTestRun {
+            program_fd: self.fd.as_raw_fd() as u32,
+            data_size_in: data.len() as u32,
+            data_in: data.as_ptr() as u64,
+            repeat: run.repeat,
+            context_size_in: size_of_val(&context) as u32,
+            context_in: context.as_ptr() as u64,
+            flags: LIVE_FRAMES,
+            batch_size: run.batch,
+            ..Default::default()
+        };
+        // SAFETY:
+        // - the arm of this command;
+        // - it reads `data_size_in` bytes of `data` and `context_size_in` of
+        //   `context`, and writes to neither in this mode;
+        // - live frames are the kernel's own pages.
+        unsafe { sys::bpf(Command::ProgramTestRun, &mut attr) }.map(drop)
+    }
+}
+
+impl AsFd for Program {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// What a program said and left after [`Program::test_run`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestRun {
+    /// What the (last) run returned: an [`Action`](super::asm::Action).
+    pub retval: u32,
+    /// The frame after it.
+    pub output: Vec<u8>,
+    /// The mean time of one run.
+    pub duration: Duration,
+}
+
+/// How [`Program::run_live`] runs.
+#[derive(Clone, Copy, Debug)]
+pub struct LiveRun {
+    /// The interface the frames seem to come from; `Action::Tx` sends to it.
+    pub ifindex: u32,
+    /// The receive queue they seem to come from.
+    pub queue: u32,
+    /// How many frames.
+    pub repeat: u32,
+    /// How many between two flushes, 0 for the kernel's choice (64).
+    pub batch: u32,
+}
+
+/// Says why a program was not loaded.
+#[derive(Debug)]
+pub struct LoadError {
+    /// What the system call said.
+    pub cause: io::Error,
+    /// What the verifier said, empty where it was not reached.
+    pub log: String,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the kernel did not load the program: {}", self.cause)?;
+        if self.cause.kind() == io::ErrorKind::PermissionDenied {
+            f.write_str(" (CAP_BPF and CAP_NET_ADMIN are needed)")?;
+        }
+        if !self.log.is_empty() {
+            write!(f, "\n{}", self.log.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+impl Error for LoadError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.cause)
+    }
+}

@@ -1,0 +1,148 @@
+//! The one door to `bpf(2)`.
+//!
+//! Every command of the system call takes a pointer to one arm of a big union
+//! and its size. Each arm is written here as a struct of its own, holding the
+//! fields this crate sets and all before them; the kernel reads a shorter
+//! struct as if the rest were zero (`bpf_check_uarg_tail_zero` in
+//! kernel/bpf/syscall.c). Pointers travel as `u64`, as in `linux/bpf.h`.
+
+#![expect(unsafe_code, reason = "the system call takes raw pointers")]
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+/// Commands (`enum bpf_cmd`).
+#[derive(Clone, Copy)]
+#[repr(i64)]
+pub(super) enum Command {
+    MapCreate = 0,
+    MapLookup = 1,
+    MapUpdate = 2,
+    MapDelete = 3,
+    ProgramLoad = 5,
+    ProgramTestRun = 10,
+    MapUpdateBatch = 26,
+    LinkCreate = 28,
+}
+
+#[derive(Default)]
+#[repr(C)]
+pub(super) struct MapCreate {
+    pub(super) map_type: u32,
+    pub(super) key_size: u32,
+    pub(super) value_size: u32,
+    pub(super) max_entries: u32,
+    pub(super) map_flags: u32,
+    pub(super) inner_map_fd: u32,
+    pub(super) numa_node: u32,
+    pub(super) name: [u8; 16],
+}
+
+#[derive(Default)]
+#[repr(C)]
+pub(super) struct MapElement {
+    pub(super) map_fd: u32,
+    pub(super) pad: u32,
+    pub(super) key: u64,
+    pub(super) value: u64,
+    pub(super) flags: u64,
+}
+
+#[derive(Default)]
+#[repr(C)]
+pub(super) struct MapBatch {
+    pub(super) in_batch: u64,
+    pub(super) out_batch: u64,
+    pub(super) keys: u64,
+    pub(super) values: u64,
+    pub(super) count: u32,
+    pub(super) map_fd: u32,
+    pub(super) element_flags: u64,
+    pub(super) flags: u64,
+}
+
+#[derive(Default)]
+#[repr(C)]
+pub(super) struct ProgramLoad {
+    pub(super) program_type: u32,
+    pub(super) instructions: u32,
+    pub(super) code: u64,
+    pub(super) license: u64,
+    pub(super) log_level: u32,
+    pub(super) log_size: u32,
+    pub(super) log: u64,
+    pub(super) kernel_version: u32,
+    pub(super) flags: u32,
+    pub(super) name: [u8; 16],
+    pub(super) ifindex: u32,
+    pub(super) attach_type: u32,
+}
+
+#[derive(Default)]
+#[repr(C)]
+pub(super) struct ProgramTestRun {
+    pub(super) program_fd: u32,
+    pub(super) retval: u32,
+    pub(super) data_size_in: u32,
+    pub(super) data_size_out: u32,
+    pub(super) data_in: u64,
+    pub(super) data_out: u64,
+    pub(super) repeat: u32,
+    pub(super) duration: u32,
+    pub(super) context_size_in: u32,
+    pub(super) context_size_out: u32,
+    pub(super) context_in: u64,
+    pub(super) context_out: u64,
+    pub(super) flags: u32,
+    pub(super) cpu: u32,
+    pub(super) batch_size: u32,
+    pub(super) pad: u32,
+}
+
+#[derive(Default)]
+#[repr(C)]
+pub(super) struct LinkCreate {
+    pub(super) program_fd: u32,
+    pub(super) target: u32,
+    pub(super) attach_type: u32,
+    pub(super) flags: u32,
+}
+
+/// Calls `bpf(2)`; what it returns depends on the command.
+///
+/// # Safety
+///
+/// `Attr` is the struct above that belongs to `command`, and every pointer in
+/// it is valid for the reads and writes that the command makes through it.
+pub(super) unsafe fn bpf<Attr>(command: Command, attr: &mut Attr) -> io::Result<u32> {
+    // SAFETY:
+    // - `attr` is a live exclusive reference, and the size given is its own;
+    // - the pointers in it are the caller's promise.
+    let result = unsafe {
+        libc::syscall(libc::SYS_bpf, command as i64, &raw mut *attr, size_of::<Attr>() as u64)
+    };
+    u32::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// Calls a command of `bpf(2)` that makes a file descriptor.
+///
+/// # Safety
+///
+/// As for [`bpf`], and the command is one that returns a new descriptor.
+pub(super) unsafe fn open<Attr>(command: Command, attr: &mut Attr) -> io::Result<OwnedFd> {
+    // SAFETY: the caller's promise is passed on unchanged.
+    let fd = unsafe { bpf(command, attr) }?;
+    // SAFETY: the kernel has just made this descriptor for us (it is
+    // close-on-exec by itself) and nobody else knows its number.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Cuts a name to the 15 characters the kernel keeps, leaving out what it refuses.
+pub(super) fn name(text: &str) -> [u8; 16] {
+    let mut out = [0; 16];
+    let allowed = text.bytes().filter(|b| b.is_ascii_alphanumeric() || *b == b'_' || *b == b'.');
+    for (to, from) in out[..15].iter_mut().zip(allowed) {
+        *to = from;
+    }
+    out
+}
