@@ -1,1 +1,61 @@
 //! Header views and checksums, without unsafe code.
+//!
+//! Network byte order exists only here. Every header has a module of its own,
+//! and every module has the same three things under the same names:
+//!
+//! - `View<T>`, a view over bytes that were checked once. `View::parse(bytes)`
+//!   says [`BadHeader`] where the bytes are too short or contradict themselves,
+//!   and after it no getter can fail. `T` is `&[u8]`, `&mut [u8]`, an array or
+//!   anything else that shows bytes; the setters are there where the bytes may
+//!   be written. `payload()` is what follows the header.
+//! - `Header`, the same fields as plain values. `View::header()` reads them all,
+//!   `Header::emit(&mut bytes)` writes them all, checksum included where the
+//!   header covers itself, and returns the number of bytes written.
+//! - `LEN`, the length of the header, the least one where it varies.
+//!
+//! | module | header | source |
+//! |---|---|---|
+//! | [`ethernet`] | Ethernet II | IEEE 802.3, RFC 894 |
+//! | [`vlan`] | one or two tags | IEEE 802.1Q |
+//! | [`arp`] | ARP for IPv4 over Ethernet | RFC 826 |
+//! | [`ipv4`] | IPv4 with options | RFC 791 |
+//! | [`ipv6`] | IPv6 and its extension headers | RFC 8200, RFC 4302 |
+//! | [`icmp`] | ICMP and ICMPv6 | RFC 792, RFC 4443 |
+//! | [`tcp`] | TCP with options | RFC 9293 |
+//! | [`udp`] | UDP | RFC 768 |
+//!
+//! Addresses are host-order integers (`u32`, `u128`) as everywhere in the house.
+//!
+//! # Examples
+//!
+//! ```
+//! use fingerpost_wire::{ethernet, ipv4};
+//!
+//! let mut frame = [0u8; 64];
+//! let ether = ethernet::Header { dst: [2, 0, 0, 0, 0, 1], src: [2, 0, 0, 0, 0, 2], kind: ethernet::IPV4 };
+//! let at = ether.emit(&mut frame).unwrap();
+//! let packet = ipv4::Header { total_len: 50, ttl: 64, protocol: 17, src: 0xc000_0201, dst: 0xc633_6401, ..Default::default() };
+//! packet.emit(&mut frame[at..]).unwrap();
+//!
+//! let ether = ethernet::View::parse(&frame[..]).unwrap();
+//! let packet = ipv4::View::parse(ether.payload()).unwrap();
+//! assert!(packet.checksum_ok());
+//! assert_eq!(packet.ttl(), 64);
+//! ```
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod arp;
+pub mod checksum;
+mod error;
+pub mod ethernet;
+pub mod icmp;
+pub mod ipv4;
+pub mod ipv6;
+mod octets;
+pub mod tcp;
+pub mod udp;
+pub mod vlan;
+
+pub use error::BadHeader;
