@@ -111,7 +111,11 @@ pub fn is_valid(bytes: &[u8]) -> bool {
 /// (RFC 9293, 3.1): addresses, protocol, and the message's length in bytes.
 #[inline]
 pub fn pseudo_ipv4(src: u32, dst: u32, protocol: u8, len: u16) -> Sum {
-    Sum::ZERO.bytes(&src.to_be_bytes()).add(&dst.to_be_bytes()).word(u16::from(protocol)).word(len)
+    Sum::ZERO
+        .bytes(&src.to_be_bytes())
+        .bytes(&dst.to_be_bytes())
+        .word(u16::from(protocol))
+        .word(len)
 }
 
 /// Begins the sum of a message over IPv6 with its pseudo header (RFC 8200, 8.1).
