@@ -1,0 +1,141 @@
+//! The shape of the trie, which only this module can see. What the table
+//! answers is compared with a model in `tests/rib.rs`.
+
+extern crate std;
+use super::{NIL, Node, ROOT, Rib};
+use crate::{Addr, Hop, Prefix};
+use alloc::vec::Vec;
+use std::collections::BTreeSet;
+
+/// SplitMix64: seeded, so that a failure can be seen again.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Draws a prefix of which many others share the beginning.
+    fn prefix<A: Addr>(&mut self) -> Prefix<A> {
+        let wide = u128::from(self.roll()) << 64 | u128::from(self.roll());
+        let bits = wide >> (128 - A::BITS);
+        let sparse = if self.roll() & 1 == 0 { bits & bits >> 1 & bits >> 2 } else { bits };
+        Prefix::truncate(A::from_u128(sparse), self.roll() as u32 % (A::BITS + 1))
+    }
+}
+
+/// Walks the whole arena and holds it against the invariants of the essay.
+fn check<A: Addr>(rib: &Rib<A>) {
+    let mut seen = BTreeSet::from([ROOT]);
+    let mut todo = Vec::from([ROOT]);
+    let mut routes = 0;
+    while let Some(at) = todo.pop() {
+        let node = &rib.nodes[at as usize];
+        routes += usize::from(node.routed);
+        assert!(node.routed || node.hop == Hop::NONE);
+        assert_eq!(node.addr.first(node.len.into()), node.addr);
+        assert!(at == ROOT || node.routed || !node.child.contains(&NIL), "a needless node");
+        for (side, &child) in node.child.iter().enumerate().filter(|&(_, &child)| child != NIL) {
+            let below = &rib.nodes[child as usize];
+            assert!(seen.insert(child), "node {child} has two parents");
+            assert!(below.len > node.len && node.covers(below.prefix()));
+            assert_eq!(node.side(below.addr), side);
+            todo.push(child);
+        }
+    }
+    assert_eq!(rib.nodes[ROOT as usize].len, 0);
+    assert_eq!(routes, rib.len());
+    assert!(seen.len() <= 2 * rib.len().max(1), "{} nodes, {routes} routes", seen.len());
+    let mut free = rib.free;
+    let mut freed = 0;
+    while free != NIL {
+        assert!(seen.insert(free), "node {free} is freed and in use, or freed twice");
+        free = rib.nodes[free as usize].child[0];
+        freed += 1;
+    }
+    assert_eq!(freed, rib.freed);
+    assert_eq!(seen.len(), rib.nodes.len(), "nodes are lost");
+}
+
+fn churn<A: Addr>(seed: u64) {
+    let mut dice = Dice(seed);
+    let mut rib = Rib::<A>::new();
+    let mut held = Vec::new();
+    for turn in 0..3000 {
+        // Grow for a while, shrink for a while, and again.
+        let grow = if turn / 700 % 2 == 0 { 3 } else { 1 };
+        if held.is_empty() || dice.roll() % 4 < grow {
+            let prefix = dice.prefix();
+            if rib.insert(prefix, Hop(dice.roll() as u32 % 5)).is_none() {
+                held.push(prefix);
+            }
+        } else {
+            let prefix = held.swap_remove(dice.roll() as usize % held.len());
+            assert!(rib.remove(prefix).is_some());
+            assert_eq!(rib.remove(prefix), None);
+        }
+        check(&rib);
+        assert_eq!(rib.len(), held.len());
+    }
+    let again = Rib::from_sorted(&rib);
+    check(&again);
+    assert_eq!(again.dirty_len(), 0);
+    assert!(again.iter().eq(&rib));
+    // Equal routes make equal tries, however they came about.
+    assert_eq!(again.nodes.len(), rib.nodes.len() - rib.freed);
+    let room = rib.nodes.len();
+    for prefix in held.drain(..) {
+        rib.remove(prefix);
+    }
+    check(&rib);
+    assert_eq!(rib.freed, room - 1, "an empty table holds nodes other than the root");
+    for (prefix, hop) in &again {
+        rib.insert(prefix, hop);
+    }
+    check(&rib);
+    assert_eq!(rib.nodes.len(), room, "freed nodes were not used again");
+}
+
+#[test]
+fn the_trie_keeps_its_shape() {
+    for seed in 0..8 {
+        churn::<u8>(seed);
+        churn::<u16>(seed);
+        churn::<u32>(seed);
+        churn::<u64>(seed);
+        churn::<u128>(seed);
+    }
+}
+
+#[test]
+fn routes_out_of_order_are_only_slower() {
+    let mut dice = Dice(7);
+    let routes: Vec<_> = (0..2000).map(|n| (dice.prefix::<u32>(), Hop(n))).collect();
+    let mut by_hand = Rib::new();
+    for &(prefix, hop) in &routes {
+        by_hand.insert(prefix, hop);
+    }
+    let at_once = Rib::from_sorted(routes);
+    check(&at_once);
+    assert!(at_once.iter().eq(&by_hand));
+    assert_eq!(at_once.dirty_len(), 0);
+}
+
+#[test]
+fn of_equal_prefixes_the_later_counts() {
+    let routes = [(Prefix::ALL, Hop(1)), (Prefix::ALL, Hop(2)), (Prefix::truncate(1u8, 8), Hop(3))];
+    let rib = Rib::from_sorted(routes);
+    check(&rib);
+    assert!(rib.iter().eq([routes[1], routes[2]]));
+}
+
+#[test]
+fn nodes_are_as_small_as_the_essay_says() {
+    assert_eq!(size_of::<Node<u32>>(), 20);
+    assert_eq!(size_of::<Node<u64>>(), 24);
+    assert_eq!(size_of::<Node<u128>>(), 32);
+}

@@ -1,0 +1,83 @@
+//! The two ways through the trie: down to a prefix, and over all that is below.
+//!
+//! Neither recurses, allocates or needs parent links. [`Covering`] keeps the one
+//! node it has come to. [`Walk`] goes in pre-order, which is the order of
+//! [`Prefix`], and keeps a stack of the subtrees yet to come: of each ancestor at
+//! most the right one, and since a node below the root is longer than its
+//! parent, a fixed array holds what the widest family can ask for.
+
+use super::{NIL, Node, ROOT, Rib};
+use crate::{Addr, Hop, Prefix};
+
+/// One for each bit of the widest family, and one for the node at hand.
+const DEEP: usize = 128 + 1;
+
+/// The routes of one subtree in order.
+#[derive(Clone)]
+pub struct Walk<'a, A> {
+    nodes: &'a [Node<A>],
+    /// `stack[..depth]` are subtrees not yet entered, the next one last.
+    stack: [u32; DEEP],
+    depth: usize,
+}
+
+impl<'a, A: Addr> Walk<'a, A> {
+    pub(super) fn new(nodes: &'a [Node<A>], at: Option<u32>) -> Self {
+        const { assert!(A::BITS < DEEP as u32, "the stack is too low for this family") };
+        let mut stack = [NIL; DEEP];
+        stack[0] = at.unwrap_or(NIL);
+        Self { nodes, stack, depth: usize::from(at.is_some()) }
+    }
+}
+
+impl<A: Addr> Iterator for Walk<'_, A> {
+    type Item = (Prefix<A>, Hop);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.depth > 0 {
+            self.depth -= 1;
+            let node = &self.nodes[self.stack[self.depth] as usize];
+            for child in [node.child[1], node.child[0]] {
+                if child != NIL {
+                    self.stack[self.depth] = child;
+                    self.depth += 1;
+                }
+            }
+            if node.routed {
+                return node.route();
+            }
+        }
+        None
+    }
+}
+
+/// The routes that cover one prefix, shortest first.
+#[derive(Clone)]
+pub struct Covering<'a, A> {
+    rib: &'a Rib<A>,
+    prefix: Prefix<A>,
+    at: Option<u32>,
+}
+
+impl<'a, A: Addr> Covering<'a, A> {
+    pub(super) fn new(rib: &'a Rib<A>, prefix: Prefix<A>) -> Self {
+        Self { rib, prefix, at: Some(ROOT) }
+    }
+}
+
+impl<A: Addr> Iterator for Covering<'_, A> {
+    type Item = (Prefix<A>, Hop);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        while let Some(at) = self.at {
+            self.at = self.rib.step(at, self.prefix);
+            let node = &self.rib.nodes[at as usize];
+            if node.routed {
+                return node.route();
+            }
+        }
+        None
+    }
+}
