@@ -1,2 +1,90 @@
-//! The fingerpost program.
-fn main() {}
+//! The fingerpost program: a router for Linux whose whole table fits in a cache.
+//!
+//! Each subcommand is a file (or a folder) with two items, `Args` and `run`:
+//!
+//! ```text
+//! demo                 the main job in a box: namespaces, a full table, every packet checked
+//! forward -c FILE      the router
+//! route get ADDR...    one lookup, and what it touched
+//! table info FILE      what is in a table and what it costs
+//! table generate       a synthetic table
+//! bench                measurements with records
+//! completions, man     for shells and for reading
+//! ```
+//!
+//! Results go to standard output, everything said beside them (progress,
+//! warnings, errors) to standard error. `-j` makes the result one JSON document.
+//! Exit status: 0 done, 1 failed, 2 not understood. Whoever stops reading us
+//! (`| head`) is not an error.
+
+#![forbid(unsafe_code)]
+
+use std::io::ErrorKind;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+mod completions;
+mod man;
+mod progress;
+
+/// A software router whose whole Internet routing table fits in the CPU's cache.
+#[derive(Parser)]
+#[command(name = "fingerpost", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write the completions of a shell to standard output
+    Completions(completions::Args),
+    /// Write the manual pages
+    Man(man::Args),
+}
+
+/// The whole command line as clap sees it, for completions and manual pages.
+fn command_line() -> clap::Command {
+    Cli::command()
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
+    };
+    done.unwrap_or_else(|error| {
+        if reader_is_gone(&error) {
+            return ExitCode::SUCCESS;
+        }
+        eprintln!("fingerpost: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Says whether `error` is only that nobody reads our output any more.
+fn reader_is_gone(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
+        .any(|cause| cause.kind() == ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command_line().debug_assert();
+    }
+
+    #[test]
+    fn only_a_reader_that_left_is_quiet() {
+        let error = |kind| anyhow::Error::from(std::io::Error::from(kind)).context("writing");
+        assert!(reader_is_gone(&error(ErrorKind::BrokenPipe)));
+        assert!(!reader_is_gone(&error(ErrorKind::NotFound)));
+        assert!(!reader_is_gone(&anyhow::anyhow!("broken pipe")));
+    }
+}
