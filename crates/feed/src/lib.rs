@@ -1,1 +1,47 @@
-//! Where routes come from: text tables, MRT files, a generator.
+//! Where routes come from: text tables, MRT files, update streams, a generator.
+//!
+//! The first station of the slow path. A file is opened, unpacked as its first
+//! bytes say (gzip, bzip2 or neither), recognised by its content and read once,
+//! from front to back, in pieces: no file is held in memory whole.
+//!
+//! ```text
+//! file ─► Source ──► text/  a line  ─┐            ┌► Loaded   a table: sorted, unique
+//!         unpack,    mrt/   a record ─┴► routes ──┤
+//!         offsets                                 └► Stream   events in time ─► BestPath
+//! generate(Recipe) ───────────────────────────────► Loaded
+//! ```
+//!
+//! What stands behind a prefix in a file, a next hop or an origin or nothing, is
+//! text to this crate: a [`Label`], which is a small index into [`Labels`]. What
+//! a label means (an interface, a MAC) is for the control plane to say.
+//!
+//! Files from outside are wrong at times. A file that is damaged gives an
+//! [`Error`] which names the line, or the byte and the record, and no routes;
+//! with [`Options::partial`] it gives what came before the damage, and the same
+//! words as a warning. Nothing a file holds makes this crate panic.
+//!
+//! # Examples
+//!
+//! ```
+//! use fingerpost_feed::{read, Options};
+//! let text = "10.0.0.0/8 west\n2001:db8::/32 east\n10.1.0.0/16 east # comment\n";
+//! let table = read(text.as_bytes(), "inline".as_ref(), &Options::default())?;
+//! assert_eq!(table.v4.len(), 2);
+//! assert_eq!(table.labels.get(table.v6[0].1), "east");
+//! # Ok::<(), fingerpost_feed::Error>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod gather;
+mod label;
+mod loaded;
+mod options;
+mod source;
+mod text;
+
+pub use error::Error;
+pub use label::{Label, Labels};
+pub use loaded::{Loaded, Report, load, read};
+pub use options::{Compression, Format, Options};

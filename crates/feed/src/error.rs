@@ -1,0 +1,142 @@
+//! What can be wrong with a file: where, what, and what to do.
+//!
+//! Inside the crate damage is a [`Fault`], which knows the place and not the
+//! file; [`Error`] is a fault with the file's name. With
+//! [`Options::partial`](crate::Options::partial) the same fault is printed as a
+//! warning, so that both ways say the same.
+
+use core::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// Says why a file gave no routes.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file cannot be opened or its first bytes cannot be read.
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The content is none of the formats that are read.
+    Unrecognised {
+        /// The file.
+        path: PathBuf,
+        /// How it begins.
+        text: String,
+    },
+    /// A line of a text file is wrong.
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: u64,
+        /// The line itself, cut if it is long.
+        text: String,
+        /// What is wrong, and what to do.
+        what: String,
+    },
+    /// The file is cut off or corrupt.
+    Damage {
+        /// The file.
+        path: PathBuf,
+        /// The offset of the record or line that is damaged, in bytes of the
+        /// unpacked content.
+        offset: u64,
+        /// The record or line, counted from 1.
+        record: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// The file is whole, and not of the kind that was asked for.
+    Kind {
+        /// The file.
+        path: PathBuf,
+        /// What it is and what was asked for.
+        what: String,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Open { path, .. }
+        | Self::Unrecognised { path, .. }
+        | Self::Line { path, .. }
+        | Self::Damage { path, .. }
+        | Self::Kind { path, .. }) = self;
+        write!(f, "{}: ", path.display())?;
+        match self {
+            Self::Open { source, .. } => write!(f, "cannot be read: {source}"),
+            Self::Unrecognised { text, .. } => write!(
+                f,
+                "neither MRT nor a text table: it begins with {text:?}; \
+                 if it is one of the formats that are read, name the format"
+            ),
+            Self::Line { line, text, what, .. } => show_line(f, *line, text, what),
+            Self::Damage { offset, record, what, .. } => show_damage(f, *offset, *record, what),
+            Self::Kind { what, .. } => f.write_str(what),
+        }
+    }
+}
+
+impl core::error::Error for Error {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Open { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// Damage, before the file's name is known.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    Unrecognised { text: String },
+    Line { line: u64, text: String, what: String },
+    Damage { offset: u64, record: u64, what: String },
+}
+
+impl Fault {
+    pub(crate) fn in_line(line: u64, text: &[u8], what: impl Into<String>) -> Self {
+        Self::Line { line, text: excerpt(text), what: what.into() }
+    }
+
+    pub(crate) fn at(self, path: PathBuf) -> Error {
+        match self {
+            Self::Unrecognised { text } => Error::Unrecognised { path, text },
+            Self::Line { line, text, what } => Error::Line { path, line, text, what },
+            Self::Damage { offset, record, what } => Error::Damage { path, offset, record, what },
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unrecognised { text } => write!(f, "unknown content: {text:?}"),
+            Self::Line { line, text, what } => show_line(f, *line, text, what),
+            Self::Damage { offset, record, what } => show_damage(f, *offset, *record, what),
+        }
+    }
+}
+
+fn show_line(f: &mut fmt::Formatter<'_>, line: u64, text: &str, what: &str) -> fmt::Result {
+    write!(f, "line {line}: {text:?}: {what}")
+}
+
+fn show_damage(f: &mut fmt::Formatter<'_>, offset: u64, record: u64, what: &str) -> fmt::Result {
+    write!(f, "damaged at byte {offset} (of the unpacked content), record {record}: {what}")
+}
+
+/// Makes a short printable piece of what may be anything.
+pub(crate) fn excerpt(bytes: &[u8]) -> String {
+    const LONGEST: usize = 80;
+    let cut = &bytes[..bytes.len().min(LONGEST)];
+    let mut text = String::from_utf8_lossy(cut).into_owned();
+    if bytes.len() > LONGEST {
+        text.push('…');
+    }
+    text
+}

@@ -1,0 +1,101 @@
+//! Text formats: lines in, routes or events out.
+//!
+//! | file | format | a line |
+//! |---|---|---|
+//! | `table`   | text table      | `1.0.0.0/24 192.0.2.1` |
+//! | `bgpdump` | `bgpdump -m`    | `TABLE_DUMP2\|1785420000\|B\|192.0.2.1\|64500\|1.0.0.0/24\|…` |
+//! | `changes` | text updates    | `1418774413 a 1.0.0.0/24 192.0.2.1` |
+//! | `iproute` | `ip -j route`   | (JSON, not lines) |
+//! | `scan`    | the fields and prefixes of all of these | |
+//!
+//! Both families may stand in one file. Lines end with LF or CR LF. The last
+//! line of a whole file need not end; the last line of a file that is cut off is
+//! not trusted, because `10.0.0.0/2` may have been a `/24`.
+
+pub(crate) mod scan;
+pub(crate) mod table;
+
+use memchr::memchr;
+
+use crate::Format;
+use crate::error::{Fault, excerpt};
+use crate::source::Source;
+
+/// The longest line that is taken for one: 1 MiB.
+const LONGEST: usize = 1 << 20;
+
+/// Gives each line with its number, without its end, until the content ends or
+/// `each` refuses one.
+pub(crate) fn each_line(
+    source: &mut Source<'_>,
+    mut each: impl FnMut(u64, &[u8]) -> Result<(), String>,
+) -> Result<(), Fault> {
+    let mut line = 0u64;
+    loop {
+        let window = source.window();
+        let mut at = 0;
+        while let Some(length) = memchr(b'\n', &window[at..]) {
+            line += 1;
+            let text = &window[at..at + length];
+            let text = text.strip_suffix(b"\r").unwrap_or(text);
+            each(line, text).map_err(|what| Fault::in_line(line, text, what))?;
+            at += length + 1;
+        }
+        let rest = window.len() - at;
+        source.consume(at);
+        if rest > LONGEST {
+            return Err(Fault::in_line(
+                line + 1,
+                source.window(),
+                "the line is longer than 1 MiB: this is no text table",
+            ));
+        }
+        if source.fill() {
+            continue;
+        }
+        if let Some(what) = source.broken() {
+            let what = what.to_owned();
+            return Err(Fault::Damage { offset: source.offset(), record: line + 1, what });
+        }
+        let text = source.window();
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        if !text.is_empty() {
+            each(line + 1, text).map_err(|what| Fault::in_line(line + 1, text, what))?;
+        }
+        return Ok(());
+    }
+}
+
+/// Recognises the format by how the content begins.
+pub(crate) fn recognise(source: &mut Source<'_>) -> Result<Format, Fault> {
+    /// Comments before the first route are rarely longer.
+    const HEAD: usize = 64 * 1024;
+    let head = source.peek(HEAD);
+    if false {
+        return Ok(Format::Mrt);
+    }
+    let lines = head.split(|&b| b == b'\n').map(|line| line.trim_ascii());
+    let Some(line) = lines.into_iter().find(|line| !line.is_empty() && !scan::is_comment(line))
+    else {
+        // Nothing but comments is a table without routes, unless the content
+        // was damaged before anything could be seen.
+        return match source.broken().map(str::to_owned) {
+            Some(what) => Err(Fault::Damage { offset: source.offset(), record: 1, what }),
+            None => Ok(Format::Table),
+        };
+    };
+    let (first, rest) = scan::field(line);
+    let (second, _) = scan::field(rest);
+    if matches!(line[0], b'[' | b'{') {
+        Ok(Format::IpRoute)
+    } else if line.starts_with(b"TABLE_DUMP") || line.starts_with(b"BGP4MP") {
+        Ok(Format::Bgpdump)
+    } else if scan::number(first).is_some() && matches!(second, b"a" | b"w" | b"A" | b"W") {
+        Ok(Format::UpdateText)
+    } else if first.iter().all(|b| b.is_ascii_hexdigit() || b".:/+-".contains(b)) {
+        // Perhaps a wrong prefix: then the reader's error names the line.
+        Ok(Format::Table)
+    } else {
+        Err(Fault::Unrecognised { text: excerpt(line) })
+    }
+}

@@ -1,0 +1,43 @@
+//! Text tables: `PREFIX`, `PREFIX VALUE`, `PREFIX VALUE more`.
+//!
+//! RouteViews' origin tables (a tab, comments with `;`), tables of next hops
+//! (a blank, no comments), netsets (`#`, addresses without a length) and plain
+//! lists of prefixes are all of this one form. The value becomes the label as it
+//! is: an address, an AS number, `{64500,64501}` or `64500_64501` of a prefix
+//! with several origins. A line without one has the empty label. What stands
+//! behind the value is not read.
+
+use crate::Labels;
+use crate::error::Fault;
+use crate::gather::Gather;
+use crate::source::Source;
+use crate::text::{each_line, scan};
+
+/// Reads all lines; returns how many routes they were.
+pub(crate) fn read(
+    source: &mut Source<'_>,
+    truncate: bool,
+    labels: &mut Labels,
+    v4: &mut Gather<u32, ()>,
+    v6: &mut Gather<u128, ()>,
+    entries: &mut u64,
+) -> Result<(), Fault> {
+    each_line(source, |_, line| {
+        let (first, rest) = scan::field(line);
+        if first.is_empty() || scan::is_comment(first) {
+            return Ok(());
+        }
+        let prefix = scan::prefix(first, truncate)?;
+        let (value, _) = scan::field(rest);
+        let value = if scan::is_comment(value) { b"" } else { value };
+        let value = core::str::from_utf8(value)
+            .map_err(|_| "the value behind the prefix is not UTF-8 text".to_owned())?;
+        let label = labels.intern(value);
+        match prefix {
+            scan::AnyPrefix::V4(prefix) => v4.push(prefix, (), label),
+            scan::AnyPrefix::V6(prefix) => v6.push(prefix, (), label),
+        }
+        *entries += 1;
+        Ok(())
+    })
+}
