@@ -1,6 +1,6 @@
 //! The address: a host-order integer.
 //!
-//! One trait of ten small methods is all that the tables know of an address
+//! One trait of a dozen small methods is all that the tables know of an address
 //! family. It is implemented for the primitive integers themselves, so that a
 //! lookup generic over [`Addr`] compiles to the code one would write by hand:
 //!
@@ -38,6 +38,10 @@ pub trait Addr: Copy + Ord + Hash + Debug + Default + Send + Sync + 'static {
     /// Builds the address whose bits from `at` on, `width` of them, are `index`
     /// and whose other bits are zero: the inverse of [`bits`](Self::bits).
     fn from_bits(index: usize, at: u32, width: u32) -> Self;
+
+    /// Shifts the first `len` bits out, `len` less than `BITS`: what is left to
+    /// resolve, from the top.
+    fn tail(self, len: u32) -> Self;
 
     /// Clears all bits after the first `len`: the first address of a block.
     fn first(self, len: u32) -> Self;
@@ -85,6 +89,10 @@ macro_rules! addr {
                     return 0;
                 }
                 ((index as $int) << (Self::BITS - width)) >> at
+            }
+            #[inline(always)]
+            fn tail(self, len: u32) -> Self {
+                self << len
             }
             #[inline(always)]
             fn first(self, len: u32) -> Self {

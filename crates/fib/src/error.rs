@@ -14,6 +14,15 @@ pub struct Full {
     pub limit: u64,
 }
 
+impl Full {
+    /// The limit on the ranges of one chunk.
+    pub const CHUNK: &'static str = "ranges in one chunk";
+    /// The limit on the ranges of a whole table.
+    pub const RANGES: &'static str = "ranges";
+    /// The limit on next hops.
+    pub const HOPS: &'static str = "next hops";
+}
+
 impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the table is full: more than {} {}", self.limit, self.what)

@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use super::Engine;
+use super::{Engine, Part, Step};
 use crate::{Addr, Hop, Prefix};
 
 /// A list of routes, longest first.
@@ -30,7 +30,17 @@ impl<A: Addr> Engine<A> for Linear<A> {
         longest.map_or(Hop::NONE, |&(_, hop)| hop)
     }
 
-    fn footprint(&self) -> usize {
-        size_of_val(&self.routes[..])
+    fn parts(&self) -> Vec<Part> {
+        Vec::from([Part::of("routes", &self.routes)])
+    }
+
+    fn trace(&self, addr: A, steps: &mut Vec<Step>) -> Hop {
+        for (index, (prefix, hop)) in self.routes.iter().enumerate() {
+            steps.push(Step::of("routes", index, &self.routes));
+            if prefix.contains(addr) {
+                return *hop;
+            }
+        }
+        Hop::NONE
     }
 }

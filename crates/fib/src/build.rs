@@ -1,0 +1,100 @@
+//! The full build: the whole space swept and laid out, by one thread or several.
+//!
+//! ```text
+//!            ┌ share 0: sweep ─► runs ─► builder 0 ┐
+//!   Rib  ────┤ share 1: sweep ─► runs ─► builder 1 ├─ absorb ─► one builder
+//!            └ share 2: …                          ┘
+//! ```
+//!
+//! With several threads the space is cut into shares of about as many routes, at
+//! borders where the engine's first stage has them; each thread builds its share
+//! as a table of its own, and the first absorbs the rest. Chunks are shared by
+//! content again as they are absorbed, so that the table is the same size as if
+//! one thread had built it, though not laid out in the same order.
+
+use alloc::vec::Vec;
+
+use crate::engine::Builder;
+use crate::runs::{Run, sweep};
+use crate::{Addr, Full, Hop, Prefix, Rib};
+
+/// Appends the runs of one block of `rib`.
+pub(crate) fn sweep_block<A: Addr>(rib: &Rib<A>, block: Prefix<A>, out: &mut Vec<Run<A>>) {
+    let cover = rib.cover(block).map_or(Hop::NONE, |(_, hop)| hop);
+    sweep(block, cover, rib.covered(block), out);
+}
+
+/// Builds all of `rib` with builders from `make`.
+pub(crate) fn build<A: Addr, B: Builder<A>>(
+    rib: &Rib<A>,
+    make: impl Fn() -> B + Sync,
+    threads: usize,
+) -> Result<B, Full> {
+    #[cfg(feature = "std")]
+    if threads > 1 && rib.len() > 10_000 {
+        return build_shared(rib, &make, threads);
+    }
+    let _ = threads;
+    let mut builder = make();
+    let mut runs = Vec::with_capacity(rib.len());
+    sweep_block(rib, Prefix::ALL, &mut runs);
+    builder.patch(Prefix::ALL, &runs)?;
+    Ok(builder)
+}
+
+#[cfg(feature = "std")]
+fn build_shared<A: Addr, B: Builder<A>>(
+    rib: &Rib<A>,
+    make: &(impl Fn() -> B + Sync),
+    threads: usize,
+) -> Result<B, Full> {
+    let mut builder = make();
+    let len = builder.share_len();
+    let shares = shares(rib, len, threads);
+    let parts: Vec<Result<B, Full>> = std::thread::scope(|scope| {
+        let work = |blocks: core::ops::Range<usize>| {
+            let mut part = make();
+            let mut runs = Vec::new();
+            for index in blocks {
+                runs.clear();
+                let block = Prefix::truncate(A::from_bits(index, 0, len), len);
+                sweep_block(rib, block, &mut runs);
+                part.patch(block, &runs)?;
+            }
+            Ok(part)
+        };
+        let handles: Vec<_> =
+            shares.iter().map(|blocks| scope.spawn(move || work(blocks.clone()))).collect();
+        handles
+            .into_iter()
+            .map(|handle| handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    for (part, blocks) in parts.into_iter().zip(shares) {
+        let first = A::from_bits(blocks.start, 0, len);
+        let last = A::from_bits(blocks.end - 1, 0, len).last(len);
+        builder.absorb(&part?, first, last)?;
+    }
+    Ok(builder)
+}
+
+/// Cuts the blocks of `len` bits into ranges of about equally many routes.
+#[cfg(feature = "std")]
+fn shares<A: Addr>(rib: &Rib<A>, len: u32, threads: usize) -> Vec<core::ops::Range<usize>> {
+    let blocks = 1usize << len;
+    let each = rib.len().div_ceil(threads);
+    let mut shares = Vec::with_capacity(threads);
+    let (mut start, mut count) = (0, 0);
+    let mut before = 0;
+    for (prefix, _) in rib {
+        let index = prefix.addr().bits(0, len);
+        if count >= each && index > before {
+            shares.push(start..index);
+            (start, count) = (index, 0);
+        }
+        before = index;
+        count += 1;
+    }
+    shares.push(start..blocks);
+    shares
+}

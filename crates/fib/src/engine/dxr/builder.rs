@@ -1,0 +1,352 @@
+//! Lays runs out as a DXR table, and patches it.
+//!
+//! The builder owns the pools: chunks of ranges and, with an extension, blocks of
+//! entries, both shared by content and counted. A *block* counts as one user of
+//! each chunk its entries name, however many indexes lead to the block; without an
+//! extension each entry is a user itself.
+//!
+//! [`Builder::patch`] takes any block of at most K bits. The runs are split into
+//! parts of K bits, each part becomes an entry (a hop, or an interned chunk), and
+//! entries that are gone give their chunks back. A full build is a patch of the
+//! whole space; several builders may each patch some of the space at once, and one
+//! [`Builder::absorb`]s the others.
+//!
+//! O(ranges + entries of the blocks touched) a patch.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::entry::{Entry, Kind, Split, Target};
+use super::{Dxr, Shape};
+use crate::engine::Builder;
+use crate::pool::Pool;
+use crate::runs::{Run, split};
+use crate::table::{Master, Table};
+use crate::{Family, Full, Prefix, Slot};
+
+/// The builder of [`Dxr`] tables with entries `E`.
+#[derive(Debug)]
+pub struct DxrBuilder<A: Family, E> {
+    shape: Shape,
+    split: Split,
+    stages: Stages<E>,
+    chunks: Chunks<A>,
+}
+
+/// What leads from the first K bits to an entry.
+#[derive(Debug)]
+enum Stages<E> {
+    /// One table of 2^D entries.
+    Direct(Master<E>),
+    /// 2^D block numbers, and the blocks of 2^X entries.
+    Extended { direct: Master<u16>, blocks: Pool<E> },
+}
+
+/// The range tables, one for each format.
+#[derive(Debug)]
+struct Chunks<A: Family> {
+    short: Pool<A::Short>,
+    long: Pool<A::Long>,
+    wide: Pool<A::Wide>,
+}
+
+impl<A: Family, E: Entry> DxrBuilder<A, E> {
+    /// Starts an empty table.
+    pub fn new(shape: Shape) -> Self {
+        Self::with_len_bits(shape, E::LEN_BITS)
+    }
+
+    /// Starts an empty table whose entries keep `len_bits` for a chunk's length.
+    pub(crate) fn with_len_bits(shape: Shape, len_bits: u32) -> Self {
+        let stages = if shape.extension() == 0 {
+            Stages::Direct(Master::new(vec![E::default(); 1 << shape.k()]))
+        } else {
+            let mut blocks = Pool::new();
+            // Every index leads to the one block without a route, number 0.
+            blocks.intern(&vec![E::default(); 1 << shape.extension()], 1 << shape.direct());
+            Stages::Extended { direct: Master::new(vec![0; 1 << shape.direct()]), blocks }
+        };
+        let chunks = Chunks { short: Pool::new(), long: Pool::new(), wide: Pool::new() };
+        Self { shape, split: Split { len_bits }, stages, chunks }
+    }
+
+    /// Returns the bits an entry keeps for a chunk's length.
+    pub(crate) fn len_bits(&self) -> u32 {
+        self.split.len_bits
+    }
+
+    /// Puts `fresh` in place of the entries from `first` on. Each chunk that `fresh`
+    /// names beyond those of the present entries has been counted once already.
+    fn put(&mut self, first: usize, fresh: &[E]) -> Result<(), Full> {
+        let x = self.shape.extension();
+        match &mut self.stages {
+            Stages::Direct(entries) => {
+                for &old in &entries[first..first + fresh.len()] {
+                    self.chunks.release(self.split, old);
+                }
+                entries.write(first, fresh);
+                Ok(())
+            }
+            Stages::Extended { direct, blocks } => {
+                let size = 1 << x;
+                let index = first >> x;
+                let at = usize::from(direct[index]) << x;
+                let old = blocks.get(at, size).to_vec();
+                let offset = first & (size - 1);
+                let mut new = old.clone();
+                new[offset..offset + fresh.len()].copy_from_slice(fresh);
+                let last = blocks.release(at, size);
+                let (at, first_user) = blocks.intern(&new, 1);
+                let number = u16::try_from(at >> x);
+                direct
+                    .write(index, &[number.map_err(|_| Full { what: "blocks", limit: 1 << 16 })?]);
+                // Whoever is a user of the chunks now: the new block, if it is new;
+                // no longer the old one, if that was its last use.
+                let (chunks, split) = (&mut self.chunks, self.split);
+                let changed = offset..offset + fresh.len();
+                for (i, (&old, &new)) in old.iter().zip(&new).enumerate() {
+                    match (changed.contains(&i), first_user, last) {
+                        (true, true, true) => chunks.release(split, old),
+                        (true, false, true) => {
+                            chunks.release(split, old);
+                            chunks.release(split, new);
+                        }
+                        (true, false, false) => chunks.release(split, new),
+                        (false, true, false) => chunks.retain(split, old),
+                        (false, false, true) => chunks.release(split, old),
+                        (true, true, false) | (false, true, true) | (false, false, false) => {}
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns the entry of a part of K bits, its chunk counted once.
+    fn entry(&mut self, runs: &[Run<A>]) -> Result<E, Full> {
+        let target = match runs {
+            [] => unreachable!("runs cover every part of their block"),
+            [run] => Target::Hop(run.hop),
+            _ => self.chunks.intern(self.shape.k(), runs),
+        };
+        self.split.pack(target)
+    }
+}
+
+impl<A: Family> Chunks<A> {
+    /// Stores the chunk of `runs` in the shortest format that holds it.
+    fn intern(&mut self, k: u32, runs: &[Run<A>]) -> Target {
+        let highest = runs.iter().map(|run| run.hop.0).max().unwrap_or(0);
+        let coarse = |bits| {
+            runs[1..].iter().map(|run| run.start.tail(k)).all(|tail| tail.first(bits) == tail)
+        };
+        let short = A::Short::START_BITS.min(A::BITS);
+        let (kind, at) = if highest <= A::Short::MAX_HOP && coarse(short) {
+            (Kind::Short, self.short.intern(&pack(k, runs), 1).0)
+        } else if highest <= A::Long::MAX_HOP {
+            (Kind::Long, self.long.intern(&pack(k, runs), 1).0)
+        } else {
+            (Kind::Wide, self.wide.intern(&pack(k, runs), 1).0)
+        };
+        Target::Chunk { kind, at, len: runs.len() }
+    }
+
+    /// Counts a user less of the chunk that `entry` names, if any.
+    fn release<E: Entry>(&mut self, split: Split, entry: E) {
+        match split.unpack(entry) {
+            Target::Hop(_) => {}
+            Target::Chunk { kind: Kind::Short, at, len } => _ = self.short.release(at, len),
+            Target::Chunk { kind: Kind::Long, at, len } => _ = self.long.release(at, len),
+            Target::Chunk { kind: Kind::Wide, at, len } => _ = self.wide.release(at, len),
+        }
+    }
+
+    /// Counts a user more of the chunk that `entry` names, if any.
+    fn retain<E: Entry>(&mut self, split: Split, entry: E) {
+        match split.unpack(entry) {
+            Target::Hop(_) => {}
+            Target::Chunk { kind: Kind::Short, at, len } => self.short.retain(at, len),
+            Target::Chunk { kind: Kind::Long, at, len } => self.long.retain(at, len),
+            Target::Chunk { kind: Kind::Wide, at, len } => self.wide.retain(at, len),
+        }
+    }
+
+    /// Takes over the chunk that another builder's `entry` names.
+    fn adopt<E: Entry>(&mut self, from: &Self, split: Split, entry: E) -> Target {
+        match split.unpack(entry) {
+            hop @ Target::Hop(_) => hop,
+            Target::Chunk { kind, at, len } => {
+                let at = match kind {
+                    Kind::Short => self.short.intern(from.short.get(at, len), 1).0,
+                    Kind::Long => self.long.intern(from.long.get(at, len), 1).0,
+                    Kind::Wide => self.wide.intern(from.wide.get(at, len), 1).0,
+                };
+                Target::Chunk { kind, at, len }
+            }
+        }
+    }
+
+    fn trim(&mut self) {
+        self.short.trim();
+        self.long.trim();
+        self.wide.trim();
+    }
+}
+
+/// Packs the ranges of one part of K bits; the first counts from its beginning.
+fn pack<A: Family, S: Slot<A>>(k: u32, runs: &[Run<A>]) -> Vec<S> {
+    let first = S::pack(A::MIN, runs[0].hop);
+    let rest = runs[1..].iter().map(|run| S::pack(run.start.tail(k), run.hop));
+    core::iter::once(first).chain(rest).collect()
+}
+
+impl<A: Family, E: Entry> Builder<A> for DxrBuilder<A, E> {
+    type Engine = Dxr<A, E>;
+
+    fn block_len(&self) -> u32 {
+        self.shape.k()
+    }
+
+    fn share_len(&self) -> u32 {
+        self.shape.direct()
+    }
+
+    fn patch(&mut self, block: Prefix<A>, runs: &[Run<A>]) -> Result<(), Full> {
+        let (d, k) = (self.shape.direct(), self.shape.k());
+        assert!(block.len() <= k, "a block to patch has at most K bits");
+        // Entries are put by the block of the extension; without one, by the lot.
+        let whole = if self.shape.extension() == 0 { block.len() } else { d.max(block.len()) };
+        let mut fresh = Vec::with_capacity(1 << (k - whole));
+        for (part, runs) in split(runs, block, whole - block.len()) {
+            fresh.clear();
+            for (_, runs) in split(runs, part, k - whole) {
+                fresh.push(self.entry(runs)?);
+            }
+            self.put(part.addr().bits(0, k), &fresh)?;
+        }
+        self.chunks.trim();
+        if let Stages::Extended { blocks, .. } = &mut self.stages {
+            blocks.trim();
+        }
+        Ok(())
+    }
+
+    fn absorb(&mut self, part: &Self, first: A, last: A) -> Result<(), Full> {
+        let (d, x) = (self.shape.direct(), self.shape.extension());
+        assert_eq!(self.shape, part.shape, "builders of one shape share a table");
+        let mut fresh = Vec::with_capacity(1 << x);
+        for index in first.bits(0, d)..=last.bits(0, d) {
+            let theirs = match &part.stages {
+                Stages::Direct(entries) => &entries[index..=index],
+                Stages::Extended { direct, blocks } => {
+                    blocks.get(usize::from(direct[index]) << x, 1 << x)
+                }
+            };
+            fresh.clear();
+            for &entry in theirs {
+                let target = self.chunks.adopt(&part.chunks, part.split, entry);
+                fresh.push(self.split.pack(target)?);
+            }
+            self.put(index << x, &fresh)?;
+        }
+        Ok(())
+    }
+
+    fn freeze(&self) -> Dxr<A, E> {
+        let (direct, entries) = match &self.stages {
+            Stages::Direct(entries) => (Table::new(&[]), entries.freeze()),
+            Stages::Extended { direct, blocks } => (direct.freeze(), blocks.freeze()),
+        };
+        Dxr {
+            shape: self.shape,
+            split: self.split,
+            direct,
+            entries,
+            short: self.chunks.short.freeze(),
+            long: self.chunks.long.freeze(),
+            wide: self.chunks.wide.freeze(),
+        }
+    }
+
+    fn refresh(&self, idle: &mut Dxr<A, E>) {
+        match &self.stages {
+            Stages::Direct(entries) => entries.refresh(&mut idle.entries),
+            Stages::Extended { direct, blocks } => {
+                direct.refresh(&mut idle.direct);
+                blocks.refresh(&mut idle.entries);
+            }
+        }
+        self.chunks.short.refresh(&mut idle.short);
+        self.chunks.long.refresh(&mut idle.long);
+        self.chunks.wide.refresh(&mut idle.wide);
+    }
+}
+
+/// Says nothing is leaked: for tests, the chunks and blocks in use.
+#[cfg(test)]
+impl<A: Family, E: Entry> DxrBuilder<A, E> {
+    pub(crate) fn spans(&self) -> [usize; 4] {
+        let blocks = match &self.stages {
+            Stages::Direct(_) => 0,
+            Stages::Extended { blocks, .. } => blocks.spans(),
+        };
+        [blocks, self.chunks.short.spans(), self.chunks.long.spans(), self.chunks.wide.spans()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DxrBuilder;
+    use crate::engine::dxr::Shape;
+    use crate::runs::{Run, sweep};
+    use crate::{Builder, Hop, Prefix};
+    use alloc::vec::Vec;
+
+    /// After any patches, exactly the spans of a fresh build are in use.
+    fn leaks_nothing(name: &str) {
+        let shape = Shape::parse::<u16>(name).unwrap();
+        let mut patched = DxrBuilder::<u16, u32>::new(shape);
+        let empty = patched.spans();
+        let mut state = 3u64;
+        let mut next = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let mut routes: alloc::collections::BTreeMap<Prefix<u16>, Hop> = Default::default();
+        let sweep_all = |routes: &alloc::collections::BTreeMap<Prefix<u16>, Hop>| {
+            let mut runs: Vec<Run<u16>> = Vec::new();
+            sweep(Prefix::ALL, Hop::NONE, routes.iter().map(|(p, h)| (*p, *h)), &mut runs);
+            runs
+        };
+        for _ in 0..300 {
+            for _ in 0..next() % 8 {
+                let prefix = Prefix::truncate(next() as u16, (next() % 17) as u32);
+                routes.insert(prefix, Hop((next() % 300) as u32));
+            }
+            while routes.len() > 60 {
+                let victim = *routes.keys().nth(next() as usize % routes.len()).unwrap();
+                routes.remove(&victim);
+            }
+            let runs = sweep_all(&routes);
+            // Patch it in pieces, as an update would.
+            let pieces = (next() % (shape.k() as u64 + 1)) as u32;
+            for (part, runs) in crate::runs::split(&runs, Prefix::ALL, pieces) {
+                patched.patch(part, runs).unwrap();
+            }
+            let mut rebuilt = DxrBuilder::<u16, u32>::new(shape);
+            rebuilt.patch(Prefix::ALL, &runs).unwrap();
+            assert_eq!(patched.spans(), rebuilt.spans());
+        }
+        patched.patch(Prefix::ALL, &sweep_all(&Default::default())).unwrap();
+        assert_eq!(patched.spans(), empty);
+    }
+
+    #[test]
+    fn patches_leave_no_chunk_or_block_behind() {
+        leaks_nothing("D6R");
+        leaks_nothing("D4X4R");
+        leaks_nothing("D2X8R");
+    }
+}

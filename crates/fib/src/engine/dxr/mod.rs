@@ -1,0 +1,215 @@
+//! DXR: direct tables, then a search among the ranges of one chunk.
+//!
+//! Marko Zec, "Improving performance in software Internet routers through compact
+//! lookup structures and efficient datapaths", PhD thesis, Zagreb 2019, chapters
+//! 3 and 4; Zec, Rizzo, Mikuc, "DXR: Towards a Billion Routing Lookups per Second
+//! in Software", ACM CCR 42(5), 2012.
+//!
+//! The first K bits of an address lead, in one or two loads, to an entry. Where
+//! all addresses of that index share a hop, the entry is the hop. Elsewhere it
+//! names a chunk: the sorted starts of the ranges under that index, each with its
+//! hop, of which the last one not above the address answers.
+//!
+//! ```text
+//!  D16X4R        bits 0..16            16..20               20..32
+//!                direct                extension            ranges
+//!                ┌────┐ u16 block no.  ┌────┐ hop           ┌──────┬───┐
+//!                │    ├───────────────►│    │               │start │hop│ short, long
+//!                │2^D │                │2^X ├──────────────►│ …    │ … │ or wide
+//!                └────┘                └────┘ kind,at,len   └──────┴───┘
+//!  D16R          ┌────┐ hop or kind,at,len                  the same
+//!                │2^D ├────────────────────────────────────►
+//!                └────┘
+//! ```
+//!
+//! Equal chunks, and equal blocks of the extension, are stored once
+//! (`pool.rs`). Ranges come in three formats ([`Family`]); a chunk takes the
+//! shortest that holds all of its starts and hops. Differences from the thesis:
+//!
+//! - a short entry's start counts from bit K, not from bit 16, so that for K = 20
+//!   it reaches /28 instead of /24;
+//! - the three formats are three arrays, which needs no cast between them;
+//! - the 19/1/12 split of an entry is chosen per table, or widened to 64 bits at
+//!   twice the bytes for the first stages (`entry.rs`); more than 65,535 next hops
+//!   take wide ranges. Nothing is cut off silently: a limit is [`Full`].
+//! - IPv6 works: the thesis holds direct tables infeasible there because the space
+//!   is sparse, but with D ≤ 16 and shared extension blocks the empty part of the
+//!   space is one block.
+//!
+//! A lookup is 1 or 2 loads and then log2(n) steps in a chunk of n ranges; an
+//! update rebuilds the chunks it touches (`builder.rs`).
+
+use alloc::vec::Vec;
+
+pub use builder::DxrBuilder;
+pub use entry::Entry;
+use entry::{Kind, Split, Target};
+use search::{GROUP, last_not_above, lockstep};
+pub use shape::{BadShape, Shape};
+
+use super::{Engine, Part, Step};
+use crate::table::Table;
+use crate::{Family, Full, Hop, Slot};
+
+mod builder;
+mod entry;
+mod search;
+mod shape;
+
+/// A frozen DXR table.
+#[derive(Clone, Debug)]
+pub struct Dxr<A: Family, E: Copy> {
+    shape: Shape,
+    split: Split,
+    /// Block numbers by the first D bits; empty without an extension.
+    direct: Table<u16>,
+    /// Entries by the first D bits, or blocks of 2^X of them.
+    entries: Table<E>,
+    short: Table<A::Short>,
+    long: Table<A::Long>,
+    wide: Table<A::Wide>,
+}
+
+impl<A: Family, E: Entry> Dxr<A, E> {
+    /// Returns the shape, which is also the name.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Returns where the entry for `addr` is.
+    #[inline(always)]
+    fn index<const EXTENDED: bool>(&self, addr: A) -> usize {
+        let top = addr.bits(0, self.shape.k());
+        if !EXTENDED {
+            return top;
+        }
+        let x = self.shape.extension();
+        let block = usize::from(self.direct[top >> x]);
+        block << x | top & ((1 << x) - 1)
+    }
+
+    #[inline(always)]
+    fn one<const EXTENDED: bool>(&self, addr: A) -> Hop {
+        let entry = self.entries[self.index::<EXTENDED>(addr)];
+        let tail = addr.tail(self.shape.k());
+        match self.split.unpack(entry) {
+            Target::Hop(hop) => hop,
+            Target::Chunk { kind: Kind::Short, at, len } => {
+                last_not_above(&self.short[at..at + len], A::Short::probe(tail)).hop()
+            }
+            Target::Chunk { kind: Kind::Long, at, len } => {
+                last_not_above(&self.long[at..at + len], A::Long::probe(tail)).hop()
+            }
+            Target::Chunk { kind: Kind::Wide, at, len } => {
+                last_not_above(&self.wide[at..at + len], A::Wide::probe(tail)).hop()
+            }
+        }
+    }
+
+    /// Answers up to [`GROUP`] lookups, stage by stage: all entries first, then the
+    /// lookups sorted by what their entry says, then each kind's searches.
+    #[inline(always)]
+    fn group<const EXTENDED: bool>(&self, addrs: &[A], out: &mut [Hop]) {
+        let mut entries = [E::default(); GROUP];
+        for (entry, &addr) in entries.iter_mut().zip(addrs) {
+            *entry = self.entries[self.index::<EXTENDED>(addr)];
+        }
+        // Sorting without a branch: every list is written at its end each time,
+        // and only the right one's end moves.
+        let mut lists = [[0u8; GROUP]; 4];
+        let mut ends = [0usize; 4];
+        for (i, (entry, out)) in entries.iter().zip(out.iter_mut()).enumerate() {
+            let kind = usize::from(entry.kind() & 3);
+            *out = Hop(entry.payload() as u32);
+            lists[kind][ends[kind] % GROUP] = i as u8;
+            ends[kind] += 1;
+        }
+        let list = |kind: Kind| &lists[kind as usize][..ends[kind as usize].min(GROUP)];
+        let (k, split) = (self.shape.k(), self.split);
+        lockstep(&self.short, list(Kind::Short), k, split, addrs, &entries, out);
+        lockstep(&self.long, list(Kind::Long), k, split, addrs, &entries, out);
+        lockstep(&self.wide, list(Kind::Wide), k, split, addrs, &entries, out);
+    }
+}
+
+impl<A: Family, E: Entry> Engine<A> for Dxr<A, E> {
+    #[inline]
+    fn lookup(&self, addr: A) -> Hop {
+        if self.shape.extension() == 0 { self.one::<false>(addr) } else { self.one::<true>(addr) }
+    }
+
+    fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
+        assert_eq!(addrs.len(), out.len(), "a batch has as many answers as addresses");
+        for (addrs, out) in addrs.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
+            if self.shape.extension() == 0 {
+                self.group::<false>(addrs, out);
+            } else {
+                self.group::<true>(addrs, out);
+            }
+        }
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        Vec::from([
+            Part::of("direct", &self.direct),
+            Part::of(if self.direct.is_empty() { "entries" } else { "extension" }, &self.entries),
+            Part::of("short ranges", &self.short),
+            Part::of("long ranges", &self.long),
+            Part::of("wide ranges", &self.wide),
+        ])
+    }
+
+    fn trace(&self, addr: A, steps: &mut Vec<Step>) -> Hop {
+        let top = addr.bits(0, self.shape.k());
+        let index = if self.direct.is_empty() {
+            top
+        } else {
+            steps.push(Step::of("direct", top >> self.shape.extension(), &self.direct));
+            self.index::<true>(addr)
+        };
+        let name = if self.direct.is_empty() { "entries" } else { "extension" };
+        steps.push(Step::of(name, index, &self.entries));
+        let tail = addr.tail(self.shape.k());
+        match self.split.unpack(self.entries[index]) {
+            Target::Hop(hop) => hop,
+            Target::Chunk { kind: Kind::Short, at, len } => {
+                walk("short ranges", &self.short, at, len, A::Short::probe(tail), steps)
+            }
+            Target::Chunk { kind: Kind::Long, at, len } => {
+                walk("long ranges", &self.long, at, len, A::Long::probe(tail), steps)
+            }
+            Target::Chunk { kind: Kind::Wide, at, len } => {
+                walk("wide ranges", &self.wide, at, len, A::Wide::probe(tail), steps)
+            }
+        }
+    }
+}
+
+/// Takes the steps of [`last_not_above`] and tells of each.
+fn walk<A, S: Slot<A>>(
+    name: &'static str,
+    table: &Table<S>,
+    at: usize,
+    len: usize,
+    probe: S,
+    steps: &mut Vec<Step>,
+) -> Hop {
+    let (mut base, mut len) = (at, len);
+    while len > 1 {
+        let half = len / 2;
+        steps.push(Step::of(name, base + half, table));
+        if table[base + half] <= probe {
+            base += half;
+        }
+        len -= half;
+    }
+    steps.push(Step::of(name, base, table));
+    table[base].hop()
+}
+
+/// Says with which split of an entry's payload to try again after `full`, if any
+/// is left that could do.
+pub(crate) fn next_split<E: Entry>(len_bits: u32, full: Full) -> Option<u32> {
+    // A chunk has at most 2^16 ranges of IPv4; beyond that 64-bit entries are due.
+    (full.what == Full::CHUNK && E::PAYLOAD < 62 && len_bits < 17).then_some(len_bits + 1)
+}

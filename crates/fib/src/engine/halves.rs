@@ -1,0 +1,210 @@
+//! The upper half of the address in one table, what is longer in another.
+//!
+//! Nearly every IPv6 route is /64 or shorter, and a 64-bit shift is one
+//! instruction where a 128-bit one is six. So the upper half has a table of its
+//! own; a half under which a longer route begins or ends is marked there, and
+//! only those addresses are looked up whole:
+//!
+//! ```text
+//!   addr ──upper half──► upper table ──► hop + 1 ──► the answer
+//!                                   └──► 0 = look below ──► lower table ──► hop
+//! ```
+//!
+//! Both tables are DXR, the one over [`Family::Upper`], the other over the family
+//! itself, empty but for the marked halves. Hops in the upper table are stored one
+//! higher, so that the mark costs no bit and 65,534 next hops still fit 16 bits.
+
+use alloc::vec::Vec;
+
+use super::dxr::{Dxr, DxrBuilder, Entry, Shape};
+use super::{Builder, Engine, Part, Step};
+use crate::runs::Run;
+use crate::{Addr, Family, Full, Hop, Prefix};
+
+/// How many upper halves are looked up at once.
+const GROUP: usize = 256;
+
+/// In the upper table: the answer depends on the lower half.
+const BELOW: Hop = Hop(0);
+
+/// A frozen table of two halves.
+#[derive(Clone, Debug)]
+pub struct Halves<A: Family, E: Copy> {
+    upper: Dxr<A::Upper, E>,
+    lower: Dxr<A, E>,
+}
+
+impl<A: Family, E: Entry> Halves<A, E> {
+    /// Returns the shape of the upper table.
+    pub fn shape(&self) -> Shape {
+        self.upper.shape()
+    }
+
+    #[inline(always)]
+    fn resolve(&self, stored: Hop, addr: A) -> Hop {
+        if stored == BELOW { self.lower.lookup(addr) } else { Hop(stored.0 - 1) }
+    }
+}
+
+impl<A: Family, E: Entry> Engine<A> for Halves<A, E> {
+    #[inline]
+    fn lookup(&self, addr: A) -> Hop {
+        self.resolve(self.upper.lookup(addr.upper()), addr)
+    }
+
+    fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
+        assert_eq!(addrs.len(), out.len(), "a batch has as many answers as addresses");
+        let mut uppers = [A::Upper::MIN; GROUP];
+        for (addrs, out) in addrs.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
+            for (upper, addr) in uppers.iter_mut().zip(addrs) {
+                *upper = addr.upper();
+            }
+            self.upper.lookup_batch(&uppers[..addrs.len()], out);
+            // The branch is nearly always taken: a marked half is rare.
+            for (out, &addr) in out.iter_mut().zip(addrs) {
+                *out = self.resolve(*out, addr);
+            }
+        }
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let below =
+            self.lower.parts().into_iter().map(|part| Part { name: below(part.name), ..part });
+        self.upper.parts().into_iter().chain(below).collect()
+    }
+
+    fn trace(&self, addr: A, steps: &mut Vec<Step>) -> Hop {
+        let stored = self.upper.trace(addr.upper(), steps);
+        if stored != BELOW {
+            return Hop(stored.0 - 1);
+        }
+        let above = steps.len();
+        let hop = self.lower.trace(addr, steps);
+        for step in &mut steps[above..] {
+            step.part = below(step.part);
+        }
+        hop
+    }
+}
+
+/// Names a part of the lower table.
+fn below(name: &'static str) -> &'static str {
+    match name {
+        "direct" => "lower direct",
+        "entries" => "lower entries",
+        "extension" => "lower extension",
+        "short ranges" => "lower short ranges",
+        "long ranges" => "lower long ranges",
+        "wide ranges" => "lower wide ranges",
+        other => other,
+    }
+}
+
+/// The builder of [`Halves`].
+#[derive(Debug)]
+pub struct HalvesBuilder<A: Family, E: Entry> {
+    upper: DxrBuilder<A::Upper, E>,
+    lower: DxrBuilder<A, E>,
+}
+
+impl<A: Family, E: Entry> HalvesBuilder<A, E> {
+    /// Starts an empty table, the upper half in `shape`, its entries keeping
+    /// `len_bits` for a chunk's length.
+    pub(crate) fn with_len_bits(shape: Shape, len_bits: u32) -> Self {
+        // The lower table holds little: the same shape, where the family takes it.
+        let plain = || Shape::new::<A>(A::MIN_K, 0);
+        let lower = Shape::new::<A>(shape.direct(), shape.extension()).or_else(|_| plain());
+        let Ok(lower) = lower else { unreachable!("every family takes its own least K") };
+        Self {
+            upper: DxrBuilder::with_len_bits(shape, len_bits),
+            lower: DxrBuilder::with_len_bits(lower, len_bits),
+        }
+    }
+
+    /// Returns the bits an entry keeps for a chunk's length.
+    pub(crate) fn len_bits(&self) -> u32 {
+        self.upper.len_bits()
+    }
+}
+
+/// Divides runs between the halves: (runs of the upper table, runs of the lower).
+///
+/// A run that begins inside a half marks that half. In the lower table, the
+/// addresses of unmarked halves go nowhere.
+fn divide<A: Family>(block: Prefix<A>, runs: &[Run<A>]) -> (Vec<Run<A::Upper>>, Vec<Run<A>>) {
+    let half = A::Upper::BITS;
+    let mut upper = Vec::with_capacity(runs.len());
+    let mut lower = Vec::from([Run { start: block.addr(), hop: Hop::NONE }]);
+    let mut marked = None;
+    for (i, run) in runs.iter().enumerate() {
+        let start = run.start.max(block.addr());
+        let begin = start.first(half);
+        let inside = begin != start;
+        if inside {
+            if marked != Some(begin) {
+                // The half begins with what the run before leaves in it.
+                push(&mut upper, start.upper(), BELOW);
+                push(&mut lower, begin, runs[i - 1].hop);
+                marked = Some(begin);
+            }
+            push(&mut lower, start, run.hop);
+        }
+        // The halves that lie wholly in the run, if any: up to the half in which
+        // the next run begins, or to the end of the block.
+        let first = if inside { start.upper().succ() } else { Some(start.upper()) };
+        let Some(first) = first else { continue };
+        let whole = match runs.get(i + 1) {
+            Some(next) => first < next.start.upper(),
+            None => first <= block.last().upper(),
+        };
+        if whole {
+            push(&mut upper, first, Hop(run.hop.0 + 1));
+            push(&mut lower, A::from_upper(first), Hop::NONE);
+        }
+    }
+    (upper, lower)
+}
+
+/// Appends a run; a start given twice counts the second time, and a neighbour with
+/// the same hop is merged.
+fn push<A: Addr>(runs: &mut Vec<Run<A>>, start: A, hop: Hop) {
+    if runs.last().is_some_and(|last| last.start == start) {
+        runs.pop();
+    }
+    if runs.last().is_none_or(|last| last.hop != hop) {
+        runs.push(Run { start, hop });
+    }
+}
+
+impl<A: Family, E: Entry> Builder<A> for HalvesBuilder<A, E> {
+    type Engine = Halves<A, E>;
+
+    fn block_len(&self) -> u32 {
+        self.upper.block_len().min(self.lower.block_len())
+    }
+
+    fn share_len(&self) -> u32 {
+        self.upper.share_len().min(self.lower.share_len())
+    }
+
+    fn patch(&mut self, block: Prefix<A>, runs: &[Run<A>]) -> Result<(), Full> {
+        let (upper, lower) = divide(block, runs);
+        let half = Prefix::truncate(block.addr().upper(), block.len());
+        self.upper.patch(half, &upper)?;
+        self.lower.patch(block, &lower)
+    }
+
+    fn absorb(&mut self, part: &Self, first: A, last: A) -> Result<(), Full> {
+        self.upper.absorb(&part.upper, first.upper(), last.upper())?;
+        self.lower.absorb(&part.lower, first, last)
+    }
+
+    fn freeze(&self) -> Halves<A, E> {
+        Halves { upper: self.upper.freeze(), lower: self.lower.freeze() }
+    }
+
+    fn refresh(&self, idle: &mut Halves<A, E>) {
+        self.upper.refresh(&mut idle.upper);
+        self.lower.refresh(&mut idle.lower);
+    }
+}

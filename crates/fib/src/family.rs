@@ -1,0 +1,153 @@
+//! What an address family brings to the tables beside its integer.
+//!
+//! DXR's density comes from range entries that hold no bit too many, and how many
+//! bits are left below the first stages differs by family. [`Family`] names, for
+//! each, the three formats of a range entry ([`Slot`]) and the family of its
+//! upper half, in which most lookups can be answered (128-bit shifts are the one
+//! real cost of IPv6).
+//!
+//! ```text
+//!            short             long               wide
+//!  u32    start 8  hop 8    start 16 hop 16    start 32 hop 32      IPv4
+//!  u64    start 24 hop 8    start 48 hop 16    start 64 hop 32      IPv6, upper half
+//!  u128   start 48 hop 16   start 112 hop 16   start 128 hop 32     IPv6
+//! ```
+//!
+//! The start is in the upper bits, so that one integer comparison orders entries
+//! by start whatever their hops, and the entry that matches a key is the last
+//! one not above the key with all hop bits set.
+
+use core::fmt::Debug;
+use core::hash::Hash;
+
+use crate::{Addr, Hop};
+
+/// One entry of a range table: where the range starts within its chunk, and its
+/// hop, packed so that entries order by start.
+pub trait Slot<A>: Copy + Ord + Hash + Debug + Send + Sync + 'static {
+    /// How many bits of a start it holds.
+    const START_BITS: u32;
+    /// The highest hop index it holds.
+    const MAX_HOP: u32;
+
+    /// Packs a start, given as the address shifted left until the chunk's own bits
+    /// are gone, with a hop no higher than `MAX_HOP`. Start bits beyond
+    /// `START_BITS` are lost.
+    fn pack(tail: A, hop: Hop) -> Self;
+
+    /// Makes the highest entry that starts no later than `tail`.
+    fn probe(tail: A) -> Self;
+
+    /// Returns the hop.
+    fn hop(self) -> Hop;
+}
+
+/// An address family as the engines need it.
+pub trait Family: Addr {
+    /// The family of the upper half of the bits.
+    type Upper: Family;
+    /// A range entry for the common case.
+    type Short: Slot<Self>;
+    /// A range entry for any start, and hops to 65,535.
+    type Long: Slot<Self>;
+    /// A range entry for any start and hop.
+    type Wide: Slot<Self>;
+
+    /// The fewest bits that must be resolved before a chunk, so that any start in
+    /// it fits a long entry.
+    const MIN_K: u32;
+    /// The most bits worth resolving before a chunk.
+    const MAX_K: u32;
+
+    /// Returns the upper half.
+    fn upper(self) -> Self::Upper;
+
+    /// Returns the first address with that upper half.
+    fn from_upper(upper: Self::Upper) -> Self;
+}
+
+/// Lists the packing, equal for every integer but for its widths.
+macro_rules! slot {
+    ($addr:ty, $slot:ty, start $start:literal, hop $hop:literal) => {
+        impl Slot<$addr> for $slot {
+            const START_BITS: u32 = $start;
+            const MAX_HOP: u32 = ((1u64 << $hop) - 1) as u32;
+
+            #[inline(always)]
+            fn pack(tail: $addr, hop: Hop) -> Self {
+                ((tail >> (<$addr>::BITS - $start)) as Self) << $hop | hop.0 as Self
+            }
+            #[inline(always)]
+            fn probe(tail: $addr) -> Self {
+                Self::pack(tail, Hop(<Self as Slot<$addr>>::MAX_HOP))
+            }
+            #[inline(always)]
+            fn hop(self) -> Hop {
+                Hop(self as u32 & <Self as Slot<$addr>>::MAX_HOP)
+            }
+        }
+    };
+}
+
+slot!(u8, u16, start 3, hop 8);
+slot!(u8, u32, start 8, hop 16);
+slot!(u8, u64, start 8, hop 32);
+slot!(u16, u16, start 8, hop 8);
+slot!(u16, u32, start 16, hop 16);
+slot!(u16, u64, start 16, hop 32);
+slot!(u32, u16, start 8, hop 8);
+slot!(u32, u32, start 16, hop 16);
+slot!(u32, u64, start 32, hop 32);
+slot!(u64, u32, start 24, hop 8);
+slot!(u64, u64, start 48, hop 16);
+slot!(u64, u128, start 64, hop 32);
+slot!(u128, u64, start 48, hop 16);
+slot!(u128, u128, start 112, hop 16);
+
+/// No integer holds 128 bits of start and a hop: a pair, which orders alike.
+impl Slot<u128> for (u128, u32) {
+    const START_BITS: u32 = 128;
+    const MAX_HOP: u32 = u32::MAX;
+
+    #[inline(always)]
+    fn pack(tail: u128, hop: Hop) -> Self {
+        (tail, hop.0)
+    }
+    #[inline(always)]
+    fn probe(tail: u128) -> Self {
+        (tail, u32::MAX)
+    }
+    #[inline(always)]
+    fn hop(self) -> Hop {
+        Hop(self.1)
+    }
+}
+
+/// Lists the families. `u8` is its own upper half: nothing is smaller.
+macro_rules! family {
+    ($addr:ty, upper $upper:ty, $short:ty, $long:ty, $wide:ty, k $min:literal to $max:literal) => {
+        impl Family for $addr {
+            type Upper = $upper;
+            type Short = $short;
+            type Long = $long;
+            type Wide = $wide;
+            const MIN_K: u32 = $min;
+            const MAX_K: u32 = $max;
+
+            #[inline(always)]
+            fn upper(self) -> $upper {
+                (self >> (Self::BITS - <$upper>::BITS)) as $upper
+            }
+            #[inline(always)]
+            fn from_upper(upper: $upper) -> Self {
+                Self::from(upper) << (Self::BITS - <$upper>::BITS)
+            }
+        }
+    };
+}
+
+family!(u8, upper u8, u16, u32, u64, k 1 to 6);
+family!(u16, upper u8, u16, u32, u64, k 2 to 12);
+family!(u32, upper u16, u16, u32, u64, k 16 to 24);
+family!(u64, upper u32, u32, u64, u128, k 16 to 24);
+family!(u128, upper u64, u64, u128, (u128, u32), k 16 to 24);

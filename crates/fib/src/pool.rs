@@ -1,0 +1,245 @@
+//! Spans of one array, shared by content and counted.
+//!
+//! Real tables repeat themselves: many chunks of ranges, and many blocks of an
+//! extension table, are equal to the letter (Zec's thesis, sections 3.5 and
+//! 4.1). A [`Pool`] keeps each distinct span once, in one array that lookups
+//! index directly, with a count of its users:
+//!
+//! ```text
+//!   items   ┃ span A (3 users) ┃ hole ┃ span B (1 user) ┃ span C (7 users) ┃
+//!   index   content hash ─► (at, len, users)
+//!   holes   by place, to join neighbours; by size, to fill the tightest fit
+//! ```
+//!
+//! A span is found by the hash of its content and compared in full, so that two
+//! that merely hash alike stay apart. A freed span becomes a hole, joined with
+//! the holes beside it; a hole at the end is cut off. O(len) expected for
+//! [`Pool::intern`] and [`Pool::release`], O(log holes) for the place.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::hash::{BuildHasher, Hash};
+use core::ops::Range;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use crate::table::{Master, Table};
+
+/// One array of spans, each distinct content once.
+#[derive(Debug)]
+pub(crate) struct Pool<T> {
+    items: Master<T>,
+    index: HashTable<Span>,
+    hasher: DefaultHashBuilder,
+    holes: Holes,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    at: u32,
+    len: u32,
+    users: u32,
+}
+
+impl Span {
+    fn range(self) -> Range<usize> {
+        self.at as usize..self.at as usize + self.len as usize
+    }
+}
+
+impl<T: Copy + Eq + Hash> Pool<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            items: Master::new(alloc::vec::Vec::new()),
+            index: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+            holes: Holes::default(),
+        }
+    }
+
+    /// Finds or stores `content`, counting `users` more users of it. Says where it
+    /// is and whether it was not there before.
+    pub(crate) fn intern(&mut self, content: &[T], users: u32) -> (usize, bool) {
+        let hash = self.hasher.hash_one(content);
+        let items = &self.items;
+        if let Some(span) = self.index.find_mut(hash, |span| &items[span.range()] == content) {
+            span.users += users;
+            return (span.at as usize, false);
+        }
+        let at = self.holes.take(content.len()).unwrap_or(self.items.len());
+        self.items.write(at, content);
+        let span = Span { at: at as u32, len: content.len() as u32, users };
+        let (hasher, items) = (&self.hasher, &self.items);
+        self.index.insert_unique(hash, span, |span| hasher.hash_one(&items[span.range()]));
+        (at, true)
+    }
+
+    /// Counts one user more of the span.
+    ///
+    /// # Panics
+    ///
+    /// If no span of that place and length is stored.
+    pub(crate) fn retain(&mut self, at: usize, len: usize) {
+        let hash = self.hasher.hash_one(&self.items[at..at + len]);
+        match self.index.find_mut(hash, |span| span.range() == (at..at + len)) {
+            Some(span) => span.users += 1,
+            None => unreachable!("whoever retains a span has interned it"),
+        }
+    }
+
+    /// Takes one user off the span; says whether it was the last, whereupon the
+    /// span is gone (its items can still be read until the next `intern`).
+    ///
+    /// # Panics
+    ///
+    /// If no span of that place and length is stored.
+    pub(crate) fn release(&mut self, at: usize, len: usize) -> bool {
+        let hash = self.hasher.hash_one(&self.items[at..at + len]);
+        let entry = self.index.find_entry(hash, |span| span.range() == (at..at + len));
+        let Ok(mut entry) = entry else { unreachable!("whoever releases a span has interned it") };
+        entry.get_mut().users -= 1;
+        if entry.get().users > 0 {
+            return false;
+        }
+        entry.remove();
+        self.holes.give(at, len);
+        true
+    }
+
+    /// Cuts holes off the end of the array.
+    pub(crate) fn trim(&mut self) {
+        if let Some(end) = self.holes.take_last(self.items.len()) {
+            self.items.truncate(end);
+        }
+    }
+
+    /// Returns one span's items.
+    pub(crate) fn get(&self, at: usize, len: usize) -> &[T] {
+        &self.items[at..at + len]
+    }
+
+    /// Returns the length of the array, holes and all.
+    pub(crate) fn extent(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Counts the distinct spans.
+    pub(crate) fn spans(&self) -> usize {
+        self.index.len()
+    }
+
+    pub(crate) fn freeze(&self) -> Table<T> {
+        self.items.freeze()
+    }
+
+    pub(crate) fn refresh(&self, table: &mut Table<T>) {
+        self.items.refresh(table);
+    }
+}
+
+/// The unused stretches of the array, no two of them adjacent.
+#[derive(Debug, Default)]
+struct Holes {
+    by_place: BTreeMap<usize, usize>,
+    by_size: BTreeSet<(usize, usize)>,
+}
+
+impl Holes {
+    /// Takes `len` items from the smallest hole that has them.
+    fn take(&mut self, len: usize) -> Option<usize> {
+        let &(size, at) = self.by_size.range((len, 0)..).next()?;
+        self.remove(at, size);
+        if size > len {
+            self.insert(at + len, size - len);
+        }
+        Some(at)
+    }
+
+    /// Adds a stretch, joining it with its neighbours.
+    fn give(&mut self, mut at: usize, mut len: usize) {
+        if let Some((&before, &size)) = self.by_place.range(..at).next_back()
+            && before + size == at
+        {
+            self.remove(before, size);
+            (at, len) = (before, len + size);
+        }
+        if let Some(&size) = self.by_place.get(&(at + len)) {
+            self.remove(at + len, size);
+            len += size;
+        }
+        self.insert(at, len);
+    }
+
+    /// Takes the hole that reaches to `end`, if there is one; says where it began.
+    fn take_last(&mut self, end: usize) -> Option<usize> {
+        let (&at, &len) = self.by_place.last_key_value()?;
+        (at + len == end).then(|| {
+            self.remove(at, len);
+            at
+        })
+    }
+
+    fn insert(&mut self, at: usize, len: usize) {
+        self.by_place.insert(at, len);
+        self.by_size.insert((len, at));
+    }
+
+    fn remove(&mut self, at: usize, len: usize) {
+        self.by_place.remove(&at);
+        self.by_size.remove(&(len, at));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pool;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn equal_content_is_stored_once_and_freed_with_its_last_user() {
+        let mut pool = Pool::new();
+        let (a, fresh) = pool.intern(&[1, 2, 3], 1);
+        assert!(fresh);
+        assert_eq!(pool.intern(&[1, 2, 3], 1), (a, false));
+        assert_ne!(pool.intern(&[1, 2], 1).0, a);
+        assert!(!pool.release(a, 3));
+        assert!(pool.release(a, 3));
+        assert_eq!(pool.spans(), 1);
+    }
+
+    #[test]
+    fn random_use_neither_leaks_nor_overlaps() {
+        let mut pool: Pool<u8> = Pool::new();
+        let mut live: Vec<(usize, Vec<u8>)> = Vec::new();
+        let mut state = 7u64;
+        let mut next = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as usize
+        };
+        for _ in 0..20_000 {
+            if live.len() < 40 && next() % 2 == 0 {
+                let content: Vec<u8> = (0..1 + next() % 9).map(|_| (next() % 3) as u8).collect();
+                let (at, _) = pool.intern(&content, 1);
+                live.push((at, content));
+            } else if !live.is_empty() {
+                let (at, content) = live.swap_remove(next() % live.len());
+                pool.release(at, content.len());
+                pool.trim();
+            }
+            for (at, content) in &live {
+                assert_eq!(pool.get(*at, content.len()), &content[..]);
+            }
+            let hole: usize = pool.holes.by_place.values().sum();
+            let mut used: Vec<_> = live.iter().map(|(at, c)| (*at, c.len())).collect();
+            used.sort_unstable();
+            used.dedup();
+            assert_eq!(used.iter().map(|u| u.1).sum::<usize>() + hole, pool.extent());
+        }
+        for (at, content) in live {
+            pool.release(at, content.len());
+        }
+        pool.trim();
+        assert_eq!((pool.extent(), pool.spans()), (0, 0));
+    }
+}

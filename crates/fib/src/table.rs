@@ -1,0 +1,301 @@
+//! The array that lookups read, and the master copy that updates write.
+//!
+//! ```text
+//!   Master<T>  (builder's)                    Table<T>  (readers')
+//!   items  ██████▒▒██████                     ████████████████  64-byte aligned,
+//!   journal: 6..8, 3..4, …   ──refresh()──►   copies only what the journal names
+//! ```
+//!
+//! A [`Table`] is a plain, frozen array: aligned to a cache line, and to a huge
+//! page with the kernel advised so once it is large, because a table of some
+//! megabytes on 4 KiB pages spends its gain on TLB misses. A [`Master`] is the
+//! builder's copy of it with a journal of the spans written. A table remembers
+//! how far it has read the journal; [`Master::refresh`] copies what it missed.
+//! Two tables refreshed in turn, one published while the other idles, make an
+//! update cost what has changed, not what there is (HOUSE.md, "One builder,
+//! many engines").
+//!
+//! The journal keeps the last [`JOURNAL`] spans. A table that is further behind
+//! is copied whole, which is slower and never wrong.
+
+#![expect(unsafe_code, reason = "aligned memory, and a prefetch that the compiler cannot emit")]
+
+use alloc::alloc::{alloc_zeroed, dealloc, handle_alloc_error};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::alloc::Layout;
+use core::fmt;
+use core::ops::{Deref, Range};
+use core::ptr::NonNull;
+
+/// The alignment of every table: a cache line.
+const LINE: usize = 64;
+/// The alignment of a table of at least this size: a huge page.
+const HUGE: usize = 2 << 20;
+/// How many spans a journal remembers.
+const JOURNAL: usize = 1 << 16;
+
+/// A frozen array of plain values, aligned for the cache.
+pub struct Table<T> {
+    ptr: NonNull<T>,
+    len: usize,
+    capacity: usize,
+    /// The journal position up to which this copy is current.
+    seen: u64,
+}
+
+// SAFETY: a table owns its memory like a `Vec<T>` and has no interior
+// mutability; it may be sent and shared whenever its items may.
+unsafe impl<T: Send> Send for Table<T> {}
+// SAFETY: as above; a shared table gives out only `&T`.
+unsafe impl<T: Sync> Sync for Table<T> {}
+
+impl<T: Copy> Table<T> {
+    /// Copies `items` into aligned memory.
+    pub fn new(items: &[T]) -> Self {
+        let mut table = Self::with_capacity(items.len() + items.len() / 16);
+        table.copy_whole(items);
+        table
+    }
+
+    fn with_capacity(capacity: usize) -> Self {
+        let layout = layout::<T>(capacity);
+        let mut ptr = NonNull::dangling();
+        if layout.size() > 0 {
+            // SAFETY: the layout's size is not zero.
+            let raw = unsafe { alloc_zeroed(layout) };
+            advise_huge(raw, layout.size());
+            ptr = NonNull::new(raw.cast()).unwrap_or_else(|| handle_alloc_error(layout));
+        }
+        Self { ptr, len: 0, capacity, seen: 0 }
+    }
+
+    /// Asks the CPU to fetch item `index`; out of range, it does nothing of note.
+    #[inline(always)]
+    pub fn prefetch(&self, index: usize) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let at = self.ptr.as_ptr().wrapping_add(index).cast::<i8>();
+            // SAFETY: a prefetch reads nothing architecturally and never faults,
+            // whatever the address; SSE is part of x86-64.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = index;
+    }
+
+    /// Returns the bytes in use.
+    pub fn bytes(&self) -> usize {
+        self.len * size_of::<T>()
+    }
+
+    /// Makes this table equal to `items`.
+    fn copy_whole(&mut self, items: &[T]) {
+        if items.len() > self.capacity {
+            // A little room, so that growth by updates does not move it each time.
+            *self = Self::with_capacity(items.len() + items.len() / 16);
+        }
+        self.len = items.len();
+        self.copy_span(items, 0..items.len());
+    }
+
+    /// Copies one span of `items`; both sides must hold it.
+    fn copy_span(&mut self, items: &[T], span: Range<usize>) {
+        assert!(span.end <= self.capacity, "a table holds every span it copies");
+        let source = &items[span.clone()];
+        // SAFETY:
+        // - the slice gives `source.len()` readable items; the assertion gives as
+        //   many writable ones from `span.start`, in memory this table owns alone;
+        // - `&mut self` and the borrow of `items` cannot overlap;
+        // - `T: Copy`, so nothing is dropped or duplicated.
+        unsafe {
+            self.ptr
+                .as_ptr()
+                .add(span.start)
+                .copy_from_nonoverlapping(source.as_ptr(), source.len());
+        }
+    }
+}
+
+impl<T> Deref for Table<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        // SAFETY: the first `len <= capacity` items were written by `copy_whole`
+        // or `copy_span`; an empty table's pointer is dangling but aligned.
+        unsafe { core::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+impl<T> Drop for Table<T> {
+    fn drop(&mut self) {
+        let layout = layout::<T>(self.capacity);
+        if layout.size() > 0 {
+            // SAFETY: `with_capacity` allocated with this very layout, and the
+            // table is not used after. Items are `Copy`, so none needs a drop.
+            unsafe { dealloc(self.ptr.as_ptr().cast(), layout) };
+        }
+    }
+}
+
+/// The memory of `capacity` items, aligned to a line or a huge page.
+fn layout<T>(capacity: usize) -> Layout {
+    let bytes = capacity * size_of::<T>();
+    let align = if bytes >= HUGE { HUGE } else { LINE };
+    Layout::from_size_align(bytes, align.max(align_of::<T>()))
+        .unwrap_or_else(|_| unreachable!("a table is far smaller than the address space"))
+}
+
+impl<T: Copy> Clone for Table<T> {
+    fn clone(&self) -> Self {
+        let mut copy = Self::new(self);
+        copy.seen = self.seen;
+        copy
+    }
+}
+
+impl<T> fmt::Debug for Table<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Table({} items)", self.len)
+    }
+}
+
+/// Tells the kernel that this memory is worth huge pages.
+fn advise_huge(raw: *mut u8, bytes: usize) {
+    #[cfg(all(feature = "std", target_os = "linux"))]
+    if bytes >= HUGE && !raw.is_null() {
+        // SAFETY: the range is one live allocation of ours, its start aligned to
+        // a page because tables of this size are aligned to `HUGE`; the advice
+        // changes no content. A kernel that refuses it leaves all as it was.
+        unsafe { libc::madvise(raw.cast(), bytes, libc::MADV_HUGEPAGE) };
+    }
+    let _ = (raw, bytes);
+}
+
+/// The builder's copy of a table, with a journal of what was written.
+#[derive(Debug, Default)]
+pub struct Master<T> {
+    items: Vec<T>,
+    journal: VecDeque<(u32, u32)>,
+    /// The journal position of the oldest span still held.
+    oldest: u64,
+}
+
+impl<T: Copy> Master<T> {
+    /// Takes `items` as the first content.
+    pub fn new(items: Vec<T>) -> Self {
+        Self { items, journal: VecDeque::new(), oldest: 0 }
+    }
+
+    /// Writes `content` at `at`, growing the array (with `content`'s own items)
+    /// if it ends there.
+    ///
+    /// # Panics
+    ///
+    /// If `at` lies beyond the end.
+    pub fn write(&mut self, at: usize, content: &[T]) {
+        let within = (self.items.len() - at).min(content.len());
+        self.items[at..at + within].copy_from_slice(&content[..within]);
+        self.items.extend_from_slice(&content[within..]);
+        if self.journal.len() == JOURNAL {
+            self.journal.pop_front();
+            self.oldest += 1;
+        }
+        self.journal.push_back((at as u32, content.len() as u32));
+    }
+
+    /// Cuts the array to `len` items.
+    pub fn truncate(&mut self, len: usize) {
+        self.items.truncate(len);
+    }
+
+    /// Copies the whole array out.
+    pub fn freeze(&self) -> Table<T> {
+        let mut table = Table::new(&self.items);
+        table.seen = self.position();
+        table
+    }
+
+    /// Brings `table`, frozen from this master, up to date.
+    ///
+    /// # Complexity
+    ///
+    /// O(items written since `table` was last current).
+    pub fn refresh(&self, table: &mut Table<T>) {
+        if table.seen < self.oldest || self.items.len() > table.capacity {
+            table.copy_whole(&self.items);
+        } else {
+            table.len = self.items.len();
+            for &(at, len) in self.journal.iter().skip((table.seen - self.oldest) as usize) {
+                // A span may reach beyond the end if the array was cut since.
+                let end = (at as usize + len as usize).min(self.items.len());
+                if (at as usize) < end {
+                    table.copy_span(&self.items, at as usize..end);
+                }
+            }
+        }
+        table.seen = self.position();
+    }
+
+    fn position(&self) -> u64 {
+        self.oldest + self.journal.len() as u64
+    }
+}
+
+impl<T> Deref for Master<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.items
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HUGE, JOURNAL, Master, Table};
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn tables_are_aligned_whatever_their_size() {
+        for bytes in [0, 1, 64, HUGE - 1, HUGE, 3 * HUGE + 5] {
+            let table = Table::new(&vec![7u8; bytes]);
+            assert_eq!(table.len(), bytes);
+            assert!(table.iter().all(|&b| b == 7));
+            let align = if bytes >= HUGE { HUGE } else { 1 };
+            assert_eq!(table.as_ptr() as usize % align, 0);
+        }
+    }
+
+    #[test]
+    fn two_tables_in_turn_follow_every_write() {
+        let mut master = Master::new(vec![0u32; 100]);
+        let mut tables = [master.freeze(), master.freeze()];
+        let mut state = 1u64;
+        for step in 0..5_000u32 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+            let at = (state >> 33) as usize % (master.len() + 1);
+            let content: Vec<u32> = (0..(state >> 60) as u32).map(|i| step * 100 + i).collect();
+            master.write(at, &content);
+            if state & 0xff00 == 0 {
+                master.truncate(master.len() - 3);
+            }
+            let table = &mut tables[step as usize % 2];
+            master.refresh(table);
+            assert_eq!(&table[..], &master[..]);
+        }
+    }
+
+    #[test]
+    fn a_table_far_behind_is_copied_whole() {
+        let mut master = Master::new(vec![0u8; 10]);
+        let mut table = master.freeze();
+        for i in 0..JOURNAL + 5 {
+            master.write(i % 10, &[i as u8]);
+        }
+        master.refresh(&mut table);
+        assert_eq!(&table[..], &master[..]);
+    }
+}
