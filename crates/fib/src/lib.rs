@@ -12,8 +12,12 @@ mod family;
 mod hop;
 mod pool;
 mod prefix;
+#[cfg(feature = "std")]
+mod publish;
 mod rib;
 pub mod runs;
+#[cfg(feature = "std")]
+mod sync;
 mod table;
 
 pub use addr::Addr;
@@ -22,4 +26,6 @@ pub use error::Full;
 pub use family::{Family, Slot};
 pub use hop::{Hop, HopTable};
 pub use prefix::{BadPrefix, Prefix};
+#[cfg(feature = "std")]
+pub use publish::{Publisher, Reader};
 pub use rib::{Covering, Rib, Walk};
