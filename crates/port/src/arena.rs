@@ -19,6 +19,7 @@
 use std::io;
 
 use crate::af_xdp::region::Region;
+use crate::af_xdp::umem::Umem;
 use crate::{Frame, HEADROOM};
 
 /// Frames of one size, and the list of those that are free.
@@ -28,6 +29,7 @@ pub struct Arena {
     free: Vec<u32>,
     frames: u32,
     frame_size: u32,
+    umem: Umem,
 }
 
 impl Arena {
@@ -48,7 +50,7 @@ impl Arena {
         let region = Region::new(frames as usize * frame_size as usize)?;
         // Reversed, so that the first frames are used first.
         let free = (0..frames).rev().map(|frame| frame * frame_size).collect();
-        Ok(Self { region, free, frames, frame_size })
+        Ok(Self { region, free, frames, frame_size, umem: Umem::default() })
     }
 
     /// Takes a free frame: an empty packet with [`HEADROOM`] in front of it.
@@ -65,6 +67,7 @@ impl Arena {
     ///
     /// If the frame is of another arena.
     #[inline]
+    #[expect(clippy::needless_pass_by_value, reason = "the token ends here, by being taken")]
     pub fn free(&mut self, frame: Frame) {
         let Frame { at, tag, .. } = frame;
         let start = self.start(at, tag);
@@ -190,6 +193,27 @@ impl Arena {
     #[inline]
     pub fn room(&self) -> usize {
         (self.frame_size - HEADROOM) as usize
+    }
+
+    /// Returns the identity that this arena's frames carry.
+    #[inline]
+    pub(crate) fn tag(&self) -> u32 {
+        self.region.tag()
+    }
+
+    /// Returns the address of the first frame.
+    pub(crate) fn base(&self) -> usize {
+        self.region.base()
+    }
+
+    /// Returns the bytes of all frames together.
+    pub(crate) fn bytes_in_all(&self) -> usize {
+        self.region.len()
+    }
+
+    /// Returns the sockets that share this memory.
+    pub(crate) fn umem(&mut self) -> &mut Umem {
+        &mut self.umem
     }
 
     /// Returns where the frame that holds the packet at `at` begins.

@@ -64,6 +64,8 @@ mod arena;
 mod frame;
 pub mod memory;
 
+use std::os::fd::BorrowedFd;
+
 pub use arena::Arena;
 pub use frame::{Frame, HEADROOM};
 pub use memory::{MemoryPort, Replay};
@@ -106,6 +108,12 @@ pub trait Port: Send {
     /// filled, to be received, to be sent or to be given back.
     fn held(&self) -> usize {
         0
+    }
+
+    /// Returns a descriptor that becomes readable when packets are waiting, so
+    /// that an idle worker can sleep on it; `None` where there is none.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
 
     /// Returns the counters since the port was made.

@@ -1,4 +1,56 @@
 //! AF_XDP: packets straight from a network interface's queue.
+//!
+//! Linux hands a packet to this process before its own stack has seen it: a
+//! small program in the kernel ([`steer`]) decides which, and a socket of
+//! family `AF_XDP` delivers them into the arena. Karlsson and Töpel, "The Path
+//! to DPDK Speeds for AF_XDP", Linux Plumbers Conference 2018.
+//!
+//! ```text
+//!   interface, queue 0          kernel                    this process
+//!   ──────────────────  ─ steering program ─► XSKMAP ─► Socket of queue 0 ─┐
+//!   interface, queue 1  ─        │         ─► XSKMAP ─► Socket of queue 1  │ one worker's
+//!                                └─► host's own stack                      │ share an Arena
+//!   other interface, queue 0 ...                     ─► Socket ────────────┘
+//! ```
+//!
+//! - [`Interface::open`] once a device: looks it up, attaches the program.
+//! - [`Socket::bind`] once a queue: a [`Port`](crate::Port).
+//! - [`bpf`]: the assembler, maps, programs and links that steering is made of.
+//! - `ring`: the four rings a socket shares with the kernel; `umem`, `region`:
+//!   the memory.
+//! - [`Error`]: what can go wrong before the first packet.
+//!
+//! Three modes, tried in this order and named by
+//! [`Port::mode`](crate::Port::mode): *zero-copy*, where the device itself
+//! writes into the arena; *copy*, where the driver runs the program and the
+//! kernel copies; *generic*, where the stack runs it. Nothing is pinned and the
+//! program is attached by a link, so nothing stays behind when the process
+//! ends, however it ends.
+//!
+//! # Examples
+//!
+//! ```no_run
+//! use fingerpost_port::af_xdp::{Interface, Locals, ModeChoice, RingSizes, Socket};
+//! use fingerpost_port::{Arena, Port};
+//!
+//! let sizes = RingSizes::default();
+//! let mut arena = Arena::new(2 * sizes.frames() + 256, 2048)?;
+//! let eth0 = Interface::open("eth0", 1, &Locals::default(), ModeChoice::Auto)?;
+//! let mut port = Socket::bind(&eth0, 0, &mut arena, sizes)?;
+//! println!("{}: {}", port.name(), port.mode());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod bpf;
+mod error;
+mod interface;
 pub(crate) mod region;
+mod ring;
+mod socket;
+pub mod steer;
+pub(crate) mod umem;
+
+pub use error::Error;
+pub use interface::{Interface, ModeChoice};
+pub use socket::{RingSizes, Socket};
+pub use steer::Locals;

@@ -105,8 +105,8 @@ impl Region {
     }
 
     /// Returns where the mapping begins, for registering it as a UMEM.
-    pub(crate) fn base(&self) -> NonNull<u8> {
-        self.base
+    pub(crate) fn base(&self) -> usize {
+        self.base.as_ptr().expose_provenance()
     }
 
     /// Returns the bytes that frames may lie in.

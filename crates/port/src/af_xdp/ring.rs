@@ -1,0 +1,297 @@
+//! The four rings that a socket shares with the kernel.
+//!
+//! ```text
+//!              we produce          the kernel consumes
+//!   fill       free frames     ─►  to put received packets into     u64 place
+//!   transmit   packets to send ─►                                   descriptor
+//!              we consume          the kernel produces
+//!   receive    packets         ◄─                                   descriptor
+//!   completion frames sent     ◄─                                   u64 place
+//!
+//!   descriptor:  │ place, 8 bytes │ length, 4 │ options, 4 │
+//! ```
+//!
+//! A ring is a power of two of slots between two counters that only grow and
+//! wrap at 2^32: `producer` says how many slots were ever filled, `consumer`
+//! how many were ever emptied; each side writes only its own. The slots
+//! `consumer..producer` (modulo the size) belong to the consumer, the others to
+//! the producer.
+//!
+//! Ordering, which is the whole protocol (Documentation/networking/af_xdp.rst
+//! and the comment at the head of net/xdp/xsk_queue.h):
+//!
+//! - the producer writes slots, then stores `producer` with *release*; the
+//!   consumer loads `producer` with *acquire*, then reads slots: so it sees
+//!   what was written;
+//! - the consumer reads slots, then stores `consumer` with *release*; the
+//!   producer loads `consumer` with *acquire*, then overwrites slots: so it
+//!   does not overwrite what is still being read.
+//!
+//! Our own counter is kept in a plain field and the other side's is cached: its
+//! cache line is fetched from the other CPU only when the cached value says
+//! that there is too little, which is about once a batch.
+//!
+//! `flags` has one bit, `XDP_RING_NEED_WAKEUP`: the kernel will not look at the
+//! ring before it is called.
+
+#![expect(unsafe_code, reason = "memory that the kernel writes to, mapped from a socket")]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What a slot may be: plain old data that any bytes are a value of.
+///
+/// # Safety
+///
+/// Implementors are `repr(C)` (or primitive), of the size that the kernel's
+/// ring has, and every bit pattern is valid.
+pub(crate) unsafe trait Slot: Copy {}
+
+// SAFETY: the fill and completion rings are of `__u64`.
+unsafe impl Slot for u64 {}
+
+// SAFETY: the other two are of `struct xdp_desc`, three integers of the C
+// layout.
+unsafe impl Slot for libc::xdp_desc {}
+
+/// A socket's mapping of one ring.
+struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+impl Mapping {
+    /// Maps the ring that `page_offset` names, `len` bytes of it.
+    fn new(socket: BorrowedFd<'_>, len: usize, page_offset: libc::off_t) -> io::Result<Self> {
+        // SAFETY:
+        // - a null hint: the kernel chooses fresh addresses, so nothing that
+        //   exists is overwritten.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                socket.as_raw_fd(),
+                page_offset,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mmap gave null"))?;
+        Ok(Self { base, len })
+    }
+
+    /// Returns the counter at `offset`.
+    fn counter(&self, offset: u64) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset as usize + 4 <= self.len, "the kernel's layout");
+        // SAFETY:
+        // - checked above to be inside the mapping and (its base being a
+        //   page's) aligned.
+        let counter = unsafe { self.base.as_ptr().add(offset as usize) };
+        // SAFETY:
+        // - the mapping lives as long as `self`, and both sides use this place
+        //   with atomic operations only.
+        unsafe { AtomicU32::from_ptr(counter.cast()) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `base` and `len` are what `mmap` was given and gave, and
+        // references into it borrow from `self`.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// One ring, from either side.
+struct Ring<T> {
+    mapping: Mapping,
+    offsets: libc::xdp_ring_offset,
+    slots: NonNull<T>,
+    size: u32,
+}
+
+// SAFETY: the mapping is this value's own (the kernel apart), and nothing in
+// it is bound to a thread.
+unsafe impl<T: Slot + Send> Send for Ring<T> {}
+
+impl<T: Slot> Ring<T> {
+    fn new(
+        socket: BorrowedFd<'_>,
+        size: u32,
+        offsets: libc::xdp_ring_offset,
+        page_offset: libc::off_t,
+    ) -> io::Result<Self> {
+        assert!(size.is_power_of_two(), "the kernel has taken only powers of two");
+        let len = offsets.desc as usize + size as usize * size_of::<T>();
+        let mapping = Mapping::new(socket, len, page_offset)?;
+        assert!((offsets.desc as usize).is_multiple_of(align_of::<T>()), "the kernel's layout");
+        // SAFETY: `desc` is less than `len`, so this is inside the mapping.
+        let slots = unsafe { mapping.base.add(offsets.desc as usize) }.cast();
+        let ring = Self { mapping, offsets, slots, size };
+        // A fresh ring is at zero. Starting anywhere else would hand the kernel
+        // slots that were never written.
+        let fresh = ring.producer().load(Ordering::Relaxed) == 0
+            && ring.consumer().load(Ordering::Relaxed) == 0;
+        if fresh { Ok(ring) } else { Err(io::Error::other("a ring of a new socket is in use")) }
+    }
+
+    #[inline]
+    fn producer(&self) -> &AtomicU32 {
+        self.mapping.counter(self.offsets.producer)
+    }
+
+    #[inline]
+    fn consumer(&self) -> &AtomicU32 {
+        self.mapping.counter(self.offsets.consumer)
+    }
+
+    /// Says whether the kernel waits to be called. Relaxed: a wakeup that is
+    /// missed by a moment is made with the next flush.
+    #[inline]
+    fn needs_wakeup(&self) -> bool {
+        let flags = self.mapping.counter(self.offsets.flags).load(Ordering::Relaxed);
+        flags & libc::XDP_RING_NEED_WAKEUP != 0
+    }
+
+    #[inline]
+    fn slot(&self, index: u32) -> NonNull<T> {
+        // SAFETY: masked to less than `size`, and the mapping holds `size`
+        // slots behind `slots`.
+        unsafe { self.slots.add((index & (self.size - 1)) as usize) }
+    }
+}
+
+/// The side that fills slots: fill and transmit rings.
+pub(crate) struct Producer<T> {
+    ring: Ring<T>,
+    /// Slots ever filled, published or not.
+    next: u32,
+    /// Slots ever emptied, as last seen.
+    emptied: u32,
+}
+
+impl<T: Slot> Producer<T> {
+    /// Maps a ring of a socket.
+    pub(crate) fn new(
+        socket: BorrowedFd<'_>,
+        size: u32,
+        offsets: libc::xdp_ring_offset,
+        page_offset: libc::off_t,
+    ) -> io::Result<Self> {
+        Ok(Self { ring: Ring::new(socket, size, offsets, page_offset)?, next: 0, emptied: 0 })
+    }
+
+    /// Returns how many slots are free, looking at the kernel's counter only
+    /// where the cached one shows fewer than `wanted`.
+    #[inline]
+    pub(crate) fn free(&mut self, wanted: u32) -> u32 {
+        let free = self.ring.size - self.next.wrapping_sub(self.emptied);
+        if free >= wanted {
+            return free;
+        }
+        // Acquire: slots counted here as emptied have been read.
+        self.emptied = self.ring.consumer().load(Ordering::Acquire);
+        self.ring.size - self.next.wrapping_sub(self.emptied)
+    }
+
+    /// Returns how many slots the kernel has not emptied yet.
+    #[inline]
+    pub(crate) fn pending(&mut self) -> u32 {
+        self.ring.size - self.free(self.ring.size)
+    }
+
+    /// Writes the next slot, not yet for the kernel to see.
+    ///
+    /// # Panics
+    ///
+    /// If no slot is free; ask [`Producer::free`] first.
+    ///
+    /// # Safety
+    ///
+    /// `value` names a frame of the socket's UMEM that nobody uses any more:
+    /// its token has been consumed.
+    #[inline]
+    pub(crate) unsafe fn push(&mut self, value: T) {
+        assert!(self.next.wrapping_sub(self.emptied) < self.ring.size, "a slot is free");
+        // SAFETY:
+        // - `slot` is inside the mapping and aligned;
+        // - the assertion and the acquire in `free` say that the kernel is done
+        //   with it, and it will not look again before `publish`.
+        unsafe { self.ring.slot(self.next).write(value) };
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// Shows the kernel every slot that was written.
+    #[inline]
+    pub(crate) fn publish(&mut self) {
+        // Release: whoever sees the counter sees the slots.
+        self.ring.producer().store(self.next, Ordering::Release);
+    }
+
+    /// Says whether the kernel waits to be called before it looks.
+    #[inline]
+    pub(crate) fn needs_wakeup(&self) -> bool {
+        self.ring.needs_wakeup()
+    }
+}
+
+/// The side that empties slots: receive and completion rings.
+pub(crate) struct Consumer<T> {
+    ring: Ring<T>,
+    /// Slots ever emptied, released or not.
+    next: u32,
+    /// Slots ever filled, as last seen.
+    filled: u32,
+}
+
+impl<T: Slot> Consumer<T> {
+    /// Maps a ring of a socket.
+    pub(crate) fn new(
+        socket: BorrowedFd<'_>,
+        size: u32,
+        offsets: libc::xdp_ring_offset,
+        page_offset: libc::off_t,
+    ) -> io::Result<Self> {
+        Ok(Self { ring: Ring::new(socket, size, offsets, page_offset)?, next: 0, filled: 0 })
+    }
+
+    /// Returns how many slots are waiting, looking at the kernel's counter only
+    /// where the cached one shows none.
+    #[inline]
+    pub(crate) fn waiting(&mut self) -> u32 {
+        if self.filled == self.next {
+            // Acquire: slots counted here as filled have been written.
+            self.filled = self.ring.producer().load(Ordering::Acquire);
+        }
+        self.filled.wrapping_sub(self.next)
+    }
+
+    /// Reads the next slot, not yet giving it back.
+    ///
+    /// # Panics
+    ///
+    /// If none is waiting; ask [`Consumer::waiting`] first.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> T {
+        assert!(self.next != self.filled, "a slot is waiting");
+        // SAFETY:
+        // - `slot` is inside the mapping and aligned, any bytes are a `T`;
+        // - the assertion and the acquire in `waiting` say that the kernel has
+        //   written it, and it will not write again before `release`.
+        let value = unsafe { self.ring.slot(self.next).read() };
+        self.next = self.next.wrapping_add(1);
+        value
+    }
+
+    /// Gives the kernel back every slot that was read.
+    #[inline]
+    pub(crate) fn release(&mut self) {
+        // Release: the slots have been read before the kernel sees this.
+        self.ring.consumer().store(self.next, Ordering::Release);
+    }
+}

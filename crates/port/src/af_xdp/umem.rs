@@ -1,0 +1,33 @@
+//! The UMEM: an arena as the kernel knows it.
+//!
+//! The first AF_XDP socket of an arena registers its memory; each later one
+//! names any socket that has it and joins with `XDP_SHARED_UMEM`, bringing
+//! rings of its own. From then on a frame's place means the same to all of
+//! them, and a frame received on one interface is sent on another by writing
+//! its number into another ring.
+//!
+//! What the arena keeps of this are weak references to its sockets, to have
+//! one to name. When the last of them is closed the kernel forgets the UMEM,
+//! and the next socket registers it anew.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
+
+/// The sockets that share an arena's memory.
+#[derive(Debug, Default)]
+pub(crate) struct Umem {
+    sockets: Vec<Weak<OwnedFd>>,
+}
+
+impl Umem {
+    /// Returns a socket to share with, if one is left.
+    pub(crate) fn any(&mut self) -> Option<Arc<OwnedFd>> {
+        self.sockets.retain(|socket| socket.strong_count() > 0);
+        self.sockets.iter().find_map(Weak::upgrade)
+    }
+
+    /// Adds a socket that is bound to this UMEM.
+    pub(crate) fn join(&mut self, socket: &Arc<OwnedFd>) {
+        self.sockets.push(Arc::downgrade(socket));
+    }
+}
