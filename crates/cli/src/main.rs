@@ -27,6 +27,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 mod completions;
 mod man;
 mod progress;
+mod route;
+mod table;
+mod tables;
 
 /// A software router whose whole Internet routing table fits in the CPU's cache.
 #[derive(Parser)]
@@ -38,6 +41,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Ask a table for routes
+    Route(route::Args),
+    /// Describe a table, or make one
+    Table(table::Args),
     /// Write the completions of a shell to standard output
     Completions(completions::Args),
     /// Write the manual pages
@@ -51,6 +58,8 @@ fn command_line() -> clap::Command {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Route(args) => route::run(&args),
+        Command::Table(args) => table::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     };
@@ -58,9 +67,23 @@ fn main() -> ExitCode {
         if reader_is_gone(&error) {
             return ExitCode::SUCCESS;
         }
-        eprintln!("fingerpost: {error:#}");
+        eprintln!("fingerpost: {}", explain(&error));
         ExitCode::FAILURE
     })
+}
+
+/// Writes an error and its causes in one line. Some errors tell their cause
+/// themselves and some leave it to us; nothing is said twice.
+fn explain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 /// Says whether `error` is only that nobody reads our output any more.
@@ -78,6 +101,13 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         command_line().debug_assert();
+    }
+
+    #[test]
+    fn nothing_is_said_twice() {
+        let error = anyhow::anyhow!("no such file").context("x.txt: no such file");
+        assert_eq!(explain(&error), "x.txt: no such file");
+        assert_eq!(explain(&error.context("loading")), "loading: x.txt: no such file");
     }
 
     #[test]

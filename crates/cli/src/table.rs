@@ -1,0 +1,208 @@
+//! `fingerpost table info FILE...` and `fingerpost table generate`.
+//!
+//! `info` tells what is in a table and what it costs: prefixes by length, next
+//! hops, the bytes of every array a lookup may touch, and how long loading and
+//! building took. `generate` writes the synthetic table that the demo uses.
+
+use std::collections::BTreeMap;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use fib::{Family, Rib};
+use serde::Serialize;
+
+use crate::tables::{self, Reading, Tables};
+
+/// What `table` takes.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Say what is in a table and what it costs
+    Info(Info),
+}
+
+/// What `table info` takes.
+#[derive(clap::Args)]
+struct Info {
+    /// Files with routes, `-` for standard input; several make one table
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Write JSON
+    #[arg(short, long)]
+    json: bool,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+/// What `table info` says.
+#[derive(Debug, Serialize)]
+struct Summary {
+    files: Vec<FileSummary>,
+    load_seconds: f64,
+    insert_seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    v4: Option<FamilySummary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    v6: Option<FamilySummary>,
+}
+
+#[derive(Debug, Serialize)]
+struct FileSummary {
+    path: PathBuf,
+    format: Option<String>,
+    compression: String,
+    unpacked_bytes: u64,
+    records: u64,
+    duplicates: u64,
+    peers: usize,
+    warnings: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct FamilySummary {
+    prefixes: usize,
+    next_hops: usize,
+    prefixes_by_length: BTreeMap<u32, usize>,
+    engine: String,
+    parts: Vec<PartSummary>,
+    bytes: usize,
+    bytes_per_prefix: f64,
+    build_seconds: f64,
+    build_threads: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct PartSummary {
+    name: &'static str,
+    items: usize,
+    bytes: usize,
+}
+
+/// Does what `table` is asked for.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        Command::Info(args) => info(args),
+    }
+}
+
+fn info(args: &Info) -> anyhow::Result<ExitCode> {
+    let tables = Tables::load(&args.files, &args.reading)?;
+    let files = tables.files.iter().map(|(path, report)| FileSummary {
+        path: path.clone(),
+        format: report.format.map(|format| format.to_string()),
+        compression: report.compression.to_string(),
+        unpacked_bytes: report.bytes,
+        records: report.records,
+        duplicates: report.duplicates,
+        peers: report.peers,
+        warnings: report.warnings.clone(),
+    });
+    let summary = Summary {
+        files: files.collect(),
+        load_seconds: tables.loading.as_secs_f64(),
+        insert_seconds: tables.inserting.as_secs_f64(),
+        v4: family(&tables.v4, &args.reading)?,
+        v6: family(&tables.v6, &args.reading)?,
+    };
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &summary)?;
+        writeln!(out)?;
+    } else {
+        write(&summary, &mut out)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Describes the routes of one family; `None` if there are none.
+fn family<A: Family>(rib: &Rib<A>, reading: &Reading) -> anyhow::Result<Option<FamilySummary>> {
+    if rib.is_empty() {
+        return Ok(None);
+    }
+    let built = tables::build(rib, reading)?;
+    let mut prefixes_by_length = BTreeMap::new();
+    let mut hops: Vec<u32> = Vec::with_capacity(rib.len());
+    for (prefix, hop) in rib {
+        *prefixes_by_length.entry(prefix.len()).or_default() += 1;
+        hops.push(hop.0);
+    }
+    hops.sort_unstable();
+    hops.dedup();
+    let bytes = built.fib.footprint();
+    Ok(Some(FamilySummary {
+        prefixes: rib.len(),
+        next_hops: hops.len(),
+        prefixes_by_length,
+        engine: built.fib.name(),
+        parts: built
+            .fib
+            .parts()
+            .into_iter()
+            .map(|part| PartSummary { name: part.name, items: part.items, bytes: part.bytes })
+            .collect(),
+        bytes,
+        bytes_per_prefix: bytes as f64 / rib.len() as f64,
+        build_seconds: built.took.as_secs_f64(),
+        build_threads: built.threads,
+    }))
+}
+
+fn write(summary: &Summary, out: &mut impl Write) -> std::io::Result<()> {
+    for file in &summary.files {
+        let format = file.format.as_deref().unwrap_or("generated");
+        write!(out, "{}: {format}, packed: {}", file.path.display(), file.compression)?;
+        write!(out, ", {} bytes, {} records", file.unpacked_bytes, file.records)?;
+        if file.duplicates > 0 {
+            write!(out, ", {} duplicates", file.duplicates)?;
+        }
+        if file.peers > 0 {
+            write!(out, ", {} peers", file.peers)?;
+        }
+        writeln!(out)?;
+    }
+    writeln!(
+        out,
+        "loaded in {:.3} s, put in order in {:.3} s",
+        summary.load_seconds, summary.insert_seconds
+    )?;
+    for (name, family) in [("IPv4", &summary.v4), ("IPv6", &summary.v6)] {
+        let Some(family) = family else { continue };
+        writeln!(out, "\n{name}: {} prefixes, {} next hops", family.prefixes, family.next_hops)?;
+        for (row, lengths) in chunks(&family.prefixes_by_length).into_iter().enumerate() {
+            let title = if row == 0 { "by length" } else { "" };
+            writeln!(out, "  {title:<12}{lengths}")?;
+        }
+        writeln!(out, "  {:<12}{}", "engine", family.engine)?;
+        for part in &family.parts {
+            let PartSummary { name, items, bytes } = part;
+            writeln!(out, "  {name:<12}{bytes:>12} bytes {items:>12} items")?;
+        }
+        writeln!(
+            out,
+            "  {:<12}{:>12} bytes {:>12.3} a prefix",
+            "all", family.bytes, family.bytes_per_prefix
+        )?;
+        let threads = family.build_threads;
+        let plural = if threads == 1 { "" } else { "s" };
+        writeln!(
+            out,
+            "  {:<12}in {:.3} s by {threads} thread{plural}",
+            "built", family.build_seconds
+        )?;
+    }
+    Ok(())
+}
+
+/// The counts by length as lines of eight.
+fn chunks(lengths: &BTreeMap<u32, usize>) -> Vec<String> {
+    let all: Vec<String> = lengths.iter().map(|(len, count)| format!("/{len} {count}")).collect();
+    all.chunks(8).map(|line| line.join("  ")).collect()
+}
