@@ -6,9 +6,11 @@ extern crate alloc;
 extern crate std;
 
 mod addr;
+mod build;
 pub mod engine;
 mod error;
 mod family;
+mod fib;
 mod hop;
 mod pool;
 mod prefix;
@@ -19,13 +21,18 @@ pub mod runs;
 #[cfg(feature = "std")]
 mod sync;
 mod table;
+#[cfg(feature = "std")]
+mod update;
 
 pub use addr::Addr;
 pub use engine::{Builder, Engine};
 pub use error::Full;
 pub use family::{Family, Slot};
+pub use fib::{Choice, Fib};
 pub use hop::{Hop, HopTable};
 pub use prefix::{BadPrefix, Prefix};
 #[cfg(feature = "std")]
 pub use publish::{Publisher, Reader};
 pub use rib::{Covering, Rib, Walk};
+#[cfg(feature = "std")]
+pub use update::{Commit, Updater};

@@ -118,11 +118,13 @@ impl<T: Copy + Eq + Hash> Pool<T> {
     }
 
     /// Returns the length of the array, holes and all.
+    #[cfg(test)]
     pub(crate) fn extent(&self) -> usize {
         self.items.len()
     }
 
     /// Counts the distinct spans.
+    #[cfg(test)]
     pub(crate) fn spans(&self) -> usize {
         self.index.len()
     }

@@ -36,7 +36,7 @@ const HUGE: usize = 2 << 20;
 const JOURNAL: usize = 1 << 16;
 
 /// A frozen array of plain values, aligned for the cache.
-pub struct Table<T> {
+pub(crate) struct Table<T> {
     ptr: NonNull<T>,
     len: usize,
     capacity: usize,
@@ -52,7 +52,7 @@ unsafe impl<T: Sync> Sync for Table<T> {}
 
 impl<T: Copy> Table<T> {
     /// Copies `items` into aligned memory.
-    pub fn new(items: &[T]) -> Self {
+    pub(crate) fn new(items: &[T]) -> Self {
         let mut table = Self::with_capacity(items.len() + items.len() / 16);
         table.copy_whole(items);
         table
@@ -72,7 +72,7 @@ impl<T: Copy> Table<T> {
 
     /// Asks the CPU to fetch item `index`; out of range, it does nothing of note.
     #[inline(always)]
-    pub fn prefetch(&self, index: usize) {
+    pub(crate) fn prefetch(&self, index: usize) {
         #[cfg(target_arch = "x86_64")]
         {
             use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -83,11 +83,6 @@ impl<T: Copy> Table<T> {
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = index;
-    }
-
-    /// Returns the bytes in use.
-    pub fn bytes(&self) -> usize {
-        self.len * size_of::<T>()
     }
 
     /// Makes this table equal to `items`.
@@ -104,17 +99,15 @@ impl<T: Copy> Table<T> {
     fn copy_span(&mut self, items: &[T], span: Range<usize>) {
         assert!(span.end <= self.capacity, "a table holds every span it copies");
         let source = &items[span.clone()];
+        // SAFETY: `start <= end <= capacity` items were allocated, so the result is
+        // within or one past the end of one allocation.
+        let target = unsafe { self.ptr.as_ptr().add(span.start) };
         // SAFETY:
         // - the slice gives `source.len()` readable items; the assertion gives as
-        //   many writable ones from `span.start`, in memory this table owns alone;
+        //   many writable ones from `target`, in memory this table owns alone;
         // - `&mut self` and the borrow of `items` cannot overlap;
         // - `T: Copy`, so nothing is dropped or duplicated.
-        unsafe {
-            self.ptr
-                .as_ptr()
-                .add(span.start)
-                .copy_from_nonoverlapping(source.as_ptr(), source.len());
-        }
+        unsafe { target.copy_from_nonoverlapping(source.as_ptr(), source.len()) };
     }
 }
 
@@ -176,7 +169,7 @@ fn advise_huge(raw: *mut u8, bytes: usize) {
 
 /// The builder's copy of a table, with a journal of what was written.
 #[derive(Debug, Default)]
-pub struct Master<T> {
+pub(crate) struct Master<T> {
     items: Vec<T>,
     journal: VecDeque<(u32, u32)>,
     /// The journal position of the oldest span still held.
@@ -185,7 +178,7 @@ pub struct Master<T> {
 
 impl<T: Copy> Master<T> {
     /// Takes `items` as the first content.
-    pub fn new(items: Vec<T>) -> Self {
+    pub(crate) fn new(items: Vec<T>) -> Self {
         Self { items, journal: VecDeque::new(), oldest: 0 }
     }
 
@@ -195,7 +188,7 @@ impl<T: Copy> Master<T> {
     /// # Panics
     ///
     /// If `at` lies beyond the end.
-    pub fn write(&mut self, at: usize, content: &[T]) {
+    pub(crate) fn write(&mut self, at: usize, content: &[T]) {
         let within = (self.items.len() - at).min(content.len());
         self.items[at..at + within].copy_from_slice(&content[..within]);
         self.items.extend_from_slice(&content[within..]);
@@ -207,12 +200,12 @@ impl<T: Copy> Master<T> {
     }
 
     /// Cuts the array to `len` items.
-    pub fn truncate(&mut self, len: usize) {
+    pub(crate) fn truncate(&mut self, len: usize) {
         self.items.truncate(len);
     }
 
     /// Copies the whole array out.
-    pub fn freeze(&self) -> Table<T> {
+    pub(crate) fn freeze(&self) -> Table<T> {
         let mut table = Table::new(&self.items);
         table.seen = self.position();
         table
@@ -223,7 +216,7 @@ impl<T: Copy> Master<T> {
     /// # Complexity
     ///
     /// O(items written since `table` was last current).
-    pub fn refresh(&self, table: &mut Table<T>) {
+    pub(crate) fn refresh(&self, table: &mut Table<T>) {
         if table.seen < self.oldest || self.items.len() > table.capacity {
             table.copy_whole(&self.items);
         } else {

@@ -120,11 +120,6 @@ impl<A: Family, E: Entry> HalvesBuilder<A, E> {
             lower: DxrBuilder::with_len_bits(lower, len_bits),
         }
     }
-
-    /// Returns the bits an entry keeps for a chunk's length.
-    pub(crate) fn len_bits(&self) -> u32 {
-        self.upper.len_bits()
-    }
 }
 
 /// Divides runs between the halves: (runs of the upper table, runs of the lower).

@@ -70,11 +70,6 @@ impl<A: Family, E: Entry> DxrBuilder<A, E> {
         Self { shape, split: Split { len_bits }, stages, chunks }
     }
 
-    /// Returns the bits an entry keeps for a chunk's length.
-    pub(crate) fn len_bits(&self) -> u32 {
-        self.split.len_bits
-    }
-
     /// Puts `fresh` in place of the entries from `first` on. Each chunk that `fresh`
     /// names beyond those of the present entries has been counted once already.
     fn put(&mut self, first: usize, fresh: &[E]) -> Result<(), Full> {

@@ -1,0 +1,189 @@
+//! Keeps a published table equal to its routes.
+//!
+//! ```text
+//!   announce, withdraw ─► Rib ─► dirty blocks ─► runs ─► builder ──refresh──► idle Fib
+//!                                                                               │ publish
+//!        idle Fib ◄── reclaim ── retired Fib ◄── every reader has passed ◄──────┘
+//! ```
+//!
+//! [`Updater::commit`] turns all changes since the last one into one publication:
+//! however many updates hit a block, it is rebuilt once (thesis section 3.5). Two
+//! tables take turns: while one is read, the other waits for what will have
+//! changed, and is patched before it is published. Only where a reader has not
+//! left the idle one yet is a third made, by copying; with two still out, the
+//! changes wait in the builder for the next commit, so that a reader that sleeps
+//! costs memory for one table and not for one an update.
+//!
+//! A change costs O(routes and ranges of the blocks it touches). The table that
+//! results is equal, address for address, to one built from scratch.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::build::sweep_block;
+use crate::fib::{Choice, Fib, FibBuilder};
+use crate::{Family, Full, Hop, Prefix, Publisher, Reader, Rib};
+
+/// Routes, the table made of them, and the readers of that table.
+pub struct Updater<A: Family> {
+    rib: Rib<A>,
+    choice: Choice,
+    threads: usize,
+    builder: FibBuilder<A>,
+    publisher: Publisher<Fib<A>>,
+    /// The builder holds changes that are not yet published.
+    behind: bool,
+    /// The builder has met a limit half-way and must be made anew.
+    broken: bool,
+    /// How many of the retired tables are from a former builder.
+    foreign: usize,
+}
+
+/// What one [`Updater::commit`] has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Commit {
+    /// The blocks that were swept and laid out again.
+    pub blocks: usize,
+    /// All was built from scratch: many changes, or a limit that called for a
+    /// wider layout.
+    pub rebuilt: bool,
+    /// Readers have what was committed. If not, two tables are still being read;
+    /// commit again.
+    pub published: bool,
+}
+
+impl<A: Family> Updater<A> {
+    /// Builds the first table of `rib` with `threads` threads and publishes it.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if the routes exceed every width of the chosen engine.
+    pub fn new(mut rib: Rib<A>, choice: Choice, threads: usize) -> Result<Self, Full> {
+        rib.mark_clean();
+        let builder = FibBuilder::build(&rib, choice, threads)?;
+        let publisher = Publisher::new(builder.freeze(&rib));
+        Ok(Self {
+            rib,
+            choice,
+            threads,
+            builder,
+            publisher,
+            behind: false,
+            broken: false,
+            foreign: 0,
+        })
+    }
+
+    /// Returns the routes.
+    pub fn rib(&self) -> &Rib<A> {
+        &self.rib
+    }
+
+    /// Returns the table that readers are given now.
+    pub fn fib(&self) -> &Fib<A> {
+        self.publisher.current()
+    }
+
+    /// Adds a reader, for a thread that looks addresses up.
+    pub fn reader(&self) -> Reader<Fib<A>> {
+        self.publisher.reader()
+    }
+
+    /// Adds a route or changes its hop, from the next commit on. Returns the hop it
+    /// had, which may be given to another next hop only once a commit that follows
+    /// is published and every reader has passed.
+    pub fn announce(&mut self, prefix: Prefix<A>, hop: Hop) -> Option<Hop> {
+        self.rib.insert(prefix, hop)
+    }
+
+    /// Removes a route, from the next commit on, and returns the hop it had.
+    pub fn withdraw(&mut self, prefix: Prefix<A>) -> Option<Hop> {
+        self.rib.remove(prefix)
+    }
+
+    /// Says whether a commit would change what readers see.
+    pub fn is_behind(&self) -> bool {
+        self.behind || self.broken || self.rib.dirty_len() > 0
+    }
+
+    /// Publishes all changes since the last commit as one.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if the routes exceed every width of the engine. Readers keep the
+    /// table they have, the routes keep all changes, and a commit after some
+    /// withdrawals may succeed.
+    pub fn commit(&mut self) -> Result<Commit, Full> {
+        let mut commit = Commit::default();
+        if !self.is_behind() {
+            commit.published = true;
+            return Ok(commit);
+        }
+        // Past a quarter of the table, sweeping it once is cheaper than in blocks.
+        let many = self.rib.dirty_len() > 1024.max(self.rib.len() / 4);
+        match self.builder.block_len() {
+            Some(len) if !many && !self.broken => {
+                let dirty = self.rib.take_dirty(len);
+                commit.blocks = dirty.len();
+                if self.patch(&dirty).is_err() {
+                    self.rebuild(&mut commit)?;
+                }
+            }
+            _ => self.rebuild(&mut commit)?,
+        }
+        self.behind = true;
+        self.publish(&mut commit);
+        Ok(commit)
+    }
+
+    fn patch(&mut self, dirty: &[Prefix<A>]) -> Result<(), Full> {
+        let mut runs = Vec::new();
+        for &block in dirty {
+            runs.clear();
+            sweep_block(&self.rib, block, &mut runs);
+            self.builder.patch(block, &runs)?;
+        }
+        Ok(())
+    }
+
+    fn rebuild(&mut self, commit: &mut Commit) -> Result<(), Full> {
+        self.rib.mark_clean();
+        self.broken = true;
+        self.builder = FibBuilder::build(&self.rib, self.choice, self.threads)?;
+        self.broken = false;
+        // The table in use and the retired ones are none of this builder's.
+        self.foreign = self.publisher.pending() + 1;
+        commit.rebuilt = true;
+        Ok(())
+    }
+
+    /// Publishes the builder's table, if one is free to carry it.
+    fn publish(&mut self, commit: &mut Commit) {
+        let table = loop {
+            match self.publisher.reclaim() {
+                Some(former) if self.foreign > 0 => {
+                    self.foreign -= 1;
+                    drop(former);
+                }
+                Some(mut idle) => {
+                    self.builder.refresh(&mut idle, &self.rib);
+                    break idle;
+                }
+                None if self.publisher.pending() < 2 => {
+                    break Box::new(self.builder.freeze(&self.rib));
+                }
+                None => return,
+            }
+        };
+        self.publisher.publish(table);
+        self.behind = false;
+        commit.published = true;
+    }
+}
+
+impl<A: Family> fmt::Debug for Updater<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Updater({} routes, {:?})", self.rib.len(), self.fib())
+    }
+}

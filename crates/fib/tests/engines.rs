@@ -1,0 +1,159 @@
+//! Every engine in every width, on tables of the real families, against the
+//! oracle: at all borders and at random addresses.
+
+mod tables;
+
+use std::collections::BTreeMap;
+
+use fingerpost_fib::engine::linear::Linear;
+use fingerpost_fib::{Addr, Choice, Engine, Family, Fib, Full, Hop, Prefix, Rib};
+use tables::{Dice, borders};
+
+const DXR4: [&str; 9] =
+    ["D16R", "D18R", "D20R", "D24R", "D16X4R", "D12X4R", "D12X12R", "D14X6R", "D16X8R"];
+const DXR6: [&str; 6] = ["D16R", "D20R", "D16X4R", "D16X8R", "D12X4R", "D14X10R"];
+
+fn rib<A: Addr>(table: &BTreeMap<Prefix<A>, Hop>) -> Rib<A> {
+    Rib::from_sorted(table.iter().map(|(&prefix, &hop)| (prefix, hop)))
+}
+
+/// Compares one table's answers with the oracle's.
+fn compare<A: Family>(table: &BTreeMap<Prefix<A>, Hop>, names: &[String], dice: &mut Dice) {
+    let oracle = Linear::new(table.iter().map(|(&prefix, &hop)| (prefix, hop)));
+    let mut addrs = borders(table);
+    addrs.extend((0..500).map(|_| dice.addr::<A>()));
+    let expected: Vec<Hop> = addrs.iter().map(|&addr| oracle.lookup(addr)).collect();
+    for name in names {
+        let fib = Fib::build(&rib(table), Choice::parse::<A>(name).unwrap(), 1).unwrap();
+        let mut out = vec![Hop(9); addrs.len()];
+        fib.lookup_batch(&addrs, &mut out);
+        for ((&addr, &hop), &batched) in addrs.iter().zip(&expected).zip(&out) {
+            assert_eq!(batched, hop, "batch, {name}, {addr:?}, {table:?}");
+            assert_eq!(fib.lookup(addr), hop, "{name}, {addr:?}, {table:?}");
+        }
+        let (addr, hop) = (addrs[0], expected[0]);
+        assert_eq!(fib.trace(addr).0, hop, "trace, {name}");
+    }
+}
+
+fn battery<A: Family>(names: &[String]) {
+    for seed in 0..12 {
+        let mut dice = Dice::new(seed);
+        let hops = [3, 250, 260, 65_534, 1 << 20][seed as usize % 5];
+        let table = dice.table::<A>(120, hops);
+        compare(&table, names, &mut dice);
+    }
+}
+
+fn owned(names: &[&str], suffix: &str) -> Vec<String> {
+    names.iter().map(|name| format!("{name}{suffix}")).collect()
+}
+
+#[test]
+fn ipv4() {
+    battery::<u32>(&owned(&DXR4, ""));
+}
+
+#[test]
+fn ipv6_upper_half() {
+    battery::<u64>(&owned(&DXR6, ""));
+}
+
+#[test]
+fn ipv6_whole_and_in_halves() {
+    let mut names = owned(&DXR6, "");
+    names.extend(owned(&DXR6, "/64"));
+    names.push("auto".into());
+    battery::<u128>(&names);
+}
+
+#[test]
+fn empty_default_and_host_routes() {
+    for len in [0, 1, 31, 32] {
+        let table = BTreeMap::from([(Prefix::truncate(u32::MAX, len), Hop(7))]);
+        compare(&table, &owned(&DXR4, ""), &mut Dice::new(1));
+    }
+    for len in [0, 1, 63, 64, 65, 127, 128] {
+        let table = BTreeMap::from([(Prefix::truncate(u128::MAX, len), Hop(7))]);
+        compare(&table, &owned(&DXR6, "/64"), &mut Dice::new(1));
+        compare(&table, &owned(&DXR6, ""), &mut Dice::new(1));
+    }
+    compare::<u32>(&BTreeMap::new(), &owned(&DXR4, ""), &mut Dice::new(1));
+    compare::<u128>(&BTreeMap::new(), &owned(&DXR6, "/64"), &mut Dice::new(1));
+}
+
+#[test]
+fn a_chunk_of_all_its_addresses_and_every_next_hop_of_sixteen_bits() {
+    // One /16 in which no two neighbours agree: 2^16 ranges and 65,534 next hops.
+    let table: BTreeMap<Prefix<u32>, Hop> = (0..1u32 << 16)
+        .map(|low| (Prefix::truncate(0x0a01_0000 | low, 32), Hop(1 + low % 65_534)))
+        .collect();
+    for name in ["D16R", "D16X4R", "D12X4R", "D20R"] {
+        let fib = Fib::build(&rib(&table), Choice::parse::<u32>(name).unwrap(), 1).unwrap();
+        for low in 0..1u32 << 16 {
+            assert_eq!(fib.lookup(0x0a01_0000 | low), Hop(1 + low % 65_534), "{name}");
+        }
+        assert_eq!(fib.lookup(0x0a00_ffff), Hop::NONE);
+        assert_eq!(fib.lookup(0x0a02_0000), Hop::NONE);
+    }
+}
+
+#[test]
+fn a_builder_of_fixed_width_says_full_and_never_answers_wrong() {
+    use fingerpost_fib::engine::dxr::{DxrBuilder, Shape};
+    use fingerpost_fib::runs::{Run, sweep};
+    use fingerpost_fib::{Builder, Full};
+    // 512 ranges in one chunk are one more than nine bits of length can say.
+    let table = |ranges: u32| -> Vec<Run<u32>> {
+        let routes = (0..ranges).map(|i| (Prefix::truncate(0x0a01_0000 + i * 2, 32), Hop(1)));
+        let mut runs = Vec::new();
+        sweep(Prefix::ALL, Hop::NONE, routes, &mut runs);
+        runs
+    };
+    let shape = Shape::parse::<u32>("D16R").unwrap();
+    let mut narrow = DxrBuilder::<u32, u32>::new(shape);
+    assert_eq!(narrow.patch(Prefix::ALL, &table(255)), Ok(()));
+    let full = narrow.patch(Prefix::ALL, &table(256)).unwrap_err();
+    assert_eq!(full, Full { what: Full::CHUNK, limit: 511 });
+    let mut wide = DxrBuilder::<u32, u64>::new(shape);
+    assert_eq!(wide.patch(Prefix::ALL, &table(256)), Ok(()));
+    assert_eq!(wide.freeze().lookup(0x0a01_0000 + 510), Hop(1));
+}
+
+#[test]
+fn threads_build_the_same_table() {
+    fn both<A: Family>(names: &[&str]) {
+        let mut dice = Dice::new(5);
+        // Many routes, cheaply: the oracle here is the build of one thread.
+        let mut table = BTreeMap::new();
+        for _ in 0..30_000 {
+            let len = (A::BITS / 4) + dice.below(A::BITS as usize / 2) as u32;
+            let crowded = Prefix::truncate(dice.addr::<A>().first(A::BITS - 2), len);
+            table.insert(crowded, Hop(1 + dice.below(300) as u32));
+        }
+        let rib = rib(&table);
+        let addrs: Vec<A> = borders(&table);
+        for name in names {
+            let choice = Choice::parse::<A>(name).unwrap();
+            let one = Fib::build(&rib, choice, 1).unwrap();
+            let mut expected = vec![Hop::NONE; addrs.len()];
+            one.lookup_batch(&addrs, &mut expected);
+            for threads in [2, 3, 7] {
+                let many = Fib::build(&rib, choice, threads).unwrap();
+                let mut out = vec![Hop(9); addrs.len()];
+                many.lookup_batch(&addrs, &mut out);
+                assert!(out == expected, "{name}, {threads} threads");
+                // Parts shared by content are shared across threads too.
+                assert_eq!(many.footprint(), one.footprint(), "{name}, {threads} threads");
+            }
+        }
+    }
+    both::<u32>(&["D16R", "D16X4R", "D12X8R", "linear"]);
+    both::<u128>(&["D16X8R", "D16X8R/64"]);
+}
+
+#[test]
+fn what_is_full_is_said_in_words() {
+    let full = Full { what: Full::CHUNK, limit: 511 };
+    assert_eq!(full.to_string(), "the table is full: more than 511 ranges in one chunk");
+}

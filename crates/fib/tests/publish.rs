@@ -1,0 +1,214 @@
+//! Publication with real threads; `tests/loom.rs` has the small cases whole.
+//!
+//! Under ThreadSanitizer every access to a table that is not ordered against its
+//! reuse is an error even where the timing hides it:
+//!
+//! ```text
+//! RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" \
+//!     cargo test -p fingerpost-fib --target x86_64-unknown-linux-gnu --test publish
+//! ```
+#![cfg(all(feature = "std", not(loom)))]
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fingerpost_fib::{Publisher, Reader};
+
+const WORDS: usize = 64;
+
+/// A table that can tell whether it is whole and alive.
+struct Table {
+    number: u64,
+    words: [u64; WORDS],
+    /// All words and the number, mixed.
+    sum: u64,
+    dropped: Arc<AtomicUsize>,
+}
+
+impl Table {
+    fn new(number: u64, dropped: &Arc<AtomicUsize>) -> Self {
+        let mut table = Self { number, words: [0; WORDS], sum: 0, dropped: Arc::clone(dropped) };
+        table.write(number);
+        table
+    }
+
+    fn write(&mut self, number: u64) {
+        self.number = number;
+        self.words = std::array::from_fn(|at| number.wrapping_mul(0x9e37_79b9) ^ at as u64);
+        self.sum = self.mixed();
+    }
+
+    fn mixed(&self) -> u64 {
+        self.words.iter().fold(self.number, |sum, word| sum.rotate_left(7) ^ word)
+    }
+
+    /// Checks that no word is of another table or poisoned; returns the number.
+    fn read(&self) -> u64 {
+        assert_eq!(self.mixed(), self.sum, "a reader sees a table that is torn or dead");
+        self.number
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.words = [0xdead_dead_dead_dead; WORDS];
+        black_box(&mut self.words);
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What a reader does between two batches.
+#[derive(Clone, Copy)]
+enum Habit {
+    Online,
+    /// Goes idle after every n-th batch.
+    Sleepy(u64),
+    /// Registers anew after every n-th batch.
+    Fickle(u64),
+}
+
+fn read_until(stop: &AtomicBool, mut reader: Reader<Table>, habit: Habit) -> u64 {
+    let (mut batches, mut newest) = (0, 0);
+    while !stop.load(Ordering::Relaxed) {
+        let table = reader.current();
+        // Twice, so that something may happen in between.
+        let number = table.read();
+        assert_eq!(table.read(), number);
+        assert!(newest <= number, "table {number} after table {newest}");
+        newest = number;
+        batches += 1;
+        match habit {
+            Habit::Sleepy(every) if batches % every == 0 => {
+                reader.idle();
+                thread::yield_now();
+            }
+            Habit::Fickle(every) if batches % every == 0 => reader = reader.clone(),
+            _ => {}
+        }
+    }
+    assert!(batches > 0);
+    newest
+}
+
+/// As the updater does it: the oldest retired table is written over and swapped
+/// in again; if the readers still hold it, a new one is made.
+#[test]
+fn readers_see_whole_tables_while_the_writer_reuses_them() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let mut publisher = Publisher::new(Table::new(0, &dropped));
+    let habits = [Habit::Online, Habit::Online, Habit::Sleepy(1), Habit::Sleepy(7), Habit::Fickle(5)];
+    let threads: Vec<_> = habits
+        .into_iter()
+        .map(|habit| {
+            let (stop, reader) = (Arc::clone(&stop), publisher.reader());
+            thread::spawn(move || read_until(&stop, reader, habit))
+        })
+        .collect();
+    let (mut number, mut made, mut reused) = (0, 1, 0);
+    let end = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < end || reused < 100 {
+        number += 1;
+        let table = match publisher.reclaim() {
+            Some(mut table) => {
+                table.write(number);
+                reused += 1;
+                table
+            }
+            None => {
+                made += 1;
+                Box::new(Table::new(number, &dropped))
+            }
+        };
+        publisher.publish(table);
+        // Some tables do not come back into use.
+        if number % 3 == 0 {
+            drop(publisher.reclaim());
+        }
+        if publisher.pending() > 50 {
+            drop(publisher.reclaim_within(Duration::from_secs(60)).expect("a reader stalls"));
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    for thread in threads {
+        assert!(thread.join().unwrap() <= number);
+    }
+    while publisher.reclaim().is_some() {}
+    assert_eq!(publisher.pending(), 0, "the readers are gone and something is still held");
+    assert_eq!(publisher.current().read(), number);
+    assert_eq!(dropped.load(Ordering::Relaxed), made - 1);
+    drop(publisher);
+    assert_eq!(dropped.load(Ordering::Relaxed), made);
+}
+
+#[test]
+fn a_reader_holds_up_what_it_may_see_and_no_more() {
+    let mut publisher = Publisher::new(0);
+    assert_eq!(publisher.reclaim(), None);
+    let mut reader = publisher.reader();
+    // Registered, but idle.
+    publisher.publish(Box::new(1));
+    assert_eq!(publisher.reclaim(), Some(Box::new(0)));
+
+    let held = reader.current();
+    publisher.publish(Box::new(2));
+    publisher.publish(Box::new(3));
+    assert_eq!((publisher.reclaim(), publisher.pending()), (None, 2));
+    assert_eq!(publisher.reclaim_within(Duration::from_millis(5)), None);
+    assert_eq!(*held, 1);
+    assert_eq!(*reader.current(), 3);
+    assert_eq!(publisher.reclaim(), Some(Box::new(1)));
+    assert_eq!(publisher.reclaim(), Some(Box::new(2)));
+    assert_eq!(publisher.reclaim(), None);
+
+    publisher.publish(Box::new(4));
+    assert_eq!(publisher.reclaim(), None);
+    reader.idle();
+    assert_eq!(publisher.reclaim(), Some(Box::new(3)));
+    assert_eq!(*reader.current(), 4);
+
+    let mut other = reader.clone();
+    assert_eq!(*other.current(), 4);
+    publisher.publish(Box::new(5));
+    assert_eq!(*reader.current(), 5);
+    assert_eq!(publisher.reclaim(), None, "one of two readers is not enough");
+    drop(other);
+    assert_eq!(publisher.reclaim(), Some(Box::new(4)));
+}
+
+#[test]
+fn a_leaked_reader_holds_its_table_for_ever() {
+    let mut publisher = Publisher::new(0);
+    let mut reader = publisher.reader();
+    assert_eq!(*reader.current(), 0);
+    std::mem::forget(reader);
+    publisher.publish(Box::new(1));
+    assert_eq!((publisher.reclaim(), publisher.pending()), (None, 1));
+}
+
+#[test]
+fn the_readers_may_outlive_the_publisher() {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let mut publisher = Publisher::new(Table::new(0, &dropped));
+    let mut reader = publisher.reader();
+    let (online, begin) = mpsc::channel();
+    let (gone, wait) = mpsc::channel::<()>();
+    let thread = thread::spawn(move || {
+        let table = reader.current();
+        online.send(()).unwrap();
+        assert!(wait.recv().is_err());
+        assert_eq!(table.read(), 0);
+        assert_eq!(reader.current().read(), 2);
+    });
+    begin.recv().unwrap();
+    publisher.publish(Box::new(Table::new(1, &dropped)));
+    publisher.publish(Box::new(Table::new(2, &dropped)));
+    drop(publisher);
+    assert_eq!(dropped.load(Ordering::Relaxed), 0);
+    drop(gone);
+    thread.join().unwrap();
+    assert_eq!(dropped.load(Ordering::Relaxed), 3);
+}

@@ -1,0 +1,75 @@
+//! Random tables for the batteries, seeded and small.
+//!
+//! Uniformly random routes hardly nest, and hardly ever touch each other's
+//! borders. So prefixes are drawn near one another: mostly inside, beside or
+//! around one that is already there.
+#![expect(unreachable_pub, reason = "a module of several test programs")]
+
+use std::collections::BTreeMap;
+
+use fingerpost_fib::{Addr, Hop, Prefix};
+
+/// A xorshift generator: the same sequence everywhere for one seed.
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn roll(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.roll() >> 33) as usize % end.max(1)
+    }
+
+    pub fn addr<A: Addr>(&mut self) -> A {
+        A::from_u128(u128::from(self.roll()) << 64 | u128::from(self.roll()))
+    }
+
+    /// A prefix that is likely to have to do with one of `known`.
+    pub fn prefix<A: Addr>(&mut self, known: &BTreeMap<Prefix<A>, Hop>) -> Prefix<A> {
+        let near = known.keys().nth(self.below(known.len())).copied();
+        let len = self.below(A::BITS as usize + 1) as u32;
+        match (self.below(4), near) {
+            (0, _) | (_, None) => Prefix::truncate(self.addr(), len),
+            // Around or inside it, sharing its address.
+            (1, Some(near)) => Prefix::truncate(near.addr(), len),
+            // Beside it: the next block of the same length.
+            (2, Some(near)) => {
+                let next = near.last().succ().unwrap_or(A::MIN);
+                Prefix::truncate(next, near.len())
+            }
+            // Deep inside it, at its far end.
+            (_, Some(near)) => Prefix::truncate(near.last(), near.len().max(len)),
+        }
+    }
+
+    /// A table of at most `routes` routes with hops below `hops`.
+    pub fn table<A: Addr>(&mut self, routes: usize, hops: usize) -> BTreeMap<Prefix<A>, Hop> {
+        let mut table = BTreeMap::new();
+        for _ in 0..routes {
+            let prefix = self.prefix(&table);
+            table.insert(prefix, Hop(self.below(hops) as u32));
+        }
+        table
+    }
+}
+
+/// The addresses at which an answer may change: every route's ends and their
+/// neighbours.
+pub fn borders<A: Addr>(table: &BTreeMap<Prefix<A>, Hop>) -> Vec<A> {
+    let step = |addr: A, up: bool| {
+        let moved =
+            if up { addr.to_u128().wrapping_add(1) } else { addr.to_u128().wrapping_sub(1) };
+        A::from_u128(moved)
+    };
+    let ends = table.keys().flat_map(|prefix| [prefix.addr(), prefix.last()]);
+    ends.flat_map(|end| [step(end, false), end, step(end, true)]).collect()
+}
