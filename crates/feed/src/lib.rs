@@ -33,15 +33,21 @@
 
 #![forbid(unsafe_code)]
 
+mod best;
 mod error;
 mod gather;
+mod intake;
 mod label;
 mod loaded;
+mod mrt;
 mod options;
 mod source;
 mod text;
+mod updates;
 
+pub use best::{BestPath, Change, Peer, Rank};
 pub use error::Error;
 pub use label::{Label, Labels};
 pub use loaded::{Loaded, Report, load, read};
 pub use options::{Compression, Format, Options};
+pub use updates::{Event, Stream, Update, What, read_updates, updates};

@@ -12,9 +12,10 @@ use fib::{Addr, Prefix};
 
 use crate::error::Fault;
 use crate::gather::Gather;
+use crate::intake::{Intake, Sink};
 use crate::source::Source;
-use crate::text;
 use crate::{Compression, Error, Format, Label, Labels, Options};
+use crate::{mrt, text};
 
 /// A routing table of both families.
 #[derive(Clone, Debug, Default)]
@@ -87,14 +88,14 @@ pub fn load(path: impl AsRef<Path>, options: &Options) -> Result<Loaded, Error> 
 /// As [`load`].
 pub fn read(reader: impl Read, name: &Path, options: &Options) -> Result<Loaded, Error> {
     let (mut source, format) = open(reader, name, options)?;
-    let mut loaded = Loaded::default();
-    let fault = match format {
-        Format::Table => read_table(&mut source, options, &mut loaded),
-        other => {
-            return Err(Error::Kind {
-                path: name.into(),
-                what: format!("the format {other} cannot be read yet"),
-            });
+    let (mut loaded, fault) = match format {
+        Format::Table => read_table(&mut source, options),
+        Format::IpRoute => read_iproute(&mut source, options),
+        _ => {
+            let sink = Sink::Replay(Box::default());
+            let mut intake = Intake::new(sink, options.truncate_host_bits);
+            let fault = read_ranked(&mut source, format, &mut intake).unwrap_or(Ok(()));
+            (intake.into_table(), fault)
         }
     };
     let report = &mut loaded.report;
@@ -146,28 +147,60 @@ pub(crate) fn conclude(
     }
 }
 
-fn read_table(
+/// Reads a format whose routes are ranked or timed; `None` for the others.
+pub(crate) fn read_ranked(
     source: &mut Source<'_>,
-    options: &Options,
-    loaded: &mut Loaded,
-) -> Result<(), Fault> {
+    format: Format,
+    intake: &mut Intake,
+) -> Option<Result<(), Fault>> {
+    match format {
+        Format::Mrt => Some(mrt::read(source, intake)),
+        Format::Bgpdump => Some(text::bgpdump::read(source, intake)),
+        Format::UpdateText => Some(text::changes::read(source, intake)),
+        Format::Table | Format::IpRoute => None,
+    }
+}
+
+fn read_table(source: &mut Source<'_>, options: &Options) -> (Loaded, Result<(), Fault>) {
+    let mut labels = Labels::new();
     let (mut v4, mut v6) = (Gather::new(), Gather::new());
-    let report = &mut loaded.report;
+    let mut entries = 0;
     let fault = text::table::read(
         source,
         options.truncate_host_bits,
-        &mut loaded.labels,
+        &mut labels,
         &mut v4,
         &mut v6,
-        &mut report.entries,
+        &mut entries,
     );
-    report.records = report.entries;
+    (assemble(labels, v4, v6, entries), fault)
+}
+
+fn read_iproute(source: &mut Source<'_>, options: &Options) -> (Loaded, Result<(), Fault>) {
+    let mut labels = Labels::new();
+    let mut routes = text::iproute::Routes {
+        labels: &mut labels,
+        v4: Gather::new(),
+        v6: Gather::new(),
+        entries: 0,
+        truncate: options.truncate_host_bits,
+    };
+    let fault = text::iproute::read(source, &mut routes);
+    let text::iproute::Routes { v4, v6, entries, .. } = routes;
+    (assemble(labels, v4, v6, entries), fault)
+}
+
+fn assemble<R: Copy + Ord>(
+    labels: Labels,
+    v4: Gather<u32, R>,
+    v6: Gather<u128, R>,
+    entries: u64,
+) -> Loaded {
     let (v4, lost4) = v4.finish();
     let (v6, lost6) = v6.finish();
-    loaded.v4 = v4;
-    loaded.v6 = v6;
-    report.duplicates = lost4 + lost6;
-    fault
+    let report =
+        Report { entries, records: entries, duplicates: lost4 + lost6, ..Report::default() };
+    Loaded { v4, v6, labels, report }
 }
 
 impl Loaded {

@@ -12,14 +12,17 @@
 //! line of a whole file need not end; the last line of a file that is cut off is
 //! not trusted, because `10.0.0.0/2` may have been a `/24`.
 
+pub(crate) mod bgpdump;
+pub(crate) mod changes;
+pub(crate) mod iproute;
 pub(crate) mod scan;
 pub(crate) mod table;
 
 use memchr::memchr;
 
-use crate::Format;
 use crate::error::{Fault, excerpt};
 use crate::source::Source;
+use crate::{Format, mrt};
 
 /// The longest line that is taken for one: 1 MiB.
 const LONGEST: usize = 1 << 20;
@@ -71,7 +74,7 @@ pub(crate) fn recognise(source: &mut Source<'_>) -> Result<Format, Fault> {
     /// Comments before the first route are rarely longer.
     const HEAD: usize = 64 * 1024;
     let head = source.peek(HEAD);
-    if false {
+    if mrt::begins(head) {
         return Ok(Format::Mrt);
     }
     let lines = head.split(|&b| b == b'\n').map(|line| line.trim_ascii());

@@ -1,0 +1,197 @@
+//! `TABLE_DUMP` and `TABLE_DUMP_V2`: what a collector's peers had, at one moment.
+//!
+//! The second version (RFC 6396, 4.3; RFC 8050, 4) names its peers once, in a
+//! record of their own, and then has one record a prefix:
+//!
+//! ```text
+//! PEER_INDEX_TABLE   collector id │ view name │ count │ (type, BGP id, address, AS) …
+//! RIB_*              sequence │ prefix │ count │ entry …
+//!   entry            peer index │ time │ [path id: add-path] │ length │ attributes
+//! ```
+//!
+//! The first (4.2) has one record an entry, of one peer, with two-byte AS numbers.
+//! The best entry of a record is taken here, so that of twenty the other nineteen
+//! cost nothing further.
+
+use core::net::IpAddr;
+
+use super::attributes::{self, Place};
+use super::bytes::{Bytes, Family, Wrong};
+use crate::Peer;
+use crate::best::Standing;
+use crate::intake::Intake;
+
+/// A peer of the index table.
+struct Indexed {
+    identifier: u32,
+    peer: Peer,
+    met: bool,
+}
+
+/// What `TABLE_DUMP_V2` carries from record to record.
+#[derive(Default)]
+pub(super) struct Dump {
+    peers: Option<Vec<Indexed>>,
+    /// Entries without a next hop.
+    pub(super) unusable: u64,
+}
+
+const PEER_INDEX_TABLE: u16 = 1;
+const RIB_IPV4_UNICAST: u16 = 2;
+const RIB_IPV6_UNICAST: u16 = 4;
+const RIB_GENERIC: u16 = 6;
+const RIB_IPV4_UNICAST_ADDPATH: u16 = 8;
+const RIB_IPV6_UNICAST_ADDPATH: u16 = 10;
+const RIB_GENERIC_ADDPATH: u16 = 12;
+
+impl Dump {
+    /// Reads a `TABLE_DUMP_V2` record; false if it is of no interest.
+    pub(super) fn record(
+        &mut self,
+        subtype: u16,
+        body: &[u8],
+        intake: &mut Intake,
+    ) -> Result<bool, Wrong> {
+        let mut body = Bytes(body);
+        let (family, add_path) = match subtype {
+            PEER_INDEX_TABLE => {
+                self.peers = Some(peers(body)?);
+                return Ok(true);
+            }
+            RIB_IPV4_UNICAST => (Some(Family::V4), false),
+            RIB_IPV6_UNICAST => (Some(Family::V6), false),
+            RIB_IPV4_UNICAST_ADDPATH => (Some(Family::V4), true),
+            RIB_IPV6_UNICAST_ADDPATH => (Some(Family::V6), true),
+            RIB_GENERIC => (None, false),
+            RIB_GENERIC_ADDPATH => (None, true),
+            _ => return Ok(false),
+        };
+        body.u32("the sequence number")?;
+        let family = match family {
+            Some(family) => family,
+            None => {
+                let afi = body.u16("the address family")?;
+                let safi = body.u8("the address family")?;
+                match Family::of(afi).filter(|_| safi == 1) {
+                    Some(family) => family,
+                    None => return Ok(false),
+                }
+            }
+        };
+        self.rib(body, family, add_path, intake)?;
+        Ok(true)
+    }
+
+    fn rib(
+        &mut self,
+        mut body: Bytes<'_>,
+        family: Family,
+        add_path: bool,
+        intake: &mut Intake,
+    ) -> Result<(), Wrong> {
+        let prefix = body.prefix(family)?;
+        let count = body.u16("the entry count")?;
+        let Some(peers) = &mut self.peers else {
+            return Err("a route before the table of peers".into());
+        };
+        let mut best: Option<(Standing, IpAddr)> = None;
+        let mut usable = 0u64;
+        for _ in 0..count {
+            let index = usize::from(body.u16("an entry")?);
+            body.u32("an entry")?; // when it was received
+            if add_path {
+                body.u32("an entry")?;
+            }
+            let length = usize::from(body.u16("an entry")?);
+            let block = body.take(length, "an entry's attributes")?;
+            let Some(from) = peers.get_mut(index) else {
+                return Err(format!("an entry of peer {index}, of {}", peers.len()));
+            };
+            let found = attributes::read(block, Place::DumpV2)?;
+            let next_hop = match (family, found.next_hop, &found.reach) {
+                (Family::V4, Some(address), _) => Some(address),
+                (_, _, Some(reach)) => reach.next_hop,
+                (Family::V6, _, None) | (Family::V4, None, None) => None,
+            };
+            if !from.met {
+                from.met = true;
+                intake.meet(from.peer);
+            }
+            let Some(next_hop) = next_hop else {
+                self.unusable += 1;
+                continue;
+            };
+            usable += 1;
+            let standing =
+                Standing { rank: found.rank(), identifier: from.identifier, peer: from.peer };
+            if best.is_none_or(|(kept, _)| standing < kept) {
+                best = Some((standing, next_hop));
+            }
+        }
+        intake.report.entries += u64::from(count);
+        if let Some((standing, next_hop)) = best {
+            intake.report.duplicates += usable - 1;
+            let label = intake.labels.intern_address(next_hop);
+            intake.entry(prefix, standing, label);
+        }
+        Ok(())
+    }
+}
+
+fn peers(mut body: Bytes<'_>) -> Result<Vec<Indexed>, Wrong> {
+    const WHAT: &str = "the table of peers";
+    body.u32(WHAT)?; // the collector's own identifier
+    let name = body.u16(WHAT)?;
+    body.take(usize::from(name), WHAT)?;
+    let count = body.u16(WHAT)?;
+    (0..count)
+        .map(|_| {
+            let kind = body.u8(WHAT)?;
+            let identifier = body.u32(WHAT)?;
+            let family = if kind & 1 != 0 { Family::V6 } else { Family::V4 };
+            let address = body.address(family, WHAT)?;
+            let asn = if kind & 2 != 0 { body.u32(WHAT)? } else { u32::from(body.u16(WHAT)?) };
+            Ok(Indexed { identifier, peer: Peer { address, asn }, met: false })
+        })
+        .collect()
+}
+
+/// Reads a `TABLE_DUMP` record; false if it is of no interest.
+pub(super) fn first_version(subtype: u16, body: &[u8], intake: &mut Intake) -> Result<bool, Wrong> {
+    const WHAT: &str = "the entry";
+    // The subtype is the address family (4.2).
+    let Some(family) = Family::of(subtype) else { return Ok(false) };
+    let mut body = Bytes(body);
+    body.u32(WHAT)?; // view and sequence number
+    let (mut addr, width) = match family {
+        Family::V4 => (body.take(4, WHAT)?, 32),
+        Family::V6 => (body.take(16, WHAT)?, 128),
+    };
+    let len = u32::from(body.u8(WHAT)?);
+    if len > width {
+        return Err(format!("a prefix of /{len} in a family of {width} bits"));
+    }
+    let prefix = match addr.address(family, WHAT)? {
+        IpAddr::V4(addr) => crate::intake::prefix4(addr.into(), len),
+        IpAddr::V6(addr) => crate::intake::prefix6(addr.into(), len),
+    };
+    body.u8(WHAT)?; // status, always 1
+    body.u32(WHAT)?; // when it was received
+    let address = body.address(family, WHAT)?;
+    let asn = u32::from(body.u16(WHAT)?);
+    let length = usize::from(body.u16(WHAT)?);
+    let found = attributes::read(body.take(length, "the entry's attributes")?, Place::Dump)?;
+    let next_hop = match (&found.reach, found.next_hop) {
+        (Some(reach), _) if family == Family::V6 => reach.next_hop,
+        (_, next_hop) => next_hop,
+    };
+    let Some(next_hop) = next_hop else {
+        return Err("the entry has no next hop".into());
+    };
+    let peer = Peer { address, asn };
+    intake.meet(peer);
+    intake.report.entries += 1;
+    let label = intake.labels.intern_address(next_hop);
+    intake.entry(prefix, Standing { rank: found.rank(), identifier: 0, peer }, label);
+    Ok(true)
+}

@@ -1,0 +1,204 @@
+//! What `ip -j route` prints: JSON objects in an array, or several arrays.
+//!
+//! ```text
+//! [{"dst":"default","gateway":"192.0.2.1","dev":"eth0","metric":100}, …]
+//! ```
+//!
+//! | object | label |
+//! |---|---|
+//! | `gateway`, or `via` with a `host` | the address |
+//! | `nexthops` | the addresses (or devices) of all, with commas between |
+//! | `dev` alone | `dev NAME` |
+//! | `type` other than `unicast` | the type: `blackhole`, `unreachable`, `local`, … |
+//!
+//! `default` is of the family of its next hop; without one, of the family of the
+//! routes before it in the same array; else IPv4. Of two routes to one prefix the
+//! one with the lower metric counts, and of equal ones the first, as in the
+//! kernel. Objects are taken as they come, so that of a file that is cut off those
+//! before the cut are known.
+
+use core::fmt;
+use core::net::IpAddr;
+use std::io::{self, Read};
+
+use fib::Prefix;
+use serde::Deserialize;
+use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, SeqAccess, Visitor};
+
+use crate::Labels;
+use crate::error::Fault;
+use crate::gather::Gather;
+use crate::source::Source;
+use crate::text::scan::{self, AnyPrefix};
+
+/// The kernel's order among routes to one prefix: the metric, then who came first.
+pub(crate) type Preference = (u64, u64);
+
+/// Where the objects go.
+pub(crate) struct Routes<'l> {
+    pub(crate) labels: &'l mut Labels,
+    pub(crate) v4: Gather<u32, Preference>,
+    pub(crate) v6: Gather<u128, Preference>,
+    pub(crate) entries: u64,
+    pub(crate) truncate: bool,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    dst: String,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    metric: Option<u64>,
+    #[serde(flatten)]
+    way: Way,
+    nexthops: Option<Vec<Way>>,
+}
+
+#[derive(Deserialize)]
+struct Way {
+    gateway: Option<String>,
+    via: Option<Via>,
+    dev: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Via {
+    host: String,
+}
+
+impl Way {
+    fn address(&self) -> Option<&str> {
+        self.gateway.as_deref().or(self.via.as_ref().map(|via| via.host.as_str()))
+    }
+}
+
+impl Object {
+    fn label(&self) -> String {
+        let one = |way: &Way| match (way.address(), &way.dev) {
+            (Some(address), _) => address.to_owned(),
+            (None, Some(dev)) => format!("dev {dev}"),
+            (None, None) => String::new(),
+        };
+        match (self.kind.as_deref(), &self.nexthops) {
+            (Some(kind), _) if kind != "unicast" => kind.to_owned(),
+            (_, Some(ways)) => ways.iter().map(one).collect::<Vec<_>>().join(","),
+            _ => one(&self.way),
+        }
+    }
+
+    /// The family of the next hop, which says of which `default` is.
+    fn is_v6(&self) -> Option<bool> {
+        let first = self.nexthops.iter().flatten().next();
+        let address = self.way.address().or_else(|| first?.address())?;
+        Some(address.parse::<IpAddr>().ok()?.is_ipv6())
+    }
+}
+
+impl Routes<'_> {
+    fn take(&mut self, object: &Object, before_v6: Option<bool>) -> Result<bool, String> {
+        let prefix = if object.dst == "default" {
+            if object.is_v6().or(before_v6).unwrap_or(false) {
+                AnyPrefix::V6(Prefix::ALL)
+            } else {
+                AnyPrefix::V4(Prefix::ALL)
+            }
+        } else {
+            scan::prefix(object.dst.as_bytes(), self.truncate)?
+        };
+        let preference = (object.metric.unwrap_or(0), self.entries);
+        self.entries += 1;
+        let label = self.labels.intern(&object.label());
+        match prefix {
+            AnyPrefix::V4(prefix) => self.v4.push(prefix, preference, label),
+            AnyPrefix::V6(prefix) => self.v6.push(prefix, preference, label),
+        }
+        Ok(matches!(prefix, AnyPrefix::V6(_)))
+    }
+}
+
+/// Reads all arrays.
+pub(crate) fn read(source: &mut Source<'_>, routes: &mut Routes<'_>) -> Result<(), Fault> {
+    loop {
+        // Between arrays there are only blanks; their lines are lost to the
+        // count below, so errors give the line within their array.
+        let blanks = source.peek(1).iter().take_while(|b| b.is_ascii_whitespace()).count();
+        if blanks > 0 {
+            source.consume(blanks);
+            continue;
+        }
+        if source.window().is_empty() {
+            return match source.broken().map(str::to_owned) {
+                Some(what) => {
+                    Err(Fault::Damage { offset: source.offset(), record: routes.entries + 1, what })
+                }
+                None => Ok(()),
+            };
+        }
+        let error = {
+            let mut json = serde_json::Deserializer::from_reader(Pull { source });
+            Array { routes }.deserialize(&mut json).err()
+        };
+        if let Some(error) = error {
+            let what = match source.broken() {
+                Some(why) => why.to_owned(),
+                None => format!("{error}: give what `ip -j route` prints"),
+            };
+            let (offset, record) = (source.offset(), routes.entries + 1);
+            return Err(Fault::Damage { offset, record, what });
+        }
+    }
+}
+
+/// Reads the window byte by byte as serde asks, so that nothing behind an array
+/// is swallowed.
+struct Pull<'s, 'r> {
+    source: &'s mut Source<'r>,
+}
+
+impl Read for Pull<'_, '_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let have = self.source.peek(1);
+        let count = have.len().min(out.len()).min(1);
+        out[..count].copy_from_slice(&have[..count]);
+        self.source.consume(count);
+        Ok(count)
+    }
+}
+
+/// Takes the objects of one array as they come.
+struct Array<'a, 'l> {
+    routes: &'a mut Routes<'l>,
+}
+
+impl<'de> DeserializeSeed<'de> for Array<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Array<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of routes")
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut objects: S) -> Result<(), S::Error> {
+        let mut before = None;
+        while let Some(object) = objects.next_element::<Object>()? {
+            before = Some(self.routes.take(&object, before).map_err(de::Error::custom)?);
+        }
+        Ok(())
+    }
+
+    /// `ip -j route` prints `[{}]` or `{}` for some empty tables; a lone object
+    /// with members is one route less its array.
+    fn visit_map<M: de::MapAccess<'de>>(self, mut members: M) -> Result<(), M::Error> {
+        match members.next_key::<IgnoredAny>()? {
+            None => Ok(()),
+            Some(_) => Err(de::Error::custom("an object where an array is expected")),
+        }
+    }
+}

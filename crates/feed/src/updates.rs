@@ -1,0 +1,160 @@
+//! Streams of updates: what peers said, in time.
+//!
+//! [`updates`] reads the stream, all of it before any is returned, so that a
+//! damaged file changes nothing. The events are as the peers sent them; what
+//! they do to a table is [`Stream::replay`], which runs them through the best
+//! path rule and gives only the changes that a forwarding table would see.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use fib::Addr;
+
+use crate::best::{BestPath, Change, Peer, Rank};
+use crate::intake::{Intake, Sink};
+use crate::loaded::{conclude, open, read_ranked};
+use crate::{Error, Labels, Options, Report};
+
+/// One thing a peer said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When, in microseconds since 1970 (UTC); whole seconds where the format
+    /// has no finer.
+    pub time: u64,
+    /// Who.
+    pub peer: Peer,
+    /// The path identifier (RFC 7911), 0 where there is none.
+    pub path: u32,
+    /// How good an announced path is.
+    pub rank: Rank,
+    /// What.
+    pub what: What,
+}
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// An IPv4 route came or went.
+    V4(Change<u32>),
+    /// An IPv6 route came or went.
+    V6(Change<u128>),
+    /// The session with the peer was established.
+    Up,
+    /// The session with the peer ended; its routes are gone.
+    Down,
+}
+
+/// A change to the table of one or the other family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Update {
+    /// To the IPv4 table.
+    V4(Change<u32>),
+    /// To the IPv6 table.
+    V6(Change<u128>),
+}
+
+/// A stream of updates.
+#[derive(Clone, Debug, Default)]
+pub struct Stream {
+    /// The events, in the order of the file.
+    pub events: Vec<Event>,
+    /// What the labels stand for.
+    pub labels: Labels,
+    /// What was found on the way; `v4` and `v6` count the prefixes announced or
+    /// withdrawn.
+    pub report: Report,
+}
+
+impl Stream {
+    /// Runs the events through the best path rule, from an empty table, and gives
+    /// each change to the table with its time, in order.
+    pub fn replay(&self, mut each: impl FnMut(u64, Update)) {
+        let mut v4 = BestPath::new();
+        let mut v6 = BestPath::new();
+        for event in &self.events {
+            let time = event.time;
+            match event.what {
+                What::V4(change) => {
+                    if let Some(change) = apply(&mut v4, event, change) {
+                        each(time, Update::V4(change));
+                    }
+                }
+                What::V6(change) => {
+                    if let Some(change) = apply(&mut v6, event, change) {
+                        each(time, Update::V6(change));
+                    }
+                }
+                What::Up => {}
+                What::Down => {
+                    v4.session_down(event.peer, |change| each(time, Update::V4(change)));
+                    v6.session_down(event.peer, |change| each(time, Update::V6(change)));
+                }
+            }
+        }
+    }
+}
+
+fn apply<A: Addr>(best: &mut BestPath<A>, event: &Event, change: Change<A>) -> Option<Change<A>> {
+    match change {
+        Change::Announce { prefix, label } => {
+            best.announce(prefix, event.peer, event.path, event.rank, label)
+        }
+        Change::Withdraw { prefix } => best.withdraw(prefix, event.peer, event.path),
+    }
+}
+
+/// Reads a stream of updates from a file: MRT `BGP4MP` or `BGP4MP_ET`, the text
+/// form, or the `BGP4MP` lines of `bgpdump -m`.
+///
+/// # Errors
+///
+/// As [`load`](crate::load); [`Error::Kind`] if the file is a table.
+pub fn updates(path: impl AsRef<Path>, options: &Options) -> Result<Stream, Error> {
+    let path = path.as_ref();
+    let file = File::open(path).map_err(|source| Error::Open { path: path.into(), source })?;
+    read_updates(file, path, options)
+}
+
+/// Reads a stream of updates from anything; `name` stands for it in errors.
+///
+/// # Errors
+///
+/// As [`updates`].
+pub fn read_updates(reader: impl Read, name: &Path, options: &Options) -> Result<Stream, Error> {
+    let (mut source, format) = open(reader, name, options)?;
+    let table = || Error::Kind {
+        path: name.into(),
+        what: format!(
+            "this is a table ({format}), where a stream of updates is wanted: \
+             load it as a table, or give an MRT BGP4MP file or lines of \
+             `UNIXTIME a|w PREFIX NEXTHOP`"
+        ),
+    };
+    let mut intake = Intake::new(Sink::Keep(Vec::new()), options.truncate_host_bits);
+    let Some(fault) = read_ranked(&mut source, format, &mut intake) else {
+        return Err(table());
+    };
+    conclude(&mut intake.report, &source, format, fault, name, options)?;
+    let (events, labels, mut report) = intake.into_events().ok_or_else(table)?;
+    report.v4 = distinct(events.iter().filter_map(|event| match event.what {
+        What::V4(change) => Some(change),
+        _ => None,
+    }));
+    report.v6 = distinct(events.iter().filter_map(|event| match event.what {
+        What::V6(change) => Some(change),
+        _ => None,
+    }));
+    Ok(Stream { events, labels, report })
+}
+
+fn distinct<A: Addr>(changes: impl Iterator<Item = Change<A>>) -> usize {
+    let mut prefixes: Vec<_> = changes
+        .map(|change| match change {
+            Change::Announce { prefix, .. } | Change::Withdraw { prefix } => prefix,
+        })
+        .collect();
+    prefixes.sort_unstable();
+    prefixes.dedup();
+    prefixes.len()
+}
