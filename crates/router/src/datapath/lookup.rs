@@ -1,0 +1,26 @@
+//! Lookup: a batch of destinations of one family to a batch of hops.
+//!
+//! The only station that knows the routes. It is a trait of three methods, so
+//! that the rest of the datapath can be tested against a list of routes as well as
+//! run on the tables; [`Tables`] is what the router runs on.
+//!
+//! The read section of a table lasts one batch: the table is taken, all keys are
+//! looked up in it, and the next batch, or [`Lookup::idle`], is the quiescent
+//! point after which the writer may take that table back. All packets of a batch
+//! therefore see one table.
+
+use fib::Hop;
+
+/// Looks destinations up, a batch at a time.
+pub trait Lookup: Send {
+    /// Writes the hop of each of `keys` to the same place of `hops`, which is as
+    /// long.
+    fn lookup_v4(&mut self, keys: &[u32], hops: &mut [Hop]);
+
+    /// The same for IPv6.
+    fn lookup_v6(&mut self, keys: &[u128], hops: &mut [Hop]);
+
+    /// Lets go of the tables until the next batch: called when there is nothing to
+    /// do, so that a worker without packets holds up no update.
+    fn idle(&mut self);
+}

@@ -1,0 +1,37 @@
+//! The fast path: from a port to a port, a batch at a time.
+//!
+//! ```text
+//!   port ─► parse ─► Batch ─► lookup ─► rewrite ─► port
+//!             └───────┬─────────┴──────────┘
+//!                     ▼
+//!                  Verdict, one a packet, one counter each
+//! ```
+//!
+//! | file | station |
+//! |---|---|
+//! | `worker` | the turn over the ports, and who owns what |
+//! | `parse` | frame → key or verdict: all header checks |
+//! | `locals` | is it for the router itself? |
+//! | `batch` | the arrays between the stations |
+//! | `lookup` | keys → hops |
+//! | `rewrite` | hop → adjacency; MACs, TTL, checksum, length |
+//! | `verdict` | how a packet can end |
+//!
+//! Nothing in this folder allocates after construction, locks, logs, blocks or
+//! panics, whatever the packets hold.
+
+mod batch;
+mod locals;
+mod lookup;
+mod parse;
+mod rewrite;
+mod verdict;
+mod worker;
+
+pub use batch::{Batch, Kind, SIZE};
+pub use locals::Locals;
+pub use lookup::Lookup;
+pub use parse::{Parsed, parse};
+pub use rewrite::{Adjacencies, Adjacency, Rewritten, rewrite_v4, rewrite_v6};
+pub use verdict::{Class, Verdict};
+pub use worker::{Worker, WorkerSetup};

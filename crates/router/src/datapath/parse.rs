@@ -1,0 +1,255 @@
+//! Parse: from a frame to an address to look up, or to a verdict.
+//!
+//! The first station after a port. Everything that can be said of a packet
+//! without the routes is said here, in the order below, and the first that
+//! applies decides. What passes has a sound header, may be forwarded and has a
+//! TTL to spare. The families part here and stay apart until the packets leave.
+//!
+//! ```text
+//!   frame    14 bytes · for this station · ARP and tags to the host · IPv4 or IPv6
+//!              │ not in a group's frame
+//!   header     lengths, version, checksum, source routes     RFC 1812 5.2.2, RFC 8200 3
+//!   for whom   own, broadcast, multicast → the host          RFC 1812 5.2.3
+//!   may it     destination, then source                      RFC 1812 5.3.7, RFC 4291 2.5
+//!   lifetime   TTL above 1                                   RFC 1812 5.3.1
+//!              ▼
+//!            key: the destination
+//! ```
+//!
+//! The lifetime comes last because a packet for the router itself is delivered
+//! whatever its TTL (RFC 1812, 5.3.1), and because a martian is a martian first.
+//! RFC 1812, 5.2.2 puts the checksum before version and IHL; the IHL says what the
+//! checksum covers, so here it is after them, which changes only the counter.
+//!
+//! IPv4 options other than source routes, and the hop-by-hop options of IPv6, are
+//! left alone and forwarded with the packet (RFC 7126, RFC 8200 section 4: they
+//! are looked at only by nodes configured to).
+
+use wire::{BadHeader, ethernet, ipv4, ipv6, vlan};
+
+use super::{Locals, Verdict};
+
+/// What a frame is to the next station.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// An IPv4 packet to forward, by its destination.
+    V4(u32),
+    /// An IPv6 packet to forward, by its destination.
+    V6(u128),
+    /// Decided.
+    Done(Verdict),
+}
+
+/// Sorts a frame that arrived on the port with address `mac`.
+#[inline(always)]
+pub fn parse(frame: &[u8], mac: [u8; 6], locals: &Locals) -> Parsed {
+    let Ok(ether) = ethernet::View::parse(frame) else {
+        return Parsed::Done(Verdict::Runt);
+    };
+    let outcome = if ether.dst() == mac {
+        match ether.kind() {
+            ethernet::IPV4 => parse_v4(ether.payload(), locals).map(Parsed::V4),
+            ethernet::IPV6 => parse_v6(ether.payload(), locals).map(Parsed::V6),
+            kind => Err(other(kind)),
+        }
+    } else {
+        Err(elsewhere(ether.dst(), ether.kind()))
+    };
+    outcome.unwrap_or_else(Parsed::Done)
+}
+
+/// Sorts a frame that is neither IPv4 nor IPv6.
+#[cold]
+fn other(kind: u16) -> Verdict {
+    match kind {
+        ethernet::ARP => Verdict::Arp,
+        kind if vlan::is_tag(kind) => Verdict::Tagged,
+        _ => Verdict::EtherType,
+    }
+}
+
+/// Sorts a frame whose destination is not this station's own address.
+#[cold]
+fn elsewhere(dst: [u8; 6], kind: u16) -> Verdict {
+    if !ethernet::is_group(dst) {
+        return Verdict::NotOurs;
+    }
+    if kind != ethernet::IPV4 && kind != ethernet::IPV6 {
+        return other(kind);
+    }
+    // RFC 1812, 5.3.4: what came as a link-layer broadcast or multicast is not
+    // forwarded; whether it is for the host, the host says.
+    if dst == ethernet::BROADCAST { Verdict::Broadcast } else { Verdict::Multicast }
+}
+
+/// Names the verdict of a header that `wire` refused.
+#[cold]
+fn refused(bad: BadHeader) -> Verdict {
+    match bad {
+        BadHeader::Version => Verdict::BadVersion,
+        BadHeader::HeaderLength => Verdict::BadHeaderLength,
+        BadHeader::Length => Verdict::BadTotalLength,
+        BadHeader::Truncated | BadHeader::Kind | BadHeader::Chain => Verdict::Truncated,
+    }
+}
+
+#[inline(always)]
+fn parse_v4(bytes: &[u8], locals: &Locals) -> Result<u32, Verdict> {
+    // RFC 1812, 5.2.2 (1), (3), (4), (5).
+    let packet = ipv4::View::parse(bytes).map_err(refused)?;
+    // RFC 1812, 5.2.2 (2).
+    if !packet.checksum_ok() {
+        return Err(Verdict::BadChecksum);
+    }
+    if packet.header_len() > ipv4::LEN && has_source_route(packet.options()) {
+        return Err(Verdict::SourceRoute);
+    }
+    let (src, dst) = (packet.src(), packet.dst());
+    // RFC 1812, 5.2.3: local delivery.
+    if locals.holds_v4(dst) {
+        return Err(Verdict::OwnAddress);
+    }
+    if odd_v4(dst) || odd_v4(src) {
+        judge_v4(src, dst)?;
+    }
+    // RFC 1812, 5.3.1.
+    if packet.ttl() <= 1 {
+        return Err(Verdict::TtlExpired);
+    }
+    Ok(dst)
+}
+
+/// Says whether an address is in one of the blocks that [`judge_v4`] knows.
+#[inline(always)]
+fn odd_v4(address: u32) -> bool {
+    let top = address >> 24;
+    top == 0 || top == 127 || top >= 224 || address >> 16 == 0xa9fe
+}
+
+/// Judges addresses of which at least one is in a special block.
+#[cold]
+fn judge_v4(src: u32, dst: u32) -> Result<(), Verdict> {
+    match dst >> 24 {
+        _ if dst == u32::MAX => Err(Verdict::Broadcast), // RFC 1812, 5.3.5.1
+        224..=239 => Err(Verdict::Multicast),            // RFC 1112, 4
+        127 => Err(Verdict::Loopback),                   // RFC 1812, 5.3.7
+        0 | 240.. => Err(Verdict::MartianDestination),   // RFC 1812, 5.3.7, 4.2.2.11
+        _ if dst >> 16 == 0xa9fe => Err(Verdict::LinkLocal), // RFC 3927, 2.7
+        _ => Ok(()),
+    }?;
+    match src >> 24 {
+        127 => Err(Verdict::Loopback),
+        224..=239 => Err(Verdict::MulticastSource), // RFC 1812, 4.2.2.11
+        0 | 240.. => Err(Verdict::MartianSource),
+        _ if src >> 16 == 0xa9fe => Err(Verdict::LinkLocal),
+        _ => Ok(()),
+    }
+}
+
+/// Says whether IPv4 options hold a loose or strict source route (RFC 791, 3.1;
+/// dropped by default as RFC 7126, 4.3.5 and 4.4.5 advise). Options that cannot be
+/// read to their end hold none: the packet is not ours to repair.
+#[cold]
+fn has_source_route(mut options: &[u8]) -> bool {
+    loop {
+        match *options {
+            [] | [0, ..] => return false,
+            [131 | 137, ..] => return true,
+            [1, ref rest @ ..] => options = rest,
+            [_, len, ..] if len >= 2 => match options.get(usize::from(len)..) {
+                Some(rest) => options = rest,
+                None => return false,
+            },
+            _ => return false,
+        }
+    }
+}
+
+#[inline(always)]
+fn parse_v6(bytes: &[u8], locals: &Locals) -> Result<u128, Verdict> {
+    let packet = ipv6::View::parse(bytes).map_err(refused)?;
+    let (src, dst) = (packet.src(), packet.dst());
+    if locals.holds_v6(dst) {
+        return Err(Verdict::OwnAddress);
+    }
+    if odd_v6(dst) || odd_v6(src) {
+        judge_v6(src, dst)?;
+    }
+    // RFC 8200, 3: "Hop Limit".
+    if packet.hop_limit() <= 1 {
+        return Err(Verdict::TtlExpired);
+    }
+    Ok(dst)
+}
+
+/// Says whether an address is in one of the blocks that [`judge_v6`] knows, or
+/// near: the first 16 bits are zero, or from fe80 on.
+#[inline(always)]
+fn odd_v6(address: u128) -> bool {
+    let top = (address >> 112) as u16;
+    top == 0 || top >= 0xfe80
+}
+
+/// Judges addresses of which at least one is in a special block or near.
+#[cold]
+fn judge_v6(src: u128, dst: u128) -> Result<(), Verdict> {
+    if dst >> 120 == 0xff {
+        return Err(Verdict::Multicast); // RFC 4291, 2.7
+    }
+    for (address, martian) in [(dst, Verdict::MartianDestination), (src, Verdict::MartianSource)] {
+        if address == 1 {
+            return Err(Verdict::Loopback); // RFC 4291, 2.5.3
+        }
+        if address >> 120 == 0xff {
+            return Err(Verdict::MulticastSource); // RFC 4291, 2.7
+        }
+        // Unspecified (RFC 4291, 2.5.2) and IPv4-mapped (2.5.5.2, RFC 6890).
+        if address == 0 || address >> 32 == 0xffff {
+            return Err(martian);
+        }
+        if address >> 118 == 0xfe80 >> 6 {
+            return Err(Verdict::LinkLocal); // RFC 4291, 2.5.6
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{has_source_route, judge_v4, judge_v6, odd_v4, odd_v6};
+
+    /// The quick question must be asked about no less than what the judge knows.
+    #[test]
+    fn the_quick_question_misses_nothing() {
+        let fine = 0xc000_0201;
+        for top in 0..=0xffffu32 {
+            for low in [0, 1, 0xffff] {
+                let address = top << 16 | low;
+                let judged = judge_v4(address, fine).is_err() || judge_v4(fine, address).is_err();
+                assert!(!judged || odd_v4(address), "{address:08x}");
+            }
+        }
+        let fine = 0x2001_0db8 << 96 | 1;
+        for top in 0..=0xffffu128 {
+            for low in [0, 1, 0xffff_0000_0000, 0xffff_c000_0201, u128::MAX >> 16] {
+                let address = top << 112 | low;
+                let judged = judge_v6(address, fine).is_err() || judge_v6(fine, address).is_err();
+                assert!(!judged || odd_v6(address), "{address:032x}");
+            }
+        }
+    }
+
+    #[test]
+    fn source_routes_are_found_behind_other_options() {
+        assert!(!has_source_route(&[]));
+        assert!(!has_source_route(&[1, 1, 1, 0]));
+        assert!(!has_source_route(&[148, 4, 0, 0]));
+        assert!(has_source_route(&[131, 3, 4, 0]));
+        assert!(has_source_route(&[1, 148, 4, 0, 0, 137, 3, 4]));
+        assert!(!has_source_route(&[148, 4, 131, 137]), "inside another option");
+        assert!(!has_source_route(&[0, 131, 3, 4]), "after the end of the list");
+        assert!(!has_source_route(&[7, 0, 131, 3]), "after a length that cannot be");
+        assert!(!has_source_route(&[7, 1, 131, 3]), "after a length that cannot be");
+        assert!(!has_source_route(&[7, 40, 131, 3]), "beyond the end");
+    }
+}

@@ -1,0 +1,223 @@
+//! Counters: one writer each, read by anyone at any time.
+//!
+//! A worker has a [`WorkerStats`] of its own, aligned so that no two workers share
+//! a cache line (128 bytes: adjacent lines are fetched in pairs). It is the only
+//! writer, so adding is a relaxed load and a relaxed store, which compile to a
+//! plain addition in memory: no lock prefix, no contention.
+//!
+//! A [`Snapshot`] is read counter by counter while the worker may run on, so its
+//! sum can be off by the packets of the batch in hand; it is exact between
+//! batches, and [`Snapshot::balanced`] then holds.
+
+use std::iter::Sum;
+use std::ops::{Add, Sub};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::datapath::{Class, Verdict};
+
+/// The counters of one worker.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct WorkerStats {
+    verdicts: [AtomicU64; Verdict::COUNT],
+    received: AtomicU64,
+    received_bytes: AtomicU64,
+    sent_bytes: AtomicU64,
+    lookups_v4: AtomicU64,
+    lookups_v6: AtomicU64,
+    batches: AtomicU64,
+    polls: AtomicU64,
+}
+
+impl Default for WorkerStats {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[inline(always)]
+fn add(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+}
+
+impl WorkerStats {
+    /// Makes counters of zero.
+    pub const fn new() -> Self {
+        Self {
+            verdicts: [const { AtomicU64::new(0) }; Verdict::COUNT],
+            received: AtomicU64::new(0),
+            received_bytes: AtomicU64::new(0),
+            sent_bytes: AtomicU64::new(0),
+            lookups_v4: AtomicU64::new(0),
+            lookups_v6: AtomicU64::new(0),
+            batches: AtomicU64::new(0),
+            polls: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts `n` packets that ended in `verdict`.
+    #[inline(always)]
+    pub(crate) fn ended(&self, verdict: Verdict, n: u64) {
+        add(&self.verdicts[verdict as usize], n);
+    }
+
+    #[inline(always)]
+    pub(crate) fn received(&self, packets: u64, bytes: u64) {
+        add(&self.received, packets);
+        add(&self.received_bytes, bytes);
+        add(&self.batches, 1);
+    }
+
+    #[inline(always)]
+    pub(crate) fn sent_bytes(&self, bytes: u64) {
+        add(&self.sent_bytes, bytes);
+    }
+
+    #[inline(always)]
+    pub(crate) fn looked_up(&self, v4: u64, v6: u64) {
+        add(&self.lookups_v4, v4);
+        add(&self.lookups_v6, v6);
+    }
+
+    #[inline(always)]
+    pub(crate) fn polled(&self) {
+        add(&self.polls, 1);
+    }
+
+    /// Reads all counters.
+    pub fn snapshot(&self) -> Snapshot {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Snapshot {
+            verdicts: self.verdicts.each_ref().map(read),
+            received: read(&self.received),
+            received_bytes: read(&self.received_bytes),
+            sent_bytes: read(&self.sent_bytes),
+            lookups_v4: read(&self.lookups_v4),
+            lookups_v6: read(&self.lookups_v6),
+            batches: read(&self.batches),
+            polls: read(&self.polls),
+        }
+    }
+}
+
+/// The counters at one moment. Those of several workers are added; those of one
+/// at two moments are subtracted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Packets by how they ended, in the order of [`Verdict::ALL`].
+    pub verdicts: [u64; Verdict::COUNT],
+    /// Frames taken from ports.
+    pub received: u64,
+    /// Their bytes, Ethernet header included.
+    pub received_bytes: u64,
+    /// Bytes of the frames sent, Ethernet header included.
+    pub sent_bytes: u64,
+    /// IPv4 destinations looked up.
+    pub lookups_v4: u64,
+    /// IPv6 destinations looked up.
+    pub lookups_v6: u64,
+    /// Batches of at least one frame.
+    pub batches: u64,
+    /// Turns over all ports, with or without frames.
+    pub polls: u64,
+}
+
+impl Snapshot {
+    /// Returns how many packets ended in `verdict`.
+    pub fn count(&self, verdict: Verdict) -> u64 {
+        self.verdicts[verdict as usize]
+    }
+
+    /// Walks every verdict with its count.
+    pub fn iter(&self) -> impl Iterator<Item = (Verdict, u64)> {
+        Verdict::ALL.into_iter().zip(self.verdicts)
+    }
+
+    fn class(&self, class: Class) -> u64 {
+        self.iter().filter(|(verdict, _)| verdict.class() == class).map(|(_, count)| count).sum()
+    }
+
+    /// Returns how many packets were sent.
+    pub fn sent(&self) -> u64 {
+        self.class(Class::Sent)
+    }
+
+    /// Returns how many packets were handed to the host.
+    pub fn punted(&self) -> u64 {
+        self.class(Class::Punted)
+    }
+
+    /// Returns how many packets were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.class(Class::Dropped)
+    }
+
+    /// Says whether received = sent + punted + dropped.
+    pub fn balanced(&self) -> bool {
+        self.received == self.sent() + self.punted() + self.dropped()
+    }
+
+    fn zip(self, other: Self, join: impl Fn(u64, u64) -> u64) -> Self {
+        let mut verdicts = self.verdicts;
+        for (mine, theirs) in verdicts.iter_mut().zip(other.verdicts) {
+            *mine = join(*mine, theirs);
+        }
+        Self {
+            verdicts,
+            received: join(self.received, other.received),
+            received_bytes: join(self.received_bytes, other.received_bytes),
+            sent_bytes: join(self.sent_bytes, other.sent_bytes),
+            lookups_v4: join(self.lookups_v4, other.lookups_v4),
+            lookups_v6: join(self.lookups_v6, other.lookups_v6),
+            batches: join(self.batches, other.batches),
+            polls: join(self.polls, other.polls),
+        }
+    }
+}
+
+impl Add for Snapshot {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        self.zip(other, u64::wrapping_add)
+    }
+}
+
+/// What was counted since `other`, an earlier snapshot of the same counters.
+impl Sub for Snapshot {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        self.zip(other, u64::wrapping_sub)
+    }
+}
+
+impl Sum for Snapshot {
+    fn sum<I: Iterator<Item = Self>>(iter: I) -> Self {
+        iter.fold(Self::default(), Add::add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Snapshot, WorkerStats};
+    use crate::datapath::Verdict;
+
+    #[test]
+    fn workers_add_up_and_moments_subtract() {
+        let (first, second) = (WorkerStats::new(), WorkerStats::new());
+        first.received(3, 300);
+        first.ended(Verdict::Sent, 2);
+        assert!(!first.snapshot().balanced());
+        first.ended(Verdict::Arp, 1);
+        assert!(first.snapshot().balanced());
+        let before = second.snapshot();
+        second.received(1, 64);
+        second.ended(Verdict::NoRoute, 1);
+        let all: Snapshot = [first.snapshot(), second.snapshot()].into_iter().sum();
+        assert_eq!((all.received, all.sent(), all.punted(), all.dropped()), (4, 2, 1, 1));
+        assert_eq!((all.received_bytes, all.batches), (364, 2));
+        assert_eq!((second.snapshot() - before).count(Verdict::NoRoute), 1);
+        assert_eq!(align_of::<WorkerStats>(), 128);
+    }
+}

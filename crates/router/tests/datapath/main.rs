@@ -1,0 +1,15 @@
+//! The whole datapath against its slow twin, packet by packet and byte by byte.
+//!
+//! | module | |
+//! |---|---|
+//! | `reference` | the twin: one packet, decided as the documents say, in plain words |
+//! | `rig` | a worker between memory ports, and the comparison |
+//! | `packets` | packets to try, drawn and spoilt |
+//! | `rules` | every verdict, random traffic, noise |
+//! | `allocation` | nothing is allocated while packets pass |
+
+mod allocation;
+mod packets;
+mod reference;
+mod rig;
+mod rules;

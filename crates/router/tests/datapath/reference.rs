@@ -1,0 +1,266 @@
+//! The slow twin: the whole decision on one packet, as plain as it can be written.
+//!
+//! It shares no line with the datapath: no views, no batches, no tables, no
+//! incremental checksum. Bytes are read by index, in the order of RFC 1812,
+//! section 5.2 and RFC 8200, section 3; the routes are a list that is searched
+//! from end to end; the header checksum is computed from scratch before and after.
+//! What it returns is what the router must do: the verdict, and for a packet that
+//! is sent the port and every byte of the frame.
+
+use fingerpost_router::datapath::Verdict;
+
+pub(crate) struct Gateway {
+    pub(crate) dst_mac: [u8; 6],
+    pub(crate) src_mac: [u8; 6],
+    pub(crate) port: usize,
+    pub(crate) mtu: usize,
+}
+
+/// Where a route leads.
+#[derive(Clone, Copy)]
+pub(crate) enum Way {
+    /// To a gateway, by its place in the list.
+    To(usize),
+    Blackhole,
+}
+
+/// A router on paper. IPv4 addresses are in the upper 32 bits of 128, so that one
+/// prefix match serves both families.
+pub(crate) struct Model {
+    pub(crate) mac: [u8; 6],
+    pub(crate) own4: Vec<u32>,
+    pub(crate) own6: Vec<u128>,
+    pub(crate) routes4: Vec<(u32, u32, Way)>,
+    pub(crate) routes6: Vec<(u128, u32, Way)>,
+    pub(crate) gateways: Vec<Gateway>,
+}
+
+fn word(bytes: &[u8], at: usize) -> usize {
+    bytes[at] as usize * 256 + bytes[at + 1] as usize
+}
+
+fn number(bytes: &[u8]) -> u128 {
+    bytes.iter().fold(0, |value, &byte| value * 256 + byte as u128)
+}
+
+/// The checksum of RFC 791: ones' complement of the ones' complement sum.
+pub(crate) fn header_checksum(header: &[u8]) -> usize {
+    let mut sum = 0;
+    for at in (0..header.len()).step_by(2) {
+        if at != 10 {
+            sum += word(header, at);
+        }
+        if sum > 0xffff {
+            sum -= 0xffff;
+        }
+    }
+    0xffff - sum
+}
+
+fn inside(address: u128, block: u128, len: u32, width: u32) -> bool {
+    len == 0 || address >> (width - len) == block >> (width - len)
+}
+
+impl Model {
+    /// Decides on `frame`: the verdict, and the port and bytes where it is sent.
+    pub(crate) fn decide(&self, frame: &[u8]) -> (Verdict, Option<(usize, Vec<u8>)>) {
+        match self.decide_inner(frame) {
+            Ok((port, bytes)) => (Verdict::Sent, Some((port, bytes))),
+            Err(verdict) => (verdict, None),
+        }
+    }
+
+    fn decide_inner(&self, frame: &[u8]) -> Result<(usize, Vec<u8>), Verdict> {
+        if frame.len() < 14 {
+            return Err(Verdict::Runt);
+        }
+        let group = frame[0] % 2 == 1;
+        let ours = frame[..6] == self.mac;
+        if !group && !ours {
+            return Err(Verdict::NotOurs);
+        }
+        match word(frame, 12) {
+            0x0806 => Err(Verdict::Arp),
+            0x8100 | 0x88a8 => Err(Verdict::Tagged),
+            0x0800 | 0x86dd if frame[..6] == [0xff; 6] => Err(Verdict::Broadcast),
+            0x0800 | 0x86dd if group && !ours => Err(Verdict::Multicast),
+            0x0800 => self.decide_v4(frame),
+            0x86dd => self.decide_v6(frame),
+            _ => Err(Verdict::EtherType),
+        }
+    }
+
+    fn decide_v4(&self, frame: &[u8]) -> Result<(usize, Vec<u8>), Verdict> {
+        let packet = &frame[14..];
+        if packet.len() < 20 {
+            return Err(Verdict::Truncated);
+        }
+        if packet[0] / 16 != 4 {
+            return Err(Verdict::BadVersion);
+        }
+        let header_len = packet[0] as usize % 16 * 4;
+        if header_len < 20 {
+            return Err(Verdict::BadHeaderLength);
+        }
+        let total = word(packet, 2);
+        if total < header_len {
+            return Err(Verdict::BadTotalLength);
+        }
+        if total > packet.len() {
+            return Err(Verdict::Truncated);
+        }
+        let header = &packet[..header_len];
+        // 0 and 0xffff are the same number in ones' complement.
+        let stated = word(header, 10);
+        if stated % 0xffff != header_checksum(header) % 0xffff {
+            return Err(Verdict::BadChecksum);
+        }
+        let mut at = 20;
+        while at < header_len {
+            match header[at] {
+                0 => break,
+                1 => at += 1,
+                131 | 137 => return Err(Verdict::SourceRoute),
+                _ if at + 1 >= header_len || header[at + 1] < 2 => break,
+                _ => at += header[at + 1] as usize,
+            }
+        }
+
+        let src = number(&packet[12..16]) as u32;
+        let dst = number(&packet[16..20]) as u32;
+        if self.own4.contains(&dst) {
+            return Err(Verdict::OwnAddress);
+        }
+        if dst == 0xffff_ffff {
+            return Err(Verdict::Broadcast);
+        }
+        let [d0, d1, ..] = dst.to_be_bytes();
+        let [s0, s1, ..] = src.to_be_bytes();
+        if (224..240).contains(&d0) {
+            return Err(Verdict::Multicast);
+        }
+        if d0 == 127 {
+            return Err(Verdict::Loopback);
+        }
+        if d0 == 0 || d0 >= 240 {
+            return Err(Verdict::MartianDestination);
+        }
+        if [d0, d1] == [169, 254] {
+            return Err(Verdict::LinkLocal);
+        }
+        if s0 == 127 {
+            return Err(Verdict::Loopback);
+        }
+        if (224..240).contains(&s0) {
+            return Err(Verdict::MulticastSource);
+        }
+        if s0 == 0 || s0 >= 240 {
+            return Err(Verdict::MartianSource);
+        }
+        if [s0, s1] == [169, 254] {
+            return Err(Verdict::LinkLocal);
+        }
+        if packet[8] <= 1 {
+            return Err(Verdict::TtlExpired);
+        }
+
+        let routes = self.routes4.iter().map(|&(block, len, way)| (block.into(), len, way));
+        let gateway = self.way(dst.into(), 32, routes)?;
+        if total > gateway.mtu {
+            return Err(Verdict::TooBig);
+        }
+        let mut out = frame.to_vec();
+        out[14 + 8] -= 1;
+        let sum = header_checksum(&out[14..14 + header_len]);
+        out[14 + 10] = (sum / 256) as u8;
+        out[14 + 11] = (sum % 256) as u8;
+        Ok(leave(out, total, gateway))
+    }
+
+    fn decide_v6(&self, frame: &[u8]) -> Result<(usize, Vec<u8>), Verdict> {
+        let packet = &frame[14..];
+        if packet.len() < 40 {
+            return Err(Verdict::Truncated);
+        }
+        if packet[0] / 16 != 6 {
+            return Err(Verdict::BadVersion);
+        }
+        let total = 40 + word(packet, 4);
+        if total > packet.len() {
+            return Err(Verdict::Truncated);
+        }
+        let src = number(&packet[8..24]);
+        let dst = number(&packet[24..40]);
+        if self.own6.contains(&dst) {
+            return Err(Verdict::OwnAddress);
+        }
+        let block = |text: &str, len, address| {
+            inside(address, text.parse::<std::net::Ipv6Addr>().unwrap().into(), len, 128)
+        };
+        if block("ff00::", 8, dst) {
+            return Err(Verdict::Multicast);
+        }
+        if block("::1", 128, dst) {
+            return Err(Verdict::Loopback);
+        }
+        if block("::", 128, dst) || block("::ffff:0:0", 96, dst) {
+            return Err(Verdict::MartianDestination);
+        }
+        if block("fe80::", 10, dst) {
+            return Err(Verdict::LinkLocal);
+        }
+        if block("::1", 128, src) {
+            return Err(Verdict::Loopback);
+        }
+        if block("ff00::", 8, src) {
+            return Err(Verdict::MulticastSource);
+        }
+        if block("::", 128, src) || block("::ffff:0:0", 96, src) {
+            return Err(Verdict::MartianSource);
+        }
+        if block("fe80::", 10, src) {
+            return Err(Verdict::LinkLocal);
+        }
+        if packet[7] <= 1 {
+            return Err(Verdict::TtlExpired);
+        }
+
+        let gateway = self.way(dst, 128, self.routes6.iter().copied())?;
+        if total > gateway.mtu {
+            return Err(Verdict::TooBig);
+        }
+        let mut out = frame.to_vec();
+        out[14 + 7] -= 1;
+        Ok(leave(out, total, gateway))
+    }
+
+    /// Finds the longest route that holds `address`.
+    fn way(
+        &self,
+        address: u128,
+        width: u32,
+        routes: impl Iterator<Item = (u128, u32, Way)>,
+    ) -> Result<&Gateway, Verdict> {
+        let mut best: Option<(u32, Way)> = None;
+        for (block, len, way) in routes {
+            if inside(address, block, len, width) && best.is_none_or(|(longest, _)| len > longest) {
+                best = Some((len, way));
+            }
+        }
+        match best {
+            None => Err(Verdict::NoRoute),
+            Some((_, Way::Blackhole)) => Err(Verdict::Blackhole),
+            Some((_, Way::To(at))) => Ok(&self.gateways[at]),
+        }
+    }
+}
+
+/// Puts the MACs in and cuts off what is behind the packet, down to 60 bytes.
+fn leave(mut out: Vec<u8>, total: usize, gateway: &Gateway) -> (usize, Vec<u8>) {
+    out[..6].copy_from_slice(&gateway.dst_mac);
+    out[6..12].copy_from_slice(&gateway.src_mac);
+    if out.len() > 60 && out.len() > 14 + total {
+        out.truncate(std::cmp::max(60, 14 + total));
+    }
+    (gateway.port, out)
+}

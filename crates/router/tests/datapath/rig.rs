@@ -1,0 +1,208 @@
+//! The rig: a worker between memory ports, beside the model it must agree with.
+//!
+//! Three ports. Packets come in on port 0 and leave on 1 and 2 (or back on 0); the
+//! routes, the same for the worker and the model, cover nesting, a black hole, a
+//! small MTU and most of nothing.
+
+use std::sync::Arc;
+
+use fib::engine::linear::Linear;
+use fib::{Engine, Hop, Prefix};
+use fingerpost_router::datapath::{
+    Adjacencies, Adjacency, Locals, Lookup, Verdict, Worker, WorkerSetup,
+};
+use fingerpost_router::stats::{Snapshot, WorkerStats};
+use port::memory::Host;
+use port::{Arena, MemoryPort, Port};
+
+use crate::reference::{Gateway, Model, Way};
+
+/// A list of routes for each family, as the datapath sees tables.
+pub(crate) struct Lists {
+    pub(crate) v4: Linear<u32>,
+    pub(crate) v6: Linear<u128>,
+}
+
+impl Lookup for Lists {
+    fn lookup_v4(&mut self, keys: &[u32], hops: &mut [Hop]) {
+        self.v4.lookup_batch(keys, hops);
+    }
+    fn lookup_v6(&mut self, keys: &[u128], hops: &mut [Hop]) {
+        self.v6.lookup_batch(keys, hops);
+    }
+    fn idle(&mut self) {}
+}
+
+pub(crate) const MAC: [u8; 6] = [2, 0, 0, 0, 1, 0];
+pub(crate) const OWN4: u32 = 0xc633_6401;
+pub(crate) const OWN6: u128 = 0x2001_0db8_ffff << 80 | 1;
+pub(crate) const FRAMES: u32 = 1024;
+
+/// The routes as text, with the gateway's place, `None` for the black hole.
+pub(crate) const ROUTES: [(&str, Option<usize>); 14] = [
+    ("10.0.0.0/8", Some(0)),
+    ("10.1.0.0/16", Some(1)),
+    ("10.1.2.0/24", None),
+    ("10.1.2.128/25", Some(0)),
+    ("192.0.2.0/24", Some(2)),
+    ("198.51.100.0/24", Some(1)),
+    ("203.0.113.7/32", Some(3)),
+    // Routed, and yet not to be forwarded to.
+    ("127.0.0.0/8", Some(0)),
+    ("2001:db8::/32", Some(0)),
+    ("2001:db8:1::/48", Some(1)),
+    ("2001:db8:1:2::/64", None),
+    ("2001:db8:1:2:8000::/65", Some(2)),
+    ("2001:db8:3::3/128", Some(3)),
+    ("fe80::/10", Some(0)),
+];
+
+pub(crate) struct Rig<L = Lists> {
+    pub(crate) worker: Worker<L>,
+    pub(crate) far: Vec<MemoryPort>,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) model: Model,
+    seen: Snapshot,
+}
+
+/// Makes the model: three ports, four gateways, the last with a small MTU.
+pub(crate) fn model() -> Model {
+    let gateway = |port: usize, mtu| Gateway {
+        dst_mac: [2, 0, 0, 0, 9, port as u8],
+        src_mac: [2, 0, 0, 0, 1, port as u8],
+        port,
+        mtu,
+    };
+    let mut model = Model {
+        mac: MAC,
+        own4: vec![OWN4],
+        own6: vec![OWN6],
+        routes4: Vec::new(),
+        routes6: Vec::new(),
+        gateways: vec![gateway(1, 1500), gateway(2, 1500), gateway(0, 1500), gateway(2, 100)],
+    };
+    for (text, gateway) in ROUTES {
+        let way = gateway.map_or(Way::Blackhole, Way::To);
+        if let Ok(prefix) = text.parse::<Prefix<u32>>() {
+            model.routes4.push((prefix.addr(), prefix.len(), way));
+        } else {
+            let prefix = text.parse::<Prefix<u128>>().unwrap();
+            model.routes6.push((prefix.addr(), prefix.len(), way));
+        }
+    }
+    model
+}
+
+/// Returns what the hops of the model's ways mean.
+pub(crate) fn adjacencies(model: &Model) -> Adjacencies {
+    let mut adjacencies = Adjacencies::new();
+    for (at, gateway) in model.gateways.iter().enumerate() {
+        let Gateway { dst_mac, src_mac, port, mtu } = *gateway;
+        adjacencies
+            .set(hop(Way::To(at)), Adjacency::new(port as u16, dst_mac, src_mac, mtu as u16));
+    }
+    adjacencies.set(hop(Way::Blackhole), Adjacency::BLACKHOLE);
+    adjacencies
+}
+
+pub(crate) fn hop(way: Way) -> Hop {
+    match way {
+        Way::Blackhole => Hop(1),
+        Way::To(at) => Hop(2 + at as u32),
+    }
+}
+
+/// Returns the model's routes as lists.
+pub(crate) fn lists(model: &Model) -> Lists {
+    let v4 = model.routes4.iter().map(|&(addr, len, way)| (Prefix::truncate(addr, len), hop(way)));
+    let v6 = model.routes6.iter().map(|&(addr, len, way)| (Prefix::truncate(addr, len), hop(way)));
+    Lists { v4: Linear::new(v4), v6: Linear::new(v6) }
+}
+
+impl Rig {
+    /// Makes the rig on memory ports.
+    pub(crate) fn new() -> Self {
+        Self::with_ports(|_, port| Box::new(port))
+    }
+
+    /// Makes the rig with each memory port wrapped, or replaced.
+    pub(crate) fn with_ports(wrap: impl Fn(usize, MemoryPort) -> Box<dyn Port>) -> Self {
+        Self::build(lists, wrap)
+    }
+}
+
+impl<L: Lookup> Rig<L> {
+    /// Makes the rig with tables made from the model's routes.
+    pub(crate) fn build(
+        tables: impl Fn(&Model) -> L,
+        wrap: impl Fn(usize, MemoryPort) -> Box<dyn Port>,
+    ) -> Self {
+        let model = model();
+        let mut far = Vec::new();
+        let mut hosts = Vec::new();
+        let mut ports: Vec<Box<dyn Port>> = Vec::new();
+        for at in 0..3 {
+            let (end, near) = MemoryPort::pair(&format!("far{at}"), &format!("near{at}"));
+            let near = near.with_mac([2, 0, 0, 0, 1, at as u8]);
+            far.push(end);
+            hosts.push(near.host());
+            ports.push(wrap(at, near));
+        }
+        let worker = Worker::new(WorkerSetup {
+            arena: Arena::new(FRAMES, 4096).expect("a small arena can be had"),
+            ports,
+            tables: tables(&model),
+            adjacencies: Arc::new(adjacencies(&model)),
+            locals: Arc::new(Locals::new([OWN4], [OWN6])),
+            stats: Arc::new(WorkerStats::new()),
+        });
+        Self { worker, far, hosts, model, seen: Snapshot::default() }
+    }
+
+    /// Sends `frames` in on port 0, polls until all is quiet, and returns what was
+    /// counted. The balance is checked here, after everything that is ever sent.
+    pub(crate) fn pass<F: AsRef<[u8]>>(&mut self, frames: impl IntoIterator<Item = F>) -> Snapshot {
+        for frame in frames {
+            assert!(self.far[0].send(frame.as_ref()), "the cable has room");
+        }
+        while self.worker.poll() > 0 {}
+        let now = self.worker.stats().snapshot();
+        assert!(now.balanced(), "received = sent + punted + dropped: {now:?}");
+        assert_eq!(self.worker.arena().available(), FRAMES as usize, "every frame is back");
+        let news = now - self.seen;
+        self.seen = now;
+        news
+    }
+
+    /// Sends `frames` in and compares all that comes out, byte for byte and in
+    /// order, and all that is counted, with the model.
+    pub(crate) fn compare(&mut self, frames: &[Vec<u8>]) -> Snapshot {
+        let mut sent = vec![Vec::new(); 3];
+        let mut punted = Vec::new();
+        let mut verdicts = [0; Verdict::COUNT];
+        for frame in frames {
+            let (verdict, out) = self.model.decide(frame);
+            verdicts[verdict as usize] += 1;
+            if let Some((port, bytes)) = out {
+                sent[port].push(bytes);
+            }
+            if verdict.class() == fingerpost_router::datapath::Class::Punted {
+                punted.push(frame.clone());
+            }
+        }
+        let counted = self.pass(frames);
+        for (port, sent) in sent.into_iter().enumerate() {
+            for expect in sent {
+                let got = self.far[port].take();
+                assert_eq!(got.as_deref(), Some(&expect[..]), "what leaves on port {port}");
+            }
+            assert_eq!(self.far[port].take(), None, "nothing more leaves on port {port}");
+        }
+        for expect in punted {
+            assert_eq!(self.hosts[0].take(), Some(expect), "what the host is given");
+        }
+        assert_eq!(self.hosts[0].take(), None, "the host is given nothing more");
+        assert_eq!(counted.verdicts, verdicts, "the counters");
+        counted
+    }
+}

@@ -1,0 +1,286 @@
+//! Every rule: packets that each verdict is for, drawn ones, and noise.
+
+use crate::packets::{draw, ether, seal, sound, sound6, spoil, v4, v4_with, v6, v6_with};
+use crate::rig::{MAC, OWN4, OWN6, Rig};
+use fastrand::Rng;
+use fingerpost_router::datapath::{SIZE, Verdict};
+use port::{Arena, Frame, MemoryPort, Port, PortStats};
+use wire::{ipv4, ipv6};
+
+const HERE: u32 = 0xc000_0263;
+const HERE6: u128 = 0x2001_0db8 << 96 | 0x63;
+
+/// A frame of 60 bytes of this kind for `dst`.
+fn frame(dst: [u8; 6], kind: u16) -> Vec<u8> {
+    let mut frame = vec![0; 60];
+    ether(&mut frame, kind);
+    frame[..6].copy_from_slice(&dst);
+    frame
+}
+
+/// Changes a sound IPv4 frame; the checksum is made right again.
+fn changed(change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+    let mut frame = v4(HERE, 0x0a00_0001);
+    change(&mut frame);
+    seal(&mut frame);
+    frame
+}
+
+/// For every verdict that a packet alone can lead to, packets that do.
+fn made_by_hand() -> Vec<(Verdict, Vec<u8>)> {
+    use Verdict::*;
+    let group = |mut frame: Vec<u8>, mac: [u8; 6]| {
+        frame[..6].copy_from_slice(&mac);
+        frame
+    };
+    let four = sound();
+    let six = sound6();
+    let mapped = |low: u128| 0xffff << 32 | low;
+    let mut six_version = v6(HERE6, HERE6 + 1);
+    six_version[14] = 0x45;
+    let mut six_long = v6(HERE6, HERE6 + 1);
+    six_long[19] = 9;
+    let mut flipped = v4(HERE, 0x0a00_0001);
+    flipped[24] ^= 0x10;
+    vec![
+        (Sent, v4(HERE, 0x0a00_0001)),
+        (Sent, v4(HERE, 0x0a01_0001)),
+        (Sent, v4(HERE, 0x0a01_0280)),
+        (Sent, v4_with(ipv4::Header { options: &[148, 4, 0, 0], ..four }, 0)),
+        (Sent, v4_with(ipv4::Header { ttl: 2, ..four }, 100)),
+        (Sent, v4_with(ipv4::Header { ttl: 255, protocol: 255, ..four }, 0)),
+        (Sent, v4_with(ipv4::Header { total_len: 1500, ..four }, 0)),
+        (Sent, v4_with(ipv4::Header { total_len: 20, ..four }, 0)),
+        (Sent, v6(HERE6, 0x2001_0db8_0001_0002_8000 << 48)),
+        (Sent, v6_with(ipv6::Header { hop_limit: 2, payload_len: 0, ..six }, 6)),
+        (Sent, v6_with(ipv6::Header { payload_len: 1460, ..six }, 0)),
+        (OwnAddress, v4(HERE, OWN4)),
+        (OwnAddress, v4_with(ipv4::Header { dst: OWN4, ttl: 0, ..four }, 0)),
+        (OwnAddress, v6(HERE6, OWN6)),
+        (OwnAddress, v6(0xfe80 << 112 | 1, OWN6)),
+        (Arp, frame([0xff; 6], 0x0806)),
+        (Arp, frame(MAC, 0x0806)),
+        (Multicast, v4(HERE, 0xe000_0001)),
+        (Multicast, v6(0, 0xff02 << 112 | 1)),
+        (Multicast, group(v4(HERE, 0xe000_0001), [1, 0, 0x5e, 0, 0, 1])),
+        (Multicast, group(v6(HERE6, 0xff02 << 112 | 1), [0x33, 0x33, 0, 0, 0, 1])),
+        (Broadcast, v4(0, u32::MAX)),
+        (Broadcast, group(v4(HERE, 0x0a00_0001), [0xff; 6])),
+        (Broadcast, group(v6(HERE6, HERE6 + 1), [0xff; 6])),
+        (Tagged, frame(MAC, 0x8100)),
+        (Tagged, frame(MAC, 0x88a8)),
+        (Tagged, frame([0xff; 6], 0x8100)),
+        (EtherType, frame(MAC, 0x88cc)),
+        (EtherType, frame([1, 0x80, 0xc2, 0, 0, 0], 0x0026)),
+        (Runt, vec![]),
+        (Runt, v4(HERE, 0x0a00_0001)[..13].to_vec()),
+        (NotOurs, frame([2, 0, 0, 0, 1, 1], 0x0800)),
+        (NotOurs, frame([2, 0, 0, 0, 1, 1], 0x0806)),
+        (Truncated, v4(HERE, 0x0a00_0001)[..14].to_vec()),
+        (Truncated, v4(HERE, 0x0a00_0001)[..14 + 19].to_vec()),
+        (Truncated, v4(HERE, 0x0a00_0001)[..14 + 45].to_vec()),
+        (Truncated, v6(HERE6, HERE6 + 1)[..14 + 39].to_vec()),
+        (Truncated, six_long),
+        (BadVersion, changed(|f| f[14] = 0x65)),
+        (BadVersion, six_version),
+        (BadHeaderLength, changed(|f| f[14] = 0x44)),
+        (BadTotalLength, changed(|f| f[17] = 19)),
+        (BadTotalLength, changed(|f| (f[14], f[17]) = (0x46, 20))),
+        (BadChecksum, flipped),
+        (SourceRoute, v4_with(ipv4::Header { options: &[131, 3, 4, 0], ..four }, 0)),
+        (SourceRoute, v4_with(ipv4::Header { options: &[1, 137, 3, 4], ..four }, 0)),
+        (MartianSource, v4(0, 0x0a00_0001)),
+        (MartianSource, v4(0xf000_0001, 0x0a00_0001)),
+        (MartianSource, v4(u32::MAX, 0x0a00_0001)),
+        (MartianSource, v6(0, HERE6)),
+        (MartianSource, v6(mapped(0x0a00_0001), HERE6)),
+        (MartianDestination, v4(HERE, 1)),
+        (MartianDestination, v4(HERE, 0xf000_0001)),
+        (MartianDestination, v6(HERE6, 0)),
+        (MartianDestination, v6(HERE6, mapped(0x0a00_0001))),
+        (MulticastSource, v4(0xe000_0001, 0x0a00_0001)),
+        (MulticastSource, v6(0xff02 << 112 | 1, HERE6)),
+        (Loopback, v4(HERE, 0x7f00_0001)),
+        (Loopback, v4(0x7f00_0001, 0x0a00_0001)),
+        (Loopback, v6(HERE6, 1)),
+        (Loopback, v6(1, HERE6)),
+        (LinkLocal, v4(HERE, 0xa9fe_0001)),
+        (LinkLocal, v4(0xa9fe_0001, 0x0a00_0001)),
+        (LinkLocal, v6(HERE6, 0xfe80 << 112 | 1)),
+        (LinkLocal, v6(0xfebf << 112 | 1, HERE6)),
+        (TtlExpired, v4_with(ipv4::Header { ttl: 1, ..four }, 0)),
+        (TtlExpired, v4_with(ipv4::Header { ttl: 0, ..four }, 0)),
+        (TtlExpired, v6_with(ipv6::Header { hop_limit: 1, ..six }, 0)),
+        (TtlExpired, v6_with(ipv6::Header { hop_limit: 0, ..six }, 0)),
+        (NoRoute, v4(HERE, 0x0808_0808)),
+        (NoRoute, v6(HERE6, 0x2620_00fe << 96)),
+        (Blackhole, v4(HERE, 0x0a01_0201)),
+        (Blackhole, v6(HERE6, 0x2001_0db8_0001_0002 << 64)),
+        (TooBig, v4_with(ipv4::Header { total_len: 1501, ..four }, 0)),
+        (TooBig, v4_with(ipv4::Header { total_len: 101, dst: 0xcb00_7107, ..four }, 0)),
+        (TooBig, v6_with(ipv6::Header { payload_len: 1461, ..six }, 0)),
+    ]
+}
+
+#[test]
+fn packets_made_by_hand_end_as_the_rules_say() {
+    let mut rig = Rig::new();
+    for (at, (expect, frame)) in made_by_hand().into_iter().enumerate() {
+        let counted = rig.compare(&[frame]);
+        assert_eq!(counted.count(expect), 1, "packet {at}, {expect:?}: {counted:?}");
+        assert_eq!(counted.received, 1);
+    }
+    // And all of them in one batch.
+    let all: Vec<_> = made_by_hand().into_iter().map(|(_, frame)| frame).collect();
+    rig.compare(&all);
+}
+
+/// A port with no room to send, or with no host behind it.
+struct Stubborn(MemoryPort);
+
+impl Port for Stubborn {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn mac(&self) -> [u8; 6] {
+        self.0.mac()
+    }
+    fn mtu(&self) -> usize {
+        self.0.mtu()
+    }
+    fn receive(&mut self, arena: &mut Arena, room: usize, out: &mut Vec<Frame>) -> usize {
+        self.0.receive(arena, room, out)
+    }
+    fn transmit(&mut self, _: &mut Arena, _: &mut Vec<Frame>) -> usize {
+        0
+    }
+    fn punt(&mut self, arena: &mut Arena, frame: Frame) -> bool {
+        arena.free(frame);
+        false
+    }
+    fn flush(&mut self, arena: &mut Arena) {
+        self.0.flush(arena);
+    }
+    fn stats(&self) -> PortStats {
+        self.0.stats()
+    }
+    fn mode(&self) -> &'static str {
+        "stubborn"
+    }
+}
+
+#[test]
+fn a_port_without_room_and_a_port_without_host_are_counted() {
+    let mut rig = Rig::with_ports(|at, port| match at {
+        2 => Box::new(port),
+        _ => Box::new(Stubborn(port)),
+    });
+    let counted = rig.pass([
+        v4(HERE, 0x0a00_0001),
+        v4(HERE, 0x0a01_0001),
+        v4(HERE, 0x0a00_0002),
+        v4(HERE, OWN4),
+    ]);
+    assert_eq!(counted.count(Verdict::TxFull), 2);
+    assert_eq!(counted.count(Verdict::Sent), 1);
+    assert_eq!(counted.sent_bytes, 60, "what was behind the packet is cut off");
+    assert_eq!(counted.count(Verdict::NoHost), 1);
+    assert_eq!(counted.count(Verdict::OwnAddress), 0);
+}
+
+#[test]
+fn a_full_ring_takes_what_fits() {
+    // The far end's ring holds 1024 and nobody empties it.
+    let mut rig = Rig::new();
+    let mut sent = 0;
+    let mut full = 0;
+    for _ in 0..6 {
+        let counted = rig.pass((0..250).map(|_| v4(HERE, 0x0a00_0001)));
+        sent += counted.sent();
+        full += counted.count(Verdict::TxFull);
+    }
+    assert_eq!((sent, full), (1024, 1500 - 1024));
+}
+
+#[test]
+fn every_verdict_has_a_test_that_leads_to_it() {
+    let made = made_by_hand();
+    for verdict in Verdict::ALL {
+        let by_hand = made.iter().any(|(expect, _)| *expect == verdict);
+        let by_port = matches!(verdict, Verdict::TxFull | Verdict::NoHost);
+        assert!(by_hand || by_port, "no packet ends as {verdict:?}");
+    }
+}
+
+#[test]
+fn drawn_and_spoilt_packets_end_as_in_the_model() {
+    let mut rig = Rig::new();
+    let mut met = [0u64; Verdict::COUNT];
+    for seed in 0..6_000 {
+        let mut rng = Rng::with_seed(seed);
+        let frames: Vec<_> = (0..rng.usize(1..=SIZE))
+            .map(|_| {
+                let mut frame = draw(&mut rng);
+                if rng.u8(..) < 96 {
+                    spoil(&mut rng, &mut frame);
+                }
+                frame
+            })
+            .collect();
+        let counted = rig.compare(&frames);
+        for (met, (_, count)) in met.iter_mut().zip(counted.iter()) {
+            *met += count;
+        }
+    }
+    // The draw reaches every rule, or it proves little.
+    for (verdict, met) in Verdict::ALL.into_iter().zip(met) {
+        let by_port = matches!(verdict, Verdict::TxFull | Verdict::NoHost);
+        assert!(by_port || met >= 100, "{verdict:?} met {met} times");
+    }
+}
+
+#[test]
+fn noise_ends_as_in_the_model() {
+    let mut rig = Rig::new();
+    let mut rng = Rng::with_seed(1);
+    for _ in 0..200 {
+        let frames: Vec<_> = (0..200)
+            .map(|_| {
+                let mut frame = vec![0; rng.usize(..200)];
+                rng.fill(&mut frame);
+                if rng.bool() && frame.len() >= 15 {
+                    frame[..6].copy_from_slice(&MAC);
+                    frame[12..15].copy_from_slice(if rng.bool() {
+                        &[8, 0, 0x45]
+                    } else {
+                        &[0x86, 0xdd, 0x60]
+                    });
+                }
+                frame
+            })
+            .collect();
+        rig.compare(&frames);
+    }
+}
+
+#[test]
+fn a_worker_out_of_frames_waits_and_loses_nothing() {
+    // More packets than the arena has frames, and more than one batch.
+    let mut rig = Rig::new();
+    for _ in 0..1000 {
+        assert!(rig.far[0].send(&v4(HERE, 0x0a00_0001)));
+    }
+    let mut received = 0;
+    loop {
+        let now = rig.worker.poll();
+        assert!(now <= SIZE);
+        received += now;
+        if now == 0 {
+            break;
+        }
+    }
+    assert_eq!(received, 1000);
+    let stats = rig.worker.stats().snapshot();
+    assert!(stats.balanced());
+    assert_eq!((stats.sent(), stats.batches), (1000, 4));
+}
