@@ -1,0 +1,367 @@
+//! Real packets between real interfaces, and nothing left behind.
+//!
+//! Each test unshares a network namespace of its own, which has no name and is
+//! gone with the thread, and lays two veth pairs in it:
+//!
+//! ```text
+//!   a0 ═══ a1 ─ AF_XDP ─ one arena ─ AF_XDP ─ b0 ═══ b1
+//!   python's AF_PACKET sockets at a0 and b1 send, receive and compare
+//! ```
+//!
+//! Needs root, `ip` (Debian: iproute2) and `python3`; hence the feature
+//! `root-tests`. What is missing makes the test fail and is named.
+
+use std::collections::HashSet;
+use std::env;
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use caps::{CapSet, Capability};
+use fingerpost_port::af_xdp::bpf::Mode;
+use fingerpost_port::af_xdp::steer::Steered;
+use fingerpost_port::af_xdp::{Error, Interface, Locals, ModeChoice, RingSizes, Socket};
+use fingerpost_port::{Arena, Frame, Port};
+use nix::sched::{CloneFlags, unshare};
+
+fn ip(arguments: &str) -> String {
+    let output = Command::new("ip")
+        .args(arguments.split(' '))
+        .output()
+        .expect("`ip` runs (Debian package iproute2)");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {arguments}: {said} (this test needs root)");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Moves this thread into a new namespace with the two pairs.
+fn network(queues: u32, mtu: u32) {
+    unshare(CloneFlags::CLONE_NEWNET).expect("a new network namespace (this test needs root)");
+    // No IPv6 of the host's own: it would send packets of its own accord.
+    for which in ["all", "default"] {
+        let path = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
+        std::fs::write(path, "1").expect("IPv6 can be turned off in the namespace");
+    }
+    for (near, far, macs) in [("a1", "a0", ["a1", "a0"]), ("b0", "b1", ["b0", "b1"])] {
+        let both = format!("numrxqueues {queues} numtxqueues {queues}");
+        ip(&format!(
+            "link add {near} mtu {mtu} address 02:00:00:00:00:{} {both} type veth \
+             peer name {far} mtu {mtu} address 02:00:00:00:00:{} {both}",
+            macs[0], macs[1]
+        ));
+        ip(&format!("link set {near} up"));
+        ip(&format!("link set {far} up"));
+    }
+}
+
+fn programs(interface: &str) -> bool {
+    ip(&format!("-d link show {interface}")).contains("xdp")
+}
+
+/// Sends `rounds` times 64 frames each way, waits for them at the other end
+/// and compares them byte by byte; then sends `strays` frames that are the
+/// host's.
+const PEER: &str = r#"
+import os, socket, struct, sys
+rounds, strays = int(sys.argv[1]), int(sys.argv[2])
+def open_at(name):
+    s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+    s.bind((name, 0)); s.settimeout(10)
+    return s
+a, b = open_at("a0"), open_at("b1")
+mac = lambda last: bytes([2, 0, 0, 0, 0, last])
+def frame(to, source, number):
+    size = 60 + number * 7 % 1455
+    if number % 2:
+        head = struct.pack("!BBHHHBBH", 0x45, 0, size - 14, number & 0xffff, 0, 64, 17, 0)
+        ip = head + bytes([198, 18, 0, 1]) + bytes([203, 0, 113, number & 255]); kind = 0x0800
+    else:
+        ip = struct.pack("!IHBB", 0x60000000, size - 54, 17, 64) + bytes([0x20, 1] + [0] * 13 + [1])
+        ip += bytes([0x20, 2] + [0] * 13 + [number & 255]); kind = 0x86dd
+    payload = (struct.pack("!I", number) + os.urandom(1) * 1500)
+    return (to + source + struct.pack("!H", kind) + ip + payload)[:size]
+def take(s):
+    while True:
+        data, address = s.recvfrom(4096)
+        if address[2] != 4: return data
+count = 0
+for _ in range(rounds):
+    for out, into, to, source in ((a, b, mac(0xa1), mac(0xa0)), (b, a, mac(0xb0), mac(0xb1))):
+        batch = [frame(to, source, count + n) for n in range(64)]
+        count += 64
+        for packet in batch: out.send(packet)
+        for n, packet in enumerate(batch):
+            got = take(into)
+            assert got == packet, (n, packet.hex(), got.hex())
+for _ in range(strays):
+    a.send(b"\xff" * 6 + mac(0xa0) + b"\x08\x06" + bytes(46))
+b.settimeout(0.2)
+try:
+    print("stray", take(b).hex()); sys.exit(1)
+except TimeoutError: pass
+"#;
+
+fn forward(choice: ModeChoice, mtu: u32, frame_size: u32, mode: &str) {
+    const ROUNDS: u64 = 150;
+    const STRAYS: u64 = 37;
+    network(1, mtu);
+    let sizes = RingSizes::all(256);
+    let mut arena = Arena::new(2 * sizes.frames() + 128, frame_size).unwrap();
+    let capacity = arena.capacity();
+    let open = |name| Interface::open(name, 1, &Locals::default(), choice).unwrap();
+    let (a1, b0) = (open("a1"), open("b0"));
+    let mut a = Socket::bind(&a1, 0, &mut arena, sizes).unwrap();
+    let mut b = Socket::bind(&b0, 0, &mut arena, sizes).unwrap();
+    assert_eq!(a.mode(), mode, "{:?}", a1.fallback());
+    assert_eq!(b.mode(), mode);
+    assert_eq!(a.mac(), [2, 0, 0, 0, 0, 0xa1]);
+    assert_eq!(b.mtu(), mtu as usize);
+    assert!(programs("a1") && programs("b0"));
+
+    let mut child = Command::new("python3")
+        .args(["-c", PEER, &ROUNDS.to_string(), &STRAYS.to_string()])
+        .spawn()
+        .expect("python3 runs (Debian package python3)");
+    let mut frames: Vec<Frame> = Vec::with_capacity(64);
+    let started = Instant::now();
+    let status = loop {
+        let mut turn = |from: &mut Socket, to: &mut Socket| {
+            let received = from.receive(&mut arena, 64, &mut frames);
+            let sent = to.transmit(&mut arena, &mut frames);
+            assert_eq!(sent, received, "the rings have room for a batch");
+            to.flush(&mut arena);
+        };
+        turn(&mut a, &mut b);
+        turn(&mut b, &mut a);
+        assert_eq!(arena.available() + a.held() + b.held(), capacity, "no frame is lost");
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(started.elapsed() < Duration::from_secs(120), "the peer ends");
+    };
+    assert!(status.success(), "the peer got what it expected");
+
+    let each = 64 * ROUNDS;
+    for (port, interface, strays) in [(&a, &a1, STRAYS), (&b, &b0, 0)] {
+        let stats = port.stats();
+        assert_eq!(stats.received, each, "{stats:?}");
+        assert_eq!(stats.transmitted, each, "{stats:?}");
+        assert_eq!(stats.passed, strays, "{stats:?}");
+        let lost = [stats.rx_ring_full, stats.fill_empty, stats.rx_dropped, stats.tx_invalid];
+        assert_eq!(lost, [0; 4]);
+        let counts = interface.counts().unwrap();
+        assert_eq!(counts[Steered::Taken], each, "{counts:?}");
+        assert_eq!(counts[Steered::Group], strays, "{counts:?}");
+    }
+    assert_eq!(a.stats().received_bytes, b.stats().transmitted_bytes);
+
+    // Gone with the values; and the host has its packets again.
+    drop((a, b));
+    assert!(programs("a1"), "the interface is still held");
+    drop((a1, b0));
+    assert!(!programs("a1") && !programs("b0"), "no program is left");
+    let before = received_by_host();
+    let sent = Command::new("python3").args(["-c", ONE_FRAME]).status().unwrap();
+    assert!(sent.success());
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while received_by_host() == before {
+        assert!(Instant::now() < deadline, "the host's stack sees packets again");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+const ONE_FRAME: &str = r#"
+import socket
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind(("a0", 0))
+s.send(bytes([2, 0, 0, 0, 0, 0xa1, 2, 0, 0, 0, 0, 0xa0, 8, 0]) + bytes.fromhex(
+    "4500001c000000004011") + bytes(2) + bytes([198, 18, 0, 1, 203, 0, 113, 1]) + bytes(26))
+"#;
+
+/// Packets that reached the host's IPv4 (`InReceives` of `/proc/net/snmp`).
+fn received_by_host() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
+    let line = text.lines().filter(|line| line.starts_with("Ip:")).nth(1).unwrap();
+    line.split(' ').nth(3).unwrap().parse().unwrap()
+}
+
+#[test]
+fn packets_cross_in_copy_mode() {
+    forward(ModeChoice::Auto, 1500, 2048, "AF_XDP copy");
+}
+
+#[test]
+fn packets_cross_in_generic_mode() {
+    forward(ModeChoice::Generic, 1500, 2048, "AF_XDP generic");
+}
+
+#[test]
+fn an_mtu_too_large_for_the_driver_falls_back_to_generic() {
+    forward(ModeChoice::Auto, 3700, 4096, "AF_XDP generic");
+}
+
+#[test]
+fn what_cannot_be_opened_says_why() {
+    network(2, 1500);
+    let none = Locals::default();
+    let auto = ModeChoice::Auto;
+    let sizes = RingSizes::all(64);
+    let mut arena = Arena::new(1024, 2048).unwrap();
+
+    for name in ["nosuch0", "", "a-name-that-is-too-long", "nul\0"] {
+        let error = Interface::open(name, 1, &none, auto).unwrap_err();
+        assert!(matches!(error, Error::NoInterface { .. }), "{name}: {error}");
+    }
+    let error = Interface::open("lo", 1, &none, auto).unwrap_err();
+    assert!(matches!(error, Error::NotEthernet { .. }), "{error}");
+    for queues in [0, 3] {
+        let error = Interface::open("a1", queues, &none, auto).unwrap_err();
+        assert!(matches!(error, Error::BadQueueCount { queues: 2, .. }), "{error}");
+    }
+    assert!(!programs("a1"), "a failure leaves nothing on the interface");
+
+    let error = Interface::open("a1", 2, &none, ModeChoice::ZeroCopy)
+        .and_then(|a1| Socket::bind(&a1, 0, &mut arena, sizes).map(drop))
+        .unwrap_err();
+    assert!(matches!(error, Error::NoMode { mode: "zero-copy", .. }), "{error}");
+    assert!(!programs("a1"));
+    assert_eq!(arena.available(), 1024, "a failure keeps no frame");
+
+    let a1 = Interface::open("a1", 2, &none, auto).unwrap();
+    assert_eq!(a1.attached(), Mode::Native);
+    let error = Interface::open("a1", 2, &none, auto).unwrap_err();
+    assert!(matches!(error, Error::OtherProgram { .. }), "{error}");
+    let error = Socket::bind(&a1, 2, &mut arena, sizes).map(drop).unwrap_err();
+    assert!(matches!(error, Error::NoQueue { queue: 2, queues: 2, .. }), "{error}");
+    for size in [0, 32, 100] {
+        let error = Socket::bind(&a1, 0, &mut arena, RingSizes::all(size)).map(drop).unwrap_err();
+        assert!(matches!(error, Error::BadRing { .. }), "{error}");
+    }
+    let first = Socket::bind(&a1, 0, &mut arena, sizes).unwrap();
+    let second = Socket::bind(&a1, 1, &mut arena, sizes).unwrap();
+    let mut other = Arena::new(1024, 2048).unwrap();
+    let error = Socket::bind(&a1, 0, &mut other, sizes).map(drop).unwrap_err();
+    assert!(matches!(error, Error::QueueBusy { queue: 0, .. }), "{error}");
+    assert_eq!(other.available(), 1024);
+
+    // The queue is free again once its socket is, for another arena too; and an
+    // arena may lose the socket that registered it.
+    drop(first);
+    let third = Socket::bind(&a1, 0, &mut other, sizes).unwrap();
+    drop(third);
+    let fourth = Socket::bind(&a1, 0, &mut arena, sizes).unwrap();
+    drop((second, fourth));
+
+    ip("link set a1 mtu 1771");
+    let big = Interface::open("a1", 1, &none, auto);
+    assert!(matches!(big, Err(Error::OtherProgram { .. })), "the first still holds it");
+    drop(a1);
+    let a1 = Interface::open("a1", 1, &none, auto).unwrap();
+    let error = Socket::bind(&a1, 0, &mut arena, sizes).map(drop).unwrap_err();
+    assert!(matches!(error, Error::MtuTooLarge { mtu: 1771, limit: 1770, .. }), "{error}");
+    drop(a1);
+    ip("link set a0 mtu 9000");
+    let error = Interface::open("a1", 1, &none, ModeChoice::Copy).unwrap_err();
+    assert!(matches!(error, Error::MtuTooLarge { .. }), "{error}");
+    assert!(!programs("a1"));
+}
+
+#[test]
+fn a_missing_capability_is_named() {
+    network(1, 1500);
+    let none = Locals::default();
+    let sizes = RingSizes::all(64);
+    let mut arena = Arena::new(1024, 2048).unwrap();
+    let a1 = Interface::open("a1", 1, &none, ModeChoice::Auto).unwrap();
+    // Of this thread only, and it ends with the test.
+    thread::spawn(move || {
+        caps::drop(None, CapSet::Effective, Capability::CAP_NET_RAW).unwrap();
+        let error = Socket::bind(&a1, 0, &mut arena, sizes).map(drop).unwrap_err();
+        let Error::Permission { missing, .. } = &error else { panic!("{error}") };
+        assert_eq!(missing[..], ["CAP_NET_RAW"], "{error}");
+
+        for right in [Capability::CAP_SYS_ADMIN, Capability::CAP_BPF, Capability::CAP_NET_ADMIN] {
+            caps::drop(None, CapSet::Effective, right).unwrap();
+        }
+        let error = Interface::open("b0", 1, &none, ModeChoice::Auto).unwrap_err();
+        let Error::Permission { missing, .. } = &error else { panic!("{error}") };
+        let missing: HashSet<_> = missing.iter().copied().collect();
+        assert_eq!(missing, HashSet::from(["CAP_BPF", "CAP_NET_ADMIN"]), "{error}");
+        assert!(error.to_string().starts_with("b0: "), "{error}");
+    })
+    .join()
+    .unwrap();
+    assert!(!programs("b0"));
+}
+
+#[test]
+fn an_arena_that_runs_dry_loses_packets_and_nothing_else() {
+    network(1, 1500);
+    let sizes = RingSizes::all(64);
+    let mut arena = Arena::new(64, 2048).unwrap();
+    let a1 = Interface::open("a1", 1, &Locals::default(), ModeChoice::Auto).unwrap();
+    let mut a = Socket::bind(&a1, 0, &mut arena, sizes).unwrap();
+    assert_eq!((arena.available(), a.held()), (0, 64));
+    let flood = "import socket\ns = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)\n\
+                 s.bind(('a0', 0))\nfor n in range(200):\n s.send(bytes([2,0,0,0,0,0xa1,2,0,0,0,0,0xa0,8,0,0x45])\
+                 + bytes(7) + bytes([64]) + bytes(37))";
+    let send = || assert!(Command::new("python3").args(["-c", flood]).status().unwrap().success());
+    send();
+    let wait = |sum: u64| {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while a1.counts().unwrap()[Steered::Taken] < sum {
+            assert!(Instant::now() < deadline, "{:?}", a1.counts());
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    wait(200);
+    let mut frames = Vec::new();
+    while a.receive(&mut arena, 16, &mut frames) > 0 {}
+    assert_eq!(frames.len(), 64, "as many as there were frames");
+    let stats = a.stats();
+    assert_eq!(stats.fill_empty, 200 - 64, "{stats:?}");
+    assert_eq!((stats.rx_dropped, stats.rx_ring_full), (0, 0), "{stats:?}");
+    assert_eq!((arena.available(), a.held()), (0, 0));
+
+    // Frames come back, and so do packets.
+    frames.drain(..).for_each(|frame| arena.free(frame));
+    assert_eq!(a.receive(&mut arena, 16, &mut frames), 0);
+    assert_eq!(a.held(), 64);
+    send();
+    wait(400);
+    while a.receive(&mut arena, 16, &mut frames) > 0 {}
+    assert_eq!(frames.len(), 64);
+}
+
+#[test]
+fn nothing_is_left_when_the_process_is_killed() {
+    const HOLD: &str = "FINGERPOST_TEST_HOLD";
+    if env::var_os(HOLD).is_some() {
+        // The child: holds the interface until it is killed.
+        let mut arena = Arena::new(1024, 2048).unwrap();
+        let a1 = Interface::open("a1", 1, &Locals::default(), ModeChoice::Auto).unwrap();
+        let _port = Socket::bind(&a1, 0, &mut arena, RingSizes::all(64)).unwrap();
+        writeln!(io::stdout(), "\nholding").unwrap();
+        loop {
+            thread::park();
+        }
+    }
+    network(1, 1500);
+    let mut child = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "nothing_is_left_when_the_process_is_killed", "--nocapture"])
+        .env(HOLD, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap() == "holding"), "the child holds the interface");
+    assert!(programs("a1"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while programs("a1") {
+        assert!(Instant::now() < deadline, "the kernel takes the program away");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
