@@ -75,7 +75,8 @@ pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
     steps.push(Step::tests(
         "tests",
         Words::cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]),
-        &[],
+        // Built for loom only, and run by the step below.
+        &["tests/loom.rs"],
     ));
     steps.push(Step::tests(
         "documentation tests",
@@ -85,24 +86,55 @@ pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
     steps.extend(loom()?);
     steps.extend(tsan()?);
     if smoke == Smoke::Skip {
-        steps.push(Step::skipped("root tests", ASKED_FOR));
+        for (package, _) in root_test_targets(&metadata()?) {
+            steps.push(Step::skipped(&format!("root tests of {package}"), ASKED_FOR));
+        }
         for (name, _) in scripts::scripts(&[])? {
             steps.push(Step::skipped(&format!("smoke {name}"), ASKED_FOR));
         }
     } else {
-        steps.push(root_tests());
+        steps.extend(root_tests()?);
         steps.extend(self::smoke(&[])?);
     }
     Ok(steps)
 }
 
-/// The tests of `port` that talk to the kernel.
-fn root_tests() -> Step {
-    if !needs::is_root() {
-        return Step::own("root tests", || Err(NOT_ROOT.to_owned()));
+/// The tests that talk to the kernel: one step for each crate that has some.
+fn root_tests() -> Result<Vec<Step>> {
+    let mut steps = Vec::new();
+    for (package, tests) in root_test_targets(&metadata()?) {
+        let name = format!("root tests of {package}");
+        if !needs::is_root() {
+            steps.push(Step::own(&name, || Err(NOT_ROOT.to_owned())));
+            continue;
+        }
+        let mut words = Words::cargo(&["test", "--package", &package, "--features", "root-tests"]);
+        for test in tests {
+            words.words.extend(["--test".to_owned(), test]);
+        }
+        words.words.push("--no-fail-fast".to_owned());
+        steps.push(Step::tests(&name, words, &[]));
     }
-    let features = ["test", "--package", "fingerpost-port", "--features", "root-tests", "--tests"];
-    Step::tests("root tests", Words::cargo(&features), &[])
+    Ok(steps)
+}
+
+/// Each package with test targets that require the feature `root-tests`, and their
+/// names.
+fn root_test_targets(metadata: &Value) -> Vec<(String, Vec<String>)> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
+    let mut found = Vec::new();
+    for package in list(&metadata["packages"]) {
+        let tests: Vec<String> = list(&package["targets"])
+            .iter()
+            .filter(|target| list(&target["required-features"]).contains(&"root-tests".into()))
+            .map(name)
+            .collect();
+        if !tests.is_empty() {
+            found.push((name(&package), tests));
+        }
+    }
+    found
 }
 
 /// `smoke`: the packages, a release build, and the scripts.
@@ -139,8 +171,40 @@ pub(crate) fn loom() -> Result<Vec<Step>> {
 }
 
 /// `tsan`: the threaded tests with every memory access watched.
+///
+/// The flags are those at the head of the test's own file. The sanitizer is not
+/// stable, hence the variable that makes the stable compiler take its flag; the
+/// build is for a named target so that build scripts are left as they are.
 pub(crate) fn tsan() -> Result<Vec<Step>> {
-    Ok(vec![])
+    let target = target()?.join("tsan");
+    let suppressions = root()?.join("crates/fib/tests/tsan.supp");
+    let host = host()?;
+    Ok(vec![Step::tests(
+        "ThreadSanitizer",
+        Words::cargo(&[
+            "test",
+            "--package",
+            "fingerpost-fib",
+            "--target",
+            &host,
+            "--test",
+            "publish",
+            "--no-fail-fast",
+        ])
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTFLAGS", "--cfg tsan -Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer")
+        .env("TSAN_OPTIONS", format!("suppressions={}", suppressions.display()))
+        .env("CARGO_TARGET_DIR", target.to_string_lossy()),
+        &[],
+    )])
+}
+
+/// The target that the compiler builds for by itself.
+fn host() -> Result<String> {
+    let output = Command::new("rustc").arg("-vV").output().context("running rustc -vV")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).context("rustc -vV names no host")
 }
 
 /// `exhaustive`: the test that is too long for every day.
@@ -172,4 +236,28 @@ pub(crate) fn bench(args: &[String]) -> Result<bool> {
         .status()
         .context("running cargo")?;
     Ok(status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn tests_for_root_are_found_by_the_feature_they_require() {
+        let target =
+            |name: &str, features: &[&str]| json!({"name": name, "required-features": features});
+        let metadata = json!({"packages": [
+            {"name": "a", "targets": [{"name": "a"}, target("t", &["root-tests"]), target("u", &[])]},
+            {"name": "b", "targets": [target("v", &["other"])]},
+        ]});
+        assert_eq!(root_test_targets(&metadata), [("a".to_owned(), vec!["t".to_owned()])]);
+        assert_eq!(root_test_targets(&json!({})), []);
+    }
+
+    #[test]
+    fn this_workspace_has_tests_for_root() {
+        assert!(!root_test_targets(&metadata().unwrap()).is_empty());
+    }
 }
