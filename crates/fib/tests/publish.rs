@@ -1,17 +1,20 @@
 //! Publication with real threads; `tests/loom.rs` has the small cases whole.
 //!
 //! Under ThreadSanitizer every access to a table that is not ordered against its
-//! reuse is an error even where the timing hides it:
+//! reuse is an error even where the timing hides it. Without optimisation, so
+//! that `tsan.supp` can tell the frames by name:
 //!
 //! ```text
-//! RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" \
+//! CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=2 \
+//! RUSTC_BOOTSTRAP=1 TSAN_OPTIONS="suppressions=tests/tsan.supp" \
+//! RUSTFLAGS="--cfg tsan -Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" \
 //!     cargo test -p fingerpost-fib --target x86_64-unknown-linux-gnu --test publish
 //! ```
 #![cfg(all(feature = "std", not(loom)))]
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -100,7 +103,8 @@ fn readers_see_whole_tables_while_the_writer_reuses_them() {
     let stop = Arc::new(AtomicBool::new(false));
     let dropped = Arc::new(AtomicUsize::new(0));
     let mut publisher = Publisher::new(Table::new(0, &dropped));
-    let habits = [Habit::Online, Habit::Online, Habit::Sleepy(1), Habit::Sleepy(7), Habit::Fickle(5)];
+    let habits =
+        [Habit::Online, Habit::Online, Habit::Sleepy(1), Habit::Sleepy(7), Habit::Fickle(5)];
     let threads: Vec<_> = habits
         .into_iter()
         .map(|habit| {
@@ -189,26 +193,35 @@ fn a_leaked_reader_holds_its_table_for_ever() {
     assert_eq!((publisher.reclaim(), publisher.pending()), (None, 1));
 }
 
+/// Waits without ordering anything: that is for the publisher to do.
+fn wait_for(flag: &AtomicBool) {
+    while !flag.load(Ordering::Relaxed) {
+        thread::yield_now();
+    }
+}
+
 #[test]
 fn the_readers_may_outlive_the_publisher() {
     let dropped = Arc::new(AtomicUsize::new(0));
     let mut publisher = Publisher::new(Table::new(0, &dropped));
     let mut reader = publisher.reader();
-    let (online, begin) = mpsc::channel();
-    let (gone, wait) = mpsc::channel::<()>();
-    let thread = thread::spawn(move || {
-        let table = reader.current();
-        online.send(()).unwrap();
-        assert!(wait.recv().is_err());
-        assert_eq!(table.read(), 0);
-        assert_eq!(reader.current().read(), 2);
+    let (online, gone) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let thread = thread::spawn({
+        let (online, gone) = (Arc::clone(&online), Arc::clone(&gone));
+        move || {
+            let table = reader.current();
+            online.store(true, Ordering::Relaxed);
+            wait_for(&gone);
+            assert_eq!(table.read(), 0);
+            assert_eq!(reader.current().read(), 2);
+        }
     });
-    begin.recv().unwrap();
+    wait_for(&online);
     publisher.publish(Box::new(Table::new(1, &dropped)));
     publisher.publish(Box::new(Table::new(2, &dropped)));
     drop(publisher);
     assert_eq!(dropped.load(Ordering::Relaxed), 0);
-    drop(gone);
+    gone.store(true, Ordering::Relaxed);
     thread.join().unwrap();
     assert_eq!(dropped.load(Ordering::Relaxed), 3);
 }
