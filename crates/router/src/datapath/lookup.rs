@@ -9,7 +9,7 @@
 //! point after which the writer may take that table back. All packets of a batch
 //! therefore see one table.
 
-use fib::Hop;
+use fib::{Fib, Hop, Reader};
 
 /// Looks destinations up, a batch at a time.
 pub trait Lookup: Send {
@@ -23,4 +23,30 @@ pub trait Lookup: Send {
     /// Lets go of the tables until the next batch: called when there is nothing to
     /// do, so that a worker without packets holds up no update.
     fn idle(&mut self);
+}
+
+/// A worker's readers of the published tables.
+#[derive(Debug)]
+pub struct Tables {
+    /// The IPv4 table.
+    pub v4: Reader<Fib<u32>>,
+    /// The IPv6 table.
+    pub v6: Reader<Fib<u128>>,
+}
+
+impl Lookup for Tables {
+    #[inline]
+    fn lookup_v4(&mut self, keys: &[u32], hops: &mut [Hop]) {
+        self.v4.current().lookup_batch(keys, hops);
+    }
+
+    #[inline]
+    fn lookup_v6(&mut self, keys: &[u128], hops: &mut [Hop]) {
+        self.v6.current().lookup_batch(keys, hops);
+    }
+
+    fn idle(&mut self) {
+        self.v4.idle();
+        self.v6.idle();
+    }
 }

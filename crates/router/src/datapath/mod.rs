@@ -30,7 +30,7 @@ mod worker;
 
 pub use batch::{Batch, Kind, SIZE};
 pub use locals::Locals;
-pub use lookup::Lookup;
+pub use lookup::{Lookup, Tables};
 pub use parse::{Parsed, parse};
 pub use rewrite::{Adjacencies, Adjacency, Rewritten, rewrite_v4, rewrite_v6};
 pub use verdict::{Class, Verdict};
