@@ -36,3 +36,9 @@ pub use publish::{Publisher, Reader};
 pub use rib::{Covering, Rib, Walk};
 #[cfg(feature = "std")]
 pub use update::{Commit, Updater};
+
+/// What the README and the guide show, compiled and run as documentation tests.
+#[cfg(all(doctest, feature = "std"))]
+#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/guide/library.md")]
+mod shown {}
