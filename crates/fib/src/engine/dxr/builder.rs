@@ -70,6 +70,20 @@ impl<A: Family, E: Entry> DxrBuilder<A, E> {
         Self { shape, split: Split { len_bits }, stages, chunks }
     }
 
+    /// Says whether `count` entries from `first` on, of one block, all are `entry`.
+    fn holds(&self, first: usize, count: usize, entry: E) -> bool {
+        let present = match &self.stages {
+            Stages::Direct(entries) => &entries[first..first + count],
+            Stages::Extended { direct, blocks } => {
+                let x = self.shape.extension();
+                let block = blocks.get(usize::from(direct[first >> x]) << x, 1 << x);
+                let offset = first & ((1 << x) - 1);
+                &block[offset..offset + count]
+            }
+        };
+        present.iter().all(|&present| present == entry)
+    }
+
     /// Puts `fresh` in place of the entries from `first` on. Each chunk that `fresh`
     /// names beyond those of the present entries has been counted once already.
     fn put(&mut self, first: usize, fresh: &[E]) -> Result<(), Full> {
@@ -115,6 +129,25 @@ impl<A: Family, E: Entry> DxrBuilder<A, E> {
                 Ok(())
             }
         }
+    }
+
+    /// Leads an index of the direct table to a block that is in use already.
+    fn point(&mut self, index: usize, at: usize) {
+        let Stages::Extended { direct, blocks } = &mut self.stages else {
+            unreachable!("without an extension no index shares a block")
+        };
+        let (x, size) = (self.shape.extension(), 1 << self.shape.extension());
+        let before = usize::from(direct[index]) << x;
+        if before == at {
+            return;
+        }
+        blocks.retain(at, size);
+        if blocks.release(before, size) {
+            for &entry in blocks.get(before, size) {
+                self.chunks.release(self.split, entry);
+            }
+        }
+        direct.write(index, &[(at >> x) as u16]);
     }
 
     /// Returns the entry of a part of K bits, its chunk counted once.
@@ -213,11 +246,21 @@ impl<A: Family, E: Entry> Builder<A> for DxrBuilder<A, E> {
         let whole = if self.shape.extension() == 0 { block.len() } else { d.max(block.len()) };
         let mut fresh = Vec::with_capacity(1 << (k - whole));
         for (part, runs) in split(runs, block, whole - block.len()) {
+            let first = part.addr().bits(0, k);
             fresh.clear();
-            for (_, runs) in split(runs, part, k - whole) {
-                fresh.push(self.entry(runs)?);
+            if let [run] = runs {
+                // One hop for all: much of the space, and mostly what is there.
+                let entry = self.split.pack(Target::Hop(run.hop))?;
+                if self.holds(first, 1 << (k - whole), entry) {
+                    continue;
+                }
+                fresh.resize(1 << (k - whole), entry);
+            } else {
+                for (_, runs) in split(runs, part, k - whole) {
+                    fresh.push(self.entry(runs)?);
+                }
             }
-            self.put(part.addr().bits(0, k), &fresh)?;
+            self.put(first, &fresh)?;
         }
         self.chunks.trim();
         if let Stages::Extended { blocks, .. } = &mut self.stages {
@@ -230,19 +273,29 @@ impl<A: Family, E: Entry> Builder<A> for DxrBuilder<A, E> {
         let (d, x) = (self.shape.direct(), self.shape.extension());
         assert_eq!(self.shape, part.shape, "builders of one shape share a table");
         let mut fresh = Vec::with_capacity(1 << x);
+        // Where blocks taken over before are now: most indexes share one.
+        let mut ours = vec![None; 1 << d];
         for index in first.bits(0, d)..=last.bits(0, d) {
-            let theirs = match &part.stages {
-                Stages::Direct(entries) => &entries[index..=index],
+            let (number, theirs) = match &part.stages {
+                Stages::Direct(entries) => (index, &entries[index..=index]),
                 Stages::Extended { direct, blocks } => {
-                    blocks.get(usize::from(direct[index]) << x, 1 << x)
+                    let number = usize::from(direct[index]);
+                    (number, blocks.get(number << x, 1 << x))
                 }
             };
+            if let Some(at) = ours[number] {
+                self.point(index, at);
+                continue;
+            }
             fresh.clear();
             for &entry in theirs {
                 let target = self.chunks.adopt(&part.chunks, part.split, entry);
                 fresh.push(self.split.pack(target)?);
             }
             self.put(index << x, &fresh)?;
+            if let Stages::Extended { direct, .. } = &self.stages {
+                ours[number] = Some(usize::from(direct[index]) << x);
+            }
         }
         Ok(())
     }

@@ -114,21 +114,39 @@ impl<A: Family, E: Entry> Dxr<A, E> {
         for (entry, &addr) in entries.iter_mut().zip(addrs) {
             *entry = self.entries[self.index::<EXTENDED>(addr)];
         }
-        // Sorting without a branch: every list is written at its end each time,
-        // and only the right one's end moves.
-        let mut lists = [[0u8; GROUP]; 4];
-        let mut ends = [0usize; 4];
+        // Listing without a branch: each position is written at the list's end, and
+        // the end moves on only for an entry that names a chunk.
+        let mut list = [0u8; GROUP];
+        let (mut listed, mut kinds) = (0, 0);
         for (i, (entry, out)) in entries.iter().zip(out.iter_mut()).enumerate() {
-            let kind = usize::from(entry.kind() & 3);
+            let kind = entry.kind();
             *out = Hop(entry.payload() as u32);
-            lists[kind][ends[kind] % GROUP] = i as u8;
-            ends[kind] += 1;
+            list[listed % GROUP] = i as u8;
+            listed += usize::from(kind != 0);
+            kinds |= kind;
         }
-        let list = |kind: Kind| &lists[kind as usize][..ends[kind as usize].min(GROUP)];
+        let list = &list[..listed.min(GROUP)];
         let (k, split) = (self.shape.k(), self.split);
-        lockstep(&self.short, list(Kind::Short), k, split, addrs, &entries, out);
-        lockstep(&self.long, list(Kind::Long), k, split, addrs, &entries, out);
-        lockstep(&self.wide, list(Kind::Wide), k, split, addrs, &entries, out);
+        if kinds <= Kind::Short as u8 {
+            lockstep(&self.short, list, k, split, addrs, &entries, out);
+            return;
+        }
+        // Some groups, in tables of few next hops hardly any, mix the formats.
+        let of = |kind: Kind, sublist: &mut [u8; GROUP]| {
+            let mut end = 0;
+            for &i in list {
+                sublist[end % GROUP] = i;
+                end += usize::from(entries[usize::from(i) % GROUP].kind() == kind as u8);
+            }
+            end.min(GROUP)
+        };
+        let mut sublist = [0u8; GROUP];
+        let end = of(Kind::Short, &mut sublist);
+        lockstep(&self.short, &sublist[..end], k, split, addrs, &entries, out);
+        let end = of(Kind::Long, &mut sublist);
+        lockstep(&self.long, &sublist[..end], k, split, addrs, &entries, out);
+        let end = of(Kind::Wide, &mut sublist);
+        lockstep(&self.wide, &sublist[..end], k, split, addrs, &entries, out);
     }
 }
 
