@@ -30,6 +30,8 @@
 //! | [`af_xdp`]        | a network interface's queue             | the router                |
 //! | [`MemoryPort`]    | the other end of a pair, in this process | tests, the demo unprivileged |
 //! | [`Replay`]        | a preset pool, over and over            | measuring the datapath    |
+//! | [`PcapPort`]      | a capture file                          | reproducing a case        |
+//! | [`Faulty`]        | any of the above, damaged               | tests                     |
 //!
 //! Rules for every port: `receive`, `transmit` and `flush` never block, never
 //! allocate once their buffers have grown, and never panic on what a packet
@@ -61,14 +63,18 @@
 
 pub mod af_xdp;
 mod arena;
+pub mod faulty;
 mod frame;
 pub mod memory;
+pub mod pcap;
 
 use std::os::fd::BorrowedFd;
 
 pub use arena::Arena;
+pub use faulty::Faulty;
 pub use frame::{Frame, HEADROOM};
 pub use memory::{MemoryPort, Replay};
+pub use pcap::PcapPort;
 
 /// Receives and transmits frames.
 ///

@@ -285,6 +285,12 @@ impl Pool {
         self.ends.push(self.bytes.len());
     }
 
+    /// Returns the packets in order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let begins = std::iter::once(0).chain(self.ends.iter().copied());
+        begins.zip(&self.ends).map(|(begin, &end)| &self.bytes[begin..end])
+    }
+
     /// Returns how many packets there are.
     pub fn len(&self) -> usize {
         self.ends.len()

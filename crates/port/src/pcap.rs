@@ -1,0 +1,480 @@
+//! The port of capture files: packets out of one file, packets into another.
+//!
+//! For reproducing a case: what tcpdump or Wireshark saved goes through the
+//! router and comes out as a file that they can open.
+//!
+//! ```text
+//!   in.pcap, in.pcapng ─ read ─► Pool ─ receive ─► router ─ transmit ─► out.pcap, out.pcapng
+//! ```
+//!
+//! Reading goes through `pcap-parser`, since captures come from anywhere: both
+//! byte orders, micro- and nanoseconds, pcapng sections with several
+//! interfaces. The whole file is read when it is opened, so that damage is an
+//! error there and then (with its place) and receiving never touches a disk.
+//! Packets come as fast as they are asked for, once each; times are not kept.
+//!
+//! Writing is ours: two headers and sixteen or thirty-two bytes before each
+//! packet (draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng), which a library
+//! would build in a vector of its own each time.
+//!
+//! ```text
+//!   pcap    │ seconds 4 │ microseconds 4 │ captured 4 │ original 4 │ packet │
+//!   pcapng  │ type 4 = 6 │ total 4 │ interface 4 │ time, high 4 │ time, low 4 │
+//!           │ captured 4 │ original 4 │ packet, padded to 4 │ total 4 │
+//! ```
+//!
+//! Limits: Ethernet captures only; a capture has to fit in memory.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pcap_parser::traits::PcapNGPacketBlock;
+use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
+
+use crate::memory::{Pool, Replay, Sink};
+use crate::{Arena, Frame, Port, PortStats};
+
+/// Bytes read at a time; a block that is larger makes it grow.
+const BUFFER: usize = 64 << 10;
+/// The largest block that is believed.
+const LARGEST: usize = 4 << 20;
+
+/// Reads the packets of a pcap or pcapng file.
+///
+/// # Errors
+///
+/// [`BadCapture`] if it cannot be opened, is damaged or not of Ethernet.
+pub fn read(path: &Path) -> Result<Pool, BadCapture> {
+    let bad = |packet, offset, why| BadCapture { path: path.to_owned(), packet, offset, why };
+    let file = File::open(path).map_err(|error| bad(0, 0, Why::Io(error)))?;
+    read_from(file).map_err(|(packet, offset, why)| bad(packet, offset, why))
+}
+
+fn read_from(file: impl Read + Send) -> Result<Pool, (usize, usize, Why)> {
+    let mut pool = Pool::new();
+    let mut reader = create_reader(BUFFER, file).map_err(|error| (0, 0, Why::from(error)))?;
+    let mut links: Vec<Linktype> = Vec::new();
+    let (mut offset, mut capacity) = (0, BUFFER);
+    loop {
+        let failed = |why| (pool.len(), offset, why);
+        let length = match reader.next() {
+            Ok((length, block)) => {
+                take(&block, &mut links, &mut pool).map_err(|why| (pool.len(), offset, why))?;
+                length
+            }
+            Err(PcapError::Eof) => return Ok(pool),
+            Err(PcapError::Incomplete(_)) => {
+                reader.refill().map_err(|error| failed(Why::from(error)))?;
+                continue;
+            }
+            Err(PcapError::BufferTooSmall) if capacity < LARGEST => {
+                capacity *= 2;
+                if !reader.grow(capacity) {
+                    return Err(failed(Why::Damaged("a block is too large")));
+                }
+                continue;
+            }
+            Err(error) => return Err(failed(Why::from(error))),
+        };
+        reader.consume(length);
+        offset += length;
+    }
+}
+
+/// Takes what a block has: a link type, or a packet.
+fn take(block: &PcapBlockOwned<'_>, links: &mut Vec<Linktype>, pool: &mut Pool) -> Result<(), Why> {
+    let (link, packet) = match block {
+        PcapBlockOwned::LegacyHeader(header) => {
+            links.push(header.network);
+            return Ok(());
+        }
+        PcapBlockOwned::Legacy(packet) => (links.first(), packet.data),
+        PcapBlockOwned::NG(Block::SectionHeader(_)) => {
+            // Interfaces are numbered anew in each section.
+            links.clear();
+            return Ok(());
+        }
+        PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => {
+            links.push(interface.linktype);
+            return Ok(());
+        }
+        PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
+            let data = packet.data.get(..packet.caplen as usize);
+            (
+                links.get(packet.if_id as usize),
+                data.ok_or(Why::Damaged("a packet is longer than its block"))?,
+            )
+        }
+        PcapBlockOwned::NG(Block::SimplePacket(packet)) => (links.first(), packet.packet_data()),
+        // Names, statistics, secrets, what is not known: no packets.
+        PcapBlockOwned::NG(_) => return Ok(()),
+    };
+    match link {
+        Some(&Linktype::ETHERNET) => pool.push(packet),
+        Some(&other) => return Err(Why::Link(other.0)),
+        None => return Err(Why::Damaged("a packet of an interface that was not described")),
+    }
+    Ok(())
+}
+
+/// Says why a capture could not be read.
+#[derive(Debug)]
+pub struct BadCapture {
+    path: PathBuf,
+    packet: usize,
+    offset: usize,
+    why: Why,
+}
+
+#[derive(Debug)]
+enum Why {
+    Io(io::Error),
+    Empty,
+    NotACapture,
+    Cut,
+    Link(i32),
+    Damaged(&'static str),
+}
+
+impl<I> From<PcapError<I>> for Why {
+    fn from(error: PcapError<I>) -> Self {
+        match error {
+            PcapError::Eof => Self::Empty,
+            PcapError::HeaderNotRecognized => Self::NotACapture,
+            PcapError::UnexpectedEof | PcapError::Incomplete(_) => Self::Cut,
+            PcapError::ReadError => Self::Io(io::ErrorKind::Other.into()),
+            PcapError::BufferTooSmall => Self::Damaged("a block is too large"),
+            _ => Self::Damaged("a block is malformed"),
+        }
+    }
+}
+
+impl fmt::Display for BadCapture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.path.display())?;
+        match &self.why {
+            Why::Io(error) => return write!(f, "cannot be read: {error}"),
+            Why::Empty => return f.write_str("the file is empty"),
+            Why::NotACapture => return f.write_str("neither a pcap nor a pcapng file"),
+            Why::Link(link) => write!(f, "link type {link}, only Ethernet (1) can be replayed")?,
+            Why::Cut => f.write_str("the file ends in the middle of a block")?,
+            Why::Damaged(what) => f.write_str(what)?,
+        }
+        write!(f, " (after {} packets, in the block at byte {})", self.packet, self.offset)
+    }
+}
+
+impl StdError for BadCapture {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match &self.why {
+            Why::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// The two kinds of capture file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// The classic one, with microseconds.
+    Pcap,
+    /// Its successor, with one Ethernet interface.
+    PcapNg,
+}
+
+impl Format {
+    /// Tells by the name: `.pcapng` or `.ntar` is [`Format::PcapNg`].
+    pub fn of(path: &Path) -> Self {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("pcapng" | "ntar") => Self::PcapNg,
+            _ => Self::Pcap,
+        }
+    }
+}
+
+/// Writes packets as a capture, in the little-endian form.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    out: W,
+    format: Format,
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes the header.
+    ///
+    /// # Errors
+    ///
+    /// The writer's.
+    pub fn new(mut out: W, format: Format) -> io::Result<Self> {
+        match format {
+            Format::Pcap => {
+                put(&mut out, &[0xa1b2_c3d4, 2 | 4 << 16, 0, 0, 65_535, 1])?;
+            }
+            Format::PcapNg => {
+                // A section of unknown length, and its one interface, Ethernet
+                // with microseconds and no limit to a packet.
+                put(&mut out, &[0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28])?;
+                put(&mut out, &[1, 20, 1, 0, 20])?;
+            }
+        }
+        Ok(Self { out, format })
+    }
+
+    /// Writes a packet with its time since 1970 in microseconds.
+    ///
+    /// # Errors
+    ///
+    /// The writer's.
+    pub fn write(&mut self, packet: &[u8], micros: u64) -> io::Result<()> {
+        let len = packet.len() as u32;
+        match self.format {
+            Format::Pcap => {
+                let (seconds, rest) = (micros / 1_000_000, micros % 1_000_000);
+                put(&mut self.out, &[seconds as u32, rest as u32, len, len])?;
+                self.out.write_all(packet)
+            }
+            Format::PcapNg => {
+                let padding = packet.len().next_multiple_of(4) - packet.len();
+                let total = 32 + len + padding as u32;
+                let (high, low) = ((micros >> 32) as u32, micros as u32);
+                put(&mut self.out, &[6, total, 0, high, low, len, len])?;
+                self.out.write_all(packet)?;
+                self.out.write_all(&[0; 3][..padding])?;
+                put(&mut self.out, &[total])
+            }
+        }
+    }
+
+    /// Writes out what is buffered and returns the writer inside.
+    ///
+    /// # Errors
+    ///
+    /// The writer's.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
+
+fn put(out: &mut impl Write, words: &[u32]) -> io::Result<()> {
+    words.iter().try_for_each(|word| out.write_all(&word.to_le_bytes()))
+}
+
+/// A port that receives from one capture file and sends to another.
+#[derive(Debug)]
+pub struct PcapPort {
+    replay: Replay,
+    writer: Option<Writer<BufWriter<File>>>,
+    /// The first error of writing; nothing is written after it.
+    failed: Option<io::Error>,
+    stats: PortStats,
+}
+
+impl PcapPort {
+    /// Opens both files; `None` for no packets to receive, or nowhere to write
+    /// what is sent. The output's format goes by its name.
+    ///
+    /// # Errors
+    ///
+    /// [`BadCapture`] for the input as [`read`] says, and for the output where
+    /// it cannot be made.
+    pub fn open(
+        name: &str,
+        input: Option<&Path>,
+        output: Option<&Path>,
+    ) -> Result<Self, BadCapture> {
+        let pool = input.map_or_else(|| Ok(Pool::new()), read)?;
+        let packets = pool.len() as u64;
+        let create = |path: &Path| {
+            File::create(path)
+                .and_then(|file| Writer::new(BufWriter::new(file), Format::of(path)))
+                .map_err(|error| BadCapture {
+                    path: path.to_owned(),
+                    packet: 0,
+                    offset: 0,
+                    why: Why::Io(error),
+                })
+        };
+        Ok(Self {
+            replay: Replay::new(name, pool, Sink::Count).with_limit(packets),
+            writer: output.map(create).transpose()?,
+            failed: None,
+            stats: PortStats::default(),
+        })
+    }
+
+    /// Gives the port another hardware address.
+    #[must_use]
+    pub fn with_mac(self, mac: [u8; 6]) -> Self {
+        Self { replay: self.replay.with_mac(mac), ..self }
+    }
+
+    /// Gives the port another MTU, in bytes of IP packet.
+    #[must_use]
+    pub fn with_mtu(self, mtu: usize) -> Self {
+        Self { replay: self.replay.with_mtu(mtu), ..self }
+    }
+
+    /// Ends the output file.
+    ///
+    /// # Errors
+    ///
+    /// The first error of writing, now or before.
+    pub fn finish(self) -> io::Result<()> {
+        match (self.failed, self.writer) {
+            (Some(error), _) => Err(error),
+            (None, Some(writer)) => writer.finish().map(drop),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+impl Port for PcapPort {
+    fn name(&self) -> &str {
+        self.replay.name()
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.replay.mac()
+    }
+
+    fn mtu(&self) -> usize {
+        self.replay.mtu()
+    }
+
+    fn receive(&mut self, arena: &mut Arena, room: usize, out: &mut Vec<Frame>) -> usize {
+        self.replay.receive(arena, room, out)
+    }
+
+    fn transmit(&mut self, arena: &mut Arena, frames: &mut Vec<Frame>) -> usize {
+        let count = frames.len();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_micros());
+        for frame in frames.drain(..) {
+            let packet = arena.bytes(&frame);
+            if let (Some(writer), None) = (&mut self.writer, &self.failed) {
+                self.failed = writer.write(packet, now as u64).err();
+            }
+            self.stats.tx_lost += u64::from(self.failed.is_some());
+            self.stats.transmitted_bytes += packet.len() as u64;
+            arena.free(frame);
+        }
+        self.stats.transmitted += count as u64;
+        count
+    }
+
+    fn punt(&mut self, arena: &mut Arena, frame: Frame) -> bool {
+        arena.free(frame);
+        false
+    }
+
+    fn flush(&mut self, _arena: &mut Arena) {}
+
+    fn stats(&self) -> PortStats {
+        let PortStats { received, received_bytes, .. } = self.replay.stats();
+        PortStats { received, received_bytes, ..self.stats }
+    }
+
+    fn mode(&self) -> &'static str {
+        "pcap"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packets() -> Vec<Vec<u8>> {
+        (0..12_u8).map(|n| (0..14 + usize::from(n) * 37).map(|at| at as u8 ^ n).collect()).collect()
+    }
+
+    fn written(format: Format) -> Vec<u8> {
+        let mut writer = Writer::new(Vec::new(), format).unwrap();
+        for (n, packet) in packets().iter().enumerate() {
+            writer.write(packet, 1_800_000_000_000_000 + n as u64).unwrap();
+        }
+        writer.finish().unwrap()
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for format in [Format::Pcap, Format::PcapNg] {
+            let pool = read_from(&written(format)[..]).unwrap();
+            assert!(pool.iter().eq(packets()), "{format:?}");
+        }
+    }
+
+    #[test]
+    fn a_cut_file_is_an_error_that_says_where() {
+        for (format, headers) in [(Format::Pcap, 1), (Format::PcapNg, 2)] {
+            let whole = written(format);
+            let (mut ends, mut packets_so_far) = (0, 0);
+            for length in 0..whole.len() {
+                match read_from(&whole[..length]) {
+                    // Only between two blocks.
+                    Ok(pool) => {
+                        assert!(pool.iter().eq(packets().into_iter().take(pool.len())));
+                        assert!(pool.len() >= packets_so_far);
+                        packets_so_far = pool.len();
+                        ends += 1;
+                    }
+                    Err((packet, offset, why)) => {
+                        assert_eq!(packet, packets_so_far, "{format:?} cut to {length}: {why:?}");
+                        assert!(offset <= length, "{format:?} cut to {length}: {why:?}");
+                    }
+                }
+            }
+            assert_eq!(ends, headers + packets().len() - 1, "{format:?}");
+        }
+    }
+
+    #[test]
+    fn damage_never_panics() {
+        for format in [Format::Pcap, Format::PcapNg] {
+            let whole = written(format);
+            let mut refused = 0;
+            for at in 0..400 {
+                for bit in 0..8 {
+                    let mut damaged = whole.clone();
+                    damaged[at] ^= 1 << bit;
+                    refused += u32::from(read_from(&damaged[..]).is_err());
+                }
+            }
+            assert!(refused > 0, "{format:?}: damage to a header is seen");
+        }
+    }
+
+    #[test]
+    fn other_things_than_ethernet_captures_are_refused() {
+        let mut raw = written(Format::Pcap);
+        raw[20] = 101;
+        assert!(matches!(read_from(&raw[..]), Err((0, 24, Why::Link(101)))));
+        assert!(matches!(read_from(&b""[..]), Err((0, 0, Why::Empty))));
+        assert!(matches!(read_from(&[7; 300][..]), Err((0, 0, Why::NotACapture))));
+        let error = read(Path::new("/nonexistent/x.pcap")).unwrap_err();
+        assert!(error.to_string().contains("/nonexistent/x.pcap"), "{error}");
+    }
+
+    #[test]
+    fn a_port_copies_a_file() {
+        let folder = std::env::temp_dir().join(format!("fingerpost-pcap-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (input, output) = (folder.join("in.pcap"), folder.join("out.pcapng"));
+        std::fs::write(&input, written(Format::Pcap)).unwrap();
+        let mut arena = Arena::new(32, 2048).unwrap();
+        let mut port = PcapPort::open("file", Some(&input), Some(&output)).unwrap();
+        let mut frames = Vec::new();
+        while port.receive(&mut arena, 16, &mut frames) > 0 {
+            port.transmit(&mut arena, &mut frames);
+        }
+        let stats = port.stats();
+        assert_eq!((stats.received, stats.transmitted), (12, 12));
+        assert_eq!(stats.received_bytes, stats.transmitted_bytes);
+        port.finish().unwrap();
+        assert!(read(&output).unwrap().iter().eq(packets()));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
