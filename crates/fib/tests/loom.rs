@@ -128,12 +128,12 @@ fn one_reader_that_sleeps() {
 
 #[test]
 fn one_reader_that_clones_itself() {
-    history(Some(3), 1, &[doubling]);
+    history(Some(4), 2, &[doubling]);
 }
 
 #[test]
 fn two_readers() {
-    history(Some(2), 2, &[busy, sleepy]);
+    history(Some(3), 2, &[busy, sleepy]);
 }
 
 /// The readers outlive the publisher and free what it has left.
