@@ -11,6 +11,8 @@
 //! could be wrong and the rate would be the same, so what was counted is checked
 //! against a lookup of every destination one by one.
 
+#![expect(clippy::print_stdout, reason = "it prints what it measured")]
+
 use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

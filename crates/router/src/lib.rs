@@ -1,11 +1,23 @@
 //! Joins routes and packets: configuration, control, datapath, counters.
 //!
 //! ```text
-//!   datapath/   never blocks, allocates, logs or panics
-//!   stats       counters, one writer each
+//!   config ─► control/  may block, allocate, fail with words
+//!               links, routes ─► tables, adjacencies ─► workers
+//!                                                          │ threads
+//!             datapath/ never blocks, allocates, logs or panics
+//!               port ─► parse ─► lookup ─► rewrite ─► port │
+//!             stats     counters, one writer each ◄────────┘
 //! ```
+//!
+//! [`Router::start`] takes a [`config::Config`] and gives a [`Running`] router.
+//! Who brings ports and tables of their own makes a [`datapath::Worker`].
 
 #![forbid(unsafe_code)]
 
+pub mod config;
+pub mod control;
 pub mod datapath;
+mod router;
 pub mod stats;
+
+pub use router::{PortInfo, Router, Running, StartError};

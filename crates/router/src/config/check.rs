@@ -1,0 +1,288 @@
+//! The sense of the file: names resolved, values read, every problem collected.
+//!
+//! Checking goes on after a problem with whatever can still be judged, so that
+//! what is reported is all there is. A value that could not be read is replaced
+//! by one that raises no further problem; nothing of it gets out, because a file
+//! with a problem gives no [`Config`].
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use fib::{Addr, BadPrefix, Choice, Prefix};
+use port::af_xdp::ModeChoice;
+use toml::Spanned;
+
+use super::{
+    Config, ConfigError, Interface, NextHop, Problem, RouteFile, Target, Via, place, text,
+};
+use crate::datapath::Adjacency;
+
+/// The name that leads nowhere.
+const BLACKHOLE: &str = "blackhole";
+
+struct Checker<'t> {
+    text: &'t str,
+    problems: Vec<Problem>,
+}
+
+impl Checker<'_> {
+    fn problem<T>(&mut self, at: &Spanned<T>, key: &'static str, what: impl Into<String>) {
+        let (line, _) = place(self.text, at.span().start);
+        self.problems.push(Problem { line, key, what: what.into() });
+    }
+}
+
+pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config, ConfigError> {
+    let mut c = Checker { text, problems: Vec::new() };
+    let cores = cores(&mut c, file.workers);
+    let interfaces = interfaces(&mut c, file.interface, cores.len());
+    let next_hops = next_hops(&mut c, file.nexthop, &interfaces);
+    let files = files(&mut c, file.routes, &next_hops, path);
+    let mut routes_v4 = Vec::new();
+    let mut routes_v6 = Vec::new();
+    for text::Route { prefix, nexthop } in file.route {
+        let target = target(&mut c, &nexthop, "route.nexthop", &next_hops);
+        if prefix.get_ref().contains(':') {
+            route(&mut c, &prefix, target, &mut routes_v6);
+        } else {
+            route(&mut c, &prefix, target, &mut routes_v4);
+        }
+    }
+    let engine_v4 = engine(&mut c, file.fib.engine, "fib.engine", Choice::parse::<u32>);
+    let engine_v6 = engine(&mut c, file.fib.engine_v6, "fib.engine_v6", Choice::parse::<u128>);
+    if interfaces.is_empty() && c.problems.is_empty() {
+        let what = "there is none; a router needs at least one".into();
+        c.problems.push(Problem { line: 1, key: "interface", what });
+    }
+    if !c.problems.is_empty() {
+        c.problems.sort_by_key(|problem| problem.line);
+        return Err(ConfigError::Sense { path: path.into(), problems: c.problems });
+    }
+    Ok(Config { interfaces, next_hops, files, routes_v4, routes_v6, cores, engine_v4, engine_v6 })
+}
+
+fn cores(c: &mut Checker<'_>, workers: text::Workers) -> Vec<Option<usize>> {
+    let Some(listed) = workers.cores else { return vec![None] };
+    if listed.get_ref().is_empty() {
+        c.problem(&listed, "workers.cores", "an empty list; leave it out for one worker anywhere");
+        return vec![None];
+    }
+    let mut cores = Vec::new();
+    for core in listed.into_inner() {
+        let number = *core.get_ref();
+        if cores.contains(&Some(number)) {
+            c.problem(&core, "workers.cores", format!("core {number} is listed twice"));
+        }
+        cores.push(Some(number));
+    }
+    cores
+}
+
+fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize) -> Vec<Interface> {
+    let mut interfaces: Vec<Interface> = Vec::new();
+    for text::Interface { name, mode, queues } in listed {
+        if interfaces.iter().any(|other| other.name == *name.get_ref()) {
+            let what = format!("{:?} is there twice", name.get_ref());
+            c.problem(&name, "interface.name", what);
+        }
+        // IFNAMSIZ is 16 with the zero at the end.
+        if name.get_ref().is_empty() || name.get_ref().len() > 15 {
+            let what = format!("{:?} cannot be an interface: 1 to 15 bytes", name.get_ref());
+            c.problem(&name, "interface.name", what);
+        }
+        let choice = match mode.as_ref().map(|mode| mode.get_ref().as_str()) {
+            None | Some("auto") => ModeChoice::Auto,
+            Some("zero-copy") => ModeChoice::ZeroCopy,
+            Some("copy") => ModeChoice::Copy,
+            Some("generic") => ModeChoice::Generic,
+            Some(other) => {
+                let what = format!("{other:?} is none of auto, zero-copy, copy, generic");
+                if let Some(mode) = &mode {
+                    c.problem(mode, "interface.mode", what);
+                }
+                ModeChoice::Auto
+            }
+        };
+        if let Some(queues) = queues
+            && *queues.get_ref() as usize != workers
+        {
+            let what = format!(
+                "{} queues and {workers} workers: each worker takes one queue of every interface",
+                queues.get_ref()
+            );
+            c.problem(&queues, "interface.queues", what);
+        }
+        interfaces.push(Interface { name: name.into_inner(), mode: choice });
+    }
+    if interfaces.len() > Adjacency::MOST_PORTS {
+        let what = format!("more than {}", Adjacency::MOST_PORTS);
+        c.problems.push(Problem { line: 1, key: "interface", what });
+    }
+    interfaces
+}
+
+fn next_hops(
+    c: &mut Checker<'_>,
+    listed: Vec<text::NextHop>,
+    interfaces: &[Interface],
+) -> Vec<NextHop> {
+    let mut next_hops: Vec<NextHop> = Vec::new();
+    for text::NextHop { name, interface, mac, address } in listed {
+        if *name.get_ref() == BLACKHOLE {
+            let what = format!("{BLACKHOLE:?} already means that packets are dropped");
+            c.problem(&name, "nexthop.name", what);
+        }
+        if next_hops.iter().any(|other| other.name == *name.get_ref()) {
+            c.problem(&name, "nexthop.name", format!("{:?} is there twice", name.get_ref()));
+        }
+        let behind = interfaces.iter().position(|other| other.name == *interface.get_ref());
+        if behind.is_none() {
+            let what = format!(
+                "there is no [[interface]] {:?} ({})",
+                interface.get_ref(),
+                known(interfaces.iter().map(|interface| &*interface.name))
+            );
+            c.problem(&interface, "nexthop.interface", what);
+        }
+        let station = match read_mac(mac.get_ref()) {
+            Some(octets) if octets[0] & 1 == 1 || octets == [0; 6] => {
+                let what = format!("{:?} is not the address of one station", mac.get_ref());
+                c.problem(&mac, "nexthop.mac", what);
+                octets
+            }
+            Some(octets) => octets,
+            None => {
+                let what = format!("{:?} is not a MAC such as 02:00:00:00:00:01", mac.get_ref());
+                c.problem(&mac, "nexthop.mac", what);
+                [0; 6]
+            }
+        };
+        let address = address.and_then(|address| {
+            let Ok(read) = address.get_ref().parse::<IpAddr>() else {
+                let what = format!("{:?} is not an IP address", address.get_ref());
+                c.problem(&address, "nexthop.address", what);
+                return None;
+            };
+            if let Some(other) = next_hops.iter().find(|other| other.address == Some(read)) {
+                let what = format!("{read} is that of {:?} already", other.name);
+                c.problem(&address, "nexthop.address", what);
+            }
+            Some(read)
+        });
+        let (name, interface) = (name.into_inner(), behind.unwrap_or(0));
+        next_hops.push(NextHop { name, interface, mac: station, address });
+    }
+    next_hops
+}
+
+fn files(
+    c: &mut Checker<'_>,
+    listed: Vec<Spanned<text::Routes>>,
+    next_hops: &[NextHop],
+    path: &Path,
+) -> Vec<RouteFile> {
+    let mut files = Vec::new();
+    for entry in listed {
+        if entry.get_ref().nexthop.is_some() && entry.get_ref().spread.is_some() {
+            c.problem(&entry, "routes", "either `nexthop` or `spread`, not both");
+        }
+        let text::Routes { file, nexthop, spread } = entry.into_inner();
+        let via = match (nexthop, spread) {
+            (Some(name), _) => Via::One(target(c, &name, "routes.nexthop", next_hops)),
+            (None, Some(names)) => {
+                if names.get_ref().is_empty() {
+                    c.problem(&names, "routes.spread", "an empty list of next hops");
+                }
+                let names = names.into_inner();
+                let each = names.iter().map(|name| target(c, name, "routes.spread", next_hops));
+                Via::Spread(each.collect())
+            }
+            (None, None) => Via::Label,
+        };
+        let beside = path.parent().unwrap_or(Path::new(""));
+        files.push(RouteFile { path: beside.join(file), via });
+    }
+    files
+}
+
+fn target(
+    c: &mut Checker<'_>,
+    name: &Spanned<String>,
+    key: &'static str,
+    next_hops: &[NextHop],
+) -> Target {
+    if name.get_ref() == BLACKHOLE {
+        return Target::Blackhole;
+    }
+    match next_hops.iter().position(|next_hop| next_hop.name == *name.get_ref()) {
+        Some(at) => Target::NextHop(at),
+        None => {
+            let what = format!(
+                "there is no [[nexthop]] {:?} ({})",
+                name.get_ref(),
+                known(next_hops.iter().map(|next_hop| &*next_hop.name))
+            );
+            c.problem(name, key, what);
+            Target::Blackhole
+        }
+    }
+}
+
+fn route<A: Addr>(
+    c: &mut Checker<'_>,
+    prefix: &Spanned<String>,
+    target: Target,
+    routes: &mut Vec<(Prefix<A>, Target)>,
+) {
+    match prefix.get_ref().parse::<Prefix<A>>() {
+        Ok(read) if routes.iter().any(|(other, _)| *other == read) => {
+            c.problem(prefix, "route.prefix", format!("{read} is there twice"));
+        }
+        Ok(read) => routes.push((read, target)),
+        Err(bad) => {
+            let what = match bad {
+                BadPrefix::Address => "the address cannot be read".into(),
+                bad => bad.to_string(),
+            };
+            c.problem(prefix, "route.prefix", format!("{:?}: {what}", prefix.get_ref()));
+        }
+    }
+}
+
+fn engine<E: std::fmt::Display>(
+    c: &mut Checker<'_>,
+    name: Option<Spanned<String>>,
+    key: &'static str,
+    parse: impl Fn(&str) -> Result<Choice, E>,
+) -> Choice {
+    let Some(name) = name else { return Choice::Auto };
+    parse(name.get_ref()).unwrap_or_else(|error| {
+        c.problem(&name, key, format!("{:?}: {error}", name.get_ref()));
+        Choice::Auto
+    })
+}
+
+/// Lists what there is to choose from, the first few of it.
+fn known<'n>(names: impl Iterator<Item = &'n str> + Clone) -> String {
+    const SHOWN: usize = 8;
+    let count = names.clone().count();
+    let list: Vec<_> = names.take(SHOWN).collect();
+    match count {
+        0 => "there is none".into(),
+        _ if count > SHOWN => format!("there is: {}, … {count} in all", list.join(", ")),
+        _ => format!("there is: {}", list.join(", ")),
+    }
+}
+
+fn read_mac(text: &str) -> Option<[u8; 6]> {
+    let mut mac = [0; 6];
+    let mut octets = text.split([':', '-']);
+    for slot in &mut mac {
+        let octet = octets.next()?;
+        if octet.is_empty() || octet.len() > 2 || octet.starts_with('+') {
+            return None;
+        }
+        *slot = u8::from_str_radix(octet, 16).ok()?;
+    }
+    octets.next().is_none().then_some(mac)
+}

@@ -1,0 +1,252 @@
+//! The configuration: one TOML file, read whole, judged whole.
+//!
+//! ```toml
+//! [[interface]]
+//! name = "eth0"                # mode = "auto" | "zero-copy" | "copy" | "generic"
+//!
+//! [[nexthop]]
+//! name = "upstream"
+//! interface = "eth0"
+//! mac = "02:00:00:00:00:01"
+//! address = "192.0.2.1"        # optional: the label of routes in a file
+//!
+//! [[routes]]
+//! file = "table.txt.gz"        # beside this file, or absolute
+//! nexthop = "upstream"         # for all, or `spread = ["a", "b"]`, or by label
+//!
+//! [[route]]
+//! prefix = "198.51.100.0/24"
+//! nexthop = "blackhole"
+//!
+//! [workers]
+//! cores = [0, 1]               # a worker on each, and a queue of every interface
+//!
+//! [fib]
+//! engine = "auto"              # for IPv4; `engine_v6` for IPv6
+//! ```
+//!
+//! A key that is not known is an error, for it is a slip; so is a name that nothing
+//! has. What the TOML parser refuses ends the reading with its one error; beyond
+//! that all problems are found and told at once, each with the line it is on, so
+//! that a file is mended in one go. A [`Config`] that exists has no dangling names:
+//! they are resolved to places in its lists.
+//!
+//! Where a prefix has several routes, a later file wins over an earlier one, and a
+//! `[[route]]` over every file.
+
+mod check;
+mod text;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use fib::{Choice, Prefix};
+use port::af_xdp::ModeChoice;
+
+/// A configuration without contradictions.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The interfaces, which are the workers' ports in this order.
+    pub interfaces: Vec<Interface>,
+    /// The next hops.
+    pub next_hops: Vec<NextHop>,
+    /// Files of routes, the later ones winning.
+    pub files: Vec<RouteFile>,
+    /// Routes of the configuration itself, IPv4.
+    pub routes_v4: Vec<(Prefix<u32>, Target)>,
+    /// Routes of the configuration itself, IPv6.
+    pub routes_v6: Vec<(Prefix<u128>, Target)>,
+    /// The core of each worker; `None` leaves it to the system.
+    pub cores: Vec<Option<usize>>,
+    /// The engine of the IPv4 table.
+    pub engine_v4: Choice,
+    /// The engine of the IPv6 table.
+    pub engine_v6: Choice,
+}
+
+/// A network interface that the router takes over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Which ways of receiving may be used.
+    pub mode: ModeChoice,
+}
+
+/// Who packets are handed to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextHop {
+    /// Its name in this configuration.
+    pub name: String,
+    /// The interface it is behind, by its place in [`Config::interfaces`].
+    pub interface: usize,
+    /// Its hardware address.
+    pub mac: [u8; 6],
+    /// Its address, by which route files may name it.
+    pub address: Option<IpAddr>,
+}
+
+/// Where a route leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// To a next hop, by its place in [`Config::next_hops`].
+    NextHop(usize),
+    /// Nowhere: packets are dropped and counted.
+    Blackhole,
+}
+
+/// A file of routes, and what its labels mean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteFile {
+    /// The file.
+    pub path: PathBuf,
+    /// Where its routes lead.
+    pub via: Via,
+}
+
+/// Where the routes of a file lead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// All to the same.
+    One(Target),
+    /// Each to the next hop that its label names, by name or by address.
+    Label,
+    /// Each to one of these, by a hash of its label: routes of one label stay
+    /// together. For trials with tables whose next hops are not here.
+    Spread(Vec<Target>),
+}
+
+/// What is wrong with a configuration, all of it.
+#[derive(Debug)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It is not TOML, or not of this shape.
+    Shape {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The column, from 1.
+        column: usize,
+        /// What is wrong, the key named and the line shown.
+        what: String,
+    },
+    /// It contradicts itself.
+    Sense {
+        /// The file.
+        path: PathBuf,
+        /// Everything that is wrong.
+        problems: Vec<Problem>,
+    },
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The line, from 1.
+    pub line: usize,
+    /// The table and key, such as `nexthop.mac`.
+    pub key: &'static str,
+    /// What is wrong, and what to do.
+    pub what: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read { path, source } => {
+                write!(f, "{}: cannot be read: {source}", path.display())
+            }
+            Self::Shape { path, line, column, what } => {
+                write!(f, "{}:{line}:{column}: {what}", path.display())
+            }
+            Self::Sense { path, problems } => {
+                for (at, Problem { line, key, what }) in problems.iter().enumerate() {
+                    let end = if at == 0 { "" } else { "\n" };
+                    write!(f, "{end}{}:{line}: {key}: {what}", path.display())?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Read { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl Config {
+    /// Reads a file. Names of route files in it are relative to where it is.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`], with everything that is wrong.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.into(), source })?;
+        Self::parse(&text, path)
+    }
+
+    /// Reads the text of a file whose name is `path`.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use fingerpost_router::config::Config;
+    /// let text = r#"
+    ///     [[interface]]
+    ///     name = "eth0"
+    ///     [[nexthop]]
+    ///     name = "up"
+    ///     interface = "eth1"
+    ///     mac = "02:00:00:00:00:01"
+    /// "#;
+    /// let error = Config::parse(text, "router.toml".as_ref()).unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "router.toml:6: nexthop.interface: there is no [[interface]] \"eth1\" (there is: eth0)"
+    /// );
+    /// ```
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let shape = toml::from_str(text).map_err(|error| {
+            let (line, column) = error.span().map_or((1, 1), |span| place(text, span.start));
+            ConfigError::Shape { path: path.into(), line, column, what: explain(text, &error) }
+        })?;
+        check::check(shape, text, path)
+    }
+}
+
+/// Returns the line and column of a byte, both from 1.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = &text.as_bytes()[..at.min(text.len())];
+    let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+    let column = before.iter().rev().take_while(|&&byte| byte != b'\n').count() + 1;
+    (line, column)
+}
+
+/// Says what the parser objects to, with the line it is on: its own message names
+/// an unknown or missing key; a value of the wrong type is on the line of its key.
+fn explain(text: &str, error: &toml::de::Error) -> String {
+    let what = error.message().trim().replace('\n', " ");
+    let Some(span) = error.span() else { return what };
+    let (line, _) = place(text, span.start);
+    let shown = text.lines().nth(line - 1).unwrap_or_default().trim();
+    if shown.is_empty() { what } else { format!("{what}, in `{shown}`") }
+}

@@ -1,0 +1,65 @@
+//! The shape of the file: what the keys are and which may be left out.
+//!
+//! Nothing is judged here beyond types and keys; every value that may be wrong
+//! carries its place in the text for who judges it.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct File {
+    pub(super) interface: Vec<Interface>,
+    pub(super) nexthop: Vec<NextHop>,
+    pub(super) routes: Vec<Spanned<Routes>>,
+    pub(super) route: Vec<Route>,
+    pub(super) workers: Workers,
+    pub(super) fib: Fib,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Interface {
+    pub(super) name: Spanned<String>,
+    pub(super) mode: Option<Spanned<String>>,
+    pub(super) queues: Option<Spanned<u32>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NextHop {
+    pub(super) name: Spanned<String>,
+    pub(super) interface: Spanned<String>,
+    pub(super) mac: Spanned<String>,
+    pub(super) address: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Routes {
+    pub(super) file: PathBuf,
+    pub(super) nexthop: Option<Spanned<String>>,
+    pub(super) spread: Option<Spanned<Vec<Spanned<String>>>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Route {
+    pub(super) prefix: Spanned<String>,
+    pub(super) nexthop: Spanned<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Workers {
+    pub(super) cores: Option<Spanned<Vec<Spanned<usize>>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Fib {
+    pub(super) engine: Option<Spanned<String>>,
+    pub(super) engine_v6: Option<Spanned<String>>,
+}

@@ -1,0 +1,71 @@
+//! Links: what the system says of its interfaces, asked before they are taken over.
+//!
+//! Everything is asked of the network namespace of the calling thread, through
+//! sockets and not through `/sys`, which shows the namespace in which it was
+//! mounted. MAC and MTU come with the port when it is opened; here are the names,
+//! so that a missing one is told at once, and the addresses that are the router's
+//! own. Directed broadcast addresses count as own: they are not forwarded
+//! (RFC 2644).
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::IpAddr;
+
+use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::SockaddrStorage;
+
+use crate::datapath::Locals;
+
+/// Says whether there is an interface of this name.
+pub fn exists(name: &str) -> bool {
+    nix::net::if_::if_nametoindex(name).is_ok()
+}
+
+/// Lists the addresses of all interfaces, broadcast ones included, each once and
+/// in order. An address belongs to the host and not to the interface, so those of
+/// interfaces that the router leaves alone are among them.
+///
+/// # Errors
+///
+/// What the system says.
+pub fn addresses() -> io::Result<Vec<IpAddr>> {
+    let mut addresses = BTreeSet::new();
+    for interface in getifaddrs()? {
+        let listed = [interface.address, interface.broadcast];
+        addresses.extend(listed.into_iter().flatten().filter_map(|address| ip(&address)));
+    }
+    Ok(addresses.into_iter().collect())
+}
+
+fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
+    let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
+    v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
+}
+
+/// Makes the datapath's set of own addresses.
+pub fn locals(addresses: &[IpAddr]) -> Locals {
+    let v4 = addresses.iter().filter_map(|address| match address {
+        IpAddr::V4(address) => Some(u32::from(*address)),
+        IpAddr::V6(_) => None,
+    });
+    let v6 = addresses.iter().filter_map(|address| match address {
+        IpAddr::V6(address) => Some(u128::from(*address)),
+        IpAddr::V4(_) => None,
+    });
+    Locals::new(v4, v6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{addresses, exists, locals};
+
+    #[test]
+    fn the_loopback_interface_is_there_and_another_is_not() {
+        assert!(exists("lo"));
+        assert!(!exists("no-such-if0"));
+        let locals = locals(&addresses().expect("the system lists its addresses"));
+        assert!(!locals.holds_v4(0xc633_6401));
+        let made = super::locals(&["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()]);
+        assert!(made.holds_v4(0xc000_0201) && made.holds_v6(0x2001_0db8 << 96 | 1));
+    }
+}

@@ -1,0 +1,254 @@
+//! Routes: from the files and the configuration to the tables that workers read.
+//!
+//! ```text
+//!   file ─ feed ─► (Prefix, Label) ─ Via ─► (Prefix, Target) ─┐ later wins
+//!   [[route]] ────────────────────────────► (Prefix, Target) ─┴► sorted, unique
+//!                                                                   │
+//!   HopTable: Target ↔ Hop, those with most routes first ◄──────────┤
+//!       └─► Adjacencies: Hop → port, MACs, MTU                      ▼
+//!                                                   Rib ─► Updater ─► Fib
+//! ```
+//!
+//! A label that means nothing is an error that names the file, the prefix and the
+//! label; nothing of a table with one is used, for a router with some of its routes
+//! is worse than one that does not start.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use feed::{Label, Labels, Loaded};
+use fib::{Choice, Family, Full, Hop, HopTable, Prefix, Rib, Updater};
+
+use crate::config::{Config, RouteFile, Target, Via};
+use crate::datapath::{Adjacencies, Adjacency};
+
+/// The routes of both families, and the tables made of them.
+#[derive(Debug)]
+pub struct Routes {
+    /// The IPv4 routes and their table.
+    pub v4: Updater<u32>,
+    /// The IPv6 routes and their table.
+    pub v6: Updater<u128>,
+    /// What the hops stand for, with the number of routes of each.
+    pub hops: HopTable<Target>,
+    /// How many routes another of the same prefix replaced.
+    pub replaced: usize,
+    /// What the feeds had to say, with the file.
+    pub warnings: Vec<String>,
+}
+
+/// Says why there are no routes.
+#[derive(Debug)]
+pub enum RoutesError {
+    /// A file cannot be loaded; the feed's error names it.
+    Feed(feed::Error),
+    /// Labels of a file that no next hop has.
+    Unknown {
+        /// The file.
+        path: PathBuf,
+        /// The first route, as it stands in the file.
+        prefix: String,
+        /// Its label.
+        label: String,
+        /// How many routes have labels that mean nothing.
+        routes: usize,
+    },
+    /// The routes exceed the engine.
+    Full {
+        /// The family.
+        family: &'static str,
+        /// Which limit.
+        source: Full,
+    },
+}
+
+impl fmt::Display for RoutesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Feed(error) => error.fmt(f),
+            Self::Unknown { path, prefix, label, routes } => {
+                write!(
+                    f,
+                    "{}: {prefix} {label}: no [[nexthop]] has {label:?} as its name or address",
+                    path.display()
+                )?;
+                if *routes > 1 {
+                    write!(f, ", and {} more routes have such labels", routes - 1)?;
+                }
+                f.write_str(" (add it, or give the file a `nexthop` or a `spread`)")
+            }
+            Self::Full { family, source } => write!(f, "{family}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for RoutesError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Feed(error) => Some(error),
+            Self::Unknown { .. } => None,
+            Self::Full { source, .. } => Some(source),
+        }
+    }
+}
+
+impl From<feed::Error> for RoutesError {
+    fn from(error: feed::Error) -> Self {
+        Self::Feed(error)
+    }
+}
+
+type List<A> = Vec<(Prefix<A>, Target)>;
+
+impl Routes {
+    /// Loads all routes of `config` and builds their tables with `threads` threads.
+    ///
+    /// # Errors
+    ///
+    /// [`RoutesError`].
+    pub fn load(config: &Config, threads: usize) -> Result<Self, RoutesError> {
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        let mut warnings = Vec::new();
+        for file in &config.files {
+            let loaded = feed::load(&file.path, &feed::Options::default())?;
+            let targets = targets(config, file, &loaded.labels);
+            known(&file.path, &loaded, &targets)?;
+            let told = loaded.report.warnings.iter();
+            warnings.extend(told.map(|what| format!("{}: {what}", file.path.display())));
+            translate(loaded.v4, &targets, &mut v4);
+            translate(loaded.v6, &targets, &mut v6);
+        }
+        v4.extend(&config.routes_v4);
+        v6.extend(&config.routes_v6);
+        let replaced = last_wins(&mut v4) + last_wins(&mut v6);
+
+        let full = |family| move |source| RoutesError::Full { family, source };
+        let counts = count(config, v4.iter().map(|route| route.1).chain(v6.iter().map(|r| r.1)));
+        let hops = HopTable::ranked(counts).map_err(full("next hops"))?;
+        let v4 = table(&v4, &hops, config.engine_v4, threads).map_err(full("IPv4"))?;
+        let v6 = table(&v6, &hops, config.engine_v6, threads).map_err(full("IPv6"))?;
+        Ok(Self { v4, v6, hops, replaced, warnings })
+    }
+
+    /// Makes the table of what the hops mean, where the interface number i of the
+    /// configuration has `links[i]` as its MAC and MTU.
+    ///
+    /// # Panics
+    ///
+    /// If `links` is shorter than the configuration's interfaces.
+    pub fn adjacencies(&self, config: &Config, links: &[([u8; 6], usize)]) -> Adjacencies {
+        let mut adjacencies = Adjacencies::new();
+        for (hop, target, _) in self.hops.iter() {
+            let adjacency = match *target {
+                Target::Blackhole => Adjacency::BLACKHOLE,
+                Target::NextHop(at) => {
+                    let next = &config.next_hops[at];
+                    let (mac, mtu) = links[next.interface];
+                    let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
+                    Adjacency::new(next.interface as u16, next.mac, mac, mtu)
+                }
+            };
+            adjacencies.set(hop, adjacency);
+        }
+        adjacencies
+    }
+}
+
+/// Says where each label of a file leads; `None` where nobody knows.
+fn targets(config: &Config, file: &RouteFile, labels: &Labels) -> Vec<Option<Target>> {
+    let by_label = |label: &str| {
+        let address = label.parse().ok();
+        let next = config
+            .next_hops
+            .iter()
+            .position(|next| next.name == label || (address.is_some() && next.address == address));
+        let nowhere = (label == "blackhole").then_some(Target::Blackhole);
+        next.map(Target::NextHop).or(nowhere)
+    };
+    let each = labels.iter().map(|(_, text)| match &file.via {
+        Via::One(target) => Some(*target),
+        Via::Label => by_label(text),
+        Via::Spread(targets) => targets.get(spread(text, targets.len())).copied(),
+    });
+    each.collect()
+}
+
+/// Picks one of `count` by a label (FNV-1a, its upper bits mixed in): the same
+/// label gets the same on every machine and in every run.
+fn spread(label: &str, count: usize) -> usize {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = label.bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    ((hash ^ hash >> 32) % count.max(1) as u64) as usize
+}
+
+fn known(path: &Path, loaded: &Loaded, targets: &[Option<Target>]) -> Result<(), RoutesError> {
+    let unknown = |label: &Label| targets[label.0 as usize].is_none();
+    let first = |prefix: String, label: Label| (prefix, loaded.labels.get(label).to_owned());
+    let v4 = loaded.v4.iter().filter(|(_, label)| unknown(label));
+    let v6 = loaded.v6.iter().filter(|(_, label)| unknown(label));
+    let routes = v4.clone().count() + v6.clone().count();
+    let v4 = v4.map(|&(prefix, label)| first(prefix.to_string(), label)).next();
+    let v6 = v6.map(|&(prefix, label)| first(prefix.to_string(), label)).next();
+    match v4.or(v6) {
+        None => Ok(()),
+        Some((prefix, label)) => {
+            Err(RoutesError::Unknown { path: path.into(), prefix, label, routes })
+        }
+    }
+}
+
+fn translate<A: Family>(
+    routes: Vec<(Prefix<A>, Label)>,
+    targets: &[Option<Target>],
+    out: &mut List<A>,
+) {
+    // Labels without a target have ended the loading before.
+    let each = routes.into_iter();
+    out.extend(each.filter_map(|(prefix, label)| Some((prefix, targets[label.0 as usize]?))));
+}
+
+/// Sorts by prefix, keeps the last of each, and returns how many went. One sorted
+/// file, the usual case, is one run to the stable sort: O(routes).
+fn last_wins<A: Family>(routes: &mut List<A>) -> usize {
+    let before = routes.len();
+    routes.sort_by_key(|route| route.0);
+    routes.dedup_by(|later, earlier| {
+        let same = later.0 == earlier.0;
+        if same {
+            earlier.1 = later.1;
+        }
+        same
+    });
+    before - routes.len()
+}
+
+/// Counts the routes of each target, in the order of the configuration.
+fn count(config: &Config, used: impl Iterator<Item = Target>) -> Vec<(Target, u64)> {
+    let blackhole = config.next_hops.len();
+    let mut counts = vec![0; blackhole + 1];
+    for target in used {
+        counts[match target {
+            Target::NextHop(at) => at,
+            Target::Blackhole => blackhole,
+        }] += 1;
+    }
+    let target = |at| if at == blackhole { Target::Blackhole } else { Target::NextHop(at) };
+    counts.into_iter().enumerate().map(|(at, count)| (target(at), count)).collect()
+}
+
+fn table<A: Family>(
+    routes: &List<A>,
+    hops: &HopTable<Target>,
+    engine: Choice,
+    threads: usize,
+) -> Result<Updater<A>, Full> {
+    // The last one is remembered: neighbours in a table tend to share a next hop.
+    let mut last = (Target::Blackhole, hops.find(&Target::Blackhole));
+    let routes = routes.iter().map(|&(prefix, target)| {
+        if target != last.0 {
+            last = (target, hops.find(&target));
+        }
+        (prefix, last.1.unwrap_or(Hop::NONE))
+    });
+    Updater::new(Rib::from_sorted(routes), engine, threads)
+}

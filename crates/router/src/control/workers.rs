@@ -1,0 +1,161 @@
+//! Workers: one thread a core, polling until told to stop.
+//!
+//! ```text
+//!   thread ── pin ──► poll ─► frames? ──yes──► poll …
+//!                               │ no
+//!                               └► some turns more ─► yield ─► sleep a little
+//! ```
+//!
+//! A worker that finds nothing asks again for some turns, then gives its core to
+//! whoever waits, and after long silence sleeps for a moment a turn: a router
+//! without traffic should not heat the room, and where a core is shared with the
+//! interface's own work, that work must not starve. Sleeping, it holds no table.
+//! The counters of the ports are copied out from time to time, between turns.
+//!
+//! Pinning is part of starting: a core that is not there, or not allowed, is an
+//! error before the first packet.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use port::PortStats;
+
+use crate::datapath::{Lookup, Worker};
+use crate::stats::{Snapshot, WorkerStats};
+
+/// Empty turns before the core is yielded, and before the worker sleeps.
+const EAGER: u32 = 64;
+const PATIENT: u32 = 4096;
+/// A turn of sleep: at a million packets a second, 50 packets wait.
+const NAP: Duration = Duration::from_micros(50);
+/// How often the ports' counters are copied out.
+const REPORT: Duration = Duration::from_millis(200);
+/// Turns between two looks at the clock.
+const LOOK: u32 = 1024;
+
+/// What a running worker shows: its counters and those of its ports.
+#[derive(Debug)]
+struct Shown {
+    stats: Arc<WorkerStats>,
+    ports: Mutex<Vec<PortStats>>,
+}
+
+/// The running workers. Dropping them stops them.
+#[derive(Debug)]
+pub struct Workers {
+    stop: Arc<AtomicBool>,
+    shown: Vec<Arc<Shown>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Starts a thread for each worker, pinned to its core where it has one.
+    ///
+    /// # Errors
+    ///
+    /// What the system says of the thread or the core; those that were started are
+    /// stopped again.
+    pub fn start<L: Lookup + 'static>(
+        workers: Vec<(Worker<L>, Option<usize>)>,
+    ) -> io::Result<Self> {
+        let mut all =
+            Self { stop: Arc::new(AtomicBool::new(false)), shown: Vec::new(), threads: Vec::new() };
+        for (number, (worker, core)) in workers.into_iter().enumerate() {
+            let ports = Mutex::new(worker.ports().map(|port| port.stats()).collect());
+            let shown = Arc::new(Shown { stats: Arc::clone(worker.stats()), ports });
+            let (tell, told) = sync_channel(1);
+            let (stop, mine) = (Arc::clone(&all.stop), Arc::clone(&shown));
+            let thread = Builder::new().name(format!("worker-{number}")).spawn(move || {
+                let pinned = core.map_or(Ok(()), pin);
+                let go = pinned.is_ok();
+                // The starter waits for this and for nothing after it.
+                let _ = tell.send(pinned);
+                if go {
+                    run(worker, &stop, &mine);
+                }
+            })?;
+            all.threads.push(thread);
+            all.shown.push(shown);
+            told.recv().unwrap_or_else(|_| Err(io::Error::other("the worker's thread died")))?;
+        }
+        Ok(all)
+    }
+
+    /// Returns the counters of each worker.
+    pub fn snapshots(&self) -> Vec<Snapshot> {
+        self.shown.iter().map(|shown| shown.stats.snapshot()).collect()
+    }
+
+    /// Returns the counters of each worker's ports, at most some hundred
+    /// milliseconds old, and exact once the workers have stopped.
+    pub fn port_stats(&self) -> Vec<Vec<PortStats>> {
+        let read =
+            |shown: &Arc<Shown>| shown.ports.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.shown.iter().map(read).collect()
+    }
+
+    /// Says whether every worker is at work; a thread that has died is a bug.
+    pub fn alive(&self) -> bool {
+        self.threads.iter().all(|thread| !thread.is_finished())
+    }
+
+    /// Stops all workers at the end of their turns and waits for them: their ports
+    /// are closed when this returns. Says whether all ended as they should.
+    pub fn stop(&mut self) -> bool {
+        self.stop.store(true, Ordering::Relaxed);
+        // Every one is waited for, whatever another's end was.
+        let ends: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
+        ends.iter().all(Result::is_ok)
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn pin(core: usize) -> io::Result<()> {
+    let mut cpus = CpuSet::new();
+    let set = cpus.set(core).and_then(|()| sched_setaffinity(Pid::from_raw(0), &cpus));
+    set.map_err(|error| {
+        let what = format!("a worker cannot be pinned to core {core}: {}", error.desc());
+        io::Error::new(io::Error::from(error).kind(), what)
+    })
+}
+
+fn run<L: Lookup>(mut worker: Worker<L>, stop: &AtomicBool, shown: &Shown) {
+    let mut empty = 0;
+    let mut turns = 0u32;
+    let mut reported = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        if worker.poll() > 0 {
+            empty = 0;
+        } else {
+            empty = u32::min(empty + 1, PATIENT);
+            match empty {
+                PATIENT => std::thread::sleep(NAP),
+                EAGER.. => std::thread::yield_now(),
+                _ => std::hint::spin_loop(),
+            }
+        }
+        turns = turns.wrapping_add(1);
+        if (turns.is_multiple_of(LOOK) || empty == PATIENT) && reported.elapsed() >= REPORT {
+            report(&worker, shown);
+            reported = Instant::now();
+        }
+    }
+    report(&worker, shown);
+}
+
+fn report<L: Lookup>(worker: &Worker<L>, shown: &Shown) {
+    let mut ports = shown.ports.lock().unwrap_or_else(PoisonError::into_inner);
+    ports.clear();
+    ports.extend(worker.ports().map(|port| port.stats()));
+}

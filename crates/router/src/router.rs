@@ -1,0 +1,237 @@
+//! The router: a configuration brought to life, and taken down again.
+//!
+//! ```text
+//!   Config ─► interfaces there? ─► routes, tables ─► interfaces taken over
+//!                                                     ─► a socket a queue ─► workers
+//! ```
+//!
+//! What can fail without touching the system comes first: names, files, tables.
+//! Whatever fails later gives back what was taken before it: an interface's program
+//! goes with the value that holds it, and a worker's threads with theirs. A router
+//! that did not start leaves no trace.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use port::af_xdp::{self, Interface, RingSizes, Socket};
+use port::{Arena, Port, PortStats};
+
+use crate::config::{Config, Target};
+use crate::control::links;
+use crate::control::routes::{Routes, RoutesError};
+use crate::control::workers::Workers;
+use crate::datapath::{SIZE, Tables, Worker, WorkerSetup};
+use crate::stats::{Snapshot, WorkerStats};
+
+/// The largest MTU whose frames fit the smaller of the two frame sizes: 2048 bytes
+/// less the headroom and the Ethernet header.
+const SMALL_FRAME_MTU: usize = 2048 - port::HEADROOM as usize - 14;
+
+/// Says why the router did not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// Interfaces that are not there.
+    NoInterface {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// The routes.
+    Routes(RoutesError),
+    /// An interface, its queue or the permission for it.
+    Port(af_xdp::Error),
+    /// Anything else of the system.
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoInterface { names } => write!(
+                f,
+                "{}: no such interface in this network namespace (see `ip link`)",
+                names.join(", ")
+            ),
+            Self::Routes(error) => error.fmt(f),
+            Self::Port(error) => error.fmt(f),
+            Self::System { doing, source } => write!(f, "cannot {doing}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NoInterface { .. } => None,
+            Self::Routes(error) => Some(error),
+            Self::Port(error) => Some(error),
+            Self::System { source, .. } => Some(source),
+        }
+    }
+}
+
+impl From<RoutesError> for StartError {
+    fn from(error: RoutesError) -> Self {
+        Self::Routes(error)
+    }
+}
+
+impl From<af_xdp::Error> for StartError {
+    fn from(error: af_xdp::Error) -> Self {
+        Self::Port(error)
+    }
+}
+
+/// Starts routers.
+#[derive(Debug)]
+pub struct Router;
+
+/// One port of one worker, as it was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortInfo {
+    /// The interface.
+    pub name: String,
+    /// The worker, and the interface's queue, from 0.
+    pub worker: usize,
+    /// How packets cross, such as `AF_XDP copy`.
+    pub mode: &'static str,
+    /// Its hardware address.
+    pub mac: [u8; 6],
+    /// The largest packet in bytes.
+    pub mtu: usize,
+    /// Why it is not in a better mode, where the driver said so.
+    pub fallback: Option<String>,
+}
+
+impl Router {
+    /// Starts a router in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; nothing is left behind then.
+    pub fn start(config: Config) -> Result<Running, StartError> {
+        let missing = config.interfaces.iter().map(|interface| &interface.name);
+        let names: Vec<_> = missing.filter(|name| !links::exists(name)).cloned().collect();
+        if !names.is_empty() {
+            return Err(StartError::NoInterface { names });
+        }
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let routes = Routes::load(&config, threads)?;
+
+        let system = |doing| move |source| StartError::System { doing, source };
+        let addresses = links::addresses().map_err(system("list the addresses"))?;
+        let locals = Arc::new(links::locals(&addresses));
+        let steered: af_xdp::Locals = addresses.into_iter().collect();
+        let queues = config.cores.len() as u32;
+        let mut interfaces = Vec::new();
+        for interface in &config.interfaces {
+            let (name, mode) = (&interface.name, interface.mode);
+            interfaces.push(Interface::open(name, queues, &steered, mode)?);
+        }
+        let links: Vec<_> = interfaces.iter().map(|link| (link.mac(), link.mtu())).collect();
+        let adjacencies = Arc::new(routes.adjacencies(&config, &links));
+
+        let sizes = RingSizes::default();
+        let widest = links.iter().map(|link| link.1).max().unwrap_or(0);
+        let frame_size = if widest > SMALL_FRAME_MTU { 4096 } else { 2048 };
+        let frames = interfaces.len() as u32 * sizes.frames() + 2 * SIZE as u32;
+        let mut workers = Vec::new();
+        let mut ports = Vec::new();
+        for (number, &core) in config.cores.iter().enumerate() {
+            let mut arena =
+                Arena::new(frames, frame_size).map_err(system("get memory for packets"))?;
+            let mut mine: Vec<Box<dyn Port>> = Vec::new();
+            for interface in &interfaces {
+                let socket = Socket::bind(interface, number as u32, &mut arena, sizes)?;
+                ports.push(PortInfo {
+                    name: interface.name().to_owned(),
+                    worker: number,
+                    mode: socket.mode(),
+                    mac: interface.mac(),
+                    mtu: interface.mtu(),
+                    fallback: interface.fallback().map(ToString::to_string),
+                });
+                mine.push(Box::new(socket));
+            }
+            let setup = WorkerSetup {
+                arena,
+                ports: mine,
+                tables: Tables { v4: routes.v4.reader(), v6: routes.v6.reader() },
+                adjacencies: Arc::clone(&adjacencies),
+                locals: Arc::clone(&locals),
+                stats: Arc::new(WorkerStats::new()),
+            };
+            workers.push((Worker::new(setup), core));
+        }
+        let workers = Workers::start(workers).map_err(system("start the workers"))?;
+        Ok(Running { workers, ports, routes, config, interfaces })
+    }
+}
+
+/// A router at work, until it is stopped or dropped.
+#[derive(Debug)]
+pub struct Running {
+    // Before the interfaces: sockets close before the program goes.
+    workers: Workers,
+    ports: Vec<PortInfo>,
+    routes: Routes,
+    config: Config,
+    interfaces: Vec<Interface>,
+}
+
+impl Running {
+    /// Returns the counters, summed over the workers.
+    pub fn stats(&self) -> Snapshot {
+        self.workers.snapshots().into_iter().sum()
+    }
+
+    /// Returns the counters of each worker.
+    pub fn worker_stats(&self) -> Vec<Snapshot> {
+        self.workers.snapshots()
+    }
+
+    /// Walks the ports with their counters, those of the first worker first.
+    pub fn ports(&self) -> impl Iterator<Item = (&PortInfo, PortStats)> {
+        self.ports.iter().zip(self.workers.port_stats().into_iter().flatten())
+    }
+
+    /// Returns the routes and their tables.
+    pub fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
+    /// Walks the next hops with the number of their routes, those with most first.
+    pub fn next_hops(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.routes.hops.iter().map(|(_, target, count)| match *target {
+            Target::NextHop(at) => (&*self.config.next_hops[at].name, count),
+            Target::Blackhole => ("blackhole", count),
+        })
+    }
+
+    /// Returns the configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Returns the interfaces, in the order of the configuration.
+    pub fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    /// Says whether every worker is at work.
+    pub fn alive(&self) -> bool {
+        self.workers.alive()
+    }
+
+    /// Stops the workers; the counters are final afterwards, and
+    /// [`Snapshot::balanced`] holds. Says whether all workers ended as they should.
+    /// The interfaces are given back when this value is dropped.
+    pub fn stop(&mut self) -> bool {
+        self.workers.stop()
+    }
+}
