@@ -236,3 +236,100 @@ impl std::fmt::Debug for Arena {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn arena() -> Arena {
+        Arena::new(4, 2048).unwrap()
+    }
+
+    #[test]
+    fn every_frame_is_given_out_once_and_apart_from_the_others() {
+        for frame_size in [2048, 4096] {
+            let mut arena = Arena::new(100, frame_size).unwrap();
+            let mut frames: Vec<Frame> = std::iter::from_fn(|| arena.alloc()).collect();
+            assert_eq!((frames.len(), arena.available()), (100, 0));
+            let room = arena.room();
+            for (n, frame) in frames.iter_mut().enumerate() {
+                assert!(arena.grow_front(frame, HEADROOM as usize));
+                assert!(!arena.grow_front(frame, 1), "that is the frame before");
+                assert!(arena.resize(frame, arena.frame_size()));
+                assert!(!arena.resize(frame, arena.frame_size() + 1), "that is the frame behind");
+                arena.bytes_mut(frame).fill(n as u8);
+            }
+            for (n, frame) in frames.iter().enumerate() {
+                assert!(arena.bytes(frame).iter().all(|&byte| byte == n as u8), "frame {n}");
+            }
+            frames.drain(..).for_each(|frame| arena.free(frame));
+            let again: HashSet<u32> =
+                std::iter::from_fn(|| arena.alloc()).map(|frame| frame.at).collect();
+            assert_eq!(again.len(), 100, "no frame is on the list twice");
+            assert_eq!(room, frame_size as usize - 256);
+        }
+    }
+
+    #[test]
+    fn a_packet_moves_within_its_frame() {
+        let mut arena = arena();
+        let mut frame = arena.copy_in(&[1, 2, 3, 4]).unwrap();
+        assert!(arena.shrink_front(&mut frame, 1));
+        assert_eq!(arena.bytes(&frame), [2, 3, 4]);
+        assert!(arena.grow_front(&mut frame, 2));
+        assert_eq!(arena.bytes(&frame)[1..], [1, 2, 3, 4]);
+        assert!(!arena.shrink_front(&mut frame, 5), "one byte stays");
+        assert!(arena.resize(&mut frame, 0));
+        assert!(!arena.shrink_front(&mut frame, 0), "there is none to stay");
+        assert_eq!(arena.bytes(&frame), []);
+        arena.free(frame);
+
+        // The last byte of the last frame, from the front and from behind.
+        let mut last = std::iter::from_fn(|| arena.alloc()).last().unwrap();
+        assert!(arena.resize(&mut last, arena.room()));
+        assert!(!arena.shrink_front(&mut last, arena.room()));
+        assert!(arena.shrink_front(&mut last, arena.room() - 1));
+        assert!(!arena.resize(&mut last, 2));
+        arena.bytes_mut(&last)[0] = 7;
+        arena.free(last);
+        assert_eq!(arena.available(), 1);
+        assert_eq!(arena.alloc().map(|frame| frame.at % 2048), Some(HEADROOM));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_copied_in() {
+        let mut arena = arena();
+        assert!(arena.copy_in(&[0; 2048 - 255]).is_none());
+        assert_eq!(arena.available(), 4);
+        let fits = arena.copy_in(&[9; 2048 - 256]).unwrap();
+        assert_eq!(fits.len(), 2048 - 256);
+        (0..3).for_each(|_| assert!(arena.alloc().is_some()));
+        assert!(arena.alloc().is_none());
+        assert!(arena.copy_in(&[]).is_none());
+    }
+
+    #[test]
+    #[should_panic(expected = "not of")]
+    fn a_frame_of_another_arena_is_not_read() {
+        let frame = arena().alloc().unwrap();
+        let _ = arena().bytes(&frame);
+    }
+
+    #[test]
+    #[should_panic(expected = "not of")]
+    fn a_frame_of_another_arena_is_not_taken() {
+        let frame = arena().alloc().unwrap();
+        arena().free(frame);
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_are_refused() {
+        for (frames, size) in [(0, 2048), (4, 0), (4, 1024), (4, 3000), (4, 8192), (1 << 22, 2048)]
+        {
+            let error = Arena::new(frames, size).map(drop).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{frames} of {size}: {error}");
+        }
+    }
+}

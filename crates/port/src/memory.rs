@@ -468,3 +468,101 @@ impl Port for Replay {
         "replay"
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_cross_in_order_and_whole() {
+        let mut arena = Arena::new(64, 4096).unwrap();
+        let (mut far, mut near) = MemoryPort::pair("far", "near");
+        let packets: Vec<Vec<u8>> = (0..60).map(|n| vec![n; usize::from(n) * 64]).collect();
+        let mut frames: Vec<Frame> =
+            packets.iter().map(|packet| arena.copy_in(packet).unwrap()).collect();
+        assert_eq!(far.transmit(&mut arena, &mut frames), 60);
+        assert_eq!(arena.available(), 64);
+        assert_eq!(near.receive(&mut arena, 7, &mut frames), 7, "no more than the room");
+        assert_eq!(near.receive(&mut arena, 100, &mut frames), 53);
+        for (frame, packet) in frames.iter().zip(&packets) {
+            assert_eq!(arena.bytes(frame), packet);
+        }
+        assert_eq!(near.stats().received_bytes, far.stats().transmitted_bytes);
+        assert!(far.take().is_none(), "nothing comes back by itself");
+    }
+
+    #[test]
+    fn a_full_ring_refuses_and_the_rest_stays() {
+        let mut arena = Arena::new(64, 2048).unwrap();
+        let (mut far, mut near) = MemoryPort::pair_with("far", "near", 16);
+        let mut frames: Vec<Frame> = (0..20).map(|n| arena.copy_in(&[n]).unwrap()).collect();
+        assert_eq!(far.transmit(&mut arena, &mut frames), 16);
+        let left: Vec<u8> = frames.iter().map(|frame| arena.bytes(frame)[0]).collect();
+        assert_eq!(left, [16, 17, 18, 19]);
+        assert_eq!(near.take(), Some(vec![0]));
+        assert_eq!(far.transmit(&mut arena, &mut frames), 1);
+        assert_eq!(far.stats().transmitted, 17);
+    }
+
+    #[test]
+    fn a_dry_arena_leaves_packets_in_the_ring() {
+        let mut arena = Arena::new(4, 2048).unwrap();
+        let (mut far, mut near) = MemoryPort::pair("far", "near");
+        (0..10).for_each(|n| assert!(far.send(&[n; 60])));
+        let mut frames = Vec::new();
+        assert_eq!(near.receive(&mut arena, 10, &mut frames), 4);
+        assert_eq!(near.receive(&mut arena, 10, &mut frames), 0);
+        arena.free(frames.remove(0));
+        assert_eq!(near.receive(&mut arena, 10, &mut frames), 1);
+        assert_eq!(arena.bytes(&frames[3]), [4; 60]);
+    }
+
+    #[test]
+    fn what_fits_no_frame_is_lost_and_counted() {
+        let mut arena = Arena::new(4, 2048).unwrap();
+        let (mut far, mut near) = MemoryPort::pair("far", "near");
+        assert!(!far.send(&[0; 4097]), "longer than any slot");
+        assert!(far.send(&[0; 4000]) && far.send(&[1; 60]));
+        let mut frames = Vec::new();
+        assert_eq!(near.receive(&mut arena, 10, &mut frames), 1);
+        assert_eq!(arena.bytes(&frames[0]), [1; 60]);
+        assert_eq!((near.stats().rx_dropped, near.stats().received), (1, 1));
+    }
+
+    #[test]
+    fn punted_packets_reach_the_host() {
+        let mut arena = Arena::new(4, 2048).unwrap();
+        let (_far, mut near) = MemoryPort::pair("far", "near");
+        let host = near.host();
+        let frame = arena.copy_in(&[5; 20]).unwrap();
+        assert!(near.punt(&mut arena, frame));
+        assert_eq!((host.waiting(), near.stats().punted, arena.available()), (1, 1, 4));
+        assert_eq!(host.take(), Some(vec![5; 20]));
+        assert_eq!(host.take(), None);
+    }
+
+    #[test]
+    fn a_replay_goes_round_and_shows_what_it_is_sent() {
+        let mut arena = Arena::new(8, 2048).unwrap();
+        let pool: Pool = [&[1_u8; 60][..], &[2; 90], &[3; 61]].into_iter().collect();
+        assert_eq!(pool.iter().map(<[u8]>::len).collect::<Vec<_>>(), [60, 90, 61]);
+        let (sent, seen) = std::sync::mpsc::channel();
+        let look = move |packet: &[u8]| sent.send(packet[0]).expect("the test listens");
+        let mut port = Replay::new("gen", pool, Sink::Each(Box::new(look))).with_limit(20);
+        let mut frames = Vec::new();
+        let mut turns = 0;
+        while port.receive(&mut arena, 16, &mut frames) > 0 {
+            assert!(frames.len() <= 8);
+            port.transmit(&mut arena, &mut frames);
+            turns += 1;
+        }
+        assert_eq!(turns, 3, "eight frames at a time, then four");
+        let seen: Vec<u8> = seen.try_iter().collect();
+        assert!(seen.into_iter().eq([1, 2, 3].into_iter().cycle().take(20)));
+        let stats = port.stats();
+        assert_eq!((stats.received, stats.transmitted), (20, 20));
+        assert_eq!(stats.received_bytes, stats.transmitted_bytes);
+        let mut empty = Replay::new("gen", Pool::new(), Sink::Count);
+        assert_eq!(empty.receive(&mut arena, 16, &mut frames), 0);
+    }
+}

@@ -295,3 +295,130 @@ impl<T: Slot> Consumer<T> {
         self.ring.consumer().store(self.next, Ordering::Release);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::{AsFd, FromRawFd};
+    use std::thread;
+
+    use super::*;
+
+    const OFFSETS: libc::xdp_ring_offset =
+        libc::xdp_ring_offset { producer: 0, consumer: 64, flags: 128, desc: 192 };
+    const SIZE: u32 = 64;
+
+    /// Both ends of one ring, in memory that two mappings share as a socket's
+    /// is shared with the kernel, with counters that stand at `start`.
+    fn ring(start: u32) -> (Producer<u64>, Consumer<u64>) {
+        // SAFETY: the name is a string that ends in NUL; it makes a descriptor.
+        let fd = unsafe { libc::memfd_create(c"ring".as_ptr(), libc::MFD_CLOEXEC) };
+        assert!(fd >= 0, "{}", io::Error::last_os_error());
+        // SAFETY: made just above, and nobody else knows it.
+        let file = unsafe { File::from_raw_fd(fd) };
+        file.set_len(4096).unwrap();
+        let mut producer = Producer::new(file.as_fd(), SIZE, OFFSETS, 0).unwrap();
+        let mut consumer = Consumer::new(file.as_fd(), SIZE, OFFSETS, 0).unwrap();
+        producer.ring.producer().store(start, Ordering::Relaxed);
+        producer.ring.consumer().store(start, Ordering::Relaxed);
+        (producer.next, producer.emptied) = (start, start);
+        (consumer.next, consumer.filled) = (start, start);
+        (producer, consumer)
+    }
+
+    fn push(producer: &mut Producer<u64>, value: u64) {
+        // SAFETY: no frame is behind the numbers of this test.
+        unsafe { producer.push(value) };
+    }
+
+    #[test]
+    fn slots_go_round_where_the_counters_wrap() {
+        let (mut producer, mut consumer) = ring(u32::MAX - 100);
+        for round in 0..10 {
+            assert_eq!(consumer.waiting(), 0);
+            assert_eq!(producer.free(SIZE), SIZE);
+            (0..50).for_each(|n| push(&mut producer, round * 50 + n));
+            assert_eq!(consumer.waiting(), 0, "not before they are published");
+            producer.publish();
+            assert_eq!((producer.pending(), consumer.waiting()), (50, 50));
+            (0..50).for_each(|n| assert_eq!(consumer.pop(), round * 50 + n));
+            assert_eq!(producer.pending(), 50, "not before they are released");
+            consumer.release();
+            assert_eq!(producer.pending(), 0);
+        }
+    }
+
+    #[test]
+    fn a_full_ring_has_no_slot_free() {
+        let (mut producer, mut consumer) = ring(0);
+        (0..u64::from(SIZE)).for_each(|n| {
+            assert!(producer.free(1) >= 1);
+            push(&mut producer, n);
+        });
+        producer.publish();
+        assert_eq!(producer.free(1), 0);
+        assert_eq!(consumer.waiting(), SIZE);
+        assert_eq!(consumer.pop(), 0);
+        consumer.release();
+        assert_eq!(producer.free(1), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "a slot is free")]
+    fn a_full_ring_is_not_overwritten() {
+        let (mut producer, _consumer) = ring(7);
+        (0..=u64::from(SIZE)).for_each(|n| push(&mut producer, n));
+    }
+
+    #[test]
+    #[should_panic(expected = "a slot is waiting")]
+    fn an_empty_ring_is_not_read() {
+        ring(7).1.pop();
+    }
+
+    #[test]
+    fn a_ring_in_use_is_refused() {
+        // SAFETY: as in `ring`.
+        let fd = unsafe { libc::memfd_create(c"ring".as_ptr(), libc::MFD_CLOEXEC) };
+        // SAFETY: as in `ring`.
+        let file = unsafe { File::from_raw_fd(fd) };
+        file.set_len(4096).unwrap();
+        let first = Producer::<u64>::new(file.as_fd(), SIZE, OFFSETS, 0).unwrap();
+        first.ring.producer().store(1, Ordering::Relaxed);
+        assert!(Consumer::<u64>::new(file.as_fd(), SIZE, OFFSETS, 0).is_err());
+    }
+
+    #[test]
+    fn two_threads_see_every_slot_once_and_in_order() {
+        const COUNT: u64 = 300_000;
+        let (mut producer, mut consumer) = ring(u32::MAX - 1000);
+        let writer = thread::spawn(move || {
+            let mut next = 0;
+            while next < COUNT {
+                let fit = u64::from(producer.free(16)).min(COUNT - next);
+                for _ in 0..fit {
+                    push(&mut producer, next.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                    next += 1;
+                }
+                producer.publish();
+                if fit == 0 {
+                    thread::yield_now();
+                }
+            }
+        });
+        let mut next: u64 = 0;
+        while next < COUNT {
+            let waiting = consumer.waiting();
+            for _ in 0..waiting {
+                assert_eq!(consumer.pop(), next.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                next += 1;
+            }
+            consumer.release();
+            if waiting == 0 {
+                thread::yield_now();
+            }
+        }
+        writer.join().unwrap();
+        assert_eq!(consumer.waiting(), 0);
+    }
+}
