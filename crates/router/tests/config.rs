@@ -1,0 +1,213 @@
+//! The configuration: what is read of a good one, and what is said of bad ones.
+
+use std::path::Path;
+
+use fingerpost_router::config::{Config, ConfigError, Target, Via};
+use port::af_xdp::ModeChoice;
+
+const GOOD: &str = r#"
+[[interface]]
+name = "west"
+[[interface]]
+name = "east"
+mode = "copy"
+queues = 2
+
+[[nexthop]]
+name = "a"
+interface = "west"
+mac = "02:00:00:00:00:0a"
+address = "192.0.2.1"
+[[nexthop]]
+name = "b"
+interface = "east"
+mac = "02-00-00-00-00-0B"
+
+[[routes]]
+file = "full.gz"
+nexthop = "a"
+[[routes]]
+file = "/srv/labels.txt"
+[[routes]]
+file = "more.txt"
+spread = ["b", "a", "blackhole"]
+
+[[route]]
+prefix = "198.51.100.0/24"
+nexthop = "blackhole"
+[[route]]
+prefix = "2001:db8::/32"
+nexthop = "b"
+
+[workers]
+cores = [1, 0]
+[fib]
+engine = "D16X4R"
+"#;
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::parse(text, Path::new("/etc/fingerpost/router.toml"))
+}
+
+/// Every problem as `line: key: what`.
+fn problems(text: &str) -> Vec<String> {
+    match parse(text).expect_err("the text is bad") {
+        ConfigError::Sense { problems, .. } => {
+            problems.iter().map(|p| format!("{}: {}: {}", p.line, p.key, p.what)).collect()
+        }
+        other => panic!("of shape, not of sense: {other}"),
+    }
+}
+
+#[test]
+fn a_good_one_is_read_whole() {
+    let config = parse(GOOD).unwrap();
+    assert_eq!(config.interfaces.len(), 2);
+    assert_eq!(config.interfaces[0].mode, ModeChoice::Auto);
+    assert_eq!(config.interfaces[1].mode, ModeChoice::Copy);
+    assert_eq!(config.next_hops[0].address, Some("192.0.2.1".parse().unwrap()));
+    assert_eq!(config.next_hops[1].interface, 1);
+    assert_eq!(config.next_hops[1].mac, [2, 0, 0, 0, 0, 11]);
+    let paths: Vec<_> = config.files.iter().map(|file| file.path.to_str().unwrap()).collect();
+    assert_eq!(paths, ["/etc/fingerpost/full.gz", "/srv/labels.txt", "/etc/fingerpost/more.txt"]);
+    assert_eq!(config.files[0].via, Via::One(Target::NextHop(0)));
+    assert_eq!(config.files[1].via, Via::Label);
+    let spread = vec![Target::NextHop(1), Target::NextHop(0), Target::Blackhole];
+    assert_eq!(config.files[2].via, Via::Spread(spread));
+    assert_eq!(config.routes_v4, [("198.51.100.0/24".parse().unwrap(), Target::Blackhole)]);
+    assert_eq!(config.routes_v6, [("2001:db8::/32".parse().unwrap(), Target::NextHop(1))]);
+    assert_eq!(config.cores, [Some(1), Some(0)]);
+
+    let least = parse("[[interface]]\nname = \"lo\"\n").unwrap();
+    assert_eq!(least.cores, [None]);
+}
+
+#[test]
+fn toml_that_is_none_names_line_and_column() {
+    let error = parse("[[interface]]\nname = \"west\nmode = 1").unwrap_err();
+    let ConfigError::Shape { line, .. } = &error else { panic!("{error}") };
+    assert_eq!(*line, 2, "{error}");
+    assert!(error.to_string().starts_with("/etc/fingerpost/router.toml:2:"), "{error}");
+}
+
+#[test]
+fn unknown_missing_and_mistyped_keys_are_named_with_their_line() {
+    for (bad, line, words) in [
+        ("[[interface]]\nname = \"a\"\nmtu = 1500\n", 3, ["unknown field", "`mtu`"]),
+        ("[[interface]]\nname = \"a\"\n[fibb]\n", 3, ["unknown field", "`fibb`"]),
+        ("\n[[interface]]\nmode = \"copy\"\n", 2, ["missing field", "`name`"]),
+        ("[[interface]]\nname = 7\n", 2, ["expected a string", "name = 7"]),
+        ("[workers]\ncores = [0, \"1\"]\n", 2, ["expected usize", "cores = [0"]),
+        ("[[interface]]\nname = \"a\"\nname = \"b\"\n", 3, ["duplicate", "name"]),
+    ] {
+        let error = parse(bad).expect_err(bad);
+        let ConfigError::Shape { line: at, what, .. } = &error else { panic!("{error}") };
+        assert_eq!(*at, line, "{bad}: {error}");
+        assert!(words.iter().all(|word| what.contains(word)), "{bad}: {error}");
+    }
+}
+
+#[test]
+fn all_contradictions_are_told_at_once() {
+    let text = r#"
+[[interface]]
+name = "west"
+mode = "fast"
+queues = 3
+[[interface]]
+name = "west"
+[[interface]]
+name = "an-interface-too-long"
+[[nexthop]]
+name = "a"
+interface = "east"
+mac = "02:00:00:00:00"
+address = "192.0.2"
+[[nexthop]]
+name = "a"
+interface = "west"
+mac = "03:00:00:00:00:01"
+[[nexthop]]
+name = "blackhole"
+interface = "west"
+mac = "02:00:00:00:00:02"
+address = "::1"
+[[nexthop]]
+name = "c"
+interface = "west"
+mac = "00:00:00:00:00:00"
+address = "::1"
+[[routes]]
+file = "x"
+nexthop = "d"
+[[routes]]
+file = "x"
+spread = []
+[[routes]]
+file = "x"
+spread = ["a"]
+nexthop = "a"
+[[route]]
+prefix = "10.0.0.1/8"
+nexthop = "a"
+[[route]]
+prefix = "10.0.0.0/8"
+nexthop = "e"
+[[route]]
+prefix = "10.0.0.0/8"
+nexthop = "a"
+[[route]]
+prefix = "2001:db8::g/32"
+nexthop = "a"
+[workers]
+cores = [0, 0]
+[fib]
+engine = "D99"
+engine_v6 = "D16X8R/64"
+"#;
+    let told = problems(text);
+    let expect = [
+        "4: interface.mode: \"fast\" is none of auto, zero-copy, copy, generic",
+        "5: interface.queues: 3 queues and 2 workers",
+        "7: interface.name: \"west\" is there twice",
+        "9: interface.name: \"an-interface-too-long\" cannot be an interface",
+        "12: nexthop.interface: there is no [[interface]] \"east\" (there is: west, west, an-",
+        "13: nexthop.mac: \"02:00:00:00:00\" is not a MAC",
+        "14: nexthop.address: \"192.0.2\" is not an IP address",
+        "16: nexthop.name: \"a\" is there twice",
+        "18: nexthop.mac: \"03:00:00:00:00:01\" is not the address of one station",
+        "20: nexthop.name: \"blackhole\" already means",
+        "27: nexthop.mac: \"00:00:00:00:00:00\" is not the address of one station",
+        "28: nexthop.address: ::1 is that of \"blackhole\" already",
+        "31: routes.nexthop: there is no [[nexthop]] \"d\" (there is: a, a, blackhole, c)",
+        "34: routes.spread: an empty list",
+        "35: routes: either `nexthop` or `spread`",
+        "40: route.prefix: \"10.0.0.1/8\": bits beyond the prefix length are set",
+        "44: route.nexthop: there is no [[nexthop]] \"e\"",
+        "46: route.prefix: 10.0.0.0/8 is there twice",
+        "49: route.prefix: \"2001:db8::g/32\": the address cannot be read",
+        "52: workers.cores: core 0 is listed twice",
+        "54: fib.engine: \"D99\": ",
+    ];
+    for (told, expect) in told.iter().zip(expect) {
+        assert!(told.starts_with(expect), "told {told:?}, expected {expect:?}");
+    }
+    assert_eq!(told.len(), expect.len(), "{told:#?}");
+
+    let text = parse(text).unwrap_err().to_string();
+    assert_eq!(text.lines().count(), expect.len());
+    assert!(text.lines().all(|line| line.starts_with("/etc/fingerpost/router.toml:")));
+}
+
+#[test]
+fn no_interface_and_no_core_are_said() {
+    assert!(problems("").iter().any(|told| told.contains("at least one")));
+    assert!(problems("[workers]\ncores = []\n")[0].starts_with("2: workers.cores: an empty list"));
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = Config::load("/no/such/router.toml").unwrap_err();
+    assert!(matches!(error, ConfigError::Read { .. }));
+    assert!(error.to_string().starts_with("/no/such/router.toml: cannot be read: "), "{error}");
+}

@@ -1,0 +1,279 @@
+//! The control plane: routes from files to tables, workers from threads to counters.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fib::{Hop, Prefix};
+use fingerpost_router::config::{Config, Target};
+use fingerpost_router::control::routes::{Routes, RoutesError};
+use fingerpost_router::control::workers::Workers;
+use fingerpost_router::datapath::{
+    Adjacencies, Adjacency, Locals, Tables, Verdict, Worker, WorkerSetup,
+};
+use fingerpost_router::stats::{Snapshot, WorkerStats};
+use fingerpost_router::{Router, StartError};
+use port::memory::{Pool, Replay, Sink};
+use port::{Arena, Port};
+use wire::{ethernet, ipv4, ipv6};
+
+/// A folder of files that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str, files: &[(&str, &str)]) -> Self {
+        let path = std::env::temp_dir().join(format!("fingerpost-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        for (name, text) in files {
+            std::fs::write(path.join(name), text).unwrap();
+        }
+        Self(path)
+    }
+
+    fn config(&self, text: &str) -> Config {
+        let path = self.0.join("router.toml");
+        std::fs::write(&path, text).unwrap();
+        Config::load(&path).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const HOPS: &str = r#"
+[[interface]]
+name = "west"
+[[interface]]
+name = "east"
+[[nexthop]]
+name = "a"
+interface = "west"
+mac = "02:00:00:00:00:0a"
+address = "192.0.2.1"
+[[nexthop]]
+name = "b"
+interface = "east"
+mac = "02:00:00:00:00:0b"
+address = "2001:db8::b"
+"#;
+
+/// Where an address leads.
+fn leads(routes: &Routes, address: &str) -> Option<Target> {
+    let hop = match address.parse::<IpAddr>().unwrap() {
+        IpAddr::V4(address) => routes.v4.fib().lookup(address.into()),
+        IpAddr::V6(address) => routes.v6.fib().lookup(address.into()),
+    };
+    routes.hops.get(hop).copied()
+}
+
+#[test]
+fn labels_lead_where_the_configuration_says() {
+    let folder = Folder::new(
+        "labels",
+        &[
+            ("one.txt", "10.0.0.0/8 whatever\n10.1.0.0/16 else\n2001:db8::/32 more\n"),
+            (
+                "label.txt",
+                "10.1.0.0/16 192.0.2.1\n10.2.0.0/16 b\n10.3.0.0/16 blackhole\n2001:db8:1::/48 2001:db8::b\n",
+            ),
+        ],
+    );
+    let config = folder.config(&format!(
+        "{HOPS}
+         [[routes]]\nfile = \"one.txt\"\nnexthop = \"b\"
+         [[routes]]\nfile = \"label.txt\"
+         [[route]]\nprefix = \"10.2.0.0/16\"\nnexthop = \"a\"
+         [[route]]\nprefix = \"10.4.0.0/16\"\nnexthop = \"blackhole\""
+    ));
+    let routes = Routes::load(&config, 1).unwrap();
+    let (a, b) = (Some(Target::NextHop(0)), Some(Target::NextHop(1)));
+    for (address, expect) in [
+        ("10.0.0.1", b),
+        ("10.1.0.1", a), // the later file
+        ("10.2.0.1", a), // the configuration over the file
+        ("10.3.0.1", Some(Target::Blackhole)),
+        ("10.4.0.1", Some(Target::Blackhole)),
+        ("11.0.0.1", None),
+        ("2001:db8::1", b),
+        ("2001:db8:1::1", b),
+        ("2001:db9::1", None),
+    ] {
+        assert_eq!(leads(&routes, address), expect, "{address}");
+    }
+    assert_eq!((routes.v4.rib().len(), routes.v6.rib().len()), (5, 2));
+    assert_eq!(routes.replaced, 2);
+    // Hops by number of routes: b has 3, then a and the black hole 2 each.
+    assert_eq!(routes.hops.get(Hop(1)), Some(&Target::NextHop(1)));
+    let counts: Vec<_> = routes.hops.iter().map(|(_, _, count)| count).collect();
+    assert_eq!(counts, [3, 2, 2]);
+
+    let links = [([2, 0, 0, 0, 0, 1], 1500), ([2, 0, 0, 0, 0, 2], 70_000)];
+    let adjacencies = routes.adjacencies(&config, &links);
+    let of = |address: &str| {
+        let address: Ipv4Addr = address.parse().unwrap();
+        adjacencies.get(routes.v4.fib().lookup(address.into()))
+    };
+    assert_eq!(of("10.0.0.1"), &Adjacency::new(1, [2, 0, 0, 0, 0, 11], links[1].0, u16::MAX));
+    assert_eq!(of("10.1.0.1"), &Adjacency::new(0, [2, 0, 0, 0, 0, 10], links[0].0, 1500));
+    assert_eq!(of("10.3.0.1"), &Adjacency::BLACKHOLE);
+    assert_eq!(of("11.0.0.1"), &Adjacency::NONE);
+}
+
+#[test]
+fn a_label_that_nobody_knows_stops_the_loading_and_is_named() {
+    let folder = Folder::new(
+        "unknown",
+        &[("t.txt", "10.0.0.0/8 a\n10.1.0.0/16 x9\n10.2.0.0/16 x9\n2001:db8::/32 y\n")],
+    );
+    let config = folder.config(&format!("{HOPS}\n[[routes]]\nfile = \"t.txt\""));
+    let error = Routes::load(&config, 1).unwrap_err();
+    let RoutesError::Unknown { prefix, label, routes, .. } = &error else { panic!("{error}") };
+    assert_eq!((&**prefix, &**label, *routes), ("10.1.0.0/16", "x9", 3));
+    let text = error.to_string();
+    assert!(text.contains("t.txt: 10.1.0.0/16 x9: no [[nexthop]] has \"x9\""), "{text}");
+    assert!(text.contains("2 more routes"), "{text}");
+
+    let config = folder.config(&format!("{HOPS}\n[[routes]]\nfile = \"none.txt\""));
+    let error = Routes::load(&config, 1).unwrap_err();
+    assert!(matches!(error, RoutesError::Feed(_)) && error.to_string().contains("none.txt"));
+}
+
+#[test]
+fn spreading_keeps_labels_together_and_uses_every_next_hop() {
+    let mut text = String::new();
+    for net in 0..2000 {
+        text += &format!("10.{}.{}.0/24 AS{}\n", net / 256, net % 256, net / 2);
+    }
+    let folder = Folder::new("spread", &[("t.txt", &text)]);
+    let config =
+        folder.config(&format!("{HOPS}\n[[routes]]\nfile = \"t.txt\"\nspread = [\"a\", \"b\"]"));
+    let routes = Routes::load(&config, 1).unwrap();
+    let lead = |net: u32| leads(&routes, &format!("10.{}.{}.1", net / 256, net % 256));
+    assert!((0..1000).all(|pair| lead(2 * pair) == lead(2 * pair + 1)));
+    let a = (0..2000).filter(|&net| lead(net) == Some(Target::NextHop(0))).count();
+    assert!((800..1200).contains(&a), "{a} of 2000 to the first of two");
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_told_before_anything_is_done() {
+    let folder = Folder::new("missing", &[]);
+    // The file of routes is not there either; the interfaces come first.
+    let config = folder.config(
+        "[[interface]]\nname = \"no-such-if0\"\n[[interface]]\nname = \"lo\"\n\
+         [[routes]]\nfile = \"none\"\nnexthop = \"blackhole\"",
+    );
+    let error = Router::start(config).unwrap_err();
+    let StartError::NoInterface { names } = &error else { panic!("{error}") };
+    assert_eq!(names, &["no-such-if0"]);
+}
+
+const MAC: [u8; 6] = [2, 0, 0, 0, 1, 0];
+
+fn frame(index: usize) -> Vec<u8> {
+    let mut frame = vec![0; 60];
+    let kind = if index.is_multiple_of(2) { ethernet::IPV4 } else { ethernet::IPV6 };
+    ethernet::Header { dst: MAC, src: [2, 0, 0, 0, 9, 9], kind }.emit(&mut frame).unwrap();
+    if kind == ethernet::IPV4 {
+        // One of five has no route.
+        let dst = if index.is_multiple_of(5) { 0x0b00_0001 } else { 0x0a00_0001 };
+        ipv4::Header { total_len: 46, ttl: 64, src: 0xc000_0201, dst, ..Default::default() }
+            .emit(&mut frame[14..])
+            .unwrap();
+    } else {
+        let dst = 0x2001_0db8 << 96 | 1;
+        ipv6::Header { payload_len: 6, hop_limit: 64, src: dst, dst, ..Default::default() }
+            .emit(&mut frame[14..])
+            .unwrap();
+    }
+    frame
+}
+
+/// Two workers on threads, while routes change under them.
+#[test]
+fn workers_forward_while_tables_are_swapped_and_stop_when_told() {
+    const EACH: u64 = 200_000;
+    let folder = Folder::new("swap", &[]);
+    let config = folder.config(&format!(
+        "{HOPS}
+         [[route]]\nprefix = \"10.0.0.0/8\"\nnexthop = \"b\"
+         [[route]]\nprefix = \"2001:db8::/32\"\nnexthop = \"b\""
+    ));
+    let mut routes = Routes::load(&config, 1).unwrap();
+    let links = [(MAC, 1500), ([2, 0, 0, 0, 1, 1], 1500)];
+    let adjacencies: Arc<Adjacencies> = Arc::new(routes.adjacencies(&config, &links));
+    let worker = |_| {
+        let pool: Pool = (0..10).map(frame).collect();
+        let west = Replay::new("west", pool, Sink::Count).with_mac(MAC).with_limit(EACH);
+        let east = Replay::new("east", Pool::new(), Sink::Count).with_mac(links[1].0);
+        let ports: Vec<Box<dyn Port>> = vec![Box::new(west), Box::new(east)];
+        let setup = WorkerSetup {
+            arena: Arena::new(1024, 2048).unwrap(),
+            ports,
+            tables: Tables { v4: routes.v4.reader(), v6: routes.v6.reader() },
+            adjacencies: Arc::clone(&adjacencies),
+            locals: Arc::new(Locals::default()),
+            stats: Arc::new(WorkerStats::new()),
+        };
+        (Worker::new(setup), None)
+    };
+    let workers = (0..2).map(worker).collect();
+    let mut workers = Workers::start(workers).unwrap();
+
+    let total = || workers.snapshots().into_iter().sum::<Snapshot>();
+    let hop = routes.v4.fib().lookup(0x0a00_0001);
+    let start = Instant::now();
+    let mut commits = 0;
+    while total().received < 2 * EACH {
+        assert!(start.elapsed() < Duration::from_secs(60), "the workers do not get on");
+        // What packets hit stays; what is beside it comes and goes.
+        let beside = Prefix::new(0x0a80_0000 | (commits % 4096) << 8, 24).unwrap();
+        routes.v4.announce(beside, hop);
+        routes.v4.commit().unwrap();
+        routes.v4.withdraw(beside);
+        routes.v4.commit().unwrap();
+        commits += 1;
+    }
+    assert!(workers.alive());
+    assert!(workers.stop(), "both ended as they should");
+    assert!(commits > 0);
+
+    let total: Snapshot = workers.snapshots().into_iter().sum();
+    assert!(total.balanced());
+    assert_eq!(total.received, 2 * EACH);
+    // Of ten packets, 0 has no route by being the even multiple of five.
+    assert_eq!(total.count(Verdict::NoRoute), 2 * EACH / 10);
+    assert_eq!(total.sent(), 2 * EACH / 10 * 9);
+    assert_eq!(total.lookups_v4 + total.lookups_v6, total.received);
+    assert_eq!(total.lookups_v4, EACH);
+    for ports in workers.port_stats() {
+        assert_eq!(ports[0].received, EACH);
+        assert_eq!(ports[1].transmitted, EACH / 10 * 9);
+    }
+    // Stopped workers hold no table: everything retired can be had back.
+    for _ in 0..3 {
+        routes.v4.announce(Prefix::new(0x0a80_0000, 24).unwrap(), hop);
+        assert!(routes.v4.commit().unwrap().published);
+        routes.v4.withdraw(Prefix::new(0x0a80_0000, 24).unwrap());
+        assert!(routes.v4.commit().unwrap().published);
+    }
+}
+
+#[test]
+fn a_core_that_is_not_there_is_an_error() {
+    let folder = Folder::new("core", &[]);
+    let routes = Routes::load(&folder.config("[[interface]]\nname = \"lo\"\n"), 1).unwrap();
+    let setup = WorkerSetup {
+        arena: Arena::new(64, 2048).unwrap(),
+        ports: Vec::new(),
+        tables: Tables { v4: routes.v4.reader(), v6: routes.v6.reader() },
+        adjacencies: Arc::new(Adjacencies::new()),
+        locals: Arc::new(Locals::default()),
+        stats: Arc::new(WorkerStats::new()),
+    };
+    let error = Workers::start(vec![(Worker::new(setup), Some(1000))]).unwrap_err();
+    assert!(error.to_string().contains("core 1000"), "{error}");
+}
