@@ -7,8 +7,10 @@
 //! | `packets` | packets to try, drawn and spoilt |
 //! | `rules` | every verdict, random traffic, noise |
 //! | `allocation` | nothing is allocated while packets pass |
+//! | `faults` | ports that lose, damage, repeat and refuse |
 
 mod allocation;
+mod faults;
 mod packets;
 mod reference;
 mod rig;
