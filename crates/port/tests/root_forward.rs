@@ -15,6 +15,7 @@ use std::collections::HashSet;
 use std::env;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -64,7 +65,7 @@ fn programs(interface: &str) -> bool {
 /// host's.
 const PEER: &str = r#"
 import os, socket, struct, sys
-rounds, strays = int(sys.argv[1]), int(sys.argv[2])
+rounds, strays, ordered = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "ordered"
 def open_at(name):
     s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
     s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
@@ -92,8 +93,10 @@ for _ in range(rounds):
         batch = [frame(to, source, count + n) for n in range(64)]
         count += 64
         for packet in batch: out.send(packet)
-        for n, packet in enumerate(batch):
-            got = take(into)
+        came = [take(into) for _ in batch]
+        # Two queues may overtake each other.
+        if not ordered: batch.sort(); came.sort()
+        for n, (packet, got) in enumerate(zip(batch, came)):
             assert got == packet, (n, packet.hex(), got.hex())
 for _ in range(strays):
     a.send(b"\xff" * 6 + mac(0xa0) + b"\x08\x06" + bytes(46))
@@ -121,7 +124,7 @@ fn forward(choice: ModeChoice, mtu: u32, frame_size: u32, mode: &str) {
     assert!(programs("a1") && programs("b0"));
 
     let mut child = Command::new("python3")
-        .args(["-c", PEER, &ROUNDS.to_string(), &STRAYS.to_string()])
+        .args(["-c", PEER, &ROUNDS.to_string(), &STRAYS.to_string(), "ordered"])
         .spawn()
         .expect("python3 runs (Debian package python3)");
     let mut frames: Vec<Frame> = Vec::with_capacity(64);
@@ -199,6 +202,60 @@ fn packets_cross_in_generic_mode() {
 #[test]
 fn an_mtu_too_large_for_the_driver_falls_back_to_generic() {
     forward(ModeChoice::Auto, 3700, 4096, "AF_XDP generic");
+}
+
+/// Two workers, each with an arena, a thread and one queue of both interfaces.
+#[test]
+fn two_queues_are_two_workers() {
+    const ROUNDS: u64 = 60;
+    network(2, 1500);
+    let sizes = RingSizes::all(256);
+    let open = |name| Interface::open(name, 2, &Locals::default(), ModeChoice::Copy).unwrap();
+    let (a1, b0) = (open("a1"), open("b0"));
+    let stop = AtomicBool::new(false);
+    let counts = thread::scope(|scope| {
+        let workers = [0, 1].map(|queue| {
+            let mut arena = Arena::new(2 * sizes.frames() + 64, 2048).unwrap();
+            let mut a = Socket::bind(&a1, queue, &mut arena, sizes).unwrap();
+            let mut b = Socket::bind(&b0, queue, &mut arena, sizes).unwrap();
+            assert_eq!((a.queue(), a.interface().name()), (queue, "a1"));
+            let stop = &stop;
+            scope.spawn(move || {
+                if queue == 1 {
+                    // Busy polling changes who does the work, not what is done.
+                    a.busy_poll(20, 64).unwrap();
+                    b.busy_poll(20, 64).unwrap();
+                }
+                let mut frames = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
+                    let mut moved = 0;
+                    for (from, to) in [(0, 1), (1, 0)] {
+                        let ports = [&mut a, &mut b];
+                        moved += ports[from].receive(&mut arena, 64, &mut frames);
+                        ports[to].transmit(&mut arena, &mut frames);
+                        ports[to].flush(&mut arena);
+                    }
+                    if moved == 0 {
+                        thread::yield_now();
+                    }
+                }
+                [a.stats().received, b.stats().received]
+            })
+        });
+        let status = Command::new("python3")
+            .args(["-c", PEER, &ROUNDS.to_string(), "0", "any"])
+            .status()
+            .expect("python3 runs (Debian package python3)");
+        stop.store(true, Ordering::Relaxed);
+        let counts = workers.map(|worker| worker.join().unwrap());
+        assert!(status.success(), "the peer got what it expected: {counts:?}");
+        counts
+    });
+    let [[a_first, b_first], [a_second, b_second]] = counts;
+    assert_eq!(a_first + a_second, 64 * ROUNDS);
+    assert_eq!(b_first + b_second, 64 * ROUNDS);
+    assert!(a_first > 0 && a_second > 0, "both queues have traffic: {counts:?}");
+    assert_eq!(a1.counts().unwrap()[Steered::Taken], 64 * ROUNDS);
 }
 
 #[test]

@@ -49,6 +49,9 @@ const BUDGET: u32 = 256;
 const OLD_BUDGET: u32 = 32;
 /// `XDP_MAX_TX_SKB_BUDGET` of linux/if_xdp.h (6.17).
 const XDP_MAX_TX_SKB_BUDGET: c_int = 9;
+/// Where two of the rings are mapped from; libc has the others as `off_t` too.
+const FILL_AT: libc::off_t = libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t;
+const COMPLETION_AT: libc::off_t = libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t;
 /// Bytes of packets on their way out that the socket may have: a full ring of
 /// the kernel's `sk_buff`s, and more.
 const SEND_BUFFER: c_int = 8 << 20;
@@ -176,18 +179,16 @@ impl Socket {
         if shared.is_none() {
             register(&fd, arena, name)?;
         }
-        let [fill, completion, receive, transmit] = make_rings(fd.as_fd(), sizes)
-            .map_err(|error| Error::system("make the rings", name, &[NET_RAW], error))?;
-        let offsets = ring_offsets(fd.as_fd())
-            .map_err(|error| Error::system("find the rings", name, &[], error))?;
-        let rings = |error| Error::system("map the rings", name, &[], error);
+        let rings = |error| Error::system("make the rings", name, &[NET_RAW], error);
+        make_rings(fd.as_fd(), sizes).map_err(rings)?;
+        let libc::xdp_mmap_offsets { rx, tx, fr, cr } = ring_offsets(fd.as_fd()).map_err(rings)?;
+        let ring = fd.as_fd();
         let mut socket = Self {
-            fill: Producer::new(fd.as_fd(), sizes.fill, offsets.fr, fill).map_err(rings)?,
-            completion: Consumer::new(fd.as_fd(), sizes.completion, offsets.cr, completion)
+            fill: Producer::new(ring, sizes.fill, fr, FILL_AT).map_err(rings)?,
+            completion: Consumer::new(ring, sizes.completion, cr, COMPLETION_AT).map_err(rings)?,
+            receive: Consumer::new(ring, sizes.receive, rx, libc::XDP_PGOFF_RX_RING)
                 .map_err(rings)?,
-            receive: Consumer::new(fd.as_fd(), sizes.receive, offsets.rx, receive)
-                .map_err(rings)?,
-            transmit: Producer::new(fd.as_fd(), sizes.transmit, offsets.tx, transmit)
+            transmit: Producer::new(ring, sizes.transmit, tx, libc::XDP_PGOFF_TX_RING)
                 .map_err(rings)?,
             interface: interface.clone(),
             queue,
@@ -549,9 +550,8 @@ fn register(fd: &OwnedFd, arena: &Arena, name: &str) -> Result<(), Error> {
     })
 }
 
-/// Makes the four rings and returns where each is mapped from: fill,
-/// completion, receive, transmit.
-fn make_rings(fd: BorrowedFd<'_>, sizes: RingSizes) -> io::Result<[libc::off_t; 4]> {
+/// Makes the four rings.
+fn make_rings(fd: BorrowedFd<'_>, sizes: RingSizes) -> io::Result<()> {
     for (option, size) in [
         (libc::XDP_UMEM_FILL_RING, sizes.fill),
         (libc::XDP_UMEM_COMPLETION_RING, sizes.completion),
@@ -560,12 +560,7 @@ fn make_rings(fd: BorrowedFd<'_>, sizes: RingSizes) -> io::Result<[libc::off_t; 
     ] {
         set(fd, libc::SOL_XDP, option, &size)?;
     }
-    Ok([
-        libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t,
-        libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t,
-        libc::XDP_PGOFF_RX_RING,
-        libc::XDP_PGOFF_TX_RING,
-    ])
+    Ok(())
 }
 
 /// Asks where in each ring's mapping its parts are.

@@ -409,3 +409,28 @@ fn steer_v6<'m>(
         .jump_if(Cond::Ne, R0, 0, to(Steered::Local))
         .jump(redirect);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_outcome_has_one_counter_and_one_name() {
+        let names: HashSet<&str> = Steered::ALL.map(Steered::name).into_iter().collect();
+        assert_eq!(names.len(), Steered::ALL.len());
+        for (n, which) in Steered::ALL.into_iter().enumerate() {
+            assert_eq!(which as usize, n, "{which:?}");
+        }
+        let counts = Counts(std::array::from_fn(|n| 1 << n));
+        assert_eq!(counts[Steered::Taken], 1);
+        assert_eq!(counts[Steered::Short], 2);
+        assert_eq!(counts.passed(), (1 << 13) - 2);
+    }
+
+    #[test]
+    fn locals_are_sorted_by_family() {
+        let text = ["192.0.2.1", "2001:db8::1", "192.0.2.1"];
+        let locals: Locals = text.iter().map(|text| text.parse::<IpAddr>().unwrap()).collect();
+        assert_eq!((locals.v4.len(), locals.v6.len()), (1, 1));
+    }
+}
