@@ -1,6 +1,9 @@
 //! The routing table against a model that compares every route with every
 //! question: a `BTreeMap` in the order of `Prefix`, and `Prefix::covers`.
 
+#[path = "tables/real.rs"]
+mod real;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use fingerpost_fib::{Addr, Hop, Prefix, Rib};
@@ -200,4 +203,38 @@ fn a_route_may_lead_nowhere() {
     assert_eq!(rib.longest(0x0a00_0001), Some((p("10.0.0.0/8"), Hop::NONE)));
     assert_eq!(rib.remove(p("10.0.0.0/8")), Some(Hop::NONE));
     assert_eq!(rib.longest(0x0a00_0001), Some((Prefix::ALL, Hop(1))));
+}
+
+fn whole<A: Addr>(routes: &[(Prefix<A>, Hop)], count: usize) {
+    assert_eq!(routes.len(), count, "the number of routes that the README of the data states");
+    let shuffled = {
+        let mut dice = Dice(3);
+        let mut routes = routes.to_vec();
+        for at in (1..routes.len()).rev() {
+            routes.swap(at, dice.below(at as u32 + 1) as usize);
+        }
+        routes
+    };
+    let rib = Rib::from_sorted(routes.iter().copied());
+    let mut by_hand = Rib::new();
+    for &(prefix, hop) in &shuffled {
+        assert_eq!(by_hand.insert(prefix, hop), None);
+    }
+    assert_eq!(rib.len(), count);
+    assert!(rib.iter().eq(routes.iter().copied()));
+    assert!(by_hand.iter().eq(routes.iter().copied()));
+    for &(prefix, hop) in &shuffled[..count / 2] {
+        assert_eq!(rib.get(prefix), Some(hop));
+        assert_eq!(by_hand.remove(prefix), Some(hop));
+    }
+    let rest: BTreeMap<_, _> = shuffled[count / 2..].iter().copied().collect();
+    assert!(by_hand.iter().eq(rest));
+}
+
+#[test]
+fn the_internet_of_2026_goes_in_and_half_of_it_out() {
+    let table = real::load(real::V4);
+    whole::<u32>(&real::routes(&table.v4, None), 1_107_938);
+    let table = real::load(real::V6);
+    whole::<u128>(&real::routes(&table.v6, None), 258_956);
 }
