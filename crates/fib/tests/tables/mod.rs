@@ -3,7 +3,7 @@
 //! Uniformly random routes hardly nest, and hardly ever touch each other's
 //! borders. So prefixes are drawn near one another: mostly inside, beside or
 //! around one that is already there.
-#![expect(unreachable_pub, reason = "a module of several test programs")]
+#![allow(unreachable_pub, dead_code, reason = "several test programs each use some of it")]
 
 use std::collections::BTreeMap;
 
