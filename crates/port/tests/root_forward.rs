@@ -119,6 +119,7 @@ fn forward(choice: ModeChoice, mtu: u32, frame_size: u32, mode: &str) {
     let mut b = Socket::bind(&b0, 0, &mut arena, sizes).unwrap();
     assert_eq!(a.mode(), mode, "{:?}", a1.fallback());
     assert_eq!(b.mode(), mode);
+    assert!([32, 256].contains(&a.budget()), "{}", a.budget());
     assert_eq!(a.mac(), [2, 0, 0, 0, 0, 0xa1]);
     assert_eq!(b.mtu(), mtu as usize);
     assert!(programs("a1") && programs("b0"));

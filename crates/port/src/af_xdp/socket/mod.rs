@@ -1,0 +1,344 @@
+//! The socket: the port of one queue of one interface.
+//!
+//! A frame goes round through the four rings (`ring.rs`) like this; each arrow
+//! is a place where its token is consumed or made anew:
+//!
+//! ```text
+//!   Arena ──alloc──► fill ring ──► kernel ──► receive ring ──► Frame of the caller
+//!     ▲                                                             │ transmit
+//!     └──── free ◄── completion ring ◄── kernel ◄── transmit ring ◄─┘ (of any
+//!                                                                      socket of
+//!                                                                      the arena)
+//! ```
+//!
+//! - The fill ring is topped up after every receive from what the arena has;
+//!   when that is nothing, the kernel drops and counts (`fill_empty`), and
+//!   the next receive tries again.
+//! - Frames in the fill and receive rings together are never more than the
+//!   receive ring's size, so that ring cannot overflow.
+//! - `transmit` only writes descriptors; `flush` tells the kernel, with one
+//!   system call where its budget allows, and collects what has left. In copy
+//!   mode the packets are sent inside that call. The budget is 32 packets a
+//!   call, 256 where `XDP_MAX_TX_SKB_BUDGET` is known (Linux 6.17).
+//! - A call is made only when the ring's flag asks for it (`need_wakeup`).
+//!
+//! Limits: one buffer a packet (no `XDP_USE_SG`), so the MTU must fit a frame.
+//! Dropping a socket loses the frames in its rings to the arena until the arena
+//! itself goes: the kernel may still be reading them.
+
+#![expect(unsafe_code, reason = "system calls, and frames handed to the kernel")]
+
+mod bind;
+mod option;
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use self::option::{get, set};
+use super::bpf::Mode;
+use super::error::Error;
+use super::interface::Interface;
+use super::ring::{Consumer, Producer};
+use crate::{Arena, Frame, HEADROOM, Port, PortStats};
+
+/// Slots of the four rings, each a power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingSizes {
+    /// Free frames waiting for the kernel; no more than `receive` are kept there.
+    pub fill: u32,
+    /// Received packets waiting for us.
+    pub receive: u32,
+    /// Packets waiting to be sent.
+    pub transmit: u32,
+    /// Sent frames waiting to be collected.
+    pub completion: u32,
+}
+
+impl Default for RingSizes {
+    /// 2048 each.
+    fn default() -> Self {
+        Self::all(2048)
+    }
+}
+
+impl RingSizes {
+    /// Gives all four the same size.
+    pub fn all(size: u32) -> Self {
+        Self { fill: size, receive: size, transmit: size, completion: size }
+    }
+
+    /// Returns how many frames a socket with these rings holds at the most,
+    /// for sizing the arena.
+    pub fn frames(&self) -> u32 {
+        self.stock() + self.transmit + self.completion
+    }
+
+    /// Frames kept for receiving.
+    fn stock(&self) -> u32 {
+        self.fill.min(self.receive)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        for size in [self.fill, self.receive, self.transmit, self.completion] {
+            if !size.is_power_of_two() || !(64..=1 << 20).contains(&size) {
+                return Err(Error::BadRing { size });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A port on one queue of an interface.
+pub struct Socket {
+    // The rings are unmapped before the descriptor closes.
+    fill: Producer<u64>,
+    completion: Consumer<u64>,
+    receive: Consumer<libc::xdp_desc>,
+    transmit: Producer<libc::xdp_desc>,
+    fd: Arc<OwnedFd>,
+    interface: Interface,
+    queue: u32,
+    sizes: RingSizes,
+    /// Identity of the arena whose memory this is.
+    tag: u32,
+    frame_mask: u64,
+    zero_copy: bool,
+    busy_poll: bool,
+    budget: u32,
+    /// Frames in the kernel's hands to receive into.
+    filling: u32,
+    /// Frames in the kernel's hands to send from.
+    sending: u32,
+    stats: PortStats,
+}
+
+impl Socket {
+    /// Lets receiving run the device's work in our own system call instead of
+    /// an interrupt's: fewer switches where router and device share a CPU.
+    ///
+    /// # Errors
+    ///
+    /// The system's: `EPERM` without `CAP_NET_ADMIN`, `ENOPROTOOPT` before
+    /// Linux 5.11.
+    pub fn busy_poll(&mut self, microseconds: u32, budget: u32) -> io::Result<()> {
+        // linux/asm-generic/socket.h.
+        const SO_BUSY_POLL: c_int = 46;
+        const SO_PREFER_BUSY_POLL: c_int = 69;
+        const SO_BUSY_POLL_BUDGET: c_int = 70;
+        for (option, value) in
+            [(SO_PREFER_BUSY_POLL, 1), (SO_BUSY_POLL, microseconds), (SO_BUSY_POLL_BUDGET, budget)]
+        {
+            set(self.fd.as_fd(), libc::SOL_SOCKET, option, &value)?;
+        }
+        self.busy_poll = true;
+        Ok(())
+    }
+
+    /// Returns how many packets one system call sends in copy mode.
+    pub fn budget(&self) -> u32 {
+        self.budget
+    }
+
+    /// Returns the interface.
+    pub fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// Returns the queue, from 0.
+    pub fn queue(&self) -> u32 {
+        self.queue
+    }
+
+    /// Tops up the fill ring.
+    fn stock(&mut self, arena: &mut Arena) {
+        let wanted = self.sizes.stock() - self.filling;
+        let fit = self.fill.free(wanted).min(wanted).min(arena.available() as u32);
+        for _ in 0..fit {
+            let Some(Frame { at, .. }) = arena.alloc() else { break };
+            // SAFETY: the token has just been taken apart, so nobody has the
+            // frame any more; it is of this socket's memory, as `arena` is.
+            unsafe { self.fill.push(u64::from(at - HEADROOM)) };
+            self.filling += 1;
+        }
+        if fit > 0 {
+            self.fill.publish();
+            if self.fill.needs_wakeup() {
+                self.wake_receive();
+            }
+        }
+    }
+
+    /// Frees the frames of packets that have left.
+    fn collect(&mut self, arena: &mut Arena) {
+        let waiting = self.completion.waiting();
+        for _ in 0..waiting {
+            let start = self.completion.pop() & self.frame_mask;
+            // The token anew: the kernel names each frame it was given once.
+            arena.free(Frame { at: start as u32 + HEADROOM, len: 0, tag: self.tag });
+        }
+        if waiting > 0 {
+            self.completion.release();
+            self.sending -= waiting;
+        }
+    }
+
+    /// Has the kernel look at the fill ring, and in busy polling at the device.
+    fn wake_receive(&self) {
+        // SAFETY: no buffer: AF_XDP takes none, only the call itself matters.
+        unsafe {
+            libc::recvfrom(
+                self.fd.as_raw_fd(),
+                std::ptr::null_mut(),
+                0,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+            )
+        };
+    }
+
+    /// Has the kernel look at the transmit ring. Errors (`EAGAIN` at the end of
+    /// its budget, `ENOBUFS`, `ENETDOWN`) mean that the rest stays in the ring,
+    /// which `pending` shows.
+    fn wake_transmit(&self) {
+        // SAFETY: no buffer and no address, as AF_XDP wants it.
+        unsafe {
+            libc::sendto(
+                self.fd.as_raw_fd(),
+                std::ptr::null(),
+                0,
+                libc::MSG_DONTWAIT,
+                std::ptr::null(),
+                0,
+            )
+        };
+    }
+
+    fn check(&self, arena: &Arena) {
+        assert!(arena.tag() == self.tag, "a socket was used with an arena it is not bound to");
+    }
+}
+
+impl Port for Socket {
+    fn name(&self) -> &str {
+        self.interface.name()
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.interface.mac()
+    }
+
+    fn mtu(&self) -> usize {
+        self.interface.mtu()
+    }
+
+    fn receive(&mut self, arena: &mut Arena, room: usize, out: &mut Vec<Frame>) -> usize {
+        self.check(arena);
+        let count = (self.receive.waiting() as usize).min(room);
+        let mut bytes = 0;
+        for _ in 0..count {
+            let libc::xdp_desc { addr, len, .. } = self.receive.pop();
+            bytes += u64::from(len);
+            // The token anew: the kernel names each frame it was given once.
+            out.push(Frame { at: addr as u32, len, tag: self.tag });
+        }
+        if count > 0 {
+            self.receive.release();
+            self.filling -= count as u32;
+            self.stats.received += count as u64;
+            self.stats.received_bytes += bytes;
+        } else if self.busy_poll {
+            self.wake_receive();
+        }
+        if self.filling < self.sizes.stock() {
+            self.stock(arena);
+        }
+        count
+    }
+
+    fn transmit(&mut self, arena: &mut Arena, frames: &mut Vec<Frame>) -> usize {
+        self.check(arena);
+        let fit = (self.transmit.free(frames.len() as u32) as usize).min(frames.len());
+        let mut written = 0;
+        for frame in frames.drain(..fit) {
+            assert!(frame.tag == self.tag, "a frame was given to an arena that it is not of");
+            if frame.len == 0 {
+                // The kernel skips such a descriptor and never completes it.
+                self.stats.tx_invalid += 1;
+                arena.free(frame);
+                continue;
+            }
+            let Frame { at, len, .. } = frame;
+            self.stats.transmitted_bytes += u64::from(len);
+            // SAFETY: the token has just been taken apart, so nobody has the
+            // frame any more; its tag says that it is of this socket's memory.
+            unsafe { self.transmit.push(libc::xdp_desc { addr: u64::from(at), len, options: 0 }) };
+            written += 1;
+        }
+        if written > 0 {
+            self.transmit.publish();
+            self.sending += written;
+            self.stats.transmitted += u64::from(written);
+        }
+        fit
+    }
+
+    fn punt(&mut self, arena: &mut Arena, frame: Frame) -> bool {
+        // What the host should have was left to it by the steering program.
+        arena.free(frame);
+        false
+    }
+
+    fn flush(&mut self, arena: &mut Arena) {
+        self.check(arena);
+        if self.sending == 0 {
+            return;
+        }
+        self.collect(arena);
+        let mut left = self.transmit.pending();
+        while left > 0 && self.transmit.needs_wakeup() {
+            self.wake_transmit();
+            let now = self.transmit.pending();
+            // No progress: the device or the completion ring is full.
+            if now == left {
+                break;
+            }
+            left = now;
+        }
+        self.collect(arena);
+    }
+
+    fn held(&self) -> usize {
+        (self.filling + self.sending) as usize
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
+    }
+
+    fn stats(&self) -> PortStats {
+        // SAFETY: six integers, for which zero is a value.
+        let mut kernel: libc::xdp_statistics = unsafe { std::mem::zeroed() };
+        // An older kernel fills in fewer; the others stay zero.
+        let _ = get(self.fd.as_fd(), libc::SOL_XDP, libc::XDP_STATISTICS, &mut kernel);
+        PortStats {
+            passed: self.interface.counts().map_or(0, |counts| counts.passed()),
+            rx_ring_full: kernel.rx_ring_full,
+            fill_empty: kernel.rx_fill_ring_empty_descs,
+            // The kernel counts a missing frame in both.
+            rx_dropped: kernel.rx_dropped.saturating_sub(kernel.rx_fill_ring_empty_descs),
+            tx_invalid: self.stats.tx_invalid + kernel.tx_invalid_descs,
+            ..self.stats
+        }
+    }
+
+    fn mode(&self) -> &'static str {
+        match (self.interface.attached(), self.zero_copy) {
+            (Mode::Generic, _) => "AF_XDP generic",
+            (Mode::Native, true) => "AF_XDP zero-copy",
+            (Mode::Native, false) => "AF_XDP copy",
+        }
+    }
+}
