@@ -3,13 +3,15 @@
 //! ```text
 //!   thread ── pin ──► poll ─► frames? ──yes──► poll …
 //!                               │ no
-//!                               └► some turns more ─► yield ─► sleep a little
+//!                               └► some turns more ─► yield ─► sleep until
+//!                                                              a packet waits
 //! ```
 //!
 //! A worker that finds nothing asks again for some turns, then gives its core to
-//! whoever waits, and after long silence sleeps for a moment a turn: a router
-//! without traffic should not heat the room, and where a core is shared with the
-//! interface's own work, that work must not starve. Sleeping, it holds no table.
+//! whoever waits, and after long silence sleeps: a router without traffic should
+//! not heat the room, and where a core is shared with the interface's own work,
+//! that work must not starve. A port with a descriptor wakes its worker; where
+//! one has none, the sleep is a short one. Sleeping, a worker holds no table.
 //! The counters of the ports are copied out from time to time, between turns.
 //!
 //! Pinning is part of starting: a core that is not there, or not allowed, is an
@@ -22,6 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use port::PortStats;
@@ -32,8 +35,10 @@ use crate::stats::{Snapshot, WorkerStats};
 /// Empty turns before the core is yielded, and before the worker sleeps.
 const EAGER: u32 = 64;
 const PATIENT: u32 = 4096;
-/// A turn of sleep: at a million packets a second, 50 packets wait.
+/// A sleep without anything to wake from: at a million packets a second, 50 wait.
 const NAP: Duration = Duration::from_micros(50);
+/// A sleep until a packet comes, in milliseconds: how late a stop may be seen.
+const SLEEP: u16 = 50;
 /// How often the ports' counters are copied out.
 const REPORT: Duration = Duration::from_millis(200);
 /// Turns between two looks at the clock.
@@ -140,7 +145,7 @@ fn run<L: Lookup>(mut worker: Worker<L>, stop: &AtomicBool, shown: &Shown) {
         } else {
             empty = u32::min(empty + 1, PATIENT);
             match empty {
-                PATIENT => std::thread::sleep(NAP),
+                PATIENT => sleep(&worker),
                 EAGER.. => std::thread::yield_now(),
                 _ => std::hint::spin_loop(),
             }
@@ -152,6 +157,20 @@ fn run<L: Lookup>(mut worker: Worker<L>, stop: &AtomicBool, shown: &Shown) {
         }
     }
     report(&worker, shown);
+}
+
+/// Sleeps until a port has a packet, or for a moment.
+fn sleep<L: Lookup>(worker: &Worker<L>) {
+    let waits = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
+    let each: Option<Vec<_>> = worker.ports().map(|port| port.descriptor().map(waits)).collect();
+    match each {
+        Some(mut each) if !each.is_empty() => {
+            // Nothing is to be done about an error but to go on; should it come back
+            // at once every time, this is a loop that polls.
+            let _ = poll(&mut each, PollTimeout::from(SLEEP));
+        }
+        _ => std::thread::sleep(NAP),
+    }
 }
 
 fn report<L: Lookup>(worker: &Worker<L>, shown: &Shown) {

@@ -1,0 +1,179 @@
+//! The router on real interfaces: started from a configuration, stopped, and gone.
+//!
+//! Each test has a network namespace of its own, which goes with its thread:
+//!
+//! ```text
+//!   a0 ═══ a1 ─ AF_XDP ─ Router ─ AF_XDP ─ b1 ═══ b0
+//!   python's AF_PACKET sockets at a0 and b0 send and compare
+//! ```
+//!
+//! Needs root, `ip` (Debian: iproute2) and `python3`, hence the feature
+//! `root-tests`; what is missing makes the test fail and is named.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fingerpost_router::config::Config;
+use fingerpost_router::datapath::Verdict;
+use fingerpost_router::{Router, StartError};
+use nix::sched::{CloneFlags, unshare};
+
+fn ip(arguments: &str) -> String {
+    let output = Command::new("ip")
+        .args(arguments.split(' '))
+        .output()
+        .expect("`ip` runs (Debian package iproute2)");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {arguments}: {said} (this test needs root)");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Moves this thread into a new namespace with two pairs of interfaces.
+fn network() {
+    unshare(CloneFlags::CLONE_NEWNET).expect("a new network namespace (this test needs root)");
+    // Interfaces without IPv6 of the host's own send nothing of their own accord.
+    for which in ["all", "default"] {
+        let path = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
+        std::fs::write(path, "1").expect("IPv6 can be turned off in the namespace");
+    }
+    for pair in ["a", "b"] {
+        let near = format!("{pair}1 address 02:00:00:00:00:{pair}1");
+        let far = format!("{pair}0 address 02:00:00:00:00:{pair}0");
+        ip(&format!("link add {near} type veth peer name {far}"));
+        ip(&format!("link set {pair}0 up"));
+        ip(&format!("link set {pair}1 up"));
+    }
+    ip("address add 198.51.100.1/24 dev a1");
+}
+
+fn has_program(interface: &str) -> bool {
+    ip(&format!("-d link show {interface}")).contains("xdp")
+}
+
+const CONFIG: &str = r#"
+[[interface]]
+name = "a1"
+[[interface]]
+name = "b1"
+[[nexthop]]
+name = "east"
+interface = "b1"
+mac = "02:00:00:00:00:b0"
+[[route]]
+prefix = "203.0.113.0/24"
+nexthop = "east"
+[[route]]
+prefix = "203.0.113.128/25"
+nexthop = "blackhole"
+[[route]]
+prefix = "2001:db8::/32"
+nexthop = "east"
+"#;
+
+fn config(text: &str) -> Config {
+    Config::parse(text, &PathBuf::from("router.toml")).expect("the configuration is good")
+}
+
+/// Sends 100 times: two packets to forward, one for the black hole, one without a
+/// route and one for the host; expects the two at the other end, rewritten.
+const PEER: &str = r#"
+import socket, struct
+def open_at(name):
+    s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    s.bind((name, 0)); s.settimeout(10); return s
+def mac(last): return bytes([2, 0, 0, 0, 0, last])
+def checksum(data):
+    total = sum(struct.unpack("!%dH" % (len(data) // 2), data))
+    while total >> 16: total = (total & 0xffff) + (total >> 16)
+    return 0xffff - total
+def v4(dst, ttl, number):
+    head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 46, number, 0, ttl, 17, 0, bytes([198, 51, 100, 9]), dst)
+    return head[:10] + struct.pack("!H", checksum(head)) + head[12:] + struct.pack("!26s", b"payload %d" % number)
+def v6(limit, number):
+    address = bytes([0x20, 1, 0xd, 0xb8] + [0] * 11 + [number])
+    return struct.pack("!IHBB", 0x60000000, 6, 17, limit) + address + address + b"sixsix"
+a, b = open_at("a0"), open_at("b0")
+to_router = mac(0xa1) + mac(0xa0)
+to_next = mac(0xb0) + mac(0xb1)
+def take():
+    while True:
+        data, address = b.recvfrom(4096)
+        if address[2] != 4: return data
+for n in range(100):
+    a.send(to_router + b"\x08\x00" + v4(bytes([203, 0, 113, n]), 64, n))
+    a.send(to_router + b"\x86\xdd" + v6(64, n))
+    a.send(to_router + b"\x08\x00" + v4(bytes([203, 0, 113, 200]), 64, n))
+    a.send(to_router + b"\x08\x00" + v4(bytes([8, 8, 8, 8]), 64, n))
+    a.send(to_router + b"\x08\x00" + v4(bytes([198, 51, 100, 1]), 64, n))
+    for expect in (to_next + b"\x08\x00" + v4(bytes([203, 0, 113, n]), 63, n),
+                   to_next + b"\x86\xdd" + v6(63, n)):
+        got = take()
+        assert got == expect, (n, got.hex(), expect.hex())
+"#;
+
+#[test]
+fn packets_are_forwarded_counted_and_nothing_stays() {
+    network();
+    let mut running = Router::start(config(CONFIG)).expect("the router starts");
+    assert!(has_program("a1") && has_program("b1"));
+    let modes: Vec<_> = running.ports().map(|(port, _)| (port.name.clone(), port.mode)).collect();
+    assert_eq!(modes, [("a1".into(), "AF_XDP copy"), ("b1".into(), "AF_XDP copy")]);
+    let next_hops: Vec<_> = running.next_hops().collect();
+    assert_eq!(next_hops, [("east", 2), ("blackhole", 1)]);
+
+    let peer = Command::new("python3").args(["-c", PEER]).status();
+    assert!(peer.expect("python3 runs (Debian package python3)").success());
+    let start = Instant::now();
+    while running.stats().received < 400 {
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", running.stats());
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(running.alive());
+    assert!(running.stop());
+    let stats = running.stats();
+    assert!(stats.balanced(), "{stats:?}");
+    assert_eq!((stats.received, stats.sent()), (400, 200));
+    assert_eq!(stats.count(Verdict::Blackhole), 100);
+    assert_eq!(stats.count(Verdict::NoRoute), 100);
+    let ports: Vec<_> = running.ports().map(|(_, stats)| stats).collect();
+    assert_eq!((ports[0].received, ports[1].transmitted), (400, 200));
+    // Those for the host never came here.
+    assert_eq!(ports[0].passed, 100);
+    drop(running);
+    assert!(!has_program("a1") && !has_program("b1"));
+
+    // And once more: what was given back can be taken again.
+    let running = Router::start(config(CONFIG)).expect("the router starts again");
+    assert!(has_program("a1"));
+    drop(running);
+    assert!(!has_program("a1") && !has_program("b1"));
+}
+
+#[test]
+fn a_start_that_fails_leaves_nothing() {
+    network();
+    // b1 has one queue for each CPU at the most, and surely not 900.
+    let many: Vec<_> = (0..900).map(|core| core.to_string()).collect();
+    let queues = format!("{CONFIG}\n[workers]\ncores = [{}]\n", many.join(", "));
+    let zero_copy = CONFIG.replace("name = \"b1\"", "name = \"b1\"\nmode = \"zero-copy\"");
+    let core = format!("{CONFIG}\n[workers]\ncores = [900]\n");
+    let taken = "[[interface]]\nname = \"a1\"\n[[interface]]\nname = \"b1\"\n";
+    for (text, words) in [
+        (queues.as_str(), "a1: 900 queues wanted"),
+        (zero_copy.as_str(), "b1: "),
+        (core.as_str(), "core 900"),
+    ] {
+        let error = Router::start(config(text)).expect_err(words);
+        assert!(error.to_string().contains(words), "{error}");
+        assert!(!has_program("a1") && !has_program("b1"), "after {error}");
+    }
+    // Whoever comes second is told, and the first goes on.
+    let first = Router::start(config("[[interface]]\nname = \"b1\"\n")).expect("it starts");
+    let error = Router::start(config(taken)).expect_err("b1 is taken");
+    assert!(matches!(error, StartError::Port(_)), "{error}");
+    assert!(error.to_string().starts_with("b1: another XDP program"), "{error}");
+    assert!(!has_program("a1") && has_program("b1"));
+    assert!(first.alive());
+}
