@@ -442,3 +442,59 @@ fn a_udp_checksum_of_zero_is_written_as_ones() {
     }
     panic!("no payload made the checksum zero");
 }
+
+/// A DNS answer over UDP and IPv4, and a TCP SYN over IPv6, as captured on a host
+/// under attack (repository StopDDoS/packet-captures, the DNS RRSIG capture; the
+/// victim's address was rewritten there, checksums with it).
+#[test]
+fn captured_packets_of_both_families_read_as_they_should() {
+    let frame = [
+        0xa8, 0xa1, 0x59, 0x37, 0xd0, 0x90, 0x2c, 0x21, 0x31, 0x28, 0xa3, 0x71, 0x08, 0x00, 0x45,
+        0x00, 0x00, 0x3a, 0x61, 0xef, 0x00, 0x00, 0x35, 0x11, 0xd5, 0xbb, 0x18, 0xc7, 0x21, 0x2e,
+        0x0a, 0x0a, 0x0a, 0x0a, 0x00, 0x35, 0x00, 0x16, 0x00, 0x26, 0x20, 0x9e, 0x6f, 0xd9, 0x81,
+        0x82, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x08, 0x70, 0x69, 0x7a, 0x7a, 0x61,
+        0x73, 0x65, 0x6f, 0x03, 0x63, 0x6f, 0x6d, 0x00, 0x00, 0x2e, 0x00, 0x01,
+    ];
+    let ether = ethernet::View::parse(&frame[..]).unwrap();
+    let packet = ipv4::View::parse(ether.payload()).unwrap();
+    assert!(packet.checksum_ok());
+    assert_eq!((packet.src(), packet.dst()), (0x18c7_212e, 0x0a0a_0a0a));
+    assert_eq!((packet.ttl(), packet.protocol()), (53, udp::PROTOCOL));
+    let pseudo = pseudo_ipv4(packet.src(), packet.dst(), udp::PROTOCOL, 38);
+    let datagram = udp::View::parse(packet.payload()).unwrap();
+    assert!(datagram.checksum_ok(pseudo));
+    assert_eq!(datagram.header(), udp::Header { src_port: 53, dst_port: 22, length: 38 });
+    assert_eq!(&datagram.payload()[13..21], b"pizzaseo");
+    // Emitted again, the same bytes come out.
+    let mut again = frame;
+    again[14..42].fill(0);
+    packet.header().emit(&mut again[14..]).unwrap();
+    datagram.header().emit(&mut again[34..], pseudo).unwrap();
+    assert_eq!(again, frame);
+
+    let frame = [
+        0x00, 0x24, 0x21, 0xef, 0x2f, 0xd3, 0x2c, 0x21, 0x31, 0x28, 0xa3, 0x71, 0x86, 0xdd, 0x60,
+        0x00, 0x00, 0x00, 0x00, 0x18, 0x06, 0xef, 0x24, 0x0e, 0x00, 0xf7, 0x4f, 0x01, 0x00, 0x0c,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x03, 0x2a, 0x01, 0x04, 0xf8, 0x02, 0x21, 0x17,
+        0xc1, 0x10, 0x00, 0x00, 0x00, 0x00, 0x00, 0xda, 0x5a, 0xb4, 0xe2, 0x20, 0xfb, 0xd3, 0xe4,
+        0xd5, 0xf7, 0x00, 0x00, 0x00, 0x00, 0x60, 0x02, 0x72, 0x10, 0xff, 0x10, 0x00, 0x00, 0x02,
+        0x04, 0x05, 0xb4,
+    ];
+    let ether = ethernet::View::parse(&frame[..]).unwrap();
+    assert_eq!(ether.kind(), ethernet::IPV6);
+    let packet = ipv6::View::parse(ether.payload()).unwrap();
+    assert_eq!((packet.hop_limit(), packet.payload_len()), (239, 24));
+    let upper = packet.upper().unwrap();
+    assert_eq!((upper.protocol, upper.offset, upper.fragment), (tcp::PROTOCOL, 40, None));
+    let pseudo = pseudo_ipv6(packet.src(), packet.dst(), tcp::PROTOCOL, 24);
+    let segment = tcp::View::parse(packet.payload()).unwrap();
+    assert!(segment.checksum_ok(pseudo));
+    assert_eq!((segment.src_port(), segment.dst_port()), (46306, 8443));
+    assert_eq!((segment.flags(), segment.window()), (tcp::SYN, 29200));
+    assert_eq!(segment.options(), [2, 4, 0x05, 0xb4], "MSS 1460");
+    let mut again = frame;
+    again[14..].fill(0);
+    packet.header().emit(&mut again[14..]).unwrap();
+    segment.header().emit(&mut again[54..], pseudo).unwrap();
+    assert_eq!(again, frame);
+}
