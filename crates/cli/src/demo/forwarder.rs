@@ -1,0 +1,210 @@
+//! The router under demonstration: one worker on one core.
+//!
+//! ```text
+//!   Routes ─► Rib ─► Updater ─► Reader ─┐
+//!                                       ▼
+//!   in ═ Socket ─► ┌──────────────── Worker ──┐ ─► Socket ═ out-a
+//!                  │ one arena, three ports   │ ─► Socket ═ out-b
+//!                  └──────────────────────────┘
+//! ```
+//!
+//! The interfaces are opened and the sockets bound from within the router's
+//! namespace; the worker's thread is started there too, and polls without ever
+//! sleeping, as a router on its own core does. When told to stop it first
+//! forwards what is still in the rings.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use fib::{Choice, Family, Hop, Prefix, Rib, Updater};
+use port::af_xdp::{Interface, ModeChoice, RingSizes, Socket};
+use port::{Arena, Port, PortStats};
+use router::datapath::{self, Adjacencies, Adjacency, Locals, Worker, WorkerSetup};
+use router::stats::{Snapshot, WorkerStats};
+
+use super::network::{self, EXITS, INGRESS, Namespace};
+use super::placement::{self, Placement};
+use super::routes::{self, Routes};
+
+/// How long the rings must be silent until they count as empty.
+const SILENCE: Duration = Duration::from_millis(30);
+/// Slots of each ring, and frames besides: what a batch has in hand.
+const RING: u32 = 2048;
+const SPARE: u32 = 512;
+const MTU: u16 = 1500;
+
+/// The tables of both families.
+#[derive(Debug)]
+pub(super) struct Tables {
+    v4: Updater<u32>,
+    v6: Updater<u128>,
+    /// How long building took.
+    pub(super) took: Duration,
+}
+
+/// What one table came to.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(super) struct TableSize {
+    /// IPv4 or IPv6.
+    pub(super) family: &'static str,
+    /// The engine's name.
+    pub(super) engine: String,
+    /// How many routes it holds.
+    pub(super) routes: usize,
+    /// Bytes that lookups may touch.
+    pub(super) bytes: usize,
+}
+
+impl Tables {
+    /// Builds both on all CPUs.
+    pub(super) fn build(routes: &Routes) -> Result<Self> {
+        let start = Instant::now();
+        let v4 = build(&routes.v4).context("the IPv4 table")?;
+        let v6 = build(&routes.v6).context("the IPv6 table")?;
+        Ok(Self { v4, v6, took: start.elapsed() })
+    }
+
+    /// Describes both.
+    pub(super) fn sizes(&self) -> [TableSize; 2] {
+        fn size<A: Family>(family: &'static str, table: &Updater<A>) -> TableSize {
+            let (engine, bytes) = (table.fib().name(), table.fib().footprint());
+            TableSize { family, engine, routes: table.rib().len(), bytes }
+        }
+        [size("IPv4", &self.v4), size("IPv6", &self.v6)]
+    }
+
+    fn readers(&self) -> datapath::Tables {
+        datapath::Tables { v4: self.v4.reader(), v6: self.v6.reader() }
+    }
+}
+
+fn build<A: Family>(routes: &[(Prefix<A>, Hop)]) -> Result<Updater<A>> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let rib = Rib::from_sorted(routes.iter().copied());
+    Ok(Updater::new(rib, Choice::Auto, threads)?)
+}
+
+/// Makes a worker of an arena and its ports: the ingress, then the exits.
+pub(super) fn worker(
+    arena: Arena,
+    ports: Vec<Box<dyn Port>>,
+    tables: &Tables,
+    stats: &Arc<WorkerStats>,
+) -> Worker<datapath::Tables> {
+    let mut adjacencies = Adjacencies::new();
+    for hop in routes::hops() {
+        let sink = routes::sink_of(hop);
+        let exit = &EXITS[usize::from(sink)];
+        let port = 1 + u16::from(sink);
+        adjacencies.set(hop, Adjacency::new(port, exit.dst_mac, exit.src_mac, MTU));
+    }
+    let nets = 0..=EXITS.len();
+    let locals = Locals::new(
+        nets.clone().map(|net| network::ipv4(net, 1)),
+        nets.map(|net| network::ipv6(net, 1)),
+    );
+    Worker::new(WorkerSetup {
+        arena,
+        ports,
+        tables: tables.readers(),
+        adjacencies: Arc::new(adjacencies),
+        locals: Arc::new(locals),
+        stats: Arc::clone(stats),
+    })
+}
+
+/// What a port has come to in the end.
+#[derive(Clone, Debug)]
+pub(super) struct PortEnd {
+    /// How packets crossed.
+    pub(super) mode: &'static str,
+    /// Its counters.
+    pub(super) stats: PortStats,
+}
+
+/// The router at work; stopped when dropped.
+#[derive(Debug)]
+pub(super) struct Forwarder {
+    stats: Arc<WorkerStats>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<Vec<PortEnd>>>>,
+}
+
+impl Forwarder {
+    /// Opens the ports in `namespace` and starts to forward on the router's CPU.
+    pub(super) fn start(
+        namespace: &Namespace,
+        tables: &Tables,
+        placement: Placement,
+    ) -> Result<Self> {
+        let (arena, ports) = namespace.run(open)?;
+        let stats = Arc::new(WorkerStats::new());
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut worker = worker(arena, ports, tables, &stats);
+        let flag = Arc::clone(&stop);
+        let body = move || -> Result<Vec<PortEnd>> {
+            placement::pin(placement.router)?;
+            placement::hurry(placement.router_urgency())?;
+            while !flag.load(Ordering::Relaxed) {
+                worker.poll();
+            }
+            let mut last = Instant::now();
+            while last.elapsed() < SILENCE {
+                if worker.poll() > 0 {
+                    last = Instant::now();
+                }
+            }
+            let end = |port: &dyn Port| PortEnd { mode: port.mode(), stats: port.stats() };
+            Ok(worker.ports().map(end).collect())
+        };
+        let thread = thread::Builder::new().name("forward".into()).spawn(body)?;
+        Ok(Self { stats, stop, thread: Some(thread) })
+    }
+
+    /// Says whether it still forwards; if not, [`Forwarder::stop`] says why.
+    pub(super) fn is_running(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Forwards what is in the rings, takes the ports down and returns what
+    /// was counted.
+    pub(super) fn stop(mut self) -> Result<(Snapshot, Vec<PortEnd>)> {
+        let ports = self.end()?;
+        Ok((self.stats.snapshot(), ports))
+    }
+
+    fn end(&mut self) -> Result<Vec<PortEnd>> {
+        self.stop.store(true, Ordering::Relaxed);
+        let Some(thread) = self.thread.take() else { return Ok(Vec::new()) };
+        thread.join().map_err(|_| anyhow!("the router's thread died"))?
+    }
+}
+
+impl Drop for Forwarder {
+    fn drop(&mut self) {
+        // Whoever wanted to know has called `stop`.
+        let _ = self.end();
+    }
+}
+
+/// Opens the ports, from within the router's namespace.
+fn open() -> Result<(Arena, Vec<Box<dyn Port>>)> {
+    let nets = 0..=EXITS.len();
+    let own4 = nets.clone().map(|net| Ipv4Addr::from(network::ipv4(net, 1)).into());
+    let own6 = nets.map(|net| Ipv6Addr::from(network::ipv6(net, 1)).into());
+    let locals: port::af_xdp::Locals = own4.chain(own6).collect();
+    let sizes = RingSizes::all(RING);
+    let names: Vec<&str> = [INGRESS].into_iter().chain(EXITS.map(|exit| exit.egress)).collect();
+    let mut arena = Arena::new(names.len() as u32 * sizes.frames() + SPARE, 2048)
+        .context("cannot make the arena of frames")?;
+    let mut ports: Vec<Box<dyn Port>> = Vec::new();
+    for name in names {
+        let interface = Interface::open(name, 1, &locals, ModeChoice::Auto)?;
+        ports.push(Box::new(Socket::bind(&interface, 0, &mut arena, sizes)?));
+    }
+    Ok((arena, ports))
+}

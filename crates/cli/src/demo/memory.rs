@@ -1,0 +1,79 @@
+//! The demonstration without root: memory ports instead of interfaces.
+//!
+//! One thread sends a batch, lets the worker turn, and checks what comes out
+//! with the checkers' twin, so nothing is ever lost and each count is exact:
+//!
+//! ```text
+//!   packets ─► feeder ═ in ─ Worker ─ out-a ═ sink-a ─► Checker::check
+//!                                   ─ out-b ═ sink-b ─►
+//! ```
+//!
+//! The rate is that of all of this together on one core, copying in and out of
+//! the cables included; `fingerpost bench datapath` measures the worker alone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use port::{Arena, Frame, MemoryPort, Port};
+use router::stats::WorkerStats;
+
+use super::check::{Checker, Findings};
+use super::forwarder::{self, Tables};
+use super::network::{EXITS, INGRESS, INGRESS_MAC, SOURCE};
+use super::packets::Packets;
+use super::report::{Report, Round};
+
+/// Packets sent before the worker has its turn.
+const BATCH: usize = 256;
+/// Slots of a cable: a batch, should all of it leave by one.
+const SLOTS: usize = 2 * BATCH;
+/// Frames of the worker.
+const FRAMES: u32 = 2048;
+
+/// Sends for `time` or until `stop`, and adds what came out to `report`.
+pub(super) fn run(
+    tables: &Tables,
+    packets: &Packets,
+    time: Duration,
+    stop: &AtomicBool,
+    report: &mut Report,
+) -> Result<()> {
+    let (mut feeder, ingress) = MemoryPort::pair_with(SOURCE, INGRESS, SLOTS);
+    let mut ports: Vec<Box<dyn Port>> = vec![Box::new(ingress.with_mac(INGRESS_MAC))];
+    let mut sinks = Vec::new();
+    for (number, exit) in (0..).zip(&EXITS) {
+        let (near, far) = MemoryPort::pair_with(exit.egress, exit.sink, SLOTS);
+        ports.push(Box::new(near.with_mac(exit.src_mac)));
+        let checker = Checker { sink: number, dst_mac: exit.dst_mac, src_mac: exit.src_mac };
+        sinks.push((far, checker));
+    }
+    let stats = Arc::new(WorkerStats::new());
+    let mut worker = forwarder::worker(Arena::new(FRAMES, 2048)?, ports, tables, &stats);
+
+    let mut arena = Arena::new(FRAMES, 2048)?;
+    let mut frames: Vec<Frame> = Vec::with_capacity(SLOTS);
+    let (mut findings, mut next) = (Findings::default(), 0);
+    let start = Instant::now();
+    let mut progress = super::rounds::Progress::new("memory");
+    while start.elapsed() < time && !stop.load(Ordering::Relaxed) {
+        for _ in 0..BATCH {
+            if !feeder.send(packets.frame(next)) {
+                bail!("the cable to the router is full though it was just emptied");
+            }
+            next += 1;
+        }
+        while worker.poll() > 0 {}
+        for (port, checker) in &mut sinks {
+            port.receive(&mut arena, SLOTS, &mut frames);
+            for frame in frames.drain(..) {
+                findings.add(checker.check(arena.bytes(&frame)));
+                arena.free(frame);
+            }
+        }
+        progress.show(&findings);
+    }
+    report.rounds.push(Round::memory(start.elapsed(), next as u64, findings, stats.snapshot()));
+    Ok(())
+}

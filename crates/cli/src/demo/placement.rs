@@ -1,0 +1,245 @@
+//! Who runs on which CPU, and how busy each was.
+//!
+//! The router is to be alone on its core, in its own mode and as the kernel:
+//!
+//! ```text
+//!            router's CPU                 the other CPU(s)
+//!  ours      worker (polls its ports)     generator, its interface's softirq
+//!            transmit system calls        (which fills the AF_XDP rings), sinks
+//!  kernel    NAPI thread of `in`          generator, sinks
+//! ```
+//!
+//! Receiving on a veth is NAPI work. Left alone it runs as a softirq on the CPU
+//! that sent: the router's for the sinks. So the sinks' NAPI (and in the
+//! kernel's case the router's) are made threads (`/sys/class/net/X/threaded`),
+//! which appear as kernel threads `napi/X-ID` and can be pinned. The sinks' get a
+//! real-time priority: they take a few microseconds at a time, and a generator
+//! that never sleeps would else leave them waiting until their rings overflow.
+//! So does the router, ours and the kernel's alike: "alone on its core" is to
+//! hold on a machine that has other things to do as well.
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
+use super::network::Namespace;
+
+/// The CPUs of the parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Placement {
+    /// The router's own.
+    pub(super) router: usize,
+    /// The generator's.
+    pub(super) generator: usize,
+    /// The sinks'.
+    pub(super) sinks: usize,
+}
+
+impl Placement {
+    /// Chooses among the CPUs this process may use.
+    pub(super) fn choose() -> Result<Self> {
+        let allowed = sched_getaffinity(Pid::from_raw(0))?;
+        let cpus: Vec<usize> =
+            (0..CpuSet::count()).filter(|&cpu| allowed.is_set(cpu).unwrap_or(false)).collect();
+        Self::among(&cpus).context("this process may use no CPU")
+    }
+
+    fn among(cpus: &[usize]) -> Option<Self> {
+        let (&first, &last) = (cpus.first()?, cpus.last()?);
+        let sinks = if cpus.len() > 2 { cpus[1] } else { first };
+        Some(Self { router: last, generator: first, sinks })
+    }
+
+    /// Returns how the router is to be scheduled: real-time where it has a CPU
+    /// to itself, so that no program of the machine's shares it.
+    pub(super) fn router_urgency(&self) -> Urgency {
+        if self.is_apart() { Urgency::RealTime } else { Urgency::Plain }
+    }
+
+    /// Says whether the router has a CPU to itself.
+    pub(super) fn is_apart(&self) -> bool {
+        self.router != self.generator && self.router != self.sinks
+    }
+}
+
+/// Binds the calling thread to one CPU.
+pub(super) fn pin(cpu: usize) -> Result<()> {
+    pin_task(Pid::from_raw(0), cpu).with_context(|| format!("cannot run on CPU {cpu}"))
+}
+
+fn pin_task(task: Pid, cpu: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu)?;
+    Ok(sched_setaffinity(task, &set)?)
+}
+
+/// How a thread is to be scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Urgency {
+    /// As it is.
+    Plain,
+    /// Before everything that is not real-time itself.
+    RealTime,
+}
+
+/// Makes the NAPI of `interface` a thread on `cpu`.
+///
+/// There is a NAPI only once XDP or GRO has been switched on.
+pub(super) fn thread_napi(
+    namespace: &Namespace,
+    interface: &'static str,
+    cpu: usize,
+    urgency: Urgency,
+) -> Result<()> {
+    namespace.write(format!("/sys/class/net/{interface}/threaded"), "1")?;
+    let prefix = format!("napi/{interface}-");
+    let deadline = Instant::now() + Duration::from_secs(2);
+    loop {
+        let found = kernel_threads(&prefix)?;
+        for &task in &found {
+            pin_task(task, cpu).with_context(|| format!("cannot pin {prefix}*"))?;
+            if urgency == Urgency::RealTime {
+                make_urgent(task)?;
+            }
+        }
+        if !found.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            bail!("the kernel made no thread {prefix}*");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Gives the NAPI of `interface` back to the softirqs.
+pub(super) fn unthread_napi(namespace: &Namespace, interface: &'static str) -> Result<()> {
+    namespace.write(format!("/sys/class/net/{interface}/threaded"), "0")
+}
+
+/// Finds kernel threads by the beginning of their names.
+fn kernel_threads(prefix: &str) -> Result<Vec<Pid>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // A process may be gone by now.
+        let comm = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        if comm.starts_with(prefix) {
+            found.push(Pid::from_raw(pid));
+        }
+    }
+    Ok(found)
+}
+
+/// Schedules the calling thread with `urgency`.
+pub(super) fn hurry(urgency: Urgency) -> Result<()> {
+    match urgency {
+        Urgency::Plain => Ok(()),
+        Urgency::RealTime => make_urgent(nix::unistd::gettid()),
+    }
+}
+
+/// Gives a task the lowest real-time priority.
+fn make_urgent(task: Pid) -> Result<()> {
+    let status = Command::new("chrt")
+        .args(["-f", "-p", "1", &task.to_string()])
+        .status()
+        .context("cannot run `chrt`: install the Debian package util-linux")?;
+    if !status.success() {
+        bail!("chrt failed for task {task}");
+    }
+    Ok(())
+}
+
+/// How one CPU spent its time, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ticks {
+    user: u64,
+    system: u64,
+    softirq: u64,
+    total: u64,
+}
+
+/// The time of each CPU since the machine started.
+pub(super) fn ticks() -> Result<Vec<(usize, Ticks)>> {
+    Ok(parse_ticks(&fs::read_to_string("/proc/stat")?))
+}
+
+fn parse_ticks(text: &str) -> Vec<(usize, Ticks)> {
+    text.lines()
+        .filter_map(|line| {
+            let (cpu, times) = line.strip_prefix("cpu")?.split_once(' ')?;
+            // user nice system idle iowait irq softirq steal …
+            let t: Vec<u64> = times.split_whitespace().filter_map(|n| n.parse().ok()).collect();
+            let (user, system) = (t.first()? + t.get(1)?, t.get(2)? + t.get(5)?);
+            let total = t.iter().take(8).sum();
+            Some((cpu.parse().ok()?, Ticks { user, system, softirq: *t.get(6)?, total }))
+        })
+        .collect()
+}
+
+/// How one CPU spent a stretch of time, in parts of one.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub(super) struct Share {
+    /// Its number.
+    pub(super) cpu: usize,
+    /// Programs.
+    pub(super) user: f64,
+    /// System calls, kernel threads and interrupts.
+    pub(super) system: f64,
+    /// Softirqs: NAPI that is not in threads.
+    pub(super) softirq: f64,
+}
+
+/// Compares two readings of [`ticks`].
+pub(super) fn shares(before: &[(usize, Ticks)], after: &[(usize, Ticks)]) -> Vec<Share> {
+    let both = before.iter().zip(after).filter(|(b, a)| b.0 == a.0);
+    both.map(|(&(cpu, b), &(_, a))| {
+        let total = (a.total - b.total).max(1) as f64;
+        let part = |before: u64, after: u64| after.saturating_sub(before) as f64 / total;
+        Share {
+            cpu,
+            user: part(b.user, a.user),
+            system: part(b.system, a.system),
+            softirq: part(b.softirq, a.softirq),
+        }
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_router_is_alone_where_there_are_two_cpus() {
+        let place = |cpus: &[usize]| Placement::among(cpus);
+        assert_eq!(place(&[]), None);
+        assert!(!place(&[3]).unwrap().is_apart());
+        assert_eq!(place(&[0, 1]), Some(Placement { router: 1, generator: 0, sinks: 0 }));
+        assert_eq!(place(&[2, 3, 5]), Some(Placement { router: 5, generator: 2, sinks: 3 }));
+        assert!(place(&[0, 1]).unwrap().is_apart());
+    }
+
+    #[test]
+    fn shares_are_parts_of_the_time_between() {
+        let text = "cpu  9 9 9 9 9 9 9 9 9 9\n\
+                    cpu0 10 0 10 70 0 0 10 0 0 0\n\
+                    cpu1 0 0 0 0 0 0 0 0 0 0\nintr 5\n";
+        let later = "cpu  9 9 9 9 9 9 9 9 9 9\n\
+                     cpu0 20 10 30 100 0 10 30 0 0 0\n\
+                     cpu1 0 0 0 0 0 0 0 0 0 0\nintr 5\n";
+        let shares = shares(&parse_ticks(text), &parse_ticks(later));
+        assert_eq!(shares.len(), 2);
+        let Share { cpu, user, system, softirq } = shares[0];
+        assert_eq!((cpu, user, system, softirq), (0, 0.2, 0.3, 0.2));
+        assert_eq!(shares[1].user, 0.0);
+    }
+}

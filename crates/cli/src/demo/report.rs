@@ -1,0 +1,406 @@
+//! What came out of a demonstration, for people and for programs.
+//!
+//! Three sums must come out even in every round of our router, else the exit
+//! status is 1 as if a packet had been wrong:
+//!
+//! ```text
+//!   received = sent + punted + dropped by reason           (the router's counters)
+//!   sent     = right + wrong + lost on the links after it  (the sinks' and the kernel's)
+//!   offered  ≥ received
+//! ```
+//!
+//! What is lost before the router (the generator sends more than it takes) and
+//! behind it (a sink's ring overflows) is the kernel's doing, and is told apart
+//! from what the router dropped.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::Duration;
+
+use anyhow::Result;
+use router::datapath::Class;
+use router::stats::Snapshot;
+use serde::Serialize;
+
+use super::check::{Finding, Findings};
+use super::forwarder::{PortEnd, TableSize, Tables};
+use super::kernel::LoadedRoutes;
+use super::packets::Packets;
+use super::placement::Share;
+use super::routes::Routes;
+
+/// Who forwarded in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Router {
+    /// We.
+    Fingerpost,
+    /// Linux.
+    Kernel,
+}
+
+impl Router {
+    /// Names it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Fingerpost => "fingerpost",
+            Self::Kernel => "kernel",
+        }
+    }
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Round {
+    /// Who forwarded.
+    pub(super) router: Router,
+    /// How packets crossed the ports.
+    pub(super) mode: &'static str,
+    /// How long packets were sent.
+    pub(super) seconds: f64,
+    /// Packets the generator made.
+    pub(super) offered: u64,
+    /// Of those, what the link to the router had no room for.
+    pub(super) refused_by_link: u64,
+    /// What the router's sockets had no room for.
+    pub(super) missed: u64,
+    /// The router's own counters; zero for the kernel, which has none like them.
+    pub(super) received: u64,
+    /// Destinations looked up.
+    pub(super) lookups: u64,
+    /// Packets sent.
+    pub(super) sent: u64,
+    /// Packets handed to the host.
+    pub(super) punted: u64,
+    /// Packets dropped, by reason.
+    pub(super) dropped: BTreeMap<&'static str, u64>,
+    /// What the links to the sinks lost.
+    pub(super) lost_after: u64,
+    /// What the checkers found.
+    #[serde(serialize_with = "by_name")]
+    pub(super) findings: Findings,
+    /// Right packets at the sinks each second, once up to speed.
+    pub(super) packets_per_second: f64,
+    /// The CPUs meanwhile.
+    pub(super) cpus: Vec<Share>,
+    /// The sums come out even.
+    pub(super) balanced: bool,
+}
+
+fn by_name<S: serde::Serializer>(findings: &Findings, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(Finding::ALL.map(|finding| (finding.name(), findings.0[finding as usize])))
+}
+
+impl Round {
+    /// Starts with nothing counted.
+    pub(super) fn new(router: Router) -> Self {
+        Self {
+            router,
+            mode: "the kernel's own forwarding",
+            seconds: 0.0,
+            offered: 0,
+            refused_by_link: 0,
+            missed: 0,
+            received: 0,
+            lookups: 0,
+            sent: 0,
+            punted: 0,
+            dropped: BTreeMap::new(),
+            lost_after: 0,
+            findings: Findings::default(),
+            packets_per_second: 0.0,
+            cpus: Vec::new(),
+            balanced: true,
+        }
+    }
+
+    /// Makes the round of the memory ports.
+    pub(super) fn memory(
+        time: Duration,
+        offered: u64,
+        findings: Findings,
+        snapshot: Snapshot,
+    ) -> Self {
+        let seconds = time.as_secs_f64();
+        let packets_per_second = findings.right() as f64 / seconds;
+        let mut round = Self {
+            seconds,
+            offered,
+            findings,
+            packets_per_second,
+            ..Self::new(Router::Fingerpost)
+        };
+        round.count(snapshot, &[]);
+        round.mode = "memory";
+        // Nothing can be lost between two cables in one thread.
+        round.balanced &= round.offered == round.received;
+        round
+    }
+
+    /// Takes the router's counters over and does the sums.
+    pub(super) fn count(&mut self, snapshot: Snapshot, ports: &[PortEnd]) {
+        if let Some(port) = ports.first() {
+            self.mode = port.mode;
+        }
+        for PortEnd { stats, .. } in ports {
+            self.missed += stats.rx_ring_full + stats.fill_empty + stats.rx_dropped;
+            self.lost_after += stats.tx_invalid;
+        }
+        self.received = snapshot.received;
+        self.lookups = snapshot.lookups_v4 + snapshot.lookups_v6;
+        self.sent = snapshot.sent();
+        self.punted = snapshot.punted();
+        let dropped = snapshot.iter().filter(|(verdict, _)| verdict.class() == Class::Dropped);
+        self.dropped = dropped
+            .filter(|&(_, count)| count > 0)
+            .map(|(verdict, count)| (verdict.name(), count))
+            .collect();
+        let arrived = self.findings.right() + self.findings.wrong();
+        self.balanced = snapshot.balanced()
+            && self.sent == arrived + self.lost_after
+            && self.offered >= self.received;
+    }
+}
+
+/// Everything there is to say.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    origin: String,
+    load_seconds: f64,
+    build_seconds: f64,
+    tables: [TableSize; 2],
+    packets: usize,
+    packets_v6: usize,
+    /// In the order in which they were run.
+    pub(super) rounds: Vec<Round>,
+    /// What loading the kernel came to.
+    pub(super) kernel_routes: Option<LoadedRoutes>,
+    /// Ours through the kernel's median rate.
+    ratio: Option<f64>,
+}
+
+impl Report {
+    /// Starts with what is known before the first packet.
+    pub(super) fn new(routes: &Routes, tables: &Tables, packets: &Packets) -> Self {
+        Self {
+            origin: routes.origin.clone(),
+            load_seconds: routes.took.as_secs_f64(),
+            build_seconds: tables.took.as_secs_f64(),
+            tables: tables.sizes(),
+            packets: packets.len(),
+            packets_v6: packets.v6,
+            rounds: Vec::new(),
+            kernel_routes: None,
+            ratio: None,
+        }
+    }
+
+    fn of(&self, router: Router) -> impl Iterator<Item = &Round> {
+        self.rounds.iter().filter(move |round| round.router == router)
+    }
+
+    /// Says whether no packet was wrong and all counters add up. A kernel that
+    /// forwarded wrongly would be a broken test, so its packets count too.
+    pub(super) fn is_right(&self) -> bool {
+        self.of(Router::Fingerpost).next().is_some()
+            && self.rounds.iter().all(|round| round.balanced && round.findings.wrong() == 0)
+    }
+
+    /// Returns the median rate of a router's rounds.
+    fn rate(&self, router: Router) -> Option<f64> {
+        let mut rates: Vec<f64> = self.of(router).map(|round| round.packets_per_second).collect();
+        rates.sort_by(f64::total_cmp);
+        rates.get(rates.len() / 2).copied()
+    }
+
+    /// Writes it to standard output.
+    pub(super) fn print(&mut self, json: bool) -> Result<()> {
+        self.ratio = match (self.rate(Router::Fingerpost), self.rate(Router::Kernel)) {
+            (Some(ours), Some(kernels)) if kernels > 0.0 => Some(ours / kernels),
+            _ => None,
+        };
+        let mut out = std::io::stdout().lock();
+        if json {
+            serde_json::to_writer_pretty(&mut out, self)?;
+            writeln!(out)?;
+        } else {
+            self.write(&mut out)?;
+        }
+        Ok(out.flush()?)
+    }
+
+    fn write(&self, out: &mut impl Write) -> Result<()> {
+        writeln!(out, "routes        {}", self.origin)?;
+        writeln!(
+            out,
+            "              loaded in {:.2} s, both tables built in {:.2} s",
+            self.load_seconds, self.build_seconds
+        )?;
+        for TableSize { family, engine, routes, bytes } in &self.tables {
+            if *routes == 0 {
+                continue;
+            }
+            let each = *bytes as f64 / (*routes).max(1) as f64;
+            writeln!(
+                out,
+                "{family}          {} routes in {} bytes ({each:.2} a prefix), {engine}",
+                grouped(*routes as u64),
+                grouped(*bytes as u64)
+            )?;
+        }
+        writeln!(
+            out,
+            "packets       {} different, {} of them IPv6",
+            grouped(self.packets as u64),
+            grouped(self.packets_v6 as u64)
+        )?;
+        for round in &self.rounds {
+            round.write(out)?;
+        }
+        if let Some(LoadedRoutes { taken, refused, seconds }) = self.kernel_routes {
+            writeln!(out)?;
+            writeln!(
+                out,
+                "the kernel took {} routes and refused {refused} in {seconds:.1} s",
+                grouped(taken as u64)
+            )?;
+        }
+        if let (Some(ratio), Some(ours), Some(kernels)) =
+            (self.ratio, self.rate(Router::Fingerpost), self.rate(Router::Kernel))
+        {
+            writeln!(
+                out,
+                "fingerpost {:.3}, kernel {:.3} million packets a second (medians): {ratio:.2} times",
+                ours / 1e6,
+                kernels / 1e6
+            )?;
+        }
+        writeln!(out)?;
+        let verdict = if self.is_right() {
+            "right: every packet that arrived was checked, and all counters add up"
+        } else {
+            "WRONG: see above"
+        };
+        Ok(writeln!(out, "{verdict}")?)
+    }
+}
+
+impl Round {
+    fn write(&self, out: &mut impl Write) -> Result<()> {
+        let name = self.router.name();
+        let each = |count: u64| count as f64 / self.seconds / 1e6;
+        writeln!(out)?;
+        writeln!(
+            out,
+            "{name:<13} {:.3} million packets a second at the sinks, {:.1} s ({})",
+            self.packets_per_second / 1e6,
+            self.seconds,
+            self.mode
+        )?;
+        write!(
+            out,
+            "  offered     {:>13}   {:.3} million a second",
+            grouped(self.offered),
+            each(self.offered)
+        )?;
+        match (self.refused_by_link, self.missed) {
+            (0, 0) => writeln!(out)?,
+            (link, sockets) => writeln!(
+                out,
+                "; the link had no room for {}, the sockets for {}",
+                grouped(link),
+                grouped(sockets)
+            )?,
+        }
+        if self.router == Router::Fingerpost {
+            writeln!(
+                out,
+                "  received    {:>13}   {:.3} million lookups a second",
+                grouped(self.received),
+                each(self.lookups)
+            )?;
+            writeln!(out, "  sent        {:>13}", grouped(self.sent))?;
+            writeln!(out, "  punted      {:>13}", grouped(self.punted))?;
+            writeln!(out, "  dropped     {:>13}", grouped(self.dropped.values().sum()))?;
+            for (reason, count) in &self.dropped {
+                writeln!(out, "    {reason:<24} {}", grouped(*count))?;
+            }
+        }
+        writeln!(
+            out,
+            "  lost after  {:>13}   on the links to the sinks",
+            grouped(self.lost_after)
+        )?;
+        writeln!(out, "  right       {:>13}", grouped(self.findings.right()))?;
+        writeln!(out, "  wrong       {:>13}", grouped(self.findings.wrong()))?;
+        for finding in &Finding::ALL[Finding::Form as usize..] {
+            let count = self.findings.0[*finding as usize];
+            if count > 0 {
+                writeln!(out, "    {:<24} {}", finding.name(), grouped(count))?;
+            }
+        }
+        if self.findings.foreign() > 0 {
+            writeln!(out, "  foreign     {:>13}   not ours", grouped(self.findings.foreign()))?;
+        }
+        for Share { cpu, user, system, softirq } in &self.cpus {
+            writeln!(
+                out,
+                "  CPU {cpu}       user {:.0} %, system {:.0} %, softirq {:.0} %",
+                user * 100.0,
+                system * 100.0,
+                softirq * 100.0
+            )?;
+        }
+        if !self.balanced {
+            writeln!(out, "  THE COUNTERS DO NOT ADD UP")?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes a number with commas between thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_told_apart() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_000), "1,000");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+    }
+
+    #[test]
+    fn sums_that_do_not_come_out_even_are_noticed() {
+        let mut snapshot = Snapshot { received: 10, ..Snapshot::default() };
+        snapshot.verdicts[router::datapath::Verdict::Sent as usize] = 9;
+        snapshot.verdicts[router::datapath::Verdict::NoRoute as usize] = 1;
+        let round = |right, lost, offered, snapshot| {
+            let mut round = Round::new(Router::Fingerpost);
+            round.findings.0[Finding::Right as usize] = right;
+            (round.lost_after, round.offered) = (lost, offered);
+            round.count(snapshot, &[]);
+            round
+        };
+        assert!(round(9, 0, 10, snapshot).balanced);
+        assert!(round(7, 2, 11, snapshot).balanced);
+        assert_eq!(round(9, 0, 10, snapshot).dropped, [("no_route", 1)].into());
+        assert!(!round(8, 0, 10, snapshot).balanced, "one vanished after the router");
+        assert!(!round(9, 0, 9, snapshot).balanced, "one came from nowhere");
+        snapshot.received = 11;
+        assert!(!round(9, 0, 11, snapshot).balanced, "one vanished in the router");
+    }
+}

@@ -1,0 +1,183 @@
+//! The traffic generator: an XDP program that the kernel runs on live frames.
+//!
+//! `BPF_PROG_TEST_RUN` hands the program frames out of a pool of pages, over
+//! and over; the program overwrites each with the next packet of an array and
+//! redirects it into the veth towards the router:
+//!
+//! ```text
+//!  Packets ──Map::fill──► array "fp_packets"
+//!                              │ packet number sent mod 2^n
+//!   run_live ──► frame ──► program ──► redirect ──► source ═══ in (router)
+//!                              │
+//!                         "fp_sent" + 1, until "fp_limit"
+//! ```
+//!
+//! Every byte is written every time, since a recycled page still has what the
+//! router made of it. One call runs millions of frames without coming back to
+//! this process, so the limit is what stops it: from there on frames are
+//! dropped as fast as they come. What could not enter the veth (its ring is
+//! full: the router is the slower one) the kernel counts as dropped by the
+//! interface `source`; `sent` counts all.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context, Result, anyhow};
+use port::af_xdp::bpf::asm::{Reg::*, *};
+use port::af_xdp::bpf::{Kind, LiveRun, Map, Program};
+
+use super::check::{V4_LEN, V6_LEN};
+use super::network::{Namespace, SOURCE};
+use super::packets::{Packets, RECORD};
+
+/// Frames a call: making the pool is paid once a call.
+const REPEAT: u32 = 1 << 22;
+
+/// A generator, loaded and not running.
+#[derive(Debug)]
+pub(super) struct Generator {
+    program: Program,
+    sent: Map,
+    limit: Map,
+    _packets: Map,
+}
+
+impl Generator {
+    /// Loads `packets` and the program that sends them to interface `ifindex`.
+    pub(super) fn new(packets: &Packets, ifindex: u32) -> Result<Self> {
+        let count = u32::try_from(packets.len()).context("too many packets")?;
+        let records = Map::array(Kind::Array, "fp_packets", RECORD, count)
+            .context("cannot make the array of packets")?;
+        records.fill(0, packets.records()).context("cannot fill the array of packets")?;
+        let sent = Map::array(Kind::Array, "fp_sent", 8, 1)?;
+        let limit = Map::array(Kind::Array, "fp_limit", 8, 1)?;
+
+        let mut asm = Assembler::new();
+        let (v6, out, drop) = (asm.label(), asm.label(), asm.label());
+        asm.mov(R6, R1)
+            // r8: the number of this packet, unless the limit is reached.
+            .load_map_value(R7, &sent, 0)
+            .load(Size::Double, R8, R7, 0)
+            .load_map_value(R1, &limit, 0)
+            .load(Size::Double, R1, R1, 0)
+            .jump_if(Cond::Ge, R8, R1, drop)
+            .mov(R1, R8)
+            .add(R1, 1)
+            .store(Size::Double, R7, 0, R1)
+            // r9: its record.
+            .op(Op::And, R8, (count - 1) as i32)
+            .store(Size::Word, R10, -4, R8)
+            .mov(R2, R10)
+            .add(R2, -4)
+            .load_map(R1, &records)
+            .call(Helper::MapLookup)
+            .jump_if(Cond::Eq, R0, 0, drop)
+            .mov(R9, R0)
+            .load(Size::Half, R1, R9, 12)
+            .jump_if(Cond::Eq, R1, i32::from(u16::from_ne_bytes([0x86, 0xdd])), v6)
+            // A live frame has the length of an IPv6 packet to begin with.
+            .mov(R1, R6)
+            .mov(R2, V4_LEN as i32 - V6_LEN as i32)
+            .call(Helper::AdjustTail);
+        copy(&mut asm, V4_LEN, drop);
+        asm.jump(out).bind(v6);
+        copy(&mut asm, V6_LEN, drop);
+        asm.bind(out)
+            .mov(R1, ifindex as i32)
+            .mov(R2, 0)
+            .call(Helper::Redirect)
+            .exit()
+            .bind(drop)
+            .leave(Action::Drop);
+        let program = Program::load("fp_generate", &asm.finish()?)?;
+        Ok(Self { program, sent, limit, _packets: records })
+    }
+
+    /// Returns how many packets have been sent, ever.
+    pub(super) fn sent(&self) -> Result<u64> {
+        Ok(self.sent.counter(0)?)
+    }
+
+    fn run(&self, batch: u32, stop: &AtomicBool) -> Result<()> {
+        let frame = [0; V6_LEN];
+        // Interface 0 stands for the loopback of the namespace we are in.
+        let run = LiveRun { ifindex: 0, queue: 0, repeat: REPEAT, batch };
+        while !stop.load(Ordering::Relaxed) {
+            match self.program.run_live(&frame, run) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                result => result.context("the kernel does not run live frames (Linux 5.18)")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Copies a packet from r9 to the frame of the context in r6.
+fn copy(asm: &mut Assembler<'_>, len: usize, short: Label) {
+    asm.load(Size::Word, R2, R6, context::DATA)
+        .load(Size::Word, R3, R6, context::DATA_END)
+        .mov(R4, R2)
+        .add(R4, len as i32)
+        .jump_if(Cond::Gt, R4, R3, short);
+    for at in (0..len as i16).step_by(8) {
+        asm.load(Size::Double, R1, R9, at).store(Size::Double, R2, at, R1);
+    }
+}
+
+/// A generator at work, in a thread of its own; stopped when dropped.
+#[derive(Debug)]
+pub(super) struct Traffic {
+    generator: Arc<Generator>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+impl Traffic {
+    /// Starts to send from `source` on `cpu`, `batch` frames at a time.
+    pub(super) fn start(
+        generator: &Arc<Generator>,
+        source: &Namespace,
+        cpu: usize,
+        batch: u32,
+    ) -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        generator.limit.set(0, &u64::MAX.to_ne_bytes())?;
+        let (ours, flag) = (Arc::clone(generator), Arc::clone(&stop));
+        // A thread started by a namespace's thread is in that namespace.
+        let thread = source.run(move || {
+            let body = move || {
+                super::placement::pin(cpu)?;
+                ours.run(batch, &flag)
+            };
+            Ok(thread::Builder::new().name(format!("generate-{SOURCE}")).spawn(body)?)
+        })?;
+        Ok(Self { generator: Arc::clone(generator), stop, thread: Some(thread) })
+    }
+
+    /// Says whether it still sends; if not, [`Traffic::stop`] says why.
+    pub(super) fn is_running(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Stops, and returns how many packets were sent, ever.
+    pub(super) fn stop(mut self) -> Result<u64> {
+        self.end()?;
+        self.generator.sent()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        self.stop.store(true, Ordering::Relaxed);
+        let limited = self.generator.limit.set(0, &0u64.to_ne_bytes());
+        thread.join().map_err(|_| anyhow!("the generator's thread died"))??;
+        Ok(limited?)
+    }
+}
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        // Whoever wanted to know has called `stop`.
+        let _ = self.end();
+    }
+}
