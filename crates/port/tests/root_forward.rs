@@ -25,6 +25,7 @@ use fingerpost_port::af_xdp::steer::Steered;
 use fingerpost_port::af_xdp::{Error, Interface, Locals, ModeChoice, RingSizes, Socket};
 use fingerpost_port::{Arena, Frame, Port};
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 fn ip(arguments: &str) -> String {
     let output = Command::new("ip")
@@ -332,20 +333,34 @@ fn a_missing_capability_is_named() {
     let sizes = RingSizes::all(64);
     let mut arena = Arena::new(1024, 2048).unwrap();
     let a1 = Interface::open("a1", 1, &none, ModeChoice::Auto).unwrap();
+    let b0 = Interface::open("b0", 1, &none, ModeChoice::Auto).unwrap();
+    // Of this process, but the other tests have CAP_IPC_LOCK.
+    let (_, hard) = getrlimit(Resource::RLIMIT_MEMLOCK).unwrap();
+    setrlimit(Resource::RLIMIT_MEMLOCK, 64 << 10, hard).unwrap();
     // Of this thread only, and it ends with the test.
     thread::spawn(move || {
+        caps::drop(None, CapSet::Effective, Capability::CAP_IPC_LOCK).unwrap();
+        let error = Socket::bind(&b0, 0, &mut arena, sizes).map(drop).unwrap_err();
+        assert!(matches!(error, Error::MemoryLock { bytes: 0x20_0000, .. }), "{error}");
+        drop(b0);
+        // The one stands for the other too.
+        for right in [Capability::CAP_SYS_ADMIN, Capability::CAP_BPF] {
+            caps::drop(None, CapSet::Effective, right).unwrap();
+        }
+        let error = Interface::open("b0", 1, &none, ModeChoice::Auto).unwrap_err();
+        let Error::Permission { missing, .. } = &error else { panic!("{error}") };
+        assert_eq!(missing[..], ["CAP_BPF"], "{error}");
         caps::drop(None, CapSet::Effective, Capability::CAP_NET_RAW).unwrap();
         let error = Socket::bind(&a1, 0, &mut arena, sizes).map(drop).unwrap_err();
         let Error::Permission { missing, .. } = &error else { panic!("{error}") };
         assert_eq!(missing[..], ["CAP_NET_RAW"], "{error}");
 
-        for right in [Capability::CAP_SYS_ADMIN, Capability::CAP_BPF, Capability::CAP_NET_ADMIN] {
-            caps::drop(None, CapSet::Effective, right).unwrap();
-        }
+        caps::drop(None, CapSet::Effective, Capability::CAP_NET_ADMIN).unwrap();
         let error = Interface::open("b0", 1, &none, ModeChoice::Auto).unwrap_err();
         let Error::Permission { missing, .. } = &error else { panic!("{error}") };
         let missing: HashSet<_> = missing.iter().copied().collect();
-        assert_eq!(missing, HashSet::from(["CAP_BPF", "CAP_NET_ADMIN"]), "{error}");
+        let all = ["CAP_NET_RAW", "CAP_BPF", "CAP_NET_ADMIN"];
+        assert_eq!(missing, HashSet::from(all), "all at once: {error}");
         assert!(error.to_string().starts_with("b0: "), "{error}");
     })
     .join()

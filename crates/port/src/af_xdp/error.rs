@@ -203,22 +203,23 @@ impl Error {
     }
 }
 
-/// A capability: its name and its bit (`linux/capability.h`).
+/// A capability: its name and the bits (`linux/capability.h`) any of which will
+/// do.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Capability(&'static str, u32);
+pub(super) struct Capability(&'static str, u64);
 
 /// Attaching programs, setting queue options.
-pub(super) const NET_ADMIN: Capability = Capability("CAP_NET_ADMIN", 12);
+pub(super) const NET_ADMIN: Capability = Capability("CAP_NET_ADMIN", 1 << 12);
 /// Making AF_XDP sockets.
-pub(super) const NET_RAW: Capability = Capability("CAP_NET_RAW", 13);
-/// Making maps and loading programs.
-pub(super) const BPF: Capability = Capability("CAP_BPF", 39);
+pub(super) const NET_RAW: Capability = Capability("CAP_NET_RAW", 1 << 13);
+/// Making maps and loading programs, for which CAP_SYS_ADMIN serves too.
+pub(super) const BPF: Capability = Capability("CAP_BPF", 1 << 39 | 1 << 21);
 
 /// Returns those of `needs` that this thread has not got.
 fn missing(needs: &[Capability]) -> Vec<&'static str> {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let have = effective(&status).unwrap_or(0);
-    needs.iter().filter(|need| have & (1 << need.1) == 0).map(|need| need.0).collect()
+    needs.iter().filter(|need| have & need.1 == 0).map(|need| need.0).collect()
 }
 
 /// Reads the effective capabilities from a `/proc/…/status`.
@@ -235,7 +236,7 @@ mod tests {
     fn capabilities_are_read_from_status() {
         let status = "Name:\tx\nCapPrm:\t0000000000000000\nCapEff:\t000001fffeffffff\n";
         let have = effective(status).expect("the line is there");
-        assert_ne!(have & (1 << BPF.1), 0);
+        assert_ne!(have & BPF.1, 0);
         assert_eq!(have & (1 << 24), 0, "CAP_SYS_RESOURCE is the one that is not in it");
         assert_eq!(effective("Name:\tx\n"), None);
     }

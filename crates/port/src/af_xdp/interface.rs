@@ -22,7 +22,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
 use super::bpf::{AttachError, Link, Mode};
-use super::error::{BPF, Error, NET_ADMIN};
+use super::error::{BPF, Error, NET_ADMIN, NET_RAW};
+use super::socket;
 use super::steer::{Counts, Locals, Steering};
 
 /// Which ways of receiving may be used.
@@ -80,6 +81,9 @@ impl Interface {
                 queues: there,
             });
         }
+        // First of all, so that nothing is attached where it would be in vain,
+        // and all rights that are missing are told at once.
+        drop(socket::open(name, &[NET_RAW, NET_ADMIN, BPF])?);
         let (mac, mtu, index) = (device.mac()?, device.mtu()?, device.index()?);
         let steering = Steering::new(mac, queues, locals).map_err(|error| {
             match error.cause.raw_os_error() {

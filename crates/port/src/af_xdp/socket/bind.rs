@@ -18,7 +18,7 @@ use std::time::Duration;
 use super::option::{get, set};
 use super::{RingSizes, Socket};
 use crate::af_xdp::bpf::Mode;
-use crate::af_xdp::error::{Error, NET_ADMIN, NET_RAW};
+use crate::af_xdp::error::{Capability, Error, NET_ADMIN, NET_RAW};
 use crate::af_xdp::interface::{Interface, ModeChoice};
 use crate::af_xdp::ring::{Consumer, Producer};
 use crate::{Arena, Port, PortStats};
@@ -77,15 +77,7 @@ impl Socket {
                 },
             });
         }
-        // SAFETY: no pointer; it makes a descriptor.
-        let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-        if fd < 0 {
-            let error = io::Error::last_os_error();
-            return Err(Error::system("open an AF_XDP socket", name, &[NET_RAW], error));
-        }
-        // SAFETY: made just above, and nobody else knows it.
-        let fd = Arc::new(unsafe { OwnedFd::from_raw_fd(fd) });
-
+        let fd = Arc::new(open(name, &[NET_RAW])?);
         let shared = arena.umem().any();
         if shared.is_none() {
             register(&fd, arena, name)?;
@@ -216,6 +208,19 @@ impl Socket {
             let _ = set(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER);
         }
     }
+}
+
+/// Opens a socket that is not bound to anything, which shows whether this
+/// kernel has AF_XDP and whether we may use it.
+pub(in crate::af_xdp) fn open(interface: &str, needs: &[Capability]) -> Result<OwnedFd, Error> {
+    // SAFETY: no pointer; it makes a descriptor.
+    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        let error = io::Error::last_os_error();
+        return Err(Error::system("open an AF_XDP socket", interface, needs, error));
+    }
+    // SAFETY: made just above, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Registers the arena's memory as the socket's UMEM.

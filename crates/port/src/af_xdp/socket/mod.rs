@@ -36,6 +36,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+pub(super) use self::bind::open;
 use self::option::{get, set};
 use super::bpf::Mode;
 use super::error::Error;
