@@ -9,6 +9,7 @@
 #   namespace NAME             makes one
 #   join A a0 MAC B b0 MAC     joins two by a veth pair, both ends up
 #   within NAME COMMAND...     runs a command in one
+#   launch NAME COMMAND...     the same in the background, as process $launched
 #   refuse STATUS TEXT COMMAND...   the command must end with STATUS and say TEXT
 #   fail WORDS...              ends the test
 
@@ -74,6 +75,15 @@ within() {
     local name=$1
     shift
     ip netns exec "$prefix$name" "$@"
+}
+
+# Runs a command in a namespace in the background; its process is `$launched`, the
+# command itself and no shell around it, so that signals reach it.
+launch() {
+    local name=$1
+    shift
+    (exec ip netns exec "$prefix$name" "$@") &
+    launched=$!
 }
 
 # Runs a piece of Python with the JSON of standard input as `d`.

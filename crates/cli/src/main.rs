@@ -25,6 +25,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 mod completions;
+mod forward;
 mod man;
 mod progress;
 mod route;
@@ -41,6 +42,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Forward packets by a configuration
+    Forward(forward::Args),
     /// Ask a table for routes
     Route(route::Args),
     /// Describe a table, or make one
@@ -58,6 +61,7 @@ fn command_line() -> clap::Command {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Forward(args) => forward::run(&args),
         Command::Route(args) => route::run(&args),
         Command::Table(args) => table::run(&args),
         Command::Completions(args) => completions::run(&args),

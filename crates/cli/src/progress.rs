@@ -36,8 +36,8 @@ pub(crate) fn during<T>(what: &str, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// A terminal that cannot be written to is no reason to stop.
-fn show(text: &str) {
+/// Writes on the terminal; one that cannot be written to is no reason to stop.
+pub(crate) fn show(text: &str) {
     let mut err = std::io::stderr().lock();
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
 }
