@@ -322,8 +322,13 @@ fn what_cannot_be_opened_says_why() {
     drop(a1);
     ip("link set a0 mtu 9000");
     let error = Interface::open("a1", 1, &none, ModeChoice::Copy).unwrap_err();
-    assert!(matches!(error, Error::MtuTooLarge { .. }), "{error}");
+    let Error::MtuTooLarge { limit, .. } = error else { panic!("{error}") };
     assert!(!programs("a1"));
+    // The advice is good.
+    ip(&format!("link set a0 mtu {limit}"));
+    ip(&format!("link set a1 mtu {limit}"));
+    let a1 = Interface::open("a1", 1, &none, ModeChoice::Copy).unwrap();
+    assert_eq!((a1.mtu(), a1.attached()), (limit, Mode::Native));
 }
 
 #[test]

@@ -206,7 +206,7 @@ fn attach_error(error: AttachError, name: &str, mtu: usize) -> Error {
         AttachError::Mtu => Error::MtuTooLarge {
             interface,
             mtu,
-            limit: 3498,
+            limit: 3506,
             limited_by: "native XDP, one page a packet,",
         },
         AttachError::Other(source) => {

@@ -8,7 +8,7 @@
 //!
 //! Two writers share these bytes, us and the kernel, and no lock stands
 //! between them. What keeps them apart is the one token a frame
-//! ([`Frame`](crate::Frame)): the accessors below give out a slice only
+//! ([`Frame`]): the accessors below give out a slice only
 //! against the token, for as long as it and the region are borrowed, and a
 //! frame's number goes into a ring of the kernel only when its token has been
 //! consumed (`socket.rs`). So whoever can make a slice, the kernel does not
