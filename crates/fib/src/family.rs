@@ -2,21 +2,25 @@
 //!
 //! DXR's density comes from range entries that hold no bit too many, and how many
 //! bits are left below the first stages differs by family. [`Family`] names, for
-//! each, the three formats of a range entry ([`Slot`]) and the family of its
+//! each, the formats of a range entry ([`Slot`]) and the family of its
 //! upper half, in which most lookups can be answered (128-bit shifts are the one
 //! real cost of IPv6).
 //!
 //! ```text
-//!            short             long               wide
-//!  u32    start 8  hop 8    start 16 hop 16    start 32 hop 32      IPv4
-//!  u64    start 24 hop 8    start 48 hop 16    start 64 hop 32      IPv6, upper half
-//!  u128   start 48 hop 16   start 112 hop 16   start 128 hop 32     IPv6
+//!          short            medium           long              wide
+//!  u32   start 8  hop 8   start 8 hop 16   start 16 hop 16   start 32 hop 32    IPv4
+//!  u64   start 24 hop 8                    start 48 hop 16   start 64 hop 32    IPv6, upper half
+//!  u128  start 48 hop 16                   start 112 hop 16  start 128 hop 32   IPv6
 //! ```
+//!
+//! Short and long are the thesis's (section 3.3). Medium is for exchanges, where
+//! hundreds of next hops meet routes of /24: three bytes where long takes four.
 //!
 //! The start is in the upper bits, so that one integer comparison orders entries
 //! by start whatever their hops, and the entry that matches a key is the last
 //! one not above the key with all hop bits set.
 
+use core::cmp::Ordering;
 use core::fmt::Debug;
 use core::hash::Hash;
 
@@ -48,6 +52,9 @@ pub trait Family: Addr {
     type Upper: Family;
     /// A range entry for the common case.
     type Short: Slot<Self>;
+    /// A range entry as coarse as a short one, and hops to 65,535; the same as
+    /// [`Long`](Self::Long) where that would save nothing.
+    type Medium: Slot<Self>;
     /// A range entry for any start, and hops to 65,535.
     type Long: Slot<Self>;
     /// A range entry for any start and hop.
@@ -104,6 +111,51 @@ slot!(u64, u128, start 64, hop 32);
 slot!(u128, u64, start 48, hop 16);
 slot!(u128, u128, start 112, hop 16);
 
+/// Three bytes, big end first: a start of 8 bits and a hop of 16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Triple([u8; 3]);
+
+impl Triple {
+    #[inline(always)]
+    fn key(self) -> u32 {
+        let [start, high, low] = self.0;
+        u32::from_be_bytes([0, start, high, low])
+    }
+}
+
+impl PartialOrd for Triple {
+    #[inline(always)]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Triple {
+    #[inline(always)]
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl<A: Addr> Slot<A> for Triple {
+    const START_BITS: u32 = 8;
+    const MAX_HOP: u32 = 0xffff;
+
+    #[inline(always)]
+    fn pack(tail: A, hop: Hop) -> Self {
+        let [_, _, high, low] = hop.0.to_be_bytes();
+        Self([tail.bits(0, 8) as u8, high, low])
+    }
+    #[inline(always)]
+    fn probe(tail: A) -> Self {
+        Self([tail.bits(0, 8) as u8, 0xff, 0xff])
+    }
+    #[inline(always)]
+    fn hop(self) -> Hop {
+        Hop(self.key() & 0xffff)
+    }
+}
+
 /// No integer holds 128 bits of start and a hop: a pair, which orders alike.
 impl Slot<u128> for (u128, u32) {
     const START_BITS: u32 = 128;
@@ -125,10 +177,11 @@ impl Slot<u128> for (u128, u32) {
 
 /// Lists the families. `u8` is its own upper half: nothing is smaller.
 macro_rules! family {
-    ($addr:ty, upper $upper:ty, $short:ty, $long:ty, $wide:ty, k $min:literal to $max:literal) => {
+    ($addr:ty, upper $upper:ty, $short:ty, $medium:ty, $long:ty, $wide:ty, k $min:literal to $max:literal) => {
         impl Family for $addr {
             type Upper = $upper;
             type Short = $short;
+            type Medium = $medium;
             type Long = $long;
             type Wide = $wide;
             const MIN_K: u32 = $min;
@@ -146,8 +199,8 @@ macro_rules! family {
     };
 }
 
-family!(u8, upper u8, u16, u32, u64, k 1 to 6);
-family!(u16, upper u8, u16, u32, u64, k 2 to 12);
-family!(u32, upper u16, u16, u32, u64, k 16 to 24);
-family!(u64, upper u32, u32, u64, u128, k 16 to 24);
-family!(u128, upper u64, u64, u128, (u128, u32), k 16 to 24);
+family!(u8, upper u8, u16, Triple, u32, u64, k 1 to 6);
+family!(u16, upper u8, u16, Triple, u32, u64, k 2 to 12);
+family!(u32, upper u16, u16, Triple, u32, u64, k 16 to 24);
+family!(u64, upper u32, u32, u64, u64, u128, k 16 to 24);
+family!(u128, upper u64, u64, u128, u128, (u128, u32), k 16 to 24);

@@ -94,6 +94,7 @@ fn below(name: &'static str) -> &'static str {
         "entries" => "lower entries",
         "extension" => "lower extension",
         "short ranges" => "lower short ranges",
+        "medium ranges" => "lower medium ranges",
         "long ranges" => "lower long ranges",
         "wide ranges" => "lower wide ranges",
         other => other,

@@ -46,6 +46,7 @@ enum Stages<E> {
 #[derive(Debug)]
 struct Chunks<A: Family> {
     short: Pool<A::Short>,
+    medium: Pool<A::Medium>,
     long: Pool<A::Long>,
     wide: Pool<A::Wide>,
 }
@@ -66,7 +67,12 @@ impl<A: Family, E: Entry> DxrBuilder<A, E> {
             blocks.intern(&vec![E::default(); 1 << shape.extension()], 1 << shape.direct());
             Stages::Extended { direct: Master::new(vec![0; 1 << shape.direct()]), blocks }
         };
-        let chunks = Chunks { short: Pool::new(), long: Pool::new(), wide: Pool::new() };
+        let chunks = Chunks {
+            short: Pool::new(),
+            medium: Pool::new(),
+            long: Pool::new(),
+            wide: Pool::new(),
+        };
         Self { shape, split: Split { len_bits }, stages, chunks }
     }
 
@@ -168,9 +174,11 @@ impl<A: Family> Chunks<A> {
         let coarse = |bits| {
             runs[1..].iter().map(|run| run.start.tail(k)).all(|tail| tail.first(bits) == tail)
         };
-        let short = A::Short::START_BITS.min(A::BITS);
-        let (kind, at) = if highest <= A::Short::MAX_HOP && coarse(short) {
+        let denser = size_of::<A::Medium>() < size_of::<A::Long>();
+        let (kind, at) = if highest <= A::Short::MAX_HOP && coarse(A::Short::START_BITS) {
             (Kind::Short, self.short.intern(&pack(k, runs), 1).0)
+        } else if denser && highest <= A::Medium::MAX_HOP && coarse(A::Medium::START_BITS) {
+            (Kind::Medium, self.medium.intern(&pack(k, runs), 1).0)
         } else if highest <= A::Long::MAX_HOP {
             (Kind::Long, self.long.intern(&pack(k, runs), 1).0)
         } else {
@@ -184,6 +192,7 @@ impl<A: Family> Chunks<A> {
         match split.unpack(entry) {
             Target::Hop(_) => {}
             Target::Chunk { kind: Kind::Short, at, len } => _ = self.short.release(at, len),
+            Target::Chunk { kind: Kind::Medium, at, len } => _ = self.medium.release(at, len),
             Target::Chunk { kind: Kind::Long, at, len } => _ = self.long.release(at, len),
             Target::Chunk { kind: Kind::Wide, at, len } => _ = self.wide.release(at, len),
         }
@@ -194,6 +203,7 @@ impl<A: Family> Chunks<A> {
         match split.unpack(entry) {
             Target::Hop(_) => {}
             Target::Chunk { kind: Kind::Short, at, len } => self.short.retain(at, len),
+            Target::Chunk { kind: Kind::Medium, at, len } => self.medium.retain(at, len),
             Target::Chunk { kind: Kind::Long, at, len } => self.long.retain(at, len),
             Target::Chunk { kind: Kind::Wide, at, len } => self.wide.retain(at, len),
         }
@@ -206,6 +216,7 @@ impl<A: Family> Chunks<A> {
             Target::Chunk { kind, at, len } => {
                 let at = match kind {
                     Kind::Short => self.short.intern(from.short.get(at, len), 1).0,
+                    Kind::Medium => self.medium.intern(from.medium.get(at, len), 1).0,
                     Kind::Long => self.long.intern(from.long.get(at, len), 1).0,
                     Kind::Wide => self.wide.intern(from.wide.get(at, len), 1).0,
                 };
@@ -216,6 +227,7 @@ impl<A: Family> Chunks<A> {
 
     fn trim(&mut self) {
         self.short.trim();
+        self.medium.trim();
         self.long.trim();
         self.wide.trim();
     }
@@ -311,6 +323,7 @@ impl<A: Family, E: Entry> Builder<A> for DxrBuilder<A, E> {
             direct,
             entries,
             short: self.chunks.short.freeze(),
+            medium: self.chunks.medium.freeze(),
             long: self.chunks.long.freeze(),
             wide: self.chunks.wide.freeze(),
         }
@@ -325,6 +338,7 @@ impl<A: Family, E: Entry> Builder<A> for DxrBuilder<A, E> {
             }
         }
         self.chunks.short.refresh(&mut idle.short);
+        self.chunks.medium.refresh(&mut idle.medium);
         self.chunks.long.refresh(&mut idle.long);
         self.chunks.wide.refresh(&mut idle.wide);
     }
@@ -333,12 +347,13 @@ impl<A: Family, E: Entry> Builder<A> for DxrBuilder<A, E> {
 /// Says nothing is leaked: for tests, the chunks and blocks in use.
 #[cfg(test)]
 impl<A: Family, E: Entry> DxrBuilder<A, E> {
-    pub(crate) fn spans(&self) -> [usize; 4] {
+    pub(crate) fn spans(&self) -> [usize; 5] {
         let blocks = match &self.stages {
             Stages::Direct(_) => 0,
             Stages::Extended { blocks, .. } => blocks.spans(),
         };
-        [blocks, self.chunks.short.spans(), self.chunks.long.spans(), self.chunks.wide.spans()]
+        let Chunks { short, medium, long, wide } = &self.chunks;
+        [blocks, short.spans(), medium.spans(), long.spans(), wide.spans()]
     }
 }
 

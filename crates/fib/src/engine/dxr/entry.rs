@@ -7,15 +7,16 @@
 //!            │kk│ place in the range table    │ length of the chunk  │
 //!            └──┴────────────────────────────────────────────────────┘
 //!                                              ◄──── len_bits ──────►
-//!   u64      the same with 62 bits, of which 24 for the length
+//!   u64      the same with 3 bits of kind and 61 others, of which 24 for the length
 //! ```
 //!
 //! The thesis splits its 32 bits 19 / 1 / 12 (section 3.3) and says the split may
 //! be chosen when a table is built. Here two bits name the kind (a hop, or a chunk
-//! of short, long or wide ranges, each kind in an array of its own, indexed in
+//! of short, medium or long ranges, each kind in an array of its own, indexed in
 //! whole entries), and the split of the other thirty is `len_bits`, kept by the
-//! table. What does not fit 32 bits takes 64, at twice the bytes for the direct
-//! and extension tables; [`crate::Fib`] chooses.
+//! table. What does not fit 32 bits (wide ranges, for more than 65,535 next hops,
+//! among it) takes 64, at twice the bytes for the direct and extension tables;
+//! [`crate::Fib`] chooses.
 
 use core::fmt::Debug;
 use core::hash::Hash;
@@ -29,7 +30,7 @@ pub(super) enum Target {
     Hop(Hop),
     /// A chunk of ranges must be searched.
     Chunk {
-        /// In which of the three range tables.
+        /// In which of the range tables.
         kind: Kind,
         /// The chunk's first range.
         at: usize,
@@ -44,10 +45,12 @@ pub(super) enum Target {
 pub(super) enum Kind {
     /// [`crate::Family::Short`].
     Short = 1,
+    /// [`crate::Family::Medium`].
+    Medium = 2,
     /// [`crate::Family::Long`].
-    Long = 2,
+    Long = 3,
     /// [`crate::Family::Wide`].
-    Wide = 3,
+    Wide = 4,
 }
 
 /// An entry of 32 or 64 bits.
@@ -56,10 +59,12 @@ pub trait Entry: Copy + Eq + Hash + Default + Debug + Send + Sync + 'static {
     const PAYLOAD: u32;
     /// The bits for the length where a table does not choose them.
     const LEN_BITS: u32;
+    /// The highest kind it can name.
+    const MAX_KIND: u8;
 
-    /// Makes an entry from two bits of kind and the payload.
+    /// Makes an entry from a kind and the payload.
     fn new(kind: u8, payload: u64) -> Self;
-    /// Returns the two bits of kind, 0 for a hop.
+    /// Returns the kind, 0 for a hop.
     fn kind(self) -> u8;
     /// Returns the payload.
     fn payload(self) -> u64;
@@ -68,6 +73,7 @@ pub trait Entry: Copy + Eq + Hash + Default + Debug + Send + Sync + 'static {
 impl Entry for u32 {
     const PAYLOAD: u32 = 30;
     const LEN_BITS: u32 = 9;
+    const MAX_KIND: u8 = Kind::Long as u8;
 
     #[inline(always)]
     fn new(kind: u8, payload: u64) -> Self {
@@ -84,20 +90,21 @@ impl Entry for u32 {
 }
 
 impl Entry for u64 {
-    const PAYLOAD: u32 = 62;
+    const PAYLOAD: u32 = 61;
     const LEN_BITS: u32 = 24;
+    const MAX_KIND: u8 = Kind::Wide as u8;
 
     #[inline(always)]
     fn new(kind: u8, payload: u64) -> Self {
-        u64::from(kind) << 62 | payload
+        u64::from(kind) << 61 | payload
     }
     #[inline(always)]
     fn kind(self) -> u8 {
-        (self >> 62) as u8
+        (self >> 61) as u8
     }
     #[inline(always)]
     fn payload(self) -> u64 {
-        self & ((1 << 62) - 1)
+        self & ((1 << 61) - 1)
     }
 }
 
@@ -123,6 +130,9 @@ impl Split {
                 let payload = room(hop.0 as usize, E::PAYLOAD, Full::HOPS)?;
                 Ok(E::new(0, payload))
             }
+            Target::Chunk { kind, .. } if kind as u8 > E::MAX_KIND => {
+                Err(Full { what: Full::HOPS, limit: 0xffff })
+            }
             Target::Chunk { kind, at, len } => {
                 let len = room(len, self.len_bits, Full::CHUNK)?;
                 let at = room(at, E::PAYLOAD - self.len_bits, Full::RANGES)?;
@@ -137,7 +147,8 @@ impl Split {
         let kind = match entry.kind() {
             0 => return Target::Hop(Hop(entry.payload() as u32)),
             1 => Kind::Short,
-            2 => Kind::Long,
+            2 => Kind::Medium,
+            3 => Kind::Long,
             _ => Kind::Wide,
         };
         let (at, len) = self.chunk(entry);
@@ -161,7 +172,12 @@ mod tests {
     fn battery<E: Entry>(split: Split) {
         let most_at = (1usize << (E::PAYLOAD - split.len_bits)) - 1;
         let most_len = (1usize << split.len_bits) - 1;
-        for kind in [Kind::Short, Kind::Long, Kind::Wide] {
+        for kind in [Kind::Short, Kind::Medium, Kind::Long, Kind::Wide] {
+            if kind as u8 > E::MAX_KIND {
+                let refused = split.pack::<E>(Target::Chunk { kind, at: 0, len: 2 });
+                assert_eq!(refused.unwrap_err().what, Full::HOPS);
+                continue;
+            }
             for (at, len) in [(0, 2), (most_at, most_len), (5, most_len), (most_at, 2)] {
                 let target = Target::Chunk { kind, at, len };
                 assert_eq!(split.unpack(split.pack::<E>(target).unwrap()), target);

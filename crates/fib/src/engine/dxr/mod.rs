@@ -14,8 +14,8 @@
 //!  D16X4R        bits 0..16            16..20               20..32
 //!                direct                extension            ranges
 //!                ┌────┐ u16 block no.  ┌────┐ hop           ┌──────┬───┐
-//!                │    ├───────────────►│    │               │start │hop│ short, long
-//!                │2^D │                │2^X ├──────────────►│ …    │ … │ or wide
+//!                │    ├───────────────►│    │               │start │hop│ short, medium,
+//!                │2^D │                │2^X ├──────────────►│ …    │ … │ long or wide
 //!                └────┘                └────┘ kind,at,len   └──────┴───┘
 //!  D16R          ┌────┐ hop or kind,at,len                  the same
 //!                │2^D ├────────────────────────────────────►
@@ -23,12 +23,13 @@
 //! ```
 //!
 //! Equal chunks, and equal blocks of the extension, are stored once
-//! (`pool.rs`). Ranges come in three formats ([`Family`]); a chunk takes the
+//! (`pool.rs`). Ranges come in four formats ([`Family`]); a chunk takes the
 //! shortest that holds all of its starts and hops. Differences from the thesis:
 //!
 //! - a short entry's start counts from bit K, not from bit 16, so that for K = 20
 //!   it reaches /28 instead of /24;
-//! - the three formats are three arrays, which needs no cast between them;
+//! - a medium format between short and long, and a wide one beyond them;
+//! - each format has an array of its own, which needs no cast between them;
 //! - the 19/1/12 split of an entry is chosen per table, or widened to 64 bits at
 //!   twice the bytes for the first stages (`entry.rs`); more than 65,535 next hops
 //!   take wide ranges. Nothing is cut off silently: a limit is [`Full`].
@@ -66,6 +67,7 @@ pub struct Dxr<A: Family, E: Copy> {
     /// Entries by the first D bits, or blocks of 2^X of them.
     entries: Table<E>,
     short: Table<A::Short>,
+    medium: Table<A::Medium>,
     long: Table<A::Long>,
     wide: Table<A::Wide>,
 }
@@ -96,6 +98,9 @@ impl<A: Family, E: Entry> Dxr<A, E> {
             Target::Hop(hop) => hop,
             Target::Chunk { kind: Kind::Short, at, len } => {
                 last_not_above(&self.short[at..at + len], A::Short::probe(tail)).hop()
+            }
+            Target::Chunk { kind: Kind::Medium, at, len } => {
+                last_not_above(&self.medium[at..at + len], A::Medium::probe(tail)).hop()
             }
             Target::Chunk { kind: Kind::Long, at, len } => {
                 last_not_above(&self.long[at..at + len], A::Long::probe(tail)).hop()
@@ -143,6 +148,8 @@ impl<A: Family, E: Entry> Dxr<A, E> {
         let mut sublist = [0u8; GROUP];
         let end = of(Kind::Short, &mut sublist);
         lockstep(&self.short, &sublist[..end], k, split, addrs, &entries, out);
+        let end = of(Kind::Medium, &mut sublist);
+        lockstep(&self.medium, &sublist[..end], k, split, addrs, &entries, out);
         let end = of(Kind::Long, &mut sublist);
         lockstep(&self.long, &sublist[..end], k, split, addrs, &entries, out);
         let end = of(Kind::Wide, &mut sublist);
@@ -172,6 +179,7 @@ impl<A: Family, E: Entry> Engine<A> for Dxr<A, E> {
             Part::of("direct", &self.direct),
             Part::of(if self.direct.is_empty() { "entries" } else { "extension" }, &self.entries),
             Part::of("short ranges", &self.short),
+            Part::of("medium ranges", &self.medium),
             Part::of("long ranges", &self.long),
             Part::of("wide ranges", &self.wide),
         ])
@@ -192,6 +200,9 @@ impl<A: Family, E: Entry> Engine<A> for Dxr<A, E> {
             Target::Hop(hop) => hop,
             Target::Chunk { kind: Kind::Short, at, len } => {
                 walk("short ranges", &self.short, at, len, A::Short::probe(tail), steps)
+            }
+            Target::Chunk { kind: Kind::Medium, at, len } => {
+                walk("medium ranges", &self.medium, at, len, A::Medium::probe(tail), steps)
             }
             Target::Chunk { kind: Kind::Long, at, len } => {
                 walk("long ranges", &self.long, at, len, A::Long::probe(tail), steps)
@@ -229,5 +240,5 @@ fn walk<A, S: Slot<A>>(
 /// is left that could do.
 pub(crate) fn next_split<E: Entry>(len_bits: u32, full: Full) -> Option<u32> {
     // A chunk has at most 2^16 ranges of IPv4; beyond that 64-bit entries are due.
-    (full.what == Full::CHUNK && E::PAYLOAD < 62 && len_bits < 17).then_some(len_bits + 1)
+    (full.what == Full::CHUNK && E::PAYLOAD < 61 && len_bits < 17).then_some(len_bits + 1)
 }
