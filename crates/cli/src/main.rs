@@ -25,6 +25,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 mod completions;
+mod demo;
 mod forward;
 mod man;
 mod progress;
@@ -42,6 +43,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Forward real packets by a full table, and check every one
+    Demo(demo::Args),
     /// Forward packets by a configuration
     Forward(forward::Args),
     /// Ask a table for routes
@@ -61,6 +64,7 @@ fn command_line() -> clap::Command {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Demo(args) => demo::run(&args),
         Command::Forward(args) => forward::run(&args),
         Command::Route(args) => route::run(&args),
         Command::Table(args) => table::run(&args),

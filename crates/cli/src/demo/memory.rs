@@ -77,3 +77,61 @@ pub(super) fn run(
     report.rounds.push(Round::memory(start.elapsed(), next as u64, findings, stats.snapshot()));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::Finding;
+    use super::super::routes::{self, Routes};
+    use super::*;
+    use fib::{Hop, Prefix};
+
+    /// A few routes; `wrong` of them lead to the other sink than an oracle that
+    /// has not been told would say.
+    fn forward(wrong: &[&str]) -> Report {
+        let prefix = |text: &str| text.parse::<Prefix<u32>>().expect("a prefix");
+        let mut routes = Routes {
+            v4: [("10.0.0.0/8", 1), ("10.1.0.0/16", 2), ("11.0.0.0/8", 3)]
+                .map(|(text, hop)| (prefix(text), Hop(hop)))
+                .to_vec(),
+            v6: vec![("2001:db8::/32".parse().expect("a prefix"), Hop(2))],
+            origin: "a test".to_owned(),
+            took: Duration::ZERO,
+        };
+        let sinks = (routes::sinks(&routes.v4), routes::sinks(&routes.v6));
+        let packets = Packets::draw(&sinks.0, &sinks.1, 4096, 1).expect("addresses");
+        for route in &mut routes.v4 {
+            if wrong.iter().any(|text| prefix(text) == route.0) {
+                route.1 = Hop(route.1.0 + 1);
+            }
+        }
+        let tables = Tables::build(&routes).expect("a small table");
+        let mut report = Report::new(&routes, &tables, &packets);
+        let (time, stop) = (Duration::from_millis(50), AtomicBool::new(false));
+        run(&tables, &packets, time, &stop, &mut report).expect("memory ports do not fail");
+        report
+    }
+
+    #[test]
+    fn a_right_table_is_right() {
+        let report = forward(&[]);
+        let round = &report.rounds[0];
+        assert!(report.is_right(), "{round:?}");
+        assert!(round.offered > 0);
+        assert_eq!(round.findings.right(), round.offered);
+        assert_eq!((round.received, round.sent), (round.offered, round.offered));
+    }
+
+    #[test]
+    fn a_wrong_route_is_noticed() {
+        let report = forward(&["10.1.0.0/16"]);
+        let round = &report.rounds[0];
+        assert!(!report.is_right());
+        assert!(round.balanced, "wrong, but none is missing: {round:?}");
+        let sink = round.findings.0[Finding::Sink as usize];
+        assert_eq!(round.findings.wrong(), sink);
+        assert_eq!(round.findings.right() + sink, round.offered);
+        // One route of four, and one address in 256 of another.
+        let share = sink as f64 / round.offered as f64;
+        assert!((0.2..0.3).contains(&share), "{share}");
+    }
+}

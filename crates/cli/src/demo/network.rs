@@ -199,7 +199,8 @@ impl Drop for Namespace {
 
 /// Moves the calling thread into a new namespace with a `/sys` of its own.
 fn enter() -> Result<PathBuf> {
-    unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)?;
+    unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)
+        .context("unshare (CAP_SYS_ADMIN is needed)")?;
     // Else the mount below would show outside.
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_SLAVE, None::<&str>)
         .context("mount --make-rslave /")?;

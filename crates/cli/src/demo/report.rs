@@ -276,7 +276,9 @@ impl Report {
             )?;
         }
         writeln!(out)?;
-        let verdict = if self.is_right() {
+        let verdict = if self.rounds.is_empty() {
+            "interrupted before the first packet"
+        } else if self.is_right() {
             "right: every packet that arrived was checked, and all counters add up"
         } else {
             "WRONG: see above"

@@ -88,11 +88,13 @@ fn latest<A: Addr>(routes: &mut Vec<(Prefix<A>, Hop)>) {
     });
 }
 
-/// Hashes a label to a next hop, the same one in every run (FNV-1a).
+/// Hashes a label to a next hop, the same one in every run: FNV-1a, and a
+/// multiplication more, since short labels leave its upper bits uneven.
 fn hop_of(label: &str) -> Hop {
     let hash = label.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
+    let hash = (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Hop(1 + ((hash >> 32) % NEXT_HOPS) as u32)
 }
 
@@ -110,4 +112,32 @@ pub(super) fn sink_of(hop: Hop) -> u8 {
 /// learns.
 pub(super) fn sinks<A: Addr>(routes: &[(Prefix<A>, Hop)]) -> Vec<(Prefix<A>, u8)> {
     routes.iter().map(|&(prefix, hop)| (prefix, sink_of(hop))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_later_route_counts() {
+        let prefix = |text: &str| text.parse::<Prefix<u32>>().expect("a prefix");
+        let (ten, eleven) = (prefix("10.0.0.0/8"), prefix("11.0.0.0/8"));
+        let mut routes = vec![(eleven, Hop(1)), (ten, Hop(2)), (ten, Hop(3)), (eleven, Hop(4))];
+        latest(&mut routes);
+        assert_eq!(routes, [(ten, Hop(3)), (eleven, Hop(4))]);
+    }
+
+    #[test]
+    fn labels_spread_over_all_next_hops_and_both_sinks() {
+        let mut used = std::collections::BTreeSet::new();
+        let mut sinks = [0; 2];
+        for label in 0..10_000 {
+            let hop = hop_of(&format!("AS{label}"));
+            used.insert(hop);
+            sinks[usize::from(sink_of(hop))] += 1;
+        }
+        assert!(used.iter().copied().eq(hops()), "{} are used", used.len());
+        assert!(sinks.iter().all(|&n| n > 4_500), "{sinks:?}");
+        assert_eq!(hop_of("nh1"), hop_of("nh1"));
+    }
 }
