@@ -36,6 +36,7 @@
 mod best;
 mod error;
 mod gather;
+mod generate;
 mod intake;
 mod label;
 mod loaded;
@@ -47,6 +48,7 @@ mod updates;
 
 pub use best::{BestPath, Change, Peer, Rank};
 pub use error::Error;
+pub use generate::{Recipe, generate};
 pub use label::{Label, Labels};
 pub use loaded::{Loaded, Report, load, read};
 pub use options::{Compression, Format, Options};

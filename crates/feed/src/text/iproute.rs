@@ -45,7 +45,7 @@ pub(crate) struct Routes<'l> {
 
 #[derive(Deserialize)]
 struct Object {
-    dst: String,
+    dst: Option<String>,
     #[serde(rename = "type")]
     kind: Option<String>,
     metric: Option<u64>,
@@ -73,6 +73,11 @@ impl Way {
 }
 
 impl Object {
+    /// An object as `ip` prints for a table without routes.
+    fn is_empty(&self) -> bool {
+        self.dst.is_none() && self.way.dev.is_none() && self.way.address().is_none()
+    }
+
     fn label(&self) -> String {
         let one = |way: &Way| match (way.address(), &way.dev) {
             (Some(address), _) => address.to_owned(),
@@ -96,14 +101,17 @@ impl Object {
 
 impl Routes<'_> {
     fn take(&mut self, object: &Object, before_v6: Option<bool>) -> Result<bool, String> {
-        let prefix = if object.dst == "default" {
+        let Some(dst) = object.dst.as_deref() else {
+            return Err("a route without dst".into());
+        };
+        let prefix = if dst == "default" {
             if object.is_v6().or(before_v6).unwrap_or(false) {
                 AnyPrefix::V6(Prefix::ALL)
             } else {
                 AnyPrefix::V4(Prefix::ALL)
             }
         } else {
-            scan::prefix(object.dst.as_bytes(), self.truncate)?
+            scan::prefix(dst.as_bytes(), self.truncate)?
         };
         let preference = (object.metric.unwrap_or(0), self.entries);
         self.entries += 1;
@@ -188,6 +196,9 @@ impl<'de> Visitor<'de> for Array<'_, '_> {
     fn visit_seq<S: SeqAccess<'de>>(self, mut objects: S) -> Result<(), S::Error> {
         let mut before = None;
         while let Some(object) = objects.next_element::<Object>()? {
+            if object.is_empty() {
+                continue;
+            }
             before = Some(self.routes.take(&object, before).map_err(de::Error::custom)?);
         }
         Ok(())

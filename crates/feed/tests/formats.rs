@@ -1,0 +1,153 @@
+//! Small files of every format, right and wrong.
+
+use fingerpost_feed::{Error, Format, Loaded, Options, load, read, read_updates};
+
+fn named(table: &Loaded) -> Vec<String> {
+    let v4 = table.v4.iter().map(|&(prefix, l)| format!("{prefix} {}", table.labels.get(l)));
+    let v6 = table.v6.iter().map(|&(prefix, l)| format!("{prefix} {}", table.labels.get(l)));
+    v4.chain(v6).collect()
+}
+
+fn take(text: &str, options: &Options) -> Result<Loaded, Error> {
+    read(text.as_bytes(), "small.txt".as_ref(), options)
+}
+
+fn good(text: &str) -> Loaded {
+    take(text, &Options::default()).unwrap()
+}
+
+fn bad(text: &str) -> String {
+    take(text, &Options::default()).unwrap_err().to_string()
+}
+
+#[test]
+fn a_table_takes_comments_both_families_and_any_order() {
+    let table = good(
+        "; origin table\n# list\n% dump\n\n  10.0.0.0/8\twest more words\r\n\
+         2001:db8::/32 {64500,64501}\n10.0.0.0/8 east\n192.0.2.1 64500_64501 # one\n\
+         10.0.0.0/9 ; no value\n1.2.3.4",
+    );
+    assert_eq!(
+        named(&table),
+        [
+            "1.2.3.4/32 ",
+            "10.0.0.0/8 east",
+            "10.0.0.0/9 ",
+            "192.0.2.1/32 64500_64501",
+            "2001:db8::/32 {64500,64501}"
+        ]
+    );
+    assert_eq!((table.report.entries, table.report.duplicates), (6, 1));
+    assert_eq!(named(&good("# nothing\n")), [""; 0]);
+    assert_eq!(named(&good("")), [""; 0]);
+}
+
+#[test]
+fn a_wrong_line_is_named_and_what_to_do() {
+    let told = bad("10.0.0.0/8 a\n10.1.2.3/8 b\n");
+    for part in ["small.txt", "line 2", "10.1.2.3/8 b", "write 10.0.0.0/8"] {
+        assert!(told.contains(part), "{part:?} is not in {told:?}");
+    }
+    let truncate = Options { truncate_host_bits: true, ..Options::default() };
+    let table = take("10.0.0.0/8 a\n10.1.2.3/8 b\n", &truncate).unwrap();
+    assert_eq!(named(&table), ["10.0.0.0/8 b"]);
+    for (text, part) in [
+        ("10.0.0.0/33 a\n", "0 to 32"),
+        ("::/129 a\n", "0 to 128"),
+        ("10.0.0.0/8 a\nx\n", "line 2"),
+        ("1.1.1.1 \u{ff}\n1.1.1.256\n", "line 2"),
+    ] {
+        assert!(bad(text).contains(part), "{:?}", bad(text));
+    }
+    assert!(matches!(take("hello world\n", &Options::default()), Err(Error::Unrecognised { .. })));
+    assert!(matches!(load("/no/such/file", &Options::default()), Err(Error::Open { .. })));
+    let forced = Options { format: Some(Format::Table), ..Options::default() };
+    assert!(matches!(take("hello world\n", &forced), Err(Error::Line { line: 1, .. })));
+}
+
+#[test]
+fn a_partial_load_keeps_what_came_before_and_says_the_same() {
+    let text = "10.0.0.0/8 a\n11.0.0.0/8 b\n12.0.0.0/33 c\n13.0.0.0/8 d\n";
+    let partial = Options { partial: true, ..Options::default() };
+    let table = take(text, &partial).unwrap();
+    assert_eq!(named(&table), ["10.0.0.0/8 a", "11.0.0.0/8 b"]);
+    let [warning] = &table.report.warnings[..] else { panic!() };
+    let told = bad(text);
+    let same = told.strip_prefix("small.txt: ").unwrap();
+    assert!(warning.starts_with(same), "{warning:?} and {told:?}");
+}
+
+#[test]
+fn bgpdump_lines_are_ranked() {
+    let table = good(
+        "TABLE_DUMP2|1|B|192.0.2.1|64501|10.0.0.0/8|64501 64510 64511|IGP|192.0.2.1|0|0||NAG||\n\
+         TABLE_DUMP2|1|B|192.0.2.2|64502|10.0.0.0/8|64502 {64510,64511}|IGP|192.0.2.2|0|0||NAG||\n\
+         TABLE_DUMP2|1|B|192.0.2.3|64503|10.0.0.0/8|64503 64511|EGP|192.0.2.3|0|0||NAG||\n\
+         TABLE_DUMP2|1|B|2001:db8::1|64503|2001:db8::/32|64503|IGP|2001:db8::1|0|0||NAG||\n\
+         TABLE_DUMP2|1|B|192.0.2.1|64501|2001:db8::/32|64501 1 2|IGP|2001:db8::2|200|0||NAG||\n",
+    );
+    // The shorter path, then IGP; the higher LOCAL_PREF before a shorter path.
+    assert_eq!(named(&table), ["10.0.0.0/8 192.0.2.2", "2001:db8::/32 2001:db8::2"]);
+    assert_eq!((table.report.entries, table.report.peers), (5, 4));
+    assert_eq!(table.report.format, Some(Format::Bgpdump));
+    assert!(bad("TABLE_DUMP2|1|B|192.0.2.1|64501\n").contains("no field for the prefix"));
+}
+
+#[test]
+fn streams_end_as_their_last_word_says() {
+    let text = "BGP4MP|1.5|A|192.0.2.1|1|10.0.0.0/8|1 2|IGP|192.0.2.1|0|0||NAG||\n\
+                BGP4MP|2|A|192.0.2.2|2|10.0.0.0/8|2|IGP|192.0.2.2|0|0||NAG||\n\
+                BGP4MP|3|A|192.0.2.1|1|11.0.0.0/8|1|IGP|192.0.2.1|0|0||NAG||\n\
+                BGP4MP|4|STATE|192.0.2.2|2|6|1\n\
+                BGP4MP|5|W|192.0.2.1|1|11.0.0.0/8\n";
+    assert_eq!(named(&good(text)), ["10.0.0.0/8 192.0.2.1"]);
+    let stream = read_updates(text.as_bytes(), "t".as_ref(), &Options::default()).unwrap();
+    assert_eq!(stream.events[0].time, 1_500_000);
+    let mut seen = Vec::new();
+    stream.replay(|time, update| seen.push((time / 1_000_000, format!("{update:?}"))));
+    let times: Vec<u64> = seen.iter().map(|change| change.0).collect();
+    // Announce, better, another prefix, fall back when the session ends, withdraw.
+    assert_eq!(times, [1, 2, 3, 4, 5], "{seen:?}");
+
+    let text = "# minutes\n100 a 10.0.0.0/8 192.0.2.1\n101 a 11.0.0.0/8 192.0.2.1\n\
+                102 w 10.0.0.0/8 0.0.0.0\n";
+    assert_eq!(named(&good(text)), ["11.0.0.0/8 192.0.2.1"]);
+    assert!(bad("100 a 10.0.0.0/8\n").contains("without a next hop"));
+    assert!(bad("100 a 10.0.0.0/8 x\n101 b 10.0.0.0/8 x\n").contains("line 2"));
+}
+
+#[test]
+fn ip_route_json_of_both_families() {
+    let table = good(
+        r#"[{"dst":"default","gateway":"192.0.2.1","dev":"eth0","flags":[]},
+            {"dst":"192.0.2.0/24","dev":"eth0","protocol":"kernel","prefsrc":"192.0.2.2"},
+            {"type":"blackhole","dst":"10.0.0.0/8","metric":10},
+            {"dst":"10.0.0.0/8","via":{"family":"inet6","host":"fe80::1"},"metric":5},
+            {"dst":"11.0.0.1","nexthops":[{"gateway":"192.0.2.3","dev":"a","weight":1},{"dev":"b"}]}]
+           [{"dst":"fd00::/64","dev":"eth0","metric":256},{"dst":"default","dev":"eth0"}]"#,
+    );
+    assert_eq!(
+        named(&table),
+        [
+            "0.0.0.0/0 192.0.2.1",
+            "10.0.0.0/8 fe80::1",
+            "11.0.0.1/32 192.0.2.3,dev b",
+            "192.0.2.0/24 dev eth0",
+            "::/0 dev eth0",
+            "fd00::/64 dev eth0"
+        ]
+    );
+    assert_eq!(table.report.format, Some(Format::IpRoute));
+    assert_eq!(named(&good("[]")), [""; 0]);
+    assert_eq!(named(&good("[{}]")), [""; 0]);
+}
+
+#[test]
+fn json_that_is_cut_gives_what_came_before() {
+    let text = r#"[{"dst":"10.0.0.0/8","dev":"a"},{"dst":"11.0.0.0/8","dev":"b"},{"dst":"12."#;
+    assert!(matches!(take(text, &Options::default()), Err(Error::Damage { record: 3, .. })));
+    let partial = Options { partial: true, ..Options::default() };
+    let table = take(text, &partial).unwrap();
+    assert_eq!(named(&table), ["10.0.0.0/8 dev a", "11.0.0.0/8 dev b"]);
+    assert!(bad(r#"[{"dst":"10.0.0.1/8"}]"#).contains("10.0.0.0/8"));
+}
