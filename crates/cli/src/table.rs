@@ -5,14 +5,18 @@
 //! building took. `generate` writes the synthetic table that the demo uses.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Subcommand;
+use feed::Recipe;
 use fib::{Family, Rib};
 use serde::Serialize;
 
+use crate::progress;
 use crate::tables::{self, Reading, Tables};
 
 /// What `table` takes.
@@ -26,6 +30,8 @@ pub(crate) struct Args {
 enum Command {
     /// Say what is in a table and what it costs
     Info(Info),
+    /// Write a synthetic table of the Internet's shape, the same for the same seed
+    Generate(Generate),
 }
 
 /// What `table info` takes.
@@ -39,6 +45,27 @@ struct Info {
     json: bool,
     #[command(flatten)]
     reading: Reading,
+}
+
+/// What `table generate` takes.
+#[derive(clap::Args)]
+struct Generate {
+    /// The number of IPv4 routes [default: as many as the Internet's]
+    #[arg(long, value_name = "N")]
+    v4: Option<usize>,
+    /// The number of IPv6 routes [default: as many as the Internet's]
+    #[arg(long, value_name = "N")]
+    v6: Option<usize>,
+    /// Which of the tables of this kind
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// The number of next hops; 0 for one origin AS a route, as in RouteViews' tables
+    /// [default: 148]
+    #[arg(long, value_name = "N")]
+    labels: Option<u32>,
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
 }
 
 /// What `table info` says.
@@ -89,6 +116,7 @@ struct PartSummary {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::Info(args) => info(args),
+        Command::Generate(args) => generate(args),
     }
 }
 
@@ -119,6 +147,36 @@ fn info(args: &Info) -> anyhow::Result<ExitCode> {
         write(&summary, &mut out)?;
     }
     out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn generate(args: &Generate) -> anyhow::Result<ExitCode> {
+    let usual = Recipe::default();
+    let recipe = Recipe {
+        seed: args.seed,
+        v4: args.v4.unwrap_or(usual.v4),
+        v6: args.v6.unwrap_or(usual.v6),
+        labels: args.labels.map_or(usual.labels, |count| (count > 0).then_some(count)),
+    };
+    let table = progress::during("generating a table", || feed::generate(&recipe));
+    for warning in &table.report.warnings {
+        eprintln!("fingerpost: warning: {warning}");
+    }
+    match &args.output {
+        None => {
+            let mut out = BufWriter::new(std::io::stdout().lock());
+            table.write_text(&mut out)?;
+            out.flush()?;
+        }
+        Some(path) => {
+            let write = || {
+                let mut out = BufWriter::new(File::create(path)?);
+                table.write_text(&mut out)?;
+                out.flush()
+            };
+            write().with_context(|| format!("writing {}", path.display()))?;
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
