@@ -459,6 +459,18 @@ mod tests {
     }
 
     #[test]
+    fn a_second_section_has_interfaces_of_its_own() {
+        let section = written(Format::PcapNg);
+        let pool = read_from(&[&section[..], &section].concat()[..]).unwrap();
+        assert!(pool.iter().eq(packets().into_iter().chain(packets())));
+        // The second one's interface is raw IP: its number is the first one's.
+        let mut raw = section.clone();
+        raw[28 + 8] = 101;
+        let error = read_from(&[section, raw].concat()[..]).unwrap_err();
+        assert!(matches!(error, (12, _, Why::Link(101))), "{error:?}");
+    }
+
+    #[test]
     fn a_port_copies_a_file() {
         let folder = std::env::temp_dir().join(format!("fingerpost-pcap-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
