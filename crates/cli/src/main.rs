@@ -24,6 +24,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+mod bench;
 mod completions;
 mod demo;
 mod forward;
@@ -51,6 +52,8 @@ enum Command {
     Route(route::Args),
     /// Describe a table, or make one
     Table(table::Args),
+    /// Measure, with records
+    Bench(bench::Args),
     /// Write the completions of a shell to standard output
     Completions(completions::Args),
     /// Write the manual pages
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::Forward(args) => forward::run(&args),
         Command::Route(args) => route::run(&args),
         Command::Table(args) => table::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     };

@@ -1,0 +1,154 @@
+//! Measurements that check their answers before they keep time.
+//!
+//! ```text
+//! bench lookup    lookups a second: engines and a plain rival on the same keys
+//! bench build     from sorted routes to a table, and one update to publication
+//! bench datapath  packets a second through memory ports: no I/O, one core
+//! ```
+//!
+//! All contestants of a comparison run in one process, on one table and the same
+//! keys, in turns, so that what the machine does besides hits them alike; ratios
+//! are between medians of one run. `bench/METHOD.md` says how time is kept and
+//! `bench/BIAS.md` what we may be fooling ourselves about. Each run appends its
+//! figures to a file of its machine and day (`record.rs`).
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Subcommand;
+use feed::{Loaded, Options, Recipe};
+use fib::{Addr, Hop, Prefix};
+
+use crate::progress;
+
+mod build;
+mod clock;
+mod datapath;
+mod keys;
+mod lookup;
+mod plain;
+mod record;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Lookups a second, engines and a plain rival on the same keys
+    Lookup(lookup::Args),
+    /// The time to build a table, and to publish one change
+    Build(build::Args),
+    /// Packets a second through the datapath without I/O
+    Datapath(datapath::Args),
+}
+
+/// What every measurement takes.
+#[derive(clap::Args)]
+pub(crate) struct Setting {
+    /// A table; may be given twice, one file a family
+    /// [default: the tables of 2026 in FINGERPOST_DATA, else a generated one]
+    #[arg(long, value_name = "FILE")]
+    table: Vec<PathBuf>,
+    /// Next hops that the table's labels are spread over by hash; 0 gives each
+    /// label its own
+    #[arg(long, value_name = "N", default_value_t = 148)]
+    hops: u32,
+    /// The folder for records [default: bench/record, where there is one]
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(short, long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.what {
+        What::Lookup(args) => lookup::run(args),
+        What::Build(args) => build::run(args),
+        What::Datapath(args) => datapath::run(args),
+    }
+}
+
+/// The routes to measure with, and where they are from.
+struct Routes {
+    name: String,
+    v4: Vec<(Prefix<u32>, Hop)>,
+    v6: Vec<(Prefix<u128>, Hop)>,
+}
+
+impl Setting {
+    /// Loads or generates the routes and gives them hops.
+    fn routes(&self) -> anyhow::Result<Routes> {
+        let data =
+            std::env::var_os("FINGERPOST_DATA").map_or("../shared/data".into(), PathBuf::from);
+        let real = ["ipv4", "ipv6"]
+            .map(|family| data.join(format!("{family}-20260730-routeviews-origin.dat.gz")));
+        let files = match &self.table[..] {
+            [] if real.iter().all(|path| path.exists()) => &real[..],
+            files => files,
+        };
+        if files.is_empty() {
+            eprintln!("fingerpost: no table in {}: generating one", data.display());
+            let recipe = Recipe { labels: None, ..Recipe::default() };
+            let loaded = progress::during("generating a table", || feed::generate(&recipe));
+            return Ok(self.spread("generated", &loaded));
+        }
+        let mut routes = Routes { name: String::new(), v4: Vec::new(), v6: Vec::new() };
+        for path in files {
+            let what = format!("loading {}", path.display());
+            let loaded = progress::during(&what, || feed::load(path, &Options::default()))?;
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let one = self.spread(&name, &loaded);
+            if (!one.v4.is_empty() && !routes.v4.is_empty())
+                || (!one.v6.is_empty() && !routes.v6.is_empty())
+            {
+                bail!("{}: only one table of a family can be measured", path.display());
+            }
+            routes.v4.extend(one.v4);
+            routes.v6.extend(one.v6);
+            routes.name =
+                if routes.name.is_empty() { one.name } else { routes.name + "+" + &one.name };
+        }
+        Ok(routes)
+    }
+
+    fn spread(&self, name: &str, loaded: &Loaded) -> Routes {
+        Routes {
+            name: name.to_owned(),
+            v4: spread(&loaded.v4, self.hops),
+            v6: spread(&loaded.v6, self.hops),
+        }
+    }
+
+    /// Opens the record that this run's figures go to; `None` where there is no
+    /// folder for it, which is said.
+    fn recorder(&self) -> anyhow::Result<Option<record::Recorder>> {
+        let default = PathBuf::from("bench/record");
+        let folder = match &self.record {
+            Some(folder) => folder.clone(),
+            None if default.is_dir() => default,
+            None => {
+                eprintln!("fingerpost: no bench/record here and no --record: nothing is recorded");
+                return Ok(None);
+            }
+        };
+        let recorder = record::Recorder::open(&folder);
+        recorder.map(Some).with_context(|| format!("opening a record under {}", folder.display()))
+    }
+}
+
+/// Gives each label one of `hops` hops, by hash, or its own.
+fn spread<A: Addr>(table: &[(Prefix<A>, feed::Label)], hops: u32) -> Vec<(Prefix<A>, Hop)> {
+    let hop = |label: u32| match hops {
+        0 => Hop(1 + label),
+        hops => {
+            let hash = u64::from(label).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+            Hop(1 + (hash % u64::from(hops)) as u32)
+        }
+    };
+    table.iter().map(|&(prefix, label)| (prefix, hop(label.0))).collect()
+}

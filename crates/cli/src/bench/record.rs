@@ -1,0 +1,108 @@
+//! Records: one CSV file a machine and day, a line a figure.
+//!
+//! `bench/record/<cpu>/<date>.csv`. A line says which commit, compiler and table it
+//! is of, so that it can be measured again and held against later ones; the
+//! figures are the median of a run, its median deviation, and its extremes.
+
+use std::fs::{File, OpenOptions, create_dir_all};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::clock::Summary;
+
+const HEAD: &str = "time,commit,rustc,bench,table,routes,contestant,case,threads,unit,\
+                    median,mad,min,max,samples,bytes";
+
+/// An open record.
+pub(super) struct Recorder {
+    file: File,
+    path: PathBuf,
+    /// What all lines of a run begin with.
+    start: String,
+}
+
+/// One figure.
+pub(super) struct Figure<'a> {
+    pub(super) bench: &'a str,
+    pub(super) table: &'a str,
+    pub(super) routes: usize,
+    pub(super) contestant: &'a str,
+    pub(super) case: &'a str,
+    pub(super) threads: usize,
+    pub(super) unit: &'a str,
+    pub(super) summary: Summary,
+    pub(super) samples: usize,
+    pub(super) bytes: usize,
+}
+
+impl Recorder {
+    /// Opens the file of this machine and day, with its first line if it is new.
+    pub(super) fn open(folder: &Path) -> io::Result<Self> {
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let folder = folder.join(slug(&cpu()));
+        create_dir_all(&folder)?;
+        let path = folder.join(format!("{}.csv", &now[..10]));
+        let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+        if file.metadata()?.len() == 0 {
+            writeln!(file, "{HEAD}")?;
+        }
+        let commit = said(Command::new("git").args(["describe", "--always", "--dirty"]));
+        let rustc = said(Command::new("rustc").arg("--version"));
+        let rustc = rustc.split(' ').nth(1).unwrap_or("unknown").to_owned();
+        Ok(Self { file, path, start: format!("{now},{commit},{rustc}") })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn write(&mut self, figure: &Figure<'_>) -> io::Result<()> {
+        let Figure {
+            bench, table, routes, contestant, case, threads, unit, samples, bytes, ..
+        } = figure;
+        let Summary { median, mad, min, max } = figure.summary;
+        writeln!(
+            self.file,
+            "{},{bench},{table},{routes},{contestant},{case},{threads},{unit},\
+             {median:.3},{mad:.3},{min:.3},{max:.3},{samples},{bytes}",
+            self.start
+        )
+    }
+}
+
+/// Names the processor as the kernel does.
+fn cpu() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let field = |name: &str| {
+        let line = text.lines().find(|line| line.split(':').next().map(str::trim) == Some(name));
+        line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_owned())
+    };
+    let model = field("model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+    // Virtual machines hide the model; its number still tells the generation.
+    field("model").map_or(model.clone(), |number| format!("{model} model {number}"))
+}
+
+/// Makes a folder name of a text.
+fn slug(text: &str) -> String {
+    let words = text.to_lowercase().replace("(r)", "").replace("(tm)", "");
+    let words = words.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-")
+}
+
+/// Returns what a program prints, or that it is unknown.
+fn said(command: &mut Command) -> String {
+    let output = command.output().ok().filter(|output| output.status.success());
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    text.filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::slug;
+
+    #[test]
+    fn a_processor_makes_a_folder_name() {
+        assert_eq!(slug("Intel(R) Xeon(R) Processor model 167"), "intel-xeon-processor-model-167");
+    }
+}
