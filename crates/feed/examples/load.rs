@@ -1,4 +1,5 @@
-//! Loads each file named, and prints its report and the time it took.
+//! Loads each file named, and prints its report and the time it took; `generate` for a
+//! file stands for the generated table of full size.
 //!
 //! `cargo run --release -p fingerpost-feed --example load -- FILE…`
 
@@ -10,7 +11,11 @@ fn main() -> std::io::Result<()> {
     let options = fingerpost_feed::Options { partial: true, ..Default::default() };
     for path in std::env::args_os().skip(1) {
         let begin = Instant::now();
-        let loaded = fingerpost_feed::load(&path, &options);
+        let loaded = if path == "generate" {
+            Ok(fingerpost_feed::generate(&fingerpost_feed::Recipe::default()))
+        } else {
+            fingerpost_feed::load(&path, &options)
+        };
         let took = begin.elapsed();
         match loaded {
             Ok(table) => writeln!(
