@@ -23,12 +23,12 @@
 //! - Where no socket is bound to the queue the packet is passed, so nothing is
 //!   lost between attaching the program and binding, or after a socket is gone.
 //!
-//! Its counters are one array a CPU, so that they cost an addition and lose
+//! Its counters are an array a CPU, so that they cost an addition and lose
 //! none: the sum over all is the number of packets the interface received while
 //! the program was on it.
 //!
 //! Registers: r9 the context, r6 the frame's first byte, r7 its end; then r8
-//! the action to return and r7 the counter's place.
+//! the action to return and r7 the counter.
 
 use std::collections::HashSet;
 use std::io;
@@ -193,8 +193,8 @@ impl Steering {
     pub fn new(mac: [u8; 6], queues: u32, locals: &Locals) -> Result<Self, LoadError> {
         let failed = |cause| LoadError { cause, log: String::new() };
         let sockets = Map::array(Kind::Xskmap, "fp_sockets", 4, queues).map_err(failed)?;
-        let size = 8 * Steered::ALL.len();
-        let counts = Map::array(Kind::PercpuArray, "fp_steered", size, 1).map_err(failed)?;
+        let reasons = Steered::ALL.len() as u32;
+        let counts = Map::array(Kind::PercpuArray, "fp_steered", 8, reasons).map_err(failed)?;
         let v4 = Map::new(Kind::Hash, "fp_locals4", 4, 1, LOCALS).map_err(failed)?;
         let v6 = Map::new(Kind::Hash, "fp_locals6", 16, 1, LOCALS).map_err(failed)?;
         let code = assemble(mac, &sockets, &counts, &v4, &v6)
@@ -241,9 +241,9 @@ impl Steering {
     /// Those of `bpf(2)`.
     pub fn counts(&self) -> io::Result<Counts> {
         let mut counts = Counts::default();
-        for cpu in self.counts.percpu(0)? {
-            for (sum, value) in counts.0.iter_mut().zip(cpu.as_chunks::<8>().0) {
-                *sum += u64::from_ne_bytes(*value);
+        for (reason, sum) in counts.0.iter_mut().enumerate() {
+            for cpu in self.counts.percpu(reason as u32)? {
+                *sum += cpu.as_chunks::<8>().0.iter().map(|n| u64::from_ne_bytes(*n)).sum::<u64>();
             }
         }
         Ok(counts)
@@ -325,20 +325,18 @@ fn assemble<'m>(
     let count = asm.label();
     for (why, label) in exits.into_iter().rev() {
         let action = if why == Steered::Taken { Action::Redirect } else { Action::Pass };
-        asm.bind(label)
-            .op32(Op::Mov, R8, action as i32)
-            .op32(Op::Mov, R7, 8 * why as i32)
-            .jump(count);
+        asm.bind(label).op32(Op::Mov, R8, action as i32).op32(Op::Mov, R7, why as i32).jump(count);
     }
     let end = asm.label();
+    // A key a counter, and no arithmetic on the pointer: that would take
+    // CAP_PERFMON to load.
     asm.bind(count)
-        .store(Size::Word, R10, -4, 0)
+        .store(Size::Word, R10, -4, R7)
         .load_map(R1, counts)
         .mov(R2, R10)
         .add(R2, -4)
         .call(Helper::MapLookup)
         .jump_if(Cond::Eq, R0, 0, end)
-        .add(R0, R7)
         .load(Size::Double, R1, R0, 0)
         .add(R1, 1)
         .store(Size::Double, R0, 0, R1)
