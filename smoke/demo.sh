@@ -6,8 +6,10 @@
 
 # Everything of the machine's that a demonstration could leave behind.
 traces() {
-    find /proc -path '/proc/[0-9]*/task/[0-9]*/ns/net' -printf '%l\n' 2>/dev/null | sort -u | wc -l
-    cat /proc/[0-9]*/comm 2>/dev/null | grep -c '^napi/' || true
+    # Processes come and go while we look.
+    { find /proc -path '/proc/[0-9]*/task/[0-9]*/ns/net' -printf '%l\n' 2>/dev/null || true; } |
+        sort -u | wc -l
+    { cat /proc/[0-9]*/comm 2>/dev/null || true; } | grep -c '^napi/' || true
     ip -br link
     ip netns
     cut -d ' ' -f 2,3 /proc/mounts
