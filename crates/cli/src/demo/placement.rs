@@ -146,10 +146,10 @@ pub(super) fn hurry(urgency: Urgency) -> Result<()> {
     }
 }
 
-/// Gives a task the lowest real-time priority.
+/// Gives a task a low real-time priority (one is left below it).
 fn make_urgent(task: Pid) -> Result<()> {
     let status = Command::new("chrt")
-        .args(["-f", "-p", "1", &task.to_string()])
+        .args(["-f", "-p", "2", &task.to_string()])
         .status()
         .context("cannot run `chrt`: install the Debian package util-linux")?;
     if !status.success() {
