@@ -3,6 +3,8 @@
 use super::super::network::EXITS;
 use super::super::packets::Packets;
 use super::*;
+#[cfg(feature = "root-tests")]
+use port::af_xdp::bpf::asm::Action;
 
 fn checker(sink: u8) -> Checker {
     let exit = EXITS[usize::from(sink)];
