@@ -21,7 +21,9 @@ use crate::engine::dxr::{BadShape, Dxr, DxrBuilder, Entry, Shape, next_split};
 use crate::engine::halves::{Halves, HalvesBuilder};
 use crate::engine::linear::Linear;
 use crate::engine::{Builder, Engine, Part, Step};
-use crate::{Addr, Family, Full, Hop, Prefix, Rib, runs::Run};
+use crate::{Addr, Family, Full, Hop, Rib};
+#[cfg(feature = "std")]
+use crate::{Prefix, runs::Run};
 
 /// Which engine a table shall be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -230,6 +232,20 @@ impl<A: Family> FibBuilder<A> {
         Ok(Self(kind))
     }
 
+    pub(crate) fn freeze(&self, rib: &Rib<A>) -> Fib<A> {
+        Fib(match &self.0 {
+            Kind::Linear => Frozen::Linear(Linear::new(rib)),
+            Kind::Dxr(builder) => Frozen::Dxr(builder.freeze()),
+            Kind::DxrWide(builder) => Frozen::DxrWide(builder.freeze()),
+            Kind::Halves(builder) => Frozen::Halves(builder.freeze()),
+            Kind::HalvesWide(builder) => Frozen::HalvesWide(builder.freeze()),
+        })
+    }
+}
+
+/// What following the changes takes; without `std` nothing publishes them.
+#[cfg(feature = "std")]
+impl<A: Family> FibBuilder<A> {
     /// Returns the longest blocks worth patching; `None` if all is rebuilt.
     pub(crate) fn block_len(&self) -> Option<u32> {
         match &self.0 {
@@ -249,16 +265,6 @@ impl<A: Family> FibBuilder<A> {
             Kind::Halves(builder) => builder.patch(block, runs),
             Kind::HalvesWide(builder) => builder.patch(block, runs),
         }
-    }
-
-    pub(crate) fn freeze(&self, rib: &Rib<A>) -> Fib<A> {
-        Fib(match &self.0 {
-            Kind::Linear => Frozen::Linear(Linear::new(rib)),
-            Kind::Dxr(builder) => Frozen::Dxr(builder.freeze()),
-            Kind::DxrWide(builder) => Frozen::DxrWide(builder.freeze()),
-            Kind::Halves(builder) => Frozen::Halves(builder.freeze()),
-            Kind::HalvesWide(builder) => Frozen::HalvesWide(builder.freeze()),
-        })
     }
 
     /// Brings `idle`, frozen from this builder, up to date.

@@ -1,4 +1,54 @@
 //! Longest-prefix-match tables small enough for a CPU's cache.
+//!
+//! Routes go in, a frozen table comes out, and any number of threads look addresses
+//! up in it, several dozen at a time, while the next table is being made:
+//!
+//! ```text
+//!   announce, withdraw ─► Rib ─► dirty blocks ─► runs ─► Builder ─► Fib ─► Publisher
+//!                                                                            │ one pointer
+//!                                                              Reader::current, a batch
+//! ```
+//!
+//! | name | what it is |
+//! |---|---|
+//! | [`Addr`], [`Family`] | an address as a host-order integer: `u32` is IPv4, `u128` IPv6 |
+//! | [`Prefix`] | a block of addresses, canonical by construction |
+//! | [`Hop`], [`HopTable`] | a small index that stands for a next hop, and what it stands for |
+//! | [`Rib`] | the routes, exact and ordered |
+//! | [`Fib`], [`Choice`] | a frozen table, of an engine chosen by name or by size |
+//! | [`Updater`] | routes and a table that follows them, published to readers |
+//! | [`Publisher`], [`Reader`] | one writer, many readers, nobody waits |
+//! | [`Full`] | the one error: a limit of a layout, never a wrong answer |
+//!
+//! [`engine`] and [`runs`] are open as a toolbox for who writes an engine or uses
+//! one without choosing at run time; they may change in minor releases.
+//!
+//! # Examples
+//!
+//! ```
+//! # #[cfg(feature = "std")] {
+//! use fingerpost_fib::{Choice, Hop, Rib, Updater};
+//!
+//! let mut rib: Rib<u32> = Rib::new();
+//! rib.insert("0.0.0.0/0".parse()?, Hop(1));
+//! rib.insert("192.0.2.0/24".parse()?, Hop(2));
+//! let mut routes = Updater::new(rib, Choice::Auto, 1)?;
+//! let mut reader = routes.reader(); // one for each thread that looks up
+//!
+//! let addrs = [0xc000_0201, 0x0a00_0001];
+//! let mut hops = [Hop::NONE; 2];
+//! reader.current().lookup_batch(&addrs, &mut hops);
+//! assert_eq!(hops, [Hop(2), Hop(1)]);
+//!
+//! routes.withdraw("192.0.2.0/24".parse()?);
+//! routes.commit()?; // the reader is not stopped, and sees it with its next batch
+//! assert_eq!(reader.current().lookup(addrs[0]), Hop(1));
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Without the feature `std` (on by default) the crate needs `alloc` only, builds
+//! with one thread and has no [`Publisher`].
 
 #![no_std]
 extern crate alloc;

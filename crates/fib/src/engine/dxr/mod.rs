@@ -116,14 +116,14 @@ impl<A: Family, E: Entry> Dxr<A, E> {
     #[inline(always)]
     fn group<const EXTENDED: bool>(&self, addrs: &[A], out: &mut [Hop]) {
         let mut entries = [E::default(); GROUP];
-        for (entry, &addr) in entries.iter_mut().zip(addrs) {
-            *entry = self.entries[self.index::<EXTENDED>(addr)];
-        }
         // Listing without a branch: each position is written at the list's end, and
         // the end moves on only for an entry that names a chunk.
         let mut list = [0u8; GROUP];
         let (mut listed, mut kinds) = (0, 0);
-        for (i, (entry, out)) in entries.iter().zip(out.iter_mut()).enumerate() {
+        for (i, (&addr, (entry, out))) in
+            addrs.iter().zip(entries.iter_mut().zip(&mut *out)).enumerate()
+        {
+            *entry = self.entries[self.index::<EXTENDED>(addr)];
             let kind = entry.kind();
             *out = Hop(entry.payload() as u32);
             list[listed % GROUP] = i as u8;

@@ -15,13 +15,13 @@ use super::entry::{Entry, Split};
 use crate::table::Table;
 use crate::{Family, Hop, Slot};
 
-/// How many searches go in lockstep. Chosen by `bench lookup`: enough loads in
-/// flight to hide the second-level cache, few enough lanes to stay in registers
-/// and the stack's first lines.
+/// How many searches go in lockstep: enough loads in flight to hide the
+/// second-level cache, few enough lanes for their state to stay close.
 pub(super) const LANES: usize = 8;
 
-/// How many lookups share one pass through the stages.
-pub(super) const GROUP: usize = 32;
+/// How many lookups share one pass through the stages: the more, the seldomer a
+/// lockstep has idle lanes. A position in the group fits a byte.
+pub(super) const GROUP: usize = 128;
 
 /// Returns the last slot not above `probe`; the first never is.
 ///
