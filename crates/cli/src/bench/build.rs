@@ -47,10 +47,8 @@ struct Score {
     engine: String,
     what: &'static str,
     threads: usize,
-    ms: f64,
-    mad: f64,
-    min: f64,
-    max: f64,
+    #[serde(flatten)]
+    summary: Summary,
     samples: usize,
     bytes: usize,
     routes: usize,
@@ -62,7 +60,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut scores = Vec::new();
     measure("IPv4", args, &routes.v4, &args.engines, &mut scores)?;
     measure("IPv6", args, &routes.v6, &args.engines6, &mut scores)?;
-    record(args, &routes.name, &scores)?;
+    args.setting.record(scores.iter().map(|score| Figure {
+        bench: "build",
+        table: &routes.name,
+        routes: score.routes,
+        contestant: &score.engine,
+        case: score.what,
+        threads: score.threads,
+        unit: "ms",
+        summary: score.summary,
+        samples: score.samples,
+        bytes: score.bytes,
+    }))?;
     print(args, &routes.name, &scores)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -78,16 +87,12 @@ fn measure<A: Family>(
         return Ok(());
     }
     let mut score = |engine: &str, what, threads, times: &[f64], bytes| {
-        let Summary { median, mad, min, max } = Summary::of(times);
         scores.push(Score {
             family,
             engine: engine.to_owned(),
             what,
             threads,
-            ms: median,
-            mad,
-            min,
-            max,
+            summary: Summary::of(times),
             samples: times.len(),
             bytes,
             routes: routes.len(),
@@ -161,30 +166,6 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     (done, start.elapsed().as_secs_f64() * 1e3)
 }
 
-fn record(args: &Args, table: &str, scores: &[Score]) -> anyhow::Result<()> {
-    let Some(mut recorder) = args.setting.recorder()? else { return Ok(()) };
-    for score in scores {
-        let Score { engine, what, threads, ms, mad, min, max, samples, bytes, routes, .. } = score;
-        let summary = Summary { median: *ms, mad: *mad, min: *min, max: *max };
-        recorder
-            .write(&Figure {
-                bench: "build",
-                table,
-                routes: *routes,
-                contestant: engine,
-                case: what,
-                threads: *threads,
-                unit: "ms",
-                summary,
-                samples: *samples,
-                bytes: *bytes,
-            })
-            .with_context(|| format!("writing {}", recorder.path().display()))?;
-    }
-    eprintln!("fingerpost: recorded in {}", recorder.path().display());
-    Ok(())
-}
-
 #[expect(clippy::print_stdout, reason = "the result")]
 fn print(args: &Args, table: &str, scores: &[Score]) -> anyhow::Result<()> {
     if args.setting.json {
@@ -193,9 +174,10 @@ fn print(args: &Args, table: &str, scores: &[Score]) -> anyhow::Result<()> {
     }
     println!("{table}; milliseconds, medians");
     for score in scores {
-        let Score { family, engine, what, threads, ms, mad, min, max, bytes, routes, .. } = score;
+        let Score { family, engine, what, threads, bytes, routes, .. } = score;
+        let Summary { median, mad, min, max } = score.summary;
         println!(
-            "  {family} {engine:10} {what:20} {threads} thread(s) {ms:9.3} ±{mad:<7.3} \
+            "  {family} {engine:10} {what:20} {threads} thread(s) {median:9.3} ±{mad:<7.3} \
              {min:8.3} to {max:<8.3} {routes} routes, {bytes} bytes"
         );
     }

@@ -45,7 +45,7 @@ pub(super) fn pin(cpu: usize) {
 }
 
 /// Several measurements of one thing.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub(super) struct Summary {
     pub(super) median: f64,
     /// The median distance from the median.

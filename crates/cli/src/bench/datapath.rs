@@ -63,10 +63,8 @@ struct Score {
     routes: usize,
     bytes: usize,
     /// Million packets a second.
-    mpps: f64,
-    mad: f64,
-    min: f64,
-    max: f64,
+    #[serde(flatten)]
+    summary: Summary,
     /// Cycles a packet at the clock that the kernel states, if it does.
     cycles: Option<f64>,
     /// The share of packets that were forwarded; the others have no route or a
@@ -94,8 +92,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let adjacencies = Arc::new(adjacencies(hops.unwrap_or(Hop::NONE)));
     let mut scores = Vec::new();
     for (case, fib, count) in [
-        ("IPv4, 64 bytes", format!("{:?}", v4.fib()), routes.v4.len()),
-        ("IPv6, 64 bytes", format!("{:?}", v6.fib()), routes.v6.len()),
+        ("IPv4 64 bytes", format!("{:?}", v4.fib()), routes.v4.len()),
+        ("IPv6 64 bytes", format!("{:?}", v6.fib()), routes.v6.len()),
     ] {
         let is_v4 = case.starts_with("IPv4");
         let (bytes, engine) = if is_v4 {
@@ -115,21 +113,29 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             windows(readers(), &adjacencies, pool, args.seconds)
         })
         .with_context(|| format!("measuring {case}"))?;
-        let Summary { median, mad, min, max } = Summary::of(&windows);
+        let summary = Summary::of(&windows);
         scores.push(Score {
             case,
             engine,
             routes: count,
             bytes,
-            mpps: median,
-            mad,
-            min,
-            max,
-            cycles: hertz().map(|hertz| hertz / (median * 1e6)),
+            summary,
+            cycles: hertz().map(|hertz| hertz / (summary.median * 1e6)),
             sent: right as f64 / PACKETS as f64,
         });
     }
-    record(args, &routes.name, &scores)?;
+    args.setting.record(scores.iter().map(|score| Figure {
+        bench: "datapath",
+        table: &routes.name,
+        routes: score.routes,
+        contestant: &score.engine,
+        case: score.case,
+        threads: 1,
+        unit: "Mpackets/s",
+        summary: score.summary,
+        samples: WINDOWS as usize,
+        bytes: score.bytes,
+    }))?;
     print(args, &routes.name, &scores)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -260,29 +266,6 @@ fn hertz() -> Option<f64> {
     Some(line.split(':').nth(1)?.trim().parse::<f64>().ok()? * 1e6)
 }
 
-fn record(args: &Args, table: &str, scores: &[Score]) -> anyhow::Result<()> {
-    let Some(mut recorder) = args.setting.recorder()? else { return Ok(()) };
-    for score in scores {
-        let Score { case, engine, routes, bytes, mpps, mad, min, max, .. } = score;
-        recorder
-            .write(&Figure {
-                bench: "datapath",
-                table,
-                routes: *routes,
-                contestant: engine,
-                case: &case.replace(", ", " "),
-                threads: 1,
-                unit: "Mpackets/s",
-                summary: Summary { median: *mpps, mad: *mad, min: *min, max: *max },
-                samples: WINDOWS as usize,
-                bytes: *bytes,
-            })
-            .with_context(|| format!("writing {}", recorder.path().display()))?;
-    }
-    eprintln!("fingerpost: recorded in {}", recorder.path().display());
-    Ok(())
-}
-
 #[expect(clippy::print_stdout, reason = "the result")]
 fn print(args: &Args, table: &str, scores: &[Score]) -> anyhow::Result<()> {
     if args.setting.json {
@@ -291,8 +274,9 @@ fn print(args: &Args, table: &str, scores: &[Score]) -> anyhow::Result<()> {
     }
     println!("{table}; one core, memory ports, median of {WINDOWS} windows");
     for score in scores {
-        let Score { case, engine, routes, mpps, mad, min, max, cycles, sent, .. } = score;
-        print!("  {case}, {engine}, {routes} routes: {mpps:.2} ±{mad:.2} million packets/s");
+        let Score { case, engine, routes, cycles, sent, .. } = score;
+        let Summary { median, mad, min, max } = score.summary;
+        print!("  {case}, {engine}, {routes} routes: {median:.2} ±{mad:.2} million packets/s");
         print!(" ({min:.2} to {max:.2}), {:.1} % sent", sent * 100.0);
         match cycles {
             Some(cycles) => println!(", {cycles:.0} cycles a packet at the stated clock"),

@@ -130,11 +130,9 @@ struct Score {
     bytes: usize,
     stream: String,
     threads: usize,
-    /// Million lookups a second.
-    mlps: f64,
-    mad: f64,
-    min: f64,
-    max: f64,
+    /// In million lookups a second.
+    #[serde(flatten)]
+    summary: Summary,
     /// The median over that of the first contestant.
     ratio: f64,
 }
@@ -193,22 +191,30 @@ fn compare<A: Family>(
             }
             let first = Summary::of(&rates[0]).median;
             for ((name, contestant), rates) in contestants.iter().zip(&rates) {
-                let Summary { median, mad, min, max } = Summary::of(rates);
+                let summary = Summary::of(rates);
                 scores.push(Score {
                     engine: name.clone(),
                     bytes: contestant.bytes(),
                     stream: stream.to_string(),
                     threads,
-                    mlps: median,
-                    mad,
-                    min,
-                    max,
-                    ratio: median / first,
+                    summary,
+                    ratio: summary.median / first,
                 });
             }
         }
     }
-    record(args, table, routes.len(), &scores)?;
+    args.setting.record(scores.iter().map(|score| Figure {
+        bench: "lookup",
+        table,
+        routes: routes.len(),
+        contestant: &score.engine,
+        case: &score.stream,
+        threads: score.threads,
+        unit: "Mlookups/s",
+        summary: score.summary,
+        samples: args.rounds,
+        bytes: score.bytes,
+    }))?;
     print(
         args,
         &Outcome {
@@ -278,33 +284,6 @@ fn rate<A: Family>(
     })
 }
 
-fn record(args: &Args, table: &str, routes: usize, scores: &[Score]) -> anyhow::Result<()> {
-    let Some(mut recorder) = args.setting.recorder()? else { return Ok(()) };
-    for score in scores {
-        recorder
-            .write(&Figure {
-                bench: "lookup",
-                table,
-                routes,
-                contestant: &score.engine,
-                case: &score.stream,
-                threads: score.threads,
-                unit: "Mlookups/s",
-                summary: Summary {
-                    median: score.mlps,
-                    mad: score.mad,
-                    min: score.min,
-                    max: score.max,
-                },
-                samples: args.rounds,
-                bytes: score.bytes,
-            })
-            .with_context(|| format!("writing {}", recorder.path().display()))?;
-    }
-    eprintln!("fingerpost: recorded in {}", recorder.path().display());
-    Ok(())
-}
-
 #[expect(clippy::print_stdout, reason = "the result")]
 fn print(args: &Args, outcome: &Outcome<'_>) -> anyhow::Result<()> {
     if args.setting.json {
@@ -320,9 +299,10 @@ fn print(args: &Args, outcome: &Outcome<'_>) -> anyhow::Result<()> {
             case = Some((&score.stream, score.threads));
             println!("\n{}, {} thread(s)", score.stream, score.threads);
         }
-        let Score { engine, bytes, mlps, mad, min, max, ratio, .. } = score;
+        let Score { engine, bytes, ratio, .. } = score;
+        let Summary { median, mad, min, max } = score.summary;
         println!(
-            "  {engine:14} {mlps:8.1} ±{mad:<6.1} {min:7.1} to {max:<7.1} x{ratio:.2}  {bytes} bytes"
+            "  {engine:14} {median:8.1} ±{mad:<6.1} {min:7.1} to {max:<7.1} x{ratio:.2}  {bytes} bytes"
         );
     }
     Ok(())

@@ -30,6 +30,8 @@ mod lookup;
 mod plain;
 mod record;
 
+use record::Figure;
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -124,20 +126,22 @@ impl Setting {
         }
     }
 
-    /// Opens the record that this run's figures go to; `None` where there is no
-    /// folder for it, which is said.
-    fn recorder(&self) -> anyhow::Result<Option<record::Recorder>> {
+    /// Appends a run's figures to its record, and says where that is, or that there
+    /// is no folder for one.
+    fn record<'a>(&self, figures: impl IntoIterator<Item = Figure<'a>>) -> anyhow::Result<()> {
         let default = PathBuf::from("bench/record");
         let folder = match &self.record {
             Some(folder) => folder.clone(),
             None if default.is_dir() => default,
             None => {
                 eprintln!("fingerpost: no bench/record here and no --record: nothing is recorded");
-                return Ok(None);
+                return Ok(());
             }
         };
-        let recorder = record::Recorder::open(&folder);
-        recorder.map(Some).with_context(|| format!("opening a record under {}", folder.display()))
+        let path = record::append(&folder, figures)
+            .with_context(|| format!("writing a record under {}", folder.display()))?;
+        eprintln!("fingerpost: recorded in {}", path.display());
+        Ok(())
     }
 }
 

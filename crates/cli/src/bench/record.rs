@@ -4,7 +4,7 @@
 //! is of, so that it can be measured again and held against later ones; the
 //! figures are the median of a run, its median deviation, and its extremes.
 
-use std::fs::{File, OpenOptions, create_dir_all};
+use std::fs::{OpenOptions, create_dir_all};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,14 +13,6 @@ use super::clock::Summary;
 
 const HEAD: &str = "time,commit,rustc,bench,table,routes,contestant,case,threads,unit,\
                     median,mad,min,max,samples,bytes";
-
-/// An open record.
-pub(super) struct Recorder {
-    file: File,
-    path: PathBuf,
-    /// What all lines of a run begin with.
-    start: String,
-}
 
 /// One figure.
 pub(super) struct Figure<'a> {
@@ -36,39 +28,32 @@ pub(super) struct Figure<'a> {
     pub(super) bytes: usize,
 }
 
-impl Recorder {
-    /// Opens the file of this machine and day, with its first line if it is new.
-    pub(super) fn open(folder: &Path) -> io::Result<Self> {
-        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let folder = folder.join(slug(&cpu()));
-        create_dir_all(&folder)?;
-        let path = folder.join(format!("{}.csv", &now[..10]));
-        let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
-        if file.metadata()?.len() == 0 {
-            writeln!(file, "{HEAD}")?;
-        }
-        let commit = said(Command::new("git").args(["describe", "--always", "--dirty"]));
-        let rustc = said(Command::new("rustc").arg("--version"));
-        let rustc = rustc.split(' ').nth(1).unwrap_or("unknown").to_owned();
-        Ok(Self { file, path, start: format!("{now},{commit},{rustc}") })
+/// Appends figures to the file of this machine and day, and returns its path.
+pub(super) fn append<'a>(
+    folder: &Path,
+    figures: impl IntoIterator<Item = Figure<'a>>,
+) -> io::Result<PathBuf> {
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let folder = folder.join(slug(&cpu()));
+    create_dir_all(&folder)?;
+    let path = folder.join(format!("{}.csv", &now[..10]));
+    let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+    if file.metadata()?.len() == 0 {
+        writeln!(file, "{HEAD}")?;
     }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(super) fn write(&mut self, figure: &Figure<'_>) -> io::Result<()> {
-        let Figure {
-            bench, table, routes, contestant, case, threads, unit, samples, bytes, ..
-        } = figure;
-        let Summary { median, mad, min, max } = figure.summary;
+    let commit = said(Command::new("git").args(["describe", "--always", "--dirty"]));
+    let rustc = said(Command::new("rustc").arg("--version"));
+    let rustc = rustc.split(' ').nth(1).unwrap_or("unknown");
+    for figure in figures {
+        let Figure { bench, table, routes, contestant, case, threads, unit, .. } = figure;
+        let Figure { summary: Summary { median, mad, min, max }, samples, bytes, .. } = figure;
         writeln!(
-            self.file,
-            "{},{bench},{table},{routes},{contestant},{case},{threads},{unit},\
-             {median:.3},{mad:.3},{min:.3},{max:.3},{samples},{bytes}",
-            self.start
-        )
+            file,
+            "{now},{commit},{rustc},{bench},{table},{routes},{contestant},{case},{threads},{unit},\
+             {median:.3},{mad:.3},{min:.3},{max:.3},{samples},{bytes}"
+        )?;
     }
+    Ok(path)
 }
 
 /// Names the processor as the kernel does.
