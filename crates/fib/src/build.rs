@@ -13,6 +13,8 @@
 //! one thread had built it, though not laid out in the same order.
 
 use alloc::vec::Vec;
+#[cfg(feature = "std")]
+use core::ops::Range;
 
 use crate::engine::Builder;
 use crate::runs::{Run, sweep};
@@ -48,29 +50,32 @@ fn build_shared<A: Addr, B: Builder<A>>(
     make: &(impl Fn() -> B + Sync),
     threads: usize,
 ) -> Result<B, Full> {
-    let mut builder = make();
-    let len = builder.share_len();
+    let len = make().share_len();
     let shares = shares(rib, len, threads);
-    let parts: Vec<Result<B, Full>> = std::thread::scope(|scope| {
-        let work = |blocks: core::ops::Range<usize>| {
-            let mut part = make();
-            let mut runs = Vec::new();
-            for index in blocks {
-                runs.clear();
-                let block = Prefix::truncate(A::from_bits(index, 0, len), len);
-                sweep_block(rib, block, &mut runs);
-                part.patch(block, &runs)?;
-            }
-            Ok(part)
+    let work = |blocks: Range<usize>| {
+        let mut part = make();
+        let mut runs = Vec::new();
+        for block in prefixes(blocks, len) {
+            runs.clear();
+            sweep_block(rib, block, &mut runs);
+            part.patch(block, &runs)?;
+        }
+        Ok(part)
+    };
+    let mut parts: Vec<Result<B, Full>> = std::thread::scope(|scope| {
+        let spawn = |blocks: &Range<usize>| {
+            let blocks = blocks.clone();
+            scope.spawn(|| work(blocks))
         };
-        let handles: Vec<_> =
-            shares.iter().map(|blocks| scope.spawn(move || work(blocks.clone()))).collect();
-        handles
+        let running: Vec<_> = shares.iter().map(spawn).collect();
+        running
             .into_iter()
-            .map(|handle| handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect()
     });
-    for (part, blocks) in parts.into_iter().zip(shares) {
+    // The first has its share already; it takes over the others'.
+    let mut builder = parts.remove(0)?;
+    for (part, blocks) in parts.into_iter().zip(&shares[1..]) {
         let first = A::from_bits(blocks.start, 0, len);
         let last = A::from_bits(blocks.end - 1, 0, len).last(len);
         builder.absorb(&part?, first, last)?;
@@ -78,9 +83,22 @@ fn build_shared<A: Addr, B: Builder<A>>(
     Ok(builder)
 }
 
+/// Covers a range of blocks of `len` bits with the fewest prefixes.
+#[cfg(feature = "std")]
+fn prefixes<A: Addr>(blocks: Range<usize>, len: u32) -> impl Iterator<Item = Prefix<A>> {
+    let mut start = blocks.start;
+    core::iter::from_fn(move || {
+        let left = blocks.end.checked_sub(start).filter(|&left| left > 0)?;
+        let width = start.trailing_zeros().min(left.ilog2()).min(len);
+        let prefix = Prefix::truncate(A::from_bits(start, 0, len), len - width);
+        start += 1 << width;
+        Some(prefix)
+    })
+}
+
 /// Cuts the blocks of `len` bits into ranges of about equally many routes.
 #[cfg(feature = "std")]
-fn shares<A: Addr>(rib: &Rib<A>, len: u32, threads: usize) -> Vec<core::ops::Range<usize>> {
+fn shares<A: Addr>(rib: &Rib<A>, len: u32, threads: usize) -> Vec<Range<usize>> {
     let blocks = 1usize << len;
     let each = rib.len().div_ceil(threads);
     let mut shares = Vec::with_capacity(threads);
@@ -97,4 +115,27 @@ fn shares<A: Addr>(rib: &Rib<A>, len: u32, threads: usize) -> Vec<core::ops::Ran
     }
     shares.push(start..blocks);
     shares
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::prefixes;
+    use crate::Prefix;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn prefixes_tile_any_range_of_blocks() {
+        for start in 0..32usize {
+            for end in start..=32 {
+                let tiles: Vec<Prefix<u8>> = prefixes(start..end, 5).collect();
+                let mut next = start << 3;
+                for tile in &tiles {
+                    assert_eq!(usize::from(tile.addr()), next);
+                    next = usize::from(tile.last()) + 1;
+                }
+                assert_eq!(next, end << 3);
+                assert!(tiles.len() <= 9, "{start}..{end}: {tiles:?}");
+            }
+        }
+    }
 }

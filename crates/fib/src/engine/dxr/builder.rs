@@ -156,6 +156,15 @@ impl<A: Family, E: Entry> DxrBuilder<A, E> {
         direct.write(index, &[(at >> x) as u16]);
     }
 
+    /// Takes over the chunks of another builder's entries, and returns them as ours.
+    fn adopt(&mut self, from: &Self, entries: &[E]) -> Result<Vec<E>, Full> {
+        let adopted = entries.iter().map(|&entry| {
+            let target = self.chunks.adopt(&from.chunks, from.split, entry);
+            self.split.pack(target)
+        });
+        adopted.collect()
+    }
+
     /// Returns the entry of a part of K bits, its chunk counted once.
     fn entry(&mut self, runs: &[Run<A>]) -> Result<E, Full> {
         let target = match runs {
@@ -284,26 +293,23 @@ impl<A: Family, E: Entry> Builder<A> for DxrBuilder<A, E> {
     fn absorb(&mut self, part: &Self, first: A, last: A) -> Result<(), Full> {
         let (d, x) = (self.shape.direct(), self.shape.extension());
         assert_eq!(self.shape, part.shape, "builders of one shape share a table");
-        let mut fresh = Vec::with_capacity(1 << x);
+        let indexes = first.bits(0, d)..=last.bits(0, d);
+        let (direct, blocks) = match &part.stages {
+            Stages::Direct(entries) => {
+                let fresh = self.adopt(part, &entries[indexes.clone()])?;
+                return self.put(*indexes.start(), &fresh);
+            }
+            Stages::Extended { direct, blocks } => (direct, blocks),
+        };
         // Where blocks taken over before are now: most indexes share one.
         let mut ours = vec![None; 1 << d];
-        for index in first.bits(0, d)..=last.bits(0, d) {
-            let (number, theirs) = match &part.stages {
-                Stages::Direct(entries) => (index, &entries[index..=index]),
-                Stages::Extended { direct, blocks } => {
-                    let number = usize::from(direct[index]);
-                    (number, blocks.get(number << x, 1 << x))
-                }
-            };
+        for index in indexes {
+            let number = usize::from(direct[index]);
             if let Some(at) = ours[number] {
                 self.point(index, at);
                 continue;
             }
-            fresh.clear();
-            for &entry in theirs {
-                let target = self.chunks.adopt(&part.chunks, part.split, entry);
-                fresh.push(self.split.pack(target)?);
-            }
+            let fresh = self.adopt(part, blocks.get(number << x, 1 << x))?;
             self.put(index << x, &fresh)?;
             if let Stages::Extended { direct, .. } = &self.stages {
                 ours[number] = Some(usize::from(direct[index]) << x);
