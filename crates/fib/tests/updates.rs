@@ -63,14 +63,14 @@ fn sixteen_bits() {
 #[test]
 fn ipv4() {
     for name in ["D16R", "D16X4R", "D12X6R"] {
-        replay::<u32>(name, 1, &[], 60);
+        replay::<u32>(name, 1, &[], 40);
     }
 }
 
 #[test]
 fn ipv6() {
     for name in ["D16X8R/64", "D16X8R"] {
-        replay::<u128>(name, 1, &[], 60);
+        replay::<u128>(name, 1, &[], 25);
     }
 }
 

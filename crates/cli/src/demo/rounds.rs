@@ -5,8 +5,13 @@
 //! `--compare-kernel` rounds alternate, so that whatever else the machine does
 //! meets both; the medians are compared.
 //!
-//! The rate of a round is taken after a short start, between two readings of
-//! the sinks' counters; the sums are over the whole round, to the last packet.
+//! The rate of a round is taken after a start, between two readings of the sinks'
+//! counters; the sums are over the whole round, to the last packet.
+//!
+//! The generator offers somewhat more than arrives, whatever arrives: flooded with
+//! ten times what it can do, the kernel forwards a fifth less, and a comparison
+//! would flatter us. It begins with all it has and is then paced by what the sinks
+//! have just seen.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,8 +33,12 @@ use super::traffic::{Generator, Traffic};
 
 /// Rounds of each router when they are compared.
 const TURNS: u32 = 3;
-/// What a round is given to come up to speed.
-const START: Duration = Duration::from_millis(300);
+/// What a round is given to come up to speed and to find its pace.
+const START: Duration = Duration::from_millis(1500);
+/// How often the generator's pace is set anew.
+const PACE: Duration = Duration::from_millis(200);
+/// How much more is offered than has arrived.
+const SURPLUS: f64 = 1.25;
 /// How often the clock and the counters are looked at.
 const TICK: Duration = Duration::from_millis(50);
 /// How long a packet may be under way.
@@ -141,6 +150,7 @@ impl Course {
         let traffic = Traffic::start(&self.generator, source, cpu, BATCH)?;
         let mut progress = Progress::new(router.name());
         let mut first = None;
+        let mut paced = (start, self.findings()?);
         let mut round = Round::new(router);
         while start.elapsed() < time && !stop.load(Ordering::Relaxed) {
             if !traffic.is_running() || !is_running() {
@@ -149,6 +159,14 @@ impl Course {
             thread::sleep(TICK.min(time));
             let now = (Instant::now(), self.findings()?, placement::ticks()?);
             progress.show(&now.1);
+            let since = (now.0 - paced.0).as_secs_f64();
+            if since >= PACE.as_secs_f64() {
+                let arrived = now.1.since(paced.1).right() as f64 / since;
+                // Where hardly anything arrives there is nothing to go by.
+                let offer = (arrived > 10_000.0).then_some(arrived * SURPLUS);
+                self.generator.offer(offer)?;
+                paced = (now.0, now.1);
+            }
             match &first {
                 None if start.elapsed() >= START.min(time / 4) => first = Some(now),
                 Some((when, findings, ticks)) => {

@@ -9,13 +9,15 @@
 //!                              │ packet number sent mod 2^n
 //!   run_live ──► frame ──► program ──► redirect ──► source ═══ in (router)
 //!                              │
-//!                         "fp_sent" + 1, until "fp_limit"
+//!                         "fp_sent" + 1, until "fp_limit",
+//!                         no sooner than "fp_pace" says
 //! ```
 //!
 //! Every byte is written every time, since a recycled page still has what the
 //! router made of it. One call runs millions of frames without coming back to
 //! this process, so the limit is what stops it: from there on frames are
-//! dropped as fast as they come. What could not enter the veth (its ring is
+//! dropped as fast as they come. A frame that is too early for the pace is dropped
+//! likewise, without having been sent. What could not enter the veth (its ring is
 //! full: the router is the slower one) the kernel counts as dropped by the
 //! interface `source`; `sent` counts all.
 
@@ -34,12 +36,18 @@ use super::packets::{Packets, RECORD};
 /// Frames a call: making the pool is paid once a call.
 const REPEAT: u32 = 1 << 22;
 
+/// Packets that are sent close together, as a network card delivers them; a power
+/// of two. One by one they would cost the router a ring's cache lines each.
+const BURST: i32 = 64;
+
 /// A generator, loaded and not running.
 #[derive(Debug)]
 pub(super) struct Generator {
     program: Program,
     sent: Map,
     limit: Map,
+    /// The nanoseconds between two bursts, and when the next is due.
+    pace: Map,
     _packets: Map,
 }
 
@@ -52,10 +60,32 @@ impl Generator {
         records.fill(0, packets.records()).context("cannot fill the array of packets")?;
         let sent = Map::array(Kind::Array, "fp_sent", 8, 1)?;
         let limit = Map::array(Kind::Array, "fp_limit", 8, 1)?;
+        let pace = Map::array(Kind::Array, "fp_pace", 16, 1)?;
 
         let mut asm = Assembler::new();
         let (v6, out, drop) = (asm.label(), asm.label(), asm.label());
+        let (due, catch_up) = (asm.label(), asm.label());
         asm.mov(R6, R1)
+            // Within a burst, and without an interval, every packet is due.
+            .load_map_value(R7, &sent, 0)
+            .load(Size::Double, R8, R7, 0)
+            .op(Op::And, R8, BURST - 1)
+            .jump_if(Cond::Ne, R8, 0, due)
+            .load_map_value(R7, &pace, 0)
+            .load(Size::Double, R8, R7, 0)
+            .jump_if(Cond::Eq, R8, 0, due)
+            .call(Helper::KtimeNs)
+            .load(Size::Double, R1, R7, 8)
+            .jump_if(Cond::Lt, R0, R1, drop)
+            // What was missed is made up for, but not more than a millisecond's.
+            .mov(R2, R1)
+            .add(R2, 1_000_000)
+            .jump_if(Cond::Ge, R2, R0, catch_up)
+            .mov(R1, R0)
+            .bind(catch_up)
+            .add(R1, R8)
+            .store(Size::Double, R7, 8, R1)
+            .bind(due)
             // r8: the number of this packet, unless the limit is reached.
             .load_map_value(R7, &sent, 0)
             .load(Size::Double, R8, R7, 0)
@@ -91,12 +121,20 @@ impl Generator {
             .bind(drop)
             .leave(Action::Drop);
         let program = Program::load("fp_generate", &asm.finish()?)?;
-        Ok(Self { program, sent, limit, _packets: records })
+        Ok(Self { program, sent, limit, pace, _packets: records })
     }
 
     /// Returns how many packets have been sent, ever.
     pub(super) fn sent(&self) -> Result<u64> {
         Ok(self.sent.counter(0)?)
+    }
+
+    /// Offers so many packets a second from now on; `None` is as many as it can.
+    pub(super) fn offer(&self, rate: Option<f64>) -> Result<()> {
+        let interval = rate.map_or(0, |rate| (1e9 * f64::from(BURST) / rate.max(1.0)) as u64);
+        let mut value = [0; 16];
+        value[..8].copy_from_slice(&interval.to_ne_bytes());
+        Ok(self.pace.set(0, &value)?)
     }
 
     fn run(&self, batch: u32, stop: &AtomicBool) -> Result<()> {
@@ -143,6 +181,7 @@ impl Traffic {
     ) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         generator.limit.set(0, &u64::MAX.to_ne_bytes())?;
+        generator.offer(None)?;
         let (ours, flag) = (Arc::clone(generator), Arc::clone(&stop));
         // A thread started by a namespace's thread is in that namespace.
         let thread = source.run(move || {
