@@ -5,7 +5,7 @@
 //! announced. Where the packet must end up is decided here, by an [`Oracle`]
 //! that has nothing in common with the table under test: one hash map a prefix
 //! length, asked from the longest down. The families come in the proportion of
-//! their routes. What a packet looks like is drawn in [`check`](super::check).
+//! their routes. What a packet looks like is drawn in [`super::check`].
 //!
 //! All packets lie in one array of records of 96 bytes, which becomes the BPF
 //! array the generator reads; an IPv4 packet leaves the last 32 bytes of its

@@ -23,7 +23,7 @@ use super::{
 
 impl Checker {
     /// Makes the same check as an XDP program that counts into `counts`
-    /// (see [`counters`]) and drops everything.
+    /// (see [`super::counters`]) and drops everything.
     pub(in super::super) fn program(&self, counts: &Map) -> Result<Program> {
         let mut asm = Assembler::new();
         let ends = Finding::ALL.map(|_| asm.label());
