@@ -157,3 +157,26 @@ fn what_is_full_is_said_in_words() {
     let full = Full { what: Full::CHUNK, limit: 511 };
     assert_eq!(full.to_string(), "the table is full: more than 511 ranges in one chunk");
 }
+
+#[test]
+fn the_lower_table_holds_only_what_is_longer() {
+    let mut dice = Dice::new(11);
+    let mut table: BTreeMap<Prefix<u128>, Hop> = BTreeMap::new();
+    for _ in 0..500 {
+        let len = 20 + dice.below(45) as u32;
+        table.insert(Prefix::truncate(dice.addr(), len), Hop(1 + dice.below(9) as u32));
+    }
+    let below = |table: &BTreeMap<Prefix<u128>, Hop>| -> usize {
+        let choice = Choice::parse::<u128>("D16X8R/64").unwrap();
+        let parts = Fib::build(&rib(table), choice, 1).unwrap().parts();
+        let ranges = parts
+            .iter()
+            .filter(|part| part.name.starts_with("lower") && part.name.ends_with("ranges"));
+        ranges.map(|part| part.items).sum()
+    };
+    assert_eq!(below(&table), 0);
+    // One host route marks its /64: before it, itself, after it, and the way out.
+    let host = Prefix::truncate(table.keys().next().unwrap().addr() | 5, 128);
+    table.insert(host, Hop(77));
+    assert!((3..=5).contains(&below(&table)), "{} ranges for one host route", below(&table));
+}
