@@ -153,6 +153,15 @@ fn threads_build_the_same_table() {
 }
 
 #[test]
+fn the_highest_hop_is_kept_or_refused() {
+    let routes = [(Prefix::truncate(1u128 << 100, 40), Hop(u32::MAX))];
+    let rib = Rib::from_sorted(routes);
+    let build = |name| Fib::build(&rib, Choice::parse::<u128>(name).unwrap(), 1);
+    assert_eq!(build("D16X8R").unwrap().lookup(1 << 100), Hop(u32::MAX));
+    assert_eq!(build("D16X8R/64").unwrap_err().what, Full::HOPS);
+}
+
+#[test]
 fn what_is_full_is_said_in_words() {
     let full = Full { what: Full::CHUNK, limit: 511 };
     assert_eq!(full.to_string(), "the table is full: more than 511 ranges in one chunk");

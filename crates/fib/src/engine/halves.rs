@@ -39,17 +39,15 @@ impl<A: Family, E: Entry> Halves<A, E> {
     pub fn shape(&self) -> Shape {
         self.upper.shape()
     }
-
-    #[inline(always)]
-    fn resolve(&self, stored: Hop, addr: A) -> Hop {
-        if stored == BELOW { self.lower.lookup(addr) } else { Hop(stored.0 - 1) }
-    }
 }
 
 impl<A: Family, E: Entry> Engine<A> for Halves<A, E> {
     #[inline]
     fn lookup(&self, addr: A) -> Hop {
-        self.resolve(self.upper.lookup(addr.upper()), addr)
+        match self.upper.lookup(addr.upper()) {
+            BELOW => self.lower.lookup(addr),
+            stored => Hop(stored.0 - 1),
+        }
     }
 
     fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
@@ -60,9 +58,18 @@ impl<A: Family, E: Entry> Engine<A> for Halves<A, E> {
                 *upper = addr.upper();
             }
             self.upper.lookup_batch(&uppers[..addrs.len()], out);
-            // The branch is nearly always taken: a marked half is rare.
-            for (out, &addr) in out.iter_mut().zip(addrs) {
-                *out = self.resolve(*out, addr);
+            // A marked half is rare: one pass without a branch takes the mark's one
+            // off all, and tells whether a second is called for.
+            let mut marked = false;
+            for out in out.iter_mut() {
+                marked |= *out == BELOW;
+                *out = Hop(out.0.wrapping_sub(1));
+            }
+            if marked {
+                let below = |(out, _): &(&mut Hop, &A)| out.0 == BELOW.0.wrapping_sub(1);
+                for (out, &addr) in out.iter_mut().zip(addrs).filter(below) {
+                    *out = self.lower.lookup(addr);
+                }
             }
         }
     }
@@ -184,6 +191,10 @@ impl<A: Family, E: Entry> Builder<A> for HalvesBuilder<A, E> {
     }
 
     fn patch(&mut self, block: Prefix<A>, runs: &[Run<A>]) -> Result<(), Full> {
+        if runs.iter().any(|run| run.hop.0 == u32::MAX) {
+            // One higher it would be the mark.
+            return Err(Full { what: Full::HOPS, limit: u64::from(u32::MAX) - 1 });
+        }
         let (upper, lower) = divide(block, runs);
         let half = Prefix::truncate(block.addr().upper(), block.len());
         self.upper.patch(half, &upper)?;
