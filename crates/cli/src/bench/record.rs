@@ -41,9 +41,9 @@ pub(super) fn append<'a>(
     if file.metadata()?.len() == 0 {
         writeln!(file, "{HEAD}")?;
     }
-    let commit = said(Command::new("git").args(["describe", "--always", "--dirty"]));
+    let commit = commit();
     let rustc = said(Command::new("rustc").arg("--version"));
-    let rustc = rustc.split(' ').nth(1).unwrap_or("unknown");
+    let rustc = rustc.split(' ').nth(1).unwrap_or(UNKNOWN);
     for figure in figures {
         let Figure { bench, table, routes, contestant, case, threads, unit, .. } = figure;
         let Figure { summary: Summary { median, mad, min, max }, samples, bytes, .. } = figure;
@@ -54,6 +54,17 @@ pub(super) fn append<'a>(
         )?;
     }
     Ok(path)
+}
+
+/// Names the commit that is checked out, and says whether anything but the records
+/// differs from it.
+fn commit() -> String {
+    let head = said(Command::new("git").args(["rev-parse", "--short", "HEAD"]));
+    let changes = ["status", "--porcelain", "--untracked-files=no", "--", ":/", ":!/bench/record"];
+    match said(Command::new("git").args(changes)).as_str() {
+        UNKNOWN => head,
+        _ => head + "-dirty",
+    }
 }
 
 /// Names the processor as the kernel does.
@@ -75,11 +86,14 @@ fn slug(text: &str) -> String {
     words.collect::<Vec<_>>().join("-")
 }
 
-/// Returns what a program prints, or that it is unknown.
+/// Stands for what a program does not say.
+const UNKNOWN: &str = "unknown";
+
+/// Returns what a program prints, or [`UNKNOWN`] if that is nothing.
 fn said(command: &mut Command) -> String {
     let output = command.output().ok().filter(|output| output.status.success());
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    text.filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".to_owned())
+    text.filter(|text| !text.is_empty()).unwrap_or_else(|| UNKNOWN.to_owned())
 }
 
 #[cfg(test)]
