@@ -68,6 +68,9 @@ pub(crate) fn check() -> Result<Vec<Step>> {
 /// `test`: everything.
 pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
     let mut steps = check()?;
+    if smoke == Smoke::Run {
+        steps.push(packages());
+    }
     steps.push(Step::command(
         "documentation",
         Words::cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
@@ -94,7 +97,7 @@ pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
         }
     } else {
         steps.extend(root_tests()?);
-        steps.extend(self::smoke(&[])?);
+        steps.extend(smoke_scripts(&[])?);
     }
     Ok(steps)
 }
@@ -137,8 +140,20 @@ fn root_test_targets(metadata: &Value) -> Vec<(String, Vec<String>)> {
     found
 }
 
+/// What the root tests and the scripts call; a step before both.
+fn packages() -> Step {
+    Step::own("packages", needs::packages)
+}
+
 /// `smoke`: the packages, a release build, and the scripts.
 pub(crate) fn smoke(only: &[String]) -> Result<Vec<Step>> {
+    let mut steps = vec![packages()];
+    steps.extend(smoke_scripts(only)?);
+    Ok(steps)
+}
+
+/// A release build, and the scripts that try it.
+fn smoke_scripts(only: &[String]) -> Result<Vec<Step>> {
     let found = scripts::scripts(only)?;
     if !needs::is_root() {
         let fail = |(name, _): (String, _)| {
@@ -147,13 +162,10 @@ pub(crate) fn smoke(only: &[String]) -> Result<Vec<Step>> {
         return Ok(found.into_iter().map(fail).collect());
     }
     let program = target()?.join("release/fingerpost");
-    let mut steps = vec![
-        Step::own("packages", needs::packages),
-        Step::command(
-            "release build",
-            Words::cargo(&["build", "--release", "--package", "fingerpost"]),
-        ),
-    ];
+    let mut steps = vec![Step::command(
+        "release build",
+        Words::cargo(&["build", "--release", "--package", "fingerpost"]),
+    )];
     steps.extend(found.iter().map(|(name, script)| scripts::step(name, script, &program)));
     Ok(steps)
 }
