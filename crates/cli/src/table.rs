@@ -236,23 +236,23 @@ fn write(summary: &Summary, out: &mut impl Write) -> std::io::Result<()> {
         writeln!(out, "\n{name}: {} prefixes, {} next hops", family.prefixes, family.next_hops)?;
         for (row, lengths) in chunks(&family.prefixes_by_length).into_iter().enumerate() {
             let title = if row == 0 { "by length" } else { "" };
-            writeln!(out, "  {title:<12}{lengths}")?;
+            writeln!(out, "  {title:<20}{lengths}")?;
         }
-        writeln!(out, "  {:<12}{}", "engine", family.engine)?;
+        writeln!(out, "  {:<20}{}", "engine", family.engine)?;
         for part in &family.parts {
             let PartSummary { name, items, bytes } = part;
-            writeln!(out, "  {name:<12}{bytes:>12} bytes {items:>12} items")?;
+            writeln!(out, "  {name:<20}{bytes:>12} bytes {items:>12} items")?;
         }
         writeln!(
             out,
-            "  {:<12}{:>12} bytes {:>12.3} a prefix",
+            "  {:<20}{:>12} bytes {:>12.3} a prefix",
             "all", family.bytes, family.bytes_per_prefix
         )?;
         let threads = family.build_threads;
         let plural = if threads == 1 { "" } else { "s" };
         writeln!(
             out,
-            "  {:<12}in {:.3} s by {threads} thread{plural}",
+            "  {:<20}in {:.3} s by {threads} thread{plural}",
             "built", family.build_seconds
         )?;
     }
