@@ -12,6 +12,8 @@ pub struct Full {
     pub what: &'static str,
     /// How many the layout can hold.
     pub limit: u64,
+    /// How many there were when it was found out; there may be more.
+    pub seen: u64,
 }
 
 impl Full {
@@ -25,7 +27,8 @@ impl Full {
 
 impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the table is full: more than {} {}", self.limit, self.what)
+        let Self { what, limit, seen } = self;
+        write!(f, "the table is full: {seen} {what}, and room for {limit}")
     }
 }
 

@@ -202,7 +202,11 @@ impl<N: Clone + Eq + Hash> HopTable<N> {
         // A gap is lower than the end. Beyond a lowered limit it is no use.
         let at = self.gaps.peek().map_or(self.entries.len() as u32, |&Reverse(at)| at);
         if at >= self.limit {
-            return Err(Full { what: "next hops", limit: self.limit.into() });
+            return Err(Full {
+                what: Full::HOPS,
+                limit: self.limit.into(),
+                seen: u64::from(self.limit) + 1,
+            });
         }
         let entry = Some(Entry { next: next.clone(), count });
         if self.gaps.pop().is_some() {

@@ -114,7 +114,7 @@ fn a_builder_of_fixed_width_says_full_and_never_answers_wrong() {
     let mut narrow = DxrBuilder::<u32, u32>::new(shape);
     assert_eq!(narrow.patch(Prefix::ALL, &table(255)), Ok(()));
     let full = narrow.patch(Prefix::ALL, &table(256)).unwrap_err();
-    assert_eq!(full, Full { what: Full::CHUNK, limit: 511 });
+    assert_eq!(full, Full { what: Full::CHUNK, limit: 511, seen: 512 });
     let mut wide = DxrBuilder::<u32, u64>::new(shape);
     assert_eq!(wide.patch(Prefix::ALL, &table(256)), Ok(()));
     assert_eq!(wide.freeze().lookup(0x0a01_0000 + 510), Hop(1));
@@ -163,8 +163,8 @@ fn the_highest_hop_is_kept_or_refused() {
 
 #[test]
 fn what_is_full_is_said_in_words() {
-    let full = Full { what: Full::CHUNK, limit: 511 };
-    assert_eq!(full.to_string(), "the table is full: more than 511 ranges in one chunk");
+    let full = Full { what: Full::CHUNK, limit: 511, seen: 600 };
+    assert_eq!(full.to_string(), "the table is full: 600 ranges in one chunk, and room for 511");
 }
 
 #[test]

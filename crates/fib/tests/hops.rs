@@ -63,16 +63,16 @@ fn a_full_table_says_so_and_stays_right() {
     for next in 0..3 {
         hops.acquire(&next).unwrap();
     }
-    assert_eq!(hops.acquire(&3), Err(Full { what: "next hops", limit: 3 }));
+    assert_eq!(hops.acquire(&3), Err(Full { what: "next hops", limit: 3, seen: 4 }));
     assert_eq!(hops.acquire(&2), Ok(Hop(3)), "a known one needs no room");
     assert_eq!(hops.release(Hop(2)), Some(1));
     assert_eq!(hops.acquire(&3), Ok(Hop(2)));
-    assert_eq!(hops.acquire(&4), Err(Full { what: "next hops", limit: 3 }));
+    assert_eq!(hops.acquire(&4), Err(Full { what: "next hops", limit: 3, seen: 4 }));
 
     // A limit set too late keeps what there is, and gives out nothing above it.
     let mut hops = HopTable::ranked((0..5).map(|next| (next, 1))).unwrap().limited(2);
     assert_eq!(hops.release(Hop(4)), Some(3));
-    assert_eq!(hops.acquire(&9), Err(Full { what: "next hops", limit: 2 }));
+    assert_eq!(hops.acquire(&9), Err(Full { what: "next hops", limit: 2, seen: 3 }));
     assert_eq!(hops.release(Hop(1)), Some(0));
     assert_eq!(hops.acquire(&9), Ok(Hop(1)));
 }

@@ -193,7 +193,8 @@ impl<A: Family, E: Entry> Builder<A> for HalvesBuilder<A, E> {
     fn patch(&mut self, block: Prefix<A>, runs: &[Run<A>]) -> Result<(), Full> {
         if runs.iter().any(|run| run.hop.0 == u32::MAX) {
             // One higher it would be the mark.
-            return Err(Full { what: Full::HOPS, limit: u64::from(u32::MAX) - 1 });
+            let seen = u64::from(u32::MAX);
+            return Err(Full { what: Full::HOPS, limit: seen - 1, seen });
         }
         let (upper, lower) = divide(block, runs);
         let half = Prefix::truncate(block.addr().upper(), block.len());

@@ -113,8 +113,14 @@ impl<A: Family, E: Entry> DxrBuilder<A, E> {
                 let last = blocks.release(at, size);
                 let (at, first_user) = blocks.intern(&new, 1);
                 let number = u16::try_from(at >> x);
-                direct
-                    .write(index, &[number.map_err(|_| Full { what: "blocks", limit: 1 << 16 })?]);
+                direct.write(
+                    index,
+                    &[number.map_err(|_| Full {
+                        what: "blocks",
+                        limit: 1 << 16,
+                        seen: (at >> x) as u64 + 1,
+                    })?],
+                );
                 // Whoever is a user of the chunks now: the new block, if it is new;
                 // no longer the old one, if that was its last use.
                 let (chunks, split) = (&mut self.chunks, self.split);

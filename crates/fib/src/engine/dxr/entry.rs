@@ -123,7 +123,8 @@ impl Split {
     pub(super) fn pack<E: Entry>(self, target: Target) -> Result<E, Full> {
         let room = |value: usize, bits: u32, what: &'static str| {
             let limit = (1u64 << bits) - 1;
-            if value as u64 <= limit { Ok(value as u64) } else { Err(Full { what, limit }) }
+            let seen = value as u64;
+            if seen <= limit { Ok(seen) } else { Err(Full { what, limit, seen }) }
         };
         match target {
             Target::Hop(hop) => {
@@ -131,7 +132,7 @@ impl Split {
                 Ok(E::new(0, payload))
             }
             Target::Chunk { kind, .. } if kind as u8 > E::MAX_KIND => {
-                Err(Full { what: Full::HOPS, limit: 0xffff })
+                Err(Full { what: Full::HOPS, limit: 0xffff, seen: 0x1_0000 })
             }
             Target::Chunk { kind, at, len } => {
                 let len = room(len, self.len_bits, Full::CHUNK)?;

@@ -240,5 +240,7 @@ fn walk<A, S: Slot<A>>(
 /// is left that could do.
 pub(crate) fn next_split<E: Entry>(len_bits: u32, full: Full) -> Option<u32> {
     // A chunk has at most 2^16 ranges of IPv4; beyond that 64-bit entries are due.
-    (full.what == Full::CHUNK && E::PAYLOAD < 61 && len_bits < 17).then_some(len_bits + 1)
+    let needed = u64::BITS - full.seen.leading_zeros();
+    let helps = full.what == Full::CHUNK && E::PAYLOAD < 61 && needed > len_bits && needed <= 17;
+    helps.then_some(needed)
 }
