@@ -113,8 +113,12 @@ fn a_builder_of_fixed_width_says_full_and_never_answers_wrong() {
     let shape = Shape::parse::<u32>("D16R").unwrap();
     let mut narrow = DxrBuilder::<u32, u32>::new(shape);
     assert_eq!(narrow.patch(Prefix::ALL, &table(255)), Ok(()));
-    let full = narrow.patch(Prefix::ALL, &table(256)).unwrap_err();
-    assert_eq!(full, Full { what: Full::CHUNK, limit: 511, seen: 512 });
+    // Of two chunks that are too long, the longest is named.
+    let mut both = table(256);
+    let behind = table(400).into_iter().skip(1);
+    both.extend(behind.map(|run| Run { start: run.start + 0x10_0000, hop: run.hop }));
+    let full = narrow.patch(Prefix::ALL, &both).unwrap_err();
+    assert_eq!(full, Full { what: Full::CHUNK, limit: 511, seen: 800 });
     let mut wide = DxrBuilder::<u32, u64>::new(shape);
     assert_eq!(wide.patch(Prefix::ALL, &table(256)), Ok(()));
     assert_eq!(wide.freeze().lookup(0x0a01_0000 + 510), Hop(1));

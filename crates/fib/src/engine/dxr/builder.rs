@@ -162,6 +162,37 @@ impl<A: Family, E: Entry> DxrBuilder<A, E> {
         direct.write(index, &[(at >> x) as u16]);
     }
 
+    /// Does the work of [`Builder::patch`]; its first limit met ends it.
+    fn lay_out(&mut self, block: Prefix<A>, runs: &[Run<A>]) -> Result<(), Full> {
+        let (d, k) = (self.shape.direct(), self.shape.k());
+        assert!(block.len() <= k, "a block to patch has at most K bits");
+        // Entries are put by the block of the extension; without one, by the lot.
+        let whole = if self.shape.extension() == 0 { block.len() } else { d.max(block.len()) };
+        let mut fresh = Vec::with_capacity(1 << (k - whole));
+        for (part, runs) in split(runs, block, whole - block.len()) {
+            let first = part.addr().bits(0, k);
+            fresh.clear();
+            if let [run] = runs {
+                // One hop for all: much of the space, and mostly what is there.
+                let entry = self.split.pack(Target::Hop(run.hop))?;
+                if self.holds(first, 1 << (k - whole), entry) {
+                    continue;
+                }
+                fresh.resize(1 << (k - whole), entry);
+            } else {
+                for (_, runs) in split(runs, part, k - whole) {
+                    fresh.push(self.entry(runs)?);
+                }
+            }
+            self.put(first, &fresh)?;
+        }
+        self.chunks.trim();
+        if let Stages::Extended { blocks, .. } = &mut self.stages {
+            blocks.trim();
+        }
+        Ok(())
+    }
+
     /// Takes over the chunks of another builder's entries, and returns them as ours.
     fn adopt(&mut self, from: &Self, entries: &[E]) -> Result<Vec<E>, Full> {
         let adopted = entries.iter().map(|&entry| {
@@ -248,6 +279,20 @@ impl<A: Family> Chunks<A> {
     }
 }
 
+/// Returns the length of the longest chunk that `runs` make: the runs that start
+/// within one, and the one that reaches into it.
+fn longest<A: Family>(k: u32, runs: &[Run<A>]) -> u64 {
+    let within = runs.iter().filter(|run| run.start.tail(k) != A::MIN);
+    let (mut longest, mut count, mut index) = (0, 0, None);
+    for run in within {
+        let this = Some(run.start.bits(0, k));
+        count = if this == index { count + 1 } else { 1 };
+        index = this;
+        longest = longest.max(count + 1);
+    }
+    longest
+}
+
 /// Packs the ranges of one part of K bits; the first counts from its beginning.
 fn pack<A: Family, S: Slot<A>>(k: u32, runs: &[Run<A>]) -> Vec<S> {
     let first = S::pack(A::MIN, runs[0].hop);
@@ -267,33 +312,11 @@ impl<A: Family, E: Entry> Builder<A> for DxrBuilder<A, E> {
     }
 
     fn patch(&mut self, block: Prefix<A>, runs: &[Run<A>]) -> Result<(), Full> {
-        let (d, k) = (self.shape.direct(), self.shape.k());
-        assert!(block.len() <= k, "a block to patch has at most K bits");
-        // Entries are put by the block of the extension; without one, by the lot.
-        let whole = if self.shape.extension() == 0 { block.len() } else { d.max(block.len()) };
-        let mut fresh = Vec::with_capacity(1 << (k - whole));
-        for (part, runs) in split(runs, block, whole - block.len()) {
-            let first = part.addr().bits(0, k);
-            fresh.clear();
-            if let [run] = runs {
-                // One hop for all: much of the space, and mostly what is there.
-                let entry = self.split.pack(Target::Hop(run.hop))?;
-                if self.holds(first, 1 << (k - whole), entry) {
-                    continue;
-                }
-                fresh.resize(1 << (k - whole), entry);
-            } else {
-                for (_, runs) in split(runs, part, k - whole) {
-                    fresh.push(self.entry(runs)?);
-                }
-            }
-            self.put(first, &fresh)?;
-        }
-        self.chunks.trim();
-        if let Stages::Extended { blocks, .. } = &mut self.stages {
-            blocks.trim();
-        }
-        Ok(())
+        self.lay_out(block, runs).map_err(|full| match full.what {
+            // Whoever tries again with more room wants to know how much.
+            Full::CHUNK => Full { seen: longest(self.shape.k(), runs), ..full },
+            _ => full,
+        })
     }
 
     fn absorb(&mut self, part: &Self, first: A, last: A) -> Result<(), Full> {
