@@ -9,8 +9,8 @@
 //! counters; the sums are over the whole round, to the last packet.
 //!
 //! The generator offers somewhat more than arrives, whatever arrives: flooded with
-//! ten times what it can do, the kernel forwards a fifth less, and a comparison
-//! would flatter us. It begins with all it has and is then paced by what the sinks
+//! ten times what it can do, a router spends its time fighting the generator for
+//! the link's ring, and a comparison would measure that. It begins with all it has and is then paced by what the sinks
 //! have just seen.
 
 use std::sync::Arc;
