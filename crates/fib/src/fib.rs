@@ -69,8 +69,9 @@ impl Choice {
 
     /// Replaces [`Choice::Auto`] by the engine for a table of `routes` routes.
     ///
-    /// Few routes fit the first level of cache with a small first stage; a full
-    /// IPv4 table is fastest as `D16X4R` to `D16X6R` (record: `bench/record/`).
+    /// Few routes want a small first stage. For a full IPv4 table `D16X4R` was
+    /// within a tenth of the fastest shape on every key stream, at less than half
+    /// the bytes of `D20R` (`bench lookup`, records in `bench/record/`).
     fn settle<A: Family>(self, routes: usize) -> Self {
         if self != Self::Auto {
             return self;

@@ -85,14 +85,13 @@ impl Program {
             attr.log_size = log.len() as u32;
             attr.log = log.as_mut_ptr() as u64;
         }
+        // `Code` borrows its maps, so the descriptors within it are open. (A stale
+        // one would be an error, or another map, which the verifier checks alike.)
         // SAFETY:
         // - the arm of this command, which makes a descriptor;
         // - it reads 8 bytes an instruction, `Code::len` being the number of
         //   whole ones in `bytes`, and the licence up to its NUL;
-        // - it writes at most `log_size` bytes to the exclusive slice `log`;
-        // - the descriptors of maps within the code are open: `Code` borrows
-        //   the maps. (A stale one would be an error or another of this
-        //   process's maps, which the verifier checks alike.)
+        // - it writes at most `log_size` bytes to the exclusive slice `log`.
         unsafe { sys::open(Command::ProgramLoad, &mut attr) }
     }
 
