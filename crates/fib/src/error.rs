@@ -23,6 +23,8 @@ impl Full {
     pub const RANGES: &'static str = "ranges";
     /// The limit on next hops.
     pub const HOPS: &'static str = "next hops";
+    /// The limit on the width of an address.
+    pub const BITS: &'static str = "bits of address";
 }
 
 impl fmt::Display for Full {

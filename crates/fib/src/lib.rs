@@ -57,11 +57,13 @@ extern crate std;
 
 mod addr;
 mod build;
+mod choice;
 pub mod engine;
 mod error;
 mod family;
 mod fib;
 mod hop;
+mod maker;
 mod pool;
 mod prefix;
 #[cfg(feature = "std")]
@@ -75,10 +77,11 @@ mod table;
 mod update;
 
 pub use addr::Addr;
-pub use engine::{Builder, Engine};
+pub use choice::{BadChoice, Choice};
+pub use engine::{Builder, Engine, RouteBuilder};
 pub use error::Full;
 pub use family::{Family, Slot};
-pub use fib::{Choice, Fib};
+pub use fib::Fib;
 pub use hop::{Hop, HopTable};
 pub use prefix::{BadPrefix, Prefix};
 #[cfg(feature = "std")]

@@ -129,6 +129,11 @@ impl<T: Copy + Eq + Hash> Pool<T> {
         self.index.len()
     }
 
+    /// Counts the 64-bit words written.
+    pub(crate) fn written(&self) -> u64 {
+        self.items.written()
+    }
+
     pub(crate) fn freeze(&self) -> Table<T> {
         self.items.freeze()
     }

@@ -242,6 +242,17 @@ impl<A: Addr> Rib<A> {
         blocks
     }
 
+    /// Takes the changes one by one: every changed prefix, in order.
+    ///
+    /// # Complexity
+    ///
+    /// O(d log d) for d changed prefixes.
+    pub fn take_changed(&mut self) -> Vec<Prefix<A>> {
+        let mut changed: Vec<_> = mem::take(&mut self.dirty).into_iter().collect();
+        changed.sort_unstable();
+        changed
+    }
+
     /// Forgets the changes: the table has just been laid out whole.
     pub fn mark_clean(&mut self) {
         self.dirty = HashSet::new();

@@ -174,24 +174,41 @@ pub(crate) struct Master<T> {
     journal: VecDeque<(u32, u32)>,
     /// The journal position of the oldest span still held.
     oldest: u64,
+    /// How many 64-bit words were written.
+    written: u64,
 }
 
-impl<T: Copy> Master<T> {
+impl<T: Copy + PartialEq> Master<T> {
     /// Takes `items` as the first content.
     pub(crate) fn new(items: Vec<T>) -> Self {
-        Self { items, journal: VecDeque::new(), oldest: 0 }
+        Self { items, journal: VecDeque::new(), oldest: 0, written: 0 }
     }
 
     /// Writes `content` at `at`, growing the array (with `content`'s own items)
-    /// if it ends there.
+    /// if it ends there. Items at either end of `content` that are there already
+    /// are not written again.
     ///
     /// # Panics
     ///
     /// If `at` lies beyond the end.
     pub(crate) fn write(&mut self, at: usize, content: &[T]) {
+        let old = &self.items[at..];
+        let same = old.iter().zip(content).take_while(|(old, new)| old == new).count();
+        let (at, content) = (at + same, &content[same..]);
+        let mut end = content.len();
+        if at + end <= self.items.len() {
+            let old = &self.items[at..at + end];
+            end -= old.iter().zip(content).rev().take_while(|(old, new)| old == new).count();
+        }
+        let content = &content[..end];
+        if content.is_empty() {
+            return;
+        }
         let within = (self.items.len() - at).min(content.len());
         self.items[at..at + within].copy_from_slice(&content[..within]);
         self.items.extend_from_slice(&content[within..]);
+        let bytes = at * size_of::<T>()..(at + content.len()) * size_of::<T>();
+        self.written += (bytes.end.div_ceil(8) - bytes.start / 8) as u64;
         if self.journal.len() == JOURNAL {
             self.journal.pop_front();
             self.oldest += 1;
@@ -230,6 +247,11 @@ impl<T: Copy> Master<T> {
             }
         }
         table.seen = self.position();
+    }
+
+    /// Counts the 64-bit words that [`write`](Self::write) has touched.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
     }
 
     fn position(&self) -> u64 {
@@ -279,6 +301,21 @@ mod tests {
             master.refresh(table);
             assert_eq!(&table[..], &master[..]);
         }
+    }
+
+    #[test]
+    fn only_words_that_differ_count_as_written() {
+        let mut master = Master::new(vec![0u16; 16]);
+        master.write(2, &[0, 0, 7, 0]);
+        assert_eq!(master.written(), 1);
+        master.write(0, &[0, 0, 0, 0, 7]);
+        assert_eq!(master.written(), 1);
+        // From the last item of one word to the first of the next but one.
+        master.write(3, &[1; 6]);
+        assert_eq!(master.written(), 4);
+        master.write(16, &[0; 5]);
+        assert_eq!(master.written(), 6);
+        assert_eq!(master[..10], [0, 0, 0, 1, 1, 1, 1, 1, 1, 0]);
     }
 
     #[test]

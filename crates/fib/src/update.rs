@@ -18,11 +18,10 @@
 //! results is equal, address for address, to one built from scratch.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::fmt;
 
-use crate::build::sweep_block;
-use crate::fib::{Choice, Fib, FibBuilder};
+use crate::choice::Choice;
+use crate::fib::{Fib, FibBuilder};
 use crate::{Family, Full, Hop, Prefix, Publisher, Reader, Rib};
 
 /// Routes, the table made of them, and the readers of that table.
@@ -43,7 +42,8 @@ pub struct Updater<A: Family> {
 /// What one [`Updater::commit`] has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
-    /// The blocks that were swept and laid out again.
+    /// The blocks, or for an engine that keeps routes the routes, that were laid out
+    /// again.
     pub blocks: usize,
     /// All was built from scratch: many changes, or a limit that called for a
     /// wider layout.
@@ -62,7 +62,7 @@ impl<A: Family> Updater<A> {
     pub fn new(mut rib: Rib<A>, choice: Choice, threads: usize) -> Result<Self, Full> {
         rib.mark_clean();
         let builder = FibBuilder::build(&rib, choice, threads)?;
-        let publisher = Publisher::new(builder.freeze(&rib));
+        let publisher = Publisher::new(builder.freeze());
         Ok(Self {
             rib,
             choice,
@@ -102,6 +102,12 @@ impl<A: Family> Updater<A> {
         self.rib.remove(prefix)
     }
 
+    /// Counts the 64-bit words that changes have written into the table since it
+    /// was last built whole, that build included (Fu 2020, figure 3.11).
+    pub fn written(&self) -> u64 {
+        self.builder.written()
+    }
+
     /// Says whether a commit would change what readers see.
     pub fn is_behind(&self) -> bool {
         self.behind || self.broken || self.rib.dirty_len() > 0
@@ -122,29 +128,17 @@ impl<A: Family> Updater<A> {
         }
         // Past a quarter of the table, sweeping it once is cheaper than in blocks.
         let many = self.rib.dirty_len() > 1024.max(self.rib.len() / 4);
-        match self.builder.block_len() {
-            Some(len) if !many && !self.broken => {
-                let dirty = self.rib.take_dirty(len);
-                commit.blocks = dirty.len();
-                if self.patch(&dirty).is_err() {
-                    self.rebuild(&mut commit)?;
-                }
+        if many || self.broken {
+            self.rebuild(&mut commit)?;
+        } else {
+            match self.builder.follow(&mut self.rib) {
+                Ok(blocks) => commit.blocks = blocks,
+                Err(_) => self.rebuild(&mut commit)?,
             }
-            _ => self.rebuild(&mut commit)?,
         }
         self.behind = true;
         self.publish(&mut commit);
         Ok(commit)
-    }
-
-    fn patch(&mut self, dirty: &[Prefix<A>]) -> Result<(), Full> {
-        let mut runs = Vec::new();
-        for &block in dirty {
-            runs.clear();
-            sweep_block(&self.rib, block, &mut runs);
-            self.builder.patch(block, &runs)?;
-        }
-        Ok(())
     }
 
     fn rebuild(&mut self, commit: &mut Commit) -> Result<(), Full> {
@@ -167,11 +161,11 @@ impl<A: Family> Updater<A> {
                     drop(former);
                 }
                 Some(mut idle) => {
-                    self.builder.refresh(&mut idle, &self.rib);
+                    self.builder.refresh(&mut idle);
                     break idle;
                 }
                 None if self.publisher.pending() < 2 => {
-                    break Box::new(self.builder.freeze(&self.rib));
+                    break Box::new(self.builder.freeze());
                 }
                 None => return,
             }

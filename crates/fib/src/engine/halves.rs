@@ -215,4 +215,8 @@ impl<A: Family, E: Entry> Builder<A> for HalvesBuilder<A, E> {
         self.upper.refresh(&mut idle.upper);
         self.lower.refresh(&mut idle.lower);
     }
+
+    fn written(&self) -> u64 {
+        self.upper.written() + self.lower.written()
+    }
 }

@@ -4,10 +4,11 @@
 //! tricks) and is so plain that one can see it is right; that is all it is for.
 //! A lookup is O(routes).
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::{Engine, Part, Step};
-use crate::{Addr, Hop, Prefix};
+use super::{Engine, Part, RouteBuilder, Step};
+use crate::{Addr, Full, Hop, Prefix, Rib};
 
 /// A list of routes, longest first.
 #[derive(Clone, Debug)]
@@ -42,5 +43,43 @@ impl<A: Addr> Engine<A> for Linear<A> {
             }
         }
         Hop::NONE
+    }
+}
+
+/// The builder of [`Linear`]: a map of the routes, copied out whole.
+#[derive(Debug, Default)]
+pub struct LinearBuilder<A: Addr> {
+    routes: BTreeMap<Prefix<A>, Hop>,
+    written: u64,
+}
+
+impl<A: Addr> RouteBuilder<A> for LinearBuilder<A> {
+    type Engine = Linear<A>;
+
+    fn fill(&mut self, rib: &Rib<A>) -> Result<(), Full> {
+        self.routes = rib.iter().collect();
+        Ok(())
+    }
+
+    fn change(&mut self, rib: &Rib<A>, prefix: Prefix<A>) -> Result<(), Full> {
+        match rib.get(prefix) {
+            Some(hop) => self.routes.insert(prefix, hop),
+            None => self.routes.remove(&prefix),
+        };
+        // The list is made anew by the next freeze.
+        self.written += (self.routes.len() * size_of::<(Prefix<A>, Hop)>()).div_ceil(8) as u64;
+        Ok(())
+    }
+
+    fn freeze(&self) -> Linear<A> {
+        Linear::new(self.routes.iter().map(|(&prefix, &hop)| (prefix, hop)))
+    }
+
+    fn refresh(&self, idle: &mut Linear<A>) {
+        *idle = self.freeze();
+    }
+
+    fn written(&self) -> u64 {
+        self.written
     }
 }

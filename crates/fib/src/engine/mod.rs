@@ -1,22 +1,36 @@
-//! The engines: ways to lay runs out in memory so that a lookup is quick.
+//! The engines: ways to lay routes out in memory so that a lookup is quick.
 //!
 //! | engine | idea | source |
 //! |---|---|---|
 //! | [`linear`] | every route, longest first: the oracle | – |
 //! | [`dxr`] | direct tables, then a search among the ranges of one chunk | Zec 2019 |
 //! | [`halves`] | the upper half of the address in one table, what is longer in another | HOUSE.md |
+//!
+//! Every engine is two structs. A builder owns what is needed to change the table;
+//! it is a [`Builder`] where the scheme is laid out from runs, block by block, and
+//! a [`RouteBuilder`] where it keeps routes as they are and changes them one by
+//! one. What it freezes is an [`Engine`]: plain arrays that any number of threads
+//! read. To add one: its file here, a line in `choice.rs`, a line in `maker.rs`;
+//! the battery under `tests/` then runs it as it does all others.
 
 use alloc::vec::Vec;
+use core::any::Any;
+use core::hint::black_box;
 
 use crate::runs::Run;
-use crate::{Addr, Full, Hop, Prefix};
+use crate::{Addr, Full, Hop, Prefix, Rib};
 
 pub mod dxr;
 pub mod halves;
+pub(crate) mod leaf;
 pub mod linear;
+pub mod overlap;
+
+pub use leaf::Leaf;
+use overlap::Overlapped;
 
 /// A frozen table: plain arrays, shared by any number of threads.
-pub trait Engine<A: Addr>: Send + Sync {
+pub trait Engine<A: Addr>: Any + Send + Sync {
     /// Returns the hop of the longest route that holds `addr`, or [`Hop::NONE`].
     fn lookup(&self, addr: A) -> Hop;
 
@@ -32,17 +46,45 @@ pub trait Engine<A: Addr>: Send + Sync {
         }
     }
 
+    /// Looks up `addrs[i]` into `out[i]`, each waiting for the answer before it:
+    /// the SEQ of Zec's thesis (section 3.6), which measures how long one lookup
+    /// takes. Some bits of an answer, which are none, but which the compiler
+    /// cannot know to be none, are part of the next key.
+    fn lookup_chained(&self, addrs: &[A], out: &mut [Hop]) {
+        let none = black_box(0);
+        let mut before = Hop::NONE;
+        for (&addr, out) in addrs.iter().zip(out) {
+            before = self.lookup(A::from_u128(addr.to_u128() ^ u128::from(before.0 & none)));
+            *out = before;
+        }
+    }
+
+    /// Returns the same lookups in the two ways of overlapping their waits, for
+    /// engines that chase pointers.
+    fn overlapped(&self) -> Option<&dyn Overlapped<A>> {
+        None
+    }
+
     /// Lists the arrays that lookups may touch.
     fn parts(&self) -> Vec<Part>;
 
     /// Looks `addr` up slowly and appends every load it takes to `steps`: the twin
-    /// of [`lookup`](Self::lookup) that explains itself.
+    /// of [`lookup`](Self::lookup) that explains itself, and counts.
     fn trace(&self, addr: A, steps: &mut Vec<Step>) -> Hop;
 
     /// Returns the bytes that lookups may touch.
     fn footprint(&self) -> usize {
         self.parts().iter().map(|part| part.bytes).sum()
     }
+}
+
+/// Where a paper would put an array: beside the processor, or in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Fast and small: the on-chip memory of an FPGA, or what must stay in cache.
+    OnChip,
+    /// Slow and large.
+    OffChip,
 }
 
 /// One array of a table.
@@ -54,12 +96,26 @@ pub struct Part {
     pub items: usize,
     /// Their bytes.
     pub bytes: usize,
+    /// Where the paper puts it, if it makes the difference.
+    pub place: Option<Place>,
 }
 
 impl Part {
     /// Describes `items`.
     pub fn of<T>(name: &'static str, items: &[T]) -> Self {
-        Self { name, items: items.len(), bytes: size_of_val(items) }
+        Self { name, items: items.len(), bytes: size_of_val(items), place: None }
+    }
+
+    /// Says that the paper puts it on chip.
+    #[must_use]
+    pub fn on_chip(self) -> Self {
+        Self { place: Some(Place::OnChip), ..self }
+    }
+
+    /// Says that the paper puts it off chip.
+    #[must_use]
+    pub fn off_chip(self) -> Self {
+        Self { place: Some(Place::OffChip), ..self }
     }
 }
 
@@ -81,8 +137,8 @@ impl Step {
     }
 }
 
-/// The mutable side of an engine: owns its pools, and what is needed to share
-/// equal parts and to patch.
+/// The mutable side of an engine that is laid out from runs: owns its pools, and
+/// what is needed to share equal parts and to patch.
 pub trait Builder<A: Addr>: Send {
     /// What readers get.
     type Engine: Engine<A>;
@@ -121,4 +177,42 @@ pub trait Builder<A: Addr>: Send {
     /// Brings `idle`, frozen from this builder earlier, up to date by copying
     /// only what has changed since.
     fn refresh(&self, idle: &mut Self::Engine);
+
+    /// Counts the 64-bit words of the table's arrays that were written so far: the
+    /// memory accesses of an update (Fu 2020, section 3.4.2). Growing counts.
+    fn written(&self) -> u64;
+}
+
+/// The mutable side of an engine that keeps routes as they are, nested, and has an
+/// update of its own for each.
+pub trait RouteBuilder<A: Addr>: Send {
+    /// What readers get.
+    type Engine: Engine<A>;
+
+    /// Lays all routes out, in place of whatever there was.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if a limit of the layout is reached; the builder is then of no
+    /// further use, what was frozen before stays right.
+    fn fill(&mut self, rib: &Rib<A>) -> Result<(), Full>;
+
+    /// Takes over what `rib` says now of exactly `prefix`: a route that is new,
+    /// has another hop or is gone. `rib` may be ahead by other changes, for each
+    /// of which this is called too.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] as for [`fill`](Self::fill).
+    fn change(&mut self, rib: &Rib<A>, prefix: Prefix<A>) -> Result<(), Full>;
+
+    /// Copies the present table out whole.
+    fn freeze(&self) -> Self::Engine;
+
+    /// Brings `idle`, frozen from this builder earlier, up to date by copying
+    /// only what has changed since.
+    fn refresh(&self, idle: &mut Self::Engine);
+
+    /// Counts the 64-bit words written, as [`Builder::written`].
+    fn written(&self) -> u64;
 }

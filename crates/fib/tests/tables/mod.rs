@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use fingerpost_fib::{Addr, Hop, Prefix};
+use fingerpost_fib::{Addr, Choice, Family, Hop, Prefix};
 
 /// A xorshift generator: the same sequence everywhere for one seed.
 pub struct Dice(u64);
@@ -72,4 +72,29 @@ pub fn borders<A: Addr>(table: &BTreeMap<Prefix<A>, Hop>) -> Vec<A> {
     };
     let ends = table.keys().flat_map(|prefix| [prefix.addr(), prefix.last()]);
     ends.flat_map(|end| [step(end, false), end, step(end, true)]).collect()
+}
+
+/// The engines to test: all that suit the family, or those that the environment
+/// names in `FINGERPOST_ENGINES`.
+pub fn engines<A: Family>() -> Vec<Choice> {
+    let mut every = Choice::every::<A>();
+    if let Ok(names) = std::env::var("FINGERPOST_ENGINES") {
+        let known = [every_name::<u32>(), every_name::<u128>()].concat();
+        for name in names.split(',') {
+            assert!(
+                known.contains(&name.to_lowercase()),
+                "FINGERPOST_ENGINES={names}: there is no {name}"
+            );
+        }
+        every.retain(|choice| {
+            let name = choice.name::<A>();
+            names.split(',').any(|wanted| wanted.eq_ignore_ascii_case(&name))
+        });
+    }
+    every
+}
+
+/// The names of a family's engines, in lower case.
+fn every_name<A: Family>() -> Vec<String> {
+    Choice::every::<A>().iter().map(|choice| choice.name::<A>().to_lowercase()).collect()
 }

@@ -377,6 +377,15 @@ impl<A: Family, E: Entry> Builder<A> for DxrBuilder<A, E> {
         self.chunks.long.refresh(&mut idle.long);
         self.chunks.wide.refresh(&mut idle.wide);
     }
+
+    fn written(&self) -> u64 {
+        let stages = match &self.stages {
+            Stages::Direct(entries) => entries.written(),
+            Stages::Extended { direct, blocks } => direct.written() + blocks.written(),
+        };
+        let Chunks { short, medium, long, wide } = &self.chunks;
+        stages + short.written() + medium.written() + long.written() + wide.written()
+    }
 }
 
 /// Says nothing is leaked: for tests, the chunks and blocks in use.

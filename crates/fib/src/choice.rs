@@ -1,0 +1,239 @@
+//! Which engine: by name, or by what the table and the machine are.
+//!
+//! [`Choice`] is one value an engine, with its parameters. A name is read by
+//! looking it up among [`Choice::every`], so that what can be named, what is
+//! listed and what the battery of tests runs are one list. DXR's names are its
+//! shapes (`D16X4R`), of which there are many more than are listed.
+//!
+//! Unnamed, a table is chosen by the number of its routes and next hops and by the
+//! size of the second-level cache, and says why ([`Fib::why`](crate::Fib::why)).
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::engine::dxr::Shape;
+use crate::{Addr, Family};
+
+/// Which engine a table shall be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Choice {
+    /// What suits the table and the machine.
+    #[default]
+    Auto,
+    /// Every route compared: the oracle.
+    Linear,
+    /// DXR over whole addresses.
+    Dxr(Shape),
+    /// DXR over the upper halves, and below it another for what is longer.
+    Halves(Shape),
+}
+
+/// For which families a scheme is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(dead_code, reason = "the first schemes are for all")]
+enum Reach {
+    /// Any width.
+    All,
+    /// Up to 32 bits: IPv4 and the toys.
+    Narrow,
+    /// Not 32 bits: IPv6 and the toys.
+    Wide,
+}
+
+impl Reach {
+    fn holds<A: Addr>(self) -> bool {
+        match self {
+            Self::All => true,
+            Self::Narrow => A::BITS <= 32,
+            Self::Wide => A::BITS != 32,
+        }
+    }
+}
+
+/// The schemes with a name of their own. Where two lines give one choice, the
+/// first is its name and the second another way of writing it.
+const NAMED: &[(&str, Choice, Reach)] = &[("linear", Choice::Linear, Reach::All)];
+
+impl Choice {
+    /// Reads a name: `auto`, `linear` or another of [`every`](Self::every), `D16X4R`
+    /// or any other DXR shape, or `D16X8R/64` for one over the upper half of the bits.
+    /// Upper and lower case are alike.
+    ///
+    /// # Errors
+    ///
+    /// [`BadChoice`] if the name is none of these, or does not suit the family.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use fingerpost_fib::Choice;
+    /// assert!(Choice::parse::<u32>("D16X4R").is_ok());
+    /// assert!(Choice::parse::<u128>("D16X8R/64").is_ok());
+    /// assert!(Choice::parse::<u32>("D99R").is_err());
+    /// ```
+    pub fn parse<A: Family>(name: &str) -> Result<Self, BadChoice> {
+        if name.eq_ignore_ascii_case("auto") {
+            return Ok(Self::Auto);
+        }
+        let named = NAMED.iter().find(|(known, ..)| known.eq_ignore_ascii_case(name));
+        if let Some(&(_, choice, reach)) = named {
+            return if reach.holds::<A>() { Ok(choice) } else { Err(BadChoice::family::<A>(name)) };
+        }
+        let half = format!("/{}", A::Upper::BITS);
+        let shape = match name.strip_suffix(&half) {
+            Some(upper) => Shape::parse::<A::Upper>(upper).map(Self::Halves),
+            None => Shape::parse::<A>(name).map(Self::Dxr),
+        };
+        shape.map_err(|bad| BadChoice {
+            name: name.to_string(),
+            why: if name.starts_with(['D', 'd']) { bad.to_string() } else { names::<A>() },
+        })
+    }
+
+    /// Lists the engines that suit a family: all schemes, and some shapes of DXR.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use fingerpost_fib::Choice;
+    /// assert!(Choice::every::<u32>().contains(&Choice::Linear));
+    /// ```
+    pub fn every<A: Family>() -> Vec<Self> {
+        let mut every: Vec<Self> = Vec::new();
+        for &(_, choice, reach) in NAMED {
+            if reach.holds::<A>() && !every.contains(&choice) {
+                every.push(choice);
+            }
+        }
+        let shapes: &[(u32, u32)] = match A::BITS {
+            ..16 => &[(2, 0), (6, 0), (2, 2), (1, 5)],
+            16 => &[(8, 0), (4, 4), (2, 8)],
+            32 => &[(16, 0), (18, 0), (20, 0), (16, 4)],
+            _ => &[(16, 0), (16, 8)],
+        };
+        let shape = |&(direct, extension): &(u32, u32)| Shape::new::<A>(direct, extension).ok();
+        every.extend(shapes.iter().filter_map(shape).map(Self::Dxr));
+        if A::BITS > 64 {
+            let upper = Shape::new::<A::Upper>(16, 8).ok();
+            every.extend(upper.map(Self::Halves));
+        }
+        every
+    }
+
+    /// Says whether the engine can hold addresses of this family.
+    pub fn suits<A: Family>(self) -> bool {
+        let named = NAMED.iter().find(|(_, choice, _)| *choice == self);
+        named.is_none_or(|(_, _, reach)| reach.holds::<A>())
+    }
+
+    /// Returns the name, as [`parse`](Self::parse) reads it.
+    pub fn name<A: Family>(self) -> String {
+        match self {
+            Self::Auto => "auto".to_string(),
+            Self::Dxr(shape) => shape.to_string(),
+            Self::Halves(shape) => format!("{shape}/{}", A::Upper::BITS),
+            _ => {
+                let named = NAMED.iter().find(|(_, choice, _)| *choice == self);
+                // A parameter that no name is for is still told.
+                named.map_or_else(|| format!("{self:?}"), |(name, ..)| (*name).to_string())
+            }
+        }
+    }
+
+    /// Replaces [`Choice::Auto`] by the engine for a table of `routes` routes, and
+    /// says why.
+    ///
+    /// Few routes want a small first stage. For a full IPv4 table `D16X4R` was
+    /// within a tenth of the fastest shape on every key stream, at less than half
+    /// the bytes of `D20R` (`bench lookup`, records in `bench/record/`).
+    pub(crate) fn settle<A: Family>(self, routes: usize) -> (Self, String) {
+        if self != Self::Auto {
+            return (self, "it was asked for".to_string());
+        }
+        let small = routes < 4096;
+        let (direct, extension) = match A::BITS {
+            ..16 => (2, 2),
+            16 => (4, 4),
+            32 if small => (12, 6),
+            32 => (16, 4),
+            _ if small => (12, 8),
+            _ => (16, 8),
+        };
+        let whole = || Shape::new::<A>(direct, extension).map(Self::Dxr);
+        let chosen = if A::BITS > 64 {
+            Shape::new::<A::Upper>(direct, extension).map(Self::Halves)
+        } else {
+            whole()
+        };
+        (chosen.unwrap_or(Self::Linear), format!("{routes} routes"))
+    }
+}
+
+/// Lists the names that suit a family.
+fn names<A: Family>() -> String {
+    let names: Vec<String> = Choice::every::<A>().iter().map(|choice| choice.name::<A>()).collect();
+    format!("the engines are auto, {}, and other shapes of DXR", names.join(", "))
+}
+
+/// Says that a name is no engine's, or of one that does not suit the family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadChoice {
+    name: String,
+    why: String,
+}
+
+impl BadChoice {
+    fn family<A: Family>(name: &str) -> Self {
+        let why = format!("it does not hold addresses of {} bits; {}", A::BITS, names::<A>());
+        Self { name: name.to_string(), why }
+    }
+}
+
+impl fmt::Display for BadChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} cannot be the engine: {}", self.name, self.why)
+    }
+}
+
+impl core::error::Error for BadChoice {}
+
+#[cfg(test)]
+mod tests {
+    use super::{Choice, NAMED};
+    use crate::Family;
+    use alloc::string::ToString;
+
+    fn names_go_round<A: Family>() {
+        for choice in Choice::every::<A>() {
+            assert!(choice.suits::<A>(), "{choice:?}");
+            assert_eq!(Choice::parse::<A>(&choice.name::<A>()), Ok(choice));
+            assert_eq!(Choice::parse::<A>(&choice.name::<A>().to_uppercase()), Ok(choice));
+        }
+        for &(name, choice, _) in NAMED {
+            match Choice::parse::<A>(name) {
+                Ok(parsed) => assert_eq!(parsed, choice),
+                Err(_) => assert!(!choice.suits::<A>(), "{name}"),
+            }
+        }
+    }
+
+    #[test]
+    fn every_name_goes_round_in_every_family() {
+        names_go_round::<u8>();
+        names_go_round::<u16>();
+        names_go_round::<u32>();
+        names_go_round::<u64>();
+        names_go_round::<u128>();
+    }
+
+    #[test]
+    fn what_is_no_engine_is_told_what_there_is() {
+        let error = Choice::parse::<u32>("fast").unwrap_err().to_string();
+        assert!(error.starts_with("\"fast\" cannot be the engine: the engines are"), "{error}");
+        let error = Choice::parse::<u32>("D99R").unwrap_err().to_string();
+        assert!(error.contains("a DXR table is named"), "{error}");
+    }
+}

@@ -1,0 +1,60 @@
+//! How an engine stores a hop: in 16 bits while they last, in 32 beyond.
+//!
+//! Next hops are few (tens at an edge, hundreds at an exchange), and a table of
+//! half the bytes stays in a nearer cache. Every engine is generic over the width;
+//! the choice tries the narrow one first and takes the wide one when that is
+//! [`Full`].
+
+use core::fmt::Debug;
+use core::hash::Hash;
+
+use crate::{Full, Hop};
+
+/// A stored hop.
+pub trait Leaf: Copy + Default + Ord + Hash + Debug + Send + Sync + 'static {
+    /// The highest hop index it holds.
+    const MAX: u32;
+
+    /// Stores a hop.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if its index is above [`MAX`](Self::MAX).
+    fn pack(hop: Hop) -> Result<Self, Full>;
+
+    /// Returns the hop.
+    fn hop(self) -> Hop;
+}
+
+impl Leaf for u16 {
+    const MAX: u32 = 0xffff;
+
+    #[inline(always)]
+    fn pack(hop: Hop) -> Result<Self, Full> {
+        Self::try_from(hop.0).map_err(|_| full(hop, Self::MAX.into()))
+    }
+
+    #[inline(always)]
+    fn hop(self) -> Hop {
+        Hop(self.into())
+    }
+}
+
+impl Leaf for u32 {
+    const MAX: u32 = u32::MAX;
+
+    #[inline(always)]
+    fn pack(hop: Hop) -> Result<Self, Full> {
+        Ok(hop.0)
+    }
+
+    #[inline(always)]
+    fn hop(self) -> Hop {
+        Hop(self)
+    }
+}
+
+/// Says that `hop` is above `max`, the highest index that a table can store.
+pub(crate) fn full(hop: Hop, max: u64) -> Full {
+    Full { what: Full::HOPS, limit: max, seen: hop.0.into() }
+}

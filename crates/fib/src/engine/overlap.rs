@@ -1,0 +1,316 @@
+//! Two ways of looking several addresses up at once, so that their waits overlap.
+//!
+//! A scheme that follows pointers waits for memory at every step, and does nothing
+//! else meanwhile. [`Walk`] writes such a lookup down as a state machine that can
+//! be left before each load; the two drivers here leave it there:
+//!
+//! ```text
+//!   group (Fu, algorithm 1)               coroutines (Fu, algorithm 2)
+//!   begin   a b c d   prefetch each        a b c d   begin, prefetch, yield
+//!   step    a b c d   all go one step      a b c d   round and round; whoever
+//!   step    a   c d   b has answered       a E c d   has answered makes room
+//!   step    a     d   … until all have     a E c F   for the next address
+//!   next group                             until no address is left
+//! ```
+//!
+//! Qiaobin Fu, "Towards deployable and scalable …", PhD thesis, Boston 2020,
+//! sections 2.4.2, 4.5.3 and 4.5.4; Chen et al., "Improving hash join performance
+//! through prefetching", TODS 2007, for the former.
+//!
+//! A group ends with its longest lookup, its last steps overlapping little;
+//! coroutines keep the same number in flight to the end, but each step chooses
+//! again whom to resume. How many are worth having in flight depends on the
+//! machine and the traffic: [`Tuner`] finds it while running, as section 4.5.4
+//! does. Neither driver allocates.
+
+use core::array;
+use core::ops::ControlFlow;
+
+use crate::{Addr, Hop};
+
+/// The most lookups in flight.
+pub const MOST: usize = 64;
+
+/// A lookup as a state machine that stops before each load.
+pub trait Walk<A: Addr>: Sync {
+    /// A lookup that is under way: where it will load next.
+    type At: Copy;
+
+    /// Starts a lookup, without any load that may have to wait.
+    fn begin(&self, addr: A) -> Self::At;
+
+    /// Asks for the memory that the next [`step`](Self::step) will load.
+    fn prefetch(&self, at: &Self::At);
+
+    /// Loads, and says where to go on, or the answer.
+    fn step(&self, at: Self::At) -> ControlFlow<Hop, Self::At>;
+}
+
+/// Looks up one address by itself: what the drivers are compared with.
+#[inline]
+pub fn alone<A: Addr, W: Walk<A> + ?Sized>(engine: &W, addr: A) -> Hop {
+    let mut at = engine.begin(addr);
+    loop {
+        match engine.step(at) {
+            ControlFlow::Continue(next) => at = next,
+            ControlFlow::Break(hop) => return hop,
+        }
+    }
+}
+
+/// Looks up `addrs[i]` into `out[i]` for every i, in groups of `N` that step
+/// together (Fu, algorithm 1).
+///
+/// # Panics
+///
+/// If the slices differ in length.
+#[inline]
+pub fn group<const N: usize, A: Addr, W: Walk<A> + ?Sized>(
+    engine: &W,
+    addrs: &[A],
+    out: &mut [Hop],
+) {
+    assert_eq!(addrs.len(), out.len(), "a batch has as many answers as addresses");
+    for (addrs, out) in addrs.chunks(N).zip(out.chunks_mut(N)) {
+        step_together::<N, A, W>(engine, addrs, out);
+    }
+}
+
+/// Looks up a group of at most `N`.
+#[inline]
+fn step_together<const N: usize, A: Addr, W: Walk<A> + ?Sized>(
+    engine: &W,
+    addrs: &[A],
+    out: &mut [Hop],
+) {
+    let Some(&last) = addrs.last() else { return };
+    // Who is still under way, in front; those that have answered drop out of the
+    // list as it is written anew by each round.
+    let mut list: [(usize, W::At); N] = array::from_fn(|i| {
+        let at = engine.begin(addrs.get(i).copied().unwrap_or(last));
+        engine.prefetch(&at);
+        (i, at)
+    });
+    let mut live = addrs.len().min(N);
+    while live > 0 {
+        let mut kept = 0;
+        for i in 0..live {
+            let (index, at) = list[i];
+            match engine.step(at) {
+                ControlFlow::Continue(next) => {
+                    engine.prefetch(&next);
+                    list[kept] = (index, next);
+                    kept += 1;
+                }
+                ControlFlow::Break(hop) => out[index] = hop,
+            }
+        }
+        live = kept;
+    }
+}
+
+/// Looks up `addrs[i]` into `out[i]` for every i, with `in_flight` lookups under
+/// way that are resumed in turn, the next address taking the place of one that has
+/// answered (Fu, algorithm 2). `in_flight` is held between 1 and [`MOST`].
+///
+/// # Panics
+///
+/// If the slices differ in length.
+#[inline]
+pub fn coroutines<A: Addr, W: Walk<A> + ?Sized>(
+    engine: &W,
+    addrs: &[A],
+    out: &mut [Hop],
+    in_flight: usize,
+) {
+    assert_eq!(addrs.len(), out.len(), "a batch has as many answers as addresses");
+    let Some(&last) = addrs.last() else { return };
+    let start = |i: usize| {
+        let at = engine.begin(addrs.get(i).copied().unwrap_or(last));
+        engine.prefetch(&at);
+        (i, at)
+    };
+    let mut next = in_flight.clamp(1, MOST).min(addrs.len());
+    let mut ring: [(usize, W::At); MOST] = {
+        let idle = (0, engine.begin(last));
+        array::from_fn(|i| if i < next { start(i) } else { idle })
+    };
+    let mut live = next;
+    let mut turn = 0;
+    while live > 0 {
+        if turn >= live {
+            turn = 0;
+        }
+        let (index, at) = ring[turn];
+        match engine.step(at) {
+            ControlFlow::Continue(at) => {
+                engine.prefetch(&at);
+                ring[turn].1 = at;
+                turn += 1;
+            }
+            ControlFlow::Break(hop) => {
+                out[index] = hop;
+                if next < addrs.len() {
+                    ring[turn] = start(next);
+                    next += 1;
+                    turn += 1;
+                } else {
+                    live -= 1;
+                    ring[turn] = ring[live];
+                }
+            }
+        }
+    }
+}
+
+/// [`Walk`] behind a reference of any engine's type.
+pub trait Overlapped<A> {
+    /// Looks up one by one, as [`alone`].
+    fn alone(&self, addrs: &[A], out: &mut [Hop]);
+
+    /// Looks up in groups of `in_flight`, 4, 8, 16, 32 or 64 (the next higher).
+    fn group(&self, addrs: &[A], out: &mut [Hop], in_flight: usize);
+
+    /// Looks up with [`coroutines`].
+    fn coroutines(&self, addrs: &[A], out: &mut [Hop], in_flight: usize);
+}
+
+impl<A: Addr, W: Walk<A>> Overlapped<A> for W {
+    fn alone(&self, addrs: &[A], out: &mut [Hop]) {
+        for (&addr, out) in addrs.iter().zip(out) {
+            *out = alone(self, addr);
+        }
+    }
+
+    fn group(&self, addrs: &[A], out: &mut [Hop], in_flight: usize) {
+        match in_flight {
+            ..=4 => group::<4, A, W>(self, addrs, out),
+            5..=8 => group::<8, A, W>(self, addrs, out),
+            9..=16 => group::<16, A, W>(self, addrs, out),
+            17..=32 => group::<32, A, W>(self, addrs, out),
+            _ => group::<64, A, W>(self, addrs, out),
+        }
+    }
+
+    fn coroutines(&self, addrs: &[A], out: &mut [Hop], in_flight: usize) {
+        coroutines(self, addrs, out, in_flight);
+    }
+}
+
+/// Finds how many lookups to keep in flight, one step at a time (Fu, 4.5.4): while
+/// a change makes lookups cheaper it goes on in that direction; when one does not,
+/// it is taken back and the direction turned.
+///
+/// # Examples
+///
+/// ```
+/// use fingerpost_fib::engine::overlap::Tuner;
+/// let mut tuner = Tuner::new(4);
+/// // A machine on which 12 in flight are best.
+/// for _ in 0..200 {
+///     let distance = tuner.in_flight().abs_diff(12) as u64;
+///     tuner.observe(1000 * (10 + distance), 1000);
+/// }
+/// assert!(tuner.in_flight().abs_diff(12) <= 1);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Tuner {
+    in_flight: usize,
+    up: bool,
+    /// What a lookup cost before the last change, in the caller's unit.
+    before: Option<f64>,
+}
+
+impl Tuner {
+    /// Starts with `in_flight`, held between 1 and [`MOST`].
+    pub fn new(in_flight: usize) -> Self {
+        Self { in_flight: in_flight.clamp(1, MOST), up: true, before: None }
+    }
+
+    /// Returns how many to have in flight in the next batch.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Tells what the last batch cost, in any unit of time, and how many lookups it
+    /// was; chooses the number for the next.
+    pub fn observe(&mut self, cost: u64, lookups: usize) {
+        if lookups == 0 {
+            return;
+        }
+        let now = cost as f64 / lookups as f64;
+        if self.before.is_some_and(|before| now >= before) {
+            self.move_on(!self.up);
+            self.up = !self.up;
+        } else {
+            self.move_on(self.up);
+        }
+        self.before = Some(now);
+    }
+
+    fn move_on(&mut self, up: bool) {
+        let moved = if up { self.in_flight + 1 } else { self.in_flight - 1 };
+        self.in_flight = moved.clamp(1, MOST);
+        if self.in_flight != moved {
+            self.up = !up;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST, Tuner, Walk, coroutines, group};
+    use crate::Hop;
+    use alloc::vec;
+    use alloc::vec::Vec;
+    use core::ops::ControlFlow;
+
+    /// Takes as many steps as the address says, and answers with the address.
+    struct Stairs;
+
+    impl Walk<u16> for Stairs {
+        type At = (u16, u16);
+
+        fn begin(&self, addr: u16) -> (u16, u16) {
+            (addr, addr % 13)
+        }
+
+        fn prefetch(&self, _: &(u16, u16)) {}
+
+        fn step(&self, (addr, left): (u16, u16)) -> ControlFlow<Hop, (u16, u16)> {
+            match left {
+                0 => ControlFlow::Break(Hop(addr.into())),
+                _ => ControlFlow::Continue((addr, left - 1)),
+            }
+        }
+    }
+
+    #[test]
+    fn every_batch_length_and_number_in_flight_gives_every_answer() {
+        let addrs: Vec<u16> = (0..150).map(|i| i * 7 + 1).collect();
+        let right: Vec<Hop> = addrs.iter().map(|&addr| Hop(addr.into())).collect();
+        for len in 0..addrs.len() {
+            for in_flight in [0, 1, 2, 7, 32, MOST, 1000] {
+                let mut out = vec![Hop::NONE; len];
+                coroutines(&Stairs, &addrs[..len], &mut out, in_flight);
+                assert_eq!(out, right[..len]);
+            }
+            let mut out = vec![Hop::NONE; len];
+            group::<16, _, _>(&Stairs, &addrs[..len], &mut out);
+            assert_eq!(out, right[..len]);
+        }
+    }
+
+    #[test]
+    fn the_number_in_flight_stays_in_bounds_and_follows_a_change() {
+        let mut tuner = Tuner::new(0);
+        for best in [1usize, 40, 90, 3] {
+            for _ in 0..500 {
+                let cost = 100 + 10 * tuner.in_flight().abs_diff(best) as u64;
+                tuner.observe(cost * 32, 32);
+                assert!((1..=MOST).contains(&tuner.in_flight()));
+            }
+            assert!(tuner.in_flight().abs_diff(best.min(MOST)) <= 2, "{best}: {tuner:?}");
+        }
+    }
+}

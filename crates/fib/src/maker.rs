@@ -1,0 +1,171 @@
+//! From a choice to a builder that follows the routes, whatever its type.
+//!
+//! [`Maker`] is a builder with its type forgotten: it follows a [`Rib`], freezes a
+//! table and refreshes one it froze before. There are two kinds, as there are two
+//! kinds of builder: `Blocks` sweeps dirty blocks into runs and lays those out,
+//! `Routes` hands each changed route on. [`make`] is the one place where every
+//! engine's type is named.
+//!
+//! Widths are always automatic. A build begins with the narrowest entries and,
+//! where the engine says [`Full`], is repeated with wider ones.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::any::Any;
+
+use crate::build::{build, sweep_block};
+use crate::choice::Choice;
+use crate::engine::dxr::{DxrBuilder, Entry, next_split};
+use crate::engine::halves::HalvesBuilder;
+use crate::engine::linear::LinearBuilder;
+use crate::engine::{Builder, Engine, RouteBuilder};
+use crate::{Family, Full, Rib};
+
+/// A builder of some engine.
+pub(crate) trait Maker<A: Family>: Send {
+    /// Takes over what has changed in `rib` since it was last clean, and marks it
+    /// clean. Returns how many blocks or routes that were.
+    ///
+    /// After an error this builder is of no further use.
+    fn follow(&mut self, rib: &mut Rib<A>) -> Result<usize, Full>;
+
+    /// Copies the present table out whole.
+    fn freeze(&self) -> Box<dyn Engine<A>>;
+
+    /// Brings `idle` up to date, which this maker froze.
+    fn refresh(&self, idle: &mut dyn Engine<A>);
+
+    /// Counts the 64-bit words of the table that were written so far.
+    fn written(&self) -> u64;
+}
+
+/// A builder that lays out runs.
+struct Blocks<B>(B);
+
+impl<A: Family, B: Builder<A>> Maker<A> for Blocks<B> {
+    fn follow(&mut self, rib: &mut Rib<A>) -> Result<usize, Full> {
+        let dirty = rib.take_dirty(self.0.block_len());
+        let mut runs = Vec::new();
+        for &block in &dirty {
+            runs.clear();
+            sweep_block(rib, block, &mut runs);
+            self.0.patch(block, &runs)?;
+        }
+        Ok(dirty.len())
+    }
+
+    fn freeze(&self) -> Box<dyn Engine<A>> {
+        Box::new(self.0.freeze())
+    }
+
+    fn refresh(&self, idle: &mut dyn Engine<A>) {
+        self.0.refresh(downcast(idle));
+    }
+
+    fn written(&self) -> u64 {
+        self.0.written()
+    }
+}
+
+/// A builder that keeps routes.
+struct Routes<B>(B);
+
+impl<A: Family, B: RouteBuilder<A>> Maker<A> for Routes<B> {
+    fn follow(&mut self, rib: &mut Rib<A>) -> Result<usize, Full> {
+        let changed = rib.take_changed();
+        for &prefix in &changed {
+            self.0.change(rib, prefix)?;
+        }
+        Ok(changed.len())
+    }
+
+    fn freeze(&self) -> Box<dyn Engine<A>> {
+        Box::new(self.0.freeze())
+    }
+
+    fn refresh(&self, idle: &mut dyn Engine<A>) {
+        self.0.refresh(downcast(idle));
+    }
+
+    fn written(&self) -> u64 {
+        self.0.written()
+    }
+}
+
+fn downcast<A: Family, E: Engine<A>>(engine: &mut dyn Engine<A>) -> &mut E {
+    let engine: &mut dyn Any = engine;
+    match engine.downcast_mut() {
+        Some(engine) => engine,
+        None => unreachable!("a maker refreshes what it froze"),
+    }
+}
+
+type Made<A> = Result<Box<dyn Maker<A>>, Full>;
+
+/// Builds `rib` as `choice` says, which is settled, with `threads` threads where
+/// the engine's build can be divided.
+pub(crate) fn make<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Made<A> {
+    if !choice.suits::<A>() {
+        return Err(Full { what: Full::BITS, limit: 32, seen: A::BITS.into() });
+    }
+    match choice {
+        Choice::Auto => unreachable!("an automatic choice has been settled"),
+        Choice::Linear => routes(rib, LinearBuilder::default()),
+        Choice::Dxr(shape) => widening::<A, DxrBuilder<A, u32>, DxrBuilder<A, u64>>(
+            rib,
+            |bits| DxrBuilder::with_len_bits(shape, bits),
+            |bits| DxrBuilder::with_len_bits(shape, bits),
+            threads,
+        ),
+        Choice::Halves(shape) => widening::<A, HalvesBuilder<A, u32>, HalvesBuilder<A, u64>>(
+            rib,
+            |bits| HalvesBuilder::with_len_bits(shape, bits),
+            |bits| HalvesBuilder::with_len_bits(shape, bits),
+            threads,
+        ),
+    }
+}
+
+/// Builds from runs.
+fn blocks<A: Family, B: Builder<A> + 'static>(
+    rib: &Rib<A>,
+    make: impl Fn() -> B + Sync,
+    threads: usize,
+) -> Made<A> {
+    Ok(Box::new(Blocks(build(rib, make, threads)?)))
+}
+
+/// Builds from routes.
+fn routes<A: Family, B: RouteBuilder<A> + 'static>(rib: &Rib<A>, mut builder: B) -> Made<A> {
+    builder.fill(rib)?;
+    Ok(Box::new(Routes(builder)))
+}
+
+/// Tries hops of 16 bits, and wide ones where those are too few.
+#[expect(dead_code, reason = "no engine of two widths has been added yet")]
+fn either<A: Family>(narrow: Made<A>, wide: impl FnOnce() -> Made<A>) -> Made<A> {
+    match narrow {
+        Err(full) if full.what == Full::HOPS => wide(),
+        made => made,
+    }
+}
+
+/// Builds DXR: with 32-bit entries, giving chunks more room while that is what
+/// lacks, or with 64-bit ones where that will not do.
+fn widening<A: Family, N: Builder<A> + 'static, W: Builder<A> + 'static>(
+    rib: &Rib<A>,
+    narrow: impl Fn(u32) -> N + Sync,
+    wide: impl Fn(u32) -> W + Sync,
+    threads: usize,
+) -> Made<A> {
+    let mut len_bits = <u32 as Entry>::LEN_BITS;
+    loop {
+        match blocks(rib, || narrow(len_bits), threads) {
+            Ok(maker) => return Ok(maker),
+            Err(full) => match next_split::<u32>(len_bits, full) {
+                Some(wider) => len_bits = wider,
+                None => return blocks(rib, || wide(<u64 as Entry>::LEN_BITS), threads),
+            },
+        }
+    }
+}
