@@ -25,6 +25,8 @@ pub enum Choice {
     Auto,
     /// Every route compared: the oracle.
     Linear,
+    /// A table of 24 bits, another of 8.
+    Dir24_8,
     /// DXR over whole addresses.
     Dxr(Shape),
     /// DXR over the upper halves, and below it another for what is longer.
@@ -55,7 +57,8 @@ impl Reach {
 
 /// The schemes with a name of their own. Where two lines give one choice, the
 /// first is its name and the second another way of writing it.
-const NAMED: &[(&str, Choice, Reach)] = &[("linear", Choice::Linear, Reach::All)];
+const NAMED: &[(&str, Choice, Reach)] =
+    &[("linear", Choice::Linear, Reach::All), ("dir24_8", Choice::Dir24_8, Reach::Narrow)];
 
 impl Choice {
     /// Reads a name: `auto`, `linear` or another of [`every`](Self::every), `D16X4R`

@@ -21,6 +21,8 @@ impl Full {
     pub const CHUNK: &'static str = "ranges in one chunk";
     /// The limit on the ranges of a whole table.
     pub const RANGES: &'static str = "ranges";
+    /// The limit on blocks of a further table.
+    pub const BLOCKS: &'static str = "blocks";
     /// The limit on next hops.
     pub const HOPS: &'static str = "next hops";
     /// The limit on the width of an address.

@@ -15,6 +15,7 @@ use core::any::Any;
 
 use crate::build::{build, sweep_block};
 use crate::choice::Choice;
+use crate::engine::dir24_8::Dir24_8Builder;
 use crate::engine::dxr::{DxrBuilder, Entry, next_split};
 use crate::engine::halves::HalvesBuilder;
 use crate::engine::linear::LinearBuilder;
@@ -111,6 +112,9 @@ pub(crate) fn make<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> M
     match choice {
         Choice::Auto => unreachable!("an automatic choice has been settled"),
         Choice::Linear => routes(rib, LinearBuilder::default()),
+        Choice::Dir24_8 => either(blocks(rib, Dir24_8Builder::<A, u16>::new, threads), || {
+            blocks(rib, Dir24_8Builder::<A, u32>::new, threads)
+        }),
         Choice::Dxr(shape) => widening::<A, DxrBuilder<A, u32>, DxrBuilder<A, u64>>(
             rib,
             |bits| DxrBuilder::with_len_bits(shape, bits),
@@ -141,11 +145,10 @@ fn routes<A: Family, B: RouteBuilder<A> + 'static>(rib: &Rib<A>, mut builder: B)
     Ok(Box::new(Routes(builder)))
 }
 
-/// Tries hops of 16 bits, and wide ones where those are too few.
-#[expect(dead_code, reason = "no engine of two widths has been added yet")]
+/// Tries entries of 16 bits, and wide ones where those hold too few hops or blocks.
 fn either<A: Family>(narrow: Made<A>, wide: impl FnOnce() -> Made<A>) -> Made<A> {
     match narrow {
-        Err(full) if full.what == Full::HOPS => wide(),
+        Err(full) if matches!(full.what, Full::HOPS | Full::BLOCKS) => wide(),
         made => made,
     }
 }

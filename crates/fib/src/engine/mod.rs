@@ -3,6 +3,7 @@
 //! | engine | idea | source |
 //! |---|---|---|
 //! | [`linear`] | every route, longest first: the oracle | – |
+//! | [`dir24_8`] | one table for the first 24 bits, another for the last 8 | Gupta 1998 |
 //! | [`dxr`] | direct tables, then a search among the ranges of one chunk | Zec 2019 |
 //! | [`halves`] | the upper half of the address in one table, what is longer in another | HOUSE.md |
 //!
@@ -20,6 +21,7 @@ use core::hint::black_box;
 use crate::runs::Run;
 use crate::{Addr, Full, Hop, Prefix, Rib};
 
+pub mod dir24_8;
 pub mod dxr;
 pub mod halves;
 pub(crate) mod leaf;

@@ -116,7 +116,7 @@ impl<A: Family, E: Entry> DxrBuilder<A, E> {
                 direct.write(
                     index,
                     &[number.map_err(|_| Full {
-                        what: "blocks",
+                        what: Full::BLOCKS,
                         limit: 1 << 16,
                         seen: (at >> x) as u64 + 1,
                     })?],
