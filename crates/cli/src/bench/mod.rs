@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! bench lookup    lookups a second: engines and a plain rival on the same keys
+//! bench overlap   groups and coroutines, on the engines that chase pointers
 //! bench build     from sorted routes to a table, and one update to publication
 //! bench datapath  packets a second through memory ports: no I/O, one core
 //! ```
@@ -27,6 +28,7 @@ mod clock;
 mod datapath;
 mod keys;
 mod lookup;
+mod overlap;
 mod plain;
 mod record;
 
@@ -42,6 +44,8 @@ pub(crate) struct Args {
 enum What {
     /// Lookups a second, engines and a plain rival on the same keys
     Lookup(lookup::Args),
+    /// Groups and coroutines: two ways of having several lookups in flight
+    Overlap(overlap::Args),
     /// The time to build a table, and to publish one change
     Build(build::Args),
     /// Packets a second through the datapath without I/O
@@ -70,6 +74,7 @@ pub(crate) struct Setting {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Lookup(args) => lookup::run(args),
+        What::Overlap(args) => overlap::run(args),
         What::Build(args) => build::run(args),
         What::Datapath(args) => datapath::run(args),
     }
