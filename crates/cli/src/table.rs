@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Subcommand;
 use feed::Recipe;
+use fib::engine::Place;
 use fib::{Family, Rib};
 use serde::Serialize;
 
@@ -98,6 +99,8 @@ struct FamilySummary {
     next_hops: usize,
     prefixes_by_length: BTreeMap<u32, usize>,
     engine: String,
+    /// Why it is this engine.
+    why: String,
     parts: Vec<PartSummary>,
     bytes: usize,
     bytes_per_prefix: f64,
@@ -110,6 +113,9 @@ struct PartSummary {
     name: &'static str,
     items: usize,
     bytes: usize,
+    /// Where the scheme's paper puts it, if it makes the difference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<&'static str>,
 }
 
 /// Does what `table` is asked for.
@@ -200,11 +206,20 @@ fn family<A: Family>(rib: &Rib<A>, reading: &Reading) -> anyhow::Result<Option<F
         next_hops: hops.len(),
         prefixes_by_length,
         engine: built.fib.name(),
+        why: built.fib.why().to_owned(),
         parts: built
             .fib
             .parts()
             .into_iter()
-            .map(|part| PartSummary { name: part.name, items: part.items, bytes: part.bytes })
+            .map(|part| PartSummary {
+                name: part.name,
+                items: part.items,
+                bytes: part.bytes,
+                place: part.place.map(|place| match place {
+                    Place::OnChip => "on chip",
+                    Place::OffChip => "off chip",
+                }),
+            })
             .collect(),
         bytes,
         bytes_per_prefix: bytes as f64 / rib.len() as f64,
@@ -238,10 +253,11 @@ fn write(summary: &Summary, out: &mut impl Write) -> std::io::Result<()> {
             let title = if row == 0 { "by length" } else { "" };
             writeln!(out, "  {title:<20}{lengths}")?;
         }
-        writeln!(out, "  {:<20}{}", "engine", family.engine)?;
+        writeln!(out, "  {:<20}{} ({})", "engine", family.engine, family.why)?;
         for part in &family.parts {
-            let PartSummary { name, items, bytes } = part;
-            writeln!(out, "  {name:<20}{bytes:>12} bytes {items:>12} items")?;
+            let PartSummary { name, items, bytes, place } = part;
+            let place = place.map(|place| format!("  {place}")).unwrap_or_default();
+            writeln!(out, "  {name:<20}{bytes:>12} bytes {items:>12} items{place}")?;
         }
         writeln!(
             out,

@@ -5,8 +5,7 @@
 //! listed and what the battery of tests runs are one list. DXR's names are its
 //! shapes (`D16X4R`), of which there are many more than are listed.
 //!
-//! Unnamed, a table is chosen by the number of its routes and next hops and by the
-//! size of the second-level cache, and says why ([`Fib::why`](crate::Fib::why)).
+//! What an unnamed table is, `settle.rs` decides.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -144,34 +143,6 @@ impl Choice {
                 named.map_or_else(|| format!("{self:?}"), |(name, ..)| (*name).to_string())
             }
         }
-    }
-
-    /// Replaces [`Choice::Auto`] by the engine for a table of `routes` routes, and
-    /// says why.
-    ///
-    /// Few routes want a small first stage. For a full IPv4 table `D16X4R` was
-    /// within a tenth of the fastest shape on every key stream, at less than half
-    /// the bytes of `D20R` (`bench lookup`, records in `bench/record/`).
-    pub(crate) fn settle<A: Family>(self, routes: usize) -> (Self, String) {
-        if self != Self::Auto {
-            return (self, "it was asked for".to_string());
-        }
-        let small = routes < 4096;
-        let (direct, extension) = match A::BITS {
-            ..16 => (2, 2),
-            16 => (4, 4),
-            32 if small => (12, 6),
-            32 => (16, 4),
-            _ if small => (12, 8),
-            _ => (16, 8),
-        };
-        let whole = || Shape::new::<A>(direct, extension).map(Self::Dxr);
-        let chosen = if A::BITS > 64 {
-            Shape::new::<A::Upper>(direct, extension).map(Self::Halves)
-        } else {
-            whole()
-        };
-        (chosen.unwrap_or(Self::Linear), format!("{routes} routes"))
     }
 }
 

@@ -15,6 +15,7 @@ use crate::choice::Choice;
 use crate::engine::overlap::Overlapped;
 use crate::engine::{Engine, Part, Step};
 use crate::maker::{Maker, make};
+use crate::settle::settle;
 use crate::{Family, Full, Hop, Rib};
 
 /// A frozen forwarding table of some engine.
@@ -119,7 +120,7 @@ pub(crate) struct FibBuilder<A: Family> {
 
 impl<A: Family> FibBuilder<A> {
     pub(crate) fn build(rib: &Rib<A>, choice: Choice, threads: usize) -> Result<Self, Full> {
-        let (choice, why) = choice.settle::<A>(rib.len());
+        let (choice, why) = settle(choice, rib);
         Ok(Self { maker: make(rib, choice, threads)?, choice, why })
     }
 

@@ -57,6 +57,7 @@ extern crate std;
 
 mod addr;
 mod build;
+mod caches;
 mod choice;
 pub mod engine;
 mod error;
@@ -70,6 +71,7 @@ mod prefix;
 mod publish;
 mod rib;
 pub mod runs;
+mod settle;
 #[cfg(feature = "std")]
 mod sync;
 mod table;
@@ -77,6 +79,7 @@ mod table;
 mod update;
 
 pub use addr::Addr;
+pub use caches::Caches;
 pub use choice::{BadChoice, Choice};
 pub use engine::{Builder, Engine, RouteBuilder};
 pub use error::Full;

@@ -9,6 +9,11 @@
 //! Widths are always automatic. A build begins with the narrowest entries and,
 //! where the engine says [`Full`], is repeated with wider ones.
 
+#![cfg_attr(
+    not(feature = "std"),
+    expect(dead_code, reason = "following the changes is for those who publish them")
+)]
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::any::Any;
