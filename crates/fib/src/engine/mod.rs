@@ -23,6 +23,7 @@ use crate::{Addr, Full, Hop, Prefix, Rib};
 
 pub mod dir24_8;
 pub mod dxr;
+pub mod hac;
 pub mod halves;
 pub(crate) mod leaf;
 pub mod linear;
