@@ -26,6 +26,8 @@ pub enum Choice {
     Linear,
     /// A table of 24 bits, another of 8.
     Dir24_8,
+    /// The three-level table of Suez.
+    Nart,
     /// DXR over whole addresses.
     Dxr(Shape),
     /// DXR over the upper halves, and below it another for what is longer.
@@ -56,8 +58,11 @@ impl Reach {
 
 /// The schemes with a name of their own. Where two lines give one choice, the
 /// first is its name and the second another way of writing it.
-const NAMED: &[(&str, Choice, Reach)] =
-    &[("linear", Choice::Linear, Reach::All), ("dir24_8", Choice::Dir24_8, Reach::Narrow)];
+const NAMED: &[(&str, Choice, Reach)] = &[
+    ("linear", Choice::Linear, Reach::All),
+    ("dir24_8", Choice::Dir24_8, Reach::Narrow),
+    ("nart", Choice::Nart, Reach::Narrow),
+];
 
 impl Choice {
     /// Reads a name: `auto`, `linear` or another of [`every`](Self::every), `D16X4R`

@@ -23,6 +23,7 @@ pub struct Fib<A: Family> {
     engine: Box<dyn Engine<A>>,
     choice: Choice,
     why: String,
+    generation: u64,
 }
 
 impl<A: Family> Fib<A> {
@@ -94,6 +95,19 @@ impl<A: Family> Fib<A> {
         (hop, steps)
     }
 
+    /// Returns the engine, to put something in front of it.
+    pub fn engine(&self) -> &dyn Engine<A> {
+        &*self.engine
+    }
+
+    /// Returns the number that tells this table from others of one
+    /// [`Updater`](crate::Updater), which counts its publications; 0 for a table
+    /// that was built by itself. Who keeps answers, as
+    /// [`Hac`](crate::engine::hac::Hac) does, forgets them when it changes.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// Returns the engine's name, as [`Choice::parse`] reads it.
     pub fn name(&self) -> String {
         self.choice.name::<A>()
@@ -125,7 +139,12 @@ impl<A: Family> FibBuilder<A> {
     }
 
     pub(crate) fn freeze(&self) -> Fib<A> {
-        Fib { engine: self.maker.freeze(), choice: self.choice, why: self.why.clone() }
+        Fib {
+            engine: self.maker.freeze(),
+            choice: self.choice,
+            why: self.why.clone(),
+            generation: 0,
+        }
     }
 }
 
@@ -136,6 +155,11 @@ impl<A: Family> FibBuilder<A> {
     /// or routes were laid out again.
     pub(crate) fn follow(&mut self, rib: &mut Rib<A>) -> Result<usize, Full> {
         self.maker.follow(rib)
+    }
+
+    /// Gives a table that no one reads yet its number.
+    pub(crate) fn number(fib: &mut Fib<A>, generation: u64) {
+        fib.generation = generation;
     }
 
     /// Brings `idle`, frozen from this builder, up to date.

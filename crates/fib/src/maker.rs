@@ -24,6 +24,7 @@ use crate::engine::dir24_8::Dir24_8Builder;
 use crate::engine::dxr::{DxrBuilder, Entry, next_split};
 use crate::engine::halves::HalvesBuilder;
 use crate::engine::linear::LinearBuilder;
+use crate::engine::nart::builder::NartBuilder;
 use crate::engine::{Builder, Engine, RouteBuilder};
 use crate::{Family, Full, Rib};
 
@@ -119,6 +120,9 @@ pub(crate) fn make<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> M
         Choice::Linear => routes(rib, LinearBuilder::default()),
         Choice::Dir24_8 => either(blocks(rib, Dir24_8Builder::<A, u16>::new, threads), || {
             blocks(rib, Dir24_8Builder::<A, u32>::new, threads)
+        }),
+        Choice::Nart => either(routes(rib, NartBuilder::<A, u16>::default()), || {
+            routes(rib, NartBuilder::<A, u32>::default())
         }),
         Choice::Dxr(shape) => widening::<A, DxrBuilder<A, u32>, DxrBuilder<A, u64>>(
             rib,

@@ -37,6 +37,8 @@ pub struct Updater<A: Family> {
     broken: bool,
     /// How many of the retired tables are from a former builder.
     foreign: usize,
+    /// How many tables were published after the first.
+    publications: u64,
 }
 
 /// What one [`Updater::commit`] has done.
@@ -72,6 +74,7 @@ impl<A: Family> Updater<A> {
             behind: false,
             broken: false,
             foreign: 0,
+            publications: 0,
         })
     }
 
@@ -154,7 +157,7 @@ impl<A: Family> Updater<A> {
 
     /// Publishes the builder's table, if one is free to carry it.
     fn publish(&mut self, commit: &mut Commit) {
-        let table = loop {
+        let mut table = loop {
             match self.publisher.reclaim() {
                 Some(former) if self.foreign > 0 => {
                     self.foreign -= 1;
@@ -170,6 +173,8 @@ impl<A: Family> Updater<A> {
                 None => return,
             }
         };
+        self.publications += 1;
+        FibBuilder::number(&mut table, self.publications);
         self.publisher.publish(table);
         self.behind = false;
         commit.published = true;

@@ -5,7 +5,10 @@
 //! | [`linear`] | every route, longest first: the oracle | – |
 //! | [`dir24_8`] | one table for the first 24 bits, another for the last 8 | Gupta 1998 |
 //! | [`dxr`] | direct tables, then a search among the ranges of one chunk | Zec 2019 |
+//! | [`nart`] | 2^16 entries, tables of 2^8, one list of longer routes | Chiueh, Pradhan 1999 |
 //! | [`halves`] | the upper half of the address in one table, what is longer in another | HOUSE.md |
+//!
+//! In front of any of them, [`hac`] keeps the last answers (Chiueh, Pradhan 1999).
 //!
 //! Every engine is two structs. A builder owns what is needed to change the table;
 //! it is a [`Builder`] where the scheme is laid out from runs, block by block, and
@@ -27,6 +30,7 @@ pub mod hac;
 pub mod halves;
 pub(crate) mod leaf;
 pub mod linear;
+pub mod nart;
 pub mod overlap;
 
 pub use leaf::Leaf;
