@@ -32,6 +32,8 @@ pub enum Choice {
     Dxr(Shape),
     /// DXR over the upper halves, and below it another for what is longer.
     Halves(Shape),
+    /// SAIL with levels 16, 24 and 32.
+    SailL,
 }
 
 /// For which families a scheme is.
@@ -62,6 +64,7 @@ const NAMED: &[(&str, Choice, Reach)] = &[
     ("linear", Choice::Linear, Reach::All),
     ("dir24_8", Choice::Dir24_8, Reach::Narrow),
     ("nart", Choice::Nart, Reach::Narrow),
+    ("sail_l", Choice::SailL, Reach::Narrow),
 ];
 
 impl Choice {

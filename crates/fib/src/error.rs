@@ -23,6 +23,8 @@ impl Full {
     pub const RANGES: &'static str = "ranges";
     /// The limit on blocks of a further table.
     pub const BLOCKS: &'static str = "blocks";
+    /// The limit on the chunks of one level.
+    pub const CHUNKS: &'static str = "chunks of one level";
     /// The limit on next hops.
     pub const HOPS: &'static str = "next hops";
     /// The limit on the width of an address.

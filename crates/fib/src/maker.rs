@@ -25,6 +25,7 @@ use crate::engine::dxr::{DxrBuilder, Entry, next_split};
 use crate::engine::halves::HalvesBuilder;
 use crate::engine::linear::LinearBuilder;
 use crate::engine::nart::builder::NartBuilder;
+use crate::engine::sail::SailLBuilder;
 use crate::engine::{Builder, Engine, RouteBuilder};
 use crate::{Family, Full, Rib};
 
@@ -136,6 +137,9 @@ pub(crate) fn make<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> M
             |bits| HalvesBuilder::with_len_bits(shape, bits),
             threads,
         ),
+        Choice::SailL => either(blocks(rib, SailLBuilder::<A, u16>::new, threads), || {
+            blocks(rib, SailLBuilder::<A, u32>::new, threads)
+        }),
     }
 }
 
@@ -154,10 +158,10 @@ fn routes<A: Family, B: RouteBuilder<A> + 'static>(rib: &Rib<A>, mut builder: B)
     Ok(Box::new(Routes(builder)))
 }
 
-/// Tries entries of 16 bits, and wide ones where those hold too few hops or blocks.
+/// Tries entries of 16 bits, and wide ones where those hold too few hops, blocks or chunks.
 fn either<A: Family>(narrow: Made<A>, wide: impl FnOnce() -> Made<A>) -> Made<A> {
     match narrow {
-        Err(full) if matches!(full.what, Full::HOPS | Full::BLOCKS) => wide(),
+        Err(full) if matches!(full.what, Full::HOPS | Full::BLOCKS | Full::CHUNKS) => wide(),
         made => made,
     }
 }

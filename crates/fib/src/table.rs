@@ -216,6 +216,26 @@ impl<T: Copy + PartialEq> Master<T> {
         self.journal.push_back((at as u32, content.len() as u32));
     }
 
+    /// Writes `content` at `at` as [`write`](Self::write) does, and leaves out what
+    /// is there already in its midst too, by words of 64 bits.
+    ///
+    /// # Panics
+    ///
+    /// If `at` lies beyond the end.
+    pub(crate) fn amend(&mut self, at: usize, content: &[T]) {
+        let word = (8 / size_of::<T>()).max(1);
+        let (mut from, mut next) = (0, 0);
+        while next < content.len() {
+            let this = next;
+            next = ((at + this) / word * word + word - at).min(content.len());
+            if self.items.get(at + this..at + next) == Some(&content[this..next]) {
+                self.write(at + from, &content[from..this]);
+                from = next;
+            }
+        }
+        self.write(at + from, &content[from..]);
+    }
+
     /// Cuts the array to `len` items.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.items.truncate(len);
@@ -316,6 +336,32 @@ mod tests {
         master.write(16, &[0; 5]);
         assert_eq!(master.written(), 6);
         assert_eq!(master[..10], [0, 0, 0, 1, 1, 1, 1, 1, 1, 0]);
+    }
+
+    #[test]
+    fn an_amendment_leaves_equal_words_alone() {
+        let mut state = 5u64;
+        let mut next = move |below: usize| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+            (state >> 33) as usize % below
+        };
+        for _ in 0..2_000 {
+            let old: Vec<u16> = (0..next(40)).map(|_| next(2) as u16).collect();
+            let mut master = Master::new(old.clone());
+            let mut table = master.freeze();
+            let at = next(old.len() + 1);
+            let content: Vec<u16> = (0..next(40)).map(|_| next(2) as u16).collect();
+            master.amend(at, &content);
+            let mut new = old.clone();
+            new.resize(old.len().max(at + content.len()), 0);
+            new[at..at + content.len()].copy_from_slice(&content);
+            assert_eq!(master[..], new[..]);
+            master.refresh(&mut table);
+            assert_eq!(table[..], new[..]);
+            let word = |items: &[u16], i: usize| items.chunks(4).nth(i).map(<[u16]>::to_vec);
+            let differ = |&i: &usize| word(&old, i) != word(&new, i);
+            assert_eq!(master.written(), (0..20).filter(differ).count() as u64);
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! | [`dxr`] | direct tables, then a search among the ranges of one chunk | Zec 2019 |
 //! | [`nart`] | 2^16 entries, tables of 2^8, one list of longer routes | Chiueh, Pradhan 1999 |
 //! | [`halves`] | the upper half of the address in one table, what is longer in another | HOUSE.md |
+//! | [`sail`]: `sail_l` | levels 16, 24 and 32, a load each, most answers after two | Fu 2020, 3.4.2 |
 //!
 //! In front of any of them, [`hac`] keeps the last answers (Chiueh, Pradhan 1999).
 //!
@@ -32,6 +33,7 @@ pub(crate) mod leaf;
 pub mod linear;
 pub mod nart;
 pub mod overlap;
+pub mod sail;
 
 pub use leaf::Leaf;
 use overlap::Overlapped;

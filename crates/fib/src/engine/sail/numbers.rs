@@ -1,0 +1,112 @@
+//! The numbers of chunks: given out, given back, and kept without many gaps.
+//!
+//! A level's chunks are equal blocks of one array (or of several that are numbered
+//! alike). A number that comes back is used again, the lowest first. What is free
+//! at the end is cut off; and when more than one in [`SPARE`] is free in the midst,
+//! the last chunk is to move into the lowest gap, so that a table which has shrunk
+//! takes little more than one built anew. Each chunk has one owner, the entry that
+//! leads to it, which then has to be told.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+/// One chunk in so many may be a gap.
+const SPARE: usize = 16;
+
+/// Which numbers are in use, and by whom.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Numbers {
+    /// By number; what it says of a free one means nothing.
+    owners: Vec<u32>,
+    free: BTreeSet<u32>,
+}
+
+/// A chunk that is to be moved, and the entry that is to lead to its new place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Move {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) owner: usize,
+}
+
+impl Numbers {
+    /// Gives out the lowest number that is free.
+    pub(super) fn take(&mut self, owner: usize) -> usize {
+        let owner = owner as u32;
+        match self.free.pop_first() {
+            Some(number) => {
+                self.owners[number as usize] = owner;
+                number as usize
+            }
+            None => {
+                self.owners.push(owner);
+                self.owners.len() - 1
+            }
+        }
+    }
+
+    /// Takes a number back.
+    pub(super) fn give(&mut self, number: usize) {
+        let fresh = self.free.insert(number as u32);
+        debug_assert!(fresh && number < self.owners.len(), "{number} was not in use");
+    }
+
+    /// Says that another entry leads to `number` now.
+    pub(super) fn hand_over(&mut self, number: usize, owner: usize) {
+        self.owners[number] = owner as u32;
+    }
+
+    /// Cuts free numbers off the end, and says which chunk to move so that there
+    /// are fewer gaps; to be called until it says none.
+    pub(super) fn settle(&mut self) -> Option<Move> {
+        while self.free.last().is_some_and(|&last| last as usize + 1 == self.owners.len()) {
+            self.free.pop_last();
+            self.owners.pop();
+        }
+        if self.free.len() * SPARE <= self.owners.len() {
+            return None;
+        }
+        let from = self.owners.len() - 1;
+        let owner = self.owners[from] as usize;
+        let to = self.take(owner);
+        self.owners.pop();
+        Some(Move { from, to, owner })
+    }
+
+    /// Returns how many numbers there are, gaps and all.
+    pub(super) fn extent(&self) -> usize {
+        self.owners.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Numbers, SPARE};
+    use alloc::collections::BTreeMap;
+
+    #[test]
+    fn numbers_are_unique_and_gaps_are_few() {
+        let mut numbers = Numbers::default();
+        let mut live: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut state = 9u64;
+        for owner in 0..20_000 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+            let dice = (state >> 33) as usize;
+            // Grows for a while, then shrinks, and so on.
+            let grow = if owner / 2_000 % 2 == 0 { 70 } else { 30 };
+            if dice % 100 < grow || live.is_empty() {
+                assert_eq!(live.insert(numbers.take(owner), owner), None);
+            } else {
+                let victim = *live.keys().nth(dice / 100 % live.len()).unwrap();
+                live.remove(&victim);
+                numbers.give(victim);
+            }
+            while let Some(moved) = numbers.settle() {
+                assert_eq!(live.remove(&moved.from), Some(moved.owner));
+                assert_eq!(live.insert(moved.to, moved.owner), None);
+            }
+            assert!(live.keys().all(|&number| number < numbers.extent()));
+            assert!(numbers.extent() <= live.len() + numbers.extent() / SPARE);
+        }
+    }
+}
