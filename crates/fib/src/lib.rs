@@ -56,6 +56,8 @@ extern crate alloc;
 extern crate std;
 
 mod addr;
+mod arch;
+mod arena;
 mod build;
 mod caches;
 mod choice;
@@ -63,6 +65,7 @@ pub mod engine;
 mod error;
 mod family;
 mod fib;
+mod holes;
 mod hop;
 mod maker;
 mod pool;

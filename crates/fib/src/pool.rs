@@ -16,12 +16,12 @@
 //! the holes beside it; a hole at the end is cut off. O(len) expected for
 //! [`Pool::intern`] and [`Pool::release`], O(log holes) for the place.
 
-use alloc::collections::{BTreeMap, BTreeSet};
 use core::hash::{BuildHasher, Hash};
 use core::ops::Range;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use crate::holes::Holes;
 use crate::table::{Master, Table};
 
 /// One array of spans, each distinct content once.
@@ -143,59 +143,6 @@ impl<T: Copy + Eq + Hash> Pool<T> {
     }
 }
 
-/// The unused stretches of the array, no two of them adjacent.
-#[derive(Debug, Default)]
-struct Holes {
-    by_place: BTreeMap<usize, usize>,
-    by_size: BTreeSet<(usize, usize)>,
-}
-
-impl Holes {
-    /// Takes `len` items from the smallest hole that has them.
-    fn take(&mut self, len: usize) -> Option<usize> {
-        let &(size, at) = self.by_size.range((len, 0)..).next()?;
-        self.remove(at, size);
-        if size > len {
-            self.insert(at + len, size - len);
-        }
-        Some(at)
-    }
-
-    /// Adds a stretch, joining it with its neighbours.
-    fn give(&mut self, mut at: usize, mut len: usize) {
-        if let Some((&before, &size)) = self.by_place.range(..at).next_back()
-            && before + size == at
-        {
-            self.remove(before, size);
-            (at, len) = (before, len + size);
-        }
-        if let Some(&size) = self.by_place.get(&(at + len)) {
-            self.remove(at + len, size);
-            len += size;
-        }
-        self.insert(at, len);
-    }
-
-    /// Takes the hole that reaches to `end`, if there is one; says where it began.
-    fn take_last(&mut self, end: usize) -> Option<usize> {
-        let (&at, &len) = self.by_place.last_key_value()?;
-        (at + len == end).then(|| {
-            self.remove(at, len);
-            at
-        })
-    }
-
-    fn insert(&mut self, at: usize, len: usize) {
-        self.by_place.insert(at, len);
-        self.by_size.insert((len, at));
-    }
-
-    fn remove(&mut self, at: usize, len: usize) {
-        self.by_place.remove(&at);
-        self.by_size.remove(&(len, at));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::Pool;
@@ -237,7 +184,7 @@ mod tests {
             for (at, content) in &live {
                 assert_eq!(pool.get(*at, content.len()), &content[..]);
             }
-            let hole: usize = pool.holes.by_place.values().sum();
+            let hole = pool.holes.items();
             let mut used: Vec<_> = live.iter().map(|(at, c)| (*at, c.len())).collect();
             used.sort_unstable();
             used.dedup();

@@ -1,0 +1,145 @@
+//! Spans of one array, each with one owner.
+//!
+//! Where a paper gives each node a block of its own, equal ones are not shared
+//! (that is what [`Pool`](crate::pool::Pool) does), and a block moves when it grows:
+//!
+//! ```text
+//!   items   ┃ block of node 7 ┃ hole ┃ block of node 3 ┃ block of node 9 ┃
+//! ```
+//!
+//! The owner remembers where its block is and how long. A freed block becomes a
+//! hole; a hole at the end is cut off. O(len) to store, O(log holes) for the place.
+
+use alloc::vec::Vec;
+use core::ops::Deref;
+
+use crate::holes::Holes;
+use crate::table::{Master, Table};
+
+/// One array of blocks that are stored, moved and freed by their owners.
+#[derive(Debug)]
+pub(crate) struct Arena<T> {
+    items: Master<T>,
+    holes: Holes,
+}
+
+impl<T: Copy + PartialEq> Arena<T> {
+    pub(crate) fn new() -> Self {
+        Self { items: Master::new(Vec::new()), holes: Holes::default() }
+    }
+
+    /// Stores `content` in the tightest hole or at the end, and says where. An
+    /// empty one is nowhere: place 0.
+    pub(crate) fn store(&mut self, content: &[T]) -> usize {
+        if content.is_empty() {
+            return 0;
+        }
+        let at = self.holes.take(content.len()).unwrap_or(self.items.len());
+        self.items.write(at, content);
+        at
+    }
+
+    /// Frees the `len` items at `at`.
+    pub(crate) fn free(&mut self, at: usize, len: usize) {
+        if len > 0 {
+            self.holes.give(at, len);
+            if let Some(end) = self.holes.take_last(self.items.len()) {
+                self.items.truncate(end);
+            }
+        }
+    }
+
+    /// Stores `content` in place of the `len` items at `at`, where they are if they
+    /// are as many, and says where.
+    pub(crate) fn replace(&mut self, at: usize, len: usize, content: &[T]) -> usize {
+        if len == content.len() {
+            self.write(at, content);
+            return at;
+        }
+        self.free(at, len);
+        self.store(content)
+    }
+
+    /// Writes `content` over what is stored at `at`.
+    pub(crate) fn write(&mut self, at: usize, content: &[T]) {
+        if !content.is_empty() {
+            self.items.write(at, content);
+        }
+    }
+
+    /// Returns one block's items; an empty one has none wherever it was.
+    pub(crate) fn get(&self, at: usize, len: usize) -> &[T] {
+        if len == 0 { &[] } else { &self.items[at..at + len] }
+    }
+
+    /// Counts the 64-bit words written.
+    pub(crate) fn written(&self) -> u64 {
+        self.items.written()
+    }
+
+    /// Counts the items in use.
+    #[cfg(test)]
+    pub(crate) fn used(&self) -> usize {
+        self.items.len() - self.holes.items()
+    }
+
+    pub(crate) fn freeze(&self) -> Table<T> {
+        self.items.freeze()
+    }
+
+    pub(crate) fn refresh(&self, table: &mut Table<T>) {
+        self.items.refresh(table);
+    }
+}
+
+impl<T> Deref for Arena<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.items
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Arena;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn blocks_keep_their_content_and_leave_nothing_behind() {
+        let mut arena: Arena<u32> = Arena::new();
+        let mut live: Vec<(usize, Vec<u32>)> = Vec::new();
+        let mut state = 11u64;
+        let mut next = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as usize
+        };
+        for step in 0..20_000 {
+            let content: Vec<u32> = (0..next() % 9).map(|i| (step * 16 + i) as u32).collect();
+            match next() % 3 {
+                0 if live.len() < 40 => live.push((arena.store(&content), content)),
+                1 if !live.is_empty() => {
+                    let (at, old) = live.swap_remove(next() % live.len());
+                    arena.free(at, old.len());
+                }
+                _ if !live.is_empty() => {
+                    let index = next() % live.len();
+                    let (at, old) = &live[index];
+                    live[index] = (arena.replace(*at, old.len(), &content), content);
+                }
+                _ => {}
+            }
+            for (at, content) in &live {
+                assert_eq!(&arena[*at..*at + content.len()], &content[..]);
+            }
+            let used: usize = live.iter().map(|(_, content)| content.len()).sum();
+            assert_eq!(arena.used(), used);
+        }
+        for (at, content) in live {
+            arena.free(at, content.len());
+        }
+        assert!(arena.is_empty());
+    }
+}
