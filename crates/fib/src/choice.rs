@@ -28,6 +28,8 @@ pub enum Choice {
     Dir24_8,
     /// The three-level table of Suez.
     Nart,
+    /// Poptrie that points directly by so many bits.
+    Poptrie(u32),
     /// DXR over whole addresses.
     Dxr(Shape),
     /// DXR over the upper halves, and below it another for what is longer.
@@ -65,6 +67,10 @@ const NAMED: &[(&str, Choice, Reach)] = &[
     ("dir24_8", Choice::Dir24_8, Reach::Narrow),
     ("nart", Choice::Nart, Reach::Narrow),
     ("sail_l", Choice::SailL, Reach::Narrow),
+    ("poptrie", Choice::Poptrie(18), Reach::All),
+    ("poptrie16", Choice::Poptrie(16), Reach::All),
+    ("poptrie18", Choice::Poptrie(18), Reach::All),
+    ("poptrie20", Choice::Poptrie(20), Reach::All),
 ];
 
 impl Choice {

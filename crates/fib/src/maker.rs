@@ -25,6 +25,7 @@ use crate::engine::dxr::{DxrBuilder, Entry, next_split};
 use crate::engine::halves::HalvesBuilder;
 use crate::engine::linear::LinearBuilder;
 use crate::engine::nart::builder::NartBuilder;
+use crate::engine::poptrie::PoptrieBuilder;
 use crate::engine::sail::SailLBuilder;
 use crate::engine::{Builder, Engine, RouteBuilder};
 use crate::{Family, Full, Rib};
@@ -125,6 +126,11 @@ pub(crate) fn make<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> M
         Choice::Nart => either(routes(rib, NartBuilder::<A, u16>::default()), || {
             routes(rib, NartBuilder::<A, u32>::default())
         }),
+        Choice::Poptrie(bits) => {
+            either(blocks(rib, || PoptrieBuilder::<A, u16>::new(bits), threads), || {
+                blocks(rib, || PoptrieBuilder::<A, u32>::new(bits), threads)
+            })
+        }
         Choice::Dxr(shape) => widening::<A, DxrBuilder<A, u32>, DxrBuilder<A, u64>>(
             rib,
             |bits| DxrBuilder::with_len_bits(shape, bits),

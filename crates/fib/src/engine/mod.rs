@@ -6,6 +6,7 @@
 //! | [`dir24_8`] | one table for the first 24 bits, another for the last 8 | Gupta 1998 |
 //! | [`dxr`] | direct tables, then a search among the ranges of one chunk | Zec 2019 |
 //! | [`nart`] | 2^16 entries, tables of 2^8, one list of longer routes | Chiueh, Pradhan 1999 |
+//! | [`poptrie`] | a direct table of 16 to 20 bits, then 6 bits a level by popcount | Asai, Ohara 2015 |
 //! | [`halves`] | the upper half of the address in one table, what is longer in another | HOUSE.md |
 //! | [`sail`]: `sail_l` | levels 16, 24 and 32, a load each, most answers after two | Fu 2020, 3.4.2 |
 //!
@@ -33,6 +34,7 @@ pub(crate) mod leaf;
 pub mod linear;
 pub mod nart;
 pub mod overlap;
+pub mod poptrie;
 pub mod sail;
 
 pub use leaf::Leaf;

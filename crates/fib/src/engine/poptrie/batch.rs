@@ -1,0 +1,77 @@
+//! Many lookups level by level.
+//!
+//! A group reads all of its entries of D, lists those that lead to a node, and takes
+//! the listed ones down together: each round every lookup of the list loads its
+//! node, and those whose child is a node again stay on the list. What leads where is
+//! selected, not branched on, so that only the ends of the rounds can be
+//! mispredicted; loads of one round overlap, and the next round's are asked for.
+//! The leaves come last, in one pass.
+
+use super::{CHUNK, LEAF, Poptrie, chunk};
+use crate::arch::Kernel;
+use crate::engine::Leaf;
+use crate::{Addr, Hop};
+
+/// How many lookups go down together; a position in the group fits a byte.
+const GROUP: usize = 128;
+
+/// A batch of lookups, as a kernel.
+pub(super) struct Batch<'a, A: Addr, L: Leaf> {
+    pub(super) table: &'a Poptrie<A, L>,
+    pub(super) addrs: &'a [A],
+    pub(super) out: &'a mut [Hop],
+}
+
+impl<A: Addr, L: Leaf> Kernel for Batch<'_, A, L> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (addrs, out) in self.addrs.chunks(GROUP).zip(self.out.chunks_mut(GROUP)) {
+            group(self.table, addrs, out);
+        }
+    }
+}
+
+#[inline(always)]
+fn group<A: Addr, L: Leaf>(table: &Poptrie<A, L>, addrs: &[A], out: &mut [Hop]) {
+    let mut depth = table.direct_bits;
+    // Each position is written at the list's end, which moves on only for a node.
+    let mut list = [0u8; GROUP];
+    let mut listed = 0;
+    for (i, (&addr, out)) in addrs.iter().zip(&mut *out).enumerate() {
+        let entry = table.direct[addr.bits(0, depth)];
+        *out = Hop(entry ^ LEAF);
+        list[listed % GROUP] = i as u8;
+        listed += usize::from(entry & LEAF == 0);
+    }
+    let list = &list[..listed.min(GROUP)];
+    let mut at = [0u32; GROUP];
+    let mut under_way = [0u8; GROUP];
+    for (&i, under_way) in list.iter().zip(&mut under_way) {
+        let i = usize::from(i) % GROUP;
+        at[i] = out[i].0 ^ LEAF;
+        table.nodes.prefetch(at[i] as usize);
+        *under_way = i as u8;
+    }
+    let mut live = list.len();
+    while live > 0 {
+        let mut kept = 0;
+        for j in 0..live {
+            let i = usize::from(under_way[j]) % GROUP;
+            let child = table.nodes[at[i] as usize].child(chunk(addrs[i].tail(depth)));
+            at[i] = child.at;
+            under_way[kept] = i as u8;
+            kept += usize::from(child.inner);
+        }
+        for &i in &under_way[..kept] {
+            table.nodes.prefetch(at[usize::from(i) % GROUP] as usize);
+        }
+        live = kept;
+        depth += CHUNK;
+    }
+    for &i in list {
+        let i = usize::from(i) % GROUP;
+        out[i] = table.leaves[at[i] as usize].hop();
+    }
+}
