@@ -30,6 +30,8 @@ pub enum Choice {
     Nart,
     /// Poptrie that points directly by so many bits.
     Poptrie(u32),
+    /// Tree Bitmap with this stride, 4 to 6.
+    TreeBitmap(u32),
     /// DXR over whole addresses.
     Dxr(Shape),
     /// DXR over the upper halves, and below it another for what is longer.
@@ -71,6 +73,10 @@ const NAMED: &[(&str, Choice, Reach)] = &[
     ("poptrie16", Choice::Poptrie(16), Reach::All),
     ("poptrie18", Choice::Poptrie(18), Reach::All),
     ("poptrie20", Choice::Poptrie(20), Reach::All),
+    ("treebitmap", Choice::TreeBitmap(4), Reach::All),
+    ("treebitmap4", Choice::TreeBitmap(4), Reach::All),
+    ("treebitmap5", Choice::TreeBitmap(5), Reach::All),
+    ("treebitmap6", Choice::TreeBitmap(6), Reach::All),
 ];
 
 impl Choice {

@@ -27,6 +27,7 @@ use crate::engine::linear::LinearBuilder;
 use crate::engine::nart::builder::NartBuilder;
 use crate::engine::poptrie::PoptrieBuilder;
 use crate::engine::sail::SailLBuilder;
+use crate::engine::treebitmap::{Bits, TreeBitmapBuilder};
 use crate::engine::{Builder, Engine, RouteBuilder};
 use crate::{Family, Full, Rib};
 
@@ -131,6 +132,9 @@ pub(crate) fn make<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> M
                 blocks(rib, || PoptrieBuilder::<A, u32>::new(bits), threads)
             })
         }
+        Choice::TreeBitmap(6) => treebitmap::<A, u64>(rib),
+        Choice::TreeBitmap(5) => treebitmap::<A, u32>(rib),
+        Choice::TreeBitmap(_) => treebitmap::<A, u16>(rib),
         Choice::Dxr(shape) => widening::<A, DxrBuilder<A, u32>, DxrBuilder<A, u64>>(
             rib,
             |bits| DxrBuilder::with_len_bits(shape, bits),
@@ -165,6 +169,14 @@ fn routes<A: Family, B: RouteBuilder<A> + 'static>(rib: &Rib<A>, mut builder: B)
 }
 
 /// Tries entries of 16 bits, and wide ones where those hold too few hops, blocks or chunks.
+/// Builds a tree bitmap with bitmaps of the width of `W`.
+fn treebitmap<A: Family, W: Bits>(rib: &Rib<A>) -> Made<A> {
+    either(routes(rib, TreeBitmapBuilder::<A, W, u16>::new()), || {
+        routes(rib, TreeBitmapBuilder::<A, W, u32>::new())
+    })
+}
+
+/// Tries entries of 16 bits, and wide ones where those hold too few hops or blocks.
 fn either<A: Family>(narrow: Made<A>, wide: impl FnOnce() -> Made<A>) -> Made<A> {
     match narrow {
         Err(full) if matches!(full.what, Full::HOPS | Full::BLOCKS | Full::CHUNKS) => wide(),

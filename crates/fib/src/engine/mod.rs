@@ -7,6 +7,7 @@
 //! | [`dxr`] | direct tables, then a search among the ranges of one chunk | Zec 2019 |
 //! | [`nart`] | 2^16 entries, tables of 2^8, one list of longer routes | Chiueh, Pradhan 1999 |
 //! | [`poptrie`] | a direct table of 16 to 20 bits, then 6 bits a level by popcount | Asai, Ohara 2015 |
+//! | [`treebitmap`] | nodes of two bitmaps, children and results side by side; updates of one block | Eatherton 2004 |
 //! | [`halves`] | the upper half of the address in one table, what is longer in another | HOUSE.md |
 //! | [`sail`]: `sail_l` | levels 16, 24 and 32, a load each, most answers after two | Fu 2020, 3.4.2 |
 //!
@@ -36,6 +37,7 @@ pub mod nart;
 pub mod overlap;
 pub mod poptrie;
 pub mod sail;
+pub mod treebitmap;
 
 pub use leaf::Leaf;
 use overlap::Overlapped;
