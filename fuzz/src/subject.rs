@@ -1,0 +1,188 @@
+//! One engine under test: its updater, its readers, and what they must see.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use fib::engine::linear::Linear;
+use fib::{Choice, Engine, Family, Fib, Hop, Prefix, Reader, Rib, Updater};
+
+use crate::engines::Tally;
+
+/// The routes at one commit.
+pub(crate) type Routes<A> = BTreeMap<Prefix<A>, Hop>;
+
+/// What is asked after a commit, and what the oracle answers.
+pub(crate) struct Exam<A: Family> {
+    pub(crate) routes: Rc<Routes<A>>,
+    /// All that a batch is asked.
+    pub(crate) addrs: Vec<A>,
+    /// What is asked one by one: the borders.
+    pub(crate) singly: Vec<A>,
+    pub(crate) expected: Vec<Hop>,
+}
+
+impl<A: Family> Exam<A> {
+    /// Asks the oracle.
+    pub(crate) fn new(routes: Rc<Routes<A>>, addrs: Vec<A>, singly: Vec<A>) -> Self {
+        let expected = answers(&routes, &addrs);
+        Self { routes, addrs, singly, expected }
+    }
+}
+
+/// What the oracle says. Where every one of 65,536 addresses is asked, they
+/// are painted with the routes from short to long, which says the same sooner; that
+/// it does is compared on the way, at every route's ends.
+fn answers<A: Family>(routes: &Routes<A>, addrs: &[A]) -> Vec<Hop> {
+    let oracle = Linear::new(routes.iter().map(|(&prefix, &hop)| (prefix, hop)));
+    if addrs.len() <= 1 << 12 || A::BITS > 16 {
+        return addrs.iter().map(|&addr| oracle.lookup(addr)).collect();
+    }
+    let mut canvas = vec![Hop::NONE; 1 << A::BITS];
+    let mut shortest_first: Vec<_> = routes.iter().collect();
+    shortest_first.sort_by_key(|(prefix, _)| prefix.len());
+    for (prefix, hop) in shortest_first {
+        canvas[prefix.addr().to_u128() as usize..=prefix.last().to_u128() as usize].fill(*hop);
+    }
+    for end in routes.keys().flat_map(|prefix| [prefix.addr(), prefix.last()]) {
+        assert_eq!(canvas[end.to_u128() as usize], oracle.lookup(end), "the oracle, {end:x?}");
+    }
+    addrs.iter().map(|addr| canvas[addr.to_u128() as usize]).collect()
+}
+
+/// An engine that follows a script.
+pub(crate) struct Subject<A: Family> {
+    choice: Choice,
+    name: String,
+    updater: Updater<A>,
+    reader: Reader<Fib<A>>,
+    sleeper: Reader<Fib<A>>,
+    /// The routes of the last commit that was published.
+    seen: Rc<Routes<A>>,
+    /// The routes are more than the engine can hold.
+    full: bool,
+    /// The bytes of its table without a route.
+    empty: usize,
+    /// How many scripts it has played.
+    played: u64,
+}
+
+impl<A: Family> Subject<A> {
+    pub(crate) fn new(choice: Choice, name: String) -> Self {
+        let updater = Updater::new(Rib::new(), choice, 1)
+            .unwrap_or_else(|full| panic!("{name}: no route, and {full}"));
+        let (reader, sleeper) = (updater.reader(), updater.reader());
+        let (seen, empty) = (Rc::default(), updater.fib().footprint());
+        Self { choice, name, updater, reader, sleeper, seen, full: false, empty, played: 0 }
+    }
+
+    /// The bytes of its table without a route.
+    pub(crate) fn empty_bytes(&self) -> usize {
+        self.empty
+    }
+
+    /// Begins another script, which a difference then names.
+    pub(crate) fn again(&mut self) {
+        self.played += 1;
+        let bare = self.name.split(',').next().unwrap_or_default();
+        self.name = format!("{bare}, after {} other scripts,", self.played);
+    }
+
+    pub(crate) fn announce(&mut self, prefix: Prefix<A>, hop: Hop, before: Option<Hop>) {
+        assert_eq!(self.updater.announce(prefix, hop), before, "{}: {prefix}", self.name);
+    }
+
+    pub(crate) fn withdraw(&mut self, prefix: Prefix<A>, before: Option<Hop>) {
+        assert_eq!(self.updater.withdraw(prefix), before, "{}: {prefix}", self.name);
+    }
+
+    pub(crate) fn sleep(&mut self) {
+        self.sleeper.current();
+    }
+
+    pub(crate) fn wake(&mut self) {
+        self.sleeper.idle();
+    }
+
+    /// Commits and compares with the oracle.
+    pub(crate) fn commit(&mut self, exam: &Exam<A>, tally: &mut Tally) {
+        match self.updater.commit() {
+            Ok(commit) => {
+                self.full = false;
+                if commit.published {
+                    self.seen = Rc::clone(&exam.routes);
+                    tally.published += 1;
+                    assert!(!self.updater.is_behind(), "{}: published, and behind", self.name);
+                } else {
+                    // Two tables are still being read, the present one and the sleeper's.
+                    tally.deferred += 1;
+                }
+            }
+            Err(_) => {
+                self.full = true;
+                tally.full += 1;
+            }
+        }
+        let name = &self.name;
+        if Rc::ptr_eq(&self.seen, &exam.routes) {
+            compare(name, self.reader.current(), exam);
+        } else {
+            // What readers had they keep, to the last answer.
+            let old = Rc::clone(&self.seen);
+            let exam = Exam::new(old, exam.addrs.clone(), exam.singly.clone());
+            compare(name, self.reader.current(), &exam);
+        }
+        tally.answers += exam.addrs.len() as u64;
+    }
+
+    /// Compares a table built of the routes as they are with the oracle, and the limit
+    /// it may meet with the one that the last commit met.
+    pub(crate) fn rebuild(&mut self, exam: &Exam<A>, tally: &mut Tally) {
+        let fresh = Rib::from_sorted(exam.routes.iter().map(|(&prefix, &hop)| (prefix, hop)));
+        match Fib::build(&fresh, self.choice, 1) {
+            Ok(fib) => {
+                assert!(!self.full, "{}: an update is full, a build is not", self.name);
+                compare(&format!("{} rebuilt", self.name), &fib, exam);
+                tally.rebuilt += 1;
+            }
+            Err(full) => assert!(self.full, "{}: {full}, but an update was not", self.name),
+        }
+    }
+
+    /// Withdraws all, and says whether the table is again what it was at first; it may
+    /// have been laid out wider for good.
+    pub(crate) fn clear(&mut self, exam: &Exam<A>, tally: &mut Tally) -> bool {
+        self.wake();
+        let routes: Vec<_> = self.updater.rib().iter().collect();
+        for (prefix, hop) in routes {
+            assert_eq!(self.updater.withdraw(prefix), Some(hop), "{}: {prefix}", self.name);
+        }
+        self.reader.current();
+        self.commit(exam, tally);
+        assert!(!self.full, "{}: no route, and full", self.name);
+        assert!(Rc::ptr_eq(&self.seen, &exam.routes), "{}: nobody sleeps", self.name);
+        self.updater.fib().footprint() == self.empty
+    }
+}
+
+/// Holds one table's answers against the oracle's.
+fn compare<A: Family>(name: &str, fib: &Fib<A>, exam: &Exam<A>) {
+    let Exam { routes, addrs, singly, expected } = exam;
+    // Nothing answers with this by mistake: no script has it.
+    let mut out = vec![Hop(0xdead_beef); addrs.len()];
+    fib.lookup_batch(addrs, &mut out);
+    if out != *expected {
+        let at = out.iter().zip(expected).position(|(got, want)| got != want).unwrap();
+        let (addr, got, want) = (addrs[at], out[at], expected[at]);
+        panic!("{name}: a batch gives {got:?} for {addr:x?}, not {want:?}; {routes:?}");
+    }
+    // `addrs` is in order, and holds all of `singly`.
+    for (index, &addr) in singly.iter().enumerate() {
+        let at = addrs.binary_search(&addr).expect("asked singly, hence in the batch");
+        let (got, want) = (fib.lookup(addr), expected[at]);
+        assert_eq!(got, want, "{name}: a lookup of {addr:x?}; {routes:?}");
+        if index % 8 == 0 {
+            let (got, _) = fib.trace(addr);
+            assert_eq!(got, want, "{name}: a trace of {addr:x?}; {routes:?}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Reads an input as text, as a prefix and as the name of an engine.
+//!
+//! A prefix is told from what the standard library reads of its two halves; the name
+//! of an engine, by reading it again from what its choice says it is called.
+
+use std::fmt::Debug;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use fib::{Choice, Family, Prefix};
+
+/// Plays one input; bytes that are not text are none.
+///
+/// # Panics
+///
+/// If the two readings differ.
+pub fn text(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    prefix::<u32, Ipv4Addr>(text, |addr| u128::from(u32::from(addr)));
+    prefix::<u128, Ipv6Addr>(text, u128::from);
+    name::<u8>(text);
+    name::<u16>(text);
+    name::<u32>(text);
+    name::<u64>(text);
+    name::<u128>(text);
+}
+
+fn prefix<A: Family, I: FromStr>(text: &str, number: impl Fn(I) -> u128) {
+    let ours = text.parse::<Prefix<A>>();
+    let (addr, len) = text.split_once('/').map_or((text, None), |(addr, len)| (addr, Some(len)));
+    let digits = |len: &&str| !len.is_empty() && len.bytes().all(|byte| byte.is_ascii_digit());
+    let len = match len {
+        None => Some(A::BITS),
+        Some(len) => Some(len).filter(digits).and_then(|len| len.parse().ok()),
+    };
+    let addr = addr.parse::<I>().ok().map(number);
+    let theirs = addr.zip(len).filter(|&(addr, len)| {
+        let host = u128::MAX.checked_shr(len + 128 - A::BITS).unwrap_or(0);
+        len <= A::BITS && addr & host == 0
+    });
+    let same = |prefix: Prefix<A>| (prefix.addr().to_u128(), prefix.len());
+    assert_eq!(ours.ok().map(same), theirs, "{text:?} as a prefix of {} bits", A::BITS);
+    if let Ok(prefix) = ours {
+        assert_eq!(prefix.to_string().parse(), Ok(prefix), "{text:?} does not go round");
+    }
+}
+
+fn name<A: Family>(text: &str)
+where
+    Choice: Debug + PartialEq,
+{
+    let _ = Choice::parse::<A>(text);
+}
