@@ -141,8 +141,8 @@ impl<A: Family> Stock<A> {
         let light = |choice, name: &str| {
             A::BITS <= 16 || Subject::<A>::new(choice, name.to_owned()).empty_bytes() <= LIGHT
         };
-        let all = every::<A>()
-            .into_iter()
+        let named = every::<A>().into_iter().map(|choice| (choice, choice.name::<A>()));
+        let all = named
             .map(|(choice, name)| {
                 let light = light(choice, &name);
                 (choice, name, light)
@@ -168,16 +168,17 @@ impl<A: Family> Stock<A> {
     }
 }
 
-/// Every engine that suits a family, by name.
-pub fn every<A: Family>() -> Vec<(Choice, String)> {
-    let names: &[&str] = match A::BITS {
-        8 => &["auto", "linear", "D1R", "D4R", "D2X3R", "D3X3R"],
-        16 => &["auto", "linear", "D8R", "D4X4R", "D2X8R", "D2X3R/8"],
-        32 => &["auto", "linear", "D16R", "D16X4R", "D12X6R", "D20R"],
-        64 => &["auto", "linear", "D16R", "D12X8R"],
-        _ => &["auto", "linear", "D16X8R", "D16X8R/64", "D12X8R/64"],
+/// Every engine that suits a family, and shapes of DXR that are not listed.
+pub fn every<A: Family>() -> Vec<Choice> {
+    let shapes: &[&str] = match A::BITS {
+        8 => &["D1R", "D1X1R", "D3X3R"],
+        16 => &["D12R", "D2X10R", "D2X3R/8"],
+        32 => &["D12X6R"],
+        64 => &["D12X8R"],
+        _ => &["D12X8R", "D12X8R/64"],
     };
-    names.iter().map(|name| (Choice::parse::<A>(name).unwrap(), (*name).to_owned())).collect()
+    let shapes = shapes.iter().filter_map(|name| Choice::parse::<A>(name).ok());
+    Choice::every::<A>().into_iter().chain(shapes).collect()
 }
 
 /// Plays a script with `cast`, all in step, and leaves them without a route. Returns
@@ -215,8 +216,9 @@ fn perform<A: Family>(cast: &mut [Subject<A>], ops: &[Op<A>], tally: &mut Tally)
         }
     }
     let exam = exam(Routes::new(), &borders);
-    // Not `all`, which stops at the first.
-    cast.iter_mut().fold(true, |same, subject| subject.clear(&exam, tally) && same)
+    // Every one is cleared, also after one that is not what it was.
+    let cleared = cast.iter_mut().map(|subject| subject.clear(&exam, tally));
+    cleared.filter(|same| !same).count() == 0
 }
 
 /// Adds a prefix's ends and their neighbours.

@@ -167,13 +167,25 @@ impl<A: Family> Subject<A> {
 /// Holds one table's answers against the oracle's.
 fn compare<A: Family>(name: &str, fib: &Fib<A>, exam: &Exam<A>) {
     let Exam { routes, addrs, singly, expected } = exam;
+    let same = |how: &str, out: &[Hop]| {
+        if let Some(at) = out.iter().zip(expected).position(|(got, want)| got != want) {
+            let (addr, got, want) = (addrs[at], out[at], expected[at]);
+            panic!("{name}: {how} gives {got:?} for {addr:x?}, not {want:?}; {routes:?}");
+        }
+    };
     // Nothing answers with this by mistake: no script has it.
     let mut out = vec![Hop(0xdead_beef); addrs.len()];
     fib.lookup_batch(addrs, &mut out);
-    if out != *expected {
-        let at = out.iter().zip(expected).position(|(got, want)| got != want).unwrap();
-        let (addr, got, want) = (addrs[at], out[at], expected[at]);
-        panic!("{name}: a batch gives {got:?} for {addr:x?}, not {want:?}; {routes:?}");
+    same("a batch", &out);
+    if let Some(overlapped) = fib.overlapped() {
+        // As many in flight as it happens, from one to some more than are any use.
+        let flights = 1 + routes.len() % 40;
+        out.fill(Hop(0xdead_beef));
+        overlapped.group(addrs, &mut out, flights);
+        same("a group", &out);
+        out.fill(Hop(0xdead_beef));
+        overlapped.coroutines(addrs, &mut out, flights);
+        same("a coroutine", &out);
     }
     // `addrs` is in order, and holds all of `singly`.
     for (index, &addr) in singly.iter().enumerate() {

@@ -3,7 +3,6 @@
 //! A prefix is told from what the standard library reads of its two halves; the name
 //! of an engine, by reading it again from what its choice says it is called.
 
-use std::fmt::Debug;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
@@ -45,9 +44,9 @@ fn prefix<A: Family, I: FromStr>(text: &str, number: impl Fn(I) -> u128) {
     }
 }
 
-fn name<A: Family>(text: &str)
-where
-    Choice: Debug + PartialEq,
-{
-    let _ = Choice::parse::<A>(text);
+fn name<A: Family>(text: &str) {
+    let Ok(choice) = Choice::parse::<A>(text) else { return };
+    let name = choice.name::<A>();
+    assert_eq!(Choice::parse::<A>(&name), Ok(choice), "{text:?} is {name:?}");
+    assert!(choice.suits::<A>(), "{text:?} is read for {} bits", A::BITS);
 }

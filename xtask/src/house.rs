@@ -71,7 +71,7 @@ const UNFINISHED: [(&str, &str); 6] = [
 pub(crate) fn check(metadata: &Value) -> Result<(), String> {
     let mut wrong = layering(metadata);
     let mut files = Vec::new();
-    for folder in ["crates", "xtask", "smoke", "docs", "data", "bench"] {
+    for folder in ["crates", "xtask", "fuzz", "smoke", "docs", "data", "bench"] {
         walk(Path::new(folder), &mut files);
     }
     for entry in fs::read_dir(".").into_iter().flatten().flatten() {

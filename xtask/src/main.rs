@@ -7,6 +7,7 @@
 //! loom                the publication protocol under every interleaving
 //! tsan                the same code with threads, under ThreadSanitizer
 //! exhaustive          the opt-in test of all 2^32 IPv4 addresses
+//! fuzz [TARGET...]    the fuzz targets, for some seconds or hours
 //! bench [ARGS...]     `fingerpost bench` in a release build
 //! ```
 //!
@@ -32,6 +33,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
+mod fuzz;
 mod house;
 mod needs;
 mod plan;
@@ -50,6 +52,10 @@ usage: cargo xtask VERB
   loom                the publication protocol under every interleaving
   tsan                the threaded tests under ThreadSanitizer
   exhaustive          all 2^32 IPv4 addresses against a painted array
+  fuzz [TARGET...] [--seconds N] [--jobs N] [--keep]
+                      all engines against the oracle on scripts that libFuzzer makes
+                      up: each target for N seconds (60) in N processes (1);
+                      --keep takes what was learnt into the corpus of the tree
   bench [ARGS...]     fingerpost bench, in a release build";
 
 fn main() -> ExitCode {
@@ -87,6 +93,7 @@ fn run() -> Result<bool> {
         Some("loom") => none(&rest).and_then(|()| plan::loom())?,
         Some("tsan") => none(&rest).and_then(|()| plan::tsan())?,
         Some("exhaustive") => none(&rest).map(|()| plan::exhaustive())?,
+        Some("fuzz") => fuzz::steps(&rest)?,
         Some("bench") => return plan::bench(&rest),
         Some("help" | "-h" | "--help") => {
             println!("{USAGE}");

@@ -35,6 +35,18 @@ pub(crate) fn components() -> Result<(), String> {
     Err(format!("missing: {missing}. Install with: rustup component add {missing}"))
 }
 
+/// Checks that there is a compiler for the one C++ dependency, libFuzzer.
+pub(crate) fn cplusplus() -> Result<(), String> {
+    let named = std::env::var("CXX").ok();
+    let compiler = named.as_deref().unwrap_or("c++");
+    if works(&[compiler, "--version"]) {
+        return Ok(());
+    }
+    Err(format!(
+        "libFuzzer is C++, and `{compiler}` does not run. Install with: apt-get install g++"
+    ))
+}
+
 /// Checks for every package, and installs what is missing if we may.
 pub(crate) fn packages() -> Result<(), String> {
     let missing = missing();

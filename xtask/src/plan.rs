@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::step::{Step, Words};
-use crate::{house, needs, smoke as scripts};
+use crate::{fuzz, house, needs, smoke as scripts};
 
 /// Whether `test` runs what needs root.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(crate) fn metadata() -> Result<Value> {
 }
 
 /// Where cargo builds, whichever way that was said.
-fn target() -> Result<PathBuf> {
+pub(crate) fn target() -> Result<PathBuf> {
     let metadata = metadata()?;
     let target = metadata["target_directory"].as_str();
     target.map(PathBuf::from).context("cargo metadata names no target folder")
@@ -54,7 +54,7 @@ fn target() -> Result<PathBuf> {
 /// `check`: what needs no test run.
 pub(crate) fn check() -> Result<Vec<Step>> {
     let metadata = metadata()?;
-    Ok(vec![
+    let mut steps = vec![
         Step::own("rustfmt and clippy are there", needs::components),
         Step::command("formatting", Words::cargo(&["fmt", "--all", "--check"])),
         Step::own("house rules", move || house::check(&metadata)),
@@ -62,7 +62,9 @@ pub(crate) fn check() -> Result<Vec<Step>> {
             "lints",
             Words::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
         ),
-    ])
+    ];
+    steps.extend(fuzz::check()?);
+    Ok(steps)
 }
 
 /// `test`: everything.
@@ -86,6 +88,7 @@ pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
         Words::cargo(&["test", "--workspace", "--doc", "--no-fail-fast"]),
         &[],
     ));
+    steps.push(fuzz::corpus()?);
     steps.extend(loom()?);
     steps.extend(tsan()?);
     if smoke == Smoke::Skip {
@@ -212,7 +215,7 @@ pub(crate) fn tsan() -> Result<Vec<Step>> {
 }
 
 /// The target that the compiler builds for by itself.
-fn host() -> Result<String> {
+pub(crate) fn host() -> Result<String> {
     let output = Command::new("rustc").arg("-vV").output().context("running rustc -vV")?;
     let text = String::from_utf8_lossy(&output.stdout);
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
