@@ -24,7 +24,8 @@ use core::cmp::Ordering;
 use core::fmt::Debug;
 use core::hash::Hash;
 
-use crate::{Addr, Hop};
+use crate::maker::{Made, Makes, make};
+use crate::{Addr, Choice, Hop, Rib};
 
 /// One entry of a range table: where the range starts within its chunk, and its
 /// hop, packed so that entries order by start.
@@ -47,7 +48,8 @@ pub trait Slot<A>: Copy + Ord + Hash + Debug + Send + Sync + 'static {
 }
 
 /// An address family as the engines need it.
-pub trait Family: Addr {
+#[expect(private_bounds, reason = "sealed: the families are those that the library compiles")]
+pub trait Family: Addr + Makes {
     /// The family of the upper half of the bits.
     type Upper: Family;
     /// A range entry for the common case.
@@ -194,6 +196,12 @@ macro_rules! family {
             #[inline(always)]
             fn from_upper(upper: $upper) -> Self {
                 Self::from(upper) << (Self::BITS - <$upper>::BITS)
+            }
+        }
+
+        impl Makes for $addr {
+            fn make(rib: &Rib<Self>, choice: Choice, threads: usize) -> Made<Self> {
+                make(rib, choice, threads)
             }
         }
     };

@@ -14,7 +14,7 @@ use core::fmt;
 use crate::choice::Choice;
 use crate::engine::overlap::Overlapped;
 use crate::engine::{Engine, Part, Step};
-use crate::maker::{Maker, make};
+use crate::maker::Maker;
 use crate::settle::settle;
 use crate::{Family, Full, Hop, Rib};
 
@@ -135,7 +135,7 @@ pub(crate) struct FibBuilder<A: Family> {
 impl<A: Family> FibBuilder<A> {
     pub(crate) fn build(rib: &Rib<A>, choice: Choice, threads: usize) -> Result<Self, Full> {
         let (choice, why) = settle(choice, rib);
-        Ok(Self { maker: make(rib, choice, threads)?, choice, why })
+        Ok(Self { maker: A::make(rib, choice, threads)?, choice, why })
     }
 
     pub(crate) fn freeze(&self) -> Fib<A> {

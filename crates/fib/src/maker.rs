@@ -29,10 +29,10 @@ use crate::engine::poptrie::PoptrieBuilder;
 use crate::engine::sail::SailLBuilder;
 use crate::engine::treebitmap::{Bits, TreeBitmapBuilder};
 use crate::engine::{Builder, Engine, RouteBuilder};
-use crate::{Family, Full, Rib};
+use crate::{Addr, Family, Full, Rib};
 
 /// A builder of some engine.
-pub(crate) trait Maker<A: Family>: Send {
+pub(crate) trait Maker<A: Addr>: Send {
     /// Takes over what has changed in `rib` since it was last clean, and marks it
     /// clean. Returns how many blocks or routes that were.
     ///
@@ -49,10 +49,17 @@ pub(crate) trait Maker<A: Family>: Send {
     fn written(&self) -> u64;
 }
 
+/// A family whose engines are compiled here, once, and not again by every crate
+/// that builds a table: a part of [`Family`].
+pub(crate) trait Makes: Addr {
+    /// Calls [`make`].
+    fn make(rib: &Rib<Self>, choice: Choice, threads: usize) -> Made<Self>;
+}
+
 /// A builder that lays out runs.
 struct Blocks<B>(B);
 
-impl<A: Family, B: Builder<A>> Maker<A> for Blocks<B> {
+impl<A: Addr, B: Builder<A>> Maker<A> for Blocks<B> {
     fn follow(&mut self, rib: &mut Rib<A>) -> Result<usize, Full> {
         let dirty = rib.take_dirty(self.0.block_len());
         let mut runs = Vec::new();
@@ -80,7 +87,7 @@ impl<A: Family, B: Builder<A>> Maker<A> for Blocks<B> {
 /// A builder that keeps routes.
 struct Routes<B>(B);
 
-impl<A: Family, B: RouteBuilder<A>> Maker<A> for Routes<B> {
+impl<A: Addr, B: RouteBuilder<A>> Maker<A> for Routes<B> {
     fn follow(&mut self, rib: &mut Rib<A>) -> Result<usize, Full> {
         let changed = rib.take_changed();
         for &prefix in &changed {
@@ -102,7 +109,7 @@ impl<A: Family, B: RouteBuilder<A>> Maker<A> for Routes<B> {
     }
 }
 
-fn downcast<A: Family, E: Engine<A>>(engine: &mut dyn Engine<A>) -> &mut E {
+fn downcast<A: Addr, E: Engine<A>>(engine: &mut dyn Engine<A>) -> &mut E {
     let engine: &mut dyn Any = engine;
     match engine.downcast_mut() {
         Some(engine) => engine,
@@ -110,7 +117,7 @@ fn downcast<A: Family, E: Engine<A>>(engine: &mut dyn Engine<A>) -> &mut E {
     }
 }
 
-type Made<A> = Result<Box<dyn Maker<A>>, Full>;
+pub(crate) type Made<A> = Result<Box<dyn Maker<A>>, Full>;
 
 /// Builds `rib` as `choice` says, which is settled, with `threads` threads where
 /// the engine's build can be divided.
