@@ -7,10 +7,10 @@
 
 use std::io::Write;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::Subcommand;
 use fib::{Family, Rib};
 use serde::Serialize;
@@ -36,8 +36,11 @@ enum Command {
 #[derive(clap::Args)]
 struct Get {
     /// The addresses, IPv4 or IPv6
-    #[arg(value_name = "ADDR", required = true)]
+    #[arg(value_name = "ADDR", required_unless_present = "file")]
     addresses: Vec<IpAddr>,
+    /// A file with more addresses, one a line, `-` for standard input
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
     /// A file with routes, `-` for standard input; several make one table
     #[arg(long, value_name = "FILE")]
     table: Vec<PathBuf>,
@@ -86,13 +89,17 @@ fn get(args: &Get) -> anyhow::Result<ExitCode> {
         );
         return Ok(ExitCode::from(2));
     }
+    let mut addresses = args.addresses.clone();
+    if let Some(path) = &args.file {
+        addresses.extend(listed(path)?);
+    }
     let tables = Tables::load(&args.table, &args.reading)?;
-    let v4 = args.addresses.iter().any(IpAddr::is_ipv4);
+    let v4 = addresses.iter().any(IpAddr::is_ipv4);
     let v4 = v4.then(|| tables::build(&tables.v4, &args.reading)).transpose()?;
-    let v6 = args.addresses.iter().any(IpAddr::is_ipv6);
+    let v6 = addresses.iter().any(IpAddr::is_ipv6);
     let v6 = v6.then(|| tables::build(&tables.v6, &args.reading)).transpose()?;
-    let mut answers = Vec::with_capacity(args.addresses.len());
-    for &address in &args.addresses {
+    let mut answers = Vec::with_capacity(addresses.len());
+    for &address in &addresses {
         answers.push(match (address, &v4, &v6) {
             (IpAddr::V4(v4_addr), Some(built), _) => {
                 answer(address, u32::from(v4_addr), &tables.v4, built, &tables)?
@@ -114,6 +121,23 @@ fn get(args: &Get) -> anyhow::Result<ExitCode> {
     }
     let all = answers.iter().all(|answer| answer.prefix.is_some());
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Reads addresses, one a line.
+fn listed(path: &Path) -> anyhow::Result<Vec<IpAddr>> {
+    let text = if path.as_os_str() == "-" {
+        std::io::read_to_string(std::io::stdin())
+    } else {
+        std::fs::read_to_string(path)
+    };
+    let text = text.with_context(|| format!("reading {}", path.display()))?;
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    lines
+        .map(|(i, line)| {
+            let place = || format!("{}, line {}: `{line}` is no address", path.display(), i + 1);
+            line.trim().parse().with_context(place)
+        })
+        .collect()
 }
 
 fn answer<A: Family>(

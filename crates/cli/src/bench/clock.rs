@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use nix::sched::{CpuSet, sched_setaffinity};
+use nix::time::ClockId;
 use nix::unistd::Pid;
 
 /// A running measurement of one thread.
@@ -30,9 +31,10 @@ impl Clock {
     }
 }
 
+/// The kernel brings this clock up to date when it is asked, unlike
+/// `/proc/thread-self/schedstat`, which goes by the timer's ticks.
 fn on_cpu() -> Option<Duration> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    Some(Duration::from_nanos(text.split(' ').next()?.parse().ok()?))
+    ClockId::CLOCK_THREAD_CPUTIME_ID.now().ok().map(Duration::from)
 }
 
 /// Binds the calling thread to one CPU; a machine that forbids it is measured

@@ -1,23 +1,17 @@
 //! `bench lookup`: lookups a second, every engine and the plain rival in turns.
 //!
-//! A pass looks a whole array of keys up and stores every answer. Before any time
-//! is kept, each contestant's answers to each stream are compared: the first
-//! million with the routing table's own longest match, all of them with each
-//! other's. Then the contestants take turns, round after round, so that a slow
-//! minute of the machine hits all; the median of a contestant's passes counts, and
-//! ratios are between medians. With several threads each has a core and a section
-//! of the keys to itself, and all share one table, as workers do.
+//! A pass looks a whole array of keys up and stores every answer. What is proven
+//! before time is kept, and how turns are taken, is in `contest.rs`.
 
-use std::hint::black_box;
 use std::process::ExitCode;
-use std::sync::Barrier;
 
 use anyhow::{Context, bail};
 use fib::{Choice, Family, Fib, Hop, Prefix, Rib};
 use serde::Serialize;
 
 use super::Setting;
-use super::clock::{Clock, Summary, pin};
+use super::clock::Summary;
+use super::contest::{Answers, Contestant, Ours, enough_cores, prove, rounds};
 use super::keys::Stream;
 use super::plain::Plain;
 use super::record::Figure;
@@ -25,8 +19,6 @@ use crate::progress;
 
 /// How many keys are looked up in one call, as in a datapath.
 const BATCH: usize = 256;
-/// How many answers are held against the routing table.
-const PROVEN: usize = 1 << 20;
 /// The rival's name.
 const PLAIN: &str = "plain-D16X4R";
 
@@ -56,13 +48,10 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if args.rounds == 0 || args.keys < BATCH || args.threads.contains(&0) {
+    if args.rounds == 0 || args.keys < BATCH || args.threads.is_empty() {
         bail!("at least one round, one thread and {BATCH} keys are needed");
     }
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    if let Some(threads) = args.threads.iter().find(|&&threads| threads > cores) {
-        bail!("--threads {threads}: there are {cores} cores, and each thread is to have one");
-    }
+    enough_cores(&args.threads)?;
     let routes = args.setting.routes()?;
     if args.v6 {
         let default = ["D16X4R/64", "D16X8R/64", "D16X8R"];
@@ -70,59 +59,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         let default = [PLAIN, "D16R", "D18R", "D20R", "D16X2R", "D16X4R", "D16X6R"];
         compare(args, &routes.name, &routes.v4, &default, |rib| {
-            Ok(Box::new(Plain::build(rib)?) as Box<dyn Contestant<u32>>)
+            Ok(Box::new(Ours::new(PLAIN, Plain::build(rib)?, BATCH, Answers::Kept)) as Box<_>)
         })
-    }
-}
-
-/// Something that looks addresses up.
-trait Contestant<A>: Sync {
-    /// Looks all `keys` up, in the dependence that the stream asks for.
-    fn pass(&self, stream: Stream, keys: &[A], out: &mut [Hop]);
-    fn bytes(&self) -> usize;
-}
-
-impl<A: Family> Contestant<A> for Fib<A> {
-    fn pass(&self, stream: Stream, keys: &[A], out: &mut [Hop]) {
-        if stream == Stream::Seq {
-            return one_by_one(keys, out, |key| self.lookup(key));
-        }
-        for (keys, out) in keys.chunks(BATCH).zip(out.chunks_mut(BATCH)) {
-            self.lookup_batch(keys, out);
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        self.footprint()
-    }
-}
-
-impl Contestant<u32> for Plain {
-    fn pass(&self, stream: Stream, keys: &[u32], out: &mut [Hop]) {
-        if stream == Stream::Seq {
-            return one_by_one(keys, out, |key| self.lookup(key));
-        }
-        for (key, out) in keys.iter().zip(out) {
-            *out = self.lookup(*key);
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        self.footprint()
-    }
-}
-
-/// Looks keys up so that each waits for the answer before it: some bits of the
-/// answer, which are none, but which the compiler cannot know to be none, are part
-/// of the next key.
-#[inline(always)]
-fn one_by_one<A: Family>(keys: &[A], out: &mut [Hop], lookup: impl Fn(A) -> Hop) {
-    let none = black_box(0);
-    let mut before = Hop::NONE;
-    for (&key, out) in keys.iter().zip(out) {
-        let key = A::from_u128(key.to_u128() ^ u128::from(before.0 & none));
-        before = lookup(key);
-        *out = before;
     }
 }
 
@@ -164,39 +102,30 @@ fn compare<A: Family>(
         [] => default.to_vec(),
         engines => engines.iter().map(String::as_str).collect(),
     };
-    let mut contestants: Vec<(String, Box<dyn Contestant<A>>)> = Vec::new();
+    let mut contestants: Vec<Box<dyn Contestant<A>>> = Vec::new();
     for name in names {
-        let contestant = if name == PLAIN {
+        contestants.push(if name == PLAIN {
             plain(&rib)?
         } else {
             let choice = Choice::parse::<A>(name).with_context(|| format!("--engines {name}"))?;
-            Box::new(Fib::build(&rib, choice, 2).with_context(|| format!("building {name}"))?)
-        };
-        contestants.push((name.to_owned(), contestant));
+            let fib = Fib::build(&rib, choice, 2).with_context(|| format!("building {name}"))?;
+            Box::new(Ours::new(name, fib, BATCH, Answers::Kept))
+        });
     }
     let streams = if args.streams.is_empty() { &Stream::ALL[..] } else { &args.streams };
-    let mut out = vec![Hop::NONE; args.keys];
     let mut scores = Vec::new();
     for &stream in streams {
         let keys = progress::during(&format!("drawing keys for {stream}"), || {
             stream.keys::<A>(args.keys, routes)
         });
-        prove(&rib, &contestants, stream, &keys, &mut out)?;
+        prove(&rib, &mut contestants, stream, &keys)?;
         for &threads in &args.threads {
-            let mut rates = vec![Vec::new(); contestants.len()];
-            for round in 0..args.rounds {
-                let what = format!("{stream}, {threads} threads, round {}", round + 1);
-                progress::during(&what, || {
-                    for ((_, contestant), rates) in contestants.iter().zip(&mut rates) {
-                        rates.push(rate(&**contestant, stream, &keys, &mut out, threads));
-                    }
-                });
-            }
+            let rates = rounds(&mut contestants, stream, &keys, threads, args.rounds)?;
             let first = Summary::of(&rates[0]).median;
-            for ((name, contestant), rates) in contestants.iter().zip(&rates) {
+            for (contestant, rates) in contestants.iter().zip(&rates) {
                 let summary = Summary::of(rates);
                 scores.push(Score {
-                    engine: name.clone(),
+                    engine: contestant.name().to_owned(),
                     bytes: contestant.bytes(),
                     stream: stream.to_string(),
                     threads,
@@ -229,62 +158,6 @@ fn compare<A: Family>(
         },
     )?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Holds every contestant's answers against the routing table and each other.
-fn prove<A: Family>(
-    rib: &Rib<A>,
-    contestants: &[(String, Box<dyn Contestant<A>>)],
-    stream: Stream,
-    keys: &[A],
-    out: &mut [Hop],
-) -> anyhow::Result<()> {
-    let longest = |key: &A| rib.longest(*key).map_or(Hop::NONE, |(_, hop)| hop);
-    let proven: Vec<Hop> = progress::during(&format!("checking {stream}"), || {
-        keys.iter().take(PROVEN).map(longest).collect()
-    });
-    let mut agreed = Vec::new();
-    for (name, contestant) in contestants {
-        contestant.pass(stream, keys, out);
-        if let Some(at) = proven.iter().zip(&*out).position(|(right, hop)| right != hop) {
-            let (key, right, hop) = (keys[at], proven[at], out[at]);
-            bail!("{name} is wrong: {key:x?} gives {hop:?}, the longest match is {right:?}");
-        }
-        if agreed.is_empty() {
-            agreed.extend_from_slice(out);
-        } else if agreed != out {
-            bail!("{name} and {} differ on {stream}", contestants[0].0);
-        }
-    }
-    Ok(())
-}
-
-/// Returns the million lookups a second of one pass, over all threads.
-fn rate<A: Family>(
-    contestant: &dyn Contestant<A>,
-    stream: Stream,
-    keys: &[A],
-    out: &mut [Hop],
-    threads: usize,
-) -> f64 {
-    let section = keys.len().div_ceil(threads);
-    let ready = Barrier::new(threads);
-    std::thread::scope(|scope| {
-        let work = |cpu: usize, keys: &[A], out: &mut [Hop]| {
-            pin(cpu);
-            ready.wait();
-            let clock = Clock::start();
-            contestant.pass(stream, keys, out);
-            keys.len() as f64 / clock.seconds() / 1e6
-        };
-        let sections = keys.chunks(section).zip(out.chunks_mut(section)).enumerate();
-        let running: Vec<_> =
-            sections.map(|(cpu, (keys, out))| scope.spawn(move || work(cpu, keys, out))).collect();
-        running
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .sum()
-    })
 }
 
 #[expect(clippy::print_stdout, reason = "the result")]

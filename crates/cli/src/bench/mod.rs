@@ -3,6 +3,9 @@
 //! ```text
 //! bench lookup    lookups a second: engines and a plain rival on the same keys
 //! bench overlap   groups and coroutines, on the engines that chase pointers
+//! bench engines   every engine: size, building, lookups, accesses, updates; or a few
+//!                 in turns with DPDK's rte_fib
+//! bench agree     whether engines answer as DPDK's rte_fib does; no time is kept
 //! bench build     from sorted routes to a table, and one update to publication
 //! bench datapath  packets a second through memory ports: no I/O, one core
 //! ```
@@ -23,14 +26,18 @@ use fib::{Addr, Hop, Prefix};
 
 use crate::progress;
 
+mod agree;
 mod build;
 mod clock;
+mod contest;
 mod datapath;
+mod engines;
 mod keys;
 mod lookup;
 mod overlap;
 mod plain;
 mod record;
+mod rival;
 
 use record::Figure;
 
@@ -46,6 +53,10 @@ enum What {
     Lookup(lookup::Args),
     /// Groups and coroutines: two ways of having several lookups in flight
     Overlap(overlap::Args),
+    /// Every engine, in every way; or a few in turns with DPDK's rte_fib
+    Engines(engines::Args),
+    /// Whether engines answer as DPDK's rte_fib does, on millions of addresses
+    Agree(agree::Args),
     /// The time to build a table, and to publish one change
     Build(build::Args),
     /// Packets a second through the datapath without I/O
@@ -75,6 +86,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Lookup(args) => lookup::run(args),
         What::Overlap(args) => overlap::run(args),
+        What::Engines(args) => engines::run(args),
+        What::Agree(args) => agree::run(args),
         What::Build(args) => build::run(args),
         What::Datapath(args) => datapath::run(args),
     }
@@ -124,10 +137,12 @@ impl Setting {
     }
 
     fn spread(&self, name: &str, loaded: &Loaded) -> Routes {
+        // A list of prefixes has one label, which is empty.
+        let bare = loaded.labels.len() <= 1 && self.hops > 0;
         Routes {
             name: name.to_owned(),
-            v4: spread(&loaded.v4, self.hops),
-            v6: spread(&loaded.v6, self.hops),
+            v4: spread(&loaded.v4, self.hops, bare),
+            v6: spread(&loaded.v6, self.hops, bare),
         }
     }
 
@@ -150,14 +165,56 @@ impl Setting {
     }
 }
 
-/// Gives each label one of `hops` hops, by hash, or its own.
-fn spread<A: Addr>(table: &[(Prefix<A>, feed::Label)], hops: u32) -> Vec<(Prefix<A>, Hop)> {
-    let hop = |label: u32| match hops {
+/// Gives each route one of `hops` hops: by its label's hash, or where the labels are
+/// bare of meaning by its prefix's; or to each label its own.
+fn spread<A: Addr>(
+    table: &[(Prefix<A>, feed::Label)],
+    hops: u32,
+    bare: bool,
+) -> Vec<(Prefix<A>, Hop)> {
+    let number = |prefix: Prefix<A>, label: feed::Label| {
+        if !bare {
+            return label.0;
+        }
+        // FNV-1a, of which the upper half is mixed well.
+        let bytes = prefix.addr().to_u128().to_be_bytes();
+        let bytes = bytes.into_iter().chain([prefix.len() as u8]);
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        (hash >> 32) as u32
+    };
+    table.iter().map(|&(prefix, label)| (prefix, hop_of(number(prefix, label), hops))).collect()
+}
+
+/// Gives a label one of `hops` hops, by hash, or its own.
+fn hop_of(label: u32, hops: u32) -> Hop {
+    match hops {
         0 => Hop(1 + label),
         hops => {
             let hash = u64::from(label).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
             Hop(1 + (hash % u64::from(hops)) as u32)
         }
-    };
-    table.iter().map(|&(prefix, label)| (prefix, hop(label.0))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spread;
+    use feed::Label;
+    use fib::{Hop, Prefix};
+
+    #[test]
+    fn a_list_of_prefixes_is_spread_as_well_as_one_with_labels() {
+        let prefixes = (0..20_000u32).map(|i| Prefix::truncate(i << 12, 24));
+        let bare: Vec<_> = prefixes.clone().map(|prefix| (prefix, Label(0))).collect();
+        let labelled: Vec<_> = prefixes.zip((0..).map(Label)).collect();
+        for routes in [spread(&bare, 148, true), spread(&labelled, 148, false)] {
+            let mut counts = [0; 149];
+            routes.iter().for_each(|(_, hop)| counts[hop.0 as usize] += 1);
+            assert_eq!(counts[0], 0);
+            assert!(counts[1..].iter().all(|count| (80..200).contains(count)), "{counts:?}");
+        }
+        assert_eq!(spread(&labelled, 0, false)[7].1, Hop(8));
+    }
 }
