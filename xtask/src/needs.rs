@@ -12,12 +12,17 @@ use std::process::{Command, Stdio};
 ///
 /// Python is called by its full path everywhere: the packages of Debian belong to
 /// Debian's interpreter, and the first `python3` on the path may be another.
-const PACKAGES: [(&str, &[&str]); 5] = [
+const PACKAGES: [(&str, &[&str]); 9] = [
     ("iproute2", &["ip", "-V"]),
     ("iputils-ping", &["ping", "-V"]),
     ("python3-scapy", &["/usr/bin/python3", "-c", "import scapy.layers.inet6"]),
     ("util-linux", &["setpriv", "--version"]),
     ("procps", &["ps", "--version"]),
+    // `bench agree` and `bench engines` compile a program around DPDK's tables.
+    ("gcc", &["cc", "--version"]),
+    ("libc6-dev", &["cc", "-x", "c", "-include", "stdlib.h", "-fsyntax-only", "/dev/null"]),
+    ("pkg-config", &["pkg-config", "--version"]),
+    ("libdpdk-dev", &["pkg-config", "--exists", "libdpdk"]),
 ];
 
 /// Checks that cargo has rustfmt and clippy.
