@@ -28,6 +28,10 @@ pub enum Choice {
     Dir24_8,
     /// The three-level table of Suez.
     Nart,
+    /// Ranges in one sorted array.
+    Ranges,
+    /// Ranges below a first table of 2^16 entries.
+    Ranges16,
     /// Poptrie that points directly by so many bits.
     Poptrie(u32),
     /// Tree Bitmap with this stride, 4 to 6.
@@ -69,6 +73,8 @@ const NAMED: &[(&str, Choice, Reach)] = &[
     ("dir24_8", Choice::Dir24_8, Reach::Narrow),
     ("nart", Choice::Nart, Reach::Narrow),
     ("sail_l", Choice::SailL, Reach::Narrow),
+    ("ranges", Choice::Ranges, Reach::All),
+    ("ranges16", Choice::Ranges16, Reach::All),
     ("poptrie", Choice::Poptrie(18), Reach::All),
     ("poptrie16", Choice::Poptrie(16), Reach::All),
     ("poptrie18", Choice::Poptrie(18), Reach::All),

@@ -26,6 +26,7 @@ use crate::engine::halves::HalvesBuilder;
 use crate::engine::linear::LinearBuilder;
 use crate::engine::nart::builder::NartBuilder;
 use crate::engine::poptrie::PoptrieBuilder;
+use crate::engine::ranges::RangesBuilder;
 use crate::engine::sail::SailLBuilder;
 use crate::engine::treebitmap::{Bits, TreeBitmapBuilder};
 use crate::engine::{Builder, Engine, RouteBuilder};
@@ -134,6 +135,14 @@ pub(crate) fn make<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> M
         Choice::Nart => either(routes(rib, NartBuilder::<A, u16>::default()), || {
             routes(rib, NartBuilder::<A, u32>::default())
         }),
+        Choice::Ranges => either(blocks(rib, RangesBuilder::<A, u16>::new, threads), || {
+            blocks(rib, RangesBuilder::<A, u32>::new, threads)
+        }),
+        Choice::Ranges16 => {
+            either(blocks(rib, RangesBuilder::<A, u16>::with_table, threads), || {
+                blocks(rib, RangesBuilder::<A, u32>::with_table, threads)
+            })
+        }
         Choice::Poptrie(bits) => {
             either(blocks(rib, || PoptrieBuilder::<A, u16>::new(bits), threads), || {
                 blocks(rib, || PoptrieBuilder::<A, u32>::new(bits), threads)

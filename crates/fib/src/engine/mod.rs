@@ -6,6 +6,7 @@
 //! | [`dir24_8`] | one table for the first 24 bits, another for the last 8 | Gupta 1998 |
 //! | [`dxr`] | direct tables, then a search among the ranges of one chunk | Zec 2019 |
 //! | [`nart`] | 2^16 entries, tables of 2^8, one list of longer routes | Chiueh, Pradhan 1999 |
+//! | [`ranges`] | binary search on address ranges, with or without a first table of 2^16 | Lampson 1998 |
 //! | [`poptrie`] | a direct table of 16 to 20 bits, then 6 bits a level by popcount | Asai, Ohara 2015 |
 //! | [`treebitmap`] | nodes of two bitmaps, children and results side by side; updates of one block | Eatherton 2004 |
 //! | [`halves`] | the upper half of the address in one table, what is longer in another | HOUSE.md |
@@ -36,6 +37,7 @@ pub mod linear;
 pub mod nart;
 pub mod overlap;
 pub mod poptrie;
+pub mod ranges;
 pub mod sail;
 pub mod treebitmap;
 
