@@ -24,6 +24,8 @@ pub enum Choice {
     Auto,
     /// Every route compared: the oracle.
     Linear,
+    /// Bloom filters and hash tables, one of each a prefix length.
+    Pbf,
     /// A table of 24 bits, another of 8.
     Dir24_8,
     /// The three-level table of Suez.
@@ -70,6 +72,7 @@ impl Reach {
 /// first is its name and the second another way of writing it.
 const NAMED: &[(&str, Choice, Reach)] = &[
     ("linear", Choice::Linear, Reach::All),
+    ("pbf", Choice::Pbf, Reach::All),
     ("dir24_8", Choice::Dir24_8, Reach::Narrow),
     ("nart", Choice::Nart, Reach::Narrow),
     ("sail_l", Choice::SailL, Reach::Narrow),

@@ -25,6 +25,7 @@ use crate::engine::dxr::{DxrBuilder, Entry, next_split};
 use crate::engine::halves::HalvesBuilder;
 use crate::engine::linear::LinearBuilder;
 use crate::engine::nart::builder::NartBuilder;
+use crate::engine::pbf::PbfBuilder;
 use crate::engine::poptrie::PoptrieBuilder;
 use crate::engine::ranges::RangesBuilder;
 use crate::engine::sail::SailLBuilder;
@@ -129,6 +130,9 @@ pub(crate) fn make<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> M
     match choice {
         Choice::Auto => unreachable!("an automatic choice has been settled"),
         Choice::Linear => routes(rib, LinearBuilder::default()),
+        Choice::Pbf => either(routes(rib, PbfBuilder::<A, u16>::default()), || {
+            routes(rib, PbfBuilder::<A, u32>::default())
+        }),
         Choice::Dir24_8 => either(blocks(rib, Dir24_8Builder::<A, u16>::new, threads), || {
             blocks(rib, Dir24_8Builder::<A, u32>::new, threads)
         }),

@@ -3,6 +3,7 @@
 //! | engine | idea | source |
 //! |---|---|---|
 //! | [`linear`] | every route, longest first: the oracle | – |
+//! | [`pbf`] | a Bloom filter and a hash table for each prefix length | Dharmapurikar et al. 2003 |
 //! | [`dir24_8`] | one table for the first 24 bits, another for the last 8 | Gupta 1998 |
 //! | [`dxr`] | direct tables, then a search among the ranges of one chunk | Zec 2019 |
 //! | [`nart`] | 2^16 entries, tables of 2^8, one list of longer routes | Chiueh, Pradhan 1999 |
@@ -32,10 +33,12 @@ pub mod dir24_8;
 pub mod dxr;
 pub mod hac;
 pub mod halves;
+pub(crate) mod hash;
 pub(crate) mod leaf;
 pub mod linear;
 pub mod nart;
 pub mod overlap;
+pub mod pbf;
 pub mod poptrie;
 pub mod ranges;
 pub mod sail;
