@@ -26,6 +26,8 @@ pub enum Choice {
     Linear,
     /// Bloom filters and hash tables, one of each a prefix length.
     Pbf,
+    /// SAIL for small IPv6 tables.
+    Sail6,
     /// A table of 24 bits, another of 8.
     Dir24_8,
     /// The three-level table of Suez.
@@ -48,7 +50,6 @@ pub enum Choice {
 
 /// For which families a scheme is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(dead_code, reason = "the first schemes are for all")]
 enum Reach {
     /// Any width.
     All,
@@ -73,6 +74,7 @@ impl Reach {
 const NAMED: &[(&str, Choice, Reach)] = &[
     ("linear", Choice::Linear, Reach::All),
     ("pbf", Choice::Pbf, Reach::All),
+    ("sail6", Choice::Sail6, Reach::Wide),
     ("dir24_8", Choice::Dir24_8, Reach::Narrow),
     ("nart", Choice::Nart, Reach::Narrow),
     ("sail_l", Choice::SailL, Reach::Narrow),
