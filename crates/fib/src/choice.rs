@@ -28,6 +28,8 @@ pub enum Choice {
     Pbf,
     /// SAIL for small IPv6 tables.
     Sail6,
+    /// SAIL for large IPv6 tables.
+    Sail6Large,
     /// A table of 24 bits, another of 8.
     Dir24_8,
     /// The three-level table of Suez.
@@ -75,6 +77,7 @@ const NAMED: &[(&str, Choice, Reach)] = &[
     ("linear", Choice::Linear, Reach::All),
     ("pbf", Choice::Pbf, Reach::All),
     ("sail6", Choice::Sail6, Reach::Wide),
+    ("sail6_large", Choice::Sail6Large, Reach::Wide),
     ("dir24_8", Choice::Dir24_8, Reach::Narrow),
     ("nart", Choice::Nart, Reach::Narrow),
     ("sail_l", Choice::SailL, Reach::Narrow),

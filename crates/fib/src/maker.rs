@@ -31,6 +31,7 @@ use crate::engine::ranges::RangesBuilder;
 use crate::engine::sail::SailLBuilder;
 use crate::engine::treebitmap::{Bits, TreeBitmapBuilder};
 use crate::engine::sail6::Sail6Builder;
+use crate::engine::sail6_large::Sail6LargeBuilder;
 use crate::engine::{Builder, Engine, RouteBuilder};
 use crate::{Addr, Family, Full, Rib};
 
@@ -135,6 +136,9 @@ pub(crate) fn make<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> M
             routes(rib, PbfBuilder::<A, u32>::default())
         }),
         Choice::Sail6 => blocks(rib, Sail6Builder::default, threads),
+        Choice::Sail6Large => either(routes(rib, Sail6LargeBuilder::<A, u16>::default()), || {
+            routes(rib, Sail6LargeBuilder::<A, u32>::default())
+        }),
         Choice::Dir24_8 => either(blocks(rib, Dir24_8Builder::<A, u16>::new, threads), || {
             blocks(rib, Dir24_8Builder::<A, u32>::new, threads)
         }),

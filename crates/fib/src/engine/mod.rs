@@ -5,6 +5,7 @@
 //! | [`linear`] | every route, longest first: the oracle | – |
 //! | [`pbf`] | a Bloom filter and a hash table for each prefix length | Dharmapurikar et al. 2003 |
 //! | [`sail6`] | small IPv6 tables: levels 16, 24, 32, 40, 48 and 64, a load each | Fu 2020, 3.6.1 |
+//! | [`sail6_large`] | large IPv6 tables: bitmaps to 24, Bloom filters above, pivots | Fu 2020, 3.6.2 |
 //! | [`dir24_8`] | one table for the first 24 bits, another for the last 8 | Gupta 1998 |
 //! | [`dxr`] | direct tables, then a search among the ranges of one chunk | Zec 2019 |
 //! | [`nart`] | 2^16 entries, tables of 2^8, one list of longer routes | Chiueh, Pradhan 1999 |
@@ -45,6 +46,7 @@ pub mod ranges;
 pub mod sail;
 pub mod treebitmap;
 pub mod sail6;
+pub mod sail6_large;
 
 pub use leaf::Leaf;
 use overlap::Overlapped;
