@@ -29,9 +29,9 @@ use crate::engine::pbf::PbfBuilder;
 use crate::engine::poptrie::PoptrieBuilder;
 use crate::engine::ranges::RangesBuilder;
 use crate::engine::sail::SailLBuilder;
-use crate::engine::treebitmap::{Bits, TreeBitmapBuilder};
 use crate::engine::sail6::Sail6Builder;
 use crate::engine::sail6_large::Sail6LargeBuilder;
+use crate::engine::treebitmap::{Bits, TreeBitmapBuilder};
 use crate::engine::{Builder, Engine, RouteBuilder};
 use crate::{Addr, Family, Full, Rib};
 

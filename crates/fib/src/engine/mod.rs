@@ -44,9 +44,9 @@ pub mod pbf;
 pub mod poptrie;
 pub mod ranges;
 pub mod sail;
-pub mod treebitmap;
 pub mod sail6;
 pub mod sail6_large;
+pub mod treebitmap;
 
 pub use leaf::Leaf;
 use overlap::Overlapped;

@@ -230,3 +230,29 @@ impl<A: Family, L: Leaf> RouteBuilder<A> for PbfBuilder<A, L> {
         self.direct.written() + self.lengths.written()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::PbfBuilder;
+    use crate::engine::{Engine, RouteBuilder};
+    use crate::{Hop, Prefix, Rib};
+
+    #[test]
+    fn filters_that_deny_nothing_change_no_answer() {
+        let mut rib: Rib<u16> = Rib::new();
+        let mut state = 1u32;
+        for _ in 0..300 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let len = 1 + (state >> 28);
+            rib.insert(Prefix::truncate((state >> 8) as u16 & 0x3fff, len), Hop(state >> 25));
+        }
+        let mut builder = PbfBuilder::<u16, u16>::default();
+        builder.fill(&rib).unwrap();
+        let mut engine = builder.freeze();
+        engine.lengths.deny_nothing();
+        for addr in 0..=u16::MAX {
+            let longest = rib.longest(addr).map_or(Hop::NONE, |(_, hop)| hop);
+            assert_eq!(engine.lookup(addr), longest, "{addr:x}");
+        }
+    }
+}

@@ -182,6 +182,16 @@ impl<A: Family, V: Value> Lengths<A, V> {
         ])
     }
 
+    /// Makes every filter say "perhaps" of anything: the worst case.
+    #[cfg(test)]
+    pub(crate) fn deny_nothing(&mut self) {
+        let short = self.short.iter_mut().map(|level| &mut level.filter);
+        for filter in short.chain(self.long.iter_mut().map(|level| &mut level.filter)) {
+            let all = alloc::vec![u64::MAX; filter.len()];
+            *filter = Table::new(&all);
+        }
+    }
+
     /// Lists the filters, from length 0 on.
     fn filters(&self) -> impl Iterator<Item = &Table<u64>> {
         let short = self.short.iter().map(|level| &level.filter);

@@ -281,3 +281,76 @@ impl<A: Addr> Builder<A> for Sail6Builder<A> {
         self.levels.iter().map(|level| level.entries.written()).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Entry, Sail6Builder};
+    use crate::build::sweep_block;
+    use crate::engine::{Builder, Engine};
+    use crate::{Hop, Prefix, Rib};
+    use alloc::vec::Vec;
+
+    /// Every chunk is owned by the entry that names it, once, or is free.
+    fn check(builder: &Sail6Builder<u16>) {
+        for (level, pair) in builder.levels.windows(2).enumerate() {
+            let [above, here] = pair else { unreachable!("windows of two") };
+            let width = super::stride::<u16>(level + 1);
+            assert_eq!(here.entries.len(), here.owners.len() << width);
+            let stale = |index: usize| {
+                level > 0 && {
+                    let chunk = (index >> super::stride::<u16>(level)) as u32;
+                    above.free.contains(&chunk)
+                }
+            };
+            let mut named = 0;
+            for (index, entry) in above.entries.iter().enumerate().filter(|&(i, _)| !stale(i)) {
+                if let Some(chunk) = entry.chunk() {
+                    named += 1;
+                    assert_eq!(here.owners[chunk] as usize, index);
+                    assert!(!here.free.contains(&(chunk as u32)));
+                    let content = builder.content(level + 1, chunk);
+                    let one = content[0];
+                    assert!(one.chunk().is_some() || content.iter().any(|&other| other != one));
+                }
+            }
+            assert_eq!(named + here.free.len(), here.owners.len());
+            assert!(here.free.len() * 16 <= here.owners.len());
+        }
+    }
+
+    #[test]
+    fn patches_leave_the_chunks_of_a_build_from_scratch() {
+        let mut rib: Rib<u16> = Rib::new();
+        let mut builder = Sail6Builder::<u16>::default();
+        let mut state = 3u32;
+        for step in 0..4_000 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            // Waves of many and of few routes.
+            let wanted = if step / 500 % 2 == 0 { 5 } else { 2 };
+            let prefix = Prefix::truncate((state >> 13) as u16 & 0xe3ff, state >> 28 | 1);
+            if (state >> 8) % 7 < wanted {
+                rib.insert(prefix, Hop(state >> 30));
+            } else {
+                rib.remove(prefix);
+            }
+            for block in rib.take_dirty(16) {
+                let mut runs = Vec::new();
+                sweep_block(&rib, block, &mut runs);
+                builder.patch(block, &runs).unwrap();
+            }
+            check(&builder);
+        }
+        let mut fresh = Sail6Builder::<u16>::default();
+        let mut runs = Vec::new();
+        sweep_block(&rib, Prefix::ALL, &mut runs);
+        fresh.patch(Prefix::ALL, &runs).unwrap();
+        for (fresh, patched) in fresh.levels.iter().zip(&builder.levels) {
+            assert_eq!(fresh.owners.len(), patched.owners.len() - patched.free.len());
+        }
+        let (fresh, patched) = (fresh.freeze(), builder.freeze());
+        for addr in 0..=u16::MAX {
+            assert_eq!(fresh.lookup(addr), patched.lookup(addr));
+        }
+        assert_eq!(size_of::<Entry>(), 4);
+    }
+}

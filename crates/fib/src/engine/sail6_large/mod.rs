@@ -60,6 +60,8 @@ use crate::table::Table;
 use crate::{Family, Hop};
 
 mod builder;
+#[cfg(test)]
+mod tests;
 
 pub use builder::Sail6LargeBuilder;
 

@@ -1,0 +1,117 @@
+//! The worst case: filters that say "perhaps" of anything.
+//!
+//! Real filters are wrong one time in 2^13, and small ones hardly ever, so that the
+//! other tests seldom come to the pivots.
+
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use super::{Sail6Large, Sail6LargeBuilder};
+use crate::engine::overlap::Walk;
+use crate::engine::{Engine, RouteBuilder};
+use crate::{Family, Hop, Prefix, Rib};
+
+fn next(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+}
+
+/// Routes that nest, as one grows inside another.
+fn routes<A: Family>(state: &mut u64, count: usize) -> Rib<A> {
+    let mut rib: Rib<A> = Rib::new();
+    let mut at = A::MIN;
+    for _ in 0..count {
+        let wide = u128::from(next(state)) << 64 | u128::from(next(state));
+        // Some first bits of the last one, the rest anew.
+        let kept = next(state) as u32 % (A::BITS + 1);
+        let fresh = A::from_u128(wide);
+        at = A::from_u128(
+            at.first(kept).to_u128() | (fresh.to_u128() ^ fresh.first(kept).to_u128()),
+        );
+        let len = next(state) as u32 % (A::BITS + 1);
+        rib.insert(Prefix::truncate(at, len), Hop(next(state) as u32 % 500));
+    }
+    rib
+}
+
+/// Looks up step by step; returns the number of steps too.
+fn steps<A: Family>(engine: &Sail6Large<A, u16>, addr: A) -> (Hop, usize) {
+    let mut at = engine.begin(addr);
+    for count in 1.. {
+        match engine.step(at) {
+            ControlFlow::Continue(next) => at = next,
+            ControlFlow::Break(hop) => return (hop, count),
+        }
+    }
+    unreachable!("a lookup ends")
+}
+
+fn worst<A: Family>(rib: &Rib<A>) -> Sail6Large<A, u16> {
+    let mut builder = Sail6LargeBuilder::<A, u16>::default();
+    builder.fill(rib).unwrap();
+    let mut engine = builder.freeze();
+    engine.lengths.deny_nothing();
+    engine
+}
+
+#[test]
+fn filters_that_deny_nothing_change_no_answer() {
+    let mut state = 1;
+    for round in 0..60 {
+        let rib: Rib<u16> = routes(&mut state, 1 + round * 4);
+        let engine = worst(&rib);
+        for addr in 0..=u16::MAX {
+            let longest = rib.longest(addr).map_or(Hop::NONE, |(_, hop)| hop);
+            assert_eq!(
+                engine.lookup(addr),
+                longest,
+                "{addr:x}: {:?}",
+                rib.iter().collect::<Vec<_>>()
+            );
+        }
+    }
+    for round in 0..30 {
+        let rib: Rib<u128> = routes(&mut state, 1 + round * 8);
+        let engine = worst(&rib);
+        let ends = rib.iter().flat_map(|(prefix, _)| [prefix.addr(), prefix.last()]);
+        for addr in ends.flat_map(|end| [end.wrapping_sub(1), end, end.wrapping_add(1)]) {
+            let longest = rib.longest(addr).map_or(Hop::NONE, |(_, hop)| hop);
+            let mut trace = Vec::new();
+            assert_eq!(steps(&engine, addr).0, longest, "{addr:x}");
+            assert_eq!(engine.trace(addr, &mut trace), longest, "{addr:x}");
+        }
+    }
+}
+
+#[test]
+fn the_worst_case_up_to_64_takes_thirteen_probes() {
+    let mut rib: Rib<u128> = Rib::new();
+    let mut state = 7;
+    // A route of every length, far away from one another, so that every table is
+    // there; and a chain of nested ones, each on another's way.
+    for len in 0..=64 {
+        rib.insert(Prefix::truncate(u128::from(next(&mut state)) << 64, len), Hop(1));
+        rib.insert(Prefix::truncate(0x2001_0db8 << 96, len), Hop(100 + len));
+    }
+    // Matches that end everywhere along the chain.
+    let base = 0x2001_0db8_0000_0000_u128 << 64;
+    let ends: Vec<u128> = (24..64).map(|bit| base ^ 1 << (127 - bit)).collect();
+    let mut most = 0;
+    for keep in 0..64 {
+        // Without the longer ones of the chain, whose tables stay.
+        let mut shorter = rib.clone();
+        for len in keep + 1..=64 {
+            shorter.remove(Prefix::truncate(base, len));
+        }
+        let engine = worst(&shorter);
+        for &addr in ends.iter().chain([&base]) {
+            let longest = shorter.longest(addr).map_or(Hop::NONE, |(_, hop)| hop);
+            let (hop, count) = steps(&engine, addr);
+            assert_eq!(hop, longest);
+            most = most.max(count);
+        }
+    }
+    assert_eq!(most, 13);
+}
