@@ -49,12 +49,27 @@ const LARGEST: usize = 4 << 20;
 ///
 /// [`BadCapture`] if it cannot be opened, is damaged or not of Ethernet.
 pub fn read(path: &Path) -> Result<Pool, BadCapture> {
-    let bad = |packet, offset, why| BadCapture { path: path.to_owned(), packet, offset, why };
-    let file = File::open(path).map_err(|error| bad(0, 0, Why::Io(error)))?;
-    read_from(file).map_err(|(packet, offset, why)| bad(packet, offset, why))
+    let failed =
+        |error| BadCapture { path: path.to_owned(), packet: 0, offset: 0, why: Why::Io(error) };
+    read_from(path, File::open(path).map_err(failed)?)
 }
 
-fn read_from(file: impl Read + Send) -> Result<Pool, (usize, usize, Why)> {
+/// Reads the packets of a capture that `reader` gives, unpacked for instance;
+/// `path` is what errors call it.
+///
+/// # Errors
+///
+/// [`BadCapture`] if it is damaged or not of Ethernet.
+pub fn read_from(path: &Path, reader: impl Read + Send) -> Result<Pool, BadCapture> {
+    take_all(reader).map_err(|(packet, offset, why)| BadCapture {
+        path: path.to_owned(),
+        packet,
+        offset,
+        why,
+    })
+}
+
+fn take_all(file: impl Read + Send) -> Result<Pool, (usize, usize, Why)> {
     let mut pool = Pool::new();
     let mut reader = create_reader(BUFFER, file).map_err(|error| (0, 0, Why::from(error)))?;
     let mut links: Vec<Linktype> = Vec::new();
@@ -402,7 +417,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         for format in [Format::Pcap, Format::PcapNg] {
-            let pool = read_from(&written(format)[..]).unwrap();
+            let pool = take_all(&written(format)[..]).unwrap();
             assert!(pool.iter().eq(packets()), "{format:?}");
         }
     }
@@ -413,7 +428,7 @@ mod tests {
             let whole = written(format);
             let (mut ends, mut packets_so_far) = (0, 0);
             for length in 0..whole.len() {
-                match read_from(&whole[..length]) {
+                match take_all(&whole[..length]) {
                     // Only between two blocks.
                     Ok(pool) => {
                         assert!(pool.iter().eq(packets().into_iter().take(pool.len())));
@@ -440,7 +455,7 @@ mod tests {
                 for bit in 0..8 {
                     let mut damaged = whole.clone();
                     damaged[at] ^= 1 << bit;
-                    refused += u32::from(read_from(&damaged[..]).is_err());
+                    refused += u32::from(take_all(&damaged[..]).is_err());
                 }
             }
             assert!(refused > 0, "{format:?}: damage to a header is seen");
@@ -451,9 +466,9 @@ mod tests {
     fn other_things_than_ethernet_captures_are_refused() {
         let mut raw = written(Format::Pcap);
         raw[20] = 101;
-        assert!(matches!(read_from(&raw[..]), Err((0, 24, Why::Link(101)))));
-        assert!(matches!(read_from(&b""[..]), Err((0, 0, Why::Empty))));
-        assert!(matches!(read_from(&[7; 300][..]), Err((0, 0, Why::NotACapture))));
+        assert!(matches!(take_all(&raw[..]), Err((0, 24, Why::Link(101)))));
+        assert!(matches!(take_all(&b""[..]), Err((0, 0, Why::Empty))));
+        assert!(matches!(take_all(&[7; 300][..]), Err((0, 0, Why::NotACapture))));
         let error = read(Path::new("/nonexistent/x.pcap")).unwrap_err();
         assert!(error.to_string().contains("/nonexistent/x.pcap"), "{error}");
     }
@@ -461,12 +476,12 @@ mod tests {
     #[test]
     fn a_second_section_has_interfaces_of_its_own() {
         let section = written(Format::PcapNg);
-        let pool = read_from(&[&section[..], &section].concat()[..]).unwrap();
+        let pool = take_all(&[&section[..], &section].concat()[..]).unwrap();
         assert!(pool.iter().eq(packets().into_iter().chain(packets())));
         // The second one's interface is raw IP: its number is the first one's.
         let mut raw = section.clone();
         raw[28 + 8] = 101;
-        let error = read_from(&[section, raw].concat()[..]).unwrap_err();
+        let error = take_all(&[section, raw].concat()[..]).unwrap_err();
         assert!(matches!(error, (12, _, Why::Link(101))), "{error:?}");
     }
 
