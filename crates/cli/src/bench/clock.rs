@@ -46,6 +46,13 @@ pub(super) fn pin(cpu: usize) {
     }
 }
 
+/// Reads the clock of the first CPU as the kernel states it.
+pub(super) fn hertz() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("cpu MHz"))?;
+    Some(line.split(':').nth(1)?.trim().parse::<f64>().ok()? * 1e6)
+}
+
 /// Several measurements of one thing.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub(super) struct Summary {

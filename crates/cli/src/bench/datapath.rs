@@ -24,7 +24,7 @@ use serde::Serialize;
 use wire::{ethernet, ipv4, ipv6};
 
 use super::Setting;
-use super::clock::{Clock, Summary, pin};
+use super::clock::{Clock, Summary, hertz, pin};
 use super::keys::Stream;
 use super::record::Figure;
 use crate::progress;
@@ -257,13 +257,6 @@ fn frame(kind: u16, emit: impl Fn(&mut [u8]) -> bool) -> [u8; 60] {
     let fits = ether.emit(&mut frame).is_ok_and(|at| emit(&mut frame[at..]));
     assert!(fits, "60 bytes hold an Ethernet and an IP header");
     frame
-}
-
-/// Reads the clock of the first CPU as the kernel states it.
-fn hertz() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("cpu MHz"))?;
-    Some(line.split(':').nth(1)?.trim().parse::<f64>().ok()? * 1e6)
 }
 
 #[expect(clippy::print_stdout, reason = "the result")]

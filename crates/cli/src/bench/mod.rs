@@ -8,6 +8,7 @@
 //! bench agree     whether engines answer as DPDK's rte_fib does; no time is kept
 //! bench build     from sorted routes to a table, and one update to publication
 //! bench datapath  packets a second through memory ports: no I/O, one core
+//! bench suez      a paper's cache of answers, simulated as there and measured here
 //! ```
 //!
 //! All contestants of a comparison run in one process, on one table and the same
@@ -38,6 +39,7 @@ mod overlap;
 mod plain;
 mod record;
 mod rival;
+mod suez;
 
 use record::Figure;
 
@@ -61,6 +63,8 @@ enum What {
     Build(build::Args),
     /// Packets a second through the datapath without I/O
     Datapath(datapath::Args),
+    /// Suez: a cache of answers before the table, the paper's simulation and here
+    Suez(suez::Args),
 }
 
 /// What every measurement takes.
@@ -90,8 +94,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         What::Agree(args) => agree::run(args),
         What::Build(args) => build::run(args),
         What::Datapath(args) => datapath::run(args),
+        What::Suez(args) => suez::run(args),
     }
 }
+
+/// The tables of 2026.
+const TABLES: [&str; 2] =
+    ["ipv4-20260730-routeviews-origin.dat.gz", "ipv6-20260730-routeviews-origin.dat.gz"];
 
 /// The routes to measure with, and where they are from.
 struct Routes {
@@ -103,10 +112,14 @@ struct Routes {
 impl Setting {
     /// Loads or generates the routes and gives them hops.
     fn routes(&self) -> anyhow::Result<Routes> {
+        self.routes_of(&TABLES)
+    }
+
+    /// Does so, with these files of the data folder where no table is named.
+    fn routes_of(&self, names: &[&str]) -> anyhow::Result<Routes> {
         let data =
             std::env::var_os("FINGERPOST_DATA").map_or("../shared/data".into(), PathBuf::from);
-        let real = ["ipv4", "ipv6"]
-            .map(|family| data.join(format!("{family}-20260730-routeviews-origin.dat.gz")));
+        let real: Vec<PathBuf> = names.iter().map(|name| data.join(name)).collect();
         let files = match &self.table[..] {
             [] if real.iter().all(|path| path.exists()) => &real[..],
             files => files,

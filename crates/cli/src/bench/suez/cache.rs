@@ -1,0 +1,298 @@
+//! A model of the memory: two caches and what lies behind them.
+//!
+//! Chiueh and Pradhan (1999), section 4.2: an L1 of 16 KiB and an L2 of 1 MiB, both
+//! direct-mapped with lines of 32 bytes; a load takes 1 cycle where L1 has the
+//! line, 6 where L2 has it and 30 from memory. The TLB is not modelled.
+//!
+//! ```text
+//!   virtual address ─► Pages ─► physical ─► L1 ─miss─► L2 ─miss─► memory
+//!                                           1 cycle    6          30
+//!   physical pages, by which part of L1 they map to:
+//!     0 1 2 3 │ 0 1 2 3 │ 0 1 2 3 …      the HAC has the one page 0;
+//!     H . . . │ x . . . │ x . . . …      no page x is used, so none evicts it
+//! ```
+//!
+//! To keep the HAC in L1 (section 3.1), one page in so many is set apart: the HAC
+//! lies in the first of those that map to the front of L1, and nothing is put in
+//! the others. What else is loaded therefore has less of L1, and, since L2 is
+//! indexed by the physical address too, the same share less of L2.
+//!
+//! Caches are of any associativity and replace the line used longest ago. They are
+//! inclusive: a line from memory enters both, and one that L2 gives up leaves L1.
+
+/// One cache: sets of lines, each set in the order of last use, latest first.
+#[derive(Clone, Debug)]
+pub(super) struct Cache {
+    line: u64,
+    ways: usize,
+    sets: u64,
+    /// The line numbers held; [`EMPTY`] after the last of a set.
+    held: Vec<u64>,
+}
+
+/// No line: no address is that high.
+const EMPTY: u64 = u64::MAX;
+
+impl Cache {
+    /// Makes an empty cache, or says what is wrong with its measures.
+    pub(super) fn new(bytes: u64, line: u64, ways: u64) -> Result<Self, String> {
+        let sets = bytes.checked_div(line * ways).unwrap_or(0);
+        if sets == 0 || sets * line * ways != bytes {
+            return Err(format!("{bytes} bytes are no whole sets of {ways} lines of {line} bytes"));
+        }
+        Ok(Self { line, ways: ways as usize, sets, held: vec![EMPTY; (sets * ways) as usize] })
+    }
+
+    /// Returns the bytes of one way: addresses so far apart share a set.
+    pub(super) fn way(&self) -> u64 {
+        self.sets * self.line
+    }
+
+    /// Looks for the line of `address` and makes it the latest of its set. Says
+    /// whether it was there, and if not, which line it has driven out.
+    pub(super) fn touch(&mut self, address: u64) -> Touch {
+        let number = address / self.line;
+        let first = (number % self.sets) as usize * self.ways;
+        let set = &mut self.held[first..first + self.ways];
+        let place = set.iter().position(|&held| held == number);
+        let evicted = set[self.ways - 1];
+        set[..=place.unwrap_or(self.ways - 1)].rotate_right(1);
+        set[0] = number;
+        match place {
+            Some(_) => Touch::Hit,
+            None => Touch::Miss { evicted: (evicted != EMPTY).then(|| evicted * self.line) },
+        }
+    }
+
+    /// Drops every line that begins in the `bytes` from `address` on.
+    fn drop_lines(&mut self, address: u64, bytes: u64) {
+        for number in address / self.line..(address + bytes).div_ceil(self.line) {
+            let first = (number % self.sets) as usize * self.ways;
+            let set = &mut self.held[first..first + self.ways];
+            if let Some(place) = set.iter().position(|&held| held == number) {
+                set[place..].rotate_left(1);
+                set[self.ways - 1] = EMPTY;
+            }
+        }
+    }
+}
+
+/// What a cache did with an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Touch {
+    Hit,
+    Miss { evicted: Option<u64> },
+}
+
+/// What a load costs, by where its line is found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Latency {
+    pub(super) l1: u64,
+    pub(super) l2: u64,
+    pub(super) memory: u64,
+}
+
+/// Which physical pages may be used.
+#[derive(Clone, Copy, Debug)]
+struct Pages {
+    size: u64,
+    /// Pages in one way of L1.
+    colours: u64,
+    /// How many of them, from the first, are set apart.
+    apart: u64,
+}
+
+impl Pages {
+    /// Returns the physical address: virtual pages lie in usable ones, in order.
+    fn physical(self, address: u64) -> u64 {
+        let (page, offset) = (address / self.size, address % self.size);
+        let usable = self.colours - self.apart;
+        let page = page / usable * self.colours + self.apart + page % usable;
+        page * self.size + offset
+    }
+}
+
+/// Both caches and the memory, for all but the HAC.
+#[derive(Clone, Debug)]
+pub(super) struct Hierarchy {
+    l1: Cache,
+    l2: Cache,
+    latency: Latency,
+    pages: Pages,
+    /// Whether loads pass L1 by.
+    bypass: bool,
+    /// Loads found in L1, in L2, in memory.
+    pub(super) found: [u64; 3],
+}
+
+impl Hierarchy {
+    /// Joins two empty caches, with `reserved` bytes of L1 set apart in pages of
+    /// `page` bytes; says what is wrong if that leaves nothing.
+    pub(super) fn new(
+        l1: Cache,
+        l2: Cache,
+        latency: Latency,
+        page: u64,
+        reserved: u64,
+    ) -> Result<Self, String> {
+        let (colours, apart) = (l1.way() / page.max(1), reserved.div_ceil(page.max(1)));
+        if page == 0 || l1.way() % page != 0 && reserved > 0 {
+            return Err(format!("a way of L1, {} bytes, is no whole pages of {page}", l1.way()));
+        }
+        if apart > 0 && apart >= colours {
+            return Err(format!(
+                "{reserved} bytes of the {} in a way of L1 are for the HAC, and \
+                 nothing is left",
+                l1.way()
+            ));
+        }
+        // Nothing set apart: any number of colours leaves addresses as they are.
+        let pages = Pages { size: page, colours: colours.max(1), apart };
+        Ok(Self { l1, l2, latency, pages, bypass: false, found: [0; 3] })
+    }
+
+    /// Lets loads pass L1 by, if that is wanted: none is found there or kept there.
+    pub(super) fn bypassing(self, bypass: bool) -> Self {
+        Self { bypass, ..self }
+    }
+
+    /// Loads `bytes` bytes from a virtual address and returns the cycles that takes,
+    /// one line after the other if they lie in two.
+    pub(super) fn load(&mut self, address: u64, bytes: u64) -> u64 {
+        let line = self.l1.line;
+        let (first, last) = (address / line, (address + bytes.max(1) - 1) / line);
+        (first..=last).map(|number| self.line((number * line).max(address))).sum()
+    }
+
+    fn line(&mut self, address: u64) -> u64 {
+        let physical = self.pages.physical(address);
+        if !self.bypass && self.l1.touch(physical) == Touch::Hit {
+            self.found[0] += 1;
+            return self.latency.l1;
+        }
+        match self.l2.touch(physical) {
+            Touch::Hit => {
+                self.found[1] += 1;
+                self.latency.l2
+            }
+            Touch::Miss { evicted } => {
+                if let Some(evicted) = evicted {
+                    self.l1.drop_lines(evicted, self.l2.line);
+                }
+                self.found[2] += 1;
+                self.latency.memory
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cache, Hierarchy, Latency, Touch};
+
+    const PAPER: Latency = Latency { l1: 1, l2: 6, memory: 30 };
+
+    fn hits(cache: &mut Cache, addresses: &[u64]) -> Vec<bool> {
+        addresses.iter().map(|&address| cache.touch(address) == Touch::Hit).collect()
+    }
+
+    #[test]
+    fn lines_a_way_apart_conflict_in_a_direct_mapped_cache() {
+        let mut cache = Cache::new(128, 32, 1).unwrap();
+        let sequence = [0, 31, 32, 128, 0, 32, 64, 192, 64, 33];
+        let right = [false, true, false, false, false, true, false, false, false, true];
+        assert_eq!(hits(&mut cache, &sequence), right);
+        assert_eq!(cache.touch(128 + 96), Touch::Miss { evicted: None });
+        assert_eq!(cache.touch(96), Touch::Miss { evicted: Some(224) });
+    }
+
+    #[test]
+    fn the_line_used_longest_ago_goes() {
+        // One set of three lines.
+        let mut cache = Cache::new(96, 32, 3).unwrap();
+        assert_eq!(hits(&mut cache, &[0, 32, 64, 0, 96]), [false, false, false, true, false]);
+        // 32 was the longest unused when 96 came; then 64.
+        assert_eq!(hits(&mut cache, &[0, 64, 96]), [true, true, true]);
+        assert_eq!(cache.touch(32), Touch::Miss { evicted: Some(0) });
+        assert_eq!(cache.touch(0), Touch::Miss { evicted: Some(64) });
+    }
+
+    #[test]
+    fn a_dropped_line_leaves_room_for_the_next() {
+        let mut cache = Cache::new(64, 16, 4).unwrap();
+        assert_eq!(hits(&mut cache, &[0, 16, 32, 48]), [false; 4]);
+        cache.drop_lines(16, 32);
+        assert_eq!(hits(&mut cache, &[0, 48]), [true, true]);
+        assert_eq!(cache.touch(64), Touch::Miss { evicted: None });
+        assert_eq!(cache.touch(80), Touch::Miss { evicted: None });
+        assert_eq!(cache.touch(96), Touch::Miss { evicted: Some(0) });
+    }
+
+    #[test]
+    fn a_load_costs_by_where_it_is_found_and_fills_what_it_passes() {
+        // L1 of 2 lines, L2 of 4, direct-mapped.
+        let (l1, l2) = (Cache::new(64, 32, 1).unwrap(), Cache::new(128, 32, 1).unwrap());
+        let mut memory = Hierarchy::new(l1, l2, PAPER, 32, 0).unwrap();
+        assert_eq!(memory.load(0, 4), 30);
+        assert_eq!(memory.load(28, 4), 1);
+        assert_eq!(memory.load(64, 4), 30, "another line, the same place in L1");
+        assert_eq!(memory.load(0, 4), 6, "gone from L1, still in L2");
+        assert_eq!(memory.load(0, 4), 1, "and back in L1");
+        assert_eq!(memory.load(128, 4), 30, "drives line 0 out of both");
+        assert_eq!(memory.load(0, 4), 30);
+        assert_eq!(memory.found, [2, 1, 4]);
+    }
+
+    #[test]
+    fn what_passes_the_first_level_by_is_never_there() {
+        let (l1, l2) = (Cache::new(64, 32, 1).unwrap(), Cache::new(128, 32, 1).unwrap());
+        let mut memory = Hierarchy::new(l1, l2, PAPER, 32, 0).unwrap().bypassing(true);
+        assert_eq!([memory.load(0, 4), memory.load(0, 4), memory.load(128, 4)], [30, 6, 30]);
+        assert_eq!(memory.found, [0, 1, 2]);
+    }
+
+    #[test]
+    fn what_leaves_the_second_level_leaves_the_first() {
+        // L1 of two ways holds both lines; L2, direct-mapped, only one of them.
+        let (l1, l2) = (Cache::new(64, 32, 2).unwrap(), Cache::new(64, 32, 1).unwrap());
+        let mut memory = Hierarchy::new(l1, l2, PAPER, 32, 0).unwrap();
+        assert_eq!(memory.load(0, 1), 30);
+        assert_eq!(memory.load(64, 1), 30);
+        assert_eq!(memory.load(0, 1), 30);
+    }
+
+    #[test]
+    fn a_load_over_two_lines_costs_both() {
+        let (l1, l2) = (Cache::new(64, 32, 1).unwrap(), Cache::new(128, 32, 1).unwrap());
+        let mut memory = Hierarchy::new(l1, l2, PAPER, 32, 0).unwrap();
+        assert_eq!(memory.load(30, 4), 60);
+        assert_eq!(memory.load(29, 4), 2);
+        assert_eq!(memory.load(29, 3), 1);
+    }
+
+    #[test]
+    fn what_is_set_apart_is_never_touched() {
+        let cache = |bytes| Cache::new(bytes, 32, 1).unwrap();
+        let mut memory =
+            Hierarchy::new(cache(16 << 10), cache(1 << 20), PAPER, 4 << 10, 4 << 10).unwrap();
+        for line in 0..1 << 16 {
+            memory.load(line * 32, 4);
+        }
+        let lines = |cache: &Cache| -> Vec<u64> {
+            cache.held.iter().copied().filter(|&line| line != super::EMPTY).collect()
+        };
+        let (l1, l2) = (lines(&memory.l1), lines(&memory.l2));
+        let apart = |number: &u64| number * 32 % (16 << 10) < 4 << 10;
+        assert!(!l1.iter().chain(&l2).any(apart));
+        assert_eq!(l1.len(), 384, "three quarters of 512 lines");
+        assert_eq!(l2.len(), 3 << 13, "three quarters of 32,768 lines");
+        assert!(Hierarchy::new(cache(16 << 10), cache(1 << 20), PAPER, 4 << 10, 16 << 10).is_err());
+    }
+
+    #[test]
+    fn measures_that_do_not_tile_are_refused() {
+        assert!(Cache::new(100, 32, 1).is_err());
+        assert!(Cache::new(64, 0, 1).is_err());
+        assert!(Cache::new(16, 32, 1).is_err());
+    }
+}
