@@ -46,6 +46,10 @@ pub enum Choice {
     Dxr(Shape),
     /// DXR over the upper halves, and below it another for what is longer.
     Halves(Shape),
+    /// SAIL with a bitmap for each length to 24.
+    SailB,
+    /// SAIL with four bitmaps, one word of which an update touches.
+    SailU,
     /// SAIL with levels 16, 24 and 32.
     SailL,
 }
@@ -80,6 +84,8 @@ const NAMED: &[(&str, Choice, Reach)] = &[
     ("sail6_large", Choice::Sail6Large, Reach::Wide),
     ("dir24_8", Choice::Dir24_8, Reach::Narrow),
     ("nart", Choice::Nart, Reach::Narrow),
+    ("sail_b", Choice::SailB, Reach::Narrow),
+    ("sail_u", Choice::SailU, Reach::Narrow),
     ("sail_l", Choice::SailL, Reach::Narrow),
     ("ranges", Choice::Ranges, Reach::All),
     ("ranges16", Choice::Ranges16, Reach::All),

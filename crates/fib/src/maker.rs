@@ -28,7 +28,7 @@ use crate::engine::nart::builder::NartBuilder;
 use crate::engine::pbf::PbfBuilder;
 use crate::engine::poptrie::PoptrieBuilder;
 use crate::engine::ranges::RangesBuilder;
-use crate::engine::sail::SailLBuilder;
+use crate::engine::sail::{self, SailLBuilder};
 use crate::engine::sail6::Sail6Builder;
 use crate::engine::sail6_large::Sail6LargeBuilder;
 use crate::engine::treebitmap::{Bits, TreeBitmapBuilder};
@@ -173,6 +173,12 @@ pub(crate) fn make<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> M
             |bits| HalvesBuilder::with_len_bits(shape, bits),
             threads,
         ),
+        Choice::SailB => either(routes(rib, sail::SailBBuilder::<A, u16>::new()), || {
+            routes(rib, sail::SailBBuilder::<A, u32>::new())
+        }),
+        Choice::SailU => either(routes(rib, sail::SailUBuilder::<A, u16>::new()), || {
+            routes(rib, sail::SailUBuilder::<A, u32>::new())
+        }),
         Choice::SailL => either(blocks(rib, SailLBuilder::<A, u16>::new, threads), || {
             blocks(rib, SailLBuilder::<A, u32>::new, threads)
         }),

@@ -209,11 +209,30 @@ impl<T: Copy + PartialEq> Master<T> {
         self.items.extend_from_slice(&content[within..]);
         let bytes = at * size_of::<T>()..(at + content.len()) * size_of::<T>();
         self.written += (bytes.end.div_ceil(8) - bytes.start / 8) as u64;
+        self.note(at, content.len());
+    }
+
+    /// Makes the array `len` items long if it is shorter. What the new items are
+    /// does not matter: no lookup comes to them before they are written, and so they
+    /// do not count as written.
+    pub(crate) fn lengthen(&mut self, len: usize)
+    where
+        T: Default,
+    {
+        let at = self.items.len();
+        if at < len {
+            self.items.resize(len, T::default());
+            self.note(at, len - at);
+        }
+    }
+
+    /// Appends a span to the journal.
+    fn note(&mut self, at: usize, len: usize) {
         if self.journal.len() == JOURNAL {
             self.journal.pop_front();
             self.oldest += 1;
         }
-        self.journal.push_back((at as u32, content.len() as u32));
+        self.journal.push_back((at as u32, len as u32));
     }
 
     /// Writes `content` at `at` as [`write`](Self::write) does, and leaves out what

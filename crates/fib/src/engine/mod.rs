@@ -13,6 +13,8 @@
 //! | [`poptrie`] | a direct table of 16 to 20 bits, then 6 bits a level by popcount | Asai, Ohara 2015 |
 //! | [`treebitmap`] | nodes of two bitmaps, children and results side by side; updates of one block | Eatherton 2004 |
 //! | [`halves`] | the upper half of the address in one table, what is longer in another | HOUSE.md |
+//! | [`sail`]: `sail_b` | a bitmap for each length to 24, then one load of a hop | Fu 2020, 3.3 |
+//! | [`sail`]: `sail_u` | the same at 6, 12, 18 and 24: one word of them written by an update | Fu 2020, 3.4.1 |
 //! | [`sail`]: `sail_l` | levels 16, 24 and 32, a load each, most answers after two | Fu 2020, 3.4.2 |
 //!
 //! In front of any of them, [`hac`] keeps the last answers (Chiueh, Pradhan 1999).

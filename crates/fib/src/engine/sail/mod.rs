@@ -21,6 +21,8 @@
 //!
 //! | engine | levels | for |
 //! |---|---|---|
+//! | [`SailB`] | 0 to 24, a bitmap each | hardware: 4 MB on chip, one bit written by an update |
+//! | [`SailU`] | 6, 12, 18, 24, a bitmap each | updates: 2 MB on chip, one word written |
 //! | [`SailL`] | 16, 24, 32 | CPUs: two loads answer nearly always |
 //!
 //! The papers' levels are for 32 bits; narrower families have theirs at the same
@@ -30,9 +32,12 @@
 use crate::engine::Leaf;
 use crate::{Addr, Full, Hop};
 
+mod bitmaps;
 mod l;
 mod numbers;
 
+pub use bitmaps::{Bitmaps, BitmapsBuilder, Every, Levels, Quarters};
+pub use bitmaps::{SailB, SailBBuilder, SailU, SailUBuilder};
 pub use l::{SailL, SailLBuilder};
 
 /// The first level of [`SailL`]: 16 of IPv4.

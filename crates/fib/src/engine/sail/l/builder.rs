@@ -106,9 +106,7 @@ impl<A: Addr, L: Leaf> SailLBuilder<A, L> {
         let solid = alloc::vec![pack_solid::<L>(hop)?; 1 << mid::<A>()];
         let at = chunk << mid::<A>();
         self.bn24.amend(at, &solid);
-        if at == self.c24.len() {
-            self.c24.write(at, &alloc::vec![L::default(); 1 << mid::<A>()]);
-        }
+        self.c24.lengthen(self.bn24.len());
         self.set(index, pack_number(chunk)?, false);
         Ok(chunk)
     }
