@@ -6,7 +6,7 @@
 //! smoke [NAME...]     the program against independent ones, in namespaces
 //! loom                the publication protocol under every interleaving
 //! tsan                the same code with threads, under ThreadSanitizer
-//! exhaustive          the opt-in test of all 2^32 IPv4 addresses
+//! exhaustive          the opt-in tests: all 2^32 IPv4 addresses, 64 FIBs
 //! fuzz [TARGET...]    the fuzz targets, for some seconds or hours
 //! bench [ARGS...]     `fingerpost bench` in a release build
 //! ```
@@ -51,7 +51,7 @@ usage: cargo xtask VERB
   smoke [NAME...]     the smoke tests in network namespaces, all or the named
   loom                the publication protocol under every interleaving
   tsan                the threaded tests under ThreadSanitizer
-  exhaustive          all 2^32 IPv4 addresses against a painted array
+  exhaustive          all 2^32 IPv4 addresses against a painted array; 64 FIBs
   fuzz [TARGET...] [--seconds N] [--jobs N] [--keep]
                       all engines against the oracle on scripts that libFuzzer makes
                       up: each target for N seconds (60) in N processes (1);

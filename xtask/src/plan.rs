@@ -222,7 +222,7 @@ pub(crate) fn host() -> Result<String> {
     host.map(str::to_owned).context("rustc -vV names no host")
 }
 
-/// `exhaustive`: the test that is too long for every day.
+/// `exhaustive`: the tests that are too long for every day.
 pub(crate) fn exhaustive() -> Vec<Step> {
     vec![Step::tests(
         "exhaustive",
@@ -235,6 +235,8 @@ pub(crate) fn exhaustive() -> Vec<Step> {
             "exhaustive",
             "--test",
             "full_space",
+            "--test",
+            "many_fibs",
             "--",
             "--nocapture",
         ]),

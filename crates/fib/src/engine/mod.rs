@@ -16,6 +16,7 @@
 //! | [`sail`]: `sail_b` | a bitmap for each length to 24, then one load of a hop | Fu 2020, 3.3 |
 //! | [`sail`]: `sail_u` | the same at 6, 12, 18 and 24: one word of them written by an update | Fu 2020, 3.4.1 |
 //! | [`sail`]: `sail_l` | levels 16, 24 and 32, a load each, most answers after two | Fu 2020, 3.4.2 |
+//! | [`sail`]: `SailM` | the same for many FIBs, which share all but the hops | Fu 2020, 3.4.3 |
 //!
 //! In front of any of them, [`hac`] keeps the last answers (Chiueh, Pradhan 1999).
 //!

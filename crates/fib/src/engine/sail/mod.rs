@@ -24,6 +24,7 @@
 //! | [`SailB`] | 0 to 24, a bitmap each | hardware: 4 MB on chip, one bit written by an update |
 //! | [`SailU`] | 6, 12, 18, 24, a bitmap each | updates: 2 MB on chip, one word written |
 //! | [`SailL`] | 16, 24, 32 | CPUs: two loads answer nearly always |
+//! | [`SailM`] | 16, 24, 32, shared | many FIBs: on-chip memory as for one |
 //!
 //! The papers' levels are for 32 bits; narrower families have theirs at the same
 //! fractions (16 is half the bits, 24 three quarters). Wider ones are refused:
@@ -34,11 +35,13 @@ use crate::{Addr, Full, Hop};
 
 mod bitmaps;
 mod l;
+mod m;
 mod numbers;
 
 pub use bitmaps::{Bitmaps, BitmapsBuilder, Every, Levels, Quarters};
 pub use bitmaps::{SailB, SailBBuilder, SailU, SailUBuilder};
 pub use l::{SailL, SailLBuilder};
+pub use m::{SailM, SailMBuilder, View};
 
 /// The first level of [`SailL`]: 16 of IPv4.
 const fn upper<A: Addr>() -> u32 {
