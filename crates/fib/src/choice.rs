@@ -42,6 +42,8 @@ pub enum Choice {
     Poptrie(u32),
     /// Tree Bitmap with this stride, 4 to 6.
     TreeBitmap(u32),
+    /// The BSD radix trie.
+    Patricia,
     /// DXR over whole addresses.
     Dxr(Shape),
     /// DXR over the upper halves, and below it another for what is longer.
@@ -97,6 +99,7 @@ const NAMED: &[(&str, Choice, Reach)] = &[
     ("treebitmap4", Choice::TreeBitmap(4), Reach::All),
     ("treebitmap5", Choice::TreeBitmap(5), Reach::All),
     ("treebitmap6", Choice::TreeBitmap(6), Reach::All),
+    ("patricia", Choice::Patricia, Reach::All),
 ];
 
 impl Choice {

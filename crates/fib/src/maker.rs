@@ -25,6 +25,7 @@ use crate::engine::dxr::{DxrBuilder, Entry, next_split};
 use crate::engine::halves::HalvesBuilder;
 use crate::engine::linear::LinearBuilder;
 use crate::engine::nart::builder::NartBuilder;
+use crate::engine::patricia::PatriciaBuilder;
 use crate::engine::pbf::PbfBuilder;
 use crate::engine::poptrie::PoptrieBuilder;
 use crate::engine::ranges::RangesBuilder;
@@ -161,6 +162,9 @@ pub(crate) fn make<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> M
         Choice::TreeBitmap(6) => treebitmap::<A, u64>(rib),
         Choice::TreeBitmap(5) => treebitmap::<A, u32>(rib),
         Choice::TreeBitmap(_) => treebitmap::<A, u16>(rib),
+        Choice::Patricia => either(routes(rib, PatriciaBuilder::<A, u16>::default()), || {
+            routes(rib, PatriciaBuilder::<A, u32>::default())
+        }),
         Choice::Dxr(shape) => widening::<A, DxrBuilder<A, u32>, DxrBuilder<A, u64>>(
             rib,
             |bits| DxrBuilder::with_len_bits(shape, bits),
