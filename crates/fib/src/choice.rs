@@ -44,6 +44,8 @@ pub enum Choice {
     TreeBitmap(u32),
     /// The BSD radix trie.
     Patricia,
+    /// The fixed-stride trie of so many bits a level, 1 to 8.
+    Multibit(u8),
     /// DXR over whole addresses.
     Dxr(Shape),
     /// DXR over the upper halves, and below it another for what is longer.
@@ -100,6 +102,15 @@ const NAMED: &[(&str, Choice, Reach)] = &[
     ("treebitmap5", Choice::TreeBitmap(5), Reach::All),
     ("treebitmap6", Choice::TreeBitmap(6), Reach::All),
     ("patricia", Choice::Patricia, Reach::All),
+    ("multibit", Choice::Multibit(4), Reach::All),
+    ("multibit1", Choice::Multibit(1), Reach::All),
+    ("multibit2", Choice::Multibit(2), Reach::All),
+    ("multibit3", Choice::Multibit(3), Reach::All),
+    ("multibit4", Choice::Multibit(4), Reach::All),
+    ("multibit5", Choice::Multibit(5), Reach::All),
+    ("multibit6", Choice::Multibit(6), Reach::All),
+    ("multibit7", Choice::Multibit(7), Reach::All),
+    ("multibit8", Choice::Multibit(8), Reach::All),
 ];
 
 impl Choice {

@@ -24,6 +24,7 @@ use crate::engine::dir24_8::Dir24_8Builder;
 use crate::engine::dxr::{DxrBuilder, Entry, next_split};
 use crate::engine::halves::HalvesBuilder;
 use crate::engine::linear::LinearBuilder;
+use crate::engine::multibit::MultibitBuilder;
 use crate::engine::nart::builder::NartBuilder;
 use crate::engine::patricia::PatriciaBuilder;
 use crate::engine::pbf::PbfBuilder;
@@ -165,6 +166,11 @@ pub(crate) fn make<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> M
         Choice::Patricia => either(routes(rib, PatriciaBuilder::<A, u16>::default()), || {
             routes(rib, PatriciaBuilder::<A, u32>::default())
         }),
+        Choice::Multibit(stride) => {
+            either(routes(rib, MultibitBuilder::<A, u16>::new(stride.into())), || {
+                routes(rib, MultibitBuilder::<A, u32>::new(stride.into()))
+            })
+        }
         Choice::Dxr(shape) => widening::<A, DxrBuilder<A, u32>, DxrBuilder<A, u64>>(
             rib,
             |bits| DxrBuilder::with_len_bits(shape, bits),

@@ -11,6 +11,7 @@
 //! | [`nart`] | 2^16 entries, tables of 2^8, one list of longer routes | Chiueh, Pradhan 1999 |
 //! | [`ranges`] | binary search on address ranges, with or without a first table of 2^16 | Lampson 1998 |
 //! | [`patricia`] | radix trie of the BSD kind: paths compressed, masks on the way back up | Sklower 1991, Zec 2019 |
+//! | [`multibit`] | fixed-stride trie: 1 to 8 bits a level, prefixes expanded to the level's end | Vesović 2017 |
 //! | [`poptrie`] | a direct table of 16 to 20 bits, then 6 bits a level by popcount | Asai, Ohara 2015 |
 //! | [`treebitmap`] | nodes of two bitmaps, children and results side by side; updates of one block | Eatherton 2004 |
 //! | [`halves`] | the upper half of the address in one table, what is longer in another | HOUSE.md |
@@ -42,6 +43,7 @@ pub mod halves;
 pub(crate) mod hash;
 pub(crate) mod leaf;
 pub mod linear;
+pub mod multibit;
 pub mod nart;
 pub(crate) mod nodes;
 pub mod overlap;
