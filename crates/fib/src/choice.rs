@@ -46,6 +46,8 @@ pub enum Choice {
     Patricia,
     /// The fixed-stride trie of so many bits a level, 1 to 8.
     Multibit(u8),
+    /// The unibit trie.
+    Binary,
     /// DXR over whole addresses.
     Dxr(Shape),
     /// DXR over the upper halves, and below it another for what is longer.
@@ -111,6 +113,7 @@ const NAMED: &[(&str, Choice, Reach)] = &[
     ("multibit6", Choice::Multibit(6), Reach::All),
     ("multibit7", Choice::Multibit(7), Reach::All),
     ("multibit8", Choice::Multibit(8), Reach::All),
+    ("binary", Choice::Binary, Reach::All),
 ];
 
 impl Choice {

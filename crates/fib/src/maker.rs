@@ -20,6 +20,7 @@ use core::any::Any;
 
 use crate::build::{build, sweep_block};
 use crate::choice::Choice;
+use crate::engine::binary::BinaryBuilder;
 use crate::engine::dir24_8::Dir24_8Builder;
 use crate::engine::dxr::{DxrBuilder, Entry, next_split};
 use crate::engine::halves::HalvesBuilder;
@@ -171,6 +172,9 @@ pub(crate) fn make<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> M
                 routes(rib, MultibitBuilder::<A, u32>::new(stride.into()))
             })
         }
+        Choice::Binary => either(routes(rib, BinaryBuilder::<A, u16>::default()), || {
+            routes(rib, BinaryBuilder::<A, u32>::default())
+        }),
         Choice::Dxr(shape) => widening::<A, DxrBuilder<A, u32>, DxrBuilder<A, u64>>(
             rib,
             |bits| DxrBuilder::with_len_bits(shape, bits),

@@ -12,6 +12,7 @@
 //! | [`ranges`] | binary search on address ranges, with or without a first table of 2^16 | Lampson 1998 |
 //! | [`patricia`] | radix trie of the BSD kind: paths compressed, masks on the way back up | Sklower 1991, Zec 2019 |
 //! | [`multibit`] | fixed-stride trie: 1 to 8 bits a level, prefixes expanded to the level's end | Vesović 2017 |
+//! | [`binary`] | unibit trie: one bit a level | Fu 2020, 2.1 |
 //! | [`poptrie`] | a direct table of 16 to 20 bits, then 6 bits a level by popcount | Asai, Ohara 2015 |
 //! | [`treebitmap`] | nodes of two bitmaps, children and results side by side; updates of one block | Eatherton 2004 |
 //! | [`halves`] | the upper half of the address in one table, what is longer in another | HOUSE.md |
@@ -36,6 +37,7 @@ use core::hint::black_box;
 use crate::runs::Run;
 use crate::{Addr, Full, Hop, Prefix, Rib};
 
+pub mod binary;
 pub mod dir24_8;
 pub mod dxr;
 pub mod hac;
