@@ -21,11 +21,13 @@ use crate::table::{Master, Table};
 pub(crate) struct Arena<T> {
     items: Master<T>,
     holes: Holes,
+    /// How many items are in holes.
+    free: usize,
 }
 
 impl<T: Copy + PartialEq> Arena<T> {
     pub(crate) fn new() -> Self {
-        Self { items: Master::new(Vec::new()), holes: Holes::default() }
+        Self { items: Master::new(Vec::new()), holes: Holes::default(), free: 0 }
     }
 
     /// Stores `content` in the tightest hole or at the end, and says where. An
@@ -34,16 +36,26 @@ impl<T: Copy + PartialEq> Arena<T> {
         if content.is_empty() {
             return 0;
         }
-        let at = self.holes.take(content.len()).unwrap_or(self.items.len());
+        let at = self.take(content.len());
         self.items.write(at, content);
         at
+    }
+
+    /// Takes `len` items, one or more, and says where: to be written before any others
+    /// are taken.
+    pub(crate) fn take(&mut self, len: usize) -> usize {
+        let hole = self.holes.take(len);
+        self.free -= hole.map_or(0, |_| len);
+        hole.unwrap_or(self.items.len())
     }
 
     /// Frees the `len` items at `at`.
     pub(crate) fn free(&mut self, at: usize, len: usize) {
         if len > 0 {
             self.holes.give(at, len);
+            self.free += len;
             if let Some(end) = self.holes.take_last(self.items.len()) {
+                self.free -= self.items.len() - end;
                 self.items.truncate(end);
             }
         }
@@ -70,6 +82,17 @@ impl<T: Copy + PartialEq> Arena<T> {
     /// Returns one block's items; an empty one has none wherever it was.
     pub(crate) fn get(&self, at: usize, len: usize) -> &[T] {
         if len == 0 { &[] } else { &self.items[at..at + len] }
+    }
+
+    /// Frees all but the first `len` items, which are in no hole.
+    pub(crate) fn clear(&mut self, len: usize) {
+        self.items.truncate(len);
+        (self.holes, self.free) = (Holes::default(), 0);
+    }
+
+    /// Says whether holes are more than a sixteenth of the array.
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.free > self.items.len() / 16
     }
 
     /// Counts the 64-bit words written.

@@ -48,6 +48,8 @@ pub enum Choice {
     Multibit(u8),
     /// The unibit trie.
     Binary,
+    /// The level- and path-compressed trie.
+    LcTrie,
     /// DXR over whole addresses.
     Dxr(Shape),
     /// DXR over the upper halves, and below it another for what is longer.
@@ -114,6 +116,7 @@ const NAMED: &[(&str, Choice, Reach)] = &[
     ("multibit7", Choice::Multibit(7), Reach::All),
     ("multibit8", Choice::Multibit(8), Reach::All),
     ("binary", Choice::Binary, Reach::All),
+    ("lctrie", Choice::LcTrie, Reach::All),
 ];
 
 impl Choice {

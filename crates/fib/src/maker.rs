@@ -24,6 +24,7 @@ use crate::engine::binary::BinaryBuilder;
 use crate::engine::dir24_8::Dir24_8Builder;
 use crate::engine::dxr::{DxrBuilder, Entry, next_split};
 use crate::engine::halves::HalvesBuilder;
+use crate::engine::lctrie::LcTrieBuilder;
 use crate::engine::linear::LinearBuilder;
 use crate::engine::multibit::MultibitBuilder;
 use crate::engine::nart::builder::NartBuilder;
@@ -174,6 +175,9 @@ pub(crate) fn make<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> M
         }
         Choice::Binary => either(routes(rib, BinaryBuilder::<A, u16>::default()), || {
             routes(rib, BinaryBuilder::<A, u32>::default())
+        }),
+        Choice::LcTrie => either(routes(rib, LcTrieBuilder::<A, u16>::default()), || {
+            routes(rib, LcTrieBuilder::<A, u32>::default())
         }),
         Choice::Dxr(shape) => widening::<A, DxrBuilder<A, u32>, DxrBuilder<A, u64>>(
             rib,

@@ -13,6 +13,7 @@
 //! | [`patricia`] | radix trie of the BSD kind: paths compressed, masks on the way back up | Sklower 1991, Zec 2019 |
 //! | [`multibit`] | fixed-stride trie: 1 to 8 bits a level, prefixes expanded to the level's end | Vesović 2017 |
 //! | [`binary`] | unibit trie: one bit a level | Fu 2020, 2.1 |
+//! | [`lctrie`] | paths and full levels compressed, one comparison; updates rebuild slots of the root | Nilsson, Karlsson 1999 |
 //! | [`poptrie`] | a direct table of 16 to 20 bits, then 6 bits a level by popcount | Asai, Ohara 2015 |
 //! | [`treebitmap`] | nodes of two bitmaps, children and results side by side; updates of one block | Eatherton 2004 |
 //! | [`halves`] | the upper half of the address in one table, what is longer in another | HOUSE.md |
@@ -43,6 +44,7 @@ pub mod dxr;
 pub mod hac;
 pub mod halves;
 pub(crate) mod hash;
+pub mod lctrie;
 pub(crate) mod leaf;
 pub mod linear;
 pub mod multibit;
