@@ -40,6 +40,8 @@ pub enum Choice {
     Ranges16,
     /// Poptrie that points directly by so many bits.
     Poptrie(u32),
+    /// Lulea, levels of half and twice a quarter of the bits.
+    Lulea,
     /// Tree Bitmap with this stride, 4 to 6.
     TreeBitmap(u32),
     /// The BSD radix trie.
@@ -101,6 +103,7 @@ const NAMED: &[(&str, Choice, Reach)] = &[
     ("poptrie16", Choice::Poptrie(16), Reach::All),
     ("poptrie18", Choice::Poptrie(18), Reach::All),
     ("poptrie20", Choice::Poptrie(20), Reach::All),
+    ("lulea", Choice::Lulea, Reach::Narrow),
     ("treebitmap", Choice::TreeBitmap(4), Reach::All),
     ("treebitmap4", Choice::TreeBitmap(4), Reach::All),
     ("treebitmap5", Choice::TreeBitmap(5), Reach::All),

@@ -26,6 +26,7 @@ use crate::engine::dxr::{DxrBuilder, Entry, next_split};
 use crate::engine::halves::HalvesBuilder;
 use crate::engine::lctrie::LcTrieBuilder;
 use crate::engine::linear::LinearBuilder;
+use crate::engine::lulea::LuleaBuilder;
 use crate::engine::multibit::MultibitBuilder;
 use crate::engine::nart::builder::NartBuilder;
 use crate::engine::patricia::PatriciaBuilder;
@@ -162,6 +163,7 @@ pub(crate) fn make<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> M
                 blocks(rib, || PoptrieBuilder::<A, u32>::new(bits), threads)
             })
         }
+        Choice::Lulea => lulea(rib, threads),
         Choice::TreeBitmap(6) => treebitmap::<A, u64>(rib),
         Choice::TreeBitmap(5) => treebitmap::<A, u32>(rib),
         Choice::TreeBitmap(_) => treebitmap::<A, u16>(rib),
@@ -218,7 +220,17 @@ fn routes<A: Family, B: RouteBuilder<A> + 'static>(rib: &Rib<A>, mut builder: B)
     Ok(Box::new(Routes(builder)))
 }
 
-/// Tries entries of 16 bits, and wide ones where those hold too few hops, blocks or chunks.
+/// Builds Lulea with the paper's pointers, or wider ones where it has too many chunks
+/// or next hops for them.
+fn lulea<A: Family>(rib: &Rib<A>, threads: usize) -> Made<A> {
+    let wide = || {
+        either(blocks(rib, LuleaBuilder::<u32, u16>::new::<A>, threads), || {
+            blocks(rib, LuleaBuilder::<u32, u32>::new::<A>, threads)
+        })
+    };
+    blocks(rib, LuleaBuilder::<u16, u16>::new::<A>, threads).or_else(|_| wide())
+}
+
 /// Builds a tree bitmap with bitmaps of the width of `W`.
 fn treebitmap<A: Family, W: Bits>(rib: &Rib<A>) -> Made<A> {
     either(routes(rib, TreeBitmapBuilder::<A, W, u16>::new()), || {
@@ -226,7 +238,7 @@ fn treebitmap<A: Family, W: Bits>(rib: &Rib<A>) -> Made<A> {
     })
 }
 
-/// Tries entries of 16 bits, and wide ones where those hold too few hops or blocks.
+/// Tries entries of 16 bits, and wide ones where those hold too few hops, blocks or chunks.
 fn either<A: Family>(narrow: Made<A>, wide: impl FnOnce() -> Made<A>) -> Made<A> {
     match narrow {
         Err(full) if matches!(full.what, Full::HOPS | Full::BLOCKS | Full::CHUNKS) => wide(),

@@ -15,6 +15,7 @@
 //! | [`binary`] | unibit trie: one bit a level | Fu 2020, 2.1 |
 //! | [`lctrie`] | paths and full levels compressed, one comparison; updates rebuild slots of the root | Nilsson, Karlsson 1999 |
 //! | [`poptrie`] | a direct table of 16 to 20 bits, then 6 bits a level by popcount | Asai, Ohara 2015 |
+//! | [`lulea`] | cuts at 16, 24 and 32 bits, heads counted by code words; patched by 16-bit blocks | Degermark 1997 |
 //! | [`treebitmap`] | nodes of two bitmaps, children and results side by side; updates of one block | Eatherton 2004 |
 //! | [`halves`] | the upper half of the address in one table, what is longer in another | HOUSE.md |
 //! | [`sail`]: `sail_b` | a bitmap for each length to 24, then one load of a hop | Fu 2020, 3.3 |
@@ -47,6 +48,7 @@ pub(crate) mod hash;
 pub mod lctrie;
 pub(crate) mod leaf;
 pub mod linear;
+pub mod lulea;
 pub mod multibit;
 pub mod nart;
 pub(crate) mod nodes;
