@@ -87,12 +87,7 @@ pub trait Engine<A: Addr>: Any + Send + Sync {
     /// takes. Some bits of an answer, which are none, but which the compiler
     /// cannot know to be none, are part of the next key.
     fn lookup_chained(&self, addrs: &[A], out: &mut [Hop]) {
-        let none = black_box(0);
-        let mut before = Hop::NONE;
-        for (&addr, out) in addrs.iter().zip(out) {
-            before = self.lookup(A::from_u128(addr.to_u128() ^ u128::from(before.0 & none)));
-            *out = before;
-        }
+        chain(addrs, out, |addr| self.lookup(addr));
     }
 
     /// Returns the same lookups in the two ways of overlapping their waits, for
@@ -111,6 +106,17 @@ pub trait Engine<A: Addr>: Any + Send + Sync {
     /// Returns the bytes that lookups may touch.
     fn footprint(&self) -> usize {
         self.parts().iter().map(|part| part.bytes).sum()
+    }
+}
+
+/// Does what [`Engine::lookup_chained`] is to do, with any way of looking one up.
+#[inline(always)]
+pub(crate) fn chain<A: Addr>(addrs: &[A], out: &mut [Hop], lookup: impl Fn(A) -> Hop) {
+    let none = black_box(0);
+    let mut before = Hop::NONE;
+    for (&addr, out) in addrs.iter().zip(out) {
+        before = lookup(A::from_u128(addr.to_u128() ^ u128::from(before.0 & none)));
+        *out = before;
     }
 }
 

@@ -26,6 +26,7 @@
 use core::array;
 use core::ops::ControlFlow;
 
+use crate::arch::{self, Kernel};
 use crate::{Addr, Hop};
 
 /// The most lookups in flight.
@@ -35,6 +36,10 @@ pub const MOST: usize = 64;
 pub trait Walk<A: Addr>: Sync {
     /// A lookup that is under way: where it will load next.
     type At: Copy;
+
+    /// Steps count ones, and are worth compiling for CPUs that do so by an
+    /// instruction (`arch`); they are `#[inline(always)]` then.
+    const COUNTS: bool = false;
 
     /// Starts a lookup, without any load that may have to wait.
     fn begin(&self, addr: A) -> Self::At;
@@ -47,7 +52,7 @@ pub trait Walk<A: Addr>: Sync {
 }
 
 /// Looks up one address by itself: what the drivers are compared with.
-#[inline]
+#[inline(always)]
 pub fn alone<A: Addr, W: Walk<A> + ?Sized>(engine: &W, addr: A) -> Hop {
     let mut at = engine.begin(addr);
     loop {
@@ -64,7 +69,7 @@ pub fn alone<A: Addr, W: Walk<A> + ?Sized>(engine: &W, addr: A) -> Hop {
 /// # Panics
 ///
 /// If the slices differ in length.
-#[inline]
+#[inline(always)]
 pub fn group<const N: usize, A: Addr, W: Walk<A> + ?Sized>(
     engine: &W,
     addrs: &[A],
@@ -77,7 +82,7 @@ pub fn group<const N: usize, A: Addr, W: Walk<A> + ?Sized>(
 }
 
 /// Looks up a group of at most `N`.
-#[inline]
+#[inline(always)]
 fn step_together<const N: usize, A: Addr, W: Walk<A> + ?Sized>(
     engine: &W,
     addrs: &[A],
@@ -116,7 +121,7 @@ fn step_together<const N: usize, A: Addr, W: Walk<A> + ?Sized>(
 /// # Panics
 ///
 /// If the slices differ in length.
-#[inline]
+#[inline(always)]
 pub fn coroutines<A: Addr, W: Walk<A> + ?Sized>(
     engine: &W,
     addrs: &[A],
@@ -177,23 +182,62 @@ pub trait Overlapped<A> {
 
 impl<A: Addr, W: Walk<A>> Overlapped<A> for W {
     fn alone(&self, addrs: &[A], out: &mut [Hop]) {
-        for (&addr, out) in addrs.iter().zip(out) {
-            *out = alone(self, addr);
-        }
+        Drive { engine: self, addrs, out, how: How::Alone }.drive();
     }
 
     fn group(&self, addrs: &[A], out: &mut [Hop], in_flight: usize) {
-        match in_flight {
-            ..=4 => group::<4, A, W>(self, addrs, out),
-            5..=8 => group::<8, A, W>(self, addrs, out),
-            9..=16 => group::<16, A, W>(self, addrs, out),
-            17..=32 => group::<32, A, W>(self, addrs, out),
-            _ => group::<64, A, W>(self, addrs, out),
-        }
+        Drive { engine: self, addrs, out, how: How::Group(in_flight) }.drive();
     }
 
     fn coroutines(&self, addrs: &[A], out: &mut [Hop], in_flight: usize) {
-        coroutines(self, addrs, out, in_flight);
+        Drive { engine: self, addrs, out, how: How::Coroutines(in_flight) }.drive();
+    }
+}
+
+/// A way of [`Overlapped`], and what is in flight.
+enum How {
+    Alone,
+    Group(usize),
+    Coroutines(usize),
+}
+
+/// A batch to be looked up in one of the ways.
+struct Drive<'a, A, W> {
+    engine: &'a W,
+    addrs: &'a [A],
+    out: &'a mut [Hop],
+    how: How,
+}
+
+impl<A: Addr, W: Walk<A>> Drive<'_, A, W> {
+    fn drive(self) {
+        if W::COUNTS {
+            arch::run(self);
+        } else {
+            self.run();
+        }
+    }
+}
+
+impl<A: Addr, W: Walk<A>> Kernel for Drive<'_, A, W> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { engine, addrs, out, how } = self;
+        match how {
+            How::Alone => {
+                for (&addr, out) in addrs.iter().zip(out) {
+                    *out = alone(engine, addr);
+                }
+            }
+            How::Group(..=4) => group::<4, A, W>(engine, addrs, out),
+            How::Group(5..=8) => group::<8, A, W>(engine, addrs, out),
+            How::Group(9..=16) => group::<16, A, W>(engine, addrs, out),
+            How::Group(17..=32) => group::<32, A, W>(engine, addrs, out),
+            How::Group(_) => group::<64, A, W>(engine, addrs, out),
+            How::Coroutines(in_flight) => coroutines(engine, addrs, out, in_flight),
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 
 use super::{CHUNK, LEAF, Poptrie, chunk};
 use crate::arch::Kernel;
-use crate::engine::Leaf;
+use crate::engine::{Leaf, chain};
 use crate::{Addr, Hop};
 
 /// How many lookups go down together; a position in the group fits a byte.
@@ -30,6 +30,22 @@ impl<A: Addr, L: Leaf> Kernel for Batch<'_, A, L> {
         for (addrs, out) in self.addrs.chunks(GROUP).zip(self.out.chunks_mut(GROUP)) {
             group(self.table, addrs, out);
         }
+    }
+}
+
+/// Lookups that wait for each other, as a kernel.
+pub(super) struct Chain<'a, A: Addr, L: Leaf> {
+    pub(super) table: &'a Poptrie<A, L>,
+    pub(super) addrs: &'a [A],
+    pub(super) out: &'a mut [Hop],
+}
+
+impl<A: Addr, L: Leaf> Kernel for Chain<'_, A, L> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run(self) {
+        chain(self.addrs, self.out, |addr| self.table.one(addr));
     }
 }
 

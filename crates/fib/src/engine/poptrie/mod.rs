@@ -48,7 +48,7 @@ use crate::{Addr, Hop};
 mod batch;
 mod builder;
 
-use batch::Batch;
+use batch::{Batch, Chain};
 pub use builder::PoptrieBuilder;
 
 /// How many bits a level resolves.
@@ -161,6 +161,7 @@ pub enum At<A> {
 
 impl<A: Addr, L: Leaf> Walk<A> for Poptrie<A, L> {
     type At = At<A>;
+    const COUNTS: bool = true;
 
     #[inline(always)]
     fn begin(&self, addr: A) -> At<A> {
@@ -208,6 +209,10 @@ impl<A: Addr, L: Leaf> Engine<A> for Poptrie<A, L> {
     fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
         assert_eq!(addrs.len(), out.len(), "a batch has as many answers as addresses");
         arch::run(Batch { table: self, addrs, out });
+    }
+
+    fn lookup_chained(&self, addrs: &[A], out: &mut [Hop]) {
+        arch::run(Chain { table: self, addrs, out });
     }
 
     fn overlapped(&self) -> Option<&dyn Overlapped<A>> {
