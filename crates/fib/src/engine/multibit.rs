@@ -32,8 +32,8 @@
 //! and uses only the front of its nodes.
 //!
 //! Complexity: `A::BITS` / s dependent loads a lookup; an update writes up to 2^s
-//! entries. Bytes grow with s, since a node costs 2^s entries however few routes
-//! end in it: 4 was the fastest for its bytes. Limit: 2^31 - 1 entries.
+//! entries. A node costs 2^s entries however few routes end in it, so that many
+//! bits a level take fewer loads and more bytes. Limit: 2^31 - 1 entries.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;

@@ -39,8 +39,13 @@
 //!
 //! With n routes there are at most n nodes and n entries. A lookup is O(`A::BITS`)
 //! loads, an update writes a handful of words (`builder.rs`). Limits: 2^31 - 1 nodes
-//! or entries. Overlapping wins by far (see [`lookup_batch`](Engine::lookup_batch)
-//! below); even so this is a scheme to compare with, not one to choose.
+//! or entries.
+//!
+//! Batches go in groups of 32: on the tables of 2026, `bench overlap` (a rough run on
+//! a busy machine) saw groups of 32 some four times as fast as one by one, and ahead
+//! of as many coroutines, on prefix-drawn keys of either family and on random ones of
+//! IPv4. Random IPv6 addresses end near the root, where there is little to wait for:
+//! one by one is as good.
 
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
