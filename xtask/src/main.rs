@@ -6,7 +6,7 @@
 //! smoke [NAME...]     the program against independent ones, in namespaces
 //! loom                the publication protocol under every interleaving
 //! tsan                the same code with threads, under ThreadSanitizer
-//! exhaustive          the opt-in tests: all 2^32 IPv4 addresses, 64 FIBs
+//! exhaustive          all 2^32 IPv4 addresses, a million updates; 64 FIBs
 //! fuzz [TARGET...]    the fuzz targets, for some seconds or hours
 //! bench [ARGS...]     `fingerpost bench` in a release build
 //! ```
@@ -51,7 +51,10 @@ usage: cargo xtask VERB
   smoke [NAME...]     the smoke tests in network namespaces, all or the named
   loom                the publication protocol under every interleaving
   tsan                the threaded tests under ThreadSanitizer
-  exhaustive          all 2^32 IPv4 addresses against a painted array; 64 FIBs
+  exhaustive [--engines NAME,...]
+                      all 2^32 IPv4 addresses against a painted array, 100 million
+                      of IPv6, real streams and a million updates: every engine,
+                      some minutes each, or the named ones; 64 FIBs
   fuzz [TARGET...] [--seconds N] [--jobs N] [--keep]
                       all engines against the oracle on scripts that libFuzzer makes
                       up: each target for N seconds (60) in N processes (1);
@@ -92,7 +95,7 @@ fn run() -> Result<bool> {
         Some("smoke") => plan::smoke(&rest)?,
         Some("loom") => none(&rest).and_then(|()| plan::loom())?,
         Some("tsan") => none(&rest).and_then(|()| plan::tsan())?,
-        Some("exhaustive") => none(&rest).map(|()| plan::exhaustive())?,
+        Some("exhaustive") => plan::exhaustive(&rest)?,
         Some("fuzz") => fuzz::steps(&rest)?,
         Some("bench") => return plan::bench(&rest),
         Some("help" | "-h" | "--help") => {

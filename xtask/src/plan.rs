@@ -223,25 +223,28 @@ pub(crate) fn host() -> Result<String> {
 }
 
 /// `exhaustive`: the tests that are too long for every day.
-pub(crate) fn exhaustive() -> Vec<Step> {
-    vec![Step::tests(
-        "exhaustive",
-        Words::cargo(&[
-            "test",
-            "--package",
-            "fingerpost-fib",
-            "--release",
-            "--features",
-            "exhaustive",
-            "--test",
-            "full_space",
-            "--test",
-            "many_fibs",
-            "--",
-            "--nocapture",
-        ]),
-        &[],
-    )]
+pub(crate) fn exhaustive(args: &[String]) -> Result<Vec<Step>> {
+    let engines = match args {
+        [] => None,
+        [flag, names] if flag == "--engines" => Some(names),
+        [other, ..] => bail!("`{other}` is not understood here: --engines NAME,NAME"),
+    };
+    let step = |name: &str, test: &str| {
+        let package = ["test", "--package", "fingerpost-fib", "--release"];
+        let test = ["--features", "exhaustive", "--test", test, "--", "--nocapture"];
+        // One test at a time: each has threads of its own, and gigabytes.
+        let words = [&package[..], &test[..], &["--test-threads=1"]].concat();
+        let mut words = Words::cargo(&words);
+        if let Some(names) = engines {
+            words = words.env("FINGERPOST_ENGINES", names.as_str());
+        }
+        Step::tests(name, words, &[])
+    };
+    Ok(vec![
+        step("every address of IPv4", "full_space"),
+        step("full tables, streams and memory", "full"),
+        step("64 FIBs", "many_fibs"),
+    ])
 }
 
 /// `bench`: hands the words on to `fingerpost bench`, without steps and counts.

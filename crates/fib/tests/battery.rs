@@ -8,6 +8,10 @@
 //! `FINGERPOST_ENGINES=NAME,…` narrows the battery to some engines while one works
 //! on them.
 
+// In this program and not in one of its own, because every engine of every family
+// is compiled into each.
+#[path = "battery/corners.rs"]
+mod corners;
 mod tables;
 
 use std::collections::BTreeMap;

@@ -9,6 +9,7 @@ use fingerpost_fib::{Addr, Hop, Prefix};
 
 pub const V4: &str = "ipv4-20260730-routeviews-origin.dat.gz";
 pub const V6: &str = "ipv6-20260730-routeviews-origin.dat.gz";
+pub const LINX6: &str = "ipv6-20170112-linx-nexthop.txt.gz";
 pub const PCH: &str = "ipv4-20151023-pch-nexthop.txt.gz";
 
 /// Returns the path of one of the data files.

@@ -6,13 +6,12 @@
 //! own and as a sequence of changes, and is compared with the oracle: at every address
 //! of the small universes, at every border and at some random addresses of the others.
 
-mod tables;
-
 use std::collections::BTreeMap;
 
 use fingerpost_fib::engine::linear::Linear;
 use fingerpost_fib::{Addr, Choice, Engine, Family, Fib, Full, Hop, Prefix, Rib, Updater};
-use tables::{Dice, borders, engines};
+
+use crate::tables::{Dice, borders, engines};
 
 type Table<A> = BTreeMap<Prefix<A>, Hop>;
 
