@@ -38,9 +38,9 @@
 //! to 128, longest first. If none of their tables has a match, its hop stands.
 //!
 //! The thesis keeps a tenth of a hash table's slots in use, to come near to one load
-//! a probe; here it is a quarter, 1.2 loads, mostly in one cache line. Its bitmaps
-//! and filters have 13 hash functions and 18.755 bits a route. Toys have levels of
-//! their own that leave room for every part.
+//! a probe; here it is a quarter, 1.2 loads, mostly in one cache line. The
+//! filters have its 13 hash functions and 18.755 bits a route of their length. Toys
+//! have levels of their own that leave room for every part.
 //!
 //! Updates: the route's slot and filter bits, at most 64 entries of its bitmap level
 //! for a short one, its ancestors on the pivot levels, and all pivots that inherit
