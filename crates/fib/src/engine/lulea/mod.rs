@@ -25,9 +25,10 @@
 //!
 //! Differences from the paper:
 //!
-//! - pointers of 14 bits and a kind, as in the paper, while chunks and next hops are
-//!   few enough; then of 30 bits (a full table today has twice the chunks). Below the
-//!   third level there is nothing more, and what a pointer says there is a hop alone;
+//! - pointers of 14 bits and a kind, as in the paper, while next hops and the chunks
+//!   of one kind and level are few enough (those of the full tables of 2015 and 2026
+//!   still are); then of 30 bits. Below the third level there is nothing more, and what
+//!   a pointer says there is a hop alone;
 //! - a base index does not count the heads before it but begins a stretch of pointers
 //!   of its own, and takes 32 bits. A lookup is the same, and a patch moves nothing
 //!   behind it; the price is one head repeated at each base;
@@ -36,6 +37,10 @@
 //!   paper answers from the code word;
 //! - the paper has no updates: here the 16-bit blocks touched are laid out again
 //!   (`builder.rs`).
+//!
+//! A table of some 2 MB hardly waits for memory: in rough runs on full tables, groups
+//! and coroutines were no faster than one lookup after another, so that a batch is
+//! just that. [`Overlapped`] has the other ways.
 //!
 //! A lookup is 4 loads at the first level (code word, base index, maptable, pointer),
 //! and at each other level 4 or, in a sparse chunk, 2: at most 12, of which the first
@@ -50,7 +55,7 @@ use chunk::{Height, Level, Names};
 use maptable::{MASK, WORDS, rank};
 pub use pointer::{Kind, Pointer};
 
-use super::overlap::{Overlapped, Walk, group};
+use super::overlap::{Overlapped, Walk};
 use super::{Engine, Leaf, Part, Step};
 use crate::table::Table;
 use crate::{Addr, Hop};
@@ -59,9 +64,6 @@ mod builder;
 mod chunk;
 mod maptable;
 mod pointer;
-
-/// How many lookups [`Engine::lookup_batch`] keeps in flight.
-const GROUP: usize = 16;
 
 const SECOND: Names = Names {
     sparse: "level 2 sparse",
@@ -123,10 +125,6 @@ impl<A: Addr, P: Pointer, L: Leaf> Engine<A> for Lulea<P, L> {
             return Hop(index as u32);
         }
         self.third.view(&self.maptable).find(kind, index, position(addr, 2)).hop()
-    }
-
-    fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
-        group::<GROUP, A, Self>(self, addrs, out);
     }
 
     fn overlapped(&self) -> Option<&dyn Overlapped<A>> {

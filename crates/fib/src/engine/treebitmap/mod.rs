@@ -60,7 +60,7 @@ mod builder;
 mod node;
 
 /// How many lookups [`Engine::lookup_batch`] keeps in flight.
-const GROUP: usize = 16;
+const GROUP: usize = 32;
 
 /// A frozen tree bitmap; the width of `W` says its stride, `L` holds a hop.
 #[derive(Clone, Debug)]
