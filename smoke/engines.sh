@@ -41,7 +41,7 @@ compare() {
     namespace "kernel$family"
     namespace "peer$family"
     join "kernel$family" d0 02:00:00:00:00:01 "peer$family" p0 02:00:00:00:00:02
-    within "kernel$family" ip addr add 192.0.2.1/32 dev d0
+    within "kernel$family" ip addr add 10.255.255.254/32 dev d0
     within "kernel$family" "$python" "$here/smoke/engines.py" "$table" "$family" "$asked" \
         >"$work/kernel$family"
     cut -d' ' -f1 "$work/kernel$family" >"$work/addresses"

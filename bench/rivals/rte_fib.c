@@ -494,10 +494,6 @@ int main(int argc, char **argv)
 	};
 	pid_t parent = getppid();
 
-	/* Whoever started us may be killed in the middle of a pass. */
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		return 1;
 	snprintf(prefix, sizeof(prefix), "fingerpost-%d", (int)getpid());
 	if (rte_eal_init(sizeof(eal) / sizeof(*eal) - 1, eal) < 0) {
 		SAY("error starting DPDK: %s", rte_strerror(rte_errno));
@@ -507,6 +503,11 @@ int main(int argc, char **argv)
 	snprintf(line, sizeof(line), "%s", rte_eal_get_runtime_dir());
 	rmdir(line);
 	rmdir(dirname(line));
+	/* From now on nothing is left when we are killed, and whoever started us may be
+	 * killed in the middle of a pass, or may have been meanwhile. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		return 1;
 	rte_memseg_list_walk(advise, NULL);
 	SAY("ok %s", rte_version());
 	while (fgets(line, sizeof(line), stdin) != NULL) {
