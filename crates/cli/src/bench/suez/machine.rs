@@ -100,6 +100,11 @@ impl Machine {
         cycles.saturating_sub(self.l1_cycles)
     }
 
+    /// Names the model in records.
+    pub(super) fn name(&self) -> &'static str {
+        if self.bypass_l1 { "model past L1" } else { "model" }
+    }
+
     /// Returns a page's bytes.
     pub(super) fn page(&self) -> u64 {
         self.page

@@ -131,17 +131,18 @@ fn record(
     simulated: &Simulated,
     table6: &[Score],
 ) -> anyhow::Result<()> {
+    let model = args.machine.name();
     let degrees = simulated
         .table2
         .iter()
-        .map(|row| (format!("model: table 2: {}", row.name), row.mlps, args.machine.hac));
+        .map(|row| (format!("{model}: table 2: {}", row.name), row.mlps, args.machine.hac));
     let duplicates = simulated.table3.iter().zip(["7 (8)", "7 without the duplicate"]);
     let duplicates = duplicates
-        .map(|(row, name)| (format!("model: table 3: {name}"), row.mlps, args.machine.hac));
+        .map(|(row, name)| (format!("{model}: table 3: {name}"), row.mlps, args.machine.hac));
     let sizes = simulated
         .table4
         .iter()
-        .map(|row| (format!("model: table 4: {} bytes", row.bytes), row.mlps, row.bytes));
+        .map(|row| (format!("{model}: table 4: {} bytes", row.bytes), row.mlps, row.bytes));
     let modelled: Vec<_> = degrees.chain(duplicates).chain(sizes).collect();
     let real: Vec<_> =
         table6.iter().map(|score| format!("{} behind {}", score.engine, score.hac)).collect();

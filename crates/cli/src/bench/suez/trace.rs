@@ -37,6 +37,9 @@ use wire::{ethernet, ipv4};
 
 use super::simulate::class;
 
+/// The tail and the scale with which caches hit about as often as the paper's.
+const FITTED: (f64, f64) = (0.9, 10.0);
+
 /// Where the packets come from.
 #[derive(Clone, Debug, clap::Args)]
 #[group(skip)]
@@ -52,10 +55,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = 8 << 20)]
     packets: usize,
     /// Generated: the exponent with which a return becomes less likely
-    #[arg(long, value_name = "X", default_value_t = 0.9)]
+    #[arg(long, value_name = "X", default_value_t = FITTED.0)]
     tail: f64,
     /// Generated: how many addresses back that begins
-    #[arg(long, value_name = "X", default_value_t = 10.0)]
+    #[arg(long, value_name = "X", default_value_t = FITTED.1)]
     scale: f64,
     /// Generated: how many addresses can return
     #[arg(long, value_name = "N", default_value_t = 1 << 16)]
@@ -140,12 +143,16 @@ impl Args {
             }
             addrs.extend(stack.last());
         }
+        let fitted = if (tail, scale) == FITTED {
+            "; the two numbers were set so that caches hit about as often as the paper's"
+        } else {
+            ""
+        };
         let about = format!(
             "{packets} generated packets: a return after d other addresses with P(d ≥ x) = \
              (1 + x/{scale})^-{tail}, {hosts} addresses remembered; new addresses {site} % in \
              {}, {:.2} % in other routes of up to 16 bits, {cd} % in routes over 24, seed {seed}. \
-             It stands in for the paper's trace, which is not public; the two numbers were set so \
-             that caches hit about as often as the paper's",
+             It stands in for the paper's trace, which is not public{fitted}",
             drawn.site,
             ab - site,
         );
