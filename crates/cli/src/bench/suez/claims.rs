@@ -99,6 +99,7 @@ pub(super) fn measured(scores: &[Score]) -> Vec<Claim> {
             one > two && one > three && one > seven,
         );
         claim("degree 3 with the duplicate beats 2 without", &[three, two], three > two);
+        claim("degree 2 beats 7", &[two, seven], two > seven);
         claim("degree 7 with the duplicate beats 8 without", &[seven, eight], seven > eight);
         claim("a direct-mapped HAC beats the NART alone", &[one, none], one > none);
         claim("the NART alone beats degree 7", &[none, seven], none > seven);
