@@ -24,6 +24,7 @@ use core::cmp::Ordering;
 use core::fmt::Debug;
 use core::hash::Hash;
 
+use crate::arch::lanes::Words;
 use crate::maker::{Made, Makes, make};
 use crate::{Addr, Choice, Hop, Rib};
 
@@ -45,6 +46,45 @@ pub trait Slot<A>: Copy + Ord + Hash + Debug + Send + Sync + 'static {
 
     /// Returns the hop.
     fn hop(self) -> Hop;
+
+    /// Returns the entries as numbers that order as they do, if lanes are wide
+    /// enough for them and for what an address of this family leaves to resolve.
+    fn words(_entries: &[Self]) -> Option<Words<'_>> {
+        None
+    }
+}
+
+/// A number that may be wide or narrow.
+trait Number: Sized {
+    fn words(numbers: &[Self]) -> Option<Words<'_>>;
+}
+
+impl Number for u16 {
+    #[inline(always)]
+    fn words(numbers: &[Self]) -> Option<Words<'_>> {
+        Some(Words::Half(numbers))
+    }
+}
+
+impl Number for u32 {
+    #[inline(always)]
+    fn words(numbers: &[Self]) -> Option<Words<'_>> {
+        Some(Words::Whole(numbers))
+    }
+}
+
+impl Number for u64 {
+    #[inline(always)]
+    fn words(_: &[Self]) -> Option<Words<'_>> {
+        None
+    }
+}
+
+impl Number for u128 {
+    #[inline(always)]
+    fn words(_: &[Self]) -> Option<Words<'_>> {
+        None
+    }
 }
 
 /// An address family as the engines need it.
@@ -93,6 +133,10 @@ macro_rules! slot {
             #[inline(always)]
             fn hop(self) -> Hop {
                 Hop(self as u32 & <Self as Slot<$addr>>::MAX_HOP)
+            }
+            #[inline(always)]
+            fn words(entries: &[Self]) -> Option<Words<'_>> {
+                if <$addr>::BITS > 32 { None } else { Number::words(entries) }
             }
         }
     };

@@ -11,10 +11,13 @@
 //!                                              └─no───► kernel.run(), the scalar twin
 //! ```
 //!
+//! What is done in vectors is in [`lanes`], with the same way in.
+//!
 //! Both are the same source, so that they cannot differ but in speed. To ask costs
 //! a load and a test; a batch asks once. Without `std`, or where the whole build is
 //! for such a CPU (`-C target-cpu`), nothing is asked.
 
+pub(crate) mod lanes;
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
 mod x86_64;
 

@@ -37,6 +37,7 @@ use core::marker::PhantomData;
 
 use super::leaf::full;
 use super::{Builder, Engine, Leaf, Part, Step};
+use crate::arch::lanes::{LANES, MOST, Wide, WideKernel, tops, wide};
 use crate::runs::Run;
 use crate::table::{Master, Table};
 use crate::{Addr, Full, Hop, Prefix};
@@ -80,22 +81,11 @@ impl<A: Addr, L: Leaf> Dir24_8<A, L> {
         let block = (entry & !flag::<L>()) as usize;
         block << long_bits::<A>() | addr.bits(first_bits::<A>(), long_bits::<A>())
     }
-}
-
-impl<A: Addr, L: Leaf> Engine<A> for Dir24_8<A, L> {
-    #[inline]
-    fn lookup(&self, addr: A) -> Hop {
-        let entry = self.entry(addr);
-        if entry & flag::<L>() == 0 {
-            return Hop(entry);
-        }
-        self.tbl_long[Self::long(entry, addr)].hop()
-    }
 
     /// All of a group's entries first, then what has the flag: neither pass has a
     /// branch that depends on an entry, so that the loads of each overlap.
-    fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
-        assert_eq!(addrs.len(), out.len(), "a batch has as many answers as addresses");
+    #[inline(always)]
+    fn groups(&self, addrs: &[A], out: &mut [Hop]) {
         for (addrs, out) in addrs.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
             let mut flags = 0;
             for (&addr, out) in addrs.iter().zip(&mut *out) {
@@ -116,6 +106,65 @@ impl<A: Addr, L: Leaf> Engine<A> for Dir24_8<A, L> {
                 let i = usize::from(i) % GROUP;
                 out[i] = self.tbl_long[Self::long(out[i].0, addrs[i])].hop();
             }
+        }
+    }
+}
+
+/// A batch of lookups, as a kernel: both tables by gathers.
+struct Batch<'a, A: Addr, L: Leaf> {
+    table: &'a Dir24_8<A, L>,
+    addrs: &'a [A],
+    out: &'a mut [Hop],
+}
+
+impl<A: Addr, L: Leaf> WideKernel for Batch<'_, A, L> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run(self, wide: Wide) {
+        let Self { table, addrs, out } = self;
+        let whole = addrs.len() / LANES * LANES;
+        let (addrs, few) = addrs.split_at(whole);
+        let (out, few_out) = out.split_at_mut(whole);
+        let flags = wide.all(flag::<L>());
+        let number = wide.all(flag::<L>() - 1);
+        let low = wide.all((1 << long_bits::<A>()) - 1);
+        for (addrs, out) in addrs.chunks_exact(LANES).zip(out.chunks_exact_mut(LANES)) {
+            let addr = wide.load(tops(addrs));
+            let at = wide.shr(addr, 32 - first_bits::<A>());
+            let mut entry = wide.gather(L::words(&table.tbl24), at, u16::MAX);
+            let further = wide.test(entry, flags);
+            if further != 0 {
+                let block = wide.shl(wide.and(entry, number), long_bits::<A>());
+                let at = wide.or(block, wide.and(wide.shr(addr, 32 - A::BITS), low));
+                let hop = wide.gather(L::words(&table.tbl_long), at, further);
+                entry = wide.select(further, hop, entry);
+            }
+            for (out, hop) in out.iter_mut().zip(wide.store(entry)) {
+                *out = Hop(hop);
+            }
+        }
+        table.groups(few, few_out);
+    }
+}
+
+impl<A: Addr, L: Leaf> Engine<A> for Dir24_8<A, L> {
+    #[inline]
+    fn lookup(&self, addr: A) -> Hop {
+        let entry = self.entry(addr);
+        if entry & flag::<L>() == 0 {
+            return Hop(entry);
+        }
+        self.tbl_long[Self::long(entry, addr)].hop()
+    }
+
+    fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
+        assert_eq!(addrs.len(), out.len(), "a batch has as many answers as addresses");
+        if self.tbl_long.len() > MOST {
+            return self.groups(addrs, out);
+        }
+        if let Err(Batch { table, addrs, out }) = wide(Batch { table: self, addrs, out }) {
+            table.groups(addrs, out);
         }
     }
 

@@ -8,6 +8,7 @@
 use core::fmt::Debug;
 use core::hash::Hash;
 
+use crate::arch::lanes::Words;
 use crate::{Full, Hop};
 
 /// A stored hop.
@@ -24,6 +25,9 @@ pub trait Leaf: Copy + Default + Ord + Hash + Debug + Send + Sync + 'static {
 
     /// Returns the hop.
     fn hop(self) -> Hop;
+
+    /// Returns the items as numbers, for lookups in lanes.
+    fn words(items: &[Self]) -> Words<'_>;
 }
 
 impl Leaf for u16 {
@@ -38,6 +42,11 @@ impl Leaf for u16 {
     fn hop(self) -> Hop {
         Hop(self.into())
     }
+
+    #[inline(always)]
+    fn words(items: &[Self]) -> Words<'_> {
+        Words::Half(items)
+    }
 }
 
 impl Leaf for u32 {
@@ -51,6 +60,11 @@ impl Leaf for u32 {
     #[inline(always)]
     fn hop(self) -> Hop {
         Hop(self)
+    }
+
+    #[inline(always)]
+    fn words(items: &[Self]) -> Words<'_> {
+        Words::Whole(items)
     }
 }
 

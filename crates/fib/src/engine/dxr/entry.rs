@@ -21,6 +21,7 @@
 use core::fmt::Debug;
 use core::hash::Hash;
 
+use crate::arch::lanes::Words;
 use crate::{Full, Hop};
 
 /// What an entry says.
@@ -68,6 +69,8 @@ pub trait Entry: Copy + Eq + Hash + Default + Debug + Send + Sync + 'static {
     fn kind(self) -> u8;
     /// Returns the payload.
     fn payload(self) -> u64;
+    /// Returns the entries as numbers, if lanes are wide enough for them.
+    fn words(entries: &[Self]) -> Option<Words<'_>>;
 }
 
 impl Entry for u32 {
@@ -87,6 +90,10 @@ impl Entry for u32 {
     fn payload(self) -> u64 {
         u64::from(self & ((1 << 30) - 1))
     }
+    #[inline(always)]
+    fn words(entries: &[Self]) -> Option<Words<'_>> {
+        Some(Words::Whole(entries))
+    }
 }
 
 impl Entry for u64 {
@@ -105,6 +112,10 @@ impl Entry for u64 {
     #[inline(always)]
     fn payload(self) -> u64 {
         self & ((1 << 61) - 1)
+    }
+    #[inline(always)]
+    fn words(_: &[Self]) -> Option<Words<'_>> {
+        None
     }
 }
 

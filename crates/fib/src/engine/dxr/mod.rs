@@ -49,6 +49,7 @@ use search::{GROUP, last_not_above, lockstep};
 pub use shape::{BadShape, Shape};
 
 use super::{Engine, Part, Step};
+use crate::arch::lanes;
 use crate::table::Table;
 use crate::{Family, Full, Hop, Slot};
 
@@ -56,6 +57,7 @@ mod builder;
 mod entry;
 mod search;
 mod shape;
+mod wide;
 
 /// A frozen DXR table.
 #[derive(Clone, Debug)]
@@ -107,6 +109,18 @@ impl<A: Family, E: Entry> Dxr<A, E> {
             }
             Target::Chunk { kind: Kind::Wide, at, len } => {
                 last_not_above(&self.wide[at..at + len], A::Wide::probe(tail)).hop()
+            }
+        }
+    }
+
+    /// A batch without lanes.
+    #[inline(always)]
+    fn groups(&self, addrs: &[A], out: &mut [Hop]) {
+        for (addrs, out) in addrs.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
+            if self.shape.extension() == 0 {
+                self.group::<false>(addrs, out);
+            } else {
+                self.group::<true>(addrs, out);
             }
         }
     }
@@ -165,12 +179,14 @@ impl<A: Family, E: Entry> Engine<A> for Dxr<A, E> {
 
     fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
         assert_eq!(addrs.len(), out.len(), "a batch has as many answers as addresses");
-        for (addrs, out) in addrs.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
-            if self.shape.extension() == 0 {
-                self.group::<false>(addrs, out);
-            } else {
-                self.group::<true>(addrs, out);
+        match E::words(&self.entries) {
+            Some(entries) if A::BITS <= 32 && addrs.len() >= wide::ENOUGH => {
+                let batch = wide::Batch { table: self, entries, addrs, out };
+                if let Err(wide::Batch { addrs, out, .. }) = lanes::wide(batch) {
+                    self.groups(addrs, out);
+                }
             }
+            _ => self.groups(addrs, out),
         }
     }
 

@@ -35,6 +35,7 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 
 use super::{low, number, pivot, upper};
+use crate::arch::lanes::{LANES, MOST, Wide, WideKernel, Words, tops, wide};
 use crate::engine::{Engine, Leaf, Part, Step};
 use crate::table::Table;
 use crate::{Addr, Hop};
@@ -89,34 +90,10 @@ impl<A: Addr, L: Leaf> SailL<A, L> {
     fn bottom(&self, middle: usize, addr: A) -> usize {
         number(self.c24[middle]) << low::<A>() | addr.bits(pivot::<A>(), low::<A>())
     }
-}
 
-/// What `BN24` says where it says 0, less the one that it says too much.
-const BELOW: Hop = Hop(u32::MAX);
-
-/// Reads an item of `BN24`.
-#[inline(always)]
-fn solid<L: Leaf>(stored: L) -> Hop {
-    Hop(stored.hop().0.wrapping_sub(1))
-}
-
-impl<A: Addr, L: Leaf> Engine<A> for SailL<A, L> {
-    #[inline]
-    fn lookup(&self, addr: A) -> Hop {
-        let index = addr.bits(0, upper::<A>());
-        let entry = self.bcn[index];
-        if self.answers(index) {
-            return entry.hop();
-        }
-        let middle = Self::middle(entry, addr);
-        match solid(self.bn24[middle]) {
-            BELOW => self.n32[self.bottom(middle, addr)].hop(),
-            hop => hop,
-        }
-    }
-
-    fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
-        assert_eq!(addrs.len(), out.len(), "a batch has as many answers as addresses");
+    /// A batch without lanes.
+    #[inline(always)]
+    fn groups(&self, addrs: &[A], out: &mut [Hop]) {
         if self.bn24.is_empty() {
             for (&addr, out) in addrs.iter().zip(out) {
                 *out = self.bcn[addr.bits(0, upper::<A>())].hop();
@@ -148,6 +125,87 @@ impl<A: Addr, L: Leaf> Engine<A> for SailL<A, L> {
                     }
                 }
             }
+        }
+    }
+}
+
+/// A batch of lookups, as a kernel.
+struct Batch<'a, A: Addr, L: Leaf> {
+    table: &'a SailL<A, L>,
+    addrs: &'a [A],
+    out: &'a mut [Hop],
+}
+
+impl<A: Addr, L: Leaf> WideKernel for Batch<'_, A, L> {
+    type Out = ();
+
+    /// Level by level, each by gathers of the lanes that go on.
+    #[inline(always)]
+    fn run(self, wide: Wide) {
+        let Self { table, addrs, out } = self;
+        let whole = addrs.len() / LANES * LANES;
+        let (addrs, few) = addrs.split_at(whole);
+        let (out, few_out) = out.split_at_mut(whole);
+        let (one, in_word) = (wide.all(1), wide.all(31));
+        let middle_bits = pivot::<A>() - upper::<A>();
+        let middle_mask = wide.all((1 << middle_bits) - 1);
+        let low_mask = wide.all((1 << low::<A>()) - 1);
+        for (addrs, out) in addrs.chunks_exact(LANES).zip(out.chunks_exact_mut(LANES)) {
+            let addr = wide.load(tops(addrs));
+            let index = wide.shr(addr, 32 - upper::<A>());
+            let entry = wide.gather(L::words(&table.bcn), index, u16::MAX);
+            let word = wide.gather(Words::Double(&table.b16), wide.shr(index, 5), u16::MAX);
+            let go_on = !wide.test(word, wide.bit(wide.and(index, in_word)));
+            let place = wide.and(wide.shr(addr, 32 - pivot::<A>()), middle_mask);
+            let middle = wide.or(wide.shl(entry, middle_bits), place);
+            let stored = wide.gather(L::words(&table.bn24), middle, go_on);
+            let mut hop = wide.select(go_on, wide.sub(stored, one), entry);
+            let below = go_on & !wide.test(stored, stored);
+            if below != 0 {
+                let chunk = wide.gather(L::words(&table.c24), middle, below);
+                let place = wide.and(wide.shr(addr, 32 - A::BITS), low_mask);
+                let bottom = wide.or(wide.shl(chunk, low::<A>()), place);
+                hop = wide.select(below, wide.gather(L::words(&table.n32), bottom, below), hop);
+            }
+            for (out, hop) in out.iter_mut().zip(wide.store(hop)) {
+                *out = Hop(hop);
+            }
+        }
+        table.groups(few, few_out);
+    }
+}
+
+/// What `BN24` says where it says 0, less the one that it says too much.
+const BELOW: Hop = Hop(u32::MAX);
+
+/// Reads an item of `BN24`.
+#[inline(always)]
+fn solid<L: Leaf>(stored: L) -> Hop {
+    Hop(stored.hop().0.wrapping_sub(1))
+}
+
+impl<A: Addr, L: Leaf> Engine<A> for SailL<A, L> {
+    #[inline]
+    fn lookup(&self, addr: A) -> Hop {
+        let index = addr.bits(0, upper::<A>());
+        let entry = self.bcn[index];
+        if self.answers(index) {
+            return entry.hop();
+        }
+        let middle = Self::middle(entry, addr);
+        match solid(self.bn24[middle]) {
+            BELOW => self.n32[self.bottom(middle, addr)].hop(),
+            hop => hop,
+        }
+    }
+
+    fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
+        assert_eq!(addrs.len(), out.len(), "a batch has as many answers as addresses");
+        if self.n32.len() > MOST {
+            return self.groups(addrs, out);
+        }
+        if let Err(Batch { table, addrs, out }) = wide(Batch { table: self, addrs, out }) {
+            table.groups(addrs, out);
         }
     }
 

@@ -1,6 +1,8 @@
 //! Kernels for an x86-64 with the instructions that Poptrie counts by.
 #![expect(unsafe_code, reason = "a call of code for a CPU that was looked for just before")]
 
+pub(super) mod lanes;
+
 use std::is_x86_feature_detected;
 
 use super::Kernel;

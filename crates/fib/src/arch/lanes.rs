@@ -1,0 +1,233 @@
+//! Sixteen lookups in the lanes of one vector: loads from sixteen places at once.
+//!
+//! A lookup in a table of 2^24 entries is one load that misses the near caches. What
+//! limits a batch is how many such loads are under way together, and a processor can
+//! look ahead over the further lookups the fewer instructions each of them takes. With
+//! AVX-512 a load by sixteen indices (`gather`) is one instruction, and so is what
+//! makes the indices and takes the answers apart.
+//!
+//! ```text
+//!   addrs   │ a0 │ a1 │ … │ a15 │        Lanes, 32 bits each
+//!   shift   │ i0 │ i1 │ … │ i15 │
+//!   gather  │t[i0]│t[i1]│ … │t[i15]│     an index outside the table gives 0
+//!   test    0 1 0 … 1                    a mask: who goes on
+//! ```
+//!
+//! [`Wide`] is the key: having one proves that the processor has the instructions, and
+//! all operations are its methods. An engine writes its batch as a [`WideKernel`],
+//! without a word of any processor, and falls back to its plain batch where [`wide`]
+//! hands the kernel back. Items of 16 bits are loaded in pairs, since there is no
+//! gather of less than 32: nothing outside the table is read.
+
+use crate::Addr;
+
+/// A table of which the items are plain numbers.
+#[derive(Clone, Copy, Debug)]
+pub enum Words<'a> {
+    /// Of 16 bits.
+    Half(&'a [u16]),
+    /// Of 32 bits.
+    Whole(&'a [u32]),
+    /// Of 64 bits, which are loaded as two items of 32, the lower half first.
+    Double(&'a [u64]),
+}
+
+/// A table with more items than these is not for lanes: an index is a signed number.
+pub(crate) const MOST: usize = 1 << 31;
+
+/// Work in lanes.
+pub(crate) trait WideKernel: Sized {
+    /// What comes of it.
+    type Out;
+
+    /// Does it. To be `#[inline(always)]`, and what it calls too.
+    fn run(self, wide: Wide) -> Self::Out;
+}
+
+#[cfg(all(feature = "std", target_arch = "x86_64"))]
+pub(crate) use super::x86_64::lanes::{Lanes, Wide, wide};
+
+#[cfg(not(all(feature = "std", target_arch = "x86_64")))]
+pub(crate) use none::{Lanes, Wide, wide};
+
+/// How many lanes there are.
+pub(crate) const LANES: usize = 16;
+
+/// Returns the first 32 bits of each of [`LANES`] addresses; narrower ones are shifted
+/// to the top, so that bit 0 of an address is the top bit of its lane.
+#[inline(always)]
+pub(crate) fn tops<A: Addr>(addrs: &[A]) -> [u32; LANES] {
+    // A loop in place: a call that is not inlined would write what is then read whole,
+    // before the writes are through.
+    let mut tops = [0; LANES];
+    for (top, addr) in tops.iter_mut().zip(addrs) {
+        *top = if A::BITS <= 32 {
+            (addr.to_u128() as u32) << (32 - A::BITS)
+        } else {
+            (addr.to_u128() >> (A::BITS - 32)) as u32
+        };
+    }
+    tops
+}
+
+/// Where there are no lanes.
+#[cfg(not(all(feature = "std", target_arch = "x86_64")))]
+mod none {
+    use super::{LANES, WideKernel, Words};
+
+    /// Never to be had.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) enum Wide {}
+
+    /// Numbers that no one has.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) enum Lanes {}
+
+    /// Hands the work back.
+    #[inline(always)]
+    pub(crate) fn wide<K: WideKernel>(kernel: K) -> Result<K::Out, K> {
+        Err(kernel)
+    }
+
+    impl Wide {
+        pub(crate) fn load(self, _: [u32; LANES]) -> Lanes {
+            match self {}
+        }
+        pub(crate) fn all(self, _: u32) -> Lanes {
+            match self {}
+        }
+        pub(crate) fn store(self, _: Lanes) -> [u32; LANES] {
+            match self {}
+        }
+        pub(crate) fn and(self, _: Lanes, _: Lanes) -> Lanes {
+            match self {}
+        }
+        pub(crate) fn or(self, _: Lanes, _: Lanes) -> Lanes {
+            match self {}
+        }
+        pub(crate) fn add(self, _: Lanes, _: Lanes) -> Lanes {
+            match self {}
+        }
+        pub(crate) fn sub(self, _: Lanes, _: Lanes) -> Lanes {
+            match self {}
+        }
+        pub(crate) fn shl(self, _: Lanes, _: u32) -> Lanes {
+            match self {}
+        }
+        pub(crate) fn shr(self, _: Lanes, _: u32) -> Lanes {
+            match self {}
+        }
+        pub(crate) fn test(self, _: Lanes, _: Lanes) -> u16 {
+            match self {}
+        }
+        pub(crate) fn at_most(self, _: Lanes, _: Lanes) -> u16 {
+            match self {}
+        }
+        pub(crate) fn select(self, _: u16, _: Lanes, _: Lanes) -> Lanes {
+            match self {}
+        }
+        pub(crate) fn bit(self, _: Lanes) -> Lanes {
+            match self {}
+        }
+        pub(crate) fn pack(self, _: u16, _: Lanes) -> Lanes {
+            match self {}
+        }
+        pub(crate) fn gather(self, _: Words<'_>, _: Lanes, _: u16) -> Lanes {
+            match self {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LANES, Wide, WideKernel, Words, tops, wide};
+    use alloc::vec::Vec;
+
+    /// Everything there is, on some numbers.
+    struct Everything {
+        at: [u32; LANES],
+        half: Vec<u16>,
+        whole: Vec<u32>,
+        double: Vec<u64>,
+        mask: u16,
+    }
+
+    impl WideKernel for &Everything {
+        type Out = [[u32; LANES]; 11];
+
+        #[inline(always)]
+        fn run(self, wide: Wide) -> Self::Out {
+            let at = wide.load(self.at);
+            let three = wide.all(3);
+            let small = wide.and(at, wide.all(31));
+            [
+                wide.gather(Words::Half(&self.half), at, self.mask),
+                wide.gather(Words::Whole(&self.whole), at, self.mask),
+                wide.select(wide.test(at, three), wide.shl(at, 5), wide.shr(at, 1)),
+                wide.select(wide.at_most(at, wide.all(50)), at, three),
+                wide.add(at, three),
+                wide.sub(at, three),
+                wide.or(at, wide.all(8)),
+                wide.bit(small),
+                wide.shr(at, 32),
+                wide.gather(Words::Double(&self.double), at, self.mask),
+                wide.pack(self.mask, at),
+            ]
+            .map(|lanes| wide.store(lanes))
+        }
+    }
+
+    #[test]
+    fn lanes_do_what_sixteen_numbers_would() {
+        let mut state = 7u64;
+        let mut dice = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as u32
+        };
+        for len in (0..70).chain([1 << 16]) {
+            let everything = Everything {
+                // Some are outside, by one, by far, and as far as can be.
+                at: core::array::from_fn(|i| match i {
+                    0 => u32::MAX,
+                    1 => 1 << 31,
+                    2 => len as u32,
+                    3 => (len as u32).wrapping_sub(1),
+                    _ => dice() % (len as u32 + 9),
+                }),
+                half: (0..len).map(|_| dice() as u16).collect(),
+                whole: (0..len).map(|_| dice()).collect(),
+                double: (0..len).map(|_| u64::from(dice()) << 32 | u64::from(dice())).collect(),
+                mask: dice() as u16 | 0xf,
+            };
+            let Everything { at, half, whole, double, mask } = &everything;
+            let Ok(found) = wide(&everything) else { return };
+            for (i, &at) in at.iter().enumerate() {
+                let there = mask >> i & 1 == 1;
+                let half = half.get(at as usize).filter(|_| there);
+                assert_eq!(found[0][i], half.map_or(0, |&item| item.into()), "{len}, {at}");
+                let whole = whole.get(at as usize).filter(|_| there);
+                assert_eq!(found[1][i], whole.map_or(0, |&item| item), "{len}, {at}");
+                assert_eq!(found[2][i], if at & 3 == 0 { at >> 1 } else { at << 5 });
+                assert_eq!(found[3][i], if at <= 50 { at } else { 3 });
+                assert_eq!(found[4][i], at.wrapping_add(3));
+                assert_eq!(found[5][i], at.wrapping_sub(3));
+                assert_eq!(found[6][i], at | 8);
+                assert_eq!(found[7][i], 1 << (at & 31));
+                assert_eq!(found[8][i], 0);
+                let double = double.get(at as usize / 2).filter(|_| there);
+                let part = double.map_or(0, |&item| (item >> (at % 2 * 32)) as u32);
+                assert_eq!(found[9][i], part, "{len}, {at}");
+            }
+            let packed: Vec<u32> =
+                (0..LANES).filter(|i| mask >> i & 1 == 1).map(|i| at[i]).collect();
+            assert_eq!(found[10][..packed.len()], packed);
+        }
+    }
+
+    #[test]
+    fn addresses_of_any_family_begin_at_the_top() {
+        assert_eq!(tops(&[0x12u8; LANES]), [0x1200_0000; LANES]);
+        assert_eq!(tops(&[0x1234_5678u32; LANES]), [0x1234_5678; LANES]);
+        assert_eq!(tops(&[0x1234_5678_9abc_def0u64; LANES]), [0x1234_5678; LANES]);
+    }
+}

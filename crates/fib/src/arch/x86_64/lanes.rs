@@ -1,0 +1,216 @@
+//! Lanes by AVX-512: see `arch/lanes.rs`.
+//!
+//! Every operation is one intrinsic or a few, safe to call but for the features it
+//! needs; [`Wide`] is the proof of those. The gathers read memory: each is masked by a
+//! comparison of all indices with the table's length.
+#![expect(
+    unsafe_code,
+    reason = "intrinsics of a CPU that was looked for; loads by checked indices"
+)]
+
+use core::arch::x86_64::*;
+use std::is_x86_feature_detected;
+
+use crate::arch::lanes::{LANES, WideKernel, Words};
+
+/// The proof that this CPU has AVX-512 F and BW, made by [`wide`] alone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wide(());
+
+/// Sixteen numbers of 32 bits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lanes(__m512i);
+
+/// Does the work in lanes, or hands it back where the CPU has none.
+#[inline(always)]
+pub(crate) fn wide<K: WideKernel>(kernel: K) -> Result<K::Out, K> {
+    let has = is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("popcnt")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2");
+    if !has {
+        return Err(kernel);
+    }
+    // SAFETY: the function is safe but for the features that it is compiled for, and
+    // the CPU was found to have each of them.
+    Ok(unsafe { in_lanes(kernel) })
+}
+
+/// The kernel, inlined into a function for which the compiler may use them.
+#[target_feature(enable = "avx512f,avx512bw,popcnt,bmi1,bmi2")]
+fn in_lanes<K: WideKernel>(kernel: K) -> K::Out {
+    kernel.run(Wide(()))
+}
+
+/// Each operation needs AVX-512 F, which `self` proves.
+impl Wide {
+    #[inline(always)]
+    pub(crate) fn load(self, numbers: [u32; LANES]) -> Lanes {
+        // SAFETY: the array is as long as a vector, both are plain numbers of any
+        // value, and the load needs no alignment; see above for the feature.
+        Lanes(unsafe { _mm512_loadu_epi32(numbers.as_ptr().cast()) })
+    }
+
+    /// The same number in all lanes.
+    #[inline(always)]
+    pub(crate) fn all(self, number: u32) -> Lanes {
+        // SAFETY: see above for the feature.
+        Lanes(unsafe { _mm512_set1_epi32(number as i32) })
+    }
+
+    #[inline(always)]
+    pub(crate) fn store(self, lanes: Lanes) -> [u32; LANES] {
+        let mut numbers = [0; LANES];
+        // SAFETY: as for `load`; the array is ours to write.
+        unsafe { _mm512_storeu_epi32(numbers.as_mut_ptr().cast(), lanes.0) };
+        numbers
+    }
+
+    #[inline(always)]
+    pub(crate) fn and(self, one: Lanes, two: Lanes) -> Lanes {
+        // SAFETY: see above for the feature.
+        Lanes(unsafe { _mm512_and_si512(one.0, two.0) })
+    }
+
+    #[inline(always)]
+    pub(crate) fn or(self, one: Lanes, two: Lanes) -> Lanes {
+        // SAFETY: see above for the feature.
+        Lanes(unsafe { _mm512_or_si512(one.0, two.0) })
+    }
+
+    #[inline(always)]
+    pub(crate) fn add(self, one: Lanes, two: Lanes) -> Lanes {
+        // SAFETY: see above for the feature.
+        Lanes(unsafe { _mm512_add_epi32(one.0, two.0) })
+    }
+
+    #[inline(always)]
+    pub(crate) fn sub(self, one: Lanes, two: Lanes) -> Lanes {
+        // SAFETY: see above for the feature.
+        Lanes(unsafe { _mm512_sub_epi32(one.0, two.0) })
+    }
+
+    /// Shifts all lanes left; by 32 and more gives 0.
+    #[inline(always)]
+    pub(crate) fn shl(self, lanes: Lanes, by: u32) -> Lanes {
+        // SAFETY: see above for the feature.
+        let by = unsafe { _mm_cvtsi32_si128(by as i32) };
+        // SAFETY: see above for the feature.
+        Lanes(unsafe { _mm512_sll_epi32(lanes.0, by) })
+    }
+
+    /// Shifts all lanes right; by 32 and more gives 0.
+    #[inline(always)]
+    pub(crate) fn shr(self, lanes: Lanes, by: u32) -> Lanes {
+        // SAFETY: see above for the feature.
+        let by = unsafe { _mm_cvtsi32_si128(by as i32) };
+        // SAFETY: see above for the feature.
+        Lanes(unsafe { _mm512_srl_epi32(lanes.0, by) })
+    }
+
+    /// Says of which lanes any bit of `bits` is set.
+    #[inline(always)]
+    pub(crate) fn test(self, lanes: Lanes, bits: Lanes) -> u16 {
+        // SAFETY: see above for the feature.
+        unsafe { _mm512_test_epi32_mask(lanes.0, bits.0) }
+    }
+
+    /// Says in which lanes `one` is at most `two`.
+    #[inline(always)]
+    pub(crate) fn at_most(self, one: Lanes, two: Lanes) -> u16 {
+        // SAFETY: see above for the feature.
+        unsafe { _mm512_cmple_epu32_mask(one.0, two.0) }
+    }
+
+    /// Takes `one` in the lanes of the mask and `other` elsewhere.
+    #[inline(always)]
+    pub(crate) fn select(self, mask: u16, one: Lanes, other: Lanes) -> Lanes {
+        // SAFETY: see above for the feature.
+        Lanes(unsafe { _mm512_mask_blend_epi32(mask, other.0, one.0) })
+    }
+
+    /// Returns 1 shifted left by each lane; 0 for 32 and more.
+    #[inline(always)]
+    pub(crate) fn bit(self, by: Lanes) -> Lanes {
+        // SAFETY: see above for the feature.
+        Lanes(unsafe { _mm512_sllv_epi32(self.all(1).0, by.0) })
+    }
+
+    /// Moves the lanes of the mask to the front, in their order; 0 follows.
+    #[inline(always)]
+    pub(crate) fn pack(self, mask: u16, lanes: Lanes) -> Lanes {
+        // SAFETY: see above for the feature.
+        Lanes(unsafe { _mm512_maskz_compress_epi32(mask, lanes.0) })
+    }
+
+    /// Loads the items at the indices, in the lanes of the mask; 0 in the others, and
+    /// where there is no such item.
+    #[inline(always)]
+    pub(crate) fn gather(self, table: Words<'_>, at: Lanes, mask: u16) -> Lanes {
+        match table {
+            Words::Whole(table) => {
+                let mask = self.below(at, table.len(), mask);
+                let none = self.all(0).0;
+                // SAFETY: lanes outside the mask load nothing. In the others the index
+                // is below the slice's length and below 2^31, so that it is not
+                // negative, and 4 bytes at 4 times the index from its start are one
+                // item of the slice.
+                Lanes(unsafe {
+                    _mm512_mask_i32gather_epi32::<4>(none, mask, at.0, table.as_ptr().cast())
+                })
+            }
+            Words::Double(table) => {
+                let mask = self.below(at, table.len() * 2, mask);
+                let none = self.all(0).0;
+                // SAFETY: as above, with twice as many items of half the size; on this
+                // architecture the lower half of a number comes first.
+                Lanes(unsafe {
+                    _mm512_mask_i32gather_epi32::<4>(none, mask, at.0, table.as_ptr().cast())
+                })
+            }
+            Words::Half(table) => {
+                // A pair holds the item of an even index in its lower half. An item
+                // without a partner, at the end of an odd table, is read by itself.
+                let pair = self.shr(at, 1);
+                let pairs = self.gather_pairs(table, pair, mask);
+                let odd = self.and(at, self.all(1));
+                let by = self.shl(odd, 4);
+                // SAFETY: see above for the feature.
+                let item = Lanes(unsafe { _mm512_srlv_epi32(pairs.0, by.0) });
+                let item = self.and(item, self.all(0xffff));
+                match table {
+                    [.., last] if table.len() % 2 == 1 => {
+                        let end = self.all((table.len() - 1) as u32);
+                        let here = self.at_most(at, end) & self.at_most(end, at) & mask;
+                        self.select(here, self.all(u32::from(*last)), item)
+                    }
+                    _ => item,
+                }
+            }
+        }
+    }
+
+    /// Masks out the lanes that are not below `len`.
+    #[inline(always)]
+    fn below(self, at: Lanes, len: usize, mask: u16) -> u16 {
+        // An index is taken as signed by the load.
+        let len = self.all(len.min(1 << 31) as u32);
+        // SAFETY: see above for the feature.
+        unsafe { _mm512_mask_cmplt_epu32_mask(mask, at.0, len.0) }
+    }
+
+    /// Loads items 2i and 2i + 1 in the lower and upper half of a lane with index i.
+    #[inline(always)]
+    fn gather_pairs(self, table: &[u16], at: Lanes, mask: u16) -> Lanes {
+        let mask = self.below(at, table.len() / 2, mask);
+        let none = self.all(0);
+        // SAFETY: lanes outside the mask load nothing. In the others the index is
+        // below half of the slice's length and below 2^31, so that it is not negative,
+        // and 4 bytes at 4 times the index from its start are two items of the slice;
+        // the load needs no alignment.
+        Lanes(unsafe {
+            _mm512_mask_i32gather_epi32::<4>(none.0, mask, at.0, table.as_ptr().cast())
+        })
+    }
+}
