@@ -53,7 +53,7 @@ enum Command {
     /// Describe a table, or make one
     Table(table::Args),
     /// Measure, with records
-    Bench(bench::Args),
+    Bench(Box<bench::Args>),
     /// Write the completions of a shell to standard output
     Completions(completions::Args),
     /// Write the manual pages

@@ -136,7 +136,7 @@ impl Hierarchy {
         reserved: u64,
     ) -> Result<Self, String> {
         let (colours, apart) = (l1.way() / page.max(1), reserved.div_ceil(page.max(1)));
-        if page == 0 || l1.way() % page != 0 && reserved > 0 {
+        if page == 0 || !l1.way().is_multiple_of(page) && reserved > 0 {
             return Err(format!("a way of L1, {} bytes, is no whole pages of {page}", l1.way()));
         }
         if apart > 0 && apart >= colours {

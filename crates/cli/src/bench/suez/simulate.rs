@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn less_room_for_the_nart_is_slower() {
         // Lines 12 KiB of level 1 apart: with a quarter of L1 set apart, the same set.
-        let near = |n: u32| (n % 2) * (6 << 10) << 16;
+        let near = |n: u32| ((n % 2) * (6 << 10)) << 16;
         let trace: Vec<u32> = (0..100).map(near).collect();
         let whole = simulate(&machine(&[]), None, nart().engine(), &trace).unwrap();
         assert_eq!(whole.nart_cycles, 2 * 29 + 100 * 7);
