@@ -64,7 +64,7 @@ enum What {
     /// Packets a second through the datapath without I/O
     Datapath(datapath::Args),
     /// Suez: a cache of answers before the table, the paper's simulation and here
-    Suez(suez::Args),
+    Suez(Box<suez::Args>),
 }
 
 /// What every measurement takes.
