@@ -1,7 +1,8 @@
 //! The unibit trie: one bit a level.
 //!
-//! Fu 2020, section 2.1 (figure 2.1); Vesović, Smiljanić, Kostić, "Parallel IP
-//! lookup …", 2017, section V.C. Most schemes are variants of it.
+//! Fu 2020, section 2.1 (figure 2.1); Vesović, Smiljanić, Tomašević,
+//! "Speeding Up IP Lookup Procedure in Software Routers by Means of Parallelization",
+//! Telfor Journal, 2017, section V.C. Most schemes are variants of it.
 //!
 //! A node stands for the prefix that is spelled by the way down to it. It is solid
 //! if that prefix is a route, else empty; a subtree without a solid node does not

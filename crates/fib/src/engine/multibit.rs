@@ -1,8 +1,9 @@
 //! The fixed-stride trie: some bits a level, prefixes expanded to the level's end.
 //!
-//! Vesović, Smiljanić, Kostić, "Parallel IP lookup …", 2017, section V.C; Srinivasan,
-//! Varghese, "Fast address lookups using controlled prefix expansion", ACM TOCS
-//! 17(1), 1999, for the expansion and its updates.
+//! Vesović, Smiljanić, Tomašević, "Speeding Up IP Lookup Procedure in Software Routers
+//! by Means of Parallelization", Telfor Journal, 2017, section V.C; Srinivasan, Varghese,
+//! "Fast address lookups using controlled prefix expansion", ACM TOCS 17(1), 1999,
+//! for the expansion and its updates.
 //!
 //! With a stride of s bits a node has 2^s entries, one for each value of the next
 //! s bits, and at most `A::BITS` / s nodes are read. A route that ends within a
