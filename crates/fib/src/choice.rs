@@ -68,19 +68,23 @@ pub enum Choice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
     /// Any width.
+    Every,
+    /// Any family that packets are looked up in, and the toys.
     All,
     /// Up to 32 bits: IPv4 and the toys.
     Narrow,
-    /// Not 32 bits: IPv6 and the toys.
+    /// IPv6 and the toys.
     Wide,
 }
 
 impl Reach {
     fn holds<A: Addr>(self) -> bool {
         match self {
-            Self::All => true,
+            Self::Every => true,
+            // Of the upper half of IPv6 there is DXR, and the oracle.
+            Self::All => A::BITS != 64,
             Self::Narrow => A::BITS <= 32,
-            Self::Wide => A::BITS != 32,
+            Self::Wide => !matches!(A::BITS, 32 | 64),
         }
     }
 }
@@ -88,7 +92,7 @@ impl Reach {
 /// The schemes with a name of their own. Where two lines give one choice, the
 /// first is its name and the second another way of writing it.
 const NAMED: &[(&str, Choice, Reach)] = &[
-    ("linear", Choice::Linear, Reach::All),
+    ("linear", Choice::Linear, Reach::Every),
     ("pbf", Choice::Pbf, Reach::All),
     ("sail6", Choice::Sail6, Reach::Wide),
     ("sail6_large", Choice::Sail6Large, Reach::Wide),

@@ -25,7 +25,7 @@ use core::fmt::Debug;
 use core::hash::Hash;
 
 use crate::arch::lanes::Words;
-use crate::maker::{Made, Makes, make};
+use crate::maker::{self, Made, Makes, make};
 use crate::{Addr, Choice, Hop, Rib};
 
 /// One entry of a range table: where the range starts within its chunk, and its
@@ -221,9 +221,12 @@ impl Slot<u128> for (u128, u32) {
     }
 }
 
-/// Lists the families. `u8` is its own upper half: nothing is smaller.
+/// Lists the families. `u8` is its own upper half: nothing is smaller. The engines of
+/// those that no packet is looked up in are compiled by who uses them, unless the
+/// feature `toys` says that several will.
 macro_rules! family {
-    ($addr:ty, upper $upper:ty, $short:ty, $medium:ty, $long:ty, $wide:ty, k $min:literal to $max:literal) => {
+    ($addr:ty, upper $upper:ty, $short:ty, $medium:ty, $long:ty, $wide:ty, k $min:literal to $max:literal,
+        $(#[$lazy:meta])? engines $($set:ident)*) => {
         impl Family for $addr {
             type Upper = $upper;
             type Short = $short;
@@ -244,15 +247,16 @@ macro_rules! family {
         }
 
         impl Makes for $addr {
+            $(#[$lazy])?
             fn make(rib: &Rib<Self>, choice: Choice, threads: usize) -> Made<Self> {
-                make(rib, choice, threads)
+                make(rib, choice, threads, &[$(maker::$set),*])
             }
         }
     };
 }
 
-family!(u8, upper u8, u16, Triple, u32, u64, k 1 to 6);
-family!(u16, upper u8, u16, Triple, u32, u64, k 2 to 12);
-family!(u32, upper u16, u16, Triple, u32, u64, k 16 to 24);
-family!(u64, upper u32, u32, u64, u64, u128, k 16 to 24);
-family!(u128, upper u64, u64, u128, u128, (u128, u32), k 16 to 24);
+family!(u8, upper u8, u16, Triple, u32, u64, k 1 to 6, #[cfg_attr(not(feature = "toys"), inline)] engines dxr any narrow wide);
+family!(u16, upper u8, u16, Triple, u32, u64, k 2 to 12, #[cfg_attr(not(feature = "toys"), inline)] engines dxr any narrow wide);
+family!(u32, upper u16, u16, Triple, u32, u64, k 16 to 24, engines dxr any narrow);
+family!(u64, upper u32, u32, u64, u64, u128, k 16 to 24, #[cfg_attr(not(feature = "toys"), inline)] engines dxr);
+family!(u128, upper u64, u64, u128, u128, (u128, u32), k 16 to 24, engines dxr any wide);

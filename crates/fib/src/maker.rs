@@ -3,8 +3,8 @@
 //! [`Maker`] is a builder with its type forgotten: it follows a [`Rib`], freezes a
 //! table and refreshes one it froze before. There are two kinds, as there are two
 //! kinds of builder: `Blocks` sweeps dirty blocks into runs and lays those out,
-//! `Routes` hands each changed route on. [`make`] is the one place where every
-//! engine's type is named.
+//! `Routes` hands each changed route on. The sets below are the one place where every
+//! engine's type is named, and [`Family`] says which sets it has.
 //!
 //! Widths are always automatic. A build begins with the narrowest entries and,
 //! where the engine says [`Full`], is repeated with wider ones.
@@ -61,7 +61,7 @@ pub(crate) trait Maker<A: Addr>: Send {
 /// A family whose engines are compiled here, once, and not again by every crate
 /// that builds a table: a part of [`Family`].
 pub(crate) trait Makes: Addr {
-    /// Calls [`make`].
+    /// Calls [`make`] with the sets of engines that the family has.
     fn make(rib: &Rib<Self>, choice: Choice, threads: usize) -> Made<Self>;
 }
 
@@ -128,27 +128,46 @@ fn downcast<A: Addr, E: Engine<A>>(engine: &mut dyn Engine<A>) -> &mut E {
 
 pub(crate) type Made<A> = Result<Box<dyn Maker<A>>, Full>;
 
+/// Builds one of a set of engines with the threads given; `None` for any other.
+pub(crate) type Set<A> = fn(&Rib<A>, Choice, usize) -> Option<Made<A>>;
+
 /// Builds `rib` as `choice` says, which is settled, with `threads` threads where
-/// the engine's build can be divided.
-pub(crate) fn make<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Made<A> {
-    if !choice.suits::<A>() {
-        return Err(Full { what: Full::BITS, limit: 32, seen: A::BITS.into() });
-    }
-    match choice {
-        Choice::Auto => unreachable!("an automatic choice has been settled"),
+/// the engine's build can be divided. `sets` are those that the family has.
+pub(crate) fn make<A: Family>(
+    rib: &Rib<A>,
+    choice: Choice,
+    threads: usize,
+    sets: &[Set<A>],
+) -> Made<A> {
+    let full = Full { what: Full::BITS, limit: 32, seen: A::BITS.into() };
+    sets.iter().find_map(|set| set(rib, choice, threads)).unwrap_or(Err(full))
+}
+
+/// The engines of every family, upper halves included.
+pub(crate) fn dxr<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Made<A>> {
+    Some(match choice {
         Choice::Linear => routes(rib, LinearBuilder::default()),
+        Choice::Dxr(shape) => widening::<A, DxrBuilder<A, u32>, DxrBuilder<A, u64>>(
+            rib,
+            |bits| DxrBuilder::with_len_bits(shape, bits),
+            |bits| DxrBuilder::with_len_bits(shape, bits),
+            threads,
+        ),
+        Choice::Halves(shape) => widening::<A, HalvesBuilder<A, u32>, HalvesBuilder<A, u64>>(
+            rib,
+            |bits| HalvesBuilder::with_len_bits(shape, bits),
+            |bits| HalvesBuilder::with_len_bits(shape, bits),
+            threads,
+        ),
+        _ => return None,
+    })
+}
+
+/// The engines of every family that packets are looked up in.
+pub(crate) fn any<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Made<A>> {
+    Some(match choice {
         Choice::Pbf => either(routes(rib, PbfBuilder::<A, u16>::default()), || {
             routes(rib, PbfBuilder::<A, u32>::default())
-        }),
-        Choice::Sail6 => blocks(rib, Sail6Builder::default, threads),
-        Choice::Sail6Large => either(routes(rib, Sail6LargeBuilder::<A, u16>::default()), || {
-            routes(rib, Sail6LargeBuilder::<A, u32>::default())
-        }),
-        Choice::Dir24_8 => either(blocks(rib, Dir24_8Builder::<A, u16>::new, threads), || {
-            blocks(rib, Dir24_8Builder::<A, u32>::new, threads)
-        }),
-        Choice::Nart => either(routes(rib, NartBuilder::<A, u16>::default()), || {
-            routes(rib, NartBuilder::<A, u32>::default())
         }),
         Choice::Ranges => either(blocks(rib, RangesBuilder::<A, u16>::new, threads), || {
             blocks(rib, RangesBuilder::<A, u32>::new, threads)
@@ -163,7 +182,6 @@ pub(crate) fn make<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> M
                 blocks(rib, || PoptrieBuilder::<A, u32>::new(bits), threads)
             })
         }
-        Choice::Lulea => lulea(rib, threads),
         Choice::TreeBitmap(6) => treebitmap::<A, u64>(rib),
         Choice::TreeBitmap(5) => treebitmap::<A, u32>(rib),
         Choice::TreeBitmap(_) => treebitmap::<A, u16>(rib),
@@ -181,18 +199,20 @@ pub(crate) fn make<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> M
         Choice::LcTrie => either(routes(rib, LcTrieBuilder::<A, u16>::default()), || {
             routes(rib, LcTrieBuilder::<A, u32>::default())
         }),
-        Choice::Dxr(shape) => widening::<A, DxrBuilder<A, u32>, DxrBuilder<A, u64>>(
-            rib,
-            |bits| DxrBuilder::with_len_bits(shape, bits),
-            |bits| DxrBuilder::with_len_bits(shape, bits),
-            threads,
-        ),
-        Choice::Halves(shape) => widening::<A, HalvesBuilder<A, u32>, HalvesBuilder<A, u64>>(
-            rib,
-            |bits| HalvesBuilder::with_len_bits(shape, bits),
-            |bits| HalvesBuilder::with_len_bits(shape, bits),
-            threads,
-        ),
+        _ => return None,
+    })
+}
+
+/// The engines of IPv4, and of the toys.
+pub(crate) fn narrow<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Made<A>> {
+    Some(match choice {
+        Choice::Dir24_8 => either(blocks(rib, Dir24_8Builder::<A, u16>::new, threads), || {
+            blocks(rib, Dir24_8Builder::<A, u32>::new, threads)
+        }),
+        Choice::Nart => either(routes(rib, NartBuilder::<A, u16>::default()), || {
+            routes(rib, NartBuilder::<A, u32>::default())
+        }),
+        Choice::Lulea => lulea(rib, threads),
         Choice::SailB => either(routes(rib, sail::SailBBuilder::<A, u16>::new()), || {
             routes(rib, sail::SailBBuilder::<A, u32>::new())
         }),
@@ -202,7 +222,19 @@ pub(crate) fn make<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> M
         Choice::SailL => either(blocks(rib, SailLBuilder::<A, u16>::new, threads), || {
             blocks(rib, SailLBuilder::<A, u32>::new, threads)
         }),
-    }
+        _ => return None,
+    })
+}
+
+/// The engines of IPv6, and of the toys.
+pub(crate) fn wide<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Made<A>> {
+    Some(match choice {
+        Choice::Sail6 => blocks(rib, Sail6Builder::default, threads),
+        Choice::Sail6Large => either(routes(rib, Sail6LargeBuilder::<A, u16>::default()), || {
+            routes(rib, Sail6LargeBuilder::<A, u32>::default())
+        }),
+        _ => return None,
+    })
 }
 
 /// Builds from runs.
