@@ -95,6 +95,11 @@ impl<T: Copy + PartialEq> Arena<T> {
         self.free > self.items.len() / 16
     }
 
+    /// Counts the bytes in holes.
+    pub(crate) fn holes(&self) -> usize {
+        self.free * size_of::<T>()
+    }
+
     /// Counts the 64-bit words written.
     pub(crate) fn written(&self) -> u64 {
         self.items.written()

@@ -171,4 +171,9 @@ impl<A: Family> FibBuilder<A> {
     pub(crate) fn written(&self) -> u64 {
         self.maker.written()
     }
+
+    /// Counts the bytes of the table that nothing is in.
+    pub(crate) fn holes(&self) -> usize {
+        self.maker.holes()
+    }
 }

@@ -56,6 +56,9 @@ pub(crate) trait Maker<A: Addr>: Send {
 
     /// Counts the 64-bit words of the table that were written so far.
     fn written(&self) -> u64;
+
+    /// Counts the bytes of the table that nothing is in.
+    fn holes(&self) -> usize;
 }
 
 /// A family whose engines are compiled here, once, and not again by every crate
@@ -91,6 +94,10 @@ impl<A: Addr, B: Builder<A>> Maker<A> for Blocks<B> {
     fn written(&self) -> u64 {
         self.0.written()
     }
+
+    fn holes(&self) -> usize {
+        self.0.holes()
+    }
 }
 
 /// A builder that keeps routes.
@@ -115,6 +122,10 @@ impl<A: Addr, B: RouteBuilder<A>> Maker<A> for Routes<B> {
 
     fn written(&self) -> u64 {
         self.0.written()
+    }
+
+    fn holes(&self) -> usize {
+        self.0.holes()
     }
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct Pool<T> {
     index: HashTable<Span>,
     hasher: DefaultHashBuilder,
     holes: Holes,
+    /// How many items are in holes.
+    free: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +55,7 @@ impl<T: Copy + Eq + Hash> Pool<T> {
             index: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
             holes: Holes::default(),
+            free: 0,
         }
     }
 
@@ -65,7 +68,9 @@ impl<T: Copy + Eq + Hash> Pool<T> {
             span.users += users;
             return (span.at as usize, false);
         }
-        let at = self.holes.take(content.len()).unwrap_or(self.items.len());
+        let hole = self.holes.take(content.len());
+        self.free -= hole.map_or(0, |_| content.len());
+        let at = hole.unwrap_or(self.items.len());
         self.items.write(at, content);
         let span = Span { at: at as u32, len: content.len() as u32, users };
         let (hasher, items) = (&self.hasher, &self.items);
@@ -102,12 +107,14 @@ impl<T: Copy + Eq + Hash> Pool<T> {
         }
         entry.remove();
         self.holes.give(at, len);
+        self.free += len;
         true
     }
 
     /// Cuts holes off the end of the array.
     pub(crate) fn trim(&mut self) {
         if let Some(end) = self.holes.take_last(self.items.len()) {
+            self.free -= self.items.len() - end;
             self.items.truncate(end);
         }
     }
@@ -127,6 +134,11 @@ impl<T: Copy + Eq + Hash> Pool<T> {
     #[cfg(test)]
     pub(crate) fn spans(&self) -> usize {
         self.index.len()
+    }
+
+    /// Counts the bytes in holes.
+    pub(crate) fn holes(&self) -> usize {
+        self.free * size_of::<T>()
     }
 
     /// Counts the 64-bit words written.

@@ -47,8 +47,8 @@ pub struct Commit {
     /// The blocks, or for an engine that keeps routes the routes, that were laid out
     /// again.
     pub blocks: usize,
-    /// All was built from scratch: many changes, or a limit that called for a
-    /// wider layout.
+    /// All was built from scratch: many changes, a limit that called for a wider
+    /// layout, or holes in more than a sixteenth of the table.
     pub rebuilt: bool,
     /// Readers have what was committed. If not, two tables are still being read;
     /// commit again.
@@ -135,6 +135,10 @@ impl<A: Family> Updater<A> {
             self.rebuild(&mut commit)?;
         } else {
             match self.builder.follow(&mut self.rib) {
+                // With many holes the table outgrows the cache it was chosen for.
+                Ok(_) if self.builder.holes() > self.fib().footprint() / 16 => {
+                    self.rebuild(&mut commit)?;
+                }
                 Ok(blocks) => commit.blocks = blocks,
                 Err(_) => self.rebuild(&mut commit)?,
             }

@@ -219,4 +219,8 @@ impl<A: Family, E: Entry> Builder<A> for HalvesBuilder<A, E> {
     fn written(&self) -> u64 {
         self.upper.written() + self.lower.written()
     }
+
+    fn holes(&self) -> usize {
+        self.upper.holes() + self.lower.holes()
+    }
 }

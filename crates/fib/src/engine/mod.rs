@@ -223,6 +223,13 @@ pub trait Builder<A: Addr>: Send {
     /// Counts the 64-bit words of the table's arrays that were written so far: the
     /// memory accesses of an update (Fu 2020, section 3.4.2). Growing counts.
     fn written(&self) -> u64;
+
+    /// Counts the bytes of the table that nothing is in any more, where the builder
+    /// does not close such holes itself: past a sixteenth of the table it is built
+    /// anew.
+    fn holes(&self) -> usize {
+        0
+    }
 }
 
 /// The mutable side of an engine that keeps routes as they are, nested, and has an
@@ -257,4 +264,11 @@ pub trait RouteBuilder<A: Addr>: Send {
 
     /// Counts the 64-bit words written, as [`Builder::written`].
     fn written(&self) -> u64;
+
+    /// Counts the bytes of the table that nothing is in any more, where the builder
+    /// does not close such holes itself: past a sixteenth of the table it is built
+    /// anew.
+    fn holes(&self) -> usize {
+        0
+    }
 }

@@ -293,4 +293,8 @@ impl<A: Addr, L: Leaf> Builder<A> for RangesBuilder<A, L> {
     fn written(&self) -> u64 {
         self.table.written() + self.base.written() + self.hop.written()
     }
+
+    fn holes(&self) -> usize {
+        self.base.holes() + self.hop.holes()
+    }
 }

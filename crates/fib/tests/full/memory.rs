@@ -5,7 +5,8 @@
 //! builder, the table that is read and the one that is idle) may be up to twice those
 //! of one that is made anew of the routes that are left: a `Vec` that has grown has
 //! up to as much room again, and there are journals. But the second half of the updates
-//! adds to them no more than a tenth: nothing is leaked.
+//! adds to them no more than a tenth: nothing is leaked. Both allow for [`STEP`], by
+//! which a small heap may jump; of a full table and a million updates it is nothing.
 
 use allocation_counter::measure;
 use fingerpost_fib::{Choice, Family, Hop, Prefix, Rib, Updater};
@@ -15,6 +16,9 @@ use crate::{EXHAUSTIVE, agree, all_borders, every, longest, real};
 
 /// How many random updates.
 const UPDATES: usize = if EXHAUSTIVE { 1_000_000 } else { 40_000 };
+
+/// A map that doubles, or a table that comes to be rounded up to a huge page.
+const STEP: usize = 2 << 20;
 
 /// Withdraws and announces `updates` times at random, always about as many routes as
 /// there were; mostly prefixes of the table, now and then a new one beside one of them.
@@ -108,7 +112,8 @@ fn returns<A: Family>(known: &[(Prefix<A>, Hop)], choice: Choice) -> Option<Stri
         heap as f64 / fresh_heap as f64,
         begin.elapsed().as_secs_f64(),
     );
-    let good = bytes * 10 <= fresh_bytes * 11 && heap * 10 <= half * 11 && heap <= fresh_heap * 2;
+    let returned = bytes * 10 <= fresh_bytes * 11 && heap <= fresh_heap * 2 + STEP;
+    let good = returned && heap * 10 <= half * 11 + STEP * 10;
     (!good).then(|| {
         format!("{name}: table {bytes} ({fresh_bytes}), heap {half}, {heap} ({fresh_heap})")
     })

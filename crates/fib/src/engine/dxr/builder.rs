@@ -386,6 +386,15 @@ impl<A: Family, E: Entry> Builder<A> for DxrBuilder<A, E> {
         let Chunks { short, medium, long, wide } = &self.chunks;
         stages + short.written() + medium.written() + long.written() + wide.written()
     }
+
+    fn holes(&self) -> usize {
+        let blocks = match &self.stages {
+            Stages::Direct(_) => 0,
+            Stages::Extended { blocks, .. } => blocks.holes(),
+        };
+        let Chunks { short, medium, long, wide } = &self.chunks;
+        blocks + short.holes() + medium.holes() + long.holes() + wide.holes()
+    }
 }
 
 /// Says nothing is leaked: for tests, the chunks and blocks in use.

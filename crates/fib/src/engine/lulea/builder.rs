@@ -222,6 +222,10 @@ impl<A: Addr, P: Pointer, L: Leaf> Builder<A> for LuleaBuilder<P, L> {
         let first = self.words.written() + self.bases.written() + self.pointers.written();
         first + self.second.written() + self.third.written()
     }
+
+    fn holes(&self) -> usize {
+        self.pointers.holes() + self.second.holes() + self.third.holes()
+    }
 }
 
 #[cfg(test)]

@@ -371,6 +371,12 @@ impl<T: Copy + Default + Eq> Chunks<T> {
         chunks + self.pointers.written()
     }
 
+    /// Counts the bytes in holes.
+    pub(super) fn holes(&self) -> usize {
+        let chunks = self.sparse.holes() + self.dense.holes() + self.very_dense.holes();
+        chunks + self.pointers.holes()
+    }
+
     /// Counts the chunks of each kind and the pointers in use.
     #[cfg(test)]
     pub(super) fn used(&self) -> [usize; 4] {

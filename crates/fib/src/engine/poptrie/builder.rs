@@ -196,6 +196,10 @@ impl<A: Addr, L: Leaf> Builder<A> for PoptrieBuilder<A, L> {
     fn written(&self) -> u64 {
         self.direct.written() + self.nodes.written() + self.leaves.written()
     }
+
+    fn holes(&self) -> usize {
+        self.nodes.holes() + self.leaves.holes()
+    }
 }
 
 #[cfg(test)]

@@ -405,6 +405,10 @@ impl<A: Addr, W: Bits, L: Leaf> RouteBuilder<A> for TreeBitmapBuilder<A, W, L> {
     fn written(&self) -> u64 {
         self.nodes.written() + self.results.written()
     }
+
+    fn holes(&self) -> usize {
+        self.nodes.holes() + self.results.holes()
+    }
 }
 
 /// Narrows a place to what a node can point to.
