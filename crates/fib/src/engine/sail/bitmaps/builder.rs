@@ -197,6 +197,11 @@ impl<A: Addr, L: Leaf, S: Levels> RouteBuilder<A> for BitmapsBuilder<A, L, S> {
         let mut runs = Vec::new();
         let first = prefix.addr().bits(0, pivot::<A>());
         if prefix.len() <= pivot::<A>() {
+            // A hop that no item can hold is refused even where longer routes cover all
+            // of its nodes, as `fill` refuses it.
+            if let Some(hop) = rib.get(prefix) {
+                pack_hop::<L>(hop)?;
+            }
             self.repaint(rib, self.level(prefix.len()), prefix)?;
             let last = prefix.last().bits(0, pivot::<A>());
             let below: Vec<usize> = self.internal.range(first..=last).copied().collect();
