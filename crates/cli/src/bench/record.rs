@@ -4,6 +4,7 @@
 //! is of, so that it can be measured again and held against later ones; the
 //! figures are the median of a run, its median deviation, and its extremes.
 
+use std::borrow::Cow;
 use std::fs::{OpenOptions, create_dir_all};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -49,11 +50,23 @@ pub(super) fn append<'a>(
         let Figure { summary: Summary { median, mad, min, max }, samples, bytes, .. } = figure;
         writeln!(
             file,
-            "{now},{commit},{rustc},{bench},{table},{routes},{contestant},{case},{threads},{unit},\
-             {median:.3},{mad:.3},{min:.3},{max:.3},{samples},{bytes}"
+            "{now},{commit},{rustc},{bench},{},{routes},{},{},{threads},{unit},\
+             {median:.3},{mad:.3},{min:.3},{max:.3},{samples},{bytes}",
+            field(table),
+            field(contestant),
+            field(case)
         )?;
     }
     Ok(path)
+}
+
+/// Quotes what would otherwise be two fields (RFC 4180, section 2).
+fn field(text: &str) -> Cow<'_, str> {
+    if text.contains([',', '"', '\n']) {
+        Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 /// Names the commit that is checked out, and says whether anything but the records
@@ -98,7 +111,14 @@ fn said(command: &mut Command) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::slug;
+    use super::{field, slug};
+
+    #[test]
+    fn a_comma_does_not_make_two_fields() {
+        assert_eq!(field("RND"), "RND");
+        assert_eq!(field("RND accesses, mean"), "\"RND accesses, mean\"");
+        assert_eq!(field("a \"b\""), "\"a \"\"b\"\"\"");
+    }
 
     #[test]
     fn a_processor_makes_a_folder_name() {
