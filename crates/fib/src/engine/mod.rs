@@ -1,27 +1,31 @@
 //! The engines: ways to lay routes out in memory so that a lookup is quick.
 //!
-//! | engine | idea | source |
-//! |---|---|---|
-//! | [`linear`] | every route, longest first: the oracle | – |
-//! | [`pbf`] | a Bloom filter and a hash table for each prefix length | Dharmapurikar et al. 2003 |
-//! | [`sail6`] | small IPv6 tables: levels 16, 24, 32, 40, 48 and 64, a load each | Fu 2020, 3.6.1 |
-//! | [`sail6_large`] | large IPv6 tables: bitmaps to 24, Bloom filters above, pivots | Fu 2020, 3.6.2 |
-//! | [`dir24_8`] | one table for the first 24 bits, another for the last 8 | Gupta 1998 |
-//! | [`dxr`] | direct tables, then a search among the ranges of one chunk | Zec 2019 |
-//! | [`nart`] | 2^16 entries, tables of 2^8, one list of longer routes | Chiueh, Pradhan 1999 |
-//! | [`ranges`] | binary search on address ranges, with or without a first table of 2^16 | Lampson 1998 |
-//! | [`patricia`] | radix trie of the BSD kind: paths compressed, masks on the way back up | Sklower 1991, Zec 2019 |
-//! | [`multibit`] | fixed-stride trie: 1 to 8 bits a level, prefixes expanded to the level's end | Vesović 2017 |
-//! | [`binary`] | unibit trie: one bit a level | Fu 2020, 2.1 |
-//! | [`lctrie`] | paths and full levels compressed, one comparison; updates rebuild slots of the root | Nilsson, Karlsson 1999 |
-//! | [`poptrie`] | a direct table of 16 to 20 bits, then 6 bits a level by popcount | Asai, Ohara 2015 |
-//! | [`lulea`] | cuts at 16, 24 and 32 bits, heads counted by code words; patched by 16-bit blocks | Degermark 1997 |
-//! | [`treebitmap`] | nodes of two bitmaps, children and results side by side; updates of one block | Eatherton 2004 |
-//! | [`halves`] | the upper half of the address in one table, what is longer in another | HOUSE.md |
-//! | [`sail`]: `sail_b` | a bitmap for each length to 24, then one load of a hop | Fu 2020, 3.3 |
-//! | [`sail`]: `sail_u` | the same at 6, 12, 18 and 24: one word of them written by an update | Fu 2020, 3.4.1 |
-//! | [`sail`]: `sail_l` | levels 16, 24 and 32, a load each, most answers after two | Fu 2020, 3.4.2 |
-//! | [`sail`]: `SailM` | the same for many FIBs, which share all but the hops | Fu 2020, 3.4.3 |
+//! | engine | idea | source | update | limits |
+//! |---|---|---|---|---|
+//! | [`linear`] | every route, longest first: the oracle | – | whole | – |
+//! | [`binary`] | unibit trie: one bit a level | Fu 2020, 2.1 | a path | 2^31 nodes |
+//! | [`patricia`] | radix trie of the BSD kind: paths compressed, masks on the way back up | Sklower 1991, Zec 2019 | a node or two | 2^31 nodes |
+//! | [`multibit`] | fixed-stride trie: 1 to 8 bits a level, prefixes expanded to the level's end | Vesović 2017 | within one node | 2^31 entries |
+//! | [`lctrie`] | paths and full levels compressed, one comparison | Nilsson, Karlsson 1999 | slots of the root | 2^31 items |
+//! | [`treebitmap`] | nodes of two bitmaps, children and results side by side | Eatherton 2004 | one block | 2^32 items |
+//! | [`lulea`] | cuts at 16, 24 and 32 bits, heads counted by code words | Degermark 1997 | 16-bit blocks | IPv4; 2^30 hops, chunks |
+//! | [`poptrie`] | a direct table of 16 to 20 bits, then 6 bits a level by popcount | Asai, Ohara 2015 | a direct slot | 2^31 nodes, leaves |
+//! | [`dir24_8`] | one table for the first 24 bits, another for the last 8 | Gupta 1998 | the entries | IPv4; 2^31 hops, blocks |
+//! | [`sail`]: `sail_b` | a bitmap for each length to 24, then one load of a hop | Fu 2020, 3.3 | one bit on chip | IPv4; 2^31 hops |
+//! | [`sail`]: `sail_u` | the same at 6, 12, 18 and 24 | Fu 2020, 3.4.1 | one word on chip | IPv4; 2^31 hops |
+//! | [`sail`]: `sail_l` | levels 16, 24 and 32, a load each, most answers after two | Fu 2020, 3.4.2 | the entries | IPv4; 2^32 hops |
+//! | [`sail`]: `SailM` | the same for many FIBs, which share all but the hops | Fu 2020, 3.4.3 | the entries | IPv4 |
+//! | [`sail6`] | small IPv6 tables: levels 16, 24, 32, 40, 48 and 64, a load each | Fu 2020, 3.6.1 | the entries | IPv6; 2^31 |
+//! | [`sail6_large`] | large IPv6 tables: bitmaps to 24, Bloom filters above, pivots | Fu 2020, 3.6.2 | a slot, and pivots that inherit | IPv6 |
+//! | [`pbf`] | a Bloom filter and a hash table for each prefix length | Dharmapurikar et al. 2003 | a slot and 13 counters | – |
+//! | [`ranges`] | binary search on address ranges, with or without a first table of 2^16 | Lampson 1998 | whole, or a slot | 2^32 ranges |
+//! | [`nart`] | 2^16 entries, tables of 2^8, one list of longer routes | Chiueh, Pradhan 1999 | a block | IPv4 |
+//! | [`dxr`] | direct tables, then a search among the ranges of one chunk | Zec 2019 | the chunks | see `dxr/entry.rs` |
+//! | [`halves`] | the upper half of the address in one table, what is longer in another | HOUSE.md | the chunks | IPv6 |
+//!
+//! What each costs in bytes and accesses, how fast it is, and when to take it, is told
+//! with its record in the guide (`docs/guide/engines.md`). A limit that is passed is
+//! [`Full`], and the choice then takes the wider layout where there is one.
 //!
 //! In front of any of them, [`hac`] keeps the last answers (Chiueh, Pradhan 1999).
 //!
