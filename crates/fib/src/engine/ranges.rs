@@ -23,9 +23,9 @@
 //! paper has it; the hops lie beside the starts, so that the search loads nothing but
 //! starts. (The paper's six-way nodes, made to fill a cache line, are not here.)
 //!
-//! log2(n) + 1 loads for n ranges, 22 for a full IPv4 table, every one of them a
+//! log2(n) + 1 loads for n ranges, 20 for a full IPv4 table, every one of them a
 //! choice that no predictor guesses: each step selects a half without a branch, and
-//! a batch takes [`LANES`] searches through each step together. With the table, one
+//! a batch takes sixteen searches through each step together. With the table, one
 //! load and then log2 of the longest row.
 //!
 //! An update lays out its block again: for `ranges` that is the whole array, so that
