@@ -106,7 +106,8 @@ impl<A: Addr, L: Leaf> SailL<A, L> {
             for ((&addr, out), middle) in addrs.iter().zip(&mut *out).zip(&mut middles) {
                 let index = addr.bits(0, upper::<A>());
                 let entry = self.bcn[index];
-                let next = Self::middle(entry, addr) as u32 + 1;
+                // Of an entry that is a hop this is no place, and may be any number.
+                let next = (Self::middle(entry, addr) as u32).wrapping_add(1);
                 *middle = if self.answers(index) { 0 } else { next };
                 *out = entry.hop();
             }
