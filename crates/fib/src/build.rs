@@ -18,12 +18,12 @@ use core::ops::Range;
 
 use crate::engine::Builder;
 use crate::runs::{Run, sweep};
-use crate::{Addr, Full, Hop, Prefix, Rib};
+use crate::{Addr, Full, Prefix, Rib};
 
 /// Appends the runs of one block of `rib`.
 pub(crate) fn sweep_block<A: Addr>(rib: &Rib<A>, block: Prefix<A>, out: &mut Vec<Run<A>>) {
-    let cover = rib.cover(block).map_or(Hop::NONE, |(_, hop)| hop);
-    sweep(block, cover, rib.covered(block), out);
+    let (cover, routes) = rib.block(block);
+    sweep(block, cover, routes, out);
 }
 
 /// Builds all of `rib` with builders from `make`.

@@ -40,6 +40,10 @@ use crate::engine::treebitmap::{Bits, TreeBitmapBuilder};
 use crate::engine::{Builder, Engine, RouteBuilder};
 use crate::{Addr, Family, Full, Rib};
 
+/// How many dirty blocks are swept while the ways to them in the routing table, fetched
+/// at once, are in the cache.
+const NEAR: usize = 64;
+
 /// A builder of some engine.
 pub(crate) trait Maker<A: Addr>: Send {
     /// Takes over what has changed in `rib` since it was last clean, and marks it
@@ -75,10 +79,15 @@ impl<A: Addr, B: Builder<A>> Maker<A> for Blocks<B> {
     fn follow(&mut self, rib: &mut Rib<A>) -> Result<usize, Full> {
         let dirty = rib.take_dirty(self.0.block_len());
         let mut runs = Vec::new();
-        for &block in &dirty {
-            runs.clear();
-            sweep_block(rib, block, &mut runs);
-            self.0.patch(block, &runs)?;
+        for group in dirty.chunks(NEAR) {
+            if group.len() > 1 {
+                rib.prepare(group);
+            }
+            for &block in group {
+                runs.clear();
+                sweep_block(rib, block, &mut runs);
+                self.0.patch(block, &runs)?;
+            }
         }
         Ok(dirty.len())
     }

@@ -45,6 +45,7 @@ use core::mem;
 
 use hashbrown::HashSet;
 
+use crate::table::use_huge_pages;
 use crate::{Addr, Hop, Prefix};
 
 mod sorted;
@@ -201,9 +202,53 @@ impl<A: Addr> Rib<A> {
         Walk::new(&self.nodes, within.then_some(next))
     }
 
+    /// Returns the hop of [`cover`](Self::cover), or [`Hop::NONE`], and what
+    /// [`covered`](Self::covered) walks, by one way down.
+    pub(crate) fn block(&self, block: Prefix<A>) -> (Hop, Walk<'_, A>) {
+        let (mut at, mut cover) = (ROOT, Hop::NONE);
+        loop {
+            let node = &self.nodes[at as usize];
+            if u32::from(node.len) == block.len() {
+                return (cover, Walk::new(&self.nodes, Some(at)));
+            }
+            if node.routed {
+                cover = node.hop;
+            }
+            let next = node.child[node.side(block.addr())];
+            if next == NIL {
+                return (cover, Walk::new(&self.nodes, None));
+            }
+            let child = &self.nodes[next as usize];
+            if !child.covers(block) {
+                // It may be the first of those within the block, or lie beside it.
+                let within = block.covers(child.prefix());
+                return (cover, Walk::new(&self.nodes, within.then_some(next)));
+            }
+            at = next;
+        }
+    }
+
     /// Walks all routes in order.
     pub fn iter(&self) -> Walk<'_, A> {
         Walk::new(&self.nodes, Some(ROOT))
+    }
+
+    /// Fetches what lies on the ways down to `prefixes`: who is about to insert,
+    /// remove or walk many of them waits for memory at every node, and by this for
+    /// that of several at once. Changes nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use fingerpost_fib::{Hop, Prefix, Rib};
+    /// let mut rib: Rib<u32> = Rib::new();
+    /// let batch: [Prefix<u32>; 2] = ["10.0.0.0/8".parse()?, "192.0.2.0/24".parse()?];
+    /// rib.prepare(&batch);
+    /// batch.map(|prefix| rib.insert(prefix, Hop(1)));
+    /// # Ok::<(), fingerpost_fib::BadPrefix>(())
+    /// ```
+    pub fn prepare(&self, prefixes: &[Prefix<A>]) {
+        walk::abreast(&self.nodes, prefixes);
     }
 
     /// Returns the number of routes.
@@ -254,8 +299,12 @@ impl<A: Addr> Rib<A> {
     }
 
     /// Forgets the changes: the table has just been laid out whole.
+    ///
+    /// What follows are single changes, here and there: a good time to give a large
+    /// table huge pages.
     pub fn mark_clean(&mut self) {
         self.dirty = HashSet::new();
+        use_huge_pages(&self.nodes);
     }
 
     /// Returns the bytes held on the heap.

@@ -78,16 +78,7 @@ impl<T: Copy> Table<T> {
     /// Asks the CPU to fetch item `index`; out of range, it does nothing of note.
     #[inline(always)]
     pub(crate) fn prefetch(&self, index: usize) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let at = self.ptr.as_ptr().wrapping_add(index).cast::<i8>();
-            // SAFETY: a prefetch reads nothing architecturally and never faults,
-            // whatever the address; SSE is part of x86-64.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(at) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = index;
+        fetch(self.ptr.as_ptr(), index);
     }
 
     /// Makes this table equal to `items`.
@@ -160,6 +151,33 @@ impl<T> fmt::Debug for Table<T> {
     }
 }
 
+/// Asks the CPU to fetch `items[index]`; out of range, it does nothing of note.
+#[inline(always)]
+pub(crate) fn prefetch<T>(items: &[T], index: usize) {
+    fetch(items.as_ptr(), index);
+}
+
+#[inline(always)]
+fn fetch<T>(items: *const T, index: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let at = items.wrapping_add(index).cast::<i8>();
+        // SAFETY: a prefetch reads nothing architecturally and never faults,
+        // whatever the address; SSE is part of x86-64.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (items, index);
+}
+
+/// Asks the kernel for huge pages under a large array of the control plane, which is
+/// walked at random: where each page of 4 KiB has an entry of its own, the look at the
+/// page table costs as much as the look at the item.
+pub(crate) fn use_huge_pages<T>(items: &[T]) {
+    advise_huge(items.as_ptr().cast_mut().cast(), size_of_val(items), Advice::Now);
+}
+
 /// When to use huge pages.
 #[derive(Clone, Copy)]
 enum Advice {
@@ -179,10 +197,15 @@ fn advise_huge(raw: *mut u8, bytes: usize, when: Advice) {
             Advice::BeforeUse => libc::MADV_HUGEPAGE,
             Advice::Now => COLLAPSE,
         };
-        // SAFETY: the range is one live allocation of ours, its start aligned to
-        // a page because tables of this size are aligned to `HUGE`; neither advice
-        // changes content. A kernel that refuses one leaves all as it was.
-        unsafe { libc::madvise(raw.cast(), bytes, advice) };
+        // Whole huge pages within the range, which for a `Table` is all of it.
+        let skipped = raw.align_offset(HUGE);
+        let whole = bytes.saturating_sub(skipped) / HUGE * HUGE;
+        if whole > 0 {
+            // SAFETY: the range lies in one live allocation of ours and begins at a
+            // page; neither advice changes content. A kernel that refuses one leaves
+            // all as it was.
+            unsafe { libc::madvise(raw.wrapping_add(skipped).cast(), whole, advice) };
+        }
     }
     let _ = (raw, bytes, when);
 }

@@ -7,6 +7,8 @@
 //!                 in turns with DPDK's rte_fib
 //! bench agree     whether engines answer as DPDK's rte_fib does; no time is kept
 //! bench build     from sorted routes to a table, and one update to publication
+//! bench live      updates a second, from a change to the first answer by it, and what
+//!                 a feed costs those who look up
 //! bench datapath  packets a second through memory ports: no I/O, one core
 //! bench suez      a paper's cache of answers, simulated as there and measured here
 //! ```
@@ -34,6 +36,7 @@ mod contest;
 mod datapath;
 mod engines;
 mod keys;
+mod live;
 mod lookup;
 mod overlap;
 mod plain;
@@ -61,6 +64,8 @@ enum What {
     Agree(agree::Args),
     /// The time to build a table, and to publish one change
     Build(build::Args),
+    /// Updates a second, the time until they are seen, and what they cost readers
+    Live(live::Args),
     /// Packets a second through the datapath without I/O
     Datapath(datapath::Args),
     /// Suez: a cache of answers before the table, the paper's simulation and here
@@ -93,6 +98,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         What::Engines(args) => engines::run(args),
         What::Agree(args) => agree::run(args),
         What::Build(args) => build::run(args),
+        What::Live(args) => live::run(args),
         What::Datapath(args) => datapath::run(args),
         What::Suez(args) => suez::run(args),
     }

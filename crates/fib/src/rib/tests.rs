@@ -80,6 +80,13 @@ fn churn<A: Addr>(seed: u64) {
         }
         check(&rib);
         assert_eq!(rib.len(), held.len());
+        // A block's cover and its routes are the same by one way down as by two.
+        let block = dice.prefix();
+        let (cover, within) = rib.block(block);
+        assert_eq!(cover, rib.cover(block).map_or(Hop::NONE, |(_, hop)| hop), "cover of {block}");
+        assert!(within.eq(rib.covered(block)), "covered by {block}");
+        let asked: Vec<Prefix<A>> = (0..turn % 40).map(|_| dice.prefix()).collect();
+        rib.prepare(&asked);
     }
     let again = Rib::from_sorted(&rib);
     check(&again);

@@ -1,16 +1,52 @@
-//! The two ways through the trie: down to a prefix, and over all that is below.
+//! The ways through the trie: down to a prefix, and over all that is below.
 //!
 //! Neither recurses, allocates or needs parent links. [`Covering`] keeps the one
 //! node it has come to. [`Walk`] goes in pre-order, which is the order of
 //! [`Prefix`], and keeps a stack of the subtrees yet to come: of each ancestor at
 //! most the right one, and since a node below the root is longer than its
 //! parent, a fixed array holds what the widest family can ask for.
+//!
+//! [`abreast`] goes down to several prefixes in step and keeps nothing but what it
+//! leaves in the CPU's cache. A full table's nodes take some 40 MB, and each is found
+//! only by the one above it: a batch of changes spends most of its time waiting.
 
 use super::{NIL, Node, ROOT, Rib};
+use crate::table::prefetch;
 use crate::{Addr, Hop, Prefix};
 
 /// One for each bit of the widest family, and one for the node at hand.
 const DEEP: usize = 128 + 1;
+
+/// How many ways down are walked in step: about as many as a core can wait for.
+const ABREAST: usize = 16;
+
+/// Walks down to all of `prefixes`, each node fetched a round before it is read.
+pub(super) fn abreast<A: Addr>(nodes: &[Node<A>], prefixes: &[Prefix<A>]) {
+    for group in prefixes.chunks(ABREAST) {
+        let mut list = [(ROOT, Prefix::ALL); ABREAST];
+        let mut live = group.len();
+        for (way, &prefix) in list.iter_mut().zip(group) {
+            *way = (ROOT, prefix);
+        }
+        while live > 0 {
+            let mut kept = 0;
+            for i in 0..live {
+                let (at, prefix) = list[i];
+                let node = &nodes[at as usize];
+                if u32::from(node.len) >= prefix.len() || !node.covers(prefix) {
+                    continue;
+                }
+                let next = node.child[node.side(prefix.addr())];
+                if next != NIL {
+                    prefetch(nodes, next as usize);
+                    list[kept] = (next, prefix);
+                    kept += 1;
+                }
+            }
+            live = kept;
+        }
+    }
+}
 
 /// The routes of one subtree in order.
 #[derive(Clone)]

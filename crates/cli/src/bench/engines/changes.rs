@@ -12,6 +12,7 @@
 //! held against the routing table at every border of a changed prefix.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::{Context, ensure};
 use feed::{Change, Options, Update};
@@ -30,7 +31,7 @@ const WINDOWS: usize = 10;
 const PATIENCE: f64 = 2.0;
 
 /// A prefix and its new hop, [`Hop::NONE`] for a withdrawal.
-pub(super) type List<A> = Vec<(Prefix<A>, Hop)>;
+pub(in crate::bench) type List<A> = Vec<(Prefix<A>, Hop)>;
 
 /// How many, at the least, on average and at the most.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -72,16 +73,26 @@ pub(super) fn list<A: Family>(
     args: &Args,
     routes: &[(Prefix<A>, Hop)],
 ) -> anyhow::Result<(String, List<A>)> {
-    let Some(path) = &args.updates else {
-        return Ok((format!("{} random changes", args.changes), random(routes, args.changes)));
-    };
+    match &args.updates {
+        Some(path) => replayed(path, args.setting.hops, routes),
+        None => Ok((format!("{} random changes", args.changes), random(routes, args.changes))),
+    }
+}
+
+/// Makes the list of what the stream of updates in a file changes in a table whose
+/// labels are spread over so many hops.
+pub(in crate::bench) fn replayed<A: Family>(
+    path: &Path,
+    hops: u32,
+    routes: &[(Prefix<A>, Hop)],
+) -> anyhow::Result<(String, List<A>)> {
     let what = format!("loading {}", path.display());
     let stream = progress::during(&what, || feed::updates(path, &Options::default()))?;
     let mut rib = Rib::from_sorted(routes.iter().copied());
     let mut list = Vec::new();
     let mut push = |prefix: u128, len: u32, label: Option<feed::Label>| {
         let prefix = Prefix::truncate(A::from_u128(prefix), len);
-        let hop = label.map_or(Hop::NONE, |label| hop_of(label.0, args.setting.hops));
+        let hop = label.map_or(Hop::NONE, |label| hop_of(label.0, hops));
         let before = if hop == Hop::NONE { rib.remove(prefix) } else { rib.insert(prefix, hop) };
         if before.unwrap_or_default() != hop {
             list.push((prefix, hop));
@@ -107,7 +118,8 @@ pub(super) fn list<A: Family>(
     Ok((format!("{} changes of {name}", list.len()), list))
 }
 
-fn random<A: Addr>(routes: &[(Prefix<A>, Hop)], count: usize) -> List<A> {
+/// Makes a list of random changes.
+pub(in crate::bench) fn random<A: Addr>(routes: &[(Prefix<A>, Hop)], count: usize) -> List<A> {
     let mut rng = fastrand::Rng::with_seed(11);
     let mut changed = BTreeMap::new();
     let mut list = Vec::with_capacity(count);
@@ -139,7 +151,7 @@ pub(super) fn apply<A: Addr>(rib: &mut Rib<A>, list: &[(Prefix<A>, Hop)]) {
 }
 
 /// Returns the addresses at which a change of `list` could be seen.
-pub(super) fn borders<A: Addr>(list: &[(Prefix<A>, Hop)]) -> Vec<A> {
+pub(in crate::bench) fn borders<A: Addr>(list: &[(Prefix<A>, Hop)]) -> Vec<A> {
     let mut borders: Vec<A> = Vec::new();
     for (prefix, _) in list {
         let (first, last) = (prefix.addr(), prefix.last());
@@ -203,7 +215,8 @@ pub(super) fn measure<A: Family>(
     })
 }
 
-fn note<A: Family>(updater: &mut Updater<A>, (prefix, hop): (Prefix<A>, Hop)) {
+/// Tells an updater of one change.
+pub(in crate::bench) fn note<A: Family>(updater: &mut Updater<A>, (prefix, hop): (Prefix<A>, Hop)) {
     match hop {
         Hop::NONE => updater.withdraw(prefix),
         hop => updater.announce(prefix, hop),

@@ -25,7 +25,7 @@ use fib::{Choice, Family, Hop, Prefix};
 use super::keys::Stream;
 use super::{Routes, Setting};
 
-mod changes;
+pub(super) mod changes;
 mod duel;
 mod report;
 mod survey;
