@@ -349,7 +349,6 @@ impl<A: Family> Bench<'_, A> {
         changes: &[(Prefix<A>, Hop)],
         sights: &[readers::Sight<A>],
     ) -> anyhow::Result<()> {
-        let shared = (0..readers).any(|reader| cpu_of(reader) == 0);
         let rounds = self.args.rounds;
         let size = (changes.len() / rounds).min(SIGHTS);
         let mut percentiles = vec![(Vec::new(), Vec::new()); 2];
@@ -359,7 +358,7 @@ impl<A: Family> Bench<'_, A> {
             let what = format!("{}: visible to {readers}, round {}", self.engine, round + 1);
             let stage = &Stage::new(self.keys, sights, readers);
             let (times, _) = progress::during(&what, || {
-                self.stage(stage, feed, readers, |feed| watch(feed, stage, changes, shared))
+                self.stage(stage, feed, readers, |feed| watch(feed, stage, changes))
             })?;
             let (first, last): (Vec<f64>, Vec<f64>) = times.into_iter().unzip();
             for (mut times, percentiles) in [first, last].into_iter().zip(&mut percentiles) {
@@ -388,7 +387,6 @@ fn watch<A: Family>(
     feed: &mut Feed<A>,
     stage: &Stage<'_, A>,
     changes: &[(Prefix<A>, Hop)],
-    shared: bool,
 ) -> anyhow::Result<Vec<(f64, f64)>> {
     let mut rng = fastrand::Rng::with_seed(5);
     let mut times = Vec::with_capacity(changes.len());
@@ -402,11 +400,8 @@ fn watch<A: Family>(
             if let Some(seen) = stage.seen(i + 1) {
                 break seen;
             }
-            if shared {
-                std::thread::sleep(Duration::from_micros(20));
-            } else {
-                std::hint::spin_loop();
-            }
+            // It may be waiting for this very CPU.
+            std::thread::sleep(Duration::from_micros(20));
         };
         times.push(((first - begun) as f64 / 1e3, (last - begun) as f64 / 1e3));
     }

@@ -5,7 +5,7 @@
 //! them will show; the reader whose answer is the new one says at what time it had it:
 //!
 //! ```text
-//!   writer   watch = 7   change 7, commit            sleeps, or spins, until seen ≥ 7
+//!   writer   watch = 7   change 7, commit            sleeps until seen ≥ 7
 //!   reader        ├─ batch ─┼─ batch ─┼─ batch ─┤
 //!   key 0                old       old       new ─► seen = 7, at this time
 //! ```
