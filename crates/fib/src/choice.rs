@@ -26,6 +26,8 @@ pub enum Choice {
     Linear,
     /// Bloom filters and hash tables, one of each a prefix length.
     Pbf,
+    /// Ranks among short sorted starts, for IPv6.
+    Rank6,
     /// SAIL for small IPv6 tables.
     Sail6,
     /// SAIL for large IPv6 tables.
@@ -94,6 +96,7 @@ impl Reach {
 const NAMED: &[(&str, Choice, Reach)] = &[
     ("linear", Choice::Linear, Reach::Every),
     ("pbf", Choice::Pbf, Reach::All),
+    ("rank6", Choice::Rank6, Reach::Wide),
     ("sail6", Choice::Sail6, Reach::Wide),
     ("sail6_large", Choice::Sail6Large, Reach::Wide),
     ("dir24_8", Choice::Dir24_8, Reach::Narrow),

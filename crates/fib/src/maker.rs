@@ -33,6 +33,7 @@ use crate::engine::patricia::PatriciaBuilder;
 use crate::engine::pbf::PbfBuilder;
 use crate::engine::poptrie::PoptrieBuilder;
 use crate::engine::ranges::RangesBuilder;
+use crate::engine::rank6::Rank6Builder;
 use crate::engine::sail::{self, SailLBuilder};
 use crate::engine::sail6::Sail6Builder;
 use crate::engine::sail6_large::Sail6LargeBuilder;
@@ -249,6 +250,7 @@ pub(crate) fn narrow<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) ->
 /// The engines of IPv6, and of the toys.
 pub(crate) fn wide<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Made<A>> {
     Some(match choice {
+        Choice::Rank6 => blocks(rib, Rank6Builder::default, threads),
         Choice::Sail6 => blocks(rib, Sail6Builder::default, threads),
         Choice::Sail6Large => either(routes(rib, Sail6LargeBuilder::<A, u16>::default()), || {
             routes(rib, Sail6LargeBuilder::<A, u32>::default())

@@ -124,6 +124,11 @@ impl<T: Copy + Eq + Hash> Pool<T> {
         &self.items[at..at + len]
     }
 
+    /// Returns the whole array, holes and all.
+    pub(crate) fn all(&self) -> &[T] {
+        &self.items
+    }
+
     /// Returns the length of the array, holes and all.
     #[cfg(test)]
     pub(crate) fn extent(&self) -> usize {

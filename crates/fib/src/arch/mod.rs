@@ -18,6 +18,7 @@
 //! for such a CPU (`-C target-cpu`), nothing is asked.
 
 pub(crate) mod lanes;
+pub(crate) mod search;
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
 mod x86_64;
 

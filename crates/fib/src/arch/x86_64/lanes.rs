@@ -19,7 +19,7 @@ pub(crate) struct Wide(());
 
 /// Sixteen numbers of 32 bits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lanes(__m512i);
+pub(crate) struct Lanes(pub(super) __m512i);
 
 /// Does the work in lanes, or hands it back where the CPU has none.
 #[inline(always)]

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "a call of code for a CPU that was looked for just before")]
 
 pub(super) mod lanes;
+mod search;
 
 use std::is_x86_feature_detected;
 

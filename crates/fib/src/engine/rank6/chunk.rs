@@ -1,0 +1,261 @@
+//! The chunk: sorted starts, and as many values and one more.
+//!
+//! ```text
+//!   few    ┃ starts, 16 bits each ┃ values, 8 or 16 bits each ┃
+//!   many   ┃ n ┃ every 32nd start ┃ all n starts ┃ values, 8, 16 or 32 bits each ┃
+//!   node   ┃ starts, 8 bits each ┃ values, 32 bits each ┃
+//!   table  ┃ values, 32 bits each, one for every slot ┃
+//! ```
+//!
+//! All lie in words of 32 bits, what is first in the lowest bits, and each part begins
+//! with a word. Value 0 holds from the beginning of the block up to the first start,
+//! value i from start i − 1 on: how many starts are not above a probe is the place of
+//! its value. With up to 32 starts one vector holds them all. With more, one holds
+//! their separators (start 32, start 64 and so on, counted from 0), whose rank is the
+//! line of 32 starts to go on in; two lines thus search 1,056 starts.
+
+use alloc::vec::Vec;
+
+use crate::arch::search::{HALVES, byte, byte_rank, half, half_rank};
+
+/// How a probe's rank among some starts is found.
+pub(super) trait Search: Copy {
+    /// Counts the bytes, 1 to 64, that are not above the probe.
+    fn bytes(self, words: &[u32], count: usize, probe: u32) -> usize;
+    /// Counts the pairs of bytes, 1 to 32, that are not above the probe.
+    fn halves(self, words: &[u32], count: usize, probe: u32) -> usize;
+}
+
+/// By halves, on any CPU.
+#[derive(Clone, Copy)]
+pub(super) struct Scalar;
+
+impl Search for Scalar {
+    #[inline(always)]
+    fn bytes(self, words: &[u32], count: usize, probe: u32) -> usize {
+        byte_rank(words, count, probe)
+    }
+    #[inline(always)]
+    fn halves(self, words: &[u32], count: usize, probe: u32) -> usize {
+        half_rank(words, count, probe)
+    }
+}
+
+/// How wide a chunk's values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Width {
+    Bytes,
+    Halves,
+    Words,
+}
+
+impl Width {
+    /// Returns the narrowest that holds all values.
+    pub(super) fn of(values: impl Iterator<Item = u32>) -> Self {
+        match values.max() {
+            None | Some(..256) => Self::Bytes,
+            Some(256..0x1_0000) => Self::Halves,
+            Some(_) => Self::Words,
+        }
+    }
+
+    /// Returns the words that `values` take.
+    pub(super) fn words(self, values: usize) -> usize {
+        match self {
+            Self::Bytes => values.div_ceil(4),
+            Self::Halves => values.div_ceil(2),
+            Self::Words => values,
+        }
+    }
+
+    /// Returns value `at`.
+    #[inline(always)]
+    pub(super) fn value(self, words: &[u32], at: usize) -> u32 {
+        match self {
+            Self::Bytes => byte(words, at),
+            Self::Halves => half(words, at),
+            Self::Words => words[at],
+        }
+    }
+
+    fn bits(self) -> usize {
+        match self {
+            Self::Bytes => 8,
+            Self::Halves => 16,
+            Self::Words => 32,
+        }
+    }
+}
+
+/// Returns how many separators `starts` have.
+#[inline(always)]
+pub(super) fn separators(starts: usize) -> usize {
+    (starts - 1) / HALVES
+}
+
+/// Appends numbers of so many bits, to whole words.
+fn pack(words: &mut Vec<u32>, bits: usize, numbers: impl Iterator<Item = u32>) {
+    let each = 32 / bits;
+    for (at, number) in numbers.enumerate() {
+        if at % each == 0 {
+            words.push(0);
+        }
+        if let Some(word) = words.last_mut() {
+            *word |= number << (at % each * bits);
+        }
+    }
+}
+
+/// Lays out few starts; `list` has a value and where it begins, the first at 0.
+pub(super) fn few(list: &[(u32, u32)], width: Width) -> Vec<u32> {
+    let mut words = Vec::new();
+    pack(&mut words, 16, list[1..].iter().map(|item| item.0));
+    pack(&mut words, width.bits(), list.iter().map(|item| item.1));
+    words
+}
+
+/// Lays out any number of starts, one at least.
+pub(super) fn many(list: &[(u32, u32)], width: Width) -> Vec<u32> {
+    let starts = &list[1..];
+    let mut words = Vec::from([starts.len() as u32]);
+    pack(&mut words, 16, starts.iter().step_by(HALVES).skip(1).map(|item| item.0));
+    pack(&mut words, 16, starts.iter().map(|item| item.0));
+    pack(&mut words, width.bits(), list.iter().map(|item| item.1));
+    words
+}
+
+/// Lays out a node of up to 64 starts.
+pub(super) fn node(list: &[(u32, u32)]) -> Vec<u32> {
+    let mut words = Vec::new();
+    pack(&mut words, 8, list[1..].iter().map(|item| item.0));
+    words.extend(list.iter().map(|item| item.1));
+    words
+}
+
+/// Returns the words of a chunk of few starts.
+#[inline(always)]
+pub(super) fn few_len(starts: usize, width: Width) -> usize {
+    starts.div_ceil(2) + width.words(starts + 1)
+}
+
+/// Returns the words of a chunk that begins with its number of starts.
+pub(super) fn many_len(starts: usize, width: Width) -> usize {
+    1 + separators(starts).div_ceil(2) + starts.div_ceil(2) + width.words(starts + 1)
+}
+
+/// Returns the words of a node.
+pub(super) fn node_len(starts: usize) -> usize {
+    starts.div_ceil(4) + starts + 1
+}
+
+/// Returns where the values of a chunk of many begin.
+pub(super) fn many_values(starts: usize) -> usize {
+    1 + separators(starts).div_ceil(2) + starts.div_ceil(2)
+}
+
+/// Looks a probe up in a chunk of few.
+#[inline(always)]
+pub(super) fn find_few<S: Search>(
+    by: S,
+    words: &[u32],
+    (at, starts): (usize, usize),
+    probe: u32,
+    width: Width,
+) -> u32 {
+    let chunk = &words[at..];
+    let rank = by.halves(chunk, starts, probe);
+    width.value(&chunk[starts.div_ceil(2)..], rank)
+}
+
+/// Looks a probe up in a chunk of many.
+#[inline(always)]
+pub(super) fn find_many<S: Search>(
+    by: S,
+    words: &[u32],
+    at: usize,
+    probe: u32,
+    width: Width,
+) -> u32 {
+    let starts = words[at] as usize;
+    let mut rest = &words[at + 1..];
+    let mut left = separators(starts);
+    let mut line = 0;
+    // Mostly one vector of separators. Of more, all that come before the one with
+    // the line are below the probe.
+    let all = rest;
+    while left > 0 {
+        let now = left.min(HALVES);
+        line += by.halves(rest, now, probe);
+        rest = &rest[HALVES / 2..];
+        left -= now;
+    }
+    let chunk = &all[separators(starts).div_ceil(2)..];
+    let within = (starts - line * HALVES).min(HALVES);
+    let rank = line * HALVES + by.halves(&chunk[line * HALVES / 2..], within, probe);
+    width.value(&chunk[starts.div_ceil(2)..], rank)
+}
+
+/// Looks a probe up in a node.
+#[inline(always)]
+pub(super) fn find_node<S: Search>(
+    by: S,
+    words: &[u32],
+    (at, starts): (usize, usize),
+    probe: u32,
+) -> u32 {
+    let node = &words[at..];
+    let rank = by.bytes(node, starts, probe);
+    node[starts.div_ceil(4) + rank]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        Scalar, Width, few, few_len, find_few, find_many, find_node, many, many_len, many_values,
+        node, node_len,
+    };
+    use alloc::vec::Vec;
+
+    #[test]
+    fn every_format_finds_what_a_scan_finds() {
+        for starts in (1..70).chain([1000, 1056, 1057, 1090, 3000, 20_000]) {
+            let step = (65_535 / starts as u32).min(13);
+            for (top, width) in
+                [(255, Width::Bytes), (65_535, Width::Halves), (1 << 30, Width::Words)]
+            {
+                let value = |at: u32| if at == 1 { top } else { at * 7 % 251 };
+                let list: Vec<(u32, u32)> =
+                    (0..=starts as u32).map(|at| (at * step, value(at))).collect();
+                assert_eq!(Width::of(list.iter().map(|item| item.1)), width);
+                let mut words = many(&list, width);
+                assert_eq!(words.len(), many_len(starts, width));
+                assert_eq!(words.len() - many_values(starts), width.words(starts + 1));
+                words.insert(0, 9);
+                let scan = |probe| list.iter().rev().find(|item| item.0 <= probe).unwrap().1;
+                let last = starts as u32 * step;
+                let probes = || (0..=last + 1).step_by(if starts > 100 { 7 } else { 1 });
+                for probe in probes() {
+                    assert_eq!(find_many(Scalar, &words, 1, probe, width), scan(probe));
+                }
+                if starts <= 32 {
+                    let words = few(&list, width);
+                    assert_eq!(words.len(), few_len(starts, width));
+                    for probe in probes() {
+                        let found = find_few(Scalar, &words, (0, starts), probe, width);
+                        assert_eq!(found, scan(probe));
+                    }
+                }
+            }
+            if starts <= 64 {
+                let list: Vec<(u32, u32)> =
+                    (0..=starts as u32).map(|at| (at * 3, at * 77_777)).collect();
+                let words = node(&list);
+                assert_eq!(words.len(), node_len(starts));
+                for probe in 0..=255 {
+                    let scan = list.iter().rev().find(|item| item.0 <= probe).unwrap().1;
+                    assert_eq!(find_node(Scalar, &words, (0, starts), probe), scan);
+                }
+            }
+        }
+    }
+}
