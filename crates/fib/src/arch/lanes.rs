@@ -14,12 +14,19 @@
 //! ```
 //!
 //! [`Wide`] is the key: having one proves that the processor has the instructions, and
-//! all operations are its methods. An engine writes its batch as a [`WideKernel`],
-//! without a word of any processor, and falls back to its plain batch where [`wide`]
-//! hands the kernel back. Items of 16 bits are loaded in pairs, since there is no
-//! gather of less than 32: nothing outside the table is read.
+//! all operations are its methods. An engine says how it answers a few vectors, as
+//! [`Abreast`], without a word of any processor; [`batch`] takes a batch apart into
+//! such, and where it says that there are no lanes the engine does what it does without.
+//! Items of 16 bits are loaded in pairs, since there is no gather of less than 32:
+//! nothing outside the table is read.
+//!
+//! Vectors go abreast because a burst from a port is short. What follows a branch that
+//! depends on loaded numbers does not begin before they are there, if the processor
+//! guessed wrong; so all loads of one kind, of two vectors and more, stand before the
+//! first such branch. SAIL_L did half as much again in bursts of 32 with two vectors
+//! abreast as with one after the other.
 
-use crate::Addr;
+use crate::{Addr, Hop};
 
 /// A table of which the items are plain numbers.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +59,76 @@ pub(crate) use none::{Lanes, Wide, wide};
 
 /// How many lanes there are.
 pub(crate) const LANES: usize = 16;
+
+/// A table that answers whole vectors.
+pub(crate) trait Abreast<A: Addr> {
+    /// Answers `N` vectors, at most four, their loads overlapping. To be
+    /// `#[inline(always)]`, and what it calls too.
+    fn abreast<const N: usize>(
+        &self,
+        wide: Wide,
+        addrs: &[[A; LANES]; N],
+        out: &mut [[Hop; LANES]; N],
+    );
+
+    /// Answers lookups that fill no vector.
+    fn few(&self, addrs: &[A], out: &mut [Hop]);
+}
+
+/// Answers a batch in lanes, or says that there are none; `out` is as long as `addrs`.
+#[inline(always)]
+pub(crate) fn batch<A: Addr, T: Abreast<A>>(table: &T, addrs: &[A], out: &mut [Hop]) -> bool {
+    wide(Batch { table, addrs, out }).is_ok()
+}
+
+/// A batch of lookups, as a kernel.
+struct Batch<'a, A: Addr, T> {
+    table: &'a T,
+    addrs: &'a [A],
+    out: &'a mut [Hop],
+}
+
+impl<A: Addr, T: Abreast<A>> WideKernel for Batch<'_, A, T> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run(self, wide: Wide) {
+        let (addrs, few) = self.addrs.as_chunks::<LANES>();
+        let (out, few_out) = self.out.as_chunks_mut::<LANES>();
+        let (fours, addrs) = addrs.as_chunks::<4>();
+        let (fours_out, out) = out.as_chunks_mut::<4>();
+        for (addrs, out) in fours.iter().zip(fours_out) {
+            self.table.abreast(wide, addrs, out);
+        }
+        let (twos, addrs) = addrs.as_chunks::<2>();
+        let (twos_out, out) = out.as_chunks_mut::<2>();
+        for (addrs, out) in twos.iter().zip(twos_out) {
+            self.table.abreast(wide, addrs, out);
+        }
+        let (ones, _) = addrs.as_chunks::<1>();
+        let (ones_out, _) = out.as_chunks_mut::<1>();
+        for (addrs, out) in ones.iter().zip(ones_out) {
+            self.table.abreast(wide, addrs, out);
+        }
+        if !few.is_empty() {
+            self.table.few(few, few_out);
+        }
+    }
+}
+
+/// Goes through the lanes of a mask of up to four vectors, first to last.
+pub(crate) struct Ones(pub(crate) u64);
+
+impl Iterator for Ones {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        let lane = self.0.trailing_zeros() as usize;
+        self.0 &= self.0.wrapping_sub(1);
+        (lane < 64).then_some(lane)
+    }
+}
 
 /// Returns the first 32 bits of each of [`LANES`] addresses; narrower ones are shifted
 /// to the top, so that bit 0 of an address is the top bit of its lane.
@@ -99,6 +176,9 @@ mod none {
         pub(crate) fn store(self, _: Lanes) -> [u32; LANES] {
             match self {}
         }
+        pub(crate) fn row(self, _: Words<'_>, _: usize) -> Option<Lanes> {
+            match self {}
+        }
         pub(crate) fn and(self, _: Lanes, _: Lanes) -> Lanes {
             match self {}
         }
@@ -140,7 +220,7 @@ mod none {
 
 #[cfg(test)]
 mod tests {
-    use super::{LANES, Wide, WideKernel, Words, tops, wide};
+    use super::{LANES, Ones, Wide, WideKernel, Words, tops, wide};
     use alloc::vec::Vec;
 
     /// Everything there is, on some numbers.
@@ -150,30 +230,33 @@ mod tests {
         whole: Vec<u32>,
         double: Vec<u64>,
         mask: u16,
+        begin: usize,
     }
 
     impl WideKernel for &Everything {
-        type Out = [[u32; LANES]; 11];
+        type Out = ([[u32; LANES]; 11], [Option<[u32; LANES]>; 2]);
 
         #[inline(always)]
         fn run(self, wide: Wide) -> Self::Out {
             let at = wide.load(self.at);
             let three = wide.all(3);
             let small = wide.and(at, wide.all(31));
-            [
+            let rows = [Words::Half(&self.half), Words::Whole(&self.whole)]
+                .map(|table| wide.row(table, self.begin).map(|row| wide.store(row)));
+            let lanes = [
                 wide.gather(Words::Half(&self.half), at, self.mask),
                 wide.gather(Words::Whole(&self.whole), at, self.mask),
                 wide.select(wide.test(at, three), wide.shl(at, 5), wide.shr(at, 1)),
                 wide.select(wide.at_most(at, wide.all(50)), at, three),
-                wide.add(at, three),
                 wide.sub(at, three),
                 wide.or(at, wide.all(8)),
                 wide.bit(small),
                 wide.shr(at, 32),
                 wide.gather(Words::Double(&self.double), at, self.mask),
+                wide.add(at, three),
                 wide.pack(self.mask, at),
-            ]
-            .map(|lanes| wide.store(lanes))
+            ];
+            (lanes.map(|lanes| wide.store(lanes)), rows)
         }
     }
 
@@ -198,9 +281,10 @@ mod tests {
                 whole: (0..len).map(|_| dice()).collect(),
                 double: (0..len).map(|_| u64::from(dice()) << 32 | u64::from(dice())).collect(),
                 mask: dice() as u16 | 0xf,
+                begin: dice() as usize % (len + 9),
             };
-            let Everything { at, half, whole, double, mask } = &everything;
-            let Ok(found) = wide(&everything) else { return };
+            let Everything { at, half, whole, double, mask, begin } = &everything;
+            let Ok((found, rows)) = wide(&everything) else { return };
             for (i, &at) in at.iter().enumerate() {
                 let there = mask >> i & 1 == 1;
                 let half = half.get(at as usize).filter(|_| there);
@@ -209,19 +293,30 @@ mod tests {
                 assert_eq!(found[1][i], whole.map_or(0, |&item| item), "{len}, {at}");
                 assert_eq!(found[2][i], if at & 3 == 0 { at >> 1 } else { at << 5 });
                 assert_eq!(found[3][i], if at <= 50 { at } else { 3 });
-                assert_eq!(found[4][i], at.wrapping_add(3));
-                assert_eq!(found[5][i], at.wrapping_sub(3));
-                assert_eq!(found[6][i], at | 8);
-                assert_eq!(found[7][i], 1 << (at & 31));
-                assert_eq!(found[8][i], 0);
+                assert_eq!(found[4][i], at.wrapping_sub(3));
+                assert_eq!(found[5][i], at | 8);
+                assert_eq!(found[6][i], 1 << (at & 31));
+                assert_eq!(found[7][i], 0);
                 let double = double.get(at as usize / 2).filter(|_| there);
                 let part = double.map_or(0, |&item| (item >> (at % 2 * 32)) as u32);
-                assert_eq!(found[9][i], part, "{len}, {at}");
+                assert_eq!(found[8][i], part, "{len}, {at}");
+                assert_eq!(found[9][i], at.wrapping_add(3));
             }
             let packed: Vec<u32> =
                 (0..LANES).filter(|i| mask >> i & 1 == 1).map(|i| at[i]).collect();
             assert_eq!(found[10][..packed.len()], packed);
+            let row = half.get(*begin..*begin + LANES);
+            assert_eq!(rows[0].map(|row| row.map(|item| item as u16).to_vec()).as_deref(), row);
+            let row = whole.get(*begin..*begin + LANES);
+            assert_eq!(rows[1].as_ref().map(|row| &row[..]), row);
         }
+    }
+
+    #[test]
+    fn the_lanes_of_a_mask_come_in_order() {
+        assert_eq!(Ones(0).count(), 0);
+        assert!(Ones(u64::MAX).eq(0..64));
+        assert!(Ones(1 | 1 << 17 | 1 << 63).eq([0, 17, 63]));
     }
 
     #[test]

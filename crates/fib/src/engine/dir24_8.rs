@@ -37,7 +37,7 @@ use core::marker::PhantomData;
 
 use super::leaf::full;
 use super::{Builder, Engine, Leaf, Part, Step};
-use crate::arch::lanes::{LANES, MOST, Wide, WideKernel, tops, wide};
+use crate::arch::lanes::{Abreast, LANES, MOST, Wide, batch, tops};
 use crate::runs::Run;
 use crate::table::{Master, Table};
 use crate::{Addr, Full, Hop, Prefix};
@@ -110,41 +110,43 @@ impl<A: Addr, L: Leaf> Dir24_8<A, L> {
     }
 }
 
-/// A batch of lookups, as a kernel: both tables by gathers.
-struct Batch<'a, A: Addr, L: Leaf> {
-    table: &'a Dir24_8<A, L>,
-    addrs: &'a [A],
-    out: &'a mut [Hop],
-}
-
-impl<A: Addr, L: Leaf> WideKernel for Batch<'_, A, L> {
-    type Out = ();
-
+/// Both tables by gathers.
+impl<A: Addr, L: Leaf> Abreast<A> for Dir24_8<A, L> {
     #[inline(always)]
-    fn run(self, wide: Wide) {
-        let Self { table, addrs, out } = self;
-        let whole = addrs.len() / LANES * LANES;
-        let (addrs, few) = addrs.split_at(whole);
-        let (out, few_out) = out.split_at_mut(whole);
+    fn abreast<const N: usize>(
+        &self,
+        wide: Wide,
+        addrs: &[[A; LANES]; N],
+        out: &mut [[Hop; LANES]; N],
+    ) {
         let flags = wide.all(flag::<L>());
         let number = wide.all(flag::<L>() - 1);
         let low = wide.all((1 << long_bits::<A>()) - 1);
-        for (addrs, out) in addrs.chunks_exact(LANES).zip(out.chunks_exact_mut(LANES)) {
-            let addr = wide.load(tops(addrs));
-            let at = wide.shr(addr, 32 - first_bits::<A>());
-            let mut entry = wide.gather(L::words(&table.tbl24), at, u16::MAX);
-            let further = wide.test(entry, flags);
-            if further != 0 {
-                let block = wide.shl(wide.and(entry, number), long_bits::<A>());
-                let at = wide.or(block, wide.and(wide.shr(addr, 32 - A::BITS), low));
-                let hop = wide.gather(L::words(&table.tbl_long), at, further);
-                entry = wide.select(further, hop, entry);
-            }
-            for (out, hop) in out.iter_mut().zip(wide.store(entry)) {
-                *out = Hop(hop);
+        let (mut addr, mut entry) = ([wide.all(0); N], [wide.all(0); N]);
+        let (mut further, mut any) = ([0; N], 0);
+        for i in 0..N {
+            addr[i] = wide.load(tops(&addrs[i]));
+            let at = wide.shr(addr[i], 32 - first_bits::<A>());
+            entry[i] = wide.gather(L::words(&self.tbl24), at, u16::MAX);
+            further[i] = wide.test(entry[i], flags);
+            any |= further[i];
+        }
+        if any != 0 {
+            for i in 0..N {
+                let block = wide.shl(wide.and(entry[i], number), long_bits::<A>());
+                let at = wide.or(block, wide.and(wide.shr(addr[i], 32 - A::BITS), low));
+                let hop = wide.gather(L::words(&self.tbl_long), at, further[i]);
+                entry[i] = wide.select(further[i], hop, entry[i]);
             }
         }
-        table.groups(few, few_out);
+        for i in 0..N {
+            out[i] = wide.store(entry[i]).map(Hop);
+        }
+    }
+
+    #[inline(always)]
+    fn few(&self, addrs: &[A], out: &mut [Hop]) {
+        self.groups(addrs, out);
     }
 }
 
@@ -160,11 +162,8 @@ impl<A: Addr, L: Leaf> Engine<A> for Dir24_8<A, L> {
 
     fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
         assert_eq!(addrs.len(), out.len(), "a batch has as many answers as addresses");
-        if self.tbl_long.len() > MOST {
-            return self.groups(addrs, out);
-        }
-        if let Err(Batch { table, addrs, out }) = wide(Batch { table: self, addrs, out }) {
-            table.groups(addrs, out);
+        if self.tbl_long.len() > MOST || !batch(self, addrs, out) {
+            self.groups(addrs, out);
         }
     }
 

@@ -144,6 +144,23 @@ impl Wide {
         Lanes(unsafe { _mm512_maskz_compress_epi32(mask, lanes.0) })
     }
 
+    /// Loads the items of 16 or 32 bits from `at` on, if there are as many as lanes.
+    #[inline(always)]
+    pub(crate) fn row(self, table: Words<'_>, at: usize) -> Option<Lanes> {
+        match table {
+            Words::Half(table) => {
+                let row: &[u16; LANES] = table.get(at..)?.first_chunk()?;
+                // SAFETY: the row is as long as half a vector, of plain numbers, and the
+                // load needs no alignment; AVX is part of what AVX-512 F takes.
+                let row = unsafe { _mm256_loadu_si256(row.as_ptr().cast()) };
+                // SAFETY: see above for the feature.
+                Some(Lanes(unsafe { _mm512_cvtepu16_epi32(row) }))
+            }
+            Words::Whole(table) => Some(self.load(*table.get(at..)?.first_chunk()?)),
+            Words::Double(_) => None,
+        }
+    }
+
     /// Loads the items at the indices, in the lanes of the mask; 0 in the others, and
     /// where there is no such item.
     #[inline(always)]

@@ -49,7 +49,6 @@ use search::{GROUP, last_not_above, lockstep};
 pub use shape::{BadShape, Shape};
 
 use super::{Engine, Part, Step};
-use crate::arch::lanes;
 use crate::table::Table;
 use crate::{Family, Full, Hop, Slot};
 
@@ -179,14 +178,8 @@ impl<A: Family, E: Entry> Engine<A> for Dxr<A, E> {
 
     fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
         assert_eq!(addrs.len(), out.len(), "a batch has as many answers as addresses");
-        match E::words(&self.entries) {
-            Some(entries) if A::BITS <= 32 && addrs.len() >= wide::ENOUGH => {
-                let batch = wide::Batch { table: self, entries, addrs, out };
-                if let Err(wide::Batch { addrs, out, .. }) = lanes::wide(batch) {
-                    self.groups(addrs, out);
-                }
-            }
-            _ => self.groups(addrs, out),
+        if !wide::InLanes::of(self).is_some_and(|table| table.batch(addrs, out)) {
+            self.groups(addrs, out);
         }
     }
 

@@ -35,7 +35,7 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 
 use super::{low, number, pivot, upper};
-use crate::arch::lanes::{LANES, MOST, Wide, WideKernel, Words, tops, wide};
+use crate::arch::lanes::{Abreast, LANES, MOST, Wide, Words, batch, tops};
 use crate::engine::{Engine, Leaf, Part, Step};
 use crate::table::Table;
 use crate::{Addr, Hop};
@@ -130,49 +130,54 @@ impl<A: Addr, L: Leaf> SailL<A, L> {
     }
 }
 
-/// A batch of lookups, as a kernel.
-struct Batch<'a, A: Addr, L: Leaf> {
-    table: &'a SailL<A, L>,
-    addrs: &'a [A],
-    out: &'a mut [Hop],
-}
-
-impl<A: Addr, L: Leaf> WideKernel for Batch<'_, A, L> {
-    type Out = ();
-
-    /// Level by level, each by gathers of the lanes that go on.
+/// Level by level, each by gathers of the lanes that go on.
+impl<A: Addr, L: Leaf> Abreast<A> for SailL<A, L> {
     #[inline(always)]
-    fn run(self, wide: Wide) {
-        let Self { table, addrs, out } = self;
-        let whole = addrs.len() / LANES * LANES;
-        let (addrs, few) = addrs.split_at(whole);
-        let (out, few_out) = out.split_at_mut(whole);
+    fn abreast<const N: usize>(
+        &self,
+        wide: Wide,
+        addrs: &[[A; LANES]; N],
+        out: &mut [[Hop; LANES]; N],
+    ) {
         let (one, in_word) = (wide.all(1), wide.all(31));
         let middle_bits = pivot::<A>() - upper::<A>();
         let middle_mask = wide.all((1 << middle_bits) - 1);
         let low_mask = wide.all((1 << low::<A>()) - 1);
-        for (addrs, out) in addrs.chunks_exact(LANES).zip(out.chunks_exact_mut(LANES)) {
-            let addr = wide.load(tops(addrs));
-            let index = wide.shr(addr, 32 - upper::<A>());
-            let entry = wide.gather(L::words(&table.bcn), index, u16::MAX);
-            let word = wide.gather(Words::Double(&table.b16), wide.shr(index, 5), u16::MAX);
-            let go_on = !wide.test(word, wide.bit(wide.and(index, in_word)));
-            let place = wide.and(wide.shr(addr, 32 - pivot::<A>()), middle_mask);
-            let middle = wide.or(wide.shl(entry, middle_bits), place);
-            let stored = wide.gather(L::words(&table.bn24), middle, go_on);
-            let mut hop = wide.select(go_on, wide.sub(stored, one), entry);
-            let below = go_on & !wide.test(stored, stored);
-            if below != 0 {
-                let chunk = wide.gather(L::words(&table.c24), middle, below);
-                let place = wide.and(wide.shr(addr, 32 - A::BITS), low_mask);
+        let (mut addr, mut entry, mut go_on) = ([one; N], [one; N], [0; N]);
+        for i in 0..N {
+            addr[i] = wide.load(tops(&addrs[i]));
+            let index = wide.shr(addr[i], 32 - upper::<A>());
+            entry[i] = wide.gather(L::words(&self.bcn), index, u16::MAX);
+            let word = wide.gather(Words::Double(&self.b16), wide.shr(index, 5), u16::MAX);
+            go_on[i] = !wide.test(word, wide.bit(wide.and(index, in_word)));
+        }
+        let (mut middle, mut hop) = ([one; N], [one; N]);
+        let (mut below, mut any) = ([0; N], 0);
+        for i in 0..N {
+            let place = wide.and(wide.shr(addr[i], 32 - pivot::<A>()), middle_mask);
+            middle[i] = wide.or(wide.shl(entry[i], middle_bits), place);
+            let stored = wide.gather(L::words(&self.bn24), middle[i], go_on[i]);
+            hop[i] = wide.select(go_on[i], wide.sub(stored, one), entry[i]);
+            below[i] = go_on[i] & !wide.test(stored, stored);
+            any |= below[i];
+        }
+        if any != 0 {
+            for i in 0..N {
+                let chunk = wide.gather(L::words(&self.c24), middle[i], below[i]);
+                let place = wide.and(wide.shr(addr[i], 32 - A::BITS), low_mask);
                 let bottom = wide.or(wide.shl(chunk, low::<A>()), place);
-                hop = wide.select(below, wide.gather(L::words(&table.n32), bottom, below), hop);
-            }
-            for (out, hop) in out.iter_mut().zip(wide.store(hop)) {
-                *out = Hop(hop);
+                let found = wide.gather(L::words(&self.n32), bottom, below[i]);
+                hop[i] = wide.select(below[i], found, hop[i]);
             }
         }
-        table.groups(few, few_out);
+        for i in 0..N {
+            out[i] = wide.store(hop[i]).map(Hop);
+        }
+    }
+
+    #[inline(always)]
+    fn few(&self, addrs: &[A], out: &mut [Hop]) {
+        self.groups(addrs, out);
     }
 }
 
@@ -202,11 +207,8 @@ impl<A: Addr, L: Leaf> Engine<A> for SailL<A, L> {
 
     fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
         assert_eq!(addrs.len(), out.len(), "a batch has as many answers as addresses");
-        if self.n32.len() > MOST {
-            return self.groups(addrs, out);
-        }
-        if let Err(Batch { table, addrs, out }) = wide(Batch { table: self, addrs, out }) {
-            table.groups(addrs, out);
+        if self.n32.len() > MOST || !batch(self, addrs, out) {
+            self.groups(addrs, out);
         }
     }
 
