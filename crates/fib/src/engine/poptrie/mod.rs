@@ -28,7 +28,7 @@
 //!
 //! A lookup is one load of D, then one of N a level and one of L; at most 1 + 3 + 1
 //! for IPv4 with S = 16 or 18, 1 + 2 + 1 with 20, 1 + 19 + 1 for IPv6. A batch goes
-//! level by level (`batch.rs`). Both count by an instruction where the CPU has one
+//! level by level, or reads D in lanes (`batch.rs`). Both count by an instruction where the CPU has one
 //! (`arch`).
 //!
 //! An update lays the subtrees under its direct entries out again and writes what
@@ -41,7 +41,7 @@ use core::ops::ControlFlow;
 
 use super::overlap::{Overlapped, Walk};
 use super::{Engine, Leaf, Part, Step};
-use crate::arch::{self, Kernel};
+use crate::arch::{self, Kernel, lanes};
 use crate::table::Table;
 use crate::{Addr, Hop};
 
@@ -123,7 +123,12 @@ impl<A: Addr, L: Leaf> Poptrie<A, L> {
         if entry & LEAF != 0 {
             return Hop(entry & !LEAF);
         }
-        let mut at = entry;
+        self.below(entry, addr)
+    }
+
+    /// Goes down from node `at`, to which the entry of D for `addr` leads.
+    #[inline(always)]
+    fn below(&self, mut at: u32, addr: A) -> Hop {
         let mut rest = addr.tail(self.direct_bits);
         loop {
             let child = self.nodes[at as usize].child(chunk(rest));
@@ -208,7 +213,10 @@ impl<A: Addr, L: Leaf> Engine<A> for Poptrie<A, L> {
 
     fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
         assert_eq!(addrs.len(), out.len(), "a batch has as many answers as addresses");
-        arch::run(Batch { table: self, addrs, out });
+        let fits = A::BITS <= 32 && self.direct.len() <= lanes::MOST;
+        if !(fits && lanes::batch(self, addrs, out)) {
+            arch::run(Batch { table: self, addrs, out });
+        }
     }
 
     fn lookup_chained(&self, addrs: &[A], out: &mut [Hop]) {
