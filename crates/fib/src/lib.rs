@@ -82,6 +82,7 @@ mod table;
 mod update;
 
 pub use addr::Addr;
+pub use arch::Loads;
 pub use caches::Caches;
 pub use choice::{BadChoice, Choice};
 pub use engine::{Builder, Engine, RouteBuilder};

@@ -73,7 +73,7 @@ fn compare<A: Family>(
     let mut theirs = vec![Hop::NONE; keys.len()];
     let mut agree = Vec::new();
     let about = progress::during("asking DPDK's table", || {
-        let mut rival = Rival::start(routes, Function::Scalar, BATCH)?;
+        let mut rival = Rival::dpdk(routes, Function::Scalar, BATCH)?;
         rival.expect(&keys)?;
         rival.answer(Stream::Rnd, &keys, &mut theirs)?;
         let mut again = vec![Hop::NONE; keys.len()];

@@ -165,6 +165,22 @@ impl<A: Family, T: Lookups<A>> Contestant<A> for Ours<T> {
     }
 
     fn rate(&mut self, stream: Stream, keys: &[A], threads: usize) -> anyhow::Result<f64> {
+        let times = self.times(stream, keys, threads);
+        Ok(times.iter().map(|(count, seconds)| *count as f64 / seconds / 1e6).sum())
+    }
+}
+
+impl<T> Ours<T> {
+    /// Looks all keys up and returns the number and the seconds of each thread.
+    pub(super) fn times<A: Family>(
+        &mut self,
+        stream: Stream,
+        keys: &[A],
+        threads: usize,
+    ) -> Vec<(usize, f64)>
+    where
+        T: Lookups<A>,
+    {
         let section = keys.len().div_ceil(threads);
         let room = match self.answers {
             Answers::Kept => section,
@@ -173,24 +189,24 @@ impl<A: Family, T: Lookups<A>> Contestant<A> for Ours<T> {
         };
         self.out.resize(room * threads, Hop::NONE);
         let (table, batch) = (&self.table, self.batch);
-        let ready = &Barrier::new(threads);
+        let ready = &Barrier::new(keys.len().div_ceil(section));
         let work = |cpu: usize, keys: &[A], out: &mut [Hop]| {
             pin(cpu);
             ready.wait();
             let clock = Clock::start();
             table.pass(stream, batch, keys, out);
-            keys.len() as f64 / clock.seconds() / 1e6
+            (keys.len(), clock.seconds())
         };
-        Ok(std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let sections = keys.chunks(section).zip(self.out.chunks_mut(room)).enumerate();
             let running: Vec<_> = sections
                 .map(|(cpu, (keys, out))| scope.spawn(move || work(cpu, keys, out)))
                 .collect();
-            let rates = running.into_iter().map(|thread| {
+            let times = running.into_iter().map(|thread| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             });
-            rates.sum()
-        }))
+            times.collect()
+        })
     }
 }
 

@@ -10,6 +10,8 @@
 //! bench live      updates a second, from a change to the first answer by it, and what
 //!                 a feed costs those who look up
 //! bench datapath  packets a second through memory ports: no I/O, one core
+//! bench run       a definition: ours and others' tables in fresh processes, in turns,
+//!                 with the machine's limit, and a report
 //! bench suez      a paper's cache of answers, simulated as there and measured here
 //! ```
 //!
@@ -19,7 +21,7 @@
 //! `bench/BIAS.md` what we may be fooling ourselves about. Each run appends its
 //! figures to a file of its machine and day (`record.rs`).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -33,6 +35,7 @@ mod agree;
 mod build;
 mod clock;
 mod contest;
+mod contestant;
 mod datapath;
 mod engines;
 mod keys;
@@ -42,6 +45,7 @@ mod overlap;
 mod plain;
 mod record;
 mod rival;
+mod run;
 mod suez;
 
 use record::Figure;
@@ -68,6 +72,11 @@ enum What {
     Live(live::Args),
     /// Packets a second through the datapath without I/O
     Datapath(datapath::Args),
+    /// A definition: everybody in fresh processes, in turns, beside the machine's limit
+    Run(Box<run::Args>),
+    /// One engine as a process that is asked by lines
+    #[command(hide = true)]
+    Contestant(contestant::Args),
     /// Suez: a cache of answers before the table, the paper's simulation and here
     Suez(Box<suez::Args>),
 }
@@ -100,6 +109,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         What::Build(args) => build::run(args),
         What::Live(args) => live::run(args),
         What::Datapath(args) => datapath::run(args),
+        What::Run(args) => run::run(args),
+        What::Contestant(args) => contestant::run(args),
         What::Suez(args) => suez::run(args),
     }
 }
@@ -123,8 +134,7 @@ impl Setting {
 
     /// Does so, with these files of the data folder where no table is named.
     fn routes_of(&self, names: &[&str]) -> anyhow::Result<Routes> {
-        let data =
-            std::env::var_os("FINGERPOST_DATA").map_or("../shared/data".into(), PathBuf::from);
+        let data = data();
         let real: Vec<PathBuf> = names.iter().map(|name| data.join(name)).collect();
         let files = match &self.table[..] {
             [] if real.iter().all(|path| path.exists()) => &real[..],
@@ -165,23 +175,36 @@ impl Setting {
         }
     }
 
-    /// Appends a run's figures to its record, and says where that is, or that there
-    /// is no folder for one.
+    /// Appends a run's figures to its record.
     fn record<'a>(&self, figures: impl IntoIterator<Item = Figure<'a>>) -> anyhow::Result<()> {
-        let default = PathBuf::from("bench/record");
-        let folder = match &self.record {
-            Some(folder) => folder.clone(),
-            None if default.is_dir() => default,
-            None => {
-                eprintln!("fingerpost: no bench/record here and no --record: nothing is recorded");
-                return Ok(());
-            }
-        };
-        let path = record::append(&folder, figures)
-            .with_context(|| format!("writing a record under {}", folder.display()))?;
-        eprintln!("fingerpost: recorded in {}", path.display());
-        Ok(())
+        keep(self.record.as_deref(), figures)
     }
+}
+
+/// The folder with tables and update streams.
+fn data() -> PathBuf {
+    std::env::var_os("FINGERPOST_DATA").map_or("../shared/data".into(), PathBuf::from)
+}
+
+/// Appends a run's figures to its record, and says where that is, or that there is no
+/// folder for one.
+fn keep<'a>(
+    folder: Option<&Path>,
+    figures: impl IntoIterator<Item = Figure<'a>>,
+) -> anyhow::Result<()> {
+    let default = Path::new("bench/record");
+    let folder = match folder {
+        Some(folder) => folder,
+        None if default.is_dir() => default,
+        None => {
+            eprintln!("fingerpost: no bench/record here and no --record: nothing is recorded");
+            return Ok(());
+        }
+    };
+    let path = record::append(folder, figures)
+        .with_context(|| format!("writing a record under {}", folder.display()))?;
+    eprintln!("fingerpost: recorded in {}", path.display());
+    Ok(())
 }
 
 /// Gives each route one of `hops` hops: by its label's hash, or where the labels are

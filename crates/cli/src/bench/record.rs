@@ -34,7 +34,7 @@ pub(super) fn append<'a>(
     folder: &Path,
     figures: impl IntoIterator<Item = Figure<'a>>,
 ) -> io::Result<PathBuf> {
-    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let now = now();
     let folder = folder.join(slug(&cpu()));
     create_dir_all(&folder)?;
     let path = folder.join(format!("{}.csv", &now[..10]));
@@ -43,8 +43,7 @@ pub(super) fn append<'a>(
         writeln!(file, "{HEAD}")?;
     }
     let commit = commit();
-    let rustc = said(Command::new("rustc").arg("--version"));
-    let rustc = rustc.split(' ').nth(1).unwrap_or(UNKNOWN);
+    let rustc = rustc();
     for figure in figures {
         let Figure { bench, table, routes, contestant, case, threads, unit, .. } = figure;
         let Figure { summary: Summary { median, mad, min, max }, samples, bytes, .. } = figure;
@@ -60,6 +59,11 @@ pub(super) fn append<'a>(
     Ok(path)
 }
 
+/// Tells the time, in UTC.
+pub(super) fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 /// Quotes what would otherwise be two fields (RFC 4180, section 2).
 fn field(text: &str) -> Cow<'_, str> {
     if text.contains([',', '"', '\n']) {
@@ -69,9 +73,15 @@ fn field(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// Names the version of the compiler.
+pub(super) fn rustc() -> String {
+    let rustc = said(Command::new("rustc").arg("--version"));
+    rustc.split(' ').nth(1).unwrap_or(UNKNOWN).to_owned()
+}
+
 /// Names the commit that is checked out, and says whether anything but the records
 /// differs from it.
-fn commit() -> String {
+pub(super) fn commit() -> String {
     let head = said(Command::new("git").args(["rev-parse", "--short", "HEAD"]));
     let changes = ["status", "--porcelain", "--untracked-files=no", "--", ":/", ":!/bench/record"];
     match said(Command::new("git").args(changes)).as_str() {
@@ -81,7 +91,7 @@ fn commit() -> String {
 }
 
 /// Names the processor as the kernel does.
-fn cpu() -> String {
+pub(super) fn cpu() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
         let line = text.lines().find(|line| line.split(':').next().map(str::trim) == Some(name));

@@ -18,9 +18,12 @@
 //! for such a CPU (`-C target-cpu`), nothing is asked.
 
 pub(crate) mod lanes;
+mod loads;
 pub(crate) mod search;
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
 mod x86_64;
+
+pub use loads::Loads;
 
 /// Work that is to be done with the best instructions there are.
 pub(crate) trait Kernel {

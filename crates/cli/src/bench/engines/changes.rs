@@ -141,7 +141,7 @@ pub(in crate::bench) fn random<A: Addr>(routes: &[(Prefix<A>, Hop)], count: usiz
 }
 
 /// Changes `rib` as the list says.
-pub(super) fn apply<A: Addr>(rib: &mut Rib<A>, list: &[(Prefix<A>, Hop)]) {
+pub(in crate::bench) fn apply<A: Addr>(rib: &mut Rib<A>, list: &[(Prefix<A>, Hop)]) {
     for &(prefix, hop) in list {
         match hop {
             Hop::NONE => rib.remove(prefix),

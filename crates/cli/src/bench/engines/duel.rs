@@ -58,7 +58,7 @@ pub(super) fn run<A: Family>(
     match Function::parse(rival) {
         Some(function) => {
             let rival =
-                progress::during("filling DPDK's table", || Rival::start(routes, function, burst))?;
+                progress::during("filling DPDK's table", || Rival::dpdk(routes, function, burst))?;
             about = Some(rival.describe());
             contestants.push(Box::new(rival));
         }
@@ -129,7 +129,7 @@ fn updates<A: Family>(
     if let Some(function) = Function::parse(rival) {
         let mut rates = Vec::new();
         progress::during("changing DPDK's table", || {
-            let mut table = Rival::start(routes, function, args.burst.unwrap_or(BURST))?;
+            let mut table = Rival::dpdk(routes, function, args.burst.unwrap_or(BURST))?;
             for part in list.chunks(list.len().div_ceil(10)) {
                 rates.push(part.len() as f64 / table.change(part)? / 1e3);
             }
