@@ -311,7 +311,8 @@ mod tests {
         let routes: Vec<(Prefix<u32>, Hop)> =
             (0..500u32).map(|i| (Prefix::truncate(i << 20, 14), Hop(1 + i % 9))).collect();
         // Several lie in one block of 14 bits: of those the last counts.
-        let mut rib: Rib<u32> = routes.iter().copied().collect();
+        let mut rib: Rib<u32> = Rib::new();
+        changes::apply(&mut rib, &routes);
         let routes: Vec<_> = rib.iter().collect();
         let altered = Altered::new(&routes, 2000).unwrap();
         changes::apply(&mut rib, &altered.list);

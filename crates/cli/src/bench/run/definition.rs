@@ -17,11 +17,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
-use fib::{Choice, Family, Hop, Prefix};
+use fib::{Choice, Family};
 use serde::{Deserialize, Serialize};
 
 use super::hops::{self, Rule};
 use super::sums;
+use crate::bench::engines::changes::List;
 use crate::bench::keys::Stream;
 use crate::progress;
 
@@ -143,7 +144,7 @@ impl Definition {
         &self,
         folders: &[PathBuf],
         strict: Strict,
-    ) -> anyhow::Result<(Vec<(Prefix<A>, Hop)>, Sums)> {
+    ) -> anyhow::Result<(List<A>, Sums)> {
         let Table { file, sha256, routes: count, labelled } = &self.table;
         let path = folders.iter().map(|folder| folder.join(file)).find(|path| path.exists());
         let Some(path) = path else {

@@ -193,13 +193,16 @@ fn courses<A: Family>(
     Ok(courses)
 }
 
+/// Names with the reason why there is nobody by them.
+type Missing = Vec<(String, String)>;
+
 /// Finds who takes part: engines, and rivals as far as they can be had. Also returns who
 /// cannot, and why.
 fn entrants<A: Family>(
     args: &Args,
     path: &Path,
     definition: &Definition,
-) -> anyhow::Result<(Vec<Entrant>, Vec<(String, String)>)> {
+) -> anyhow::Result<(Vec<Entrant>, Missing)> {
     let measure = &definition.measure;
     let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
     let named = measure.engines.iter().chain(&measure.rivals);
@@ -208,7 +211,7 @@ fn entrants<A: Family>(
         bail!("--only {stranger}: the definition has {}", all.join(", "));
     }
     let mut entrants = Vec::new();
-    let mut missing = Vec::new();
+    let mut missing = Missing::new();
     let rivals: Vec<&String> = measure.rivals.iter().filter(|name| wanted(name)).collect();
     if !rivals.is_empty() {
         let (file, out) = args.rivals(path);
