@@ -17,11 +17,12 @@ use fib::{Choice, Family, Fib, Hop, Prefix, Rib};
 use super::course::Course;
 use super::definition::{Definition, QUICK, Sums};
 use super::sums;
-use crate::bench::contest::{check, right};
+use crate::bench::contest::{PROVEN, check, right};
 use crate::progress;
 
-/// Works all sums out, every answer being the routing table's own, and prints them as a
-/// definition has them.
+/// Works all sums out and prints them as a definition has them. Answers are a table's, of
+/// which the first million are held against the routing table's own; that the others are
+/// right as well, every contestant of a run says.
 #[expect(clippy::print_stdout, reason = "the result")]
 pub(super) fn sums<A: Family>(
     definition: &Definition,
@@ -38,7 +39,8 @@ pub(super) fn sums<A: Family>(
         let keys = asked.name.keys::<A>(hops.len(), routes);
         progress::during(&format!("answers to {}", asked.name), || {
             reference.lookup_batch(&keys, &mut hops);
-            check(&reference.name(), &keys, &right(rib, &keys), &hops)
+            let proven = right(rib, &keys[..keys.len().min(PROVEN)]);
+            check(&reference.name(), &keys, &proven, &hops)
         })?;
         let quick = &hops[..hops.len().min(QUICK)];
         println!("\n[[stream]]\nname = \"{}\"", asked.name);
