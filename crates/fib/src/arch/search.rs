@@ -14,10 +14,9 @@
 //! Starts lie in words of 32 bits, the first in the lowest bits of its word.
 //! [`byte_rank`] and [`half_rank`] are the twins for any CPU, by halves; [`Wide`] has
 //! the same as methods.
-//!
-//! [`Wide`]: super::lanes::Wide
-
 use core::hint::select_unpredictable;
+
+use super::lanes::{Wide, WideKernel, wide};
 
 /// The starts of a byte that one vector holds.
 pub(crate) const BYTES: usize = 64;
@@ -68,9 +67,20 @@ fn rank(count: usize, holds: impl Fn(usize) -> bool) -> usize {
     base
 }
 
+/// Says whether this CPU has the vectors for it.
+pub(crate) fn in_vectors() -> bool {
+    struct Nothing;
+    impl WideKernel for Nothing {
+        type Out = ();
+        #[inline(always)]
+        fn run(self, _: Wide) {}
+    }
+    wide(Nothing).is_ok()
+}
+
 /// Where there are no lanes.
 #[cfg(not(all(feature = "std", target_arch = "x86_64")))]
-impl super::lanes::Wide {
+impl Wide {
     pub(crate) fn tops<A: crate::Addr>(self, _: &[A]) -> super::lanes::Lanes {
         match self {}
     }

@@ -138,7 +138,8 @@ impl<A: Family> Rank6Builder<A> {
     fn place(&self, entry: u32) -> usize {
         match kind_of(entry) {
             kind::NODE | kind::FEW_BYTES | kind::FEW_HALVES => entry::counted(entry).0,
-            _ => payload(entry) as usize,
+            kind::TABLE => payload(entry) as usize,
+            _ => entry::many_at(entry),
         }
     }
 
@@ -271,7 +272,7 @@ impl<A: Family> Rank6Builder<A> {
         }
         let values: Vec<u32> = list.iter().map(|item| item.1).collect();
         let at = self.store(many, &chunk::many(&list, width), &values, level);
-        entry::place(many, at, Full::RANGES)
+        entry::many(many, at, chunk::is_large(starts))
     }
 
     /// Stores ranges of whole addresses.
@@ -414,8 +415,12 @@ impl<A: Family> Rank6Builder<A> {
         let ours = self.adopt_all(part, Self::below(level), &words[entries.clone()])?;
         words[entries].copy_from_slice(&ours);
         let at = self.store(kind, &words, &ours, Self::below(level));
-        if !matches!(kind, kind::NODE | kind::FEW_BYTES | kind::FEW_HALVES) {
-            return entry::place(kind, at, Full::RANGES);
+        match kind {
+            kind::TABLE => return entry::place(kind, at, Full::RANGES),
+            kind::MANY_BYTES | kind::MANY_HALVES | kind::DEEP => {
+                return entry::many(kind, at, entry::is_large(entry));
+            }
+            _ => {}
         }
         if !entry::counts(at) {
             return Err(Full { what: Full::RANGES, limit: 1 << 23, seen: at as u64 });

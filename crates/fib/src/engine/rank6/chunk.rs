@@ -93,6 +93,11 @@ pub(super) fn separators(starts: usize) -> usize {
     (starts - 1) / HALVES
 }
 
+/// Says whether the separators of `starts` are other than one vector.
+pub(super) fn is_large(starts: usize) -> bool {
+    !(1..=HALVES).contains(&separators(starts))
+}
+
 /// Appends numbers of so many bits, to whole words.
 fn pack(words: &mut Vec<u32>, bits: usize, numbers: impl Iterator<Item = u32>) {
     let each = 32 / bits;
@@ -167,29 +172,30 @@ pub(super) fn find_few<S: Search>(
     width.value(&chunk[starts.div_ceil(2)..], rank)
 }
 
-/// Looks a probe up in a chunk of many.
+/// Looks a probe up in a chunk of many, of which the separators are one vector, no more
+/// and no fewer, or, if `LARGE`, any number.
 #[inline(always)]
-pub(super) fn find_many<S: Search>(
+pub(super) fn find_many<S: Search, const LARGE: bool>(
     by: S,
     words: &[u32],
     at: usize,
     probe: u32,
     width: Width,
 ) -> u32 {
-    let starts = words[at] as usize;
-    let mut rest = &words[at + 1..];
-    let mut left = separators(starts);
+    let chunk = &words[at..];
+    let starts = chunk[0] as usize;
+    let parting = separators(starts);
     let mut line = 0;
-    // Mostly one vector of separators. Of more, all that come before the one with
-    // the line are below the probe.
-    let all = rest;
-    while left > 0 {
-        let now = left.min(HALVES);
-        line += by.halves(rest, now, probe);
-        rest = &rest[HALVES / 2..];
-        left -= now;
+    if LARGE {
+        // All vectors before the one with the line are below the probe.
+        for first in (0..parting).step_by(HALVES) {
+            let now = (parting - first).min(HALVES);
+            line += by.halves(&chunk[1 + first / 2..], now, probe);
+        }
+    } else {
+        line = by.halves(&chunk[1..], parting, probe);
     }
-    let chunk = &all[separators(starts).div_ceil(2)..];
+    let chunk = &chunk[1 + parting.div_ceil(2)..];
     let within = (starts - line * HALVES).min(HALVES);
     let rank = line * HALVES + by.halves(&chunk[line * HALVES / 2..], within, probe);
     width.value(&chunk[starts.div_ceil(2)..], rank)
@@ -211,8 +217,8 @@ pub(super) fn find_node<S: Search>(
 #[cfg(test)]
 mod tests {
     use super::{
-        Scalar, Width, few, few_len, find_few, find_many, find_node, many, many_len, many_values,
-        node, node_len,
+        Scalar, Width, few, few_len, find_few, find_many, find_node, is_large, many, many_len,
+        many_values, node, node_len,
     };
     use alloc::vec::Vec;
 
@@ -232,10 +238,16 @@ mod tests {
                 assert_eq!(words.len() - many_values(starts), width.words(starts + 1));
                 words.insert(0, 9);
                 let scan = |probe| list.iter().rev().find(|item| item.0 <= probe).unwrap().1;
+                if !is_large(starts) {
+                    for probe in (0..=65_535).step_by(11) {
+                        let found = find_many::<_, false>(Scalar, &words, 1, probe, width);
+                        assert_eq!(found, scan(probe));
+                    }
+                }
                 let last = starts as u32 * step;
                 let probes = || (0..=last + 1).step_by(if starts > 100 { 7 } else { 1 });
                 for probe in probes() {
-                    assert_eq!(find_many(Scalar, &words, 1, probe, width), scan(probe));
+                    assert_eq!(find_many::<_, true>(Scalar, &words, 1, probe, width), scan(probe));
                 }
                 if starts <= 32 {
                     let words = few(&list, width);

@@ -5,14 +5,15 @@
 //!   ┌─────┬──────────────────────────────────────┬────────────┐
 //!   │  0  │ hop                                               │
 //!   │ 1 2 │ place in chunks                      │ starts − 1 │  few: up to 32 starts
-//!   │ 3 4 │ place in chunks                                   │  many: separators first
-//!   │  5  │ place in deep                                     │  many, entries as values
+//!   │ 3 4 │L│ place in chunks                                 │  many: separators first
+//!   │  5  │L│ place in deep                                   │  many, entries as values
 //!   │  6  │ place in nodes                       │ starts − 1 │  a node of up to 64 starts
 //!   │  7  │ place in nodes                                    │  a table of all its slots;
 //!   │     │ place in long                                     │  behind chunks: ranges
 //!   └─────┴──────────────────────────────────────┴────────────┘
 //! ```
 //!
+//! L says that a chunk is large: its separators are more than a vector, or none.
 //! Of each pair the first has values of one byte and the second of two. Places are
 //! counted in words of 32 bits.
 
@@ -47,6 +48,33 @@ pub(super) fn kind_of(entry: u32) -> u32 {
 #[inline(always)]
 pub(super) fn payload(entry: u32) -> u32 {
     entry & ((1 << PAYLOAD) - 1)
+}
+
+/// Beside the place of many starts: the separators are not one vector.
+pub(super) const LARGE: u32 = 1 << (PAYLOAD - 1);
+
+/// Says whether a chunk of many has other than one vector of separators.
+#[inline(always)]
+pub(super) fn is_large(entry: u32) -> bool {
+    entry & LARGE != 0
+}
+
+/// Returns the place of many starts.
+#[inline(always)]
+pub(super) fn many_at(entry: u32) -> usize {
+    (entry & (LARGE - 1)) as usize
+}
+
+/// Makes the entry of a chunk of many.
+///
+/// # Errors
+///
+/// [`Full`] if the place has more than 28 bits.
+pub(super) fn many(kind: u32, at: usize, large: bool) -> Result<u32, Full> {
+    if at >= LARGE as usize {
+        return Err(Full { what: Full::RANGES, limit: u64::from(LARGE) - 1, seen: at as u64 });
+    }
+    Ok(kind << PAYLOAD | if large { LARGE } else { 0 } | at as u32)
 }
 
 /// Returns the place and the number of starts, 1 to 64.
@@ -91,7 +119,9 @@ pub(super) fn with_count(kind: u32, at: usize, starts: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{counted, counts, hop, kind, kind_of, payload, place, with_count};
+    use super::{
+        counted, counts, hop, is_large, kind, kind_of, many, many_at, payload, place, with_count,
+    };
     use crate::{Full, Hop};
 
     #[test]
@@ -103,7 +133,15 @@ mod tests {
             assert_eq!((kind_of(entry), payload(entry)), (kind::TABLE, number));
         }
         assert_eq!(hop(Hop(1 << 29)).unwrap_err().what, Full::HOPS);
-        assert_eq!(place(kind::DEEP, 1 << 29, Full::RANGES).unwrap_err().what, Full::RANGES);
+        assert_eq!(place(kind::TABLE, 1 << 29, Full::RANGES).unwrap_err().what, Full::RANGES);
+        for at in [0, 1, (1 << 28) - 1] {
+            for large in [false, true] {
+                let entry = many(kind::DEEP, at, large).unwrap();
+                assert_eq!((many_at(entry), is_large(entry)), (at, large));
+                assert_eq!(kind_of(entry), kind::DEEP);
+            }
+        }
+        assert_eq!(many(kind::DEEP, 1 << 28, false).unwrap_err().what, Full::RANGES);
         for at in [0, 1, (1 << 23) - 1] {
             for starts in [1, 2, 63, 64] {
                 let entry = with_count(kind::NODE, at, starts);

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::chunk::{Width, few_len, many_len, many_values, node_len, separators};
-use super::entry::{counted, kind, kind_of, payload};
+use super::entry::{counted, kind, kind_of, many_at, payload};
 use crate::arch::search::{HALVES, byte_rank, half_rank};
 use crate::engine::Step;
 
@@ -14,9 +14,9 @@ pub(super) fn words_of(entry: u32, words: &[u32], slots: usize) -> Range<usize> 
     let (at, len) = match kind_of(entry) {
         kind::FEW_BYTES => few(entry, Width::Bytes),
         kind::FEW_HALVES => few(entry, Width::Halves),
-        kind::MANY_BYTES => (place, many_len(words[place] as usize, Width::Bytes)),
-        kind::MANY_HALVES => (place, many_len(words[place] as usize, Width::Halves)),
-        kind::DEEP => (place, many_len(words[place] as usize, Width::Words)),
+        kind::MANY_BYTES => many(entry, words, Width::Bytes),
+        kind::MANY_HALVES => many(entry, words, Width::Halves),
+        kind::DEEP => many(entry, words, Width::Words),
         kind::NODE => {
             let (at, starts) = counted(entry);
             (at, node_len(starts))
@@ -30,6 +30,11 @@ pub(super) fn words_of(entry: u32, words: &[u32], slots: usize) -> Range<usize> 
 fn few(entry: u32, width: Width) -> (usize, usize) {
     let (at, starts) = counted(entry);
     (at, few_len(starts, width))
+}
+
+fn many(entry: u32, words: &[u32], width: Width) -> (usize, usize) {
+    let at = many_at(entry);
+    (at, many_len(words[at] as usize, width))
 }
 
 /// Returns where the entries are among the words of an entry, if it has such.
@@ -85,6 +90,7 @@ pub(super) fn trace(
         load(value(at + starts.div_ceil(2), half_rank(&words[at..], starts, probe), width));
         return;
     }
+    let place = many_at(entry);
     let starts = words[place] as usize;
     load(place);
     let all = place + 1 + separators(starts).div_ceil(2);

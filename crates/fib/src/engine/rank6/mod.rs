@@ -21,8 +21,8 @@
 //! further and in which format. What a chunk's values need is what they take: a byte
 //! where all hops under it are below 256, two below 65,536; four where one of them leads
 //! further. Blocks, nodes and chunks are shared by content. So the 258,956 routes of
-//! July 2026 come to about three bytes each, starts, hops and all, and a lookup touches
-//! five or six lines of the second-level cache at the most.
+//! July 2026 come to under four bytes each, starts, hops and all, and most lookups touch four
+//! to six lines of the second-level cache.
 //!
 //! **A batch** goes through in passes, none of which branches on what a key finds: the
 //! first two stages for sixteen keys a time by gathers, then all keys that found a node,
@@ -50,7 +50,7 @@ use crate::arch::lanes;
 use crate::table::Table;
 use crate::{Addr, Family, Hop};
 use chunk::{Scalar, Search, Width, find_few, find_many, find_node};
-use entry::{counted, kind, kind_of, payload};
+use entry::{counted, kind, kind_of, many_at, payload};
 
 pub use builder::Rank6Builder;
 
@@ -120,13 +120,13 @@ impl<A: Family> Rank6<A> {
     /// Follows an entry through a chunk.
     #[inline(always)]
     fn chunk<S: Search>(&self, by: S, entry: u32, probe: u32) -> u32 {
-        let at = payload(entry) as usize;
+        let at = many_at(entry);
         match kind_of(entry) {
             kind::FEW_BYTES => find_few(by, &self.chunks, counted(entry), probe, Width::Bytes),
             kind::FEW_HALVES => find_few(by, &self.chunks, counted(entry), probe, Width::Halves),
-            kind::MANY_BYTES => find_many(by, &self.chunks, at, probe, Width::Bytes),
-            kind::MANY_HALVES => find_many(by, &self.chunks, at, probe, Width::Halves),
-            kind::DEEP => find_many(by, &self.deep, at, probe, Width::Words),
+            kind::MANY_BYTES => find_many::<_, true>(by, &self.chunks, at, probe, Width::Bytes),
+            kind::MANY_HALVES => find_many::<_, true>(by, &self.chunks, at, probe, Width::Halves),
+            kind::DEEP => find_many::<_, true>(by, &self.deep, at, probe, Width::Words),
             _ => entry,
         }
     }

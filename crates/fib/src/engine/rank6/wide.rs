@@ -15,7 +15,7 @@
 //! longer than the first chunks say is looked up key by key.
 
 use super::chunk::{Search, Width, find_few, find_many, find_node};
-use super::entry::{PAYLOAD, counted, kind, kind_of, payload};
+use super::entry::{LARGE, PAYLOAD, counted, kind, kind_of, many_at};
 use super::{Cuts, Rank6};
 use crate::arch::lanes::{LANES, Lanes, Wide, WideKernel, Words};
 use crate::{Family, Hop};
@@ -91,15 +91,52 @@ impl List {
     }
 }
 
+/// All lists of a group, made once a batch: to clear them is to forget their counts.
+struct Lists {
+    nodes: List,
+    tables: List,
+    chunks: Chunks,
+}
+
+impl Lists {
+    #[inline(always)]
+    fn new() -> Self {
+        Self { nodes: List::new(), tables: List::new(), chunks: Chunks::new() }
+    }
+
+    #[inline(always)]
+    fn clear(&mut self) {
+        self.nodes.count = 0;
+        self.tables.count = 0;
+        self.chunks.few.count = 0;
+        self.chunks.many.count = 0;
+        self.chunks.large.count = 0;
+        self.chunks.few_halves.count = 0;
+        self.chunks.others.count = 0;
+    }
+}
+
 /// Those that have a chunk, by its format.
 struct Chunks {
     few: List,
     many: List,
+    large: List,
     few_halves: List,
     others: List,
 }
 
 impl Chunks {
+    #[inline(always)]
+    fn new() -> Self {
+        Self {
+            few: List::new(),
+            many: List::new(),
+            large: List::new(),
+            few_halves: List::new(),
+            others: List::new(),
+        }
+    }
+
     /// Adds those of a list that have one.
     #[inline(always)]
     fn sort(&mut self, wide: Wide, list: &List) {
@@ -113,7 +150,9 @@ impl Chunks {
             let three = from_kind(wide, entry, kind::MANY_BYTES) & valid;
             let four = from_kind(wide, entry, kind::MANY_HALVES) & valid;
             self.few.push(wide, one & !two, who, entry);
-            self.many.push(wide, three & !four, who, entry);
+            let large = wide.test(entry, wide.all(LARGE));
+            self.many.push(wide, three & !four & !large, who, entry);
+            self.large.push(wide, three & !four & large, who, entry);
             if (two & !three) | four != 0 {
                 self.few_halves.push(wide, two & !three, who, entry);
                 self.others.push(wide, four, who, entry);
@@ -131,8 +170,9 @@ impl<A: Family> WideKernel for Batch<'_, A> {
         let whole = self.addrs.len() / LANES * LANES;
         let (addrs, few) = self.addrs.split_at(whole);
         let (out, few_out) = self.out.split_at_mut(whole);
+        let mut lists = Lists::new();
         for (addrs, out) in addrs.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
-            group(self.table, wide, addrs, out);
+            group(self.table, wide, addrs, out, &mut lists);
         }
         for (&addr, out) in few.iter().zip(few_out) {
             *out = one(self.table, wide, addr);
@@ -159,8 +199,9 @@ fn from_kind(wide: Wide, entries: Lanes, kind: u32) -> u16 {
 }
 
 #[inline(always)]
-fn group<A: Family>(table: &Rank6<A>, wide: Wide, addrs: &[A], out: &mut [Hop]) {
-    let (mut nodes, mut tables) = (List::new(), List::new());
+fn group<A: Family>(table: &Rank6<A>, wide: Wide, addrs: &[A], out: &mut [Hop], lists: &mut Lists) {
+    lists.clear();
+    let Lists { nodes, tables, chunks } = lists;
     let in_block = wide.all((1 << Cuts::<A>::NODE) - 1);
     let rest = wide.all((1 << PAYLOAD) - 1);
     let mut who = wide.load([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
@@ -193,14 +234,8 @@ fn group<A: Family>(table: &Rank6<A>, wide: Wide, addrs: &[A], out: &mut [Hop]) 
         nodes.entry[at] = value;
         out[who] = Hop(value);
     }
-    let mut chunks = Chunks {
-        few: List::new(),
-        many: List::new(),
-        few_halves: List::new(),
-        others: List::new(),
-    };
-    chunks.sort(wide, &nodes);
-    chunks.sort(wide, &tables);
+    chunks.sort(wide, nodes);
+    chunks.sort(wide, tables);
     for at in 0..chunks.few.len() {
         let (who, entry) = chunks.few.get(at);
         let probe = probe(addrs[who]);
@@ -208,8 +243,15 @@ fn group<A: Family>(table: &Rank6<A>, wide: Wide, addrs: &[A], out: &mut [Hop]) 
     }
     for at in 0..chunks.many.len() {
         let (who, entry) = chunks.many.get(at);
-        let (place, probe) = (payload(entry) as usize, probe(addrs[who]));
-        out[who] = Hop(find_many(wide, &table.chunks, place, probe, Width::Bytes));
+        let (at, probe) = (many_at(entry), probe(addrs[who]));
+        let value = find_many::<_, false>(wide, &table.chunks, at, probe, Width::Bytes);
+        out[who] = Hop(value);
+    }
+    for at in 0..chunks.large.len() {
+        let (who, entry) = chunks.large.get(at);
+        let (at, probe) = (many_at(entry), probe(addrs[who]));
+        let value = find_many::<_, true>(wide, &table.chunks, at, probe, Width::Bytes);
+        out[who] = Hop(value);
     }
     for at in 0..chunks.few_halves.len() {
         let (who, entry) = chunks.few_halves.get(at);
