@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   few    ┃ starts, 16 bits each ┃ values, 8 or 16 bits each ┃
-//!   many   ┃ n ┃ every 32nd start ┃ all n starts ┃ values, 8, 16 or 32 bits each ┃
+//!   many   ┃ n ┃ every 32nd start, filled up ┃ starts, filled up ┃ values, 8 to 32 bits ┃
 //!   node   ┃ starts, 8 bits each ┃ values, 32 bits each ┃
 //!   table  ┃ values, 32 bits each, one for every slot ┃
 //! ```
@@ -12,7 +12,9 @@
 //! value i from start i − 1 on: how many starts are not above a probe is the place of
 //! its value. With up to 32 starts one vector holds them all. With more, one holds
 //! their separators (start 32, start 64 and so on, counted from 0), whose rank is the
-//! line of 32 starts to go on in; two lines thus search 1,056 starts.
+//! line of 32 starts to go on in; two lines thus search 1,056 starts. Both are filled up to
+//! whole vectors with the highest start there is, so that there is nothing to mask out: what
+//! a probe as high counts too many is cut off.
 
 use alloc::vec::Vec;
 
@@ -98,6 +100,21 @@ pub(super) fn is_large(starts: usize) -> bool {
     !(1..=HALVES).contains(&separators(starts))
 }
 
+/// Returns the words of so many starts, filled up to whole vectors, one at least.
+#[inline(always)]
+fn filled(starts: usize) -> usize {
+    starts.div_ceil(HALVES).max(1) * (HALVES / 2)
+}
+
+/// Appends starts, filled up.
+fn fill(words: &mut Vec<u32>, starts: impl Iterator<Item = u32>) {
+    let begin = words.len();
+    let starts: Vec<u32> = starts.collect();
+    let all = filled(starts.len()) * 2;
+    pack(words, 16, starts.into_iter().chain(core::iter::repeat(0xffff)).take(all));
+    debug_assert_eq!(words.len() - begin, all / 2);
+}
+
 /// Appends numbers of so many bits, to whole words.
 fn pack(words: &mut Vec<u32>, bits: usize, numbers: impl Iterator<Item = u32>) {
     let each = 32 / bits;
@@ -123,8 +140,8 @@ pub(super) fn few(list: &[(u32, u32)], width: Width) -> Vec<u32> {
 pub(super) fn many(list: &[(u32, u32)], width: Width) -> Vec<u32> {
     let starts = &list[1..];
     let mut words = Vec::from([starts.len() as u32]);
-    pack(&mut words, 16, starts.iter().step_by(HALVES).skip(1).map(|item| item.0));
-    pack(&mut words, 16, starts.iter().map(|item| item.0));
+    fill(&mut words, starts.iter().step_by(HALVES).skip(1).map(|item| item.0));
+    fill(&mut words, starts.iter().map(|item| item.0));
     pack(&mut words, width.bits(), list.iter().map(|item| item.1));
     words
 }
@@ -145,7 +162,7 @@ pub(super) fn few_len(starts: usize, width: Width) -> usize {
 
 /// Returns the words of a chunk that begins with its number of starts.
 pub(super) fn many_len(starts: usize, width: Width) -> usize {
-    1 + separators(starts).div_ceil(2) + starts.div_ceil(2) + width.words(starts + 1)
+    many_values(starts) + width.words(starts + 1)
 }
 
 /// Returns the words of a node.
@@ -154,8 +171,15 @@ pub(super) fn node_len(starts: usize) -> usize {
 }
 
 /// Returns where the values of a chunk of many begin.
+#[inline(always)]
 pub(super) fn many_values(starts: usize) -> usize {
-    1 + separators(starts).div_ceil(2) + starts.div_ceil(2)
+    many_starts(starts) + filled(starts)
+}
+
+/// Returns where the starts of a chunk of many begin.
+#[inline(always)]
+pub(super) fn many_starts(starts: usize) -> usize {
+    1 + filled(separators(starts))
 }
 
 /// Looks a probe up in a chunk of few.
@@ -184,21 +208,22 @@ pub(super) fn find_many<S: Search, const LARGE: bool>(
 ) -> u32 {
     let chunk = &words[at..];
     let starts = chunk[0] as usize;
-    let parting = separators(starts);
+    let last = separators(starts);
     let mut line = 0;
+    let mut all = 1 + HALVES / 2;
     if LARGE {
         // All vectors before the one with the line are below the probe.
-        for first in (0..parting).step_by(HALVES) {
-            let now = (parting - first).min(HALVES);
-            line += by.halves(&chunk[1 + first / 2..], now, probe);
+        all = many_starts(starts);
+        for at in (1..all).step_by(HALVES / 2) {
+            line += by.halves(&chunk[at..], HALVES, probe);
         }
     } else {
-        line = by.halves(&chunk[1..], parting, probe);
+        line += by.halves(&chunk[1..], HALVES, probe);
     }
-    let chunk = &chunk[1 + parting.div_ceil(2)..];
-    let within = (starts - line * HALVES).min(HALVES);
-    let rank = line * HALVES + by.halves(&chunk[line * HALVES / 2..], within, probe);
-    width.value(&chunk[starts.div_ceil(2)..], rank)
+    let line = line.min(last);
+    let rank = line * HALVES + by.halves(&chunk[all + line * (HALVES / 2)..], HALVES, probe);
+    let values = all + (last + 1) * (HALVES / 2);
+    width.value(&chunk[values..], rank.min(starts))
 }
 
 /// Looks a probe up in a node.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::chunk::{Width, few_len, many_len, many_values, node_len, separators};
+use super::chunk::{Width, few_len, many_len, many_starts, many_values, node_len};
 use super::entry::{counted, kind, kind_of, many_at, payload};
 use crate::arch::search::{HALVES, byte_rank, half_rank};
 use crate::engine::Step;
@@ -93,8 +93,8 @@ pub(super) fn trace(
     let place = many_at(entry);
     let starts = words[place] as usize;
     load(place);
-    let all = place + 1 + separators(starts).div_ceil(2);
+    let all = place + many_starts(starts);
     let rank = half_rank(&words[all..], starts, probe);
     load(all + (rank / HALVES * HALVES).min(starts - 1) / 2);
-    load(value(all + starts.div_ceil(2), rank, width));
+    load(value(place + many_values(starts), rank, width));
 }
