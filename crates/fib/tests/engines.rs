@@ -155,7 +155,7 @@ fn threads_build_the_same_table() {
     both::<u32>(&[
         "D16R", "D16X4R", "D12X8R", "linear", "dir24_8", "poptrie", "ranges", "ranges16",
     ]);
-    both::<u128>(&["D16X8R", "D16X8R/64", "poptrie", "ranges16"]);
+    both::<u128>(&["D16X8R", "D16X8R/64", "rank6", "poptrie", "ranges16"]);
 }
 
 #[test]
