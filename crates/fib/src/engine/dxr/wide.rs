@@ -14,7 +14,7 @@
 //! as in `search.rs`, until sixteen are left. With 20 bits resolved before it hardly
 //! any chunk is longer. Against a search by gathers, sixteen lookups in step, this waits
 //! for one load in place of log2(n) + 1 that depend on each other, and needs no lookups
-//! to be gathered from a whole batch: bursts of 32 gained a third.
+//! to be gathered from a whole batch: bursts of 32 gained half.
 //!
 //! What has no numbers of 32 bits or fewer (medium ranges, 64-bit entries, families above
 //! 32 bits) is not for lanes.
