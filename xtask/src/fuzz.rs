@@ -141,7 +141,8 @@ pub(crate) fn steps(words: &[String]) -> Result<Vec<Step>> {
     Ok(steps)
 }
 
-/// Puts into `kept` the fewest inputs of both folders that reach as many edges.
+/// Puts into `kept` the fewest inputs of both folders that reach as many edges, beside
+/// those with a name.
 fn keep(program: &str, learnt: &Path, kept: &Path) -> Result<(), String> {
     let fresh = learnt.with_extension("kept");
     let say = |what: &str| format!("{what} {}", fresh.display());
@@ -163,7 +164,12 @@ fn keep(program: &str, learnt: &Path, kept: &Path) -> Result<(), String> {
     if new.is_empty() {
         return Err(format!("nothing is in {}", fresh.display()));
     }
-    for old in inputs(kept)? {
+    // What somebody gave a name shows an old mistake, and stays.
+    let named = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.len() != 40 || !name.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    for old in inputs(kept)?.into_iter().filter(|old| !named(old)) {
         fs::remove_file(&old).map_err(|error| format!("removing {}: {error}", old.display()))?;
     }
     for file in &new {
