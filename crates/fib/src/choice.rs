@@ -22,6 +22,10 @@ pub enum Choice {
     /// What suits the table and the machine.
     #[default]
     Auto,
+    /// One entry, then the place of the rest in a chunk, counted.
+    Rank,
+    /// The same with a leaf for every place.
+    Flat,
     /// Every route compared: the oracle.
     Linear,
     /// Bloom filters and hash tables, one of each a prefix length.
@@ -95,6 +99,8 @@ impl Reach {
 /// first is its name and the second another way of writing it.
 const NAMED: &[(&str, Choice, Reach)] = &[
     ("linear", Choice::Linear, Reach::Every),
+    ("rank", Choice::Rank, Reach::Narrow),
+    ("flat", Choice::Flat, Reach::Narrow),
     ("pbf", Choice::Pbf, Reach::All),
     ("rank6", Choice::Rank6, Reach::Wide),
     ("sail6", Choice::Sail6, Reach::Wide),

@@ -25,6 +25,8 @@ impl Full {
     pub const BLOCKS: &'static str = "blocks";
     /// The limit on the chunks of one level.
     pub const CHUNKS: &'static str = "chunks of one level";
+    /// The limit on the words of all chunks.
+    pub const WORDS: &'static str = "words of chunks";
     /// The limit on next hops.
     pub const HOPS: &'static str = "next hops";
     /// The limit on the width of an address.

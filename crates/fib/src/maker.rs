@@ -33,6 +33,7 @@ use crate::engine::patricia::PatriciaBuilder;
 use crate::engine::pbf::PbfBuilder;
 use crate::engine::poptrie::PoptrieBuilder;
 use crate::engine::ranges::RangesBuilder;
+use crate::engine::rank::{Form, Plain, RankBuilder, Ranked};
 use crate::engine::rank6::Rank6Builder;
 use crate::engine::sail::{self, SailLBuilder};
 use crate::engine::sail6::Sail6Builder;
@@ -234,6 +235,8 @@ pub(crate) fn narrow<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) ->
             routes(rib, NartBuilder::<A, u32>::default())
         }),
         Choice::Lulea => lulea(rib, threads),
+        Choice::Rank => chunked::<A, Ranked>(rib, threads),
+        Choice::Flat => chunked::<A, Plain>(rib, threads),
         Choice::SailB => either(routes(rib, sail::SailBBuilder::<A, u16>::new()), || {
             routes(rib, sail::SailBBuilder::<A, u32>::new())
         }),
@@ -272,6 +275,19 @@ fn blocks<A: Family, B: Builder<A> + 'static>(
 fn routes<A: Family, B: RouteBuilder<A> + 'static>(rib: &Rib<A>, mut builder: B) -> Made<A> {
     builder.fill(rib)?;
     Ok(Box::new(Routes(builder)))
+}
+
+/// Builds chunks, with larger grains while there are too few places.
+fn chunked<A: Family, F: Form>(rib: &Rib<A>, threads: usize) -> Made<A> {
+    let mut made = None;
+    for grain in RankBuilder::<A, F>::GRAINS {
+        made = Some(blocks(rib, || RankBuilder::<A, F>::new(grain), threads));
+        match &made {
+            Some(Err(full)) if full.what == Full::WORDS => {}
+            _ => break,
+        }
+    }
+    made.unwrap_or_else(|| unreachable!("there are grains"))
 }
 
 /// Builds Lulea with the paper's pointers, or wider ones where it has too many chunks

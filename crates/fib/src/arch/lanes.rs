@@ -209,6 +209,30 @@ mod none {
         pub(crate) fn bit(self, _: Lanes) -> Lanes {
             match self {}
         }
+        pub(crate) fn shl_each(self, _: Lanes, _: Lanes) -> Lanes {
+            match self {}
+        }
+        pub(crate) fn shr_each(self, _: Lanes, _: Lanes) -> Lanes {
+            match self {}
+        }
+        pub(crate) fn min(self, _: Lanes, _: Lanes) -> Lanes {
+            match self {}
+        }
+        pub(crate) fn max(self, _: Lanes, _: Lanes) -> Lanes {
+            match self {}
+        }
+        pub(crate) fn multiply(self, _: Lanes, _: Lanes) -> Lanes {
+            match self {}
+        }
+        pub(crate) fn count(self, _: Lanes) -> Lanes {
+            match self {}
+        }
+        pub(crate) fn look_up(self, _: &[u32; 2 * LANES], _: Lanes) -> Lanes {
+            match self {}
+        }
+        pub(crate) fn unpack(self, _: u16, _: Lanes, _: Lanes) -> Lanes {
+            match self {}
+        }
         pub(crate) fn pack(self, _: u16, _: Lanes) -> Lanes {
             match self {}
         }
@@ -234,7 +258,7 @@ mod tests {
     }
 
     impl WideKernel for &Everything {
-        type Out = ([[u32; LANES]; 11], [Option<[u32; LANES]>; 2]);
+        type Out = ([[u32; LANES]; 20], [Option<[u32; LANES]>; 2]);
 
         #[inline(always)]
         fn run(self, wide: Wide) -> Self::Out {
@@ -255,6 +279,15 @@ mod tests {
                 wide.gather(Words::Double(&self.double), at, self.mask),
                 wide.add(at, three),
                 wide.pack(self.mask, at),
+                wide.shl_each(at, small),
+                wide.shr_each(at, wide.add(small, three)),
+                wide.min(at, wide.all(50)),
+                wide.max(at, wide.all(50)),
+                wide.multiply(wide.and(at, wide.all(255)), wide.all(171)),
+                wide.count(at),
+                wide.count_by_bytes(at),
+                wide.look_up(&core::array::from_fn(|i| i as u32 * 1000), small),
+                wide.unpack(self.mask, at, three),
             ];
             (lanes.map(|lanes| wide.store(lanes)), rows)
         }
@@ -305,6 +338,21 @@ mod tests {
             let packed: Vec<u32> =
                 (0..LANES).filter(|i| mask >> i & 1 == 1).map(|i| at[i]).collect();
             assert_eq!(found[10][..packed.len()], packed);
+            let mut next = 0;
+            for (i, &number) in at.iter().enumerate() {
+                let small = number & 31;
+                assert_eq!(found[11][i], number << small);
+                assert_eq!(found[12][i], number.checked_shr(small + 3).unwrap_or(0));
+                assert_eq!(found[13][i], number.min(50));
+                assert_eq!(found[14][i], number.max(50));
+                assert_eq!(found[15][i], (number & 255) * 171);
+                assert_eq!(found[16][i], number.count_ones());
+                assert_eq!(found[17][i], number.count_ones());
+                assert_eq!(found[18][i], small * 1000);
+                let there = mask >> i & 1 == 1;
+                assert_eq!(found[19][i], if there { at[next] } else { 3 });
+                next += usize::from(there);
+            }
             let row = half.get(*begin..*begin + LANES);
             assert_eq!(rows[0].map(|row| row.map(|item| item as u16).to_vec()).as_deref(), row);
             let row = whole.get(*begin..*begin + LANES);

@@ -15,7 +15,10 @@ use crate::arch::lanes::{LANES, WideKernel, Words};
 
 /// The proof that this CPU has AVX-512 F and BW, made by [`wide`] alone.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wide(());
+pub(crate) struct Wide {
+    /// It has VPOPCNTDQ too, and the kernel is compiled for it.
+    counts: bool,
+}
 
 /// Sixteen numbers of 32 bits.
 #[derive(Clone, Copy, Debug)]
@@ -32,15 +35,26 @@ pub(crate) fn wide<K: WideKernel>(kernel: K) -> Result<K::Out, K> {
     if !has {
         return Err(kernel);
     }
-    // SAFETY: the function is safe but for the features that it is compiled for, and
-    // the CPU was found to have each of them.
-    Ok(unsafe { in_lanes(kernel) })
+    if is_x86_feature_detected!("avx512vpopcntdq") {
+        // SAFETY: the function is safe but for the features that it is compiled for, and
+        // the CPU was found to have each of them.
+        Ok(unsafe { in_lanes_that_count(kernel) })
+    } else {
+        // SAFETY: as above.
+        Ok(unsafe { in_lanes(kernel) })
+    }
 }
 
 /// The kernel, inlined into a function for which the compiler may use them.
 #[target_feature(enable = "avx512f,avx512bw,popcnt,bmi1,bmi2")]
 fn in_lanes<K: WideKernel>(kernel: K) -> K::Out {
-    kernel.run(Wide(()))
+    kernel.run(Wide { counts: false })
+}
+
+/// The same for a CPU that counts the ones of each lane by an instruction.
+#[target_feature(enable = "avx512f,avx512bw,avx512vpopcntdq,popcnt,bmi1,bmi2")]
+fn in_lanes_that_count<K: WideKernel>(kernel: K) -> K::Out {
+    kernel.run(Wide { counts: true })
 }
 
 /// Each operation needs AVX-512 F, which `self` proves.
@@ -135,6 +149,92 @@ impl Wide {
     pub(crate) fn bit(self, by: Lanes) -> Lanes {
         // SAFETY: see above for the feature.
         Lanes(unsafe { _mm512_sllv_epi32(self.all(1).0, by.0) })
+    }
+
+    /// Shifts each lane left by the other's number; by 32 and more gives 0.
+    #[inline(always)]
+    pub(crate) fn shl_each(self, lanes: Lanes, by: Lanes) -> Lanes {
+        // SAFETY: see above for the feature.
+        Lanes(unsafe { _mm512_sllv_epi32(lanes.0, by.0) })
+    }
+
+    /// Shifts each lane right by the other's number; by 32 and more gives 0.
+    #[inline(always)]
+    pub(crate) fn shr_each(self, lanes: Lanes, by: Lanes) -> Lanes {
+        // SAFETY: see above for the feature.
+        Lanes(unsafe { _mm512_srlv_epi32(lanes.0, by.0) })
+    }
+
+    /// Takes the lower of each two.
+    #[inline(always)]
+    pub(crate) fn min(self, one: Lanes, two: Lanes) -> Lanes {
+        // SAFETY: see above for the feature.
+        Lanes(unsafe { _mm512_min_epu32(one.0, two.0) })
+    }
+
+    /// Takes the higher of each two.
+    #[inline(always)]
+    pub(crate) fn max(self, one: Lanes, two: Lanes) -> Lanes {
+        // SAFETY: see above for the feature.
+        Lanes(unsafe { _mm512_max_epu32(one.0, two.0) })
+    }
+
+    /// Multiplies numbers whose products are below 2^16.
+    #[inline(always)]
+    pub(crate) fn multiply(self, one: Lanes, two: Lanes) -> Lanes {
+        // A product of 32 bits would take twice as long.
+        // SAFETY: see above for the feature.
+        Lanes(unsafe { _mm512_mullo_epi16(one.0, two.0) })
+    }
+
+    /// Counts the ones of each lane.
+    #[inline(always)]
+    pub(crate) fn count(self, lanes: Lanes) -> Lanes {
+        if self.counts {
+            // SAFETY: `counts` says that the CPU has the feature.
+            return Lanes(unsafe { _mm512_popcnt_epi32(lanes.0) });
+        }
+        self.count_by_bytes(lanes)
+    }
+
+    /// Counts the ones of each lane by looking up its halves of bytes.
+    #[inline(always)]
+    pub(crate) fn count_by_bytes(self, lanes: Lanes) -> Lanes {
+        // The counts of 0 to 15, a byte each, four to a lane.
+        const COUNTS: [u32; 4] = [0x0201_0100, 0x0302_0201, 0x0302_0201, 0x0403_0302];
+        let counts = self.load(core::array::from_fn(|i| COUNTS[i % 4]));
+        let low = self.all(0x0f0f_0f0f);
+        let (even, odd) = (self.and(lanes, low), self.and(self.shr(lanes, 4), low));
+        let (bytes, pairs) = (self.all(0x0101_0101), self.all(0x0001_0001));
+        // SAFETY: see above for the feature; BW has what works on bytes.
+        let even = unsafe { _mm512_shuffle_epi8(counts.0, even.0) };
+        // SAFETY: as above.
+        let odd = unsafe { _mm512_shuffle_epi8(counts.0, odd.0) };
+        // SAFETY: as above.
+        let each = unsafe { _mm512_add_epi8(even, odd) };
+        // SAFETY: as above.
+        let twos = unsafe { _mm512_maddubs_epi16(each, bytes.0) };
+        // SAFETY: as above.
+        Lanes(unsafe { _mm512_madd_epi16(twos, pairs.0) })
+    }
+
+    /// Takes from a table of 32 numbers those that the lanes' lowest five bits name.
+    #[inline(always)]
+    pub(crate) fn look_up(self, table: &[u32; 2 * LANES], at: Lanes) -> Lanes {
+        let (mut low, mut high) = ([0; LANES], [0; LANES]);
+        low.copy_from_slice(&table[..LANES]);
+        high.copy_from_slice(&table[LANES..]);
+        let (low, high) = (self.load(low), self.load(high));
+        // SAFETY: see above for the feature.
+        Lanes(unsafe { _mm512_permutex2var_epi32(low.0, at.0, high.0) })
+    }
+
+    /// Puts the first of `lanes`, in their order, into the lanes of the mask, and
+    /// leaves `other` elsewhere: the way back from [`pack`](Self::pack).
+    #[inline(always)]
+    pub(crate) fn unpack(self, mask: u16, lanes: Lanes, other: Lanes) -> Lanes {
+        // SAFETY: see above for the feature.
+        Lanes(unsafe { _mm512_mask_expand_epi32(other.0, mask, lanes.0) })
     }
 
     /// Moves the lanes of the mask to the front, in their order; 0 follows.

@@ -44,17 +44,17 @@ pub use l::{SailL, SailLBuilder};
 pub use m::{SailM, SailMBuilder, View};
 
 /// The first level of [`SailL`]: 16 of IPv4.
-const fn upper<A: Addr>() -> u32 {
+pub(super) const fn upper<A: Addr>() -> u32 {
     A::BITS / 2
 }
 
 /// The pivot level: 24 of IPv4.
-const fn pivot<A: Addr>() -> u32 {
+pub(super) const fn pivot<A: Addr>() -> u32 {
     A::BITS / 4 * 3
 }
 
 /// How many bits the last level resolves: 8 of IPv4.
-const fn low<A: Addr>() -> u32 {
+pub(super) const fn low<A: Addr>() -> u32 {
     A::BITS - pivot::<A>()
 }
 
