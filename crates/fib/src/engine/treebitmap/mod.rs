@@ -38,6 +38,8 @@
 //! an end node if and only if it has no child or would have only null nodes; the
 //! tree is therefore the same whatever the order of changes.
 //!
+//! Ones are counted by an instruction where the CPU has one (`arch`), as in Poptrie.
+//!
 //! A lookup loads a node a stride, at most `(BITS - I) / stride + 1`, and one result.
 //! An address that ends within a stride is read on as zeros, which no route tests.
 //! An update (`builder.rs`) moves the children or the results of the one node that it
@@ -52,7 +54,8 @@ pub use node::Bits;
 use node::{Found, Node};
 
 use super::overlap::{Overlapped, Walk, group};
-use super::{Engine, Leaf, Part, Step};
+use super::{Engine, Leaf, Part, Step, chain};
+use crate::arch::{self, Kernel};
 use crate::table::Table;
 use crate::{Addr, Hop};
 
@@ -79,20 +82,62 @@ impl<W: Bits, L: Leaf> TreeBitmap<W, L> {
         let index = addr.bits(0, self.initial);
         (index, addr.tail(self.initial), Found { base: index as u32, before: 0 })
     }
-}
 
-impl<A: Addr, W: Bits, L: Leaf> Engine<A> for TreeBitmap<W, L> {
-    #[inline]
-    fn lookup(&self, addr: A) -> Hop {
+    #[inline(always)]
+    fn one<A: Addr>(&self, addr: A) -> Hop {
         let (mut at, mut rest, mut found) = self.start(addr);
         while let Some(child) = self.nodes[at].read(rest.bits(0, W::STRIDE), &mut found) {
             (at, rest) = (child, rest.tail(W::STRIDE));
         }
         self.results[found.place()].hop()
     }
+}
+
+/// One lookup, as a kernel: what is counted is ones.
+struct One<'a, A, W: Bits, L: Leaf>(&'a TreeBitmap<W, L>, A);
+
+impl<A: Addr, W: Bits, L: Leaf> Kernel for One<'_, A, W, L> {
+    type Out = Hop;
+
+    #[inline(always)]
+    fn run(self) -> Hop {
+        self.0.one(self.1)
+    }
+}
+
+/// Many lookups, which overlap, or each of which waits for the last.
+struct Many<'a, const CHAINED: bool, A, W: Bits, L: Leaf> {
+    table: &'a TreeBitmap<W, L>,
+    addrs: &'a [A],
+    out: &'a mut [Hop],
+}
+
+impl<const CHAINED: bool, A: Addr, W: Bits, L: Leaf> Kernel for Many<'_, CHAINED, A, W, L> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { table, addrs, out } = self;
+        if CHAINED {
+            chain(addrs, out, |addr| table.one(addr));
+        } else {
+            group::<GROUP, A, TreeBitmap<W, L>>(table, addrs, out);
+        }
+    }
+}
+
+impl<A: Addr, W: Bits, L: Leaf> Engine<A> for TreeBitmap<W, L> {
+    #[inline]
+    fn lookup(&self, addr: A) -> Hop {
+        arch::run(One(self, addr))
+    }
 
     fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
-        group::<GROUP, A, Self>(self, addrs, out);
+        arch::run(Many::<false, A, W, L> { table: self, addrs, out });
+    }
+
+    fn lookup_chained(&self, addrs: &[A], out: &mut [Hop]) {
+        arch::run(Many::<true, A, W, L> { table: self, addrs, out });
     }
 
     fn overlapped(&self) -> Option<&dyn Overlapped<A>> {
@@ -129,6 +174,7 @@ pub struct At<A> {
 
 impl<A: Addr, W: Bits, L: Leaf> Walk<A> for TreeBitmap<W, L> {
     type At = At<A>;
+    const COUNTS: bool = true;
 
     #[inline(always)]
     fn begin(&self, addr: A) -> At<A> {
