@@ -114,14 +114,30 @@ impl Contestant<'_> {
     }
 }
 
+impl Args {
+    /// Reads what is to be measured; to be done before the simulation, which takes
+    /// long, and not after.
+    pub(super) fn engines(&self) -> anyhow::Result<Vec<Choice>> {
+        ensure!(self.rounds > 0, "--rounds 0: at least one pass is needed");
+        let names = self.engines.iter().filter(|name| !name.is_empty() && *name != "none");
+        let parse =
+            |name: &String| Choice::parse::<u32>(name).with_context(|| format!("--engines {name}"));
+        names.map(parse).collect()
+    }
+}
+
 /// Measures every engine behind every HAC.
-pub(super) fn measure(args: &Args, rib: &Rib<u32>, addrs: &[u32]) -> anyhow::Result<Vec<Score>> {
-    ensure!(args.rounds > 0, "--rounds 0: at least one pass is needed");
+pub(super) fn measure(
+    args: &Args,
+    engines: &[Choice],
+    rib: &Rib<u32>,
+    addrs: &[u32],
+) -> anyhow::Result<Vec<Score>> {
     pin(0);
     let mut fibs = Vec::new();
-    for name in args.engines.iter().filter(|name| !name.is_empty() && *name != "none") {
-        let choice = Choice::parse::<u32>(name).with_context(|| format!("--engines {name}"))?;
-        fibs.push(Fib::build(rib, choice, 2).with_context(|| format!("building {name}"))?);
+    for &choice in engines {
+        let build = Fib::build(rib, choice, 2);
+        fibs.push(build.with_context(|| format!("building {}", choice.name::<u32>()))?);
     }
     let mut contestants = Vec::new();
     for engine in &fibs {

@@ -70,6 +70,7 @@ struct Outcome<'a> {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let engines = args.measured.engines()?;
     let Routes { name, v4, .. } = args.setting.routes_of(&[ROUTER])?;
     ensure!(!v4.is_empty(), "{name} has no route of IPv4");
     let thin = thin(&v4, args.routes);
@@ -85,7 +86,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let trace = progress::during("drawing packets", || args.trace.load(&thin, nart.engine()))?;
     let working_sets = trace::working_sets(&trace.addrs);
     let simulated = tables::run(&args.machine, table1, nart.engine(), &trace)?;
-    let table6 = measured::measure(&args.measured, &rib, &trace.addrs)?;
+    let table6 = measured::measure(&args.measured, &engines, &rib, &trace.addrs)?;
     let mut claims = claims::simulated(&simulated);
     claims.extend(claims::measured(&table6));
     record(args, &name, thin.len(), &trace.name, &simulated, &table6)?;
