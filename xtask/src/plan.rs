@@ -244,6 +244,7 @@ pub(crate) fn exhaustive(args: &[String]) -> Result<Vec<Step>> {
         step("every address of IPv4", "full_space"),
         step("full tables, streams and memory", "full"),
         step("64 FIBs", "many_fibs"),
+        step("8 FIBs that share", "fibs_full"),
     ])
 }
 

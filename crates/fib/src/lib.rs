@@ -17,6 +17,7 @@
 //! | [`Rib`] | the routes, exact and ordered |
 //! | [`Fib`], [`Choice`] | a frozen table, of an engine chosen by name or by size |
 //! | [`Updater`] | routes and a table that follows them, published to readers |
+//! | [`Fibs`], [`FibsUpdater`] | the same for many tables, which share what is equal |
 //! | [`Publisher`], [`Reader`] | one writer, many readers, nobody waits |
 //! | [`Full`] | the one error: a limit of a layout, never a wrong answer |
 //!
@@ -65,6 +66,7 @@ pub mod engine;
 mod error;
 mod family;
 mod fib;
+mod fibs;
 mod holes;
 mod hop;
 mod maker;
@@ -79,6 +81,8 @@ mod settle;
 mod sync;
 mod table;
 #[cfg(feature = "std")]
+mod turns;
+#[cfg(feature = "std")]
 mod update;
 
 pub use addr::Addr;
@@ -89,6 +93,9 @@ pub use engine::{Builder, Engine, RouteBuilder};
 pub use error::Full;
 pub use family::{Family, Slot};
 pub use fib::Fib;
+pub use fibs::Fibs;
+#[cfg(feature = "std")]
+pub use fibs::FibsUpdater;
 pub use hop::{Hop, HopTable};
 pub use prefix::{BadPrefix, Prefix};
 #[cfg(feature = "std")]

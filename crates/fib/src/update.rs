@@ -8,21 +8,18 @@
 //!
 //! [`Updater::commit`] turns all changes since the last one into one publication:
 //! however many updates hit a block, it is rebuilt once (thesis section 3.5). Two
-//! tables take turns: while one is read, the other waits for what will have
-//! changed, and is patched before it is published. Only where a reader has not
-//! left the idle one yet is a third made, by copying; with two still out, the
-//! changes wait in the builder for the next commit, so that a reader that sleeps
-//! costs memory for one table and not for one an update.
+//! tables take turns (`turns.rs`): while one is read, the other waits for what will
+//! have changed, and is patched before it is published.
 //!
 //! A change costs O(routes and ranges of the blocks it touches). The table that
 //! results is equal, address for address, to one built from scratch.
 
-use alloc::boxed::Box;
 use core::fmt;
 
 use crate::choice::Choice;
 use crate::fib::{Fib, FibBuilder};
-use crate::{Family, Full, Hop, Prefix, Publisher, Reader, Rib};
+use crate::turns::Turns;
+use crate::{Family, Full, Hop, Prefix, Reader, Rib};
 
 /// Routes, the table made of them, and the readers of that table.
 pub struct Updater<A: Family> {
@@ -30,13 +27,11 @@ pub struct Updater<A: Family> {
     choice: Choice,
     threads: usize,
     builder: FibBuilder<A>,
-    publisher: Publisher<Fib<A>>,
+    turns: Turns<Fib<A>>,
     /// The builder holds changes that are not yet published.
     behind: bool,
     /// The builder has met a limit half-way and must be made anew.
     broken: bool,
-    /// How many of the retired tables are from a former builder.
-    foreign: usize,
     /// How many tables were published after the first.
     publications: u64,
 }
@@ -64,16 +59,15 @@ impl<A: Family> Updater<A> {
     pub fn new(mut rib: Rib<A>, choice: Choice, threads: usize) -> Result<Self, Full> {
         rib.mark_clean();
         let builder = FibBuilder::build(&rib, choice, threads)?;
-        let publisher = Publisher::new(builder.freeze());
+        let turns = Turns::new(builder.freeze());
         Ok(Self {
             rib,
             choice,
             threads,
             builder,
-            publisher,
+            turns,
             behind: false,
             broken: false,
-            foreign: 0,
             publications: 0,
         })
     }
@@ -85,12 +79,12 @@ impl<A: Family> Updater<A> {
 
     /// Returns the table that readers are given now.
     pub fn fib(&self) -> &Fib<A> {
-        self.publisher.current()
+        self.turns.current()
     }
 
     /// Adds a reader, for a thread that looks addresses up.
     pub fn reader(&self) -> Reader<Fib<A>> {
-        self.publisher.reader()
+        self.turns.reader()
     }
 
     /// Adds a route or changes its hop, from the next commit on. Returns the hop it
@@ -153,35 +147,23 @@ impl<A: Family> Updater<A> {
         self.broken = true;
         self.builder = FibBuilder::build(&self.rib, self.choice, self.threads)?;
         self.broken = false;
-        // The table in use and the retired ones are none of this builder's.
-        self.foreign = self.publisher.pending() + 1;
+        self.turns.renew();
         commit.rebuilt = true;
         Ok(())
     }
 
     /// Publishes the builder's table, if one is free to carry it.
     fn publish(&mut self, commit: &mut Commit) {
-        let mut table = loop {
-            match self.publisher.reclaim() {
-                Some(former) if self.foreign > 0 => {
-                    self.foreign -= 1;
-                    drop(former);
-                }
-                Some(mut idle) => {
-                    self.builder.refresh(&mut idle);
-                    break idle;
-                }
-                None if self.publisher.pending() < 2 => {
-                    break Box::new(self.builder.freeze());
-                }
-                None => return,
-            }
-        };
-        self.publications += 1;
-        FibBuilder::number(&mut table, self.publications);
-        self.publisher.publish(table);
-        self.behind = false;
-        commit.published = true;
+        let (builder, number) = (&self.builder, self.publications + 1);
+        commit.published = self.turns.publish(
+            || builder.freeze(),
+            |idle| builder.refresh(idle),
+            |fib| FibBuilder::number(fib, number),
+        );
+        if commit.published {
+            self.publications = number;
+            self.behind = false;
+        }
     }
 }
 

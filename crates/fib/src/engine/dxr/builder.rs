@@ -15,6 +15,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::entry::{Entry, Kind, Split, Target};
 use super::{Dxr, Shape};
@@ -44,7 +45,7 @@ enum Stages<E> {
 
 /// The range tables, one for each format.
 #[derive(Debug)]
-struct Chunks<A: Family> {
+pub(super) struct Chunks<A: Family> {
     short: Pool<A::Short>,
     medium: Pool<A::Medium>,
     long: Pool<A::Long>,
@@ -67,13 +68,7 @@ impl<A: Family, E: Entry> DxrBuilder<A, E> {
             blocks.intern(&vec![E::default(); 1 << shape.extension()], 1 << shape.direct());
             Stages::Extended { direct: Master::new(vec![0; 1 << shape.direct()]), blocks }
         };
-        let chunks = Chunks {
-            short: Pool::new(),
-            medium: Pool::new(),
-            long: Pool::new(),
-            wide: Pool::new(),
-        };
-        Self { shape, split: Split { len_bits }, stages, chunks }
+        Self { shape, split: Split { len_bits }, stages, chunks: Chunks::new() }
     }
 
     /// Says whether `count` entries from `first` on, of one block, all are `entry`.
@@ -125,19 +120,9 @@ impl<A: Family, E: Entry> DxrBuilder<A, E> {
                 // no longer the old one, if that was its last use.
                 let (chunks, split) = (&mut self.chunks, self.split);
                 let changed = offset..offset + fresh.len();
-                for (i, (&old, &new)) in old.iter().zip(&new).enumerate() {
-                    match (changed.contains(&i), first_user, last) {
-                        (true, true, true) => chunks.release(split, old),
-                        (true, false, true) => {
-                            chunks.release(split, old);
-                            chunks.release(split, new);
-                        }
-                        (true, false, false) => chunks.release(split, new),
-                        (false, true, false) => chunks.retain(split, old),
-                        (false, false, true) => chunks.release(split, old),
-                        (true, true, false) | (false, true, true) | (false, false, false) => {}
-                    }
-                }
+                exchange(&old, &new, changed, first_user, last, |entry, up| {
+                    if up { chunks.retain(split, entry) } else { chunks.release(split, entry) }
+                });
                 Ok(())
             }
         }
@@ -213,28 +198,52 @@ impl<A: Family, E: Entry> DxrBuilder<A, E> {
     }
 }
 
+/// Moves the counts of users when a span of a pool, `old`, is replaced by `new`, which
+/// differs in `changed`; new items there have been counted once already. `fresh` says
+/// that the new span was not stored before, `last` that the old one is gone: whoever is
+/// stored is a user of its items. `count` adds a user of an item, or takes one off.
+pub(super) fn exchange<T: Copy>(
+    old: &[T],
+    new: &[T],
+    changed: Range<usize>,
+    fresh: bool,
+    last: bool,
+    mut count: impl FnMut(T, bool),
+) {
+    for (i, (&old, &new)) in old.iter().zip(new).enumerate() {
+        match (changed.contains(&i), fresh, last) {
+            (true, true, true) => count(old, false),
+            (true, false, true) => {
+                count(old, false);
+                count(new, false);
+            }
+            (true, false, false) => count(new, false),
+            (false, true, false) => count(old, true),
+            (false, false, true) => count(old, false),
+            (true, true, false) | (false, true, true) | (false, false, false) => {}
+        }
+    }
+}
+
 impl<A: Family> Chunks<A> {
+    pub(super) fn new() -> Self {
+        Self { short: Pool::new(), medium: Pool::new(), long: Pool::new(), wide: Pool::new() }
+    }
+
     /// Stores the chunk of `runs` in the shortest format that holds it.
-    fn intern(&mut self, k: u32, runs: &[Run<A>]) -> Target {
-        let highest = runs.iter().map(|run| run.hop.0).max().unwrap_or(0);
-        let coarse = |bits| {
-            runs[1..].iter().map(|run| run.start.tail(k)).all(|tail| tail.first(bits) == tail)
-        };
-        let denser = size_of::<A::Medium>() < size_of::<A::Long>();
-        let (kind, at) = if highest <= A::Short::MAX_HOP && coarse(A::Short::START_BITS) {
-            (Kind::Short, self.short.intern(&pack(k, runs), 1).0)
-        } else if denser && highest <= A::Medium::MAX_HOP && coarse(A::Medium::START_BITS) {
-            (Kind::Medium, self.medium.intern(&pack(k, runs), 1).0)
-        } else if highest <= A::Long::MAX_HOP {
-            (Kind::Long, self.long.intern(&pack(k, runs), 1).0)
-        } else {
-            (Kind::Wide, self.wide.intern(&pack(k, runs), 1).0)
+    pub(super) fn intern(&mut self, k: u32, runs: &[Run<A>]) -> Target {
+        let kind = kind(k, runs);
+        let at = match kind {
+            Kind::Short => self.short.intern(&pack(k, runs), 1).0,
+            Kind::Medium => self.medium.intern(&pack(k, runs), 1).0,
+            Kind::Long => self.long.intern(&pack(k, runs), 1).0,
+            Kind::Wide => self.wide.intern(&pack(k, runs), 1).0,
         };
         Target::Chunk { kind, at, len: runs.len() }
     }
 
     /// Counts a user less of the chunk that `entry` names, if any.
-    fn release<E: Entry>(&mut self, split: Split, entry: E) {
+    pub(super) fn release<E: Entry>(&mut self, split: Split, entry: E) {
         match split.unpack(entry) {
             Target::Hop(_) => {}
             Target::Chunk { kind: Kind::Short, at, len } => _ = self.short.release(at, len),
@@ -245,7 +254,7 @@ impl<A: Family> Chunks<A> {
     }
 
     /// Counts a user more of the chunk that `entry` names, if any.
-    fn retain<E: Entry>(&mut self, split: Split, entry: E) {
+    pub(super) fn retain<E: Entry>(&mut self, split: Split, entry: E) {
         match split.unpack(entry) {
             Target::Hop(_) => {}
             Target::Chunk { kind: Kind::Short, at, len } => self.short.retain(at, len),
@@ -271,11 +280,67 @@ impl<A: Family> Chunks<A> {
         }
     }
 
-    fn trim(&mut self) {
+    pub(super) fn trim(&mut self) {
         self.short.trim();
         self.medium.trim();
         self.long.trim();
         self.wide.trim();
+    }
+
+    /// Copies the chunks out, behind stages that lead to them.
+    pub(super) fn freeze<E: Copy>(
+        &self,
+        shape: Shape,
+        split: Split,
+        direct: Table<u16>,
+        entries: Table<E>,
+    ) -> Dxr<A, E> {
+        Dxr {
+            shape,
+            split,
+            direct,
+            entries,
+            short: self.short.freeze(),
+            medium: self.medium.freeze(),
+            long: self.long.freeze(),
+            wide: self.wide.freeze(),
+        }
+    }
+
+    /// Brings the chunks of `idle` up to date.
+    pub(super) fn refresh<E: Copy>(&self, idle: &mut Dxr<A, E>) {
+        self.short.refresh(&mut idle.short);
+        self.medium.refresh(&mut idle.medium);
+        self.long.refresh(&mut idle.long);
+        self.wide.refresh(&mut idle.wide);
+    }
+
+    /// Counts the bytes in holes.
+    pub(super) fn holes(&self) -> usize {
+        self.short.holes() + self.medium.holes() + self.long.holes() + self.wide.holes()
+    }
+
+    /// Counts the distinct chunks of each format.
+    #[cfg(test)]
+    pub(super) fn spans(&self) -> [usize; 4] {
+        [self.short.spans(), self.medium.spans(), self.long.spans(), self.wide.spans()]
+    }
+}
+
+/// Returns the shortest format that holds the chunk of `runs`.
+pub(super) fn kind<A: Family>(k: u32, runs: &[Run<A>]) -> Kind {
+    let highest = runs.iter().map(|run| run.hop.0).max().unwrap_or(0);
+    let coarse =
+        |bits| runs[1..].iter().map(|run| run.start.tail(k)).all(|tail| tail.first(bits) == tail);
+    let denser = size_of::<A::Medium>() < size_of::<A::Long>();
+    if highest <= A::Short::MAX_HOP && coarse(A::Short::START_BITS) {
+        Kind::Short
+    } else if denser && highest <= A::Medium::MAX_HOP && coarse(A::Medium::START_BITS) {
+        Kind::Medium
+    } else if highest <= A::Long::MAX_HOP {
+        Kind::Long
+    } else {
+        Kind::Wide
     }
 }
 
@@ -352,16 +417,7 @@ impl<A: Family, E: Entry> Builder<A> for DxrBuilder<A, E> {
             Stages::Direct(entries) => (Table::new(&[]), entries.freeze()),
             Stages::Extended { direct, blocks } => (direct.freeze(), blocks.freeze()),
         };
-        Dxr {
-            shape: self.shape,
-            split: self.split,
-            direct,
-            entries,
-            short: self.chunks.short.freeze(),
-            medium: self.chunks.medium.freeze(),
-            long: self.chunks.long.freeze(),
-            wide: self.chunks.wide.freeze(),
-        }
+        self.chunks.freeze(self.shape, self.split, direct, entries)
     }
 
     fn refresh(&self, idle: &mut Dxr<A, E>) {
@@ -372,10 +428,7 @@ impl<A: Family, E: Entry> Builder<A> for DxrBuilder<A, E> {
                 blocks.refresh(&mut idle.entries);
             }
         }
-        self.chunks.short.refresh(&mut idle.short);
-        self.chunks.medium.refresh(&mut idle.medium);
-        self.chunks.long.refresh(&mut idle.long);
-        self.chunks.wide.refresh(&mut idle.wide);
+        self.chunks.refresh(idle);
     }
 
     fn written(&self) -> u64 {
@@ -392,8 +445,7 @@ impl<A: Family, E: Entry> Builder<A> for DxrBuilder<A, E> {
             Stages::Direct(_) => 0,
             Stages::Extended { blocks, .. } => blocks.holes(),
         };
-        let Chunks { short, medium, long, wide } = &self.chunks;
-        blocks + short.holes() + medium.holes() + long.holes() + wide.holes()
+        blocks + self.chunks.holes()
     }
 }
 
@@ -405,8 +457,8 @@ impl<A: Family, E: Entry> DxrBuilder<A, E> {
             Stages::Direct(_) => 0,
             Stages::Extended { blocks, .. } => blocks.spans(),
         };
-        let Chunks { short, medium, long, wide } = &self.chunks;
-        [blocks, short.spans(), medium.spans(), long.spans(), wide.spans()]
+        let [short, medium, long, wide] = self.chunks.spans();
+        [blocks, short, medium, long, wide]
     }
 }
 

@@ -56,6 +56,7 @@ mod builder;
 mod entry;
 mod search;
 mod shape;
+pub(crate) mod shared;
 mod wide;
 
 /// A frozen DXR table.
@@ -93,7 +94,13 @@ impl<A: Family, E: Entry> Dxr<A, E> {
 
     #[inline(always)]
     fn one<const EXTENDED: bool>(&self, addr: A) -> Hop {
-        let entry = self.entries[self.index::<EXTENDED>(addr)];
+        self.resolve(self.index::<EXTENDED>(addr), addr)
+    }
+
+    /// Answers by the entry of that index.
+    #[inline(always)]
+    fn resolve(&self, index: usize, addr: A) -> Hop {
+        let entry = self.entries[index];
         let tail = addr.tail(self.shape.k());
         match self.split.unpack(entry) {
             Target::Hop(hop) => hop,
@@ -117,17 +124,18 @@ impl<A: Family, E: Entry> Dxr<A, E> {
     fn groups(&self, addrs: &[A], out: &mut [Hop]) {
         for (addrs, out) in addrs.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
             if self.shape.extension() == 0 {
-                self.group::<false>(addrs, out);
+                self.group(|addr| self.index::<false>(addr), addrs, out);
             } else {
-                self.group::<true>(addrs, out);
+                self.group(|addr| self.index::<true>(addr), addrs, out);
             }
         }
     }
 
     /// Answers up to [`GROUP`] lookups, stage by stage: all entries first, then the
-    /// lookups sorted by what their entry says, then each kind's searches.
+    /// lookups sorted by what their entry says, then each kind's searches. `index` says
+    /// where an entry is.
     #[inline(always)]
-    fn group<const EXTENDED: bool>(&self, addrs: &[A], out: &mut [Hop]) {
+    fn group(&self, index: impl Fn(A) -> usize, addrs: &[A], out: &mut [Hop]) {
         let mut entries = [E::default(); GROUP];
         // Listing without a branch: each position is written at the list's end, and
         // the end moves on only for an entry that names a chunk.
@@ -136,7 +144,7 @@ impl<A: Family, E: Entry> Dxr<A, E> {
         for (i, (&addr, (entry, out))) in
             addrs.iter().zip(entries.iter_mut().zip(&mut *out)).enumerate()
         {
-            *entry = self.entries[self.index::<EXTENDED>(addr)];
+            *entry = self.entries[index(addr)];
             let kind = entry.kind();
             *out = Hop(entry.payload() as u32);
             list[listed % GROUP] = i as u8;

@@ -32,6 +32,11 @@ impl Shape {
         Ok(Self { direct: direct as u8, extension: extension as u8 })
     }
 
+    /// A shape by which nothing is found but chunks, below `k` bits.
+    pub(super) const fn below(k: u32) -> Self {
+        Self { direct: k as u8, extension: 0 }
+    }
+
     /// Reads a name such as `D16X4R` or `D18R`; upper or lower case.
     ///
     /// # Errors

@@ -1,0 +1,206 @@
+//! Many tables, one publication: virtual routers, customers, policies.
+//!
+//! ```text
+//!   announce(table, …) ─► Rib 0 ┐
+//!                         Rib 1 ├─ dirty blocks ─► one builder ─► Fibs ─► readers
+//!   add, remove ────────► …     ┘                  (shared pools)
+//! ```
+//!
+//! [`Fib`](crate::Fib) is one table; [`Fibs`] holds any number of them, by number. What
+//! is equal in several is stored once (`engine/dxr/shared`): a table of a few routes
+//! takes a few KiB, and one that differs from another in some routes little more than
+//! what lies around those. A commit publishes the changes of all tables at once, so
+//! that whoever looks up in several sees one state of all.
+//!
+//! The layout is behind [`Layout`] and [`Tables`], so that another can take its place.
+
+#![cfg_attr(
+    not(feature = "std"),
+    expect(dead_code, reason = "following the changes is for those who publish them")
+)]
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt;
+
+use crate::build::sweep_block;
+use crate::engine::Part;
+use crate::engine::dxr::Entry;
+use crate::engine::dxr::shared::{Shared, SharedBuilder};
+use crate::runs::Run;
+use crate::{Addr, Family, Full, Hop, Prefix, Rib};
+
+/// Frozen tables of some layout.
+pub(crate) trait Tables<A: Addr>: Any + Send + Sync {
+    /// As [`Fibs::lookup`].
+    fn lookup(&self, table: usize, addr: A) -> Hop;
+    /// As [`Fibs::lookup_batch`].
+    fn lookup_batch(&self, table: usize, addrs: &[A], out: &mut [Hop]);
+    /// As [`Fibs::parts`].
+    fn parts(&self) -> Vec<Part>;
+}
+
+/// A builder of tables.
+pub(crate) trait Layout<A: Addr>: Send {
+    /// Returns the length in bits of the smallest blocks that can be patched.
+    fn block_len(&self) -> u32;
+    /// Makes room for tables of numbers below `count`; new ones are empty.
+    fn reach(&mut self, count: usize);
+    /// Lays out `runs`, which tile `block`, in place of what a table held there. After
+    /// an error the builder is of no further use.
+    fn patch(&mut self, table: usize, block: Prefix<A>, runs: &[Run<A>]) -> Result<(), Full>;
+    /// Copies the present tables out whole.
+    fn freeze(&self) -> Box<dyn Tables<A>>;
+    /// Brings `idle`, which this builder froze, up to date.
+    fn refresh(&self, idle: &mut dyn Tables<A>);
+    /// Counts the bytes that nothing is in any more.
+    fn holes(&self) -> usize;
+}
+
+impl<A: Family, E: Entry> Tables<A> for Shared<A, E> {
+    fn lookup(&self, table: usize, addr: A) -> Hop {
+        Self::lookup(self, table, addr)
+    }
+    fn lookup_batch(&self, table: usize, addrs: &[A], out: &mut [Hop]) {
+        Self::lookup_batch(self, table, addrs, out);
+    }
+    fn parts(&self) -> Vec<Part> {
+        Self::parts(self)
+    }
+}
+
+impl<A: Family, E: Entry> Layout<A> for SharedBuilder<A, E> {
+    fn block_len(&self) -> u32 {
+        Self::block_len(self)
+    }
+    fn reach(&mut self, count: usize) {
+        Self::reach(self, count);
+    }
+    fn patch(&mut self, table: usize, block: Prefix<A>, runs: &[Run<A>]) -> Result<(), Full> {
+        Self::patch(self, table, block, runs)
+    }
+    fn freeze(&self) -> Box<dyn Tables<A>> {
+        Box::new(Self::freeze(self))
+    }
+    fn refresh(&self, idle: &mut dyn Tables<A>) {
+        let idle: &mut dyn Any = idle;
+        match idle.downcast_mut() {
+            Some(idle) => Self::refresh(self, idle),
+            None => unreachable!("a builder refreshes what it froze"),
+        }
+    }
+    fn holes(&self) -> usize {
+        Self::holes(self)
+    }
+}
+
+/// The widths of a layout, the narrowest first: bits for a chunk's length in narrow
+/// entries, or wide ones, which hold whatever there is.
+const WIDTHS: [Option<u32>; 3] = [Some(8), Some(10), None];
+
+fn start<A: Family>(width: Option<u32>) -> Box<dyn Layout<A>> {
+    match width {
+        Some(bits) => Box::new(SharedBuilder::<A, u32>::with_len_bits(bits)),
+        None => Box::new(SharedBuilder::<A, u64>::with_len_bits(<u64 as Entry>::LEN_BITS)),
+    }
+}
+
+/// Lays out the routes of one table whole; none if it is not there.
+fn lay_out<A: Family>(
+    layout: &mut dyn Layout<A>,
+    table: usize,
+    rib: Option<&Rib<A>>,
+) -> Result<(), Full> {
+    let mut runs = Vec::new();
+    match rib {
+        Some(rib) => sweep_block(rib, Prefix::ALL, &mut runs),
+        None => runs.push(Run { start: A::MIN, hop: Hop::NONE }),
+    }
+    layout.patch(table, Prefix::ALL, &runs)
+}
+
+/// Builds all tables, by the narrowest layout that holds them.
+fn build<'a, A: Family>(
+    ribs: &(impl ExactSizeIterator<Item = Option<&'a Rib<A>>> + Clone),
+) -> Result<Box<dyn Layout<A>>, Full> {
+    let mut widths = WIDTHS.into_iter();
+    loop {
+        let mut layout = start(widths.next().flatten());
+        layout.reach(ribs.len());
+        let mut each = ribs.clone().enumerate();
+        match each.try_for_each(|(table, rib)| lay_out(&mut *layout, table, rib)) {
+            Err(_) if widths.len() > 0 => {}
+            done => return done.map(|()| layout),
+        }
+    }
+}
+
+/// Frozen tables of many routers, by number from 0.
+pub struct Fibs<A: Family> {
+    tables: Box<dyn Tables<A>>,
+}
+
+impl<A: Family> Fibs<A> {
+    /// Builds tables of the routes of each as they are now, numbered in order.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if they exceed every width of the layout together.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use fingerpost_fib::{Fibs, Hop, Rib};
+    /// let mut ribs = [Rib::<u32>::new(), Rib::new()];
+    /// ribs[0].insert("10.0.0.0/8".parse()?, Hop(1));
+    /// ribs[1].insert("10.0.0.0/8".parse()?, Hop(2));
+    /// let fibs = Fibs::build(&ribs).unwrap();
+    /// assert_eq!(fibs.lookup(0, 0x0a00_0001), Hop(1));
+    /// assert_eq!(fibs.lookup(1, 0x0a00_0001), Hop(2));
+    /// assert_eq!(fibs.lookup(9, 0x0a00_0001), Hop::NONE);
+    /// # Ok::<(), fingerpost_fib::BadPrefix>(())
+    /// ```
+    pub fn build(ribs: &[Rib<A>]) -> Result<Self, Full> {
+        Ok(Self { tables: build(&ribs.iter().map(Some))?.freeze() })
+    }
+
+    /// Returns the hop of the longest route of a table that holds `addr`;
+    /// [`Hop::NONE`] too where there is no such table.
+    #[inline]
+    pub fn lookup(&self, table: usize, addr: A) -> Hop {
+        self.tables.lookup(table, addr)
+    }
+
+    /// Looks up `addrs[i]` into `out[i]` for every i, in one table; several times
+    /// faster a lookup than one by one.
+    ///
+    /// # Panics
+    ///
+    /// If the slices differ in length.
+    #[inline]
+    pub fn lookup_batch(&self, table: usize, addrs: &[A], out: &mut [Hop]) {
+        self.tables.lookup_batch(table, addrs, out);
+    }
+
+    /// Lists the arrays that lookups may touch, those of all tables together.
+    pub fn parts(&self) -> Vec<Part> {
+        self.tables.parts()
+    }
+
+    /// Returns the bytes that lookups may touch, of all tables together.
+    pub fn footprint(&self) -> usize {
+        self.parts().iter().map(|part| part.bytes).sum()
+    }
+}
+
+impl<A: Family> fmt::Debug for Fibs<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fibs({} bytes)", self.footprint())
+    }
+}
+
+#[cfg(feature = "std")]
+mod updater;
+#[cfg(feature = "std")]
+pub use updater::FibsUpdater;
