@@ -1,8 +1,8 @@
 //! `fingerpost table info FILE...` and `fingerpost table generate`.
 //!
 //! `info` tells what is in a table and what it costs: prefixes by length, next
-//! hops, the bytes of every array a lookup may touch, and how long loading and
-//! building took. `generate` writes the synthetic table that the demo uses.
+//! hops, the bytes of every array a lookup may touch, how long loading and building
+//! took, which engine it is and why, and what others would cost. `generate` writes the synthetic table that the demo uses.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,6 +19,10 @@ use serde::Serialize;
 
 use crate::progress;
 use crate::tables::{self, Reading, Tables};
+
+mod alternatives;
+
+use alternatives::Alternative;
 
 /// What `table` takes.
 #[derive(clap::Args)]
@@ -44,6 +48,10 @@ struct Info {
     /// Write JSON
     #[arg(short, long)]
     json: bool,
+    /// Build the other engines that the automatic choice has too, and say how large and
+    /// how quick each is
+    #[arg(long)]
+    alternatives: bool,
     #[command(flatten)]
     reading: Reading,
 }
@@ -101,6 +109,8 @@ struct FamilySummary {
     engine: String,
     /// Why it is this engine.
     why: String,
+    /// What the automatic choice is between.
+    alternatives: Vec<Alternative>,
     parts: Vec<PartSummary>,
     bytes: usize,
     bytes_per_prefix: f64,
@@ -142,8 +152,8 @@ fn info(args: &Info) -> anyhow::Result<ExitCode> {
         files: files.collect(),
         load_seconds: tables.loading.as_secs_f64(),
         insert_seconds: tables.inserting.as_secs_f64(),
-        v4: family(&tables.v4, &args.reading)?,
-        v6: family(&tables.v6, &args.reading)?,
+        v4: family(&tables.v4, args)?,
+        v6: family(&tables.v6, args)?,
     };
     let mut out = BufWriter::new(std::io::stdout().lock());
     if args.json {
@@ -187,11 +197,12 @@ fn generate(args: &Generate) -> anyhow::Result<ExitCode> {
 }
 
 /// Describes the routes of one family; `None` if there are none.
-fn family<A: Family>(rib: &Rib<A>, reading: &Reading) -> anyhow::Result<Option<FamilySummary>> {
+fn family<A: Family>(rib: &Rib<A>, args: &Info) -> anyhow::Result<Option<FamilySummary>> {
     if rib.is_empty() {
         return Ok(None);
     }
-    let built = tables::build(rib, reading)?;
+    let built = tables::build(rib, &args.reading)?;
+    let alternatives = alternatives::of(rib, args.alternatives, built.threads)?;
     let mut prefixes_by_length = BTreeMap::new();
     let mut hops: Vec<u32> = Vec::with_capacity(rib.len());
     for (prefix, hop) in rib {
@@ -207,6 +218,7 @@ fn family<A: Family>(rib: &Rib<A>, reading: &Reading) -> anyhow::Result<Option<F
         prefixes_by_length,
         engine: built.fib.name(),
         why: built.fib.why().to_owned(),
+        alternatives,
         parts: built
             .fib
             .parts()
@@ -254,6 +266,10 @@ fn write(summary: &Summary, out: &mut impl Write) -> std::io::Result<()> {
             writeln!(out, "  {title:<20}{lengths}")?;
         }
         writeln!(out, "  {:<20}{} ({})", "engine", family.engine, family.why)?;
+        for (row, alternative) in family.alternatives.iter().enumerate() {
+            let title = if row == 0 { "the choice is among" } else { "" };
+            writeln!(out, "  {title:<20}{alternative}")?;
+        }
         for part in &family.parts {
             let PartSummary { name, items, bytes, place } = part;
             let place = place.map(|place| format!("  {place}")).unwrap_or_default();

@@ -27,6 +27,10 @@ pub(crate) struct Reading {
     /// The engine: D12R to D16X8R and so on, `linear`, or `auto`
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) engine: String,
+    /// The cache that a table may fill, in bytes or as 512K, 1M, 1G: `auto` takes the
+    /// quickest engine that fits [default: half of a core's second-level cache]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) cache_budget: Option<usize>,
     /// Threads that build the table [default: one a core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
@@ -102,17 +106,51 @@ impl Tables {
     }
 }
 
+impl Reading {
+    /// Returns the engine that the command line asks for.
+    pub(crate) fn choice<A: Family>(&self) -> anyhow::Result<Choice> {
+        let choice = Choice::parse::<A>(&self.engine).with_context(|| {
+            let family = family::<A>();
+            format!("--engine {} does not suit {family} (-4 or -6 leaves one out)", self.engine)
+        })?;
+        match (choice, self.cache_budget) {
+            (Choice::Auto, Some(bytes)) => Ok(Choice::Within(bytes)),
+            (_, Some(_)) => {
+                bail!("--cache-budget is for --engine auto: {} has its size", self.engine)
+            }
+            (_, None) => Ok(choice),
+        }
+    }
+
+    /// Returns how many threads build.
+    pub(crate) fn threads(&self) -> anyhow::Result<usize> {
+        match self.threads {
+            Some(0) => bail!("--threads 0: at least one thread must build"),
+            Some(threads) => Ok(threads),
+            None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
+        }
+    }
+}
+
+/// Reads a size: bytes, or with K, M or G behind it.
+fn size(text: &str) -> Result<usize, String> {
+    let (digits, unit) = match text.as_bytes().last() {
+        Some(b'K' | b'k') => (&text[..text.len() - 1], 1 << 10),
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 1 << 20),
+        Some(b'G' | b'g') => (&text[..text.len() - 1], 1 << 30),
+        _ => (text, 1),
+    };
+    let bytes = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(unit));
+    bytes.filter(|&bytes| bytes > 0).ok_or_else(|| "a size is like 65536, 512K, 1M or 1G".into())
+}
+
+fn family<A: Addr>() -> &'static str {
+    if A::BITS == 32 { "IPv4" } else { "IPv6" }
+}
+
 /// Builds the table of `rib` that the command line asks for.
 pub(crate) fn build<A: Family>(rib: &Rib<A>, reading: &Reading) -> anyhow::Result<Built<A>> {
-    let family = if A::BITS == 32 { "IPv4" } else { "IPv6" };
-    let choice = Choice::parse::<A>(&reading.engine).with_context(|| {
-        format!("--engine {} does not suit {family} (-4 or -6 leaves one out)", reading.engine)
-    })?;
-    let threads = match reading.threads {
-        Some(0) => bail!("--threads 0: at least one thread must build"),
-        Some(threads) => threads,
-        None => std::thread::available_parallelism().map_or(1, usize::from),
-    };
+    let (family, choice, threads) = (family::<A>(), reading.choice::<A>()?, reading.threads()?);
     let start = Instant::now();
     let fib = progress::during(&format!("building the {family} table"), || {
         Fib::build(rib, choice, threads)
@@ -158,6 +196,7 @@ mod tests {
         Reading {
             partial: false,
             engine: "auto".to_owned(),
+            cache_budget: None,
             threads: Some(1),
             only_v4: false,
             only_v6: false,
@@ -199,5 +238,24 @@ mod tests {
         assert_eq!(build("D16X4R").unwrap(), "D16X4R");
         let error = format!("{:#}", build("D99R").unwrap_err());
         assert!(error.starts_with("--engine D99R does not suit IPv4"), "{error}");
+    }
+
+    #[test]
+    fn a_budget_is_for_the_automatic_choice() {
+        let reading = Reading { cache_budget: Some(1 << 20), ..reading() };
+        assert_eq!(reading.choice::<u32>().unwrap(), Choice::Within(1 << 20));
+        let named = Reading { engine: "D18R".to_owned(), ..reading };
+        let error = named.choice::<u32>().unwrap_err().to_string();
+        assert!(error.contains("D18R has its size"), "{error}");
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(size("65536"), Ok(65536));
+        assert_eq!(size("512K"), Ok(512 << 10));
+        assert_eq!(size("1m"), Ok(1 << 20));
+        for bad in ["", "0", "M", "1MB", "-1", "1.5M", "99999999999G"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
     }
 }

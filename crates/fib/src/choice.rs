@@ -26,6 +26,9 @@ pub enum Choice {
     Rank,
     /// The same with a leaf for every place.
     Flat,
+    /// The same, in at most so many bytes of cache if an engine can be so small, in
+    /// place of half of the machine's second level.
+    Within(usize),
     /// Every route compared: the oracle.
     Linear,
     /// Bloom filters and hash tables, one of each a prefix length.
@@ -211,6 +214,7 @@ impl Choice {
     pub fn name<A: Family>(self) -> String {
         match self {
             Self::Auto => "auto".to_string(),
+            Self::Within(bytes) => format!("auto within {bytes} bytes"),
             Self::Dxr(shape) => shape.to_string(),
             Self::Halves(shape) => format!("{shape}/{}", A::Upper::BITS),
             _ => {

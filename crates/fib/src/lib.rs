@@ -101,6 +101,7 @@ pub use prefix::{BadPrefix, Prefix};
 #[cfg(feature = "std")]
 pub use publish::{Publisher, Reader};
 pub use rib::{Covering, Rib, Walk};
+pub use settle::Estimate;
 #[cfg(feature = "std")]
 pub use update::{Commit, Updater};
 

@@ -1,14 +1,18 @@
 //! The automatic choice: an engine for this table on this machine, and why.
 //!
-//! What decides is where the table will live. A DXR of few direct bits is the
-//! smallest; more direct bits save steps of the search but take room, and whatever
-//! leaves the second-level cache loses more by waiting than it gains by steps. So
-//! the largest shape is taken that still fits the cache beside the rest of a
-//! datapath, and the smallest if none does:
-//!
 //! ```text
-//!   routes × bytes a route (by the width of the hops) + first stage  ≤  half of L2 ?
+//!   Rib ──sweep──► Census: runs ──► each candidate's bytes, estimated
+//!                                        │ the quickest that fits the budget,
+//!   Caches ──► half of L2, or what       │ or the smallest if none does
+//!              Choice::Within says ──────┴──► Choice, and why
 //! ```
+//!
+//! What decides is where the table will live. Whatever leaves the second-level cache
+//! loses more by waiting for memory than it gains by shorter searches; so the quickest
+//! engine is taken that fits the cache beside the rest of a datapath, and the smallest
+//! if none does. How large each would be is not guessed from the number of routes,
+//! which says little (equal hops merge, equal chunks are stored once), but counted in
+//! the table's own runs.
 //!
 //! Of IPv6, all but small tables are laid out by rank6 where the CPU has vectors for it: on
 //! the table of July 2026 it is smaller than the DXR of as many bits, its lookups of
@@ -16,16 +20,18 @@
 //! twelfth. Its bytes a route are a start of two and a hop, where the runs of most routes
 //! merge; the rest is the first stages. Without vectors DXR is the quicker.
 //!
-//! Bytes a route are those of the tables under `bench/record/`, rounded up: two with
-//! short ranges (hops below 256), three with medium ones, eight with wide ones; in
-//! IPv6 twice as many, its starts being longer.
+//! To add an engine to the choice: a line in [`candidates`], where it stands in order
+//! of speed, and an arm in [`Census::bytes`], which estimates what it would take.
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use crate::arch::search::in_vectors;
-use crate::engine::dxr::Shape;
-use crate::{Caches, Choice, Family, Hop, Rib};
+use crate::build::sweep_block;
+use crate::engine::dxr::{self, Shape};
+use crate::runs::Run;
+use crate::{Caches, Choice, Family, Hop, Prefix, Rib};
 
 /// Up to this many routes a first stage of 2^16 entries would be most of the table.
 const SMALL: usize = 4096;
@@ -33,107 +39,262 @@ const SMALL: usize = 4096;
 /// What the first stages of rank6 take, about.
 const RANK6: usize = 200 << 10;
 
-/// What an automatic choice goes by.
-#[derive(Clone, Copy, Debug)]
-struct Facts {
+/// Lists the engines among which the choice is, the quickest in a cache that holds
+/// them all first.
+fn candidates<A: Family>(routes: usize) -> Vec<Choice> {
+    let shapes: &[(u32, u32)] = match A::BITS {
+        ..16 => &[(2, 2)],
+        16 => &[(4, 4)],
+        32 if routes < SMALL => &[(12, 6)],
+        32 => &[(20, 0), (18, 0), (16, 4)],
+        _ if routes < SMALL => &[(12, 8)],
+        _ => &[(16, 8)],
+    };
+    let dxr = |&(direct, extension): &(u32, u32)| {
+        if A::BITS > 64 {
+            Shape::new::<A::Upper>(direct, extension).ok().map(Choice::Halves)
+        } else {
+            Shape::new::<A>(direct, extension).ok().map(Choice::Dxr)
+        }
+    };
+    let mut all: Vec<Choice> = shapes.iter().filter_map(dxr).collect();
+    if A::BITS > 64 && routes >= SMALL {
+        // Without vectors it is still the smaller.
+        all.insert(if in_vectors() { 0 } else { all.len() }, Choice::Rank6);
+    }
+    all
+}
+
+/// What estimates go by.
+struct Census<A: Family> {
     routes: usize,
     /// The highest hop index.
     hops: u32,
-    caches: Caches,
-    /// Whether ranks are found by vectors.
-    vectors: bool,
+    /// The whole table's.
+    runs: Vec<Run<A>>,
+    /// The same for upper halves, where a table of two halves is a candidate; what is
+    /// longer than a half shows as one more run.
+    uppers: Vec<Run<A::Upper>>,
 }
 
-/// Replaces [`Choice::Auto`] by an engine for `rib`, and says why it is that.
-pub(crate) fn settle<A: Family>(choice: Choice, rib: &Rib<A>) -> (Choice, String) {
-    if choice != Choice::Auto {
-        return (choice, "it was asked for".to_string());
+impl<A: Family> Census<A> {
+    fn of(rib: &Rib<A>) -> Self {
+        let mut runs = Vec::new();
+        sweep_block(rib, Prefix::ALL, &mut runs);
+        let mut uppers: Vec<Run<A::Upper>> = Vec::new();
+        if A::BITS > 64 {
+            for run in &runs {
+                let start = run.start.upper();
+                // Hops are one higher there, and 0 stands for what is looked up below.
+                let whole = A::from_upper(start) == run.start;
+                let hop = if whole { Hop(run.hop.0.saturating_add(1)) } else { Hop(0) };
+                match uppers.last_mut() {
+                    Some(last) if last.start == start => last.hop = hop,
+                    _ => uppers.push(Run { start, hop }),
+                }
+            }
+            uppers.dedup_by_key(|run| run.hop);
+        }
+        let hops = rib.iter().map(|(_, hop)| hop).max().unwrap_or(Hop::NONE).0;
+        Self { routes: rib.len(), hops, runs, uppers }
     }
-    let hops = rib.iter().map(|(_, hop)| hop).max().unwrap_or(Hop::NONE).0;
-    let caches = Caches::of_this_machine();
-    pick::<A>(Facts { routes: rib.len(), hops, caches, vectors: in_vectors() })
+
+    /// Estimates the bytes that the table would take.
+    fn bytes(&self, choice: Choice) -> usize {
+        match choice {
+            Choice::Dxr(shape) => dxr::estimate::bytes(shape, &self.runs),
+            Choice::Halves(shape) => dxr::estimate::bytes(shape, &self.uppers),
+            Choice::Rank6 => {
+                let hop = match self.hops {
+                    ..256 => 1,
+                    256..=0xffff => 2,
+                    _ => 7,
+                };
+                RANK6 + self.routes * (2 + hop)
+            }
+            _ => unreachable!("each candidate has an estimate"),
+        }
+    }
 }
 
-fn pick<A: Family>(facts: Facts) -> (Choice, String) {
-    let Facts { routes, hops, caches, vectors } = facts;
-    let width = match hops {
-        ..256 => 2,
-        256..=0xffff => 3,
-        _ => 8,
+/// What an engine that was not asked for would take, told without building it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Estimate {
+    /// The engine.
+    pub choice: Choice,
+    /// The bytes that lookups could touch, estimated.
+    pub bytes: usize,
+}
+
+impl Choice {
+    /// Returns how many bytes each engine would take that [`Choice::Auto`] chooses from
+    /// for `rib`, the quickest first where all of them are in cache.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use fingerpost_fib::{Choice, Hop, Rib};
+    /// let mut rib: Rib<u32> = Rib::new();
+    /// rib.insert("192.0.2.0/24".parse()?, Hop(1));
+    /// let estimates = Choice::estimates(&rib);
+    /// assert!(estimates.iter().any(|estimate| estimate.bytes < 16 << 10));
+    /// # Ok::<(), fingerpost_fib::BadPrefix>(())
+    /// ```
+    ///
+    /// # Complexity
+    ///
+    /// O(routes + first stages), about as long as a build.
+    pub fn estimates<A: Family>(rib: &Rib<A>) -> Vec<Estimate> {
+        let census = Census::of(rib);
+        let estimate = |choice| Estimate { choice, bytes: census.bytes(choice) };
+        candidates::<A>(rib.len()).into_iter().map(estimate).collect()
+    }
+}
+
+/// Replaces [`Choice::Auto`] and [`Choice::Within`] by an engine for `rib`, and says why
+/// it is that.
+pub(crate) fn settle<A: Family>(choice: Choice, rib: &Rib<A>) -> (Choice, String) {
+    let caches = Caches::of_this_machine();
+    let budget = match choice {
+        Choice::Auto => Budget { bytes: caches.second / 2, asked: None },
+        Choice::Within(bytes) => Budget { bytes, asked: Some(bytes) },
+        _ => return (choice, "it was asked for".to_string()),
+    };
+    let (chosen, how) = pick(&Choice::estimates(rib), budget);
+    let hops = rib.iter().map(|(_, hop)| hop).max().unwrap_or(Hop::NONE).0;
+    (chosen, format!("{} routes, hops up to {hops}: {how}", rib.len()))
+}
+
+/// The cache that a table may fill.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    bytes: usize,
+    asked: Option<usize>,
+}
+
+/// Takes the first that fits, else the smallest.
+fn pick(estimates: &[Estimate], budget: Budget) -> (Choice, String) {
+    let fits = estimates.iter().find(|estimate| estimate.bytes <= budget.bytes);
+    let smallest = estimates.iter().min_by_key(|estimate| estimate.bytes);
+    let Some(found) = fits.or(smallest) else {
+        return (Choice::Linear, "no other engine is for such addresses".to_string());
     };
     let kib = |bytes: usize| bytes.div_ceil(1024);
-    if A::BITS > 64 && routes >= SMALL && vectors {
-        let why = format!(
-            "{routes} routes, hops up to {hops}: about {} KiB, the smallest and the quickest for IPv6; \
-             the second-level cache has {} KiB",
-            kib(RANK6 + routes * (width + 1)),
-            kib(caches.second),
-        );
-        return (Choice::Rank6, why);
-    }
-    let family = if A::BITS > 32 { 2 } else { 1 };
-    let ranges = routes * width * family;
-    // (direct, extension, bytes of the first stages), the quickest first. With an
-    // extension, equal blocks are shared: half of what it could take.
-    let shapes: &[(u32, u32, usize)] = match A::BITS {
-        ..16 => &[(2, 2, 0)],
-        16 => &[(4, 4, 0)],
-        32 if routes < SMALL => &[(12, 6, 16 << 10)],
-        32 => &[(20, 0, 4 << 20), (18, 0, 1 << 20), (16, 4, 512 << 10)],
-        _ if routes < SMALL => &[(12, 8, 16 << 10)],
-        _ => &[(16, 8, 512 << 10)],
+    let room = match budget.asked {
+        Some(_) => format!("the budget of {} KiB", kib(budget.bytes)),
+        None => format!("half of a second-level cache of {} KiB", kib(budget.bytes * 2)),
     };
-    let room = caches.second / 2;
-    let fits = |&&(_, _, first): &&(u32, u32, usize)| first + ranges <= room;
-    let found = shapes.iter().find(fits);
-    let &(direct, extension, first) = found.unwrap_or(&shapes[shapes.len() - 1]);
-    let shape = if A::BITS > 64 {
-        Shape::new::<A::Upper>(direct, extension).map(Choice::Halves)
-    } else {
-        Shape::new::<A>(direct, extension).map(Choice::Dxr)
+    let how = match (fits, estimates.len()) {
+        (Some(_), 1) => format!("fits {room}"),
+        (Some(_), _) => format!("the quickest that fits {room}"),
+        (None, 1) => format!("beyond {room}, but there is none smaller"),
+        (None, _) => format!("the smallest, though beyond {room}"),
     };
-    let chosen = shape.unwrap_or(Choice::Linear);
-    let why = format!(
-        "{routes} routes, hops up to {hops}: about {} KiB; {} half of a second-level cache of {} KiB",
-        kib(first + ranges),
-        if found.is_some() { "the quickest that fits" } else { "the smallest, though beyond" },
-        kib(caches.second),
-    );
-    (chosen, why)
+    (found.choice, format!("about {} KiB, {how}", kib(found.bytes)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Facts, pick};
-    use crate::{Caches, Family};
+    use super::{Budget, Estimate, candidates, pick, settle};
+    use crate::{Choice, Family, Fib, Hop, Prefix, Rib};
+    use alloc::string::String;
+    use alloc::vec::Vec;
 
-    fn facts(routes: usize, hops: u32, second: usize, vectors: bool) -> Facts {
-        Facts { routes, hops, caches: Caches { second, ..Caches::MODEST }, vectors }
+    fn estimates(sizes: &[(&str, usize)]) -> Vec<Estimate> {
+        let estimate = |&(name, bytes): &(&str, usize)| Estimate {
+            choice: Choice::parse::<u32>(name).unwrap(),
+            bytes,
+        };
+        sizes.iter().map(estimate).collect()
     }
 
-    fn name<A: Family>(routes: usize, hops: u32, second: usize) -> alloc::string::String {
-        pick::<A>(facts(routes, hops, second, true)).0.name::<A>()
+    fn name(sizes: &[(&str, usize)], bytes: usize) -> String {
+        pick(&estimates(sizes), Budget { bytes, asked: None }).0.name::<u32>()
     }
 
     #[test]
-    fn the_quickest_shape_that_fits_the_cache_is_taken() {
-        assert_eq!(name::<u32>(100, 4, 1 << 20), "D12X6R");
-        assert_eq!(name::<u32>(1_100_000, 148, 2 << 20), "D16X4R");
-        assert_eq!(name::<u32>(20_000, 148, 4 << 20), "D18R");
-        assert_eq!(name::<u32>(20_000, 148, 16 << 20), "D20R");
-        assert_eq!(name::<u32>(1_100_000, 148, 16 << 20), "D20R");
-        // Wide hops take the room that a larger shape would have had.
-        assert_eq!(name::<u32>(1_100_000, 80_000, 16 << 20), "D16X4R");
-        assert_eq!(name::<u128>(100, 4, 1 << 20), "D12X8R/64");
-        assert_eq!(name::<u128>(259_000, 148, 2 << 20), "rank6");
-        let plain = pick::<u128>(facts(259_000, 148, 2 << 20, false)).0;
-        assert_eq!(plain.name::<u128>(), "D16X8R/64");
+    fn the_quickest_that_fits_is_taken_or_else_the_smallest() {
+        let sizes = [("D20R", 5000), ("D18R", 1939), ("D16X4R", 2111)];
+        assert_eq!(name(&sizes, 6000), "D20R");
+        assert_eq!(name(&sizes, 5000), "D20R");
+        assert_eq!(name(&sizes, 4000), "D18R");
+        assert_eq!(name(&sizes, 1000), "D18R");
+        assert_eq!(name(&[("D18R", 1500), ("D16X4R", 800)], 1000), "D16X4R");
+        assert_eq!(name(&[], 1000), "linear");
+    }
+
+    /// A table of /24s, dense, with `hops` hops.
+    fn dense(routes: u32, hops: u32) -> Rib<u32> {
+        let route = |i: u32| (Prefix::truncate(0x0100_0000 + (i << 8), 24), Hop(1 + i * 7 % hops));
+        Rib::from_sorted((0..routes).map(route))
+    }
+
+    #[test]
+    fn a_budget_is_kept_where_an_engine_is_small_enough() {
+        for (rib, budgets) in [
+            (dense(1000, 5), &[64 << 10, 1 << 30][..]),
+            (dense(100_000, 5), &[1 << 20, 2 << 20, 8 << 20]),
+            (dense(100_000, 70_000), &[4 << 20, 64 << 20]),
+        ] {
+            let mut before = 0;
+            for &budget in budgets {
+                let fib = Fib::build(&rib, Choice::Within(budget), 1).unwrap();
+                assert!(fib.footprint() <= budget, "{} in {budget}", fib.name());
+                assert!(fib.footprint() >= before, "more room is not for a smaller table");
+                before = fib.footprint();
+                assert!(fib.why().contains("the budget of"), "{}", fib.why());
+            }
+            let fib = Fib::build(&rib, Choice::Within(1), 1).unwrap();
+            let least = Choice::estimates(&rib).iter().map(|estimate| estimate.bytes).min();
+            let slack = least.unwrap() / 50 + 1024;
+            assert!(fib.footprint().abs_diff(least.unwrap()) <= slack);
+            assert!(fib.why().contains("beyond"), "{}", fib.why());
+        }
     }
 
     #[test]
     fn why_names_what_decided() {
-        let facts = Facts { caches: Caches::MODEST, ..facts(1_100_000, 148, 0, true) };
-        let (_, why) = pick::<u32>(facts);
-        assert!(why.contains("1100000 routes") && why.contains("1024 KiB"), "{why}");
+        let (_, why) = settle(Choice::Auto, &dense(10_000, 148));
+        assert!(why.contains("10000 routes, hops up to 148"), "{why}");
+        assert!(why.contains("second-level cache of"), "{why}");
+        assert_eq!(settle(Choice::Linear, &dense(1, 1)).1, "it was asked for");
+    }
+
+    fn every_candidate_builds<A: Family>() {
+        for routes in [1, 10_000] {
+            for choice in candidates::<A>(routes) {
+                assert!(choice.suits::<A>());
+                let mut rib = Rib::<A>::new();
+                rib.insert(Prefix::ALL, Hop(1));
+                assert_eq!(Fib::build(&rib, choice, 1).unwrap().lookup(A::MAX), Hop(1));
+            }
+        }
+        assert!(!Choice::estimates(&Rib::<A>::new()).is_empty());
+    }
+
+    #[test]
+    fn candidates_are_engines_of_their_family() {
+        every_candidate_builds::<u8>();
+        every_candidate_builds::<u16>();
+        every_candidate_builds::<u32>();
+        every_candidate_builds::<u128>();
+    }
+
+    #[test]
+    fn halves_are_estimated_near_enough() {
+        let route = |i: u128| {
+            let len = if i.is_multiple_of(50) { 128 } else { 32 + (i % 33) as u32 };
+            let addr = 0x2001 << 112 | (i * 0x9e37_79b9) << 80 | i;
+            (Prefix::truncate(addr, len), Hop(1 + i as u32 % 90))
+        };
+        let mut rib = Rib::new();
+        for (prefix, hop) in (0..20_000).map(route) {
+            rib.insert(prefix, hop);
+        }
+        for estimate in Choice::estimates::<u128>(&rib) {
+            let built = Fib::build(&rib, estimate.choice, 1).unwrap().footprint();
+            let off = built.abs_diff(estimate.bytes) as f64 / built as f64;
+            assert!(off < 0.35, "{:?}: about {}, was {built}", estimate.choice, estimate.bytes);
+        }
     }
 }

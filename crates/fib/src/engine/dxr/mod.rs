@@ -54,6 +54,7 @@ use crate::{Family, Full, Hop, Slot};
 
 mod builder;
 mod entry;
+pub(crate) mod estimate;
 mod search;
 mod shape;
 pub(crate) mod shared;
