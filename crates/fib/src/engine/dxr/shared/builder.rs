@@ -20,7 +20,7 @@ use crate::engine::dxr::{Dxr, Shape};
 use crate::pool::Pool;
 use crate::runs::{Run, split};
 use crate::table::{Master, Table};
-use crate::{Addr, Family, Full, Hop, Prefix};
+use crate::{Addr, Family, Full, Prefix};
 
 /// The builder of [`Shared`].
 #[derive(Debug)]
