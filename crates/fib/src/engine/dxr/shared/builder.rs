@@ -98,11 +98,15 @@ impl<A: Family, E: Entry> SharedBuilder<A, E> {
             // One hop for all: much of the space, and mostly what is there.
             let entry = self.split.pack::<E>(Target::Hop(run.hop))?;
             let items = within(part, root + page, bits);
-            let same = |&number: &u32| {
+            let same = |number: u32| {
                 let block = self.blocks.get((number as usize) << bits, 1 << bits);
                 block[items.clone()].iter().all(|&present| present == entry)
             };
-            if before[changed.clone()].iter().all(same) {
+            // Equal blocks have one number.
+            let [first, rest @ ..] = &before[changed.clone()] else {
+                unreachable!("a part is of one item at least")
+            };
+            if rest.iter().all(|number| number == first) && same(*first) {
                 return Ok(old);
             }
         }
