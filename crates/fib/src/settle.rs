@@ -291,7 +291,8 @@ mod tests {
         for (prefix, hop) in (0..20_000).map(route) {
             rib.insert(prefix, hop);
         }
-        for estimate in Choice::estimates::<u128>(&rib) {
+        let halves = |estimate: &Estimate| matches!(estimate.choice, Choice::Halves(_));
+        for estimate in Choice::estimates::<u128>(&rib).into_iter().filter(halves) {
             let built = Fib::build(&rib, estimate.choice, 1).unwrap().footprint();
             let off = built.abs_diff(estimate.bytes) as f64 / built as f64;
             assert!(off < 0.35, "{:?}: about {}, was {built}", estimate.choice, estimate.bytes);
