@@ -64,6 +64,8 @@ struct route6 {
 struct map {
 	void *at;
 	size_t bytes;
+	/* What is mapped, which may be more. */
+	size_t room;
 };
 
 /* One thread's part of a pass. */
@@ -129,7 +131,7 @@ static bool map(const char *path, bool writable, struct map *to)
 			close(file);
 		return false;
 	}
-	to->bytes = (size_t)about.st_size;
+	to->bytes = to->room = (size_t)about.st_size;
 	to->at = mmap(NULL, to->bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ,
 		MAP_SHARED | MAP_POPULATE, file, 0);
 	close(file);
@@ -141,10 +143,36 @@ static bool map(const char *path, bool writable, struct map *to)
 	return true;
 }
 
+/*
+ * Moves what is mapped into memory on huge pages. A processor fetches ahead within a
+ * page: keys on small ones come late every 4 KiB, which is not the table's fault. Where
+ * there is no memory for it the keys stay where they are.
+ */
+static void settle(struct map *which)
+{
+	const size_t page = 2 << 20;
+	size_t room = (which->bytes + page - 1) / page * page;
+	char *raw = mmap(NULL, room + page, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t before;
+
+	if (raw == MAP_FAILED)
+		return;
+	before = (page - (uintptr_t)raw % page) % page;
+	if (before > 0)
+		munmap(raw, before);
+	munmap(raw + before + room, page - before);
+	madvise(raw + before, room, MADV_HUGEPAGE);
+	memcpy(raw + before, which->at, which->bytes);
+	munmap(which->at, which->room);
+	which->at = raw + before;
+	which->room = room;
+}
+
 static void unmap(struct map *which)
 {
 	if (which->at != NULL)
-		munmap(which->at, which->bytes);
+		munmap(which->at, which->room);
 	which->at = NULL;
 }
 
@@ -401,8 +429,10 @@ int main(void)
 				SAY("error no such lookup here: %s", strerror(-error));
 		} else if (strcmp(line, "keys") == 0) {
 			unmap(&keys);
-			if (map(words, false, &keys))
+			if (map(words, false, &keys)) {
+				settle(&keys);
 				SAY("ok %zu", keys.bytes);
+			}
 		} else if (strcmp(line, "pass") == 0) {
 			pass(words);
 		} else if (strcmp(line, "latency") == 0) {

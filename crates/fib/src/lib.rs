@@ -103,6 +103,7 @@ pub use publish::{Publisher, Reader};
 pub use rib::{Covering, Rib, Walk};
 pub use settle::Estimate;
 #[cfg(feature = "std")]
+pub use table::Table;
 pub use update::{Commit, Updater};
 
 /// What the README and the guide show, compiled and run as documentation tests.

@@ -36,8 +36,9 @@ const HUGE: usize = 2 << 20;
 /// How many spans a journal remembers.
 const JOURNAL: usize = 1 << 16;
 
-/// A frozen array of plain values, aligned for the cache.
-pub(crate) struct Table<T> {
+/// A frozen array of plain values, aligned for the cache, and on huge pages where it is
+/// large: what lookups read, and what else is read as fast as a table.
+pub struct Table<T> {
     ptr: NonNull<T>,
     len: usize,
     capacity: usize,
@@ -53,7 +54,15 @@ unsafe impl<T: Sync> Sync for Table<T> {}
 
 impl<T: Copy> Table<T> {
     /// Copies `items` into aligned memory.
-    pub(crate) fn new(items: &[T]) -> Self {
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use fingerpost_fib::Table;
+    /// let table = Table::new(&[3u32, 1, 4]);
+    /// assert_eq!((table[2], table.len()), (4, 3));
+    /// ```
+    pub fn new(items: &[T]) -> Self {
         let mut table = Self::with_capacity(items.len() + items.len() / 16);
         table.copy_whole(items);
         table

@@ -8,8 +8,8 @@
 //! `bench run` measures every contestant in fresh processes, ours as well as others', so
 //! that where a table came to lie in memory is part of the spread and not of the result.
 //! Ours are asked in the same words (`bench/rivals/README.md`), and read the same files;
-//! this is the other end of that line. It keeps its keys in memory of its own, having
-//! read them from the file that others map.
+//! this is the other end of that line. It keeps its keys on huge pages of its own, having
+//! read them from the file, as the rivals in C do.
 //!
 //! Changes go through an [`Updater`], each published by itself as in a router that hears
 //! one message at a time; what a rival does is less, since nobody reads its table
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
-use fib::{Choice, Family, Fib, Hop, Prefix, Rib, Updater};
+use fib::{Choice, Family, Fib, Hop, Prefix, Rib, Table, Updater};
 
 use super::clock::{Clock, pin};
 use super::contest::{Answers, Lookups, Ours};
@@ -71,7 +71,7 @@ struct Contestant<A: Family> {
     choice: Choice,
     routes: Vec<(Prefix<A>, Hop)>,
     held: Held<A>,
-    keys: Vec<A>,
+    keys: Table<A>,
 }
 
 fn serve<A: Family>(
@@ -95,7 +95,8 @@ fn serve<A: Family>(
     drop(rib);
     let (count, bytes) = (routes.len(), fib.footprint());
     say(&format!("ok {count} {seconds:.6} {bytes} {}", huge()))?;
-    let mut contestant = Contestant { choice, routes, held: Held::Frozen(fib), keys: Vec::new() };
+    let mut contestant =
+        Contestant { choice, routes, held: Held::Frozen(fib), keys: Table::new(&[]) };
     for line in lines {
         let line = line?;
         match contestant.answer(&line.split_whitespace().collect::<Vec<_>>()) {
@@ -111,8 +112,8 @@ impl<A: Family> Contestant<A> {
         match *words {
             ["keys", path] => {
                 // The former ones go first.
-                self.keys = Vec::new();
-                self.keys = read_keys(path)?;
+                self.keys = Table::new(&[]);
+                self.keys = Table::new(&read_keys(path)?);
                 Ok((self.keys.len() * size_of::<A>()).to_string())
             }
             ["pass", how, burst, threads, ref path @ ..] => {

@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use fib::{Choice, Family, Fib, Hop, Prefix, Rib};
+use fib::{Choice, Family, Fib, Hop, Prefix, Rib, Table};
 use serde::Serialize;
 
 use super::Setting;
@@ -116,7 +116,7 @@ fn compare<A: Family>(
     let mut scores = Vec::new();
     for &stream in streams {
         let keys = progress::during(&format!("drawing keys for {stream}"), || {
-            stream.keys::<A>(args.keys, routes)
+            Table::new(&stream.keys::<A>(args.keys, routes))
         });
         prove(&rib, &mut contestants, stream, &keys)?;
         for &threads in &args.threads {

@@ -8,7 +8,7 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
-use fib::{Choice, Family, Fib, Hop, Prefix, Rib, Updater};
+use fib::{Choice, Family, Fib, Hop, Prefix, Rib, Table, Updater};
 use serde::Serialize;
 
 use super::changes::{self, List};
@@ -74,7 +74,7 @@ pub(super) fn run<A: Family>(
     let mut scores = Vec::new();
     for &stream in args.streams(&[Stream::Rnd, Stream::Seq]) {
         let keys = progress::during(&format!("drawing keys for {stream}"), || {
-            stream.keys::<A>(args.keys, routes)
+            Table::new(&stream.keys::<A>(args.keys, routes))
         });
         prove(&rib, &mut contestants, stream, &keys)?;
         for &threads in &args.threads {

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use fib::engine::Place;
-use fib::{Choice, Family, Fib, Hop, Prefix, Rib, Updater};
+use fib::{Choice, Family, Fib, Hop, Prefix, Rib, Table, Updater};
 use serde::Serialize;
 
 use super::changes::{self, Count, List, Updates};
@@ -72,7 +72,7 @@ pub(super) struct Accesses {
 /// Keys, and the answers that all must give.
 struct Asked<A> {
     stream: Stream,
-    keys: Vec<A>,
+    keys: Table<A>,
     hops: Vec<Hop>,
 }
 
@@ -106,7 +106,7 @@ fn ask<A: Family>(
 ) -> anyhow::Result<Vec<Asked<A>>> {
     let reference = Fib::build(rib, Choice::Auto, 2).context("building the reference")?;
     let ask = |&stream: &Stream| {
-        let keys = stream.keys::<A>(args.keys, routes);
+        let keys = Table::new(&stream.keys::<A>(args.keys, routes));
         let mut hops = vec![Hop::NONE; keys.len()];
         reference.lookup_batch(&keys, &mut hops);
         let proven = right(rib, &keys[..keys.len().min(PROVEN)]);

@@ -30,7 +30,7 @@ use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use fib::{Choice, Family, Hop, Prefix, Rib};
+use fib::{Choice, Family, Hop, Prefix, Rib, Table};
 use serde::Serialize;
 
 use super::Setting;
@@ -142,7 +142,7 @@ fn family<A: Family>(
         .map(|name| Choice::parse::<A>(name).with_context(|| format!("--engines {name}")))
         .collect::<Result<_, _>>()?;
     let rib = Rib::from_sorted(routes.iter().copied());
-    let keys = Stream::Rnd.keys::<A>(args.keys, routes);
+    let keys = Table::new(&Stream::Rnd.keys::<A>(args.keys, routes));
     let data = std::env::var_os("FINGERPOST_DATA").map_or("../shared/data".into(), PathBuf::from);
     let updates = args.updates.clone().or_else(|| Some(data.join(UPDATES)).filter(|p| p.exists()));
     let mut lists = Vec::new();
