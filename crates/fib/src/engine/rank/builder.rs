@@ -13,13 +13,21 @@ use core::ops::Range;
 
 use super::chunk::{self, HOPS};
 use super::entry::{Entry, PLACES};
-use super::{Chunked, Form, pivot, upper};
+use super::{Chunked, Form, Ranked, pivot, upper};
 use crate::engine::Builder;
 use crate::engine::leaf::full;
 use crate::pool::Pool;
 use crate::runs::{Run, split};
 use crate::table::Master;
 use crate::{Addr, Full, Hop, Prefix};
+
+/// Counts the bytes of a table of `runs`, which tile the whole space, by laying it out;
+/// `None` if it takes a larger grain than the least.
+pub(crate) fn bytes<A: Addr>(runs: &[Run<A>]) -> Option<usize> {
+    let mut builder = RankBuilder::<A, Ranked>::new(0);
+    builder.patch(Prefix::ALL, runs).ok()?;
+    Some(size_of_val(&builder.direct[..]) + size_of_val(builder.chunks.all()))
+}
 
 /// Returns the entry that is the hop.
 fn hop(hop: Hop) -> Result<Entry, Full> {

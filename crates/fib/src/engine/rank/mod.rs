@@ -55,6 +55,7 @@ mod entry;
 mod wide;
 
 pub use builder::RankBuilder;
+pub(crate) use builder::bytes;
 use entry::{Entry, WORD_BITS};
 
 /// How many lookups pass the first table before the chunks of those that need one.
