@@ -47,7 +47,9 @@ fn table(columns: &[&str], rows: &[(&str, Vec<String>)]) -> String {
     for (class, cells) in rows {
         let _ = write!(text, "<tr class=\"{class}\">");
         for cell in cells {
-            let _ = write!(text, "<td>{}</td>", escape(cell));
+            // Sentences are set as such, figures in columns.
+            let class = if cell.chars().count() > 40 { " class=\"text\"" } else { "" };
+            let _ = write!(text, "<td{class}>{}</td>", escape(cell));
         }
         text += "</tr>";
     }
@@ -159,7 +161,7 @@ fn streams(outcome: &Outcome) -> String {
         let Some(case) = main_case(outcome, *stream) else { continue };
         let row = |(one, score): &(&Contestant, &Score)| {
             let Summary { median, min, max, .. } = score.summary;
-            let share = score.share.map(|share| format!("  {} of limit", percent(share)));
+            let share = score.share.map(|share| format!(", {} of limit", percent(share)));
             Bar {
                 name: one.name.clone(),
                 class: class(one),
@@ -210,9 +212,9 @@ fn footprints(outcome: &Outcome) -> String {
         outcome.limit.iter().map(|at| (at.bytes as f64, at.independent.median)).collect();
     let mut text = "<h2>Bytes against speed</h2><p>The curve is what this machine does with plain \
                     loads of 4 bytes from random places in so many bytes, on huge pages, measured in \
-                    this run. A table below it by the number of cache lines a lookup touches is as \
-                    fast as the machine; a smaller table stands further to the left, where there is \
-                    more to be had.</p>"
+                    this run. A lookup that touches two cache lines can do half of that, one of three a \
+                    third; a smaller table stands further to the left, where there is more to be had.\
+                    </p>"
         .to_owned();
     for stream in [Stream::Rnd, Stream::Pfx] {
         let Some(case) = main_case(outcome, stream) else { continue };
@@ -258,23 +260,22 @@ fn footprints(outcome: &Outcome) -> String {
 fn shares(outcome: &Outcome) -> String {
     let streams: Vec<Stream> = outcome.streams.iter().map(|place| place.stream).collect();
     let mut columns = vec!["engine".to_owned(), "bytes".to_owned(), "a prefix".to_owned()];
-    for stream in &streams {
-        columns.extend([format!("{stream} lines"), "share".to_owned()]);
-    }
+    columns.extend(streams.iter().map(Stream::to_string));
     let mut rows = Vec::new();
     for one in outcome.contestants.iter().filter(|one| one.ours) {
         let mut cells =
             vec![one.name.clone(), size(one.bytes), format!("{:.2}", one.bytes_a_prefix)];
         for &stream in &streams {
             let lines = one.touched.iter().find(|touched| touched.stream == stream);
-            cells.push(lines.map_or("–".to_owned(), |touched| format!("{:.2}", touched.lines)));
             let case = main_case(outcome, stream);
             let share = one.scores.iter().find_map(|score| {
                 let case = case?;
                 ((score.stream, score.burst, score.threads) == (stream, case.burst, case.threads))
                     .then_some(score.share)?
             });
-            cells.push(share.map_or("–".to_owned(), percent));
+            cells.push(lines.zip(share).map_or("–".to_owned(), |(touched, share)| {
+                format!("{} of {:.2}", percent(share), touched.lines)
+            }));
         }
         rows.push((class(one), cells));
     }
@@ -285,7 +286,8 @@ fn shares(outcome: &Outcome) -> String {
          second; that is 100 %. What is missing goes to instructions between the loads, to \
          mispredicted branches, and to loads that wait for each other within a lookup. More than \
          100 % means locality: the lines of a small first stage stay near, and keys that come again \
-         find theirs. For SEQ the yardstick is a dependent load at each line.</p>{}",
+         find theirs. For SEQ the yardstick is a dependent load at each line. \
+         Each figure is the share, and of how many lines a lookup.</p>{}",
         table(&columns, &rows)
     )
 }
