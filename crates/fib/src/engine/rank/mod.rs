@@ -19,7 +19,7 @@
 //! ```
 //!
 //! A bit is set where the answer changes. Most chunks need no 256 of them: the
-//! *window* ([`entry`]) says where the first change may be, how many addresses a bit
+//! *window* (`entry.rs`) says where the first change may be, how many addresses a bit
 //! stands for (1, 2, 4 or 8) and how many words there are; an address outside of it is
 //! moved to its nearer end. Leaves are as wide as the chunk's largest: hops below 256
 //! and 65,536 in one and two bytes, and four bytes where they are higher, or where

@@ -3,7 +3,7 @@
 //! An IPv6 table has much of its 64 significant bits in common: 66 blocks of 16 bits
 //! hold all routes of 2026, and of a route's border only the last 16 bits before it
 //! tell it from its neighbours. So the address is cut at fixed places, and between two
-//! cuts there is either a table or a [chunk](chunk): starts of 8 or 16 bits, as many as
+//! cuts there is either a table or a chunk (`chunk.rs`): starts of 8 or 16 bits, as many as
 //! there are borders, one vector compared with the probe, the ones counted, and the
 //! count is the place of the value.
 //!
@@ -17,7 +17,7 @@
 //!                        or 2^8   of 1,056
 //! ```
 //!
-//! An [entry](entry) of 32 bits is a hop, which ends the lookup, or says where to look
+//! An entry (`entry.rs`) of 32 bits is a hop, which ends the lookup, or says where to look
 //! further and in which format. What a chunk's values need is what they take: a byte
 //! where all hops under it are below 256, two below 65,536; four where one of them leads
 //! further. Blocks, nodes and chunks are shared by content. So the 258,956 routes of
