@@ -108,7 +108,8 @@ mod tests {
         for routes in [0, 1, 30, 2000] {
             let prefix = |next: &mut dyn FnMut() -> u64| {
                 // A few addresses, near which many routes lie.
-                let near = u128::from(next() % 40) * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+                let near =
+                    u128::from(next() % 40).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
                 let addr = A::from_u128((near ^ u128::from(next() & 0xf_ffff)) & A::MAX.to_u128());
                 Prefix::truncate(addr, next() as u32 % (A::BITS + 1))
             };
