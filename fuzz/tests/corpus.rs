@@ -17,7 +17,7 @@ fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
     inputs.sort();
     let bytes: usize = inputs.iter().map(|(_, input)| input.len()).sum();
     // Small enough for the tree, and enough of them to be worth a test.
-    assert!((20..=600).contains(&inputs.len()), "{} inputs of {target}", inputs.len());
+    assert!((20..=400).contains(&inputs.len()), "{} inputs of {target}", inputs.len());
     assert!(bytes < 1 << 18, "{bytes} bytes of {target}");
     inputs
 }
