@@ -14,6 +14,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use fib::Publisher;
 use port::af_xdp::{self, Interface, RingSizes, Socket};
 use port::{Arena, Port, PortStats};
 
@@ -21,7 +22,7 @@ use crate::config::{Config, Target};
 use crate::control::links;
 use crate::control::routes::{Routes, RoutesError};
 use crate::control::workers::Workers;
-use crate::datapath::{SIZE, Tables, Worker, WorkerSetup};
+use crate::datapath::{Adjacencies, Ingress, Ingresses, SIZE, Tables, Worker, WorkerSetup};
 use crate::stats::{Snapshot, WorkerStats};
 
 /// The largest MTU whose frames fit the smaller of the two frame sizes: 2048 bytes
@@ -134,7 +135,8 @@ impl Router {
             interfaces.push(Interface::open(name, queues, &steered, mode)?);
         }
         let links: Vec<_> = interfaces.iter().map(|link| (link.mac(), link.mtu())).collect();
-        let adjacencies = Arc::new(routes.adjacencies(&config, &links));
+        let adjacencies = Publisher::new(routes.adjacencies(&config, &links));
+        let ingresses = Publisher::new(Ingresses::alike(Ingress { locals }));
 
         let sizes = RingSizes::default();
         let widest = links.iter().map(|link| link.1).max().unwrap_or(0);
@@ -162,14 +164,14 @@ impl Router {
                 arena,
                 ports: mine,
                 tables: Tables { v4: routes.v4.reader(), v6: routes.v6.reader() },
-                adjacencies: Arc::clone(&adjacencies),
-                locals: Arc::clone(&locals),
+                adjacencies: adjacencies.reader(),
+                ingresses: ingresses.reader(),
                 stats: Arc::new(WorkerStats::new()),
             };
             workers.push((Worker::new(setup), core));
         }
         let workers = Workers::start(workers).map_err(system("start the workers"))?;
-        Ok(Running { workers, ports, routes, config, interfaces })
+        Ok(Running { workers, ports, routes, adjacencies, ingresses, config, interfaces })
     }
 }
 
@@ -180,6 +182,8 @@ pub struct Running {
     workers: Workers,
     ports: Vec<PortInfo>,
     routes: Routes,
+    adjacencies: Publisher<Adjacencies>,
+    ingresses: Publisher<Ingresses>,
     config: Config,
     interfaces: Vec<Interface>,
 }
@@ -203,6 +207,22 @@ impl Running {
     /// Returns the routes and their tables.
     pub fn routes(&self) -> &Routes {
         &self.routes
+    }
+
+    /// Returns the routes, to be changed and committed.
+    pub fn routes_mut(&mut self) -> &mut Routes {
+        &mut self.routes
+    }
+
+    /// Returns what the hops mean, to be published anew. Who retires a list takes it
+    /// back ([`Publisher::reclaim`]).
+    pub fn adjacencies(&mut self) -> &mut Publisher<Adjacencies> {
+        &mut self.adjacencies
+    }
+
+    /// Returns what holds for packets of each port, to be published anew.
+    pub fn ingresses(&mut self) -> &mut Publisher<Ingresses> {
+        &mut self.ingresses
     }
 
     /// Walks the next hops with the number of their routes, those with most first.

@@ -15,10 +15,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use fib::{Choice, Family, Fib, Hop, Prefix, Rib, Updater};
+use fib::{Choice, Family, Fib, Hop, Prefix, Publisher, Reader, Rib, Updater};
 use port::memory::{Pool, Replay, Sink};
 use port::{Arena, Port};
-use router::datapath::{Adjacencies, Adjacency, Locals, Tables, Worker, WorkerSetup};
+use router::datapath::{
+    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Tables, Worker, WorkerSetup,
+};
 use router::stats::WorkerStats;
 use serde::Serialize;
 use wire::{ethernet, ipv4, ipv6};
@@ -89,7 +91,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let right6 = keys6.iter().filter(|&&key| forwards6(v6.fib(), key)).count();
     let readers = || Tables { v4: v4.reader(), v6: v6.reader() };
     let hops = routes.v4.iter().map(|r| r.1).chain(routes.v6.iter().map(|r| r.1)).max();
-    let adjacencies = Arc::new(adjacencies(hops.unwrap_or(Hop::NONE)));
+    let adjacencies = Publisher::new(adjacencies(hops.unwrap_or(Hop::NONE)));
     let mut scores = Vec::new();
     for (case, fib, count) in [
         ("IPv4 64 bytes", format!("{:?}", v4.fib()), routes.v4.len()),
@@ -109,8 +111,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let right = if is_v4 { right4 } else { right6 };
         let what = format!("{case}, {fib}");
         let windows = progress::during(&what, || {
-            prove(readers(), &adjacencies, pool.clone(), right)?;
-            windows(readers(), &adjacencies, pool, args.seconds)
+            prove(readers(), adjacencies.reader(), pool.clone(), right)?;
+            windows(readers(), adjacencies.reader(), pool, args.seconds)
         })
         .with_context(|| format!("measuring {case}"))?;
         let summary = Summary::of(&windows);
@@ -160,19 +162,20 @@ fn forwards6(fib: &Fib<u128>, dst: u128) -> bool {
 
 fn worker(
     tables: Tables,
-    adjacencies: &Arc<Adjacencies>,
+    adjacencies: Reader<Adjacencies>,
     source: Replay,
 ) -> anyhow::Result<Worker<Tables>> {
     let ports: Vec<Box<dyn Port>> = vec![
         Box::new(source.with_mac(MAC)),
         Box::new(Replay::new("out", Pool::new(), Sink::Count)),
     ];
+    let ingress = Ingress { locals: Arc::new(Locals::new([OWN], [1])) };
     Ok(Worker::new(WorkerSetup {
         arena: Arena::new(2048, 2048).context("memory for frames")?,
         ports,
         tables,
-        adjacencies: Arc::clone(adjacencies),
-        locals: Arc::new(Locals::new([OWN], [1])),
+        adjacencies,
+        ingresses: Publisher::new(Ingresses::alike(ingress)).reader(),
         stats: Arc::new(WorkerStats::new()),
     }))
 }
@@ -180,7 +183,7 @@ fn worker(
 /// Sends the pool through once and counts.
 fn prove(
     tables: Tables,
-    adjacencies: &Arc<Adjacencies>,
+    adjacencies: Reader<Adjacencies>,
     pool: Pool,
     right: usize,
 ) -> anyhow::Result<()> {
@@ -197,7 +200,7 @@ fn prove(
 /// Returns the million packets a second of each window.
 fn windows(
     tables: Tables,
-    adjacencies: &Arc<Adjacencies>,
+    adjacencies: Reader<Adjacencies>,
     pool: Pool,
     seconds: f64,
 ) -> anyhow::Result<Vec<f64>> {

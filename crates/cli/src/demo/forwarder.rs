@@ -20,10 +20,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use fib::{Choice, Family, Hop, Prefix, Rib, Updater};
+use fib::{Choice, Family, Hop, Prefix, Publisher, Rib, Updater};
 use port::af_xdp::{Interface, ModeChoice, RingSizes, Socket};
 use port::{Arena, Port, PortStats};
-use router::datapath::{self, Adjacencies, Adjacency, Locals, Worker, WorkerSetup};
+use router::datapath::{
+    self, Adjacencies, Adjacency, Ingress, Ingresses, Locals, Worker, WorkerSetup,
+};
 use router::stats::{Snapshot, WorkerStats};
 
 use super::network::{self, EXITS, INGRESS, Namespace};
@@ -107,12 +109,13 @@ pub(super) fn worker(
         nets.clone().map(|net| network::ipv4(net, 1)),
         nets.map(|net| network::ipv6(net, 1)),
     );
+    let ingress = Ingress { locals: Arc::new(locals) };
     Worker::new(WorkerSetup {
         arena,
         ports,
         tables: tables.readers(),
-        adjacencies: Arc::new(adjacencies),
-        locals: Arc::new(locals),
+        adjacencies: Publisher::new(adjacencies).reader(),
+        ingresses: Publisher::new(Ingresses::alike(ingress)).reader(),
         stats: Arc::clone(stats),
     })
 }

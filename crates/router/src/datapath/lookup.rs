@@ -1,13 +1,14 @@
 //! Lookup: a batch of destinations of one family to a batch of hops.
 //!
-//! The only station that knows the routes. It is a trait of three methods, so
+//! The only station that knows the routes. It is a trait of four methods, so
 //! that the rest of the datapath can be tested against a list of routes as well as
 //! run on the tables; [`Tables`] is what the router runs on.
 //!
 //! The read section of a table lasts one batch: the table is taken, all keys are
 //! looked up in it, and the next batch, or [`Lookup::idle`], is the quiescent
 //! point after which the writer may take that table back. All packets of a batch
-//! therefore see one table.
+//! therefore see one table. A family without packets has no next batch for as long
+//! as that lasts: [`Lookup::pass`], once a turn, is its quiescent point.
 
 use fib::{Fib, Hop, Reader};
 
@@ -19,6 +20,10 @@ pub trait Lookup: Send {
 
     /// The same for IPv6.
     fn lookup_v6(&mut self, keys: &[u128], hops: &mut [Hop]);
+
+    /// Lets go of tables that have been replaced: called after every turn, so that a
+    /// family without packets holds up no update while the other has some.
+    fn pass(&mut self);
 
     /// Lets go of the tables until the next batch: called when there is nothing to
     /// do, so that a worker without packets holds up no update.
@@ -43,6 +48,11 @@ impl Lookup for Tables {
     #[inline]
     fn lookup_v6(&mut self, keys: &[u128], hops: &mut [Hop]) {
         self.v6.current().lookup_batch(keys, hops);
+    }
+
+    #[inline]
+    fn pass(&mut self) {
+        let _ = (self.v4.current(), self.v6.current());
     }
 
     fn idle(&mut self) {

@@ -11,16 +11,20 @@
 //! |---|---|
 //! | `worker` | the turn over the ports, and who owns what |
 //! | `parse` | frame → key or verdict: all header checks |
+//! | `ingress` | what holds for packets of a port |
 //! | `locals` | is it for the router itself? |
 //! | `batch` | the arrays between the stations |
 //! | `lookup` | keys → hops |
-//! | `rewrite` | hop → adjacency; MACs, TTL, checksum, length |
+//! | `adjacency` | hop → port, MACs, MTU; how they change while packets pass |
+//! | `rewrite` | MACs, TTL, checksum, length |
 //! | `verdict` | how a packet can end |
 //!
 //! Nothing in this folder allocates after construction, locks, logs, blocks or
 //! panics, whatever the packets hold.
 
+mod adjacency;
 mod batch;
+mod ingress;
 mod locals;
 mod lookup;
 mod parse;
@@ -28,10 +32,12 @@ mod rewrite;
 mod verdict;
 mod worker;
 
+pub use adjacency::{Adjacencies, Adjacency};
 pub use batch::{Batch, Kind, SIZE};
+pub use ingress::{Ingress, Ingresses};
 pub use locals::Locals;
 pub use lookup::{Lookup, Tables};
 pub use parse::{Parsed, parse};
-pub use rewrite::{Adjacencies, Adjacency, Rewritten, rewrite_v4, rewrite_v6};
+pub use rewrite::{Rewritten, rewrite_v4, rewrite_v6};
 pub use verdict::{Class, Verdict};
 pub use worker::{Worker, WorkerSetup};

@@ -17,16 +17,21 @@
 //! does not take is offered once more after a flush, and then dropped: a queue that
 //! grows without bound would only add delay.
 //!
+//! Tables, adjacencies and ingresses are taken anew for every batch, in the order
+//! that `adjacency.rs` asks for, so that what the control side publishes holds from
+//! the next batch on.
+//!
 //! The datapath never blocks, locks, logs, allocates or panics. All memory is made
 //! in [`Worker::new`]; `tests/allocation.rs` counts allocations while packets of
 //! every kind pass.
 
 use std::sync::Arc;
 
+use fib::Reader;
 use port::{Arena, Frame, Port};
 
 use super::batch::{Kind, SIZE};
-use super::{Adjacencies, Batch, Locals, Lookup, Verdict, parse, rewrite_v4, rewrite_v6};
+use super::{Adjacencies, Batch, Ingresses, Lookup, Verdict, parse, rewrite_v4, rewrite_v6};
 use crate::stats::WorkerStats;
 
 /// How far ahead of the parser packets are fetched into the cache, in frames.
@@ -40,10 +45,10 @@ pub struct WorkerSetup<L> {
     pub ports: Vec<Box<dyn Port>>,
     /// Its readers of the tables.
     pub tables: L,
-    /// What the hops mean.
-    pub adjacencies: Arc<Adjacencies>,
-    /// The router's own addresses.
-    pub locals: Arc<Locals>,
+    /// Its reader of what the hops mean.
+    pub adjacencies: Reader<Adjacencies>,
+    /// Its reader of what holds for packets of each port.
+    pub ingresses: Reader<Ingresses>,
     /// Where it counts; no other worker's.
     pub stats: Arc<WorkerStats>,
 }
@@ -61,8 +66,8 @@ pub struct Worker<L> {
     arena: Arena,
     lanes: Vec<Lane>,
     tables: L,
-    adjacencies: Arc<Adjacencies>,
-    locals: Arc<Locals>,
+    adjacencies: Reader<Adjacencies>,
+    ingresses: Reader<Ingresses>,
     stats: Arc<WorkerStats>,
     frames: Vec<Frame>,
     batch: Box<Batch>,
@@ -71,7 +76,7 @@ pub struct Worker<L> {
 impl<L: Lookup> Worker<L> {
     /// Makes a worker, with all the memory it will use.
     pub fn new(setup: WorkerSetup<L>) -> Self {
-        let WorkerSetup { arena, ports, tables, adjacencies, locals, stats } = setup;
+        let WorkerSetup { arena, ports, tables, adjacencies, ingresses, stats } = setup;
         let lanes = ports.into_iter().map(|port| Lane {
             mac: port.mac(),
             port,
@@ -83,7 +88,7 @@ impl<L: Lookup> Worker<L> {
             lanes: lanes.collect(),
             tables,
             adjacencies,
-            locals,
+            ingresses,
             stats,
             frames: Vec::with_capacity(SIZE),
             batch: Box::new(Batch::new()),
@@ -98,6 +103,10 @@ impl<L: Lookup> Worker<L> {
         }
         if received == 0 {
             self.tables.idle();
+            self.adjacencies.idle();
+            self.ingresses.idle();
+        } else {
+            self.tables.pass();
         }
         for lane in &mut self.lanes {
             lane.port.flush(&mut self.arena);
@@ -108,13 +117,14 @@ impl<L: Lookup> Worker<L> {
 
     /// Forwards one batch from one port.
     fn turn(&mut self, ingress: usize) -> usize {
-        let Self { arena, lanes, tables, adjacencies, locals, stats, frames, batch } = self;
+        let Self { arena, lanes, tables, adjacencies, ingresses, stats, frames, batch } = self;
         let Some(lane) = lanes.get_mut(ingress) else { return 0 };
         let received = lane.port.receive(arena, SIZE, frames);
         if received == 0 {
             return 0;
         }
         let mac = lane.mac;
+        let locals = &*ingresses.current().get(ingress).locals;
 
         batch.clear();
         let mut bytes = 0;
@@ -132,6 +142,8 @@ impl<L: Lookup> Worker<L> {
 
         let (v4, v6) = batch.lookup(tables);
         stats.looked_up(v4 as u64, v6 as u64);
+        // After the tables: every hop of theirs means something in these.
+        let adjacencies = adjacencies.current();
 
         for (mut frame, (kind, hop)) in frames.drain(..).zip(batch.outcomes()) {
             let rewritten = match kind {

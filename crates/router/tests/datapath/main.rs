@@ -7,9 +7,11 @@
 //! | `packets` | packets to try, drawn and spoilt |
 //! | `rules` | every verdict, random traffic, noise |
 //! | `allocation` | nothing is allocated while packets pass |
+//! | `changes` | what is published while packets pass |
 //! | `faults` | ports that lose, damage, repeat and refuse |
 
 mod allocation;
+mod changes;
 mod faults;
 mod packets;
 mod reference;

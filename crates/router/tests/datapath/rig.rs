@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use fib::engine::linear::Linear;
-use fib::{Engine, Hop, Prefix};
+use fib::{Engine, Hop, Prefix, Publisher};
 use fingerpost_router::datapath::{
-    Adjacencies, Adjacency, Locals, Lookup, Verdict, Worker, WorkerSetup,
+    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Lookup, Verdict, Worker, WorkerSetup,
 };
 use fingerpost_router::stats::{Snapshot, WorkerStats};
 use port::memory::Host;
@@ -30,6 +30,7 @@ impl Lookup for Lists {
     fn lookup_v6(&mut self, keys: &[u128], hops: &mut [Hop]) {
         self.v6.lookup_batch(keys, hops);
     }
+    fn pass(&mut self) {}
     fn idle(&mut self) {}
 }
 
@@ -62,6 +63,8 @@ pub(crate) struct Rig<L = Lists> {
     pub(crate) far: Vec<MemoryPort>,
     pub(crate) hosts: Vec<Host>,
     pub(crate) model: Model,
+    pub(crate) adjacencies: Publisher<Adjacencies>,
+    pub(crate) ingresses: Publisher<Ingresses>,
     seen: Snapshot,
 }
 
@@ -148,15 +151,19 @@ impl<L: Lookup> Rig<L> {
             hosts.push(near.host());
             ports.push(wrap(at, near));
         }
+        let adjacencies = Publisher::new(adjacencies(&model));
+        let locals = Arc::new(Locals::new([OWN4], [OWN6]));
+        let ingresses = Publisher::new(Ingresses::alike(Ingress { locals }));
         let worker = Worker::new(WorkerSetup {
             arena: Arena::new(FRAMES, 4096).expect("a small arena can be had"),
             ports,
             tables: tables(&model),
-            adjacencies: Arc::new(adjacencies(&model)),
-            locals: Arc::new(Locals::new([OWN4], [OWN6])),
+            adjacencies: adjacencies.reader(),
+            ingresses: ingresses.reader(),
             stats: Arc::new(WorkerStats::new()),
         });
-        Self { worker, far, hosts, model, seen: Snapshot::default() }
+        let seen = Snapshot::default();
+        Self { worker, far, hosts, model, adjacencies, ingresses, seen }
     }
 
     /// Sends `frames` in on port 0, polls until all is quiet, and returns what was

@@ -1,0 +1,125 @@
+//! Adjacencies: what the hops of the tables mean at this moment.
+//!
+//! ```text
+//!   0        6        12     14    16
+//!   +--------+--------+------+-----+
+//!   | dst    | src    | port | mtu |     one adjacency, four to a cache line
+//!   +--------+--------+------+-----+
+//! ```
+//!
+//! A table says "hop 7"; what that is, a port and two MACs, stands here, the MACs in
+//! the order in which they stand in a frame. Neighbours, links and addresses change
+//! more often than it would be good to touch a table for, so the two are published
+//! apart: `fib::Publisher<Adjacencies>` by whoever follows the neighbours, one copy of
+//! the list a publication, and a reader in every worker.
+//!
+//! **Order.** A worker takes the table first and the adjacencies after it, once a
+//! batch, and uses no hop of a table beyond that batch. Hence
+//!
+//! 1. a new hop: publish adjacencies that know it, then the table that uses it;
+//! 2. another meaning of the same next hop (its MAC, its link): publish it at once;
+//! 3. a hop for another next hop: publish the tables without it, then adjacencies
+//!    that still have it, and wait until all that those replaced has come back
+//!    (`Publisher::reclaim` until `pending` is 0); now it is free. A worker that has
+//!    taken these adjacencies looks into them and no later ones while it is at the
+//!    batch, and the tables that it takes next are without the hop; a worker that is
+//!    idle holds neither.
+//!
+//! Then no packet is given a meaning that its table did not mean.
+
+use fib::Hop;
+
+use super::Verdict;
+
+/// What a hop means: where a packet leaves and what it is given on the way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Adjacency {
+    dst_mac: [u8; 6],
+    src_mac: [u8; 6],
+    /// The port's number, or one of the two below.
+    port: u16,
+    mtu: u16,
+}
+
+const NOWHERE: u16 = u16::MAX;
+const BLACKHOLE: u16 = u16::MAX - 1;
+
+impl Adjacency {
+    /// What no route means.
+    pub const NONE: Self = Self { dst_mac: [0; 6], src_mac: [0; 6], port: NOWHERE, mtu: 0 };
+    /// Where routes lead whose packets are to be dropped.
+    pub const BLACKHOLE: Self = Self { port: BLACKHOLE, ..Self::NONE };
+    /// The most ports a worker can have.
+    pub const MOST_PORTS: usize = BLACKHOLE as usize;
+
+    /// Makes the adjacency of a next hop with address `dst_mac` on the worker's
+    /// port number `port`, whose own address is `src_mac` and whose link carries
+    /// packets of at most `mtu` bytes.
+    ///
+    /// # Panics
+    ///
+    /// If the port's number is [`MOST_PORTS`](Self::MOST_PORTS) or above.
+    pub fn new(port: u16, dst_mac: [u8; 6], src_mac: [u8; 6], mtu: u16) -> Self {
+        assert!(usize::from(port) < Self::MOST_PORTS, "a worker has fewer ports than {port}");
+        Self { dst_mac, src_mac, port, mtu }
+    }
+
+    /// Returns the port's number, or the verdict on what has none.
+    #[inline(always)]
+    pub fn port(&self) -> Result<u16, Verdict> {
+        match self.port {
+            NOWHERE => Err(Verdict::NoRoute),
+            BLACKHOLE => Err(Verdict::Blackhole),
+            port => Ok(port),
+        }
+    }
+
+    /// Returns the next hop's MAC.
+    #[inline(always)]
+    pub fn dst_mac(&self) -> [u8; 6] {
+        self.dst_mac
+    }
+
+    /// Returns the MAC of the port that packets leave on.
+    #[inline(always)]
+    pub fn src_mac(&self) -> [u8; 6] {
+        self.src_mac
+    }
+
+    /// Returns the longest packet that the link carries, in bytes.
+    #[inline(always)]
+    pub fn mtu(&self) -> u16 {
+        self.mtu
+    }
+}
+
+/// The adjacencies by [`Hop`]. A hop beyond the end means no route.
+#[derive(Clone, Debug, Default)]
+pub struct Adjacencies {
+    by_hop: Vec<Adjacency>,
+}
+
+impl Adjacencies {
+    /// Makes a table in which no hop means anything.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Says what `hop` means from now on. [`Hop::NONE`] always means no route and
+    /// is left so.
+    pub fn set(&mut self, hop: Hop, adjacency: Adjacency) {
+        let at = hop.0 as usize;
+        if hop.is_some() {
+            self.by_hop.resize(self.by_hop.len().max(at + 1), Adjacency::NONE);
+            self.by_hop[at] = adjacency;
+        }
+    }
+
+    /// Returns what `hop` means.
+    #[inline(always)]
+    pub fn get(&self, hop: Hop) -> &Adjacency {
+        self.by_hop.get(hop.0 as usize).unwrap_or(&Adjacency::NONE)
+    }
+}
+
+const _: () = assert!(size_of::<Adjacency>() == 16);

@@ -1,0 +1,66 @@
+//! Ingress: what a worker asks of packets by the port that they came in on.
+//!
+//! ```text
+//!   port 0 ─► Ingress { locals ─┐ }
+//!   port 1 ─► Ingress { locals ─┴─► the own addresses }
+//! ```
+//!
+//! Addresses come and go while workers run, so the list is published as adjacencies
+//! are: `fib::Publisher<Ingresses>` on the control side, a reader in every worker,
+//! taken once a batch. Ports that are told the same share it.
+
+use std::sync::Arc;
+
+use super::Locals;
+
+/// What holds for packets of one port.
+#[derive(Clone, Debug, Default)]
+pub struct Ingress {
+    /// The router's own addresses, as seen from there.
+    pub locals: Arc<Locals>,
+}
+
+/// The ingresses by the worker's port numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Ingresses {
+    by_port: Vec<Ingress>,
+    /// For ports beyond the end.
+    others: Ingress,
+}
+
+impl Ingresses {
+    /// Takes what holds for each port, in the order of their numbers. Ports beyond
+    /// the end have no own addresses.
+    pub fn new(by_port: impl IntoIterator<Item = Ingress>) -> Self {
+        Self { by_port: by_port.into_iter().collect(), others: Ingress::default() }
+    }
+
+    /// Tells all ports the same.
+    pub fn alike(ingress: Ingress) -> Self {
+        Self { by_port: Vec::new(), others: ingress }
+    }
+
+    /// Returns what holds for packets of a port.
+    #[inline]
+    pub fn get(&self, port: usize) -> &Ingress {
+        self.by_port.get(port).unwrap_or(&self.others)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Ingress, Ingresses, Locals};
+
+    #[test]
+    fn each_port_has_its_own_and_those_beyond_have_none() {
+        let own = |address| Ingress { locals: Arc::new(Locals::new([address], [])) };
+        let each = Ingresses::new([own(1), own(2)]);
+        assert!(each.get(0).locals.holds_v4(1) && !each.get(0).locals.holds_v4(2));
+        assert!(each.get(1).locals.holds_v4(2));
+        assert!(each.get(2).locals.v4().is_empty());
+        let alike = Ingresses::alike(own(3));
+        assert!(alike.get(0).locals.holds_v4(3) && alike.get(900).locals.holds_v4(3));
+    }
+}
