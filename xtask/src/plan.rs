@@ -83,6 +83,7 @@ pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
         // Built for loom only, and run by the step below.
         &["tests/loom.rs"],
     ));
+    steps.extend(twins());
     steps.push(Step::tests(
         "documentation tests",
         Words::cargo(&["test", "--workspace", "--doc", "--no-fail-fast"]),
@@ -103,6 +104,22 @@ pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
         steps.extend(smoke_scripts(&[])?);
     }
     Ok(steps)
+}
+
+/// The engines that have kernels, on what each kernel's slower twins do (see
+/// `fib/src/arch/x86_64/mod.rs`).
+fn twins() -> Vec<Step> {
+    let engines = "rank,flat,rank6,D16X4R,D18R,D16X8R,sail_l,dir24_8,poptrie,treebitmap";
+    let step = |level: &str| {
+        Step::tests(
+            &format!("engines without the best instructions: {level}"),
+            Words::cargo(&["test", "--package", "fingerpost-fib", "--test", "battery"])
+                .env("FINGERPOST_SIMD", level)
+                .env("FINGERPOST_ENGINES", engines),
+            &[],
+        )
+    };
+    ["base", "counts", "wide"].map(step).into()
 }
 
 /// The tests that talk to the kernel: one step for each crate that has some.

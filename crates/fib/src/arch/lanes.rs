@@ -230,6 +230,9 @@ mod none {
         pub(crate) fn look_up(self, _: &[u32; 2 * LANES], _: Lanes) -> Lanes {
             match self {}
         }
+        pub(crate) fn permute(self, _: Lanes, _: Lanes) -> Lanes {
+            match self {}
+        }
         pub(crate) fn unpack(self, _: u16, _: Lanes, _: Lanes) -> Lanes {
             match self {}
         }
@@ -258,7 +261,7 @@ mod tests {
     }
 
     impl WideKernel for &Everything {
-        type Out = ([[u32; LANES]; 20], [Option<[u32; LANES]>; 2]);
+        type Out = ([[u32; LANES]; 21], [Option<[u32; LANES]>; 2]);
 
         #[inline(always)]
         fn run(self, wide: Wide) -> Self::Out {
@@ -288,6 +291,7 @@ mod tests {
                 wide.count_by_bytes(at),
                 wide.look_up(&core::array::from_fn(|i| i as u32 * 1000), small),
                 wide.unpack(self.mask, at, three),
+                wide.permute(at, small),
             ];
             (lanes.map(|lanes| wide.store(lanes)), rows)
         }
@@ -352,6 +356,7 @@ mod tests {
                 let there = mask >> i & 1 == 1;
                 assert_eq!(found[19][i], if there { at[next] } else { 3 });
                 next += usize::from(there);
+                assert_eq!(found[20][i], at[small as usize % LANES]);
             }
             let row = half.get(*begin..*begin + LANES);
             assert_eq!(rows[0].map(|row| row.map(|item| item as u16).to_vec()).as_deref(), row);

@@ -8,12 +8,11 @@
     reason = "intrinsics of a CPU that was looked for; loads by checked indices"
 )]
 
-use core::arch::x86_64::*;
-use std::is_x86_feature_detected;
-
+use super::{ALL, WIDE, level};
 use crate::arch::lanes::{LANES, WideKernel, Words};
+use core::arch::x86_64::*;
 
-/// The proof that this CPU has AVX-512 F and BW, made by [`wide`] alone.
+/// The proof that this CPU has AVX-512 F, BW and VL, made by [`wide`] alone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wide {
     /// It has VPOPCNTDQ too, and the kernel is compiled for it.
@@ -27,32 +26,24 @@ pub(crate) struct Lanes(pub(super) __m512i);
 /// Does the work in lanes, or hands it back where the CPU has none.
 #[inline(always)]
 pub(crate) fn wide<K: WideKernel>(kernel: K) -> Result<K::Out, K> {
-    let has = is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("popcnt")
-        && is_x86_feature_detected!("bmi1")
-        && is_x86_feature_detected!("bmi2");
-    if !has {
-        return Err(kernel);
-    }
-    if is_x86_feature_detected!("avx512vpopcntdq") {
-        // SAFETY: the function is safe but for the features that it is compiled for, and
-        // the CPU was found to have each of them.
-        Ok(unsafe { in_lanes_that_count(kernel) })
-    } else {
+    match level() {
+        // SAFETY: the functions are safe but for the features that they are compiled
+        // for, and the CPU was found to have each of them.
+        ALL => Ok(unsafe { in_lanes_that_count(kernel) }),
         // SAFETY: as above.
-        Ok(unsafe { in_lanes(kernel) })
+        WIDE => Ok(unsafe { in_lanes(kernel) }),
+        _ => Err(kernel),
     }
 }
 
 /// The kernel, inlined into a function for which the compiler may use them.
-#[target_feature(enable = "avx512f,avx512bw,popcnt,bmi1,bmi2")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,popcnt,bmi1,bmi2")]
 fn in_lanes<K: WideKernel>(kernel: K) -> K::Out {
     kernel.run(Wide { counts: false })
 }
 
 /// The same for a CPU that counts the ones of each lane by an instruction.
-#[target_feature(enable = "avx512f,avx512bw,avx512vpopcntdq,popcnt,bmi1,bmi2")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vpopcntdq,popcnt,bmi1,bmi2")]
 fn in_lanes_that_count<K: WideKernel>(kernel: K) -> K::Out {
     kernel.run(Wide { counts: true })
 }
@@ -242,6 +233,13 @@ impl Wide {
     pub(crate) fn pack(self, mask: u16, lanes: Lanes) -> Lanes {
         // SAFETY: see above for the feature.
         Lanes(unsafe { _mm512_maskz_compress_epi32(mask, lanes.0) })
+    }
+
+    /// Takes lane `at` modulo 16 for each lane of `at`.
+    #[inline(always)]
+    pub(crate) fn permute(self, lanes: Lanes, at: Lanes) -> Lanes {
+        // SAFETY: see above for the feature.
+        Lanes(unsafe { _mm512_permutexvar_epi32(at.0, lanes.0) })
     }
 
     /// Loads the items of 16 or 32 bits from `at` on, if there are as many as lanes.

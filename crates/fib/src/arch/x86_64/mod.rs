@@ -1,20 +1,76 @@
-//! Kernels for an x86-64 with the instructions that Poptrie counts by.
+//! Kernels for an x86-64 with more than every one has.
+//!
+//! ```text
+//!   level    needs                                       gives
+//!   base     nothing                                     the scalar twins
+//!   counts   popcnt, bmi1, bmi2                          `arch::run`
+//!   wide     + AVX-512 F, BW, VL                         `lanes`, `search`
+//!   all      + VPOPCNTDQ                                 counts in lanes by one instruction
+//! ```
+//!
+//! Found once for the process: a load and a comparison a batch, where asking for each
+//! feature took a twentieth of a burst of 32. `FINGERPOST_SIMD=base` (or `counts`, or
+//! `wide`) in the environment keeps the level from being higher, so that every kernel's
+//! twin can be tested and measured on the machine at hand.
 #![expect(unsafe_code, reason = "a call of code for a CPU that was looked for just before")]
 
 pub(super) mod lanes;
 mod search;
 
+use core::sync::atomic::{AtomicU8, Ordering};
 use std::is_x86_feature_detected;
 
 use super::Kernel;
 
+const UNKNOWN: u8 = 0;
+const BASE: u8 = 1;
+const COUNTS: u8 = 2;
+const WIDE: u8 = 3;
+const ALL: u8 = 4;
+
+/// The level of this process, once somebody has asked.
+static LEVEL: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+/// Returns the level of this process.
+#[inline(always)]
+fn level() -> u8 {
+    match LEVEL.load(Ordering::Relaxed) {
+        UNKNOWN => find_level(),
+        level => level,
+    }
+}
+
+/// Asks the CPU and the environment. Several threads may do so at once; all find the same.
+#[cold]
+fn find_level() -> u8 {
+    let counts = is_x86_feature_detected!("popcnt")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2");
+    let wide = counts
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl");
+    let all = wide && is_x86_feature_detected!("avx512vpopcntdq");
+    let has = BASE + u8::from(counts) + u8::from(wide) + u8::from(all);
+    let level = has.min(highest(std::env::var("FINGERPOST_SIMD").ok().as_deref()));
+    LEVEL.store(level, Ordering::Relaxed);
+    level
+}
+
+/// Returns the level that is asked for at the most; what is not understood asks for none.
+fn highest(name: Option<&str>) -> u8 {
+    match name {
+        Some("base") => BASE,
+        Some("counts") => COUNTS,
+        Some("wide") => WIDE,
+        _ => ALL,
+    }
+}
+
 /// Does the work: with `popcnt`, `bmi1` and `bmi2` if this CPU has the three.
 #[inline(always)]
 pub(super) fn run<K: Kernel>(kernel: K) -> K::Out {
-    let has = is_x86_feature_detected!("popcnt")
-        && is_x86_feature_detected!("bmi1")
-        && is_x86_feature_detected!("bmi2");
-    if has {
+    if level() >= COUNTS {
         // SAFETY: the function is safe but for the features that it is compiled
         // for, and the CPU was found to have each of them.
         unsafe { counting(kernel) }
@@ -27,4 +83,18 @@ pub(super) fn run<K: Kernel>(kernel: K) -> K::Out {
 #[target_feature(enable = "popcnt,bmi1,bmi2")]
 fn counting<K: Kernel>(kernel: K) -> K::Out {
     kernel.run()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ALL, BASE, COUNTS, WIDE, highest, level};
+
+    #[test]
+    fn the_environment_only_lowers_the_level() {
+        let names = [Some("base"), Some("counts"), Some("wide"), Some("nonsense"), None];
+        assert_eq!(names.map(highest), [BASE, COUNTS, WIDE, ALL, ALL]);
+        let asked = std::env::var("FINGERPOST_SIMD").ok();
+        assert!((BASE..=highest(asked.as_deref())).contains(&level()));
+        assert_eq!(level(), level());
+    }
 }
