@@ -65,6 +65,7 @@ pub mod af_xdp;
 mod arena;
 pub mod faulty;
 mod frame;
+pub mod host;
 pub mod memory;
 pub mod pcap;
 
@@ -73,6 +74,7 @@ use std::os::fd::BorrowedFd;
 pub use arena::Arena;
 pub use faulty::Faulty;
 pub use frame::{Frame, HEADROOM};
+pub use host::Host;
 pub use memory::{MemoryPort, Replay};
 pub use pcap::PcapPort;
 

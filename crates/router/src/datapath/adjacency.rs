@@ -36,21 +36,24 @@ use super::Verdict;
 pub struct Adjacency {
     dst_mac: [u8; 6],
     src_mac: [u8; 6],
-    /// The port's number, or one of the two below.
+    /// The port's number, or one of the three below.
     port: u16,
     mtu: u16,
 }
 
 const NOWHERE: u16 = u16::MAX;
 const BLACKHOLE: u16 = u16::MAX - 1;
+const HOST: u16 = u16::MAX - 2;
 
 impl Adjacency {
     /// What no route means.
     pub const NONE: Self = Self { dst_mac: [0; 6], src_mac: [0; 6], port: NOWHERE, mtu: 0 };
     /// Where routes lead whose packets are to be dropped.
     pub const BLACKHOLE: Self = Self { port: BLACKHOLE, ..Self::NONE };
+    /// Where routes lead whose packets the host's own stack is to have.
+    pub const HOST: Self = Self { port: HOST, ..Self::NONE };
     /// The most ports a worker can have.
-    pub const MOST_PORTS: usize = BLACKHOLE as usize;
+    pub const MOST_PORTS: usize = HOST as usize;
 
     /// Makes the adjacency of a next hop with address `dst_mac` on the worker's
     /// port number `port`, whose own address is `src_mac` and whose link carries
@@ -70,6 +73,7 @@ impl Adjacency {
         match self.port {
             NOWHERE => Err(Verdict::NoRoute),
             BLACKHOLE => Err(Verdict::Blackhole),
+            HOST => Err(Verdict::HostRoute),
             port => Ok(port),
         }
     }

@@ -12,9 +12,9 @@
 //!
 //! A **punt** hands the packet to the host's own stack: it is for the host, or
 //! it is of a kind that the router leaves to it. With AF_XDP the steering program
-//! leaves those to the kernel before the router sees them, so punts count there
-//! only what slipped through; a port that has no host behind it turns a punt
-//! into [`Verdict::NoHost`].
+//! leaves to the kernel what the packet alone tells, before the router sees it, so
+//! punts count there what only the routes tell and what slipped through; a port that
+//! has no host behind it turns a punt into [`Verdict::NoHost`].
 
 /// How a packet ended. The documentation of each names the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,6 +37,10 @@ pub enum Verdict {
     Tagged,
     /// Punted: an EtherType that the router does not forward.
     EtherType,
+    /// Punted: the route leads to the host or leaves by what is not the router's port,
+    /// the neighbour is not known, or the host is to refuse: its stack forwards or
+    /// answers (RFC 1812, 5.2.7.1).
+    HostRoute,
 
     /// Dropped: shorter than an Ethernet header.
     Runt,
@@ -94,7 +98,7 @@ pub enum Class {
 
 impl Verdict {
     /// Every verdict, in the order of their numbers.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Sent,
         Self::OwnAddress,
         Self::Arp,
@@ -102,6 +106,7 @@ impl Verdict {
         Self::Broadcast,
         Self::Tagged,
         Self::EtherType,
+        Self::HostRoute,
         Self::Runt,
         Self::NotOurs,
         Self::Truncated,
@@ -135,6 +140,7 @@ impl Verdict {
             Self::Broadcast => "broadcast",
             Self::Tagged => "tagged",
             Self::EtherType => "ethertype",
+            Self::HostRoute => "host_route",
             Self::Runt => "runt",
             Self::NotOurs => "not_ours",
             Self::Truncated => "truncated",
@@ -166,7 +172,8 @@ impl Verdict {
             | Self::Multicast
             | Self::Broadcast
             | Self::Tagged
-            | Self::EtherType => Class::Punted,
+            | Self::EtherType
+            | Self::HostRoute => Class::Punted,
             _ => Class::Dropped,
         }
     }
@@ -183,6 +190,6 @@ mod tests {
             let same = Verdict::ALL.iter().filter(|other| other.name() == verdict.name());
             assert_eq!(same.count(), 1, "{verdict:?} has a name of its own");
         }
-        assert_eq!(Verdict::ALL.iter().filter(|v| v.class() == Class::Punted).count(), 6);
+        assert_eq!(Verdict::ALL.iter().filter(|v| v.class() == Class::Punted).count(), 7);
     }
 }

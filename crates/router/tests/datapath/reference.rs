@@ -22,6 +22,8 @@ pub(crate) enum Way {
     /// To a gateway, by its place in the list.
     To(usize),
     Blackhole,
+    /// To the host's own stack.
+    Host,
 }
 
 /// A router on paper. IPv4 addresses are in the upper 32 bits of 128, so that one
@@ -250,6 +252,7 @@ impl Model {
         match best {
             None => Err(Verdict::NoRoute),
             Some((_, Way::Blackhole)) => Err(Verdict::Blackhole),
+            Some((_, Way::Host)) => Err(Verdict::HostRoute),
             Some((_, Way::To(at))) => Ok(&self.gateways[at]),
         }
     }

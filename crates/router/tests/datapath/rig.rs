@@ -40,22 +40,24 @@ pub(crate) const OWN6: u128 = 0x2001_0db8_ffff << 80 | 1;
 pub(crate) const FRAMES: u32 = 1024;
 
 /// The routes as text, with the gateway's place, `None` for the black hole.
-pub(crate) const ROUTES: [(&str, Option<usize>); 14] = [
-    ("10.0.0.0/8", Some(0)),
-    ("10.1.0.0/16", Some(1)),
-    ("10.1.2.0/24", None),
-    ("10.1.2.128/25", Some(0)),
-    ("192.0.2.0/24", Some(2)),
-    ("198.51.100.0/24", Some(1)),
-    ("203.0.113.7/32", Some(3)),
+pub(crate) const ROUTES: [(&str, Way); 16] = [
+    ("10.0.0.0/8", Way::To(0)),
+    ("10.1.0.0/16", Way::To(1)),
+    ("10.1.2.0/24", Way::Blackhole),
+    ("10.1.2.128/25", Way::To(0)),
+    ("10.1.3.0/24", Way::Host),
+    ("192.0.2.0/24", Way::To(2)),
+    ("198.51.100.0/24", Way::To(1)),
+    ("203.0.113.7/32", Way::To(3)),
     // Routed, and yet not to be forwarded to.
-    ("127.0.0.0/8", Some(0)),
-    ("2001:db8::/32", Some(0)),
-    ("2001:db8:1::/48", Some(1)),
-    ("2001:db8:1:2::/64", None),
-    ("2001:db8:1:2:8000::/65", Some(2)),
-    ("2001:db8:3::3/128", Some(3)),
-    ("fe80::/10", Some(0)),
+    ("127.0.0.0/8", Way::To(0)),
+    ("2001:db8::/32", Way::To(0)),
+    ("2001:db8:1::/48", Way::To(1)),
+    ("2001:db8:1:2::/64", Way::Blackhole),
+    ("2001:db8:1:2:8000::/65", Way::To(2)),
+    ("2001:db8:1:3::/64", Way::Host),
+    ("2001:db8:3::3/128", Way::To(3)),
+    ("fe80::/10", Way::To(0)),
 ];
 
 pub(crate) struct Rig<L = Lists> {
@@ -84,8 +86,7 @@ pub(crate) fn model() -> Model {
         routes6: Vec::new(),
         gateways: vec![gateway(1, 1500), gateway(2, 1500), gateway(0, 1500), gateway(2, 100)],
     };
-    for (text, gateway) in ROUTES {
-        let way = gateway.map_or(Way::Blackhole, Way::To);
+    for (text, way) in ROUTES {
         if let Ok(prefix) = text.parse::<Prefix<u32>>() {
             model.routes4.push((prefix.addr(), prefix.len(), way));
         } else {
@@ -105,12 +106,14 @@ pub(crate) fn adjacencies(model: &Model) -> Adjacencies {
             .set(hop(Way::To(at)), Adjacency::new(port as u16, dst_mac, src_mac, mtu as u16));
     }
     adjacencies.set(hop(Way::Blackhole), Adjacency::BLACKHOLE);
+    adjacencies.set(hop(Way::Host), Adjacency::HOST);
     adjacencies
 }
 
 pub(crate) fn hop(way: Way) -> Hop {
     match way {
         Way::Blackhole => Hop(1),
+        Way::Host => Hop(40),
         Way::To(at) => Hop(2 + at as u32),
     }
 }

@@ -104,6 +104,7 @@ impl Socket {
             filling: 0,
             sending: 0,
             stats: PortStats::default(),
+            host: None,
             fd,
         };
         socket.bind_queue(shared.as_deref())?;

@@ -42,7 +42,7 @@ use super::bpf::Mode;
 use super::error::Error;
 use super::interface::Interface;
 use super::ring::{Consumer, Producer};
-use crate::{Arena, Frame, HEADROOM, Port, PortStats};
+use crate::{Arena, Frame, HEADROOM, Host, Port, PortStats};
 
 /// Slots of the four rings, each a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,9 +113,15 @@ pub struct Socket {
     /// Frames in the kernel's hands to send from.
     sending: u32,
     stats: PortStats,
+    host: Option<Host>,
 }
 
 impl Socket {
+    /// Gives what is punted to `host` from now on; without one a punt is refused.
+    pub fn set_host(&mut self, host: Host) {
+        self.host = Some(host);
+    }
+
     /// Lets receiving run the device's work in our own system call instead of
     /// an interrupt's: fewer switches where router and device share a CPU.
     ///
@@ -287,9 +293,9 @@ impl Port for Socket {
     }
 
     fn punt(&mut self, arena: &mut Arena, frame: Frame) -> bool {
-        // What the host should have was left to it by the steering program.
+        let taken = self.host.as_ref().is_some_and(|host| host.give(arena.bytes(&frame)));
         arena.free(frame);
-        false
+        taken
     }
 
     fn flush(&mut self, arena: &mut Arena) {
