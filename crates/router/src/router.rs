@@ -22,7 +22,7 @@ use crate::config::{Config, Target};
 use crate::control::links;
 use crate::control::routes::{Routes, RoutesError};
 use crate::control::workers::Workers;
-use crate::datapath::{Adjacencies, Ingress, Ingresses, SIZE, Tables, Worker, WorkerSetup};
+use crate::datapath::{Adjacencies, Ingress, Ingresses, SIZE, Table, Tables, Worker, WorkerSetup};
 use crate::stats::{Snapshot, WorkerStats};
 
 /// The largest MTU whose frames fit the smaller of the two frame sizes: 2048 bytes
@@ -136,7 +136,7 @@ impl Router {
         }
         let links: Vec<_> = interfaces.iter().map(|link| (link.mac(), link.mtu())).collect();
         let adjacencies = Publisher::new(routes.adjacencies(&config, &links));
-        let ingresses = Publisher::new(Ingresses::alike(Ingress { locals }));
+        let ingresses = Publisher::new(Ingresses::alike(Ingress { table: 0, locals }));
 
         let sizes = RingSizes::default();
         let widest = links.iter().map(|link| link.1).max().unwrap_or(0);
@@ -163,7 +163,7 @@ impl Router {
             let setup = WorkerSetup {
                 arena,
                 ports: mine,
-                tables: Tables { v4: routes.v4.reader(), v6: routes.v6.reader() },
+                tables: Tables::from(Table { v4: routes.v4.reader(), v6: routes.v6.reader() }),
                 adjacencies: adjacencies.reader(),
                 ingresses: ingresses.reader(),
                 stats: Arc::new(WorkerStats::new()),

@@ -19,7 +19,7 @@ use fib::{Choice, Family, Fib, Hop, Prefix, Publisher, Reader, Rib, Updater};
 use port::memory::{Pool, Replay, Sink};
 use port::{Arena, Port};
 use router::datapath::{
-    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Tables, Worker, WorkerSetup,
+    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Table, Tables, Worker, WorkerSetup,
 };
 use router::stats::WorkerStats;
 use serde::Serialize;
@@ -89,7 +89,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let keys6 = Stream::Pfx.keys::<u128>(PACKETS, &routes.v6);
     let right4 = keys4.iter().filter(|&&key| forwards4(v4.fib(), key)).count();
     let right6 = keys6.iter().filter(|&&key| forwards6(v6.fib(), key)).count();
-    let readers = || Tables { v4: v4.reader(), v6: v6.reader() };
+    let readers = || Tables::from(Table { v4: v4.reader(), v6: v6.reader() });
     let hops = routes.v4.iter().map(|r| r.1).chain(routes.v6.iter().map(|r| r.1)).max();
     let adjacencies = Publisher::new(adjacencies(hops.unwrap_or(Hop::NONE)));
     let mut scores = Vec::new();
@@ -169,7 +169,7 @@ fn worker(
         Box::new(source.with_mac(MAC)),
         Box::new(Replay::new("out", Pool::new(), Sink::Count)),
     ];
-    let ingress = Ingress { locals: Arc::new(Locals::new([OWN], [1])) };
+    let ingress = Ingress { table: 0, locals: Arc::new(Locals::new([OWN], [1])) };
     Ok(Worker::new(WorkerSetup {
         arena: Arena::new(2048, 2048).context("memory for frames")?,
         ports,

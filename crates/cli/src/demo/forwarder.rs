@@ -80,7 +80,7 @@ impl Tables {
     }
 
     fn readers(&self) -> datapath::Tables {
-        datapath::Tables { v4: self.v4.reader(), v6: self.v6.reader() }
+        datapath::Table { v4: self.v4.reader(), v6: self.v6.reader() }.into()
     }
 }
 
@@ -109,7 +109,7 @@ pub(super) fn worker(
         nets.clone().map(|net| network::ipv4(net, 1)),
         nets.map(|net| network::ipv6(net, 1)),
     );
-    let ingress = Ingress { locals: Arc::new(locals) };
+    let ingress = Ingress { table: 0, locals: Arc::new(locals) };
     Worker::new(WorkerSetup {
         arena,
         ports,

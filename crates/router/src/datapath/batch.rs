@@ -105,15 +105,16 @@ impl Batch {
         };
     }
 
-    /// Looks all keys up, one batch a family, and returns how many of each.
+    /// Looks all keys up in one table, one batch a family, and returns how many of
+    /// each.
     #[inline]
-    pub fn lookup(&mut self, tables: &mut impl Lookup) -> (usize, usize) {
+    pub fn lookup(&mut self, tables: &mut impl Lookup, table: usize) -> (usize, usize) {
         let (v4, v6) = (self.v4.count, self.v6.count);
         if v4 > 0 {
-            tables.lookup_v4(&self.v4.keys[..v4], &mut self.v4.hops[..v4]);
+            tables.lookup_v4(table, &self.v4.keys[..v4], &mut self.v4.hops[..v4]);
         }
         if v6 > 0 {
-            tables.lookup_v6(&self.v6.keys[..v6], &mut self.v6.hops[..v6]);
+            tables.lookup_v6(table, &self.v6.keys[..v6], &mut self.v6.hops[..v6]);
         }
         (v4, v6)
     }

@@ -1,9 +1,14 @@
 //! Ingress: what a worker asks of packets by the port that they came in on.
 //!
 //! ```text
-//!   port 0 ─► Ingress { locals ─┐ }
-//!   port 1 ─► Ingress { locals ─┴─► the own addresses }
+//!   port 0 ─► Ingress { table: 0, locals ─┐ }
+//!   port 1 ─► Ingress { table: 0, locals ─┴─► the own addresses there }
+//!   port 2 ─► Ingress { table: 1, locals ───► those of the other table }
 //! ```
+//!
+//! A batch is of one port, and so of one table. Who has several (VRFs) gives each
+//! port the number of its table and the addresses that are the router's own in it: an
+//! address of one table may be anybody's in another.
 //!
 //! Addresses come and go while workers run, so the list is published as adjacencies
 //! are: `fib::Publisher<Ingresses>` on the control side, a reader in every worker,
@@ -16,6 +21,8 @@ use super::Locals;
 /// What holds for packets of one port.
 #[derive(Clone, Debug, Default)]
 pub struct Ingress {
+    /// The number of the table that its packets are looked up in.
+    pub table: usize,
     /// The router's own addresses, as seen from there.
     pub locals: Arc<Locals>,
 }
@@ -30,7 +37,7 @@ pub struct Ingresses {
 
 impl Ingresses {
     /// Takes what holds for each port, in the order of their numbers. Ports beyond
-    /// the end have no own addresses.
+    /// the end have table 0 and no own addresses.
     pub fn new(by_port: impl IntoIterator<Item = Ingress>) -> Self {
         Self { by_port: by_port.into_iter().collect(), others: Ingress::default() }
     }
@@ -55,10 +62,14 @@ mod tests {
 
     #[test]
     fn each_port_has_its_own_and_those_beyond_have_none() {
-        let own = |address| Ingress { locals: Arc::new(Locals::new([address], [])) };
+        let own = |address: u32| Ingress {
+            table: address as usize,
+            locals: Arc::new(Locals::new([address], [])),
+        };
         let each = Ingresses::new([own(1), own(2)]);
         assert!(each.get(0).locals.holds_v4(1) && !each.get(0).locals.holds_v4(2));
         assert!(each.get(1).locals.holds_v4(2));
+        assert_eq!([0, 1, 2].map(|port| each.get(port).table), [1, 2, 0]);
         assert!(each.get(2).locals.v4().is_empty());
         let alike = Ingresses::alike(own(3));
         assert!(alike.get(0).locals.holds_v4(3) && alike.get(900).locals.holds_v4(3));

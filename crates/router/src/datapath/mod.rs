@@ -14,7 +14,7 @@
 //! | `ingress` | what holds for packets of a port |
 //! | `locals` | is it for the router itself? |
 //! | `batch` | the arrays between the stations |
-//! | `lookup` | keys → hops |
+//! | `lookup` | keys → hops, by the table of the port |
 //! | `adjacency` | hop → port, MACs, MTU; how they change while packets pass |
 //! | `rewrite` | MACs, TTL, checksum, length |
 //! | `verdict` | how a packet can end |
@@ -36,7 +36,7 @@ pub use adjacency::{Adjacencies, Adjacency};
 pub use batch::{Batch, Kind, SIZE};
 pub use ingress::{Ingress, Ingresses};
 pub use locals::Locals;
-pub use lookup::{Lookup, Tables};
+pub use lookup::{Lookup, SharedTables, Table, Tables};
 pub use parse::{Parsed, parse};
 pub use rewrite::{Rewritten, rewrite_v4, rewrite_v6};
 pub use verdict::{Class, Verdict};

@@ -124,7 +124,8 @@ impl<L: Lookup> Worker<L> {
             return 0;
         }
         let mac = lane.mac;
-        let locals = &*ingresses.current().get(ingress).locals;
+        let terms = ingresses.current().get(ingress);
+        let locals = &*terms.locals;
 
         batch.clear();
         let mut bytes = 0;
@@ -140,7 +141,7 @@ impl<L: Lookup> Worker<L> {
         }
         stats.received(received as u64, bytes);
 
-        let (v4, v6) = batch.lookup(tables);
+        let (v4, v6) = batch.lookup(tables, terms.table);
         stats.looked_up(v4 as u64, v6 as u64);
         // After the tables: every hop of theirs means something in these.
         let adjacencies = adjacencies.current();

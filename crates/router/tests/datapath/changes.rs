@@ -1,14 +1,12 @@
 //! What is published while packets pass holds from the next batch on, and nothing
 //! that a family without packets holds is in the way.
 
-use std::sync::Arc;
-
 use fib::{Choice, Hop, Prefix, Rib, Updater};
-use fingerpost_router::datapath::{Adjacency, Ingress, Ingresses, Locals, Tables, Verdict};
+use fingerpost_router::datapath::{Adjacency, Table, Tables, Verdict};
 
 use crate::packets::{v4, v6};
 use crate::reference::Way;
-use crate::rig::{OWN4, Rig, adjacencies, hop};
+use crate::rig::{OWN4, Rig, adjacencies, hop, ingresses};
 
 const HERE: u32 = 0xc000_0263;
 const HERE6: u128 = 0x2001_0db8 << 96 | 0x63;
@@ -36,14 +34,11 @@ fn own_addresses_come_and_go() {
     let (old, new) = (v4(HERE, OWN4), v4(HERE, 0x0a00_0001));
     let count = |rig: &mut Rig, verdict| rig.compare(&[old.clone(), new.clone()]).count(verdict);
     assert_eq!(count(&mut rig, Verdict::OwnAddress), 1);
-    rig.model.own4 = vec![0x0a00_0001, OWN4];
-    let locals = Arc::new(Locals::new(rig.model.own4.clone(), []));
-    rig.ingresses.publish(Box::new(Ingresses::alike(Ingress { locals })));
-    rig.model.own6.clear();
+    rig.model.tables[0].own4 = vec![0x0a00_0001, OWN4];
+    rig.ingresses.publish(Box::new(ingresses(&rig.model)));
     assert_eq!(count(&mut rig, Verdict::OwnAddress), 2);
-    rig.model.own4 = vec![0x0a00_0001];
-    let locals = Arc::new(Locals::new(rig.model.own4.clone(), []));
-    rig.ingresses.publish(Box::new(Ingresses::alike(Ingress { locals })));
+    rig.model.tables[0].own4 = vec![0x0a00_0001];
+    rig.ingresses.publish(Box::new(ingresses(&rig.model)));
     assert_eq!(count(&mut rig, Verdict::OwnAddress), 1);
 }
 
@@ -55,7 +50,7 @@ fn a_family_without_packets_holds_up_no_update() {
     v4_routes.insert("10.0.0.0/8".parse().unwrap(), hop(Way::To(0)));
     let v4_table = Updater::<u32>::new(v4_routes, Choice::Auto, 1).unwrap();
     let mut v6_table = Updater::<u128>::new(Rib::new(), Choice::Auto, 1).unwrap();
-    let tables = || Tables { v4: v4_table.reader(), v6: v6_table.reader() };
+    let tables = || Table { v4: v4_table.reader(), v6: v6_table.reader() }.into();
     let mut rig = Rig::build(|_| tables(), |_, port| Box::new(port));
     let push = |rig: &mut Rig<Tables>, frame: &[u8]| {
         assert!(rig.far[0].send(frame));

@@ -6,6 +6,7 @@
 //! | `rig` | a worker between memory ports, and the comparison |
 //! | `packets` | packets to try, drawn and spoilt |
 //! | `rules` | every verdict, random traffic, noise |
+//! | `vrfs` | several tables |
 //! | `allocation` | nothing is allocated while packets pass |
 //! | `changes` | what is published while packets pass |
 //! | `faults` | ports that lose, damage, repeat and refuse |
@@ -17,3 +18,4 @@ mod packets;
 mod reference;
 mod rig;
 mod rules;
+mod vrfs;

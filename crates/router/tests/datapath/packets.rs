@@ -4,7 +4,7 @@ use fastrand::Rng;
 use wire::{ethernet, ipv4, ipv6};
 
 use crate::reference::header_checksum;
-use crate::rig::{MAC, OWN4, OWN6};
+use crate::rig::{MAC, OWN4, OWN6, mac};
 
 /// An IPv4 packet in a frame for the router, all of it sound.
 pub(crate) fn v4(src: u32, dst: u32) -> Vec<u8> {
@@ -42,6 +42,14 @@ pub(crate) fn v6_with(header: ipv6::Header, padding: usize) -> Vec<u8> {
     let mut frame = vec![0xa5; 14 + 40 + usize::from(header.payload_len) + padding];
     ether(&mut frame, ethernet::IPV6);
     header.emit(&mut frame[14..]).expect("the header can be written");
+    frame
+}
+
+/// Makes a frame for port 0 one for another.
+pub(crate) fn arriving(mut frame: Vec<u8>, port: usize) -> Vec<u8> {
+    if frame.starts_with(&MAC) {
+        frame[..6].copy_from_slice(&mac(port));
+    }
     frame
 }
 

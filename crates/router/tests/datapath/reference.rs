@@ -26,14 +26,27 @@ pub(crate) enum Way {
     Host,
 }
 
-/// A router on paper. IPv4 addresses are in the upper 32 bits of 128, so that one
-/// prefix match serves both families.
-pub(crate) struct Model {
+/// What packets of one port are asked.
+pub(crate) struct Entrance {
     pub(crate) mac: [u8; 6],
+    /// The table's place in the list.
+    pub(crate) table: usize,
+}
+
+/// The routes and own addresses of one table.
+#[derive(Default)]
+pub(crate) struct Paper {
     pub(crate) own4: Vec<u32>,
     pub(crate) own6: Vec<u128>,
     pub(crate) routes4: Vec<(u32, u32, Way)>,
     pub(crate) routes6: Vec<(u128, u32, Way)>,
+}
+
+/// A router on paper. IPv4 addresses are numbers of 32 bits, IPv6 ones of 128; one
+/// prefix match serves both.
+pub(crate) struct Model {
+    pub(crate) ports: Vec<Entrance>,
+    pub(crate) tables: Vec<Paper>,
     pub(crate) gateways: Vec<Gateway>,
 }
 
@@ -64,20 +77,21 @@ fn inside(address: u128, block: u128, len: u32, width: u32) -> bool {
 }
 
 impl Model {
-    /// Decides on `frame`: the verdict, and the port and bytes where it is sent.
-    pub(crate) fn decide(&self, frame: &[u8]) -> (Verdict, Option<(usize, Vec<u8>)>) {
-        match self.decide_inner(frame) {
+    /// Decides on a `frame` that came in on `port`: the verdict, and the port and
+    /// bytes where it is sent.
+    pub(crate) fn decide(&self, port: usize, frame: &[u8]) -> (Verdict, Option<(usize, Vec<u8>)>) {
+        match self.decide_inner(&self.ports[port], frame) {
             Ok((port, bytes)) => (Verdict::Sent, Some((port, bytes))),
             Err(verdict) => (verdict, None),
         }
     }
 
-    fn decide_inner(&self, frame: &[u8]) -> Result<(usize, Vec<u8>), Verdict> {
+    fn decide_inner(&self, entrance: &Entrance, frame: &[u8]) -> Result<(usize, Vec<u8>), Verdict> {
         if frame.len() < 14 {
             return Err(Verdict::Runt);
         }
         let group = frame[0] % 2 == 1;
-        let ours = frame[..6] == self.mac;
+        let ours = frame[..6] == entrance.mac;
         if !group && !ours {
             return Err(Verdict::NotOurs);
         }
@@ -86,13 +100,14 @@ impl Model {
             0x8100 | 0x88a8 => Err(Verdict::Tagged),
             0x0800 | 0x86dd if frame[..6] == [0xff; 6] => Err(Verdict::Broadcast),
             0x0800 | 0x86dd if group && !ours => Err(Verdict::Multicast),
-            0x0800 => self.decide_v4(frame),
-            0x86dd => self.decide_v6(frame),
+            0x0800 => self.decide_v4(entrance, frame),
+            0x86dd => self.decide_v6(entrance, frame),
             _ => Err(Verdict::EtherType),
         }
     }
 
-    fn decide_v4(&self, frame: &[u8]) -> Result<(usize, Vec<u8>), Verdict> {
+    fn decide_v4(&self, entrance: &Entrance, frame: &[u8]) -> Result<(usize, Vec<u8>), Verdict> {
+        let table = &self.tables[entrance.table];
         let packet = &frame[14..];
         if packet.len() < 20 {
             return Err(Verdict::Truncated);
@@ -130,7 +145,7 @@ impl Model {
 
         let src = number(&packet[12..16]) as u32;
         let dst = number(&packet[16..20]) as u32;
-        if self.own4.contains(&dst) {
+        if table.own4.contains(&dst) {
             return Err(Verdict::OwnAddress);
         }
         if dst == 0xffff_ffff {
@@ -166,7 +181,7 @@ impl Model {
             return Err(Verdict::TtlExpired);
         }
 
-        let routes = self.routes4.iter().map(|&(block, len, way)| (block.into(), len, way));
+        let routes = table.routes4.iter().map(|&(block, len, way)| (block.into(), len, way));
         let gateway = self.way(dst.into(), 32, routes)?;
         if total > gateway.mtu {
             return Err(Verdict::TooBig);
@@ -179,7 +194,8 @@ impl Model {
         Ok(leave(out, total, gateway))
     }
 
-    fn decide_v6(&self, frame: &[u8]) -> Result<(usize, Vec<u8>), Verdict> {
+    fn decide_v6(&self, entrance: &Entrance, frame: &[u8]) -> Result<(usize, Vec<u8>), Verdict> {
+        let table = &self.tables[entrance.table];
         let packet = &frame[14..];
         if packet.len() < 40 {
             return Err(Verdict::Truncated);
@@ -193,7 +209,7 @@ impl Model {
         }
         let src = number(&packet[8..24]);
         let dst = number(&packet[24..40]);
-        if self.own6.contains(&dst) {
+        if table.own6.contains(&dst) {
             return Err(Verdict::OwnAddress);
         }
         let block = |text: &str, len, address| {
@@ -227,7 +243,7 @@ impl Model {
             return Err(Verdict::TtlExpired);
         }
 
-        let gateway = self.way(dst, 128, self.routes6.iter().copied())?;
+        let gateway = self.way(dst, 128, table.routes6.iter().copied())?;
         if total > gateway.mtu {
             return Err(Verdict::TooBig);
         }

@@ -2,7 +2,8 @@
 //!
 //! Three ports. Packets come in on port 0 and leave on 1 and 2 (or back on 0); the
 //! routes, the same for the worker and the model, cover nesting, a black hole, a
-//! small MTU and most of nothing.
+//! small MTU and most of nothing. Port 1 is as port 0; what comes in on port 2 is
+//! looked up in another table.
 
 use std::sync::Arc;
 
@@ -15,20 +16,17 @@ use fingerpost_router::stats::{Snapshot, WorkerStats};
 use port::memory::Host;
 use port::{Arena, MemoryPort, Port};
 
-use crate::reference::{Gateway, Model, Way};
+use crate::reference::{Entrance, Gateway, Model, Paper, Way};
 
-/// A list of routes for each family, as the datapath sees tables.
-pub(crate) struct Lists {
-    pub(crate) v4: Linear<u32>,
-    pub(crate) v6: Linear<u128>,
-}
+/// Lists of routes of each family, as the datapath sees tables.
+pub(crate) struct Lists(Vec<(Linear<u32>, Linear<u128>)>);
 
 impl Lookup for Lists {
-    fn lookup_v4(&mut self, keys: &[u32], hops: &mut [Hop]) {
-        self.v4.lookup_batch(keys, hops);
+    fn lookup_v4(&mut self, table: usize, keys: &[u32], hops: &mut [Hop]) {
+        self.0[table].0.lookup_batch(keys, hops);
     }
-    fn lookup_v6(&mut self, keys: &[u128], hops: &mut [Hop]) {
-        self.v6.lookup_batch(keys, hops);
+    fn lookup_v6(&mut self, table: usize, keys: &[u128], hops: &mut [Hop]) {
+        self.0[table].1.lookup_batch(keys, hops);
     }
     fn pass(&mut self) {}
     fn idle(&mut self) {}
@@ -60,6 +58,23 @@ pub(crate) const ROUTES: [(&str, Way); 16] = [
     ("fe80::/10", Way::To(0)),
 ];
 
+/// The routes of the other table.
+pub(crate) const OTHER_ROUTES: [(&str, Way); 6] = [
+    // The same prefixes, and other ways.
+    ("10.0.0.0/8", Way::To(1)),
+    ("10.1.0.0/16", Way::Blackhole),
+    ("192.0.2.0/24", Way::To(0)),
+    ("198.51.100.0/24", Way::To(2)),
+    ("2001:db8::/32", Way::To(2)),
+    ("2001:db8:1::/48", Way::To(0)),
+];
+
+/// The MAC of a port.
+pub(crate) fn mac(port: usize) -> [u8; 6] {
+    let [a, b, c, d, e, _] = MAC;
+    [a, b, c, d, e, port as u8]
+}
+
 pub(crate) struct Rig<L = Lists> {
     pub(crate) worker: Worker<L>,
     pub(crate) far: Vec<MemoryPort>,
@@ -70,7 +85,9 @@ pub(crate) struct Rig<L = Lists> {
     seen: Snapshot,
 }
 
-/// Makes the model: three ports, four gateways, the last with a small MTU.
+/// Makes the model: three ports, two tables, four gateways, the last with a small
+/// MTU. In the other table the router has an address that in the first is anybody's,
+/// and the other way round.
 pub(crate) fn model() -> Model {
     let gateway = |port: usize, mtu| Gateway {
         dst_mac: [2, 0, 0, 0, 9, port as u8],
@@ -78,23 +95,25 @@ pub(crate) fn model() -> Model {
         port,
         mtu,
     };
-    let mut model = Model {
-        mac: MAC,
-        own4: vec![OWN4],
-        own6: vec![OWN6],
-        routes4: Vec::new(),
-        routes6: Vec::new(),
+    let entrance = |port| Entrance { mac: mac(port), table: port / 2 };
+    Model {
+        ports: (0..3).map(entrance).collect(),
+        tables: vec![paper(&ROUTES, OWN4, OWN6), paper(&OTHER_ROUTES, 0x0a00_0001, OWN6 + 1)],
         gateways: vec![gateway(1, 1500), gateway(2, 1500), gateway(0, 1500), gateway(2, 100)],
-    };
-    for (text, way) in ROUTES {
+    }
+}
+
+fn paper(routes: &[(&str, Way)], own4: u32, own6: u128) -> Paper {
+    let mut paper = Paper { own4: vec![own4], own6: vec![own6], ..Paper::default() };
+    for &(text, way) in routes {
         if let Ok(prefix) = text.parse::<Prefix<u32>>() {
-            model.routes4.push((prefix.addr(), prefix.len(), way));
+            paper.routes4.push((prefix.addr(), prefix.len(), way));
         } else {
             let prefix = text.parse::<Prefix<u128>>().unwrap();
-            model.routes6.push((prefix.addr(), prefix.len(), way));
+            paper.routes6.push((prefix.addr(), prefix.len(), way));
         }
     }
-    model
+    paper
 }
 
 /// Returns what the hops of the model's ways mean.
@@ -118,11 +137,29 @@ pub(crate) fn hop(way: Way) -> Hop {
     }
 }
 
+/// Returns what the model asks of packets by their port.
+pub(crate) fn ingresses(model: &Model) -> Ingresses {
+    Ingresses::new(model.ports.iter().map(|entrance| {
+        let Paper { own4, own6, .. } = &model.tables[entrance.table];
+        let locals = Arc::new(Locals::new(own4.iter().copied(), own6.iter().copied()));
+        Ingress { table: entrance.table, locals }
+    }))
+}
+
+/// Returns the routes of one of the model's tables, by hop.
+pub(crate) fn routes4(paper: &Paper) -> impl Iterator<Item = (Prefix<u32>, Hop)> {
+    paper.routes4.iter().map(|&(addr, len, way)| (Prefix::truncate(addr, len), hop(way)))
+}
+
+/// The same for IPv6.
+pub(crate) fn routes6(paper: &Paper) -> impl Iterator<Item = (Prefix<u128>, Hop)> {
+    paper.routes6.iter().map(|&(addr, len, way)| (Prefix::truncate(addr, len), hop(way)))
+}
+
 /// Returns the model's routes as lists.
 pub(crate) fn lists(model: &Model) -> Lists {
-    let v4 = model.routes4.iter().map(|&(addr, len, way)| (Prefix::truncate(addr, len), hop(way)));
-    let v6 = model.routes6.iter().map(|&(addr, len, way)| (Prefix::truncate(addr, len), hop(way)));
-    Lists { v4: Linear::new(v4), v6: Linear::new(v6) }
+    let each = model.tables.iter();
+    Lists(each.map(|paper| (Linear::new(routes4(paper)), Linear::new(routes6(paper)))).collect())
 }
 
 impl Rig {
@@ -149,14 +186,13 @@ impl<L: Lookup> Rig<L> {
         let mut ports: Vec<Box<dyn Port>> = Vec::new();
         for at in 0..3 {
             let (end, near) = MemoryPort::pair(&format!("far{at}"), &format!("near{at}"));
-            let near = near.with_mac([2, 0, 0, 0, 1, at as u8]);
+            let near = near.with_mac(mac(at));
             far.push(end);
             hosts.push(near.host());
             ports.push(wrap(at, near));
         }
         let adjacencies = Publisher::new(adjacencies(&model));
-        let locals = Arc::new(Locals::new([OWN4], [OWN6]));
-        let ingresses = Publisher::new(Ingresses::alike(Ingress { locals }));
+        let ingresses = Publisher::new(ingresses(&model));
         let worker = Worker::new(WorkerSetup {
             arena: Arena::new(FRAMES, 4096).expect("a small arena can be had"),
             ports,
@@ -169,11 +205,20 @@ impl<L: Lookup> Rig<L> {
         Self { worker, far, hosts, model, adjacencies, ingresses, seen }
     }
 
-    /// Sends `frames` in on port 0, polls until all is quiet, and returns what was
-    /// counted. The balance is checked here, after everything that is ever sent.
+    /// Sends `frames` in on port 0 and does as [`pass_on`](Self::pass_on).
     pub(crate) fn pass<F: AsRef<[u8]>>(&mut self, frames: impl IntoIterator<Item = F>) -> Snapshot {
+        self.pass_on(0, frames)
+    }
+
+    /// Sends `frames` in on a port, polls until all is quiet, and returns what was
+    /// counted. The balance is checked here, after everything that is ever sent.
+    pub(crate) fn pass_on<F: AsRef<[u8]>>(
+        &mut self,
+        port: usize,
+        frames: impl IntoIterator<Item = F>,
+    ) -> Snapshot {
         for frame in frames {
-            assert!(self.far[0].send(frame.as_ref()), "the cable has room");
+            assert!(self.far[port].send(frame.as_ref()), "the cable has room");
         }
         while self.worker.poll() > 0 {}
         let now = self.worker.stats().snapshot();
@@ -184,34 +229,39 @@ impl<L: Lookup> Rig<L> {
         news
     }
 
-    /// Sends `frames` in and compares all that comes out, byte for byte and in
-    /// order, and all that is counted, with the model.
+    /// Sends `frames` in on port 0 and does as [`compare_on`](Self::compare_on).
     pub(crate) fn compare(&mut self, frames: &[Vec<u8>]) -> Snapshot {
+        self.compare_on(0, frames)
+    }
+
+    /// Sends `frames` in on a port and compares all that comes out, byte for byte and in
+    /// order, and all that is counted, with the model.
+    pub(crate) fn compare_on(&mut self, port: usize, frames: &[Vec<u8>]) -> Snapshot {
         let mut sent = vec![Vec::new(); 3];
         let mut punted = Vec::new();
         let mut verdicts = [0; Verdict::COUNT];
         for frame in frames {
-            let (verdict, out) = self.model.decide(frame);
+            let (verdict, out) = self.model.decide(port, frame);
             verdicts[verdict as usize] += 1;
-            if let Some((port, bytes)) = out {
-                sent[port].push(bytes);
+            if let Some((egress, bytes)) = out {
+                sent[egress].push(bytes);
             }
             if verdict.class() == fingerpost_router::datapath::Class::Punted {
                 punted.push(frame.clone());
             }
         }
-        let counted = self.pass(frames);
-        for (port, sent) in sent.into_iter().enumerate() {
+        let counted = self.pass_on(port, frames);
+        for (egress, sent) in sent.into_iter().enumerate() {
             for expect in sent {
-                let got = self.far[port].take();
-                assert_eq!(got.as_deref(), Some(&expect[..]), "what leaves on port {port}");
+                let got = self.far[egress].take();
+                assert_eq!(got.as_deref(), Some(&expect[..]), "what leaves on port {egress}");
             }
-            assert_eq!(self.far[port].take(), None, "nothing more leaves on port {port}");
+            assert_eq!(self.far[egress].take(), None, "nothing more leaves on port {egress}");
         }
         for expect in punted {
-            assert_eq!(self.hosts[0].take(), Some(expect), "what the host is given");
+            assert_eq!(self.hosts[port].take(), Some(expect), "what the host is given");
         }
-        assert_eq!(self.hosts[0].take(), None, "the host is given nothing more");
+        assert_eq!(self.hosts[port].take(), None, "the host is given nothing more");
         assert_eq!(counted.verdicts, verdicts, "the counters");
         counted
     }

@@ -1,6 +1,6 @@
 //! Every rule: packets that each verdict is for, drawn ones, and noise.
 
-use crate::packets::{draw, ether, seal, sound, sound6, spoil, v4, v4_with, v6, v6_with};
+use crate::packets::{arriving, draw, ether, seal, sound, sound6, spoil, v4, v4_with, v6, v6_with};
 use crate::rig::{MAC, OWN4, OWN6, Rig};
 use fastrand::Rng;
 use fingerpost_router::datapath::{SIZE, Verdict};
@@ -229,7 +229,9 @@ fn drawn_and_spoilt_packets_end_as_in_the_model() {
                 frame
             })
             .collect();
-        let counted = rig.compare(&frames);
+        let port = rng.usize(..3);
+        let frames: Vec<_> = frames.into_iter().map(|frame| arriving(frame, port)).collect();
+        let counted = rig.compare_on(port, &frames);
         for (met, (_, count)) in met.iter_mut().zip(counted.iter()) {
             *met += count;
         }
