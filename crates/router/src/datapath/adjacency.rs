@@ -13,6 +13,11 @@
 //! apart: `fib::Publisher<Adjacencies>` by whoever follows the neighbours, one copy of
 //! the list a publication, and a reader in every worker.
 //!
+//! A hop may also stand for a group of hops (`group.rs`). Which of them depends on the
+//! packet's flow, so [`Adjacencies::resolve`] is given the packet; it looks into it only
+//! where the hop is a group. The buckets name hops and not adjacencies: a neighbour that
+//! is in many groups changes in one place.
+//!
 //! **Order.** A worker takes the table first and the adjacencies after it, once a
 //! batch, and uses no hop of a table beyond that batch. Hence
 //!
@@ -27,16 +32,18 @@
 //!
 //! Then no packet is given a meaning that its table did not mean.
 
+use std::sync::Arc;
+
 use fib::Hop;
 
-use super::Verdict;
+use super::{Group, Verdict};
 
 /// What a hop means: where a packet leaves and what it is given on the way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adjacency {
     dst_mac: [u8; 6],
     src_mac: [u8; 6],
-    /// The port's number, or one of the three below.
+    /// The port's number, or one of those below.
     port: u16,
     mtu: u16,
 }
@@ -44,6 +51,7 @@ pub struct Adjacency {
 const NOWHERE: u16 = u16::MAX;
 const BLACKHOLE: u16 = u16::MAX - 1;
 const HOST: u16 = u16::MAX - 2;
+const GROUP: u16 = u16::MAX - 3;
 
 impl Adjacency {
     /// What no route means.
@@ -52,8 +60,10 @@ impl Adjacency {
     pub const BLACKHOLE: Self = Self { port: BLACKHOLE, ..Self::NONE };
     /// Where routes lead whose packets the host's own stack is to have.
     pub const HOST: Self = Self { port: HOST, ..Self::NONE };
+    /// What stands in the place of a hop whose meaning is a group.
+    const GROUP: Self = Self { port: GROUP, ..Self::NONE };
     /// The most ports a worker can have.
-    pub const MOST_PORTS: usize = HOST as usize;
+    pub const MOST_PORTS: usize = GROUP as usize;
 
     /// Makes the adjacency of a next hop with address `dst_mac` on the worker's
     /// port number `port`, whose own address is `src_mac` and whose link carries
@@ -71,7 +81,8 @@ impl Adjacency {
     #[inline(always)]
     pub fn port(&self) -> Result<u16, Verdict> {
         match self.port {
-            NOWHERE => Err(Verdict::NoRoute),
+            // A group is resolved before it is asked; one in a group is no route.
+            NOWHERE | GROUP => Err(Verdict::NoRoute),
             BLACKHOLE => Err(Verdict::Blackhole),
             HOST => Err(Verdict::HostRoute),
             port => Ok(port),
@@ -101,12 +112,22 @@ impl Adjacency {
 #[derive(Clone, Debug, Default)]
 pub struct Adjacencies {
     by_hop: Vec<Adjacency>,
+    /// Those of the hops that stand for one; `None` for the others, and beyond the end.
+    groups: Vec<Option<Arc<Group>>>,
+    /// What flows are hashed with.
+    seed: u64,
 }
 
 impl Adjacencies {
     /// Makes a table in which no hop means anything.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Hashes flows with `seed`, as no other router in the path should.
+    #[must_use]
+    pub fn with_seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
     }
 
     /// Says what `hop` means from now on. [`Hop::NONE`] always means no route and
@@ -116,10 +137,44 @@ impl Adjacencies {
         if hop.is_some() {
             self.by_hop.resize(self.by_hop.len().max(at + 1), Adjacency::NONE);
             self.by_hop[at] = adjacency;
+            if let Some(group) = self.groups.get_mut(at) {
+                *group = None;
+            }
         }
     }
 
-    /// Returns what `hop` means.
+    /// Says that `hop` stands for a group from now on. [`Hop::NONE`] is left as it is.
+    pub fn set_group(&mut self, hop: Hop, group: Arc<Group>) {
+        let at = hop.0 as usize;
+        if hop.is_some() {
+            self.set(hop, Adjacency::GROUP);
+            self.groups.resize(self.groups.len().max(at + 1), None);
+            self.groups[at] = Some(group);
+        }
+    }
+
+    /// Returns the group that `hop` stands for, if it does.
+    pub fn group(&self, hop: Hop) -> Option<&Arc<Group>> {
+        self.groups.get(hop.0 as usize)?.as_ref()
+    }
+
+    /// Returns what flows are hashed with.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Returns the hop that a packet takes where its table says `hop`: the same, or the
+    /// member of a group that its flow belongs to. `flow` is asked only for a group.
+    #[inline(always)]
+    pub fn resolve(&self, hop: Hop, flow: impl FnOnce(u64) -> u64) -> Hop {
+        if self.get(hop).port == GROUP { self.member(hop, flow(self.seed)) } else { hop }
+    }
+
+    fn member(&self, hop: Hop, flow: u64) -> Hop {
+        self.group(hop).map_or(Hop::NONE, |group| group.choose(flow))
+    }
+
+    /// Returns what `hop` means by itself; nothing if it is a group.
     #[inline(always)]
     pub fn get(&self, hop: Hop) -> &Adjacency {
         self.by_hop.get(hop.0 as usize).unwrap_or(&Adjacency::NONE)

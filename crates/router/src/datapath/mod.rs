@@ -16,6 +16,8 @@
 //! | `batch` | the arrays between the stations |
 //! | `lookup` | keys → hops, by the table of the port |
 //! | `adjacency` | hop → port, MACs, MTU; how they change while packets pass |
+//! | `flow` | packet → a number that its flow has in common, for groups |
+//! | `group` | one hop, several next hops: which flow by which |
 //! | `rewrite` | MACs, TTL, checksum, length |
 //! | `verdict` | how a packet can end |
 //!
@@ -24,6 +26,8 @@
 
 mod adjacency;
 mod batch;
+mod flow;
+mod group;
 mod ingress;
 mod locals;
 mod lookup;
@@ -34,6 +38,8 @@ mod worker;
 
 pub use adjacency::{Adjacencies, Adjacency};
 pub use batch::{Batch, Kind, SIZE};
+pub use flow::{flow_v4, flow_v6};
+pub use group::Group;
 pub use ingress::{Ingress, Ingresses};
 pub use locals::Locals;
 pub use lookup::{Lookup, SharedTables, Table, Tables};

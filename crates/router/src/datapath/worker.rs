@@ -31,7 +31,9 @@ use fib::Reader;
 use port::{Arena, Frame, Port};
 
 use super::batch::{Kind, SIZE};
-use super::{Adjacencies, Batch, Ingresses, Lookup, Verdict, parse, rewrite_v4, rewrite_v6};
+use super::{
+    Adjacencies, Batch, Ingresses, Lookup, Verdict, flow_v4, flow_v6, parse, rewrite_v4, rewrite_v6,
+};
 use crate::stats::WorkerStats;
 
 /// How far ahead of the parser packets are fetched into the cache, in frames.
@@ -148,8 +150,16 @@ impl<L: Lookup> Worker<L> {
 
         for (mut frame, (kind, hop)) in frames.drain(..).zip(batch.outcomes()) {
             let rewritten = match kind {
-                Kind::V4 => rewrite_v4(arena.bytes_mut(&frame), adjacencies.get(hop)),
-                Kind::V6 => rewrite_v6(arena.bytes_mut(&frame), adjacencies.get(hop)),
+                Kind::V4 => {
+                    let bytes = arena.bytes_mut(&frame);
+                    let hop = adjacencies.resolve(hop, |seed| flow_v4(bytes, seed));
+                    rewrite_v4(bytes, adjacencies.get(hop))
+                }
+                Kind::V6 => {
+                    let bytes = arena.bytes_mut(&frame);
+                    let hop = adjacencies.resolve(hop, |seed| flow_v6(bytes, seed));
+                    rewrite_v6(bytes, adjacencies.get(hop))
+                }
                 Kind::Done(verdict) => Err(verdict),
             };
             match rewritten {

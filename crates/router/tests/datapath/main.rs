@@ -7,6 +7,7 @@
 //! | `packets` | packets to try, drawn and spoilt |
 //! | `rules` | every verdict, random traffic, noise |
 //! | `vrfs` | several tables |
+//! | `flows` | groups: shares, flows that stay, the twin of the hash |
 //! | `allocation` | nothing is allocated while packets pass |
 //! | `changes` | what is published while packets pass |
 //! | `faults` | ports that lose, damage, repeat and refuse |
@@ -14,6 +15,7 @@
 mod allocation;
 mod changes;
 mod faults;
+mod flows;
 mod packets;
 mod reference;
 mod rig;

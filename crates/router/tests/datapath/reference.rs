@@ -9,6 +9,8 @@
 
 use fingerpost_router::datapath::Verdict;
 
+use crate::flows::flow;
+
 pub(crate) struct Gateway {
     pub(crate) dst_mac: [u8; 6],
     pub(crate) src_mac: [u8; 6],
@@ -24,6 +26,8 @@ pub(crate) enum Way {
     Blackhole,
     /// To the host's own stack.
     Host,
+    /// To one of a group, by the group's place and the flow.
+    Group(usize),
 }
 
 /// What packets of one port are asked.
@@ -48,6 +52,9 @@ pub(crate) struct Model {
     pub(crate) ports: Vec<Entrance>,
     pub(crate) tables: Vec<Paper>,
     pub(crate) gateways: Vec<Gateway>,
+    /// The gateway of each bucket of each group.
+    pub(crate) groups: Vec<Vec<usize>>,
+    pub(crate) seed: u64,
 }
 
 fn word(bytes: &[u8], at: usize) -> usize {
@@ -182,7 +189,7 @@ impl Model {
         }
 
         let routes = table.routes4.iter().map(|&(block, len, way)| (block.into(), len, way));
-        let gateway = self.way(dst.into(), 32, routes)?;
+        let gateway = self.way(dst.into(), 32, routes, packet)?;
         if total > gateway.mtu {
             return Err(Verdict::TooBig);
         }
@@ -243,7 +250,7 @@ impl Model {
             return Err(Verdict::TtlExpired);
         }
 
-        let gateway = self.way(dst, 128, table.routes6.iter().copied())?;
+        let gateway = self.way(dst, 128, table.routes6.iter().copied(), packet)?;
         if total > gateway.mtu {
             return Err(Verdict::TooBig);
         }
@@ -258,6 +265,7 @@ impl Model {
         address: u128,
         width: u32,
         routes: impl Iterator<Item = (u128, u32, Way)>,
+        packet: &[u8],
     ) -> Result<&Gateway, Verdict> {
         let mut best: Option<(u32, Way)> = None;
         for (block, len, way) in routes {
@@ -270,6 +278,11 @@ impl Model {
             Some((_, Way::Blackhole)) => Err(Verdict::Blackhole),
             Some((_, Way::Host)) => Err(Verdict::HostRoute),
             Some((_, Way::To(at))) => Ok(&self.gateways[at]),
+            Some((_, Way::Group(at))) => {
+                let buckets = &self.groups[at];
+                let bucket = flow(packet, self.seed) % buckets.len() as u64;
+                Ok(&self.gateways[buckets[bucket as usize]])
+            }
         }
     }
 }

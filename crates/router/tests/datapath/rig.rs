@@ -100,6 +100,8 @@ pub(crate) fn model() -> Model {
         ports: (0..3).map(entrance).collect(),
         tables: vec![paper(&ROUTES, OWN4, OWN6), paper(&OTHER_ROUTES, 0x0a00_0001, OWN6 + 1)],
         gateways: vec![gateway(1, 1500), gateway(2, 1500), gateway(0, 1500), gateway(2, 100)],
+        groups: Vec::new(),
+        seed: 0,
     }
 }
 
@@ -134,6 +136,7 @@ pub(crate) fn hop(way: Way) -> Hop {
         Way::Blackhole => Hop(1),
         Way::Host => Hop(40),
         Way::To(at) => Hop(2 + at as u32),
+        Way::Group(at) => Hop(60 + at as u32),
     }
 }
 
@@ -168,6 +171,11 @@ impl Rig {
         Self::with_ports(|_, port| Box::new(port))
     }
 
+    /// Makes the rig for another model.
+    pub(crate) fn of(model: Model) -> Self {
+        Self::assemble(model, lists, |_, port| Box::new(port))
+    }
+
     /// Makes the rig with each memory port wrapped, or replaced.
     pub(crate) fn with_ports(wrap: impl Fn(usize, MemoryPort) -> Box<dyn Port>) -> Self {
         Self::build(lists, wrap)
@@ -180,7 +188,14 @@ impl<L: Lookup> Rig<L> {
         tables: impl Fn(&Model) -> L,
         wrap: impl Fn(usize, MemoryPort) -> Box<dyn Port>,
     ) -> Self {
-        let model = model();
+        Self::assemble(model(), tables, wrap)
+    }
+
+    fn assemble(
+        model: Model,
+        tables: impl Fn(&Model) -> L,
+        wrap: impl Fn(usize, MemoryPort) -> Box<dyn Port>,
+    ) -> Self {
         let mut far = Vec::new();
         let mut hosts = Vec::new();
         let mut ports: Vec<Box<dyn Port>> = Vec::new();

@@ -1,0 +1,99 @@
+//! Flows: a number that all packets of one conversation have in common.
+//!
+//! Asked only where a hop is a group (`group.rs`), of a packet that was parsed. What
+//! goes in, as words of 64 bits:
+//!
+//! ```text
+//!   IPv4    source:32 destination:32              | 0:24 protocol:8 ports:32
+//!   IPv6    source high | low | destination high | low | 0:24 protocol:8 ports:32
+//! ```
+//!
+//! | packet | protocol, ports |
+//! |---|---|
+//! | TCP, UDP, UDP-Lite, SCTP, DCCP | the protocol and the first four bytes of its header |
+//! | another protocol | the protocol; ports 0 |
+//! | a fragment, the first one too | 0: only the first has ports, and all go one way |
+//! | extension headers that cannot be walked, or end early | 0 |
+//! | IP in IP (protocols 4 and 41, RFC 2003, RFC 4213) | all words are those of the inner packet |
+//!
+//! Without the last line a tunnel would be one flow, however much is in it. Inner
+//! packets are looked into once; where that is none, or a fragment of the outer, the
+//! outer counts. The IPv6 flow label is left out: hosts may change it within a
+//! connection (RFC 6437).
+//!
+//! The words are folded one by one: exclusive or, multiplied to 128 bits, the halves
+//! exclusive-or'ed. The seed comes first: routers in a row that share a seed would all
+//! make the same choice, and the second would use one member of its groups only.
+
+use wire::{ethernet, ipv4, ipv6};
+
+/// The golden ratio of 2^64, as in `locals.rs`; odd.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+const IPV4_IN_IP: u8 = 4;
+const IPV6_IN_IP: u8 = 41;
+
+/// Returns the flow of an IPv4 packet in an Ethernet frame.
+pub fn flow_v4(frame: &[u8], seed: u64) -> u64 {
+    frame.get(ethernet::LEN..).map_or(seed, |packet| of_v4(packet, seed, true))
+}
+
+/// Returns the flow of an IPv6 packet in an Ethernet frame.
+pub fn flow_v6(frame: &[u8], seed: u64) -> u64 {
+    frame.get(ethernet::LEN..).map_or(seed, |packet| of_v6(packet, seed, true))
+}
+
+fn of_v4(packet: &[u8], seed: u64, outer: bool) -> u64 {
+    let Ok(packet) = ipv4::View::parse(packet) else { return seed };
+    let mut upper = 0;
+    if !packet.is_fragment() {
+        if outer && let Some(flow) = inner(packet.protocol(), packet.payload(), seed) {
+            return flow;
+        }
+        upper = protocol(packet.protocol(), packet.payload());
+    }
+    let addresses = u64::from(packet.src()) << 32 | u64::from(packet.dst());
+    fold(fold(seed, addresses), upper)
+}
+
+fn of_v6(packet: &[u8], seed: u64, outer: bool) -> u64 {
+    let Ok(packet) = ipv6::View::parse(packet) else { return seed };
+    let mut word = 0;
+    if let Ok(upper) = packet.upper()
+        && upper.fragment.is_none()
+    {
+        let payload = packet.payload().get(upper.offset - ipv6::LEN..).unwrap_or_default();
+        if outer && let Some(flow) = inner(upper.protocol, payload, seed) {
+            return flow;
+        }
+        word = protocol(upper.protocol, payload);
+    }
+    let halves = |address: u128| [(address >> 64) as u64, address as u64];
+    let words = halves(packet.src()).into_iter().chain(halves(packet.dst())).chain([word]);
+    words.fold(seed, fold)
+}
+
+/// Returns the flow of a whole packet within a packet.
+fn inner(protocol: u8, payload: &[u8], seed: u64) -> Option<u64> {
+    match protocol {
+        IPV4_IN_IP if ipv4::View::parse(payload).is_ok() => Some(of_v4(payload, seed, false)),
+        IPV6_IN_IP if ipv6::View::parse(payload).is_ok() => Some(of_v6(payload, seed, false)),
+        _ => None,
+    }
+}
+
+/// Returns the word of the protocol and its ports, where it has some: TCP (RFC 9293),
+/// UDP (RFC 768), DCCP (RFC 4340), SCTP (RFC 9260), UDP-Lite (RFC 3828).
+fn protocol(protocol: u8, payload: &[u8]) -> u64 {
+    let ports = match (protocol, payload.first_chunk()) {
+        (6 | 17 | 33 | 132 | 136, Some(&ports)) => u32::from_be_bytes(ports),
+        _ => 0,
+    };
+    u64::from(protocol) << 32 | u64::from(ports)
+}
+
+#[inline]
+fn fold(flow: u64, word: u64) -> u64 {
+    let product = u128::from(flow ^ word) * u128::from(SPREAD);
+    (product >> 64) as u64 ^ product as u64
+}
