@@ -136,7 +136,7 @@ impl Router {
         }
         let links: Vec<_> = interfaces.iter().map(|link| (link.mac(), link.mtu())).collect();
         let adjacencies = Publisher::new(routes.adjacencies(&config, &links));
-        let ingresses = Publisher::new(Ingresses::alike(Ingress { table: 0, locals }));
+        let ingresses = Publisher::new(Ingresses::alike(Ingress { locals, ..Ingress::default() }));
 
         let sizes = RingSizes::default();
         let widest = links.iter().map(|link| link.1).max().unwrap_or(0);

@@ -169,7 +169,7 @@ fn worker(
         Box::new(source.with_mac(MAC)),
         Box::new(Replay::new("out", Pool::new(), Sink::Count)),
     ];
-    let ingress = Ingress { table: 0, locals: Arc::new(Locals::new([OWN], [1])) };
+    let ingress = Ingress { locals: Arc::new(Locals::new([OWN], [1])), ..Ingress::default() };
     Ok(Worker::new(WorkerSetup {
         arena: Arena::new(2048, 2048).context("memory for frames")?,
         ports,

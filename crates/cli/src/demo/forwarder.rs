@@ -109,7 +109,7 @@ pub(super) fn worker(
         nets.clone().map(|net| network::ipv4(net, 1)),
         nets.map(|net| network::ipv6(net, 1)),
     );
-    let ingress = Ingress { table: 0, locals: Arc::new(locals) };
+    let ingress = Ingress { locals: Arc::new(locals), ..Ingress::default() };
     Worker::new(WorkerSetup {
         arena,
         ports,

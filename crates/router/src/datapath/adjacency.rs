@@ -45,6 +45,8 @@ pub struct Adjacency {
     src_mac: [u8; 6],
     /// The port's number, or one of those below.
     port: u16,
+    /// The link's; of what has no number above, that of the port it is behind and one,
+    /// or 0.
     mtu: u16,
 }
 
@@ -60,6 +62,22 @@ impl Adjacency {
     pub const BLACKHOLE: Self = Self { port: BLACKHOLE, ..Self::NONE };
     /// Where routes lead whose packets the host's own stack is to have.
     pub const HOST: Self = Self { port: HOST, ..Self::NONE };
+    /// Says that what this means is on the link of `port`, though packets do not leave
+    /// there by the router: of [`HOST`](Self::HOST), for who asks where a source is.
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](Self::new).
+    #[must_use]
+    pub fn behind(self, port: u16) -> Self {
+        assert!(usize::from(port) < Self::MOST_PORTS, "a worker has fewer ports than {port}");
+        if usize::from(self.port) < Self::MOST_PORTS {
+            self
+        } else {
+            Self { mtu: port + 1, ..self }
+        }
+    }
+
     /// What stands in the place of a hop whose meaning is a group.
     const GROUP: Self = Self { port: GROUP, ..Self::NONE };
     /// The most ports a worker can have.
@@ -87,6 +105,23 @@ impl Adjacency {
             HOST => Err(Verdict::HostRoute),
             port => Ok(port),
         }
+    }
+
+    /// Returns the port that the next hop is behind, whether packets can leave there
+    /// now or not.
+    #[inline]
+    pub fn exit(&self) -> Option<u16> {
+        match self.port {
+            port if usize::from(port) < Self::MOST_PORTS => Some(port),
+            _ => self.mtu.checked_sub(1),
+        }
+    }
+
+    /// Says whether packets are led anywhere: not where there is no route or a black
+    /// hole.
+    #[inline]
+    pub fn leads(&self) -> bool {
+        !matches!(self.port, NOWHERE | BLACKHOLE | GROUP)
     }
 
     /// Returns the next hop's MAC.

@@ -9,6 +9,11 @@
 //!   hops6   │ hop1 │ …
 //! ```
 //!
+//! Where the port asks for them, the sources follow behind the last destination of each
+//! family, in the same order. They are one lookup batch with the destinations, and so of
+//! one table: a reader that took its table a second time would have let go of the first,
+//! whose hops are still in hand.
+//!
 //! Packing the keys of each family makes one lookup batch a family out of mixed
 //! traffic; walking `kinds` again in order, each family's hops come out in the order
 //! in which its keys went in, so no index is stored. Everything is in arrays of
@@ -17,11 +22,15 @@
 
 use fib::Hop;
 
+use super::source::{source_v4, source_v6};
 use super::{Lookup, Parsed, Verdict};
 
 /// The most frames in a batch. Larger ones amortise more and leave the L1 cache:
 /// 256 headers are 16 KiB.
 pub const SIZE: usize = 256;
+
+/// Keys of a family: a destination and a source of each frame.
+const ROOM: usize = 2 * SIZE;
 
 /// What a frame of the batch is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,14 +46,17 @@ pub enum Kind {
 /// The keys of one family, and what was found for them.
 #[derive(Debug)]
 struct Keys<A> {
-    keys: [A; SIZE],
-    hops: [Hop; SIZE],
+    keys: [A; ROOM],
+    hops: [Hop; ROOM],
     count: usize,
+    /// How many of them are destinations; the others are sources.
+    destinations: usize,
 }
 
 impl<A: Copy + Default> Keys<A> {
     fn new() -> Self {
-        Self { keys: [A::default(); SIZE], hops: [Hop::NONE; SIZE], count: 0 }
+        let (keys, hops) = ([A::default(); ROOM], [Hop::NONE; ROOM]);
+        Self { keys, hops, count: 0, destinations: 0 }
     }
 
     #[inline(always)]
@@ -53,6 +65,15 @@ impl<A: Copy + Default> Keys<A> {
             *slot = key;
             self.count += 1;
         }
+    }
+
+    fn destinations(&self) -> impl Iterator<Item = &Hop> {
+        self.hops[..self.destinations.min(ROOM)].iter()
+    }
+
+    fn sources(&self) -> impl Iterator<Item = (A, Hop)> {
+        let each = self.keys.iter().zip(&self.hops).take(self.count);
+        each.skip(self.destinations).map(|(&key, &hop)| (key, hop))
     }
 }
 
@@ -105,8 +126,27 @@ impl Batch {
         };
     }
 
-    /// Looks all keys up in one table, one batch a family, and returns how many of
-    /// each.
+    /// Says that all frames are there; what is pushed from now on are sources.
+    #[inline]
+    pub fn seal(&mut self) {
+        self.v4.destinations = self.v4.count;
+        self.v6.destinations = self.v6.count;
+    }
+
+    /// Appends the sources of the packets to be forwarded; `frames` are those that were
+    /// pushed, in order.
+    pub fn add_sources<'f>(&mut self, frames: impl Iterator<Item = &'f [u8]>) {
+        for (kind, frame) in self.kinds.iter().take(self.count).zip(frames) {
+            match kind {
+                Kind::V4 => self.v4.push(source_v4(frame)),
+                Kind::V6 => self.v6.push(source_v6(frame)),
+                Kind::Done(_) => {}
+            }
+        }
+    }
+
+    /// Looks all keys up in one table, one batch a family, and returns how many
+    /// destinations there were of each.
     #[inline]
     pub fn lookup(&mut self, tables: &mut impl Lookup, table: usize) -> (usize, usize) {
         let (v4, v6) = (self.v4.count, self.v6.count);
@@ -116,14 +156,26 @@ impl Batch {
         if v6 > 0 {
             tables.lookup_v6(table, &self.v6.keys[..v6], &mut self.v6.hops[..v6]);
         }
-        (v4, v6)
+        (self.v4.destinations, self.v6.destinations)
+    }
+
+    /// Walks the IPv4 sources with their hops, in the order of the packets.
+    #[inline]
+    pub fn sources_v4(&self) -> impl Iterator<Item = (u32, Hop)> {
+        self.v4.sources()
+    }
+
+    /// The same for IPv6.
+    #[inline]
+    pub fn sources_v6(&self) -> impl Iterator<Item = (u128, Hop)> {
+        self.v6.sources()
     }
 
     /// Walks the frames' kinds in order, with the hop of those that have one.
     #[inline(always)]
     pub fn outcomes(&self) -> impl Iterator<Item = (Kind, Hop)> {
-        let mut v4 = self.v4.hops.iter();
-        let mut v6 = self.v6.hops.iter();
+        let mut v4 = self.v4.destinations();
+        let mut v6 = self.v6.destinations();
         self.kinds.iter().take(self.count).map(move |&kind| {
             let hop = match kind {
                 Kind::V4 => v4.next(),

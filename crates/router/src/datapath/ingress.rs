@@ -8,7 +8,8 @@
 //!
 //! A batch is of one port, and so of one table. Who has several (VRFs) gives each
 //! port the number of its table and the addresses that are the router's own in it: an
-//! address of one table may be anybody's in another.
+//! address of one table may be anybody's in another. Which sources are right is asked by
+//! port as well (`source.rs`).
 //!
 //! Addresses come and go while workers run, so the list is published as adjacencies
 //! are: `fib::Publisher<Ingresses>` on the control side, a reader in every worker,
@@ -16,7 +17,7 @@
 
 use std::sync::Arc;
 
-use super::Locals;
+use super::{Locals, SourceCheck};
 
 /// What holds for packets of one port.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +26,8 @@ pub struct Ingress {
     pub table: usize,
     /// The router's own addresses, as seen from there.
     pub locals: Arc<Locals>,
+    /// Which sources its packets may have.
+    pub sources: SourceCheck,
 }
 
 /// The ingresses by the worker's port numbers.
@@ -37,7 +40,7 @@ pub struct Ingresses {
 
 impl Ingresses {
     /// Takes what holds for each port, in the order of their numbers. Ports beyond
-    /// the end have table 0 and no own addresses.
+    /// the end have table 0, no own addresses and no check.
     pub fn new(by_port: impl IntoIterator<Item = Ingress>) -> Self {
         Self { by_port: by_port.into_iter().collect(), others: Ingress::default() }
     }
@@ -65,6 +68,7 @@ mod tests {
         let own = |address: u32| Ingress {
             table: address as usize,
             locals: Arc::new(Locals::new([address], [])),
+            ..Ingress::default()
         };
         let each = Ingresses::new([own(1), own(2)]);
         assert!(each.get(0).locals.holds_v4(1) && !each.get(0).locals.holds_v4(2));

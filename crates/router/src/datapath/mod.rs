@@ -16,6 +16,7 @@
 //! | `batch` | the arrays between the stations |
 //! | `lookup` | keys → hops, by the table of the port |
 //! | `adjacency` | hop → port, MACs, MTU; how they change while packets pass |
+//! | `source` | may the source come by this port? |
 //! | `flow` | packet → a number that its flow has in common, for groups |
 //! | `group` | one hop, several next hops: which flow by which |
 //! | `rewrite` | MACs, TTL, checksum, length |
@@ -33,6 +34,7 @@ mod locals;
 mod lookup;
 mod parse;
 mod rewrite;
+mod source;
 mod verdict;
 mod worker;
 
@@ -45,5 +47,6 @@ pub use locals::Locals;
 pub use lookup::{Lookup, SharedTables, Table, Tables};
 pub use parse::{Parsed, parse};
 pub use rewrite::{Rewritten, rewrite_v4, rewrite_v6};
+pub use source::SourceCheck;
 pub use verdict::{Class, Verdict};
 pub use worker::{Worker, WorkerSetup};

@@ -70,6 +70,9 @@ pub enum Verdict {
     /// Dropped: a link-local address, which must stay on its link (RFC 3927, 2.7;
     /// RFC 4291, 2.5.6).
     LinkLocal,
+    /// Dropped: a source that has no route, or none by the port that the packet came in
+    /// on, where the port asks for it (RFC 3704, RFC 8704).
+    Spoofed,
     /// Dropped: the TTL or hop limit would become zero (RFC 1812, 5.3.1; RFC 8200, 3).
     TtlExpired,
     /// Dropped: no route.
@@ -98,7 +101,7 @@ pub enum Class {
 
 impl Verdict {
     /// Every verdict, in the order of their numbers.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::Sent,
         Self::OwnAddress,
         Self::Arp,
@@ -120,6 +123,7 @@ impl Verdict {
         Self::MulticastSource,
         Self::Loopback,
         Self::LinkLocal,
+        Self::Spoofed,
         Self::TtlExpired,
         Self::NoRoute,
         Self::Blackhole,
@@ -154,6 +158,7 @@ impl Verdict {
             Self::MulticastSource => "multicast_source",
             Self::Loopback => "loopback",
             Self::LinkLocal => "link_local",
+            Self::Spoofed => "spoofed",
             Self::TtlExpired => "ttl_expired",
             Self::NoRoute => "no_route",
             Self::Blackhole => "blackhole",

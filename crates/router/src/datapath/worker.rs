@@ -32,7 +32,8 @@ use port::{Arena, Frame, Port};
 
 use super::batch::{Kind, SIZE};
 use super::{
-    Adjacencies, Batch, Ingresses, Lookup, Verdict, flow_v4, flow_v6, parse, rewrite_v4, rewrite_v6,
+    Adjacencies, Batch, Ingresses, Lookup, SourceCheck, Verdict, flow_v4, flow_v6, parse,
+    rewrite_v4, rewrite_v6,
 };
 use crate::stats::WorkerStats;
 
@@ -142,14 +143,29 @@ impl<L: Lookup> Worker<L> {
             batch.push(parse(arena.bytes(frame), mac, locals));
         }
         stats.received(received as u64, bytes);
+        batch.seal();
+        let checks = terms.sources != SourceCheck::Off;
+        if checks {
+            batch.add_sources(frames.iter().map(|frame| arena.bytes(frame)));
+        }
 
         let (v4, v6) = batch.lookup(tables, terms.table);
         stats.looked_up(v4 as u64, v6 as u64);
         // After the tables: every hop of theirs means something in these.
         let adjacencies = adjacencies.current();
 
+        let (mut sources_v4, mut sources_v6) = (batch.sources_v4(), batch.sources_v6());
+        let mut judge = |kind| {
+            let (own, hop) = match kind {
+                Kind::V4 => sources_v4.next().map(|(from, hop)| (locals.holds_v4(from), hop)),
+                Kind::V6 => sources_v6.next().map(|(from, hop)| (locals.holds_v6(from), hop)),
+                Kind::Done(_) => None,
+            }?;
+            terms.sources.judge(adjacencies, hop, ingress, own).err()
+        };
         for (mut frame, (kind, hop)) in frames.drain(..).zip(batch.outcomes()) {
-            let rewritten = match kind {
+            let refused = if checks { judge(kind) } else { None };
+            let rewritten = match refused.map_or(kind, Kind::Done) {
                 Kind::V4 => {
                     let bytes = arena.bytes_mut(&frame);
                     let hop = adjacencies.resolve(hop, |seed| flow_v4(bytes, seed));

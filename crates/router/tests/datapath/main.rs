@@ -7,6 +7,7 @@
 //! | `packets` | packets to try, drawn and spoilt |
 //! | `rules` | every verdict, random traffic, noise |
 //! | `vrfs` | several tables |
+//! | `sources` | which sources may come in where |
 //! | `flows` | groups: shares, flows that stay, the twin of the hash |
 //! | `allocation` | nothing is allocated while packets pass |
 //! | `changes` | what is published while packets pass |
@@ -20,4 +21,5 @@ mod packets;
 mod reference;
 mod rig;
 mod rules;
+mod sources;
 mod vrfs;

@@ -7,7 +7,7 @@
 //! What it returns is what the router must do: the verdict, and for a packet that
 //! is sent the port and every byte of the frame.
 
-use fingerpost_router::datapath::Verdict;
+use fingerpost_router::datapath::{SourceCheck, Verdict};
 
 use crate::flows::flow;
 
@@ -35,6 +35,7 @@ pub(crate) struct Entrance {
     pub(crate) mac: [u8; 6],
     /// The table's place in the list.
     pub(crate) table: usize,
+    pub(crate) sources: SourceCheck,
 }
 
 /// The routes and own addresses of one table.
@@ -87,18 +88,18 @@ impl Model {
     /// Decides on a `frame` that came in on `port`: the verdict, and the port and
     /// bytes where it is sent.
     pub(crate) fn decide(&self, port: usize, frame: &[u8]) -> (Verdict, Option<(usize, Vec<u8>)>) {
-        match self.decide_inner(&self.ports[port], frame) {
+        match self.decide_inner(port, frame) {
             Ok((port, bytes)) => (Verdict::Sent, Some((port, bytes))),
             Err(verdict) => (verdict, None),
         }
     }
 
-    fn decide_inner(&self, entrance: &Entrance, frame: &[u8]) -> Result<(usize, Vec<u8>), Verdict> {
+    fn decide_inner(&self, port: usize, frame: &[u8]) -> Result<(usize, Vec<u8>), Verdict> {
         if frame.len() < 14 {
             return Err(Verdict::Runt);
         }
         let group = frame[0] % 2 == 1;
-        let ours = frame[..6] == entrance.mac;
+        let ours = frame[..6] == self.ports[port].mac;
         if !group && !ours {
             return Err(Verdict::NotOurs);
         }
@@ -107,14 +108,14 @@ impl Model {
             0x8100 | 0x88a8 => Err(Verdict::Tagged),
             0x0800 | 0x86dd if frame[..6] == [0xff; 6] => Err(Verdict::Broadcast),
             0x0800 | 0x86dd if group && !ours => Err(Verdict::Multicast),
-            0x0800 => self.decide_v4(entrance, frame),
-            0x86dd => self.decide_v6(entrance, frame),
+            0x0800 => self.decide_v4(port, frame),
+            0x86dd => self.decide_v6(port, frame),
             _ => Err(Verdict::EtherType),
         }
     }
 
-    fn decide_v4(&self, entrance: &Entrance, frame: &[u8]) -> Result<(usize, Vec<u8>), Verdict> {
-        let table = &self.tables[entrance.table];
+    fn decide_v4(&self, port: usize, frame: &[u8]) -> Result<(usize, Vec<u8>), Verdict> {
+        let table = &self.tables[self.ports[port].table];
         let packet = &frame[14..];
         if packet.len() < 20 {
             return Err(Verdict::Truncated);
@@ -189,6 +190,10 @@ impl Model {
         }
 
         let routes = table.routes4.iter().map(|&(block, len, way)| (block.into(), len, way));
+        let back = best(src.into(), 32, routes.clone());
+        if !self.source_is_right(port, back, table.own4.contains(&src)) {
+            return Err(Verdict::Spoofed);
+        }
         let gateway = self.way(dst.into(), 32, routes, packet)?;
         if total > gateway.mtu {
             return Err(Verdict::TooBig);
@@ -201,8 +206,8 @@ impl Model {
         Ok(leave(out, total, gateway))
     }
 
-    fn decide_v6(&self, entrance: &Entrance, frame: &[u8]) -> Result<(usize, Vec<u8>), Verdict> {
-        let table = &self.tables[entrance.table];
+    fn decide_v6(&self, port: usize, frame: &[u8]) -> Result<(usize, Vec<u8>), Verdict> {
+        let table = &self.tables[self.ports[port].table];
         let packet = &frame[14..];
         if packet.len() < 40 {
             return Err(Verdict::Truncated);
@@ -250,6 +255,10 @@ impl Model {
             return Err(Verdict::TtlExpired);
         }
 
+        let back = best(src, 128, table.routes6.iter().copied());
+        if !self.source_is_right(port, back, table.own6.contains(&src)) {
+            return Err(Verdict::Spoofed);
+        }
         let gateway = self.way(dst, 128, table.routes6.iter().copied(), packet)?;
         if total > gateway.mtu {
             return Err(Verdict::TooBig);
@@ -257,6 +266,23 @@ impl Model {
         let mut out = frame.to_vec();
         out[14 + 7] -= 1;
         Ok(leave(out, total, gateway))
+    }
+
+    /// Says whether a packet may come in on `port` whose source's way is `back`.
+    fn source_is_right(&self, port: usize, back: Option<Way>, own: bool) -> bool {
+        let ports = match back {
+            Some(Way::To(at)) => vec![self.gateways[at].port],
+            Some(Way::Group(at)) => {
+                self.groups[at].iter().map(|&at| self.gateways[at].port).collect()
+            }
+            Some(Way::Host) => vec![],
+            None | Some(Way::Blackhole) => return self.ports[port].sources == SourceCheck::Off,
+        };
+        match self.ports[port].sources {
+            SourceCheck::Off => true,
+            SourceCheck::Loose => !own,
+            SourceCheck::Strict => !own && ports.contains(&port),
+        }
     }
 
     /// Finds the longest route that holds `address`.
@@ -267,24 +293,29 @@ impl Model {
         routes: impl Iterator<Item = (u128, u32, Way)>,
         packet: &[u8],
     ) -> Result<&Gateway, Verdict> {
-        let mut best: Option<(u32, Way)> = None;
-        for (block, len, way) in routes {
-            if inside(address, block, len, width) && best.is_none_or(|(longest, _)| len > longest) {
-                best = Some((len, way));
-            }
-        }
-        match best {
+        match best(address, width, routes) {
             None => Err(Verdict::NoRoute),
-            Some((_, Way::Blackhole)) => Err(Verdict::Blackhole),
-            Some((_, Way::Host)) => Err(Verdict::HostRoute),
-            Some((_, Way::To(at))) => Ok(&self.gateways[at]),
-            Some((_, Way::Group(at))) => {
+            Some(Way::Blackhole) => Err(Verdict::Blackhole),
+            Some(Way::Host) => Err(Verdict::HostRoute),
+            Some(Way::To(at)) => Ok(&self.gateways[at]),
+            Some(Way::Group(at)) => {
                 let buckets = &self.groups[at];
                 let bucket = flow(packet, self.seed) % buckets.len() as u64;
                 Ok(&self.gateways[buckets[bucket as usize]])
             }
         }
     }
+}
+
+/// Finds the way of the longest route that holds `address`.
+fn best(address: u128, width: u32, routes: impl Iterator<Item = (u128, u32, Way)>) -> Option<Way> {
+    let mut best: Option<(u32, Way)> = None;
+    for (block, len, way) in routes {
+        if inside(address, block, len, width) && best.is_none_or(|(longest, _)| len > longest) {
+            best = Some((len, way));
+        }
+    }
+    best.map(|(_, way)| way)
 }
 
 /// Puts the MACs in and cuts off what is behind the packet, down to 60 bytes.

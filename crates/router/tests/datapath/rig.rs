@@ -2,15 +2,17 @@
 //!
 //! Three ports. Packets come in on port 0 and leave on 1 and 2 (or back on 0); the
 //! routes, the same for the worker and the model, cover nesting, a black hole, a
-//! small MTU and most of nothing. Port 1 is as port 0; what comes in on port 2 is
-//! looked up in another table.
+//! small MTU and most of nothing. What comes in on port 2 is
+//! looked up in another table. Sources are checked on port 1 strictly, on port 2
+//! loosely.
 
 use std::sync::Arc;
 
 use fib::engine::linear::Linear;
 use fib::{Engine, Hop, Prefix, Publisher};
 use fingerpost_router::datapath::{
-    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Lookup, Verdict, Worker, WorkerSetup,
+    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Lookup, SourceCheck, Verdict, Worker,
+    WorkerSetup,
 };
 use fingerpost_router::stats::{Snapshot, WorkerStats};
 use port::memory::Host;
@@ -95,7 +97,8 @@ pub(crate) fn model() -> Model {
         port,
         mtu,
     };
-    let entrance = |port| Entrance { mac: mac(port), table: port / 2 };
+    let sources = [SourceCheck::Off, SourceCheck::Strict, SourceCheck::Loose];
+    let entrance = |port| Entrance { mac: mac(port), table: port / 2, sources: sources[port] };
     Model {
         ports: (0..3).map(entrance).collect(),
         tables: vec![paper(&ROUTES, OWN4, OWN6), paper(&OTHER_ROUTES, 0x0a00_0001, OWN6 + 1)],
@@ -145,7 +148,7 @@ pub(crate) fn ingresses(model: &Model) -> Ingresses {
     Ingresses::new(model.ports.iter().map(|entrance| {
         let Paper { own4, own6, .. } = &model.tables[entrance.table];
         let locals = Arc::new(Locals::new(own4.iter().copied(), own6.iter().copied()));
-        Ingress { table: entrance.table, locals }
+        Ingress { table: entrance.table, locals, sources: entrance.sources }
     }))
 }
 

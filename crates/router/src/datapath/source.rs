@@ -1,0 +1,90 @@
+//! Sources: may a packet come from where it says, by this port?
+//!
+//! Unicast reverse path forwarding (RFC 3704, RFC 8704): the source is looked up in the
+//! table that the destination is looked up in, in the same batch, and its route is held
+//! against the port that the packet came in on. Asked only of ports that have it on; the
+//! others pay nothing.
+//!
+//! | check | passes |
+//! |---|---|
+//! | `Off` | everything |
+//! | `Loose` | sources that have a route (RFC 3704, 2.4) |
+//! | `Strict` | sources whose route leaves by this port (2.2) |
+//!
+//! The route of a source may be a group: then every member's port is right, also that of
+//! a member that is down for now (feasible paths: RFC 3704, 2.3, RFC 8704, 3.2). A next
+//! hop is right by its port whether its MAC is known or not.
+//!
+//! Neither passes a source whose route is a black hole: with that, dropping by
+//! destination drops by source too (RFC 5635, 4). Nor one of the router's own addresses,
+//! which nobody else has. A route to the host passes `Loose`, and `Strict` where it is
+//! behind the port ([`Adjacency::behind`](super::Adjacency::behind)).
+//!
+//! What cannot be a source at all, whatever the routes, has ended in `parse.rs` on every
+//! port: unspecified, loopback, multicast, reserved, link-local. Packets for the router
+//! itself and what it does not forward are not asked here: the host asks.
+//!
+//! Limits: a default route is a route, and makes `Loose` pass nearly everything; the
+//! variant that leaves it out (RFC 3704, 2.5) is not there.
+
+use fib::Hop;
+use wire::{ethernet, ipv4, ipv6};
+
+use super::{Adjacencies, Verdict};
+
+/// Which sources packets of a port may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SourceCheck {
+    /// Any.
+    #[default]
+    Off,
+    /// Those with a route.
+    Loose,
+    /// Those whose route leaves by the port that they came in on.
+    Strict,
+}
+
+impl SourceCheck {
+    /// Judges a packet that came in on `port`, whose source has the hop `hop` and is
+    /// one of the router's own addresses or not.
+    ///
+    /// # Errors
+    ///
+    /// [`Verdict::Spoofed`].
+    #[inline]
+    pub fn judge(
+        self,
+        adjacencies: &Adjacencies,
+        hop: Hop,
+        port: usize,
+        own: bool,
+    ) -> Result<(), Verdict> {
+        let right = |&hop: &Hop| {
+            let adjacency = adjacencies.get(hop);
+            match self {
+                Self::Off => true,
+                Self::Loose => adjacency.leads(),
+                Self::Strict => adjacency.exit().is_some_and(|exit| usize::from(exit) == port),
+            }
+        };
+        let passes = match adjacencies.group(hop) {
+            Some(group) => group.members().iter().any(right),
+            None => right(&hop),
+        };
+        if self == Self::Off || passes && !own { Ok(()) } else { Err(Verdict::Spoofed) }
+    }
+}
+
+/// Returns the source of an IPv4 packet that was parsed.
+#[inline]
+pub(super) fn source_v4(frame: &[u8]) -> u32 {
+    let packet = frame.get(ethernet::LEN..).unwrap_or_default();
+    ipv4::View::parse(packet).map_or(0, |packet| packet.src())
+}
+
+/// Returns the source of an IPv6 packet that was parsed.
+#[inline]
+pub(super) fn source_v6(frame: &[u8]) -> u128 {
+    let packet = frame.get(ethernet::LEN..).unwrap_or_default();
+    ipv6::View::parse(packet).map_or(0, |packet| packet.src())
+}

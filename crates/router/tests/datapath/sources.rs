@@ -1,0 +1,184 @@
+//! Sources that are right, and those that are not: the cases of RFC 3704 and RFC 8704,
+//! and a strict port in random traffic.
+
+use std::sync::Arc;
+
+use fib::Hop;
+use fingerpost_router::datapath::{Adjacency, Group, SourceCheck, Verdict};
+
+use crate::flows::grouped;
+use crate::packets::{arriving, draw, v4, v6};
+use crate::reference::Way;
+use crate::rig::{OWN4, OWN6, Rig, adjacencies, hop, ingresses};
+
+/// Where all of them go: to the router's port 1.
+const THERE: u32 = 0x0a00_0001;
+const THERE6: u128 = 0x2001_0db8 << 96 | 1;
+
+use SourceCheck::{Loose, Off, Strict};
+
+/// A rig whose port `port` has this check, and table 0.
+fn rig(port: usize, sources: SourceCheck) -> Rig {
+    let mut rig = Rig::new();
+    check(&mut rig, port, sources);
+    rig
+}
+
+fn check(rig: &mut Rig, port: usize, sources: SourceCheck) {
+    rig.model.ports[port].table = 0;
+    rig.model.ports[port].sources = sources;
+    rig.ingresses.publish(Box::new(ingresses(&rig.model)));
+}
+
+/// Says whether a packet with this source that comes in on `port` is let through;
+/// anything but sent or spoofed is a failure.
+fn passes(rig: &mut Rig, port: usize, source: u32) -> bool {
+    let counted = rig.compare_on(port, &[arriving(v4(source, THERE), port)]);
+    assert_eq!(counted.sent() + counted.count(Verdict::Spoofed), 1, "{counted:?}");
+    counted.sent() == 1
+}
+
+fn passes6(rig: &mut Rig, port: usize, source: u128) -> bool {
+    let counted = rig.compare_on(port, &[arriving(v6(source, THERE6), port)]);
+    assert_eq!(counted.sent() + counted.count(Verdict::Spoofed), 1, "{counted:?}");
+    counted.sent() == 1
+}
+
+/// RFC 3704, 2.2 and 2.4: right by the port, right by another, without a route.
+#[test]
+fn strict_wants_the_port_and_loose_a_route() {
+    // The routes: 192.0.2.0/24 by port 0, 10.0.0.0/8 by port 1, none for 8.8.8.8.
+    for (sources, expect) in
+        [(Off, [true; 3]), (Loose, [true, true, false]), (Strict, [true, false, false])]
+    {
+        for (port, [near, far]) in
+            [(0, [0xc000_0205, 0x0a00_0009]), (1, [0x0a00_0009, 0xc000_0205])]
+        {
+            let mut rig = rig(port, sources);
+            let got = [near, far, 0x0808_0808].map(|source| passes(&mut rig, port, source));
+            assert_eq!(got, expect, "{sources:?} on port {port}");
+        }
+        // 2001:db8::/32 by port 1, 2001:db8:1:2:8000::/65 by port 0.
+        let mut rig = rig(1, sources);
+        let near = 0x2001_0db8 << 96 | 9;
+        let far = 0x2001_0db8_0001_0002_8000 << 48;
+        let got = [near, far, 0x2620_00fe << 96].map(|source| passes6(&mut rig, 1, source));
+        assert_eq!(got, expect, "{sources:?}");
+    }
+}
+
+/// RFC 5635, 4: what is dropped as a destination is dropped as a source.
+#[test]
+fn a_source_in_a_black_hole_passes_no_check() {
+    for (sources, expect) in [(Off, true), (Loose, false), (Strict, false)] {
+        let mut rig = rig(1, sources);
+        assert_eq!(passes(&mut rig, 1, 0x0a01_0201), expect, "{sources:?}");
+        assert_eq!(passes6(&mut rig, 1, 0x2001_0db8_0001_0002 << 64 | 1), expect, "{sources:?}");
+    }
+}
+
+#[test]
+fn an_own_address_is_nobody_elses() {
+    for (sources, expect) in [(Off, true), (Loose, false), (Strict, false)] {
+        let mut rig = rig(2, sources);
+        // The routes to both are by port 2 and by port 1; nobody may have them.
+        assert_eq!(passes(&mut rig, 2, OWN4), expect, "{sources:?}");
+        check(&mut rig, 2, sources);
+        let own = OWN6;
+        assert_eq!(passes6(&mut rig, 2, own), expect, "{sources:?}");
+    }
+}
+
+/// RFC 3704, 2.3 and RFC 8704, 3.2: who has two ways may send by both, also while one
+/// of them is down.
+#[test]
+fn every_member_of_a_group_is_a_feasible_path() {
+    // 10.0.0.0/8 is a group of gateways on ports 1 and 2.
+    let source = 0x0a05_0001;
+    for (port, expect) in [(0, false), (1, true), (2, true)] {
+        let mut rig = grouped();
+        check(&mut rig, port, Strict);
+        assert_eq!(passes(&mut rig, port, source), expect, "port {port}");
+        check(&mut rig, port, Loose);
+        assert!(passes(&mut rig, port, source));
+    }
+    let mut rig = Rig::new();
+    rig.model.ports[2].table = 0;
+    rig.model.ports[2].sources = Strict;
+    rig.ingresses.publish(Box::new(ingresses(&rig.model)));
+    let (up, down) = (hop(Way::To(0)), hop(Way::To(1)));
+    let mut changed = adjacencies(&rig.model);
+    let group = Group::of(&[(up, 1), (down, 0)], &Group::default());
+    assert!(group.buckets().iter().all(|&bucket| bucket == up));
+    // 192.0.2.0/24, by the group.
+    changed.set_group(hop(Way::To(2)), Arc::new(group));
+    rig.adjacencies.publish(Box::new(changed));
+    let counted = rig.pass_on(2, [arriving(v4(0xc000_0205, THERE), 2)]);
+    assert_eq!(counted.sent(), 1, "the member that is down is behind port 2");
+}
+
+#[test]
+fn a_route_to_the_host_is_right_where_it_is_said_to_be() {
+    // 10.1.3.0/24 leads to the host.
+    let source = 0x0a01_0309;
+    let frame = || [arriving(v4(source, THERE), 1)];
+    for (sources, anywhere, here, elsewhere) in
+        [(Off, true, true, true), (Loose, true, true, true), (Strict, false, true, false)]
+    {
+        let mut rig = rig(1, sources);
+        assert_eq!(passes(&mut rig, 1, source), anywhere);
+        for (port, expect) in [(1, here), (2, elsewhere)] {
+            let mut changed = adjacencies(&rig.model);
+            changed.set(hop(Way::Host), Adjacency::HOST.behind(port));
+            rig.adjacencies.publish(Box::new(changed));
+            assert_eq!(rig.pass_on(1, frame()).sent(), u64::from(expect), "{sources:?}");
+        }
+    }
+}
+
+/// The order of the rules: what parse refuses keeps its reason, what is for the host is
+/// not asked, and a wrong source comes before a missing route.
+#[test]
+fn the_check_stands_between_parse_and_the_route() {
+    let mut rig = rig(1, Strict);
+    let mut verdict = |source, destination| {
+        let counted = rig.compare_on(1, &[arriving(v4(source, destination), 1)]);
+        counted.iter().find(|(_, count)| *count > 0).unwrap().0
+    };
+    assert_eq!(verdict(0, THERE), Verdict::MartianSource);
+    assert_eq!(verdict(0xe000_0001, THERE), Verdict::MulticastSource);
+    assert_eq!(verdict(0xa9fe_0001, THERE), Verdict::LinkLocal);
+    assert_eq!(verdict(0x7f00_0001, THERE), Verdict::Loopback);
+    assert_eq!(verdict(0x0808_0808, OWN4), Verdict::OwnAddress);
+    assert_eq!(verdict(0x0808_0808, 0x0909_0909), Verdict::Spoofed);
+    assert_eq!(verdict(0x0a00_0009, 0x0909_0909), Verdict::NoRoute);
+    assert_eq!(verdict(0x0808_0808, 0x0a01_0201), Verdict::Spoofed);
+}
+
+#[test]
+fn drawn_sources_end_as_in_the_model() {
+    let mut rng = fastrand::Rng::with_seed(77);
+    for sources in [Loose, Strict] {
+        for port in 0..3 {
+            let mut rig = grouped();
+            check(&mut rig, port, sources);
+            let mut spoofed = 0;
+            for _ in 0..300 {
+                let frames: Vec<_> =
+                    (0..rng.usize(1..256)).map(|_| arriving(draw(&mut rng), port)).collect();
+                spoofed += rig.compare_on(port, &frames).count(Verdict::Spoofed);
+            }
+            assert!(spoofed > 50, "{sources:?} on port {port}: {spoofed}");
+        }
+    }
+}
+
+#[test]
+fn what_has_no_port_is_behind_none() {
+    assert_eq!(Adjacency::NONE.exit(), None);
+    assert_eq!(Adjacency::BLACKHOLE.behind(3).exit(), Some(3));
+    assert!(!Adjacency::BLACKHOLE.behind(3).leads(), "and still leads nowhere");
+    let next = Adjacency::new(4, [2; 6], [2; 6], 1500);
+    assert_eq!((next.exit(), next.behind(3)), (Some(4), next));
+    assert_eq!(Hop::NONE, Hop(0));
+}
