@@ -1,4 +1,4 @@
-//! Where routes come from: text tables, MRT files, update streams, a generator.
+//! Where routes come from: text tables, MRT files, update streams, a generator, the kernel.
 //!
 //! The first station of the slow path. A file is opened, unpacked as its first
 //! bytes say (gzip, bzip2 or neither), recognised by its content and read once,
@@ -9,6 +9,7 @@
 //!         unpack,    mrt/   a record ─┴► routes ──┤
 //!         offsets                                 └► Stream   events in time ─► BestPath
 //! generate(Recipe) ───────────────────────────────► Loaded
+//! kernel ─► netlink::Kernel ─► Mirror ────────────► Follower   what is best, as it changes
 //! ```
 //!
 //! What stands behind a prefix in a file, a next hop or an origin or nothing, is
@@ -41,6 +42,7 @@ mod intake;
 mod label;
 mod loaded;
 mod mrt;
+pub mod netlink;
 mod options;
 mod source;
 mod text;

@@ -1,0 +1,133 @@
+//! Links: what the kernel says of an interface.
+//!
+//! `RTM_NEWLINK`, `struct ifinfomsg` of 16 bytes: family, pad, type (2), index (4),
+//! flags (4), change (4). Bridges and IPv6 send messages of the same type about
+//! the same interface, with their own family; they are not about the link and are
+//! left out by who reads this.
+
+use super::attribute::{Attribute, Bytes};
+use super::error::Damage;
+use super::message::Message;
+use super::uapi::{
+    IFF_LOOPBACK, IFF_LOWER_UP, IFF_RUNNING, IFF_UP, IFLA_ADDRESS, IFLA_IFNAME, IFLA_INFO_DATA,
+    IFLA_INFO_KIND, IFLA_LINKINFO, IFLA_MASTER, IFLA_MTU, IFLA_VRF_TABLE,
+};
+
+/// An interface, as the kernel last described it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its name; names change, indexes do not.
+    pub name: String,
+    /// Says whether it is administratively up (`IFF_UP`).
+    pub up: bool,
+    /// Says whether it is operational (`IFF_RUNNING`).
+    pub running: bool,
+    /// Says whether there is a carrier (`IFF_LOWER_UP`).
+    pub carrier: bool,
+    /// Says whether it is the loopback interface.
+    pub loopback: bool,
+    /// Its MAC, if it has one of six bytes.
+    pub mac: Option<[u8; 6]>,
+    /// The largest packet, in bytes.
+    pub mtu: u32,
+    /// The index of the bridge, bond or VRF it belongs to.
+    pub master: Option<u32>,
+    /// What kind of virtual interface it is (`veth`, `vrf` …); empty for hardware.
+    pub kind: String,
+    /// The table of a VRF.
+    pub table: Option<u32>,
+}
+
+/// A message about a link.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkView<'a> {
+    /// The family that speaks; 0 is the link itself.
+    pub family: u8,
+    /// The interface's index.
+    pub index: u32,
+    /// `IFF_…`.
+    pub flags: u32,
+    /// The interface's name.
+    pub name: &'a [u8],
+    /// Its hardware address, of any length.
+    pub hardware: &'a [u8],
+    /// The largest packet, in bytes.
+    pub mtu: u32,
+    /// The index of the bridge, bond or VRF it belongs to.
+    pub master: Option<u32>,
+    /// What kind of virtual interface it is.
+    pub kind: &'a [u8],
+    /// The table of a VRF.
+    pub table: Option<u32>,
+}
+
+impl<'a> LinkView<'a> {
+    /// Reads a message.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`].
+    pub fn parse(message: &Message<'a>) -> Result<Self, Damage> {
+        let (head, attributes) = message.split::<16>()?;
+        let mut view = Self {
+            family: head[0],
+            index: head.u32(4),
+            flags: head.u32(8),
+            name: &[],
+            hardware: &[],
+            mtu: 0,
+            master: None,
+            kind: &[],
+            table: None,
+        };
+        for attribute in attributes {
+            let attribute = attribute?;
+            match attribute.kind {
+                IFLA_IFNAME => view.name = attribute.text(),
+                IFLA_ADDRESS => view.hardware = attribute.value,
+                IFLA_MTU => view.mtu = attribute.u32()?,
+                IFLA_MASTER => view.master = Some(attribute.u32()?),
+                IFLA_LINKINFO => view.info(&attribute)?,
+                _ => {}
+            }
+        }
+        Ok(view)
+    }
+
+    fn info(&mut self, info: &Attribute<'a>) -> Result<(), Damage> {
+        for attribute in info.nested() {
+            let attribute = attribute?;
+            match attribute.kind {
+                IFLA_INFO_KIND => self.kind = attribute.text(),
+                // The kind comes first; what its data means goes by it.
+                IFLA_INFO_DATA if self.kind == b"vrf" => {
+                    for data in attribute.nested() {
+                        let data = data?;
+                        if data.kind == IFLA_VRF_TABLE {
+                            self.table = Some(data.u32()?);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies it out.
+    pub fn link(&self) -> Link {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        Link {
+            name: text(self.name),
+            up: self.flags & IFF_UP != 0,
+            running: self.flags & IFF_RUNNING != 0,
+            carrier: self.flags & IFF_LOWER_UP != 0,
+            loopback: self.flags & IFF_LOOPBACK != 0,
+            mac: self.hardware.try_into().ok(),
+            mtu: self.mtu,
+            master: self.master.filter(|&master| master != 0),
+            kind: text(self.kind),
+            table: self.table,
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! The mirror: what the kernel has, as its messages have told.
+//!
+//! ```text
+//!  message ─► view ─► Mirror ─► Follower: what is best, where that has changed
+//!                      │
+//!                      ├ tables   table → Rib: prefix → list of candidates   (lists.rs)
+//!                      ├ lists    each different list once → paths           (paths.rs)
+//!                      ├ links, addresses, neighbours, nexthops, rules
+//!                      └ silent   what the kernel removes without a word     (silent.rs)
+//! ```
+//!
+//! A route takes a node or two of the trie, 20 bytes each for IPv4 and 32 for IPv6;
+//! everything else is shared. Applying a message allocates nothing unless it brings a
+//! list or a path that was not there.
+//!
+//! Left out, and counted: routes for a type of service or a source prefix, which a
+//! table of destinations cannot hold, and types that forward nothing this program knows.
+//! Copies that the kernel caches (`RTM_F_CLONED`) are no routes and are not counted.
+//!
+//! Invariant: the follower has been told, for every prefix, of what [`Mirror::routes_v4`]
+//! and [`Mirror::routes_v6`] give.
+
+mod differ;
+mod lists;
+mod order;
+mod paths;
+mod silent;
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+use core::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+
+use fib::{Addr, Hop, Prefix, Rib};
+
+use self::lists::{Entry, Lists};
+use self::order::Said;
+use self::paths::{Path, World};
+use super::address::AddressView;
+use super::error::Damage;
+use super::follower::{Follower, RouteInfo};
+use super::link::{Link, LinkView};
+use super::message::Message;
+use super::neighbour::{Neighbour, NeighbourView};
+use super::nexthop::{Nexthop, NexthopView};
+use super::route::{AnyPrefix, RouteView, Way};
+use super::rule::Rule;
+use super::uapi::{
+    RT_SCOPE_HOST, RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELNEXTHOP, RTM_DELROUTE,
+    RTM_DELRULE, RTM_F_CLONED, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWNEXTHOP,
+    RTM_NEWROUTE, RTM_NEWRULE, RTN_BLACKHOLE, RTN_THROW, RTN_UNICAST, RTNH_F_ONLINK,
+};
+
+pub(crate) use self::order::Origin;
+
+/// How many changed prefixes a trie may remember, which nobody here asks for.
+const REMEMBERED: usize = 1 << 16;
+
+/// What the kernel has, as its messages have told.
+#[derive(Default)]
+pub struct Mirror {
+    links: BTreeMap<u32, Link>,
+    addresses: BTreeSet<(u32, IpAddr, u8)>,
+    neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
+    nexthops: BTreeMap<u32, Nexthop>,
+    rules: Vec<Rule>,
+    v4: BTreeMap<u32, Rib<u32>>,
+    v6: BTreeMap<u32, Rib<u128>>,
+    lists: Lists,
+    left_out: u64,
+    /// Memory used again for every message.
+    path: Path,
+    dead: Vec<bool>,
+    list: Vec<Entry>,
+}
+
+/// What is different for the two families.
+pub(super) trait Kin: Addr {
+    fn tables(mirror: &Mirror) -> &BTreeMap<u32, Rib<Self>>;
+    fn tables_mut(mirror: &mut Mirror) -> &mut BTreeMap<u32, Rib<Self>>;
+    fn tell(to: &mut dyn Follower, table: u32, prefix: Prefix<Self>, best: Option<&RouteInfo>);
+}
+
+impl Kin for u32 {
+    fn tables(mirror: &Mirror) -> &BTreeMap<u32, Rib<Self>> {
+        &mirror.v4
+    }
+    fn tables_mut(mirror: &mut Mirror) -> &mut BTreeMap<u32, Rib<Self>> {
+        &mut mirror.v4
+    }
+    fn tell(to: &mut dyn Follower, table: u32, prefix: Prefix<Self>, best: Option<&RouteInfo>) {
+        to.route_v4(table, prefix, best);
+    }
+}
+
+impl Kin for u128 {
+    fn tables(mirror: &Mirror) -> &BTreeMap<u32, Rib<Self>> {
+        &mirror.v6
+    }
+    fn tables_mut(mirror: &mut Mirror) -> &mut BTreeMap<u32, Rib<Self>> {
+        &mut mirror.v6
+    }
+    fn tell(to: &mut dyn Follower, table: u32, prefix: Prefix<Self>, best: Option<&RouteInfo>) {
+        to.route_v6(table, prefix, best);
+    }
+}
+
+impl Mirror {
+    /// Makes an empty mirror.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Applies a message and tells what changes by it.
+    ///
+    /// Messages of types that do not matter here change nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`], and then the message has changed nothing.
+    pub fn apply(&mut self, message: &Message<'_>, to: &mut dyn Follower) -> Result<(), Damage> {
+        self.apply_from(message, Origin::Event, to)
+    }
+
+    pub(crate) fn apply_from(
+        &mut self,
+        message: &Message<'_>,
+        origin: Origin,
+        to: &mut dyn Follower,
+    ) -> Result<(), Damage> {
+        match message.kind {
+            RTM_NEWROUTE | RTM_DELROUTE => {
+                if let Some(route) = RouteView::parse(message)? {
+                    match route.prefix {
+                        AnyPrefix::V4(prefix) => self.route(message, origin, &route, prefix, to)?,
+                        AnyPrefix::V6(prefix) => self.route(message, origin, &route, prefix, to)?,
+                    }
+                }
+            }
+            RTM_NEWLINK | RTM_DELLINK => {
+                let view = LinkView::parse(message)?;
+                // Others speak of their part of it: a bridge, IPv6.
+                if view.family == 0 {
+                    let link = (message.kind == RTM_NEWLINK).then(|| view.link());
+                    self.set_link(view.index, link, origin, to);
+                }
+            }
+            RTM_NEWADDR | RTM_DELADDR => {
+                if let Some(view) = AddressView::parse(message)? {
+                    self.set_address(&view, message.kind == RTM_NEWADDR, origin, to);
+                }
+            }
+            RTM_NEWNEIGH | RTM_DELNEIGH => {
+                if let Some(view) = NeighbourView::parse(message)? {
+                    self.set_neighbour(&view, message.kind == RTM_NEWNEIGH, to);
+                }
+            }
+            RTM_NEWNEXTHOP => {
+                let view = NexthopView::parse(message)?;
+                self.set_nexthop(view.id, view.nexthop(), to);
+            }
+            RTM_DELNEXTHOP => self.forget_nexthops(&[NexthopView::parse(message)?.id], to),
+            RTM_NEWRULE | RTM_DELRULE => {
+                if let Some(rule) = Rule::parse(message)? {
+                    self.set_rule(rule, message.kind == RTM_NEWRULE, to);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Walks the best routes of an IPv4 table in order; prefixes of which no candidate
+    /// can be used are left out.
+    pub fn routes_v4(&self, table: u32) -> impl Iterator<Item = (Prefix<u32>, &RouteInfo)> {
+        self.routes(table)
+    }
+
+    /// Walks the best routes of an IPv6 table in order.
+    pub fn routes_v6(&self, table: u32) -> impl Iterator<Item = (Prefix<u128>, &RouteInfo)> {
+        self.routes(table)
+    }
+
+    fn routes<A: Kin>(&self, table: u32) -> impl Iterator<Item = (Prefix<A>, &RouteInfo)> {
+        let rib = A::tables(self).get(&table);
+        let routes = rib.into_iter().flat_map(Rib::iter);
+        routes.filter_map(|(prefix, hop)| Some((prefix, self.lists.best(hop)?)))
+    }
+
+    /// Returns what is best for an IPv4 prefix.
+    pub fn best_v4(&self, table: u32, prefix: Prefix<u32>) -> Option<&RouteInfo> {
+        self.lists.best(self.v4.get(&table)?.get(prefix)?)
+    }
+
+    /// Returns what is best for an IPv6 prefix.
+    pub fn best_v6(&self, table: u32, prefix: Prefix<u128>) -> Option<&RouteInfo> {
+        self.lists.best(self.v6.get(&table)?.get(prefix)?)
+    }
+
+    /// Returns the numbers of the tables that have routes, with how many of IPv4 and
+    /// of IPv6.
+    pub fn tables(&self) -> BTreeMap<u32, (usize, usize)> {
+        let mut tables = BTreeMap::new();
+        for (&table, rib) in &self.v4 {
+            tables.entry(table).or_insert((0, 0)).0 = rib.len();
+        }
+        for (&table, rib) in &self.v6 {
+            tables.entry(table).or_insert((0, 0)).1 = rib.len();
+        }
+        tables
+    }
+
+    /// Returns the interfaces by index.
+    pub fn links(&self) -> &BTreeMap<u32, Link> {
+        &self.links
+    }
+
+    /// Returns the addresses: the interface, the address, the length of its network.
+    pub fn addresses(&self) -> &BTreeSet<(u32, IpAddr, u8)> {
+        &self.addresses
+    }
+
+    /// Returns the neighbours by interface and address.
+    pub fn neighbours(&self) -> &BTreeMap<(u32, IpAddr), Neighbour> {
+        &self.neighbours
+    }
+
+    /// Returns the nexthop objects by number.
+    pub fn nexthops(&self) -> &BTreeMap<u32, Nexthop> {
+        &self.nexthops
+    }
+
+    /// Returns the rules, IPv4 first, by priority.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Returns how many messages were of routes that are left out.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Returns the bytes that the tables hold on the heap.
+    pub fn footprint(&self) -> usize {
+        let v4: usize = self.v4.values().map(Rib::footprint).sum();
+        v4 + self.v6.values().map(Rib::footprint).sum::<usize>()
+    }
+
+    fn route<A: Kin>(
+        &mut self,
+        message: &Message<'_>,
+        origin: Origin,
+        route: &RouteView<'_>,
+        prefix: Prefix<A>,
+        to: &mut dyn Follower,
+    ) -> Result<(), Damage> {
+        if route.flags & RTM_F_CLONED != 0 {
+            return Ok(());
+        }
+        if route.tos != 0
+            || route.source_length != 0
+            || !(RTN_UNICAST..=RTN_THROW).contains(&route.kind)
+        {
+            self.left_out += 1;
+            return Ok(());
+        }
+        let mut path = mem::take(&mut self.path);
+        let mut dead = mem::take(&mut self.dead);
+        word::<A>(route, &mut path, &mut dead)?;
+        let world = World { links: &self.links, nexthops: &self.nexthops };
+        let deletion = message.kind == RTM_DELROUTE;
+        let said_dead = (!deletion).then_some(&dead[..]);
+        if let Some(hop) = self.lists.paths.acquire(&path, said_dead, &world) {
+            let entry = Entry { metric: route.metric, path: hop, protocol: route.protocol };
+            let said = Said { entry, path: &path, flags: message.flags, origin };
+            self.change(route.table, prefix, &said, deletion, to);
+            self.lists.paths.release(hop);
+        }
+        self.path = path;
+        self.dead = dead;
+        Ok(())
+    }
+
+    /// Changes the list of a prefix by what was said.
+    fn change<A: Kin>(
+        &mut self,
+        table: u32,
+        prefix: Prefix<A>,
+        said: &Said<'_>,
+        deletion: bool,
+        to: &mut dyn Follower,
+    ) {
+        let old = A::tables(self).get(&table).and_then(|rib| rib.get(prefix)).unwrap_or(Hop::NONE);
+        let mut list = mem::take(&mut self.list);
+        list.clear();
+        list.extend_from_slice(self.lists.get(old));
+        let world = World { links: &self.links, nexthops: &self.nexthops };
+        let edit = if deletion { order::remove } else { order::add };
+        let made = edit(&mut list, said, &mut self.lists, &world);
+        self.put(table, prefix, old, &list, to);
+        if let Some(made) = made {
+            self.lists.paths.release(made);
+        }
+        self.list = list;
+    }
+
+    /// Gives a prefix another list and tells if what is best has changed.
+    fn put<A: Kin>(
+        &mut self,
+        table: u32,
+        prefix: Prefix<A>,
+        old: Hop,
+        list: &Vec<Entry>,
+        to: &mut dyn Follower,
+    ) {
+        if list == self.lists.get(old) {
+            return;
+        }
+        let new = if list.is_empty() {
+            Hop::NONE
+        } else {
+            // 2^32 different lists do not fit into memory.
+            let Some(new) = self.lists.acquire(list) else { return };
+            new
+        };
+        if self.lists.best(old) != self.lists.best(new) {
+            A::tell(to, table, prefix, self.lists.best(new));
+        }
+        self.lists.release(old);
+        let tables = A::tables_mut(self);
+        if new.is_some() {
+            let rib = tables.entry(table).or_default();
+            rib.insert(prefix, new);
+            if rib.dirty_len() > REMEMBERED {
+                rib.take_changed();
+            }
+        } else if let Some(rib) = tables.get_mut(&table) {
+            rib.remove(prefix);
+            if rib.is_empty() {
+                tables.remove(&table);
+            }
+        }
+    }
+
+    /// Tells of every prefix that has one of these lists.
+    fn tell_lists(&self, changed: &[Hop], to: &mut dyn Follower) {
+        if !changed.is_empty() {
+            let mut changed = changed.to_vec();
+            changed.sort_unstable();
+            self.tell_lists_of::<u32>(&changed, to);
+            self.tell_lists_of::<u128>(&changed, to);
+        }
+    }
+
+    fn tell_lists_of<A: Kin>(&self, changed: &[Hop], to: &mut dyn Follower) {
+        for (&table, rib) in A::tables(self) {
+            for (prefix, hop) in rib {
+                if changed.binary_search(&hop).is_ok() {
+                    A::tell(to, table, prefix, self.lists.best(hop));
+                }
+            }
+        }
+    }
+
+    /// Computes the targets of these paths anew and tells what changes by it.
+    fn retarget(&mut self, paths: &[Hop], to: &mut dyn Follower) {
+        let world = World { links: &self.links, nexthops: &self.nexthops };
+        let changed = self.lists.retarget(paths.iter().copied(), &world);
+        self.tell_lists(&changed, to);
+    }
+
+    fn set_neighbour(&mut self, view: &NeighbourView, there: bool, to: &mut dyn Follower) {
+        let key = (view.index, view.address);
+        if !there {
+            if self.neighbours.remove(&key).is_some() {
+                to.neighbour(view.index, view.address, None);
+            }
+        } else if self.neighbours.insert(key, view.neighbour) != Some(view.neighbour) {
+            to.neighbour(view.index, view.address, Some(&view.neighbour));
+        }
+    }
+
+    fn set_rule(&mut self, rule: Rule, there: bool, to: &mut dyn Follower) {
+        let known = self.rules.iter().position(|other| *other == rule);
+        match (known, there) {
+            (None, true) => {
+                let key = |rule: &Rule| (rule.v6, rule.priority);
+                let at = self.rules.partition_point(|other| key(other) <= key(&rule));
+                self.rules.insert(at, rule);
+            }
+            (Some(at), false) => drop(self.rules.remove(at)),
+            _ => return,
+        }
+        to.rules(&self.rules);
+    }
+}
+
+/// Puts a message's words about where a route leads into `path`, and which of the ways
+/// are dead into `dead`, which stays empty if none is.
+fn word<A: Kin>(
+    route: &RouteView<'_>,
+    path: &mut Path,
+    dead: &mut Vec<bool>,
+) -> Result<(), Damage> {
+    path.v6 = A::BITS == u128::BITS;
+    path.host = !path.v6 && route.scope == RT_SCOPE_HOST;
+    path.nexthop = route.nexthop;
+    // What an object does is the object's to say, and may change.
+    let by_object = route.nexthop != 0 && route.kind == RTN_BLACKHOLE;
+    path.kind = if by_object { RTN_UNICAST } else { route.kind };
+    path.source = match route.preferred_source {
+        // The kernel drops the preferred source of an IPv6 route without a word, and the
+        // route stays.
+        Some(IpAddr::V4(source)) if !path.v6 => source.into(),
+        _ => 0,
+    };
+    path.ways.clear();
+    dead.clear();
+    if route.nexthop != 0 {
+        return Ok(());
+    }
+    for way in route.ways() {
+        let way = way?;
+        dead.push(way.is_dead());
+        path.ways.push(Way { flags: way.flags & RTNH_F_ONLINK, ..way });
+    }
+    if dead.iter().all(|&dead| !dead) {
+        dead.clear();
+        if path.v6 {
+            // Which comes first says nothing: it is the one that the message is about.
+            path.ways.sort_unstable_by_key(|way| (way.interface, way.gateway));
+        }
+    }
+    Ok(())
+}
+
+impl fmt::Debug for Mirror {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mirror")
+            .field("tables", &self.tables())
+            .field("links", &self.links.len())
+            .field("neighbours", &self.neighbours.len())
+            .field("nexthops", &self.nexthops.len())
+            .field("lists", &self.lists.len())
+            .field("paths", &self.lists.paths.len())
+            .finish_non_exhaustive()
+    }
+}

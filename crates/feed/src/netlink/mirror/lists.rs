@@ -1,0 +1,116 @@
+//! Lists: the candidates of a prefix in order, each list kept once.
+//!
+//! ```text
+//!  Rib ─ prefix ─► Hop ─► [ (metric 20, path 3, protocol 12),  ─► best: the first whose
+//!                           (metric 32, path 1, protocol 186) ]         path leads anywhere
+//! ```
+//!
+//! A full table has a million prefixes and some hundred different lists, so a route
+//! costs a node of the trie and nothing else, and what happens to a path is worked out
+//! once a list. Best is kept with the list: it changes when a path's target does.
+
+use fib::{Hop, HopTable};
+
+use super::paths::{Path, Paths, World};
+use crate::netlink::follower::RouteInfo;
+
+/// One candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Entry {
+    pub(super) metric: u32,
+    pub(super) path: Hop,
+    pub(super) protocol: u8,
+}
+
+/// All lists in use, with reference counts: one for each prefix that has it.
+#[derive(Default)]
+pub(super) struct Lists {
+    pool: HopTable<Vec<Entry>>,
+    best: Vec<Option<RouteInfo>>,
+    pub(super) paths: Paths,
+}
+
+impl Lists {
+    /// Adds a reference to a list, which holds references to its paths while it is there.
+    /// `None` if there are 2^32 lists.
+    pub(super) fn acquire(&mut self, list: &Vec<Entry>) -> Option<Hop> {
+        let known = self.pool.find(list).is_some();
+        let hop = self.pool.acquire(list).ok()?;
+        if !known {
+            for entry in list {
+                self.paths.retain(entry.path);
+            }
+            let at = hop.0 as usize;
+            if self.best.len() <= at {
+                self.best.resize(at + 1, None);
+            }
+            self.best[at] = self.work_out(list);
+        }
+        Some(hop)
+    }
+
+    /// Drops a reference.
+    pub(super) fn release(&mut self, hop: Hop) {
+        let Some(list) = self.pool.release(hop) else { return };
+        self.best[hop.0 as usize] = None;
+        for entry in list {
+            self.paths.release(entry.path);
+        }
+    }
+
+    pub(super) fn get(&self, hop: Hop) -> &[Entry] {
+        self.pool.get(hop).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns what is best in a list; nothing in no list.
+    pub(super) fn best(&self, hop: Hop) -> Option<&RouteInfo> {
+        self.best.get(hop.0 as usize)?.as_ref()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Hop, &[Entry])> {
+        self.pool.iter().map(|(hop, list, _)| (hop, list.as_slice()))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pool.len()
+    }
+
+    /// Computes the targets of these paths anew; returns the lists whose best has changed.
+    pub(super) fn retarget(
+        &mut self,
+        paths: impl IntoIterator<Item = Hop>,
+        world: &World<'_>,
+    ) -> Vec<Hop> {
+        let mut changed: Vec<Hop> = paths.into_iter().collect();
+        changed.retain(|&path| self.paths.retarget(path, world));
+        if changed.is_empty() {
+            return changed;
+        }
+        changed.sort_unstable();
+        let touched =
+            |list: &[Entry]| list.iter().any(|entry| changed.binary_search(&entry.path).is_ok());
+        let touched: Vec<Hop> =
+            self.iter().filter(|(_, list)| touched(list)).map(|(hop, _)| hop).collect();
+        let mut lists = Vec::new();
+        for hop in touched {
+            let best = self.work_out(self.get(hop));
+            let at = hop.0 as usize;
+            if self.best[at] != best {
+                self.best[at] = best;
+                lists.push(hop);
+            }
+        }
+        lists
+    }
+
+    fn work_out(&self, list: &[Entry]) -> Option<RouteInfo> {
+        list.iter().find_map(|entry| {
+            let target = self.paths.target(entry.path)?.clone();
+            Some(RouteInfo { target, metric: entry.metric, protocol: entry.protocol })
+        })
+    }
+
+    pub(super) fn path(&self, entry: &Entry) -> Option<&Path> {
+        self.paths.get(entry.path)
+    }
+}

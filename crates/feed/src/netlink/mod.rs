@@ -1,0 +1,51 @@
+//! The kernel feed: what Linux has for routes, followed as it changes.
+//!
+//! ```text
+//!  netlink ─► Socket ─► Messages ─► Attributes ─► views ─► Mirror ─► Follower
+//!             socket    message     attribute     link, address,  mirror/   follower
+//!                                                 neighbour, route,
+//!                                                 nexthop, rule
+//! ```
+//!
+//! BIRD, FRR, GoBGP and `ip route` put routes into the kernel's tables; whoever follows
+//! those needs no patch to any of them. [`Kernel`] reads everything once and then every
+//! change (rtnetlink(7)), keeps it in a [`Mirror`], and tells a [`Follower`] of what is
+//! best for a prefix of a table, when that changes.
+//!
+//! Netlink says much but not all. Messages are lost when nobody reads them in time, and
+//! some changes are not said at all: IPv4 routes go with their link, their nexthop
+//! object or their source address without a word. The first is noticed and ends in
+//! everything being read anew (`kernel.rs`); the second is worked out from what is said
+//! (`mirror/silent.rs`).
+//!
+//! The parser is our own: a full table is a million messages, and the crates there are
+//! allocate for each and know no nexthop objects (`docs/decisions/0006-netlink-parser.md`).
+//! Nothing a message holds makes it panic; a damaged message is left out and counted.
+
+mod address;
+mod attribute;
+mod error;
+mod follower;
+mod kernel;
+mod link;
+mod message;
+mod mirror;
+mod neighbour;
+mod nexthop;
+mod route;
+mod rule;
+mod socket;
+mod uapi;
+
+pub use address::AddressView;
+pub use attribute::{Attribute, Attributes};
+pub use error::{Damage, Error};
+pub use follower::{Follower, Nobody, RouteInfo, Target, Via};
+pub use kernel::{Counters, Kernel, Pumped, Settings};
+pub use link::{Link, LinkView};
+pub use message::{Message, Messages};
+pub use mirror::Mirror;
+pub use neighbour::{Neighbour, NeighbourView};
+pub use nexthop::{Nexthop, NexthopView};
+pub use route::{AnyPrefix, RouteView, Way, Ways};
+pub use rule::{Action, Rule};

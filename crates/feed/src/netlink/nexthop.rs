@@ -1,0 +1,106 @@
+//! Nexthop objects: ways out that routes name by number.
+//!
+//! `RTM_NEWNEXTHOP`, `struct nhmsg` of 8 bytes: family, scope, protocol, reserved,
+//! flags (4). An object is one way out, a black hole, or a group of others with
+//! weights. Groups are of two types, by hash threshold and resilient; which member a
+//! flow gets is the datapath's own business, so both read alike here.
+//!
+//! ```text
+//! NHA_GROUP    0    4            5                 6          8
+//!              ┌────┬────────────┬─────────────────┬──────────┐
+//!              │ id │ weight - 1 │ its higher byte │ reserved │ next …
+//!              └────┴────────────┴─────────────────┴──────────┘
+//! ```
+//!
+//! The higher byte of the weight is there since Linux 6.12 and was 0 before.
+
+use super::attribute::{Attribute, Bytes};
+use super::error::Damage;
+use super::message::Message;
+use super::route::Way;
+use super::uapi::{
+    NEXTHOP_GRP_TYPE_RES, NHA_BLACKHOLE, NHA_ENCAP, NHA_FDB, NHA_GATEWAY, NHA_GROUP,
+    NHA_GROUP_TYPE, NHA_ID, NHA_OIF,
+};
+
+/// A nexthop object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Nexthop {
+    /// One way out.
+    Way(Way),
+    /// None: packets are dropped.
+    Blackhole,
+    /// Others.
+    Group {
+        /// Each member's number and weight, 1 and up.
+        members: Vec<(u32, u16)>,
+        /// Says whether a member's removal moves only its own flows.
+        resilient: bool,
+    },
+    /// Of a bridge; no route goes by it.
+    Bridge,
+}
+
+/// A message about a nexthop object.
+#[derive(Clone, Copy, Debug)]
+pub struct NexthopView<'a> {
+    /// Its number.
+    pub id: u32,
+    way: Way,
+    blackhole: bool,
+    bridge: bool,
+    group: Option<Attribute<'a>>,
+    resilient: bool,
+}
+
+impl<'a> NexthopView<'a> {
+    /// Reads a message.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`].
+    pub fn parse(message: &Message<'a>) -> Result<Self, Damage> {
+        let (head, attributes) = message.split::<8>()?;
+        let way = Way { flags: head.u32(4) as u8, ..Way::NONE };
+        let (group, id) = (None, 0);
+        let mut view = Self { id, way, blackhole: false, bridge: false, group, resilient: false };
+        for attribute in attributes {
+            let attribute = attribute?;
+            match attribute.kind {
+                NHA_ID => view.id = attribute.u32()?,
+                NHA_OIF => view.way.interface = attribute.u32()?,
+                NHA_GATEWAY => view.way.gateway = Some(attribute.address()?),
+                NHA_ENCAP => view.way.encapsulated = true,
+                NHA_BLACKHOLE => view.blackhole = true,
+                NHA_FDB => view.bridge = true,
+                NHA_GROUP_TYPE => view.resilient = attribute.u16()? == NEXTHOP_GRP_TYPE_RES,
+                NHA_GROUP if attribute.value.len() % 8 != 0 => {
+                    return Err(attribute.damage("a group that is no list of members"));
+                }
+                NHA_GROUP => view.group = Some(attribute),
+                _ => {}
+            }
+        }
+        if view.id == 0 {
+            return Err(Damage { at: message.at, what: "a nexthop without a number" });
+        }
+        Ok(view)
+    }
+
+    /// Copies it out.
+    pub fn nexthop(&self) -> Nexthop {
+        if self.bridge {
+            return Nexthop::Bridge;
+        }
+        if self.blackhole {
+            return Nexthop::Blackhole;
+        }
+        let Some(group) = self.group else { return Nexthop::Way(self.way) };
+        let (members, _) = group.value.as_chunks::<8>();
+        let members = members.iter().map(|member| {
+            let weight = u16::from_le_bytes([member[4], member[5]]);
+            (member.u32(0), weight.saturating_add(1))
+        });
+        Nexthop::Group { members: members.collect(), resilient: self.resilient }
+    }
+}

@@ -1,0 +1,248 @@
+//! Routes, as messages say them.
+//!
+//! `RTM_NEWROUTE`, `struct rtmsg` of 12 bytes: family, length of the destination, of
+//! the source, TOS, table, protocol, scope, type, flags (4). A table above 255 is in
+//! `RTA_TABLE`, which counts whenever it is there. A route has one way out
+//! (`RTA_OIF`, `RTA_GATEWAY`; `RTA_VIA` for a gateway of the other family, RFC 8950),
+//! several (`RTA_MULTIPATH`), or the number of a nexthop object (`RTA_NH_ID`, beside
+//! which the kernel repeats the ways as they are at the moment).
+//!
+//! ```text
+//! RTA_MULTIPATH    0        2       3            4           8          length
+//!                  ┌────────┬───────┬────────────┬───────────┬────────────┐
+//!                  │ length │ flags │ weight - 1 │ interface │ attributes │ next …
+//!                  └────────┴───────┴────────────┴───────────┴────────────┘
+//! ```
+//!
+//! Reading one allocates nothing: a full table is a million of them.
+
+use core::net::IpAddr;
+
+use fib::Prefix;
+
+use super::attribute::{Attribute, Attributes, Bytes, address};
+use super::error::Damage;
+use super::message::Message;
+use super::uapi::{
+    AF_INET, AF_INET6, RTA_DST, RTA_ENCAP, RTA_GATEWAY, RTA_MULTIPATH, RTA_NH_ID, RTA_OIF,
+    RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE, RTA_VIA, RTNH_F_DEAD, RTNH_F_ONLINK,
+};
+
+/// A message about a route of IPv4 or IPv6.
+#[derive(Clone, Copy, Debug)]
+pub struct RouteView<'a> {
+    /// The destination.
+    pub prefix: AnyPrefix,
+    /// How many bits of the source it selects by.
+    pub source_length: u8,
+    /// The type of service it is for; 0 is any.
+    pub tos: u8,
+    /// The table.
+    pub table: u32,
+    /// Who installed it (`RTPROT_…`).
+    pub protocol: u8,
+    /// `RT_SCOPE_…`.
+    pub scope: u8,
+    /// What it does (`RTN_…`).
+    pub kind: u8,
+    /// `RTM_F_…`, and of a single way out the `RTNH_F_…`.
+    pub flags: u32,
+    /// The metric: the lowest is used.
+    pub metric: u32,
+    /// The address that the host's own packets are sent from.
+    pub preferred_source: Option<IpAddr>,
+    /// The nexthop object it goes by, 0 if by none.
+    pub nexthop: u32,
+    single: Way,
+    several: Option<Attribute<'a>>,
+}
+
+/// A destination of either family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnyPrefix {
+    /// Of IPv4.
+    V4(Prefix<u32>),
+    /// Of IPv6.
+    V6(Prefix<u128>),
+}
+
+/// One way out, as a message says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Way {
+    /// The interface's index, 0 if none is named.
+    pub interface: u32,
+    /// The gateway; none on the link itself.
+    pub gateway: Option<IpAddr>,
+    /// Its share, 1 and up.
+    pub weight: u16,
+    /// `RTNH_F_…`.
+    pub flags: u8,
+    /// Says whether packets are to be put into something else on the way.
+    pub encapsulated: bool,
+}
+
+impl Way {
+    pub(crate) const NONE: Self =
+        Self { interface: 0, gateway: None, weight: 1, flags: 0, encapsulated: false };
+
+    /// Says whether the kernel holds it for unusable.
+    pub fn is_dead(&self) -> bool {
+        self.flags & RTNH_F_DEAD != 0
+    }
+
+    /// Says whether the gateway is on the link whatever the addresses say.
+    pub fn is_onlink(&self) -> bool {
+        self.flags & RTNH_F_ONLINK != 0
+    }
+
+    fn attribute(&mut self, attribute: &Attribute<'_>) -> Result<(), Damage> {
+        match attribute.kind {
+            RTA_GATEWAY => self.gateway = Some(attribute.address()?),
+            RTA_VIA => {
+                // Two bytes of family, then the address.
+                let gateway = attribute.value.get(2..).and_then(address);
+                let what = "a gateway of neither family";
+                self.gateway = Some(gateway.ok_or(attribute.damage(what))?);
+            }
+            RTA_ENCAP => self.encapsulated = true,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> RouteView<'a> {
+    /// Reads a message; `None` if it is of another family than IPv4 and IPv6.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`], of the ways out as well.
+    pub fn parse(message: &Message<'a>) -> Result<Option<Self>, Damage> {
+        let (head, attributes) = message.split::<12>()?;
+        let (family, length) = (head[0], head[1]);
+        if !matches!(family, AF_INET | AF_INET6) {
+            return Ok(None);
+        }
+        let flags = head.u32(8);
+        let mut destination = None;
+        let mut view = Self {
+            prefix: AnyPrefix::V4(Prefix::ALL),
+            source_length: head[2],
+            tos: head[3],
+            table: head[4].into(),
+            protocol: head[5],
+            scope: head[6],
+            kind: head[7],
+            flags,
+            metric: 0,
+            preferred_source: None,
+            nexthop: 0,
+            // The lowest byte has the flags of the only way out.
+            single: Way { flags: flags as u8, ..Way::NONE },
+            several: None,
+        };
+        for attribute in attributes {
+            let attribute = attribute?;
+            match attribute.kind {
+                RTA_DST => destination = Some(attribute),
+                RTA_TABLE => view.table = attribute.u32()?,
+                RTA_PRIORITY => view.metric = attribute.u32()?,
+                RTA_OIF => view.single.interface = attribute.u32()?,
+                RTA_PREFSRC => view.preferred_source = Some(attribute.address()?),
+                RTA_NH_ID => view.nexthop = attribute.u32()?,
+                RTA_MULTIPATH => view.several = Some(attribute),
+                _ => view.single.attribute(&attribute)?,
+            }
+        }
+        view.prefix = prefix(family, length, destination.as_ref(), message.at)?;
+        for way in view.ways() {
+            way?;
+        }
+        Ok(Some(view))
+    }
+
+    /// Walks the ways out; a route that goes nowhere has none.
+    pub fn ways(&self) -> Ways<'a> {
+        let single = (self.single.interface != 0 || self.single.gateway.is_some())
+            .then_some(self.single)
+            .filter(|_| self.several.is_none());
+        let (bytes, at) = self.several.map_or((&[][..], 0), |several| (several.value, several.at));
+        Ways { single, bytes, at }
+    }
+}
+
+fn prefix(
+    family: u8,
+    length: u8,
+    destination: Option<&Attribute<'_>>,
+    at: usize,
+) -> Result<AnyPrefix, Damage> {
+    let width = if family == AF_INET { 32 } else { 128 };
+    if length > width {
+        return Err(Damage { at, what: "a prefix longer than an address" });
+    }
+    // The kernel leaves the address of a default route out.
+    let address = match destination {
+        Some(destination) => Some(destination.address()?),
+        None if length == 0 => None,
+        None => return Err(Damage { at, what: "a route without a destination" }),
+    };
+    let length = length.into();
+    match (family, address) {
+        (AF_INET, Some(IpAddr::V4(v4))) => Ok(AnyPrefix::V4(Prefix::truncate(v4.into(), length))),
+        (AF_INET6, Some(IpAddr::V6(v6))) => Ok(AnyPrefix::V6(Prefix::truncate(v6.into(), length))),
+        (AF_INET, None) => Ok(AnyPrefix::V4(Prefix::ALL)),
+        (_, None) => Ok(AnyPrefix::V6(Prefix::ALL)),
+        _ => Err(Damage { at, what: "a destination of another family" }),
+    }
+}
+
+/// The ways out of a route.
+#[derive(Clone, Debug)]
+pub struct Ways<'a> {
+    single: Option<Way>,
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Ways<'_> {
+    fn take(&mut self) -> Result<Way, Damage> {
+        const HEAD: usize = 8;
+        let at = self.at;
+        let Some((head, _)) = self.bytes.split_first_chunk::<HEAD>() else {
+            return Err(Damage { at, what: "a way out shorter than its header" });
+        };
+        let length = usize::from(head.u16(0));
+        let Some(rest) = self.bytes.get(HEAD..length) else {
+            return Err(Damage { at, what: "a way out whose length cannot be" });
+        };
+        let (flags, weight) = (head[2], u16::from(head[3]) + 1);
+        let mut way = Way { interface: head.u32(4), flags, weight, ..Way::NONE };
+        for attribute in Attributes::new(rest, at + HEAD) {
+            way.attribute(&attribute?)?;
+        }
+        let next = length.next_multiple_of(4).min(self.bytes.len());
+        self.bytes = &self.bytes[next..];
+        self.at += next;
+        Ok(way)
+    }
+}
+
+impl Iterator for Ways<'_> {
+    type Item = Result<Way, Damage>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(single) = self.single.take() {
+            return Some(Ok(single));
+        }
+        if self.bytes.is_empty() {
+            return None;
+        }
+        let taken = self.take();
+        if taken.is_err() {
+            self.bytes = &[];
+        }
+        Some(taken)
+    }
+}

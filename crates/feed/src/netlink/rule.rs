@@ -1,0 +1,149 @@
+//! Rules: which table a packet is looked up in.
+//!
+//! `RTM_NEWRULE`, `struct fib_rule_hdr` of 12 bytes: family, lengths of destination and
+//! source, TOS, table, two reserved, action, flags (4). Rules are tried in the order
+//! of their priority; those of a VRF say no table but that the interface's own counts.
+
+use core::net::IpAddr;
+
+use super::attribute::Bytes;
+use super::error::Damage;
+use super::message::Message;
+use super::uapi::{
+    AF_INET, AF_INET6, FIB_RULE_INVERT, FR_ACT_BLACKHOLE, FR_ACT_GOTO, FR_ACT_NOP, FR_ACT_PROHIBIT,
+    FR_ACT_TO_TBL, FR_ACT_UNREACHABLE, FRA_DST, FRA_FWMARK, FRA_FWMASK, FRA_GOTO, FRA_IIFNAME,
+    FRA_L3MDEV, FRA_OIFNAME, FRA_PAD, FRA_PRIORITY, FRA_PROTOCOL, FRA_SRC, FRA_SUPPRESS_PREFIXLEN,
+    FRA_TABLE,
+};
+
+/// What a rule does with a packet that it selects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Looks it up in this table, and goes on if nothing is found.
+    Table(u32),
+    /// Looks it up in the table of the VRF that its interface belongs to.
+    Vrf,
+    /// Goes on with the rule of this priority.
+    Goto(u32),
+    /// Goes on.
+    Nothing,
+    /// Drops it.
+    Blackhole,
+    /// Drops it, and says that the destination is unreachable.
+    Unreachable,
+    /// Drops it, and says that this is prohibited.
+    Prohibit,
+    /// Something this program does not know.
+    Unknown(u8),
+}
+
+/// A rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Says whether it is for IPv6.
+    pub v6: bool,
+    /// Its place: the lowest first.
+    pub priority: u32,
+    /// What it does.
+    pub action: Action,
+    /// Says whether it selects what its conditions do not.
+    pub inverted: bool,
+    /// The source it selects by, with the number of bits.
+    pub source: Option<(IpAddr, u8)>,
+    /// The destination it selects by, with the number of bits.
+    pub destination: Option<(IpAddr, u8)>,
+    /// The name of the interface packets come in by.
+    pub input: Option<String>,
+    /// The name of the interface packets go out by.
+    pub output: Option<String>,
+    /// The mark it selects by, and the mask.
+    pub mark: Option<(u32, u32)>,
+    /// The length at and below which a route found does not count.
+    pub suppressed: Option<u32>,
+    /// The type of service it selects by; 0 is any.
+    pub tos: u8,
+    /// What else it selects by (ports, users …), as the kernel sent it.
+    pub other: Vec<u8>,
+}
+
+impl Rule {
+    /// Says whether it selects every packet.
+    pub fn is_for_all(&self) -> bool {
+        !self.inverted
+            && self.source.is_none()
+            && self.destination.is_none()
+            && self.input.is_none()
+            && self.output.is_none()
+            && self.mark.is_none()
+            && self.tos == 0
+            && self.other.is_empty()
+    }
+
+    /// Reads a message; `None` if it is of another family than IPv4 and IPv6.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`].
+    pub fn parse(message: &Message<'_>) -> Result<Option<Self>, Damage> {
+        let (head, attributes) = message.split::<12>()?;
+        let family = head[0];
+        if !matches!(family, AF_INET | AF_INET6) {
+            return Ok(None);
+        }
+        let mut rule = Self {
+            v6: family == AF_INET6,
+            priority: 0,
+            action: Action::Nothing,
+            inverted: head.u32(8) & FIB_RULE_INVERT != 0,
+            source: None,
+            destination: None,
+            input: None,
+            output: None,
+            mark: None,
+            suppressed: None,
+            tos: head[3],
+            other: Vec::new(),
+        };
+        let (mut table, mut goto, mut vrf) = (u32::from(head[4]), 0, false);
+        let (mut mark, mut mask) = (0, u32::MAX);
+        for attribute in attributes {
+            let attribute = attribute?;
+            let text = || Some(String::from_utf8_lossy(attribute.text()).into_owned());
+            match attribute.kind {
+                FRA_PRIORITY => rule.priority = attribute.u32()?,
+                FRA_TABLE => table = attribute.u32()?,
+                FRA_GOTO => goto = attribute.u32()?,
+                FRA_L3MDEV => vrf = attribute.value.first().is_some_and(|&is| is != 0),
+                FRA_SRC => rule.source = Some((attribute.address()?, head[2])),
+                FRA_DST => rule.destination = Some((attribute.address()?, head[1])),
+                FRA_IIFNAME => rule.input = text(),
+                FRA_OIFNAME => rule.output = text(),
+                FRA_FWMARK => mark = attribute.u32()?,
+                FRA_FWMASK => mask = attribute.u32()?,
+                FRA_SUPPRESS_PREFIXLEN => {
+                    let length = attribute.u32()?;
+                    rule.suppressed = (length != u32::MAX).then_some(length);
+                }
+                FRA_PROTOCOL | FRA_PAD => {}
+                kind => {
+                    rule.other.extend(kind.to_ne_bytes());
+                    rule.other.extend(attribute.value);
+                }
+            }
+        }
+        if mark != 0 || mask != u32::MAX {
+            rule.mark = Some((mark, mask));
+        }
+        rule.action = match head[7] {
+            _ if vrf => Action::Vrf,
+            FR_ACT_TO_TBL => Action::Table(table),
+            FR_ACT_GOTO => Action::Goto(goto),
+            FR_ACT_NOP => Action::Nothing,
+            FR_ACT_BLACKHOLE => Action::Blackhole,
+            FR_ACT_UNREACHABLE => Action::Unreachable,
+            FR_ACT_PROHIBIT => Action::Prohibit,
+            other => Action::Unknown(other),
+        };
+        Ok(Some(rule))
+    }
+}

@@ -1,0 +1,296 @@
+//! A namespace to try things in, what `ip` says of it, and a follower that remembers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::net::IpAddr;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use fib::Prefix;
+use fingerpost_feed::netlink::{
+    Follower, Kernel, Link, Mirror, Neighbour, RouteInfo, Rule, Target, Via,
+};
+use nix::sched::{CloneFlags, unshare};
+use serde_json::Value;
+
+fn run(arguments: &str) -> Output {
+    Command::new("ip")
+        .args(arguments.split(' '))
+        .output()
+        .expect("`ip` runs (Debian package iproute2)")
+}
+
+/// Runs `ip`, which must succeed.
+pub(crate) fn ip(arguments: &str) -> String {
+    let output = run(arguments);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {arguments}: {said} (this test needs root)");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs `ip`, which must fail.
+pub(crate) fn refused(arguments: &str) {
+    assert!(!run(arguments).status.success(), "ip {arguments}: this should not be possible");
+}
+
+/// Runs many lines through one `ip`.
+pub(crate) fn batch(lines: impl Iterator<Item = String>) {
+    let mut child = Command::new("ip")
+        .args(["-batch", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("`ip` runs (Debian package iproute2)");
+    let mut input = std::io::BufWriter::new(child.stdin.take().expect("its input is ours"));
+    for line in lines {
+        writeln!(input, "{line}").expect("ip reads its input");
+    }
+    input.flush().expect("ip reads its input");
+    drop(input);
+    assert!(child.wait().expect("ip ends").success(), "ip -batch failed");
+}
+
+/// Moves this thread into a new namespace with three pairs of interfaces.
+pub(crate) fn network() {
+    unshare(CloneFlags::CLONE_NEWNET).expect("a new network namespace (this test needs root)");
+    ip("link set lo up");
+    for pair in ["a", "b", "c"] {
+        ip(&format!("link add {pair}0 type veth peer name {pair}1"));
+        ip(&format!("link set {pair}0 up"));
+        ip(&format!("link set {pair}1 up"));
+    }
+}
+
+/// Reads until nothing more comes and no resynchronisation is going on.
+pub(crate) fn settle(kernel: &mut Kernel, told: &mut Told) {
+    let mut quiet = Instant::now();
+    while quiet.elapsed() < Duration::from_millis(15) {
+        let pumped = kernel.pump(told, 1000).expect("the feed goes on");
+        if pumped.messages > 0 || pumped.resynchronising {
+            quiet = Instant::now();
+        } else {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// A route as it is compared: its metric, its protocol and where it leads, in words.
+type Words = (u64, u64, String);
+type Routes = BTreeMap<(u32, IpAddr, u8), Words>;
+
+/// Remembers what it is told.
+#[derive(Default)]
+pub(crate) struct Told {
+    pub(crate) v4: BTreeMap<(u32, Prefix<u32>), RouteInfo>,
+    pub(crate) v6: BTreeMap<(u32, Prefix<u128>), RouteInfo>,
+    pub(crate) links: BTreeMap<u32, Link>,
+    pub(crate) addresses: BTreeSet<(u32, IpAddr, u8)>,
+    pub(crate) neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) calls: usize,
+}
+
+impl Follower for Told {
+    fn route_v4(&mut self, table: u32, prefix: Prefix<u32>, best: Option<&RouteInfo>) {
+        self.calls += 1;
+        let old = match best {
+            Some(best) => self.v4.insert((table, prefix), best.clone()),
+            None => self.v4.remove(&(table, prefix)),
+        };
+        assert_ne!(old.as_ref(), best, "{table} {prefix}: told of no change");
+    }
+    fn route_v6(&mut self, table: u32, prefix: Prefix<u128>, best: Option<&RouteInfo>) {
+        self.calls += 1;
+        let old = match best {
+            Some(best) => self.v6.insert((table, prefix), best.clone()),
+            None => self.v6.remove(&(table, prefix)),
+        };
+        assert_ne!(old.as_ref(), best, "{table} {prefix}: told of no change");
+    }
+    fn link(&mut self, index: u32, link: Option<&Link>) {
+        self.calls += 1;
+        match link {
+            Some(link) => drop(self.links.insert(index, link.clone())),
+            None => drop(self.links.remove(&index)),
+        }
+    }
+    fn address(&mut self, index: u32, address: IpAddr, length: u8, there: bool) {
+        self.calls += 1;
+        let key = (index, address, length);
+        let new = if there { self.addresses.insert(key) } else { self.addresses.remove(&key) };
+        assert!(new, "{address} on {index}: told of no change");
+    }
+    fn neighbour(&mut self, index: u32, address: IpAddr, neighbour: Option<&Neighbour>) {
+        // The kernel's own timers change neighbours at any time: not counted.
+        match neighbour {
+            Some(neighbour) => drop(self.neighbours.insert((index, address), *neighbour)),
+            None => drop(self.neighbours.remove(&(index, address))),
+        }
+    }
+    fn rules(&mut self, rules: &[Rule]) {
+        self.calls += 1;
+        self.rules = rules.to_vec();
+    }
+}
+
+/// Compares the mirror with `ip`, and what was told with the mirror.
+///
+/// The kernel does some things a little later (carriers, duplicate address detection),
+/// hence a difference counts only if it stays.
+pub(crate) fn checked(kernel: &mut Kernel, told: &mut Told, step: &str) {
+    let begun = Instant::now();
+    loop {
+        settle(kernel, told);
+        let wrong = difference(kernel.mirror());
+        if wrong.is_empty() {
+            break;
+        }
+        let text = wrong.join("\n  ");
+        assert!(begun.elapsed() < Duration::from_secs(4), "after `{step}`:\n  {text}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let mirror = kernel.mirror();
+    let mut v4 = BTreeMap::new();
+    let mut v6 = BTreeMap::new();
+    for &table in mirror.tables().keys() {
+        v4.extend(mirror.routes_v4(table).map(|(prefix, best)| ((table, prefix), best.clone())));
+        v6.extend(mirror.routes_v6(table).map(|(prefix, best)| ((table, prefix), best.clone())));
+    }
+    assert!(told.v4 == v4, "after `{step}`: told {:?}, has {v4:?}", told.v4);
+    assert!(told.v6 == v6, "after `{step}`: told {:?}, has {v6:?}", told.v6);
+    assert_eq!(&told.links, mirror.links(), "after `{step}`");
+    assert_eq!(&told.addresses, mirror.addresses(), "after `{step}`");
+    assert_eq!(&told.neighbours, mirror.neighbours(), "after `{step}`");
+    assert_eq!(told.rules, mirror.rules(), "after `{step}`");
+}
+
+fn difference(mirror: &Mirror) -> Vec<String> {
+    let (ours, theirs) = (ours(mirror), theirs());
+    let mut wrong = Vec::new();
+    for (key, route) in &theirs {
+        match ours.get(key) {
+            None => wrong.push(format!("{key:?} is missing: {route:?}")),
+            Some(our) if our != route => {
+                wrong.push(format!("{key:?} is {route:?}, and not {our:?}"));
+            }
+            Some(_) => {}
+        }
+    }
+    for (key, route) in &ours {
+        if !theirs.contains_key(key) {
+            wrong.push(format!("{key:?} is not there: {route:?}"));
+        }
+    }
+    wrong.truncate(20);
+    wrong
+}
+
+/// What the mirror has.
+fn ours(mirror: &Mirror) -> Routes {
+    let mut routes = Routes::new();
+    let words = |best: &RouteInfo| {
+        (best.metric.into(), best.protocol.into(), target_words(mirror, &best.target))
+    };
+    for &table in mirror.tables().keys() {
+        for (prefix, best) in mirror.routes_v4(table) {
+            let address = IpAddr::V4(prefix.addr().into());
+            routes.insert((table, address, prefix.len() as u8), words(best));
+        }
+        for (prefix, best) in mirror.routes_v6(table) {
+            let address = IpAddr::V6(prefix.addr().into());
+            routes.insert((table, address, prefix.len() as u8), words(best));
+        }
+    }
+    routes
+}
+
+fn target_words(mirror: &Mirror, target: &Target) -> String {
+    let Target::Via(vias) = target else { return format!("{target:?}").to_lowercase() };
+    assert!(vias.is_sorted() && !vias.is_empty());
+    let via = |via: &Via| {
+        let name = mirror.links().get(&via.interface).map_or("?", |link| &link.name);
+        way_words(name, via.gateway, via.weight.into(), via.onlink)
+    };
+    let mut words: Vec<_> = vias.iter().map(via).collect();
+    words.sort();
+    words.join(", ")
+}
+
+fn way_words(name: &str, gateway: Option<IpAddr>, weight: u64, onlink: bool) -> String {
+    let gateway = gateway.map_or("itself".to_owned(), |gateway| gateway.to_string());
+    format!("{name} {gateway} x{weight}{}", if onlink { " onlink" } else { "" })
+}
+
+/// What `ip` says: of each prefix the first with the lowest metric that can be used.
+fn theirs() -> Routes {
+    let mut routes = Routes::new();
+    for family in ["-4", "-6"] {
+        let text = ip(&format!("{family} -N -d -j route show table all"));
+        let listed: Value = serde_json::from_str(&text).expect("ip writes JSON");
+        for route in listed.as_array().expect("a list") {
+            if route["tos"].is_string() {
+                continue;
+            }
+            let Some(target) = listed_target(route) else { continue };
+            let number = |key: &str, or: u64| match &route[key] {
+                Value::String(text) => text.parse().expect("numbers were asked for"),
+                Value::Number(number) => number.as_u64().expect("a number"),
+                _ => or,
+            };
+            let (address, length) = listed_prefix(route["dst"].as_str().expect("dst"), family);
+            let words = (number("metric", 0), number("protocol", 0), target);
+            let key = (number("table", 254) as u32, address, length);
+            let kept = routes.entry(key).or_insert_with(|| words.clone());
+            if words.0 < kept.0 {
+                *kept = words;
+            }
+        }
+    }
+    routes
+}
+
+fn listed_prefix(text: &str, family: &str) -> (IpAddr, u8) {
+    let any = if family == "-4" { "0.0.0.0/0" } else { "::/0" };
+    let text = if text == "default" { any } else { text };
+    match text.split_once('/') {
+        Some((address, length)) => (address.parse().unwrap(), length.parse().unwrap()),
+        None => (text.parse().unwrap(), if family == "-4" { 32 } else { 128 }),
+    }
+}
+
+fn listed_target(route: &Value) -> Option<String> {
+    // Numbers were asked for; `linux/rtnetlink.h` has them.
+    let words = match route["type"].as_str().unwrap_or("1") {
+        "1" | "unicast" => "",
+        "2" | "4" | "local" | "anycast" => "local",
+        "3" => "broadcast",
+        "5" => "multicast",
+        "6" => "blackhole",
+        "7" => "unreachable",
+        "8" => "prohibit",
+        "9" => "throw",
+        other => other,
+    };
+    if !words.is_empty() {
+        return Some(words.to_owned());
+    }
+    let several = route["nexthops"].as_array().cloned();
+    let ways = several.unwrap_or_else(|| vec![route.clone()]);
+    let has = |way: &Value, flag: &str| {
+        way["flags"].as_array().is_some_and(|flags| flags.iter().any(|have| have == flag))
+    };
+    let alive: Vec<_> = ways.iter().filter(|way| !has(way, "dead")).collect();
+    let carried = alive.iter().any(|way| !has(way, "linkdown"));
+    let used: Vec<_> = alive.into_iter().filter(|way| !carried || !has(way, "linkdown")).collect();
+    let mut words: Vec<_> = used
+        .iter()
+        .map(|way| {
+            let gateway = way["gateway"].as_str().or(way["via"]["host"].as_str());
+            let weight = if used.len() == 1 { 1 } else { way["weight"].as_u64().unwrap_or(1) };
+            let gateway = gateway.map(|text| text.parse().expect("an address"));
+            way_words(way["dev"].as_str().expect("dev"), gateway, weight, has(way, "onlink"))
+        })
+        .collect();
+    words.sort();
+    (!words.is_empty()).then(|| words.join(", "))
+}

@@ -1,0 +1,216 @@
+//! Messages of a real kernel, whole and damaged.
+//!
+//! `golden/linux-6.18.netlink` is what a socket that had joined the groups received,
+//! end to end, while `ip` made links, addresses, nexthop objects, routes and rules.
+
+use fib::Prefix;
+use fingerpost_feed::netlink::{
+    Action, Damage, Follower, Link, Messages, Mirror, Neighbour, Nexthop, Nobody, RouteInfo, Rule,
+    Target,
+};
+
+const GOLDEN: &[u8] = include_bytes!("golden/linux-6.18.netlink");
+
+/// The golden messages one by one, each with its header.
+fn golden() -> Vec<&'static [u8]> {
+    let mut list = Vec::new();
+    for message in Messages::new(GOLDEN) {
+        let message = message.expect("the kernel sends nothing damaged");
+        list.push(&GOLDEN[message.at - 16..message.at + message.payload.len()]);
+    }
+    list
+}
+
+fn apply(mirror: &mut Mirror, bytes: &[u8]) -> Result<(), Damage> {
+    Messages::new(bytes).try_for_each(|message| mirror.apply(&message?, &mut Nobody))
+}
+
+fn whole() -> Mirror {
+    let mut mirror = Mirror::new();
+    apply(&mut mirror, GOLDEN).expect("the kernel sends nothing damaged");
+    mirror
+}
+
+/// Everything a mirror shows, in words.
+fn shown(mirror: &Mirror) -> String {
+    let mut text = format!("{:?}\n{:?}\n", mirror.links(), mirror.addresses());
+    text += &format!("{:?}\n{:?}\n", mirror.neighbours(), mirror.nexthops());
+    text += &format!("{:?}\n", mirror.rules());
+    for &table in mirror.tables().keys() {
+        text += &format!("{table} {:?}\n", mirror.routes_v4(table).collect::<Vec<_>>());
+        text += &format!("{table} {:?}\n", mirror.routes_v6(table).collect::<Vec<_>>());
+    }
+    text
+}
+
+/// What is best for a prefix, as `interface gateway weight`.
+fn leads(mirror: &Mirror, table: u32, prefix: &str) -> String {
+    let best = match prefix.parse::<Prefix<u32>>() {
+        Ok(prefix) => mirror.best_v4(table, prefix),
+        Err(_) => mirror.best_v6(table, prefix.parse().expect("a prefix")),
+    };
+    let Some(best) = best else { return "nothing".to_owned() };
+    let Target::Via(vias) = &*best.target else { return format!("{:?}", best.target) };
+    let words = vias.iter().map(|via| {
+        let name = &mirror.links()[&via.interface].name;
+        let gateway = via.gateway.map_or("-".to_owned(), |gateway| gateway.to_string());
+        format!("{name} {gateway} {}{}", via.weight, if via.onlink { " onlink" } else { "" })
+    });
+    let words: Vec<_> = words.collect();
+    format!("{} m{} p{}", words.join(", "), best.metric, best.protocol)
+}
+
+#[test]
+fn a_real_kernel_is_understood() {
+    let mirror = whole();
+    let leads = |table, prefix| leads(&mirror, table, prefix);
+    assert_eq!(leads(254, "192.0.2.0/24"), "a0 10.0.0.2 1 m20 p12");
+    assert_eq!(leads(254, "198.51.100.0/24"), "a0 10.0.0.2 3, a0 fe80::2 1 m0 p3");
+    assert_eq!(leads(254, "203.0.113.0/24"), "a0 10.0.0.2 3, a0 10.0.0.3 1 m0 p3");
+    assert_eq!(leads(100_000, "203.0.113.0/25"), "Blackhole");
+    assert_eq!(leads(254, "0.0.0.0/0"), "a0 172.16.0.1 1 onlink m0 p3");
+    let both = "a0 2001:db8:a::2 1, a0 2001:db8:a::3 1 m1024 p3";
+    assert_eq!(leads(254, "2001:db8:1::/48"), both);
+    assert_eq!(leads(254, "2001:db8:2::/48"), "Unreachable");
+    assert_eq!(leads(255, "10.0.0.1/32"), "Local");
+    assert_eq!(leads(255, "10.0.0.255/32"), "Broadcast");
+    let link = mirror.links().values().find(|link| link.name == "a0").expect("a0");
+    assert_eq!((link.mac, link.mtu, &link.kind[..]), (Some([2, 0, 0, 0, 0, 0xa0]), 1500, "veth"));
+    assert_eq!(mirror.nexthops()[&20], Nexthop::Blackhole);
+    let group = Nexthop::Group { members: vec![(1, 3), (2, 1)], resilient: true };
+    assert_eq!(mirror.nexthops()[&10], group);
+    let rule = |priority| mirror.rules().iter().find(|rule| rule.priority == priority).unwrap();
+    assert_eq!((rule(500).mark, rule(500).action), (Some((5, 0xff)), Action::Table(1000)));
+    assert_eq!(rule(600).action, Action::Blackhole);
+    assert!(rule(600).v6 && !rule(600).is_for_all());
+    assert_eq!(rule(700).suppressed, Some(0));
+    assert!(!rule(700).other.is_empty() && !rule(700).is_for_all());
+}
+
+#[test]
+fn the_same_again_tells_nothing() {
+    let mut mirror = whole();
+    let last: Vec<u8> = golden().iter().rev().take(12).rev().flat_map(|m| padded(m)).collect();
+    let before = shown(&mirror);
+    // Everything from the routes on is there already, or is deleted again.
+    apply(&mut mirror, &last).expect("nothing is damaged");
+    assert_eq!(shown(&mirror), before);
+}
+
+fn padded(message: &[u8]) -> Vec<u8> {
+    let mut bytes = message.to_vec();
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+#[test]
+fn a_message_cut_anywhere_is_damaged_or_whole_and_what_was_there_stays() {
+    for (number, message) in golden().into_iter().enumerate() {
+        for length in 1..message.len() {
+            let mut mirror = whole();
+            let before = shown(&mirror);
+            // Cut by the transport: the header says more than there is.
+            let damage = apply(&mut mirror, &message[..length]).expect_err("it is cut off");
+            assert!(damage.at <= length, "{damage}");
+            assert_eq!(shown(&mirror), before, "message {number} cut to {length}");
+            // Cut by the sender: the header agrees.
+            if length >= 16 {
+                let mut cut = message[..length].to_vec();
+                cut[..4].copy_from_slice(&(length as u32).to_ne_bytes());
+                let mut mirror = whole();
+                if apply(&mut mirror, &cut).is_err() {
+                    assert_eq!(shown(&mirror), before, "message {number} cut to {length}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn damage_at_random_does_not_panic_and_what_was_there_stays() {
+    let messages = golden();
+    let mut dice = Dice(20_261_121);
+    let (mut refused, mut taken) = (0, 0);
+    for _ in 0..20_000 {
+        let mut mirror = Mirror::new();
+        apply(&mut mirror, GOLDEN).expect("the kernel sends nothing damaged");
+        let mut message = messages[dice.below(messages.len())].to_vec();
+        for _ in 0..=dice.below(4) {
+            let at = dice.below(message.len());
+            message[at] = match dice.below(3) {
+                0 => message[at] ^ 1 << dice.below(8),
+                1 => 0xff,
+                _ => dice.below(256) as u8,
+            };
+        }
+        let before = shown(&mirror);
+        // Only the first: a length that has shrunk leaves a rest behind it.
+        let first = Messages::new(&message).next().expect("there is something");
+        match first.and_then(|message| mirror.apply(&message, &mut Nobody)) {
+            Err(_) => {
+                refused += 1;
+                assert_eq!(shown(&mirror), before);
+            }
+            Ok(()) => taken += 1,
+        }
+        shown(&mirror);
+    }
+    assert!(refused > 1000 && taken > 1000, "{refused} refused, {taken} taken");
+}
+
+/// SplitMix64: seeded, so that a failure can be seen again.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % limit as u64) as usize
+    }
+}
+
+/// Counts what is told, and holds that links come before what lies on them.
+#[derive(Default)]
+struct Order {
+    links: Vec<u32>,
+    routes: usize,
+}
+
+impl Follower for Order {
+    fn route_v4(&mut self, _: u32, _: Prefix<u32>, best: Option<&RouteInfo>) {
+        self.route(best);
+    }
+    fn route_v6(&mut self, _: u32, _: Prefix<u128>, best: Option<&RouteInfo>) {
+        self.route(best);
+    }
+    fn link(&mut self, index: u32, _: Option<&Link>) {
+        self.links.push(index);
+    }
+    fn address(&mut self, index: u32, _: std::net::IpAddr, _: u8, _: bool) {
+        assert!(self.links.contains(&index));
+    }
+    fn neighbour(&mut self, index: u32, _: std::net::IpAddr, _: Option<&Neighbour>) {
+        assert!(self.links.contains(&index));
+    }
+    fn rules(&mut self, _: &[Rule]) {}
+}
+
+impl Order {
+    fn route(&mut self, best: Option<&RouteInfo>) {
+        self.routes += 1;
+        if let Some(Target::Via(vias)) = best.map(|best| &*best.target) {
+            assert!(vias.iter().all(|via| self.links.contains(&via.interface)));
+        }
+    }
+}
+
+#[test]
+fn links_are_told_before_what_lies_on_them() {
+    let (mut mirror, mut order) = (Mirror::new(), Order::default());
+    for message in Messages::new(GOLDEN) {
+        mirror.apply(&message.unwrap(), &mut order).unwrap();
+    }
+    assert!(order.routes > 15, "{}", order.routes);
+}

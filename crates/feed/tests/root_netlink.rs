@@ -1,0 +1,397 @@
+//! The kernel feed against the kernel, with `ip` as the oracle.
+//!
+//! Each test has a network namespace of its own, which goes with its thread. After every
+//! step the mirror is compared with `ip -j route show table all`, route by route, and
+//! with what the follower was told.
+//!
+//! Needs root and `ip` (Debian: iproute2), hence the feature `root-tests`.
+
+mod namespace;
+
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use fingerpost_feed::netlink::{Kernel, Settings, Target};
+use namespace::{Told, batch, checked, ip, network, refused, settle};
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::sched::{CloneFlags, unshare};
+
+/// Starts a feed in a new namespace with the pairs a, b, c and addresses on them.
+fn started() -> (Kernel, Told) {
+    network();
+    ip("addr add 10.0.0.1/24 dev a0");
+    ip("addr add 10.0.0.5/24 dev a0");
+    ip("addr add 10.0.1.1/24 dev b0");
+    ip("addr add 10.0.2.1/24 dev c0");
+    ip("addr add 2001:db8:a::1/64 dev a0 nodad");
+    ip("addr add 2001:db8:b::1/64 dev b0 nodad");
+    ip("addr add 2001:db8:c::1/64 dev c0 nodad");
+    let mut kernel = Kernel::open().expect("netlink sockets open");
+    let mut told = Told::default();
+    kernel.start(&mut told).expect("the kernel tells what it has");
+    settle(&mut kernel, &mut told);
+    (kernel, told)
+}
+
+/// Runs each line through `ip`, and compares after each.
+fn steps(kernel: &mut Kernel, told: &mut Told, lines: &str) {
+    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        match line.strip_prefix("! ") {
+            Some(line) => refused(line),
+            None => drop(ip(line)),
+        }
+        settle(kernel, told);
+        checked(kernel, told, line);
+    }
+}
+
+#[test]
+fn what_is_there_at_the_start_is_read() {
+    network();
+    ip("addr add 10.0.0.1/24 dev a0");
+    ip("addr add 2001:db8:a::1/64 dev a0 nodad");
+    ip("nexthop add id 7 via 10.0.0.7 dev a0");
+    ip("route add 192.0.2.0/24 nhid 7");
+    ip("route add blackhole 198.51.100.0/24 table 1000");
+    ip("-6 route add 2001:db8:1::/48 nexthop via 2001:db8:a::2 nexthop via 2001:db8:a::3");
+    ip("rule add from 203.0.113.0/24 iif b0 lookup 1000 priority 500");
+    ip("neigh add 10.0.0.7 lladdr 02:00:00:00:00:07 dev a0 nud permanent");
+    let mut kernel = Kernel::open().expect("netlink sockets open");
+    let mut told = Told::default();
+    kernel.start(&mut told).expect("the kernel tells what it has");
+    checked(&mut kernel, &mut told, "start");
+    let mirror = kernel.mirror();
+    let target = |prefix: &str| {
+        let best = mirror.best_v4(254, prefix.parse().unwrap()).expect("it is there");
+        (*best.target).clone()
+    };
+    let Target::Via(vias) = target("192.0.2.0/24") else { panic!("it goes out") };
+    assert_eq!(vias[0].gateway, Some("10.0.0.7".parse().unwrap()));
+    assert_eq!(mirror.tables().get(&1000), Some(&(1, 0)));
+    let rule = mirror.rules().iter().find(|rule| rule.priority == 500).expect("the rule");
+    assert_eq!(rule.input.as_deref(), Some("b0"));
+    assert_eq!(rule.source, Some(("203.0.113.0".parse().unwrap(), 24)));
+    let macs: Vec<_> = mirror.neighbours().values().filter_map(|n| n.mac).collect();
+    assert!(macs.contains(&[2, 0, 0, 0, 0, 7]));
+    assert_eq!(kernel.counters().resynchronisations, 1);
+    assert_eq!(kernel.counters().damaged, 0);
+}
+
+#[test]
+fn routes_of_ipv4_are_added_replaced_appended_and_deleted() {
+    let (mut kernel, mut told) = started();
+    steps(
+        &mut kernel,
+        &mut told,
+        "
+        route add 192.0.2.0/24 via 10.0.0.2
+        route add 192.0.2.0/24 via 10.0.1.2 metric 20
+        route add 192.0.2.0/24 via 10.0.2.2 metric 10
+        route del 192.0.2.0/24 via 10.0.0.2
+        route replace 192.0.2.0/24 via 10.0.0.3 metric 10
+        route append 192.0.2.0/24 via 10.0.1.3 metric 10
+        route prepend 192.0.2.0/24 via 10.0.2.3 metric 10
+        route replace 192.0.2.0/24 via 10.0.2.4 metric 10
+        route del 192.0.2.0/24 via 10.0.2.4 metric 10
+        route del 192.0.2.0/24 metric 10
+        route del 192.0.2.0/24 metric 10
+        ! route del 192.0.2.0/24 metric 10
+        route del 192.0.2.0/24
+        route add 192.0.2.0/24 nexthop via 10.0.0.2 weight 3 nexthop via 10.0.1.2 weight 256
+        route change 192.0.2.0/24 nexthop via 10.0.0.2 nexthop dev c0
+        route del 192.0.2.0/24
+        route add blackhole 192.0.2.0/24
+        route append unreachable 192.0.2.0/24
+        route add prohibit 192.0.2.0/25 table 77
+        route add throw default table 77
+        route add 192.0.2.9 via 172.16.0.1 dev a0 onlink
+        route add 192.0.2.10 via inet6 fe80::1 dev b0
+        route add 192.0.2.11 nexthop via inet6 fe80::1 dev b0 nexthop via 10.0.0.2
+        route add 192.0.2.12 dev a0 tos 0x10
+        route add 192.0.2.12 dev b0
+        route del 192.0.2.12 tos 0x10
+        route add default via 10.0.0.2 proto bird metric 32
+        route replace default via 10.0.1.2 proto bgp metric 20
+        route add 192.0.2.13 via 10.0.0.2 table 100000
+        route flush table 100000
+        route flush table 77
+        route flush root 192.0.2.0/24
+        ",
+    );
+}
+
+#[test]
+fn routes_of_ipv6_join_and_part() {
+    let (mut kernel, mut told) = started();
+    steps(
+        &mut kernel,
+        &mut told,
+        "
+        -6 route add 2001:db8:1::/48 via 2001:db8:a::2
+        -6 route append 2001:db8:1::/48 via 2001:db8:b::2
+        -6 route append 2001:db8:1::/48 via 2001:db8:c::2
+        -6 route append 2001:db8:1::/48 dev c0
+        -6 route del 2001:db8:1::/48 via 2001:db8:b::2
+        -6 route replace 2001:db8:1::/48 via 2001:db8:b::9
+        -6 route del 2001:db8:1::/48 dev c0
+        -6 route replace 2001:db8:1::/48 nexthop via 2001:db8:a::2 weight 5 nexthop via 2001:db8:b::2
+        -6 route add 2001:db8:1::/48 via 2001:db8:c::2 metric 10
+        -6 route del 2001:db8:1::/48 metric 10
+        -6 route del 2001:db8:1::/48 nexthop via 2001:db8:a::2 weight 5 nexthop via 2001:db8:b::2
+        -6 route add 2001:db8:1::/48 dev a0
+        -6 route append 2001:db8:1::/48 dev b0
+        -6 route replace 2001:db8:1::/48 via 2001:db8:b::2
+        -6 route flush root 2001:db8:1::/48
+        -6 route add blackhole 2001:db8:2::/48
+        -6 route replace unreachable 2001:db8:2::/48
+        -6 route del unreachable 2001:db8:2::/48
+        -6 route add default via fe80::1 dev a0 proto ra metric 1024
+        -6 route append default via fe80::1 dev b0 proto ra metric 1024
+        -6 route del default via fe80::1 dev a0 metric 1024
+        -6 route add 2001:db8:3::/48 via 2001:db8:a::2 table 500
+        -6 route append 2001:db8:3::/48 via 2001:db8:b::2 table 500
+        link set a0 down
+        link set a0 up
+        -6 route flush table 500
+        ",
+    );
+}
+
+#[test]
+fn nexthop_objects_and_groups_are_resolved() {
+    let (mut kernel, mut told) = started();
+    steps(
+        &mut kernel,
+        &mut told,
+        "
+        nexthop add id 1 via 10.0.0.2 dev a0
+        nexthop add id 2 via 10.0.1.2 dev b0
+        nexthop add id 3 via 2001:db8:a::2 dev a0
+        nexthop add id 4 via 2001:db8:b::2 dev b0
+        nexthop add id 5 blackhole
+        nexthop add id 10 group 1,3/2,1
+        nexthop add id 11 group 3/4
+        nexthop add id 12 group 1,10/2,20 type resilient buckets 32
+        route add 192.0.2.0/24 nhid 10
+        route add 198.51.100.0/24 nhid 1
+        route add 203.0.113.0/24 nhid 12
+        route add 203.0.113.0/25 nhid 5
+        -6 route add 2001:db8:1::/48 nhid 11
+        -6 route add 2001:db8:2::/48 nhid 3
+        nexthop replace id 1 via 10.0.0.9 dev a0
+        nexthop replace id 10 group 2
+        nexthop replace id 3 via 2001:db8:a::9 dev a0
+        nexthop del id 2
+        nexthop replace id 1 blackhole
+        nexthop replace id 1 via 10.0.2.9 dev c0
+        nexthop del id 5
+        nexthop del id 3
+        nexthop del id 4
+        nexthop del id 1
+        ",
+    );
+    assert!(kernel.mirror().nexthops().is_empty(), "{:?}", kernel.mirror().nexthops());
+}
+
+#[test]
+fn a_link_that_goes_takes_its_routes_without_a_word() {
+    let (mut kernel, mut told) = started();
+    steps(
+        &mut kernel,
+        &mut told,
+        "
+        nexthop add id 1 via 10.0.0.2 dev a0
+        nexthop add id 2 via 10.0.1.2 dev b0
+        nexthop add id 3 via 2001:db8:a::2 dev a0
+        nexthop add id 10 group 1,3/2,1
+        nexthop add id 11 group 1
+        route add 192.0.2.0/24 via 10.0.0.2
+        route add 192.0.2.0/24 via 10.0.1.2 metric 20
+        route add 192.0.2.1 nhid 1
+        route add 192.0.2.2 nhid 10
+        route add 192.0.2.3 nhid 11
+        route add 192.0.2.4 nexthop via 10.0.0.2 nexthop via 10.0.1.2 weight 2
+        route add 192.0.2.5 via 10.0.0.2 table 200
+        -6 route add 2001:db8:1::/48 nhid 3
+        -6 route add 2001:db8:2::/48 nexthop via 2001:db8:a::2 nexthop via 2001:db8:b::2
+        -6 route add 2001:db8:3::/48 via 2001:db8:a::2
+        link set a1 down
+        link set a1 up
+        link set a0 down
+        link set a0 up
+        route add 192.0.2.0/24 via 10.0.0.2
+        route add 192.0.2.6 via 10.0.0.2
+        link set b1 down
+        link set b0 down
+        link set b0 up
+        link set b1 up
+        route add 192.0.2.7 nexthop via 10.0.0.2 nexthop via 10.0.2.2
+        -6 route add 2001:db8:4::/48 nexthop via 2001:db8:c::2 nexthop via fe80::7 dev b0
+        link set c0 name d0
+        link set d0 mtu 1400
+        link del d0
+        link del a0
+        ",
+    );
+    assert!(!kernel.mirror().links().values().any(|link| link.name.starts_with('a')));
+}
+
+#[test]
+fn ipv6_routes_go_without_a_word_where_that_is_set() {
+    network();
+    std::fs::write("/proc/sys/net/ipv6/route/skip_notify_on_dev_down", "1").expect("it is set");
+    ip("addr add 2001:db8:a::1/64 dev a0 nodad");
+    ip("addr add 2001:db8:b::1/64 dev b0 nodad");
+    let mut kernel = Kernel::open().expect("netlink sockets open");
+    let mut told = Told::default();
+    kernel.start(&mut told).expect("the kernel tells what it has");
+    settle(&mut kernel, &mut told);
+    steps(
+        &mut kernel,
+        &mut told,
+        "
+        -6 route add 2001:db8:1::/48 via 2001:db8:a::2
+        -6 route add 2001:db8:2::/48 nexthop via 2001:db8:a::2 nexthop via 2001:db8:b::2
+        -6 route add blackhole 2001:db8:3::/48
+        link set a0 down
+        link set a0 up
+        link del a0
+        ",
+    );
+}
+
+#[test]
+fn an_address_that_goes_takes_its_routes_without_a_word() {
+    let (mut kernel, mut told) = started();
+    steps(
+        &mut kernel,
+        &mut told,
+        "
+        route add 192.0.2.0/24 via 10.0.0.2 src 10.0.0.5
+        route add 192.0.2.1 via 10.0.1.2 src 10.0.0.5
+        route add 192.0.2.2 via 10.0.0.2 src 10.0.0.5 table 300
+        route add 192.0.2.3 via 10.0.0.2
+        addr add 10.0.0.5/32 dev lo
+        addr del 10.0.0.5/24 dev a0
+        addr del 10.0.0.5/32 dev lo
+        nexthop add id 2 via 10.0.1.2 dev b0
+        route add 192.0.2.4 nhid 2
+        route add 192.0.2.5 nexthop via 10.0.0.2 nexthop via 10.0.1.2
+        route add 192.0.2.6 via 10.0.1.2
+        addr del 10.0.1.1/24 dev b0
+        addr add 10.0.1.7/24 dev b0
+        route add 192.0.2.6 dev b0
+        addr flush dev b0
+        link set b0 down
+        link set b0 up
+        addr flush dev a0
+        ",
+    );
+}
+
+#[test]
+fn a_resynchronisation_finds_what_went_unnoticed_and_says_only_that() {
+    let (mut kernel, mut told) = started();
+    batch((0..2000u32).map(|n| format!("route add 100.64.{}.{} via 10.0.0.2", n >> 8, n & 255)));
+    settle(&mut kernel, &mut told);
+    checked(&mut kernel, &mut told, "2000 routes");
+    told.calls = 0;
+    kernel.resynchronise().expect("it begins");
+    settle(&mut kernel, &mut told);
+    assert_eq!(kernel.counters().resynchronisations, 2);
+    assert_eq!(told.calls, 0, "nothing has changed, and something was told");
+    // Changes that come while it is going on: some before their dump, some after.
+    kernel.resynchronise().expect("it begins");
+    for round in 0..20 {
+        ip(&format!("route replace 100.64.0.{round} via 10.0.1.2"));
+        ip(&format!("route del 100.64.7.{round}"));
+        kernel.pump(&mut told, 1).expect("it goes on");
+        ip(&format!("route add 100.64.7.{round} via 10.0.1.2"));
+        ip(&format!("route del 100.64.1.{round}"));
+    }
+    settle(&mut kernel, &mut told);
+    checked(&mut kernel, &mut told, "changes in the midst of a resynchronisation");
+}
+
+#[test]
+fn an_overrun_ends_in_a_right_table() {
+    network();
+    ip("addr add 10.0.0.1/24 dev a0");
+    ip("addr add 10.0.1.1/24 dev b0");
+    let settings = Settings { buffer: 4096, ..Settings::default() };
+    let mut kernel = Kernel::with(settings).expect("netlink sockets open");
+    let mut told = Told::default();
+    kernel.start(&mut told).expect("the kernel tells what it has");
+    let route = |n: u32| format!("100.{}.{}.{}", 64 + (n >> 16), n >> 8 & 255, n & 255);
+    let adds = (0..50_000).map(|n| format!("route add {} via 10.0.0.2", route(n)));
+    let changes = (0..50_000).map(|n| match n % 3 {
+        0 => format!("route del {}", route(n)),
+        _ => format!("route replace {} via 10.0.1.2", route(n)),
+    });
+    let lines: Vec<_> = adds.chain(changes).collect();
+    let loading = std::thread::scope(|scope| {
+        let loader = scope.spawn(|| batch(lines.into_iter()));
+        while !loader.is_finished() {
+            kernel.pump(&mut told, 100).expect("the feed goes on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        loader.join()
+    });
+    loading.expect("ip takes the routes");
+    settle(&mut kernel, &mut told);
+    assert!(kernel.counters().overruns > 0, "the buffer was not small enough");
+    assert!(kernel.counters().buffer > 8192, "the buffer has not grown");
+    checked(&mut kernel, &mut told, "100,000 changes and a tiny buffer");
+}
+
+#[test]
+fn the_kernel_resolves_what_it_is_asked_to() {
+    let (mut kernel, mut told) = started();
+    let index = index_of(&kernel, "a0");
+    let (tell, told_of) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let (moved, has_moved) = std::sync::mpsc::channel::<()>();
+    let far = std::thread::spawn(move || {
+        // The other end lives in a namespace that goes with this thread.
+        unshare(CloneFlags::CLONE_NEWNET).expect("a new network namespace");
+        tell.send(nix::unistd::gettid()).expect("the test waits");
+        has_moved.recv().expect("the interface comes");
+        ip("link set a1 up address 02:00:00:00:00:99");
+        ip("addr add 10.0.0.99/24 dev a1");
+        ip("addr add 2001:db8:a::99/64 dev a1 nodad");
+        tell.send(nix::unistd::gettid()).expect("the test waits");
+        let _ = ended.recv();
+    });
+    ip(&format!("link set a1 netns {}", told_of.recv().expect("there is another namespace")));
+    moved.send(()).expect("the thread waits");
+    told_of.recv().expect("the other end is up");
+    for text in ["10.0.0.99", "2001:db8:a::99"] {
+        let address: IpAddr = text.parse().unwrap();
+        let begun = Instant::now();
+        kernel.resolve(index, address).expect("the kernel is willing");
+        loop {
+            let mut fds = [PollFd::new(kernel.as_fd(), PollFlags::POLLIN)];
+            poll(&mut fds, 200u16).expect("the feed can be waited for");
+            kernel.pump(&mut told, 100).expect("the feed goes on");
+            let known = told.neighbours.get(&(index, address));
+            if known.and_then(|neighbour| neighbour.mac) == Some([2, 0, 0, 0, 0, 0x99]) {
+                break;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(10), "{text}: {known:?}");
+        }
+    }
+    let failed = kernel.resolve(9999, "10.0.0.99".parse().unwrap());
+    assert_eq!(
+        failed.expect_err("there is no such interface").to_string(),
+        "the kernel refuses to resolve a neighbour: No such device \
+         (there is no such interface any more)"
+    );
+    drop(end);
+    far.join().expect("the other end goes");
+}
+
+fn index_of(kernel: &Kernel, name: &str) -> u32 {
+    let mut links = kernel.mirror().links().iter();
+    *links.find(|(_, link)| link.name == name).expect("the interface is there").0
+}
