@@ -148,7 +148,9 @@ impl<T> Drop for Shared<T> {
 ///
 /// publisher.publish(Box::new("new"));
 /// assert_eq!(publisher.reclaim(), None); // the reader may still look at it
+/// assert!(!publisher.passed());
 /// assert_eq!(*reader.current(), "new");
+/// assert!(publisher.passed());
 /// assert_eq!(publisher.reclaim(), Some(Box::new("old")));
 /// ```
 pub struct Publisher<T> {
@@ -236,6 +238,22 @@ impl<T> Publisher<T> {
             std::thread::yield_now();
         }
         None
+    }
+
+    /// Says whether every reader has left all tables but the present one, or holds none.
+    ///
+    /// From then on nothing that only they said is in use: who numbers things by what a
+    /// table holds may give a number another meaning.
+    ///
+    /// # Complexity
+    ///
+    /// O(readers).
+    pub fn passed(&self) -> bool {
+        // As in `reclaim`, of the table that was retired last.
+        fence(Ordering::SeqCst);
+        let present = self.shared.now.epoch.load(Ordering::Relaxed);
+        let registry = self.shared.registry();
+        registry.slots.iter().all(|slot| slot.load(Ordering::Acquire) >= present)
     }
 
     /// Returns how many retired tables have not been reclaimed.

@@ -32,6 +32,10 @@ impl<T> Turns<T> {
         self.publisher.current()
     }
 
+    pub(crate) fn passed(&self) -> bool {
+        self.publisher.passed()
+    }
+
     pub(crate) fn reader(&self) -> Reader<T> {
         self.publisher.reader()
     }

@@ -87,9 +87,15 @@ impl<A: Family> Updater<A> {
         self.turns.reader()
     }
 
+    /// Says whether every reader has left all tables before the one published last: hops
+    /// that are not in that one are free to mean something else.
+    pub fn passed(&self) -> bool {
+        self.turns.passed()
+    }
+
     /// Adds a route or changes its hop, from the next commit on. Returns the hop it
     /// had, which may be given to another next hop only once a commit that follows
-    /// is published and every reader has passed.
+    /// is published and every reader has [`passed`](Self::passed).
     pub fn announce(&mut self, prefix: Prefix<A>, hop: Hop) -> Option<Hop> {
         self.rib.insert(prefix, hop)
     }

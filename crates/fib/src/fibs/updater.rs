@@ -100,6 +100,12 @@ impl<A: Family> FibsUpdater<A> {
         self.turns.reader()
     }
 
+    /// Says whether every reader has left all tables before those published last: hops
+    /// that are not in those are free to mean something else.
+    pub fn passed(&self) -> bool {
+        self.turns.passed()
+    }
+
     /// Adds a route to a table or changes its hop, from the next commit on. Returns
     /// the hop it had.
     ///
