@@ -22,7 +22,10 @@ use crate::config::{Config, Target};
 use crate::control::links;
 use crate::control::routes::{Routes, RoutesError};
 use crate::control::workers::Workers;
-use crate::datapath::{Adjacencies, Ingress, Ingresses, SIZE, Table, Tables, Worker, WorkerSetup};
+use crate::datapath::{
+    Adjacencies, HELD, Ingress, Ingresses, SIZE, Table, Tables, Want, WantReceiver, Worker,
+    WorkerSetup, wants,
+};
 use crate::stats::{Snapshot, WorkerStats};
 
 /// The largest MTU whose frames fit the smaller of the two frame sizes: 2048 bytes
@@ -141,9 +144,10 @@ impl Router {
         let sizes = RingSizes::default();
         let widest = links.iter().map(|link| link.1).max().unwrap_or(0);
         let frame_size = if widest > SMALL_FRAME_MTU { 4096 } else { 2048 };
-        let frames = interfaces.len() as u32 * sizes.frames() + 2 * SIZE as u32;
+        let frames = interfaces.len() as u32 * (sizes.frames() + HELD as u32) + 2 * SIZE as u32;
         let mut workers = Vec::new();
         let mut ports = Vec::new();
+        let mut wanted = Vec::new();
         for (number, &core) in config.cores.iter().enumerate() {
             let mut arena =
                 Arena::new(frames, frame_size).map_err(system("get memory for packets"))?;
@@ -160,18 +164,21 @@ impl Router {
                 });
                 mine.push(Box::new(socket));
             }
+            let (ask, want) = wants();
+            wanted.push(want);
             let setup = WorkerSetup {
                 arena,
                 ports: mine,
                 tables: Tables::from(Table { v4: routes.v4.reader(), v6: routes.v6.reader() }),
                 adjacencies: adjacencies.reader(),
                 ingresses: ingresses.reader(),
+                wants: ask,
                 stats: Arc::new(WorkerStats::new()),
             };
             workers.push((Worker::new(setup), core));
         }
         let workers = Workers::start(workers).map_err(system("start the workers"))?;
-        Ok(Running { workers, ports, routes, adjacencies, ingresses, config, interfaces })
+        Ok(Running { workers, ports, routes, adjacencies, ingresses, wanted, config, interfaces })
     }
 }
 
@@ -184,6 +191,7 @@ pub struct Running {
     routes: Routes,
     adjacencies: Publisher<Adjacencies>,
     ingresses: Publisher<Ingresses>,
+    wanted: Vec<WantReceiver>,
     config: Config,
     interfaces: Vec<Interface>,
 }
@@ -223,6 +231,11 @@ impl Running {
     /// Returns what holds for packets of each port, to be published anew.
     pub fn ingresses(&mut self) -> &mut Publisher<Ingresses> {
         &mut self.ingresses
+    }
+
+    /// Takes the next hops that packets wait for; the same one may come several times.
+    pub fn wants(&mut self) -> impl Iterator<Item = Want> {
+        self.wanted.iter_mut().flat_map(WantReceiver::drain)
     }
 
     /// Walks the next hops with the number of their routes, those with most first.

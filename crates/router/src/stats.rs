@@ -23,6 +23,7 @@ pub struct WorkerStats {
     received: AtomicU64,
     received_bytes: AtomicU64,
     sent_bytes: AtomicU64,
+    held: AtomicU64,
     lookups_v4: AtomicU64,
     lookups_v6: AtomicU64,
     batches: AtomicU64,
@@ -48,6 +49,7 @@ impl WorkerStats {
             received: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
+            held: AtomicU64::new(0),
             lookups_v4: AtomicU64::new(0),
             lookups_v6: AtomicU64::new(0),
             batches: AtomicU64::new(0),
@@ -73,6 +75,12 @@ impl WorkerStats {
         add(&self.sent_bytes, bytes);
     }
 
+    /// Says how many packets wait now.
+    #[inline(always)]
+    pub(crate) fn holds(&self, packets: u64) {
+        self.held.store(packets, Ordering::Relaxed);
+    }
+
     #[inline(always)]
     pub(crate) fn looked_up(&self, v4: u64, v6: u64) {
         add(&self.lookups_v4, v4);
@@ -92,6 +100,7 @@ impl WorkerStats {
             received: read(&self.received),
             received_bytes: read(&self.received_bytes),
             sent_bytes: read(&self.sent_bytes),
+            held: read(&self.held),
             lookups_v4: read(&self.lookups_v4),
             lookups_v6: read(&self.lookups_v6),
             batches: read(&self.batches),
@@ -112,6 +121,9 @@ pub struct Snapshot {
     pub received_bytes: u64,
     /// Bytes of the frames sent, Ethernet header included.
     pub sent_bytes: u64,
+    /// Packets that wait for a neighbour's MAC now. Between two moments the difference,
+    /// which may be below zero (wrapping).
+    pub held: u64,
     /// IPv4 destinations looked up.
     pub lookups_v4: u64,
     /// IPv6 destinations looked up.
@@ -152,9 +164,10 @@ impl Snapshot {
         self.class(Class::Dropped)
     }
 
-    /// Says whether received = sent + punted + dropped.
+    /// Says whether received = sent + punted + dropped, and those that still wait.
     pub fn balanced(&self) -> bool {
-        self.received == self.sent() + self.punted() + self.dropped()
+        let ended = self.sent() + self.punted() + self.dropped();
+        self.received == ended.wrapping_add(self.held)
     }
 
     fn zip(self, other: Self, join: impl Fn(u64, u64) -> u64) -> Self {
@@ -167,6 +180,7 @@ impl Snapshot {
             received: join(self.received, other.received),
             received_bytes: join(self.received_bytes, other.received_bytes),
             sent_bytes: join(self.sent_bytes, other.sent_bytes),
+            held: join(self.held, other.held),
             lookups_v4: join(self.lookups_v4, other.lookups_v4),
             lookups_v6: join(self.lookups_v6, other.lookups_v6),
             batches: join(self.batches, other.batches),
@@ -219,5 +233,16 @@ mod tests {
         assert_eq!((all.received_bytes, all.batches), (364, 2));
         assert_eq!((second.snapshot() - before).count(Verdict::NoRoute), 1);
         assert_eq!(align_of::<WorkerStats>(), 128);
+
+        // One that waits is in hand, and in a difference it may have been before.
+        let before = second.snapshot();
+        second.received(1, 64);
+        second.holds(1);
+        let waiting = second.snapshot();
+        assert!(waiting.balanced() && (waiting - before).balanced());
+        second.ended(Verdict::Unresolved, 1);
+        assert!(!second.snapshot().balanced());
+        second.holds(0);
+        assert!(second.snapshot().balanced() && (second.snapshot() - waiting).balanced());
     }
 }

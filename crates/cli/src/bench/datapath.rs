@@ -19,7 +19,7 @@ use fib::{Choice, Family, Fib, Hop, Prefix, Publisher, Reader, Rib, Updater};
 use port::memory::{Pool, Replay, Sink};
 use port::{Arena, Port};
 use router::datapath::{
-    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Table, Tables, Worker, WorkerSetup,
+    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Table, Tables, Worker, WorkerSetup, wants,
 };
 use router::stats::WorkerStats;
 use serde::Serialize;
@@ -176,6 +176,7 @@ fn worker(
         tables,
         adjacencies,
         ingresses: Publisher::new(Ingresses::alike(ingress)).reader(),
+        wants: wants().0,
         stats: Arc::new(WorkerStats::new()),
     }))
 }

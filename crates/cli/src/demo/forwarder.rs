@@ -116,6 +116,7 @@ pub(super) fn worker(
         tables: tables.readers(),
         adjacencies: Publisher::new(adjacencies).reader(),
         ingresses: Publisher::new(Ingresses::alike(ingress)).reader(),
+        wants: datapath::wants().0,
         stats: Arc::clone(stats),
     })
 }

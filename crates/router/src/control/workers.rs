@@ -12,6 +12,8 @@
 //! not heat the room, and where a core is shared with the interface's own work,
 //! that work must not starve. A port with a descriptor wakes its worker; where
 //! one has none, the sleep is a short one. Sleeping, a worker holds no table.
+//! With packets that wait for a neighbour the sleep is short as well. Its clock ticks
+//! from here ([`TICK`]).
 //! The counters of the ports are copied out from time to time, between turns.
 //!
 //! Pinning is part of starting: a core that is not there, or not allowed, is an
@@ -29,7 +31,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use port::PortStats;
 
-use crate::datapath::{Lookup, Worker};
+use crate::datapath::{Lookup, TICK, Worker};
 use crate::stats::{Snapshot, WorkerStats};
 
 /// Empty turns before the core is yielded, and before the worker sleeps.
@@ -39,6 +41,8 @@ const PATIENT: u32 = 4096;
 const NAP: Duration = Duration::from_micros(50);
 /// A sleep until a packet comes, in milliseconds: how late a stop may be seen.
 const SLEEP: u16 = 50;
+/// The same while packets wait for a neighbour: how late they may leave.
+const DOZE: u16 = 1;
 /// How often the ports' counters are copied out.
 const REPORT: Duration = Duration::from_millis(200);
 /// Turns between two looks at the clock.
@@ -139,6 +143,7 @@ fn run<L: Lookup>(mut worker: Worker<L>, stop: &AtomicBool, shown: &Shown) {
     let mut empty = 0;
     let mut turns = 0u32;
     let mut reported = Instant::now();
+    let mut ticked = reported;
     while !stop.load(Ordering::Relaxed) {
         if worker.poll() > 0 {
             empty = 0;
@@ -151,11 +156,19 @@ fn run<L: Lookup>(mut worker: Worker<L>, stop: &AtomicBool, shown: &Shown) {
             }
         }
         turns = turns.wrapping_add(1);
-        if (turns.is_multiple_of(LOOK) || empty == PATIENT) && reported.elapsed() >= REPORT {
-            report(&worker, shown);
-            reported = Instant::now();
+        if turns.is_multiple_of(LOOK) || empty == PATIENT {
+            let now = Instant::now();
+            if now - ticked >= TICK {
+                worker.tick();
+                ticked = now;
+            }
+            if now - reported >= REPORT {
+                report(&worker, shown);
+                reported = now;
+            }
         }
     }
+    worker.close();
     report(&worker, shown);
 }
 
@@ -167,7 +180,8 @@ fn sleep<L: Lookup>(worker: &Worker<L>) {
         Some(mut each) if !each.is_empty() => {
             // Nothing is to be done about an error but to go on; should it come back
             // at once every time, this is a loop that polls.
-            let _ = poll(&mut each, PollTimeout::from(SLEEP));
+            let timeout = if worker.held() > 0 { DOZE } else { SLEEP };
+            let _ = poll(&mut each, PollTimeout::from(timeout));
         }
         _ => std::thread::sleep(NAP),
     }

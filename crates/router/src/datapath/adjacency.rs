@@ -23,12 +23,14 @@
 //!
 //! 1. a new hop: publish adjacencies that know it, then the table that uses it;
 //! 2. another meaning of the same next hop (its MAC, its link): publish it at once;
-//! 3. a hop for another next hop: publish the tables without it, then adjacencies
-//!    that still have it, and wait until all that those replaced has come back
-//!    (`Publisher::reclaim` until `pending` is 0); now it is free. A worker that has
-//!    taken these adjacencies looks into them and no later ones while it is at the
-//!    batch, and the tables that it takes next are without the hop; a worker that is
-//!    idle holds neither.
+//! 3. a hop for another next hop: publish the tables without it, all that had it, and
+//!    wait until every reader has left what was before (`Updater::passed`); then publish
+//!    the new meaning, and then go on as in 1.
+//!
+//! That the *adjacencies* of before have come back says nothing: a reader announces what
+//! it has and then loads what there is, so a worker may have told of these, have the
+//! older table in hand, and be given the next ones. (`tests/neighbours.rs` does 3 while
+//! packets pass; by the adjacencies it fails within a second.)
 //!
 //! Then no packet is given a meaning that its table did not mean.
 
@@ -54,6 +56,7 @@ const NOWHERE: u16 = u16::MAX;
 const BLACKHOLE: u16 = u16::MAX - 1;
 const HOST: u16 = u16::MAX - 2;
 const GROUP: u16 = u16::MAX - 3;
+const UNRESOLVED: u16 = u16::MAX - 4;
 
 impl Adjacency {
     /// What no route means.
@@ -62,6 +65,16 @@ impl Adjacency {
     pub const BLACKHOLE: Self = Self { port: BLACKHOLE, ..Self::NONE };
     /// Where routes lead whose packets the host's own stack is to have.
     pub const HOST: Self = Self { port: HOST, ..Self::NONE };
+    /// Makes the adjacency of a next hop behind a port whose MAC is not known: packets
+    /// wait a while for another adjacency, and it is asked for (`want.rs`).
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](Self::new).
+    pub fn unresolved(port: u16) -> Self {
+        Self { port: UNRESOLVED, ..Self::NONE }.behind(port)
+    }
+
     /// Says that what this means is on the link of `port`, though packets do not leave
     /// there by the router: of [`HOST`](Self::HOST), for who asks where a source is.
     ///
@@ -81,7 +94,7 @@ impl Adjacency {
     /// What stands in the place of a hop whose meaning is a group.
     const GROUP: Self = Self { port: GROUP, ..Self::NONE };
     /// The most ports a worker can have.
-    pub const MOST_PORTS: usize = GROUP as usize;
+    pub const MOST_PORTS: usize = UNRESOLVED as usize;
 
     /// Makes the adjacency of a next hop with address `dst_mac` on the worker's
     /// port number `port`, whose own address is `src_mac` and whose link carries
@@ -103,6 +116,7 @@ impl Adjacency {
             NOWHERE | GROUP => Err(Verdict::NoRoute),
             BLACKHOLE => Err(Verdict::Blackhole),
             HOST => Err(Verdict::HostRoute),
+            UNRESOLVED => Err(Verdict::Unresolved),
             port => Ok(port),
         }
     }

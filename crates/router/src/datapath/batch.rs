@@ -9,8 +9,10 @@
 //!   hops6   │ hop1 │ …
 //! ```
 //!
-//! Where the port asks for them, the sources follow behind the last destination of each
-//! family, in the same order. They are one lookup batch with the destinations, and so of
+//! Packets that wait for a neighbour (`hold.rs`) are looked up again with each batch of
+//! their port: their destinations stand before those of the frames. Where the port asks
+//! for them, the sources follow behind the last destination of each
+//! family, in the same order. All are one lookup batch, and so of
 //! one table: a reader that took its table a second time would have let go of the first,
 //! whose hops are still in hand.
 //!
@@ -22,15 +24,17 @@
 
 use fib::Hop;
 
+use super::hold::HELD;
 use super::source::{source_v4, source_v6};
+use super::want::Key;
 use super::{Lookup, Parsed, Verdict};
 
 /// The most frames in a batch. Larger ones amortise more and leave the L1 cache:
 /// 256 headers are 16 KiB.
 pub const SIZE: usize = 256;
 
-/// Keys of a family: a destination and a source of each frame.
-const ROOM: usize = 2 * SIZE;
+/// Keys of a family: a destination and a source of each frame, and what waits.
+const ROOM: usize = 2 * SIZE + HELD;
 
 /// What a frame of the batch is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,14 +53,22 @@ struct Keys<A> {
     keys: [A; ROOM],
     hops: [Hop; ROOM],
     count: usize,
-    /// How many of them are destinations; the others are sources.
-    destinations: usize,
+    /// Where those of frames begin: before are those that wait.
+    frames: usize,
+    /// Where sources begin.
+    sources: usize,
 }
 
 impl<A: Copy + Default> Keys<A> {
     fn new() -> Self {
         let (keys, hops) = ([A::default(); ROOM], [Hop::NONE; ROOM]);
-        Self { keys, hops, count: 0, destinations: 0 }
+        Self { keys, hops, count: 0, frames: 0, sources: 0 }
+    }
+
+    fn clear(&mut self) {
+        self.count = 0;
+        self.frames = 0;
+        self.sources = 0;
     }
 
     #[inline(always)]
@@ -68,12 +80,16 @@ impl<A: Copy + Default> Keys<A> {
     }
 
     fn destinations(&self) -> impl Iterator<Item = &Hop> {
-        self.hops[..self.destinations.min(ROOM)].iter()
+        self.hops.iter().take(self.sources).skip(self.frames)
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = Hop> {
+        self.hops.iter().take(self.frames).copied()
     }
 
     fn sources(&self) -> impl Iterator<Item = (A, Hop)> {
         let each = self.keys.iter().zip(&self.hops).take(self.count);
-        each.skip(self.destinations).map(|(&key, &hop)| (key, hop))
+        each.skip(self.sources).map(|(&key, &hop)| (key, hop))
     }
 }
 
@@ -103,8 +119,24 @@ impl Batch {
     #[inline]
     pub fn clear(&mut self) {
         self.count = 0;
-        self.v4.count = 0;
-        self.v6.count = 0;
+        self.v4.clear();
+        self.v6.clear();
+    }
+
+    /// Puts the destination of a packet that waits before those of the frames, which
+    /// come later. There is room for [`HELD`].
+    #[inline]
+    pub(super) fn wait(&mut self, key: Key) {
+        match key {
+            Key::V4(key) => {
+                self.v4.push(key);
+                self.v4.frames = self.v4.count;
+            }
+            Key::V6(key) => {
+                self.v6.push(key);
+                self.v6.frames = self.v6.count;
+            }
+        }
     }
 
     /// Appends what a frame was parsed to. A full batch takes no more; the worker
@@ -129,8 +161,8 @@ impl Batch {
     /// Says that all frames are there; what is pushed from now on are sources.
     #[inline]
     pub fn seal(&mut self) {
-        self.v4.destinations = self.v4.count;
-        self.v6.destinations = self.v6.count;
+        self.v4.sources = self.v4.count;
+        self.v6.sources = self.v6.count;
     }
 
     /// Appends the sources of the packets to be forwarded; `frames` are those that were
@@ -146,7 +178,7 @@ impl Batch {
     }
 
     /// Looks all keys up in one table, one batch a family, and returns how many
-    /// destinations there were of each.
+    /// destinations of frames there were of each.
     #[inline]
     pub fn lookup(&mut self, tables: &mut impl Lookup, table: usize) -> (usize, usize) {
         let (v4, v6) = (self.v4.count, self.v6.count);
@@ -156,7 +188,17 @@ impl Batch {
         if v6 > 0 {
             tables.lookup_v6(table, &self.v6.keys[..v6], &mut self.v6.hops[..v6]);
         }
-        (self.v4.destinations, self.v6.destinations)
+        (self.v4.sources - self.v4.frames, self.v6.sources - self.v6.frames)
+    }
+
+    /// Walks the hops of the IPv4 packets that wait, in order.
+    pub(super) fn waiting_v4(&self) -> impl Iterator<Item = Hop> {
+        self.v4.waiting()
+    }
+
+    /// The same for IPv6.
+    pub(super) fn waiting_v6(&self) -> impl Iterator<Item = Hop> {
+        self.v6.waiting()
     }
 
     /// Walks the IPv4 sources with their hops, in the order of the packets.

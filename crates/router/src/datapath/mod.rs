@@ -10,6 +10,7 @@
 //! | file | station |
 //! |---|---|
 //! | `worker` | the turn over the ports, and who owns what |
+//! | `turn` | one batch's way out |
 //! | `parse` | frame → key or verdict: all header checks |
 //! | `ingress` | what holds for packets of a port |
 //! | `locals` | is it for the router itself? |
@@ -19,6 +20,8 @@
 //! | `source` | may the source come by this port? |
 //! | `flow` | packet → a number that its flow has in common, for groups |
 //! | `group` | one hop, several next hops: which flow by which |
+//! | `hold` | packets that wait for a neighbour's MAC |
+//! | `want` | which neighbours: from the worker to the control side |
 //! | `rewrite` | MACs, TTL, checksum, length |
 //! | `verdict` | how a packet can end |
 //!
@@ -29,19 +32,23 @@ mod adjacency;
 mod batch;
 mod flow;
 mod group;
+mod hold;
 mod ingress;
 mod locals;
 mod lookup;
 mod parse;
 mod rewrite;
 mod source;
+mod turn;
 mod verdict;
+mod want;
 mod worker;
 
 pub use adjacency::{Adjacencies, Adjacency};
 pub use batch::{Batch, Kind, SIZE};
 pub use flow::{flow_v4, flow_v6};
 pub use group::Group;
+pub use hold::HELD;
 pub use ingress::{Ingress, Ingresses};
 pub use locals::Locals;
 pub use lookup::{Lookup, SharedTables, Table, Tables};
@@ -49,4 +56,5 @@ pub use parse::{Parsed, parse};
 pub use rewrite::{Rewritten, rewrite_v4, rewrite_v6};
 pub use source::SourceCheck;
 pub use verdict::{Class, Verdict};
-pub use worker::{Worker, WorkerSetup};
+pub use want::{Want, WantReceiver, WantSender, wants};
+pub use worker::{TICK, Worker, WorkerSetup};

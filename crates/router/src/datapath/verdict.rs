@@ -4,8 +4,11 @@
 //! verdict has one counter, and so at any moment between two batches
 //!
 //! ```text
-//!   received = sent + Σ punted by reason + Σ dropped by reason
+//!   received = sent + Σ punted by reason + Σ dropped by reason + held
 //! ```
+//!
+//! where `held` are those that wait for a neighbour's MAC and have not ended yet: none
+//! when the worker has stopped.
 //!
 //! There is no "other" and no "error": who adds a way for a packet to end adds a
 //! verdict, and the tests then ask for a packet that ends so.
@@ -79,6 +82,9 @@ pub enum Verdict {
     NoRoute,
     /// Dropped: the route leads nowhere on purpose.
     Blackhole,
+    /// Dropped: the next hop's MAC did not become known in time, or too many packets
+    /// waited for one (RFC 1122, 2.3.2.2; RFC 4861, 7.2.2).
+    Unresolved,
     /// Dropped: longer than the MTU of the next hop's link. The router does not
     /// fragment, whatever the flags allow.
     TooBig,
@@ -101,7 +107,7 @@ pub enum Class {
 
 impl Verdict {
     /// Every verdict, in the order of their numbers.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::Sent,
         Self::OwnAddress,
         Self::Arp,
@@ -127,6 +133,7 @@ impl Verdict {
         Self::TtlExpired,
         Self::NoRoute,
         Self::Blackhole,
+        Self::Unresolved,
         Self::TooBig,
         Self::TxFull,
         Self::NoHost,
@@ -162,6 +169,7 @@ impl Verdict {
             Self::TtlExpired => "ttl_expired",
             Self::NoRoute => "no_route",
             Self::Blackhole => "blackhole",
+            Self::Unresolved => "unresolved",
             Self::TooBig => "too_big",
             Self::TxFull => "tx_full",
             Self::NoHost => "no_host",
@@ -187,6 +195,26 @@ impl Verdict {
 #[cfg(test)]
 mod tests {
     use super::{Class, Verdict};
+
+    /// The guide lists every reason, under the way in which it ends a packet.
+    #[test]
+    fn the_guide_knows_every_verdict() {
+        let guide = include_str!("../../../../docs/guide/forwarding.md");
+        let mut listed = Vec::new();
+        let mut class = None;
+        for line in guide.lines() {
+            class = match line.trim_start_matches('|').split_whitespace().next() {
+                Some("sent") => Some(Class::Sent),
+                Some("punted,") => Some(Class::Punted),
+                Some("dropped") => Some(Class::Dropped),
+                _ => class,
+            };
+            let name = line.strip_prefix("| `").and_then(|line| line.split_once('`'));
+            listed.extend(name.map(|(name, _)| (name, class)));
+        }
+        let ours = Verdict::ALL.map(|verdict| (verdict.name(), Some(verdict.class())));
+        assert_eq!(listed, ours);
+    }
 
     #[test]
     fn numbers_and_names_are_each_ones_own() {

@@ -9,6 +9,7 @@
 //!                                              │
 //!        free  ◄─ drop ─┬─ rewrite ◄───────────┘
 //!        host  ◄─ punt ─┤
+//!        hold  ◄─ wait ─┤
 //!                       └─► staging[egress] ─► transmit
 //!   for each port: flush
 //! ```
@@ -21,21 +22,27 @@
 //! that `adjacency.rs` asks for, so that what the control side publishes holds from
 //! the next batch on.
 //!
+//! A worker has no clock of its own: whoever runs it looks at one from time to time and
+//! calls [`Worker::tick`].
+//!
 //! The datapath never blocks, locks, logs, allocates or panics. All memory is made
 //! in [`Worker::new`]; `tests/allocation.rs` counts allocations while packets of
 //! every kind pass.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fib::Reader;
 use port::{Arena, Frame, Port};
 
 use super::batch::{Kind, SIZE};
-use super::{
-    Adjacencies, Batch, Ingresses, Lookup, SourceCheck, Verdict, flow_v4, flow_v6, parse,
-    rewrite_v4, rewrite_v6,
-};
+use super::hold::Wait;
+use super::turn::{Lane, Turn};
+use super::{Adjacencies, Batch, Ingresses, Lookup, SourceCheck, Verdict, WantSender, parse};
 use crate::stats::WorkerStats;
+
+/// How often [`Worker::tick`] is to be called, about.
+pub const TICK: Duration = Duration::from_millis(100);
 
 /// How far ahead of the parser packets are fetched into the cache, in frames.
 const AHEAD: usize = 8;
@@ -52,16 +59,10 @@ pub struct WorkerSetup<L> {
     pub adjacencies: Reader<Adjacencies>,
     /// Its reader of what holds for packets of each port.
     pub ingresses: Reader<Ingresses>,
+    /// Where it asks for next hops to be resolved.
+    pub wants: WantSender,
     /// Where it counts; no other worker's.
     pub stats: Arc<WorkerStats>,
-}
-
-/// A port, and what waits to leave on it during one batch.
-struct Lane {
-    port: Box<dyn Port>,
-    mac: [u8; 6],
-    staged: Vec<Frame>,
-    staged_bytes: u64,
 }
 
 /// One core's share of the router.
@@ -71,30 +72,32 @@ pub struct Worker<L> {
     tables: L,
     adjacencies: Reader<Adjacencies>,
     ingresses: Reader<Ingresses>,
+    wants: WantSender,
     stats: Arc<WorkerStats>,
     frames: Vec<Frame>,
     batch: Box<Batch>,
+    /// Ticks so far.
+    now: u64,
+    /// Packets that wait, as last told.
+    held: usize,
 }
 
 impl<L: Lookup> Worker<L> {
     /// Makes a worker, with all the memory it will use.
     pub fn new(setup: WorkerSetup<L>) -> Self {
-        let WorkerSetup { arena, ports, tables, adjacencies, ingresses, stats } = setup;
-        let lanes = ports.into_iter().map(|port| Lane {
-            mac: port.mac(),
-            port,
-            staged: Vec::with_capacity(SIZE),
-            staged_bytes: 0,
-        });
+        let WorkerSetup { arena, ports, tables, adjacencies, ingresses, wants, stats } = setup;
         Self {
             arena,
-            lanes: lanes.collect(),
+            lanes: ports.into_iter().map(Lane::new).collect(),
             tables,
             adjacencies,
             ingresses,
+            wants,
             stats,
             frames: Vec::with_capacity(SIZE),
             batch: Box::new(Batch::new()),
+            now: 0,
+            held: 0,
         }
     }
 
@@ -114,16 +117,18 @@ impl<L: Lookup> Worker<L> {
         for lane in &mut self.lanes {
             lane.port.flush(&mut self.arena);
         }
+        self.tell_held();
         self.stats.polled();
         received
     }
 
-    /// Forwards one batch from one port.
+    /// Forwards one batch from one port, and what waits of those before it.
     fn turn(&mut self, ingress: usize) -> usize {
-        let Self { arena, lanes, tables, adjacencies, ingresses, stats, frames, batch } = self;
+        let Self { arena, lanes, tables, adjacencies, ingresses, frames, batch, .. } = self;
+        let (wants, stats, now) = (&mut self.wants, &*self.stats, self.now);
         let Some(lane) = lanes.get_mut(ingress) else { return 0 };
         let received = lane.port.receive(arena, SIZE, frames);
-        if received == 0 {
+        if received == 0 && lane.hold.len() == 0 {
             return 0;
         }
         let mac = lane.mac;
@@ -131,6 +136,7 @@ impl<L: Lookup> Worker<L> {
         let locals = &*terms.locals;
 
         batch.clear();
+        lane.hold.keys().for_each(|key| batch.wait(key));
         let mut bytes = 0;
         for frame in frames.iter().take(AHEAD) {
             arena.prefetch(frame);
@@ -142,7 +148,6 @@ impl<L: Lookup> Worker<L> {
             bytes += frame.len() as u64;
             batch.push(parse(arena.bytes(frame), mac, locals));
         }
-        stats.received(received as u64, bytes);
         batch.seal();
         let checks = terms.sources != SourceCheck::Off;
         if checks {
@@ -150,9 +155,15 @@ impl<L: Lookup> Worker<L> {
         }
 
         let (v4, v6) = batch.lookup(tables, terms.table);
-        stats.looked_up(v4 as u64, v6 as u64);
+        if received > 0 {
+            stats.received(received as u64, bytes);
+            stats.looked_up(v4 as u64, v6 as u64);
+        }
         // After the tables: every hop of theirs means something in these.
         let adjacencies = adjacencies.current();
+        let table = terms.table;
+        let mut turn = Turn { arena, lanes, stats, adjacencies, wants, ingress, table, now };
+        turn.release(batch);
 
         let (mut sources_v4, mut sources_v6) = (batch.sources_v4(), batch.sources_v6());
         let mut judge = |kind| {
@@ -163,43 +174,56 @@ impl<L: Lookup> Worker<L> {
             }?;
             terms.sources.judge(adjacencies, hop, ingress, own).err()
         };
-        for (mut frame, (kind, hop)) in frames.drain(..).zip(batch.outcomes()) {
+        let wait = Wait::new(now);
+        for (frame, (kind, hop)) in frames.drain(..).zip(batch.outcomes()) {
             let refused = if checks { judge(kind) } else { None };
-            let rewritten = match refused.map_or(kind, Kind::Done) {
-                Kind::V4 => {
-                    let bytes = arena.bytes_mut(&frame);
-                    let hop = adjacencies.resolve(hop, |seed| flow_v4(bytes, seed));
-                    rewrite_v4(bytes, adjacencies.get(hop))
-                }
-                Kind::V6 => {
-                    let bytes = arena.bytes_mut(&frame);
-                    let hop = adjacencies.resolve(hop, |seed| flow_v6(bytes, seed));
-                    rewrite_v6(bytes, adjacencies.get(hop))
-                }
-                Kind::Done(verdict) => Err(verdict),
-            };
-            match rewritten {
-                Ok((egress, len)) => {
-                    if len != frame.len() {
-                        arena.resize(&mut frame, len);
-                    }
-                    match lanes.get_mut(usize::from(egress)) {
-                        Some(lane) => {
-                            lane.staged_bytes += len as u64;
-                            lane.staged.push(frame);
-                        }
-                        // An adjacency on a port that this worker does not have.
-                        None => finish(arena, lanes, stats, ingress, frame, Verdict::NoRoute),
-                    }
-                }
-                Err(verdict) => finish(arena, lanes, stats, ingress, frame, verdict),
-            }
+            turn.forward(frame, refused.map_or(kind, Kind::Done), hop, wait);
         }
 
         for lane in lanes.iter_mut().filter(|lane| !lane.staged.is_empty()) {
             lane.send(arena, stats);
         }
         received
+    }
+}
+
+impl<L> Worker<L> {
+    /// Says that another [`TICK`] is over. Packets that have waited for about a second
+    /// end.
+    pub fn tick(&mut self) {
+        self.now += 1;
+        for lane in &mut self.lanes {
+            while let Some(late) = lane.hold.expired(self.now) {
+                self.arena.free(late.frame);
+                self.stats.ended(Verdict::Unresolved, 1);
+            }
+        }
+        self.tell_held();
+    }
+
+    /// Ends the packets that wait: the last that a worker does. Dropping it does so too.
+    pub fn close(&mut self) {
+        for lane in &mut self.lanes {
+            while let Some(held) = lane.hold.pop() {
+                self.arena.free(held.frame);
+                self.stats.ended(Verdict::Unresolved, 1);
+            }
+        }
+        self.tell_held();
+    }
+
+    /// Returns how many packets wait for a neighbour's MAC.
+    pub fn held(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.hold.len()).sum()
+    }
+
+    #[inline]
+    fn tell_held(&mut self) {
+        let held = self.held();
+        if held != self.held {
+            self.held = held;
+            self.stats.holds(held as u64);
+        }
     }
 
     /// Returns the ports, in the order in which adjacencies number them.
@@ -218,48 +242,8 @@ impl<L: Lookup> Worker<L> {
     }
 }
 
-impl Lane {
-    /// Sends what is staged, counts it, and drops what the port refuses twice.
-    fn send(&mut self, arena: &mut Arena, stats: &WorkerStats) {
-        let staged = self.staged.len();
-        self.port.transmit(arena, &mut self.staged);
-        if !self.staged.is_empty() {
-            self.port.flush(arena);
-            self.port.transmit(arena, &mut self.staged);
-        }
-        let refused = self.staged.len();
-        for frame in self.staged.drain(..) {
-            self.staged_bytes -= frame.len() as u64;
-            arena.free(frame);
-        }
-        stats.ended(Verdict::Sent, (staged - refused) as u64);
-        stats.sent_bytes(self.staged_bytes);
-        self.staged_bytes = 0;
-        if refused > 0 {
-            stats.ended(Verdict::TxFull, refused as u64);
-        }
+impl<L> Drop for Worker<L> {
+    fn drop(&mut self) {
+        self.close();
     }
-}
-
-/// Ends a packet that is not sent: hands it to the host of the port it came from,
-/// or frees it.
-fn finish(
-    arena: &mut Arena,
-    lanes: &mut [Lane],
-    stats: &WorkerStats,
-    ingress: usize,
-    frame: Frame,
-    verdict: Verdict,
-) {
-    let mut verdict = verdict;
-    if verdict.class() == super::Class::Punted
-        && let Some(lane) = lanes.get_mut(ingress)
-    {
-        if !lane.port.punt(arena, frame) {
-            verdict = Verdict::NoHost;
-        }
-    } else {
-        arena.free(frame);
-    }
-    stats.ended(verdict, 1);
 }

@@ -1,8 +1,11 @@
 //! The fast path allocates nothing: counted while packets of every kind pass.
 
-use crate::packets::{draw, spoil};
-use crate::rig::Rig;
+use crate::flows::{grouped, odd};
+use crate::packets::{arriving, draw, spoil};
+use crate::reference::Way;
+use crate::rig::{Rig, hop};
 use fastrand::Rng;
+use fingerpost_router::datapath::{Adjacency, Verdict};
 
 #[test]
 fn polling_allocates_nothing() {
@@ -33,6 +36,54 @@ fn polling_allocates_nothing() {
     }
     assert!(passed > 10_000, "packets did pass: {passed}");
     assert!(rig.worker.stats().snapshot().balanced());
+}
+
+/// Groups, checks of sources, packets that wait and are asked for, let go and ended;
+/// what is published in between is made, and taken back, by the control side.
+#[test]
+fn waiting_choosing_and_checking_allocate_nothing() {
+    let mut rig = grouped();
+    let mut rng = Rng::with_seed(43);
+    let all = rig.adjacencies.current().clone();
+    let gateways = [0, 1, 2, 4, 5, 6].map(|at| hop(Way::To(at)));
+    let mut wanted = 0;
+    for turn in 0..200 {
+        let mut changed = all.clone();
+        for hop in gateways {
+            if rng.bool() {
+                changed.set(hop, Adjacency::unresolved(1));
+            }
+        }
+        rig.adjacencies.publish(Box::new(changed));
+        while rig.adjacencies.reclaim().is_some() {}
+        for port in 0..3 {
+            for _ in 0..rng.usize(..400) {
+                let frame = if rng.bool() { draw(&mut rng) } else { odd(&mut rng) };
+                assert!(rig.far[port].send(&arriving(frame, port)));
+            }
+        }
+        let allocated = allocation_counter::measure(|| {
+            while rig.worker.poll() > 0 {
+                rig.worker.tick();
+            }
+            wanted += rig.wants.drain().count();
+            if turn % 20 == 0 {
+                rig.worker.close();
+            }
+        });
+        assert_eq!((allocated.count_total, allocated.count_current), (0, 0), "in turn {turn}");
+        for far in &mut rig.far {
+            while far.take().is_some() {}
+        }
+        for host in &rig.hosts {
+            while host.take().is_some() {}
+        }
+    }
+    let counted = rig.worker.stats().snapshot();
+    assert!(counted.balanced() && wanted > 1000, "{wanted} wanted, {counted:?}");
+    for met in [Verdict::Unresolved, Verdict::Spoofed, Verdict::Sent] {
+        assert!(counted.count(met) > 1000, "{met:?}: {counted:?}");
+    }
 }
 
 /// The counter counts: the test above could fail.

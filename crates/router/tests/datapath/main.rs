@@ -8,6 +8,7 @@
 //! | `rules` | every verdict, random traffic, noise |
 //! | `vrfs` | several tables |
 //! | `sources` | which sources may come in where |
+//! | `waiting` | packets that wait for a neighbour |
 //! | `flows` | groups: shares, flows that stay, the twin of the hash |
 //! | `allocation` | nothing is allocated while packets pass |
 //! | `changes` | what is published while packets pass |
@@ -23,3 +24,4 @@ mod rig;
 mod rules;
 mod sources;
 mod vrfs;
+mod waiting;

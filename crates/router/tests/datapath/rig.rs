@@ -11,8 +11,8 @@ use std::sync::Arc;
 use fib::engine::linear::Linear;
 use fib::{Engine, Hop, Prefix, Publisher};
 use fingerpost_router::datapath::{
-    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Lookup, SourceCheck, Verdict, Worker,
-    WorkerSetup,
+    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Lookup, SourceCheck, Verdict, WantReceiver,
+    Worker, WorkerSetup, wants,
 };
 use fingerpost_router::stats::{Snapshot, WorkerStats};
 use port::memory::Host;
@@ -84,6 +84,7 @@ pub(crate) struct Rig<L = Lists> {
     pub(crate) model: Model,
     pub(crate) adjacencies: Publisher<Adjacencies>,
     pub(crate) ingresses: Publisher<Ingresses>,
+    pub(crate) wants: WantReceiver,
     seen: Snapshot,
 }
 
@@ -211,16 +212,18 @@ impl<L: Lookup> Rig<L> {
         }
         let adjacencies = Publisher::new(adjacencies(&model));
         let ingresses = Publisher::new(ingresses(&model));
+        let (ask, wants) = wants();
         let worker = Worker::new(WorkerSetup {
             arena: Arena::new(FRAMES, 4096).expect("a small arena can be had"),
             ports,
             tables: tables(&model),
             adjacencies: adjacencies.reader(),
             ingresses: ingresses.reader(),
+            wants: ask,
             stats: Arc::new(WorkerStats::new()),
         });
         let seen = Snapshot::default();
-        Self { worker, far, hosts, model, adjacencies, ingresses, seen }
+        Self { worker, far, hosts, model, adjacencies, ingresses, wants, seen }
     }
 
     /// Sends `frames` in on port 0 and does as [`pass_on`](Self::pass_on).
@@ -241,7 +244,8 @@ impl<L: Lookup> Rig<L> {
         while self.worker.poll() > 0 {}
         let now = self.worker.stats().snapshot();
         assert!(now.balanced(), "received = sent + punted + dropped: {now:?}");
-        assert_eq!(self.worker.arena().available(), FRAMES as usize, "every frame is back");
+        let back = self.worker.arena().available() + self.worker.held();
+        assert_eq!(back, FRAMES as usize, "every frame is back, or waits");
         let news = now - self.seen;
         self.seen = now;
         news

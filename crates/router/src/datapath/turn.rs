@@ -1,0 +1,172 @@
+//! The turn: what becomes of the packets of one batch once their hops are known.
+//!
+//! ```text
+//!   frame, hop ─► resolve ─► rewrite ─► staged on its egress, sent with the others
+//!                               │ unresolved ─► held, and asked for
+//!                               └ a verdict ──► the host, or freed
+//! ```
+//!
+//! Whatever was there before comes first: packets that wait (`hold.rs`) are gone through
+//! in order, and those that still wait are put back in order, before the batch itself.
+
+use fib::Hop;
+use port::{Arena, Frame, Port};
+use wire::{ethernet, ipv4, ipv6};
+
+use super::batch::{Kind, SIZE};
+use super::hold::{HELD, Held, Hold, Wait};
+use super::want::Key;
+use super::{
+    Adjacencies, Batch, Class, Verdict, WantSender, flow_v4, flow_v6, rewrite_v4, rewrite_v6,
+};
+use crate::stats::WorkerStats;
+
+/// A port, what waits to leave on it during one batch, and what came in on it and waits
+/// for a neighbour.
+pub(super) struct Lane {
+    pub(super) port: Box<dyn Port>,
+    pub(super) mac: [u8; 6],
+    pub(super) staged: Vec<Frame>,
+    staged_bytes: u64,
+    pub(super) hold: Hold,
+}
+
+/// One batch's way out.
+pub(super) struct Turn<'w> {
+    pub(super) arena: &'w mut Arena,
+    pub(super) lanes: &'w mut [Lane],
+    pub(super) stats: &'w WorkerStats,
+    pub(super) adjacencies: &'w Adjacencies,
+    pub(super) wants: &'w mut WantSender,
+    /// The port that the batch came in on.
+    pub(super) ingress: usize,
+    /// The number of its table.
+    pub(super) table: usize,
+    pub(super) now: u64,
+}
+
+impl Turn<'_> {
+    /// Lets go those of the port's waiting packets that no longer have to.
+    pub(super) fn release(&mut self, batch: &Batch) {
+        let Some(lane) = self.lanes.get(self.ingress) else { return };
+        let (mut v4, mut v6) = (batch.waiting_v4(), batch.waiting_v6());
+        for _ in 0..lane.hold.len() {
+            let Some(lane) = self.lanes.get_mut(self.ingress) else { return };
+            let Some(Held { frame, key, wait }) = lane.hold.pop() else { return };
+            let (kind, hop) = match key {
+                Key::V4(_) => (Kind::V4, v4.next()),
+                Key::V6(_) => (Kind::V6, v6.next()),
+            };
+            self.forward(frame, kind, hop.unwrap_or(Hop::NONE), wait);
+        }
+    }
+
+    /// Sends a packet on its way, holds it, or ends it.
+    #[inline(always)]
+    pub(super) fn forward(&mut self, mut frame: Frame, kind: Kind, hop: Hop, wait: Wait) {
+        let adjacencies = self.adjacencies;
+        let rewritten = match kind {
+            Kind::V4 => {
+                let bytes = self.arena.bytes_mut(&frame);
+                let hop = adjacencies.resolve(hop, |seed| flow_v4(bytes, seed));
+                rewrite_v4(bytes, adjacencies.get(hop))
+            }
+            Kind::V6 => {
+                let bytes = self.arena.bytes_mut(&frame);
+                let hop = adjacencies.resolve(hop, |seed| flow_v6(bytes, seed));
+                rewrite_v6(bytes, adjacencies.get(hop))
+            }
+            Kind::Done(verdict) => Err(verdict),
+        };
+        match rewritten {
+            Ok((egress, len)) => {
+                if len != frame.len() {
+                    self.arena.resize(&mut frame, len);
+                }
+                match self.lanes.get_mut(usize::from(egress)) {
+                    Some(lane) => {
+                        lane.staged_bytes += len as u64;
+                        lane.staged.push(frame);
+                    }
+                    // An adjacency on a port that this worker does not have.
+                    None => self.finish(frame, Verdict::NoRoute),
+                }
+            }
+            Err(Verdict::Unresolved) => self.hold(frame, kind, hop, wait),
+            Err(verdict) => self.finish(frame, verdict),
+        }
+    }
+
+    /// Keeps a packet until its next hop is resolved, and asks for that.
+    #[cold]
+    fn hold(&mut self, frame: Frame, kind: Kind, hop: Hop, mut wait: Wait) {
+        let bytes = self.arena.bytes(&frame);
+        let packet = bytes.get(ethernet::LEN..).unwrap_or_default();
+        let (key, hop) = match kind {
+            Kind::V4 => (
+                ipv4::View::parse(packet).map(|packet| Key::V4(packet.dst())),
+                self.adjacencies.resolve(hop, |seed| flow_v4(bytes, seed)),
+            ),
+            _ => (
+                ipv6::View::parse(packet).map(|packet| Key::V6(packet.dst())),
+                self.adjacencies.resolve(hop, |seed| flow_v6(bytes, seed)),
+            ),
+        };
+        // What was rewritten, had it been resolved, can be read.
+        let (Ok(key), Some(lane)) = (key, self.lanes.get_mut(self.ingress)) else {
+            return self.finish(frame, Verdict::Unresolved);
+        };
+        if wait.asks(hop, self.now) {
+            self.wants.ask(hop, self.table, key, self.now);
+        }
+        if let Some(oldest) = lane.hold.push(Held { frame, key, wait }) {
+            self.finish(oldest.frame, Verdict::Unresolved);
+        }
+    }
+
+    /// Ends a packet that is not sent: hands it to the host of the port it came from,
+    /// or frees it.
+    fn finish(&mut self, frame: Frame, verdict: Verdict) {
+        let mut verdict = verdict;
+        if verdict.class() == Class::Punted
+            && let Some(lane) = self.lanes.get_mut(self.ingress)
+        {
+            if !lane.port.punt(self.arena, frame) {
+                verdict = Verdict::NoHost;
+            }
+        } else {
+            self.arena.free(frame);
+        }
+        self.stats.ended(verdict, 1);
+    }
+}
+
+impl Lane {
+    /// Makes a lane, with all the memory it will use: a batch and all that waits may
+    /// leave by one.
+    pub(super) fn new(port: Box<dyn Port>) -> Self {
+        let staged = Vec::with_capacity(SIZE + HELD);
+        Self { mac: port.mac(), port, staged, staged_bytes: 0, hold: Hold::new() }
+    }
+
+    /// Sends what is staged, counts it, and drops what the port refuses twice.
+    pub(super) fn send(&mut self, arena: &mut Arena, stats: &WorkerStats) {
+        let staged = self.staged.len();
+        self.port.transmit(arena, &mut self.staged);
+        if !self.staged.is_empty() {
+            self.port.flush(arena);
+            self.port.transmit(arena, &mut self.staged);
+        }
+        let refused = self.staged.len();
+        for frame in self.staged.drain(..) {
+            self.staged_bytes -= frame.len() as u64;
+            arena.free(frame);
+        }
+        stats.ended(Verdict::Sent, (staged - refused) as u64);
+        stats.sent_bytes(self.staged_bytes);
+        self.staged_bytes = 0;
+        if refused > 0 {
+            stats.ended(Verdict::TxFull, refused as u64);
+        }
+    }
+}
