@@ -12,9 +12,8 @@
 //! not heat the room, and where a core is shared with the interface's own work,
 //! that work must not starve. A port with a descriptor wakes its worker; where
 //! one has none, the sleep is a short one. Sleeping, a worker holds no table.
-//! With packets that wait for a neighbour the sleep is short as well. Its clock ticks
-//! from here ([`TICK`]).
-//! The counters of the ports are copied out from time to time, between turns.
+//! While packets wait for a neighbour every sleep is short. The counters of the ports are
+//! copied out from time to time, between turns; the worker's clock ticks from here, too.
 //!
 //! Pinning is part of starting: a core that is not there, or not allowed, is an
 //! error before the first packet.

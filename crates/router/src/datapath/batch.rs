@@ -11,10 +11,9 @@
 //!
 //! Packets that wait for a neighbour (`hold.rs`) are looked up again with each batch of
 //! their port: their destinations stand before those of the frames. Where the port asks
-//! for them, the sources follow behind the last destination of each
-//! family, in the same order. All are one lookup batch, and so of
-//! one table: a reader that took its table a second time would have let go of the first,
-//! whose hops are still in hand.
+//! for them, the sources follow behind the last destination of each family, in the same
+//! order. All are one lookup batch, and so of one table: a reader that took its table a
+//! second time would have let go of the first, whose hops are still in hand.
 //!
 //! Packing the keys of each family makes one lookup batch a family out of mixed
 //! traffic; walking `kinds` again in order, each family's hops come out in the order

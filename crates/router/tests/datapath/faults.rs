@@ -2,14 +2,14 @@
 //! and nothing that is not a sound packet leaves.
 
 use fastrand::Rng;
-use fingerpost_router::datapath::Verdict;
+use fingerpost_router::datapath::{Adjacency, Verdict};
 use port::Port;
 use port::faulty::{Faults, Faulty};
 use wire::{ethernet, ipv4, ipv6};
 
 use crate::packets::{draw, spoil};
-use crate::reference::header_checksum;
-use crate::rig::Rig;
+use crate::reference::{Way, header_checksum};
+use crate::rig::{Rig, adjacencies, hop};
 
 /// Checks that a frame may leave the router: addressed by a gateway of the model,
 /// whole, with a right checksum and a lifetime.
@@ -50,6 +50,15 @@ fn the_sums_hold_whatever_the_ports_do() {
             Rig::with_ports(|at, port| Box::new(Faulty::new(port, faults, 10 * seed + at as u64)));
         let mut rng = Rng::with_seed(seed);
         for _ in 0..4 {
+            // Neighbours are forgotten and found again all the while.
+            let mut changed = adjacencies(&rig.model);
+            for at in (0..4).filter(|_| rng.u8(..4) == 0) {
+                changed.set(hop(Way::To(at)), Adjacency::unresolved(1));
+            }
+            rig.adjacencies.publish(Box::new(changed));
+            for _ in 0..rng.usize(..7) {
+                rig.worker.tick();
+            }
             let frames: Vec<_> = (0..rng.usize(..500))
                 .map(|_| {
                     let mut frame = draw(&mut rng);
@@ -80,15 +89,17 @@ fn the_sums_hold_whatever_the_ports_do() {
                 *ended += count;
             }
         }
+        rig.worker.close();
         let ports: Vec<_> = rig.worker.ports().map(Port::stats).collect();
         let all = rig.worker.stats().snapshot();
+        assert!(all.balanced() && all.held == 0);
         assert_eq!(ports.iter().map(|port| port.received).sum::<u64>(), all.received);
         assert_eq!(ports.iter().map(|port| port.received_bytes).sum::<u64>(), all.received_bytes);
         assert_eq!(ports.iter().map(|port| port.transmitted).sum::<u64>(), all.sent());
         assert_eq!(ports.iter().map(|port| port.transmitted_bytes).sum::<u64>(), all.sent_bytes);
         assert_eq!(ports.iter().map(|port| port.punted).sum::<u64>(), all.punted());
     }
-    for met in [Verdict::Sent, Verdict::TxFull, Verdict::BadChecksum, Verdict::Truncated] {
+    for met in [Verdict::Sent, Verdict::TxFull, Verdict::BadChecksum, Verdict::Unresolved] {
         assert!(ended[met as usize] > 100, "{met:?} met {} times", ended[met as usize]);
     }
 }
