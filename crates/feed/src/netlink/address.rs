@@ -9,7 +9,7 @@ use core::net::IpAddr;
 use super::attribute::Bytes;
 use super::error::Damage;
 use super::message::Message;
-use super::uapi::{AF_INET, AF_INET6, IFA_ADDRESS, IFA_LOCAL};
+use super::uapi::{AF_INET, AF_INET6, IFA_ADDRESS, IFA_F_SECONDARY, IFA_LOCAL};
 
 /// A message about an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct AddressView {
     pub address: IpAddr,
     /// How many of its bits are the network's.
     pub length: u8,
+    /// Says whether it is not the first of its network on the interface.
+    pub secondary: bool,
 }
 
 impl AddressView {
@@ -48,6 +50,7 @@ impl AddressView {
         if address.is_ipv4() != (head[0] == AF_INET) {
             return Err(Damage { at: message.at, what: "an address of another family" });
         }
-        Ok(Some(Self { index: head.u32(4), address, length: head[1] }))
+        let secondary = head[2] & IFA_F_SECONDARY != 0;
+        Ok(Some(Self { index: head.u32(4), address, length: head[1], secondary }))
     }
 }

@@ -1,34 +1,26 @@
 //! The kernel, followed: it tells what changes, and is asked for the rest.
 //!
 //! ```text
-//!              events ──► Mirror ──► Follower
-//!  kernel ◄──► (groups)     ▲  └──► log ┐
-//!              dump ──► a new Mirror ◄──┘ replayed, then it takes the place of the old
+//!              events ─┬► Mirror ──► Follower
+//!  kernel ◄──► (groups) └► log ─┐
+//!              dump ────────────┴► a new Mirror, which takes the place of the old
 //! ```
 //!
 //! A resynchronisation, of which the start is the first, has no gap: the socket for
-//! events is listening before the dump is asked for. It dumps everything into a new,
-//! empty mirror while events go on being applied to the one in use; they are also kept,
-//! and replayed over the dump when that is complete. Whatever the dump read too early
-//! is put right by the replay, because every change since then is in it, and an event
-//! says what is there and not what is different. Then the new mirror takes the place of
-//! the old one: what it does not have is gone, and the follower is told of differences
-//! only. That is a generation mark and sweep in which the generation is the mirror.
+//! events is listening before the dump is asked for. Everything is dumped into a new,
+//! empty mirror, and events go into it as well, in the order in which things happened
+//! (`kernel/resync.rs`); they go on being applied to the mirror in use, too. Then the new
+//! one takes its place: what it does not have is gone, and the follower is told of
+//! differences only. That is a generation mark and sweep in which the generation is the
+//! mirror.
 //!
 //! It is begun by [`Kernel::start`]; by an overrun, when messages were lost; by
 //! [`Kernel::resynchronise`]. An overrun in its midst begins it again, and each overrun
-//! doubles the receive buffer, up to a limit. A dump that the kernel calls interrupted
-//! (`NLM_F_DUMP_INTR`: something changed that may have hidden something else) is asked
-//! for again and added to what is there: an entry is missed only if every pass missed
-//! it. Under changes without end that could go on forever, so after some passes it is
-//! taken as it is, and another resynchronisation follows.
-//!
-//! What this does not hold: IPv4 routes of one prefix, one type of service and one metric
-//! (which `ip route append` and `prepend` make) of which one is replaced and then deleted
-//! between the start of a dump and its end, may lose another. The next
-//! resynchronisation finds it.
+//! doubles the receive buffer, up to a limit.
 //!
 //! Nothing here waits: [`Kernel::pump`] takes what is there.
+
+mod resync;
 
 use core::fmt;
 use core::net::IpAddr;
@@ -39,19 +31,17 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
-use super::attribute::Bytes;
 use super::error::{Damage, Error};
-use super::follower::{Follower, Nobody};
-use super::message::{Message, Messages};
-use super::mirror::{Mirror, Origin};
+use super::follower::Follower;
+use super::message::Messages;
+use super::mirror::Mirror;
 use super::neighbour;
 use super::socket::{Received, Socket};
 use super::uapi::{
-    AF_INET, AF_INET6, GROUP_IPV4_IFADDR, GROUP_IPV4_ROUTE, GROUP_IPV4_RULE, GROUP_IPV6_IFADDR,
-    GROUP_IPV6_ROUTE, GROUP_IPV6_RULE, GROUP_LINK, GROUP_NEIGH, GROUP_NEXTHOP, NLM_F_DUMP_INTR,
-    NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP, NLMSG_OVERRUN, RTM_GETADDR, RTM_GETLINK, RTM_GETNEIGH,
-    RTM_GETNEXTHOP, RTM_GETROUTE, RTM_GETRULE,
+    GROUP_IPV4_IFADDR, GROUP_IPV4_ROUTE, GROUP_IPV4_RULE, GROUP_IPV6_IFADDR, GROUP_IPV6_ROUTE,
+    GROUP_IPV6_RULE, GROUP_LINK, GROUP_NEIGH, GROUP_NEXTHOP, NLMSG_ERROR, NLMSG_OVERRUN,
 };
+use resync::{Resync, Step};
 
 const GROUPS: u32 = GROUP_LINK
     | GROUP_NEIGH
@@ -63,27 +53,13 @@ const GROUPS: u32 = GROUP_LINK
     | GROUP_IPV6_RULE
     | GROUP_NEXTHOP;
 
-/// What is dumped, in order: the request, the family, the length of its header, and
-/// what to call it. What others refer to comes first.
-const DUMPS: [(u16, u8, usize, &str); 7] = [
-    (RTM_GETLINK, 0, 16, "a dump of links"),
-    (RTM_GETADDR, 0, 8, "a dump of addresses"),
-    (RTM_GETRULE, 0, 12, "a dump of rules"),
-    (RTM_GETNEXTHOP, 0, 8, "a dump of nexthop objects"),
-    (RTM_GETNEIGH, 0, 12, "a dump of neighbours"),
-    (RTM_GETROUTE, AF_INET, 12, "a dump of IPv4 routes"),
-    (RTM_GETROUTE, AF_INET6, 12, "a dump of IPv6 routes"),
-];
-
 /// The receive buffer asked for at first, in bytes, and the most it grows to.
 const BUFFER: usize = 16 << 20;
 const LARGEST_BUFFER: usize = 512 << 20;
 /// The memory for what one receive gives.
 const RECEIVE: usize = 64 << 10;
-/// How often an interrupted dump is asked for again.
-const PASSES: u32 = 5;
-/// How many bytes of events are kept for the replay before it begins again.
-const LONGEST_LOG: usize = 1 << 30;
+/// How many receives of events come before one of a dump.
+const EVENTS: usize = 64;
 /// How long after one that was taken although interrupted the next one begins.
 const LATER: Duration = Duration::from_secs(10);
 
@@ -153,21 +129,6 @@ pub struct Kernel {
     later: Option<Instant>,
     settings: Settings,
     counters: Counters,
-}
-
-/// A resynchronisation that is going on.
-struct Resync {
-    mirror: Mirror,
-    /// Events, each as it was received.
-    log: Vec<u8>,
-    /// Which of [`DUMPS`].
-    at: usize,
-    sequence: u32,
-    interrupted: bool,
-    pass: u32,
-    doubtful: bool,
-    began: Instant,
-    receiving: Duration,
 }
 
 impl Kernel {
@@ -243,11 +204,21 @@ impl Kernel {
             self.resynchronise()?;
         }
         loop {
-            // One of each in turn, so that neither waits for the end of the other.
-            let events = self.pump_events(to)?;
+            // Events first, as an event that has been read is known to be older than what
+            // the dump says next; but not without end.
+            let before = pumped.messages;
+            let mut idle = false;
+            for _ in 0..EVENTS {
+                let events = self.pump_events(to)?;
+                pumped.messages += events.unwrap_or(0);
+                idle = events.is_none();
+                if idle || pumped.messages >= limit {
+                    break;
+                }
+            }
             let dumped = self.pump_dump(to, &mut pumped)?;
-            pumped.messages += events.unwrap_or(0) + dumped.unwrap_or(0);
-            if events.is_none() && dumped.is_none() {
+            pumped.messages += dumped.unwrap_or(0);
+            if idle && dumped.is_none() && pumped.messages == before {
                 break;
             }
             if pumped.messages >= limit || pumped.resynchronised {
@@ -276,20 +247,7 @@ impl Kernel {
             self.poll.add(&dump, EpollEvent::new(EpollFlags::EPOLLIN, 1)).map_err(failed)?;
             self.dump = dump;
         }
-        let (kind, family, header, _) = DUMPS[0];
-        let began = Instant::now();
-        let sequence = self.dump.dump(kind, family, header)?;
-        self.resync = Some(Resync {
-            mirror: Mirror::new(),
-            log: Vec::new(),
-            at: 0,
-            sequence,
-            interrupted: false,
-            pass: 1,
-            doubtful: false,
-            began,
-            receiving: began.elapsed(),
-        });
+        self.resync = Some(Resync::begin(&mut self.dump)?);
         Ok(())
     }
 
@@ -308,7 +266,7 @@ impl Kernel {
         while let Received::Bytes(bytes) = self.requests.receive(&mut buffer)? {
             for message in Messages::new(&buffer[..bytes]).flatten() {
                 if message.kind == NLMSG_ERROR && message.sequence == number {
-                    refused = errno(&message);
+                    refused = resync::errno(&message);
                 }
             }
         }
@@ -358,10 +316,7 @@ impl Kernel {
             note(&mut self.counters, applied);
         }
         if let Some(resync) = &mut self.resync {
-            resync.log.extend_from_slice(received);
-            // Messages begin on multiples of four.
-            resync.log.resize(resync.log.len().next_multiple_of(4), 0);
-            overrun |= resync.log.len() > LONGEST_LOG;
+            overrun |= !resync.keep(received);
         }
         if overrun {
             self.lost()?;
@@ -387,95 +342,30 @@ impl Kernel {
         pumped: &mut Pumped,
     ) -> Result<Option<usize>, Error> {
         let Some(resync) = &mut self.resync else { return Ok(None) };
-        let asked = DUMPS[resync.at].3;
-        let before = Instant::now();
-        let received = self.dump.receive(&mut self.buffer)?;
-        resync.receiving += before.elapsed();
-        let bytes = match received {
-            Received::Nothing => return Ok(None),
-            Received::Lost => {
-                self.resynchronise()?;
-                return Ok(Some(0));
+        let (step, count) = resync.go_on(&mut self.dump, &mut self.buffer, &mut self.counters)?;
+        match step {
+            Step::Idle => return Ok(None),
+            Step::Going => {}
+            Step::Lost => self.resynchronise()?,
+            Step::Done => {
+                self.finish(to);
+                pumped.resynchronised = true;
             }
-            Received::Bytes(bytes) => bytes,
-        };
-        let (mut count, mut done, mut broken) = (0, false, false);
-        for message in Messages::new(&self.buffer[..bytes]) {
-            count += 1;
-            let message = match message {
-                Ok(message) if message.sequence != resync.sequence => continue,
-                Ok(message) => message,
-                Err(damage) => {
-                    note(&mut self.counters, Err(damage));
-                    broken = true;
-                    continue;
-                }
-            };
-            resync.interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
-            match message.kind {
-                NLMSG_DONE | NLMSG_ERROR => {
-                    done = true;
-                    match errno(&message) {
-                        None => {}
-                        // A kernel before 5.3 knows no nexthop objects.
-                        Some(Errno::EOPNOTSUPP | Errno::EINVAL)
-                            if DUMPS[resync.at].0 == RTM_GETNEXTHOP => {}
-                        Some(Errno::EINTR | Errno::EAGAIN) => resync.interrupted = true,
-                        Some(source) => return Err(Error::Refused { asked, source }),
-                    }
-                }
-                NLMSG_NOOP => {}
-                _ => {
-                    let applied = resync.mirror.apply_from(&message, Origin::Dump, &mut Nobody);
-                    note(&mut self.counters, applied);
-                }
-            }
-        }
-        if broken {
-            // Nothing tells where the next message begins, or whether the end was there.
-            self.resynchronise()?;
-        } else if done {
-            pumped.resynchronised = self.next_dump(to)?;
         }
         Ok(Some(count))
     }
 
-    /// A dump is complete: asks for the next one, or again for this one, or ends.
-    fn next_dump(&mut self, to: &mut dyn Follower) -> Result<bool, Error> {
-        let Some(resync) = &mut self.resync else { return Ok(false) };
-        if resync.interrupted {
-            self.counters.interrupted += 1;
-        }
-        if resync.interrupted && resync.pass < PASSES {
-            resync.pass += 1;
-        } else {
-            resync.doubtful |= resync.interrupted;
-            resync.pass = 1;
-            resync.at += 1;
-        }
-        resync.interrupted = false;
-        if let Some(&(kind, family, header, _)) = DUMPS.get(resync.at) {
-            resync.sequence = self.dump.dump(kind, family, header)?;
-            return Ok(false);
-        }
-        self.finish(to);
-        Ok(true)
-    }
-
     fn finish(&mut self, to: &mut dyn Follower) {
         let Some(resync) = self.resync.take() else { return };
-        let Resync { mut mirror, log, .. } = resync;
-        for message in Messages::new(&log).flatten() {
-            // What is damaged was counted when it came.
-            let _ = mirror.apply(&message, &mut Nobody);
-        }
-        self.mirror.become_new(mirror, to);
+        let doubtful = resync.doubtful;
+        self.counters.last_receiving = resync.receiving;
+        let began = resync.began;
+        self.mirror.become_new(resync.into_mirror(), to);
         let now = Instant::now();
-        self.later = resync.doubtful.then_some(now + LATER);
+        self.later = doubtful.then_some(now + LATER);
         self.counters.resynchronisations += 1;
         self.counters.last_resynchronised = Some(now);
-        self.counters.last_took = now - resync.began;
-        self.counters.last_receiving = resync.receiving;
+        self.counters.last_took = now - began;
     }
 }
 
@@ -483,15 +373,6 @@ fn note(counters: &mut Counters, applied: Result<(), Damage>) {
     if let Err(damage) = applied {
         counters.damaged += 1;
         counters.last_damage = Some(damage);
-    }
-}
-
-/// Reads what the end of a dump or an answer says went wrong.
-fn errno(message: &Message<'_>) -> Option<Errno> {
-    let (head, _) = message.payload.split_first_chunk::<4>()?;
-    match head.u32(0).cast_signed() {
-        0 => None,
-        negative => Some(Errno::from_raw(negative.wrapping_neg())),
     }
 }
 

@@ -48,9 +48,9 @@ use super::nexthop::{Nexthop, NexthopView};
 use super::route::{AnyPrefix, RouteView, Way};
 use super::rule::Rule;
 use super::uapi::{
-    RT_SCOPE_HOST, RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELNEXTHOP, RTM_DELROUTE,
-    RTM_DELRULE, RTM_F_CLONED, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWNEXTHOP,
-    RTM_NEWROUTE, RTM_NEWRULE, RTN_BLACKHOLE, RTN_THROW, RTN_UNICAST, RTNH_F_ONLINK,
+    RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELNEXTHOP, RTM_DELROUTE, RTM_DELRULE,
+    RTM_F_CLONED, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWNEXTHOP, RTM_NEWROUTE,
+    RTM_NEWRULE, RTN_BLACKHOLE, RTN_THROW, RTN_UNICAST, RTNH_F_ONLINK,
 };
 
 pub(crate) use self::order::Origin;
@@ -70,6 +70,8 @@ pub struct Mirror {
     v6: BTreeMap<u32, Rib<u128>>,
     lists: Lists,
     left_out: u64,
+    /// The table and prefix that the last message of a dump was about.
+    dumped: Option<(u32, AnyPrefix)>,
     /// Memory used again for every message.
     path: Path,
     dead: Vec<bool>,
@@ -80,6 +82,7 @@ pub struct Mirror {
 pub(super) trait Kin: Addr {
     fn tables(mirror: &Mirror) -> &BTreeMap<u32, Rib<Self>>;
     fn tables_mut(mirror: &mut Mirror) -> &mut BTreeMap<u32, Rib<Self>>;
+    fn any(prefix: Prefix<Self>) -> AnyPrefix;
     fn tell(to: &mut dyn Follower, table: u32, prefix: Prefix<Self>, best: Option<&RouteInfo>);
 }
 
@@ -89,6 +92,9 @@ impl Kin for u32 {
     }
     fn tables_mut(mirror: &mut Mirror) -> &mut BTreeMap<u32, Rib<Self>> {
         &mut mirror.v4
+    }
+    fn any(prefix: Prefix<Self>) -> AnyPrefix {
+        AnyPrefix::V4(prefix)
     }
     fn tell(to: &mut dyn Follower, table: u32, prefix: Prefix<Self>, best: Option<&RouteInfo>) {
         to.route_v4(table, prefix, best);
@@ -101,6 +107,9 @@ impl Kin for u128 {
     }
     fn tables_mut(mirror: &mut Mirror) -> &mut BTreeMap<u32, Rib<Self>> {
         &mut mirror.v6
+    }
+    fn any(prefix: Prefix<Self>) -> AnyPrefix {
+        AnyPrefix::V6(prefix)
     }
     fn tell(to: &mut dyn Follower, table: u32, prefix: Prefix<Self>, best: Option<&RouteInfo>) {
         to.route_v6(table, prefix, best);
@@ -170,6 +179,11 @@ impl Mirror {
             _ => {}
         }
         Ok(())
+    }
+
+    /// A dump is about to come: what it says of a prefix takes the place of what is there.
+    pub(crate) fn begin_dump(&mut self) {
+        self.dumped = None;
     }
 
     /// Walks the best routes of an IPv4 table in order; prefixes of which no candidate
@@ -292,10 +306,17 @@ impl Mirror {
         deletion: bool,
         to: &mut dyn Follower,
     ) {
+        // A dump lists all routes of a prefix one after the other.
+        let fresh = said.origin == Origin::Dump && {
+            let about = Some((table, A::any(prefix)));
+            mem::replace(&mut self.dumped, about) != about
+        };
         let old = A::tables(self).get(&table).and_then(|rib| rib.get(prefix)).unwrap_or(Hop::NONE);
         let mut list = mem::take(&mut self.list);
         list.clear();
-        list.extend_from_slice(self.lists.get(old));
+        if !fresh {
+            list.extend_from_slice(self.lists.get(old));
+        }
         let world = World { links: &self.links, nexthops: &self.nexthops };
         let edit = if deletion { order::remove } else { order::add };
         let made = edit(&mut list, said, &mut self.lists, &world);
@@ -405,7 +426,8 @@ fn word<A: Kin>(
     dead: &mut Vec<bool>,
 ) -> Result<(), Damage> {
     path.v6 = A::BITS == u128::BITS;
-    path.host = !path.v6 && route.scope == RT_SCOPE_HOST;
+    path.scope = if path.v6 { 0 } else { route.scope };
+    path.other = if path.v6 { 0 } else { route.other };
     path.nexthop = route.nexthop;
     // What an object does is the object's to say, and may change.
     let by_object = route.nexthop != 0 && route.kind == RTN_BLACKHOLE;

@@ -24,8 +24,8 @@ use super::attribute::{Attribute, Attributes, Bytes, address};
 use super::error::Damage;
 use super::message::Message;
 use super::uapi::{
-    AF_INET, AF_INET6, RTA_DST, RTA_ENCAP, RTA_GATEWAY, RTA_MULTIPATH, RTA_NH_ID, RTA_OIF,
-    RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE, RTA_VIA, RTNH_F_DEAD, RTNH_F_ONLINK,
+    AF_INET, AF_INET6, RTA_DST, RTA_ENCAP, RTA_FLOW, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH,
+    RTA_NH_ID, RTA_OIF, RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE, RTA_VIA, RTNH_F_DEAD, RTNH_F_ONLINK,
 };
 
 /// A message about a route of IPv4 or IPv6.
@@ -53,6 +53,9 @@ pub struct RouteView<'a> {
     pub preferred_source: Option<IpAddr>,
     /// The nexthop object it goes by, 0 if by none.
     pub nexthop: u32,
+    /// A hash of what else tells it from others: path metrics (MTU …) and realm; 0 if
+    /// there is nothing.
+    pub other: u32,
     single: Way,
     several: Option<Attribute<'a>>,
 }
@@ -137,6 +140,7 @@ impl<'a> RouteView<'a> {
             metric: 0,
             preferred_source: None,
             nexthop: 0,
+            other: 0,
             // The lowest byte has the flags of the only way out.
             single: Way { flags: flags as u8, ..Way::NONE },
             several: None,
@@ -150,6 +154,7 @@ impl<'a> RouteView<'a> {
                 RTA_OIF => view.single.interface = attribute.u32()?,
                 RTA_PREFSRC => view.preferred_source = Some(attribute.address()?),
                 RTA_NH_ID => view.nexthop = attribute.u32()?,
+                RTA_METRICS | RTA_FLOW => view.other = mix(view.other, &attribute),
                 RTA_MULTIPATH => view.several = Some(attribute),
                 _ => view.single.attribute(&attribute)?,
             }
@@ -169,6 +174,13 @@ impl<'a> RouteView<'a> {
         let (bytes, at) = self.several.map_or((&[][..], 0), |several| (several.value, several.at));
         Ways { single, bytes, at }
     }
+}
+
+/// Adds an attribute to a hash (FNV-1a).
+fn mix(hash: u32, attribute: &Attribute<'_>) -> u32 {
+    let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    let start = step(hash ^ 0x811c_9dc5, attribute.kind as u8);
+    attribute.value.iter().fold(start, |hash, &byte| step(hash, byte))
 }
 
 fn prefix(

@@ -58,7 +58,9 @@ pub(crate) const RTA_OIF: u16 = 4;
 pub(crate) const RTA_GATEWAY: u16 = 5;
 pub(crate) const RTA_PRIORITY: u16 = 6;
 pub(crate) const RTA_PREFSRC: u16 = 7;
+pub(crate) const RTA_METRICS: u16 = 8;
 pub(crate) const RTA_MULTIPATH: u16 = 9;
+pub(crate) const RTA_FLOW: u16 = 11;
 pub(crate) const RTA_TABLE: u16 = 15;
 pub(crate) const RTA_VIA: u16 = 18;
 pub(crate) const RTA_ENCAP: u16 = 22;
@@ -107,6 +109,7 @@ pub(crate) const IFF_LOWER_UP: u32 = 0x1_0000;
 // linux/if_addr.h
 pub(crate) const IFA_ADDRESS: u16 = 1;
 pub(crate) const IFA_LOCAL: u16 = 2;
+pub(crate) const IFA_F_SECONDARY: u8 = 1;
 
 // linux/neighbour.h
 pub(crate) const NDA_DST: u16 = 1;

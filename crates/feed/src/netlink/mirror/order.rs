@@ -145,25 +145,14 @@ pub(super) fn remove(
     lists: &mut Lists,
     world: &World<'_>,
 ) -> Option<Hop> {
-    let mut range = same_metric(list, said.entry.metric);
-    let exact = range.clone().find(|&at| list[at] == said.entry);
-    let path = said.entry.path;
-    let at = exact.or_else(|| range.clone().find(|&at| list[at].path == path));
-    if let Some(at) = at {
+    let range = same_metric(list, said.entry.metric);
+    // Nothing but the same: of a route that went without a word the kernel may speak
+    // later, when another that is nearly the same is still there.
+    if let Some(at) = range.clone().find(|&at| list[at] == said.entry) {
         list.remove(at);
         return None;
     }
     if !said.path.v6 {
-        // The same but for what a message of deletion may word differently.
-        let alike = |entry: &Entry| {
-            lists.path(entry).is_some_and(|path| {
-                let (a, b) = (path, said.path);
-                a.kind == b.kind && a.nexthop == b.nexthop && a.ways == b.ways
-            })
-        };
-        if let Some(at) = range.find(|&at| alike(&list[at])) {
-            list.remove(at);
-        }
         return None;
     }
     // Some of the gateways of a metric.

@@ -38,12 +38,14 @@ pub(super) struct Path {
     pub(super) v6: bool,
     /// `RTN_…`
     pub(super) kind: u8,
-    /// Says whether the scope is the host itself: such routes outlive a link's going down.
-    pub(super) host: bool,
+    /// The scope of an IPv4 route; those of the host itself outlive a link's going down.
+    pub(super) scope: u8,
     /// The nexthop object, 0 if none; if there is one, no ways.
     pub(super) nexthop: u32,
     /// The preferred source of an IPv4 route, 0 if none.
     pub(super) source: u32,
+    /// What else makes two IPv4 routes different to the kernel, as a hash.
+    pub(super) other: u32,
     /// The flags of each hold `RTNH_F_ONLINK` at the most.
     pub(super) ways: Vec<Way>,
 }

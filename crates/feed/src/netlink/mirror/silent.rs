@@ -11,13 +11,13 @@
 //!
 //! From `net/ipv4/fib_frontend.c`, `fib_semantics.c`, `net/ipv4/nexthop.c` and
 //! `net/ipv6/route.c` of Linux 6.18 by what they do: each row is a test against `ip`
-//! (`tests/root_netlink.rs`). Where the kernel does say it, it says what is known, and
+//! (`tests/root_netlink/`). Where the kernel does say it, it says what is known, and
 //! nothing happens twice.
 //!
 //! What goes is worked out once a path, then once a list, and then looked for in the
 //! tables: O(routes) for a walk that reads one word of each.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use std::collections::HashMap;
 
 use fib::{Hop, Prefix};
@@ -29,7 +29,7 @@ use crate::netlink::address::AddressView;
 use crate::netlink::follower::Follower;
 use crate::netlink::link::Link;
 use crate::netlink::nexthop::Nexthop;
-use crate::netlink::uapi::RT_TABLE_MAIN;
+use crate::netlink::uapi::{RT_SCOPE_HOST, RT_TABLE_MAIN};
 
 /// What becomes of a path: another, or nothing.
 type Fates = HashMap<Hop, Option<Path>>;
@@ -64,7 +64,7 @@ impl Mirror {
                 self.forget_nexthops_over(index, to);
             }
             if was_up && !up {
-                self.kill(index, |path| !path.host, to);
+                self.kill(index, |path| path.v6 || path.scope != RT_SCOPE_HOST, to);
             } else if up && !was_up {
                 self.revive(index, |_| true);
             }
@@ -124,7 +124,7 @@ impl Mirror {
             self.retarget(&paths, to);
             return;
         }
-        if !self.addresses.iter().any(|&(_, other, _)| other == view.address) {
+        if self.is_gone(view, address) {
             let source = u32::from(address);
             let prefers = |(_, path): &(Hop, &Path)| path.source == source;
             let paths = self.lists.paths.iter().filter(prefers);
@@ -138,6 +138,23 @@ impl Mirror {
             let paths = self.paths_over(view.index, |path| !path.v6);
             self.retarget(&paths, to);
         }
+    }
+
+    /// Says whether the kernel looks for routes that prefer an address just removed.
+    fn is_gone(&self, view: &AddressView, address: Ipv4Addr) -> bool {
+        if self.addresses.iter().any(|&(_, other, _)| other == view.address) {
+            return false;
+        }
+        // With a link all its addresses go, the first of a network first: for those that
+        // follow nothing is looked for.
+        let network = |address: Ipv4Addr| Prefix::truncate(u32::from(address), view.length.into());
+        let first = |&(index, other, length): &(u32, IpAddr, u8)| match other {
+            IpAddr::V4(other) => {
+                (index, length) == (view.index, view.length) && network(other) == network(address)
+            }
+            IpAddr::V6(_) => false,
+        };
+        !view.secondary || self.addresses.iter().any(first)
     }
 
     /// Returns the table that routes of a link's own addresses are in.

@@ -50,6 +50,21 @@ pub(crate) fn batch(lines: impl Iterator<Item = String>) {
     assert!(child.wait().expect("ip ends").success(), "ip -batch failed");
 }
 
+/// Runs lines through one `ip`, of which the kernel may refuse any.
+pub(crate) fn tried(lines: &[String]) {
+    let mut child = Command::new("ip")
+        .args(["-force", "-batch", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("`ip` runs (Debian package iproute2)");
+    let mut input = child.stdin.take().expect("its input is ours");
+    input.write_all((lines.join("\n") + "\n").as_bytes()).expect("ip reads its input");
+    drop(input);
+    child.wait().expect("ip ends");
+}
+
 /// Moves this thread into a new namespace with three pairs of interfaces.
 pub(crate) fn network() {
     unshare(CloneFlags::CLONE_NEWNET).expect("a new network namespace (this test needs root)");
@@ -224,6 +239,7 @@ fn way_words(name: &str, gateway: Option<IpAddr>, weight: u64, onlink: bool) -> 
 /// What `ip` says: of each prefix the first with the lowest metric that can be used.
 fn theirs() -> Routes {
     let mut routes = Routes::new();
+    let carried = carried();
     for family in ["-4", "-6"] {
         let text = ip(&format!("{family} -N -d -j route show table all"));
         let listed: Value = serde_json::from_str(&text).expect("ip writes JSON");
@@ -231,7 +247,7 @@ fn theirs() -> Routes {
             if route["tos"].is_string() {
                 continue;
             }
-            let Some(target) = listed_target(route) else { continue };
+            let Some(target) = listed_target(route, &carried) else { continue };
             let number = |key: &str, or: u64| match &route[key] {
                 Value::String(text) => text.parse().expect("numbers were asked for"),
                 Value::Number(number) => number.as_u64().expect("a number"),
@@ -258,7 +274,17 @@ fn listed_prefix(text: &str, family: &str) -> (IpAddr, u8) {
     }
 }
 
-fn listed_target(route: &Value) -> Option<String> {
+/// The names of the links that have a carrier.
+fn carried() -> BTreeSet<String> {
+    let listed: Value = serde_json::from_str(&ip("-j link")).expect("ip writes JSON");
+    let has = |link: &&Value| {
+        link["flags"].as_array().is_some_and(|flags| flags.iter().any(|flag| flag == "LOWER_UP"))
+    };
+    let links = listed.as_array().expect("a list").iter().filter(has);
+    links.map(|link| link["ifname"].as_str().expect("a name").to_owned()).collect()
+}
+
+fn listed_target(route: &Value, links: &BTreeSet<String>) -> Option<String> {
     // Numbers were asked for; `linux/rtnetlink.h` has them.
     let words = match route["type"].as_str().unwrap_or("1") {
         "1" | "unicast" => "",
@@ -280,15 +306,27 @@ fn listed_target(route: &Value) -> Option<String> {
         way["flags"].as_array().is_some_and(|flags| flags.iter().any(|have| have == flag))
     };
     let alive: Vec<_> = ways.iter().filter(|way| !has(way, "dead")).collect();
-    let carried = alive.iter().any(|way| !has(way, "linkdown"));
-    let used: Vec<_> = alive.into_iter().filter(|way| !carried || !has(way, "linkdown")).collect();
-    let mut words: Vec<_> = used
+    // The kernel's own flag is wrong where an IPv4 route goes by an IPv6 gateway: it is
+    // not set when the route comes after the carrier has gone.
+    let carried = |way: &Value| {
+        !has(way, "linkdown") && links.contains(way["dev"].as_str().unwrap_or_default())
+    };
+    let any_carried = alive.iter().any(|way| carried(way));
+    let used: Vec<_> = alive.into_iter().filter(|way| !any_carried || carried(way)).collect();
+    // The same way twice is one with both weights; of one way the weight says nothing.
+    let mut weights = BTreeMap::new();
+    for way in used {
+        let gateway = way["gateway"].as_str().or(way["via"]["host"].as_str());
+        let gateway: Option<IpAddr> = gateway.map(|text| text.parse().expect("an address"));
+        let name = way["dev"].as_str().expect("dev").to_owned();
+        *weights.entry((name, gateway, has(way, "onlink"))).or_insert(0) +=
+            way["weight"].as_u64().unwrap_or(1);
+    }
+    let only = weights.len() == 1;
+    let mut words: Vec<_> = weights
         .iter()
-        .map(|way| {
-            let gateway = way["gateway"].as_str().or(way["via"]["host"].as_str());
-            let weight = if used.len() == 1 { 1 } else { way["weight"].as_u64().unwrap_or(1) };
-            let gateway = gateway.map(|text| text.parse().expect("an address"));
-            way_words(way["dev"].as_str().expect("dev"), gateway, weight, has(way, "onlink"))
+        .map(|((name, gateway, onlink), &weight)| {
+            way_words(name, *gateway, if only { 1 } else { weight }, *onlink)
         })
         .collect();
     words.sort();

@@ -6,6 +6,7 @@
 //!
 //! Needs root and `ip` (Debian: iproute2), hence the feature `root-tests`.
 
+mod churn;
 mod namespace;
 
 use std::net::IpAddr;

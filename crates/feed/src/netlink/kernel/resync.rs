@@ -1,0 +1,231 @@
+//! A resynchronisation: dumps and events into one mirror, in the order of what happened.
+//!
+//! What a dump says was true when the kernel wrote it down, which is not when it is read:
+//! a part is written when the one before it is received (the first, when the dump is
+//! asked for), and waits in the socket. An event says what was true when it happened. So
+//! for each part it is kept how many events had been read before it was written:
+//!
+//! ```text
+//!   time ─────────────────────────────────────────────────────►
+//!   part k     written ······ read
+//!   events   a b   │   c  d    │    e f
+//!                  └ mark: a and b are older than the part
+//!   applied: a b (part k) c d …
+//! ```
+//!
+//! Older events are applied before it: what the part says of a prefix then takes the
+//! place of what they have made of it. The others are applied after it. Of those some may
+//! have happened while it was being written, a millisecond or so, and be in it already;
+//! that does no harm, as an event says what is there and not what is different. (But for
+//! IPv4 routes of one prefix and one metric, which `ip route append` and `prepend` make:
+//! if one was replaced and then deleted within that millisecond, another may be lost until
+//! the next resynchronisation.)
+//!
+//! A dump that the kernel calls interrupted (`NLM_F_DUMP_INTR`: something changed that may
+//! have hidden something else) is asked for again and added to what is there: an entry is
+//! missed only if every pass missed it. Under changes without end that could go on
+//! forever, so after some passes it is taken as it is, and another resynchronisation
+//! follows later.
+
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+
+use super::{Counters, note};
+use crate::netlink::attribute::Bytes;
+use crate::netlink::error::Error;
+use crate::netlink::follower::Nobody;
+use crate::netlink::message::{Message, Messages};
+use crate::netlink::mirror::{Mirror, Origin};
+use crate::netlink::socket::{Received, Socket};
+use crate::netlink::uapi::{
+    AF_INET, AF_INET6, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP, RTM_GETADDR,
+    RTM_GETLINK, RTM_GETNEIGH, RTM_GETNEXTHOP, RTM_GETROUTE, RTM_GETRULE,
+};
+
+/// What is dumped, in order: the request, the family, the length of its header, and
+/// what to call it. What others refer to comes first.
+const DUMPS: [(u16, u8, usize, &str); 7] = [
+    (RTM_GETLINK, 0, 16, "a dump of links"),
+    (RTM_GETADDR, 0, 8, "a dump of addresses"),
+    (RTM_GETRULE, 0, 12, "a dump of rules"),
+    (RTM_GETNEXTHOP, 0, 8, "a dump of nexthop objects"),
+    (RTM_GETNEIGH, 0, 12, "a dump of neighbours"),
+    (RTM_GETROUTE, AF_INET, 12, "a dump of IPv4 routes"),
+    (RTM_GETROUTE, AF_INET6, 12, "a dump of IPv6 routes"),
+];
+
+/// How often an interrupted dump is asked for again.
+const PASSES: u32 = 5;
+/// How many bytes of events may wait for a part of a dump.
+const LONGEST_LOG: usize = 1 << 30;
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// There was nothing to read.
+    Idle,
+    /// Something was read.
+    Going,
+    /// Something was lost: it has to begin again.
+    Lost,
+    /// Everything was read.
+    Done,
+}
+
+/// A resynchronisation that is going on.
+pub(super) struct Resync {
+    mirror: Mirror,
+    /// Events that have yet to be applied, as they were received.
+    log: Vec<u8>,
+    /// How many bytes of the log were there before the part to be read was written.
+    mark: usize,
+    /// Which of [`DUMPS`].
+    at: usize,
+    sequence: u32,
+    interrupted: bool,
+    pass: u32,
+    /// Says that a dump was taken although it was interrupted.
+    pub(super) doubtful: bool,
+    pub(super) began: Instant,
+    /// The time spent receiving.
+    pub(super) receiving: Duration,
+}
+
+impl Resync {
+    /// Asks for the first dump.
+    pub(super) fn begin(dump: &mut Socket) -> Result<Self, Error> {
+        let began = Instant::now();
+        let (kind, family, header, _) = DUMPS[0];
+        Ok(Self {
+            mirror: Mirror::new(),
+            log: Vec::new(),
+            mark: 0,
+            at: 0,
+            sequence: dump.dump(kind, family, header)?,
+            interrupted: false,
+            pass: 1,
+            doubtful: false,
+            began,
+            receiving: began.elapsed(),
+        })
+    }
+
+    /// Keeps events; `false` if they have become too many.
+    pub(super) fn keep(&mut self, received: &[u8]) -> bool {
+        self.log.extend_from_slice(received);
+        // Messages begin on multiples of four.
+        self.log.resize(self.log.len().next_multiple_of(4), 0);
+        self.log.len() <= LONGEST_LOG
+    }
+
+    /// Reads a part of a dump; returns how many messages that were.
+    pub(super) fn go_on(
+        &mut self,
+        dump: &mut Socket,
+        buffer: &mut Vec<u8>,
+        counters: &mut Counters,
+    ) -> Result<(Step, usize), Error> {
+        // To receive one part is to have the next one written.
+        let next_mark = self.log.len();
+        let before = Instant::now();
+        let received = dump.receive(buffer)?;
+        self.receiving += before.elapsed();
+        let bytes = match received {
+            Received::Nothing => return Ok((Step::Idle, 0)),
+            Received::Lost => return Ok((Step::Lost, 0)),
+            Received::Bytes(bytes) => bytes,
+        };
+        self.apply_log(self.mark);
+        self.mark = next_mark - self.mark;
+        let (mut count, mut done) = (0, false);
+        for message in Messages::new(&buffer[..bytes]) {
+            count += 1;
+            let message = match message {
+                Ok(message) if message.sequence != self.sequence => continue,
+                Ok(message) => message,
+                Err(damage) => {
+                    // Nothing tells where the next message begins, or whether that was
+                    // the end.
+                    note(counters, Err(damage));
+                    return Ok((Step::Lost, count));
+                }
+            };
+            self.interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
+            match message.kind {
+                NLMSG_DONE | NLMSG_ERROR => {
+                    done = true;
+                    self.ends(errno(&message))?;
+                }
+                NLMSG_NOOP => {}
+                _ => {
+                    let applied = self.mirror.apply_from(&message, Origin::Dump, &mut Nobody);
+                    note(counters, applied);
+                }
+            }
+        }
+        let step = if done { self.next(dump, counters)? } else { Step::Going };
+        Ok((step, count))
+    }
+
+    /// Applies what is left, and gives what has come of it.
+    pub(super) fn into_mirror(mut self) -> Mirror {
+        self.apply_log(self.log.len());
+        self.mirror
+    }
+
+    fn apply_log(&mut self, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        for message in Messages::new(&self.log[..bytes]).flatten() {
+            // What is damaged was counted when it came.
+            let _ = self.mirror.apply(&message, &mut Nobody);
+        }
+        self.log.drain(..bytes);
+    }
+
+    /// Judges how a dump ended.
+    fn ends(&mut self, said: Option<Errno>) -> Result<(), Error> {
+        let (kind, .., asked) = DUMPS[self.at];
+        match said {
+            None => Ok(()),
+            // A kernel before 5.3 knows no nexthop objects.
+            Some(Errno::EOPNOTSUPP | Errno::EINVAL) if kind == RTM_GETNEXTHOP => Ok(()),
+            Some(Errno::EINTR | Errno::EAGAIN) => {
+                self.interrupted = true;
+                Ok(())
+            }
+            Some(source) => Err(Error::Refused { asked, source }),
+        }
+    }
+
+    /// Asks for the next dump, or again for the same.
+    fn next(&mut self, dump: &mut Socket, counters: &mut Counters) -> Result<Step, Error> {
+        if self.interrupted {
+            counters.interrupted += 1;
+        }
+        if self.interrupted && self.pass < PASSES {
+            self.pass += 1;
+        } else {
+            self.doubtful |= self.interrupted;
+            self.pass = 1;
+            self.at += 1;
+        }
+        self.interrupted = false;
+        let Some(&(kind, family, header, _)) = DUMPS.get(self.at) else { return Ok(Step::Done) };
+        self.mark = self.log.len();
+        self.mirror.begin_dump();
+        self.sequence = dump.dump(kind, family, header)?;
+        Ok(Step::Going)
+    }
+}
+
+/// Reads what the end of a dump or an answer says went wrong.
+pub(super) fn errno(message: &Message<'_>) -> Option<Errno> {
+    let (head, _) = message.payload.split_first_chunk::<4>()?;
+    match head.u32(0).cast_signed() {
+        0 => None,
+        negative => Some(Errno::from_raw(negative.wrapping_neg())),
+    }
+}
