@@ -9,6 +9,10 @@
 //! a route, then an address in it. First the pool goes through once and the count
 //! of packets sent is held against a lookup of each destination by itself; then
 //! time is kept in windows.
+//!
+//! What some routers ask for costs more, and is measured apart: with `--members` every
+//! route leads to a group of next hops, and with `--sources` the way back to each source
+//! is looked up too; sources are then drawn as destinations are.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,7 +23,8 @@ use fib::{Choice, Family, Fib, Hop, Prefix, Publisher, Reader, Rib, Updater};
 use port::memory::{Pool, Replay, Sink};
 use port::{Arena, Port};
 use router::datapath::{
-    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Table, Tables, Worker, WorkerSetup, wants,
+    Adjacencies, Adjacency, Group, Ingress, Ingresses, Locals, SourceCheck, Table, Tables, Worker,
+    WorkerSetup, wants,
 };
 use router::stats::WorkerStats;
 use serde::Serialize;
@@ -52,6 +57,12 @@ pub(super) struct Args {
     /// Seconds a case is measured
     #[arg(long, value_name = "S", default_value_t = 6.0)]
     seconds: f64,
+    /// Next hops of each route, a group if there are several
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    members: u8,
+    /// Check sources too: those without a route are dropped
+    #[arg(long)]
+    sources: bool,
     /// The core
     #[arg(long, value_name = "N", default_value_t = 0)]
     core: usize,
@@ -60,7 +71,7 @@ pub(super) struct Args {
 /// One case's figures.
 #[derive(Serialize)]
 struct Score {
-    case: &'static str,
+    case: String,
     engine: String,
     routes: usize,
     bytes: usize,
@@ -87,12 +98,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let v6 = table(&routes.v6, &args.engine6)?;
     let keys4 = Stream::Pfx.keys::<u32>(PACKETS, &routes.v4);
     let keys6 = Stream::Pfx.keys::<u128>(PACKETS, &routes.v6);
-    let right4 = keys4.iter().filter(|&&key| forwards4(v4.fib(), key)).count();
-    let right6 = keys6.iter().filter(|&&key| forwards6(v6.fib(), key)).count();
+    let right4 = right(&keys4, args.sources, |key| forwards4(v4.fib(), key));
+    let right6 = right(&keys6, args.sources, |key| forwards6(v6.fib(), key));
     let readers = || Tables::from(Table { v4: v4.reader(), v6: v6.reader() });
     let hops = routes.v4.iter().map(|r| r.1).chain(routes.v6.iter().map(|r| r.1)).max();
-    let adjacencies = Publisher::new(adjacencies(hops.unwrap_or(Hop::NONE)));
+    let adjacencies = Publisher::new(adjacencies(hops.unwrap_or(Hop::NONE), args.members));
     let mut scores = Vec::new();
+    let asked = [(args.members > 1, " groups"), (args.sources, " sources")];
+    let asked: String = asked.iter().filter(|asked| asked.0).map(|asked| asked.1).collect();
     for (case, fib, count) in [
         ("IPv4 64 bytes", format!("{:?}", v4.fib()), routes.v4.len()),
         ("IPv6 64 bytes", format!("{:?}", v6.fib()), routes.v6.len()),
@@ -104,15 +117,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             (v6.fib().footprint(), v6.fib().name())
         };
         let pool: Pool = if is_v4 {
-            keys4.iter().map(|&dst| frame_v4(dst)).collect()
+            pairs(&keys4).map(|(dst, src)| frame_v4(dst, args.sources.then_some(src))).collect()
         } else {
-            keys6.iter().map(|&dst| frame_v6(dst)).collect()
+            pairs(&keys6).map(|(dst, src)| frame_v6(dst, args.sources.then_some(src))).collect()
         };
         let right = if is_v4 { right4 } else { right6 };
+        let case = format!("{case}{asked}");
         let what = format!("{case}, {fib}");
         let windows = progress::during(&what, || {
-            prove(readers(), adjacencies.reader(), pool.clone(), right)?;
-            windows(readers(), adjacencies.reader(), pool, args.seconds)
+            let worker = |source| worker(readers(), adjacencies.reader(), source, args.sources);
+            prove(worker, pool.clone(), right)?;
+            windows(worker, pool, args.seconds)
         })
         .with_context(|| format!("measuring {case}"))?;
         let summary = Summary::of(&windows);
@@ -131,7 +146,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         table: &routes.name,
         routes: score.routes,
         contestant: &score.engine,
-        case: score.case,
+        case: &score.case,
         threads: 1,
         unit: "Mpackets/s",
         summary: score.summary,
@@ -146,6 +161,17 @@ fn table<A: Family>(routes: &[(Prefix<A>, Hop)], engine: &str) -> anyhow::Result
     let choice = Choice::parse::<A>(engine).with_context(|| format!("engine {engine}"))?;
     let rib = Rib::from_sorted(routes.iter().copied());
     Updater::new(rib, choice, 2).with_context(|| format!("building {engine}"))
+}
+
+/// Walks the destinations, each with another of them as its source.
+fn pairs<A: Copy>(keys: &[A]) -> impl Iterator<Item = (A, A)> {
+    let sources = keys.iter().cycle().skip(keys.len() / 2);
+    keys.iter().copied().zip(sources.copied())
+}
+
+/// Counts the packets that are to leave.
+fn right<A: Copy>(keys: &[A], sources: bool, forwards: impl Fn(A) -> bool) -> usize {
+    pairs(keys).filter(|&(dst, src)| forwards(dst) && (!sources || forwards(src))).count()
 }
 
 /// Says whether a packet to `dst` is to leave: the rule of RFC 1812 5.3.7 again, in
@@ -164,12 +190,14 @@ fn worker(
     tables: Tables,
     adjacencies: Reader<Adjacencies>,
     source: Replay,
+    sources: bool,
 ) -> anyhow::Result<Worker<Tables>> {
     let ports: Vec<Box<dyn Port>> = vec![
         Box::new(source.with_mac(MAC)),
         Box::new(Replay::new("out", Pool::new(), Sink::Count)),
     ];
-    let ingress = Ingress { locals: Arc::new(Locals::new([OWN], [1])), ..Ingress::default() };
+    let sources = if sources { SourceCheck::Loose } else { SourceCheck::Off };
+    let ingress = Ingress { table: 0, locals: Arc::new(Locals::new([OWN], [1])), sources };
     Ok(Worker::new(WorkerSetup {
         arena: Arena::new(2048, 2048).context("memory for frames")?,
         ports,
@@ -183,13 +211,12 @@ fn worker(
 
 /// Sends the pool through once and counts.
 fn prove(
-    tables: Tables,
-    adjacencies: Reader<Adjacencies>,
+    worker: impl Fn(Replay) -> anyhow::Result<Worker<Tables>>,
     pool: Pool,
     right: usize,
 ) -> anyhow::Result<()> {
     let source = Replay::new("in", pool, Sink::Count).with_limit(PACKETS as u64);
-    let mut worker = worker(tables, adjacencies, source)?;
+    let mut worker = worker(source)?;
     while worker.poll() > 0 {}
     let counted = worker.stats().snapshot();
     ensure!(counted.balanced(), "received is not sent + punted + dropped: {counted:?}");
@@ -200,12 +227,11 @@ fn prove(
 
 /// Returns the million packets a second of each window.
 fn windows(
-    tables: Tables,
-    adjacencies: Reader<Adjacencies>,
+    worker: impl Fn(Replay) -> anyhow::Result<Worker<Tables>>,
     pool: Pool,
     seconds: f64,
 ) -> anyhow::Result<Vec<f64>> {
-    let mut worker = worker(tables, adjacencies, Replay::new("in", pool, Sink::Count))?;
+    let mut worker = worker(Replay::new("in", pool, Sink::Count))?;
     let mut window = |length: Duration| {
         let (start, clock) = (Instant::now(), Clock::start());
         let mut packets = 0;
@@ -221,34 +247,40 @@ fn windows(
     Ok((0..WINDOWS).map(|_| window(length)).collect())
 }
 
-fn adjacencies(highest: Hop) -> Adjacencies {
+fn adjacencies(highest: Hop, members: u8) -> Adjacencies {
     let mut adjacencies = Adjacencies::new();
-    for hop in 1..=highest.0 {
+    let members = if members > 1 { u32::from(members) } else { 0 };
+    for hop in 1..=highest.0 + members {
         let [_, high, middle, low] = hop.to_be_bytes();
         adjacencies.set(Hop(hop), Adjacency::new(1, [2, 0, 0, high, middle, low], MAC, 1500));
+    }
+    if members > 1 {
+        let listed: Vec<_> = (1..=members).map(|member| (Hop(highest.0 + member), 1)).collect();
+        let group = Arc::new(Group::of(&listed, &Group::default()));
+        (1..=highest.0).for_each(|hop| adjacencies.set_group(Hop(hop), Arc::clone(&group)));
     }
     adjacencies
 }
 
 /// A 64-byte frame without its check sequence, which never reaches software.
-fn frame_v4(dst: u32) -> [u8; 60] {
+fn frame_v4(dst: u32, src: Option<u32>) -> [u8; 60] {
     let header = ipv4::Header {
         total_len: 46,
         ttl: 64,
         protocol: 17,
-        src: 0xc633_6402,
+        src: src.unwrap_or(0xc633_6402),
         dst,
         ..Default::default()
     };
     frame(ethernet::IPV4, |packet| header.emit(packet).is_ok())
 }
 
-fn frame_v6(dst: u128) -> [u8; 60] {
+fn frame_v6(dst: u128, src: Option<u128>) -> [u8; 60] {
     let header = ipv6::Header {
         payload_len: 6,
         next_header: 17,
         hop_limit: 64,
-        src: 0x2001_0db8 << 96 | 2,
+        src: src.unwrap_or(0x2001_0db8 << 96 | 2),
         dst,
         ..Default::default()
     };

@@ -212,15 +212,18 @@ impl Adjacencies {
         self.seed
     }
 
-    /// Returns the hop that a packet takes where its table says `hop`: the same, or the
-    /// member of a group that its flow belongs to. `flow` is asked only for a group.
+    /// Returns what `hop` means for a packet: of a group the member that its flow belongs
+    /// to. `flow` is asked only for a group.
     #[inline(always)]
-    pub fn resolve(&self, hop: Hop, flow: impl FnOnce(u64) -> u64) -> Hop {
-        if self.get(hop).port == GROUP { self.member(hop, flow(self.seed)) } else { hop }
+    pub fn resolve(&self, hop: Hop, flow: impl FnOnce(u64) -> u64) -> &Adjacency {
+        let adjacency = self.get(hop);
+        if adjacency.port == GROUP { self.get(self.member(hop, flow)) } else { adjacency }
     }
 
-    fn member(&self, hop: Hop, flow: u64) -> Hop {
-        self.group(hop).map_or(Hop::NONE, |group| group.choose(flow))
+    /// Returns the hop that a packet takes where its table says `hop`: the same, or the
+    /// member of a group.
+    pub fn member(&self, hop: Hop, flow: impl FnOnce(u64) -> u64) -> Hop {
+        self.group(hop).map_or(hop, |group| group.choose(flow(self.seed)))
     }
 
     /// Returns what `hop` means by itself; nothing if it is a group.

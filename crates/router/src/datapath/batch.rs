@@ -79,7 +79,7 @@ impl<A: Copy + Default> Keys<A> {
     }
 
     fn destinations(&self) -> impl Iterator<Item = &Hop> {
-        self.hops.iter().take(self.sources).skip(self.frames)
+        self.hops.get(self.frames..self.sources).unwrap_or_default().iter()
     }
 
     fn waiting(&self) -> impl Iterator<Item = Hop> {

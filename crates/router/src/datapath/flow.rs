@@ -34,11 +34,13 @@ const IPV4_IN_IP: u8 = 4;
 const IPV6_IN_IP: u8 = 41;
 
 /// Returns the flow of an IPv4 packet in an Ethernet frame.
+#[inline(never)]
 pub fn flow_v4(frame: &[u8], seed: u64) -> u64 {
     frame.get(ethernet::LEN..).map_or(seed, |packet| of_v4(packet, seed, true))
 }
 
 /// Returns the flow of an IPv6 packet in an Ethernet frame.
+#[inline(never)]
 pub fn flow_v6(frame: &[u8], seed: u64) -> u64 {
     frame.get(ethernet::LEN..).map_or(seed, |packet| of_v6(packet, seed, true))
 }

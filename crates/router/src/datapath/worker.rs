@@ -36,8 +36,7 @@ use fib::Reader;
 use port::{Arena, Frame, Port};
 
 use super::batch::{Kind, SIZE};
-use super::hold::Wait;
-use super::turn::{Lane, Turn};
+use super::turn::{Lane, Turn, rewrite};
 use super::{Adjacencies, Batch, Ingresses, Lookup, SourceCheck, Verdict, WantSender, parse};
 use crate::stats::WorkerStats;
 
@@ -162,8 +161,11 @@ impl<L: Lookup> Worker<L> {
         // After the tables: every hop of theirs means something in these.
         let adjacencies = adjacencies.current();
         let table = terms.table;
-        let mut turn = Turn { arena, lanes, stats, adjacencies, wants, ingress, table, now };
-        turn.release(batch);
+        let waits = lanes.get(ingress).is_some_and(|lane| lane.hold.len() > 0);
+        if waits {
+            let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
+            Turn { arena, lanes, stats, adjacencies, wants, ingress, table, now }.release(batch);
+        }
 
         let (mut sources_v4, mut sources_v6) = (batch.sources_v4(), batch.sources_v6());
         let mut judge = |kind| {
@@ -174,10 +176,23 @@ impl<L: Lookup> Worker<L> {
             }?;
             terms.sources.judge(adjacencies, hop, ingress, own).err()
         };
-        let wait = Wait::new(now);
         for (frame, (kind, hop)) in frames.drain(..).zip(batch.outcomes()) {
             let refused = if checks { judge(kind) } else { None };
-            turn.forward(frame, refused.map_or(kind, Kind::Done), hop, wait);
+            let kind = refused.map_or(kind, Kind::Done);
+            let verdict = match rewrite(arena.bytes_mut(&frame), kind, hop, adjacencies) {
+                Ok((egress, len)) => match lanes.get_mut(usize::from(egress)) {
+                    Some(lane) => {
+                        lane.stage(arena, frame, len);
+                        continue;
+                    }
+                    // An adjacency on a port that this worker does not have.
+                    None => Verdict::NoRoute,
+                },
+                Err(verdict) => verdict,
+            };
+            let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
+            Turn { arena, lanes, stats, adjacencies, wants, ingress, table, now }
+                .stay(frame, kind, hop, verdict);
         }
 
         for lane in lanes.iter_mut().filter(|lane| !lane.staged.is_empty()) {
