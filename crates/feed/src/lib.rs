@@ -1,4 +1,5 @@
-//! Where routes come from: text tables, MRT files, update streams, a generator, the kernel.
+//! Where routes come from: text tables, MRT files, update streams, a generator, the kernel,
+//! FRR.
 //!
 //! The first station of the slow path. A file is opened, unpacked as its first
 //! bytes say (gzip, bzip2 or neither), recognised by its content and read once,
@@ -9,7 +10,8 @@
 //!         unpack,    mrt/   a record ─┴► routes ──┤
 //!         offsets                                 └► Stream   events in time ─► BestPath
 //! generate(Recipe) ───────────────────────────────► Loaded
-//! kernel ─► netlink::Kernel ─► Mirror ────────────► Follower   what is best, as it changes
+//! kernel ─► netlink::Kernel ─► Mirror ─┬──────────► Follower   what is best, as it changes
+//! FRR ────► fpm::Fpm ────────► Mirror ─┘
 //! ```
 //!
 //! What stands behind a prefix in a file, a next hop or an origin or nothing, is
@@ -36,6 +38,7 @@
 
 mod best;
 mod error;
+pub mod fpm;
 mod gather;
 mod generate;
 mod intake;

@@ -21,6 +21,7 @@
 //! and [`Mirror::routes_v6`] give.
 
 mod differ;
+mod frame;
 mod lists;
 mod order;
 mod paths;
@@ -319,7 +320,13 @@ impl Mirror {
         }
         let world = World { links: &self.links, nexthops: &self.nexthops };
         let edit = if deletion { order::remove } else { order::add };
-        let made = edit(&mut list, said, &mut self.lists, &world);
+        let made = if said.origin == Origin::Sole {
+            list.clear();
+            list.extend((!deletion).then_some(said.entry));
+            None
+        } else {
+            edit(&mut list, said, &mut self.lists, &world)
+        };
         self.put(table, prefix, old, &list, to);
         if let Some(made) = made {
             self.lists.paths.release(made);

@@ -33,6 +33,8 @@ pub(crate) enum Origin {
     Event,
     /// It is one of what is there, listed in the kernel's order.
     Dump,
+    /// It is all there is for a prefix, or there is nothing any more.
+    Sole,
 }
 
 /// A new route, or one to be deleted; its path is held by a reference.

@@ -1,0 +1,107 @@
+//! Messages that belong together, from a sender that has one route a prefix.
+//!
+//! A frame of FRR's protocol holds the deletion of a route and the one that takes its
+//! place. The follower is told of what is there afterwards, and not of the moment between.
+//!
+//! A sender that has come back sends everything again, into a new mirror; older ones hold
+//! what it has not yet sent again. Whatever it says of a prefix takes that prefix out of
+//! the older ones, so that together they are what the follower knows.
+
+use std::mem;
+
+use fib::Hop;
+
+use super::{Kin, Mirror, Origin};
+use crate::netlink::error::Damage;
+use crate::netlink::follower::{Follower, Nobody, RouteInfo};
+use crate::netlink::message::{Message, Messages};
+use crate::netlink::route::{AnyPrefix, RouteView};
+use crate::netlink::uapi::{RTM_DELNEXTHOP, RTM_DELROUTE, RTM_NEWNEXTHOP, RTM_NEWROUTE};
+
+/// What came of a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Framed {
+    /// How many messages there were.
+    pub(crate) messages: usize,
+    /// How many prefixes were not there before.
+    pub(crate) new: usize,
+    /// The first damage.
+    pub(crate) damage: Option<Damage>,
+}
+
+/// A prefix that a frame is about, and what was best for it before.
+type Before = (u32, AnyPrefix, Option<RouteInfo>);
+
+impl Mirror {
+    /// Applies messages about routes and nexthop objects as one change; others change
+    /// nothing.
+    pub(crate) fn apply_frame(
+        &mut self,
+        frame: &[u8],
+        older: &mut [Self],
+        to: &mut dyn Follower,
+    ) -> Framed {
+        let mut about: Vec<Before> = Vec::new();
+        let mut framed = Framed::default();
+        for message in Messages::new(frame) {
+            framed.messages += 1;
+            let applied = message.and_then(|message| match message.kind {
+                RTM_NEWROUTE | RTM_DELROUTE => self.sole_route(&message, &mut about),
+                RTM_NEWNEXTHOP | RTM_DELNEXTHOP => self.apply_from(&message, Origin::Sole, to),
+                _ => Ok(()),
+            });
+            framed.damage = framed.damage.or(applied.err());
+        }
+        for (table, prefix, before) in about {
+            let after = self.best(table, prefix);
+            framed.new += usize::from(before.is_none() && after.is_some());
+            let known = older.iter_mut().find_map(|older| older.take_out(table, prefix));
+            if after != known.or(before).as_ref() {
+                match prefix {
+                    AnyPrefix::V4(prefix) => to.route_v4(table, prefix, after),
+                    AnyPrefix::V6(prefix) => to.route_v6(table, prefix, after),
+                }
+            }
+        }
+        framed
+    }
+
+    fn sole_route(&mut self, message: &Message<'_>, about: &mut Vec<Before>) -> Result<(), Damage> {
+        let Some(route) = RouteView::parse(message)? else { return Ok(()) };
+        let (table, prefix) = (route.table, route.prefix);
+        if !about.iter().any(|kept| (kept.0, kept.1) == (table, prefix)) {
+            about.push((table, prefix, self.best(table, prefix).cloned()));
+        }
+        self.apply_from(message, Origin::Sole, &mut Nobody)
+    }
+
+    fn best(&self, table: u32, prefix: AnyPrefix) -> Option<&RouteInfo> {
+        match prefix {
+            AnyPrefix::V4(prefix) => self.best_v4(table, prefix),
+            AnyPrefix::V6(prefix) => self.best_v6(table, prefix),
+        }
+    }
+
+    /// Removes all routes of a prefix; returns what was best.
+    fn take_out(&mut self, table: u32, prefix: AnyPrefix) -> Option<RouteInfo> {
+        match prefix {
+            AnyPrefix::V4(prefix) => self.take_out_of(table, prefix),
+            AnyPrefix::V6(prefix) => self.take_out_of(table, prefix),
+        }
+    }
+
+    fn take_out_of<A: Kin>(&mut self, table: u32, prefix: fib::Prefix<A>) -> Option<RouteInfo> {
+        let old: Hop = A::tables(self).get(&table)?.get(prefix)?;
+        let best = self.lists.best(old).cloned();
+        let mut list = mem::take(&mut self.list);
+        list.clear();
+        self.put(table, prefix, old, &list, &mut Nobody);
+        self.list = list;
+        best
+    }
+
+    /// Says whether there is no route.
+    pub(crate) fn has_no_routes(&self) -> bool {
+        self.v4.is_empty() && self.v6.is_empty()
+    }
+}

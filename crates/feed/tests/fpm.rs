@@ -1,0 +1,283 @@
+//! The FPM feed, with a sender that does what FRR's zebra does.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::time::{Duration, Instant};
+
+use fib::Prefix;
+use fingerpost_feed::fpm::{Fpm, Settings};
+use fingerpost_feed::netlink::{Follower, Link, Neighbour, Nobody, RouteInfo, Rule, Target};
+
+const NEW_ROUTE: u16 = 24;
+const DEL_ROUTE: u16 = 25;
+const NEW_NEXTHOP: u16 = 104;
+
+fn message(kind: u16, header: &[u8], attributes: &[(u16, Vec<u8>)]) -> Vec<u8> {
+    let mut bytes = vec![0; 16];
+    bytes.extend(header);
+    for (kind, value) in attributes {
+        bytes.extend((value.len() as u16 + 4).to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+    }
+    let length = bytes.len() as u32;
+    bytes[..4].copy_from_slice(&length.to_ne_bytes());
+    bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+    // Request, create, replace: what FRR sets.
+    bytes[6..8].copy_from_slice(&0x0501u16.to_ne_bytes());
+    bytes
+}
+
+/// A route of 10.x.y.0/24 by a nexthop object.
+fn route(kind: u16, number: u32, nexthop: u32) -> Vec<u8> {
+    let destination = Ipv4Addr::from(0x0a00_0000 | number << 8);
+    let mut attributes = vec![
+        (1, destination.octets().to_vec()),
+        (6, 20u32.to_ne_bytes().to_vec()),
+        (15, 254u32.to_ne_bytes().to_vec()),
+    ];
+    if kind == NEW_ROUTE {
+        attributes.push((30, nexthop.to_ne_bytes().to_vec()));
+    }
+    message(kind, &[2, 24, 0, 0, 0, 186, 0, 1, 0, 0, 0, 0], &attributes)
+}
+
+/// A nexthop object: a gateway on interface 7.
+fn nexthop(id: u32, gateway: &str) -> Vec<u8> {
+    let gateway: Ipv4Addr = gateway.parse().unwrap();
+    let attributes = [
+        (1, id.to_ne_bytes().to_vec()),
+        (6, gateway.octets().to_vec()),
+        (5, 7u32.to_ne_bytes().to_vec()),
+    ];
+    message(NEW_NEXTHOP, &[2, 0, 11, 0, 0, 0, 0, 0], &attributes)
+}
+
+fn frame(messages: &[Vec<u8>]) -> Vec<u8> {
+    let content = messages.concat();
+    let mut bytes = vec![1, 1];
+    bytes.extend((content.len() as u16 + 4).to_be_bytes());
+    bytes.extend(content);
+    bytes
+}
+
+/// Remembers what it is told, and holds that it is told of changes only.
+#[derive(Default)]
+struct Told {
+    routes: BTreeMap<Prefix<u32>, RouteInfo>,
+    calls: usize,
+}
+
+impl Follower for Told {
+    fn route_v4(&mut self, table: u32, prefix: Prefix<u32>, best: Option<&RouteInfo>) {
+        assert_eq!(table, 254);
+        self.calls += 1;
+        let old = match best {
+            Some(best) => self.routes.insert(prefix, best.clone()),
+            None => self.routes.remove(&prefix),
+        };
+        assert_ne!(old.as_ref(), best, "{prefix}: told of no change");
+    }
+    fn route_v6(&mut self, _: u32, _: Prefix<u128>, _: Option<&RouteInfo>) {
+        panic!("no route of IPv6 was sent");
+    }
+    fn link(&mut self, _: u32, _: Option<&Link>) {}
+    fn address(&mut self, _: u32, _: IpAddr, _: u8, _: bool) {}
+    fn neighbour(&mut self, _: u32, _: IpAddr, _: Option<&Neighbour>) {}
+    fn rules(&mut self, _: &[Rule]) {}
+}
+
+impl Told {
+    /// The gateway of 10.x.y.0/24.
+    fn gateway(&self, number: u32) -> Option<String> {
+        let prefix = Prefix::truncate(0x0a00_0000 | number << 8, 24);
+        let Target::Via(vias) = &*self.routes.get(&prefix)?.target else { panic!("a via") };
+        assert_eq!((vias.len(), vias[0].interface), (1, 7));
+        vias[0].gateway.map(|gateway| gateway.to_string())
+    }
+}
+
+struct Scene {
+    fpm: Fpm,
+    told: Told,
+}
+
+impl Scene {
+    fn new(quiet: u64) -> Self {
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let settings =
+            Settings { listen, quiet: Duration::from_millis(quiet), ..Settings::default() };
+        Self { fpm: Fpm::listen(settings).expect("it listens"), told: Told::default() }
+    }
+
+    fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.fpm.address().expect("an address")).expect("it is listened to")
+    }
+
+    /// Pumps until `done`.
+    fn until(&mut self, done: impl Fn(&Self) -> bool) {
+        let begun = Instant::now();
+        while !done(self) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", self.fpm);
+            self.fpm.pump(&mut self.told, 100).expect("the listener stands");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn frames(&mut self, count: u64) {
+        self.until(|scene| scene.fpm.counters().frames >= count);
+    }
+
+    fn swept(&mut self, count: u64) {
+        self.until(|scene| scene.fpm.counters().sweeps >= count);
+    }
+}
+
+#[test]
+fn routes_come_in_pieces_and_change_at_once() {
+    let mut scene = Scene::new(50);
+    let mut zebra = scene.connect();
+    let bytes = [
+        frame(&[nexthop(1, "192.0.2.1")]),
+        frame(&[route(NEW_ROUTE, 1, 1)]),
+        frame(&[route(NEW_ROUTE, 2, 1)]),
+        frame(&[]),
+    ];
+    for piece in bytes.concat().chunks(7) {
+        zebra.write_all(piece).expect("it is read");
+        zebra.flush().expect("it is read");
+        scene.fpm.pump(&mut scene.told, 100).expect("the listener stands");
+    }
+    scene.frames(4);
+    assert_eq!(scene.told.gateway(1).as_deref(), Some("192.0.2.1"));
+    assert_eq!(scene.told.calls, 2);
+    // An update is a deletion and a new route in one frame: one change.
+    let update = [route(DEL_ROUTE, 1, 0), route(NEW_ROUTE, 1, 2)];
+    zebra.write_all(&frame(&[nexthop(2, "192.0.2.2")])).expect("it is read");
+    zebra.write_all(&frame(&update)).expect("it is read");
+    scene.frames(6);
+    assert_eq!(scene.told.gateway(1).as_deref(), Some("192.0.2.2"));
+    assert_eq!(scene.told.calls, 3);
+    // The same again is no change, and neither is what goes and comes back.
+    zebra.write_all(&frame(&update)).expect("it is read");
+    scene.frames(7);
+    assert_eq!(scene.told.calls, 3);
+    // A nexthop object that changes takes its routes along.
+    zebra.write_all(&frame(&[nexthop(2, "192.0.2.3")])).expect("it is read");
+    scene.frames(8);
+    assert_eq!(scene.told.gateway(1).as_deref(), Some("192.0.2.3"));
+    zebra.write_all(&frame(&[route(DEL_ROUTE, 2, 0)])).expect("it is read");
+    scene.frames(9);
+    assert_eq!(scene.told.gateway(2), None);
+    scene.swept(1);
+    assert_eq!((scene.told.routes.len(), scene.fpm.counters().damaged), (1, 0));
+}
+
+#[test]
+fn what_is_not_sent_again_is_swept_and_nothing_before_that() {
+    let mut scene = Scene::new(200);
+    let mut zebra = scene.connect();
+    let mut all = frame(&[nexthop(1, "192.0.2.1")]);
+    (0..1000).for_each(|number| all.extend(frame(&[route(NEW_ROUTE, number, 1)])));
+    zebra.write_all(&all).expect("it is read");
+    scene.swept(1);
+    assert_eq!(scene.told.routes.len(), 1000);
+    drop(zebra);
+    scene.until(|scene| format!("{:?}", scene.fpm).contains("connected: false"));
+    assert_eq!(scene.told.routes.len(), 1000, "routes stay while zebra is away");
+
+    // It comes back, says less, and means something else by the number of the object.
+    let calls = scene.told.calls;
+    let mut zebra = scene.connect();
+    let mut some = frame(&[nexthop(1, "192.0.2.9"), nexthop(2, "192.0.2.1")]);
+    (0..500).for_each(|number| some.extend(frame(&[route(NEW_ROUTE, number, 2)])));
+    some.extend(frame(&[route(NEW_ROUTE, 500, 1)]));
+    some.extend(frame(&[route(DEL_ROUTE, 501, 0)]));
+    zebra.write_all(&some).expect("it is read");
+    let frames = 1001 + 503;
+    scene.frames(frames);
+    assert_eq!(scene.told.gateway(0).as_deref(), Some("192.0.2.1"));
+    assert_eq!(scene.told.gateway(500).as_deref(), Some("192.0.2.9"));
+    assert_eq!(scene.told.gateway(501), None);
+    assert_eq!(scene.told.gateway(502).as_deref(), Some("192.0.2.1"), "as it was meant before");
+    assert_eq!(scene.told.calls, calls + 2);
+    assert_eq!(scene.fpm.left().len(), 1);
+
+    // Broken off in the midst, and again: what came by then counts as sent.
+    let mut again = scene.connect();
+    again.write_all(&frame(&[nexthop(7, "192.0.2.7"), route(NEW_ROUTE, 502, 7)])).expect("read");
+    scene.frames(frames + 1);
+    assert_eq!(scene.told.gateway(502).as_deref(), Some("192.0.2.7"));
+    assert_eq!(scene.told.gateway(500).as_deref(), Some("192.0.2.9"));
+    assert_eq!(scene.told.routes.len(), 999);
+    // Changes of what has come do not put the sweep off.
+    let swept = scene.fpm.counters().sweeps;
+    while scene.fpm.counters().sweeps == swept {
+        let update = [route(DEL_ROUTE, 502, 0), route(NEW_ROUTE, 502, 7)];
+        again.write_all(&frame(&update)).expect("it is read");
+        scene.fpm.pump(&mut scene.told, 100).expect("the listener stands");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(scene.told.routes.len(), 1);
+    assert!(scene.fpm.left().is_empty());
+    scene.fpm.forget(&mut scene.told);
+    assert!(scene.told.routes.is_empty());
+}
+
+#[test]
+fn a_damaged_message_is_left_out_and_a_damaged_stream_given_up() {
+    let mut scene = Scene::new(10_000);
+    let mut zebra = scene.connect();
+    zebra.write_all(&frame(&[nexthop(1, "192.0.2.1"), route(NEW_ROUTE, 1, 1)])).expect("read");
+    let mut bad = route(NEW_ROUTE, 2, 1);
+    bad[17] = 77; // A prefix of /77.
+    zebra.write_all(&frame(&[bad, route(NEW_ROUTE, 3, 1)])).expect("it is read");
+    scene.frames(2);
+    assert_eq!(scene.fpm.counters().damaged, 1);
+    assert_eq!(scene.told.routes.len(), 2);
+    zebra.write_all(&[1, 2, 0, 4]).expect("it is read");
+    scene.until(|scene| scene.fpm.counters().damaged == 2);
+    let damage = scene.fpm.counters().last_damage.expect("it is told");
+    assert!(damage.to_string().contains("protobuf"), "{damage}");
+    assert!(!scene.fpm.pump(&mut scene.told, 1).expect("it stands").connected);
+    assert_eq!(scene.told.routes.len(), 2, "what was accepted stays");
+    let mut zebra = scene.connect();
+    zebra.write_all(&frame(&[nexthop(1, "192.0.2.1"), route(NEW_ROUTE, 4, 1)])).expect("read");
+    scene.frames(3);
+    assert_eq!(scene.told.routes.len(), 3);
+}
+
+#[test]
+fn bytes_at_random_do_not_panic() {
+    let mut state = 20_261_121u64;
+    let mut dice = |limit: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as usize % limit
+    };
+    let settings = Settings { listen: "127.0.0.1:0".parse().unwrap(), ..Settings::default() };
+    let mut fpm = Fpm::listen(settings).expect("it listens");
+    let good = frame(&[nexthop(2, "192.0.2.2"), route(NEW_ROUTE, 2, 2), route(DEL_ROUTE, 3, 0)]);
+    for _ in 0..400 {
+        let mut zebra = TcpStream::connect(fpm.address().unwrap()).expect("it is listened to");
+        let mut bytes = good.repeat(3);
+        for _ in 0..dice(12) {
+            let at = dice(bytes.len());
+            bytes[at] = dice(256) as u8;
+        }
+        zebra.write_all(&bytes).expect("there is room in the socket");
+        drop(zebra);
+        let connections = fpm.counters().connections + 1;
+        let begun = Instant::now();
+        loop {
+            let pumped = fpm.pump(&mut Nobody, 100).expect("the listener stands");
+            if fpm.counters().connections >= connections && !pumped.connected {
+                break;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(20), "{fpm:?}");
+        }
+    }
+    let counters = fpm.counters();
+    assert!(counters.damaged > 100 && counters.frames > 100, "{fpm:?}");
+}
