@@ -20,11 +20,14 @@ fn be(bytes: &[u8], at: usize, count: usize) -> u64 {
 
 /// The flow of an IP packet, in plain words; the packet is sound on its outside.
 pub(crate) fn flow(packet: &[u8], seed: u64) -> u64 {
-    let words = words(packet, true);
-    words.into_iter().fold(seed, |flow, word| {
-        let product = u128::from(flow ^ word) * 0x9e37_79b9_7f4a_7c15;
-        (product / (1 << 64)) as u64 ^ (product % (1 << 64)) as u64
-    })
+    let (golden, modulus) = (0x9e37_79b9_7f4a_7c15_u128, 1_u128 << 64);
+    let fold = |word: u128, factor: u128| {
+        let product = word * factor;
+        (product / modulus) ^ (product % modulus)
+    };
+    let each = words(packet, true).into_iter().enumerate();
+    let sum = each.map(|(at, word)| fold(word.into(), (2 * at as u128 + 1) * golden % modulus));
+    fold(sum.chain([seed.into()]).sum::<u128>() % modulus, golden) as u64
 }
 
 fn whole(packet: &[u8], version: u8) -> bool {
@@ -147,15 +150,17 @@ fn shares_are_right(who: &[u8], weights: &[(u32, u16)]) {
 
 #[test]
 fn shares_of_100000_flows_are_within_two_per_cent_of_the_weights() {
-    for weights in [
-        vec![(1, 1), (2, 1)],
-        vec![(1, 1), (2, 2), (3, 3)],
-        vec![(1, 10), (2, 1), (3, 5), (4, 4)],
-        (1..=8).map(|at| (at, 1)).collect(),
+    for (weights, flows) in [
+        (vec![(1, 1), (2, 1)], FLOWS),
+        (vec![(1, 1), (2, 2), (3, 3)], FLOWS),
+        ((1..=8).map(|at| (at, 1)).collect(), FLOWS),
+        // Of 100,000 flows that are dealt by chance a share of a twentieth is off by
+        // 1.4 % as a rule, however good the hash; of 400,000 by half of that.
+        (vec![(1, 10), (2, 1), (3, 5), (4, 4)], 4 * FLOWS),
     ] {
         let mut rig = Rig::new();
         rig.adjacencies.publish(Box::new(members(&weights, &Group::default()).1));
-        shares_are_right(&who(&mut rig, FLOWS), &weights);
+        shares_are_right(&who(&mut rig, flows), &weights);
     }
 }
 
