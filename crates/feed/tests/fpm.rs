@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use fib::Prefix;
 use fingerpost_feed::fpm::{Fpm, Settings};
-use fingerpost_feed::netlink::{Follower, Link, Neighbour, Nobody, RouteInfo, Rule, Target};
+use fingerpost_feed::netlink::{Follower, Link, Neighbour, Nobody, RouteInfo, Rule, Target, Via};
 
 const NEW_ROUTE: u16 = 24;
 const DEL_ROUTE: u16 = 25;
@@ -30,6 +30,11 @@ fn message(kind: u16, header: &[u8], attributes: &[(u16, Vec<u8>)]) -> Vec<u8> {
     bytes
 }
 
+/// What zebra of FRR 8.4.4 sent after it was connected to, with `-M dplane_fpm_nl` and
+/// nexthop groups: connected routes, static ones, a change of 192.0.2.0/24 and the end of
+/// 203.0.113.0/25.
+const GOLDEN: &[u8] = include_bytes!("golden/frr-8.4.4.fpm");
+
 /// A route of 10.x.y.0/24 by a nexthop object.
 fn route(kind: u16, number: u32, nexthop: u32) -> Vec<u8> {
     let destination = Ipv4Addr::from(0x0a00_0000 | number << 8);
@@ -41,7 +46,9 @@ fn route(kind: u16, number: u32, nexthop: u32) -> Vec<u8> {
     if kind == NEW_ROUTE {
         attributes.push((30, nexthop.to_ne_bytes().to_vec()));
     }
-    message(kind, &[2, 24, 0, 0, 0, 186, 0, 1, 0, 0, 0, 0], &attributes)
+    // Of a route that is gone zebra leaves the type out.
+    let does = u8::from(kind == NEW_ROUTE);
+    message(kind, &[2, 24, 0, 0, 0, 186, 0, does, 0, 0, 0, 0], &attributes)
 }
 
 /// A nexthop object: a gateway on interface 7.
@@ -173,6 +180,41 @@ fn routes_come_in_pieces_and_change_at_once() {
     assert_eq!(scene.told.gateway(2), None);
     scene.swept(1);
     assert_eq!((scene.told.routes.len(), scene.fpm.counters().damaged), (1, 0));
+}
+
+#[test]
+fn a_real_zebra_is_understood() {
+    let settings = Settings { listen: "127.0.0.1:0".parse().unwrap(), ..Settings::default() };
+    let mut fpm = Fpm::listen(settings).expect("it listens");
+    let mut zebra = TcpStream::connect(fpm.address().unwrap()).expect("it is listened to");
+    zebra.write_all(GOLDEN).expect("there is room in the socket");
+    drop(zebra);
+    let begun = Instant::now();
+    while fpm.counters().connections == 0 || fpm.pump(&mut Nobody, 100).unwrap().connected {
+        fpm.pump(&mut Nobody, 100).expect("the listener stands");
+        assert!(begun.elapsed() < Duration::from_secs(20), "{fpm:?}");
+    }
+    let mirror = fpm.mirror();
+    assert_eq!((fpm.counters().damaged, mirror.left_out()), (0, 0));
+    let leads = |prefix: &str| {
+        let best = match prefix.parse::<Prefix<u32>>() {
+            Ok(prefix) => mirror.best_v4(254, prefix),
+            Err(_) => mirror.best_v6(254, prefix.parse().expect("a prefix")),
+        };
+        match best.map(|best| &*best.target) {
+            Some(Target::Via(vias)) => {
+                let gateway = |via: &Via| via.gateway.map_or("-".to_owned(), |at| at.to_string());
+                vias.iter().map(gateway).collect::<Vec<_>>().join(" ")
+            }
+            other => format!("{other:?}"),
+        }
+    };
+    assert_eq!(leads("10.0.0.0/24"), "-");
+    assert_eq!(leads("192.0.2.0/24"), "10.0.0.2 10.0.1.9");
+    assert_eq!(leads("198.51.100.0/24"), "10.0.0.2 10.0.1.2");
+    assert_eq!(leads("203.0.113.0/24"), "Some(Blackhole)");
+    assert_eq!(leads("203.0.113.0/25"), "None");
+    assert_eq!(leads("2001:db8:1::/48"), "2001:db8:a::2");
 }
 
 #[test]

@@ -276,6 +276,11 @@ impl Kernel {
         }
     }
 
+    /// Returns when to [`pump`](Self::pump) although nothing has come.
+    pub fn due(&self) -> Option<Instant> {
+        self.later.filter(|_| self.resync.is_none())
+    }
+
     /// Returns what the kernel has, as far as is known.
     pub fn mirror(&self) -> &Mirror {
         &self.mirror

@@ -274,10 +274,11 @@ impl Mirror {
         if route.flags & RTM_F_CLONED != 0 {
             return Ok(());
         }
-        if route.tos != 0
-            || route.source_length != 0
-            || !(RTN_UNICAST..=RTN_THROW).contains(&route.kind)
-        {
+        let deletion = message.kind == RTM_DELROUTE;
+        // Who has one route a prefix may say of its end nothing but the prefix.
+        let whatever = deletion && origin == Origin::Sole;
+        let forwards = (RTN_UNICAST..=RTN_THROW).contains(&route.kind);
+        if !whatever && (route.tos != 0 || route.source_length != 0 || !forwards) {
             self.left_out += 1;
             return Ok(());
         }
@@ -285,7 +286,6 @@ impl Mirror {
         let mut dead = mem::take(&mut self.dead);
         word::<A>(route, &mut path, &mut dead)?;
         let world = World { links: &self.links, nexthops: &self.nexthops };
-        let deletion = message.kind == RTM_DELROUTE;
         let said_dead = (!deletion).then_some(&dead[..]);
         if let Some(hop) = self.lists.paths.acquire(&path, said_dead, &world) {
             let entry = Entry { metric: route.metric, path: hop, protocol: route.protocol };
