@@ -12,8 +12,9 @@ use std::process::{Command, Stdio};
 ///
 /// Python is called by its full path everywhere: the packages of Debian belong to
 /// Debian's interpreter, and the first `python3` on the path may be another.
-const PACKAGES: [(&str, &[&str]); 9] = [
+const PACKAGES: [(&str, &[&str]); 10] = [
     ("iproute2", &["ip", "-V"]),
+    ("bird2", &["bird", "--version"]),
     ("iputils-ping", &["ping", "-V"]),
     ("python3-scapy", &["/usr/bin/python3", "-c", "import scapy.layers.inet6"]),
     ("util-linux", &["setpriv", "--version"]),

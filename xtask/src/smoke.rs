@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use crate::step::{Step, Words};
 
 /// The longest a smoke test may take, in seconds.
-const LIMIT: &str = "180";
+const LIMIT: &str = "300";
 
 /// The scripts of `smoke/` by name; all, or only those asked for.
 pub(crate) fn scripts(only: &[String]) -> Result<Vec<(String, PathBuf)>> {

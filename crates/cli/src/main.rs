@@ -4,7 +4,9 @@
 //!
 //! ```text
 //! demo                 the main job in a box: namespaces, a full table, every packet checked
-//! forward -c FILE      the router
+//! run -c FILE          the router, following the kernel's routes
+//! show WHAT            what a running router knows and does
+//! forward -c FILE      the router, by routes from files
 //! route get ADDR...    one lookup, and what it touched
 //! table info FILE      what is in a table and what it costs
 //! table generate       a synthetic table
@@ -31,6 +33,8 @@ mod forward;
 mod man;
 mod progress;
 mod route;
+mod run;
+mod show;
 mod table;
 mod tables;
 
@@ -48,6 +52,10 @@ enum Command {
     Demo(demo::Args),
     /// Forward packets by a configuration
     Forward(forward::Args),
+    /// Forward packets by the kernel's routes, as BIRD, FRR or `ip` make them
+    Run(run::Args),
+    /// Ask a running router
+    Show(show::Args),
     /// Ask a table for routes
     Route(route::Args),
     /// Describe a table, or make one
@@ -69,6 +77,8 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Demo(args) => demo::run(&args),
         Command::Forward(args) => forward::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Show(args) => show::run(&args),
         Command::Route(args) => route::run(&args),
         Command::Table(args) => table::run(&args),
         Command::Bench(args) => bench::run(&args),

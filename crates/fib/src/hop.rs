@@ -60,6 +60,7 @@ struct Entry<N> {
 /// let east = hops.acquire(&"east")?;
 /// assert_eq!(hops.acquire(&"west")?, Hop(2));
 /// assert_eq!(hops.acquire(&"east")?, east);
+/// assert_eq!(hops.count(east), 2);
 /// assert_eq!(hops.release(east), None);
 /// assert_eq!(hops.release(east), Some("east"));
 /// assert_eq!(hops.acquire(&"north")?, Hop(1));
@@ -173,6 +174,12 @@ impl<N: Clone + Eq + Hash> HopTable<N> {
     pub fn find(&self, next: &N) -> Option<Hop> {
         let hash = self.hasher.hash_one(next);
         self.index.find(hash, |&hop| self.get(hop) == Some(next)).copied()
+    }
+
+    /// Returns how many references `hop` has.
+    pub fn count(&self, hop: Hop) -> u64 {
+        let entry = hop.0.checked_sub(1).and_then(|at| self.entries.get(at as usize));
+        entry.and_then(Option::as_ref).map_or(0, |entry| entry.count)
     }
 
     /// Returns the number of next hops.

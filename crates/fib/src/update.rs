@@ -105,6 +105,12 @@ impl<A: Family> Updater<A> {
         self.rib.remove(prefix)
     }
 
+    /// Returns how many tables have been published since the first: the number of the
+    /// present one.
+    pub fn generation(&self) -> u64 {
+        self.publications
+    }
+
     /// Counts the 64-bit words that changes have written into the table since it
     /// was last built whole, that build included (Fu 2020, figure 3.11).
     pub fn written(&self) -> u64 {

@@ -9,15 +9,17 @@
 //!             stats     counters, one writer each ◄────────┘
 //! ```
 //!
-//! [`Router::start`] takes a [`config::Config`] and gives a [`Running`] router.
+//! [`Daemon::start`] makes a router that follows the kernel's routes. [`Router::start`] takes a [`config::Config`] and gives a [`Running`] router.
 //! Who brings ports and tables of their own makes a [`datapath::Worker`].
 
 #![forbid(unsafe_code)]
 
 pub mod config;
 pub mod control;
+mod daemon;
 pub mod datapath;
 mod router;
 pub mod stats;
 
+pub use daemon::Daemon;
 pub use router::{PortInfo, Router, Running, StartError};

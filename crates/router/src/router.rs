@@ -12,13 +12,14 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use fib::Publisher;
+use fib::{Publisher, Reader};
 use port::af_xdp::{self, Interface, RingSizes, Socket};
-use port::{Arena, Port, PortStats};
+use port::{Arena, Host, Port, PortStats};
 
-use crate::config::{Config, Target};
+use crate::config::{self, Config, Target};
 use crate::control::links;
 use crate::control::routes::{Routes, RoutesError};
 use crate::control::workers::Workers;
@@ -42,6 +43,19 @@ pub enum StartError {
     },
     /// The routes.
     Routes(RoutesError),
+    /// The kernel's routes cannot be followed.
+    Feed(feed::netlink::Error),
+    /// An engine cannot be made.
+    Full(fib::Full),
+    /// The configuration has routes of its own, and those of the kernel are to be followed.
+    StaticRoutes,
+    /// The control socket.
+    Control {
+        /// Its path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// An interface, its queue or the permission for it.
     Port(af_xdp::Error),
     /// Anything else of the system.
@@ -62,6 +76,15 @@ impl fmt::Display for StartError {
                 names.join(", ")
             ),
             Self::Routes(error) => error.fmt(f),
+            Self::Feed(error) => error.fmt(f),
+            Self::Full(error) => error.fmt(f),
+            Self::StaticRoutes => f.write_str(
+                "the configuration has [[nexthop]], [[routes]] or [[route]], and `run` takes its \
+                 routes from the kernel (take them out, or use `fingerpost forward`)",
+            ),
+            Self::Control { path, source } => {
+                write!(f, "{}: no control socket: {source}", path.display())
+            }
             Self::Port(error) => error.fmt(f),
             Self::System { doing, source } => write!(f, "cannot {doing}: {source}"),
         }
@@ -73,8 +96,11 @@ impl std::error::Error for StartError {
         match self {
             Self::NoInterface { .. } => None,
             Self::Routes(error) => Some(error),
+            Self::Feed(error) => Some(error),
+            Self::Full(error) => Some(error),
+            Self::StaticRoutes => None,
             Self::Port(error) => Some(error),
-            Self::System { source, .. } => Some(source),
+            Self::System { source, .. } | Self::Control { source, .. } => Some(source),
         }
     }
 }
@@ -82,6 +108,18 @@ impl std::error::Error for StartError {
 impl From<RoutesError> for StartError {
     fn from(error: RoutesError) -> Self {
         Self::Routes(error)
+    }
+}
+
+impl From<feed::netlink::Error> for StartError {
+    fn from(error: feed::netlink::Error) -> Self {
+        Self::Feed(error)
+    }
+}
+
+impl From<fib::Full> for StartError {
+    fn from(error: fib::Full) -> Self {
+        Self::Full(error)
     }
 }
 
@@ -119,11 +157,7 @@ impl Router {
     ///
     /// [`StartError`]; nothing is left behind then.
     pub fn start(config: Config) -> Result<Running, StartError> {
-        let missing = config.interfaces.iter().map(|interface| &interface.name);
-        let names: Vec<_> = missing.filter(|name| !links::exists(name)).cloned().collect();
-        if !names.is_empty() {
-            return Err(StartError::NoInterface { names });
-        }
+        present(&config)?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let routes = Routes::load(&config, threads)?;
 
@@ -131,55 +165,99 @@ impl Router {
         let addresses = links::addresses().map_err(system("list the addresses"))?;
         let locals = Arc::new(links::locals(&addresses));
         let steered: af_xdp::Locals = addresses.into_iter().collect();
-        let queues = config.cores.len() as u32;
-        let mut interfaces = Vec::new();
-        for interface in &config.interfaces {
-            let (name, mode) = (&interface.name, interface.mode);
-            interfaces.push(Interface::open(name, queues, &steered, mode)?);
-        }
+        let interfaces = open(&config, &steered)?;
         let links: Vec<_> = interfaces.iter().map(|link| (link.mac(), link.mtu())).collect();
         let adjacencies = Publisher::new(routes.adjacencies(&config, &links));
         let ingresses = Publisher::new(Ingresses::alike(Ingress { locals, ..Ingress::default() }));
 
-        let sizes = RingSizes::default();
-        let widest = links.iter().map(|link| link.1).max().unwrap_or(0);
-        let frame_size = if widest > SMALL_FRAME_MTU { 4096 } else { 2048 };
-        let frames = interfaces.len() as u32 * (sizes.frames() + HELD as u32) + 2 * SIZE as u32;
-        let mut workers = Vec::new();
-        let mut ports = Vec::new();
-        let mut wanted = Vec::new();
-        for (number, &core) in config.cores.iter().enumerate() {
-            let mut arena =
-                Arena::new(frames, frame_size).map_err(system("get memory for packets"))?;
-            let mut mine: Vec<Box<dyn Port>> = Vec::new();
-            for interface in &interfaces {
-                let socket = Socket::bind(interface, number as u32, &mut arena, sizes)?;
-                ports.push(PortInfo {
-                    name: interface.name().to_owned(),
-                    worker: number,
-                    mode: socket.mode(),
-                    mac: interface.mac(),
-                    mtu: interface.mtu(),
-                    fallback: interface.fallback().map(ToString::to_string),
-                });
-                mine.push(Box::new(socket));
-            }
-            let (ask, want) = wants();
-            wanted.push(want);
-            let setup = WorkerSetup {
-                arena,
-                ports: mine,
-                tables: Tables::from(Table { v4: routes.v4.reader(), v6: routes.v6.reader() }),
-                adjacencies: adjacencies.reader(),
-                ingresses: ingresses.reader(),
-                wants: ask,
-                stats: Arc::new(WorkerStats::new()),
-            };
-            workers.push((Worker::new(setup), core));
-        }
-        let workers = Workers::start(workers).map_err(system("start the workers"))?;
+        let readers = || Readers {
+            tables: Tables::from(Table { v4: routes.v4.reader(), v6: routes.v6.reader() }),
+            adjacencies: adjacencies.reader(),
+            ingresses: ingresses.reader(),
+        };
+        let Started { workers, ports, wanted } = start(&config, &interfaces, None, readers)?;
         Ok(Running { workers, ports, routes, adjacencies, ingresses, wanted, config, interfaces })
     }
+}
+
+/// What a worker reads of what the control side publishes.
+pub(crate) struct Readers {
+    pub(crate) tables: Tables,
+    pub(crate) adjacencies: Reader<Adjacencies>,
+    pub(crate) ingresses: Reader<Ingresses>,
+}
+
+/// Workers that were started.
+pub(crate) struct Started {
+    pub(crate) workers: Workers,
+    pub(crate) ports: Vec<PortInfo>,
+    /// What each of them asks for.
+    pub(crate) wanted: Vec<WantReceiver>,
+}
+
+/// Refuses interfaces that are not there.
+pub(crate) fn present(config: &Config) -> Result<(), StartError> {
+    let missing = config.interfaces.iter().map(|interface| &interface.name);
+    let names: Vec<_> = missing.filter(|name| !links::exists(name)).cloned().collect();
+    if names.is_empty() { Ok(()) } else { Err(StartError::NoInterface { names }) }
+}
+
+/// Takes the interfaces over, the addresses of `steered` being the host's own.
+pub(crate) fn open(
+    config: &Config,
+    steered: &af_xdp::Locals,
+) -> Result<Vec<Interface>, StartError> {
+    let queues = config.cores.len() as u32;
+    let open = |interface: &config::Interface| {
+        Interface::open(&interface.name, queues, steered, interface.mode)
+    };
+    config.interfaces.iter().map(|interface| Ok(open(interface)?)).collect()
+}
+
+/// Starts a worker on each core, with a queue of every interface and readers of its own;
+/// packets that are the host's after all go to `host`.
+pub(crate) fn start(
+    config: &Config,
+    interfaces: &[Interface],
+    host: Option<&Host>,
+    readers: impl Fn() -> Readers,
+) -> Result<Started, StartError> {
+    let system = |doing| move |source| StartError::System { doing, source };
+    let sizes = RingSizes::default();
+    let widest = interfaces.iter().map(Interface::mtu).max().unwrap_or(0);
+    let frame_size = if widest > SMALL_FRAME_MTU { 4096 } else { 2048 };
+    let frames = interfaces.len() as u32 * (sizes.frames() + HELD as u32) + 2 * SIZE as u32;
+    let mut workers = Vec::new();
+    let mut ports = Vec::new();
+    let mut wanted = Vec::new();
+    for (number, &core) in config.cores.iter().enumerate() {
+        let mut arena = Arena::new(frames, frame_size).map_err(system("get memory for packets"))?;
+        let mut mine: Vec<Box<dyn Port>> = Vec::new();
+        for interface in interfaces {
+            let mut socket = Socket::bind(interface, number as u32, &mut arena, sizes)?;
+            if let Some(host) = host {
+                socket.set_host(host.clone());
+            }
+            ports.push(PortInfo {
+                name: interface.name().to_owned(),
+                worker: number,
+                mode: socket.mode(),
+                mac: interface.mac(),
+                mtu: interface.mtu(),
+                fallback: interface.fallback().map(ToString::to_string),
+            });
+            mine.push(Box::new(socket));
+        }
+        let Readers { tables, adjacencies, ingresses } = readers();
+        let (wants, want) = wants();
+        wanted.push(want);
+        let stats = Arc::new(WorkerStats::new());
+        let setup =
+            WorkerSetup { arena, ports: mine, tables, adjacencies, ingresses, wants, stats };
+        workers.push((Worker::new(setup), core));
+    }
+    let workers = Workers::start(workers).map_err(system("start the workers"))?;
+    Ok(Started { workers, ports, wanted })
 }
 
 /// A router at work, until it is stopped or dropped.

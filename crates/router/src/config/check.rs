@@ -13,9 +13,10 @@ use port::af_xdp::ModeChoice;
 use toml::Spanned;
 
 use super::{
-    Config, ConfigError, Interface, NextHop, Problem, RouteFile, Target, Via, place, text,
+    CONTROL, Config, ConfigError, Interface, MAIN, NextHop, Problem, RouteFile, Target, Via, place,
+    text,
 };
-use crate::datapath::Adjacency;
+use crate::datapath::{Adjacency, SourceCheck};
 
 /// The name that leads nowhere.
 const BLACKHOLE: &str = "blackhole";
@@ -48,6 +49,8 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
             route(&mut c, &prefix, target, &mut routes_v4);
         }
     }
+    let socket = file.control.socket.unwrap_or_else(|| CONTROL.into());
+    let control = (!socket.as_os_str().is_empty()).then_some(socket);
     let engine_v4 = engine(&mut c, file.fib.engine, "fib.engine", Choice::parse::<u32>);
     let engine_v6 = engine(&mut c, file.fib.engine_v6, "fib.engine_v6", Choice::parse::<u128>);
     if interfaces.is_empty() && c.problems.is_empty() {
@@ -58,7 +61,17 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         c.problems.sort_by_key(|problem| problem.line);
         return Err(ConfigError::Sense { path: path.into(), problems: c.problems });
     }
-    Ok(Config { interfaces, next_hops, files, routes_v4, routes_v6, cores, engine_v4, engine_v6 })
+    Ok(Config {
+        interfaces,
+        next_hops,
+        files,
+        routes_v4,
+        routes_v6,
+        cores,
+        engine_v4,
+        engine_v6,
+        control,
+    })
 }
 
 fn cores(c: &mut Checker<'_>, workers: text::Workers) -> Vec<Option<usize>> {
@@ -80,7 +93,7 @@ fn cores(c: &mut Checker<'_>, workers: text::Workers) -> Vec<Option<usize>> {
 
 fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize) -> Vec<Interface> {
     let mut interfaces: Vec<Interface> = Vec::new();
-    for text::Interface { name, mode, queues } in listed {
+    for text::Interface { name, mode, queues, table, sources } in listed {
         if interfaces.iter().any(|other| other.name == *name.get_ref()) {
             let what = format!("{:?} is there twice", name.get_ref());
             c.problem(&name, "interface.name", what);
@@ -112,7 +125,25 @@ fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize)
             );
             c.problem(&queues, "interface.queues", what);
         }
-        interfaces.push(Interface { name: name.into_inner(), mode: choice });
+        let sources = match sources.as_ref().map(|it| it.get_ref().as_str()) {
+            None | Some("off") => SourceCheck::Off,
+            Some("loose") => SourceCheck::Loose,
+            Some("strict") => SourceCheck::Strict,
+            Some(other) => {
+                let what = format!("{other:?} is none of off, loose, strict");
+                if let Some(sources) = &sources {
+                    c.problem(sources, "interface.sources", what);
+                }
+                SourceCheck::Off
+            }
+        };
+        let number = table.as_ref().map_or(MAIN, |table| *table.get_ref());
+        if let Some(table) = table.filter(|_| number == 0 || number == 255) {
+            let what = format!("{number} is no table of routes that can be followed");
+            c.problem(&table, "interface.table", what);
+        }
+        let name = name.into_inner();
+        interfaces.push(Interface { name, mode: choice, table: number, sources });
     }
     if interfaces.len() > Adjacency::MOST_PORTS {
         let what = format!("more than {}", Adjacency::MOST_PORTS);

@@ -3,6 +3,8 @@
 //! ```toml
 //! [[interface]]
 //! name = "eth0"                # mode = "auto" | "zero-copy" | "copy" | "generic"
+//!                              # table = 254 (the kernel's, for `run`)
+//!                              # sources = "off" | "loose" | "strict" (RFC 3704)
 //!
 //! [[nexthop]]
 //! name = "upstream"
@@ -20,6 +22,9 @@
 //!
 //! [workers]
 //! cores = [0, 1]               # a worker on each, and a queue of every interface
+//!
+//! [control]
+//! socket = "/run/fingerpost.sock"   # "" for none
 //!
 //! [fib]
 //! engine = "auto"              # for IPv4; `engine_v6` for IPv6
@@ -44,6 +49,8 @@ use std::path::{Path, PathBuf};
 use fib::{Choice, Prefix};
 use port::af_xdp::ModeChoice;
 
+use crate::datapath::SourceCheck;
+
 /// A configuration without contradictions.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -63,6 +70,8 @@ pub struct Config {
     pub engine_v4: Choice,
     /// The engine of the IPv6 table.
     pub engine_v6: Choice,
+    /// Where the control socket is; none where it is not wanted.
+    pub control: Option<PathBuf>,
 }
 
 /// A network interface that the router takes over.
@@ -72,7 +81,16 @@ pub struct Interface {
     pub name: String,
     /// Which ways of receiving may be used.
     pub mode: ModeChoice,
+    /// The kernel's table by which its packets are forwarded (`run` only).
+    pub table: u32,
+    /// Which sources its packets may have.
+    pub sources: SourceCheck,
 }
+
+/// The kernel's table of routes where nothing else is said.
+pub const MAIN: u32 = 254;
+/// Where the control socket is, where nothing else is said.
+pub const CONTROL: &str = "/run/fingerpost.sock";
 
 /// Who packets are handed to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,6 +17,7 @@ pub(super) struct File {
     pub(super) route: Vec<Route>,
     pub(super) workers: Workers,
     pub(super) fib: Fib,
+    pub(super) control: Control,
 }
 
 #[derive(Debug, Deserialize)]
@@ -25,6 +26,8 @@ pub(super) struct Interface {
     pub(super) name: Spanned<String>,
     pub(super) mode: Option<Spanned<String>>,
     pub(super) queues: Option<Spanned<u32>>,
+    pub(super) table: Option<Spanned<u32>>,
+    pub(super) sources: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -62,4 +65,10 @@ pub(super) struct Workers {
 pub(super) struct Fib {
     pub(super) engine: Option<Spanned<String>>,
     pub(super) engine_v6: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Control {
+    pub(super) socket: Option<PathBuf>,
 }

@@ -54,6 +54,19 @@ struct Shown {
     ports: Mutex<Vec<PortStats>>,
 }
 
+/// The counters of running workers, for who is not to stop them.
+#[derive(Clone, Debug)]
+pub struct WorkersView {
+    shown: Vec<Arc<Shown>>,
+}
+
+impl WorkersView {
+    /// Returns the counters of each worker.
+    pub fn snapshots(&self) -> Vec<Snapshot> {
+        self.shown.iter().map(|shown| shown.stats.snapshot()).collect()
+    }
+}
+
 /// The running workers. Dropping them stops them.
 #[derive(Debug)]
 pub struct Workers {
@@ -98,6 +111,11 @@ impl Workers {
     /// Returns the counters of each worker.
     pub fn snapshots(&self) -> Vec<Snapshot> {
         self.shown.iter().map(|shown| shown.stats.snapshot()).collect()
+    }
+
+    /// Returns a view of the counters.
+    pub fn view(&self) -> WorkersView {
+        WorkersView { shown: self.shown.clone() }
     }
 
     /// Returns the counters of each worker's ports, at most some hundred

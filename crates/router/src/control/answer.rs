@@ -1,0 +1,266 @@
+//! Answers: what the plane, the workers and the ports have to say, item by item.
+//!
+//! Each function is one kind of question; a question of the plane is run on its thread
+//! and copies out what it needs, the words are made here.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use feed::netlink::Target;
+use fib::{Family, Hop, Prefix, Updater};
+
+use super::api::{self, Item};
+use super::kernel::Following;
+use super::plane::{Plane, PlaneTable, Ports, Way};
+use crate::daemon::View;
+use crate::datapath::{Class, Verdict};
+use crate::stats::Snapshot;
+
+/// A hop in words.
+struct Words {
+    kind: &'static str,
+    via: Vec<api::Via>,
+}
+
+/// Returns the name of an interface by its index; the number where it is no port.
+fn dev(plane: &Plane, interface: u32) -> String {
+    let port = plane.ports().get(interface);
+    port.map_or_else(|| format!("if{interface}"), |port| port.name.clone())
+}
+
+fn words(plane: &Plane, way: &Way) -> Words {
+    let target = match way {
+        Way::Route(target) => target,
+        &Way::Neighbour { interface, address } => {
+            let dev = dev(plane, interface);
+            let via = vec![api::Via { gateway: Some(address), dev, weight: 1 }];
+            return Words { kind: "neighbour", via };
+        }
+    };
+    let kind = match **target {
+        Target::Via(_) => "via",
+        Target::Blackhole => "blackhole",
+        Target::Unreachable => "unreachable",
+        Target::Prohibit => "prohibit",
+        Target::Throw => "throw",
+        Target::Local => "local",
+        Target::Broadcast => "broadcast",
+        Target::Multicast => "multicast",
+    };
+    let via = match &**target {
+        Target::Via(vias) => vias
+            .iter()
+            .map(|via| api::Via {
+                gateway: via.gateway,
+                dev: dev(plane, via.interface),
+                weight: via.weight,
+            })
+            .collect(),
+        _ => Vec::new(),
+    };
+    Words { kind, via }
+}
+
+fn route<A: Family>(plane: &Plane, prefix: Prefix<A>, hop: Hop) -> api::Route {
+    let Words { kind, via } = match plane.way(hop) {
+        Some(way) => words(plane, way),
+        None => Words { kind: "none", via: Vec::new() },
+    };
+    api::Route { prefix: prefix.to_string(), kind: kind.to_owned(), via, hop: hop.0 }
+}
+
+/// Says what is done with packets of a hop.
+fn action(plane: &Plane, hop: Hop) -> &'static str {
+    if plane.meanings().group(hop).is_some() {
+        return "divide";
+    }
+    match plane.meanings().get(hop).port() {
+        Ok(_) => "send",
+        Err(Verdict::HostRoute) => "host",
+        Err(Verdict::Unresolved) => "wait",
+        Err(Verdict::Blackhole) => "drop blackhole",
+        Err(_) => "drop no_route",
+    }
+}
+
+fn find(plane: &Plane, number: u32) -> Result<&PlaneTable, String> {
+    plane.table(number).ok_or_else(|| {
+        let all: Vec<_> = plane.tables().iter().map(|table| table.number.to_string()).collect();
+        format!("no table {number} is followed (there is: {})", all.join(", "))
+    })
+}
+
+/// Lists the routes of the families asked for, inside `within` if that is said.
+///
+/// # Errors
+///
+/// Says that `within` is no prefix, or that the table is not followed.
+pub(super) fn routes(
+    plane: &Plane,
+    number: u32,
+    within: Option<&str>,
+    family: Option<u8>,
+) -> Result<Vec<api::Route>, String> {
+    let table = find(plane, number)?;
+    let bad = |error| format!("{}: {error}", within.unwrap_or_default());
+    let six = within.map(|text| text.contains(':'));
+    let mut routes = Vec::new();
+    if family != Some(6) && six != Some(true) {
+        let within = within.map_or(Ok(Prefix::truncate(0, 0)), str::parse).map_err(bad)?;
+        let all = table.v4.rib().covered(within);
+        routes.extend(all.map(|(prefix, hop)| route::<u32>(plane, prefix, hop)));
+    }
+    if family != Some(4) && six != Some(false) {
+        let within = within.map_or(Ok(Prefix::truncate(0, 0)), str::parse).map_err(bad)?;
+        let all = table.v6.rib().covered(within);
+        routes.extend(all.map(|(prefix, hop)| route::<u128>(plane, prefix, hop)));
+    }
+    Ok(routes)
+}
+
+/// Says where packets to an address go.
+///
+/// # Errors
+///
+/// Says that the table is not followed.
+pub(super) fn answer(plane: &Plane, number: u32, address: IpAddr) -> Result<api::Answer, String> {
+    let table = find(plane, number)?;
+    Ok(match address {
+        IpAddr::V4(it) => answer_in(plane, &table.v4, u32::from(it), address),
+        IpAddr::V6(it) => answer_in(plane, &table.v6, u128::from(it), address),
+    })
+}
+
+fn answer_in<A: Family>(
+    plane: &Plane,
+    updater: &Updater<A>,
+    key: A,
+    address: IpAddr,
+) -> api::Answer {
+    let (hop, steps) = updater.fib().trace(key);
+    let adjacency = plane.meanings().get(hop);
+    let port = adjacency.port().ok().and_then(|at| plane.ports().iter().nth(at.into()));
+    let longest = updater.rib().longest(key);
+    let loads = steps.iter().map(|step| format!("{}[{}] {} B", step.part, step.index, step.bytes));
+    api::Answer {
+        address,
+        route: longest.map(|(prefix, hop)| route(plane, prefix, hop)),
+        hop: hop.0,
+        action: action(plane, hop).to_owned(),
+        dev: port.map(|port| port.name.clone()),
+        mac: port.map(|_| api::mac(adjacency.dst_mac())),
+        engine: updater.fib().name(),
+        loads: loads.collect(),
+        generation: updater.generation(),
+    }
+}
+
+/// Lists the neighbours that can be used.
+pub(super) fn neighbours(plane: &Plane) -> Vec<Item> {
+    let mut all: Vec<_> = plane.neighbours().collect();
+    all.sort();
+    let item = |(interface, address, mac)| {
+        let dev = dev(plane, interface);
+        Item::Neighbour(api::Neighbour { address, dev, mac: api::mac(mac) })
+    };
+    all.into_iter().map(item).collect()
+}
+
+/// Lists the next hops.
+pub(super) fn next_hops(plane: &Plane) -> Vec<Item> {
+    let item = |(hop, way, routes): (Hop, &Way, u64)| {
+        let Words { kind, via } = words(plane, way);
+        let (kind, action) = (kind.to_owned(), action(plane, hop).to_owned());
+        Item::NextHop(api::NextHop { hop: hop.0, kind, via, routes, action })
+    };
+    plane.ways().map(item).collect()
+}
+
+/// Describes the tables.
+pub(super) fn fibs(plane: &Plane) -> Vec<Item> {
+    fn fib<A: Family>(plane: &Plane, number: u32, family: &str, updater: &Updater<A>) -> Item {
+        let full = plane.full().filter(|(which, _)| which.eq_ignore_ascii_case(family));
+        Item::Fib(api::Fib {
+            table: number,
+            family: family.to_owned(),
+            routes: updater.rib().len() as u64,
+            engine: updater.fib().name(),
+            bytes: updater.fib().footprint() as u64,
+            generation: updater.generation(),
+            full: full.map(|(_, full)| full.to_string()),
+        })
+    }
+    let both = |table: &PlaneTable| {
+        [fib(plane, table.number, "ipv4", &table.v4), fib(plane, table.number, "ipv6", &table.v6)]
+    };
+    plane.tables().iter().flat_map(both).collect()
+}
+
+/// Describes the feed.
+pub(super) fn feeds(following: &Following) -> Vec<Item> {
+    let (feed, counts) = (following.feed(), following.plane.counts());
+    let (troubles, last_trouble) = following.troubles();
+    vec![Item::Feed(api::Feed {
+        name: "kernel".to_owned(),
+        messages: feed.messages,
+        overruns: feed.overruns,
+        resynchronisations: feed.resynchronisations,
+        damaged: feed.damaged,
+        changes: counts.changes,
+        commits: counts.commits,
+        troubles,
+        last_trouble: last_trouble.map(str::to_owned),
+    })]
+}
+
+/// Describes the ports.
+///
+/// # Errors
+///
+/// Says that the steering program's counters cannot be read.
+pub(super) fn interfaces(ports: &Ports, view: &View) -> Result<Vec<Item>, String> {
+    let item = |port: &super::plane::PlanePort| {
+        let interface = view.interfaces().iter().find(|it| it.index() == port.interface);
+        let counts = interface.map(port::af_xdp::Interface::counts).transpose();
+        let counts = counts.map_err(|error| format!("{}: its counters: {error}", port.name))?;
+        let named = |counts: port::af_xdp::steer::Counts| {
+            counts.iter().map(|(which, count)| (which.name().to_owned(), count)).collect()
+        };
+        Ok(Item::Interface(api::Interface {
+            name: port.name.clone(),
+            index: port.interface,
+            mac: api::mac(port.mac),
+            mtu: port.mtu,
+            up: port.up,
+            table: port.table,
+            mode: view.mode(&port.name).to_owned(),
+            steered: counts.map(named).unwrap_or_default(),
+        }))
+    };
+    ports.iter().map(item).collect()
+}
+
+/// Describes the workers.
+pub(super) fn workers(stats: &[Snapshot]) -> Vec<Item> {
+    let item = |(worker, stats): (usize, &Snapshot)| {
+        Item::Worker(api::Worker { worker: worker as u64, counters: counters(stats) })
+    };
+    stats.iter().enumerate().map(item).collect()
+}
+
+/// Puts a worker's counters, or their sum, into words.
+pub fn counters(stats: &Snapshot) -> api::Counters {
+    let of = |class| -> BTreeMap<String, u64> {
+        let each = stats.iter().filter(|(verdict, _)| verdict.class() == class);
+        each.map(|(verdict, count)| (verdict.name().to_owned(), count)).collect()
+    };
+    api::Counters {
+        received: stats.received,
+        received_bytes: stats.received_bytes,
+        sent: stats.sent(),
+        sent_bytes: stats.sent_bytes,
+        punted: of(Class::Punted),
+        dropped: of(Class::Dropped),
+        balanced: stats.balanced(),
+    }
+}

@@ -1,0 +1,166 @@
+//! Hops that stand for ways out, and give their index back only when nobody can have it.
+//!
+//! ```text
+//!   route comes ─ acquire ─► Hop ─► table ─► workers
+//!   route goes  ─ release ─► references left? ── yes ──► one less
+//!                                   │ the last
+//!                                   ▼
+//!                      dropped ─ the tables without it are published ─► parting
+//!                                            all workers have passed ─► given back
+//! ```
+//!
+//! A worker in the middle of a batch may still hold the table that has the hop, and look
+//! its meaning up a moment later. If the index meant something else by then, the packet
+//! would go where no route ever led: so the last reference is kept until the tables
+//! without it are published and every worker has left those before them
+//! (`datapath/adjacency.rs`, rule 3).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use feed::netlink::Target;
+use fib::{Full, Hop, HopTable};
+
+/// What a hop stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// Where a route of the kernel leads.
+    Route(Arc<Target>),
+    /// A neighbour on a link that the router is on itself.
+    Neighbour {
+        /// The interface.
+        interface: u32,
+        /// Its address.
+        address: IpAddr,
+    },
+}
+
+/// The hops in use, and those that are waiting to be free.
+#[derive(Debug, Default)]
+pub(super) struct Hops {
+    table: HopTable<Way>,
+    /// Last references to what tables not yet published are without.
+    dropped: Vec<Hop>,
+    /// Last references to what no published table has.
+    parting: Vec<Hop>,
+}
+
+impl Hops {
+    /// Adds a reference; says too whether the hop is new and means nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if there is no index left.
+    pub(super) fn acquire(&mut self, way: &Way) -> Result<(Hop, bool), Full> {
+        if let Some(hop) = self.waiting(way) {
+            // The last reference was kept: it is the first one again.
+            return Ok((hop, false));
+        }
+        let hop = self.table.acquire(way)?;
+        Ok((hop, self.table.count(hop) == 1))
+    }
+
+    /// Takes a way out of those that are to be given back, if it is one.
+    fn waiting(&mut self, way: &Way) -> Option<Hop> {
+        if self.dropped.is_empty() && self.parting.is_empty() {
+            return None;
+        }
+        let hop = self.table.find(way)?;
+        for list in [&mut self.dropped, &mut self.parting] {
+            if let Some(at) = list.iter().position(|&other| other == hop) {
+                list.swap_remove(at);
+                return Some(hop);
+            }
+        }
+        None
+    }
+
+    /// Drops a reference.
+    pub(super) fn release(&mut self, hop: Hop) {
+        if self.table.count(hop) > 1 {
+            self.table.release(hop);
+        } else if hop.is_some() {
+            self.dropped.push(hop);
+        }
+    }
+
+    /// Says whether hops wait for workers to pass.
+    pub(super) fn are_parting(&self) -> bool {
+        !self.parting.is_empty()
+    }
+
+    /// Takes note that all tables without what was dropped are published.
+    pub(super) fn published(&mut self) {
+        self.parting.append(&mut self.dropped);
+    }
+
+    /// Gives back what was parting, as every worker has passed since, and returns it.
+    pub(super) fn passed(&mut self) -> Vec<Hop> {
+        for &hop in &self.parting {
+            self.table.release(hop);
+        }
+        std::mem::take(&mut self.parting)
+    }
+
+    /// Returns what a hop stands for.
+    pub(super) fn get(&self, hop: Hop) -> Option<&Way> {
+        self.table.get(hop)
+    }
+
+    /// Walks the hops with their ways and the number of their references.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Hop, &Way, u64)> {
+        self.table.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Arc, Hop, Hops, Target, Way};
+
+    fn way(metric: u16) -> Way {
+        let address = [10, 0, (metric >> 8) as u8, metric as u8].into();
+        Way::Neighbour { interface: 1, address }
+    }
+
+    #[test]
+    fn an_index_is_free_only_when_all_have_passed() {
+        let mut hops = Hops::default();
+        let (first, new) = hops.acquire(&way(1)).unwrap();
+        assert!(new && hops.acquire(&way(1)).unwrap() == (first, false));
+        hops.release(first);
+        hops.release(first);
+        assert!(!hops.are_parting());
+        // Neither before the publication nor between it and the last worker's passing.
+        assert_eq!(hops.acquire(&way(2)).unwrap().0, Hop(2));
+        hops.published();
+        assert!(hops.are_parting());
+        assert_eq!(hops.acquire(&way(3)).unwrap().0, Hop(3));
+        hops.passed();
+        assert_eq!(hops.get(first), None);
+        assert_eq!(hops.acquire(&Way::Route(Arc::new(Target::Local))).unwrap().0, first);
+    }
+
+    #[test]
+    fn who_comes_back_in_time_keeps_the_index() {
+        let mut hops = Hops::default();
+        let (hop, _) = hops.acquire(&way(1)).unwrap();
+        hops.release(hop);
+        assert_eq!(hops.acquire(&way(1)).unwrap().0, hop);
+        hops.published();
+        hops.passed();
+        assert_eq!(hops.get(hop), Some(&way(1)));
+        assert_eq!(hops.iter().map(|(_, _, count)| count).collect::<Vec<_>>(), [1]);
+        // Back while it was parting, and gone again: the passing was for before.
+        hops.release(hop);
+        hops.published();
+        assert_eq!(hops.acquire(&way(1)).unwrap(), (hop, false));
+        hops.release(hop);
+        hops.passed();
+        assert_eq!(hops.get(hop), Some(&way(1)));
+        hops.published();
+        assert_eq!(hops.passed(), [hop]);
+        hops.release(Hop::NONE);
+        hops.published();
+        assert!(!hops.are_parting());
+    }
+}

@@ -1,0 +1,565 @@
+//! The plane: what the kernel says of routes and neighbours, as workers read it.
+//!
+//! ```text
+//!   feed::netlink::Kernel ─► Follower ─► Plane
+//!       route   ─► Way ─► Hop ─► Updater (IPv4, IPv6) ─┐
+//!       neighbour, link ─► Adjacency of each Hop ──────┤ commit
+//!       address, local routes ─► Locals ───────────────┘   └─► published to the workers
+//! ```
+//!
+//! Each of the kernel's tables that a port belongs to (main, 254, where nothing else is
+//! said) becomes a forwarding table. What of the routes the
+//! router cannot do itself, it leaves to the kernel, packet by packet
+//! ([`Adjacency::HOST`]): next hops behind interfaces that are not its ports, and
+//! destinations that are to be refused with an ICMP error. Neighbours that are not
+//! resolved it has the kernel resolve; packets for them wait in the worker
+//! (`datapath/hold.rs`).
+//!
+//! **Hosts on a link.** A connected route names no gateway: every destination is its own
+//! neighbour. For each neighbour that the kernel knows, and whose longest route leads
+//! to its link, the plane adds a host route of its own; a route of the kernel for the
+//! same address goes first. They are looked through at every commit, which is a lookup
+//! for each neighbour.
+//!
+//! **Several ways out** become a group (`datapath/group.rs`), whose members are hops of
+//! their own, one a gateway; a member that is down or not resolved has no flows.
+//!
+//! **Order of a commit**: adjacencies, then tables, so that every hop of a table means
+//! something; hops that were dropped are free when every worker has left the tables that
+//! had them (`hops.rs`).
+//!
+//! Nothing here knows of sockets or threads: a test tells it routes and looks at what
+//! workers would read.
+
+mod hops;
+mod near;
+mod ports;
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use feed::netlink::{Follower, Link, Neighbour, RouteInfo, Rule, Target, Via};
+use fib::{Choice, Family, Full, Hop, Prefix, Publisher, Reader, Rib, Updater};
+
+use crate::control::links;
+use crate::datapath::{Adjacencies, Adjacency, Group, Ingress, Ingresses, Table, Tables};
+use hops::Hops;
+use near::Near;
+
+pub use hops::Way;
+pub use ports::{PlanePort, Ports};
+
+/// The kernel's table of its own addresses.
+const LOCAL: u32 = 255;
+
+/// What a commit came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Committed {
+    /// Workers have everything. If not, some still read what is to be changed: commit
+    /// again soon.
+    pub published: bool,
+    /// The own addresses have changed: the steering programs are to be told.
+    pub locals: bool,
+}
+
+/// What has happened since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Changes that were taken over.
+    pub changes: u64,
+    /// Commits that published something.
+    pub commits: u64,
+    /// Commits that a table had no room for.
+    pub full: u64,
+}
+
+/// What a way means.
+enum Meaning {
+    One(Adjacency),
+    Several(Group),
+}
+
+/// One table of the kernel, followed.
+#[derive(Debug)]
+pub struct PlaneTable {
+    /// The kernel's number of it.
+    pub number: u32,
+    /// The IPv4 routes and their table.
+    pub v4: Updater<u32>,
+    /// The IPv6 routes and their table.
+    pub v6: Updater<u128>,
+}
+
+/// Follows the kernel, and publishes.
+#[derive(Debug)]
+pub struct Plane {
+    /// In the order in which workers number them.
+    tables: Vec<PlaneTable>,
+    hops: Hops,
+    /// The members of hops that are groups, with a reference each.
+    groups: HashMap<Hop, Vec<Hop>>,
+    near: Near,
+    ports: Ports,
+    adjacencies: Adjacencies,
+    publisher: Publisher<Adjacencies>,
+    /// Some hop may mean something else than is published.
+    stale: bool,
+    locals: BTreeSet<IpAddr>,
+    ingresses: Publisher<Ingresses>,
+    locals_changed: bool,
+    full: Option<(&'static str, Full)>,
+    counts: Counts,
+    since: Option<Instant>,
+}
+
+impl Plane {
+    /// Makes a plane without routes for workers with the ports `ports`: of the kernel's
+    /// tables that these name, the first port's first.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if the engine cannot even have no routes.
+    pub fn new(ports: Ports, v4: Choice, v6: Choice) -> Result<Self, Full> {
+        let mut tables: Vec<PlaneTable> = Vec::new();
+        for number in ports.iter().map(|port| port.table) {
+            if tables.iter().all(|table| table.number != number) {
+                let v4 = Updater::new(Rib::new(), v4, 1)?;
+                let v6 = Updater::new(Rib::new(), v6, 1)?;
+                tables.push(PlaneTable { number, v4, v6 });
+            }
+        }
+        Ok(Self {
+            tables,
+            hops: Hops::default(),
+            groups: HashMap::new(),
+            near: Near::default(),
+            ports,
+            adjacencies: Adjacencies::new().with_seed(seed()),
+            publisher: Publisher::new(Adjacencies::new()),
+            stale: false,
+            locals: BTreeSet::new(),
+            ingresses: Publisher::new(Ingresses::default()),
+            // Which port has which table is to be told before the first packet.
+            locals_changed: true,
+            full: None,
+            counts: Counts::default(),
+            since: None,
+        })
+    }
+
+    /// Returns readers of the tables, for a worker.
+    pub fn readers(&self) -> Tables {
+        let table = |table: &PlaneTable| Table { v4: table.v4.reader(), v6: table.v6.reader() };
+        Tables(self.tables.iter().map(table).collect())
+    }
+
+    /// Returns a reader of what the hops mean, for a worker.
+    pub fn adjacencies(&self) -> Reader<Adjacencies> {
+        self.publisher.reader()
+    }
+
+    /// Returns a reader of what holds for packets of each port, for a worker.
+    pub fn ingresses(&self) -> Reader<Ingresses> {
+        self.ingresses.reader()
+    }
+
+    /// Returns the tables, in the workers' order.
+    pub fn tables(&self) -> &[PlaneTable] {
+        &self.tables
+    }
+
+    /// Returns the table of the kernel's number.
+    pub fn table(&self, number: u32) -> Option<&PlaneTable> {
+        self.tables.iter().find(|table| table.number == number)
+    }
+
+    /// Returns what a hop stands for.
+    pub fn way(&self, hop: Hop) -> Option<&Way> {
+        self.hops.get(hop)
+    }
+
+    /// Walks the hops in use: each with its way and the number of its references.
+    pub fn ways(&self) -> impl Iterator<Item = (Hop, &Way, u64)> {
+        self.hops.iter()
+    }
+
+    /// Returns what the hops mean, as it is published.
+    pub fn meanings(&self) -> &Adjacencies {
+        &self.adjacencies
+    }
+
+    /// Returns the ports, as the kernel last described them.
+    pub fn ports(&self) -> &Ports {
+        &self.ports
+    }
+
+    /// Walks the neighbours that are known, with their MACs.
+    pub fn neighbours(&self) -> impl Iterator<Item = (u32, IpAddr, [u8; 6])> {
+        self.near.iter()
+    }
+
+    /// Lists the router's own addresses, broadcast addresses included.
+    pub fn locals(&self) -> Vec<IpAddr> {
+        self.locals.iter().copied().collect()
+    }
+
+    /// Returns what has happened.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Returns why the last commit of a table failed, if it did: workers have the table
+    /// from before.
+    pub fn full(&self) -> Option<(&'static str, Full)> {
+        self.full
+    }
+
+    /// Returns since when changes have been waiting for a commit.
+    pub fn waiting_since(&self) -> Option<Instant> {
+        self.since
+    }
+
+    /// Lists the gateways behind ports, for the kernel to confirm them: those that nobody
+    /// has resolved, or all.
+    pub fn gateways(&self, all: bool) -> Vec<(u32, IpAddr)> {
+        let vias = self.hops.iter().filter_map(|(_, way, _)| match way {
+            Way::Route(target) => match &**target {
+                Target::Via(vias) => Some(vias),
+                _ => None,
+            },
+            Way::Neighbour { .. } => None,
+        });
+        let gateways = vias.flatten().filter_map(|via| Some((via.interface, via.gateway?)));
+        let mine = gateways.filter(|(interface, _)| self.ports.get(*interface).is_some());
+        let asked = |gateway: &(u32, IpAddr)| all || self.near.mac(gateway.0, gateway.1).is_none();
+        let list: BTreeSet<_> = mine.filter(asked).collect();
+        list.into_iter().collect()
+    }
+
+    /// Says which neighbours a packet waits for that wants `hop` and goes to `address`.
+    pub fn wanted(&self, hop: Hop, address: IpAddr) -> Vec<(u32, IpAddr)> {
+        match self.hops.get(hop) {
+            Some(Way::Route(target)) => match &**target {
+                Target::Via(vias) => {
+                    let each =
+                        vias.iter().map(|via| (via.interface, via.gateway.unwrap_or(address)));
+                    each.filter(|(interface, _)| self.ports.get(*interface).is_some()).collect()
+                }
+                _ => Vec::new(),
+            },
+            Some(&Way::Neighbour { interface, address }) => vec![(interface, address)],
+            None => Vec::new(),
+        }
+    }
+
+    /// Publishes what has changed.
+    pub fn commit(&mut self) -> Committed {
+        self.settle_near();
+        if self.stale && self.settle_meanings() {
+            self.publish_adjacencies();
+        }
+        let mut committed = Committed { published: true, locals: self.locals_changed };
+        if self.locals_changed {
+            self.locals_changed = false;
+            let locals = Arc::new(links::locals(&self.locals()));
+            let place = |number| self.tables.iter().position(|table| table.number == number);
+            let ingress = |port: &PlanePort| Ingress {
+                table: place(port.table).unwrap_or(0),
+                locals: Arc::clone(&locals),
+                sources: port.sources,
+            };
+            self.ingresses.publish(Box::new(Ingresses::new(self.ports.iter().map(ingress))));
+        }
+        self.full = None;
+        for table in &mut self.tables {
+            for (family, result) in
+                [("IPv4", commit(&mut table.v4)), ("IPv6", commit(&mut table.v6))]
+            {
+                match result {
+                    Ok((published, changed)) => {
+                        committed.published &= published;
+                        self.counts.commits += u64::from(changed);
+                    }
+                    Err(full) => {
+                        self.full = Some((family, full));
+                        self.counts.full += 1;
+                    }
+                }
+            }
+        }
+        if committed.published && self.full.is_none() {
+            self.since = None;
+            self.hops.published();
+        }
+        self.reclaim();
+        committed
+    }
+
+    /// Gives every hop its meaning of this moment; says whether one has changed.
+    fn settle_meanings(&mut self) -> bool {
+        self.stale = false;
+        let ways: Vec<_> = self.hops.iter().map(|(hop, way, _)| (hop, way.clone())).collect();
+        let mut changed = false;
+        for (hop, way) in ways {
+            let meaning = self.mean(hop, &way);
+            let group = self.adjacencies.group(hop);
+            changed |= match &meaning {
+                Meaning::One(one) => group.is_some() || self.adjacencies.get(hop) != one,
+                Meaning::Several(several) => group.is_none_or(|group| **group != *several),
+            };
+            match meaning {
+                Meaning::One(one) => self.adjacencies.set(hop, one),
+                Meaning::Several(several) => self.adjacencies.set_group(hop, Arc::new(several)),
+            }
+        }
+        changed
+    }
+
+    /// Frees what no worker reads any more; to be called from time to time.
+    pub fn reclaim(&mut self) {
+        while self.publisher.reclaim().is_some() {}
+        while self.ingresses.reclaim().is_some() {}
+        let passed = |table: &PlaneTable| table.v4.passed() && table.v6.passed();
+        if self.hops.are_parting() && self.tables.iter().all(passed) {
+            for hop in self.hops.passed() {
+                for member in self.groups.remove(&hop).unwrap_or_default() {
+                    self.hops.release(member);
+                }
+            }
+        }
+    }
+
+    fn publish_adjacencies(&mut self) {
+        self.publisher.publish(Box::new(self.adjacencies.clone()));
+    }
+
+    /// Says what a way means at this moment.
+    fn mean(&mut self, hop: Hop, way: &Way) -> Meaning {
+        let one = match way {
+            Way::Route(target) => match &**target {
+                Target::Via(vias) => match &vias[..] {
+                    [via] => match via.gateway {
+                        Some(gateway) => Some(self.through(via.interface, gateway)),
+                        // Each destination is its own neighbour: those that are known have
+                        // routes of their own, so this one is not.
+                        None => Some(self.ports.unresolved(via.interface)),
+                    },
+                    vias => return self.mean_group(hop, vias),
+                },
+                Target::Blackhole => Some(Adjacency::BLACKHOLE),
+                Target::Unreachable
+                | Target::Prohibit
+                | Target::Throw
+                | Target::Local
+                | Target::Broadcast
+                | Target::Multicast => None,
+            },
+            &Way::Neighbour { interface, address } => Some(self.through(interface, address)),
+        };
+        Meaning::One(one.unwrap_or(Adjacency::HOST))
+    }
+
+    /// Says what several ways out mean: a group of those that can be used. Where one of
+    /// them is not behind a port, or has no gateway, the kernel divides the flows.
+    fn mean_group(&mut self, hop: Hop, vias: &[Via]) -> Meaning {
+        let gateway = |via: &Via| {
+            let address = via.gateway.filter(|_| self.ports.get(via.interface).is_some())?;
+            Some(Way::Neighbour { interface: via.interface, address })
+        };
+        let Some(ways) = vias.iter().map(gateway).collect::<Option<Vec<_>>>() else {
+            return Meaning::One(Adjacency::HOST);
+        };
+        if !self.groups.contains_key(&hop) {
+            let members = ways.iter().filter_map(|way| self.hops.acquire(way).ok());
+            let members = members.map(|(member, _)| member).collect();
+            self.groups.insert(hop, members);
+        }
+        let members = &self.groups[&hop];
+        let mut weights = Vec::new();
+        for (&member, via) in members.iter().zip(vias) {
+            let Some(gateway) = via.gateway else { continue };
+            let meaning = self.through(via.interface, gateway);
+            // A member may be new, and its turn to get a meaning over.
+            self.adjacencies.set(member, meaning);
+            weights.push((member, via.weight, meaning.port().is_ok()));
+        }
+        // While nobody can be reached packets wait for whom they would go to.
+        let nobody = weights.iter().all(|(.., there)| !there);
+        let weigh = |(member, weight, there)| (member, if there || nobody { weight } else { 0 });
+        let weights: Vec<_> = weights.into_iter().map(weigh).collect();
+        let before = self.adjacencies.group(hop).cloned().unwrap_or_default();
+        Meaning::Several(Group::of(&weights, &before))
+    }
+
+    /// Says how a packet is handed to a neighbour.
+    fn through(&self, interface: u32, address: IpAddr) -> Adjacency {
+        match self.near.mac(interface, address) {
+            Some(mac) => self.ports.adjacency(interface, mac),
+            None => self.ports.unresolved(interface),
+        }
+    }
+
+    fn touched(&mut self) {
+        self.counts.changes += 1;
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    /// Gives host routes to the neighbours whose link is where their routes lead, and
+    /// takes away those of others.
+    fn settle_near(&mut self) {
+        for (interface, address) in self.near.all() {
+            let number = self.ports.get(interface).map(|port| port.table);
+            let at = self.tables.iter().position(|table| Some(table.number) == number);
+            let Some(at) = at else { continue };
+            let (table, hops) = (&mut self.tables[at], &mut self.hops);
+            let wanted = self.near.mac(interface, address).is_some()
+                && match address {
+                    IpAddr::V4(it) => on_link(&table.v4, hops, u32::from(it), interface),
+                    IpAddr::V6(it) => on_link(&table.v6, hops, u128::from(it), interface),
+                };
+            if wanted == self.near.has_route(interface, address) {
+                continue;
+            }
+            let mut hop = None;
+            if wanted {
+                let Ok(got) = hops.acquire(&Way::Neighbour { interface, address }) else {
+                    continue;
+                };
+                self.stale |= got.1;
+                hop = Some(got.0);
+            }
+            let old = match address {
+                IpAddr::V4(it) => put(&mut table.v4, host(u32::from(it)), hop),
+                IpAddr::V6(it) => put(&mut table.v6, host(u128::from(it)), hop),
+            };
+            hops.release(old.unwrap_or(Hop::NONE));
+            self.near.set_route(interface, address, wanted);
+        }
+        self.near.forget();
+    }
+
+    /// Takes over a change of the local table: the router's own addresses, and those of
+    /// everybody on a link.
+    fn local(&mut self, address: Option<IpAddr>, best: Option<&RouteInfo>) {
+        let Some(address) = address else { return };
+        let mine = best.is_some_and(|best| {
+            matches!(*best.target, Target::Local | Target::Broadcast | Target::Multicast)
+        });
+        self.locals_changed |=
+            if mine { self.locals.insert(address) } else { self.locals.remove(&address) };
+    }
+}
+
+/// Draws a seed for the hash of flows, which nobody outside is to know.
+fn seed() -> u64 {
+    RandomState::new().hash_one(0)
+}
+
+/// Commits a table; says whether all is published, and whether anything had changed.
+fn commit<A: Family>(updater: &mut Updater<A>) -> Result<(bool, bool), Full> {
+    if !updater.is_behind() {
+        return Ok((true, false));
+    }
+    updater.commit().map(|commit| (commit.published, true))
+}
+
+/// Takes a route over; says whether it leads where none has led before.
+fn follow<A: Family>(
+    updater: &mut Updater<A>,
+    hops: &mut Hops,
+    prefix: Prefix<A>,
+    best: Option<&RouteInfo>,
+) -> bool {
+    let way = best.map(|best| Way::Route(Arc::clone(&best.target)));
+    // Without an index left, which takes four billion ways, there is no route.
+    let hop = way.and_then(|way| hops.acquire(&way).ok());
+    let old = put(updater, prefix, hop.map(|(hop, _)| hop));
+    hops.release(old.unwrap_or(Hop::NONE));
+    hop.is_some_and(|(_, new)| new)
+}
+
+/// Announces a prefix with a hop, or withdraws it; returns the hop it had.
+fn put<A: Family>(updater: &mut Updater<A>, prefix: Prefix<A>, hop: Option<Hop>) -> Option<Hop> {
+    match hop {
+        Some(hop) => updater.announce(prefix, hop),
+        None => updater.withdraw(prefix),
+    }
+}
+
+/// Makes the prefix of one address.
+fn host<A: Family>(address: A) -> Prefix<A> {
+    Prefix::truncate(address, A::BITS)
+}
+
+/// Says whether the longest route to `address`, but for one to itself, leads to the link
+/// of `interface` without a gateway; and that the kernel has none to the address itself.
+fn on_link<A: Family>(updater: &Updater<A>, hops: &Hops, address: A, interface: u32) -> bool {
+    let host = host(address);
+    let mut longest = None;
+    for (prefix, hop) in updater.rib().covering(host) {
+        match hops.get(hop) {
+            Some(Way::Route(_)) if prefix == host => return false,
+            Some(Way::Route(target)) if longest.is_none_or(|(len, _)| prefix.len() >= len) => {
+                longest = Some((prefix.len(), target));
+            }
+            _ => {}
+        }
+    }
+    longest.is_some_and(|(_, target)| match &**target {
+        Target::Via(vias) => {
+            vias.iter().any(|via| via.gateway.is_none() && via.interface == interface)
+        }
+        _ => false,
+    })
+}
+
+impl Follower for Plane {
+    fn route_v4(&mut self, table: u32, prefix: Prefix<u32>, best: Option<&RouteInfo>) {
+        if table == LOCAL {
+            let one = prefix.len() == 32;
+            return self.local(one.then(|| IpAddr::V4(prefix.addr().into())), best);
+        }
+        let Some(table) = self.tables.iter_mut().find(|one| one.number == table) else { return };
+        self.stale |= follow(&mut table.v4, &mut self.hops, prefix, best);
+        self.touched();
+        if prefix.len() == 32 {
+            self.near.lost_route(IpAddr::V4(prefix.addr().into()));
+        }
+    }
+
+    fn route_v6(&mut self, table: u32, prefix: Prefix<u128>, best: Option<&RouteInfo>) {
+        if table == LOCAL {
+            let one = prefix.len() == 128;
+            return self.local(one.then(|| IpAddr::V6(prefix.addr().into())), best);
+        }
+        let Some(table) = self.tables.iter_mut().find(|one| one.number == table) else { return };
+        self.stale |= follow(&mut table.v6, &mut self.hops, prefix, best);
+        self.touched();
+        if prefix.len() == 128 {
+            self.near.lost_route(IpAddr::V6(prefix.addr().into()));
+        }
+    }
+
+    fn link(&mut self, index: u32, link: Option<&Link>) {
+        self.stale |= self.ports.update(index, link);
+        self.touched();
+    }
+
+    fn address(&mut self, _: u32, _: IpAddr, _: u8, _: bool) {
+        // The local table says the same, and of broadcast addresses too.
+    }
+
+    fn neighbour(&mut self, index: u32, address: IpAddr, neighbour: Option<&Neighbour>) {
+        // The kernel lists groups as neighbours too; they are nobody's next hop.
+        if address.is_multicast() {
+            return;
+        }
+        self.stale |= self.near.update(index, address, neighbour.and_then(|one| one.mac));
+        self.touched();
+    }
+
+    fn rules(&mut self, _: &[Rule]) {}
+}

@@ -1,0 +1,70 @@
+//! Neighbours: who is on the links, by which MAC, and who of them has a route of ours.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// What is known of one neighbour.
+#[derive(Clone, Copy, Debug, Default)]
+struct One {
+    mac: Option<[u8; 6]>,
+    /// The plane has added a host route for it.
+    route: bool,
+}
+
+/// The neighbours by interface and address.
+#[derive(Debug, Default)]
+pub(super) struct Near {
+    all: HashMap<(u32, IpAddr), One>,
+}
+
+impl Near {
+    /// Takes over what is said of a neighbour; `None`: it is gone or cannot be used.
+    /// Says whether its MAC has changed.
+    pub(super) fn update(&mut self, interface: u32, address: IpAddr, mac: Option<[u8; 6]>) -> bool {
+        let one = self.all.entry((interface, address)).or_default();
+        let changed = one.mac != mac;
+        one.mac = mac;
+        changed
+    }
+
+    /// Returns a neighbour's MAC.
+    pub(super) fn mac(&self, interface: u32, address: IpAddr) -> Option<[u8; 6]> {
+        self.all.get(&(interface, address))?.mac
+    }
+
+    /// Says whether a neighbour has a route of the plane's.
+    pub(super) fn has_route(&self, interface: u32, address: IpAddr) -> bool {
+        self.all.get(&(interface, address)).is_some_and(|one| one.route)
+    }
+
+    /// Notes whether a neighbour has a route of the plane's.
+    pub(super) fn set_route(&mut self, interface: u32, address: IpAddr, route: bool) {
+        if let Some(one) = self.all.get_mut(&(interface, address)) {
+            one.route = route;
+        }
+    }
+
+    /// Notes that the kernel's route to an address has taken the place of ours.
+    pub(super) fn lost_route(&mut self, address: IpAddr) {
+        for (_, one) in self.all.iter_mut().filter(|(key, one)| one.route && key.1 == address) {
+            one.route = false;
+        }
+    }
+
+    /// Lists all that may want a route or have one.
+    pub(super) fn all(&self) -> Vec<(u32, IpAddr)> {
+        self.all.keys().copied().collect()
+    }
+
+    /// Forgets those that are gone and have no route.
+    pub(super) fn forget(&mut self) {
+        self.all.retain(|_, one| one.mac.is_some() || one.route);
+    }
+
+    /// Walks those that can be used.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, IpAddr, [u8; 6])> {
+        self.all
+            .iter()
+            .filter_map(|(&(interface, address), one)| one.mac.map(|mac| (interface, address, mac)))
+    }
+}

@@ -1,0 +1,89 @@
+//! The router's ports, as the kernel describes their links.
+
+use feed::netlink::Link;
+
+use crate::datapath::{Adjacency, SourceCheck};
+
+/// One port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanePort {
+    /// The index of its interface.
+    pub interface: u32,
+    /// Its name.
+    pub name: String,
+    /// Its MAC.
+    pub mac: [u8; 6],
+    /// The largest packet, in bytes.
+    pub mtu: u16,
+    /// Says whether packets can leave on it.
+    pub up: bool,
+    /// The kernel's table by which packets from it are forwarded.
+    pub table: u32,
+    /// Which sources they may have.
+    pub sources: SourceCheck,
+}
+
+/// The ports, in the order in which workers number them.
+#[derive(Clone, Debug, Default)]
+pub struct Ports(Vec<PlanePort>);
+
+impl Ports {
+    /// Takes the ports in the workers' order.
+    pub fn new(ports: impl IntoIterator<Item = PlanePort>) -> Self {
+        Self(ports.into_iter().collect())
+    }
+
+    /// Returns the port of an interface.
+    pub fn get(&self, interface: u32) -> Option<&PlanePort> {
+        self.0.iter().find(|port| port.interface == interface)
+    }
+
+    /// Walks the ports in the workers' order.
+    pub fn iter(&self) -> impl Iterator<Item = &PlanePort> {
+        self.0.iter()
+    }
+
+    /// Takes over what the kernel says of a link; says whether a port has changed.
+    pub(super) fn update(&mut self, interface: u32, link: Option<&Link>) -> bool {
+        let Some(port) = self.0.iter_mut().find(|port| port.interface == interface) else {
+            return false;
+        };
+        let mut next = port.clone();
+        match link {
+            Some(link) => {
+                next.name.clone_from(&link.name);
+                next.mac = link.mac.unwrap_or(next.mac);
+                next.mtu = u16::try_from(link.mtu).unwrap_or(u16::MAX);
+                next.up = link.up && link.running;
+            }
+            None => next.up = false,
+        }
+        let changed = *port != next;
+        *port = next;
+        changed
+    }
+
+    /// Says how a packet leaves by the port of an interface to a neighbour's MAC. Behind
+    /// what is no port, or is down, it is the host's.
+    pub(super) fn adjacency(&self, interface: u32, mac: [u8; 6]) -> Adjacency {
+        match self.place(interface) {
+            Some((at, port)) if port.up => Adjacency::new(at, mac, port.mac, port.mtu),
+            Some((at, _)) => Adjacency::HOST.behind(at),
+            None => Adjacency::HOST,
+        }
+    }
+
+    /// Says how a packet waits for a neighbour behind the port of an interface.
+    pub(super) fn unresolved(&self, interface: u32) -> Adjacency {
+        match self.place(interface) {
+            Some((at, port)) if port.up => Adjacency::unresolved(at),
+            Some((at, _)) => Adjacency::HOST.behind(at),
+            None => Adjacency::HOST,
+        }
+    }
+
+    fn place(&self, interface: u32) -> Option<(u16, &PlanePort)> {
+        let at = self.0.iter().position(|port| port.interface == interface)?;
+        Some((at as u16, &self.0[at]))
+    }
+}

@@ -1,0 +1,321 @@
+//! The plane is told what a kernel would tell, and workers' readers are asked.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use feed::netlink::{Follower, Link, Neighbour, RouteInfo, Target, Via};
+use fib::{Choice, Hop, Reader};
+use fingerpost_router::control::plane::{Plane, PlanePort, Ports};
+use fingerpost_router::datapath::{
+    Adjacencies, Adjacency, Ingresses, Lookup, SourceCheck, Tables, Verdict,
+};
+
+const MAIN: u32 = 254;
+const OTHER: u32 = 100;
+const LOCAL: u32 = 255;
+
+fn mac(last: u8) -> [u8; 6] {
+    [2, 0, 0, 0, 0, last]
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn to(vias: &[(u32, Option<&str>, u16)]) -> RouteInfo {
+    let via = |&(interface, gateway, weight): &(u32, Option<&str>, u16)| Via {
+        interface,
+        gateway: gateway.map(ip),
+        weight,
+        onlink: false,
+    };
+    info(Target::Via(vias.iter().map(via).collect()))
+}
+
+fn info(target: Target) -> RouteInfo {
+    RouteInfo { target: Arc::new(target), metric: 0, protocol: 3 }
+}
+
+/// A plane with the ports eth1 and eth2 in main and eth3 in another table, and what a
+/// worker would have.
+struct Rig {
+    plane: Plane,
+    tables: Tables,
+    adjacencies: Reader<Adjacencies>,
+    ingresses: Reader<Ingresses>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let port = |interface: u32| PlanePort {
+            interface,
+            name: format!("eth{interface}"),
+            mac: [0; 6],
+            mtu: 0,
+            up: false,
+            table: if interface == 3 { OTHER } else { MAIN },
+            sources: SourceCheck::Off,
+        };
+        let ports = Ports::new([1, 2, 3].map(port));
+        let mut plane = Plane::new(ports, Choice::Auto, Choice::Auto).unwrap();
+        for index in 1..=4 {
+            plane.link(index, Some(&link(index)));
+        }
+        let tables = plane.readers();
+        let (adjacencies, ingresses) = (plane.adjacencies(), plane.ingresses());
+        Self { plane, tables, adjacencies, ingresses }
+    }
+
+    fn neighbour(&mut self, index: u32, address: &str, last: Option<u8>) {
+        let neighbour = last.map(|last| Neighbour { mac: Some(mac(last)), state: 2 });
+        self.plane.neighbour(index, ip(address), neighbour.as_ref());
+    }
+
+    fn route(&mut self, table: u32, prefix: &str, best: Option<&RouteInfo>) {
+        match prefix.parse() {
+            Ok(prefix) => self.plane.route_v4(table, prefix, best),
+            Err(_) => self.plane.route_v6(table, prefix.parse().unwrap(), best),
+        }
+    }
+
+    /// Commits until all is published, as a control thread does; the worker passes.
+    fn commit(&mut self) {
+        for _ in 0..4 {
+            let committed = self.plane.commit();
+            self.idle();
+            if committed.published {
+                return self.plane.reclaim();
+            }
+        }
+        panic!("four commits are not enough");
+    }
+
+    fn idle(&mut self) {
+        self.tables.idle();
+        self.adjacencies.idle();
+        self.ingresses.idle();
+    }
+
+    /// Says what a worker would do with a packet of a port to an address.
+    fn asked(&mut self, port: usize, address: &str, flow: u64) -> (Hop, Adjacency) {
+        let table = self.ingresses.current().get(port).table;
+        let mut hop = [Hop::NONE];
+        match ip(address) {
+            IpAddr::V4(it) => self.tables.lookup_v4(table, &[it.into()], &mut hop),
+            IpAddr::V6(it) => self.tables.lookup_v6(table, &[it.into()], &mut hop),
+        }
+        let adjacencies = self.adjacencies.current();
+        (hop[0], *adjacencies.resolve(hop[0], |_| flow))
+    }
+
+    /// The same in short: the port and the last byte of the MAC, or the verdict.
+    fn leads(&mut self, address: &str) -> Result<(u16, u8), Verdict> {
+        let (_, adjacency) = self.asked(0, address, 0);
+        adjacency.port().map(|port| (port, adjacency.dst_mac()[5]))
+    }
+}
+
+fn link(index: u32) -> Link {
+    Link {
+        name: format!("eth{index}"),
+        up: true,
+        running: true,
+        carrier: true,
+        loopback: false,
+        mac: Some(mac(0x10 + index as u8)),
+        mtu: 1500,
+        master: None,
+        kind: String::new(),
+        table: None,
+    }
+}
+
+#[test]
+fn a_route_leads_to_its_gateway_once_that_is_resolved() {
+    let mut rig = Rig::new();
+    rig.route(MAIN, "10.0.0.0/8", Some(&to(&[(1, Some("192.0.2.1"), 1)])));
+    rig.route(MAIN, "2001:db8::/32", Some(&to(&[(2, Some("fe80::1"), 1)])));
+    rig.commit();
+    assert_eq!(rig.leads("10.1.1.1"), Err(Verdict::Unresolved));
+    let wanted = [(1, ip("192.0.2.1")), (2, ip("fe80::1"))];
+    assert_eq!(rig.plane.gateways(false), wanted);
+    rig.neighbour(1, "192.0.2.1", Some(7));
+    rig.neighbour(2, "fe80::1", Some(8));
+    rig.commit();
+    assert_eq!(rig.leads("10.1.1.1"), Ok((0, 7)));
+    assert_eq!(rig.leads("2001:db8::9"), Ok((1, 8)));
+    assert_eq!(rig.leads("11.1.1.1"), Err(Verdict::NoRoute));
+    assert_eq!(rig.plane.gateways(false), []);
+    assert_eq!(rig.plane.gateways(true), wanted);
+    // The port's MAC and MTU are the link's; a neighbour's new MAC holds at once.
+    let (_, adjacency) = rig.asked(0, "10.1.1.1", 0);
+    assert_eq!((adjacency.src_mac(), adjacency.mtu()), (mac(0x11), 1500));
+    rig.neighbour(1, "192.0.2.1", Some(9));
+    rig.plane.link(2, Some(&Link { up: false, ..link(2) }));
+    rig.commit();
+    assert_eq!(rig.leads("10.1.1.1"), Ok((0, 9)));
+    assert_eq!(rig.leads("2001:db8::9"), Err(Verdict::HostRoute));
+    rig.neighbour(1, "192.0.2.1", None);
+    rig.route(MAIN, "2001:db8::/32", None);
+    rig.commit();
+    assert_eq!(rig.leads("10.1.1.1"), Err(Verdict::Unresolved));
+    assert_eq!(rig.leads("2001:db8::9"), Err(Verdict::NoRoute));
+}
+
+#[test]
+fn what_the_router_cannot_do_is_the_hosts() {
+    let mut rig = Rig::new();
+    for (prefix, target) in [
+        ("10.0.0.0/16", Target::Blackhole),
+        ("10.1.0.0/16", Target::Unreachable),
+        ("10.2.0.0/16", Target::Prohibit),
+        ("10.3.0.0/16", Target::Throw),
+    ] {
+        rig.route(MAIN, prefix, Some(&info(target)));
+    }
+    // Behind an interface that is no port, resolved or not.
+    rig.route(MAIN, "10.4.0.0/16", Some(&to(&[(4, Some("192.0.2.9"), 1)])));
+    rig.neighbour(4, "192.0.2.9", Some(1));
+    rig.commit();
+    assert_eq!(rig.leads("10.0.0.1"), Err(Verdict::Blackhole));
+    for address in ["10.1.0.1", "10.2.0.1", "10.3.0.1", "10.4.0.1"] {
+        assert_eq!(rig.leads(address), Err(Verdict::HostRoute), "{address}");
+    }
+}
+
+#[test]
+fn hosts_on_a_link_have_routes_of_their_own_while_they_are_known() {
+    let mut rig = Rig::new();
+    let connected = to(&[(1, None, 1)]);
+    rig.route(MAIN, "192.0.2.0/24", Some(&connected));
+    rig.neighbour(1, "192.0.2.7", Some(7));
+    // Known on a link that does not have the address: no route leads there.
+    rig.neighbour(2, "192.0.2.8", Some(8));
+    rig.commit();
+    assert_eq!(rig.leads("192.0.2.7"), Ok((0, 7)));
+    assert_eq!(rig.leads("192.0.2.8"), Err(Verdict::Unresolved));
+    assert_eq!(rig.leads("192.0.2.9"), Err(Verdict::Unresolved));
+    // Who is asked for is the host, or the gateway.
+    let (hop, _) = rig.asked(0, "192.0.2.9", 0);
+    assert_eq!(rig.plane.wanted(hop, ip("192.0.2.9")), [(1, ip("192.0.2.9"))]);
+    rig.idle();
+    // A longer route by a gateway takes the host away from the link; and gives it back.
+    rig.neighbour(2, "198.51.100.1", Some(3));
+    let elsewhere = to(&[(2, Some("198.51.100.1"), 1)]);
+    rig.route(MAIN, "192.0.2.0/28", Some(&elsewhere));
+    rig.commit();
+    assert_eq!(rig.leads("192.0.2.7"), Ok((1, 3)));
+    rig.route(MAIN, "192.0.2.0/28", None);
+    rig.commit();
+    assert_eq!(rig.leads("192.0.2.7"), Ok((0, 7)));
+    // A route of the kernel to the very address goes first, and leaves it ours again.
+    rig.route(MAIN, "192.0.2.7/32", Some(&elsewhere));
+    rig.commit();
+    assert_eq!(rig.leads("192.0.2.7"), Ok((1, 3)));
+    rig.route(MAIN, "192.0.2.7/32", None);
+    rig.commit();
+    assert_eq!(rig.leads("192.0.2.7"), Ok((0, 7)));
+    rig.neighbour(1, "192.0.2.7", None);
+    rig.commit();
+    assert_eq!(rig.leads("192.0.2.7"), Err(Verdict::Unresolved));
+    rig.route(MAIN, "192.0.2.0/24", None);
+    rig.commit();
+    assert_eq!(rig.leads("192.0.2.7"), Err(Verdict::NoRoute));
+    assert!(rig.plane.tables().iter().all(|table| table.v4.rib().is_empty()));
+}
+
+#[test]
+fn several_ways_are_a_group_of_those_that_can_be_used() {
+    let mut rig = Rig::new();
+    let both = to(&[(1, Some("192.0.2.1"), 1), (2, Some("192.0.2.2"), 3)]);
+    rig.route(MAIN, "10.0.0.0/8", Some(&both));
+    rig.commit();
+    assert_eq!(rig.leads("10.0.0.1"), Err(Verdict::Unresolved), "nobody is resolved");
+    let (hop, _) = rig.asked(0, "10.0.0.1", 0);
+    let wanted = [(1, ip("192.0.2.1")), (2, ip("192.0.2.2"))];
+    assert_eq!(rig.plane.wanted(hop, ip("10.0.0.1")), wanted);
+    rig.neighbour(1, "192.0.2.1", Some(1));
+    rig.commit();
+    let shares = |rig: &mut Rig| {
+        let mut shares = [0u32; 2];
+        for flow in 0..4096u64 {
+            let port = rig.asked(0, "10.0.0.1", flow).1.port().unwrap();
+            shares[usize::from(port)] += 1;
+        }
+        shares
+    };
+    assert_eq!(shares(&mut rig), [4096, 0]);
+    rig.neighbour(2, "192.0.2.2", Some(2));
+    rig.commit();
+    assert_eq!(shares(&mut rig), [1024, 3072]);
+    rig.plane.link(1, None);
+    rig.commit();
+    assert_eq!(shares(&mut rig), [0, 4096]);
+    // Gone for good: the group and its members give their hops back.
+    rig.route(MAIN, "10.0.0.0/8", None);
+    for _ in 0..4 {
+        rig.route(MAIN, "11.0.0.0/8", Some(&info(Target::Blackhole)));
+        rig.commit();
+    }
+    assert_eq!(rig.plane.ways().count(), 1);
+}
+
+#[test]
+fn ports_have_the_routes_of_their_table() {
+    let mut rig = Rig::new();
+    rig.neighbour(1, "192.0.2.1", Some(1));
+    rig.neighbour(3, "192.0.2.3", Some(3));
+    rig.route(MAIN, "10.0.0.0/8", Some(&to(&[(1, Some("192.0.2.1"), 1)])));
+    rig.route(OTHER, "10.0.0.0/8", Some(&to(&[(3, Some("192.0.2.3"), 1)])));
+    rig.route(77, "10.0.0.0/8", Some(&info(Target::Blackhole)));
+    rig.commit();
+    assert_eq!(rig.asked(0, "10.0.0.1", 0).1.dst_mac(), mac(1));
+    assert_eq!(rig.asked(2, "10.0.0.1", 0).1.dst_mac(), mac(3));
+    assert!(rig.plane.table(OTHER).is_some() && rig.plane.table(77).is_none());
+}
+
+#[test]
+fn own_addresses_are_those_of_the_local_table() {
+    let mut rig = Rig::new();
+    rig.commit();
+    rig.route(LOCAL, "192.0.2.1/32", Some(&info(Target::Local)));
+    rig.route(LOCAL, "192.0.2.255/32", Some(&info(Target::Broadcast)));
+    rig.route(LOCAL, "2001:db8::1/128", Some(&info(Target::Local)));
+    rig.route(LOCAL, "127.0.0.0/8", Some(&info(Target::Local)));
+    assert!(rig.plane.commit().locals);
+    let own = |rig: &mut Rig, address: u32| {
+        let held = rig.ingresses.current().get(1).locals.holds_v4(address);
+        rig.idle();
+        held
+    };
+    assert!(own(&mut rig, 0xc000_0201) && own(&mut rig, 0xc000_02ff));
+    assert_eq!(rig.plane.locals().len(), 3);
+    rig.route(LOCAL, "192.0.2.1/32", None);
+    assert!(rig.plane.commit().locals && !rig.plane.commit().locals);
+    assert!(!own(&mut rig, 0xc000_0201));
+}
+
+/// The datapath's rule 3: a hop means something else only when nobody can have it.
+#[test]
+fn a_worker_in_the_middle_of_a_batch_never_sees_a_hop_change_its_meaning() {
+    let by = |last: u8| to(&[(1, Some(&*format!("192.0.2.{last}")), 1)]);
+    for commits in 1..=9 {
+        let mut rig = Rig::new();
+        for last in 1..=9 {
+            rig.neighbour(1, &format!("192.0.2.{last}"), Some(last));
+        }
+        rig.route(MAIN, "10.0.0.0/8", Some(&by(1)));
+        rig.commit();
+        // The worker looks up, and is held up before it asks what the hop means.
+        let mut hop = [Hop::NONE];
+        rig.tables.lookup_v4(0, &[0x0a00_0001], &mut hop);
+        for at in 0..commits {
+            rig.route(MAIN, "10.0.0.0/8", Some(&by(2 + at % 8)));
+            rig.plane.commit();
+        }
+        assert_eq!(rig.adjacencies.current().get(hop[0]).dst_mac(), mac(1), "{commits} commits");
+        rig.commit();
+        rig.commit();
+        assert_eq!(rig.leads("10.0.0.1"), Ok((0, 2 + (commits - 1) % 8)));
+    }
+}

@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# The router that follows the kernel, between three veth pairs:
+#
+#   source s0 ── r0 router r1 ── a0 a
+#                          r2 ── b0 b
+#
+# `ip` changes routes, links, addresses and neighbours; ping says whether packets still
+# arrive, `ip -j route` what the router must know, and the counters that the packets went
+# through the router and not past it through the kernel.
+. "$(dirname "$0")/place.sh"
+
+for name in source router a b; do
+    namespace "$name"
+done
+join source s0 02:00:00:00:01:02 router r0 02:00:00:00:01:01
+join a a0 02:00:00:00:02:02 router r1 02:00:00:00:02:01
+join b b0 02:00:00:00:03:02 router r2 02:00:00:00:03:01
+within router sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
+number=0
+for side in "source s0 r0" "a a0 r1" "b b0 r2"; do
+    read -r name theirs ours <<<"$side"
+    within router ip addr add "10.0.$number.1/24" dev "$ours"
+    within router ip addr add "fd00:$number::1/64" dev "$ours"
+    within "$name" ip addr add "10.0.$number.2/24" dev "$theirs"
+    within "$name" ip addr add "fd00:$number::2/64" dev "$theirs"
+    within "$name" ip route add default via "10.0.$number.1"
+    within "$name" ip -6 route add default via "fd00:$number::1"
+    number=$((number + 1))
+done
+for name in a b; do
+    within "$name" ip addr add 11.0.0.1/8 dev lo
+    within "$name" ip -6 addr add 2001:db8::1/32 dev lo
+done
+within router ip route add 11.0.0.0/8 via 10.0.1.2
+within router ip -6 route add 2001:db8::/32 via fd00:1::2
+printf 'interface = [{ name = "r0" }, { name = "r1" }, { name = "r2" }]\n[control]\nsocket = "%s"\n' \
+    "$work/sock" >"$work/router.toml"
+
+show() { "$program" show --socket "$work/sock" "$@"; }
+counter() { show -j counters | json "print(d[0]$1)"; }
+# The router has all routes of the kernel, and no others, within two seconds.
+same() { "$python" "$here/smoke/routes.py" "${prefix}router" "$program" "$work/sock" 2; }
+# `arrive N ADDRESS`: N pings are answered, and the router, not the kernel, sent them.
+arrive() {
+    local before after
+    before=$(counter '["sent"]')
+    within source ping -c "$1" -i 0.05 -W 2 -q "$2" >"$work/ping.log" || fail "$2: $(cat "$work/ping.log")"
+    after=$(counter '["sent"]')
+    # Both ways; the first to an unknown neighbour may go by the kernel.
+    [ $((after - before)) -ge $((2 * $1 - 2)) ] || fail "$2: the router sent $((after - before)) of $((2 * $1))"
+}
+lladdr() { show -j route "$1" | json 'print(d[0].get("mac"))'; }
+
+"$program" run -c "$work/router.toml" --check | grep -q '^sound: ports r0, r1, r2' || fail "--check"
+refuse 1 "no router answers here" show routes
+
+launch router "$program" run -c "$work/router.toml" -j >"$work/report.json" 2>"$work/router.log"
+router=$launched
+wait_for 10 grep -q 'following the kernel after' "$work/router.log" || fail "the router does not start"
+[ "$(programs router)" = "r0 r1 r2" ] || fail "programs on: $(programs router)"
+same
+
+echo "a second one is refused, and the first goes on"
+refuse 1 "" within router "$program" run -c "$work/router.toml"
+arrive 5 11.0.0.1
+arrive 5 2001:db8::1
+arrive 5 10.0.1.2
+[ "$(lladdr 11.0.0.1)" = 02:00:00:00:02:02 ] || fail "11.0.0.1 by $(lladdr 11.0.0.1)"
+
+echo "a route changes its gateway"
+within router ip route replace 11.0.0.0/8 via 10.0.2.2
+same
+wait_for 2 [ "$(lladdr 11.0.0.1)" = 02:00:00:00:03:02 ] || true
+arrive 5 11.0.0.1
+[ "$(lladdr 11.0.0.1)" = 02:00:00:00:03:02 ] || fail "11.0.0.1 by $(lladdr 11.0.0.1)"
+
+echo "a longer one, a blackhole, a prohibition, two ways, and all gone again"
+within router ip route add 11.0.0.0/24 via 10.0.1.2
+within router ip route add blackhole 12.0.0.0/8
+within router ip route add prohibit 13.0.0.0/8
+within router ip route add 14.0.0.0/8 nexthop via 10.0.1.2 weight 1 nexthop via 10.0.2.2 weight 3
+within router ip -6 route add 2001:db9::/32 nexthop via fd00:1::2 nexthop via fd00:2::2
+within router ip nexthop add id 7 via 10.0.2.2 dev r2
+within router ip route add 15.0.0.0/8 nhid 7
+same
+arrive 5 11.0.0.1
+[ "$(lladdr 11.0.0.1)" = 02:00:00:00:02:02 ] || fail "11.0.0.1 by $(lladdr 11.0.0.1)"
+within source ping -c 1 -W 0.2 -q 12.0.0.1 >/dev/null && fail "12.0.0.1 answers"
+[ "$(counter '["dropped"]["blackhole"]')" -eq 1 ] || fail "no packet dropped for the blackhole"
+within source ping -c 1 -W 1 13.0.0.1 >"$work/ping.log" && fail "13.0.0.1 answers"
+grep -qi 'prohibited\|filtered' "$work/ping.log" || fail "the kernel does not refuse 13.0.0.1: $(cat "$work/ping.log")"
+within router ip nexthop del id 7
+for gone in 11.0.0.0/24 12.0.0.0/8 13.0.0.0/8 14.0.0.0/8; do
+    within router ip route del "$gone"
+done
+same
+
+echo "a neighbour's MAC changes"
+within b ip link set b0 address 02:00:00:00:03:09
+within router ip neigh replace 10.0.2.2 lladdr 02:00:00:00:03:09 dev r2
+wait_for 2 eval '[ "$(lladdr 11.0.0.1)" = 02:00:00:00:03:09 ]' || fail "the new MAC is not taken: $(lladdr 11.0.0.1)"
+arrive 5 11.0.0.1
+
+echo "a link goes down, and its routes without a word"
+within router ip link set r2 down
+same
+show route 11.0.0.1 >/dev/null && fail "11.0.0.1 has a route"
+within router ip link set r2 up
+within router ip -6 addr add fd00:2::1/64 dev r2 2>/dev/null || true
+within router ip route add 11.0.0.0/8 via 10.0.2.2
+same
+arrive 5 11.0.0.1
+
+echo "an address of the router's comes and goes"
+within router ip addr add 10.9.9.9/32 dev lo
+within source ping -c 2 -i 0.1 -W 2 -q 10.9.9.9 >"$work/ping.log" || fail "no answer from 10.9.9.9"
+within router ip addr del 10.9.9.9/32 dev lo
+same
+
+echo "the router is killed: the kernel forwards, and nothing is left; it comes back"
+kill -KILL "$router"
+wait "$router" 2>/dev/null || true
+within source ping -c 3 -i 0.05 -W 1 -q 11.0.0.1 >"$work/ping.log" || fail "the kernel does not take over: $(cat "$work/ping.log")"
+[ -z "$(programs router)" ] || fail "a program is left on: $(programs router)"
+[ -z "$(ip -n "${prefix}router" -br link show type tun)" ] || fail "the TUN device is left"
+launch router "$program" run -c "$work/router.toml" -j >"$work/report.json" 2>"$work/router.log"
+router=$launched
+wait_for 10 grep -q 'following the kernel after' "$work/router.log" || fail "the router does not start again"
+same
+arrive 5 11.0.0.1
+
+for what in routes neighbours interfaces nexthops counters fib feeds workers; do
+    show -j "$what" | json 'assert d, "empty"' || fail "show -j $what"
+    show "$what" >/dev/null || fail "show $what"
+done
+show routes 11.0.0.0/8 | grep -q '^11.0.0.0/8 via 10.0.2.2 dev r2$' || fail "show routes 11.0.0.0/8"
+show route 11.0.0.1 --explain | grep -q 'generation' || fail "--explain"
+refuse 1 "nonsense" show routes nonsense
+
+kill -INT "$router"
+status=0
+wait "$router" || status=$?
+[ "$status" -eq 0 ] || fail "the router ended with $status"
+json 'r = d; assert r["balanced"]; assert r["received"] == r["sent"] + sum(r["punted"].values()) + sum(r["dropped"].values()); print(r["received"], "packets received, and every one counted")' <"$work/report.json"
+[ ! -e "$work/sock" ] || fail "the socket is left"
