@@ -38,8 +38,9 @@ use super::mirror::Mirror;
 use super::neighbour;
 use super::socket::{Received, Socket};
 use super::uapi::{
-    GROUP_IPV4_IFADDR, GROUP_IPV4_ROUTE, GROUP_IPV4_RULE, GROUP_IPV6_IFADDR, GROUP_IPV6_ROUTE,
-    GROUP_IPV6_RULE, GROUP_LINK, GROUP_NEIGH, GROUP_NEXTHOP, NLMSG_ERROR, NLMSG_OVERRUN,
+    GROUP_IPV4_IFADDR, GROUP_IPV4_NETCONF, GROUP_IPV4_ROUTE, GROUP_IPV4_RULE, GROUP_IPV6_IFADDR,
+    GROUP_IPV6_NETCONF, GROUP_IPV6_ROUTE, GROUP_IPV6_RULE, GROUP_LINK, GROUP_NEIGH, GROUP_NEXTHOP,
+    NLMSG_ERROR, NLMSG_OVERRUN,
 };
 use resync::{Resync, Step};
 
@@ -51,6 +52,8 @@ const GROUPS: u32 = GROUP_LINK
     | GROUP_IPV6_ROUTE
     | GROUP_IPV4_RULE
     | GROUP_IPV6_RULE
+    | GROUP_IPV4_NETCONF
+    | GROUP_IPV6_NETCONF
     | GROUP_NEXTHOP;
 
 /// The receive buffer asked for at first, in bytes, and the most it grows to.

@@ -45,13 +45,15 @@ use super::follower::{Follower, RouteInfo};
 use super::link::{Link, LinkView};
 use super::message::Message;
 use super::neighbour::{Neighbour, NeighbourView};
+use super::netconf::NetconfView;
 use super::nexthop::{Nexthop, NexthopView};
 use super::route::{AnyPrefix, RouteView, Way};
 use super::rule::Rule;
 use super::uapi::{
-    RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELNEXTHOP, RTM_DELROUTE, RTM_DELRULE,
-    RTM_F_CLONED, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWNEXTHOP, RTM_NEWROUTE,
-    RTM_NEWRULE, RTN_BLACKHOLE, RTN_THROW, RTN_UNICAST, RTNH_F_ONLINK,
+    RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELNETCONF, RTM_DELNEXTHOP, RTM_DELROUTE,
+    RTM_DELRULE, RTM_F_CLONED, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWNETCONF,
+    RTM_NEWNEXTHOP, RTM_NEWROUTE, RTM_NEWRULE, RTN_BLACKHOLE, RTN_THROW, RTN_UNICAST,
+    RTNH_F_ONLINK,
 };
 
 pub(crate) use self::order::Origin;
@@ -66,6 +68,8 @@ pub struct Mirror {
     addresses: BTreeSet<(u32, IpAddr, u8)>,
     neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
     nexthops: BTreeMap<u32, Nexthop>,
+    /// The families and indexes for which routes without a carrier do not count.
+    ignoring: BTreeSet<(bool, i32)>,
     rules: Vec<Rule>,
     v4: BTreeMap<u32, Rib<u32>>,
     v6: BTreeMap<u32, Rib<u128>>,
@@ -172,6 +176,11 @@ impl Mirror {
                 self.set_nexthop(view.id, view.nexthop(), to);
             }
             RTM_DELNEXTHOP => self.forget_nexthops(&[NexthopView::parse(message)?.id], to),
+            RTM_NEWNETCONF | RTM_DELNETCONF => {
+                if let Some(view) = NetconfView::parse(message)? {
+                    self.set_netconf(&view, message.kind == RTM_NEWNETCONF, to);
+                }
+            }
             RTM_NEWRULE | RTM_DELRULE => {
                 if let Some(rule) = Rule::parse(message)? {
                     self.set_rule(rule, message.kind == RTM_NEWRULE, to);
@@ -284,8 +293,13 @@ impl Mirror {
         }
         let mut path = mem::take(&mut self.path);
         let mut dead = mem::take(&mut self.dead);
-        word::<A>(route, &mut path, &mut dead)?;
-        let world = World { links: &self.links, nexthops: &self.nexthops };
+        let without_carrier = |index: u32| {
+            let carried = self.links.get(&index).is_none_or(|link| link.carrier);
+            !carried && self.world().ignores(A::BITS == u128::BITS, index)
+        };
+        word::<A>(route, &mut path, &mut dead, without_carrier)?;
+        let world =
+            World { links: &self.links, nexthops: &self.nexthops, ignoring: &self.ignoring };
         let said_dead = (!deletion).then_some(&dead[..]);
         if let Some(hop) = self.lists.paths.acquire(&path, said_dead, &world) {
             let entry = Entry { metric: route.metric, path: hop, protocol: route.protocol };
@@ -318,7 +332,8 @@ impl Mirror {
         if !fresh {
             list.extend_from_slice(self.lists.get(old));
         }
-        let world = World { links: &self.links, nexthops: &self.nexthops };
+        let world =
+            World { links: &self.links, nexthops: &self.nexthops, ignoring: &self.ignoring };
         let edit = if deletion { order::remove } else { order::add };
         let made = if said.origin == Origin::Sole {
             list.clear();
@@ -394,9 +409,30 @@ impl Mirror {
 
     /// Computes the targets of these paths anew and tells what changes by it.
     fn retarget(&mut self, paths: &[Hop], to: &mut dyn Follower) {
-        let world = World { links: &self.links, nexthops: &self.nexthops };
+        let world =
+            World { links: &self.links, nexthops: &self.nexthops, ignoring: &self.ignoring };
         let changed = self.lists.retarget(paths.iter().copied(), &world);
         self.tell_lists(&changed, to);
+    }
+
+    fn world(&self) -> World<'_> {
+        World { links: &self.links, nexthops: &self.nexthops, ignoring: &self.ignoring }
+    }
+
+    fn set_netconf(&mut self, view: &NetconfView, there: bool, to: &mut dyn Follower) {
+        let key = (view.v6, view.index);
+        let changed = match view.ignores_linkdown.filter(|_| there) {
+            Some(true) => self.ignoring.insert(key),
+            Some(false) => self.ignoring.remove(&key),
+            None if there => false,
+            None => self.ignoring.remove(&key),
+        };
+        if changed {
+            let of_family = |(_, path): &(Hop, &Path)| path.v6 == view.v6;
+            let paths = self.lists.paths.iter().filter(of_family);
+            let paths: Vec<Hop> = paths.map(|(hop, _)| hop).collect();
+            self.retarget(&paths, to);
+        }
     }
 
     fn set_neighbour(&mut self, view: &NeighbourView, there: bool, to: &mut dyn Follower) {
@@ -427,10 +463,14 @@ impl Mirror {
 
 /// Puts a message's words about where a route leads into `path`, and which of the ways
 /// are dead into `dead`, which stays empty if none is.
+///
+/// A way that is only `without_carrier` is called dead by the kernel where such do not
+/// count; it comes back with the carrier and is left to the link.
 fn word<A: Kin>(
     route: &RouteView<'_>,
     path: &mut Path,
     dead: &mut Vec<bool>,
+    without_carrier: impl Fn(u32) -> bool,
 ) -> Result<(), Damage> {
     path.v6 = A::BITS == u128::BITS;
     path.scope = if path.v6 { 0 } else { route.scope };
@@ -452,7 +492,7 @@ fn word<A: Kin>(
     }
     for way in route.ways() {
         let way = way?;
-        dead.push(way.is_dead());
+        dead.push(way.is_dead() && !without_carrier(way.interface));
         path.ways.push(Way { flags: way.flags & RTNH_F_ONLINK, ..way });
     }
     if dead.iter().all(|&dead| !dead) {

@@ -20,7 +20,7 @@ use super::message::Message;
 use super::route::Way;
 use super::uapi::{
     NEXTHOP_GRP_TYPE_RES, NHA_BLACKHOLE, NHA_ENCAP, NHA_FDB, NHA_GATEWAY, NHA_GROUP,
-    NHA_GROUP_TYPE, NHA_ID, NHA_OIF,
+    NHA_GROUP_TYPE, NHA_ID, NHA_OIF, RTNH_F_ONLINK,
 };
 
 /// A nexthop object.
@@ -61,7 +61,10 @@ impl<'a> NexthopView<'a> {
     /// [`Damage`].
     pub fn parse(message: &Message<'a>) -> Result<Self, Damage> {
         let (head, attributes) = message.split::<8>()?;
-        let way = Way { flags: head.u32(4) as u8, ..Way::NONE };
+        // Dead ones are not kept by the kernel, but it calls those over a link without a
+        // carrier so where they do not count.
+        let flags = head.u32(4) as u8 & RTNH_F_ONLINK;
+        let way = Way { flags, ..Way::NONE };
         let (group, id) = (None, 0);
         let mut view = Self { id, way, blackhole: false, bridge: false, group, resilient: false };
         for attribute in attributes {

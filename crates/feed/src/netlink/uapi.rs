@@ -1,7 +1,8 @@
 //! The kernel's numbers, by the names of its uapi headers.
 //!
 //! From `linux/netlink.h`, `linux/rtnetlink.h`, `linux/nexthop.h`, `linux/fib_rules.h`,
-//! `linux/neighbour.h`, `linux/if_link.h`, `linux/if.h`: numbers that never change.
+//! `linux/neighbour.h`, `linux/if_link.h`, `linux/netconf.h`, `linux/if.h`: numbers that never
+//! change.
 //! They stand here and not in a crate's list because no list has all of them, those
 //! of nexthop objects and of rules in particular. All are in host byte order but
 //! addresses, which are in network byte order.
@@ -37,6 +38,9 @@ pub(crate) const RTM_GETNEIGH: u16 = 30;
 pub(crate) const RTM_NEWRULE: u16 = 32;
 pub(crate) const RTM_DELRULE: u16 = 33;
 pub(crate) const RTM_GETRULE: u16 = 34;
+pub(crate) const RTM_NEWNETCONF: u16 = 80;
+pub(crate) const RTM_DELNETCONF: u16 = 81;
+pub(crate) const RTM_GETNETCONF: u16 = 82;
 pub(crate) const RTM_NEWNEXTHOP: u16 = 104;
 pub(crate) const RTM_DELNEXTHOP: u16 = 105;
 pub(crate) const RTM_GETNEXTHOP: u16 = 106;
@@ -50,6 +54,8 @@ pub(crate) const GROUP_IPV4_RULE: u32 = 1 << 7;
 pub(crate) const GROUP_IPV6_IFADDR: u32 = 1 << 8;
 pub(crate) const GROUP_IPV6_ROUTE: u32 = 1 << 10;
 pub(crate) const GROUP_IPV6_RULE: u32 = 1 << 18;
+pub(crate) const GROUP_IPV4_NETCONF: u32 = 1 << 23;
+pub(crate) const GROUP_IPV6_NETCONF: u32 = 1 << 24;
 pub(crate) const GROUP_NEXTHOP: u32 = 1 << 31;
 
 // linux/rtnetlink.h: routes
@@ -122,6 +128,10 @@ pub(crate) const NUD_DELAY: u16 = 0x08;
 pub(crate) const NUD_PROBE: u16 = 0x10;
 pub(crate) const NUD_NOARP: u16 = 0x40;
 pub(crate) const NUD_PERMANENT: u16 = 0x80;
+
+// linux/netconf.h
+pub(crate) const NETCONFA_IFINDEX: u16 = 1;
+pub(crate) const NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN: u16 = 6;
 
 // linux/fib_rules.h
 pub(crate) const FRA_DST: u16 = 1;

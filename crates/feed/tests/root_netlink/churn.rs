@@ -129,6 +129,12 @@ fn churn(seed: u64, rounds: u64) {
         let path = "/proc/sys/net/ipv6/route/skip_notify_on_dev_down";
         std::fs::write(path, "1").expect("it is set");
     }
+    if seed % 4 > 1 {
+        for family in ["ipv4", "ipv6"] {
+            let path = format!("/proc/sys/net/{family}/conf/all/ignore_routes_with_linkdown");
+            std::fs::write(path, "1").expect("it is set");
+        }
+    }
     let mut dice = Dice(seed);
     tried(&dice.restored());
     let mut kernel = Kernel::open().expect("netlink sockets open");

@@ -263,6 +263,43 @@ fn ipv6_routes_go_without_a_word_where_that_is_set() {
 }
 
 #[test]
+fn routes_without_a_carrier_count_as_it_is_set() {
+    let (mut kernel, mut told) = started();
+    let set = |kernel: &mut Kernel, told: &mut Told, what: &str, value: &str| {
+        let path = format!("/proc/sys/net/{what}/ignore_routes_with_linkdown");
+        std::fs::write(path, value).expect("it is set");
+        checked(kernel, told, &format!("{what} {value}"));
+    };
+    steps(
+        &mut kernel,
+        &mut told,
+        "
+        route add 192.0.2.0/24 via 10.0.0.2
+        route add 192.0.2.0/24 via 10.0.1.2 metric 20
+        route add 192.0.2.1 nexthop via 10.0.0.2 nexthop via 10.0.1.2
+        -6 route add 2001:db8:1::/48 via 2001:db8:a::2
+        -6 route add 2001:db8:1::/48 via 2001:db8:b::2 metric 2000
+        link set a1 down
+        ",
+    );
+    let prefix = "192.0.2.0/24".parse().unwrap();
+    let metric = |kernel: &Kernel| kernel.mirror().best_v4(254, prefix).unwrap().metric;
+    assert_eq!(metric(&kernel), 0);
+    for (what, best) in [("ipv4/conf/all", 20), ("ipv4/conf/a0", 20), ("ipv6/conf/all", 0)] {
+        set(&mut kernel, &mut told, what, "1");
+        assert_eq!(metric(&kernel), best, "{what}");
+        kernel.resynchronise().expect("it begins");
+        checked(&mut kernel, &mut told, "a resynchronisation");
+        steps(&mut kernel, &mut told, "link set a1 up");
+        assert_eq!(metric(&kernel), 0, "{what}");
+        steps(&mut kernel, &mut told, "link set a1 down");
+        set(&mut kernel, &mut told, what, "0");
+        assert_eq!(metric(&kernel), 0, "{what}");
+    }
+    set(&mut kernel, &mut told, "ipv6/conf/a0", "1");
+}
+
+#[test]
 fn an_address_that_goes_takes_its_routes_without_a_word() {
     let (mut kernel, mut told) = started();
     steps(

@@ -247,7 +247,7 @@ fn theirs() -> Routes {
             if route["tos"].is_string() {
                 continue;
             }
-            let Some(target) = listed_target(route, &carried) else { continue };
+            let Some(target) = listed_target(route, &carried, family) else { continue };
             let number = |key: &str, or: u64| match &route[key] {
                 Value::String(text) => text.parse().expect("numbers were asked for"),
                 Value::Number(number) => number.as_u64().expect("a number"),
@@ -284,7 +284,17 @@ fn carried() -> BTreeSet<String> {
     links.map(|link| link["ifname"].as_str().expect("a name").to_owned()).collect()
 }
 
-fn listed_target(route: &Value, links: &BTreeSet<String>) -> Option<String> {
+/// Says whether routes over a link do not count while it has no carrier.
+fn ignored(family: &str, name: &str) -> bool {
+    let number = if family == "-4" { "ipv4" } else { "ipv6" };
+    let is_set = |name: &str| {
+        let path = format!("/proc/sys/net/{number}/conf/{name}/ignore_routes_with_linkdown");
+        std::fs::read_to_string(path).is_ok_and(|text| text.trim() == "1")
+    };
+    is_set(name) || family == "-4" && is_set("all")
+}
+
+fn listed_target(route: &Value, links: &BTreeSet<String>, family: &str) -> Option<String> {
     // Numbers were asked for; `linux/rtnetlink.h` has them.
     let words = match route["type"].as_str().unwrap_or("1") {
         "1" | "unicast" => "",
@@ -305,12 +315,16 @@ fn listed_target(route: &Value, links: &BTreeSet<String>) -> Option<String> {
     let has = |way: &Value, flag: &str| {
         way["flags"].as_array().is_some_and(|flags| flags.iter().any(|have| have == flag))
     };
-    let alive: Vec<_> = ways.iter().filter(|way| !has(way, "dead")).collect();
     // The kernel's own flag is wrong where an IPv4 route goes by an IPv6 gateway: it is
     // not set when the route comes after the carrier has gone.
     let carried = |way: &Value| {
         !has(way, "linkdown") && links.contains(way["dev"].as_str().unwrap_or_default())
     };
+    let counts = |way: &Value| {
+        let name = way["dev"].as_str().unwrap_or_default();
+        !has(way, "dead") && (carried(way) || !ignored(family, name))
+    };
+    let alive: Vec<_> = ways.iter().filter(|way| counts(way)).collect();
     let any_carried = alive.iter().any(|way| carried(way));
     let used: Vec<_> = alive.into_iter().filter(|way| !any_carried || carried(way)).collect();
     // The same way twice is one with both weights; of one way the weight says nothing.

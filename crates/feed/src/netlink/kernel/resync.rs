@@ -40,13 +40,15 @@ use crate::netlink::mirror::{Mirror, Origin};
 use crate::netlink::socket::{Received, Socket};
 use crate::netlink::uapi::{
     AF_INET, AF_INET6, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP, RTM_GETADDR,
-    RTM_GETLINK, RTM_GETNEIGH, RTM_GETNEXTHOP, RTM_GETROUTE, RTM_GETRULE,
+    RTM_GETLINK, RTM_GETNEIGH, RTM_GETNETCONF, RTM_GETNEXTHOP, RTM_GETROUTE, RTM_GETRULE,
 };
 
 /// What is dumped, in order: the request, the family, the length of its header, and
 /// what to call it. What others refer to comes first.
-const DUMPS: [(u16, u8, usize, &str); 7] = [
+const DUMPS: [(u16, u8, usize, &str); 9] = [
     (RTM_GETLINK, 0, 16, "a dump of links"),
+    (RTM_GETNETCONF, AF_INET, 4, "a dump of what is set for IPv4"),
+    (RTM_GETNETCONF, AF_INET6, 4, "a dump of what is set for IPv6"),
     (RTM_GETADDR, 0, 8, "a dump of addresses"),
     (RTM_GETRULE, 0, 12, "a dump of rules"),
     (RTM_GETNEXTHOP, 0, 8, "a dump of nexthop objects"),
@@ -190,8 +192,13 @@ impl Resync {
         let (kind, .., asked) = DUMPS[self.at];
         match said {
             None => Ok(()),
-            // A kernel before 5.3 knows no nexthop objects.
-            Some(Errno::EOPNOTSUPP | Errno::EINVAL) if kind == RTM_GETNEXTHOP => Ok(()),
+            // A kernel before 5.3 knows no nexthop objects, and one without sysctls nothing
+            // that is set.
+            Some(Errno::EOPNOTSUPP | Errno::EINVAL)
+                if matches!(kind, RTM_GETNEXTHOP | RTM_GETNETCONF) =>
+            {
+                Ok(())
+            }
             Some(Errno::EINTR | Errno::EAGAIN) => {
                 self.interrupted = true;
                 Ok(())

@@ -14,22 +14,23 @@
 //! - dead ones never: the kernel marks a way when its link goes down or the last IPv4
 //!   address of the link is removed, and unmarks it when the link comes up or gets one;
 //! - those over a link that is down never;
-//! - those over a link without a carrier only while no other is left: the kernel goes
-//!   on using them unless `ignore_routes_with_linkdown` is set, and to fall back to a
-//!   shorter prefix where it does not would be to disagree with it.
+//! - those over a link without a carrier never, where `ignore_routes_with_linkdown` is set
+//!   (as FRR advises); elsewhere only while no other is left, since the kernel goes on
+//!   using them, and to fall back to a shorter prefix would be to disagree with it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use fib::{Hop, HopTable};
 
 use crate::netlink::follower::{Target, Via};
 use crate::netlink::link::Link;
+use crate::netlink::netconf::ALL;
 use crate::netlink::nexthop::Nexthop;
 use crate::netlink::route::Way;
 use crate::netlink::uapi::{
     RTN_ANYCAST, RTN_BLACKHOLE, RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_PROHIBIT, RTN_THROW,
-    RTN_UNICAST, RTN_UNREACHABLE, RTNH_F_DEAD, RTNH_F_ONLINK,
+    RTN_UNICAST, RTN_UNREACHABLE, RTNH_F_ONLINK,
 };
 
 /// What identifies where a route leads.
@@ -68,6 +69,16 @@ struct State {
 pub(super) struct World<'a> {
     pub(super) links: &'a BTreeMap<u32, Link>,
     pub(super) nexthops: &'a BTreeMap<u32, Nexthop>,
+    pub(super) ignoring: &'a BTreeSet<(bool, i32)>,
+}
+
+impl World<'_> {
+    /// Says whether routes of a family over a link do not count without a carrier.
+    pub(super) fn ignores(&self, v6: bool, index: u32) -> bool {
+        // What is set for all counts for IPv4 only; for IPv6 it sets each.
+        let all = !v6 && self.ignoring.contains(&(v6, ALL));
+        all || self.ignoring.contains(&(v6, index.cast_signed()))
+    }
 }
 
 /// All paths in use, with reference counts: one for each list entry that has it.
@@ -205,11 +216,11 @@ impl Paths {
 /// Computes where a path leads, with `vias` as memory.
 fn target(path: &Path, dead: &[bool], world: &World<'_>, vias: Vec<Via>) -> Option<Target> {
     match path.kind {
-        RTN_UNICAST if path.nexthop != 0 => by_nexthop(path.nexthop, world, vias),
+        RTN_UNICAST if path.nexthop != 0 => by_nexthop(path, world, vias),
         RTN_UNICAST => {
             let ways = path.ways.iter().enumerate();
             let alive = ways.filter(|(at, _)| !dead.get(*at).copied().unwrap_or(false));
-            by_ways(alive.map(|(_, way)| *way), world, vias)
+            by_ways(path.v6, alive.map(|(_, way)| *way), world, vias)
         }
         RTN_LOCAL | RTN_ANYCAST => Some(Target::Local),
         RTN_BROADCAST => Some(Target::Broadcast),
@@ -222,9 +233,9 @@ fn target(path: &Path, dead: &[bool], world: &World<'_>, vias: Vec<Via>) -> Opti
     }
 }
 
-fn by_nexthop(id: u32, world: &World<'_>, vias: Vec<Via>) -> Option<Target> {
-    match world.nexthops.get(&id)? {
-        Nexthop::Way(way) => by_ways([*way].into_iter(), world, vias),
+fn by_nexthop(path: &Path, world: &World<'_>, vias: Vec<Via>) -> Option<Target> {
+    match world.nexthops.get(&path.nexthop)? {
+        Nexthop::Way(way) => by_ways(path.v6, [*way].into_iter(), world, vias),
         Nexthop::Blackhole => Some(Target::Blackhole),
         Nexthop::Bridge => None,
         Nexthop::Group { members, .. } => {
@@ -236,12 +247,13 @@ fn by_nexthop(id: u32, world: &World<'_>, vias: Vec<Via>) -> Option<Target> {
             let black =
                 |&(id, _): &(u32, u16)| world.nexthops.get(&id) == Some(&Nexthop::Blackhole);
             let blackhole = members.iter().any(black);
-            by_ways(ways, world, vias).or(blackhole.then_some(Target::Blackhole))
+            by_ways(path.v6, ways, world, vias).or(blackhole.then_some(Target::Blackhole))
         }
     }
 }
 
 fn by_ways(
+    v6: bool,
     ways: impl Iterator<Item = Way> + Clone,
     world: &World<'_>,
     mut vias: Vec<Via>,
@@ -249,10 +261,11 @@ fn by_ways(
     // An interface not heard of is one whose message is yet to come.
     let up = |way: &Way| {
         let link = world.links.get(&way.interface);
-        way.flags & RTNH_F_DEAD == 0 && link.is_none_or(|link| link.up)
+        link.is_none_or(|link| link.up)
     };
     let carried = |way: &Way| world.links.get(&way.interface).is_none_or(|link| link.carrier);
-    let alive = ways.filter(up);
+    let ignored = |way: &Way| !carried(way) && world.ignores(v6, way.interface);
+    let alive = ways.filter(|way| up(way) && !ignored(way));
     if alive.clone().any(|way| way.encapsulated) {
         return Some(Target::Local);
     }

@@ -258,7 +258,8 @@ impl Mirror {
         if fates.is_empty() {
             return;
         }
-        let world = World { links: &self.links, nexthops: &self.nexthops };
+        let world =
+            World { links: &self.links, nexthops: &self.nexthops, ignoring: &self.ignoring };
         let mut held = Vec::new();
         let mut new = HashMap::new();
         for (hop, fate) in fates {

@@ -1,0 +1,49 @@
+//! What is set for an interface, of which one thing decides where packets go.
+//!
+//! `RTM_NEWNETCONF`, `struct netconfmsg` of one byte, the family, padded to four. The
+//! index is that of an interface, -1 for all, or -2 for what new ones get.
+
+use super::error::Damage;
+use super::message::Message;
+use super::uapi::{AF_INET, AF_INET6, NETCONFA_IFINDEX, NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN};
+
+/// What is set for all interfaces, as an index.
+pub(super) const ALL: i32 = -1;
+
+/// A message about what is set for an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetconfView {
+    /// Says whether it is for IPv6.
+    pub v6: bool,
+    /// The interface's index; -1: all, -2: new ones.
+    pub index: i32,
+    /// `ignore_routes_with_linkdown`, if the message is about it: routes over the
+    /// interface do not count while it has no carrier.
+    pub ignores_linkdown: Option<bool>,
+}
+
+impl NetconfView {
+    /// Reads a message; `None` if it is of another family than IPv4 and IPv6.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`].
+    pub fn parse(message: &Message<'_>) -> Result<Option<Self>, Damage> {
+        let (head, attributes) = message.split::<4>()?;
+        if !matches!(head[0], AF_INET | AF_INET6) {
+            return Ok(None);
+        }
+        let mut view = Self { v6: head[0] == AF_INET6, index: 0, ignores_linkdown: None };
+        for attribute in attributes {
+            let attribute = attribute?;
+            match attribute.kind {
+                NETCONFA_IFINDEX => view.index = attribute.u32()?.cast_signed(),
+                NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN => {
+                    view.ignores_linkdown = Some(attribute.u32()? != 0);
+                }
+                _ => {}
+            }
+        }
+        Ok(Some(view))
+    }
+}
