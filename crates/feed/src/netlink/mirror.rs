@@ -300,7 +300,8 @@ impl Mirror {
         word::<A>(route, &mut path, &mut dead, without_carrier)?;
         let world =
             World { links: &self.links, nexthops: &self.nexthops, ignoring: &self.ignoring };
-        let said_dead = (!deletion).then_some(&dead[..]);
+        // For IPv6 only a link's going down makes a way dead, which is known by the link.
+        let said_dead = (!deletion && !path.v6).then_some(&dead[..]);
         if let Some(hop) = self.lists.paths.acquire(&path, said_dead, &world) {
             let entry = Entry { metric: route.metric, path: hop, protocol: route.protocol };
             let said = Said { entry, path: &path, flags: message.flags, origin };

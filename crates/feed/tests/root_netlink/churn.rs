@@ -57,23 +57,28 @@ impl Dice {
         let v6 = self.below(2) == 0;
         let verb = self.one(&["add", "append", "prepend", "replace", "del", "del"]);
         let prefix = if v6 {
-            self.one(&["2001:db8:1::/48", "2001:db8:2::/48", "2001:db8:2::1", "default"])
+            self.one(&["2001:db8:1::/48", "2001:db8:2::/48", "2001:db8:2::1", "::/0"])
         } else {
-            self.one(&["192.0.2.0/24", "198.51.100.0/24", "198.51.100.1", "default"])
+            self.one(&["192.0.2.0/24", "198.51.100.0/24", "198.51.100.1", "0.0.0.0/0"])
         };
         let metric = self.one(&["", " metric 10", " metric 20"]);
         let table = self.one(&["", "", " table 300"]);
-        let proto = self.one(&["", "", " proto bird"]);
-        let family = if v6 { "-6 " } else { "" };
+        // Gateways of IPv6 that join each keep a protocol, of which only one is said.
+        let proto = if v6 { "" } else { self.one(&["", "", " proto bird"]) };
         if self.below(8) == 0 {
             let kind = self.one(&["blackhole", "unreachable", "prohibit", "throw"]);
-            return format!("{family}route {verb} {kind} {prefix}{metric}{table}");
+            let metric = if v6 { " metric 30" } else { metric };
+            return format!("route {verb} {kind} {prefix}{metric}{table}");
         }
         let ways = self.ways(v6);
+        // A dump of Linux 6.18 passes over what stands between gateways that have joined:
+        // what does not join gets a metric of its own.
+        let joins = ways.matches("dev").count() + ways.matches("nhid").count() == 0;
+        let metric = if v6 && !joins { " metric 30" } else { metric };
         let source =
             if v6 { "" } else { self.one(&["", "", "", " src 10.0.0.5", " src 10.0.1.1"]) };
         let tos = if v6 { "" } else { self.one(&["", "", "", "", "", " tos 0x10"]) };
-        format!("{family}route {verb} {prefix} {ways}{metric}{table}{proto}{source}{tos}")
+        format!("route {verb} {prefix} {ways}{metric}{table}{proto}{source}{tos}")
     }
 
     fn other(&mut self) -> String {

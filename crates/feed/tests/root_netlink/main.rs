@@ -384,6 +384,32 @@ fn an_overrun_ends_in_a_right_table() {
 }
 
 #[test]
+fn a_dump_that_is_interrupted_is_asked_for_again() {
+    let (mut kernel, mut told) = started();
+    let route = |n: u32| format!("2001:db8:{:x}:{:x}::/64", 0x100 + (n >> 8), n & 255);
+    batch((0..20_000).map(|n| format!("route add {} via 2001:db8:a::2", route(n))));
+    let changes = (0..20_000).map(|n| match n % 3 {
+        0 => format!("route del {}", route(n)),
+        1 => format!("route replace {} via 2001:db8:b::2", route(n)),
+        _ => format!("route append {} via 2001:db8:b::2", route(n)),
+    });
+    let lines: Vec<_> = changes.collect();
+    std::thread::scope(|scope| {
+        let loader = scope.spawn(|| batch(lines.into_iter()));
+        while !loader.is_finished() {
+            if !kernel.is_resynchronising() {
+                kernel.resynchronise().expect("it begins");
+            }
+            kernel.pump(&mut told, 100).expect("the feed goes on");
+        }
+    });
+    checked(&mut kernel, &mut told, "changes while dumps go on");
+    let counters = kernel.counters();
+    assert!(counters.interrupted > 0, "no dump was interrupted: {counters:?}");
+    assert!(counters.resynchronisations > 1, "{counters:?}");
+}
+
+#[test]
 fn the_kernel_resolves_what_it_is_asked_to() {
     let (mut kernel, mut told) = started();
     let index = index_of(&kernel, "a0");

@@ -161,8 +161,9 @@ impl Paths {
         self.pool.len()
     }
 
-    /// Marks the ways over a link dead, or unmarks them; returns whether all are dead.
-    pub(super) fn mark(&mut self, hop: Hop, index: u32, dead: bool) -> bool {
+    /// Marks the ways over a link dead, or unmarks them; returns whether all are dead now,
+    /// marked or over a link that is down.
+    pub(super) fn mark(&mut self, hop: Hop, index: u32, dead: bool, world: &World<'_>) -> bool {
         let (Some(path), Some(state)) = (self.pool.get(hop), self.states.get_mut(hop.0 as usize))
         else {
             return false;
@@ -175,7 +176,9 @@ impl Paths {
                 *mark = dead;
             }
         }
-        let all = !state.dead.is_empty() && state.dead.iter().all(|&dead| dead);
+        let down = |way: &Way| world.links.get(&way.interface).is_some_and(|link| !link.up);
+        let mut ways = path.ways.iter().zip(&state.dead);
+        let all = !state.dead.is_empty() && ways.all(|(way, &dead)| dead || down(way));
         if state.dead.iter().all(|&dead| !dead) {
             state.dead.clear();
         }

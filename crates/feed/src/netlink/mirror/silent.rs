@@ -240,7 +240,9 @@ impl Mirror {
     fn kill(&mut self, index: u32, of: impl Fn(&Path) -> bool, to: &mut dyn Follower) {
         let mut fates = Fates::new();
         for hop in self.paths_over(index, of) {
-            if self.lists.paths.mark(hop, index, true) {
+            let world =
+                World { links: &self.links, nexthops: &self.nexthops, ignoring: &self.ignoring };
+            if self.lists.paths.mark(hop, index, true, &world) {
                 fates.insert(hop, None);
             }
         }
@@ -249,7 +251,9 @@ impl Mirror {
 
     fn revive(&mut self, index: u32, of: impl Fn(&Path) -> bool) {
         for hop in self.paths_over(index, of) {
-            self.lists.paths.mark(hop, index, false);
+            let world =
+                World { links: &self.links, nexthops: &self.nexthops, ignoring: &self.ignoring };
+            self.lists.paths.mark(hop, index, false, &world);
         }
     }
 
