@@ -12,9 +12,10 @@ use std::process::{Command, Stdio};
 ///
 /// Python is called by its full path everywhere: the packages of Debian belong to
 /// Debian's interpreter, and the first `python3` on the path may be another.
-const PACKAGES: [(&str, &[&str]); 10] = [
+const PACKAGES: [(&str, &[&str]); 11] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
+    ("frr", &["/usr/lib/frr/zebra", "--version"]),
     ("iputils-ping", &["ping", "-V"]),
     ("python3-scapy", &["/usr/bin/python3", "-c", "import scapy.layers.inet6"]),
     ("util-linux", &["setpriv", "--version"]),

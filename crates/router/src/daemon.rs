@@ -5,7 +5,10 @@
 //!      ─► interfaces taken over, workers ─► control thread ─► control socket: ready
 //! ```
 //!
-//! No packet is taken before the first full table is published: until the steering
+//! Where FRR's routes are followed by FPM there is no table before FRR connects: until its
+//! routes come, packets have none and are dropped, so interfaces should be given to the
+//! router when FRR is at work. By the kernel's routes,
+//! no packet is taken before the first full table is published: until the steering
 //! program is attached, and again from the moment it goes, whichever way the process
 //! ends, Linux forwards by the same routes itself. What fails on the way up gives back
 //! what was taken before it.
@@ -15,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 
+use feed::fpm::{self, Fpm};
 use feed::netlink::Kernel;
 use port::Host;
 use port::af_xdp::Interface;
@@ -22,7 +26,7 @@ use port::af_xdp::Interface;
 use crate::config::{self, Config};
 use crate::control::asks::{self, Asker};
 use crate::control::kernel::{Following, follow};
-use crate::control::plane::{Plane, PlanePort, Ports};
+use crate::control::plane::{ButRoutes, Plane, PlanePort, Ports};
 use crate::control::server::{Server, Sources};
 use crate::control::workers::{Workers, WorkersView};
 use crate::router::{PortInfo, Readers, StartError, Started, open, present, start};
@@ -94,8 +98,15 @@ impl Daemon {
         let mut plane = Plane::new(ports, config.engine_v4, config.engine_v6)?;
         // Before the kernel is asked, so that the device is known when it tells.
         let host = Host::open(HOST).map_err(system("make the TUN device `fingerpost`"))?;
+        let listen = |listen| Fpm::listen(fpm::Settings { listen, ..fpm::Settings::default() });
+        let fpm = config.fpm.map(listen).transpose();
+        let fpm = fpm.map_err(system("listen for FRR (`[feed] fpm`)"))?;
         let mut kernel = Kernel::open()?;
-        kernel.start(&mut plane)?;
+        if fpm.is_some() {
+            kernel.start(&mut ButRoutes(&mut plane))?;
+        } else {
+            kernel.start(&mut plane)?;
+        }
         plane.commit();
         if let Some((_, full)) = plane.full() {
             return Err(full.into());
@@ -114,7 +125,7 @@ impl Daemon {
         let (asker, asked) = asks::pair().map_err(system("make a wake-up descriptor"))?;
         let stop = Arc::new(AtomicBool::new(false));
         let (following, ending) =
-            (Following::new(plane, kernel, interfaces, wanted), Arc::clone(&stop));
+            (Following::new(plane, kernel, fpm, interfaces, wanted), Arc::clone(&stop));
         let control = Builder::new()
             .name("control".into())
             .spawn(move || follow(following, &asked, &ending))

@@ -49,6 +49,15 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
             route(&mut c, &prefix, target, &mut routes_v4);
         }
     }
+    let fpm = file.feed.fpm.and_then(|fpm| {
+        let read = fpm.get_ref().parse();
+        if read.is_err() {
+            let what =
+                format!("{:?} is no address and port, such as 127.0.0.1:2620", fpm.get_ref());
+            c.problem(&fpm, "feed.fpm", what);
+        }
+        read.ok()
+    });
     let socket = file.control.socket.unwrap_or_else(|| CONTROL.into());
     let control = (!socket.as_os_str().is_empty()).then_some(socket);
     let engine_v4 = engine(&mut c, file.fib.engine, "fib.engine", Choice::parse::<u32>);
@@ -70,6 +79,7 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         cores,
         engine_v4,
         engine_v6,
+        fpm,
         control,
     })
 }

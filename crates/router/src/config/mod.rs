@@ -23,6 +23,9 @@
 //! [workers]
 //! cores = [0, 1]               # a worker on each, and a queue of every interface
 //!
+//! [feed]
+//! fpm = "127.0.0.1:2620"       # FRR's routes, not the kernel's (for `run`)
+//!
 //! [control]
 //! socket = "/run/fingerpost.sock"   # "" for none
 //!
@@ -43,7 +46,7 @@ mod check;
 mod text;
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use fib::{Choice, Prefix};
@@ -70,6 +73,8 @@ pub struct Config {
     pub engine_v4: Choice,
     /// The engine of the IPv6 table.
     pub engine_v6: Choice,
+    /// Where FRR's routes are listened for, in place of the kernel's (`run` only).
+    pub fpm: Option<SocketAddr>,
     /// Where the control socket is; none where it is not wanted.
     pub control: Option<PathBuf>,
 }

@@ -18,6 +18,7 @@ pub(super) struct File {
     pub(super) workers: Workers,
     pub(super) fib: Fib,
     pub(super) control: Control,
+    pub(super) feed: Feed,
 }
 
 #[derive(Debug, Deserialize)]
@@ -71,4 +72,10 @@ pub(super) struct Fib {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Control {
     pub(super) socket: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Feed {
+    pub(super) fpm: Option<Spanned<String>>,
 }

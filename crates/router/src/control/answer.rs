@@ -200,7 +200,20 @@ pub(super) fn fibs(plane: &Plane) -> Vec<Item> {
 pub(super) fn feeds(following: &Following) -> Vec<Item> {
     let (feed, counts) = (following.feed(), following.plane.counts());
     let (troubles, last_trouble) = following.troubles();
-    vec![Item::Feed(api::Feed {
+    let fpm = following.fpm().map(|fpm| {
+        Item::Feed(api::Feed {
+            name: "fpm".to_owned(),
+            messages: fpm.messages,
+            overruns: 0,
+            resynchronisations: fpm.sweeps,
+            damaged: fpm.damaged,
+            changes: counts.changes,
+            commits: counts.commits,
+            troubles: 0,
+            last_trouble: None,
+        })
+    });
+    let kernel = Item::Feed(api::Feed {
         name: "kernel".to_owned(),
         messages: feed.messages,
         overruns: feed.overruns,
@@ -210,7 +223,8 @@ pub(super) fn feeds(following: &Following) -> Vec<Item> {
         commits: counts.commits,
         troubles,
         last_trouble: last_trouble.map(str::to_owned),
-    })]
+    });
+    [Some(kernel), fpm].into_iter().flatten().collect()
 }
 
 /// Describes the ports.

@@ -1,4 +1,4 @@
-//! The control thread: follows the kernel, publishes, and answers.
+//! The control thread: follows the kernel, or FRR, publishes, and answers.
 //!
 //! ```text
 //!        ┌──────────── poll: messages │ questions │ a moment ────────────┐
@@ -16,18 +16,22 @@
 //! request or neighbour solicitation); gateways without a neighbour entry too, whether
 //! packets wait or not, every second; those in use are confirmed every [`FRESHEN`], because the kernel does not see the packets that
 //! would keep its entries alive.
+//!
+//! Where FRR sends its routes itself (`feed::fpm`), they are taken from there, and from the
+//! kernel all but the routes.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use feed::fpm::Fpm;
 use feed::netlink::{Counters, Kernel};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use port::af_xdp::Interface;
 
 use super::asks::Asked;
-use super::plane::Plane;
+use super::plane::{ButRoutes, Plane};
 use crate::datapath::WantReceiver;
 
 /// Messages between two commits, at the most.
@@ -48,6 +52,7 @@ pub struct Following {
     /// The routes.
     pub plane: Plane,
     kernel: Kernel,
+    fpm: Option<Fpm>,
     interfaces: Vec<Interface>,
     wanted: Vec<WantReceiver>,
     asked: Instant,
@@ -61,6 +66,7 @@ impl Following {
     pub fn new(
         plane: Plane,
         kernel: Kernel,
+        fpm: Option<Fpm>,
         interfaces: Vec<Interface>,
         wanted: Vec<WantReceiver>,
     ) -> Self {
@@ -68,6 +74,7 @@ impl Following {
         Self {
             plane,
             kernel,
+            fpm,
             interfaces,
             wanted,
             asked: now.checked_sub(ASK).unwrap_or(now),
@@ -80,6 +87,11 @@ impl Following {
     /// Returns what the feed has counted.
     pub fn feed(&self) -> &Counters {
         self.kernel.counters()
+    }
+
+    /// Returns what FRR's feed has counted, if that is followed.
+    pub fn fpm(&self) -> Option<&feed::fpm::Counters> {
+        self.fpm.as_ref().map(Fpm::counters)
     }
 
     /// Returns how often the system refused something, and its last words.
@@ -102,8 +114,20 @@ impl Following {
 
     /// Takes one turn; says whether the next one should come soon.
     fn turn(&mut self) -> bool {
-        let pumped = match self.kernel.pump(&mut self.plane, BURST) {
-            Ok(pumped) => pumped,
+        let mut more = false;
+        let pumped = match &mut self.fpm {
+            None => self.kernel.pump(&mut self.plane, BURST),
+            Some(fpm) => {
+                let pumped = fpm.pump(&mut self.plane, BURST);
+                match pumped {
+                    Ok(pumped) => more = pumped.more,
+                    Err(error) => self.note(Err(error)),
+                }
+                self.kernel.pump(&mut ButRoutes(&mut self.plane), BURST)
+            }
+        };
+        match pumped {
+            Ok(pumped) => more |= pumped.more,
             Err(error) => {
                 self.note(Err(error));
                 // Whatever was lost by it is read anew.
@@ -111,7 +135,7 @@ impl Following {
                 self.note(again);
                 return true;
             }
-        };
+        }
         let committed = self.plane.commit();
         if committed.locals {
             let locals = self.plane.locals().into_iter().collect();
@@ -121,7 +145,7 @@ impl Following {
             }
         }
         self.ask();
-        pumped.more || !committed.published
+        more || !committed.published
     }
 
     /// Has the kernel resolve neighbours.
@@ -155,10 +179,13 @@ pub(crate) fn follow(mut following: Following, asked: &Asked<Following>, stop: &
     while !stop.load(Ordering::Relaxed) {
         let wait = if soon { SOON } else { WAIT };
         {
-            let mut ready = [
-                PollFd::new(following.kernel.as_fd(), PollFlags::POLLIN),
-                PollFd::new(asked.as_fd(), PollFlags::POLLIN),
-            ];
+            let kernel = PollFd::new(following.kernel.as_fd(), PollFlags::POLLIN);
+            let asked = PollFd::new(asked.as_fd(), PollFlags::POLLIN);
+            let fpm = following
+                .fpm
+                .as_ref()
+                .map_or(asked.clone(), |fpm| PollFd::new(fpm.as_fd(), PollFlags::POLLIN));
+            let mut ready = [kernel, asked, fpm];
             // Interrupted or not, the turn looks at everything.
             let _ = poll(&mut ready, PollTimeout::from(wait));
         }

@@ -563,3 +563,38 @@ impl Follower for Plane {
 
     fn rules(&mut self, _: &[Rule]) {}
 }
+
+/// The plane without the kernel's routes, where another feed has them: own addresses,
+/// links and neighbours are still the kernel's to tell.
+#[derive(Debug)]
+pub(crate) struct ButRoutes<'a>(pub(crate) &'a mut Plane);
+
+impl Follower for ButRoutes<'_> {
+    fn route_v4(&mut self, table: u32, prefix: Prefix<u32>, best: Option<&RouteInfo>) {
+        if table == LOCAL {
+            self.0.route_v4(table, prefix, best);
+        }
+    }
+
+    fn route_v6(&mut self, table: u32, prefix: Prefix<u128>, best: Option<&RouteInfo>) {
+        if table == LOCAL {
+            self.0.route_v6(table, prefix, best);
+        }
+    }
+
+    fn link(&mut self, index: u32, link: Option<&Link>) {
+        self.0.link(index, link);
+    }
+
+    fn address(&mut self, index: u32, address: IpAddr, length: u8, there: bool) {
+        self.0.address(index, address, length, there);
+    }
+
+    fn neighbour(&mut self, index: u32, address: IpAddr, neighbour: Option<&Neighbour>) {
+        self.0.neighbour(index, address, neighbour);
+    }
+
+    fn rules(&mut self, rules: &[Rule]) {
+        self.0.rules(rules);
+    }
+}
