@@ -6,7 +6,7 @@
 //!   pump what is there ─► commit ─► steering told ─► gateways asked ─► answers
 //! ```
 //!
-//! A turn takes at most [`BURST`] messages, so that under a storm of changes what came
+//! A turn takes at most `BURST` messages, so that under a storm of changes what came
 //! first is published while the rest is still being read, and a question waits for no
 //! more than a turn. Where workers still read what a commit must change, the next turn
 //! begins a moment later; they pass within microseconds when they have packets, and hold
@@ -14,7 +14,7 @@
 //!
 //! Neighbours that packets wait for are asked for through the kernel (which sends the ARP
 //! request or neighbour solicitation); gateways without a neighbour entry too, whether
-//! packets wait or not, every second; those in use are confirmed every [`FRESHEN`], because the kernel does not see the packets that
+//! packets wait or not, every second; those in use are confirmed every `FRESHEN`, because the kernel does not see the packets that
 //! would keep its entries alive.
 //!
 //! Where FRR sends its routes itself (`feed::fpm`), they are taken from there, and from the
