@@ -201,6 +201,16 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> View<T> {
         put(self.bytes.as_mut(), 10, sum.to_be_bytes());
     }
 
+    /// Sets the type of service, DSCP and ECN, and updates the checksum.
+    #[inline]
+    pub fn set_tos(&mut self, tos: u8) {
+        let old = u16_at(self.bytes.as_ref(), 0);
+        let new = old & 0xff00 | u16::from(tos);
+        let sum = checksum::update(self.checksum(), old, new);
+        put(self.bytes.as_mut(), 0, new.to_be_bytes());
+        put(self.bytes.as_mut(), 10, sum.to_be_bytes());
+    }
+
     /// Sets the source address and updates the header checksum.
     #[inline]
     pub fn set_src(&mut self, src: u32) {

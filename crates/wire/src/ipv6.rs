@@ -208,6 +208,13 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> View<T> {
         bytes[7] = bytes[7].wrapping_sub(1);
     }
 
+    /// Sets the traffic class, DSCP and ECN.
+    #[inline]
+    pub fn set_traffic_class(&mut self, class: u8) {
+        let front = u16_at(self.bytes.as_ref(), 0) & 0xf00f | u16::from(class) << 4;
+        put(self.bytes.as_mut(), 0, front.to_be_bytes());
+    }
+
     /// Sets the source address.
     #[inline]
     pub fn set_src(&mut self, src: u128) {

@@ -24,6 +24,10 @@
 //! | [`tcp`] | TCP with options | RFC 9293 |
 //! | [`udp`] | UDP | RFC 768 |
 //!
+//! What is made of them has modules too: [`tunnel`] is IP in IP (RFC 2003, RFC 2473, RFC
+//! 6040), [`icmp_error`] the answers to packets that cannot go on (RFC 1812, RFC 4443),
+//! and [`mss`] holds TCP to a size that fits.
+//!
 //! Addresses are host-order integers (`u32`, `u128`) as everywhere in the house.
 //!
 //! # Examples
@@ -51,10 +55,13 @@ pub mod checksum;
 mod error;
 pub mod ethernet;
 pub mod icmp;
+pub mod icmp_error;
 pub mod ipv4;
 pub mod ipv6;
+pub mod mss;
 mod octets;
 pub mod tcp;
+pub mod tunnel;
 pub mod udp;
 pub mod vlan;
 

@@ -1,0 +1,227 @@
+//! IP in IP: either family in either (RFC 2003, RFC 2473, RFC 4213), ECN by RFC 6040.
+//!
+//! ```text
+//!   │ outer IPv4 or IPv6 │ inner IPv4 (protocol 4) or IPv6 (protocol 41) … │
+//! ```
+//!
+//! **ECN.** On the way in the outer header copies the inner one's two bits ("normal mode",
+//! 4.1). On the way out the inner bits follow the outer by figure 4:
+//!
+//! ```text
+//!                  outer
+//!   inner     Not-ECT  ECT(0)   ECT(1)   CE
+//!   Not-ECT   Not-ECT  Not-ECT  Not-ECT  drop
+//!   ECT(0)    ECT(0)   ECT(0)   ECT(1)   CE
+//!   ECT(1)    ECT(1)   ECT(1)   ECT(1)   CE
+//!   CE        CE       CE       CE       CE
+//! ```
+//!
+//! Not-ECT under CE is dropped, because its sender would not understand a mark and the
+//! congestion has to be told somehow.
+//!
+//! **Fragments.** The outer IPv4 header says DF, with identification 0 (RFC 6864, 4.1: the
+//! packet is atomic). Who finds that the whole is too big answers the inner packet's sender
+//! (`icmp_error.rs`); an outer packet that is a fragment is nothing that this side made.
+//!
+//! **Entropy.** The outer pair of addresses is the same for all that a tunnel carries. The
+//! flow label of an outer IPv6 header tells flows apart for routers with several ways
+//! (RFC 6438); an outer IPv4 header has no room for that.
+
+use crate::{BadHeader, ipv4, ipv6};
+
+/// The protocol number of IPv4 in IP.
+pub const IPV4_IN_IP: u8 = 4;
+/// The protocol number of IPv6 in IP.
+pub const IPV6_IN_IP: u8 = 41;
+
+/// ECN: not capable.
+pub const NOT_ECT: u8 = 0b00;
+/// ECN: capable, codepoint 1.
+pub const ECT_1: u8 = 0b01;
+/// ECN: capable, codepoint 0.
+pub const ECT_0: u8 = 0b10;
+/// ECN: congestion was met.
+pub const CE: u8 = 0b11;
+
+/// The ends of a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// IPv4.
+    V4 {
+        /// Where packets enter.
+        src: u32,
+        /// Where they leave.
+        dst: u32,
+    },
+    /// IPv6.
+    V6 {
+        /// Where packets enter.
+        src: u128,
+        /// Where they leave.
+        dst: u128,
+        /// What tells flows apart, 20 bits.
+        flow_label: u32,
+    },
+}
+
+/// The outer header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The ends.
+    pub ends: Ends,
+    /// The DSCP, at most 63.
+    pub dscp: u8,
+    /// TTL or hop limit.
+    pub hop_limit: u8,
+}
+
+impl Header {
+    /// Returns the header's length in bytes, which is the room in front of the inner packet.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self.ends {
+            Ends::V4 { .. } => ipv4::LEN,
+            Ends::V6 { .. } => ipv6::LEN,
+        }
+    }
+
+    /// Says that a header is never empty.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Writes the header in front of the inner packet that `bytes` hold from
+    /// [`len`](Self::len) to their end, and returns that length.
+    ///
+    /// # Errors
+    ///
+    /// [`BadHeader::Truncated`] if there is no inner packet, [`BadHeader::Version`] if it is
+    /// neither IPv4 nor IPv6, [`BadHeader::Length`] if the whole is too long for the outer
+    /// header, or the DSCP or the flow label for its field.
+    pub fn emit(&self, bytes: &mut [u8]) -> Result<usize, BadHeader> {
+        let len = self.len();
+        let inner = bytes.get(len..).ok_or(BadHeader::Truncated)?;
+        let (protocol, tos) = protocol_and_tos(inner)?;
+        if self.dscp > 63 {
+            return Err(BadHeader::Length);
+        }
+        let tos = self.dscp << 2 | tos & CE;
+        match self.ends {
+            Ends::V4 { src, dst } => ipv4::Header {
+                tos,
+                total_len: u16::try_from(bytes.len()).map_err(|_| BadHeader::Length)?,
+                flags: ipv4::DONT_FRAGMENT,
+                ttl: self.hop_limit,
+                protocol,
+                src,
+                dst,
+                ..ipv4::Header::default()
+            }
+            .emit(bytes),
+            Ends::V6 { src, dst, flow_label } => ipv6::Header {
+                traffic_class: tos,
+                flow_label,
+                payload_len: u16::try_from(inner.len()).map_err(|_| BadHeader::Length)?,
+                next_header: protocol,
+                hop_limit: self.hop_limit,
+                src,
+                dst,
+            }
+            .emit(bytes),
+        }
+    }
+}
+
+/// Returns the protocol number and the DSCP and ECN of an inner packet.
+fn protocol_and_tos(inner: &[u8]) -> Result<(u8, u8), BadHeader> {
+    match inner {
+        [first, second, ..] => match first >> 4 {
+            4 if inner.len() >= ipv4::LEN => Ok((IPV4_IN_IP, *second)),
+            6 if inner.len() >= ipv6::LEN => Ok((IPV6_IN_IP, first << 4 | second >> 4)),
+            4 | 6 => Err(BadHeader::Truncated),
+            _ => Err(BadHeader::Version),
+        },
+        _ => Err(BadHeader::Truncated),
+    }
+}
+
+/// What an outer header has said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outer {
+    /// Its DSCP.
+    pub dscp: u8,
+    /// Its ECN bits.
+    pub ecn: u8,
+    /// Where the inner packet begins.
+    pub offset: usize,
+    /// Where the inner packet ends: what follows is the link's padding.
+    pub end: usize,
+}
+
+impl Outer {
+    /// Takes `packet` for one with a packet in it, directly after the outer header.
+    ///
+    /// # Errors
+    ///
+    /// What the views say of the outer header; [`BadHeader::Kind`] if no packet is in it, or
+    /// if it is a fragment; [`BadHeader::Version`] if the inner one is not of the family
+    /// that the outer header says.
+    pub fn parse(packet: &[u8]) -> Result<Self, BadHeader> {
+        let (tos, protocol, offset, end) = match packet.first().map(|first| first >> 4) {
+            Some(4) => {
+                let outer = ipv4::View::parse(packet)?;
+                if outer.is_fragment() {
+                    return Err(BadHeader::Kind);
+                }
+                let end = usize::from(outer.total_len());
+                (outer.tos(), outer.protocol(), outer.header_len(), end)
+            }
+            Some(6) => {
+                let outer = ipv6::View::parse(packet)?;
+                let end = ipv6::LEN + usize::from(outer.payload_len());
+                (outer.traffic_class(), outer.next_header(), ipv6::LEN, end)
+            }
+            Some(_) => return Err(BadHeader::Version),
+            None => return Err(BadHeader::Truncated),
+        };
+        if !matches!(protocol, IPV4_IN_IP | IPV6_IN_IP) {
+            return Err(BadHeader::Kind);
+        }
+        if protocol_and_tos(&packet[offset..end])?.0 != protocol {
+            return Err(BadHeader::Version);
+        }
+        Ok(Self { dscp: tos >> 2, ecn: tos & CE, offset, end })
+    }
+}
+
+/// Returns the ECN bits of an inner packet that leaves a tunnel, or nothing where it is to
+/// be dropped (RFC 6040, figure 4).
+#[inline]
+pub fn ecn_out(inner: u8, outer: u8) -> Option<u8> {
+    match (inner & CE, outer & CE) {
+        (NOT_ECT, CE) => None,
+        (NOT_ECT, _) => Some(NOT_ECT),
+        (CE, _) | (_, CE) => Some(CE),
+        (ECT_0, ECT_1) => Some(ECT_1),
+        (inner, _) => Some(inner),
+    }
+}
+
+/// Gives an inner packet that leaves a tunnel its ECN bits, and says whether it may go on.
+///
+/// # Errors
+///
+/// What the views say of the packet.
+pub fn settle_ecn(inner: &mut [u8], outer: u8) -> Result<bool, BadHeader> {
+    let (protocol, tos) = protocol_and_tos(inner)?;
+    let Some(ecn) = ecn_out(tos, outer) else { return Ok(false) };
+    let settled = tos & !CE | ecn;
+    if settled != tos {
+        if protocol == IPV4_IN_IP {
+            ipv4::View::parse(inner)?.set_tos(settled);
+        } else {
+            ipv6::View::parse(inner)?.set_traffic_class(settled);
+        }
+    }
+    Ok(true)
+}
