@@ -18,11 +18,13 @@ use core::fmt::{self, Debug};
 use core::hash::Hash;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
+use crate::image::Item;
+
 /// An address of one family, as a host-order integer.
 ///
 /// Lengths (`len`, `at`, `width`) are in bits and at most [`BITS`](Self::BITS).
 /// All methods are O(1) and none panics within those ranges.
-pub trait Addr: Copy + Ord + Hash + Debug + Default + Send + Sync + 'static {
+pub trait Addr: Item + Ord + Hash + Debug + Default + Send + Sync + 'static {
     /// The width of the family in bits.
     const BITS: u32;
     /// The lowest address, all zeros.

@@ -25,12 +25,14 @@ use core::fmt::Debug;
 use core::hash::Hash;
 
 use crate::arch::lanes::Words;
+use crate::image::engines::{self, Loaded};
+use crate::image::{Item, Stored};
 use crate::maker::{self, Made, Makes, make};
 use crate::{Addr, Choice, Hop, Rib};
 
 /// One entry of a range table: where the range starts within its chunk, and its
 /// hop, packed so that entries order by start.
-pub trait Slot<A>: Copy + Ord + Hash + Debug + Send + Sync + 'static {
+pub trait Slot<A>: Item + Ord + Hash + Debug + Send + Sync + 'static {
     /// How many bits of a start it holds.
     const START_BITS: u32;
     /// The highest hop index it holds.
@@ -183,6 +185,19 @@ impl Ord for Triple {
     }
 }
 
+impl Item for Triple {
+    const BYTES: usize = 3;
+
+    #[inline(always)]
+    fn put(self, bytes: &mut [u8]) {
+        bytes[..3].copy_from_slice(&self.0);
+    }
+    #[inline(always)]
+    fn get(bytes: &[u8]) -> Self {
+        Self([bytes[0], bytes[1], bytes[2]])
+    }
+}
+
 impl<A: Addr> Slot<A> for Triple {
     const START_BITS: u32 = 8;
     const MAX_HOP: u32 = 0xffff;
@@ -250,6 +265,11 @@ macro_rules! family {
             $(#[$lazy])?
             fn make(rib: &Rib<Self>, choice: Choice, threads: usize) -> Made<Self> {
                 make(rib, choice, threads, &[$(maker::$set),*])
+            }
+
+            $(#[$lazy])?
+            fn load(choice: Choice, stored: &Stored<'_>) -> Loaded<Self> {
+                engines::load(choice, stored, &[$(engines::$set),*])
             }
         }
     };

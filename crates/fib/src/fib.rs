@@ -7,7 +7,7 @@
 //! it to the table's size; [`FibBuilder`] builds and patches what was chosen.
 
 use alloc::boxed::Box;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -47,6 +47,11 @@ impl<A: Family> Fib<A> {
     /// ```
     pub fn build(rib: &Rib<A>, choice: Choice, threads: usize) -> Result<Self, Full> {
         Ok(FibBuilder::build(rib, choice, threads)?.freeze())
+    }
+
+    /// Takes a table that was loaded from an image.
+    pub(crate) fn loaded(engine: Box<dyn Engine<A>>, choice: Choice) -> Self {
+        Self { engine, choice, why: "it was loaded from an image".to_string(), generation: 0 }
     }
 
     /// Returns the hop of the longest route that holds `addr`, or [`Hop::NONE`].

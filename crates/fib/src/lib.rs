@@ -19,6 +19,7 @@
 //! | [`Updater`] | routes and a table that follows them, published to readers |
 //! | [`Fibs`], [`FibsUpdater`] | the same for many tables, which share what is equal |
 //! | [`Publisher`], [`Reader`] | one writer, many readers, nobody waits |
+//! | [`image`] | frozen tables in a file, to be had again without the routes |
 //! | [`Full`] | the one error: a limit of a layout, never a wrong answer |
 //!
 //! [`engine`] and [`runs`] are open as a toolbox for who writes an engine or uses
@@ -69,6 +70,7 @@ mod fib;
 mod fibs;
 mod holes;
 mod hop;
+pub mod image;
 mod maker;
 mod pool;
 mod prefix;
@@ -102,8 +104,8 @@ pub use prefix::{BadPrefix, Prefix};
 pub use publish::{Publisher, Reader};
 pub use rib::{Covering, Rib, Walk};
 pub use settle::Estimate;
+pub use table::{Table, fetch_ahead};
 #[cfg(feature = "std")]
-pub use table::Table;
 pub use update::{Commit, Updater};
 
 /// What the README and the guide show, compiled and run as documentation tests.

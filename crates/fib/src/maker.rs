@@ -40,6 +40,8 @@ use crate::engine::sail6::Sail6Builder;
 use crate::engine::sail6_large::Sail6LargeBuilder;
 use crate::engine::treebitmap::{Bits, TreeBitmapBuilder};
 use crate::engine::{Builder, Engine, RouteBuilder};
+use crate::image::Stored;
+use crate::image::engines::Loaded;
 use crate::{Addr, Family, Full, Rib};
 
 /// How many dirty blocks are swept while the ways to them in the routing table, fetched
@@ -72,6 +74,9 @@ pub(crate) trait Maker<A: Addr>: Send {
 pub(crate) trait Makes: Addr {
     /// Calls [`make`] with the sets of engines that the family has.
     fn make(rib: &Rib<Self>, choice: Choice, threads: usize) -> Made<Self>;
+
+    /// Calls [`load`](crate::image::engines::load) with the same sets.
+    fn load(choice: Choice, stored: &Stored<'_>) -> Loaded<Self>;
 }
 
 /// A builder that lays out runs.

@@ -26,7 +26,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::alloc::Layout;
 use core::fmt;
-use core::ops::{Deref, Range};
+use core::ops::{Deref, DerefMut, Range};
 use core::ptr::NonNull;
 
 /// The alignment of every table: a cache line.
@@ -65,6 +65,36 @@ impl<T: Copy> Table<T> {
     pub fn new(items: &[T]) -> Self {
         let mut table = Self::with_capacity(items.len() + items.len() / 16);
         table.copy_whole(items);
+        table
+    }
+
+    /// Makes a table of `len` equal items, for an owner that writes it in place.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use fingerpost_fib::Table;
+    /// let mut counts = Table::filled(0u32, 1000);
+    /// counts[7] += 1;
+    /// assert_eq!(counts.iter().sum::<u32>(), 1);
+    /// ```
+    pub fn filled(item: T, len: usize) -> Self {
+        Self::collect(core::iter::repeat_n(item, len))
+    }
+
+    /// Collects the items of an iterator into aligned memory.
+    pub(crate) fn collect(items: impl ExactSizeIterator<Item = T>) -> Self {
+        let mut table = Self::with_capacity(items.len());
+        let mut len = 0;
+        for item in items.take(table.capacity) {
+            // SAFETY: fewer than `capacity` items were written before this one, so the
+            // place is within the allocation.
+            let place = unsafe { table.ptr.add(len) };
+            // SAFETY: as above; the allocation is ours alone and aligned for `T`.
+            unsafe { place.write(item) };
+            len += 1;
+        }
+        table.len = len;
         table
     }
 
@@ -127,6 +157,14 @@ impl<T> Deref for Table<T> {
     }
 }
 
+impl<T> DerefMut for Table<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as for `deref`; `&mut self` is the only way to this memory.
+        unsafe { core::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
+    }
+}
+
 impl<T> Drop for Table<T> {
     fn drop(&mut self) {
         let layout = layout::<T>(self.capacity);
@@ -158,6 +196,19 @@ impl<T> fmt::Debug for Table<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Table({} items)", self.len)
     }
+}
+
+/// Asks the CPU to fetch the cache line in which `item` begins, and does not wait for it.
+///
+/// # Examples
+///
+/// ```
+/// let items = vec![0u64; 1000];
+/// fingerpost_fib::fetch_ahead(&items[500]); // soon to be read
+/// ```
+#[inline(always)]
+pub fn fetch_ahead<T>(item: &T) {
+    fetch(item, 0);
 }
 
 /// Asks the CPU to fetch `items[index]`; out of range, it does nothing of note.

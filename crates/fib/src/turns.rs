@@ -45,6 +45,12 @@ impl<T> Turns<T> {
         self.foreign = self.publisher.pending() + 1;
     }
 
+    /// Publishes a copy that no builder of ours has made.
+    pub(crate) fn adopt(&mut self, copy: T) {
+        self.publisher.publish(Box::new(copy));
+        self.renew();
+    }
+
     /// Publishes what the builder holds: by `refresh` of a copy that has come back, or
     /// by a `fresh` one; `finish` has the last word on either. Says whether there was
     /// a copy to be had.

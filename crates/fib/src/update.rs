@@ -93,6 +93,15 @@ impl<A: Family> Updater<A> {
         self.turns.passed()
     }
 
+    /// Publishes a table that was made elsewhere, as one from an image, in place of that of
+    /// the routes. The next commit publishes theirs, whether they have changed or not.
+    pub fn adopt(&mut self, mut fib: Fib<A>) {
+        self.publications += 1;
+        FibBuilder::number(&mut fib, self.publications);
+        self.turns.adopt(fib);
+        self.behind = true;
+    }
+
     /// Adds a route or changes its hop, from the next commit on. Returns the hop it
     /// had, which may be given to another next hop only once a commit that follows
     /// is published and every reader has [`passed`](Self::passed).

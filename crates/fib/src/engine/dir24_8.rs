@@ -38,9 +38,10 @@ use core::marker::PhantomData;
 use super::leaf::full;
 use super::{Builder, Engine, Leaf, Part, Step};
 use crate::arch::lanes::{Abreast, LANES, MOST, Wide, batch, tops};
+use crate::image::{BadImage, Imaged, Parts, Stored};
 use crate::runs::Run;
 use crate::table::{Master, Table};
-use crate::{Addr, Full, Hop, Prefix};
+use crate::{Addr, Choice, Full, Hop, Prefix};
 
 /// How many lookups pass through a table together.
 const GROUP: usize = 64;
@@ -167,6 +168,10 @@ impl<A: Addr, L: Leaf> Engine<A> for Dir24_8<A, L> {
         }
     }
 
+    fn imaged(&self) -> Option<&dyn Imaged> {
+        Some(self)
+    }
+
     fn parts(&self) -> Vec<Part> {
         Vec::from([Part::of("TBL24", &self.tbl24), Part::of("TBLlong", &self.tbl_long)])
     }
@@ -180,6 +185,26 @@ impl<A: Addr, L: Leaf> Engine<A> for Dir24_8<A, L> {
         let at = Self::long(entry, addr);
         steps.push(Step::of("TBLlong", at, &self.tbl_long));
         self.tbl_long[at].hop()
+    }
+}
+
+/// In images: an entry with the flag names a block that there is.
+impl<A: Addr, L: Leaf> Imaged for Dir24_8<A, L> {
+    fn save(&self, parts: &mut Parts<'_>) {
+        parts.array("tbl24", &self.tbl24);
+        parts.array("tbllong", &self.tbl_long);
+    }
+
+    fn load(_: Choice, stored: &Stored<'_>) -> Result<Self, BadImage> {
+        let tbl24: Table<L> = stored.array_of("tbl24", 1 << first_bits::<A>())?;
+        let tbl_long: Table<L> = stored.array("tbllong")?;
+        let blocks = tbl_long.len() >> long_bits::<A>();
+        let sound = |entry: L| {
+            let entry = entry.hop().0;
+            entry & flag::<L>() == 0 || ((entry & !flag::<L>()) as usize) < blocks
+        };
+        stored.all("tbl24", &tbl24, "names a block beyond the end", sound)?;
+        Ok(Self { tbl24, tbl_long, family: PhantomData })
     }
 }
 

@@ -18,8 +18,9 @@ use alloc::vec::Vec;
 
 use super::dxr::{Dxr, DxrBuilder, Entry, Shape};
 use super::{Builder, Engine, Part, Step};
+use crate::image::{BadImage, Imaged, Parts, Stored};
 use crate::runs::Run;
-use crate::{Addr, Family, Full, Hop, Prefix};
+use crate::{Addr, Choice, Family, Full, Hop, Prefix};
 
 /// How many upper halves are looked up at once.
 const GROUP: usize = 256;
@@ -74,6 +75,10 @@ impl<A: Family, E: Entry> Engine<A> for Halves<A, E> {
         }
     }
 
+    fn imaged(&self) -> Option<&dyn Imaged> {
+        Some(self)
+    }
+
     fn parts(&self) -> Vec<Part> {
         let below =
             self.lower.parts().into_iter().map(|part| Part { name: below(part.name), ..part });
@@ -119,14 +124,35 @@ impl<A: Family, E: Entry> HalvesBuilder<A, E> {
     /// Starts an empty table, the upper half in `shape`, its entries keeping
     /// `len_bits` for a chunk's length.
     pub(crate) fn with_len_bits(shape: Shape, len_bits: u32) -> Self {
-        // The lower table holds little: the same shape, where the family takes it.
-        let plain = || Shape::new::<A>(A::MIN_K, 0);
-        let lower = Shape::new::<A>(shape.direct(), shape.extension()).or_else(|_| plain());
-        let Ok(lower) = lower else { unreachable!("every family takes its own least K") };
         Self {
             upper: DxrBuilder::with_len_bits(shape, len_bits),
-            lower: DxrBuilder::with_len_bits(lower, len_bits),
+            lower: DxrBuilder::with_len_bits(lower_shape::<A>(shape), len_bits),
         }
+    }
+}
+
+/// Returns the shape of the lower table, which holds little: that of the upper, where the
+/// family takes it.
+fn lower_shape<A: Family>(upper: Shape) -> Shape {
+    let plain = || Shape::new::<A>(A::MIN_K, 0);
+    let lower = Shape::new::<A>(upper.direct(), upper.extension()).or_else(|_| plain());
+    lower.unwrap_or_else(|_| unreachable!("every family takes its own least K"))
+}
+
+/// In images each half is a table of its own. The upper one may lead to the lower by any
+/// entry: what is not marked there goes nowhere.
+impl<A: Family, E: Entry> Imaged for Halves<A, E> {
+    fn save(&self, parts: &mut Parts<'_>) {
+        self.upper.save(&mut parts.within("upper"));
+        self.lower.save(&mut parts.within("lower"));
+    }
+
+    fn load(choice: Choice, stored: &Stored<'_>) -> Result<Self, BadImage> {
+        let Choice::Halves(shape) = choice else { unreachable!("halves have a shape") };
+        Ok(Self {
+            upper: Dxr::load_shape(shape, &stored.within("upper"))?,
+            lower: Dxr::load_shape(lower_shape::<A>(shape), &stored.within("lower"))?,
+        })
     }
 }
 

@@ -9,10 +9,11 @@ use core::fmt::Debug;
 use core::hash::Hash;
 
 use crate::arch::lanes::Words;
+use crate::image::Item;
 use crate::{Full, Hop};
 
 /// A stored hop.
-pub trait Leaf: Copy + Default + Ord + Hash + Debug + Send + Sync + 'static {
+pub trait Leaf: Item + Default + Ord + Hash + Debug + Send + Sync + 'static {
     /// The highest hop index it holds.
     const MAX: u32;
 

@@ -37,12 +37,14 @@
 //! a [`RouteBuilder`] where it keeps routes as they are and changes them one by
 //! one. What it freezes is an [`Engine`]: plain arrays that any number of threads
 //! read. To add one: its file here, a line in `choice.rs`, a line in `maker.rs`;
-//! the battery under `tests/` then runs it as it does all others.
+//! the battery under `tests/` then runs it as it does all others. One that is to be kept
+//! in images says how ([`Imaged`]), and has a line in `image/engines.rs`.
 
 use alloc::vec::Vec;
 use core::any::Any;
 use core::hint::black_box;
 
+use crate::image::Imaged;
 use crate::runs::Run;
 use crate::{Addr, Full, Hop, Prefix, Rib};
 
@@ -102,6 +104,11 @@ pub trait Engine<A: Addr>: Any + Send + Sync {
     /// Returns the same lookups in the two ways of overlapping their waits, for
     /// engines that chase pointers.
     fn overlapped(&self) -> Option<&dyn Overlapped<A>> {
+        None
+    }
+
+    /// Returns the table as images keep it, if they do.
+    fn imaged(&self) -> Option<&dyn Imaged> {
         None
     }
 

@@ -22,6 +22,7 @@ use core::fmt::Debug;
 use core::hash::Hash;
 
 use crate::arch::lanes::Words;
+use crate::image::Item;
 use crate::{Full, Hop};
 
 /// What an entry says.
@@ -55,7 +56,7 @@ pub(super) enum Kind {
 }
 
 /// An entry of 32 or 64 bits.
-pub trait Entry: Copy + Eq + Hash + Default + Debug + Send + Sync + 'static {
+pub trait Entry: Item + Eq + Hash + Default + Debug + Send + Sync + 'static {
     /// The bits for a hop, or for a chunk's place and length together.
     const PAYLOAD: u32;
     /// The bits for the length where a table does not choose them.

@@ -49,12 +49,14 @@ use search::{GROUP, last_not_above, lockstep};
 pub use shape::{BadShape, Shape};
 
 use super::{Engine, Part, Step};
+use crate::image::Imaged;
 use crate::table::Table;
 use crate::{Family, Full, Hop, Slot};
 
 mod builder;
 mod entry;
 pub(crate) mod estimate;
+mod image;
 mod search;
 mod shape;
 pub(crate) mod shared;
@@ -190,6 +192,10 @@ impl<A: Family, E: Entry> Engine<A> for Dxr<A, E> {
         if !wide::InLanes::of(self).is_some_and(|table| table.batch(addrs, out)) {
             self.groups(addrs, out);
         }
+    }
+
+    fn imaged(&self) -> Option<&dyn Imaged> {
+        Some(self)
     }
 
     fn parts(&self) -> Vec<Part> {

@@ -42,8 +42,7 @@ impl<A: Addr, L: Leaf> PoptrieBuilder<A, L> {
     /// Starts an empty table that points directly by `bits` bits, held between 16 and
     /// 24; toys by 14 fewer.
     pub fn new(bits: u32) -> Self {
-        let bits = bits.clamp(16, 24);
-        let direct_bits = if A::BITS < 32 { (bits - 14).min(A::BITS / 2 + 2) } else { bits };
+        let direct_bits = Self::direct_bits(bits);
         Self {
             direct_bits,
             direct: Master::new(vec![LEAF | Hop::NONE.0; 1 << direct_bits]),
@@ -51,6 +50,12 @@ impl<A: Addr, L: Leaf> PoptrieBuilder<A, L> {
             leaves: Arena::new(),
             family: PhantomData,
         }
+    }
+
+    /// Returns the bits by which a table that shall point directly by `bits` does so.
+    pub(super) fn direct_bits(bits: u32) -> u32 {
+        let bits = bits.clamp(16, 24);
+        if A::BITS < 32 { (bits - 14).min(A::BITS / 2 + 2) } else { bits }
     }
 
     /// Makes the entry of D for a part and its runs, in place of the entry `old`.

@@ -42,11 +42,13 @@ use core::ops::ControlFlow;
 use super::overlap::{Overlapped, Walk};
 use super::{Engine, Leaf, Part, Step};
 use crate::arch::{self, Kernel, lanes};
+use crate::image::Imaged;
 use crate::table::Table;
 use crate::{Addr, Hop};
 
 mod batch;
 mod builder;
+mod image;
 
 use batch::{Batch, Chain};
 pub use builder::PoptrieBuilder;
@@ -224,6 +226,10 @@ impl<A: Addr, L: Leaf> Engine<A> for Poptrie<A, L> {
     }
 
     fn overlapped(&self) -> Option<&dyn Overlapped<A>> {
+        Some(self)
+    }
+
+    fn imaged(&self) -> Option<&dyn Imaged> {
         Some(self)
     }
 

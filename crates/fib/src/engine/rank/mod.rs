@@ -46,12 +46,14 @@ use super::sail::{low, pivot, upper};
 use super::{Engine, Part, Step, chain};
 use crate::arch::lanes::{self, MOST};
 use crate::arch::{self, Kernel};
+use crate::image::Imaged;
 use crate::table::Table;
 use crate::{Addr, Hop};
 
 mod builder;
 mod chunk;
 mod entry;
+mod image;
 mod wide;
 
 pub use builder::RankBuilder;
@@ -222,6 +224,10 @@ impl<A: Addr, F: Form> Engine<A> for Chunked<A, F> {
 
     fn lookup_chained(&self, addrs: &[A], out: &mut [Hop]) {
         arch::run(Chain(Batch { table: self, addrs, out }));
+    }
+
+    fn imaged(&self) -> Option<&dyn Imaged> {
+        Some(self)
     }
 
     fn parts(&self) -> Vec<Part> {

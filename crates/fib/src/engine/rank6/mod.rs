@@ -47,6 +47,7 @@ use core::marker::PhantomData;
 
 use super::{Engine, Part, Step};
 use crate::arch::lanes;
+use crate::image::Imaged;
 use crate::table::Table;
 use crate::{Addr, Family, Hop};
 use chunk::{Scalar, Search, Width, find_few, find_many, find_node};
@@ -57,6 +58,7 @@ pub use builder::Rank6Builder;
 mod builder;
 mod chunk;
 mod entry;
+mod image;
 mod layout;
 mod wide;
 
@@ -164,7 +166,7 @@ trait Ranges<A> {
 impl<A: Addr> Ranges<A> for [Long<A>] {
     fn partition(&self, addr: A) -> Hop {
         let above = self.partition_point(|range| range.0 <= addr);
-        Hop(self[above - 1].1)
+        Hop(self[above.max(1) - 1].1)
     }
 }
 
@@ -188,6 +190,10 @@ impl<A: Family> Engine<A> for Rank6<A> {
         for (addr, out) in batch.addrs.iter().zip(batch.out) {
             *out = self.lookup(*addr);
         }
+    }
+
+    fn imaged(&self) -> Option<&dyn Imaged> {
+        Some(self)
     }
 
     fn parts(&self) -> Vec<Part> {

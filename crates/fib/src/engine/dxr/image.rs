@@ -1,0 +1,83 @@
+//! DXR in images.
+//!
+//! A lookup indexes by a block's number and by a chunk's place and length, which must lie
+//! within their arrays, and takes the last range that does not begin above the address:
+//! the first of a chunk begins with the chunk, so that there is one.
+
+use super::entry::{Kind, Split, Target};
+use super::{Dxr, Entry, Shape};
+use crate::image::{BadImage, Imaged, Parts, Stored};
+use crate::table::Table;
+use crate::{Choice, Family, Slot};
+
+impl<A: Family, E: Entry> Imaged for Dxr<A, E> {
+    fn save(&self, parts: &mut Parts<'_>) {
+        parts.number("length bits", self.split.len_bits);
+        parts.array("direct", &self.direct);
+        parts.array("entries", &self.entries);
+        parts.array("short", &self.short);
+        parts.array("medium", &self.medium);
+        parts.array("long", &self.long);
+        parts.array("wide", &self.wide);
+    }
+
+    fn load(choice: Choice, stored: &Stored<'_>) -> Result<Self, BadImage> {
+        let Choice::Dxr(shape) = choice else { unreachable!("a table of DXR has a shape") };
+        Self::load_shape(shape, stored)
+    }
+}
+
+impl<A: Family, E: Entry> Dxr<A, E> {
+    /// Does what [`Imaged::load`] is to do, for a table of this shape.
+    pub(in crate::engine) fn load_shape(
+        shape: Shape,
+        stored: &Stored<'_>,
+    ) -> Result<Self, BadImage> {
+        let len_bits = stored.number("length bits")?;
+        if !(1..=24).contains(&len_bits) {
+            return Err(stored.bad("length bits", 0, "is none from 1 to 24"));
+        }
+        let (direct, entries) = if shape.extension() == 0 {
+            (stored.array_of("direct", 0)?, stored.array_of("entries", 1 << shape.k())?)
+        } else {
+            (stored.array_of("direct", 1 << shape.direct())?, stored.array("entries")?)
+        };
+        let table = Self {
+            shape,
+            split: Split { len_bits },
+            direct,
+            entries,
+            short: stored.array("short")?,
+            medium: stored.array("medium")?,
+            long: stored.array("long")?,
+            wide: stored.array("wide")?,
+        };
+        table.check(stored)?;
+        Ok(table)
+    }
+
+    fn check(&self, stored: &Stored<'_>) -> Result<(), BadImage> {
+        let x = self.shape.extension();
+        let blocks = self.entries.len() >> x;
+        if blocks << x != self.entries.len() {
+            return Err(stored.bad("entries", blocks << x, "is of a block that is cut off"));
+        }
+        let beyond = "names a block beyond the end";
+        stored.all("direct", &self.direct, beyond, |block| usize::from(block) < blocks)?;
+        let sound = |entry: E| match self.split.unpack(entry) {
+            _ if entry.kind() > E::MAX_KIND => false,
+            Target::Hop(_) => entry.payload() <= u32::MAX.into(),
+            Target::Chunk { kind: Kind::Short, at, len } => begins::<A, _>(&self.short, at, len),
+            Target::Chunk { kind: Kind::Medium, at, len } => begins::<A, _>(&self.medium, at, len),
+            Target::Chunk { kind: Kind::Long, at, len } => begins::<A, _>(&self.long, at, len),
+            Target::Chunk { kind: Kind::Wide, at, len } => begins::<A, _>(&self.wide, at, len),
+        };
+        stored.all("entries", &self.entries, "leads to no chunk that there is", sound)
+    }
+}
+
+/// Says whether there is a chunk at `at` of `len` ranges, of which the first begins with it.
+fn begins<A: Family, S: Slot<A>>(ranges: &Table<S>, at: usize, len: usize) -> bool {
+    let chunk = ranges.get(at..at + len);
+    chunk.is_some_and(|chunk| len > 1 && chunk[0] <= S::probe(A::MIN))
+}

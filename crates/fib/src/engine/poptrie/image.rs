@@ -1,0 +1,99 @@
+//! Poptrie in images.
+//!
+//! A lookup counts its way from node to node. So all nodes are gone through, level by
+//! level: the rows of children and leaves that a node leads to lie in their arrays, a
+//! child that is a leaf has one, and behind the last bit there are no more nodes, so that
+//! every way ends.
+
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+
+use super::{CHUNK, LEAF, Node, Poptrie, PoptrieBuilder};
+use crate::engine::Leaf;
+use crate::image::{BadImage, Imaged, Item, Parts, Stored};
+use crate::{Addr, Choice};
+
+impl Item for Node {
+    const BYTES: usize = 24;
+
+    fn put(self, bytes: &mut [u8]) {
+        self.vector.put(bytes);
+        self.leafvec.put(&mut bytes[8..]);
+        self.base0.put(&mut bytes[16..]);
+        self.base1.put(&mut bytes[20..]);
+    }
+    fn get(bytes: &[u8]) -> Self {
+        Self {
+            vector: u64::get(bytes),
+            leafvec: u64::get(&bytes[8..]),
+            base0: u32::get(&bytes[16..]),
+            base1: u32::get(&bytes[20..]),
+        }
+    }
+}
+
+impl<A: Addr, L: Leaf> Imaged for Poptrie<A, L> {
+    fn save(&self, parts: &mut Parts<'_>) {
+        parts.array("direct", &self.direct);
+        parts.array("nodes", &self.nodes);
+        parts.array("leaves", &self.leaves);
+    }
+
+    fn load(choice: Choice, stored: &Stored<'_>) -> Result<Self, BadImage> {
+        let Choice::Poptrie(bits) = choice else { unreachable!("a Poptrie points directly") };
+        let direct_bits = PoptrieBuilder::<A, L>::direct_bits(bits);
+        let table = Self {
+            direct_bits,
+            direct: stored.array_of("direct", 1 << direct_bits)?,
+            nodes: stored.array("nodes")?,
+            leaves: stored.array("leaves")?,
+            family: PhantomData,
+        };
+        table.check(stored)?;
+        Ok(table)
+    }
+}
+
+impl<A: Addr, L: Leaf> Poptrie<A, L> {
+    fn check(&self, stored: &Stored<'_>) -> Result<(), BadImage> {
+        let known = |entry: u32| entry & LEAF != 0 || (entry as usize) < self.nodes.len();
+        stored.all("direct", &self.direct, "names a node beyond the end", known)?;
+        let inner = |entry: &u32| entry & LEAF == 0;
+        let mut level: Vec<u32> = self.direct.iter().copied().filter(inner).collect();
+        let mut depth = self.direct_bits;
+        while !level.is_empty() {
+            level.sort_unstable();
+            level.dedup();
+            depth += CHUNK;
+            let mut below = Vec::new();
+            for at in level {
+                let node = self.nodes[at as usize];
+                let children = self.children(node, depth >= A::BITS);
+                below.extend(children.map_err(|what| stored.bad("nodes", at as usize, what))?);
+            }
+            level = below;
+        }
+        Ok(())
+    }
+
+    /// Checks what a node leads to, or says what is wrong with it; returns the nodes.
+    fn children(&self, node: Node, last: bool) -> Result<core::ops::Range<u32>, &'static str> {
+        let row = |base: u32, count: usize, table: usize| {
+            (base as usize).checked_add(count).is_some_and(|end| end <= table)
+        };
+        // Before the first leaf that a lookup can come to, one has to begin.
+        let first = (!node.vector).trailing_zeros();
+        if node.leafvec.trailing_zeros() > first {
+            return Err("has a child that is neither node nor leaf");
+        }
+        if node.leaves() > 0 && !row(node.base0, node.leaves(), self.leaves.len()) {
+            return Err("has leaves beyond the end");
+        }
+        match node.nodes() {
+            0 => Ok(0..0),
+            _ if last => Err("leads to nodes behind the last bit"),
+            count if !row(node.base1, count, self.nodes.len()) => Err("has nodes beyond the end"),
+            count => Ok(node.base1..node.base1 + count as u32),
+        }
+    }
+}

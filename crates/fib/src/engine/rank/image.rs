@@ -1,0 +1,98 @@
+//! `rank` and `flat` in images.
+//!
+//! A lookup indexes by what stands in entries and in the counts of words. So each chunk
+//! that an entry leads to is gone through as `chunk.rs` lays it out: its window is one
+//! there is, its words count on from one another, and its leaves, as many as the ones and
+//! one more, lie in the array. Leaves that are entries again come to the last level, whose
+//! leaves are hops.
+
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+
+use super::builder::RankBuilder;
+use super::chunk::{entries, len};
+use super::entry::{Entry, PLACES, WINDOWS};
+use super::{Chunked, Form, upper};
+use crate::image::{BadImage, Imaged, Parts, Stored};
+use crate::{Addr, Choice};
+
+impl<A: Addr, F: Form> Imaged for Chunked<A, F> {
+    fn save(&self, parts: &mut Parts<'_>) {
+        parts.number("grain", self.grain);
+        parts.array("direct", &self.direct);
+        parts.array("chunks", &self.chunks);
+    }
+
+    fn load(_: Choice, stored: &Stored<'_>) -> Result<Self, BadImage> {
+        let grain = stored.number("grain")?;
+        if !RankBuilder::<A, F>::GRAINS.contains(&grain) {
+            return Err(stored.bad("grain", 0, "is none of 0, 2, 4 and 6"));
+        }
+        let table = Self {
+            direct: stored.array_of("direct", 1 << upper::<A>())?,
+            chunks: stored.array("chunks")?,
+            grain,
+            form: PhantomData,
+        };
+        table.check(stored)?;
+        Ok(table)
+    }
+}
+
+impl<A: Addr, F: Form> Chunked<A, F> {
+    fn check(&self, stored: &Stored<'_>) -> Result<(), BadImage> {
+        if self.chunks.len() as u64 > PLACES << self.grain {
+            return Err(stored.bad("chunks", self.chunks.len(), "has no place"));
+        }
+        let mut deeper = Vec::new();
+        for entry in distinct(self.direct.to_vec()) {
+            let leaves = self.chunk(entry).map_err(|what| {
+                let at = self.direct.iter().position(|&there| there == entry.0);
+                stored.bad("direct", at.unwrap_or(0), what)
+            })?;
+            deeper.extend_from_slice(leaves);
+        }
+        for entry in distinct(deeper) {
+            let bad = |what| {
+                let at = self.chunks.iter().position(|&there| there == entry.0);
+                stored.bad("chunks", at.unwrap_or(0), what)
+            };
+            let leaves = self.chunk(entry).map_err(bad)?;
+            if leaves.iter().any(|&leaf| !Entry(leaf).is_hop()) {
+                return Err(bad("leads to what leads further, behind the last bit"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the chunk that `entry` leads to, or says what is wrong with it; returns the
+    /// leaves that are entries.
+    fn chunk(&self, entry: Entry) -> Result<&[u32], &'static str> {
+        if WINDOWS[(entry.0 >> 25 & 31) as usize] == 0 {
+            return Err("has a window that there is not");
+        }
+        let at = (entry.place() as usize) << self.grain;
+        let words = entry.words() as usize;
+        let first = self.chunks.get(at..at + words).ok_or("leads beyond the end")?;
+        let mut before = 0;
+        if F::WORDS {
+            for &word in first {
+                if word & 0xff != before {
+                    return Err("leads to words that do not count on");
+                }
+                before += (word >> 8).count_ones();
+            }
+        }
+        let len = len::<F>(entry, first[words - 1], self.grain);
+        let chunk = self.chunks.get(at..at + len).ok_or("leads beyond the end")?;
+        Ok(entries::<F>(entry).map_or(&[], |leaves| &chunk[leaves..]))
+    }
+}
+
+/// Returns those of the entries that lead to chunks, each once.
+fn distinct(mut entries: Vec<u32>) -> impl Iterator<Item = Entry> {
+    entries.retain(|&entry| !Entry(entry).is_hop());
+    entries.sort_unstable();
+    entries.dedup();
+    entries.into_iter().map(Entry)
+}

@@ -1,0 +1,394 @@
+//! Images: frozen tables in one file, to be had again without the routes.
+//!
+//! A table is plain arrays, so a file of them is read in the time that it takes to read
+//! and check a few megabytes, where making it from routes takes a hundred times as long
+//! and getting the routes longer still. Nothing in it is an address of memory: it may lie
+//! anywhere, and any program may map it. All numbers are stored with the lowest byte
+//! first ([`Item`]).
+//!
+//! ```text
+//!    0          8         12       16       24      28                    56         64
+//!    ├──────────┼─────────┼────────┼────────┼───────┼─────────────────────┼──────────┤
+//!    │ magic    │ version │ order  │ length │ count │ zeros               │ checksum │
+//!    ├──────────┴─────────┴────────┴────────┴───────┴──────┬────────┬─────┴─┬──────┬─┤
+//!    │ name of array 0, up to 40 bytes, filled with zeros  │ offset │ items │ each │0│
+//!    │ … count entries of 64 bytes                                                   │
+//!    ├───────────────────────────────────────────────────────────────────────────────┤
+//!    │ array 0, its last line filled with zeros                                      │
+//!    │ array 1 …  each from a multiple of 64 on, one after the other                 │
+//!    └───────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! `order` is 0x01020304: who maps the file and finds it reversed must turn every number.
+//! `length` is that of the file, `each` the bytes of an item. The checksum is XXH3 of all
+//! that follows the header, with XXH3 of the 56 bytes before the checksum as its seed (64
+//! bits; 10 GB/s and more without any special instruction, no dependency, and collisions
+//! too rare to think of, so it serves as a digest too; a CRC of 32 bits is neither).
+//!
+//! **Names make the structure.** A table `v4` is the arrays whose names begin with `v4/`:
+//! `v4/bits` (32, 64 or 128), `v4/engine` (its name, in bytes), and the engine's own, such
+//! as `v4/direct`. A number is an array of one. What has no table to it is for whoever
+//! writes the image: [`Writer::array`].
+//!
+//! **Nothing is believed.** Behind the checksum, which tells damage, every engine checks
+//! what it reads: whichever index a lookup can come to must lie in its array, and every
+//! way must end ([`Imaged::load`]). Lookups check their indexes too, and so never read
+//! outside of an array, but a worker must not end in a panic because of a file. Whether
+//! the *answers* are the right ones nothing but the checksum can tell.
+//!
+//! An engine is kept in images if it is [`Imaged`]: those among which the automatic choice
+//! is, [`dir24_8`](crate::engine::dir24_8) and [`poptrie`](crate::engine::poptrie).
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use crate::{Choice, Family, Fib};
+
+pub(crate) mod engines;
+mod error;
+#[cfg(feature = "std")]
+mod file;
+mod item;
+mod parts;
+
+pub use error::{BadImage, NotKept};
+#[cfg(feature = "std")]
+pub use file::replace;
+pub use item::Item;
+pub use parts::{Imaged, Parts, Stored};
+
+/// What an image begins with: no text, and damaged by whatever takes it for text.
+const MAGIC: [u8; 8] = *b"\x8fFPT\r\n\x1a\n";
+/// The form of images that this program writes and reads.
+pub(crate) const VERSION: u32 = 1;
+/// The order of bytes.
+const ORDER: u32 = 0x0102_0304;
+/// The bytes of the header, of an entry of the directory, and of what arrays begin at.
+const LINE: usize = 64;
+/// Where in the header the checksum is.
+const CHECKSUM: usize = LINE - 8;
+/// The longest name of an array.
+const NAME: usize = 40;
+/// The longest name of a table, so that its arrays' names have room.
+const TABLE: usize = 16;
+
+/// One array in the directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Array {
+    /// Its name.
+    pub name: String,
+    /// How many items it has.
+    pub items: usize,
+    /// How many bytes each has.
+    pub each: usize,
+    /// Where in the file it begins.
+    pub offset: usize,
+}
+
+impl Array {
+    /// Returns how many bytes it has.
+    pub fn bytes(&self) -> usize {
+        self.items * self.each
+    }
+}
+
+/// An image that is being written.
+///
+/// # Examples
+///
+/// ```
+/// use fingerpost_fib::image::{Image, Writer};
+/// use fingerpost_fib::{Choice, Fib, Hop, Rib};
+/// let mut rib: Rib<u32> = Rib::new();
+/// rib.insert("192.0.2.0/24".parse()?, Hop(7));
+/// let mut writer = Writer::new();
+/// writer.table("v4", &Fib::build(&rib, Choice::Auto, 1)?)?;
+/// writer.array("note", b"of what the hops mean");
+/// let bytes = writer.finish();
+///
+/// let image = Image::read(&bytes)?;
+/// assert_eq!(image.table::<u32>("v4")?.lookup(0xc000_0201), Hop(7));
+/// assert_eq!(image.bytes("note")?, b"of what the hops mean");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Writer {
+    /// Their offsets counted from the first.
+    arrays: Vec<Array>,
+    content: Vec<u8>,
+}
+
+impl Writer {
+    /// Starts an image without anything in it.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a table by a name of one's own, up to 16 bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`NotKept`] if its engine is none for images; then nothing was added.
+    ///
+    /// # Panics
+    ///
+    /// As [`array`](Self::array), or if the name is longer.
+    pub fn table<A: Family>(&mut self, name: &str, fib: &Fib<A>) -> Result<(), NotKept> {
+        assert!(name.len() <= TABLE, "the name of a table has up to {TABLE} bytes: {name}");
+        let Some(engine) = fib.engine().imaged() else {
+            return Err(NotKept { engine: fib.name(), kept: engines::kept::<A>() });
+        };
+        let mut parts = Parts::of(self, name);
+        parts.number("bits", A::BITS);
+        parts.array("engine", fib.name().as_bytes());
+        engine.save(&mut parts);
+        Ok(())
+    }
+
+    /// Adds an array.
+    ///
+    /// # Panics
+    ///
+    /// If the name is empty, longer than 40 bytes, has others than visible ones of ASCII
+    /// and spaces, or is there already.
+    pub fn array<T: Item>(&mut self, name: &str, items: &[T]) {
+        assert!(is_name(name.as_bytes()), "{name:?} is no name for an array");
+        let known = self.arrays.iter().any(|array| array.name == name);
+        assert!(!known, "there is an array {name} already");
+        let offset = self.content.len();
+        self.content.resize(offset + items.len() * T::BYTES, 0);
+        for (item, bytes) in items.iter().zip(self.content[offset..].chunks_exact_mut(T::BYTES)) {
+            item.put(bytes);
+        }
+        self.content.resize(self.content.len().next_multiple_of(LINE), 0);
+        let array = Array { name: name.to_owned(), items: items.len(), each: T::BYTES, offset };
+        self.arrays.push(array);
+    }
+
+    /// Returns the bytes of the file.
+    pub fn finish(self) -> Vec<u8> {
+        let first = LINE * (1 + self.arrays.len());
+        let mut file = Vec::with_capacity(first + self.content.len());
+        file.resize(first, 0);
+        file.extend_from_slice(&self.content);
+        let length = file.len() as u64;
+        let (header, directory) = file.split_at_mut(LINE);
+        header[..8].copy_from_slice(&MAGIC);
+        VERSION.put(&mut header[8..]);
+        ORDER.put(&mut header[12..]);
+        length.put(&mut header[16..]);
+        (self.arrays.len() as u32).put(&mut header[24..]);
+        for (array, entry) in self.arrays.iter().zip(directory.chunks_exact_mut(LINE)) {
+            entry[..array.name.len()].copy_from_slice(array.name.as_bytes());
+            ((first + array.offset) as u64).put(&mut entry[NAME..]);
+            (array.items as u64).put(&mut entry[NAME + 8..]);
+            (array.each as u32).put(&mut entry[NAME + 16..]);
+        }
+        let checksum = checksum(&file);
+        checksum.put(&mut file[CHECKSUM..]);
+        file
+    }
+}
+
+/// Computes the checksum of a file, which has a header at least.
+fn checksum(file: &[u8]) -> u64 {
+    xxh3_64_with_seed(&file[LINE..], xxh3_64(&file[..CHECKSUM]))
+}
+
+/// Says whether these bytes can be the name of an array.
+fn is_name(bytes: &[u8]) -> bool {
+    let visible = |byte: &u8| (b' '..=b'~').contains(byte);
+    (1..=NAME).contains(&bytes.len()) && bytes.iter().all(visible)
+}
+
+/// What an image says of one of its tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The table's name.
+    pub name: String,
+    /// The bits of its addresses: 32 for IPv4, 128 for IPv6.
+    pub bits: u32,
+    /// The engine's name.
+    pub engine: String,
+    /// The bytes of its arrays.
+    pub bytes: usize,
+}
+
+/// An image that was read: its checksum and its directory are right.
+#[derive(Clone, Debug)]
+pub struct Image<'a> {
+    file: &'a [u8],
+    arrays: Vec<Array>,
+}
+
+impl<'a> Image<'a> {
+    /// Reads the bytes of a file, which may be mapped, and checks that they are whole.
+    ///
+    /// # Errors
+    ///
+    /// [`BadImage`].
+    ///
+    /// # Complexity
+    ///
+    /// O(bytes), at the speed at which memory is read.
+    pub fn read(file: &'a [u8]) -> Result<Self, BadImage> {
+        if !file.starts_with(&MAGIC) {
+            return Err(BadImage::Foreign);
+        }
+        let has = file.len() as u64;
+        let Some((header, content)) = file.split_at_checked(LINE) else {
+            return Err(BadImage::Length { says: LINE as u64, has });
+        };
+        let version = u32::get(&header[8..]);
+        if version != VERSION || u32::get(&header[12..]) != ORDER {
+            return Err(BadImage::Version { found: version });
+        }
+        let says = u64::get(&header[16..]);
+        if says != has {
+            return Err(BadImage::Length { says, has });
+        }
+        let (says, is) = (u64::get(&header[CHECKSUM..]), checksum(file));
+        if says != is {
+            return Err(BadImage::Checksum { says, is });
+        }
+        let count = u32::get(&header[24..]) as usize;
+        if count > content.len() / LINE {
+            return Err(BadImage::Directory { entry: count, what: "is beyond the end" });
+        }
+        let mut arrays: Vec<Array> = Vec::with_capacity(count);
+        let mut next = LINE * (1 + count);
+        for entry in 0..count {
+            let wrong = |what| BadImage::Directory { entry, what };
+            let array = describe(&content[entry * LINE..][..LINE]).map_err(wrong)?;
+            if array.offset != next {
+                return Err(wrong("does not begin where the one before ends"));
+            }
+            let end = array.items.checked_mul(array.each).and_then(|len| next.checked_add(len));
+            let end = end.and_then(|end| end.checked_next_multiple_of(LINE));
+            next = end.filter(|&end| end <= file.len()).ok_or(wrong("ends beyond the end"))?;
+            if arrays.iter().any(|known| known.name == array.name) {
+                return Err(wrong("has a name that another has"));
+            }
+            arrays.push(array);
+        }
+        if next != file.len() {
+            return Err(BadImage::Directory { entry: count, what: "is missing" });
+        }
+        Ok(Self { file, arrays })
+    }
+
+    /// Returns what tells this image from others.
+    pub fn digest(&self) -> u64 {
+        u64::get(&self.file[CHECKSUM..])
+    }
+
+    /// Returns the bytes of the file.
+    pub fn file(&self) -> &'a [u8] {
+        self.file
+    }
+
+    /// Lists the arrays.
+    pub fn arrays(&self) -> &[Array] {
+        &self.arrays
+    }
+
+    /// Lists the tables. They have not been looked into.
+    pub fn tables(&self) -> Vec<Kept> {
+        let name = |array: &Array| array.name.strip_suffix("/bits").map(str::to_owned);
+        let kept = |name: String| {
+            let stored = Stored::of(self, &name);
+            let bits = stored.number("bits").ok()?;
+            let engine = stored.text("engine").ok()?;
+            let within = format!("{name}/");
+            let mine = self.arrays.iter().filter(|array| array.name.starts_with(&within));
+            Some(Kept { bits, engine, bytes: mine.map(Array::bytes).sum(), name })
+        };
+        self.arrays.iter().filter_map(name).filter_map(kept).collect()
+    }
+
+    /// Makes the table of this name, checked: no lookup in it ends in a panic.
+    ///
+    /// # Errors
+    ///
+    /// [`BadImage`].
+    ///
+    /// # Complexity
+    ///
+    /// O(bytes of the table).
+    pub fn table<A: Family>(&self, name: &str) -> Result<Fib<A>, BadImage> {
+        let stored = Stored::of(self, name);
+        let bits = stored.number("bits")?;
+        if bits != A::BITS {
+            return Err(BadImage::Family { table: name.to_owned(), bits });
+        }
+        let engine = stored.text("engine")?;
+        let choice = Choice::parse::<A>(&engine).ok();
+        let loaded = choice.and_then(|choice| Some((choice, A::load(choice, &stored)?)));
+        match loaded {
+            Some((choice, table)) => Ok(Fib::loaded(table?, choice)),
+            None => Err(BadImage::Engine { table: name.to_owned(), engine }),
+        }
+    }
+
+    /// Returns the items of the array of this name.
+    ///
+    /// # Errors
+    ///
+    /// [`BadImage`] if there is none, or its items have another size.
+    pub fn array<T: Item>(&self, name: &str) -> Result<Vec<T>, BadImage> {
+        Ok(self.items(name)?.collect())
+    }
+
+    /// Returns the array of this name, which consists of bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`array`](Self::array).
+    pub fn bytes(&self, name: &str) -> Result<&'a [u8], BadImage> {
+        self.content::<u8>(name)
+    }
+
+    fn items<T: Item>(
+        &self,
+        name: &str,
+    ) -> Result<impl ExactSizeIterator<Item = T> + use<'a, T>, BadImage> {
+        Ok(self.content::<T>(name)?.chunks_exact(T::BYTES).map(T::get))
+    }
+
+    fn content<T: Item>(&self, name: &str) -> Result<&'a [u8], BadImage> {
+        let array = self.find(name)?;
+        if array.each != T::BYTES {
+            let what = "has another size than its array should have";
+            return Err(BadImage::Content { array: name.to_owned(), at: 0, what });
+        }
+        Ok(&self.file[array.offset..][..array.bytes()])
+    }
+
+    fn find(&self, name: &str) -> Result<&Array, BadImage> {
+        let found = self.arrays.iter().find(|array| array.name == name);
+        found.ok_or_else(|| BadImage::Missing { array: name.to_owned() })
+    }
+}
+
+/// Reads an entry of the directory, or says what is wrong with it.
+fn describe(entry: &[u8]) -> Result<Array, &'static str> {
+    let len = entry[..NAME].iter().position(|&byte| byte == 0).unwrap_or(NAME);
+    let (name, filled) = entry[..NAME].split_at(len);
+    if !is_name(name) || filled.iter().any(|&byte| byte != 0) {
+        return Err("has no name");
+    }
+    let number = |at: usize| usize::try_from(u64::get(&entry[at..]));
+    let (Ok(offset), Ok(items)) = (number(NAME), number(NAME + 8)) else {
+        return Err("is larger than memory");
+    };
+    let each = u32::get(&entry[NAME + 16..]) as usize;
+    if each == 0 || entry[NAME + 20..] != [0; 4] {
+        return Err("has items of no size");
+    }
+    let name = String::from_utf8_lossy(name).into_owned();
+    Ok(Array { name, items, each, offset })
+}
