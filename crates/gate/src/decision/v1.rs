@@ -1,0 +1,154 @@
+//! Version 1: the messages of the published gates (study, 4), byte for byte.
+//!
+//! ```text
+//!   message   1:8 | 0:8 | 0:16 | decision …                  UDP, port 41120 to 45232
+//!   decision  type:8 | 0:8 | 0:16 | source | destination | parameters
+//!
+//!   type  0, 1  declined, IPv4 and IPv6    expire_s:32
+//!         2, 3  granted                    rate_kib:32 expire_s:32 next_ms:32 step_ms:32
+//!         4, 5  program                    expire_s:32 program:8 0:16 words:8 cookie
+//! ```
+//!
+//! Nothing in it says who speaks, or when: whoever can send a datagram to the gate
+//! can decide. A gate takes it only where it is told to, from addresses it is told.
+//!
+//! A reader gives decisions one by one and stops at the first that is none; those before
+//! it stand, as they do at the published gates. A writer never goes beyond the bytes it
+//! is given, so that messages fit the path, where those of the published grantors may
+//! exceed 1500 bytes and are then lost.
+
+use super::cursor::{Cursor, put_grant, put_program};
+use super::{Item, Refused, Say, Scope};
+use crate::flow::{Flow, Pair};
+use crate::state::Decision;
+
+/// The UDP port that messages come from.
+pub const SOURCE_PORT: u16 = 0xa0a0;
+/// The UDP port that messages go to.
+pub const DESTINATION_PORT: u16 = 0xb0b0;
+
+const VERSION: u8 = 1;
+const DECLINED: u8 = 0;
+const GRANTED: u8 = 2;
+const PROGRAM: u8 = 4;
+
+/// Reads the decisions of a message.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    cursor: Cursor<'a>,
+}
+
+impl<'a> Reader<'a> {
+    /// Takes the payload of a datagram.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Truncated`], [`Refused::Version`], or [`Refused::Malformed`] if a field
+    /// is not zero that has to be.
+    pub fn new(payload: &'a [u8]) -> Result<Self, Refused> {
+        let mut cursor = Cursor(payload);
+        let [version, reserved @ ..] = cursor.take::<4>()?;
+        if version != VERSION {
+            return Err(Refused::Version);
+        }
+        if reserved != [0; 3] {
+            return Err(Refused::Malformed);
+        }
+        Ok(Self { cursor })
+    }
+
+    fn decision(&mut self) -> Result<Item, Refused> {
+        let cursor = &mut self.cursor;
+        let [kind, reserved @ ..] = cursor.take::<4>()?;
+        if kind > PROGRAM + 1 || reserved != [0; 3] {
+            return Err(Refused::Malformed);
+        }
+        let flow = if kind % 2 == 0 {
+            Flow::v4(cursor.u32()?, cursor.u32()?)
+        } else {
+            Flow::v6(cursor.u128()?, cursor.u128()?)
+        };
+        let say = match kind & !1 {
+            DECLINED => Say::Decide(Decision::Decline { expire_s: cursor.u32()? }),
+            GRANTED => Say::Decide(Decision::Grant(cursor.grant()?)),
+            _ => Say::Run(cursor.program()?),
+        };
+        Ok(Item { scope: Scope::of(&flow), say })
+    }
+}
+
+impl Iterator for Reader<'_> {
+    type Item = Result<Item, Refused>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.cursor.0.is_empty() {
+            return None;
+        }
+        let item = self.decision();
+        if item.is_err() {
+            self.cursor.0 = &[];
+        }
+        Some(item)
+    }
+}
+
+/// Writes a message.
+#[derive(Debug)]
+pub struct Writer {
+    bytes: Vec<u8>,
+    most: usize,
+}
+
+impl Writer {
+    /// Begins a message of at most `most` bytes, at least 4.
+    pub fn new(most: usize) -> Self {
+        Self { bytes: vec![VERSION, 0, 0, 0], most }
+    }
+
+    /// Adds a decision and says whether it is in: it is not if it has no room, or if this
+    /// version cannot say it, which is whatever is not about one flow.
+    pub fn push(&mut self, item: &Item) -> bool {
+        let before = self.bytes.len();
+        let fits = self.try_push(item).is_some() && self.bytes.len() <= self.most;
+        if !fits {
+            self.bytes.truncate(before);
+        }
+        fits
+    }
+
+    fn try_push(&mut self, item: &Item) -> Option<()> {
+        let flow = item.scope.flow()?;
+        let out = &mut self.bytes;
+        let kind = match item.say {
+            Say::Decide(Decision::Decline { .. }) => DECLINED,
+            Say::Decide(Decision::Grant(_)) => GRANTED,
+            Say::Run(_) => PROGRAM,
+            Say::Flush => return None,
+        };
+        out.extend_from_slice(&[kind | u8::from(flow.is_v6()), 0, 0, 0]);
+        match flow.pair() {
+            Pair::V4 { src, dst } => {
+                out.extend_from_slice(&src.to_be_bytes());
+                out.extend_from_slice(&dst.to_be_bytes());
+            }
+            Pair::V6 { src, dst } => {
+                out.extend_from_slice(&src.to_be_bytes());
+                out.extend_from_slice(&dst.to_be_bytes());
+            }
+        }
+        match &item.say {
+            Say::Decide(Decision::Decline { expire_s }) => {
+                out.extend_from_slice(&expire_s.to_be_bytes());
+            }
+            Say::Decide(Decision::Grant(grant)) => put_grant(out, grant),
+            Say::Run(program) => put_program(out, program),
+            Say::Flush => return None,
+        }
+        Some(())
+    }
+
+    /// Returns the message.
+    pub fn finish(self) -> Vec<u8> {
+        self.bytes
+    }
+}

@@ -1,0 +1,102 @@
+//! Version 2: authenticated, each message taken once, acknowledged, retransmitted.
+//!
+//! ```text
+//!    0        8        16               32
+//!   +--------+--------+----------------+--------------------------------+
+//!   |   2    |  kind  |     key id     |             sender             |
+//!   +--------+--------+----------------+--------------------------------+
+//!   |                             session                               |
+//!   +--------------------------------------------------------------------+
+//!   |                              number                               |
+//!   +--------------------------------------------------------------------+
+//!   |  decisions … , or which numbers below were taken                  |
+//!   +--------------------------------------------------------------------+
+//!   |  HMAC-SHA-256 of all of it, its first 16 bytes                    |
+//!   +--------------------------------------------------------------------+
+//! ```
+//!
+//! docs/decision-protocol.md is the specification. In short: a grantor numbers its
+//! messages and keeps each until the gate acknowledges it; a gate takes each number once,
+//! within a window, and acknowledges whatever is authentic. The **session** is a random
+//! number of the gate's, new with each start: what was recorded before cannot be played to
+//! a gate that has forgotten what it took. A grantor learns it from the gate's first
+//! answer. **Numbers** only grow, over restarts too, because they begin at the clock; a
+//! decision is so told from an older one that arrives later (`state::Stamp`).
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`sender`] | the grantor's side of one gate |
+//! | [`receiver`] | the gate's side of all its grantors |
+//! | [`keys`] | secrets by number, and their change |
+//! | `window` | which numbers were taken |
+//! | `item` | decisions as bytes |
+
+mod item;
+pub mod keys;
+pub mod receiver;
+pub mod sender;
+mod window;
+
+use super::Refused;
+use super::cursor::Cursor;
+use keys::Keys;
+
+/// The UDP port of gates.
+pub const PORT: u16 = 45_233;
+/// The bytes before the body.
+const HEADER: usize = 24;
+/// The bytes of the authentication code.
+const TAG: usize = 16;
+/// How many numbers below the highest are told apart.
+pub const WINDOW: u64 = 256;
+/// The most decisions of a message: the bits of a stamp below the message's number.
+const MOST_ITEMS: usize = 1 << ITEM_BITS;
+const ITEM_BITS: u32 = 10;
+
+const VERSION: u8 = 2;
+const DECISIONS: u8 = 1;
+const ACKNOWLEDGEMENT: u8 = 2;
+const HELLO: u8 = 3;
+
+/// What precedes a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Header {
+    kind: u8,
+    key: u16,
+    /// The grantor's number, in both directions.
+    sender: u32,
+    session: u64,
+    number: u64,
+}
+
+impl Header {
+    /// Reads the header of a message, and returns the body, whose authenticity is yet to
+    /// be seen.
+    fn parse(message: &[u8]) -> Result<(Self, &[u8]), Refused> {
+        let mut cursor = Cursor(message);
+        if cursor.u8()? != VERSION {
+            return Err(Refused::Version);
+        }
+        let header = Self {
+            kind: cursor.u8()?,
+            key: cursor.u16()?,
+            sender: cursor.u32()?,
+            session: cursor.u64()?,
+            number: cursor.u64()?,
+        };
+        let body = cursor.0.len().checked_sub(TAG).ok_or(Refused::Truncated)?;
+        Ok((header, &cursor.0[..body]))
+    }
+
+    /// Writes a whole message over what `out` holds.
+    fn write(&self, body: &[u8], keys: &Keys, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(&[VERSION, self.kind]);
+        out.extend_from_slice(&self.key.to_be_bytes());
+        out.extend_from_slice(&self.sender.to_be_bytes());
+        out.extend_from_slice(&self.session.to_be_bytes());
+        out.extend_from_slice(&self.number.to_be_bytes());
+        out.extend_from_slice(body);
+        keys.seal(self.key, out);
+    }
+}

@@ -1,0 +1,108 @@
+//! The gate's side: every message of its grantors once, and an answer to each.
+//!
+//! The checks, in order, and nothing is remembered before all have passed: length and
+//! version; a known sender; a key in use; the code; a kind that a gate takes; items that
+//! can be read to the end; this session; a number not taken before, within the window.
+//! What is not authentic is not answered, so that a gate is no amplifier. What is, always
+//! is: by the numbers taken, also where the message was taken before (its acknowledgement
+//! may have been lost); or by a hello where the session is another.
+
+use super::keys::Keys;
+use super::window::Window;
+use super::{ACKNOWLEDGEMENT, DECISIONS, HELLO, Header, ITEM_BITS, item};
+use crate::decision::{Item, Refused};
+use crate::state::Stamp;
+
+#[derive(Debug)]
+struct Peer {
+    sender: u32,
+    keys: Keys,
+    window: Window,
+}
+
+/// The gate's side of all its grantors.
+#[derive(Debug)]
+pub struct Receiver {
+    session: u64,
+    peers: Vec<Peer>,
+    items: Vec<Item>,
+}
+
+/// The decisions of one message.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken<'a> {
+    /// Who decided.
+    pub sender: u32,
+    number: u64,
+    items: &'a [Item],
+}
+
+impl<'a> Taken<'a> {
+    /// Returns each decision with its stamp, in the order of the grantor.
+    pub fn items(self) -> impl Iterator<Item = (&'a Item, Stamp)> {
+        let Self { sender, number, items } = self;
+        (0..).zip(items).map(move |(at, item): (u64, _)| {
+            (item, Stamp { sender, number: number << ITEM_BITS | at })
+        })
+    }
+}
+
+impl Receiver {
+    /// Begins a session, of a random number that must not come again.
+    pub fn new(session: u64) -> Self {
+        // 0 is what a grantor says who knows none.
+        Self { session: session.max(1), peers: Vec::new(), items: Vec::new() }
+    }
+
+    /// Returns the number of this session.
+    pub fn session(&self) -> u64 {
+        self.session
+    }
+
+    /// Takes decisions of this sender, not 0, under these keys, or under others from now on.
+    pub fn admit(&mut self, sender: u32, keys: Keys) {
+        match self.peers.iter_mut().find(|peer| peer.sender == sender) {
+            Some(peer) => peer.keys = keys,
+            None => self.peers.push(Peer { sender, keys, window: Window::default() }),
+        }
+    }
+
+    /// Takes no more decisions of this sender, and says whether there was one. What it has
+    /// decided stays, and so does the memory of what was taken, for when it comes back.
+    pub fn dismiss(&mut self, sender: u32) -> bool {
+        let peer = self.peers.iter_mut().find(|peer| peer.sender == sender);
+        peer.map(|peer| peer.keys = Keys::default()).is_some()
+    }
+
+    /// Takes a message: the decisions in it, and in `reply` what to answer, nothing if it
+    /// is empty.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], by the first check that fails; `reply` is to be sent all the same.
+    pub fn receive(&mut self, message: &[u8], reply: &mut Vec<u8>) -> Result<Taken<'_>, Refused> {
+        reply.clear();
+        let (header, body) = Header::parse(message)?;
+        let peer = self.peers.iter_mut().find(|peer| peer.sender == header.sender);
+        let peer = peer.ok_or(Refused::UnknownSender)?;
+        peer.keys.check(header.key, message)?;
+        if header.kind != DECISIONS {
+            return Err(Refused::Malformed);
+        }
+        item::get_all(body, &mut self.items)?;
+        if header.session != self.session {
+            let hello = Header { kind: HELLO, session: self.session, ..header };
+            hello.write(&[], &peer.keys, reply);
+            return Err(Refused::OtherSession);
+        }
+        let taken = peer.window.take(header.number);
+        let number = peer.window.highest;
+        let mut seen = [0; 32];
+        for (bytes, word) in seen.chunks_exact_mut(8).zip(peer.window.seen) {
+            bytes.copy_from_slice(&word.to_be_bytes());
+        }
+        Header { kind: ACKNOWLEDGEMENT, number, ..header }.write(&seen, &peer.keys, reply);
+        taken?;
+        Ok(Taken { sender: header.sender, number: header.number, items: &self.items })
+    }
+}

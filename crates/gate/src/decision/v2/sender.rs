@@ -1,0 +1,263 @@
+//! The grantor's side of one gate: messages are kept until they are acknowledged.
+//!
+//! ```text
+//!   push ─► open ─ full, or asked for ─► waiting ─► in flight ─ acknowledged ─► gone
+//!                                                    │     ▲
+//!                                                    └─ due ┘  again, [`TRIES`] times
+//! ```
+//!
+//! At most [`WINDOW`] numbers are in flight from the oldest that is not acknowledged on,
+//! so that the gate's window holds every number that may still come. A message is due
+//! again after the retransmission time of RFC 6298, estimated from messages that were sent
+//! once, and doubled with each try. Who has been tried [`TRIES`] times is given up: the
+//! gate is not there, and its flows ask again when it is. While the gate's session is not
+//! known, or was another, one message goes out at a time, for the hello that says it.
+//!
+//! A grantor whose clock was set back begins with numbers that the gate has passed. The
+//! gate's answer says which, and all that is in flight gets new ones.
+
+use std::collections::VecDeque;
+
+use super::keys::Keys;
+use super::window::Window;
+use super::{ACKNOWLEDGEMENT, DECISIONS, HEADER, HELLO, Header, MOST_ITEMS, TAG, WINDOW, item};
+use crate::decision::cursor::Cursor;
+use crate::decision::{Item, Refused};
+
+/// How often a message is sent before it is given up.
+pub const TRIES: u32 = 12;
+/// How many messages may wait beside those in flight.
+pub const MOST_WAITING: usize = 1024;
+
+const MILLISECOND: u64 = 1_000_000;
+const FIRST_TIMEOUT: u64 = 200 * MILLISECOND;
+const LEAST_TIMEOUT: u64 = 10 * MILLISECOND;
+const MOST_TIMEOUT: u64 = 3_000 * MILLISECOND;
+
+#[derive(Debug)]
+struct Sent {
+    number: u64,
+    body: Vec<u8>,
+    tries: u32,
+    sent_at: u64,
+    due: u64,
+}
+
+/// The grantor's side of one gate.
+#[derive(Debug)]
+pub struct Sender {
+    id: u32,
+    keys: Keys,
+    /// The most bytes of a body.
+    most: usize,
+    session: u64,
+    next: u64,
+    open: Vec<u8>,
+    open_items: usize,
+    waiting: VecDeque<Vec<u8>>,
+    in_flight: VecDeque<Sent>,
+    /// The smoothed round trip and its variance, once known.
+    trip: Option<(u64, u64)>,
+    given_up: u64,
+}
+
+/// Says that too many messages wait: the gate does not answer, or not soon enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy;
+
+impl core::fmt::Display for Busy {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("too many decisions wait for this gate's acknowledgement")
+    }
+}
+
+impl core::error::Error for Busy {}
+
+impl Sender {
+    /// Makes the side of grantor `id`, not 0, whose datagrams carry at most `payload` bytes
+    /// (1452 for IPv4 and IPv6 on Ethernet, at least 256), and which starts at `unix_time`
+    /// seconds by the clock.
+    pub fn new(id: u32, keys: Keys, payload: usize, unix_time: u64) -> Self {
+        Self {
+            id,
+            keys,
+            most: payload.max(256) - HEADER - TAG,
+            session: 0,
+            // Ahead of every number before, at less than four million messages a second.
+            next: unix_time << 22 | 1,
+            open: Vec::new(),
+            open_items: 0,
+            waiting: VecDeque::new(),
+            in_flight: VecDeque::new(),
+            trip: None,
+            given_up: 0,
+        }
+    }
+
+    /// Signs with other keys from now on, what is in flight too.
+    pub fn set_keys(&mut self, keys: Keys) {
+        self.keys = keys;
+    }
+
+    /// Adds a decision to the message that is being filled.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`] if too much waits; the decision is not taken then.
+    pub fn push(&mut self, item: &Item) -> Result<(), Busy> {
+        let before = self.open.len();
+        item::put(&mut self.open, item);
+        if self.open.len() > self.most || self.open_items == MOST_ITEMS {
+            if self.waiting.len() == MOST_WAITING {
+                self.open.truncate(before);
+                return Err(Busy);
+            }
+            let rest = self.open.split_off(before);
+            let full = core::mem::replace(&mut self.open, rest);
+            self.open_items = 0;
+            self.waiting.push_back(full);
+        }
+        self.open_items += 1;
+        Ok(())
+    }
+
+    /// Writes the next message to send over what `out` holds, and says whether there is
+    /// one: what is due again first, then what waits, then what is being filled.
+    pub fn poll(&mut self, now: u64, out: &mut Vec<u8>) -> bool {
+        self.give_up(now);
+        let first = self.in_flight.front().map_or(self.next, |sent| sent.number);
+        let probing = self.session == 0;
+        let most = if probing { 1 } else { self.in_flight.len() };
+        let due = self.in_flight.iter().take(most).position(|sent| sent.due <= now);
+        let at = match due {
+            Some(at) => at,
+            None if self.next - first >= if probing { 1 } else { WINDOW } => return false,
+            None => {
+                let body = self.waiting.pop_front().or_else(|| {
+                    self.open_items = 0;
+                    Some(core::mem::take(&mut self.open)).filter(|body| !body.is_empty())
+                });
+                let Some(body) = body else { return false };
+                let number = self.next;
+                self.next += 1;
+                self.in_flight.push_back(Sent { number, body, tries: 0, sent_at: now, due: now });
+                self.in_flight.len() - 1
+            }
+        };
+        let timeout = self.timeout();
+        let sent = &mut self.in_flight[at];
+        sent.due = now + (timeout << sent.tries.min(8)).min(MOST_TIMEOUT);
+        sent.tries += 1;
+        sent.sent_at = now;
+        let header = Header {
+            kind: DECISIONS,
+            key: self.keys.signing(),
+            sender: self.id,
+            session: self.session,
+            number: sent.number,
+        };
+        header.write(&sent.body, &self.keys, out);
+        true
+    }
+
+    /// Returns when [`poll`](Self::poll) has something to send next without anything new.
+    pub fn due_at(&self) -> Option<u64> {
+        self.in_flight.iter().map(|sent| sent.due).min()
+    }
+
+    /// Takes what the gate has answered.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] if it is not this gate's answer to something that this side has sent;
+    /// nothing has changed then.
+    pub fn receive(&mut self, now: u64, message: &[u8]) -> Result<(), Refused> {
+        let (header, body) = Header::parse(message)?;
+        if header.sender != self.id {
+            return Err(Refused::UnknownSender);
+        }
+        self.keys.check(header.key, message)?;
+        match header.kind {
+            ACKNOWLEDGEMENT if header.session == self.session => {
+                let mut cursor = Cursor(body);
+                let mut window = Window { highest: header.number, ..Window::default() };
+                for word in &mut window.seen {
+                    *word = cursor.u64()?;
+                }
+                if !cursor.0.is_empty() {
+                    return Err(Refused::Malformed);
+                }
+                self.acknowledged(now, &window);
+                Ok(())
+            }
+            ACKNOWLEDGEMENT => Err(Refused::OtherSession),
+            // Only what is in flight can have prompted it.
+            HELLO if self.in_flight.iter().all(|sent| sent.number != header.number) => {
+                Err(Refused::TooOld)
+            }
+            HELLO => {
+                self.session = header.session;
+                for sent in &mut self.in_flight {
+                    (sent.tries, sent.due) = (0, now);
+                }
+                Ok(())
+            }
+            _ => Err(Refused::Malformed),
+        }
+    }
+
+    fn acknowledged(&mut self, now: u64, window: &Window) {
+        let once = self.in_flight.iter().find(|sent| sent.tries == 1 && window.has(sent.number));
+        if let Some(sent) = once {
+            self.measured(now.saturating_sub(sent.sent_at));
+        }
+        self.in_flight.retain(|sent| !window.has(sent.number));
+        // Numbers that the gate has passed long ago, or that a sender before this one has
+        // used: everything in flight is of no use under them.
+        if window.highest >= self.next {
+            self.next = window.highest + 1;
+            for sent in &mut self.in_flight {
+                sent.number = self.next;
+                (sent.tries, sent.due) = (0, now);
+                self.next += 1;
+            }
+        }
+    }
+
+    /// Takes a round trip into account (RFC 6298, 2).
+    fn measured(&mut self, trip: u64) {
+        self.trip = Some(match self.trip {
+            None => (trip, trip / 2),
+            Some((smooth, variance)) => (
+                smooth - smooth / 8 + trip / 8,
+                variance - variance / 4 + smooth.abs_diff(trip) / 4,
+            ),
+        });
+    }
+
+    fn timeout(&self) -> u64 {
+        let timeout = self.trip.map_or(FIRST_TIMEOUT, |(smooth, variance)| smooth + 4 * variance);
+        timeout.clamp(LEAST_TIMEOUT, MOST_TIMEOUT)
+    }
+
+    fn give_up(&mut self, now: u64) {
+        let before = self.in_flight.len();
+        self.in_flight.retain(|sent| sent.tries < TRIES || sent.due > now);
+        let given_up = before - self.in_flight.len();
+        self.given_up += given_up as u64;
+        if given_up > 0 && self.in_flight.is_empty() {
+            // Nobody there: ask for the session again before more is sent.
+            self.session = 0;
+        }
+    }
+
+    /// Counts the messages that are not acknowledged, those that wait among them.
+    pub fn pending(&self) -> usize {
+        self.in_flight.len() + self.waiting.len() + usize::from(!self.open.is_empty())
+    }
+
+    /// Counts the messages that were given up.
+    pub fn given_up(&self) -> u64 {
+        self.given_up
+    }
+}

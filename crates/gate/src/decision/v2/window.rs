@@ -1,0 +1,84 @@
+//! Which numbers were taken: the highest, and a bit for each of the 256 up to it.
+//!
+//! As in RFC 4303, 3.4.3. Bit i of `seen` is number `highest` − i.
+
+use super::WINDOW;
+use crate::decision::Refused;
+
+const WORDS: usize = (WINDOW / 64) as usize;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Window {
+    pub(super) highest: u64,
+    pub(super) seen: [u64; WORDS],
+}
+
+impl Window {
+    /// Says whether a number is in the window and was taken.
+    pub(super) fn has(&self, number: u64) -> bool {
+        let back = self.highest.checked_sub(number).filter(|&back| back < WINDOW);
+        back.is_some_and(|back| self.seen[back as usize / 64] >> (back % 64) & 1 == 1)
+    }
+
+    /// Takes a number.
+    pub(super) fn take(&mut self, number: u64) -> Result<(), Refused> {
+        if number > self.highest {
+            self.shift(number - self.highest);
+            self.highest = number;
+        } else if self.highest - number >= WINDOW {
+            return Err(Refused::TooOld);
+        } else if self.has(number) {
+            return Err(Refused::Replayed);
+        }
+        let back = self.highest - number;
+        self.seen[back as usize / 64] |= 1 << (back % 64);
+        Ok(())
+    }
+
+    fn shift(&mut self, by: u64) {
+        let (words, bits) = ((by / 64).min(WORDS as u64) as usize, by % 64);
+        let old = self.seen;
+        let word = |at: usize| at.checked_sub(words).map_or(0, |at| old[at]);
+        self.seen = core::array::from_fn(|at| {
+            let below = at.checked_sub(1).map_or(0, word);
+            word(at) << bits | below.checked_shr(64 - bits as u32).unwrap_or(0)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_number_is_taken_once_and_none_too_old() {
+        let mut rng = fastrand::Rng::with_seed(8);
+        let mut window = Window::default();
+        let mut taken = BTreeSet::new();
+        for step in 0..100_000u64 {
+            let jump = if rng.u8(..50) == 0 { rng.u64(..1000) } else { rng.u64(..3) };
+            let highest = taken.last().copied().unwrap_or(0);
+            let number = match rng.bool() {
+                true => highest + jump,
+                false => highest.saturating_sub(rng.u64(..400)),
+            };
+            let expect = if number + WINDOW <= highest {
+                Err(Refused::TooOld)
+            } else if taken.contains(&number) {
+                Err(Refused::Replayed)
+            } else {
+                Ok(())
+            };
+            // Number 0 is what the window begins at, and is as any other.
+            assert_eq!(window.take(number), expect, "step {step}: {number} after {highest}");
+            if expect.is_ok() {
+                taken.insert(number);
+            }
+            let probe = highest.saturating_sub(rng.u64(..400));
+            let within = probe + WINDOW > window.highest;
+            assert_eq!(window.has(probe), within && taken.contains(&probe));
+        }
+    }
+}

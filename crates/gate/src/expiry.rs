@@ -1,0 +1,327 @@
+//! The timer wheels: which entries are over, and which request is the cheapest.
+//!
+//! ```text
+//!   level 0   │ 512 slots of 16.8 ms │      8.6 s        a slot: a list of entries
+//!   level 1   │ 512 slots of  8.6 s  │     73 min
+//!   level 2   │ 512 slots of 73 min  │     26 days
+//!   level 3   │ 512 slots of 26 days │     36 years
+//!
+//!   links     │ before:32 after:32 │ …   8 bytes an entry, by its number
+//! ```
+//!
+//! Hierarchical timing wheels (Varghese, Lauck, SOSP 1987, scheme 7). An entry is in the
+//! list of the slot of its expiry, at the lowest level that reaches so far; when the wheel
+//! comes to a slot of a higher level its entries are filed anew, lower. Filing and taking
+//! out are O(1), and each entry is filed once or twice in a lifetime, however many there
+//! are: keeping up costs what arrives, where a scan of the table costs what there is.
+//!
+//! **Lazy.** A packet that puts its flow's expiry off does not touch the wheel. Whoever is
+//! due is asked when it truly expires, and filed again if that is later. Only an expiry
+//! that comes nearer, as by a decision, is filed at once.
+//!
+//! **Bounded.** [`Wheels::due`] does as much as it is allowed and goes on there next time;
+//! who is late is only late, since states expire by themselves (`state.rs`).
+//!
+//! **Two wheels over the same links**, for requests and for what was decided. The first
+//! list of the first wheel is then the request that expires soonest, which is the least
+//! patient and, among equals, the oldest: the one to give up when the table is full.
+//! Whatever was granted or declined is in the other wheel, and is never looked at for it.
+
+use fib::{Table, fetch_ahead};
+
+/// A tick in nanoseconds, as a power of two: 16.8 ms.
+const TICK: u32 = 24;
+/// Slots of a level, as a power of two. The lifetime of a new request, 262 ticks, is
+/// within the first level.
+const WIDTH: u32 = 9;
+const SLOTS: usize = 1 << WIDTH;
+const LEVELS: usize = 4;
+const WORDS: usize = SLOTS / 64;
+
+/// What links of entries end in.
+const NONE: u32 = u32::MAX;
+/// Marks a link back to a list rather than an entry.
+const HEAD: u32 = 1 << 31;
+
+/// Which wheel an entry is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wheel {
+    /// Requests.
+    Requests,
+    /// What was granted or declined.
+    Decided,
+}
+
+/// Both wheels.
+#[derive(Debug)]
+pub struct Wheels {
+    /// Before and after, by entry.
+    links: Table<[u32; 2]>,
+    /// The first entry of each list: wheel, level, slot.
+    heads: Box<[u32]>,
+    /// A bit for each list with entries.
+    occupied: Box<[[u64; WORDS]]>,
+    /// The next tick of each wheel.
+    ticks: [u64; 2],
+}
+
+impl Wheels {
+    /// Makes wheels for `entries` that begin at `now`.
+    pub fn new(entries: usize, now: u64) -> Self {
+        Self {
+            links: Table::filled([NONE; 2], entries),
+            heads: vec![NONE; 2 * LEVELS * SLOTS].into(),
+            occupied: vec![[0; WORDS]; 2 * LEVELS].into(),
+            ticks: [now >> TICK; 2],
+        }
+    }
+
+    /// Files `entry`, which is in neither wheel.
+    pub fn file(&mut self, entry: u32, wheel: Wheel, expire_at: u64) {
+        let now = self.ticks[wheel as usize];
+        let tick = (expire_at >> TICK).saturating_add(1).max(now);
+        let at = |level: usize| WIDTH * level as u32;
+        let level = (0..LEVELS - 1)
+            .find(|&level| (tick >> at(level)) - (now >> at(level)) < SLOTS as u64)
+            .unwrap_or(LEVELS - 1);
+        // Beyond the highest level: into its last slot, and filed anew from there.
+        let furthest = (now >> at(level)) + SLOTS as u64 - 1;
+        let slot = (tick >> at(level)).min(furthest) as usize % SLOTS;
+        self.link(entry, list(wheel, level, slot));
+    }
+
+    /// Takes `entry` out of its wheel, if it is in one.
+    pub fn take_out(&mut self, entry: u32) {
+        let [before, after] = self.links[entry as usize];
+        if before == NONE {
+            return;
+        }
+        if before & HEAD != 0 {
+            let list = (before & !HEAD) as usize;
+            self.heads[list] = after;
+            if after == NONE {
+                self.occupied[list / SLOTS][list % SLOTS / 64] &= !(1 << (list % 64));
+            }
+        } else {
+            self.links[before as usize][1] = after;
+        }
+        if after != NONE {
+            self.links[after as usize][0] = before;
+        }
+        self.links[entry as usize] = [NONE; 2];
+    }
+
+    fn link(&mut self, entry: u32, list: usize) {
+        let after = self.heads[list];
+        self.links[entry as usize] = [HEAD | list as u32, after];
+        if after != NONE {
+            self.links[after as usize][0] = entry;
+        }
+        self.heads[list] = entry;
+        self.occupied[list / SLOTS][list % SLOTS / 64] |= 1 << (list % 64);
+    }
+
+    /// Takes out the next entry of a wheel that was filed for a time up to `now`; `work` is
+    /// what may be done for it, a unit an entry or a turn of the wheel, and what is left.
+    /// Returns nothing when no one is due or no work is left.
+    ///
+    /// The caller asks the entry when it truly expires, and [`file`](Self::file)s it again
+    /// if that is later.
+    pub fn due(&mut self, wheel: Wheel, now: u64, work: &mut u32) -> Option<u32> {
+        let last = now >> TICK;
+        while *work > 0 && self.ticks[wheel as usize] <= last {
+            *work -= 1;
+            let Some(entry) = self.head_at(wheel, self.ticks[wheel as usize]) else {
+                self.turn(wheel, last);
+                continue;
+            };
+            let next = self.links[entry as usize][1];
+            if let Some(next) = self.links.get(next as usize) {
+                fetch_ahead(next);
+            }
+            self.take_out(entry);
+            return Some(entry);
+        }
+        None
+    }
+
+    /// Returns an entry that the wheel at this tick has to look at: first of the higher
+    /// levels that have just come to a slot, then of the lowest.
+    fn head_at(&self, wheel: Wheel, tick: u64) -> Option<u32> {
+        for level in (0..LEVELS).rev() {
+            let at = WIDTH * level as u32;
+            if tick & ((1 << at) - 1) == 0 {
+                let head = self.heads[list(wheel, level, (tick >> at) as usize % SLOTS)];
+                if head != NONE {
+                    return Some(head);
+                }
+            }
+        }
+        None
+    }
+
+    /// Goes on to the next tick with entries, at most to the end of the turn or beyond
+    /// `last` by one.
+    fn turn(&mut self, wheel: Wheel, last: u64) {
+        let tick = self.ticks[wheel as usize];
+        let end = (tick | (SLOTS as u64 - 1)) + 1;
+        let from = tick as usize % SLOTS + 1;
+        let next =
+            self.occupied_from(wheel, 0, from).map(|slot| tick - tick % SLOTS as u64 + slot as u64);
+        self.ticks[wheel as usize] = next.unwrap_or(end).min(last + 1);
+    }
+
+    /// Returns the first slot of a level, from `from` on, that has entries.
+    fn occupied_from(&self, wheel: Wheel, level: usize, from: usize) -> Option<usize> {
+        let words = &self.occupied[wheel as usize * LEVELS + level];
+        (from / 64..WORDS).find_map(|at| {
+            let below = if at == from / 64 { (1u64 << (from % 64)) - 1 } else { 0 };
+            let word = words[at] & !below;
+            (word != 0).then(|| at * 64 + word.trailing_zeros() as usize)
+        })
+    }
+
+    /// Returns the entry of a wheel that was filed for the nearest time, or one of several
+    /// in its list, and until when that list goes.
+    pub fn nearest(&self, wheel: Wheel) -> Option<(u32, u64)> {
+        (0..LEVELS).find_map(|level| {
+            let at = WIDTH * level as u32;
+            let now = self.ticks[wheel as usize] >> at;
+            let from = now as usize % SLOTS;
+            let slot = self.occupied_from(wheel, level, from);
+            let slot = slot.or_else(|| self.occupied_from(wheel, level, 0))?;
+            let ahead = slot.wrapping_sub(from) % SLOTS;
+            let end = now.saturating_add(ahead as u64 + 1).saturating_mul(1 << at);
+            let until = end.saturating_mul(1 << TICK);
+            Some((self.heads[list(wheel, level, slot)], until))
+        })
+    }
+}
+
+/// Returns the number of a list.
+fn list(wheel: Wheel, level: usize, slot: usize) -> usize {
+    (wheel as usize * LEVELS + level) * SLOTS + slot
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{Wheel, Wheels};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Takes out all that are over, `work` at a time.
+    fn drain(wheels: &mut Wheels, now: u64, work: u32, expires: &[u64]) -> Vec<u32> {
+        let mut gone = Vec::new();
+        for wheel in [Wheel::Requests, Wheel::Decided] {
+            let mut idle = 0;
+            while idle < 3 {
+                let mut left = work;
+                let before = gone.len();
+                while let Some(entry) = wheels.due(wheel, now, &mut left) {
+                    match expires[entry as usize] {
+                        over if over <= now => gone.push(entry),
+                        later => wheels.file(entry, wheel, later),
+                    }
+                }
+                idle = if left > 0 && gone.len() == before { idle + 1 } else { 0 };
+            }
+        }
+        gone
+    }
+
+    #[test]
+    fn entries_are_over_when_they_say_so_and_within_a_tick() {
+        for (seed, work) in [(1, 1), (2, 7), (3, 10_000)] {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            const ENTRIES: usize = 500;
+            let mut now = rng.u64(..1 << 50);
+            let mut wheels = Wheels::new(ENTRIES, now);
+            let mut expires = vec![0; ENTRIES];
+            let mut model: BTreeMap<u32, Wheel> = BTreeMap::new();
+            for step in 0..20_000 {
+                let entry = rng.u32(..ENTRIES as u32);
+                let magnitude = rng.u32(20..56);
+                let later = now + rng.u64(..1 << magnitude);
+                match model.get(&entry) {
+                    None => {
+                        let wheel = if rng.bool() { Wheel::Requests } else { Wheel::Decided };
+                        expires[entry as usize] = later;
+                        wheels.file(entry, wheel, later);
+                        model.insert(entry, wheel);
+                    }
+                    // Put off without a word.
+                    Some(_) if rng.bool() => {
+                        expires[entry as usize] = expires[entry as usize].max(later);
+                    }
+                    Some(&wheel) => {
+                        wheels.take_out(entry);
+                        expires[entry as usize] = later;
+                        wheels.file(entry, wheel, later);
+                    }
+                }
+                let magnitude = rng.u32(..34);
+                now += rng.u64(..1 << magnitude);
+                for entry in drain(&mut wheels, now, work, &expires) {
+                    assert!(expires[entry as usize] <= now, "step {step}");
+                    assert!(model.remove(&entry).is_some(), "step {step}");
+                }
+                let tick = 1 << super::TICK;
+                let late = model.keys().find(|&&left| expires[left as usize] + tick <= now);
+                assert_eq!(late, None, "step {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_century_is_not_forgotten() {
+        let mut wheels = Wheels::new(2, 0);
+        let expires = [100 * 365 * 86_400 * SECOND, 5];
+        wheels.file(0, Wheel::Decided, expires[0]);
+        wheels.file(1, Wheel::Decided, expires[1]);
+        assert_eq!(drain(&mut wheels, SECOND, 100, &expires), [1]);
+        assert_eq!(drain(&mut wheels, expires[0] - SECOND, 100_000, &expires), []);
+        assert_eq!(drain(&mut wheels, expires[0] + SECOND, 100_000, &expires), [0]);
+    }
+
+    #[test]
+    fn work_is_bounded_and_goes_on() {
+        let mut wheels = Wheels::new(1000, 0);
+        let expires = [SECOND; 1000];
+        (0..1000).for_each(|entry| wheels.file(entry, Wheel::Requests, SECOND));
+        let mut rounds = 0;
+        let mut gone = 0;
+        while gone < 1000 {
+            let mut work = 64;
+            while let Some(entry) = wheels.due(Wheel::Requests, 2 * SECOND, &mut work) {
+                assert!(expires[entry as usize] <= 2 * SECOND);
+                gone += 1;
+            }
+            rounds += 1;
+        }
+        assert!((16..=18).contains(&rounds), "{rounds} rounds");
+    }
+
+    #[test]
+    fn the_nearest_is_the_one_filed_for_the_nearest_time() {
+        let mut rng = fastrand::Rng::with_seed(4);
+        let now = rng.u64(..1 << 40);
+        let mut wheels = Wheels::new(300, now);
+        let expires: Vec<u64> = (0..300).map(|_| now + rng.u64(..60 * SECOND)).collect();
+        for entry in 0..300 {
+            wheels.file(entry, Wheel::Requests, expires[entry as usize]);
+        }
+        let mut last = 0;
+        while let Some((entry, until)) = wheels.nearest(Wheel::Requests) {
+            wheels.take_out(entry);
+            assert!(expires[entry as usize] < until);
+            let expire_at = expires[entry as usize];
+            // Within a slot of its level there is no order.
+            let slot = if expire_at - now < 8 * SECOND { 1 << 24 } else { 1u64 << 33 };
+            assert!(expire_at + slot >= last, "{expire_at} after {last}");
+            last = last.max(expire_at);
+        }
+        assert!(last > now + 59 * SECOND);
+    }
+}

@@ -1,0 +1,280 @@
+//! The gate: batches of packets in, a verdict for each out (thesis, algorithms 5 to 8).
+//!
+//! ```text
+//!   packets, a group at a time
+//!     1  index lines fetched                        all
+//!     2  candidates found, their entries fetched    all
+//!     3  known flows: state, verdict                those whose entry is current
+//!     4  policy, by family, together                the others
+//!     5  room made in a full table, together        as many as may need it
+//!     6  entry, state, verdict                      the others
+//! ```
+//!
+//! Each step goes through the whole group before the next begins, so that its waits for
+//! memory overlap: group prefetching (4.5.3), of [`GROUP`] packets. A group of one is
+//! algorithm 5, for comparison.
+//!
+//! **Known flows never look at the policy** while it is of the generation that their entry
+//! remembers. When it is another, they go the way of new ones and are found again in step 6:
+//! a flow whose destination has another grantor set gets it, one whose destination is no
+//! longer protected loses its entry.
+//!
+//! **Insertion stops after the first failure in a group** (4.5.2): the packets after it go
+//! on as requests without an entry, at the priority of new ones. It fails only when nothing
+//! in the table can be given up, which is when all of it was granted or declined.
+//!
+//! Time is the group's: one reading for all its packets.
+
+mod decide;
+mod verdict;
+
+pub use decide::{Ignored, MOST_WIDE};
+pub use verdict::{Count, Counts, Reason, Verdict};
+
+use fib::{Hop, Reader};
+
+use crate::flow::{Flow, Pair};
+use crate::index::Index;
+use crate::index::lines::Lines;
+use crate::policy::{Action, Policy};
+use crate::priority::{FIRST, dscp};
+use crate::state::Outcome;
+use crate::table::{Belongs, FlowTable};
+use decide::Wide;
+
+/// The most packets of a group.
+pub const GROUP: usize = 32;
+
+/// A packet as far as the gate is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Whose it is.
+    pub flow: Flow,
+    /// The flow's hash, carried from steering.
+    pub hash: u32,
+    /// The frame's length, Ethernet header included.
+    pub bytes: u32,
+}
+
+/// A worker's gate.
+#[derive(Debug)]
+pub struct Gate<I = Lines> {
+    table: FlowTable<I>,
+    policy: Reader<Policy>,
+    /// Packets of a group, at most [`GROUP`].
+    group: usize,
+    gives_up: bool,
+    counts: Counts,
+    wide: Wide,
+}
+
+/// What is known of a packet that step 3 has left over.
+#[derive(Clone, Copy, Default)]
+struct Left {
+    /// Its place in the group.
+    at: u8,
+    action: Option<Action>,
+}
+
+impl<I: Index> Gate<I> {
+    /// Makes a gate for up to `entries` flows by this policy, at `now`.
+    ///
+    /// # Panics
+    ///
+    /// As [`FlowTable::new`].
+    pub fn new(entries: usize, policy: Reader<Policy>, now: u64) -> Self {
+        Self {
+            table: FlowTable::new(entries, now),
+            policy,
+            group: GROUP,
+            gives_up: true,
+            counts: Counts::default(),
+            wide: Wide::default(),
+        }
+    }
+
+    /// Takes groups of so many packets, 1 to [`GROUP`], from now on: for measuring.
+    pub fn set_group(&mut self, packets: usize) {
+        self.group = packets.clamp(1, GROUP);
+    }
+
+    /// Gives no request up for another from now on: for measuring.
+    pub fn keep_all(&mut self) {
+        self.gives_up = false;
+    }
+
+    /// Gives each packet its verdict, at `now`.
+    ///
+    /// # Panics
+    ///
+    /// If the slices differ in length.
+    pub fn process(&mut self, now: u64, packets: &[Packet], verdicts: &mut [Verdict]) {
+        assert_eq!(packets.len(), verdicts.len(), "a verdict for each packet");
+        let verdicts = verdicts.chunks_mut(self.group);
+        for (packets, verdicts) in packets.chunks(self.group).zip(verdicts) {
+            self.process_group(now, packets, verdicts);
+        }
+    }
+
+    fn process_group(&mut self, now: u64, packets: &[Packet], verdicts: &mut [Verdict]) {
+        let policy = self.policy.current();
+        let generation = policy.generation() as u16;
+        let table = &mut self.table;
+        packets.iter().for_each(|packet| table.fetch(packet.hash));
+        let mut candidates = [None; GROUP];
+        for (packet, candidate) in packets.iter().zip(&mut candidates) {
+            *candidate = table.candidate(packet.hash);
+        }
+        for (packet, candidate) in packets.iter().zip(&mut candidates) {
+            *candidate = table.find_from(*candidate, &packet.flow, packet.hash);
+            if let Some(entry) = *candidate {
+                table.fetch_decided(entry);
+            }
+        }
+        let mut left = [Left::default(); GROUP];
+        let mut count = 0;
+        for (at, packet) in packets.iter().enumerate() {
+            match candidates[at] {
+                Some(entry) if table.entry(entry).belongs().generation == generation => {
+                    let set = table.entry(entry).belongs().set;
+                    let outcome = table.packet(entry, now, packet.bytes);
+                    verdicts[at] = sent(policy, set, packet.hash, outcome);
+                    self.counts.verdict(&verdicts[at], packet.bytes);
+                }
+                _ => {
+                    left[count].at = at as u8;
+                    count += 1;
+                }
+            }
+        }
+        if count > 0 {
+            let left = &mut left[..count];
+            look_up(policy, packets, left);
+            self.admit(now, packets, verdicts, left);
+        }
+    }
+
+    /// Goes through packets of flows that have no entry, or one of another policy.
+    fn admit(&mut self, now: u64, packets: &[Packet], verdicts: &mut [Verdict], left: &[Left]) {
+        let policy = self.policy.current();
+        let generation = policy.generation() as u16;
+        let table = &mut self.table;
+        let protected = |left: &&Left| matches!(left.action, Some(Action::Grantors(_)));
+        if self.gives_up {
+            let wanted = left.iter().filter(protected).count();
+            if table.room() < wanted {
+                self.counts.given_up += table.make_room(wanted) as u64;
+            }
+        }
+        let mut full = false;
+        for &Left { at, action } in left {
+            let at = usize::from(at);
+            let Packet { flow, hash, bytes } = &packets[at];
+            // It may have come since, with a packet before this one, or gone.
+            let mut entry = table.find(flow, *hash);
+            verdicts[at] = if let Some(Action::Grantors(set)) = action {
+                let belongs = Belongs { set, generation };
+                if let Some(entry) = entry {
+                    table.belong(entry, belongs);
+                } else if !full {
+                    entry = table.insert(flow, *hash, belongs, now).ok();
+                    full = entry.is_none();
+                    if let Some(entry) = entry {
+                        self.counts.inserted += 1;
+                        self.wide.apply(table, entry, flow, now);
+                    }
+                }
+                let outcome = match entry {
+                    Some(entry) => table.packet(entry, now, *bytes),
+                    None => {
+                        self.counts.without_entry += 1;
+                        Outcome::Request { dscp: dscp(FIRST) }
+                    }
+                };
+                sent(policy, set, *hash, outcome)
+            } else {
+                if let Some(entry) = entry {
+                    table.remove(entry);
+                }
+                match action {
+                    Some(Action::Back) => Verdict::Back,
+                    Some(Action::Front) => Verdict::Front,
+                    Some(_) => Verdict::Drop(Reason::Policy),
+                    None => Verdict::NoRoute,
+                }
+            };
+            self.counts.verdict(&verdicts[at], *bytes);
+        }
+    }
+
+    /// Does what is due beside packets: forgets flows that are over, and goes on with
+    /// decisions about prefixes; `work` bounds it, in entries looked at. To be called with
+    /// every turn.
+    pub fn turn(&mut self, now: u64, work: u32) {
+        self.counts.expired += self.table.expire(now, work) as u64;
+        self.wide.walk(&mut self.table, &mut self.counts, now, work as usize);
+    }
+
+    /// Says that no packets come for a while, so that a new policy need not wait.
+    pub fn idle(&mut self) {
+        self.policy.idle();
+    }
+
+    /// Returns the flows.
+    pub fn table(&self) -> &FlowTable<I> {
+        &self.table
+    }
+
+    /// Returns what has happened so far.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+}
+
+/// Says where a packet of a flow with this set goes by its outcome.
+#[inline]
+fn sent(policy: &Policy, set: u16, hash: u32, outcome: Outcome) -> Verdict {
+    let grantor = || policy.set(set).and_then(|set| set.pick(hash)).map(|to| to.address);
+    const NOBODY: Verdict = Verdict::Drop(Reason::NoGrantor);
+    match outcome {
+        Outcome::Request { dscp } => {
+            grantor().map_or(NOBODY, |grantor| Verdict::Request { grantor, dscp })
+        }
+        Outcome::Granted { renew } => {
+            grantor().map_or(NOBODY, |grantor| Verdict::Granted { grantor, renew })
+        }
+        Outcome::OverRate => Verdict::Drop(Reason::OverRate),
+        Outcome::Declined => Verdict::Drop(Reason::Declined),
+    }
+}
+
+/// Looks up the destinations of packets, those of a family together.
+fn look_up(policy: &Policy, packets: &[Packet], left: &mut [Left]) {
+    let (mut four, mut six) = ([0; GROUP], [0; GROUP]);
+    let (mut of_four, mut of_six) = ([0; GROUP], [0; GROUP]);
+    let (mut fours, mut sixes) = (0, 0);
+    for (number, left) in left.iter().enumerate() {
+        match packets[usize::from(left.at)].flow.pair() {
+            Pair::V4 { dst, .. } => {
+                (four[fours], of_four[fours]) = (dst, number);
+                fours += 1;
+            }
+            Pair::V6 { dst, .. } => {
+                (six[sixes], of_six[sixes]) = (dst, number);
+                sixes += 1;
+            }
+        }
+    }
+    let mut hops = [Hop::NONE; GROUP];
+    if fours > 0 {
+        let each = |at: usize, action| left[of_four[at]].action = action;
+        policy.actions_v4(&four[..fours], &mut hops[..fours], each);
+    }
+    if sixes > 0 {
+        let each = |at: usize, action| left[of_six[at]].action = action;
+        policy.actions_v6(&six[..sixes], &mut hops[..sixes], each);
+    }
+}
+
+#[cfg(test)]
+mod tests;

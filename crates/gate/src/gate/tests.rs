@@ -1,0 +1,328 @@
+//! The gate against a slow twin, packet by packet, and what it does when it is full, when
+//! its policy changes, and by decisions about prefixes.
+
+use std::collections::HashMap;
+
+use fib::{Prefix, Publisher};
+
+use super::{Gate, Ignored, MOST_WIDE, Packet, Reason, Verdict};
+use crate::decision::{Item, Program, Say, Scope};
+use crate::flow::{Flow, Key, Pair};
+use crate::policy::{Action, Address, Draft, Grantor, Policy};
+use crate::state::{Decision, Grant, Outcome, Record, Stamp};
+
+const SECOND: u64 = 1_000_000_000;
+const PROTECTED: u32 = 0xc000_0200;
+const GRANT: Grant =
+    Grant { rate_kib: 64, expire_s: 300, next_renewal_ms: 240_000, renewal_step_ms: 3_000 };
+
+/// 192.0.2.0/24 and 2001:db8::/32 by set 0, 198.51.100.0/24 past the gate, 203.0.113.0/24
+/// back where it came from, 10.0.0.0/8 dropped, 192.0.2.240/28 by a set that has nobody.
+fn draft() -> Draft {
+    let grantor = |address, weight| Grantor { address: Address::V4(address), weight };
+    let mut draft = Draft::new();
+    let set = draft.set(&[grantor(0x0a00_0001, 1), grantor(0x0a00_0002, 3)]);
+    let nobody = draft.set(&[grantor(0x0a00_0003, 0)]);
+    let p4 = |text: &str| text.parse::<Prefix<u32>>().unwrap();
+    draft.v4(p4("192.0.2.0/24"), Action::Grantors(set));
+    draft.v4(p4("192.0.2.240/28"), Action::Grantors(nobody));
+    draft.v4(p4("198.51.100.0/24"), Action::Back);
+    draft.v4(p4("203.0.113.0/24"), Action::Front);
+    draft.v4(p4("10.0.0.0/8"), Action::Drop);
+    draft.v6("2001:db8::/32".parse().unwrap(), Action::Grantors(set));
+    draft
+}
+
+fn packet(key: &Key, flow: Flow, bytes: u32) -> Packet {
+    Packet { flow, hash: key.hash(&flow), bytes }
+}
+
+fn random_flow(rng: &mut fastrand::Rng) -> Flow {
+    let src = rng.u32(..40);
+    match rng.u8(..10) {
+        0 => Flow::v4(src, 0xc633_6401),
+        1 => Flow::v4(src, 0xcb00_7101),
+        2 => Flow::v4(src, 0x0a00_0009),
+        3 => Flow::v4(src, 0x0808_0808),
+        4 => Flow::v4(src, PROTECTED + 250),
+        5..8 => Flow::v4(src, PROTECTED + rng.u32(..5)),
+        _ => Flow::v6(src.into(), (0x2001_0db8 << 96) + rng.u128(..3)),
+    }
+}
+
+/// The slow twin: a map of records, one packet at a time.
+fn expected(
+    policy: &Policy,
+    records: &mut HashMap<Flow, Record>,
+    now: u64,
+    packet: &Packet,
+) -> Verdict {
+    let action = match packet.flow.pair() {
+        Pair::V4 { dst, .. } => policy.action_v4(dst),
+        Pair::V6 { dst, .. } => policy.action_v6(dst),
+    };
+    let set = match action {
+        Some(Action::Grantors(set)) => set,
+        other => {
+            records.remove(&packet.flow);
+            return match other {
+                Some(Action::Back) => Verdict::Back,
+                Some(Action::Front) => Verdict::Front,
+                None => Verdict::NoRoute,
+                Some(_) => Verdict::Drop(Reason::Policy),
+            };
+        }
+    };
+    let record = records.entry(packet.flow).or_insert_with(|| Record::new(now));
+    let outcome = record.packet(now, packet.bytes);
+    let grantor = policy.set(set).unwrap().pick(packet.hash).map(|grantor| grantor.address);
+    match (outcome, grantor) {
+        (Outcome::Declined, _) => Verdict::Drop(Reason::Declined),
+        (Outcome::OverRate, _) => Verdict::Drop(Reason::OverRate),
+        (_, None) => Verdict::Drop(Reason::NoGrantor),
+        (Outcome::Request { dscp }, Some(grantor)) => Verdict::Request { grantor, dscp },
+        (Outcome::Granted { renew }, Some(grantor)) => Verdict::Granted { grantor, renew },
+    }
+}
+
+fn against_the_twin(group: usize, seed: u64) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let key = Key::new(|| rng.u64(..));
+    let mut publisher = Publisher::new(draft().build(1).unwrap());
+    let mut gate: Gate = Gate::new(2000, publisher.reader(), 0);
+    gate.set_group(group);
+    let mut records = HashMap::new();
+    let mut now = 0;
+    let mut generation = 1;
+    for step in 0..6_000 {
+        let magnitude = rng.u32(10..32);
+        now += rng.u64(..1 << magnitude);
+        if rng.u8(..50) == 0 {
+            // Another policy: one protected address is moved to another set, or let out.
+            generation += 1;
+            let mut draft = draft();
+            let other = draft.set(&[Grantor { address: Address::V6(7), weight: 1 }]);
+            let prefix = Prefix::truncate(PROTECTED + 3, 32);
+            match rng.u8(..3) {
+                0 => draft.v4(prefix, Action::Grantors(other)),
+                1 => draft.exempt_v4(prefix, Action::Back),
+                _ => {}
+            }
+            publisher.publish(Box::new(draft.build(generation).unwrap()));
+            gate.idle();
+            publisher.reclaim();
+        }
+        let packets: Vec<Packet> = (0..rng.usize(..80))
+            .map(|_| {
+                let flow = random_flow(&mut rng);
+                packet(&key, flow, rng.u32(60..1514))
+            })
+            .collect();
+        let mut verdicts = vec![Verdict::NoRoute; packets.len()];
+        gate.process(now, &packets, &mut verdicts);
+        for (at, packet) in packets.iter().enumerate() {
+            let expect = expected(publisher.current(), &mut records, now, packet);
+            assert_eq!(verdicts[at], expect, "step {step}, packet {at}: {}", packet.flow);
+        }
+        for _ in 0..rng.u8(..4) {
+            let flow = random_flow(&mut rng);
+            let decision = match rng.bool() {
+                true => Decision::Decline { expire_s: rng.u32(..20) },
+                false => Decision::Grant(Grant {
+                    rate_kib: rng.u32(..4),
+                    next_renewal_ms: 1_000,
+                    renewal_step_ms: 500,
+                    ..GRANT
+                }),
+            };
+            let stamp = Stamp { sender: rng.u32(..2), number: step + rng.u64(..20) };
+            let item = Item { scope: Scope::of(&flow), say: Say::Decide(decision) };
+            let result = gate.decide(now, &item, stamp, |flow| key.hash(flow));
+            let set = match flow.pair() {
+                Pair::V4 { dst, .. } => publisher.current().action_v4(dst),
+                Pair::V6 { dst, .. } => publisher.current().action_v6(dst),
+            };
+            // What is known by the policy before this one is still decided of.
+            if let Some(Action::Grantors(_)) = set {
+                let record = records.entry(flow).or_insert_with(|| Record::new(now));
+                let counts = record.decide(now, &decision, stamp);
+                assert_eq!(result, if counts { Ok(()) } else { Err(Ignored::Late) });
+            } else if let Some(record) = records.get_mut(&flow) {
+                record.decide(now, &decision, stamp);
+            } else {
+                assert_eq!(result, Err(Ignored::Unprotected));
+            }
+        }
+        let counts = gate.counts();
+        assert_eq!(counts.received, counts.ended());
+        assert_eq!(counts.given_up + counts.without_entry, 0);
+    }
+    let counts = gate.counts();
+    let met = [
+        counts.requests,
+        counts.granted,
+        counts.renewals,
+        counts.back,
+        counts.front,
+        counts.no_route,
+        counts.declined,
+        counts.over_rate,
+        counts.policy,
+        counts.no_grantor,
+    ];
+    assert!(met.iter().all(|count| count.packets > 100), "not everything was met: {met:?}");
+}
+
+#[test]
+fn every_packet_ends_as_the_slow_twin_says() {
+    against_the_twin(super::GROUP, 1);
+    against_the_twin(1, 2);
+    against_the_twin(7, 3);
+}
+
+/// The study's twelfth test: 4096 entries under a million random flows.
+#[test]
+fn a_flood_costs_no_granted_flow_and_a_decision_finds_room() {
+    const ENTRIES: usize = 4096;
+    let key = Key::random();
+    let publisher = Publisher::new(draft().build(1).unwrap());
+    let mut gate: Gate = Gate::new(ENTRIES, publisher.reader(), 0);
+    let hash = |flow: &Flow| key.hash(flow);
+    let decide = |gate: &mut Gate, now, src| {
+        let scope = Scope::of(&Flow::v4(src, PROTECTED));
+        let grant = Grant { rate_kib: 1 << 20, ..GRANT };
+        let item = Item { scope, say: Say::Decide(Decision::Grant(grant)) };
+        gate.decide(now, &item, Stamp::default(), hash)
+    };
+    for src in 0..1000 {
+        decide(&mut gate, 0, src).unwrap();
+    }
+    let mut verdicts = [Verdict::NoRoute; 32];
+    let mut now = 0;
+    for batch in 0..1_000_000 / 32 {
+        now += 32_000;
+        // One packet of a granted flow in every batch of new ones.
+        let packets: [Packet; 32] = core::array::from_fn(|at| {
+            let src = if at == 0 { batch % 1000 } else { (1 << 24) + batch * 32 + at as u32 };
+            packet(&key, Flow::v4(src, PROTECTED), 60)
+        });
+        gate.process(now, &packets, &mut verdicts);
+        assert!(matches!(verdicts[0], Verdict::Granted { .. }), "batch {batch}");
+        assert!(verdicts[1..].iter().all(|v| matches!(v, Verdict::Request { dscp: 41, .. })));
+        gate.turn(now, 64);
+    }
+    assert!(gate.counts().given_up > 900_000);
+    assert_eq!(gate.counts().without_entry, 0);
+    // A decision for a flow whose entry is gone long since.
+    decide(&mut gate, now, 1 << 24 | 5).unwrap();
+    assert_eq!(gate.decided(now), 1001);
+    // Full of grants, it says so, keeps them, and lets requests through.
+    for src in 2000..2000 + ENTRIES as u32 {
+        let full = gate.table().granted() == ENTRIES;
+        let result = decide(&mut gate, now, src);
+        assert_eq!(result, if full { Err(Ignored::NoRoom) } else { Ok(()) });
+    }
+    let one = [packet(&key, Flow::v4(77_777, PROTECTED), 60)];
+    gate.process(now, &one, &mut verdicts[..1]);
+    assert!(matches!(verdicts[0], Verdict::Request { dscp: 41, .. }));
+    assert_eq!(gate.counts().without_entry, 1);
+    assert_eq!(gate.decided(now), ENTRIES);
+}
+
+#[test]
+fn decisions_about_prefixes_reach_who_is_there_and_who_comes() {
+    let key = Key::random();
+    let hash = |flow: &Flow| key.hash(flow);
+    let publisher = Publisher::new(draft().build(1).unwrap());
+    let mut gate: Gate = Gate::new(1000, publisher.reader(), 0);
+    let send = |gate: &mut Gate, now, src| {
+        let mut verdict = [Verdict::NoRoute];
+        gate.process(now, &[packet(&key, Flow::v4(src, PROTECTED), 60)], &mut verdict);
+        verdict[0]
+    };
+    let declined = Verdict::Drop(Reason::Declined);
+    let is_request = |verdict| matches!(verdict, Verdict::Request { .. });
+    (0..512).for_each(|src| assert!(is_request(send(&mut gate, 0, src))));
+    // 0.0.0.0/24 of them for ten seconds.
+    let scope = Scope::V4(Prefix::truncate(0, 24), Prefix::ALL);
+    let decline = Say::Decide(Decision::Decline { expire_s: 10 });
+    let stamp = |number| Stamp { sender: 1, number };
+    // One of them has been decided of since by himself.
+    let own = Item {
+        scope: Scope::of(&Flow::v4(9, PROTECTED)),
+        say: Say::Decide(Decision::Grant(GRANT)),
+    };
+    gate.decide(0, &own, stamp(6), hash).unwrap();
+    gate.decide(0, &Item { scope, say: decline }, stamp(5), hash).unwrap();
+    let mut turns = 0;
+    while gate.counts().decided < 256 {
+        gate.turn(0, 100);
+        turns += 1;
+    }
+    assert!((3..=12).contains(&turns), "{turns} turns");
+    let half = SECOND / 2;
+    for src in 0..512 {
+        let verdict = send(&mut gate, half, src);
+        match src {
+            9 => assert!(matches!(verdict, Verdict::Granted { .. })),
+            0..256 => assert_eq!(verdict, declined, "{src}"),
+            _ => assert!(is_request(verdict), "{src}"),
+        }
+    }
+    gate.decide(
+        half,
+        &Item { scope: Scope::of(&Flow::v4(3, PROTECTED)), say: Say::Flush },
+        stamp(7),
+        hash,
+    )
+    .unwrap();
+    // Who comes, or comes again, while it is in force.
+    assert_eq!(send(&mut gate, half, 3), declined);
+    // What is left counts in whole seconds, rounded up.
+    assert!(is_request(send(&mut gate, half + 10 * SECOND, 3)));
+    // Flushed, all ask again.
+    let decline_all = Item { scope: Scope::V4(Prefix::ALL, Prefix::ALL), say: decline };
+    gate.decide(20 * SECOND, &decline_all, stamp(8), hash).unwrap();
+    gate.turn(20 * SECOND, 4000);
+    assert_eq!(send(&mut gate, 20 * SECOND, 300), declined);
+    let flush_all = Item { say: Say::Flush, ..decline_all };
+    gate.decide(20 * SECOND, &flush_all, stamp(9), hash).unwrap();
+    gate.turn(20 * SECOND, 4000);
+    assert!(gate.table().is_empty());
+    assert!(is_request(send(&mut gate, 20 * SECOND, 300)));
+    // There are so many at a time, and no programs.
+    for number in 0..MOST_WIDE as u32 + 1 {
+        let scope = Scope::V4(Prefix::truncate(number << 8, 24), Prefix::ALL);
+        let result = gate.decide(21 * SECOND, &Item { scope, say: decline }, stamp(10), hash);
+        let full = number == MOST_WIDE as u32;
+        assert_eq!(result, if full { Err(Ignored::TooManyWide) } else { Ok(()) });
+    }
+    let run = Say::Run(Program { expire_s: 1, program: 0, cookie: [0; 64] });
+    let result = gate.decide(0, &Item { scope, say: run }, stamp(11), hash);
+    assert_eq!(result, Err(Ignored::Program));
+}
+
+#[test]
+fn nothing_is_allocated_while_packets_go_through() {
+    let mut rng = fastrand::Rng::with_seed(9);
+    let key = Key::random();
+    let publisher = Publisher::new(draft().build(1).unwrap());
+    let mut gate: Gate = Gate::new(300, publisher.reader(), 0);
+    let mut verdicts = [Verdict::NoRoute; 64];
+    let allocated = allocation_counter::measure(|| {
+        for step in 0..2_000u64 {
+            let packets: [Packet; 64] = core::array::from_fn(|_| {
+                let flow = random_flow(&mut rng);
+                packet(&key, flow, 100)
+            });
+            gate.process(step * 1_000_000, &packets, &mut verdicts);
+            let item = Item {
+                scope: Scope::of(&packets[0].flow),
+                say: Say::Decide(Decision::Decline { expire_s: 3 }),
+            };
+            let _ = gate.decide(step * 1_000_000, &item, Stamp::default(), |flow| key.hash(flow));
+            gate.turn(step * 1_000_000, 64);
+        }
+    });
+    assert_eq!(allocated.count_total, 0);
+}

@@ -1,0 +1,151 @@
+//! What becomes of a packet at the gate, and how often.
+//!
+//! Every packet ends in one [`Verdict`] and is counted once, with its bytes, so that at
+//! any moment between two batches
+//!
+//! ```text
+//!   received = requests + granted + passed + Σ dropped by reason
+//! ```
+
+use crate::policy::Address;
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// To the grantor, encapsulated, as a request with this DSCP, 3 to 63.
+    Request {
+        /// The grantor.
+        grantor: Address,
+        /// The DSCP.
+        dscp: u8,
+    },
+    /// To the grantor, encapsulated, with DSCP 1, or 2 where it asks for renewal.
+    Granted {
+        /// The grantor.
+        grantor: Address,
+        /// Whether it asks.
+        renew: bool,
+    },
+    /// To the back network as it is.
+    Back,
+    /// To the front network as it is.
+    Front,
+    /// The policy has no route: the gate's own, perhaps, or nobody's.
+    NoRoute,
+    /// Dropped.
+    Drop(Reason),
+}
+
+/// Why a packet is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Its flow is declined.
+    Declined,
+    /// It is over the rate that its flow was granted.
+    OverRate,
+    /// The policy drops what goes there.
+    Policy,
+    /// No grantor of the set is to be used.
+    NoGrantor,
+}
+
+/// Packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, Ethernet headers included.
+    pub bytes: u64,
+}
+
+impl Count {
+    fn add(&mut self, bytes: u32) {
+        self.packets += 1;
+        self.bytes += u64::from(bytes);
+    }
+}
+
+/// How often each verdict was given, and what happened to the table meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// All packets.
+    pub received: Count,
+    /// Requests.
+    pub requests: Count,
+    /// Granted packets, those that ask for renewal among them.
+    pub granted: Count,
+    /// Granted packets that ask for renewal.
+    pub renewals: Count,
+    /// To the back network as they are.
+    pub back: Count,
+    /// To the front network as they are.
+    pub front: Count,
+    /// Without a route.
+    pub no_route: Count,
+    /// Dropped, of declined flows.
+    pub declined: Count,
+    /// Dropped, over the granted rate.
+    pub over_rate: Count,
+    /// Dropped by the policy.
+    pub policy: Count,
+    /// Dropped for want of a grantor.
+    pub no_grantor: Count,
+    /// Flows that got an entry.
+    pub inserted: u64,
+    /// Requests that went on without an entry.
+    pub without_entry: u64,
+    /// Entries that were given up for others.
+    pub given_up: u64,
+    /// Entries that expired.
+    pub expired: u64,
+    /// Decisions that took effect on a flow.
+    pub decided: u64,
+    /// Decisions that came late.
+    pub late: u64,
+    /// Decisions for which there was no entry left.
+    pub no_room: u64,
+    /// Decisions of flows that the policy gives to no grantor.
+    pub unprotected: u64,
+    /// Decisions to run a program, which this gate cannot.
+    pub programs: u64,
+}
+
+impl Counts {
+    pub(super) fn verdict(&mut self, verdict: &Verdict, bytes: u32) {
+        self.received.add(bytes);
+        let count = match verdict {
+            Verdict::Request { .. } => &mut self.requests,
+            Verdict::Granted { renew, .. } => {
+                if *renew {
+                    self.renewals.add(bytes);
+                }
+                &mut self.granted
+            }
+            Verdict::Back => &mut self.back,
+            Verdict::Front => &mut self.front,
+            Verdict::NoRoute => &mut self.no_route,
+            Verdict::Drop(Reason::Declined) => &mut self.declined,
+            Verdict::Drop(Reason::OverRate) => &mut self.over_rate,
+            Verdict::Drop(Reason::Policy) => &mut self.policy,
+            Verdict::Drop(Reason::NoGrantor) => &mut self.no_grantor,
+        };
+        count.add(bytes);
+    }
+
+    /// Returns the sum of all verdicts, which [`received`](Self::received) is equal to.
+    pub fn ended(&self) -> Count {
+        let all = [
+            self.requests,
+            self.granted,
+            self.back,
+            self.front,
+            self.no_route,
+            self.declined,
+            self.over_rate,
+            self.policy,
+            self.no_grantor,
+        ];
+        let packets = all.iter().map(|count| count.packets).sum();
+        Count { packets, bytes: all.iter().map(|count| count.bytes).sum() }
+    }
+}

@@ -1,0 +1,75 @@
+//! The DDoS gate without I/O: batches of packets in, a verdict for each out.
+//!
+//! A gate stands at a vantage point before a protected network. It lets a flow through
+//! only after a grantor in that network has said so; packets of flows that nobody has
+//! decided of yet are requests, few of which go on, by priority. The system is that of
+//! chapter 4 of Fu (dissertation, Boston University,
+//! 2020), written anew from it and from a study of what such gates do.
+//!
+//! ```text
+//!   packet ─► Flow ─► hash ─► index ─► entry ─► state ─► granted, declined, or a request
+//!             flow.rs         index/            state.rs                of some priority.rs
+//! ```
+//!
+//! Where it departs from the published gates, and why, is docs/decisions/0010.
+//!
+//! Everything is a function of packets, decisions and monotonic time in nanoseconds.
+//! Nothing here allocates after it is made, blocks, or reads a clock.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`gate`] | batches of packets in, a verdict for each out |
+//! | [`decision`] | what grantors say, in two versions of the protocol |
+//! | [`table`] | the flow table: index, entries, timer wheels, room for who comes |
+//! | [`expiry`] | the timer wheels |
+//! | [`flow`] | a pair of addresses, and its hash under a secret key |
+//! | [`index`] | from hashes to numbers of entries: seven schemes behind one trait |
+//! | [`limit`] | what leaves: requests by priority, grants in RED queues, a reserve |
+//! | [`policy`] | what becomes of packets by destination, and whose grantors decide |
+//! | [`priority`] | the priority of a request |
+//! | [`state`] | what a gate remembers of a flow, and what that makes of a packet |
+//!
+//! # Examples
+//!
+//! ```
+//! use fib::Publisher;
+//! use fingerpost_gate::decision::{Item, Say, Scope};
+//! use fingerpost_gate::flow::{Flow, Key};
+//! use fingerpost_gate::gate::{Gate, Packet, Verdict};
+//! use fingerpost_gate::policy::{Action, Address, Draft, Grantor};
+//! use fingerpost_gate::state::{Decision, Grant, Stamp};
+//!
+//! let mut draft = Draft::new();
+//! let grantor = Address::V4(0x0a00_0001);
+//! let set = draft.set(&[Grantor { address: grantor, weight: 1 }]);
+//! draft.v4("192.0.2.0/24".parse()?, Action::Grantors(set));
+//! let policy = Publisher::new(draft.build(1)?);
+//! let mut gate: Gate = Gate::new(1 << 16, policy.reader(), 0);
+//!
+//! let key = Key::random();
+//! let flow = Flow::v4(0xc633_6401, 0xc000_0207);
+//! let packet = Packet { flow, hash: key.hash(&flow), bytes: 60 };
+//! let mut verdicts = [Verdict::NoRoute; 1];
+//! gate.process(0, &[packet], &mut verdicts);
+//! assert_eq!(verdicts, [Verdict::Request { grantor, dscp: 41 }]);
+//!
+//! let terms = Grant { rate_kib: 1024, expire_s: 300, next_renewal_ms: 240_000, renewal_step_ms: 3_000 };
+//! let item = Item { scope: Scope::of(&flow), say: Say::Decide(Decision::Grant(terms)) };
+//! gate.decide(1, &item, Stamp::default(), |flow| key.hash(flow))?;
+//! gate.process(2, &[packet], &mut verdicts);
+//! assert_eq!(verdicts, [Verdict::Granted { grantor, renew: false }]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod decision;
+pub mod expiry;
+pub mod flow;
+pub mod gate;
+pub mod index;
+pub mod limit;
+pub mod policy;
+pub mod priority;
+pub mod state;
+pub mod table;

@@ -1,0 +1,231 @@
+//! A link to the protected network: what operates it, requests, and what was granted.
+//!
+//! | class | DSCP | share of the link | queue |
+//! |---|---|---|---|
+//! | operational: ARP, ND, ICMP, BGP | 0 | 5 % whatever else there is, more if nothing else waits | first in, first out |
+//! | requests | 3 to 63 | at most 5 % | `solicitor.rs` |
+//! | granted | 1, 2 | at most 95 % | `red.rs` |
+//!
+//! Nothing leaves faster than the link, so that what waits waits here, where it is sorted,
+//! and not in a queue of the card. Order: operational packets within their share; requests
+//! and granted packets within theirs, requests first; operational ones beyond it. A flood
+//! of granted packets thus leaves a BGP session its 5 %, and requests theirs.
+
+use std::collections::VecDeque;
+
+use super::FRAMING;
+use super::bucket::{Bucket, DEEPEST};
+use super::red::{Parameters, Queues, Waiting};
+use super::solicitor::{Request, Solicitor};
+
+/// The percentage of a link that requests may take.
+pub const REQUESTS: u64 = 5;
+/// The percentage that operational packets are sure of.
+pub const RESERVE: u64 = 5;
+/// The percentage that granted packets may take.
+pub const GRANTED: u64 = 95;
+
+/// How a link is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// The link's rate in bits a second, or a worker's share of it.
+    pub bits: u64,
+    /// Places for requests that wait.
+    pub requests: usize,
+    /// Queues for granted packets, a power of two.
+    pub queues: usize,
+    /// Places for operational packets.
+    pub operational: usize,
+    /// How queues of granted packets drop.
+    pub red: Parameters,
+    /// Where the hash of destinations starts: from a generator that cannot be guessed.
+    pub seed: u64,
+}
+
+/// What leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving<T> {
+    /// An operational packet.
+    Operational(T),
+    /// A request with this DSCP.
+    Request(T, u8),
+    /// A granted packet.
+    Granted(T),
+}
+
+/// A link.
+#[derive(Debug)]
+pub struct Link<T> {
+    all: Bucket,
+    reserve: Bucket,
+    granted_rate: Bucket,
+    operational: VecDeque<Waiting<T>>,
+    places: usize,
+    requests: Solicitor<T>,
+    granted: Queues<T>,
+}
+
+impl<T: Copy> Link<T> {
+    /// Makes a link at `now`; it allocates nothing later.
+    ///
+    /// # Panics
+    ///
+    /// If there are no places for requests, or `queues` is not a power of two.
+    pub fn new(setup: &Setup, now: u64) -> Self {
+        let share = |percent| Bucket::share(setup.bits, percent, now);
+        Self {
+            all: Bucket::new(setup.bits / 8, DEEPEST / 20, now),
+            reserve: share(RESERVE),
+            granted_rate: share(GRANTED),
+            operational: VecDeque::with_capacity(setup.operational),
+            places: setup.operational,
+            requests: Solicitor::new(setup.requests, share(REQUESTS)),
+            granted: Queues::new(setup.queues, setup.red, setup.seed, now),
+        }
+    }
+
+    /// Takes an operational packet, or gives it back to be dropped.
+    pub fn operate(&mut self, packet: T, bytes: u32) -> Option<T> {
+        if self.operational.len() == self.places {
+            return Some(packet);
+        }
+        self.operational.push_back(Waiting { packet, bytes: bytes.saturating_add(FRAMING) });
+        None
+    }
+
+    /// Takes a request; returns the one that is dropped for it, which may be it.
+    pub fn request(&mut self, packet: T, dscp: u8, bytes: u32) -> Option<T> {
+        self.requests.offer(Request { packet, dscp, bytes }).map(|dropped| dropped.packet)
+    }
+
+    /// Takes a granted packet, or gives it back to be dropped.
+    pub fn grant(&mut self, packet: T, destination: u128, bytes: u32, now: u64) -> Option<T> {
+        let packet = Waiting { packet, bytes: bytes.saturating_add(FRAMING) };
+        self.granted.offer(destination, packet, now).err().map(|dropped| dropped.packet)
+    }
+
+    /// Returns the packet that leaves at `now`, if one may.
+    pub fn next(&mut self, now: u64) -> Option<Leaving<T>> {
+        // Of a full frame: whatever is next, it has the link's leave.
+        if !self.all.allows(now, 1538) {
+            return None;
+        }
+        let first = self.operational.front().map(|packet| packet.bytes);
+        if first.is_some_and(|bytes| self.reserve.try_take(now, bytes)) {
+            return self.next_operational();
+        }
+        if let Some(request) = self.requests.next(now) {
+            self.all.take(request.bytes.saturating_add(FRAMING));
+            return Some(Leaving::Request(request.packet, request.dscp));
+        }
+        if let Some(bytes) = self.granted.first_bytes()
+            && self.granted_rate.try_take(now, bytes)
+        {
+            self.all.take(bytes);
+            return self.granted.next(now).map(|packet| Leaving::Granted(packet.packet));
+        }
+        self.next_operational()
+    }
+
+    fn next_operational(&mut self) -> Option<Leaving<T>> {
+        let Waiting { packet, bytes } = self.operational.pop_front()?;
+        self.all.take(bytes);
+        Some(Leaving::Operational(packet))
+    }
+
+    /// Returns the requests that wait.
+    pub fn requests(&self) -> &Solicitor<T> {
+        &self.requests
+    }
+
+    /// Counts all packets that wait.
+    pub fn waiting(&self) -> usize {
+        self.operational.len() + self.requests.len() + self.granted.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+    const BITS: u64 = 1_000_000_000;
+
+    fn link() -> Link<u32> {
+        let setup = Setup {
+            bits: BITS,
+            requests: 512,
+            queues: 64,
+            operational: 128,
+            red: Parameters::default(),
+            seed: 77,
+        };
+        Link::new(&setup, 0)
+    }
+
+    /// Floods all three classes, or some, for two seconds; returns their shares of the link.
+    fn flood(operational: bool, requests: bool, granted: bool) -> [f64; 3] {
+        let mut link = link();
+        let mut bytes = [0u64; 3];
+        let mut now = 0;
+        while now < 2 * SECOND {
+            now += 2_000;
+            if operational {
+                link.operate(0, 1000);
+            }
+            if requests {
+                link.request(1, 41, 1000);
+            }
+            if granted {
+                link.grant(2, u128::from(now / 2_000 % 100), 1000, now);
+            }
+            while let Some(leaving) = link.next(now) {
+                let class = match leaving {
+                    Leaving::Operational(_) => 0,
+                    Leaving::Request(..) => 1,
+                    Leaving::Granted(_) => 2,
+                };
+                bytes[class] += 1000 + u64::from(FRAMING);
+            }
+        }
+        bytes.map(|bytes| bytes as f64 * 8.0 / 2.0 / BITS as f64)
+    }
+
+    fn near(share: f64, percent: f64) -> bool {
+        (share * 100.0 - percent).abs() < 1.5
+    }
+
+    #[test]
+    fn each_class_has_its_share() {
+        let [operational, requests, granted] = flood(true, true, true);
+        assert!(near(operational, 5.0) && near(requests, 5.0) && near(granted, 90.0));
+        let [_, requests, granted] = flood(false, true, true);
+        assert!(near(requests, 5.0) && near(granted, 95.0), "{requests} {granted}");
+        let [_, requests, _] = flood(false, true, false);
+        assert!(near(requests, 5.0), "{requests}");
+        let [_, _, granted] = flood(false, false, true);
+        assert!(near(granted, 95.0), "{granted}");
+        let [operational, ..] = flood(true, false, false);
+        assert!(near(operational, 100.0), "{operational}");
+    }
+
+    #[test]
+    fn all_packets_are_accounted_for() {
+        let mut rng = fastrand::Rng::with_seed(5);
+        let mut link = link();
+        let (mut offered, mut ended) = (0usize, 0usize);
+        for step in 0..100_000u64 {
+            let now = step * 5_000;
+            offered += 1;
+            let packet = step as u32;
+            let dropped = match rng.u8(..3) {
+                0 => link.operate(packet, rng.u32(60..1514)),
+                1 => link.request(packet, rng.u8(3..64), rng.u32(60..1514)),
+                _ => link.grant(packet, rng.u128(..9), rng.u32(60..1514), now),
+            };
+            ended += usize::from(dropped.is_some());
+            ended += usize::from(link.next(now).is_some());
+            assert_eq!(offered, ended + link.waiting());
+        }
+    }
+}

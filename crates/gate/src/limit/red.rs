@@ -1,0 +1,357 @@
+//! RED: a queue that drops before it is full (Floyd, Jacobson, "Random early detection
+//! gateways for congestion avoidance", IEEE/ACM Trans. Netw. 1(4), 1993).
+//!
+//! ```text
+//!   average ← average + w·(length − average)               at each arrival
+//!   average ← (1 − w)^m · average                          after m packets' time of idling
+//!
+//!   below `low`      kept
+//!   low … high       dropped with probability p / (1 − count·p),
+//!                    p = most · (average − low) / (high − low)
+//!   above `high`     dropped; so is what finds no place
+//! ```
+//!
+//! `count` is how many were kept since the last drop: it spreads drops evenly, so that no
+//! flow loses several in a row. A packet that is ECN-capable is not marked instead: the
+//! inner header is the grantor's to see unchanged.
+//!
+//! **Queues by destination.** Granted packets go to one of 2^k queues by a keyed hash of
+//! their destination ([`Queues`]), and the queues take turns by deficit round robin
+//! (Shreedhar, Varghese, SIGCOMM 1995), so that a destination whose grants exceed the link
+//! takes from who shares its queue and from nobody else. The hash's seed changes every
+//! [`ROTATION`]: two destinations that meet part again. What waits stays where it is, so a
+//! destination's packets may be out of order once, at a change.
+
+use std::collections::VecDeque;
+
+/// How long a seed is used, in nanoseconds: 10 s.
+pub const ROTATION: u64 = 10_000_000_000;
+/// What a queue may send in its turn, in bytes: a frame of any usual size.
+const QUANTUM: u32 = 2048;
+
+/// The parameters of RED.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameters {
+    /// The average, in packets, from which some are dropped.
+    pub low: u32,
+    /// The average from which all are dropped.
+    pub high: u32,
+    /// The places.
+    pub places: usize,
+    /// The probability just below `high`.
+    pub most: f64,
+    /// The weight of the newest length.
+    pub weight: f64,
+    /// The time a packet takes to leave, in nanoseconds, which idle time is measured in.
+    pub packet_time: u64,
+}
+
+impl Default for Parameters {
+    /// What the paper suggests (w 0.002, probability 1/50), `high` three times `low`, for
+    /// full frames at 1 Gb/s.
+    fn default() -> Self {
+        Self { low: 32, high: 96, places: 256, most: 0.02, weight: 0.002, packet_time: 12_304 }
+    }
+}
+
+/// A packet that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting<T> {
+    /// The packet.
+    pub packet: T,
+    /// The length of its frame, framing included.
+    pub bytes: u32,
+}
+
+/// One queue.
+#[derive(Debug)]
+pub struct Red<T> {
+    waiting: VecDeque<Waiting<T>>,
+    parameters: Parameters,
+    average: f64,
+    /// Packets kept since the last drop; -1 while the average is low.
+    count: i64,
+    idle_since: Option<u64>,
+}
+
+impl<T> Red<T> {
+    /// Makes an empty queue; it allocates nothing later.
+    pub fn new(parameters: Parameters) -> Self {
+        let waiting = VecDeque::with_capacity(parameters.places);
+        Self { waiting, parameters, average: 0.0, count: -1, idle_since: Some(0) }
+    }
+
+    /// Takes a packet that comes at `now`, or gives it back to be dropped. `chance` is from
+    /// 0 up to 1, evenly.
+    pub fn offer(&mut self, packet: Waiting<T>, now: u64, chance: f64) -> Result<(), Waiting<T>> {
+        let Parameters { low, high, places, most, weight, packet_time } = self.parameters;
+        if let Some(since) = self.idle_since.take() {
+            let missed = now.saturating_sub(since) as f64 / packet_time.max(1) as f64;
+            self.average *= (1.0 - weight).powf(missed);
+        }
+        self.average += weight * (self.waiting.len() as f64 - self.average);
+        let (low, high) = (f64::from(low), f64::from(high));
+        let mut drop = self.waiting.len() >= places;
+        if self.average >= high {
+            drop = true;
+        } else if self.average >= low {
+            self.count += 1;
+            let p = most * (self.average - low) / (high - low);
+            let spread = 1.0 - self.count as f64 * p;
+            drop |= spread <= 0.0 || chance < p / spread;
+        } else {
+            self.count = -1;
+        }
+        if drop {
+            self.count = 0;
+            self.idle_since = self.waiting.is_empty().then_some(now);
+            return Err(packet);
+        }
+        self.waiting.push_back(packet);
+        Ok(())
+    }
+
+    /// Returns the packet that has waited longest, at `now`.
+    pub fn next(&mut self, now: u64) -> Option<Waiting<T>> {
+        let packet = self.waiting.pop_front();
+        if self.waiting.is_empty() && self.idle_since.is_none() {
+            self.idle_since = Some(now);
+        }
+        packet
+    }
+
+    /// Returns the length in bytes of the packet that has waited longest.
+    pub fn first_bytes(&self) -> Option<u32> {
+        self.waiting.front().map(|packet| packet.bytes)
+    }
+
+    /// Counts the packets that wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Says whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Returns the average length that RED goes by.
+    pub fn average(&self) -> f64 {
+        self.average
+    }
+}
+
+/// Queues that destinations are hashed to.
+#[derive(Debug)]
+pub struct Queues<T> {
+    queues: Box<[Red<T>]>,
+    deficits: Box<[u32]>,
+    /// Whose turn it is, and whether it has had its quantum.
+    turn: usize,
+    served: bool,
+    len: usize,
+    seed: u64,
+    seeded_at: u64,
+    random: u64,
+}
+
+impl<T> Queues<T> {
+    /// Makes `count` queues, a power of two, at `now`; `seed` comes from a generator that
+    /// cannot be guessed.
+    ///
+    /// # Panics
+    ///
+    /// If `count` is not a power of two.
+    pub fn new(count: usize, parameters: Parameters, seed: u64, now: u64) -> Self {
+        assert!(count.is_power_of_two(), "a power of two of queues");
+        Self {
+            queues: (0..count).map(|_| Red::new(parameters)).collect(),
+            deficits: vec![0; count].into(),
+            turn: 0,
+            served: false,
+            len: 0,
+            seed,
+            seeded_at: now,
+            random: seed | 1,
+        }
+    }
+
+    /// A number that a queue's peers cannot guess (xorshift64*, Vigna 2016).
+    fn random(&mut self) -> u64 {
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// Returns the queue of a destination at `now`.
+    pub fn queue_of(&mut self, destination: u128, now: u64) -> usize {
+        if now.saturating_sub(self.seeded_at) >= ROTATION {
+            self.seed = self.random();
+            self.seeded_at = now;
+        }
+        let word = (destination >> 64) as u64 ^ (destination as u64).rotate_left(32);
+        let product = u128::from(word ^ self.seed) * u128::from(self.seed | 1);
+        let mixed = ((product >> 64) as u64 ^ product as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 40) as usize & (self.queues.len() - 1)
+    }
+
+    /// Takes a packet for a destination, or gives it back to be dropped.
+    pub fn offer(
+        &mut self,
+        destination: u128,
+        packet: Waiting<T>,
+        now: u64,
+    ) -> Result<(), Waiting<T>> {
+        let chance = (self.random() >> 11) as f64 / (1u64 << 53) as f64;
+        let queue = self.queue_of(destination, now);
+        self.queues[queue].offer(packet, now, chance)?;
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Goes on to the queue whose turn it is, and returns its number and the length of its
+    /// first packet.
+    fn up(&mut self) -> Option<(usize, u32)> {
+        if self.len == 0 {
+            return None;
+        }
+        loop {
+            match self.queues[self.turn].first_bytes() {
+                Some(bytes) if self.deficits[self.turn] >= bytes => {
+                    return Some((self.turn, bytes));
+                }
+                Some(_) if !self.served => {
+                    self.deficits[self.turn] += QUANTUM;
+                    self.served = true;
+                }
+                waiting => {
+                    if waiting.is_none() {
+                        self.deficits[self.turn] = 0;
+                    }
+                    self.turn = (self.turn + 1) & (self.queues.len() - 1);
+                    self.served = false;
+                }
+            }
+        }
+    }
+
+    /// Returns the length of the packet that leaves next.
+    pub fn first_bytes(&mut self) -> Option<u32> {
+        self.up().map(|(_, bytes)| bytes)
+    }
+
+    /// Returns the packet that leaves next, at `now`.
+    pub fn next(&mut self, now: u64) -> Option<Waiting<T>> {
+        let (queue, bytes) = self.up()?;
+        self.deficits[queue] -= bytes;
+        self.len -= 1;
+        self.queues[queue].next(now)
+    }
+
+    /// Counts the packets that wait.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Says whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(packet: u32) -> Waiting<u32> {
+        Waiting { packet, bytes: 1000 }
+    }
+
+    #[test]
+    fn a_short_queue_drops_nothing_and_keeps_order() {
+        let mut red = Red::new(Parameters::default());
+        for packet in 0..10_000u32 {
+            let now = u64::from(packet) * 12_304;
+            assert_eq!(red.offer(waiting(packet), now, 0.0), Ok(()));
+            if packet >= 20 {
+                assert_eq!(red.next(now), Some(waiting(packet - 20)));
+            }
+        }
+        assert!((19.0..21.0).contains(&red.average()), "{}", red.average());
+    }
+
+    /// The share dropped at a steady average is the one of the paper: with drops spread
+    /// evenly, 2 / (1/p + 1) or twice p for small p.
+    #[test]
+    fn between_low_and_high_the_share_dropped_is_that_of_the_paper() {
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut red = Red::new(Parameters::default());
+        // 64 wait always: half way, so p is 0.01.
+        let (mut offered, mut dropped) = (0u32, 0u32);
+        for packet in 0..400_000u32 {
+            let kept = red.offer(waiting(packet), u64::from(packet), rng.f64()).is_ok();
+            if red.len() > 64 {
+                red.next(u64::from(packet));
+            }
+            if packet > 100_000 {
+                offered += 1;
+                dropped += u32::from(!kept);
+            }
+        }
+        let share = f64::from(dropped) / f64::from(offered);
+        assert!((0.018..0.022).contains(&share), "{share} at average {}", red.average());
+    }
+
+    #[test]
+    fn above_high_all_is_dropped_and_idling_is_forgiven() {
+        let mut red = Red::new(Parameters { weight: 0.1, ..Parameters::default() });
+        let mut now = 0;
+        while red.average() < 96.0 {
+            now += 1;
+            let _ = red.offer(waiting(0), now, 1.0);
+        }
+        let len = red.len();
+        assert!(len < 256, "dropped by the average, not for want of places");
+        assert!(red.offer(waiting(1), now, 1.0).is_err());
+        while red.next(now).is_some() {}
+        assert!(red.offer(waiting(2), now + 12_304 * 100, 0.5).is_ok());
+        assert!(red.average() < 1.0);
+    }
+
+    #[test]
+    fn one_destination_in_excess_leaves_the_others_their_share() {
+        let mut queues = Queues::new(64, Parameters::default(), 0x1234_5678_9abc_def1, 0);
+        // 15 destinations that do not share a queue with the greedy one.
+        let greedy = 0;
+        let queue = queues.queue_of(greedy, 0);
+        let modest: Vec<u128> =
+            (1..200).filter(|&d| queues.queue_of(d, 0) != queue).take(15).collect();
+        let mut lost = 0;
+        // The link sends a packet a microsecond; each of the modest asks for 1/20 of it,
+        // the greedy for twice all of it.
+        for now in 0..200_000u64 {
+            for _ in 0..2 {
+                let _ = queues.offer(greedy, waiting(0), now);
+            }
+            if now % 20 < 15 {
+                let destination = modest[now as usize % 20];
+                lost += u32::from(queues.offer(destination, waiting(1), now).is_err());
+            }
+            queues.next(now);
+        }
+        assert_eq!(lost, 0);
+    }
+
+    #[test]
+    fn the_seed_changes_and_parts_those_who_met() {
+        let mut queues: Queues<u32> = Queues::new(64, Parameters::default(), 99, 0);
+        let queue = queues.queue_of(0, 0);
+        let met: Vec<u128> = (1..6400).filter(|&d| queues.queue_of(d, 1) == queue).collect();
+        assert!((50..200).contains(&met.len()), "{} of 6399 in one of 64", met.len());
+        let now = ROTATION;
+        let queue = queues.queue_of(0, now);
+        let still = met.iter().filter(|&&d| queues.queue_of(d, now) == queue).count();
+        assert!(still < 12, "{still} of {} met again", met.len());
+    }
+}

@@ -1,0 +1,289 @@
+//! The solicitor: requests by priority, at a few percent of the link.
+//!
+//! ```text
+//!   class 63  ●─●─●            a list for each priority, oldest first
+//!   class 62  (none)
+//!   …                          present: a bit for each class that has any
+//!   class  3  ●─●─●─●─●─●      out of the highest; dropped from the end of the lowest
+//! ```
+//!
+//! Of the requests that wait, the one of highest priority leaves next, and of those the
+//! oldest. When all places are taken, the newcomer is dropped if no one waits with less
+//! priority than it has; else the youngest of the lowest class is, in its favour. All of it
+//! takes O(1): the highest and the lowest class are the ends of 64 bits.
+//!
+//! Published gates hand requests from the packet path to a core of their own through a
+//! ring, all of a burst or, when the ring is congested, nothing, whatever its priority
+//! (study, 3). Here each worker has a solicitor of its own with its share of the rate: flows
+//! are spread over workers by a secret hash, so each has its part of every priority, and
+//! the hand-over of a batch ([`Solicitor::offer_all`]) is a call that keeps priorities by
+//! itself.
+
+use super::FRAMING;
+use super::bucket::Bucket;
+use crate::priority::HIGHEST_DSCP;
+
+/// What links end in.
+const NONE: u32 = u32::MAX;
+const CLASSES: usize = HIGHEST_DSCP as usize + 1;
+
+/// A request that waits, or would.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request<T> {
+    /// The packet.
+    pub packet: T,
+    /// Its DSCP, at most 63.
+    pub dscp: u8,
+    /// The length of the frame that will leave, encapsulated, without [`FRAMING`].
+    pub bytes: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node<T> {
+    request: Option<Request<T>>,
+    older: u32,
+    younger: u32,
+}
+
+/// Requests that wait, and the rate at which they leave.
+#[derive(Debug)]
+pub struct Solicitor<T> {
+    nodes: Box<[Node<T>]>,
+    oldest: [u32; CLASSES],
+    youngest: [u32; CLASSES],
+    present: u64,
+    /// The first unused node; they are linked by `younger`.
+    free: u32,
+    len: usize,
+    bucket: Bucket,
+    counts: Counts,
+}
+
+/// What became of requests: offered = sent + dropped + waiting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests that were offered.
+    pub offered: u64,
+    /// Requests that have left.
+    pub sent: u64,
+    /// Requests that were dropped as the lowest.
+    pub dropped: u64,
+}
+
+impl<T: Copy> Solicitor<T> {
+    /// Makes a solicitor for `places` waiting requests, at least 1, that leave as the bucket
+    /// allows.
+    ///
+    /// # Panics
+    ///
+    /// If `places` is 0 or beyond 2^31.
+    pub fn new(places: usize, bucket: Bucket) -> Self {
+        assert!((1..=1 << 31).contains(&places), "a solicitor has 1 to 2^31 places");
+        let node = |at: usize| Node {
+            request: None,
+            older: NONE,
+            younger: if at + 1 < places { at as u32 + 1 } else { NONE },
+        };
+        Self {
+            nodes: (0..places).map(node).collect(),
+            oldest: [NONE; CLASSES],
+            youngest: [NONE; CLASSES],
+            present: 0,
+            free: 0,
+            len: 0,
+            bucket,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Offers a request, and returns the one that is dropped for want of a place, which may
+    /// be it.
+    #[inline]
+    pub fn offer(&mut self, request: Request<T>) -> Option<Request<T>> {
+        self.counts.offered += 1;
+        let class = usize::from(request.dscp.min(HIGHEST_DSCP));
+        let mut dropped = None;
+        if self.free == NONE {
+            let lowest = self.present.trailing_zeros() as usize;
+            self.counts.dropped += 1;
+            if class <= lowest {
+                return Some(request);
+            }
+            dropped = self.remove(self.youngest[lowest], lowest);
+        }
+        let at = self.free;
+        let older = self.youngest[class];
+        let node = &mut self.nodes[at as usize];
+        self.free = node.younger;
+        *node = Node { request: Some(request), older, younger: NONE };
+        match older {
+            NONE => self.oldest[class] = at,
+            older => self.nodes[older as usize].younger = at,
+        }
+        self.youngest[class] = at;
+        self.present |= 1 << class;
+        self.len += 1;
+        dropped
+    }
+
+    /// Offers a batch and hands what is dropped to `drop`.
+    pub fn offer_all(
+        &mut self,
+        requests: impl IntoIterator<Item = Request<T>>,
+        mut drop: impl FnMut(Request<T>),
+    ) {
+        for request in requests {
+            if let Some(dropped) = self.offer(request) {
+                drop(dropped);
+            }
+        }
+    }
+
+    /// Returns the request that leaves next, if the rate allows it at `now`.
+    #[inline]
+    pub fn next(&mut self, now: u64) -> Option<Request<T>> {
+        let request = self.first()?;
+        if !self.bucket.try_take(now, request.bytes.saturating_add(FRAMING)) {
+            return None;
+        }
+        self.counts.sent += 1;
+        let highest = self.highest();
+        self.remove(self.oldest[highest], highest)
+    }
+
+    /// Returns the request that leaves next when the rate allows it.
+    pub fn first(&self) -> Option<Request<T>> {
+        if self.present == 0 {
+            return None;
+        }
+        self.nodes[self.oldest[self.highest()] as usize].request
+    }
+
+    /// Returns when [`next`](Self::next) will have a request, if one waits.
+    pub fn ready_at(&mut self, now: u64) -> Option<u64> {
+        let bytes = self.first()?.bytes.saturating_add(FRAMING);
+        Some(self.bucket.ready_at(now, bytes))
+    }
+
+    fn highest(&self) -> usize {
+        63 - self.present.leading_zeros() as usize
+    }
+
+    fn remove(&mut self, at: u32, class: usize) -> Option<Request<T>> {
+        let Node { request, older, younger } = self.nodes[at as usize];
+        match older {
+            NONE => self.oldest[class] = younger,
+            older => self.nodes[older as usize].younger = younger,
+        }
+        match younger {
+            NONE => self.youngest[class] = older,
+            younger => self.nodes[younger as usize].older = older,
+        }
+        if self.oldest[class] == NONE {
+            self.present &= !(1 << class);
+        }
+        self.nodes[at as usize] = Node { request: None, older: NONE, younger: self.free };
+        self.free = at;
+        self.len -= 1;
+        request
+    }
+
+    /// Counts the requests that wait.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Says whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns what became of requests so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn request(packet: u32, dscp: u8) -> Request<u32> {
+        Request { packet, dscp, bytes: 100 }
+    }
+
+    /// Against a list that is searched: who leaves, who is dropped, in what order.
+    #[test]
+    fn it_is_a_list_kept_in_order() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        for places in [1, 7, 64] {
+            let mut solicitor = Solicitor::new(places, Bucket::new(1 << 40, 1, 0));
+            let mut model: Vec<Request<u32>> = Vec::new();
+            let mut now = 0;
+            for packet in 0..50_000 {
+                if rng.u8(..5) < 3 {
+                    let new = request(packet, rng.u8(3..12));
+                    let mut dropped = None;
+                    model.push(new);
+                    if model.len() > places {
+                        let lowest = model.iter().map(|request| request.dscp).min().unwrap();
+                        let last = model.iter().rposition(|request| request.dscp == lowest);
+                        dropped = Some(model.remove(last.unwrap()));
+                    }
+                    assert_eq!(solicitor.offer(new), dropped);
+                } else {
+                    let highest = model.iter().map(|request| request.dscp).max();
+                    let first = model.iter().position(|request| Some(request.dscp) == highest);
+                    now += SECOND;
+                    assert_eq!(solicitor.next(now), first.map(|first| model.remove(first)));
+                }
+                assert_eq!(solicitor.len(), model.len());
+            }
+            let counts = solicitor.counts();
+            assert_eq!(counts.offered, counts.sent + counts.dropped + solicitor.len() as u64);
+        }
+    }
+
+    /// The study's fourth test: twice the channel's rate, priorities mixed.
+    #[test]
+    fn overload_keeps_the_rate_and_every_high_priority() {
+        const LINK: u64 = 1_000_000_000;
+        let mut solicitor = Solicitor::new(512, Bucket::share(LINK, 5, 0));
+        let bytes = 100 + u64::from(FRAMING);
+        let rate = LINK / 8 / 20;
+        // Offers at twice the rate for ten seconds; a tenth has high priority.
+        let gap = SECOND * bytes / (2 * rate);
+        let (mut sent, mut high, mut high_sent) = (0, 0, 0);
+        let mut now = 0;
+        for packet in 0..(10 * SECOND / gap) as u32 {
+            now += gap;
+            let patient = packet % 10 == 3;
+            high += u32::from(patient);
+            let dropped = solicitor.offer(request(packet, if patient { 43 } else { 41 }));
+            assert!(dropped.is_none_or(|dropped| dropped.dscp == 41));
+            while let Some(request) = solicitor.next(now) {
+                sent += bytes;
+                high_sent += u32::from(request.dscp == 43);
+            }
+        }
+        let share = sent as f64 / (rate * now / SECOND) as f64;
+        assert!((0.98..=1.02).contains(&share), "{share}");
+        // The last may still wait.
+        assert!(high - high_sent <= 1, "{high_sent} of {high}");
+    }
+
+    #[test]
+    fn it_says_when_it_goes_on() {
+        let mut solicitor = Solicitor::new(512, Bucket::new(1_000_000, 1, 0));
+        assert_eq!(solicitor.ready_at(0), None);
+        for packet in 0..200 {
+            assert_eq!(solicitor.offer(request(packet, 41)), None);
+        }
+        while solicitor.next(5).is_some() {}
+        let at = solicitor.ready_at(5).unwrap();
+        assert_eq!(solicitor.next(at - 1), None);
+        assert!(solicitor.next(at).is_some());
+    }
+}

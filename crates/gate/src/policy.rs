@@ -1,0 +1,446 @@
+//! The policy: what becomes of packets by their destination, and whose grantors decide.
+//!
+//! ```text
+//!   destination ── fib ──► action │ grantor set │ back │ front │ drop │
+//!                                      │
+//!   flow's hash ──► bucket │ 2 │ 0 │ 2 │ 1 │ … of 4096 ──► grantor
+//! ```
+//!
+//! A [`Policy`] is a snapshot, looked at with every miss of the flow table and published
+//! as tables are ([`fib::Publisher`]). Each has a generation: entries remember theirs, and
+//! a flow asks anew when it is another (`gate.rs`).
+//!
+//! **Holes.** A route to somewhere else within a protected prefix would lead past the gate
+//! by longest match. Building a policy finds such routes and refuses, unless they are named
+//! as exempt: an operator wants one host out of protection to look for a fault, and
+//! should have to say so.
+//!
+//! **Grantors of a set** share flows by weight, by weighted rendezvous hashing (Thaler,
+//! Ravishankar, IEEE/ACM Trans. Netw. 6(1), 1998; weights as in Schindelhauer, Schomaker,
+//! SPAA 2005): bucket b belongs to the grantor of the highest score
+//! weight / −ln u(b, address), u being even in (0, 1). When a grantor goes only its
+//! buckets move, when one comes it takes its share and nothing else moves; the table
+//! depends on addresses and weights alone, so every gate and worker has the same.
+
+use core::fmt;
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use fib::{Choice, Family, Fib, Full, Hop, Prefix, Rib};
+
+use crate::flow::permute;
+
+/// Buckets of a set, as a power of two.
+const BUCKETS: u32 = 12;
+/// The most grantor sets.
+pub const MOST_SETS: usize = 1 << 15;
+
+/// What becomes of packets to a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// They are of a protected network; the grantors of this set decide.
+    Grantors(u16),
+    /// They go on to the back network without a grantor.
+    Back,
+    /// They go back to the front network.
+    Front,
+    /// They are dropped.
+    Drop,
+}
+
+impl Action {
+    fn hop(self) -> Hop {
+        match self {
+            Self::Back => Hop(1),
+            Self::Front => Hop(2),
+            Self::Drop => Hop(3),
+            Self::Grantors(set) => Hop(4 + u32::from(set)),
+        }
+    }
+
+    /// Returns the action of a lookup's answer, if there is a route.
+    #[inline(always)]
+    fn of(hop: Hop) -> Option<Self> {
+        match hop.0 {
+            1 => Some(Self::Back),
+            2 => Some(Self::Front),
+            3 => Some(Self::Drop),
+            set if hop != Hop::NONE => Some(Self::Grantors((set - 4) as u16)),
+            _ => None,
+        }
+    }
+
+    /// Says whether packets of it go where no grantor is asked.
+    fn passes(self) -> bool {
+        matches!(self, Self::Back | Self::Front)
+    }
+}
+
+/// An address of a grantor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Address {
+    /// IPv4.
+    V4(u32),
+    /// IPv6.
+    V6(u128),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::V4(address) => Ipv4Addr::from(address).fmt(f),
+            Self::V6(address) => Ipv6Addr::from(address).fmt(f),
+        }
+    }
+}
+
+/// A grantor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grantor {
+    /// Where packets are sent, encapsulated.
+    pub address: Address,
+    /// Its share beside the others'; 0 while it is not to be used.
+    pub weight: u32,
+}
+
+/// Grantors that share flows.
+#[derive(Clone, Debug)]
+pub struct GrantorSet {
+    grantors: Box<[Grantor]>,
+    /// By bucket: which grantor; none if no weight is above 0.
+    buckets: Box<[u16]>,
+}
+
+impl GrantorSet {
+    /// Makes a set of up to 65,535 grantors.
+    pub fn new(grantors: &[Grantor]) -> Self {
+        let used = |grantor: &Grantor| grantor.weight > 0;
+        let buckets = if grantors.iter().any(used) { 1 << BUCKETS } else { 0 };
+        let best = |bucket: u32| {
+            let scores =
+                (0..u16::MAX).zip(grantors).map(|(at, grantor)| (at, score(bucket, grantor)));
+            scores.fold((0, -1.0), |best, next| if next.1 > best.1 { next } else { best }).0
+        };
+        Self { grantors: grantors.into(), buckets: (0..buckets).map(best).collect() }
+    }
+
+    /// Returns the grantor of the flow with this hash, none if none is to be used.
+    #[inline]
+    pub fn pick(&self, hash: u32) -> Option<&Grantor> {
+        // Other bits than those that choose the worker.
+        let bucket = permute(hash ^ 0x5bd1_e995) >> (32 - BUCKETS);
+        self.grantors.get(usize::from(*self.buckets.get(bucket as usize)?))
+    }
+
+    /// Returns the grantors.
+    pub fn grantors(&self) -> &[Grantor] {
+        &self.grantors
+    }
+}
+
+/// How much a grantor wants a bucket.
+fn score(bucket: u32, grantor: &Grantor) -> f64 {
+    let (family, address) = match grantor.address {
+        Address::V4(address) => (4, u128::from(address)),
+        Address::V6(address) => (6, address),
+    };
+    let words = [u64::from(bucket) << 8 | family, (address >> 64) as u64, address as u64];
+    let hash = words.into_iter().fold(0, |hash, word| mix(hash ^ word));
+    let even = ((hash >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+    f64::from(grantor.weight) / -even.ln()
+}
+
+/// The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+fn mix(word: u64) -> u64 {
+    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
+}
+
+/// Why a policy is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadPolicy {
+    /// A route within a protected or dropped prefix leads past it.
+    Hole {
+        /// The route, as text.
+        inner: String,
+        /// What it leads past.
+        outer: String,
+    },
+    /// An action names a grantor set that is not there.
+    NoSuchSet {
+        /// The prefix of the action, as text.
+        prefix: String,
+        /// The set.
+        set: u16,
+    },
+    /// There are more sets than numbers for them.
+    TooManySets,
+    /// The prefixes exceed what the tables can hold.
+    Full(Full),
+}
+
+impl fmt::Display for BadPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hole { inner, outer } => write!(
+                f,
+                "{inner} would lead past the protection of {outer}: leave it out, or name it as exempt"
+            ),
+            Self::NoSuchSet { prefix, set } => {
+                write!(f, "{prefix} is for grantor set {set}, which is not there: define it")
+            }
+            Self::TooManySets => write!(f, "there are more than {MOST_SETS} grantor sets"),
+            Self::Full(full) => full.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BadPolicy {}
+
+impl From<Full> for BadPolicy {
+    fn from(full: Full) -> Self {
+        Self::Full(full)
+    }
+}
+
+/// What a policy is made of.
+#[derive(Debug, Default)]
+pub struct Draft {
+    v4: Rib<u32>,
+    v6: Rib<u128>,
+    exempt4: Vec<Prefix<u32>>,
+    exempt6: Vec<Prefix<u128>>,
+    sets: Vec<GrantorSet>,
+}
+
+impl Draft {
+    /// Begins with nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a grantor set and returns its number.
+    pub fn set(&mut self, grantors: &[Grantor]) -> u16 {
+        self.sets.push(GrantorSet::new(grantors));
+        (self.sets.len() - 1) as u16
+    }
+
+    /// Says what becomes of packets to an IPv4 prefix.
+    pub fn v4(&mut self, prefix: Prefix<u32>, action: Action) {
+        self.v4.insert(prefix, action.hop());
+    }
+
+    /// Says what becomes of packets to an IPv6 prefix.
+    pub fn v6(&mut self, prefix: Prefix<u128>, action: Action) {
+        self.v6.insert(prefix, action.hop());
+    }
+
+    /// Lets an IPv4 prefix out of the protection that it is within.
+    pub fn exempt_v4(&mut self, prefix: Prefix<u32>, action: Action) {
+        self.v4(prefix, action);
+        self.exempt4.push(prefix);
+    }
+
+    /// Lets an IPv6 prefix out of the protection that it is within.
+    pub fn exempt_v6(&mut self, prefix: Prefix<u128>, action: Action) {
+        self.v6(prefix, action);
+        self.exempt6.push(prefix);
+    }
+
+    /// Makes the policy, of this generation.
+    ///
+    /// # Errors
+    ///
+    /// [`BadPolicy`], by the first prefix it is found at.
+    pub fn build(&self, generation: u64) -> Result<Policy, BadPolicy> {
+        if self.sets.len() > MOST_SETS {
+            return Err(BadPolicy::TooManySets);
+        }
+        judge(&self.v4, &self.exempt4, self.sets.len())?;
+        judge(&self.v6, &self.exempt6, self.sets.len())?;
+        Ok(Policy {
+            v4: Fib::build(&self.v4, Choice::Auto, 1)?,
+            v6: Fib::build(&self.v6, Choice::Auto, 1)?,
+            sets: self.sets.clone().into(),
+            generation,
+        })
+    }
+}
+
+/// Looks for holes and for sets that are not there.
+fn judge<A: Family>(rib: &Rib<A>, exempt: &[Prefix<A>], sets: usize) -> Result<(), BadPolicy> {
+    for (inner, hop) in rib {
+        let Some(action) = Action::of(hop) else { continue };
+        if let Action::Grantors(set) = action
+            && usize::from(set) >= sets
+        {
+            return Err(BadPolicy::NoSuchSet { prefix: inner.to_string(), set });
+        }
+        if !action.passes() || exempt.contains(&inner) {
+            continue;
+        }
+        let stricter = |&(outer, hop): &(Prefix<A>, Hop)| {
+            outer != inner && Action::of(hop).is_some_and(|action| !action.passes())
+        };
+        if let Some((outer, _)) = rib.covering(inner).find(stricter) {
+            let (inner, outer) = (inner.to_string(), outer.to_string());
+            return Err(BadPolicy::Hole { inner, outer });
+        }
+    }
+    Ok(())
+}
+
+/// A policy, frozen.
+#[derive(Debug)]
+pub struct Policy {
+    v4: Fib<u32>,
+    v6: Fib<u128>,
+    sets: Box<[GrantorSet]>,
+    generation: u64,
+}
+
+impl Policy {
+    /// Returns what becomes of packets to an IPv4 address, if there is a route.
+    pub fn action_v4(&self, dst: u32) -> Option<Action> {
+        Action::of(self.v4.lookup(dst))
+    }
+
+    /// Returns what becomes of packets to an IPv6 address, if there is a route.
+    pub fn action_v6(&self, dst: u128) -> Option<Action> {
+        Action::of(self.v6.lookup(dst))
+    }
+
+    /// Looks up IPv4 destinations together, up to as many as `actions` are.
+    pub fn actions_v4(
+        &self,
+        dsts: &[u32],
+        hops: &mut [Hop],
+        mut each: impl FnMut(usize, Option<Action>),
+    ) {
+        self.v4.lookup_batch(dsts, hops);
+        hops.iter().enumerate().for_each(|(at, &hop)| each(at, Action::of(hop)));
+    }
+
+    /// Looks up IPv6 destinations together.
+    pub fn actions_v6(
+        &self,
+        dsts: &[u128],
+        hops: &mut [Hop],
+        mut each: impl FnMut(usize, Option<Action>),
+    ) {
+        self.v6.lookup_batch(dsts, hops);
+        hops.iter().enumerate().for_each(|(at, &hop)| each(at, Action::of(hop)));
+    }
+
+    /// Returns a grantor set.
+    #[inline]
+    pub fn set(&self, set: u16) -> Option<&GrantorSet> {
+        self.sets.get(usize::from(set))
+    }
+
+    /// Returns the number that tells this policy from those before it.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn p4(text: &str) -> Prefix<u32> {
+        text.parse().unwrap()
+    }
+
+    fn grantor(address: u32, weight: u32) -> Grantor {
+        Grantor { address: Address::V4(address), weight }
+    }
+
+    #[test]
+    fn the_longest_prefix_says_what_becomes_of_a_packet() {
+        let mut draft = Draft::new();
+        let set = draft.set(&[grantor(1, 1)]);
+        draft.v4(p4("0.0.0.0/0"), Action::Front);
+        draft.v4(p4("192.0.2.0/24"), Action::Grantors(set));
+        draft.v4(p4("192.0.2.128/25"), Action::Drop);
+        draft.exempt_v4(p4("192.0.2.129/32"), Action::Back);
+        draft.v6("2001:db8::/32".parse().unwrap(), Action::Grantors(set));
+        let policy = draft.build(7).unwrap();
+        assert_eq!(policy.generation(), 7);
+        let dsts = [0x0a00_0001, 0xc000_0201, 0xc000_02ff, 0xc000_0281];
+        let expect = [Action::Front, Action::Grantors(set), Action::Drop, Action::Back];
+        let mut met = 0;
+        policy.actions_v4(&dsts, &mut [Hop::NONE; 4], |at, action| {
+            assert_eq!(action, Some(expect[at]));
+            assert_eq!(policy.action_v4(dsts[at]), action);
+            met += 1;
+        });
+        assert_eq!(met, 4);
+        assert_eq!(policy.action_v6(0x2001_0db8 << 96), Some(Action::Grantors(set)));
+        assert_eq!(policy.action_v6(0), None);
+    }
+
+    #[test]
+    fn holes_and_missing_sets_are_refused_with_what_is_wrong() {
+        let mut draft = Draft::new();
+        draft.v4(p4("192.0.2.0/24"), Action::Drop);
+        draft.v4(p4("192.0.2.0/26"), Action::Back);
+        let error = draft.build(1).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "192.0.2.0/26 would lead past the protection of 192.0.2.0/24: \
+             leave it out, or name it as exempt"
+        );
+        // Also behind something that is no hole itself, and for the other family.
+        let mut draft = Draft::new();
+        let set = draft.set(&[grantor(1, 1)]);
+        draft.v6("2001:db8::/32".parse().unwrap(), Action::Grantors(set));
+        draft.exempt_v6("2001:db8::/48".parse().unwrap(), Action::Back);
+        draft.v6("2001:db8::/64".parse().unwrap(), Action::Front);
+        assert!(matches!(draft.build(1), Err(BadPolicy::Hole { .. })));
+        let mut draft = Draft::new();
+        draft.v4(p4("10.0.0.0/8"), Action::Grantors(0));
+        let error = draft.build(1).unwrap_err();
+        assert_eq!(error, BadPolicy::NoSuchSet { prefix: "10.0.0.0/8".to_owned(), set: 0 });
+    }
+
+    fn shares(set: &GrantorSet) -> Vec<f64> {
+        let mut counts = vec![0u32; set.grantors().len()];
+        const FLOWS: u32 = 200_000;
+        for flow in 0..FLOWS {
+            let grantor = set.pick(permute(flow)).unwrap();
+            counts[set.grantors().iter().position(|have| have == grantor).unwrap()] += 1;
+        }
+        counts.into_iter().map(|count| f64::from(count) / f64::from(FLOWS)).collect()
+    }
+
+    #[test]
+    fn grantors_share_flows_by_weight() {
+        let set = GrantorSet::new(&[grantor(1, 1), grantor(2, 2), grantor(3, 5), grantor(4, 0)]);
+        for (share, expect) in shares(&set).into_iter().zip([0.125, 0.25, 0.625, 0.0]) {
+            assert!((share - expect).abs() < 0.03, "{share} for {expect}");
+        }
+        assert!(GrantorSet::new(&[]).pick(1).is_none());
+        assert!(GrantorSet::new(&[grantor(1, 0)]).pick(1).is_none());
+    }
+
+    #[test]
+    fn only_the_flows_of_who_goes_or_comes_move() {
+        let four: Vec<Grantor> = (1..5).map(|address| grantor(address, 3)).collect();
+        let before = GrantorSet::new(&four);
+        let without = GrantorSet::new(&[four[0], four[1], four[3]]);
+        let mut down = four;
+        down[2].weight = 0;
+        let down = GrantorSet::new(&down);
+        for flow in 0..50_000 {
+            let hash = permute(flow);
+            let was = before.pick(hash).unwrap();
+            let now = without.pick(hash).unwrap();
+            assert!(was == now || was.address == Address::V4(3));
+            // Down is as gone, whatever the order of the list.
+            assert_eq!(down.pick(hash).unwrap(), now);
+        }
+    }
+}

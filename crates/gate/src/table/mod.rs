@@ -1,0 +1,313 @@
+//! The flow table: index, entries and wheels, as one thing.
+//!
+//! ```text
+//!             0        32      36    38   40       48       56     64        104   128
+//!   entry     │ words  │ hash  │ of  │gen │ expire │ seen   │ state│ decided │     │
+//!             └── whose flow ──┴─────┴────┴─────── record ───────────────────┘
+//!             │◄──────────── one line ────────────────────────────►│
+//! ```
+//!
+//! What a request needs is in an entry's first line, so that a flood of them touches one
+//! line a flow, and one of the index. `of` is the version of the flow and the grantor set
+//! it belongs to, `gen` the generation of the policy that says so (`policy.rs`).
+//!
+//! A flow has an entry from its first packet on, if there is room. A table that is full
+//! gives up its cheapest request (`expiry.rs`); what was granted or declined it keeps
+//! until that expires. When there is no request left to give up, the packet goes on as a
+//! request without an entry.
+//!
+//! Nothing is allocated after [`FlowTable::new`].
+
+mod room;
+
+use fib::{Table, fetch_ahead};
+
+use crate::expiry::{Wheel, Wheels};
+use crate::flow::Flow;
+use crate::index::lines::Lines;
+use crate::index::{Full, Index, MOST_ENTRIES};
+use crate::state::{Decision, Outcome, Record, Stamp, State};
+
+/// What a flow belongs to: a grantor set, as one generation of the policy says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Belongs {
+    /// The grantor set, below 2^15.
+    pub set: u16,
+    /// The policy's generation, by its lower 16 bits.
+    pub generation: u16,
+}
+
+/// What is kept of a flow.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub struct Entry {
+    words: [u64; 4],
+    hash: u32,
+    /// The set, and whether the flow is IPv6.
+    of: u16,
+    generation: u16,
+    record: Record,
+}
+
+/// Marks IPv6 in [`Entry::of`].
+const V6: u16 = 1 << 15;
+
+const _: () = assert!(size_of::<Entry>() == 128);
+
+impl Entry {
+    fn new(flow: &Flow, hash: u32, belongs: Belongs, record: Record) -> Self {
+        let version = if flow.is_v6() { V6 } else { 0 };
+        let of = belongs.set & !V6 | version;
+        Self { words: flow.words(), hash, of, generation: belongs.generation, record }
+    }
+
+    #[inline(always)]
+    fn is_of(&self, flow: &Flow) -> bool {
+        self.words == flow.words() && (self.of & V6 != 0) == flow.is_v6()
+    }
+
+    /// Returns whose entry this is.
+    #[inline]
+    pub fn flow(&self) -> Flow {
+        Flow::from_words(self.words, if self.of & V6 != 0 { 6 } else { 4 })
+    }
+
+    /// Returns what the flow belongs to.
+    #[inline]
+    pub fn belongs(&self) -> Belongs {
+        Belongs { set: self.of & !V6, generation: self.generation }
+    }
+
+    /// Returns the flow's hash.
+    #[inline]
+    pub fn hash(&self) -> u32 {
+        self.hash
+    }
+
+    /// Returns what is remembered.
+    #[inline]
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+}
+
+/// Which wheel an entry in this state is in.
+fn wheel(state: State) -> Wheel {
+    if state == State::Request { Wheel::Requests } else { Wheel::Decided }
+}
+
+/// All flows of a worker.
+#[derive(Debug)]
+pub struct FlowTable<I = Lines> {
+    index: I,
+    entries: Table<Entry>,
+    wheels: Wheels,
+    /// Numbers of entries that were used and are not.
+    free: Vec<u32>,
+    /// Numbers from here on were never used.
+    unused: u32,
+    granted: usize,
+    declined: usize,
+}
+
+impl<I: Index> FlowTable<I> {
+    /// Makes an empty table for up to `entries` flows, at `now`.
+    ///
+    /// The index has at least twice as many slots. Memory: 128 + 12 bytes an entry and 16
+    /// to 32 of index.
+    ///
+    /// # Panics
+    ///
+    /// If `entries` is 0 or more than [`MOST_ENTRIES`].
+    pub fn new(entries: usize, now: u64) -> Self {
+        assert!((1..=MOST_ENTRIES).contains(&entries), "a flow table has 1 to 2^28 - 1 entries");
+        let slots = (2 * entries).next_power_of_two().max(64);
+        let blank = Entry::new(&Flow::default(), 0, Belongs::default(), Record::default());
+        Self {
+            index: I::with_slots(slots),
+            entries: Table::filled(blank, entries),
+            wheels: Wheels::new(entries, now),
+            free: Vec::with_capacity(entries),
+            unused: 0,
+            granted: 0,
+            declined: 0,
+        }
+    }
+
+    /// Asks the CPU for what finding a flow of this hash begins with.
+    #[inline(always)]
+    pub fn fetch(&self, hash: u32) {
+        self.index.fetch(hash);
+    }
+
+    /// Returns an entry of this hash and asks the CPU for it; hardly ever it is another
+    /// flow's, which [`find_from`](Self::find_from) then sees.
+    #[inline(always)]
+    pub fn candidate(&self, hash: u32) -> Option<u32> {
+        let entry = self.index.find(hash, |_| true)?;
+        fetch_ahead(&self.entries[entry as usize]);
+        Some(entry)
+    }
+
+    /// Returns the number of a flow's entry.
+    #[inline]
+    pub fn find(&self, flow: &Flow, hash: u32) -> Option<u32> {
+        self.index.find(hash, |entry| self.entries[entry as usize].is_of(flow))
+    }
+
+    /// Does so, knowing the candidate.
+    #[inline(always)]
+    pub fn find_from(&self, candidate: Option<u32>, flow: &Flow, hash: u32) -> Option<u32> {
+        match candidate {
+            Some(entry) if self.entries[entry as usize].is_of(flow) => Some(entry),
+            Some(_) => self.find(flow, hash),
+            None => None,
+        }
+    }
+
+    /// Asks the CPU for what was decided of the flow with this entry, if something was.
+    #[inline(always)]
+    pub fn fetch_decided(&self, entry: u32) {
+        let record = &self.entries[entry as usize].record;
+        if record.state() != State::Request {
+            record.fetch_decided();
+        }
+    }
+
+    /// Gives a flow that has none an entry, and returns its number.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if there is no entry left, or no place in the index; see
+    /// [`make_room`](Self::make_room).
+    pub fn insert(
+        &mut self,
+        flow: &Flow,
+        hash: u32,
+        belongs: Belongs,
+        now: u64,
+    ) -> Result<u32, Full> {
+        let reused = self.free.last().copied();
+        let entry = reused.unwrap_or(self.unused);
+        if entry as usize >= self.entries.len() {
+            return Err(Full);
+        }
+        self.index.insert(hash, entry)?;
+        match reused {
+            Some(_) => drop(self.free.pop()),
+            None => self.unused += 1,
+        }
+        let record = Record::new(now);
+        self.wheels.file(entry, Wheel::Requests, record.expire_at());
+        self.entries[entry as usize] = Entry::new(flow, hash, belongs, record);
+        Ok(entry)
+    }
+
+    /// Decides what becomes of a packet of the flow with this entry.
+    #[inline]
+    pub fn packet(&mut self, entry: u32, now: u64, bytes: u32) -> Outcome {
+        let record = &mut self.entries[entry as usize].record;
+        let (before, expire_at) = (record.state(), record.expire_at());
+        let outcome = record.packet(now, bytes);
+        // An expiry that is put off is found out by the wheel, one that comes nearer not.
+        if before != record.state() || record.expire_at() < expire_at {
+            self.refile(entry, before);
+        }
+        outcome
+    }
+
+    /// Takes over a decision of the flow with this entry, and says whether it counts.
+    pub fn decide(&mut self, entry: u32, now: u64, decision: &Decision, stamp: Stamp) -> bool {
+        let record = &mut self.entries[entry as usize].record;
+        let before = record.state();
+        let counts = record.decide(now, decision, stamp);
+        if counts {
+            self.refile(entry, before);
+        }
+        counts
+    }
+
+    /// Says anew what the flow with this entry belongs to.
+    #[inline]
+    pub fn belong(&mut self, entry: u32, belongs: Belongs) {
+        let entry = &mut self.entries[entry as usize];
+        entry.of = entry.of & V6 | belongs.set & !V6;
+        entry.generation = belongs.generation;
+    }
+
+    /// Counts and files an entry whose state was `before`.
+    fn refile(&mut self, entry: u32, before: State) {
+        let record = &self.entries[entry as usize].record;
+        let (after, expire_at) = (record.state(), record.expire_at());
+        self.count(before, -1);
+        self.count(after, 1);
+        self.wheels.take_out(entry);
+        self.wheels.file(entry, wheel(after), expire_at);
+    }
+
+    fn count(&mut self, state: State, by: isize) {
+        match state {
+            State::Request => {}
+            State::Granted => self.granted = self.granted.wrapping_add_signed(by),
+            State::Declined => self.declined = self.declined.wrapping_add_signed(by),
+        }
+    }
+
+    /// Forgets a flow.
+    pub fn remove(&mut self, entry: u32) {
+        self.wheels.take_out(entry);
+        self.forget(entry);
+    }
+
+    /// Forgets a flow that is in no wheel.
+    fn forget(&mut self, entry: u32) {
+        let Entry { hash, record, .. } = self.entries[entry as usize];
+        if self.index.remove(hash, entry) {
+            self.count(record.state(), -1);
+            self.free.push(entry);
+        }
+    }
+
+    /// Returns what is kept under a number that [`find`](Self::find) gave.
+    #[inline]
+    pub fn entry(&self, entry: u32) -> &Entry {
+        &self.entries[entry as usize]
+    }
+
+    /// Returns the flows whose entries are in this range of numbers, with the numbers:
+    /// for walks through the table, a part at a time.
+    pub fn within(&self, range: core::ops::Range<usize>) -> impl Iterator<Item = (u32, &Entry)> {
+        let end = range.end.min(self.unused as usize);
+        let start = range.start.min(end);
+        let part = (start as u32..).zip(&self.entries[start..end]);
+        part.filter(|(number, entry)| self.index.find(entry.hash, |at| at == *number).is_some())
+    }
+
+    /// Counts the entries that a flow can have.
+    pub fn capacity(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Counts the flows.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Says whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// Counts the granted flows, those that have expired and were not met since among them.
+    pub fn granted(&self) -> usize {
+        self.granted
+    }
+
+    /// Counts the declined flows, likewise.
+    pub fn declined(&self) -> usize {
+        self.declined
+    }
+}
+
+#[cfg(test)]
+mod tests;

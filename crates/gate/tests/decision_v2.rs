@@ -1,0 +1,343 @@
+//! Version 2 of the decision protocol: against messages made by another hand, against who
+//! forges and replays, and over a network that loses, delays and reorders.
+
+use std::collections::{BTreeMap, HashMap};
+
+use fib::Prefix;
+use fingerpost_gate::decision::v2::keys::Keys;
+use fingerpost_gate::decision::v2::receiver::Receiver;
+use fingerpost_gate::decision::v2::sender::{Busy, MOST_WAITING, Sender, TRIES};
+use fingerpost_gate::decision::{Item, Program, Refused, Say, Scope};
+use fingerpost_gate::flow::Flow;
+use fingerpost_gate::state::{Decision, Grant, Record, Stamp};
+
+const SECRET: [u8; 32] = {
+    let mut secret = [0; 32];
+    let mut at = 0;
+    while at < 32 {
+        secret[at] = at as u8;
+        at += 1;
+    }
+    secret
+};
+const SESSION: u64 = 0x1122_3344_5566_7788;
+const START: u64 = 1_700_000_000;
+const MS: u64 = 1_000_000;
+
+fn golden(name: &str) -> Vec<u8> {
+    let lines = include_str!("golden/v2.hex").lines().map(|line| line.split_once(' ').unwrap());
+    let hex = lines.clone().find(|(have, _)| *have == name).unwrap().1;
+    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+}
+
+fn items() -> Vec<Item> {
+    let v4 = Scope::of(&Flow::v4(0xc000_0201, 0xc633_6407));
+    let v6 = Scope::of(&Flow::v6(0x2001_0db8 << 96 | 1, 0x2001_0db8_ffff_u128 << 80 | 2));
+    let mut cookie = [0; 64];
+    cookie[..6].copy_from_slice(&[1, 2, 3, 4, 5, 6]);
+    let grant =
+        Grant { rate_kib: 1024, expire_s: 300, next_renewal_ms: 240_000, renewal_step_ms: 3_000 };
+    vec![
+        Item { scope: v4, say: Say::Decide(Decision::Decline { expire_s: 600 }) },
+        Item { scope: v6, say: Say::Decide(Decision::Grant(grant)) },
+        Item { scope: v4, say: Say::Run(Program { expire_s: 60, program: 3, cookie }) },
+        Item {
+            scope: Scope::V4("192.0.2.0/24".parse().unwrap(), Prefix::ALL),
+            say: Say::Decide(Decision::Decline { expire_s: 30 }),
+        },
+        Item { scope: Scope::V6(Prefix::ALL, "2001:db8::/32".parse().unwrap()), say: Say::Flush },
+    ]
+}
+
+fn keys() -> Keys {
+    Keys::new(7, &SECRET)
+}
+
+fn pair() -> (Sender, Receiver) {
+    let mut receiver = Receiver::new(SESSION);
+    receiver.admit(99, keys());
+    (Sender::new(99, keys(), 1452, START), receiver)
+}
+
+/// Brings both sides to where the session is known; returns the next message.
+fn first_message(sender: &mut Sender, receiver: &mut Receiver) -> Vec<u8> {
+    let (mut message, mut reply) = (Vec::new(), Vec::new());
+    assert!(sender.poll(0, &mut message));
+    assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), Refused::OtherSession);
+    sender.receive(0, &reply).unwrap();
+    assert!(sender.poll(0, &mut message));
+    message
+}
+
+#[test]
+fn the_messages_are_those_of_another_hand() {
+    let (mut sender, mut receiver) = pair();
+    items().iter().for_each(|item| sender.push(item).unwrap());
+    let (mut message, mut reply) = (Vec::new(), Vec::new());
+    assert!(sender.poll(0, &mut message));
+    assert_eq!(message, golden("probe"));
+    assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), Refused::OtherSession);
+    assert_eq!(reply, golden("hello"));
+    sender.receive(0, &reply).unwrap();
+    assert!(sender.poll(0, &mut message));
+    assert_eq!(message, golden("decisions"));
+    let taken = receiver.receive(&message, &mut reply).unwrap();
+    let taken: Vec<_> = taken.items().map(|(item, _)| *item).collect();
+    assert_eq!(taken, items());
+    assert_eq!(reply, golden("acknowledgement"));
+    sender.receive(0, &reply).unwrap();
+    assert_eq!(sender.pending(), 0);
+    assert!(!sender.poll(u64::MAX / 2, &mut message));
+}
+
+#[test]
+fn no_byte_can_be_missing_and_no_bit_another() {
+    for name in ["decisions", "hello", "acknowledgement"] {
+        let message = golden(name);
+        let check = |changed: &[u8]| {
+            let (mut sender, mut receiver) = pair();
+            sender.push(&items()[0]).unwrap();
+            first_message(&mut sender, &mut receiver);
+            let mut reply = Vec::new();
+            let refused = if name == "decisions" {
+                receiver.receive(changed, &mut reply).err()
+            } else {
+                sender.receive(5, changed).err()
+            };
+            assert!(refused.is_some() && reply.is_empty(), "{name}: {refused:?}");
+        };
+        (0..message.len()).for_each(|len| check(&message[..len]));
+        check(&[&message[..], &[0]].concat());
+        for bit in 0..message.len() * 8 {
+            let mut changed = message.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            check(&changed);
+        }
+    }
+}
+
+#[test]
+fn forgers_strangers_and_replays_are_refused() {
+    let (mut sender, mut receiver) = pair();
+    let (mut message, mut reply) = (Vec::new(), Vec::new());
+    // Another secret under the same number, another number, another sender.
+    let strangers = [
+        (99, Keys::new(7, &[1; 32]), Refused::Forged),
+        (99, Keys::new(8, &SECRET), Refused::UnknownKey),
+        (98, keys(), Refused::UnknownSender),
+    ];
+    for (id, keys, expect) in strangers {
+        let mut stranger = Sender::new(id, keys, 1452, START);
+        stranger.push(&items()[0]).unwrap();
+        assert!(stranger.poll(0, &mut message));
+        assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), expect);
+        assert!(reply.is_empty(), "what is not authentic is not answered");
+    }
+    sender.push(&items()[0]).unwrap();
+    let message = first_message(&mut sender, &mut receiver);
+    assert!(receiver.receive(&message, &mut reply).is_ok());
+    assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), Refused::Replayed);
+    assert_eq!(reply, golden("acknowledgement"), "the first one may have been lost");
+    // A gate that has started anew has forgotten, and is played to in vain.
+    let mut receiver = Receiver::new(SESSION + 1);
+    receiver.admit(99, keys());
+    assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), Refused::OtherSession);
+    // What a gate says is not taken by a gate, nor by a grantor who has not asked.
+    for name in ["acknowledgement", "hello"] {
+        assert_eq!(receiver.receive(&golden(name), &mut reply).unwrap_err(), Refused::Malformed);
+    }
+    let mut idle = Sender::new(99, keys(), 1452, START);
+    assert_eq!(idle.receive(0, &golden("hello")), Err(Refused::TooOld));
+    assert_eq!(idle.receive(0, &golden("acknowledgement")), Err(Refused::OtherSession));
+    // Who was dismissed decides no more.
+    assert!(receiver.dismiss(99));
+    assert!(!receiver.dismiss(5));
+    assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), Refused::UnknownKey);
+}
+
+#[test]
+fn keys_change_without_a_message_refused() {
+    let (mut sender, mut receiver) = pair();
+    let mut reply = Vec::new();
+    let mut both = keys();
+    both.add(8, &[9; 32]);
+    sender.push(&items()[0]).unwrap();
+    let mut message = first_message(&mut sender, &mut receiver);
+    assert!(receiver.receive(&message, &mut reply).is_ok());
+    sender.receive(1, &reply).unwrap();
+    receiver.admit(99, both.clone());
+    assert!(both.sign_with(8));
+    sender.set_keys(both);
+    sender.push(&items()[1]).unwrap();
+    assert!(sender.poll(2, &mut message));
+    assert!(receiver.receive(&message, &mut reply).is_ok());
+    sender.receive(2, &reply).unwrap();
+    assert_eq!(sender.pending(), 0);
+    receiver.admit(99, Keys::new(8, &[9; 32]));
+    let mut old = Sender::new(99, keys(), 1452, START + 9);
+    old.push(&items()[0]).unwrap();
+    assert!(old.poll(0, &mut message));
+    assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), Refused::UnknownKey);
+}
+
+/// A network of datagrams in both directions.
+struct Network {
+    rng: fastrand::Rng,
+    loss: f64,
+    /// By time and serial number: whether it goes to the gate, and what.
+    under_way: BTreeMap<(u64, u64), (bool, Vec<u8>)>,
+    serial: u64,
+    recorded: Vec<Vec<u8>>,
+}
+
+impl Network {
+    fn new(seed: u64, loss: f64) -> Self {
+        let rng = fastrand::Rng::with_seed(seed);
+        Self { rng, loss, under_way: BTreeMap::new(), serial: 0, recorded: Vec::new() }
+    }
+
+    fn send(&mut self, now: u64, to_gate: bool, message: &[u8]) {
+        assert!(message.len() <= 1452);
+        if to_gate && self.rng.u8(..10) == 0 {
+            self.recorded.push(message.to_vec());
+        }
+        if self.rng.f64() >= self.loss {
+            self.serial += 1;
+            let at = now + self.rng.u64(5 * MS..50 * MS);
+            self.under_way.insert((at, self.serial), (to_gate, message.to_vec()));
+        }
+    }
+}
+
+/// Decides of flows at random, some prefixes flushed, over a network that loses 30 % of
+/// everything in both directions; the gate starts anew half-way if asked to. In the end
+/// every flow is as the grantor decided last.
+fn converges(seed: u64, restart: bool) {
+    let mut network = Network::new(seed, 0.3);
+    let (mut sender, mut receiver) = pair();
+    let mut rng = fastrand::Rng::with_seed(seed + 100);
+    let mut now = 0;
+    let mut decided: HashMap<u32, Decision> = HashMap::new();
+    let mut gate: HashMap<u32, Record> = HashMap::new();
+    let (mut message, mut reply) = (Vec::new(), Vec::new());
+    let (mut refused, mut late) = (0, 0);
+    let mut left = 20_000;
+    while left > 0 || sender.pending() > 0 {
+        now += MS;
+        assert!(now < 600_000 * MS, "{} are left after ten minutes", sender.pending());
+        for _ in 0..20.min(left) {
+            let src = rng.u32(..500);
+            let decision = match rng.bool() {
+                true => Decision::Decline { expire_s: 1_000 + left },
+                false => {
+                    Decision::Grant(Grant { rate_kib: left, expire_s: 9_999, ..Grant::default() })
+                }
+            };
+            let item = Item { scope: Scope::of(&Flow::v4(src, 7)), say: Say::Decide(decision) };
+            if sender.push(&item).is_ok() {
+                decided.insert(src, decision);
+                left -= 1;
+            }
+        }
+        while sender.poll(now, &mut message) {
+            network.send(now, true, &message);
+        }
+        if restart && left < 10_000 && receiver.session() == SESSION {
+            receiver = Receiver::new(SESSION + 5);
+            receiver.admit(99, keys());
+        }
+        // Somebody plays back what he has recorded.
+        if !network.recorded.is_empty() && network.rng.u8(..3) == 0 {
+            let at = network.rng.usize(..network.recorded.len());
+            let again = network.recorded[at].clone();
+            network.serial += 1;
+            network.under_way.insert((now, network.serial), (true, again));
+        }
+        while let Some(entry) = network.under_way.first_entry().filter(|entry| entry.key().0 <= now)
+        {
+            let (to_gate, message) = entry.remove();
+            if !to_gate {
+                let _ = sender.receive(now, &message);
+                continue;
+            }
+            let taken = receiver.receive(&message, &mut reply);
+            refused += u32::from(taken.is_err());
+            if let Ok(taken) = taken {
+                for (item, stamp) in taken.items() {
+                    let (Some(flow), Say::Decide(decision)) = (item.scope.flow(), item.say) else {
+                        panic!("{item:?}");
+                    };
+                    let src = (0..500).find(|&src| Flow::v4(src, 7) == flow).unwrap();
+                    let record = gate.entry(src).or_insert_with(|| Record::new(0));
+                    late += u32::from(!record.decide(0, &decision, stamp));
+                }
+            }
+            if !reply.is_empty() {
+                network.send(now, false, &reply);
+            }
+        }
+    }
+    assert_eq!(sender.given_up(), 0);
+    assert!(refused > 50 && late > 50, "{refused} refused, {late} late");
+    for (src, decision) in decided {
+        let mut expect = Record::new(0);
+        expect.decide(0, &decision, Stamp::default());
+        assert_eq!(gate[&src].state(), expect.state(), "flow {src}");
+        assert_eq!(gate[&src].expire_at(), expect.expire_at(), "flow {src}");
+        if let Decision::Grant(_) = decision {
+            assert_eq!(gate[&src].budget(0), expect.budget(0), "flow {src}");
+        }
+    }
+}
+
+#[test]
+fn a_third_lost_both_ways_and_it_converges() {
+    (0..4).for_each(|seed| converges(seed, false));
+}
+
+#[test]
+fn a_gate_that_starts_anew_is_found_out() {
+    (10..12).for_each(|seed| converges(seed, true));
+}
+
+#[test]
+fn a_clock_set_back_is_made_up_for() {
+    let (mut sender, mut receiver) = pair();
+    sender.push(&items()[0]).unwrap();
+    let mut message = first_message(&mut sender, &mut receiver);
+    let mut reply = Vec::new();
+    assert!(receiver.receive(&message, &mut reply).is_ok());
+    let mut back = Sender::new(99, keys(), 1452, START - 3_600);
+    back.push(&items()[1]).unwrap();
+    for (round, expect) in
+        [Err(Refused::OtherSession), Err(Refused::TooOld), Ok(())].iter().enumerate()
+    {
+        let now = round as u64 * MS;
+        assert!(back.poll(now, &mut message), "round {round}");
+        let taken = receiver.receive(&message, &mut reply).map(|_| ());
+        assert_eq!(taken, *expect, "round {round}");
+        back.receive(now, &reply).unwrap();
+    }
+    assert_eq!(back.pending(), 0);
+}
+
+#[test]
+fn a_gate_that_is_not_there_is_given_up_and_what_waits_is_bounded() {
+    let (mut sender, _) = pair();
+    let item = items()[1];
+    let mut pushed = 0;
+    while sender.push(&item) != Err(Busy) {
+        pushed += 1;
+    }
+    assert!(pushed > MOST_WAITING * 20);
+    let mut message = Vec::new();
+    let mut sent = 0;
+    let mut now = 0;
+    while sender.given_up() == 0 {
+        sent += u32::from(sender.poll(now, &mut message));
+        now = sender.due_at().unwrap();
+    }
+    // One at a time, while nobody answers; the last is the next one's first.
+    assert_eq!(sent, TRIES + 1);
+    assert!(now < 60_000 * MS);
+}

@@ -1,0 +1,173 @@
+//! The states of flows against a slow twin, over a million decisions and packets.
+//!
+//! The twin is written from the study's section 2.3 in another way: exact picoseconds in
+//! 128 bits, priorities found by doubling, states as values that carry what they need,
+//! windows as a list of what was sent. It shares no code with the gate.
+
+use fingerpost_gate::state::{Decision, Grant, Outcome, Record, Stamp};
+
+/// Picoseconds.
+type Pico = u128;
+
+const SECOND: Pico = 1_000_000_000_000;
+
+enum State {
+    Asking { last: Pico, priority: u32, early: u32 },
+    Granted { window: Pico, sent: Vec<u64>, kib: u64, ask_at: Pico, step: Pico },
+    Declined,
+}
+
+struct Twin {
+    state: State,
+    until: Pico,
+    /// The number of the last decision by sender 1 and by sender 2, of whom one is last.
+    last: Option<(u32, u64)>,
+}
+
+/// Nanoseconds, rounded up, as picoseconds: the gate's clock ticks in nanoseconds.
+fn ticks(time: Pico) -> Pico {
+    time.div_ceil(1000) * 1000
+}
+
+impl Twin {
+    fn new(now: Pico) -> Self {
+        let mut twin = Self { state: State::Declined, until: 0, last: None };
+        twin.restart(now);
+        twin
+    }
+
+    fn restart(&mut self, now: Pico) {
+        self.state = State::Asking { last: now, priority: 38, early: 0 };
+        self.until = now + ticks(1 << 42);
+    }
+
+    fn packet(&mut self, now: Pico, bytes: u64) -> Outcome {
+        if now >= self.until {
+            self.restart(now);
+        }
+        match &mut self.state {
+            State::Declined => Outcome::Declined,
+            State::Asking { last, priority, early } => {
+                let gap = now - *last;
+                let mut log = 0;
+                while 2u128.pow(log + 1) <= gap {
+                    log += 1;
+                }
+                *last = now;
+                if log >= *priority || *early == 7 {
+                    (*priority, *early) = (log, 0);
+                    self.until = now + ticks(2u128.pow(63.min(log + 4)));
+                } else {
+                    *early += 1;
+                }
+                Outcome::Request { dscp: 63.min(*priority + 3) as u8 }
+            }
+            State::Granted { window, sent, kib, ask_at, step } => {
+                if now >= *window + SECOND {
+                    *window = now;
+                    sent.clear();
+                }
+                if sent.iter().sum::<u64>() + bytes > *kib * 1024 {
+                    return Outcome::OverRate;
+                }
+                sent.push(bytes);
+                let renew = now >= *ask_at;
+                if renew {
+                    *ask_at = now + *step;
+                }
+                Outcome::Granted { renew }
+            }
+        }
+    }
+
+    fn decide(&mut self, now: Pico, decision: &Decision, stamp: Stamp) -> bool {
+        if stamp.sender != 0 {
+            if self.last.is_some_and(|(from, n)| from == stamp.sender && n >= stamp.number) {
+                return false;
+            }
+            self.last = Some((stamp.sender, stamp.number));
+        }
+        match decision {
+            Decision::Decline { expire_s } => {
+                self.state = State::Declined;
+                self.until = now + Pico::from(*expire_s) * SECOND;
+            }
+            Decision::Grant(grant) => {
+                let (window, sent) = match &mut self.state {
+                    State::Granted { window, sent, .. }
+                        if now < self.until && now < *window + SECOND =>
+                    {
+                        (*window, std::mem::take(sent))
+                    }
+                    _ => (now, Vec::new()),
+                };
+                self.state = State::Granted {
+                    window,
+                    sent,
+                    kib: grant.rate_kib.into(),
+                    ask_at: now + Pico::from(grant.next_renewal_ms) * (SECOND / 1000),
+                    step: Pico::from(grant.renewal_step_ms) * (SECOND / 1000),
+                };
+                self.until = now + Pico::from(grant.expire_s) * SECOND;
+            }
+        }
+        true
+    }
+}
+
+fn decision(rng: &mut fastrand::Rng) -> Decision {
+    if rng.u8(..3) == 0 {
+        return Decision::Decline { expire_s: rng.u32(..20) };
+    }
+    Decision::Grant(Grant {
+        rate_kib: rng.u32(..8),
+        expire_s: rng.u32(..30),
+        next_renewal_ms: rng.u32(..20_000),
+        renewal_step_ms: rng.u32(..4_000),
+    })
+}
+
+#[test]
+fn a_million_decisions_and_packets_make_no_difference() {
+    const EVENTS: u32 = 1_000_000;
+    let mut rng = fastrand::Rng::with_seed(42);
+    let mut seen = [0u32; 8];
+    // Many short lives, so that all flows' beginnings are met often.
+    for flow in 0..EVENTS / 2_000 {
+        let mut now = rng.u64(..1 << 50);
+        let mut record = Record::new(now);
+        let mut twin = Twin::new(Pico::from(now) * 1000);
+        for event in 0..2_000 {
+            // Gaps of every magnitude up to a minute, often at what ends something.
+            let magnitude = rng.u32(..36);
+            now = match rng.u8(..8) {
+                0 => now.max(record.expire_at()),
+                1 => now.max(record.expire_at().saturating_sub(1)),
+                2 => now.max(record.next_renewal_at().min(now + 60_000_000_000)),
+                3 => now + 1_000_000_000,
+                _ => now + rng.u64(..1 << magnitude),
+            };
+            let pico = Pico::from(now) * 1000;
+            if rng.u8(..20) == 0 {
+                let decision = decision(&mut rng);
+                let stamp = Stamp { sender: rng.u32(..3), number: rng.u64(..10) + event / 50 };
+                let counted = record.decide(now, &decision, stamp);
+                assert_eq!(counted, twin.decide(pico, &decision, stamp), "{flow}.{event}");
+                seen[usize::from(counted)] += 1;
+            } else {
+                let bytes = rng.u32(60..2000);
+                let outcome = record.packet(now, bytes);
+                assert_eq!(outcome, twin.packet(pico, bytes.into()), "{flow}.{event}");
+                seen[match outcome {
+                    Outcome::Request { dscp: 41 } => 2,
+                    Outcome::Request { .. } => 3,
+                    Outcome::Granted { renew: false } => 4,
+                    Outcome::Granted { renew: true } => 5,
+                    Outcome::OverRate => 6,
+                    Outcome::Declined => 7,
+                }] += 1;
+            }
+        }
+    }
+    assert!(seen.iter().all(|&times| times > 5_000), "not everything was met: {seen:?}");
+}
