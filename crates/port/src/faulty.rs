@@ -219,6 +219,10 @@ impl<P: Port> Port for Faulty<P> {
         self.inner.held() + self.ready.len() + usize::from(self.late.is_some())
     }
 
+    fn retire(&mut self) {
+        self.inner.retire();
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.inner.descriptor()
     }

@@ -112,6 +112,11 @@ pub trait Port: Send {
     /// that have left to the arena.
     fn flush(&mut self, arena: &mut Arena);
 
+    /// Lets nothing more in, where the port can refuse: what is on its way already can
+    /// still be received, what comes after it is the host's. For who is about to drop
+    /// the port and would lose no packet.
+    fn retire(&mut self) {}
+
     /// Returns how many frames of the arena are inside the port: waiting to be
     /// filled, to be received, to be sent or to be given back.
     fn held(&self) -> usize {

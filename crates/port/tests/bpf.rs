@@ -2,6 +2,8 @@
 //!
 //! Needs root (`CAP_BPF`, `CAP_NET_ADMIN`), hence the feature `root-tests`.
 
+use std::os::fd::AsFd;
+
 use fingerpost_port::af_xdp::bpf::asm::{Reg::*, *};
 use fingerpost_port::af_xdp::bpf::{AttachError, Kind, Link, LiveRun, Map, Mode, Program};
 
@@ -172,6 +174,9 @@ fn live_frames_are_counted_and_links_detach() {
     let link = Link::attach(&pass, 1, Mode::Generic).unwrap();
     assert_eq!(link.mode(), Mode::Generic);
     assert!(matches!(Link::attach(&pass, 1, Mode::Generic), Err(AttachError::Busy)));
+    // As a process just forked has one.
+    let copy = link.as_fd().try_clone_to_owned().unwrap();
     drop(link);
     drop(Link::attach(&pass, 1, Mode::Generic).expect("the first was taken off"));
+    drop(copy);
 }

@@ -44,7 +44,7 @@ fn a_packet_that_is_given_back_is_received_and_the_device_goes() {
     let socket = UdpSocket::bind("192.0.2.1:9999").expect("an address of the host's");
     socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
 
-    assert!(host.clone().give(&frame([192, 0, 2, 1], b"hello")));
+    assert!(host.give(&frame([192, 0, 2, 1], b"hello")));
     let mut got = [0; 64];
     let (len, from) = socket.recv_from(&mut got).expect("the datagram arrives");
     assert_eq!((&got[..len], from.ip().to_string()), (&b"hello"[..], "198.51.100.9".to_owned()));

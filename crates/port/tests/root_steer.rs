@@ -156,6 +156,20 @@ fn own_addresses_come_and_go() {
 }
 
 #[test]
+fn an_interface_that_is_observed_passes_what_it_would_take() {
+    let steering = steering();
+    let (theirs, mine) = (v4("203.0.113.1", 64), v4("192.0.2.1", 64));
+    for only in [true, false, true] {
+        steering.observe(only).unwrap();
+        assert_eq!(steering.observes().unwrap(), only);
+        let want = if only { Steered::Observed } else { Steered::NoSocket };
+        assert_eq!(run(&steering, &theirs), want);
+        assert_eq!(run(&steering, &v6("2001:db8:1::1", 64)), want);
+        assert_eq!(run(&steering, &mine), Steered::Local, "the host's own either way");
+    }
+}
+
+#[test]
 fn more_own_addresses_than_fit_are_an_error() {
     let many: Locals =
         (0..5000_u32).map(|n| IpAddr::from((0x0a00_0000 + n).to_be_bytes())).collect();

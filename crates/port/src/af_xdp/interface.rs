@@ -171,6 +171,25 @@ impl Interface {
         self.0.steering.set_locals(locals)
     }
 
+    /// Leaves all packets to the host from now on and counts those that would have been
+    /// taken, or takes them again. The sockets stay, and may send.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn observe(&self, only: bool) -> io::Result<()> {
+        self.0.steering.observe(only)
+    }
+
+    /// Says whether all packets are left to the host.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn observes(&self) -> io::Result<bool> {
+        self.0.steering.observes()
+    }
+
     /// Reads what the steering program has counted.
     ///
     /// # Errors

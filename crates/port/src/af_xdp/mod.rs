@@ -52,5 +52,5 @@ pub(crate) mod umem;
 
 pub use error::Error;
 pub use interface::{Interface, ModeChoice};
-pub use socket::{RingSizes, Socket};
+pub use socket::{RingSizes, Socket, settle};
 pub use steer::Locals;

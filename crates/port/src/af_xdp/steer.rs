@@ -22,6 +22,9 @@
 //!   here: those packets are the router's to judge and to count.
 //! - Where no socket is bound to the queue the packet is passed, so nothing is
 //!   lost between attaching the program and binding, or after a socket is gone.
+//! - An interface that is only observed passes what it would have taken, and
+//!   counts it: one flag, looked at last, turns it from one to the other between
+//!   two packets.
 //!
 //! Its counters are an array a CPU, so that they cost an addition and lose
 //! none: the sum over all is the number of packets the interface received while
@@ -84,13 +87,15 @@ pub enum Steered {
     LinkLocal,
     /// Passed: to an address of the host.
     Local,
+    /// Passed: the router's, but the interface is only observed.
+    Observed,
     /// Passed: the router's, but no socket has the queue.
     NoSocket,
 }
 
 impl Steered {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Taken,
         Self::Short,
         Self::Group,
@@ -103,6 +108,7 @@ impl Steered {
         Self::Multicast,
         Self::LinkLocal,
         Self::Local,
+        Self::Observed,
         Self::NoSocket,
     ];
 
@@ -121,6 +127,7 @@ impl Steered {
             Self::Multicast => "multicast",
             Self::LinkLocal => "link_local",
             Self::Local => "local",
+            Self::Observed => "observed",
             Self::NoSocket => "no_socket",
         }
     }
@@ -177,6 +184,8 @@ impl FromIterator<IpAddr> for Locals {
 pub struct Steering {
     program: Program,
     sockets: Map,
+    /// One word: not zero while the interface is only observed.
+    observe: Map,
     counts: Map,
     v4: Map,
     v6: Map,
@@ -193,15 +202,16 @@ impl Steering {
     pub fn new(mac: [u8; 6], queues: u32, locals: &Locals) -> Result<Self, LoadError> {
         let failed = |cause| LoadError { cause, log: String::new() };
         let sockets = Map::array(Kind::Xskmap, "fp_sockets", 4, queues).map_err(failed)?;
+        let observe = Map::array(Kind::Array, "fp_observe", 4, 1).map_err(failed)?;
         let reasons = Steered::ALL.len() as u32;
         let counts = Map::array(Kind::PercpuArray, "fp_steered", 8, reasons).map_err(failed)?;
         let v4 = Map::new(Kind::Hash, "fp_locals4", 4, 1, LOCALS).map_err(failed)?;
         let v6 = Map::new(Kind::Hash, "fp_locals6", 16, 1, LOCALS).map_err(failed)?;
-        let code = assemble(mac, &sockets, &counts, &v4, &v6)
+        let code = assemble(mac, &sockets, &observe, &counts, &v4, &v6)
             .unwrap_or_else(|error| unreachable!("the steering program is fixed: {error}"));
         let program = Program::load("fp_steer", &code)?;
         let none = Mutex::new(Locals::default());
-        let steering = Self { program, sockets, counts, v4, v6, locals: none };
+        let steering = Self { program, sockets, observe, counts, v4, v6, locals: none };
         steering.set_locals(locals).map_err(failed)?;
         Ok(steering)
     }
@@ -232,6 +242,24 @@ impl Steering {
             current.v6.remove(old);
         }
         Ok(())
+    }
+
+    /// Only observes from the next packet on, or takes packets again.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn observe(&self, only: bool) -> io::Result<()> {
+        self.observe.set(0, &u32::from(only).to_ne_bytes())
+    }
+
+    /// Says whether packets are only observed.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn observes(&self) -> io::Result<bool> {
+        Ok(self.observe.get(0)?.iter().any(|&byte| byte != 0))
     }
 
     /// Reads the counters, summed over the CPUs.
@@ -273,6 +301,7 @@ fn word(bytes: [u8; 4]) -> i32 {
 fn assemble<'m>(
     mac: [u8; 6],
     sockets: &'m Map,
+    observe: &'m Map,
     counts: &'m Map,
     v4: &'m Map,
     v6: &'m Map,
@@ -314,8 +343,19 @@ fn assemble<'m>(
     asm.bind(ipv6);
     steer_v6(&mut asm, v6, to, redirect);
 
-    // The socket of this queue, or the host where there is none.
+    // The socket of this queue, or the host where there is none, or all are its own.
+    let take = asm.label();
     asm.bind(redirect)
+        .op32(Op::Mov, R2, 0)
+        .store(Size::Word, R10, -4, R2)
+        .load_map(R1, observe)
+        .mov(R2, R10)
+        .add(R2, -4)
+        .call(Helper::MapLookup)
+        .jump_if(Cond::Eq, R0, 0, take)
+        .load(Size::Word, R2, R0, 0)
+        .jump_if32(Cond::Ne, R2, 0, to(Steered::Observed))
+        .bind(take)
         .load_map(R1, sockets)
         .load(Size::Word, R2, R9, context::RX_QUEUE_INDEX)
         .op32(Op::Mov, R3, Action::Pass as i32)
@@ -422,7 +462,7 @@ mod tests {
         let counts = Counts(std::array::from_fn(|n| 1 << n));
         assert_eq!(counts[Steered::Taken], 1);
         assert_eq!(counts[Steered::Short], 2);
-        assert_eq!(counts.passed(), (1 << 13) - 2);
+        assert_eq!(counts.passed(), (1 << Steered::ALL.len()) - 2);
     }
 
     #[test]

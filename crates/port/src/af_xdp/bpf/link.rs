@@ -4,6 +4,10 @@
 //! the process that did so is gone. A link (Linux 5.9) is a descriptor: closing
 //! it detaches the program, and the kernel closes it when the process ends in
 //! whatever way, `SIGKILL` included. That is the whole of "leaves no trace".
+//!
+//! Dropping does not trust in the closing alone. A process that another thread has
+//! just forked has a copy of every descriptor until it runs its own program, and
+//! would keep the XDP program on the interface for as long.
 
 #![expect(unsafe_code, reason = "bpf(2)")]
 
@@ -68,6 +72,15 @@ impl Link {
     /// Returns where it runs.
     pub fn mode(&self) -> Mode {
         self.mode
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        let mut attr = sys::LinkDetach { link_fd: self.fd.as_raw_fd() as u32 };
+        // Linux before 5.10 has no such command; closing, which comes next, is the rest.
+        // SAFETY: the arm of this command, which holds no pointer.
+        let _ = unsafe { sys::bpf(Command::LinkDetach, &mut attr) };
     }
 }
 

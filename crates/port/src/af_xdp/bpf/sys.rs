@@ -23,6 +23,7 @@ pub(super) enum Command {
     ProgramTestRun = 10,
     MapUpdateBatch = 26,
     LinkCreate = 28,
+    LinkDetach = 34,
 }
 
 #[derive(Default)]
@@ -106,6 +107,12 @@ pub(super) struct LinkCreate {
     pub(super) target: u32,
     pub(super) attach_type: u32,
     pub(super) flags: u32,
+}
+
+#[derive(Default)]
+#[repr(C)]
+pub(super) struct LinkDetach {
+    pub(super) link_fd: u32,
 }
 
 /// Calls `bpf(2)`; what it returns depends on the command.

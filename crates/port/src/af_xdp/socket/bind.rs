@@ -39,8 +39,9 @@ const COMPLETION_AT: libc::off_t = libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc:
 const SEND_BUFFER: c_int = 8 << 20;
 /// The option that sets it beyond the system's limit (asm-generic/socket.h).
 const SO_SNDBUFFORCE: c_int = 32;
-/// A queue is free again some time after its socket was closed, not at once.
-const BUSY_RETRIES: u32 = 100;
+/// A queue is free again some time after its socket was closed, not at once: the kernel's
+/// work for it waits for a lock that network namespaces hold while they are taken down.
+const BUSY_RETRIES: u32 = 500;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 impl Socket {
@@ -103,6 +104,7 @@ impl Socket {
             budget: OLD_BUDGET,
             filling: 0,
             sending: 0,
+            entered: false,
             stats: PortStats::default(),
             host: None,
             fd,
@@ -110,9 +112,6 @@ impl Socket {
         socket.bind_queue(shared.as_deref())?;
         socket.tune();
         arena.umem().join(&socket.fd);
-        let map = interface.steering().sockets();
-        map.set_fd(queue, socket.fd.as_fd())
-            .map_err(|error| Error::system("steer to the socket", name, &[NET_ADMIN], error))?;
         socket.stock(arena);
         Ok(socket)
     }

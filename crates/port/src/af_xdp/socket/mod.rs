@@ -11,6 +11,8 @@
 //!                                                                      the arena)
 //! ```
 //!
+//! - Packets come from the first receive on: until then the steering program leaves them
+//!   to the host, so that none waits for a thread that has yet to start.
 //! - The fill ring is topped up after every receive from what the arena has;
 //!   when that is nothing, the kernel drops and counts (`fill_empty`), and
 //!   the next receive tries again.
@@ -35,6 +37,7 @@ use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(super) use self::bind::open;
 use self::option::{get, set};
@@ -112,6 +115,8 @@ pub struct Socket {
     filling: u32,
     /// Frames in the kernel's hands to send from.
     sending: u32,
+    /// The steering program sends packets here.
+    entered: bool,
     stats: PortStats,
     host: Option<Host>,
 }
@@ -177,6 +182,16 @@ impl Socket {
         }
     }
 
+    /// Has the steering program send packets here: with the first receive and not before,
+    /// because until somebody receives the host had better keep them.
+    #[cold]
+    fn enter(&mut self) {
+        let map = self.interface.steering().sockets();
+        // A socket that is bound is accepted; refused, the host would keep its packets,
+        // and they are counted as `no_socket`.
+        self.entered = map.set_fd(self.queue, self.fd.as_fd()).is_ok();
+    }
+
     /// Frees the frames of packets that have left.
     fn collect(&mut self, arena: &mut Arena) {
         let waiting = self.completion.waiting();
@@ -228,6 +243,20 @@ impl Socket {
     }
 }
 
+/// Waits until every packet that the steering programs have decided on by now is where
+/// they sent it: some ten milliseconds.
+///
+/// A driver decides on the packets of a burst and hands them over at its end, inside one
+/// read section of the kernel's RCU; `membarrier(2)`'s global command waits for those.
+/// Where the kernel has none (`nohz_full`), the wait is a fixed one.
+pub fn settle() {
+    const GLOBAL: c_int = 1;
+    // SAFETY: no pointers, and the command has no effect but the wait.
+    if unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) } != 0 {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 impl Port for Socket {
     fn name(&self) -> &str {
         self.interface.name()
@@ -256,8 +285,13 @@ impl Port for Socket {
             self.filling -= count as u32;
             self.stats.received += count as u64;
             self.stats.received_bytes += bytes;
-        } else if self.busy_poll {
-            self.wake_receive();
+        } else {
+            if !self.entered {
+                self.enter();
+            }
+            if self.busy_poll {
+                self.wake_receive();
+            }
         }
         if self.filling < self.sizes.stock() {
             self.stock(arena);
@@ -315,6 +349,12 @@ impl Port for Socket {
             left = now;
         }
         self.collect(arena);
+    }
+
+    fn retire(&mut self) {
+        // Once is enough. Gone already is as good; another error leaves what there was.
+        self.entered = true;
+        let _ = self.interface.steering().sockets().delete(&self.queue.to_ne_bytes());
     }
 
     fn held(&self) -> usize {
