@@ -7,22 +7,10 @@
 # `ip` changes routes, links, addresses and neighbours; ping says whether packets still
 # arrive, `ip -j route` what the router must know, and the counters that the packets went
 # through the router and not past it through the kernel.
-. "$(dirname "$0")/place.sh"
+. "$(dirname "$0")/crossing.sh"
 
-for name in source router a b; do
-    namespace "$name"
-done
-join source s0 02:00:00:00:01:02 router r0 02:00:00:00:01:01
-join a a0 02:00:00:00:02:02 router r1 02:00:00:00:02:01
-join b b0 02:00:00:00:03:02 router r2 02:00:00:00:03:01
-within router sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
 number=0
-for side in "source s0 r0" "a a0 r1" "b b0 r2"; do
-    read -r name theirs ours <<<"$side"
-    within router ip addr add "10.0.$number.1/24" dev "$ours"
-    within router ip addr add "fd00:$number::1/64" dev "$ours"
-    within "$name" ip addr add "10.0.$number.2/24" dev "$theirs"
-    within "$name" ip addr add "fd00:$number::2/64" dev "$theirs"
+for name in source a b; do
     within "$name" ip route add default via "10.0.$number.1"
     within "$name" ip -6 route add default via "fd00:$number::1"
     number=$((number + 1))
@@ -33,13 +21,9 @@ for name in a b; do
 done
 within router ip route add 11.0.0.0/8 via 10.0.1.2
 within router ip -6 route add 2001:db8::/32 via fd00:1::2
-printf 'interface = [{ name = "r0" }, { name = "r1" }, { name = "r2" }]\n[control]\nsocket = "%s"\n' \
-    "$work/sock" >"$work/router.toml"
+configure
 
-show() { "$program" show --socket "$work/sock" "$@"; }
 counter() { show -j counters | json "print(d[0]$1)"; }
-# The router has all routes of the kernel, and no others, within two seconds.
-same() { "$python" "$here/smoke/routes.py" "${prefix}router" "$program" "$work/sock" 2; }
 # `arrive N ADDRESS`: N pings are answered, and the router, not the kernel, sent them.
 arrive() {
     local before after
@@ -54,11 +38,10 @@ lladdr() { show -j route "$1" | json 'print(d[0].get("mac"))'; }
 "$program" run -c "$work/router.toml" --check | grep -q '^sound: ports r0, r1, r2' || fail "--check"
 refuse 1 "no router answers here" show routes
 
-launch router "$program" run -c "$work/router.toml" -j >"$work/report.json" 2>"$work/router.log"
-router=$launched
-wait_for 10 grep -q 'following the kernel after' "$work/router.log" || fail "the router does not start"
+start_router
 [ "$(programs router)" = "r0 r1 r2" ] || fail "programs on: $(programs router)"
 same
+agrees
 
 echo "a second one is refused, and the first goes on"
 refuse 1 "" within router "$program" run -c "$work/router.toml"
@@ -83,6 +66,12 @@ within router ip -6 route add 2001:db9::/32 nexthop via fd00:1::2 nexthop via fd
 within router ip nexthop add id 7 via 10.0.2.2 dev r2
 within router ip route add 15.0.0.0/8 nhid 7
 same
+within router ip route add unreachable 16.0.0.0/8
+within router ip -6 route add blackhole 2001:dba::/32
+within router ip -6 route add prohibit 2001:dbb::/32
+# Every route asked for by an address too: what the kernel's lookup says of each kind.
+"$program" fib diff kernel --socket "$work/sock" --sample 1000 -j 2>"$work/diff.log" | json 'assert d == [], d'
+grep -Eq ' 1[5-9] routes and 1[5-9] addresses .* 0 differences' "$work/diff.log" || fail "$(cat "$work/diff.log")"
 arrive 5 11.0.0.1
 [ "$(lladdr 11.0.0.1)" = 02:00:00:00:02:02 ] || fail "11.0.0.1 by $(lladdr 11.0.0.1)"
 within source ping -c 1 -W 0.2 -q 12.0.0.1 >/dev/null && fail "12.0.0.1 answers"
@@ -90,10 +79,10 @@ within source ping -c 1 -W 0.2 -q 12.0.0.1 >/dev/null && fail "12.0.0.1 answers"
 within source ping -c 1 -W 1 13.0.0.1 >"$work/ping.log" && fail "13.0.0.1 answers"
 grep -qi 'prohibited\|filtered' "$work/ping.log" || fail "the kernel does not refuse 13.0.0.1: $(cat "$work/ping.log")"
 within router ip nexthop del id 7
-for gone in 11.0.0.0/24 12.0.0.0/8 13.0.0.0/8 14.0.0.0/8; do
+for gone in 11.0.0.0/24 12.0.0.0/8 13.0.0.0/8 14.0.0.0/8 16.0.0.0/8; do
     within router ip route del "$gone"
 done
-same
+agrees
 
 echo "a neighbour's MAC changes"
 within b ip link set b0 address 02:00:00:00:03:09
@@ -123,23 +112,24 @@ wait "$router" 2>/dev/null || true
 within source ping -c 3 -i 0.05 -W 1 -q 11.0.0.1 >"$work/ping.log" || fail "the kernel does not take over: $(cat "$work/ping.log")"
 [ -z "$(programs router)" ] || fail "a program is left on: $(programs router)"
 [ -z "$(ip -n "${prefix}router" -br link show type tun)" ] || fail "the TUN device is left"
-launch router "$program" run -c "$work/router.toml" -j >"$work/report.json" 2>"$work/router.log"
-router=$launched
-wait_for 10 grep -q 'following the kernel after' "$work/router.log" || fail "the router does not start again"
+start_router
 same
 arrive 5 11.0.0.1
 
-for what in routes neighbours interfaces nexthops counters fib feeds workers; do
+show -j audit | json 'assert d[0]["checks"] > 0 and d[0]["mismatches"] == 0, d' || fail "the auditor"
+
+for what in routes neighbours interfaces nexthops counters fib feeds workers audit; do
     show -j "$what" | json 'assert d, "empty"' || fail "show -j $what"
     show "$what" >/dev/null || fail "show $what"
 done
 show routes 11.0.0.0/8 | grep -q '^11.0.0.0/8 via 10.0.2.2 dev r2$' || fail "show routes 11.0.0.0/8"
-show route 11.0.0.1 --explain | grep -q 'generation' || fail "--explain"
+within router ip route replace 11.0.0.0/8 via 10.0.2.2 metric 7 proto bird
+within router ip route del 11.0.0.0/8 metric 0
+same
+show -j route 11.0.0.1 | json 'it = d[0]; assert (it["protocol"], it["metric"], it["age_or_more"]) == ("bird", 7, False) and it["age"] < 60, it' || fail "where the route comes from"
+for words in 'proto bird metric 7, unchanged for [0-9]* s$' 'generation' 'lladdr 02:00:00:00:03:09'; do
+    show route 11.0.0.1 --explain | grep -q "$words" || fail "--explain: no $words: $(show route 11.0.0.1 --explain)"
+done
 refuse 1 "nonsense" show routes nonsense
 
-kill -INT "$router"
-status=0
-wait "$router" || status=$?
-[ "$status" -eq 0 ] || fail "the router ended with $status"
-json 'r = d; assert r["balanced"]; assert r["received"] == r["sent"] + sum(r["punted"].values()) + sum(r["dropped"].values()); print(r["received"], "packets received, and every one counted")' <"$work/report.json"
-[ ! -e "$work/sock" ] || fail "the socket is left"
+stop_router

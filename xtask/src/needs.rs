@@ -12,12 +12,16 @@ use std::process::{Command, Stdio};
 ///
 /// Python is called by its full path everywhere: the packages of Debian belong to
 /// Debian's interpreter, and the first `python3` on the path may be another.
-const PACKAGES: [(&str, &[&str]); 11] = [
+const PACKAGES: [(&str, &[&str]); 14] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("frr", &["/usr/lib/frr/zebra", "--version"]),
     ("iputils-ping", &["ping", "-V"]),
     ("python3-scapy", &["/usr/bin/python3", "-c", "import scapy.layers.inet6"]),
+    // The metrics, read by others than who wrote them: `promtool`, and a parser in Python.
+    ("prometheus", &["promtool", "--version"]),
+    ("python3-prometheus-client", &["/usr/bin/python3", "-c", "import prometheus_client"]),
+    ("tmux", &["tmux", "-V"]),
     ("util-linux", &["setpriv", "--version"]),
     ("procps", &["ps", "--version"]),
     // `bench agree` and `bench engines` compile a program around DPDK's tables.

@@ -16,7 +16,10 @@ use anyhow::{Context, Result, bail};
 use crate::step::{Step, Words};
 
 /// The longest a smoke test may take, in seconds.
-const LIMIT: &str = "300";
+const LIMIT: &str = "180";
+
+/// What is sourced by the others.
+const SOURCED: [&str; 2] = ["place", "crossing"];
 
 /// The scripts of `smoke/` by name; all, or only those asked for.
 pub(crate) fn scripts(only: &[String]) -> Result<Vec<(String, PathBuf)>> {
@@ -25,8 +28,8 @@ pub(crate) fn scripts(only: &[String]) -> Result<Vec<(String, PathBuf)>> {
     for entry in folder.read_dir().context("reading the folder smoke")? {
         let path = entry.context("reading the folder smoke")?.path();
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        // `place.sh` is sourced by the others.
-        if path.extension().is_some_and(|extension| extension == "sh") && name != "place" {
+        let script = path.extension().is_some_and(|extension| extension == "sh");
+        if script && !SOURCED.contains(&&*name) {
             found.push((name, path));
         }
     }

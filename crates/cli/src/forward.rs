@@ -13,17 +13,14 @@
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use router::config::Config;
 use router::control::routes::Routes;
 use router::{Router, Running};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::progress;
+use crate::{progress, stop};
 
 mod report;
 
@@ -54,13 +51,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.check {
         return check(&config);
     }
-    // Before anything is taken over. A second signal ends the process at once.
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .context("listening for signals")?;
-    }
+    let stop = stop::on(&[stop::SIGINT, stop::SIGTERM, stop::SIGHUP])?;
     let mut running = progress::during("loading the routes", || Router::start(config))?;
     announce(&running);
     let start = Instant::now();

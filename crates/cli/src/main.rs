@@ -6,10 +6,17 @@
 //! demo                 the main job in a box: namespaces, a full table, every packet checked
 //! run -c FILE          the router, following the kernel's routes
 //! show WHAT            what a running router knows and does
+//! reload               a running router goes over to its configuration as it is now
+//! promote, demote IF   an interface's packets are the router's, or the kernel's and counted
+//! monitor              what happens in a running router
+//! save                 has a running router save an image of its tables
+//! top                  a running router on one screen
+//! fib diff kernel      what a running router and the kernel do not agree on
 //! forward -c FILE      the router, by routes from files
 //! route get ADDR...    one lookup, and what it touched
 //! table info FILE      what is in a table and what it costs
 //! table generate       a synthetic table
+//! table save, load     a table that is built, in a file
 //! bench                measurements with records
 //! completions, man     for shells and for reading
 //! ```
@@ -27,16 +34,22 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 mod bench;
+mod client;
 mod completions;
 mod demo;
+mod fib;
 mod forward;
 mod man;
+mod monitor;
+mod order;
 mod progress;
 mod route;
 mod run;
 mod show;
+mod stop;
 mod table;
 mod tables;
+mod top;
 
 /// A software router whose whole Internet routing table fits in the CPU's cache.
 #[derive(Parser)]
@@ -56,6 +69,20 @@ enum Command {
     Run(run::Args),
     /// Ask a running router
     Show(show::Args),
+    /// Have a running router read its configuration again, and go over to it
+    Reload(order::Reload),
+    /// Have a running router take the packets of an interface that it observes
+    Promote(order::Of),
+    /// Have a running router leave the packets of an interface to the kernel, and count them
+    Demote(order::Of),
+    /// Tell what happens in a running router, until Ctrl-C
+    Monitor(monitor::Args),
+    /// Have a running router save an image of its tables
+    Save(order::Save),
+    /// Show a running router on one screen, refreshed every second
+    Top(top::Args),
+    /// Hold a running router's tables against others
+    Fib(fib::Args),
     /// Ask a table for routes
     Route(route::Args),
     /// Describe a table, or make one
@@ -79,6 +106,13 @@ fn main() -> ExitCode {
         Command::Forward(args) => forward::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Show(args) => show::run(&args),
+        Command::Reload(args) => order::reload(&args),
+        Command::Promote(args) => order::promote(&args),
+        Command::Demote(args) => order::demote(&args),
+        Command::Monitor(args) => monitor::run(&args),
+        Command::Save(args) => order::save(&args),
+        Command::Top(args) => top::run(&args),
+        Command::Fib(args) => fib::run(&args),
         Command::Route(args) => route::run(&args),
         Command::Table(args) => table::run(&args),
         Command::Bench(args) => bench::run(&args),

@@ -5,30 +5,22 @@
 //! ```
 //!
 //! In the words of iproute2 where it has some. JSON is one array, written as the answer
-//! comes: a million routes need no memory here. An answer that ends without its end is
-//! an error, whatever was printed before.
+//! comes: a million routes need no memory here.
 
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::net::IpAddr;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Context, bail};
 use clap::Subcommand;
-use router::config::CONTROL;
-use router::control::api::{self, Item, Line, Request};
+use router::control::api::{self, Item, Request};
 
-/// How long the router may take to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::client::{self, PATIENCE};
 
 /// What `show` takes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where the router listens (`[control] socket` of its configuration)
-    #[arg(long, value_name = "PATH", default_value = CONTROL, global = true)]
-    socket: PathBuf,
+    #[command(flatten)]
+    at: client::At,
     /// Write JSON
     #[arg(short, long, global = true)]
     json: bool,
@@ -75,6 +67,8 @@ enum What {
     Feeds,
     /// The workers
     Workers,
+    /// What the auditor has come to: where packets went, and where they should
+    Audit,
 }
 
 impl What {
@@ -92,65 +86,54 @@ impl What {
             Self::Fib => Request::Fib,
             Self::Feeds => Request::Feeds,
             Self::Workers => Request::Workers,
+            Self::Audit => Request::Audit,
         }
     }
 }
 
 /// Asks, and prints.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let path = args.socket.display();
-    let stream = UnixStream::connect(&args.socket).with_context(|| {
-        format!("{path}: no router answers here (is `fingerpost run` at work, and are you root?)")
-    })?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let mut question = serde_json::to_string(&args.what.request())?;
-    question.push('\n');
-    (&stream).write_all(question.as_bytes()).with_context(|| format!("{path}: asking"))?;
     let explain = matches!(args.what, What::Route { explain: true, .. });
     let mut out = BufWriter::new(std::io::stdout().lock());
-    let mut count = 0;
     let mut found = true;
-    for line in BufReader::new(&stream).lines() {
-        let line = line.with_context(|| format!("{path}: reading the answer"))?;
-        match serde_json::from_str(&line).with_context(|| format!("{path}: an answer"))? {
-            Line::Item(item) => {
-                found &= !matches!(&*item, Item::Answer(answer) if answer.route.is_none());
-                if args.json {
-                    out.write_all(if count == 0 { b"[" } else { b",\n" })?;
-                    json(&mut out, &item)?;
-                } else {
-                    text(&mut out, &item, explain)?;
-                }
-                count += 1;
-            }
-            Line::End { items } if items == count => {
-                if args.json {
-                    out.write_all(if count == 0 { b"[]\n" } else { b"]\n" })?;
-                }
-                out.flush()?;
-                return Ok(if found { ExitCode::SUCCESS } else { ExitCode::FAILURE });
-            }
-            Line::End { items } => bail!("{path}: {items} items were told and {count} came"),
-            Line::Error(error) => bail!("{error}"),
-        }
+    let is_found = |item: &Item| !matches!(item, Item::Answer(it) if it.route.is_none());
+    let (socket, request) = (&args.at.socket, args.what.request());
+    if args.json {
+        let mut array = client::Array::new(&mut out);
+        client::ask(socket, &request, PATIENCE, &mut |item| {
+            found &= is_found(&item);
+            json(&mut array, &item)
+        })?;
+        array.end()?;
+    } else {
+        client::ask(socket, &request, PATIENCE, &mut |item| {
+            found &= is_found(&item);
+            Ok(text(&mut out, &item, explain)?)
+        })?;
+        out.flush()?;
     }
-    bail!("{path}: the router ended in the middle of its answer")
+    Ok(if found { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Writes what is inside an item.
-fn json(out: &mut impl Write, item: &Item) -> anyhow::Result<()> {
+fn json(array: &mut client::Array<impl Write>, item: &Item) -> anyhow::Result<()> {
     match item {
-        Item::Route(it) => serde_json::to_writer(out, it)?,
-        Item::Answer(it) => serde_json::to_writer(out, it)?,
-        Item::Neighbour(it) => serde_json::to_writer(out, it)?,
-        Item::Interface(it) => serde_json::to_writer(out, it)?,
-        Item::NextHop(it) => serde_json::to_writer(out, it)?,
-        Item::Counters(it) => serde_json::to_writer(out, it)?,
-        Item::Fib(it) => serde_json::to_writer(out, it)?,
-        Item::Feed(it) => serde_json::to_writer(out, it)?,
-        Item::Worker(it) => serde_json::to_writer(out, it)?,
+        Item::Route(it) => array.item(it),
+        Item::Answer(it) => array.item(it),
+        Item::Neighbour(it) => array.item(it),
+        Item::Interface(it) => array.item(it),
+        Item::NextHop(it) => array.item(it),
+        Item::Counters(it) => array.item(it),
+        Item::Fib(it) => array.item(it),
+        Item::Feed(it) => array.item(it),
+        Item::Worker(it) => array.item(it),
+        Item::Done(it) => array.item(it),
+        Item::Audit(it) => array.item(it),
+        // Of `monitor` and `fib diff`, not of `show`.
+        Item::Event(it) => array.item(it),
+        Item::Difference(it) => array.item(it),
+        Item::Compared(it) => array.item(it),
     }
-    Ok(())
 }
 
 fn text(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()> {
@@ -162,8 +145,14 @@ fn text(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()>
             let state = if it.up { "up" } else { "down" };
             writeln!(
                 out,
-                "{}: {} {state} mtu {} lladdr {} table {} {}",
-                it.index, it.name, it.mtu, it.mac, it.table, it.mode
+                "{}: {} {state} mtu {} lladdr {} table {} {}{}",
+                it.index,
+                it.name,
+                it.mtu,
+                it.mac,
+                it.table,
+                it.mode,
+                if it.observe { " observed" } else { "" }
             )?;
             for (reason, count) in it.steered.iter().filter(|(_, count)| **count > 0) {
                 writeln!(out, "    {reason} {count}")?;
@@ -200,14 +189,24 @@ fn text(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()>
             )?;
             it.last_trouble.iter().try_for_each(|trouble| writeln!(out, "    {trouble}"))
         }
+        Item::Done(it) => writeln!(out, "{it}"),
         Item::Worker(it) => {
             writeln!(out, "worker {}", it.worker)?;
             counters(out, &it.counters)
         }
+        Item::Audit(it) => {
+            let (checks, wrong, heals) = (it.checks, it.mismatches, it.heals);
+            writeln!(
+                out,
+                "{checks} destinations checked, {wrong} mismatches, {heals} times healed"
+            )?;
+            it.last_mismatch.iter().try_for_each(|last| writeln!(out, "    {last}"))
+        }
+        Item::Event(_) | Item::Difference(_) | Item::Compared(_) => Ok(()),
     }
 }
 
-fn vias(vias: &[api::Via]) -> String {
+pub(crate) fn vias(vias: &[api::Via]) -> String {
     let one = |via: &api::Via| {
         let gateway = via.gateway.map(|it| format!(" via {it}")).unwrap_or_default();
         let weight = if vias.len() > 1 { format!(" weight {}", via.weight) } else { String::new() };
@@ -234,6 +233,11 @@ fn answer(out: &mut impl Write, answer: &api::Answer, explain: bool) -> std::io:
     writeln!(out, "{} {}{dev}{mac} by {by}", answer.address, answer.action)?;
     if explain {
         let hop = answer.hop;
+        if let (Some(protocol), Some(metric)) = (&answer.protocol, answer.metric) {
+            let more = if answer.age_or_more { "at least " } else { "" };
+            let age = answer.age.unwrap_or(0);
+            writeln!(out, "    proto {protocol} metric {metric}, unchanged for {more}{age} s")?;
+        }
         writeln!(out, "    {} generation {}: hop {hop}", answer.engine, answer.generation)?;
         for load in &answer.loads {
             writeln!(out, "    {load}")?;

@@ -1,4 +1,4 @@
-//! `fingerpost table info FILE...` and `fingerpost table generate`.
+//! `fingerpost table info FILE...`, `table generate`, `table save` and `table load`.
 //!
 //! `info` tells what is in a table and what it costs: prefixes by length, next
 //! hops, the bytes of every array a lookup may touch, how long loading and building
@@ -21,6 +21,7 @@ use crate::progress;
 use crate::tables::{self, Reading, Tables};
 
 mod alternatives;
+pub(crate) mod image;
 
 use alternatives::Alternative;
 
@@ -37,6 +38,10 @@ enum Command {
     Info(Info),
     /// Write a synthetic table of the Internet's shape, the same for the same seed
     Generate(Generate),
+    /// Build a table and write it to a file, to be had again at once
+    Save(image::Save),
+    /// Read such a file, check it, and say what it is
+    Load(image::Load),
 }
 
 /// What `table info` takes.
@@ -133,6 +138,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::Info(args) => info(args),
         Command::Generate(args) => generate(args),
+        Command::Save(args) => image::save(args),
+        Command::Load(args) => image::load(args),
     }
 }
 

@@ -100,6 +100,11 @@ impl Tables {
         }
     }
 
+    /// Lists what the files have behind the prefixes of each hop, from hop 0 on.
+    pub(crate) fn labels(&self) -> Vec<&str> {
+        std::iter::once("").chain(self.labels.iter().map(|(_, text)| text)).collect()
+    }
+
     /// Returns what the files have behind the prefixes of `hop`.
     pub(crate) fn label(&self, hop: Hop) -> Option<&str> {
         hop.is_some().then(|| self.labels.get(Label(hop.0 - 1)))

@@ -21,5 +21,5 @@ pub mod datapath;
 mod router;
 pub mod stats;
 
-pub use daemon::Daemon;
+pub use daemon::{Daemon, ImageStart, ReloadError, Reloaded, SaveError, Saved};
 pub use router::{PortInfo, Router, Running, StartError};

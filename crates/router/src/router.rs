@@ -12,6 +12,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -56,6 +57,13 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// The metrics.
+    Metrics {
+        /// Where they were to be.
+        listen: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
     /// An interface, its queue or the permission for it.
     Port(af_xdp::Error),
     /// Anything else of the system.
@@ -85,6 +93,9 @@ impl fmt::Display for StartError {
             Self::Control { path, source } => {
                 write!(f, "{}: no control socket: {source}", path.display())
             }
+            Self::Metrics { listen, source } => {
+                write!(f, "cannot listen for metrics at {listen} (`[metrics] listen`): {source}")
+            }
             Self::Port(error) => error.fmt(f),
             Self::System { doing, source } => write!(f, "cannot {doing}: {source}"),
         }
@@ -100,7 +111,9 @@ impl std::error::Error for StartError {
             Self::Full(error) => Some(error),
             Self::StaticRoutes => None,
             Self::Port(error) => Some(error),
-            Self::System { source, .. } | Self::Control { source, .. } => Some(source),
+            Self::System { source, .. }
+            | Self::Control { source, .. }
+            | Self::Metrics { source, .. } => Some(source),
         }
     }
 }
@@ -165,7 +178,7 @@ impl Router {
         let addresses = links::addresses().map_err(system("list the addresses"))?;
         let locals = Arc::new(links::locals(&addresses));
         let steered: af_xdp::Locals = addresses.into_iter().collect();
-        let interfaces = open(&config, &steered)?;
+        let interfaces = open(&config, &steered, Vec::new())?;
         let links: Vec<_> = interfaces.iter().map(|link| (link.mac(), link.mtu())).collect();
         let adjacencies = Publisher::new(routes.adjacencies(&config, &links));
         let ingresses = Publisher::new(Ingresses::alike(Ingress { locals, ..Ingress::default() }));
@@ -175,7 +188,8 @@ impl Router {
             adjacencies: adjacencies.reader(),
             ingresses: ingresses.reader(),
         };
-        let Started { workers, ports, wanted } = start(&config, &interfaces, None, readers)?;
+        let Started { workers, ports, wanted, .. } =
+            start(&config, &interfaces, None, readers, Vec::new())?;
         Ok(Running { workers, ports, routes, adjacencies, ingresses, wanted, config, interfaces })
     }
 }
@@ -193,6 +207,8 @@ pub(crate) struct Started {
     pub(crate) ports: Vec<PortInfo>,
     /// What each of them asks for.
     pub(crate) wanted: Vec<WantReceiver>,
+    /// Where each of them counts, and where others did before them.
+    pub(crate) stats: Vec<Arc<WorkerStats>>,
 }
 
 /// Refuses interfaces that are not there.
@@ -202,25 +218,56 @@ pub(crate) fn present(config: &Config) -> Result<(), StartError> {
     if names.is_empty() { Ok(()) } else { Err(StartError::NoInterface { names }) }
 }
 
-/// Takes the interfaces over, the addresses of `steered` being the host's own.
+/// Takes the interfaces over, the addresses of `steered` being the host's own; those in
+/// `held` have been.
 pub(crate) fn open(
     config: &Config,
     steered: &af_xdp::Locals,
+    mut held: Vec<Interface>,
 ) -> Result<Vec<Interface>, StartError> {
+    let mut interfaces = Vec::new();
+    for wanted in &config.interfaces {
+        let at = held.iter().position(|one| one.name() == wanted.name);
+        interfaces.push(match at {
+            Some(at) => adjust(held.swap_remove(at), wanted, steered)?,
+            None => open_one(config, wanted, steered)?,
+        });
+    }
+    Ok(interfaces)
+}
+
+/// Takes one interface over.
+pub(crate) fn open_one(
+    config: &Config,
+    wanted: &config::Interface,
+    steered: &af_xdp::Locals,
+) -> Result<Interface, StartError> {
     let queues = config.cores.len() as u32;
-    let open = |interface: &config::Interface| {
-        Interface::open(&interface.name, queues, steered, interface.mode)
-    };
-    config.interfaces.iter().map(|interface| Ok(open(interface)?)).collect()
+    let interface = Interface::open(&wanted.name, queues, steered, wanted.mode)?;
+    adjust(interface, wanted, steered)
+}
+
+/// Tells the steering program of an interface what it goes by.
+fn adjust(
+    interface: Interface,
+    wanted: &config::Interface,
+    steered: &af_xdp::Locals,
+) -> Result<Interface, StartError> {
+    let doing = "tell the steering program of an interface";
+    let told = interface.set_locals(steered).and_then(|()| interface.observe(wanted.observe));
+    told.map_err(|source| StartError::System { doing, source })?;
+    Ok(interface)
 }
 
 /// Starts a worker on each core, with a queue of every interface and readers of its own;
-/// packets that are the host's after all go to `host`.
+/// packets that are the host's after all go to `host`. They count where those before them
+/// did, in `stats`.
 pub(crate) fn start(
     config: &Config,
     interfaces: &[Interface],
     host: Option<&Host>,
     readers: impl Fn() -> Readers,
+    mut stats: Vec<Arc<WorkerStats>>,
 ) -> Result<Started, StartError> {
     let system = |doing| move |source| StartError::System { doing, source };
     let sizes = RingSizes::default();
@@ -251,13 +298,16 @@ pub(crate) fn start(
         let Readers { tables, adjacencies, ingresses } = readers();
         let (wants, want) = wants();
         wanted.push(want);
-        let stats = Arc::new(WorkerStats::new());
+        if stats.len() == number {
+            stats.push(Arc::new(WorkerStats::new()));
+        }
+        let stats = Arc::clone(&stats[number]);
         let setup =
             WorkerSetup { arena, ports: mine, tables, adjacencies, ingresses, wants, stats };
         workers.push((Worker::new(setup), core));
     }
     let workers = Workers::start(workers).map_err(system("start the workers"))?;
-    Ok(Started { workers, ports, wanted })
+    Ok(Started { workers, ports, wanted, stats })
 }
 
 /// A router at work, until it is stopped or dropped.
@@ -277,12 +327,12 @@ pub struct Running {
 impl Running {
     /// Returns the counters, summed over the workers.
     pub fn stats(&self) -> Snapshot {
-        self.workers.snapshots().into_iter().sum()
+        self.workers.view().snapshots().into_iter().sum()
     }
 
     /// Returns the counters of each worker.
     pub fn worker_stats(&self) -> Vec<Snapshot> {
-        self.workers.snapshots()
+        self.workers.view().snapshots()
     }
 
     /// Walks the ports with their counters, those of the first worker first.

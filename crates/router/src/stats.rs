@@ -13,7 +13,7 @@ use std::iter::Sum;
 use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::datapath::{Class, Verdict};
+use crate::datapath::{Class, Sample, Verdict};
 
 /// The counters of one worker.
 #[derive(Debug)]
@@ -28,6 +28,7 @@ pub struct WorkerStats {
     lookups_v6: AtomicU64,
     batches: AtomicU64,
     polls: AtomicU64,
+    sample: Sample,
 }
 
 impl Default for WorkerStats {
@@ -54,7 +55,14 @@ impl WorkerStats {
             lookups_v6: AtomicU64::new(0),
             batches: AtomicU64::new(0),
             polls: AtomicU64::new(0),
+            sample: Sample::new(),
         }
+    }
+
+    /// Returns where a destination is left for whoever asks for one.
+    #[inline(always)]
+    pub fn sample(&self) -> &Sample {
+        &self.sample
     }
 
     /// Counts `n` packets that ended in `verdict`.

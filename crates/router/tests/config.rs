@@ -200,6 +200,22 @@ engine_v6 = "D16X8R/64"
 }
 
 #[test]
+fn an_image_has_a_place_and_tables_that_are_kept() {
+    let with = |more: &str| format!("[[interface]]\nname = \"e\"\n{more}");
+    let image = |text: &str| parse(&with(text)).unwrap().image;
+    assert_eq!(image(""), None);
+    let file = image("[image]\npath = \"/x/y\"\n").unwrap();
+    assert_eq!((file.path.to_str(), file.every), (Some("/x/y"), None));
+    let file = image("[image]\npath = \"/x/y\"\nevery = 60\n").unwrap();
+    assert_eq!(file.every.map(|every| every.as_secs()), Some(60));
+    let told = problems(&with("[image]\npath = \"x\"\nevery = 0\n[fib]\nengine = \"lulea\"\n"));
+    assert!(told[0].starts_with("1: fib.engine: its tables are not kept in an image"), "{told:?}");
+    assert!(told[1].starts_with("4: image.path: "), "{told:?}");
+    assert!(told[2].starts_with("5: image.every: "), "{told:?}");
+    assert_eq!(told.len(), 3);
+}
+
+#[test]
 fn no_interface_and_no_core_are_said() {
     assert!(problems("").iter().any(|told| told.contains("at least one")));
     assert!(problems("[workers]\ncores = []\n")[0].starts_with("2: workers.cores: an empty list"));

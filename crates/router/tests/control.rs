@@ -225,7 +225,7 @@ fn workers_forward_while_tables_are_swapped_and_stop_when_told() {
     let workers = (0..2).map(worker).collect();
     let mut workers = Workers::start(workers).unwrap();
 
-    let total = || workers.snapshots().into_iter().sum::<Snapshot>();
+    let total = || workers.view().snapshots().into_iter().sum::<Snapshot>();
     let hop = routes.v4.fib().lookup(0x0a00_0001);
     let start = Instant::now();
     let mut commits = 0;
@@ -246,7 +246,7 @@ fn workers_forward_while_tables_are_swapped_and_stop_when_told() {
     assert!(workers.stop(), "both ended as they should");
     assert!(commits > 0);
 
-    let total: Snapshot = workers.snapshots().into_iter().sum();
+    let total: Snapshot = workers.view().snapshots().into_iter().sum();
     assert!(total.balanced());
     assert_eq!(total.received, 2 * EACH);
     // Of ten packets, 0 has no route by being the even multiple of five.

@@ -51,7 +51,7 @@ impl Bench {
     }
 
     fn stats(&self) -> Snapshot {
-        self.workers.snapshots().into_iter().sum()
+        self.workers.view().snapshots().into_iter().sum()
     }
 
     fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {

@@ -275,6 +275,21 @@ fn ports_have_the_routes_of_their_table() {
 }
 
 #[test]
+fn a_host_route_of_ours_is_not_forgotten_for_one_in_another_table() {
+    let mut rig = Rig::new();
+    rig.route(MAIN, "192.0.2.0/24", Some(&to(&[(1, None, 1)])));
+    rig.neighbour(1, "192.0.2.7", Some(7));
+    rig.commit();
+    // Another table gets a route to the same address while the neighbour goes.
+    rig.route(OTHER, "192.0.2.7/32", Some(&info(Target::Blackhole)));
+    rig.neighbour(1, "192.0.2.7", None);
+    rig.commit();
+    assert_eq!(rig.leads("192.0.2.7"), Err(Verdict::Unresolved));
+    assert_eq!(rig.plane.table(MAIN).unwrap().v4.rib().len(), 1);
+    assert_eq!(rig.plane.table(OTHER).unwrap().v4.rib().len(), 1);
+}
+
+#[test]
 fn own_addresses_are_those_of_the_local_table() {
     let mut rig = Rig::new();
     rig.commit();

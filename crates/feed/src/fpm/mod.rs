@@ -208,12 +208,28 @@ impl Fpm {
         Ok(pumped)
     }
 
+    /// Has zebra send everything again: the connection is closed, and its next one begins
+    /// with that. Routes stay meanwhile.
+    pub fn again(&mut self) {
+        self.connection = None;
+    }
+
+    /// Says whether zebra is connected, and is taken to have sent everything.
+    pub fn is_complete(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.swept)
+    }
+
     /// Returns when to [`pump`](Self::pump) although nothing has come: then everything is
     /// taken to have been sent.
     pub fn due(&self) -> Option<Instant> {
         let connection = self.connection.as_ref()?;
         let quiet = connection.last_new + self.settings.quiet;
         (!connection.swept).then(|| quiet.min(connection.began + self.settings.longest))
+    }
+
+    /// Tells a follower that knows nothing yet of every route there is.
+    pub fn tell(&self, to: &mut dyn Follower) {
+        self.older.iter().chain([&self.mirror]).for_each(|mirror| mirror.tell_routes(to));
     }
 
     /// Forgets all routes: zebra has been away for too long.

@@ -42,6 +42,7 @@ use super::uapi::{
     GROUP_IPV6_NETCONF, GROUP_IPV6_ROUTE, GROUP_IPV6_RULE, GROUP_LINK, GROUP_NEIGH, GROUP_NEXTHOP,
     NLMSG_ERROR, NLMSG_OVERRUN,
 };
+pub(super) use resync::errno;
 use resync::{Resync, Step};
 
 const GROUPS: u32 = GROUP_LINK
@@ -183,15 +184,37 @@ impl Kernel {
         self.resynchronise()?;
         while !self.pump(to, usize::MAX)?.resynchronised {
             if self.resync.is_some() {
-                let mut fds = [PollFd::new(self.poll.0.as_fd(), PollFlags::POLLIN)];
-                match poll(&mut fds, PollTimeout::from(1000u16)) {
-                    Ok(_) | Err(Errno::EINTR) => {}
-                    Err(source) => {
-                        return Err(Error::System { doing: "waiting for a dump", source });
-                    }
-                }
+                wait(&self.poll.0)?;
             }
         }
+        Ok(())
+    }
+
+    /// Reads everything but routes, which takes milliseconds, telling the follower of it at
+    /// the end, and returns when that is done: for who has routes of before, until
+    /// [`start`](Self::start) reads them. To be called before it, if at all.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`].
+    pub fn survey(&mut self, to: &mut dyn Follower) -> Result<(), Error> {
+        let mut survey = Resync::begin(&mut self.dump)?.without_routes();
+        loop {
+            let (step, count) =
+                survey.go_on(&mut self.dump, &mut self.buffer, &mut self.counters)?;
+            self.counters.messages += count as u64;
+            match step {
+                Step::Going => {}
+                Step::Idle => wait(&self.dump)?,
+                Step::Lost => {
+                    // What is still to come of it is nobody's any more.
+                    self.dump = self.dump_anew()?;
+                    survey = Resync::begin(&mut self.dump)?.without_routes();
+                }
+                Step::Done => break,
+            }
+        }
+        self.mirror.become_new(survey.into_mirror(), to);
         Ok(())
     }
 
@@ -243,15 +266,20 @@ impl Kernel {
         self.later = None;
         // A dump that is under way is not ended by asking for another: the socket is.
         if self.resync.take().is_some() {
-            let failed = |source| Error::System { doing: "watching netlink sockets", source };
-            let dump = Socket::open(0)?;
-            dump.set_buffer(BUFFER)?;
-            self.poll.delete(&self.dump).map_err(failed)?;
-            self.poll.add(&dump, EpollEvent::new(EpollFlags::EPOLLIN, 1)).map_err(failed)?;
-            self.dump = dump;
+            self.dump = self.dump_anew()?;
         }
         self.resync = Some(Resync::begin(&mut self.dump)?);
         Ok(())
+    }
+
+    /// Makes another socket for dumps, in place of the one there is.
+    fn dump_anew(&self) -> Result<Socket, Error> {
+        let failed = |source| Error::System { doing: "watching netlink sockets", source };
+        let dump = Socket::open(0)?;
+        dump.set_buffer(BUFFER)?;
+        self.poll.delete(&self.dump).map_err(failed)?;
+        self.poll.add(&dump, EpollEvent::new(EpollFlags::EPOLLIN, 1)).map_err(failed)?;
+        Ok(dump)
     }
 
     /// Asks the kernel to find out the MAC of `address` on the interface `index`, or to
@@ -269,7 +297,7 @@ impl Kernel {
         while let Received::Bytes(bytes) = self.requests.receive(&mut buffer)? {
             for message in Messages::new(&buffer[..bytes]).flatten() {
                 if message.kind == NLMSG_ERROR && message.sequence == number {
-                    refused = resync::errno(&message);
+                    refused = errno(&message);
                 }
             }
         }
@@ -374,6 +402,15 @@ impl Kernel {
         self.counters.resynchronisations += 1;
         self.counters.last_resynchronised = Some(now);
         self.counters.last_took = now - began;
+    }
+}
+
+/// Waits until there is something to read, a second at the most.
+fn wait(what: &impl AsFd) -> Result<(), Error> {
+    let mut fds = [PollFd::new(what.as_fd(), PollFlags::POLLIN)];
+    match poll(&mut fds, PollTimeout::from(1000u16)) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(source) => Err(Error::System { doing: "waiting for a dump", source }),
     }
 }
 

@@ -207,6 +207,16 @@ impl Mirror {
         self.routes(table)
     }
 
+    /// Tells a follower that knows nothing yet of the best routes of all tables.
+    pub fn tell_routes(&self, to: &mut dyn Follower) {
+        for &table in self.v4.keys() {
+            self.routes::<u32>(table).for_each(|(at, best)| u32::tell(to, table, at, Some(best)));
+        }
+        for &table in self.v6.keys() {
+            self.routes::<u128>(table).for_each(|(at, best)| u128::tell(to, table, at, Some(best)));
+        }
+    }
+
     fn routes<A: Kin>(&self, table: u32) -> impl Iterator<Item = (Prefix<A>, &RouteInfo)> {
         let rib = A::tables(self).get(&table);
         let routes = rib.into_iter().flat_map(Rib::iter);

@@ -72,6 +72,8 @@ pub(crate) const RTA_VIA: u16 = 18;
 pub(crate) const RTA_ENCAP: u16 = 22;
 pub(crate) const RTA_NH_ID: u16 = 30;
 pub(crate) const RTM_F_CLONED: u32 = 0x200;
+pub(crate) const RTM_F_LOOKUP_TABLE: u32 = 0x1000;
+pub(crate) const RTM_F_FIB_MATCH: u32 = 0x2000;
 pub(crate) const RTN_UNICAST: u8 = 1;
 pub(crate) const RTN_LOCAL: u8 = 2;
 pub(crate) const RTN_BROADCAST: u8 = 3;
@@ -86,6 +88,7 @@ pub(crate) const RT_SCOPE_HOST: u8 = 254;
 pub(crate) const RT_TABLE_MAIN: u32 = 254;
 pub(crate) const RTNH_F_DEAD: u8 = 1;
 pub(crate) const RTNH_F_ONLINK: u8 = 4;
+pub(crate) const RTNH_F_LINKDOWN: u8 = 16;
 
 // linux/nexthop.h
 pub(crate) const NHA_ID: u16 = 1;

@@ -5,16 +5,17 @@
 //! by one that raises no further problem; nothing of it gets out, because a file
 //! with a problem gives no [`Config`].
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::time::Duration;
 
 use fib::{Addr, BadPrefix, Choice, Prefix};
 use port::af_xdp::ModeChoice;
 use toml::Spanned;
 
 use super::{
-    CONTROL, Config, ConfigError, Interface, MAIN, NextHop, Problem, RouteFile, Target, Via, place,
-    text,
+    CONTROL, Config, ConfigError, ImageFile, Interface, MAIN, NextHop, Problem, RouteFile, Target,
+    Via, place, text,
 };
 use crate::datapath::{Adjacency, SourceCheck};
 
@@ -49,19 +50,39 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
             route(&mut c, &prefix, target, &mut routes_v4);
         }
     }
-    let fpm = file.feed.fpm.and_then(|fpm| {
-        let read = fpm.get_ref().parse();
-        if read.is_err() {
-            let what =
-                format!("{:?} is no address and port, such as 127.0.0.1:2620", fpm.get_ref());
-            c.problem(&fpm, "feed.fpm", what);
-        }
-        read.ok()
-    });
+    let fpm = listen(&mut c, file.feed.fpm, "feed.fpm", 2620);
+    let metrics = listen(&mut c, file.metrics.listen, "metrics.listen", 9273);
     let socket = file.control.socket.unwrap_or_else(|| CONTROL.into());
     let control = (!socket.as_os_str().is_empty()).then_some(socket);
     let engine_v4 = engine(&mut c, file.fib.engine, "fib.engine", Choice::parse::<u32>);
     let engine_v6 = engine(&mut c, file.fib.engine_v6, "fib.engine_v6", Choice::parse::<u128>);
+    let image = file.image.map(|text::Image { path, every }| {
+        if !path.get_ref().is_absolute() {
+            c.problem(
+                &path,
+                "image.path",
+                "a file of this name might be anywhere: begin it with /",
+            );
+        }
+        if let Some(every) = every.as_ref().filter(|every| *every.get_ref() == 0) {
+            c.problem(
+                every,
+                "image.every",
+                "without a pause; leave it out to save at the end only",
+            );
+        }
+        let every = every.map(|every| Duration::from_secs(every.into_inner()));
+        ImageFile { path: path.into_inner(), every }
+    });
+    if let Some(image) = &image {
+        for (key, engine) in [("fib.engine", engine_v4), ("fib.engine_v6", engine_v6)] {
+            if !engine.is_kept() {
+                let what =
+                    format!("its tables are not kept in an image ({})", image.path.display());
+                c.problems.push(Problem { line: 1, key, what });
+            }
+        }
+    }
     if interfaces.is_empty() && c.problems.is_empty() {
         let what = "there is none; a router needs at least one".into();
         c.problems.push(Problem { line: 1, key: "interface", what });
@@ -71,6 +92,7 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         return Err(ConfigError::Sense { path: path.into(), problems: c.problems });
     }
     Ok(Config {
+        path: path.into(),
         interfaces,
         next_hops,
         files,
@@ -81,7 +103,25 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         engine_v6,
         fpm,
         control,
+        image,
+        metrics,
     })
+}
+
+/// Reads where to listen.
+fn listen(
+    c: &mut Checker<'_>,
+    text: Option<Spanned<String>>,
+    key: &'static str,
+    port: u16,
+) -> Option<SocketAddr> {
+    let text = text?;
+    let read = text.get_ref().parse();
+    if read.is_err() {
+        let what = format!("{:?} is no address and port, such as 127.0.0.1:{port}", text.get_ref());
+        c.problem(&text, key, what);
+    }
+    read.ok()
 }
 
 fn cores(c: &mut Checker<'_>, workers: text::Workers) -> Vec<Option<usize>> {
@@ -103,7 +143,7 @@ fn cores(c: &mut Checker<'_>, workers: text::Workers) -> Vec<Option<usize>> {
 
 fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize) -> Vec<Interface> {
     let mut interfaces: Vec<Interface> = Vec::new();
-    for text::Interface { name, mode, queues, table, sources } in listed {
+    for text::Interface { name, mode, queues, table, sources, observe } in listed {
         if interfaces.iter().any(|other| other.name == *name.get_ref()) {
             let what = format!("{:?} is there twice", name.get_ref());
             c.problem(&name, "interface.name", what);
@@ -153,7 +193,7 @@ fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize)
             c.problem(&table, "interface.table", what);
         }
         let name = name.into_inner();
-        interfaces.push(Interface { name, mode: choice, table: number, sources });
+        interfaces.push(Interface { name, mode: choice, table: number, sources, observe });
     }
     if interfaces.len() > Adjacency::MOST_PORTS {
         let what = format!("more than {}", Adjacency::MOST_PORTS);

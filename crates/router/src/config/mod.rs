@@ -5,6 +5,8 @@
 //! name = "eth0"                # mode = "auto" | "zero-copy" | "copy" | "generic"
 //!                              # table = 254 (the kernel's, for `run`)
 //!                              # sources = "off" | "loose" | "strict" (RFC 3704)
+//!                              # observe = true: leave its packets to the kernel, and
+//!                              # count those that would have been taken
 //!
 //! [[nexthop]]
 //! name = "upstream"
@@ -29,6 +31,13 @@
 //! [control]
 //! socket = "/run/fingerpost.sock"   # "" for none
 //!
+//! [image]
+//! path = "/var/lib/fingerpost/table.image"   # saved at the end, used at the start (`run`)
+//! every = 60                   # seconds; saved as often after changes too
+//!
+//! [metrics]
+//! listen = "127.0.0.1:9273"    # Prometheus metrics by HTTP; without it, none (for `run`)
+//!
 //! [fib]
 //! engine = "auto"              # for IPv4; `engine_v6` for IPv6
 //! ```
@@ -48,6 +57,7 @@ mod text;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fib::{Choice, Prefix};
 use port::af_xdp::ModeChoice;
@@ -57,6 +67,8 @@ use crate::datapath::SourceCheck;
 /// A configuration without contradictions.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// The file it was read from.
+    pub path: PathBuf,
     /// The interfaces, which are the workers' ports in this order.
     pub interfaces: Vec<Interface>,
     /// The next hops.
@@ -77,6 +89,19 @@ pub struct Config {
     pub fpm: Option<SocketAddr>,
     /// Where the control socket is; none where it is not wanted.
     pub control: Option<PathBuf>,
+    /// Where metrics are asked for by HTTP; none where that is not wanted (`run` only).
+    pub metrics: Option<SocketAddr>,
+    /// Where an image of the tables is kept, if one is (`run` only).
+    pub image: Option<ImageFile>,
+}
+
+/// Where an image of the tables is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageFile {
+    /// The file.
+    pub path: PathBuf,
+    /// How often it is saved while the router works and routes change; else at the end.
+    pub every: Option<Duration>,
 }
 
 /// A network interface that the router takes over.
@@ -90,6 +115,8 @@ pub struct Interface {
     pub table: u32,
     /// Which sources its packets may have.
     pub sources: SourceCheck,
+    /// Its packets are left to the kernel, and those counted that would have been taken.
+    pub observe: bool,
 }
 
 /// The kernel's table of routes where nothing else is said.

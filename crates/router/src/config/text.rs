@@ -19,6 +19,8 @@ pub(super) struct File {
     pub(super) fib: Fib,
     pub(super) control: Control,
     pub(super) feed: Feed,
+    pub(super) image: Option<Image>,
+    pub(super) metrics: Metrics,
 }
 
 #[derive(Debug, Deserialize)]
@@ -29,6 +31,8 @@ pub(super) struct Interface {
     pub(super) queues: Option<Spanned<u32>>,
     pub(super) table: Option<Spanned<u32>>,
     pub(super) sources: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) observe: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -74,8 +78,21 @@ pub(super) struct Control {
     pub(super) socket: Option<PathBuf>,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Image {
+    pub(super) path: Spanned<PathBuf>,
+    pub(super) every: Option<Spanned<u64>>,
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Feed {
     pub(super) fpm: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Metrics {
+    pub(super) listen: Option<Spanned<String>>,
 }

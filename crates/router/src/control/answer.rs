@@ -6,20 +6,21 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use feed::netlink::Target;
+use feed::netlink::{AnyPrefix, Target};
 use fib::{Family, Hop, Prefix, Updater};
 
 use super::api::{self, Item};
 use super::kernel::Following;
 use super::plane::{Plane, PlaneTable, Ports, Way};
+use super::protocols;
 use crate::daemon::View;
 use crate::datapath::{Class, Verdict};
 use crate::stats::Snapshot;
 
 /// A hop in words.
-struct Words {
-    kind: &'static str,
-    via: Vec<api::Via>,
+pub(super) struct Words {
+    pub(super) kind: &'static str,
+    pub(super) via: Vec<api::Via>,
 }
 
 /// Returns the name of an interface by its index; the number where it is no port.
@@ -28,14 +29,16 @@ fn dev(plane: &Plane, interface: u32) -> String {
     port.map_or_else(|| format!("if{interface}"), |port| port.name.clone())
 }
 
-fn words(plane: &Plane, way: &Way) -> Words {
+/// Puts a way into words, with the names that `dev` has for interfaces.
+pub(super) fn words(dev: &dyn Fn(u32) -> String, way: &Way) -> Words {
     let target = match way {
         Way::Route(target) => target,
         &Way::Neighbour { interface, address } => {
-            let dev = dev(plane, interface);
+            let dev = dev(interface);
             let via = vec![api::Via { gateway: Some(address), dev, weight: 1 }];
             return Words { kind: "neighbour", via };
         }
+        Way::Gone(_) => return Words { kind: "gone", via: Vec::new() },
     };
     let kind = match **target {
         Target::Via(_) => "via",
@@ -52,7 +55,7 @@ fn words(plane: &Plane, way: &Way) -> Words {
             .iter()
             .map(|via| api::Via {
                 gateway: via.gateway,
-                dev: dev(plane, via.interface),
+                dev: dev(via.interface),
                 weight: via.weight,
             })
             .collect(),
@@ -63,7 +66,7 @@ fn words(plane: &Plane, way: &Way) -> Words {
 
 fn route<A: Family>(plane: &Plane, prefix: Prefix<A>, hop: Hop) -> api::Route {
     let Words { kind, via } = match plane.way(hop) {
-        Some(way) => words(plane, way),
+        Some(way) => words(&|index| dev(plane, index), way),
         None => Words { kind: "none", via: Vec::new() },
     };
     api::Route { prefix: prefix.to_string(), kind: kind.to_owned(), via, hop: hop.0 }
@@ -123,12 +126,35 @@ pub(super) fn routes(
 /// # Errors
 ///
 /// Says that the table is not followed.
-pub(super) fn answer(plane: &Plane, number: u32, address: IpAddr) -> Result<api::Answer, String> {
+pub(super) fn answer(
+    following: &Following,
+    number: u32,
+    address: IpAddr,
+) -> Result<api::Answer, String> {
+    let plane = &following.plane;
     let table = find(plane, number)?;
-    Ok(match address {
-        IpAddr::V4(it) => answer_in(plane, &table.v4, u32::from(it), address),
-        IpAddr::V6(it) => answer_in(plane, &table.v6, u128::from(it), address),
-    })
+    let (mut answer, told, prefix) = match address {
+        IpAddr::V4(it) => {
+            let key = u32::from(it);
+            let prefix = table.v4.rib().longest(key).map(|(prefix, _)| prefix);
+            let told = prefix.and_then(|prefix| following.route_v4(number, prefix));
+            (answer_in(plane, &table.v4, key, address), told, prefix.map(AnyPrefix::V4))
+        }
+        IpAddr::V6(it) => {
+            let key = u128::from(it);
+            let prefix = table.v6.rib().longest(key).map(|(prefix, _)| prefix);
+            let told = prefix.and_then(|prefix| following.route_v6(number, prefix));
+            (answer_in(plane, &table.v6, key, address), told, prefix.map(AnyPrefix::V6))
+        }
+    };
+    if let (Some(told), Some(prefix)) = (told, prefix) {
+        let age = plane.age(number, prefix);
+        answer.protocol = Some(protocols::name(told.protocol));
+        answer.metric = Some(told.metric);
+        answer.age = Some(age.age.as_secs());
+        answer.age_or_more = age.or_more;
+    }
+    Ok(answer)
 }
 
 fn answer_in<A: Family>(
@@ -152,6 +178,33 @@ fn answer_in<A: Family>(
         engine: updater.fib().name(),
         loads: loads.collect(),
         generation: updater.generation(),
+        protocol: None,
+        metric: None,
+        age: None,
+        age_or_more: false,
+    }
+}
+
+/// Puts a difference into words.
+pub fn difference(it: &api::Difference) -> String {
+    let side = |said: &Option<api::Said>| {
+        let Some(said) = said else { return "nothing".to_owned() };
+        let mut words = Vec::new();
+        words
+            .extend((said.prefix != it.of && !said.prefix.is_empty()).then(|| said.prefix.clone()));
+        words.extend((said.kind != "via").then(|| said.kind.clone()));
+        for via in &said.via {
+            words.extend(via.gateway.map(|gateway| format!("via {gateway}")));
+            words.push(format!("dev {}", via.dev));
+            words.extend((said.via.len() > 1).then(|| format!("weight {}", via.weight)));
+        }
+        words.join(" ")
+    };
+    let table = if it.table == 254 { String::new() } else { format!(" table {}", it.table) };
+    let (of, kernel, router) = (&it.of, side(&it.kernel), side(&it.router));
+    match it.what.as_str() {
+        "table" => format!("{of}{table}: the routes have {kernel}, the workers' table {router}"),
+        _ => format!("{of}{table}: the kernel has {kernel}, the router {router}"),
     }
 }
 
@@ -169,7 +222,7 @@ pub(super) fn neighbours(plane: &Plane) -> Vec<Item> {
 /// Lists the next hops.
 pub(super) fn next_hops(plane: &Plane) -> Vec<Item> {
     let item = |(hop, way, routes): (Hop, &Way, u64)| {
-        let Words { kind, via } = words(plane, way);
+        let Words { kind, via } = words(&|index| dev(plane, index), way);
         let (kind, action) = (kind.to_owned(), action(plane, hop).to_owned());
         Item::NextHop(api::NextHop { hop: hop.0, kind, via, routes, action })
     };
@@ -233,8 +286,9 @@ pub(super) fn feeds(following: &Following) -> Vec<Item> {
 ///
 /// Says that the steering program's counters cannot be read.
 pub(super) fn interfaces(ports: &Ports, view: &View) -> Result<Vec<Item>, String> {
+    let interfaces = view.interfaces();
     let item = |port: &super::plane::PlanePort| {
-        let interface = view.interfaces().iter().find(|it| it.index() == port.interface);
+        let interface = interfaces.iter().find(|it| it.index() == port.interface);
         let counts = interface.map(port::af_xdp::Interface::counts).transpose();
         let counts = counts.map_err(|error| format!("{}: its counters: {error}", port.name))?;
         let named = |counts: port::af_xdp::steer::Counts| {
@@ -248,6 +302,7 @@ pub(super) fn interfaces(ports: &Ports, view: &View) -> Result<Vec<Item>, String
             up: port.up,
             table: port.table,
             mode: view.mode(&port.name).to_owned(),
+            observe: interface.is_some_and(|it| it.observes().unwrap_or(false)),
             steered: counts.map(named).unwrap_or_default(),
         }))
     };

@@ -4,6 +4,8 @@
 //!   client ─► {"show":"routes","within":"10.0.0.0/8"}\n
 //!   router ─► {"item":{"route":{"prefix":"10.1.0.0/16",…}}}\n …   as many as there are
 //!          ─► {"end":{"items":1234}}\n      or {"error":"…"}\n
+//!
+//!   client ─► {"do":"promote","interface":"eth0"}\n      ─► {"item":{"done":"…"}}\n, end
 //! ```
 //!
 //! A line a message, JSON, version 1 of the format: fields may be added, none changes
@@ -14,6 +16,36 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+
+/// A line to the router.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Message {
+    /// Something is to be told.
+    Show(Request),
+    /// Something is to be done.
+    Do(Order),
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Order {
+    /// Read the configuration again, and go over to it.
+    Reload,
+    /// Save an image of the tables.
+    Save,
+    /// Take the packets of an interface that was observed.
+    Promote {
+        /// The interface.
+        interface: String,
+    },
+    /// Leave the packets of an interface to the kernel, and count them.
+    Demote {
+        /// The interface.
+        interface: String,
+    },
+}
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +79,19 @@ pub enum Request {
     Feeds,
     /// The workers.
     Workers,
+    /// What the auditor has come to.
+    Audit,
+    /// What happens, from now on until the client is gone.
+    Monitor,
+    /// What differs from the kernel: every route, and a sample of addresses.
+    Diff {
+        /// How many milliseconds what differs may take to agree.
+        settle: u64,
+        /// Addresses that are asked of the kernel, for each thousand routes.
+        sample: u32,
+        /// What the addresses are drawn by.
+        seed: u64,
+    },
 }
 
 /// One line of an answer.
@@ -86,6 +131,16 @@ pub enum Item {
     Feed(Feed),
     /// A worker.
     Worker(Worker),
+    /// What was done.
+    Done(String),
+    /// What the auditor has come to.
+    Audit(Audit),
+    /// Something that has happened.
+    Event(Event),
+    /// Something that the router and the kernel do not agree on.
+    Difference(Difference),
+    /// What was compared: the last item of a comparison.
+    Compared(Compared),
 }
 
 /// A route, as the router took it over.
@@ -140,6 +195,20 @@ pub struct Answer {
     pub loads: Vec<String>,
     /// Publications of the table so far.
     pub generation: u64,
+    /// Who installed the route, as iproute2 names it; none where there is no route, or it
+    /// is the router's own, for a neighbour on a link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// The route's metric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<u32>,
+    /// For how many seconds the route has been what it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age: Option<u64>,
+    /// Says that it may be older: only changes that were seen, and the latest of them, have
+    /// an age.
+    #[serde(default)]
+    pub age_or_more: bool,
 }
 
 /// A neighbour that can be used.
@@ -170,6 +239,10 @@ pub struct Interface {
     pub table: u32,
     /// How packets cross, such as `AF_XDP copy`.
     pub mode: String,
+    /// Its packets are left to the kernel, and those counted as `observed` that would have
+    /// been taken.
+    #[serde(default)]
+    pub observe: bool,
     /// What the steering program took, and what it left to the kernel by reason.
     pub steered: BTreeMap<String, u64>,
 }
@@ -261,6 +334,142 @@ pub struct Worker {
     pub worker: u64,
     /// Its counters.
     pub counters: Counters,
+}
+
+/// Something that has happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// When, in seconds since 1970.
+    pub time: f64,
+    /// What.
+    #[serde(flatten)]
+    pub what: Happened,
+}
+
+/// What has happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Happened {
+    /// Whatever happens from now on is told.
+    Begun,
+    /// A route was taken over, or given up.
+    Route {
+        /// `added`, `changed` or `removed`.
+        change: String,
+        /// The kernel's number of the table.
+        table: u32,
+        /// The prefix.
+        prefix: String,
+        /// As a route's; `none` where it was removed.
+        kind: String,
+        /// The ways out.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        via: Vec<Via>,
+        /// The publication of the table that it is in.
+        generation: u64,
+    },
+    /// A neighbour's MAC has become known, has changed, or is known no more.
+    Neighbour {
+        /// Its address.
+        address: IpAddr,
+        /// The interface it is behind.
+        dev: String,
+        /// Its MAC.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mac: Option<String>,
+    },
+    /// An interface has changed.
+    Interface {
+        /// Its name.
+        name: String,
+        /// Says whether it is there at all.
+        there: bool,
+        /// Says whether it is up and has a carrier.
+        up: bool,
+        /// The largest packet, in bytes.
+        mtu: u32,
+        /// Its MAC.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mac: Option<String>,
+    },
+    /// Something about a feed as a whole.
+    Feed {
+        /// Its name.
+        feed: String,
+        /// `overrun` (messages were lost) or `resynchronisation` (everything was read anew).
+        what: String,
+        /// How often that has happened.
+        total: u64,
+    },
+    /// A destination whose packets did not go where they should: `kernel` and `router` as in a
+    /// comparison.
+    Audit(Difference),
+    /// The client was too slow to be told of some.
+    Lost {
+        /// How many, at this place.
+        lost: u64,
+    },
+}
+
+/// What the auditor has come to: destinations of packets, held against the routes and the
+/// kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Audit {
+    /// Destinations looked at.
+    pub checks: u64,
+    /// Those that did not go where they should, and did not settle.
+    pub mismatches: u64,
+    /// Times that everything was read anew for it.
+    pub heals: u64,
+    /// The last mismatch, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_mismatch: Option<String>,
+}
+
+/// Something that the router and the kernel do not agree on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// `route`: the routes for a prefix. `address`: where packets to it go, by the kernel's
+    /// own lookup and by the workers' table. `table`: where packets to the first address of
+    /// a prefix go, by the routes and by the workers' table made of them.
+    pub what: String,
+    /// The kernel's number of the table.
+    pub table: u32,
+    /// The prefix or address.
+    pub of: String,
+    /// What the kernel says (of a `table`, the routes); none: it has no route.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<Said>,
+    /// What the router says (of a `table` or an `address`, the workers' table).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub router: Option<Said>,
+}
+
+/// Where one side says that packets go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Said {
+    /// The prefix that it goes by; empty where that is not known.
+    pub prefix: String,
+    /// As a route's.
+    pub kind: String,
+    /// The ways out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub via: Vec<Via>,
+}
+
+/// What a comparison came to.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Compared {
+    /// Routes of the router's that were held against the kernel's.
+    pub routes: u64,
+    /// Addresses that the kernel was asked for.
+    pub addresses: u64,
+    /// Differences that did not settle.
+    pub differences: u64,
+    /// What the addresses were drawn by: the same draws them again.
+    pub seed: u64,
+    /// How long it took, in seconds.
+    pub seconds: f64,
 }
 
 /// Writes six bytes as people do.

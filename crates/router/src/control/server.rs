@@ -12,19 +12,26 @@
 
 use std::fs::{self, Permissions};
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Write};
+use std::iter;
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
 use super::answer;
-use super::api::{Item, Line, Request};
+use super::api::{Item, Line, Message, Order, Request};
 use super::asks::Asker;
+use super::audit::diff::{self, Ended};
 use super::kernel::Following;
-use crate::daemon::View;
+use super::rights;
+use crate::daemon::{Daemon, Saver, View};
 
 /// How long a client may take to read or to ask.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -32,6 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(20);
 /// Clients at once.
 const MOST: usize = 32;
+/// Events of a stream that are written without a look at whether the client is there.
+const TOGETHER: usize = 1024;
 /// The longest question, in bytes.
 const LONGEST: u64 = 4096;
 
@@ -39,9 +48,11 @@ const LONGEST: u64 = 4096;
 #[derive(Clone, Debug)]
 pub(crate) struct Sources {
     pub(crate) control: Asker<Following>,
+    /// Who does what is to be done.
+    pub(crate) orders: Asker<Daemon>,
     pub(crate) view: Arc<View>,
-    /// The kernel's table that is meant where none is said.
-    pub(crate) table: u32,
+    /// Held while the kernel is compared with.
+    pub(crate) comparing: Arc<Mutex<()>>,
 }
 
 /// The listening socket; dropped, it is gone, and its file too.
@@ -71,9 +82,11 @@ impl Server {
         listener.set_nonblocking(true)?;
         let stop = Arc::new(AtomicBool::new(false));
         let ending = Arc::clone(&stop);
-        let thread = Builder::new()
-            .name("control-socket".into())
-            .spawn(move || listen(&listener, &sources, &ending))?;
+        let thread = Builder::new().name("control-socket".into()).spawn(move || {
+            // Those who connect are answered by others' rights.
+            let _ = rights::keep(&[]);
+            listen(&listener, &sources, &ending);
+        })?;
         Ok(Self { path: path.into(), stop, thread: Some(thread) })
     }
 }
@@ -116,39 +129,130 @@ fn serve(client: &UnixStream, sources: &Sources) -> io::Result<()> {
     client.set_read_timeout(Some(PATIENCE))?;
     client.set_write_timeout(Some(PATIENCE))?;
     let mut asking = BufReader::new(client);
-    let mut out = BufWriter::with_capacity(64 << 10, client);
+    let mut teller = Teller { out: BufWriter::with_capacity(64 << 10, client), items: 0 };
     loop {
         let mut question = String::new();
         if io::Read::take(&mut asking, LONGEST).read_line(&mut question)? == 0 {
             return Ok(());
         }
-        let found = match serde_json::from_str(&question) {
-            Ok(request) => find(&request, sources),
-            Err(error) => Err(format!("not a question that is understood: {error}")),
-        };
-        match found {
-            Ok(items) => {
-                let count = items.len() as u64;
-                for item in items {
-                    write(&mut out, &Line::Item(Box::new(item)))?;
-                }
-                write(&mut out, &Line::End { items: count })?;
-            }
-            Err(error) => write(&mut out, &Line::Error(error))?,
+        teller.items = 0;
+        match answer(&question, sources, client, &mut teller) {
+            Ok(()) => teller.line(&Line::End { items: teller.items })?,
+            Err(Ended::Words(error)) => teller.line(&Line::Error(error))?,
+            Err(Ended::Client(error)) => return Err(error),
         }
-        out.flush()?;
+        teller.out.flush()?;
     }
 }
 
-fn write(out: &mut impl Write, line: &Line) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, line)?;
-    out.write_all(b"\n")
+/// Writes an answer.
+struct Teller<'a> {
+    out: BufWriter<&'a UnixStream>,
+    items: u64,
+}
+
+impl Teller<'_> {
+    fn item(&mut self, item: Item) -> io::Result<()> {
+        self.items += 1;
+        self.line(&Line::Item(Box::new(item)))
+    }
+
+    fn line(&mut self, line: &Line) -> io::Result<()> {
+        serde_json::to_writer(&mut self.out, line)?;
+        self.out.write_all(b"\n")
+    }
+}
+
+/// Answers a question, item by item.
+fn answer(
+    question: &str,
+    sources: &Sources,
+    client: &UnixStream,
+    teller: &mut Teller<'_>,
+) -> Result<(), Ended> {
+    let not_understood =
+        |error| Ended::Words(format!("not a question that is understood: {error}"));
+    match serde_json::from_str(question).map_err(not_understood)? {
+        Message::Show(Request::Diff { settle, sample, seed }) => {
+            // One at a time: each has a copy of the kernel's routes.
+            let Ok(_alone) = sources.comparing.try_lock() else {
+                return Err(Ended::Words("another comparison is going on".to_owned()));
+            };
+            let settings = diff::Settings { settle: Duration::from_millis(settle), sample, seed };
+            diff::run(&sources.control, settings, &mut |item| teller.item(item))
+        }
+        Message::Show(Request::Monitor) => monitor(sources, client, teller),
+        message => {
+            let items = match message {
+                Message::Show(request) => find(&request, sources),
+                Message::Do(order) => carry_out(order, sources),
+            };
+            let items = items.map_err(Ended::Words)?;
+            Ok(items.into_iter().try_for_each(|item| teller.item(item))?)
+        }
+    }
+}
+
+/// Tells a client what happens until it is gone, or says something.
+fn monitor(sources: &Sources, client: &UnixStream, teller: &mut Teller<'_>) -> Result<(), Ended> {
+    let gone = || Ended::Words("the control thread does not answer".to_owned());
+    let events = sources.control.ask(Following::watch).ok_or_else(gone)?;
+    loop {
+        match events.recv_timeout(LOOK) {
+            Ok(first) => {
+                for event in iter::once(first).chain(events.try_iter().take(TOGETHER)) {
+                    teller.item(Item::Event((*event).clone()))?;
+                }
+                teller.out.flush()?;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
+        let mut heard = [PollFd::new(client.as_fd(), PollFlags::POLLIN)];
+        if poll(&mut heard, PollTimeout::ZERO).is_ok_and(|ready| ready > 0) {
+            return Ok(());
+        }
+    }
+}
+
+/// What the daemon has made of an order.
+enum Done {
+    /// It is done, in words.
+    Words(String),
+    /// It is this thread's to do: the daemon has no time for a disk.
+    Save(Saver),
+}
+
+/// Has the daemon do something.
+fn carry_out(order: Order, sources: &Sources) -> Result<Vec<Item>, String> {
+    let done = sources.orders.ask(move |daemon| match order {
+        Order::Reload => match daemon.reload() {
+            Ok(told) => Ok(Done::Words(told.to_string())),
+            Err(error) => Err(error.to_string()),
+        },
+        Order::Save => daemon.saver().map(Done::Save).map_err(|error| error.to_string()),
+        Order::Promote { interface } => daemon
+            .observe(&interface, false)
+            .map(|()| Done::Words(format!("{interface}: its packets are the router's"))),
+        Order::Demote { interface } => daemon.observe(&interface, true).map(|()| {
+            Done::Words(format!("{interface}: its packets are the kernel's, and counted"))
+        }),
+    });
+    let gone = || "the router does not answer: it may be about to end".to_owned();
+    let words = match done.ok_or_else(gone)?? {
+        Done::Words(words) => words,
+        Done::Save(saver) => match saver.save() {
+            Ok((saved, _)) => saved.to_string(),
+            Err(error) => return Err(error.to_string()),
+        },
+    };
+    Ok(vec![Item::Done(words)])
 }
 
 /// Finds out what was asked.
 fn find(request: &Request, sources: &Sources) -> Result<Vec<Item>, String> {
-    let Sources { control, view, table } = sources;
-    let table = *table;
+    let Sources { control, view, .. } = sources;
+    let table = view.table();
     let gone = || "the control thread does not answer".to_owned();
     match request.clone() {
         Request::Routes { within, family } => {
@@ -158,18 +262,21 @@ fn find(request: &Request, sources: &Sources) -> Result<Vec<Item>, String> {
             Ok(routes.into_iter().map(Item::Route).collect())
         }
         Request::Route { address } => {
-            let found = control.ask(move |it| answer::answer(&it.plane, table, address));
+            let found = control.ask(move |it| answer::answer(it, table, address));
             Ok(vec![Item::Answer(found.ok_or_else(gone)??)])
         }
         Request::Neighbours => control.ask(|it| answer::neighbours(&it.plane)).ok_or_else(gone),
         Request::NextHops => control.ask(|it| answer::next_hops(&it.plane)).ok_or_else(gone),
         Request::Fib => control.ask(|it| answer::fibs(&it.plane)).ok_or_else(gone),
         Request::Feeds => control.ask(|it| answer::feeds(it)).ok_or_else(gone),
+        Request::Audit => control.ask(|it| vec![Item::Audit(it.audit().clone())]).ok_or_else(gone),
         Request::Interfaces => {
             let ports = control.ask(|it| it.plane.ports().clone()).ok_or_else(gone)?;
             answer::interfaces(&ports, view)
         }
         Request::Counters => Ok(vec![Item::Counters(answer::counters(&view.stats()))]),
         Request::Workers => Ok(answer::workers(&view.worker_stats())),
+        // Answered as they come, not here.
+        Request::Diff { .. } | Request::Monitor => Ok(Vec::new()),
     }
 }

@@ -15,8 +15,12 @@
 //! While packets wait for a neighbour every sleep is short. The counters of the ports are
 //! copied out from time to time, between turns; the worker's clock ticks from here, too.
 //!
+//! A worker that is told to stop first lets its ports take no more, and forwards what they
+//! had taken: the kernel forwards from the next packet on.
+//!
 //! Pinning is part of starting: a core that is not there, or not allowed, is an
-//! error before the first packet.
+//! error before the first packet. So is giving up the rights that a worker, who reads
+//! what strangers send, does not need.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,6 +34,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use port::PortStats;
 
+use super::rights;
 use crate::datapath::{Lookup, TICK, Worker};
 use crate::stats::{Snapshot, WorkerStats};
 
@@ -44,6 +49,8 @@ const SLEEP: u16 = 50;
 const DOZE: u16 = 1;
 /// How often the ports' counters are copied out.
 const REPORT: Duration = Duration::from_millis(200);
+/// How long ports that take no more are emptied at the most.
+const LONGEST: Duration = Duration::from_millis(250);
 /// Turns between two looks at the clock.
 const LOOK: u32 = 1024;
 
@@ -55,7 +62,7 @@ struct Shown {
 }
 
 /// The counters of running workers, for who is not to stop them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct WorkersView {
     shown: Vec<Arc<Shown>>,
 }
@@ -71,7 +78,7 @@ impl WorkersView {
 #[derive(Debug)]
 pub struct Workers {
     stop: Arc<AtomicBool>,
-    shown: Vec<Arc<Shown>>,
+    view: WorkersView,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -85,15 +92,18 @@ impl Workers {
     pub fn start<L: Lookup + 'static>(
         workers: Vec<(Worker<L>, Option<usize>)>,
     ) -> io::Result<Self> {
-        let mut all =
-            Self { stop: Arc::new(AtomicBool::new(false)), shown: Vec::new(), threads: Vec::new() };
+        let mut all = Self {
+            stop: Arc::new(AtomicBool::new(false)),
+            view: WorkersView::default(),
+            threads: Vec::new(),
+        };
         for (number, (worker, core)) in workers.into_iter().enumerate() {
             let ports = Mutex::new(worker.ports().map(|port| port.stats()).collect());
             let shown = Arc::new(Shown { stats: Arc::clone(worker.stats()), ports });
             let (tell, told) = sync_channel(1);
             let (stop, mine) = (Arc::clone(&all.stop), Arc::clone(&shown));
             let thread = Builder::new().name(format!("worker-{number}")).spawn(move || {
-                let pinned = core.map_or(Ok(()), pin);
+                let pinned = core.map_or(Ok(()), pin).and_then(|()| rights::keep(&rights::WORKER));
                 let go = pinned.is_ok();
                 // The starter waits for this and for nothing after it.
                 let _ = tell.send(pinned);
@@ -102,20 +112,15 @@ impl Workers {
                 }
             })?;
             all.threads.push(thread);
-            all.shown.push(shown);
+            all.view.shown.push(shown);
             told.recv().unwrap_or_else(|_| Err(io::Error::other("the worker's thread died")))?;
         }
         Ok(all)
     }
 
-    /// Returns the counters of each worker.
-    pub fn snapshots(&self) -> Vec<Snapshot> {
-        self.shown.iter().map(|shown| shown.stats.snapshot()).collect()
-    }
-
     /// Returns a view of the counters.
-    pub fn view(&self) -> WorkersView {
-        WorkersView { shown: self.shown.clone() }
+    pub fn view(&self) -> &WorkersView {
+        &self.view
     }
 
     /// Returns the counters of each worker's ports, at most some hundred
@@ -123,7 +128,7 @@ impl Workers {
     pub fn port_stats(&self) -> Vec<Vec<PortStats>> {
         let read =
             |shown: &Arc<Shown>| shown.ports.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.shown.iter().map(read).collect()
+        self.view.shown.iter().map(read).collect()
     }
 
     /// Says whether every worker is at work; a thread that has died is a bug.
@@ -185,8 +190,29 @@ fn run<L: Lookup>(mut worker: Worker<L>, stop: &AtomicBool, shown: &Shown) {
             }
         }
     }
+    drain(&mut worker);
     worker.close();
     report(&worker, shown);
+}
+
+/// Forwards what the ports have taken, and lets them take no more: what comes after it is
+/// the kernel's, and no packet is lost between the two.
+fn drain<L: Lookup>(worker: &mut Worker<L>) {
+    // Ports of memory end when they like.
+    if worker.ports().all(|port| port.descriptor().is_none()) {
+        return;
+    }
+    worker.retire();
+    let begin = Instant::now();
+    // Beside, because the queues fill up meanwhile.
+    let settling = Builder::new().name("settle".into()).spawn(port::af_xdp::settle);
+    let settled = || settling.as_ref().map_or(true, JoinHandle::is_finished);
+    loop {
+        let over = settled();
+        if (worker.poll() == 0 && over) || begin.elapsed() > LONGEST {
+            break;
+        }
+    }
 }
 
 /// Sleeps until a port has a packet, or for a moment.

@@ -21,6 +21,8 @@
 //! fixed size that are made once: nothing here allocates, and pushing is a store
 //! and an addition.
 
+use std::net::IpAddr;
+
 use fib::Hop;
 
 use super::hold::HELD;
@@ -188,6 +190,18 @@ impl Batch {
             tables.lookup_v6(table, &self.v6.keys[..v6], &mut self.v6.hops[..v6]);
         }
         (self.v4.sources - self.v4.frames, self.v6.sources - self.v6.frames)
+    }
+
+    /// Returns the destination of one of the frames, if there are any; which one is for `at`
+    /// to say.
+    pub(super) fn destination(&self, at: u64) -> Option<IpAddr> {
+        let v4 = self.v4.keys.get(self.v4.frames..self.v4.sources).unwrap_or_default();
+        let v6 = self.v6.keys.get(self.v6.frames..self.v6.sources).unwrap_or_default();
+        let at = (at % (v4.len() + v6.len()).max(1) as u64) as usize;
+        match v4.get(at) {
+            Some(&key) => Some(IpAddr::V4(key.into())),
+            None => v6.get(at - v4.len()).map(|&key| IpAddr::V6(key.into())),
+        }
     }
 
     /// Walks the hops of the IPv4 packets that wait, in order.

@@ -22,6 +22,7 @@
 //! | `group` | one hop, several next hops: which flow by which |
 //! | `hold` | packets that wait for a neighbour's MAC |
 //! | `want` | which neighbours: from the worker to the control side |
+//! | `sample` | now and then a destination, for the auditor |
 //! | `rewrite` | MACs, TTL, checksum, length |
 //! | `verdict` | how a packet can end |
 //!
@@ -38,6 +39,7 @@ mod locals;
 mod lookup;
 mod parse;
 mod rewrite;
+mod sample;
 mod source;
 mod turn;
 mod verdict;
@@ -54,6 +56,7 @@ pub use locals::Locals;
 pub use lookup::{Lookup, SharedTables, Table, Tables};
 pub use parse::{Parsed, parse};
 pub use rewrite::{Rewritten, rewrite_v4, rewrite_v6};
+pub use sample::Sample;
 pub use source::SourceCheck;
 pub use verdict::{Class, Verdict};
 pub use want::{Want, WantReceiver, WantSender, wants};

@@ -157,6 +157,12 @@ impl<L: Lookup> Worker<L> {
         if received > 0 {
             stats.received(received as u64, bytes);
             stats.looked_up(v4 as u64, v6 as u64);
+            let sample = stats.sample();
+            if sample.is_wanted()
+                && let Some(address) = batch.destination(bytes)
+            {
+                sample.fill(terms.table, address);
+            }
         }
         // After the tables: every hop of theirs means something in these.
         let adjacencies = adjacencies.current();
@@ -214,6 +220,12 @@ impl<L> Worker<L> {
             }
         }
         self.tell_held();
+    }
+
+    /// Lets the ports take nothing more; what they have taken comes with the next
+    /// polls.
+    pub fn retire(&mut self) {
+        self.lanes.iter_mut().for_each(|lane| lane.port.retire());
     }
 
     /// Ends the packets that wait: the last that a worker does. Dropping it does so too.

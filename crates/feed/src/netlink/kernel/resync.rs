@@ -89,8 +89,9 @@ pub(super) struct Resync {
     log: Vec<u8>,
     /// How many bytes of the log were there before the part to be read was written.
     mark: usize,
-    /// Which of [`DUMPS`].
+    /// Which of [`DUMPS`], and where they end.
     at: usize,
+    end: usize,
     sequence: u32,
     interrupted: bool,
     /// Says that an IPv6 route was deleted since the dump was asked for.
@@ -113,6 +114,7 @@ impl Resync {
             log: Vec::new(),
             mark: 0,
             at: 0,
+            end: DUMPS.len(),
             sequence: dump.dump(kind, family, header)?,
             interrupted: false,
             deleted_v6: false,
@@ -121,6 +123,12 @@ impl Resync {
             began,
             receiving: began.elapsed(),
         })
+    }
+
+    /// Leaves the dumps of routes out.
+    pub(super) fn without_routes(mut self) -> Self {
+        self.end = DUMPS.iter().position(|dump| dump.0 == RTM_GETROUTE).unwrap_or(self.end);
+        self
     }
 
     /// Keeps events; `false` if they have become too many.
@@ -236,7 +244,10 @@ impl Resync {
         }
         self.interrupted = false;
         self.deleted_v6 = false;
-        let Some(&(kind, family, header, _)) = DUMPS.get(self.at) else { return Ok(Step::Done) };
+        let rest = DUMPS.get(self.at..self.end);
+        let Some(&(kind, family, header, _)) = rest.and_then(<[_]>::first) else {
+            return Ok(Step::Done);
+        };
         self.mark = self.log.len();
         self.mirror.begin_dump();
         self.sequence = dump.dump(kind, family, header)?;
@@ -245,7 +256,7 @@ impl Resync {
 }
 
 /// Reads what the end of a dump or an answer says went wrong.
-pub(super) fn errno(message: &Message<'_>) -> Option<Errno> {
+pub(in crate::netlink) fn errno(message: &Message<'_>) -> Option<Errno> {
     let (head, _) = message.payload.split_first_chunk::<4>()?;
     match head.u32(0).cast_signed() {
         0 => None,

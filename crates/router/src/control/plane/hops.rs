@@ -33,6 +33,8 @@ pub enum Way {
         /// Its address.
         address: IpAddr,
     },
+    /// A hop of an image that led where nothing leads any more: the host decides.
+    Gone(u32),
 }
 
 /// The hops in use, and those that are waiting to be free.
@@ -73,6 +75,31 @@ impl Hops {
             }
         }
         None
+    }
+
+    /// Gives the hops from 1 on, of which none is in use, the ways of an image, with a
+    /// reference each, and returns those that have one; `None` is a hop that it had not.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if there is no index left.
+    pub(super) fn seed(
+        &mut self,
+        ways: impl IntoIterator<Item = Option<Way>>,
+    ) -> Result<Vec<Hop>, Full> {
+        let (mut kept, mut gaps) = (Vec::new(), Vec::new());
+        for (number, way) in (1..).zip(ways) {
+            let gone = Way::Gone(number);
+            // One way has one hop: a second that led there leads nowhere of its own.
+            let known = way.as_ref().is_some_and(|way| self.table.find(way).is_some());
+            let there = way.is_some();
+            let hop = self.table.acquire(way.as_ref().filter(|_| !known).unwrap_or(&gone))?;
+            if there { kept.push(hop) } else { gaps.push(hop) }
+        }
+        for hop in gaps {
+            self.table.release(hop);
+        }
+        Ok(kept)
     }
 
     /// Drops a reference.
@@ -138,6 +165,24 @@ mod tests {
         hops.passed();
         assert_eq!(hops.get(first), None);
         assert_eq!(hops.acquire(&Way::Route(Arc::new(Target::Local))).unwrap().0, first);
+    }
+
+    #[test]
+    fn hops_of_an_image_are_where_they_were() {
+        let mut hops = Hops::default();
+        let ways = [Some(way(1)), None, Some(way(3)), Some(way(1)), Some(way(5))];
+        let kept = hops.seed(ways).unwrap();
+        assert_eq!(kept, [Hop(1), Hop(3), Hop(4), Hop(5)]);
+        assert_eq!(hops.get(Hop(3)), Some(&way(3)));
+        assert_eq!(hops.get(Hop(4)), Some(&Way::Gone(4)));
+        assert_eq!(hops.acquire(&way(5)).unwrap(), (Hop(5), false));
+        // What the image had not is for others, and what it has until it is retired is not.
+        assert_eq!(hops.acquire(&way(9)).unwrap(), (Hop(2), true));
+        kept.into_iter().for_each(|hop| hops.release(hop));
+        hops.published();
+        assert_eq!(hops.passed().len(), 3);
+        assert_eq!(hops.get(Hop(5)), Some(&way(5)));
+        assert_eq!(hops.get(Hop(3)), None);
     }
 
     #[test]

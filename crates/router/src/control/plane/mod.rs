@@ -8,18 +8,17 @@
 //! ```
 //!
 //! Each of the kernel's tables that a port belongs to (main, 254, where nothing else is
-//! said) becomes a forwarding table. What of the routes the
-//! router cannot do itself, it leaves to the kernel, packet by packet
-//! ([`Adjacency::HOST`]): next hops behind interfaces that are not its ports, and
-//! destinations that are to be refused with an ICMP error. Neighbours that are not
-//! resolved it has the kernel resolve; packets for them wait in the worker
-//! (`datapath/hold.rs`).
+//! said) becomes a forwarding table. What of the routes the router cannot do itself, it
+//! leaves to the kernel, packet by packet ([`Adjacency::HOST`]): next hops behind
+//! interfaces that are not its ports, and destinations that are to be refused with an
+//! ICMP error. Neighbours that are not resolved it has the kernel resolve; packets for
+//! them wait in the worker (`datapath/hold.rs`).
 //!
 //! **Hosts on a link.** A connected route names no gateway: every destination is its own
 //! neighbour. For each neighbour that the kernel knows, and whose longest route leads
 //! to its link, the plane adds a host route of its own; a route of the kernel for the
-//! same address goes first. They are looked through at every commit, which is a lookup
-//! for each neighbour.
+//! same address goes first. They are looked through at every commit of changes, which is
+//! a lookup for each neighbour.
 //!
 //! **Several ways out** become a group (`datapath/group.rs`), whose members are hops of
 //! their own, one a gateway; a member that is down or not resolved has no flows.
@@ -31,7 +30,9 @@
 //! Nothing here knows of sockets or threads: a test tells it routes and looks at what
 //! workers would read.
 
+mod ages;
 mod hops;
+mod image;
 mod near;
 mod ports;
 
@@ -39,17 +40,20 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
-use feed::netlink::{Follower, Link, Neighbour, RouteInfo, Rule, Target, Via};
+use feed::netlink::{AnyPrefix, Follower, Link, Neighbour, RouteInfo, Rule, Target, Via};
 use fib::{Choice, Family, Full, Hop, Prefix, Publisher, Reader, Rib, Updater};
 
-use crate::control::links;
-use crate::datapath::{Adjacencies, Adjacency, Group, Ingress, Ingresses, Table, Tables};
+use crate::datapath::{
+    Adjacencies, Adjacency, Group, Ingress, Ingresses, SourceCheck, Table, Tables,
+};
+use ages::Ages;
 use hops::Hops;
 use near::Near;
 
+pub use ages::Age;
 pub use hops::Way;
+pub use image::{AdoptError, Names, SystemNames};
 pub use ports::{PlanePort, Ports};
 
 /// The kernel's table of its own addresses.
@@ -110,9 +114,13 @@ pub struct Plane {
     locals: BTreeSet<IpAddr>,
     ingresses: Publisher<Ingresses>,
     locals_changed: bool,
+    /// The hops of the image whose tables are in use, with a reference each.
+    adopted: Option<Vec<Hop>>,
     full: Option<(&'static str, Full)>,
     counts: Counts,
-    since: Option<Instant>,
+    /// Something was told since the last commit.
+    told: bool,
+    ages: Ages,
 }
 
 impl Plane {
@@ -144,9 +152,11 @@ impl Plane {
             ingresses: Publisher::new(Ingresses::default()),
             // Which port has which table is to be told before the first packet.
             locals_changed: true,
+            adopted: None,
             full: None,
             counts: Counts::default(),
-            since: None,
+            told: false,
+            ages: Ages::new(),
         })
     }
 
@@ -201,9 +211,36 @@ impl Plane {
         self.near.iter()
     }
 
+    /// Says how long a route that is there has been what it is.
+    pub fn age(&self, table: u32, prefix: AnyPrefix) -> Age {
+        self.ages.age(table, prefix)
+    }
+
+    /// What is told until the next commit is told again, and has not changed.
+    pub(crate) fn is_told_again(&mut self) {
+        self.ages.asleep = true;
+    }
+
+    /// Says whether workers have the tables of an image, in place of the routes.
+    pub fn has_adopted(&self) -> bool {
+        self.adopted.is_some()
+    }
+
+    /// Returns the MAC of a neighbour, if it is known.
+    pub fn mac(&self, interface: u32, address: IpAddr) -> Option<[u8; 6]> {
+        self.near.mac(interface, address)
+    }
+
     /// Lists the router's own addresses, broadcast addresses included.
     pub fn locals(&self) -> Vec<IpAddr> {
         self.locals.iter().copied().collect()
+    }
+
+    /// Changes which sources packets of the ports may have, in the ports' order.
+    pub fn set_sources(&mut self, sources: &[SourceCheck]) {
+        self.ports.set_sources(sources);
+        // The next commit publishes what holds for each port.
+        self.locals_changed = true;
     }
 
     /// Returns what has happened.
@@ -217,11 +254,6 @@ impl Plane {
         self.full
     }
 
-    /// Returns since when changes have been waiting for a commit.
-    pub fn waiting_since(&self) -> Option<Instant> {
-        self.since
-    }
-
     /// Lists the gateways behind ports, for the kernel to confirm them: those that nobody
     /// has resolved, or all.
     pub fn gateways(&self, all: bool) -> Vec<(u32, IpAddr)> {
@@ -230,7 +262,7 @@ impl Plane {
                 Target::Via(vias) => Some(vias),
                 _ => None,
             },
-            Way::Neighbour { .. } => None,
+            Way::Neighbour { .. } | Way::Gone(_) => None,
         });
         let gateways = vias.flatten().filter_map(|via| Some((via.interface, via.gateway?)));
         let mine = gateways.filter(|(interface, _)| self.ports.get(*interface).is_some());
@@ -251,30 +283,29 @@ impl Plane {
                 _ => Vec::new(),
             },
             Some(&Way::Neighbour { interface, address }) => vec![(interface, address)],
-            None => Vec::new(),
+            Some(Way::Gone(_)) | None => Vec::new(),
         }
     }
 
     /// Publishes what has changed.
     pub fn commit(&mut self) -> Committed {
-        self.settle_near();
+        if std::mem::take(&mut self.told) {
+            self.settle_near();
+        }
+        // What is told before the first commit was there before.
+        self.ages.asleep = false;
         if self.stale && self.settle_meanings() {
             self.publish_adjacencies();
         }
         let mut committed = Committed { published: true, locals: self.locals_changed };
         if self.locals_changed {
             self.locals_changed = false;
-            let locals = Arc::new(links::locals(&self.locals()));
-            let place = |number| self.tables.iter().position(|table| table.number == number);
-            let ingress = |port: &PlanePort| Ingress {
-                table: place(port.table).unwrap_or(0),
-                locals: Arc::clone(&locals),
-                sources: port.sources,
-            };
-            self.ingresses.publish(Box::new(Ingresses::new(self.ports.iter().map(ingress))));
+            self.publish_ingresses(&self.locals());
         }
         self.full = None;
-        for table in &mut self.tables {
+        // While the routes have not all been told, their tables would have gaps.
+        let mine = if self.adopted.is_none() { &mut self.tables[..] } else { &mut [] };
+        for table in mine {
             for (family, result) in
                 [("IPv4", commit(&mut table.v4)), ("IPv6", commit(&mut table.v6))]
             {
@@ -291,7 +322,6 @@ impl Plane {
             }
         }
         if committed.published && self.full.is_none() {
-            self.since = None;
             self.hops.published();
         }
         self.reclaim();
@@ -358,6 +388,7 @@ impl Plane {
                 | Target::Multicast => None,
             },
             &Way::Neighbour { interface, address } => Some(self.through(interface, address)),
+            Way::Gone(_) => None,
         };
         Meaning::One(one.unwrap_or(Adjacency::HOST))
     }
@@ -404,7 +435,7 @@ impl Plane {
 
     fn touched(&mut self) {
         self.counts.changes += 1;
-        self.since.get_or_insert_with(Instant::now);
+        self.told = true;
     }
 
     /// Gives host routes to the neighbours whose link is where their routes lead, and
@@ -439,6 +470,14 @@ impl Plane {
             self.near.set_route(interface, address, wanted);
         }
         self.near.forget();
+    }
+
+    /// Notes that a route of the kernel's to an address has taken the place of ours, in
+    /// the table of this number.
+    fn lost_route(&mut self, table: u32, address: IpAddr) {
+        for port in self.ports.iter().filter(|port| port.table == table) {
+            self.near.set_route(port.interface, address, false);
+        }
     }
 
     /// Takes over a change of the local table: the router's own addresses, and those of
@@ -523,10 +562,12 @@ impl Follower for Plane {
             return self.local(one.then(|| IpAddr::V4(prefix.addr().into())), best);
         }
         let Some(table) = self.tables.iter_mut().find(|one| one.number == table) else { return };
+        let number = table.number;
         self.stale |= follow(&mut table.v4, &mut self.hops, prefix, best);
+        self.ages.changed(number, AnyPrefix::V4(prefix));
         self.touched();
         if prefix.len() == 32 {
-            self.near.lost_route(IpAddr::V4(prefix.addr().into()));
+            self.lost_route(number, IpAddr::V4(prefix.addr().into()));
         }
     }
 
@@ -536,10 +577,12 @@ impl Follower for Plane {
             return self.local(one.then(|| IpAddr::V6(prefix.addr().into())), best);
         }
         let Some(table) = self.tables.iter_mut().find(|one| one.number == table) else { return };
+        let number = table.number;
         self.stale |= follow(&mut table.v6, &mut self.hops, prefix, best);
+        self.ages.changed(number, AnyPrefix::V6(prefix));
         self.touched();
         if prefix.len() == 128 {
-            self.near.lost_route(IpAddr::V6(prefix.addr().into()));
+            self.lost_route(number, IpAddr::V6(prefix.addr().into()));
         }
     }
 

@@ -44,13 +44,6 @@ impl Near {
         }
     }
 
-    /// Notes that the kernel's route to an address has taken the place of ours.
-    pub(super) fn lost_route(&mut self, address: IpAddr) {
-        for (_, one) in self.all.iter_mut().filter(|(key, one)| one.route && key.1 == address) {
-            one.route = false;
-        }
-    }
-
     /// Lists all that may want a route or have one.
     pub(super) fn all(&self) -> Vec<(u32, IpAddr)> {
         self.all.keys().copied().collect()

@@ -43,6 +43,13 @@ impl Ports {
         self.0.iter()
     }
 
+    /// Changes which sources packets may have, in the workers' order.
+    pub(super) fn set_sources(&mut self, sources: &[SourceCheck]) {
+        for (port, sources) in self.0.iter_mut().zip(sources) {
+            port.sources = *sources;
+        }
+    }
+
     /// Takes over what the kernel says of a link; says whether a port has changed.
     pub(super) fn update(&mut self, interface: u32, link: Option<&Link>) -> bool {
         let Some(port) = self.0.iter_mut().find(|port| port.interface == interface) else {

@@ -1,0 +1,173 @@
+//! One lookup, done by the kernel: which route it uses for an address.
+//!
+//! ```text
+//!   RTM_GETROUTE, RTA_DST, RTM_F_FIB_MATCH ─► the route as it is in the table
+//!                                          └► an error that says what kind of route it was
+//! ```
+//!
+//! `ip route get fibmatch ADDRESS` (ip-route(8)). Beside the dump, which lists routes, this
+//! asks the code that forwards: whoever holds a table against it compares with what
+//! packets would meet, the rules (`ip rule`) included, so the answer says which table it
+//! came from. The kernel answers within the call, some microseconds.
+//!
+//! A route that refuses packets is told as an error, without its prefix (Linux 6.18,
+//! `inet_rtm_getroute`, `inet6_rtm_getroute`): `EINVAL` for a blackhole, `EACCES` for
+//! prohibit, `EHOSTUNREACH` for unreachable, `ENETUNREACH` where there is none.
+
+use core::fmt;
+use core::net::IpAddr;
+use std::sync::Arc;
+
+use nix::errno::Errno;
+
+use super::error::{Damage, Error};
+use super::follower::{RouteInfo, Target, Via};
+use super::kernel::errno;
+use super::message::Messages;
+use super::route::{AnyPrefix, RouteView};
+use super::socket::{Received, Socket};
+use super::uapi::{
+    AF_INET, AF_INET6, NLM_F_REQUEST, NLMSG_ERROR, RTA_DST, RTM_F_FIB_MATCH, RTM_F_LOOKUP_TABLE,
+    RTM_GETROUTE, RTM_NEWROUTE, RTN_ANYCAST, RTN_BLACKHOLE, RTN_BROADCAST, RTN_LOCAL,
+    RTN_MULTICAST, RTN_PROHIBIT, RTN_THROW, RTN_UNICAST, RTN_UNREACHABLE, RTNH_F_LINKDOWN,
+};
+
+/// What the kernel does with packets of its own to an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It uses a route.
+    Route {
+        /// The table that the rules led to.
+        table: u32,
+        /// The route's prefix.
+        prefix: AnyPrefix,
+        /// Where it leads.
+        info: RouteInfo,
+    },
+    /// It refuses them, by a route of this kind.
+    Refused(Target),
+    /// It has no route.
+    Nothing,
+}
+
+/// A connection for lookups.
+pub struct Lookup {
+    socket: Socket,
+    buffer: Vec<u8>,
+}
+
+impl Lookup {
+    /// Opens a socket in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`].
+    pub fn open() -> Result<Self, Error> {
+        Ok(Self { socket: Socket::open(0)?, buffer: vec![0; 16 << 10] })
+    }
+
+    /// Asks which route the kernel uses for `address`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`]: the system's, or an answer that is none.
+    pub fn get(&mut self, address: IpAddr) -> Result<Found, Error> {
+        let asked = "a lookup";
+        let number = self.socket.number();
+        self.socket.send(&request(address, number))?;
+        while let Received::Bytes(bytes) = self.socket.receive(&mut self.buffer)? {
+            for message in Messages::new(&self.buffer[..bytes]).flatten() {
+                match message.kind {
+                    _ if message.sequence != number => {}
+                    RTM_NEWROUTE => {
+                        let view = RouteView::parse(&message).ok().flatten();
+                        let found = view.and_then(|view| found(&view).ok().flatten());
+                        return found.ok_or(Error::Refused { asked, source: Errno::EBADMSG });
+                    }
+                    NLMSG_ERROR => {
+                        return match errno(&message) {
+                            Some(Errno::ENETUNREACH) => Ok(Found::Nothing),
+                            Some(Errno::EINVAL) => Ok(Found::Refused(Target::Blackhole)),
+                            Some(Errno::EACCES) => Ok(Found::Refused(Target::Prohibit)),
+                            Some(Errno::EHOSTUNREACH) => Ok(Found::Refused(Target::Unreachable)),
+                            Some(source) => Err(Error::Refused { asked, source }),
+                            None => continue,
+                        };
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Err(Error::Refused { asked, source: Errno::ENODATA })
+    }
+}
+
+impl fmt::Debug for Lookup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lookup").finish_non_exhaustive()
+    }
+}
+
+/// Says what a route of an answer comes to; `None` if it is of a kind that is not known.
+fn found(view: &RouteView<'_>) -> Result<Option<Found>, Damage> {
+    let Some(target) = target(view)? else { return Ok(None) };
+    let info = RouteInfo { target: Arc::new(target), metric: view.metric, protocol: view.protocol };
+    Ok(Some(Found::Route { table: view.table, prefix: view.prefix, info }))
+}
+
+/// Says where a route leads as the kernel marks its ways at this moment, in the words of
+/// the mirror.
+fn target(view: &RouteView<'_>) -> Result<Option<Target>, Damage> {
+    Ok(Some(match view.kind {
+        RTN_UNICAST => {
+            let ways = view.ways().collect::<Result<Vec<_>, _>>()?;
+            if ways.iter().any(|way| way.encapsulated) {
+                return Ok(Some(Target::Local));
+            }
+            let carried = |way: &super::Way| way.flags & RTNH_F_LINKDOWN == 0;
+            let any_carried = ways.iter().any(|way| !way.is_dead() && carried(way));
+            let used = ways.iter().filter(|way| !way.is_dead() && (!any_carried || carried(way)));
+            let mut vias: Vec<Via> = used
+                .map(|way| Via {
+                    interface: way.interface,
+                    gateway: way.gateway,
+                    weight: way.weight,
+                    onlink: way.is_onlink(),
+                })
+                .collect();
+            vias.sort_unstable();
+            if let [only] = &mut vias[..] {
+                only.weight = 1;
+            }
+            Target::Via(vias)
+        }
+        RTN_BROADCAST => Target::Broadcast,
+        RTN_MULTICAST => Target::Multicast,
+        RTN_BLACKHOLE => Target::Blackhole,
+        RTN_UNREACHABLE => Target::Unreachable,
+        RTN_PROHIBIT => Target::Prohibit,
+        RTN_THROW => Target::Throw,
+        RTN_LOCAL | RTN_ANYCAST => Target::Local,
+        _ => return Ok(None),
+    }))
+}
+
+fn request(address: IpAddr, sequence: u32) -> Vec<u8> {
+    let (family, octets) = match address {
+        IpAddr::V4(v4) => (AF_INET, v4.octets().to_vec()),
+        IpAddr::V6(v6) => (AF_INET6, v6.octets().to_vec()),
+    };
+    let length = 16 + 12 + 4 + octets.len();
+    let mut bytes = Vec::with_capacity(length);
+    bytes.extend((length as u32).to_ne_bytes());
+    bytes.extend(RTM_GETROUTE.to_ne_bytes());
+    bytes.extend(NLM_F_REQUEST.to_ne_bytes());
+    bytes.extend(sequence.to_ne_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend([family, 8 * octets.len() as u8, 0, 0, 0, 0, 0, 0]);
+    bytes.extend((RTM_F_LOOKUP_TABLE | RTM_F_FIB_MATCH).to_ne_bytes());
+    bytes.extend((4 + octets.len() as u16).to_ne_bytes());
+    bytes.extend(RTA_DST.to_ne_bytes());
+    bytes.extend(octets);
+    bytes
+}

@@ -1,0 +1,211 @@
+//! A small HTTP server: pages that are made when somebody asks for them.
+//!
+//! ```text
+//!   accept (at most MOST at once) ─► hyper, HTTP/1.1 ─► Pages::page ─► Reply
+//!        one thread, tokio's current-thread runtime       └ a blocking thread of tokio's
+//! ```
+//!
+//! RFC 9110 and RFC 9112 are hyper's to keep; only `GET` and `HEAD` are answered, and
+//! nothing that a client says changes anything. A connection may last [`LONGEST`], a
+//! client may take [`HEADERS`] for its headers; more than [`MOST`] wait to be accepted.
+//! Pages are made on a thread apart, since they ask the control thread, which may be in
+//! the middle of something.
+//!
+//! There is no encryption and nobody is asked who they are: it is for the loopback
+//! address, for a network of the operator's, or for behind a proxy
+//! (`docs/decisions/0009-metrics-and-http.md`).
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::sync::{Semaphore, oneshot};
+
+use super::rights;
+
+/// Connections at once.
+const MOST: usize = 16;
+/// How long a connection may last.
+const LONGEST: Duration = Duration::from_secs(120);
+/// How long a client may take for its headers.
+const HEADERS: Duration = Duration::from_secs(10);
+/// How long pages in the making are waited for at the end.
+const END: Duration = Duration::from_secs(1);
+
+/// What a page is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reply {
+    /// An HTTP status.
+    pub(crate) status: u16,
+    /// Its media type.
+    pub(crate) kind: &'static str,
+    /// What it says.
+    pub(crate) body: String,
+}
+
+impl Reply {
+    /// Makes a short reply in words.
+    pub(crate) fn words(status: u16, words: &str) -> Self {
+        Self { status, kind: "text/plain; charset=utf-8", body: format!("{words}\n") }
+    }
+}
+
+/// Who makes pages.
+pub(crate) trait Pages: Send + Sync + 'static {
+    /// Makes the page at `path`; `accept` is what the client would like to have.
+    fn page(&self, path: &str, accept: &str) -> Reply;
+}
+
+/// The server; dropped, it is gone.
+#[derive(Debug)]
+pub(crate) struct Http {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Http {
+    /// Listens.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub(crate) fn start(listen: SocketAddr, pages: Arc<dyn Pages>) -> io::Result<Self> {
+        let listener = TcpListener::bind(listen)?;
+        listener.set_nonblocking(true)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(2)
+            .build()?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = Builder::new().name("http".into()).spawn(move || {
+            // Nor do the threads that it starts need any.
+            let _ = rights::keep(&[]);
+            runtime.block_on(async {
+                let serving = tokio::spawn(serve(listener, pages));
+                // Either word is the end: it was said, or nobody is left to say it.
+                let _ = stopped.await;
+                serving.abort();
+            });
+            runtime.shutdown_timeout(END);
+        })?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Http {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn serve(listener: TcpListener, pages: Arc<dyn Pages>) {
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    let room = Arc::new(Semaphore::new(MOST));
+    loop {
+        // Never closed, so there always is a permit at last.
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of descriptors, as a rule: others may close some.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let pages = Arc::clone(&pages);
+        tokio::spawn(async move {
+            let service = service_fn(move |request| respond(Arc::clone(&pages), request));
+            let connection = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEADERS)
+                .serve_connection(TokioIo::new(stream), service);
+            // A client that is gone or wrong is no trouble of ours.
+            let _ = tokio::time::timeout(LONGEST, connection).await;
+            drop(permit);
+        });
+    }
+}
+
+async fn respond(
+    pages: Arc<dyn Pages>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut response = response(Reply::words(405, "only GET and HEAD"));
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return Ok(response);
+    }
+    let path = request.uri().path().to_owned();
+    let accept = request.headers().get(ACCEPT).and_then(|it| it.to_str().ok()).unwrap_or("");
+    let accept = accept.to_owned();
+    let made = tokio::task::spawn_blocking(move || pages.page(&path, &accept)).await;
+    Ok(response(made.unwrap_or_else(|_| Reply::words(500, "the page was not made"))))
+}
+
+fn response(reply: Reply) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(reply.body)));
+    *response.status_mut() =
+        StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(reply.kind));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    use super::*;
+
+    struct Echo;
+
+    impl Pages for Echo {
+        fn page(&self, path: &str, accept: &str) -> Reply {
+            match path {
+                "/" => Reply::words(200, accept),
+                _ => Reply::words(404, path),
+            }
+        }
+    }
+
+    fn free() -> SocketAddr {
+        TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    }
+
+    fn say(to: SocketAddr, words: &str) -> String {
+        let mut stream = TcpStream::connect(to).unwrap();
+        stream.write_all(words.as_bytes()).unwrap();
+        let mut heard = String::new();
+        stream.read_to_string(&mut heard).unwrap();
+        heard
+    }
+
+    #[test]
+    fn pages_are_served_and_nothing_else_is_done() {
+        let at = free();
+        let server = Http::start(at, Arc::new(Echo)).unwrap();
+        let rest = "Host: x\r\nConnection: close\r\n";
+        let heard = say(at, &format!("GET / HTTP/1.1\r\nAccept: text/x\r\n{rest}\r\n"));
+        assert!(heard.starts_with("HTTP/1.1 200 OK\r\n") && heard.ends_with("\r\n\r\ntext/x\n"));
+        let heard = say(at, &format!("GET /a?b HTTP/1.1\r\n{rest}\r\n"));
+        assert!(heard.starts_with("HTTP/1.1 404 ") && heard.ends_with("/a\n"), "{heard}");
+        let heard = say(at, &format!("HEAD / HTTP/1.1\r\n{rest}\r\n"));
+        assert!(heard.starts_with("HTTP/1.1 200 ") && heard.ends_with("\r\n\r\n"), "{heard}");
+        let heard = say(at, &format!("POST / HTTP/1.1\r\nContent-Length: 0\r\n{rest}\r\n"));
+        assert!(heard.starts_with("HTTP/1.1 405 "), "{heard}");
+        assert!(say(at, "nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
+        // Many that say nothing do not stop the end.
+        let _idle: Vec<_> = (0..2 * MOST).map(|_| TcpStream::connect(at).unwrap()).collect();
+        drop(server);
+        assert!(TcpListener::bind(at).is_ok());
+    }
+}

@@ -1,0 +1,46 @@
+//! The control thread: where the routes are followed, for as long as it is not stopped.
+//!
+//! Stopped, it gives back what it had: the one that comes after it answers the same
+//! questions, and goes on with its feed.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle};
+
+use crate::control::asks::Asked;
+use crate::control::kernel::{Following, follow};
+
+/// The thread that follows the kernel, until it is stopped.
+#[derive(Debug)]
+pub(super) struct Control {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<(Following, Asked<Following>)>,
+}
+
+impl Control {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub(super) fn start(following: Following, asked: Asked<Following>) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let ending = Arc::clone(&stop);
+        let thread = Builder::new()
+            .name("control".into())
+            .spawn(move || follow(following, asked, &ending))?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Says whether the thread is at work.
+    pub(super) fn alive(&self) -> bool {
+        !self.thread.is_finished()
+    }
+
+    /// Stops the thread and returns what it had; nothing if it has died, which is a bug.
+    pub(super) fn stop(self) -> Option<(Following, Asked<Following>)> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().ok()
+    }
+}

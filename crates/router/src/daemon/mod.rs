@@ -1,0 +1,301 @@
+//! The daemon: a router whose routes are the kernel's, followed as they change.
+//!
+//! ```text
+//!   interfaces there? ─► kernel dumped into the plane ─► tables published
+//!      ─► interfaces taken over, workers ─► control thread ─► control socket: ready
+//! ```
+//!
+//! Where FRR's routes are followed by FPM there is no table before FRR connects: until its
+//! routes come, packets have none and are dropped, so interfaces should be given to the
+//! router when FRR is at work. By the kernel's routes,
+//! no packet is taken before the first full table is published: until the steering
+//! program is attached, and again from the moment it goes, whichever way the process
+//! ends, Linux forwards by the same routes itself. What fails on the way up gives back
+//! what was taken before it. With an image of the tables (`image.rs`) packets are taken
+//! before the kernel is asked for its routes, and go by the image until those have come.
+//!
+//! While it works it can be told to go over to another configuration (`reload.rs`), and
+//! to leave an interface's packets to the kernel, or to take them again.
+
+mod control;
+mod image;
+mod reload;
+mod view;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use feed::fpm::{self, Fpm};
+use feed::netlink::Kernel;
+use port::Host;
+use port::af_xdp::Interface;
+
+use crate::config::{self, Config};
+use crate::control::asks::{self, Asked, Asker};
+use crate::control::audit::auditor::Auditor;
+use crate::control::http::Http;
+use crate::control::kernel::Following;
+use crate::control::metrics::Metrics;
+use crate::control::plane::{ButRoutes, Plane, PlanePort, Ports};
+use crate::control::server::{Server, Sources};
+use crate::control::workers::Workers;
+use crate::router::{PortInfo, Readers, StartError, Started, open, present, start};
+use crate::stats::Snapshot;
+use control::Control;
+use image::Saves;
+use view::Seen;
+
+pub(crate) use image::Saver;
+pub use image::{ImageStart, SaveError, Saved};
+pub use reload::{ReloadError, Reloaded};
+pub(crate) use view::View;
+
+/// The TUN device by which packets go back to the kernel.
+const HOST: &str = "fingerpost";
+
+/// A router that follows the kernel, until it is stopped or dropped.
+#[derive(Debug)]
+pub struct Daemon {
+    // In the order in which they end: nobody asks what is gone.
+    server: Option<Server>,
+    metrics: Option<Http>,
+    auditor: Option<Auditor>,
+    workers: Workers,
+    control: Option<Control>,
+    asker: Asker<Following>,
+    /// What clients of the control socket want done.
+    orders: Option<Asked<Self>>,
+    view: Arc<View>,
+    config: Config,
+    host: Host,
+    image_start: ImageStart,
+    saves: Saves,
+}
+
+impl Daemon {
+    /// Starts a router by `config` in the network namespace of the calling thread. It
+    /// forwards when this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; nothing is left behind then.
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        let began = Instant::now();
+        present(&config)?;
+        // Before the kernel is asked, so that the device is known when it tells.
+        let host = Host::open(HOST).map_err(system("make the TUN device `fingerpost`"))?;
+        let listen = |listen| Fpm::listen(fpm::Settings { listen, ..fpm::Settings::default() });
+        let fpm = config.fpm.map(listen).transpose();
+        let fpm = fpm.map_err(system("listen for FRR (`[feed] fpm`)"))?;
+        let (mut plane, mut kernel) = prepare(&config)?;
+        let (early, mut image_start) = image::adopt(&config, &mut plane, &mut kernel, began)?;
+        let locals = match &early {
+            Some(early) => early.locals.clone(),
+            None => {
+                dump(&config, &mut plane, &mut kernel)?;
+                plane.locals().into_iter().collect()
+            }
+        };
+        let interfaces = open(&config, &locals, Vec::new())?;
+        let started = start(&config, &interfaces, Some(&host), || readers(&plane), Vec::new())?;
+        let Started { workers, ports, wanted, stats } = started;
+        if let Some(early) = early {
+            image_start = early.go_on(&config, &mut plane, &mut kernel, began)?;
+            let locals = plane.locals().into_iter().collect();
+            for interface in &interfaces {
+                interface.set_locals(&locals).map_err(system("tell the own addresses"))?;
+            }
+        }
+
+        let (asker, asked) = asks::pair().map_err(system("make a wake-up descriptor"))?;
+        let (orderer, orders) = asks::pair().map_err(system("make a wake-up descriptor"))?;
+        let view = Arc::new(View::default());
+        view.show(Seen { stats, ports, interfaces: interfaces.clone(), table: table(&config) });
+        let following = Following::new(plane, kernel, fpm, interfaces, wanted);
+        let control =
+            Control::start(following, asked).map_err(system("start the control thread"))?;
+        let mut daemon = Self {
+            server: None,
+            metrics: None,
+            auditor: None,
+            workers,
+            control: Some(control),
+            asker,
+            orders: Some(orders),
+            view,
+            config,
+            host,
+            image_start,
+            saves: Saves::default(),
+        };
+        if let Some(path) = daemon.config.control.clone() {
+            daemon.server = Some(daemon.serve(&path, orderer)?);
+        }
+        let auditor = Auditor::start(daemon.asker.clone(), Arc::clone(&daemon.view));
+        daemon.auditor = Some(auditor.map_err(system("start the auditor"))?);
+        if let Some(listen) = daemon.config.metrics {
+            let (control, view) = (daemon.asker.clone(), Arc::clone(&daemon.view));
+            let metrics = Metrics { control, view, start: Instant::now() };
+            let http = Http::start(listen, Arc::new(metrics));
+            daemon.metrics = Some(http.map_err(|source| StartError::Metrics { listen, source })?);
+        }
+        Ok(daemon)
+    }
+
+    fn serve(&self, path: &Path, orders: Asker<Self>) -> Result<Server, StartError> {
+        let (control, view) = (self.asker.clone(), Arc::clone(&self.view));
+        Server::start(path, Sources { control, orders, view, comparing: Arc::default() })
+            .map_err(|source| StartError::Control { path: path.into(), source })
+    }
+
+    /// Does what clients of the control socket want done, and saves the image when it is
+    /// time; to be called from time to time by the thread that started the router.
+    pub fn attend(&mut self) {
+        self.save_sometimes();
+        if let Some(orders) = self.orders.take() {
+            orders.answer(self);
+            self.orders = Some(orders);
+        }
+    }
+
+    /// Leaves the packets of an interface to the kernel and counts those that would have
+    /// been taken (`only`), or takes them again. A reload puts what the configuration says
+    /// in its place.
+    ///
+    /// # Errors
+    ///
+    /// Names the interfaces if it is none of them; what the system says.
+    pub fn observe(&mut self, name: &str, only: bool) -> Result<(), String> {
+        let interfaces = self.view.interfaces();
+        let Some(interface) = interfaces.iter().find(|interface| interface.name() == name) else {
+            let names: Vec<_> = interfaces.iter().map(Interface::name).collect();
+            return Err(format!("{name}: no interface of this router ({})", names.join(", ")));
+        };
+        interface.observe(only).map_err(|error| format!("{name}: {error}"))?;
+        for interface in self.config.interfaces.iter_mut().filter(|it| it.name == name) {
+            interface.observe = only;
+        }
+        Ok(())
+    }
+
+    /// Returns the configuration it works by.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Returns the counters, summed over the workers.
+    pub fn stats(&self) -> Snapshot {
+        self.view.stats()
+    }
+
+    /// Returns who answers questions about routes.
+    pub fn asker(&self) -> &Asker<Following> {
+        &self.asker
+    }
+
+    /// Returns the ports, those of the first worker first.
+    pub fn ports(&self) -> Vec<PortInfo> {
+        self.view.ports()
+    }
+
+    /// Returns the interfaces, in the order of the configuration.
+    pub fn interfaces(&self) -> Vec<Interface> {
+        self.view.interfaces()
+    }
+
+    /// Says whether the workers and the control thread are at work.
+    pub fn alive(&self) -> bool {
+        self.workers.alive() && self.control.as_ref().is_some_and(Control::alive)
+    }
+
+    /// Stops everything but what shows the counters, which are final afterwards, and saves
+    /// the image; says whether all ended as they should. The interfaces are the kernel's again when this
+    /// value is dropped.
+    pub fn stop(&mut self) -> bool {
+        self.server = None;
+        self.metrics = None;
+        self.auditor = None;
+        let well = self.workers.stop();
+        let Some(control) = self.control.take() else { return well };
+        let Some((following, _)) = control.stop() else { return false };
+        self.save_last(&following);
+        well
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn system(doing: &'static str) -> impl Fn(std::io::Error) -> StartError {
+    move |source| StartError::System { doing, source }
+}
+
+/// The table of the first interface.
+fn table(config: &Config) -> u32 {
+    config.interfaces.first().map_or(config::MAIN, |interface| interface.table)
+}
+
+/// Learns from the kernel what a configuration needs to be known; the tables are
+/// published. Routes of FRR's are still to be told to the plane.
+fn learn(config: &Config) -> Result<(Plane, Kernel), StartError> {
+    let (mut plane, mut kernel) = prepare(config)?;
+    dump(config, &mut plane, &mut kernel)?;
+    Ok((plane, kernel))
+}
+
+/// Makes a plane to which nothing has been told yet, and who will tell it.
+fn prepare(config: &Config) -> Result<(Plane, Kernel), StartError> {
+    if !config.next_hops.is_empty()
+        || !config.files.is_empty()
+        || !config.routes_v4.is_empty()
+        || !config.routes_v6.is_empty()
+    {
+        return Err(StartError::StaticRoutes);
+    }
+    let ports = config.interfaces.iter().map(port).collect::<Result<Vec<_>, _>>();
+    let ports = Ports::new(ports.map_err(system("look an interface up"))?);
+    Ok((Plane::new(ports, config.engine_v4, config.engine_v6)?, Kernel::open()?))
+}
+
+/// Has the kernel tell everything; the tables are published, and take an image's place.
+fn dump(config: &Config, plane: &mut Plane, kernel: &mut Kernel) -> Result<(), StartError> {
+    if config.fpm.is_some() {
+        kernel.start(&mut ButRoutes(plane))?;
+    } else {
+        kernel.start(plane)?;
+        plane.retire();
+    }
+    publish(plane)
+}
+
+/// Publishes what the plane knows.
+fn publish(plane: &mut Plane) -> Result<(), StartError> {
+    plane.commit();
+    plane.full().map_or(Ok(()), |(_, full)| Err(full.into()))
+}
+
+/// Makes readers of what the plane publishes, for a worker.
+fn readers(plane: &Plane) -> Readers {
+    Readers {
+        tables: plane.readers(),
+        adjacencies: plane.adjacencies(),
+        ingresses: plane.ingresses(),
+    }
+}
+
+/// Finds the interface of a port; what else is to be known of it the kernel will say.
+fn port(interface: &config::Interface) -> std::io::Result<PlanePort> {
+    Ok(PlanePort {
+        interface: nix::net::if_::if_nametoindex(interface.name.as_str())?,
+        name: interface.name.clone(),
+        mac: [0; 6],
+        mtu: 0,
+        up: false,
+        table: interface.table,
+        sources: interface.sources,
+    })
+}

@@ -1,0 +1,317 @@
+//! The reload: from one configuration to another, without losing a packet.
+//!
+//! What only says how a port judges its packets (`sources`, `observe`) is changed where it
+//! is. For anything else a second router is made beside the first, and takes over:
+//!
+//! ```text
+//!   new configuration ─► a plane of its own, filled by a dump of its own     (seconds)
+//!   ───────────────── workers stop ── kernel forwards ── workers start ──── (milliseconds)
+//!                       │ ports take no more,            │ sockets bound anew,
+//!                       │ what they had is sent          │ interfaces that stay are kept
+//!   the old plane goes; FRR's connection and the questions are taken over
+//! ```
+//!
+//! While no socket is bound the steering program leaves every packet to the kernel, which
+//! forwards by the same routes: that is what makes it possible to change ports, tables,
+//! engines and the number of workers alike, by the path on which a router starts. Packets
+//! may be overtaken by others in that moment.
+//!
+//! What can fail is done first where that can be. If the new workers do not start, those
+//! of the old configuration do again. The counters go on.
+//!
+//! Limits: with FRR's routes by FPM no change is taken over while its routes are told to the
+//! new plane (about a second for a full table). Where the control socket is, where
+//! metrics are, and whether FRR is listened to are fixed for the life of the process.
+
+use std::fmt;
+
+use nix::net::if_::if_nametoindex;
+use port::af_xdp::Interface;
+
+use super::control::Control;
+use super::view::Seen;
+use super::{Daemon, learn, publish, readers, system, table};
+use crate::config::{self, Config, ConfigError};
+use crate::control::kernel::Following;
+use crate::control::plane::{Plane, Ports};
+use crate::datapath::WantReceiver;
+use crate::router::{StartError, Started, open, open_one, present, start};
+
+/// What a reload came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Says whether the workers were replaced; if not, they went on.
+    pub replaced: bool,
+    /// Interfaces that are new.
+    pub added: Vec<String>,
+    /// Interfaces that are no longer the router's.
+    pub removed: Vec<String>,
+    /// Interfaces of which something else has changed.
+    pub changed: Vec<String>,
+}
+
+impl fmt::Display for Reloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        for (what, names) in
+            [("added", &self.added), ("removed", &self.removed), ("changed", &self.changed)]
+        {
+            if !names.is_empty() {
+                parts.push(format!("{what} {}", names.join(", ")));
+            }
+        }
+        if self.replaced {
+            parts.push("workers replaced".to_owned());
+        }
+        if parts.is_empty() {
+            parts.push("nothing to change".to_owned());
+        }
+        f.write_str(&parts.join("; "))
+    }
+}
+
+/// Says why a configuration was not gone over to.
+#[derive(Debug)]
+pub enum ReloadError {
+    /// It is not sound; what was there works on.
+    Config(ConfigError),
+    /// These keys cannot be changed in a router at work; what was there works on.
+    Fixed {
+        /// The keys.
+        keys: Vec<&'static str>,
+    },
+    /// A router by it does not start; what was there works on.
+    Start(StartError),
+    /// It does not start, and what was there does not either: the router is at its end.
+    Lost {
+        /// What was wrong with the new one.
+        new: Box<StartError>,
+        /// What was wrong with the old one.
+        old: Box<StartError>,
+    },
+}
+
+impl fmt::Display for ReloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::Fixed { keys } => write!(
+                f,
+                "{} cannot be changed in a router at work: restart it, or put the old value back",
+                keys.join(", ")
+            ),
+            Self::Start(error) => error.fmt(f),
+            Self::Lost { new, old } => {
+                write!(f, "{new}; and the old configuration does not start again: {old}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ReloadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Config(error) => Some(error),
+            Self::Fixed { .. } => None,
+            Self::Start(error) => Some(error),
+            Self::Lost { new, .. } => Some(new),
+        }
+    }
+}
+
+impl Daemon {
+    /// Reads the configuration's file again and goes over to what it says.
+    ///
+    /// # Errors
+    ///
+    /// [`ReloadError`]; but for [`ReloadError::Lost`] everything is as it was.
+    pub fn reload(&mut self) -> Result<Reloaded, ReloadError> {
+        let config = Config::load(&self.config.path).map_err(ReloadError::Config)?;
+        self.change(config)
+    }
+
+    /// Goes over to a configuration.
+    ///
+    /// # Errors
+    ///
+    /// As [`reload`](Self::reload).
+    pub fn change(&mut self, config: Config) -> Result<Reloaded, ReloadError> {
+        let keys = fixed(&self.config, &config);
+        if !keys.is_empty() {
+            return Err(ReloadError::Fixed { keys });
+        }
+        let mut told = compare(&self.config, &config);
+        for name in self.stale() {
+            told.replaced = true;
+            if !told.removed.contains(&name) && !told.changed.contains(&name) {
+                told.changed.push(name);
+            }
+        }
+        if told.replaced {
+            self.replace(config)?;
+        } else if !told.changed.is_empty() {
+            self.adjust(config).map_err(ReloadError::Start)?;
+        } else {
+            self.config = config;
+        }
+        Ok(told)
+    }
+
+    /// Lists the interfaces that are no longer what they were when they were taken over:
+    /// deleted and made again, or with another MAC or MTU.
+    fn stale(&self) -> Vec<String> {
+        let Some(ports) = self.asker.ask(|it| it.plane.ports().clone()) else {
+            return Vec::new();
+        };
+        let interfaces = self.view.interfaces();
+        let stale = interfaces.iter().filter(|interface| !is_as_opened(interface, &ports));
+        stale.map(|interface| interface.name().to_owned()).collect()
+    }
+
+    /// Changes what ports judge by, where they are.
+    fn adjust(&mut self, config: Config) -> Result<(), StartError> {
+        for (interface, wanted) in self.view.interfaces().iter().zip(&config.interfaces) {
+            interface.observe(wanted.observe).map_err(system("observe an interface"))?;
+        }
+        let sources: Vec<_> = config.interfaces.iter().map(|it| it.sources).collect();
+        self.asker.ask(move |following| following.plane.set_sources(&sources));
+        self.config = config;
+        Ok(())
+    }
+
+    /// Puts a router by `config` in the place of what is there.
+    fn replace(&mut self, config: Config) -> Result<(), ReloadError> {
+        present(&config).map_err(ReloadError::Start)?;
+        let (mut plane, kernel) = learn(&config).map_err(ReloadError::Start)?;
+        let locals = plane.locals().into_iter().collect();
+        // Interfaces that nobody has can be taken over beside the others.
+        let held = self.view.interfaces();
+        let mut kept: Vec<_> =
+            held.iter().filter(|one| stays(one, &config, &plane)).cloned().collect();
+        for wanted in &config.interfaces {
+            if held.iter().all(|one| one.name() != wanted.name) {
+                let one = open_one(&config, wanted, &locals);
+                kept.push(one.map_err(ReloadError::Start)?);
+            }
+        }
+        drop(held);
+
+        let Some(control) = self.control.take() else { return Ok(()) };
+        let Some((mut before, asked)) = control.stop() else { return Ok(()) };
+        // FRR would not say again what it has said.
+        if let Some(fpm) = before.fpm_feed() {
+            fpm.tell(&mut plane);
+            if let Err(error) = publish(&mut plane) {
+                self.control = Control::start(before, asked).ok();
+                return Err(ReloadError::Start(error));
+            }
+        }
+        self.workers.stop();
+        // Interfaces that do not stay are given back here.
+        before.set_ports(Vec::new(), Vec::new());
+        self.view.show(Seen { stats: self.view.counting(), ..Seen::default() });
+        let (following, result) = match self.engage(&config, &plane, kept.clone()) {
+            Ok((interfaces, wanted)) => {
+                self.config = config;
+                let fpm = before.take_fpm();
+                let mut following = Following::new(plane, kernel, fpm, interfaces, wanted);
+                // Whoever listens goes on listening.
+                following.succeed(&mut before);
+                (following, Ok(()))
+            }
+            Err(new) => {
+                let old = self.config.clone();
+                match self.engage(&old, &before.plane, kept) {
+                    Ok((interfaces, wanted)) => {
+                        before.set_ports(interfaces, wanted);
+                        (before, Err(ReloadError::Start(new)))
+                    }
+                    Err(old) => {
+                        let (new, old) = (Box::new(new), Box::new(old));
+                        return Err(ReloadError::Lost { new, old });
+                    }
+                }
+            }
+        };
+        let control = Control::start(following, asked).map_err(system("start the control thread"));
+        self.control = Some(control.map_err(ReloadError::Start)?);
+        result
+    }
+
+    /// Opens the interfaces of `config` that are not among `kept`, and starts workers that
+    /// read what `plane` publishes.
+    fn engage(
+        &mut self,
+        config: &Config,
+        plane: &Plane,
+        kept: Vec<Interface>,
+    ) -> Result<(Vec<Interface>, Vec<WantReceiver>), StartError> {
+        let locals = plane.locals().into_iter().collect();
+        let interfaces = open(config, &locals, kept)?;
+        let (host, counting) = (Some(&self.host), self.view.counting());
+        let started = start(config, &interfaces, host, || readers(plane), counting)?;
+        let Started { workers, ports, wanted, stats } = started;
+        self.workers = workers;
+        let seen = Seen { stats, ports, interfaces: interfaces.clone(), table: table(config) };
+        self.view.show(seen);
+        Ok((interfaces, wanted))
+    }
+}
+
+/// Says whether an interface that is there is what `config` wants, and still what the
+/// kernel has.
+fn stays(interface: &Interface, config: &Config, plane: &Plane) -> bool {
+    let wanted = config.interfaces.iter().find(|wanted| wanted.name == interface.name());
+    let wanted = wanted.is_some_and(|wanted| {
+        wanted.mode == interface.choice() && config.cores.len() as u32 == interface.queues()
+    });
+    wanted && is_as_opened(interface, plane.ports())
+}
+
+/// Says whether a device is what it was when it was taken over.
+fn is_as_opened(interface: &Interface, ports: &Ports) -> bool {
+    let there = if_nametoindex(interface.name()).ok() == Some(interface.index());
+    let port = ports.get(interface.index()).filter(|_| there);
+    port.is_some_and(|port| port.mac == interface.mac() && usize::from(port.mtu) == interface.mtu())
+}
+
+/// Lists the keys of which a router at work keeps the value it was started with.
+fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
+    let path = |config: &Config| config.image.as_ref().map(|image| image.path.clone());
+    let each = [
+        ("control.socket", old.control != new.control),
+        ("feed.fpm", old.fpm != new.fpm),
+        ("image.path", path(old) != path(new)),
+        ("metrics.listen", old.metrics != new.metrics),
+    ];
+    each.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+}
+
+/// Compares two configurations: what is different, and whether it takes other workers.
+fn compare(old: &Config, new: &Config) -> Reloaded {
+    let names = |config: &Config| -> Vec<String> {
+        config.interfaces.iter().map(|interface| interface.name.clone()).collect()
+    };
+    let (before, after) = (names(old), names(new));
+    let mut told = Reloaded {
+        replaced: before != after
+            || old.cores != new.cores
+            || old.engine_v4 != new.engine_v4
+            || old.engine_v6 != new.engine_v6,
+        added: after.iter().filter(|name| !before.contains(name)).cloned().collect(),
+        removed: before.iter().filter(|name| !after.contains(name)).cloned().collect(),
+        changed: Vec::new(),
+    };
+    for interface in &new.interfaces {
+        let Some(was) = old.interfaces.iter().find(|was| was.name == interface.name) else {
+            continue;
+        };
+        if was != interface {
+            told.changed.push(interface.name.clone());
+            let config::Interface { sources, observe, .. } = *interface;
+            let alike = config::Interface { sources, observe, ..was.clone() };
+            told.replaced |= alike != *interface;
+        }
+    }
+    told
+}

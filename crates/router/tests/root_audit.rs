@@ -1,0 +1,139 @@
+//! The auditor catches a table that is wrong, while packets pass, and mends it.
+//!
+//! ```text
+//!   a0 ═══ a1 ─ Daemon ─ b1 ═══ b0       python sends to 203.0.113.5 at a0
+//! ```
+//!
+//! Nothing in the product makes a table wrong, so the plane is told something behind the
+//! feed's back: that a route is gone which the kernel has, and of one that it has not.
+//!
+//! Needs root, `ip` and `python3`, hence the feature `root-tests`.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use feed::netlink::{Follower, RouteInfo, Target};
+use fib::Prefix;
+use fingerpost_router::Daemon;
+use fingerpost_router::config::{Config, MAIN};
+use fingerpost_router::control::api::Audit;
+use nix::sched::{CloneFlags, unshare};
+
+fn ip(arguments: &str) {
+    let output = Command::new("ip")
+        .args(arguments.split(' '))
+        .output()
+        .expect("`ip` runs (Debian package iproute2)");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {arguments}: {said} (this test needs root)");
+}
+
+/// Sends packets at some hundred a second until its input is closed.
+const PEER: &str = r#"
+import select, socket, struct, sys, time
+def checksum(data):
+    total = sum(struct.unpack("!%dH" % (len(data) // 2), data))
+    while total >> 16: total = (total & 0xffff) + (total >> 16)
+    return 0xffff - total
+head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 46, 0, 0, 64, 17, 0, bytes([198, 51, 100, 9]), bytes([203, 0, 113, 5]))
+head = head[:10] + struct.pack("!H", checksum(head)) + head[12:]
+mac = lambda last: bytes([2, 0, 0, 0, 0, last])
+a = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
+a.bind(("a0", 0))
+while not select.select([sys.stdin], [], [], 0)[0]:
+    a.send(mac(0xa1) + mac(0xa0) + b"\x08\x00" + head + bytes(26))
+    time.sleep(0.003)
+"#;
+
+/// Moves this thread into a new namespace, and starts a router and its traffic there.
+fn started() -> (Daemon, Child) {
+    unshare(CloneFlags::CLONE_NEWNET).expect("a new network namespace (this test needs root)");
+    for pair in ["a", "b"] {
+        let near = format!("{pair}1 address 02:00:00:00:00:{pair}1");
+        ip(&format!("link add {near} type veth peer name {pair}0 address 02:00:00:00:00:{pair}0"));
+        ip(&format!("link set {pair}0 up"));
+        ip(&format!("link set {pair}1 up"));
+    }
+    std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").expect("the namespace's own switch");
+    ip("address add 198.51.100.1/24 dev a1");
+    ip("address add 192.0.2.1/24 dev b1");
+    ip("neighbour add 192.0.2.2 lladdr 02:00:00:00:00:b0 dev b1 nud permanent");
+    ip("route add 203.0.113.0/24 via 192.0.2.2");
+    let text = "interface = [{ name = \"a1\" }, { name = \"b1\" }]\n[control]\nsocket = \"\"\n";
+    let config = Config::parse(text, &PathBuf::from("router.toml")).expect("a good configuration");
+    let daemon = Daemon::start(config).expect("it starts");
+    let peer = Command::new("python3")
+        .args(["-c", PEER])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("python3 runs (Debian package python3)");
+    (daemon, peer)
+}
+
+fn audit(daemon: &Daemon) -> Audit {
+    daemon.asker().ask(|it| it.audit().clone()).expect("the control thread answers")
+}
+
+fn until(daemon: &Daemon, what: &str, there: impl Fn(&Audit) -> bool) -> Audit {
+    let start = Instant::now();
+    loop {
+        let audit = audit(daemon);
+        if there(&audit) {
+            return audit;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "{what}: {audit:?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Has the plane told something that no feed has said; it must be noticed, and mended.
+fn catches(prefix: &str, lie: Option<RouteInfo>, words: &str) {
+    let (mut daemon, mut peer) = started();
+    let audit = until(&daemon, "packets are audited", |audit| audit.checks > 5);
+    assert_eq!((audit.mismatches, audit.heals), (0, 0), "{audit:?}");
+
+    let prefix: Prefix<u32> = prefix.parse().unwrap();
+    let there = lie.is_some();
+    daemon.asker().ask(move |it| it.plane.route_v4(MAIN, prefix, lie.as_ref())).unwrap();
+    let audit = until(&daemon, "it is noticed", |audit| audit.mismatches > 0);
+    assert_eq!(audit.last_mismatch.as_deref(), Some(words));
+    assert_eq!(audit.heals, 1);
+
+    let start = Instant::now();
+    let has = move |daemon: &Daemon| {
+        let route = daemon
+            .asker()
+            .ask(move |it| it.plane.table(MAIN).and_then(|table| table.v4.rib().get(prefix)));
+        route.unwrap().is_some()
+    };
+    while has(&daemon) == there {
+        assert!(start.elapsed() < Duration::from_secs(10), "it is not mended");
+        thread::sleep(Duration::from_millis(20));
+    }
+    // Packets go where they should again, and nothing more is found.
+    let before = daemon.stats().sent();
+    let checks = audit.checks;
+    until(&daemon, "it goes on", |audit| audit.checks > checks + 5);
+    assert!(daemon.stats().sent() > before);
+    drop(peer.stdin.take());
+    peer.wait().unwrap();
+    assert!(daemon.stop());
+}
+
+#[test]
+fn a_route_that_was_lost_is_noticed_and_comes_back() {
+    let words =
+        "203.0.113.5: the kernel has 203.0.113.0/24 via 192.0.2.2 dev b1, the router nothing";
+    catches("203.0.113.0/24", None, words);
+}
+
+#[test]
+fn a_route_that_nobody_has_is_noticed_and_goes() {
+    let lie = RouteInfo { target: Arc::new(Target::Blackhole), metric: 0, protocol: 3 };
+    let words = "203.0.113.5: the kernel has 203.0.113.0/24 via 192.0.2.2 dev b1, \
+                 the router 203.0.113.0/28 blackhole";
+    catches("203.0.113.0/28", Some(lie), words);
+}

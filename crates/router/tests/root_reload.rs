@@ -1,0 +1,235 @@
+//! A daemon that goes from one configuration to another while packets pass: every packet
+//! arrives, once, whoever forwards it at the moment.
+//!
+//! ```text
+//!   a0 ═══ a1 ─ Daemon or kernel ─ b1 ═══ b0      c1 ═══ c0 comes and goes
+//!   python sends numbered packets at a0, and writes down which come out at b0
+//! ```
+//!
+//! Needs root, `ip` and `python3`, hence the feature `root-tests`.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fingerpost_router::config::Config;
+use fingerpost_router::{Daemon, ReloadError};
+use nix::sched::{CloneFlags, unshare};
+
+fn ip(arguments: &str) -> String {
+    let output = Command::new("ip")
+        .args(arguments.split(' '))
+        .output()
+        .expect("`ip` runs (Debian package iproute2)");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {arguments}: {said} (this test needs root)");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn set(path: &str, value: &str) {
+    std::fs::write(format!("/proc/sys/net/{path}"), value).expect("the namespace's own switch");
+}
+
+/// Moves this thread into a new namespace whose kernel forwards from a1 to b1.
+fn network() {
+    unshare(CloneFlags::CLONE_NEWNET).expect("a new network namespace (this test needs root)");
+    for which in ["all", "default"] {
+        set(&format!("ipv6/conf/{which}/disable_ipv6"), "1");
+    }
+    for pair in ["a", "b", "c"] {
+        let near = format!("{pair}1 address 02:00:00:00:00:{pair}1");
+        let far = format!("{pair}0 address 02:00:00:00:00:{pair}0");
+        ip(&format!("link add {near} type veth peer name {far}"));
+        ip(&format!("link set {pair}0 up"));
+        ip(&format!("link set {pair}1 up"));
+    }
+    set("ipv4/ip_forward", "1");
+    for end in ["a0", "b0", "c0"] {
+        // What comes out must not be forwarded back in.
+        set(&format!("ipv4/conf/{end}/forwarding"), "0");
+    }
+    ip("address add 198.51.100.1/24 dev a1");
+    ip("address add 192.0.2.1/24 dev b1");
+    ip("neighbour add 192.0.2.2 lladdr 02:00:00:00:00:b0 dev b1 nud permanent");
+    ip("route add 203.0.113.0/24 via 192.0.2.2");
+}
+
+fn config(text: &str) -> Config {
+    let text = format!("{text}\n[control]\nsocket = \"\"\n");
+    Config::parse(&text, &PathBuf::from("router.toml")).expect("the configuration is good")
+}
+
+const TWO: &str = "interface = [{ name = \"a1\" }, { name = \"b1\" }]";
+const THREE: &str = "interface = [{ name = \"c1\" }, { name = \"a1\" }, { name = \"b1\" }]";
+
+/// Sends numbered packets at some thousand a second until its input is closed; then
+/// writes how many it sent, how many of them came out, and how many of those twice.
+const PEER: &str = r#"
+import os, select, socket, struct, sys, threading, time
+def open_at(name):
+    s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
+    s.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)
+    s.bind((name, 0)); s.settimeout(1); return s
+def checksum(data):
+    total = sum(struct.unpack("!%dH" % (len(data) // 2), data))
+    while total >> 16: total = (total & 0xffff) + (total >> 16)
+    return 0xffff - total
+head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 46, 0, 0, 64, 17, 0, bytes([198, 51, 100, 9]), bytes([203, 0, 113, 5]))
+head = head[:10] + struct.pack("!H", checksum(head)) + head[12:]
+mac = lambda last: bytes([2, 0, 0, 0, 0, last])
+start = mac(0xa1) + mac(0xa0) + b"\x08\x00" + head
+a, b = open_at("a0"), open_at("b0")
+sent, twice, seen, done = 0, 0, set(), False
+def receive():
+    global twice
+    while True:
+        try: data, address = b.recvfrom(4096)
+        except TimeoutError:
+            if done: return
+            continue
+        if address[2] == 4 or data[:6] != mac(0xb0) or data[23] != 17: continue
+        assert data[22] == 63, data.hex()
+        number = struct.unpack("!Q", data[34:42])[0]
+        if number in seen: twice += 1
+        seen.add(number)
+listener = threading.Thread(target=receive); listener.start()
+while not select.select([sys.stdin], [], [], 0)[0]:
+    for _ in range(8):
+        a.send(start + struct.pack("!Q18x", sent)); sent += 1
+    time.sleep(0.001)
+done = True
+listener.join()
+print(sent, len(seen), twice)
+"#;
+
+fn peer() -> Child {
+    Command::new("python3")
+        .args(["-c", PEER])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3 runs (Debian package python3)")
+}
+
+/// Ends the peer; returns what it sent, what came out, and what did so twice.
+fn ends(peer: Child) -> (u64, u64, u64) {
+    let output = peer.wait_with_output().expect("the peer ends with its input");
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).expect("numbers");
+    let numbers: Vec<u64> = text.split_whitespace().map(|it| it.parse().unwrap()).collect();
+    (numbers[0], numbers[1], numbers[2])
+}
+
+/// Waits until the router has taken more than `received` packets in all.
+fn forwards(daemon: &Daemon, received: u64) {
+    let start = Instant::now();
+    while daemon.stats().received <= received {
+        assert!(daemon.alive() && start.elapsed() < Duration::from_secs(20), "it forwards");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Returns how many packets the veths had no room for: they keep 256, and on a busy machine
+/// nobody may fetch them for long.
+fn lost() -> u64 {
+    let dropped = |name: &str| {
+        let text =
+            std::fs::read_to_string("/proc/thread-self/net/dev").expect("the namespace's counters");
+        let line = text.lines().find(|line| line.trim().starts_with(&format!("{name}:")));
+        let sent = line.expect("the interface").split_whitespace().skip(9);
+        sent.map(|number| number.parse::<u64>().unwrap()).nth(3).unwrap()
+    };
+    dropped("a0") + dropped("b1")
+}
+
+fn program(interface: &str) -> bool {
+    ip(&format!("-d link show {interface}")).contains("xdp")
+}
+
+#[test]
+fn no_packet_is_lost_from_one_configuration_to_another() {
+    network();
+    let pause = || thread::sleep(Duration::from_millis(200));
+    // A veth that gets or loses a driver's XDP program may lose what is in its own ring,
+    // so that packets pass while there is one.
+    let mut daemon = Daemon::start(config(TWO)).expect("it starts");
+    let peer = peer();
+    pause();
+    forwards(&daemon, 0);
+
+    // Soft: where they are.
+    let told = daemon.change(config(&TWO.replace("\"a1\"", "\"a1\", sources = \"loose\"")));
+    assert_eq!(told.unwrap().to_string(), "changed a1");
+    pause();
+    let told = daemon.change(config(&TWO.replace("\"a1\"", "\"a1\", observe = true"))).unwrap();
+    assert!(!told.replaced, "{told}");
+    pause();
+    let quiet = daemon.stats().received;
+    pause();
+    assert_eq!(daemon.stats().received, quiet, "an observed interface is the kernel's");
+    daemon.observe("a1", false).unwrap();
+    assert!(daemon.observe("c1", true).unwrap_err().contains("a1, b1"));
+    forwards(&daemon, quiet);
+    daemon.change(config(TWO)).unwrap();
+
+    // Other workers: a port more, in another order; an engine; two workers and back.
+    let engine = format!("{THREE}\n[fib]\nengine = \"D18R\"");
+    let cores = format!("{THREE}\n[workers]\ncores = [0, 1]");
+    for (text, words) in [
+        (THREE.to_owned(), "added c1; workers replaced"),
+        (engine, "workers replaced"),
+        (TWO.to_owned(), "removed c1; workers replaced"),
+        (TWO.replace("\"b1\"", "\"b1\", mode = \"generic\""), "changed b1; workers replaced"),
+        (TWO.to_owned(), "changed b1; workers replaced"),
+        (TWO.to_owned(), "nothing to change"),
+    ] {
+        let received = daemon.stats().received;
+        let told = daemon.change(config(&text)).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(told.to_string(), words);
+        assert_eq!(program("c1"), text.contains("c1"));
+        forwards(&daemon, received);
+    }
+    // A veth has one queue: two workers cannot be had, and what was there goes on.
+    let error = daemon.change(config(&cores)).expect_err("one queue");
+    assert!(matches!(error, ReloadError::Start(_)), "{error}");
+    pause();
+    let received = daemon.stats().received;
+    let error = daemon.change(config(&format!("{TWO}\n[feed]\nfpm = \"127.0.0.1:2620\"")));
+    assert!(error.unwrap_err().to_string().contains("feed.fpm"));
+    let error = daemon.change(config(&TWO.replace("b1", "b7"))).expect_err("no such interface");
+    assert!(error.to_string().contains("b7"), "{error}");
+    forwards(&daemon, received);
+    assert!(!program("c1"));
+
+    assert!(daemon.stop());
+    let stats = daemon.stats();
+    assert!(stats.balanced(), "{stats:?}");
+    pause();
+    let (sent, came, twice) = ends(peer);
+    let steered: Vec<_> = daemon.interfaces().iter().map(|it| it.counts().unwrap()).collect();
+    drop(daemon);
+    assert!(!program("a1") && !program("b1"));
+    assert_eq!((came + lost(), twice), (sent, 0), "once each: {stats:?}\n{steered:?}");
+    assert!(sent > 5_000 && stats.received < sent, "some were the kernel's: {sent}");
+}
+
+#[test]
+fn an_interface_made_again_is_found_by_a_reload() {
+    network();
+    let mut daemon = Daemon::start(config(TWO)).expect("it starts");
+    ip("link delete a1");
+    ip("link add a1 address 02:00:00:00:00:a1 type veth peer name a0 address 02:00:00:00:00:a0");
+    ip("link set a0 up");
+    ip("link set a1 up");
+    ip("address add 198.51.100.1/24 dev a1");
+    assert!(!program("a1"));
+    thread::sleep(Duration::from_millis(100));
+    let told = daemon.change(config(TWO)).expect("it is found");
+    assert_eq!(told.to_string(), "changed a1; workers replaced");
+    assert!(program("a1") && daemon.alive());
+    let peer = peer();
+    forwards(&daemon, 0);
+    let (sent, came, twice) = ends(peer);
+    assert_eq!((came + lost(), twice), (sent, 0));
+}

@@ -1,0 +1,94 @@
+"""Watches a router start by an image: when its first packet comes out, and what after it.
+
+image.py PREFIX FILE START END: FILE has the prefixes, those on odd lines by a and on even
+ones by b. A packet a millisecond goes in from before the start, whose moment somebody
+writes to the file START, until the file END is there. From the first that comes out on,
+all must, once, where their longest prefix says: also while the tables of the image give
+way to those of the kernel's routes.
+"""
+
+import ipaddress
+import os
+import random
+import sys
+import time
+
+sys.path.insert(0, __file__.rsplit("/", 1)[0])
+
+from packets import Tap
+from scapy.compat import raw
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+
+COUNT = 200
+
+
+def main():
+    prefix, path, start, end = sys.argv[1:5]
+    lengths, listed = {}, []
+    with open(path, encoding="ascii") as file:
+        for number, line in enumerate(file):
+            block, _, length = line.strip().partition("/")
+            octets = [int(octet) for octet in block.split(".")]
+            value = octets[0] << 24 | octets[1] << 16 | octets[2] << 8 | octets[3]
+            lengths.setdefault(int(length), {})[value] = "b" if number % 2 else "a"
+            listed.append((value, int(length)))
+
+    def way(address):
+        for length in sorted(lengths, reverse=True):
+            side = lengths[length].get(address >> (32 - length) << (32 - length) if length else 0)
+            if side:
+                return side
+        return None
+
+    dice = random.Random(11)
+    mark = b"%016x" % random.getrandbits(64)
+    ether = Ether(src="02:00:00:00:01:02", dst="02:00:00:00:01:01")
+    frames = []
+    while len(frames) < COUNT:
+        value, length = dice.choice(listed)
+        address = value | dice.getrandbits(32 - length) if length < 32 else value
+        if ipaddress.ip_address(address).is_global:
+            to = IP(src="10.0.0.2", dst=str(ipaddress.ip_address(address)), ttl=9)
+            frame = raw(ether / to / UDP(sport=9, dport=9, chksum=0) / Raw(mark + bytes(8)))
+            frames.append((frame[:-8], way(address)))
+
+    source = Tap(f"{prefix}source", "s0")
+    sinks = {"a": Tap(f"{prefix}a", "a0"), "b": Tap(f"{prefix}b", "b0")}
+    arrived, first, sent = {}, None, 0
+
+    def take():
+        nonlocal first
+        for side, tap in sinks.items():
+            tap.take()
+            for frame in tap.seen:
+                if mark in frame:
+                    first = first or time.time()
+                    number = int.from_bytes(frame[frame.index(mark) + 16 :][:8], "big")
+                    arrived.setdefault(number, []).append(side)
+            tap.seen.clear()
+
+    begin = time.monotonic()
+    while not os.path.exists(end):
+        assert time.monotonic() < begin + 60, f"nobody ends it; {len(arrived)} came out"
+        source.send(frames[sent % COUNT][0] + sent.to_bytes(8, "big"))
+        sent += 1
+        take()
+        time.sleep(max(0, begin + sent / 1000 - time.monotonic()))
+    until = time.monotonic() + 1
+    while time.monotonic() < until:
+        time.sleep(0.01)
+        take()
+    assert arrived, "nothing came out"
+    lowest = min(arrived)
+    wrong = [n for n in range(lowest, sent) if arrived.get(n) != [frames[n % COUNT][1]]]
+    with open(start, encoding="ascii") as file:
+        took = (first - float(file.read())) * 1000
+    print(f"   the first packet {took:.0f} ms after the start, then {sent - lowest}, {len(wrong)} not where they should be")
+    for number in wrong[:5]:
+        print(f"   {number - lowest}: to {frames[number % COUNT][1]}, and came out at {arrived.get(number)}")
+    sys.exit(1 if wrong else 0)
+
+
+main()
