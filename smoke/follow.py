@@ -19,6 +19,7 @@ from scapy.compat import raw
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
+from ways import Ways
 
 COUNT = 1000
 MACS = {"a": ("02:00:00:00:02:02", "02:00:00:00:02:01"), "b": ("02:00:00:00:03:02", "02:00:00:00:03:01")}
@@ -26,33 +27,13 @@ MACS = {"a": ("02:00:00:00:02:02", "02:00:00:00:02:01"), "b": ("02:00:00:00:03:0
 
 def main():
     prefix, path, who = sys.argv[1:4]
-    lengths, listed = {}, []
-    with open(path, encoding="ascii") as file:
-        for number, line in enumerate(file):
-            side = "b" if number % 2 else "a"
-            if who not in ("both", side):
-                continue
-            block, _, length = line.strip().partition("/")
-            octets = [int(octet) for octet in block.split(".")]
-            value = octets[0] << 24 | octets[1] << 16 | octets[2] << 8 | octets[3]
-            lengths.setdefault(int(length), {})[value] = side
-            listed.append((value, int(length)))
-
-    def way(address):
-        for length in sorted(lengths, reverse=True):
-            side = lengths[length].get(address >> (32 - length) << (32 - length) if length else 0)
-            if side:
-                return side
-        return None
-
+    ways = Ways(path, ("a", "b") if who == "both" else (who,))
     dice = random.Random(7)
     want = {}
     while len(want) < COUNT:
-        value, length = dice.choice(listed)
-        address = value | dice.getrandbits(32 - length) if length < 32 else value
         # What a router must not forward is another test's.
-        if ipaddress.ip_address(address).is_global:
-            want[address] = way(address)
+        address = ways.draw(dice)
+        want[address] = ways.of(address)
 
     source = Tap(f"{prefix}source", "s0")
     sinks = {"a": Tap(f"{prefix}a", "a0"), "b": Tap(f"{prefix}b", "b0")}

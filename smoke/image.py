@@ -20,39 +20,23 @@ from scapy.compat import raw
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
+from ways import Ways
 
 COUNT = 200
 
 
 def main():
     prefix, path, start, end = sys.argv[1:5]
-    lengths, listed = {}, []
-    with open(path, encoding="ascii") as file:
-        for number, line in enumerate(file):
-            block, _, length = line.strip().partition("/")
-            octets = [int(octet) for octet in block.split(".")]
-            value = octets[0] << 24 | octets[1] << 16 | octets[2] << 8 | octets[3]
-            lengths.setdefault(int(length), {})[value] = "b" if number % 2 else "a"
-            listed.append((value, int(length)))
-
-    def way(address):
-        for length in sorted(lengths, reverse=True):
-            side = lengths[length].get(address >> (32 - length) << (32 - length) if length else 0)
-            if side:
-                return side
-        return None
-
+    ways = Ways(path)
     dice = random.Random(11)
     mark = b"%016x" % random.getrandbits(64)
     ether = Ether(src="02:00:00:00:01:02", dst="02:00:00:00:01:01")
     frames = []
     while len(frames) < COUNT:
-        value, length = dice.choice(listed)
-        address = value | dice.getrandbits(32 - length) if length < 32 else value
-        if ipaddress.ip_address(address).is_global:
-            to = IP(src="10.0.0.2", dst=str(ipaddress.ip_address(address)), ttl=9)
-            frame = raw(ether / to / UDP(sport=9, dport=9, chksum=0) / Raw(mark + bytes(8)))
-            frames.append((frame[:-8], way(address)))
+        address = ways.draw(dice)
+        to = IP(src="10.0.0.2", dst=str(ipaddress.ip_address(address)), ttl=9)
+        frame = raw(ether / to / UDP(sport=9, dport=9, chksum=0) / Raw(mark + bytes(8)))
+        frames.append((frame[:-8], ways.of(address)))
 
     source = Tap(f"{prefix}source", "s0")
     sinks = {"a": Tap(f"{prefix}a", "a0"), "b": Tap(f"{prefix}b", "b0")}

@@ -1,18 +1,13 @@
 //! A plane is saved, and another starts by the image: workers' readers are asked.
 
-use std::net::IpAddr;
-use std::sync::Arc;
+mod rig;
 
-use feed::netlink::{Follower, Link, Neighbour, RouteInfo, Target, Via};
+use feed::netlink::{Follower, Neighbour, Target};
+use fib::Choice;
 use fib::image::{BadImage, Image, Writer};
-use fib::{Choice, Hop, Reader};
-use fingerpost_router::control::plane::{AdoptError, Names, Plane, PlanePort, Ports};
-use fingerpost_router::datapath::{
-    Adjacencies, Adjacency, Ingresses, Lookup, SourceCheck, Tables, Verdict,
-};
-
-const MAIN: u32 = 254;
-const OTHER: u32 = 100;
+use fingerpost_router::control::plane::{AdoptError, Names};
+use fingerpost_router::datapath::Verdict;
+use rig::{MAIN, OTHER, Rig, info, ip, mac, to};
 
 /// Interfaces are called by what is added to their numbers: a restart renumbers them.
 struct Renumbered(u32);
@@ -27,145 +22,38 @@ impl Names for Renumbered {
     }
 }
 
-fn ip(text: &str) -> IpAddr {
-    text.parse().unwrap()
+/// A rig to which what the kernel has is told, but for routes.
+fn with_neighbours(by: u32) -> Rig {
+    let mut rig = Rig::numbered(by);
+    for (interface, address, last) in
+        [(1, "192.0.2.1", 1), (2, "192.0.2.2", 2), (2, "fe80::2", 3), (1, "192.0.2.7", 7)]
+    {
+        rig.neighbour(interface, address, Some(last));
+    }
+    rig
 }
 
-fn mac(last: u8) -> [u8; 6] {
-    [2, 0, 0, 0, 0, last]
+fn save(rig: &Rig) -> Vec<u8> {
+    rig.plane.save(&Renumbered(rig.by)).unwrap().unwrap()
 }
 
-/// A plane with eth1 and eth2 in main and eth3 in another table, numbered from `by` on.
-struct Rig {
-    plane: Plane,
-    by: u32,
-    tables: Tables,
-    adjacencies: Reader<Adjacencies>,
-    ingresses: Reader<Ingresses>,
-}
-
-impl Rig {
-    fn new(by: u32) -> Self {
-        let port = |interface: u32| PlanePort {
-            interface: interface + by,
-            name: format!("eth{interface}"),
-            mac: [0; 6],
-            mtu: 0,
-            up: false,
-            table: if interface == 3 { OTHER } else { MAIN },
-            sources: SourceCheck::Off,
-        };
-        let ports = Ports::new([1, 2, 3].map(port));
-        let mut plane = Plane::new(ports, Choice::Auto, Choice::Auto).unwrap();
-        for number in 1..=4 {
-            let link = Link {
-                name: format!("eth{number}"),
-                up: true,
-                running: true,
-                carrier: true,
-                loopback: false,
-                mac: Some(mac(0x10 + number as u8)),
-                mtu: 1500,
-                master: None,
-                kind: String::new(),
-                table: None,
-            };
-            plane.link(number + by, Some(&link));
-        }
-        let tables = plane.readers();
-        let (adjacencies, ingresses) = (plane.adjacencies(), plane.ingresses());
-        Self { plane, by, tables, adjacencies, ingresses }
-    }
-
-    /// A rig to which what the kernel has is told, but for routes.
-    fn with_neighbours(by: u32) -> Self {
-        let mut rig = Self::new(by);
-        for (interface, address, last) in
-            [(1, "192.0.2.1", 1), (2, "192.0.2.2", 2), (2, "fe80::2", 3), (1, "192.0.2.7", 7)]
-        {
-            let neighbour = Neighbour { mac: Some(mac(last)), state: 2 };
-            rig.plane.neighbour(interface + by, ip(address), Some(&neighbour));
-        }
-        rig
-    }
-
-    fn route(&mut self, table: u32, prefix: &str, target: Option<Target>) {
-        let target = target.map(|target| match target {
-            Target::Via(vias) => Target::Via(
-                vias.into_iter()
-                    .map(|via| Via { interface: via.interface + self.by, ..via })
-                    .collect(),
-            ),
-            other => other,
-        });
-        let best =
-            target.map(|target| RouteInfo { target: Arc::new(target), metric: 0, protocol: 3 });
-        match prefix.parse() {
-            Ok(prefix) => self.plane.route_v4(table, prefix, best.as_ref()),
-            Err(_) => self.plane.route_v6(table, prefix.parse().unwrap(), best.as_ref()),
-        }
-    }
-
-    fn commit(&mut self) {
-        for _ in 0..4 {
-            let committed = self.plane.commit();
-            self.tables.idle();
-            self.adjacencies.idle();
-            self.ingresses.idle();
-            if committed.published {
-                return self.plane.reclaim();
-            }
-        }
-        panic!("four commits are not enough");
-    }
-
-    fn asked(&mut self, port: usize, address: &str, flow: u64) -> (Hop, Adjacency) {
-        let table = self.ingresses.current().get(port).table;
-        let mut hop = [Hop::NONE];
-        match ip(address) {
-            IpAddr::V4(it) => self.tables.lookup_v4(table, &[it.into()], &mut hop),
-            IpAddr::V6(it) => self.tables.lookup_v6(table, &[it.into()], &mut hop),
-        }
-        (hop[0], *self.adjacencies.current().resolve(hop[0], |_| flow))
-    }
-
-    fn leads(&mut self, port: usize, address: &str) -> Result<(u16, u8), Verdict> {
-        let (_, adjacency) = self.asked(port, address, 0);
-        adjacency.port().map(|port| (port, adjacency.dst_mac()[5]))
-    }
-
-    fn save(&self) -> Vec<u8> {
-        self.plane.save(&Renumbered(self.by)).unwrap().unwrap()
-    }
-
-    fn adopt(&mut self, image: &[u8]) -> Result<(), AdoptError> {
-        let image = Image::read(image)?;
-        self.plane.adopt(&image, &[ip("192.0.2.254")], &Renumbered(self.by))
-    }
-}
-
-fn via(ways: &[(u32, Option<&str>, u16)]) -> Target {
-    let via = |&(interface, gateway, weight): &(u32, Option<&str>, u16)| Via {
-        interface,
-        gateway: gateway.map(ip),
-        weight,
-        onlink: false,
-    };
-    Target::Via(ways.iter().map(via).collect())
+fn adopt(rig: &mut Rig, image: &[u8]) -> Result<(), AdoptError> {
+    let image = Image::read(image)?;
+    rig.plane.adopt(&image, &[ip("192.0.2.254")], &Renumbered(rig.by))
 }
 
 /// The routes of before, and some hops that are gone.
 fn routes(rig: &mut Rig) {
-    rig.route(MAIN, "9.0.0.0/8", Some(via(&[(1, Some("192.0.2.200"), 1)])));
-    rig.route(MAIN, "10.0.0.0/8", Some(via(&[(1, Some("192.0.2.1"), 1)])));
-    rig.route(MAIN, "11.0.0.0/8", Some(via(&[(2, Some("192.0.2.2"), 1)])));
-    rig.route(MAIN, "12.0.0.0/8", Some(Target::Blackhole));
-    rig.route(MAIN, "13.0.0.0/8", Some(Target::Unreachable));
-    let two = via(&[(1, Some("192.0.2.1"), 1), (2, Some("192.0.2.2"), 3)]);
-    rig.route(MAIN, "14.0.0.0/8", Some(two));
-    rig.route(MAIN, "192.0.2.0/24", Some(via(&[(1, None, 1)])));
-    rig.route(MAIN, "2001:db8::/32", Some(via(&[(2, Some("fe80::2"), 1)])));
-    rig.route(OTHER, "10.0.0.0/8", Some(via(&[(2, Some("192.0.2.2"), 1)])));
+    rig.route(MAIN, "9.0.0.0/8", Some(&to(&[(1, Some("192.0.2.200"), 1)])));
+    rig.route(MAIN, "10.0.0.0/8", Some(&to(&[(1, Some("192.0.2.1"), 1)])));
+    rig.route(MAIN, "11.0.0.0/8", Some(&to(&[(2, Some("192.0.2.2"), 1)])));
+    rig.route(MAIN, "12.0.0.0/8", Some(&info(Target::Blackhole)));
+    rig.route(MAIN, "13.0.0.0/8", Some(&info(Target::Unreachable)));
+    let two = to(&[(1, Some("192.0.2.1"), 1), (2, Some("192.0.2.2"), 3)]);
+    rig.route(MAIN, "14.0.0.0/8", Some(&two));
+    rig.route(MAIN, "192.0.2.0/24", Some(&to(&[(1, None, 1)])));
+    rig.route(MAIN, "2001:db8::/32", Some(&to(&[(2, Some("fe80::2"), 1)])));
+    rig.route(OTHER, "10.0.0.0/8", Some(&to(&[(2, Some("192.0.2.2"), 1)])));
     rig.commit();
     rig.route(MAIN, "9.0.0.0/8", None);
     rig.commit();
@@ -174,15 +62,15 @@ fn routes(rig: &mut Rig) {
 
 /// Asks what must be so of the routes of before.
 fn as_before(rig: &mut Rig) {
-    assert_eq!(rig.leads(0, "10.1.1.1"), Ok((0, 1)));
-    assert_eq!(rig.leads(0, "11.1.1.1"), Ok((1, 2)));
-    assert_eq!(rig.leads(0, "12.1.1.1"), Err(Verdict::Blackhole));
-    assert_eq!(rig.leads(0, "13.1.1.1"), Err(Verdict::HostRoute));
-    assert_eq!(rig.leads(0, "192.0.2.7"), Ok((0, 7)));
-    assert_eq!(rig.leads(0, "192.0.2.8"), Err(Verdict::Unresolved));
-    assert_eq!(rig.leads(0, "2001:db8::1"), Ok((1, 3)));
-    assert_eq!(rig.leads(2, "10.1.1.1"), Ok((1, 2)));
-    assert_eq!(rig.leads(0, "20.0.0.1"), Err(Verdict::NoRoute));
+    assert_eq!(rig.leads("10.1.1.1"), Ok((0, 1)));
+    assert_eq!(rig.leads("11.1.1.1"), Ok((1, 2)));
+    assert_eq!(rig.leads("12.1.1.1"), Err(Verdict::Blackhole));
+    assert_eq!(rig.leads("13.1.1.1"), Err(Verdict::HostRoute));
+    assert_eq!(rig.leads("192.0.2.7"), Ok((0, 7)));
+    assert_eq!(rig.leads("192.0.2.8"), Err(Verdict::Unresolved));
+    assert_eq!(rig.leads("2001:db8::1"), Ok((1, 3)));
+    assert_eq!(rig.leads_from(2, "10.1.1.1"), Ok((1, 2)));
+    assert_eq!(rig.leads("20.0.0.1"), Err(Verdict::NoRoute));
     let ways: Vec<_> = (0..4096).map(|flow| rig.asked(0, "14.0.0.1", flow).1.port()).collect();
     let first = ways.iter().filter(|port| **port == Ok(0)).count();
     assert_eq!((first, ways.iter().filter(|port| **port == Ok(1)).count()), (1024, 3072));
@@ -190,12 +78,12 @@ fn as_before(rig: &mut Rig) {
 
 #[test]
 fn an_image_is_gone_by_at_once_and_with_the_numbers_of_now() {
-    let mut before = Rig::with_neighbours(0);
+    let mut before = with_neighbours(0);
     routes(&mut before);
     as_before(&mut before);
-    let image = before.save();
-    let mut after = Rig::with_neighbours(40);
-    after.adopt(&image).unwrap();
+    let image = save(&before);
+    let mut after = with_neighbours(40);
+    adopt(&mut after, &image).unwrap();
     as_before(&mut after);
     assert!(after.ingresses.current().get(0).locals.holds_v4(0xc000_02fe));
     // What it goes by is an image already.
@@ -204,18 +92,18 @@ fn an_image_is_gone_by_at_once_and_with_the_numbers_of_now() {
 
 #[test]
 fn routes_that_come_take_the_images_place_with_the_same_hops() {
-    let mut before = Rig::with_neighbours(0);
+    let mut before = with_neighbours(0);
     routes(&mut before);
-    let image = before.save();
-    let mut after = Rig::with_neighbours(7);
-    after.adopt(&image).unwrap();
+    let image = save(&before);
+    let mut after = with_neighbours(7);
+    adopt(&mut after, &image).unwrap();
     let hop = |rig: &mut Rig, address| rig.asked(0, address, 0).0;
     let (ten, eleven) = (hop(&mut after, "10.1.1.1"), hop(&mut after, "11.1.1.1"));
     // The routes are told one by one, and nothing of it shows before all are: neither
     // that 11/8 is gone, nor what is new; a neighbour's MAC does.
-    after.route(MAIN, "10.0.0.0/8", Some(via(&[(1, Some("192.0.2.1"), 1)])));
-    after.route(MAIN, "30.0.0.0/8", Some(via(&[(2, Some("192.0.2.55"), 1)])));
-    after.route(MAIN, "31.0.0.0/8", Some(via(&[(2, Some("192.0.2.2"), 1)])));
+    after.route(MAIN, "10.0.0.0/8", Some(&to(&[(1, Some("192.0.2.1"), 1)])));
+    after.route(MAIN, "30.0.0.0/8", Some(&to(&[(2, Some("192.0.2.55"), 1)])));
+    after.route(MAIN, "31.0.0.0/8", Some(&to(&[(2, Some("192.0.2.2"), 1)])));
     after.route(MAIN, "31.0.0.0/8", None);
     after.commit();
     as_before(&mut after);
@@ -223,16 +111,16 @@ fn routes_that_come_take_the_images_place_with_the_same_hops() {
     after.plane.neighbour(9, ip("192.0.2.55"), Some(&neighbour));
     after.plane.neighbour(8, ip("192.0.2.1"), Some(&neighbour));
     after.commit();
-    assert_eq!(after.leads(0, "10.1.1.1"), Ok((0, 0x55)));
-    assert_eq!(after.leads(0, "30.1.1.1"), Err(Verdict::NoRoute));
+    assert_eq!(after.leads("10.1.1.1"), Ok((0, 0x55)));
+    assert_eq!(after.leads("30.1.1.1"), Err(Verdict::NoRoute));
     after.plane.retire();
     after.commit();
     assert_eq!(hop(&mut after, "10.1.1.1"), ten, "the same way, the same hop");
-    assert_eq!(after.leads(0, "30.1.1.1"), Ok((1, 0x55)));
+    assert_eq!(after.leads("30.1.1.1"), Ok((1, 0x55)));
     for gone in ["11.1.1.1", "12.1.1.1", "14.0.0.1", "2001:db8::1"] {
-        assert_eq!(after.leads(0, gone), Err(Verdict::NoRoute), "{gone}");
+        assert_eq!(after.leads(gone), Err(Verdict::NoRoute), "{gone}");
     }
-    assert_eq!(after.leads(2, "10.1.1.1"), Err(Verdict::NoRoute));
+    assert_eq!(after.leads_from(2, "10.1.1.1"), Err(Verdict::NoRoute));
     // The hops that only the image had are free when workers have passed.
     assert_eq!(after.plane.way(eleven), None);
     // Those of a group's members follow the group's.
@@ -243,47 +131,47 @@ fn routes_that_come_take_the_images_place_with_the_same_hops() {
 
 #[test]
 fn what_is_behind_an_interface_that_is_gone_is_the_hosts() {
-    let mut before = Rig::with_neighbours(0);
-    before.route(MAIN, "10.0.0.0/8", Some(via(&[(2, Some("192.0.2.2"), 1)])));
+    let mut before = with_neighbours(0);
+    before.route(MAIN, "10.0.0.0/8", Some(&to(&[(2, Some("192.0.2.2"), 1)])));
     // Interface 9 has no name after the restart, and 3 no name before it.
-    before.route(MAIN, "11.0.0.0/8", Some(via(&[(9, Some("192.0.2.2"), 1)])));
-    let two = via(&[(1, Some("192.0.2.1"), 1), (9, Some("192.0.2.2"), 3)]);
-    before.route(MAIN, "12.0.0.0/8", Some(two));
-    before.route(MAIN, "13.0.0.0/8", Some(via(&[(1, Some("192.0.2.1"), 1)])));
+    before.route(MAIN, "11.0.0.0/8", Some(&to(&[(9, Some("192.0.2.2"), 1)])));
+    let two = to(&[(1, Some("192.0.2.1"), 1), (9, Some("192.0.2.2"), 3)]);
+    before.route(MAIN, "12.0.0.0/8", Some(&two));
+    before.route(MAIN, "13.0.0.0/8", Some(&to(&[(1, Some("192.0.2.1"), 1)])));
     before.commit();
-    let image = before.save();
-    let mut after = Rig::with_neighbours(3);
-    after.adopt(&image).unwrap();
-    assert_eq!(after.leads(0, "10.1.1.1"), Ok((1, 2)));
-    assert_eq!(after.leads(0, "11.1.1.1"), Err(Verdict::HostRoute));
-    assert_eq!(after.leads(0, "12.1.1.1"), Err(Verdict::HostRoute));
-    assert_eq!(after.leads(0, "13.1.1.1"), Ok((0, 1)));
+    let image = save(&before);
+    let mut after = with_neighbours(3);
+    adopt(&mut after, &image).unwrap();
+    assert_eq!(after.leads("10.1.1.1"), Ok((1, 2)));
+    assert_eq!(after.leads("11.1.1.1"), Err(Verdict::HostRoute));
+    assert_eq!(after.leads("12.1.1.1"), Err(Verdict::HostRoute));
+    assert_eq!(after.leads("13.1.1.1"), Ok((0, 1)));
 }
 
 #[test]
 fn what_is_no_image_of_this_router_changes_nothing() {
-    let mut before = Rig::with_neighbours(0);
+    let mut before = with_neighbours(0);
     routes(&mut before);
-    let mut rig = Rig::with_neighbours(0);
-    let whole = before.save();
+    let mut rig = with_neighbours(0);
+    let whole = save(&before);
     let mut damaged = whole.clone();
     damaged[whole.len() / 2] ^= 4;
-    assert!(matches!(rig.adopt(&damaged), Err(AdoptError::Image(BadImage::Checksum { .. }))));
+    assert!(matches!(adopt(&mut rig, &damaged), Err(AdoptError::Image(BadImage::Checksum { .. }))));
     // Of other tables, and with ways that are none.
     let fib = fib::Fib::build(&fib::Rib::<u32>::new(), Choice::Auto, 1).unwrap();
     for ways in [&b"[]"[..], b"[{\"sideways\": 3}]", b"\xff"] {
         let mut writer = Writer::new();
         writer.table("254.v4", &fib).unwrap();
         writer.array("ways", ways);
-        let refused = rig.adopt(&writer.finish()).unwrap_err();
+        let refused = adopt(&mut rig, &writer.finish()).unwrap_err();
         match ways {
             b"[]" => assert!(matches!(refused, AdoptError::Image(BadImage::Missing { .. }))),
             _ => assert!(matches!(refused, AdoptError::Ways(_)), "{refused}"),
         }
     }
-    assert!(rig.adopt(&Writer::new().finish()).is_err());
+    assert!(adopt(&mut rig, &Writer::new().finish()).is_err());
     rig.commit();
-    assert_eq!(rig.leads(0, "10.1.1.1"), Err(Verdict::NoRoute));
+    assert_eq!(rig.leads("10.1.1.1"), Err(Verdict::NoRoute));
     assert_eq!(rig.plane.ways().count(), 0);
     routes(&mut rig);
     as_before(&mut rig);

@@ -1,138 +1,17 @@
 //! The plane is told what a kernel would tell, and workers' readers are asked.
 
-use std::net::IpAddr;
-use std::sync::Arc;
+mod rig;
 
-use feed::netlink::{Follower, Link, Neighbour, RouteInfo, Target, Via};
-use fib::{Choice, Hop, Reader};
-use fingerpost_router::control::plane::{Plane, PlanePort, Ports};
-use fingerpost_router::datapath::{
-    Adjacencies, Adjacency, Ingresses, Lookup, SourceCheck, Tables, Verdict,
-};
+use feed::netlink::{Follower, Link, Target};
+use fib::Hop;
+use fingerpost_router::datapath::{Lookup, Verdict};
+use rig::{MAIN, OTHER, Rig, info, ip, link, mac, to};
 
-const MAIN: u32 = 254;
-const OTHER: u32 = 100;
 const LOCAL: u32 = 255;
-
-fn mac(last: u8) -> [u8; 6] {
-    [2, 0, 0, 0, 0, last]
-}
-
-fn ip(text: &str) -> IpAddr {
-    text.parse().unwrap()
-}
-
-fn to(vias: &[(u32, Option<&str>, u16)]) -> RouteInfo {
-    let via = |&(interface, gateway, weight): &(u32, Option<&str>, u16)| Via {
-        interface,
-        gateway: gateway.map(ip),
-        weight,
-        onlink: false,
-    };
-    info(Target::Via(vias.iter().map(via).collect()))
-}
-
-fn info(target: Target) -> RouteInfo {
-    RouteInfo { target: Arc::new(target), metric: 0, protocol: 3 }
-}
-
-/// A plane with the ports eth1 and eth2 in main and eth3 in another table, and what a
-/// worker would have.
-struct Rig {
-    plane: Plane,
-    tables: Tables,
-    adjacencies: Reader<Adjacencies>,
-    ingresses: Reader<Ingresses>,
-}
-
-impl Rig {
-    fn new() -> Self {
-        let port = |interface: u32| PlanePort {
-            interface,
-            name: format!("eth{interface}"),
-            mac: [0; 6],
-            mtu: 0,
-            up: false,
-            table: if interface == 3 { OTHER } else { MAIN },
-            sources: SourceCheck::Off,
-        };
-        let ports = Ports::new([1, 2, 3].map(port));
-        let mut plane = Plane::new(ports, Choice::Auto, Choice::Auto).unwrap();
-        for index in 1..=4 {
-            plane.link(index, Some(&link(index)));
-        }
-        let tables = plane.readers();
-        let (adjacencies, ingresses) = (plane.adjacencies(), plane.ingresses());
-        Self { plane, tables, adjacencies, ingresses }
-    }
-
-    fn neighbour(&mut self, index: u32, address: &str, last: Option<u8>) {
-        let neighbour = last.map(|last| Neighbour { mac: Some(mac(last)), state: 2 });
-        self.plane.neighbour(index, ip(address), neighbour.as_ref());
-    }
-
-    fn route(&mut self, table: u32, prefix: &str, best: Option<&RouteInfo>) {
-        match prefix.parse() {
-            Ok(prefix) => self.plane.route_v4(table, prefix, best),
-            Err(_) => self.plane.route_v6(table, prefix.parse().unwrap(), best),
-        }
-    }
-
-    /// Commits until all is published, as a control thread does; the worker passes.
-    fn commit(&mut self) {
-        for _ in 0..4 {
-            let committed = self.plane.commit();
-            self.idle();
-            if committed.published {
-                return self.plane.reclaim();
-            }
-        }
-        panic!("four commits are not enough");
-    }
-
-    fn idle(&mut self) {
-        self.tables.idle();
-        self.adjacencies.idle();
-        self.ingresses.idle();
-    }
-
-    /// Says what a worker would do with a packet of a port to an address.
-    fn asked(&mut self, port: usize, address: &str, flow: u64) -> (Hop, Adjacency) {
-        let table = self.ingresses.current().get(port).table;
-        let mut hop = [Hop::NONE];
-        match ip(address) {
-            IpAddr::V4(it) => self.tables.lookup_v4(table, &[it.into()], &mut hop),
-            IpAddr::V6(it) => self.tables.lookup_v6(table, &[it.into()], &mut hop),
-        }
-        let adjacencies = self.adjacencies.current();
-        (hop[0], *adjacencies.resolve(hop[0], |_| flow))
-    }
-
-    /// The same in short: the port and the last byte of the MAC, or the verdict.
-    fn leads(&mut self, address: &str) -> Result<(u16, u8), Verdict> {
-        let (_, adjacency) = self.asked(0, address, 0);
-        adjacency.port().map(|port| (port, adjacency.dst_mac()[5]))
-    }
-}
-
-fn link(index: u32) -> Link {
-    Link {
-        name: format!("eth{index}"),
-        up: true,
-        running: true,
-        carrier: true,
-        loopback: false,
-        mac: Some(mac(0x10 + index as u8)),
-        mtu: 1500,
-        master: None,
-        kind: String::new(),
-        table: None,
-    }
-}
 
 #[test]
 fn a_route_leads_to_its_gateway_once_that_is_resolved() {
-    let mut rig = Rig::new();
+    let mut rig = Rig::numbered(0);
     rig.route(MAIN, "10.0.0.0/8", Some(&to(&[(1, Some("192.0.2.1"), 1)])));
     rig.route(MAIN, "2001:db8::/32", Some(&to(&[(2, Some("fe80::1"), 1)])));
     rig.commit();
@@ -164,7 +43,7 @@ fn a_route_leads_to_its_gateway_once_that_is_resolved() {
 
 #[test]
 fn what_the_router_cannot_do_is_the_hosts() {
-    let mut rig = Rig::new();
+    let mut rig = Rig::numbered(0);
     for (prefix, target) in [
         ("10.0.0.0/16", Target::Blackhole),
         ("10.1.0.0/16", Target::Unreachable),
@@ -185,7 +64,7 @@ fn what_the_router_cannot_do_is_the_hosts() {
 
 #[test]
 fn hosts_on_a_link_have_routes_of_their_own_while_they_are_known() {
-    let mut rig = Rig::new();
+    let mut rig = Rig::numbered(0);
     let connected = to(&[(1, None, 1)]);
     rig.route(MAIN, "192.0.2.0/24", Some(&connected));
     rig.neighbour(1, "192.0.2.7", Some(7));
@@ -226,7 +105,7 @@ fn hosts_on_a_link_have_routes_of_their_own_while_they_are_known() {
 
 #[test]
 fn several_ways_are_a_group_of_those_that_can_be_used() {
-    let mut rig = Rig::new();
+    let mut rig = Rig::numbered(0);
     let both = to(&[(1, Some("192.0.2.1"), 1), (2, Some("192.0.2.2"), 3)]);
     rig.route(MAIN, "10.0.0.0/8", Some(&both));
     rig.commit();
@@ -262,7 +141,7 @@ fn several_ways_are_a_group_of_those_that_can_be_used() {
 
 #[test]
 fn ports_have_the_routes_of_their_table() {
-    let mut rig = Rig::new();
+    let mut rig = Rig::numbered(0);
     rig.neighbour(1, "192.0.2.1", Some(1));
     rig.neighbour(3, "192.0.2.3", Some(3));
     rig.route(MAIN, "10.0.0.0/8", Some(&to(&[(1, Some("192.0.2.1"), 1)])));
@@ -276,7 +155,7 @@ fn ports_have_the_routes_of_their_table() {
 
 #[test]
 fn a_host_route_of_ours_is_not_forgotten_for_one_in_another_table() {
-    let mut rig = Rig::new();
+    let mut rig = Rig::numbered(0);
     rig.route(MAIN, "192.0.2.0/24", Some(&to(&[(1, None, 1)])));
     rig.neighbour(1, "192.0.2.7", Some(7));
     rig.commit();
@@ -291,7 +170,7 @@ fn a_host_route_of_ours_is_not_forgotten_for_one_in_another_table() {
 
 #[test]
 fn own_addresses_are_those_of_the_local_table() {
-    let mut rig = Rig::new();
+    let mut rig = Rig::numbered(0);
     rig.commit();
     rig.route(LOCAL, "192.0.2.1/32", Some(&info(Target::Local)));
     rig.route(LOCAL, "192.0.2.255/32", Some(&info(Target::Broadcast)));
@@ -315,7 +194,7 @@ fn own_addresses_are_those_of_the_local_table() {
 fn a_worker_in_the_middle_of_a_batch_never_sees_a_hop_change_its_meaning() {
     let by = |last: u8| to(&[(1, Some(&*format!("192.0.2.{last}")), 1)]);
     for commits in 1..=9 {
-        let mut rig = Rig::new();
+        let mut rig = Rig::numbered(0);
         for last in 1..=9 {
             rig.neighbour(1, &format!("192.0.2.{last}"), Some(last));
         }

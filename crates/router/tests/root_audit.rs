@@ -9,6 +9,8 @@
 //!
 //! Needs root, `ip` and `python3`, hence the feature `root-tests`.
 
+mod network;
+
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -20,16 +22,6 @@ use fib::Prefix;
 use fingerpost_router::Daemon;
 use fingerpost_router::config::{Config, MAIN};
 use fingerpost_router::control::api::Audit;
-use nix::sched::{CloneFlags, unshare};
-
-fn ip(arguments: &str) {
-    let output = Command::new("ip")
-        .args(arguments.split(' '))
-        .output()
-        .expect("`ip` runs (Debian package iproute2)");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {arguments}: {said} (this test needs root)");
-}
 
 /// Sends packets at some hundred a second until its input is closed.
 const PEER: &str = r#"
@@ -50,18 +42,8 @@ while not select.select([sys.stdin], [], [], 0)[0]:
 
 /// Moves this thread into a new namespace, and starts a router and its traffic there.
 fn started() -> (Daemon, Child) {
-    unshare(CloneFlags::CLONE_NEWNET).expect("a new network namespace (this test needs root)");
-    for pair in ["a", "b"] {
-        let near = format!("{pair}1 address 02:00:00:00:00:{pair}1");
-        ip(&format!("link add {near} type veth peer name {pair}0 address 02:00:00:00:00:{pair}0"));
-        ip(&format!("link set {pair}0 up"));
-        ip(&format!("link set {pair}1 up"));
-    }
-    std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").expect("the namespace's own switch");
-    ip("address add 198.51.100.1/24 dev a1");
-    ip("address add 192.0.2.1/24 dev b1");
-    ip("neighbour add 192.0.2.2 lladdr 02:00:00:00:00:b0 dev b1 nud permanent");
-    ip("route add 203.0.113.0/24 via 192.0.2.2");
+    network::network(&["a", "b"]);
+    network::forwards();
     let text = "interface = [{ name = \"a1\" }, { name = \"b1\" }]\n[control]\nsocket = \"\"\n";
     let config = Config::parse(text, &PathBuf::from("router.toml")).expect("a good configuration");
     let daemon = Daemon::start(config).expect("it starts");

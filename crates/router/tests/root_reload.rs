@@ -8,6 +8,8 @@
 //!
 //! Needs root, `ip` and `python3`, hence the feature `root-tests`.
 
+mod network;
+
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -15,44 +17,16 @@ use std::time::{Duration, Instant};
 
 use fingerpost_router::config::Config;
 use fingerpost_router::{Daemon, ReloadError};
-use nix::sched::{CloneFlags, unshare};
-
-fn ip(arguments: &str) -> String {
-    let output = Command::new("ip")
-        .args(arguments.split(' '))
-        .output()
-        .expect("`ip` runs (Debian package iproute2)");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {arguments}: {said} (this test needs root)");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn set(path: &str, value: &str) {
-    std::fs::write(format!("/proc/sys/net/{path}"), value).expect("the namespace's own switch");
-}
+use network::{ip, set};
 
 /// Moves this thread into a new namespace whose kernel forwards from a1 to b1.
 fn network() {
-    unshare(CloneFlags::CLONE_NEWNET).expect("a new network namespace (this test needs root)");
-    for which in ["all", "default"] {
-        set(&format!("ipv6/conf/{which}/disable_ipv6"), "1");
-    }
-    for pair in ["a", "b", "c"] {
-        let near = format!("{pair}1 address 02:00:00:00:00:{pair}1");
-        let far = format!("{pair}0 address 02:00:00:00:00:{pair}0");
-        ip(&format!("link add {near} type veth peer name {far}"));
-        ip(&format!("link set {pair}0 up"));
-        ip(&format!("link set {pair}1 up"));
-    }
-    set("ipv4/ip_forward", "1");
+    network::network(&["a", "b", "c"]);
+    network::forwards();
     for end in ["a0", "b0", "c0"] {
         // What comes out must not be forwarded back in.
         set(&format!("ipv4/conf/{end}/forwarding"), "0");
     }
-    ip("address add 198.51.100.1/24 dev a1");
-    ip("address add 192.0.2.1/24 dev b1");
-    ip("neighbour add 192.0.2.2 lladdr 02:00:00:00:00:b0 dev b1 nud permanent");
-    ip("route add 203.0.113.0/24 via 192.0.2.2");
 }
 
 fn config(text: &str) -> Config {

@@ -10,6 +10,8 @@
 //! Needs root, `ip` (Debian: iproute2) and `python3`, hence the feature
 //! `root-tests`; what is missing makes the test fail and is named.
 
+mod network;
+
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
@@ -18,33 +20,10 @@ use std::time::{Duration, Instant};
 use fingerpost_router::config::Config;
 use fingerpost_router::datapath::Verdict;
 use fingerpost_router::{Router, StartError};
-use nix::sched::{CloneFlags, unshare};
+use network::ip;
 
-fn ip(arguments: &str) -> String {
-    let output = Command::new("ip")
-        .args(arguments.split(' '))
-        .output()
-        .expect("`ip` runs (Debian package iproute2)");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {arguments}: {said} (this test needs root)");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// Moves this thread into a new namespace with two pairs of interfaces.
 fn network() {
-    unshare(CloneFlags::CLONE_NEWNET).expect("a new network namespace (this test needs root)");
-    // Interfaces without IPv6 of the host's own send nothing of their own accord.
-    for which in ["all", "default"] {
-        let path = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
-        std::fs::write(path, "1").expect("IPv6 can be turned off in the namespace");
-    }
-    for pair in ["a", "b"] {
-        let near = format!("{pair}1 address 02:00:00:00:00:{pair}1");
-        let far = format!("{pair}0 address 02:00:00:00:00:{pair}0");
-        ip(&format!("link add {near} type veth peer name {far}"));
-        ip(&format!("link set {pair}0 up"));
-        ip(&format!("link set {pair}1 up"));
-    }
+    network::network(&["a", "b"]);
     ip("address add 198.51.100.1/24 dev a1");
 }
 
