@@ -107,20 +107,20 @@ fn announce(daemon: &Daemon, took: Duration) -> anyhow::Result<()> {
         );
     }
     let tables = daemon.asker().ask(|it| {
-        let one = |table: &router::control::plane::PlaneTable| {
-            let (v4, v6) = (&table.v4, &table.v6);
+        let one = |table: router::control::plane::PlaneTable<'_>| {
+            let (v4, v6) = (table.v4, table.v6);
             format!(
                 "table {}: {} IPv4 routes ({}, {} bytes), {} IPv6 routes ({}, {} bytes)",
                 table.number,
                 v4.rib().len(),
-                v4.fib().name(),
-                v4.fib().footprint(),
+                v4.engine(),
+                v4.footprint(),
                 v6.rib().len(),
-                v6.fib().name(),
-                v6.fib().footprint()
+                v6.engine(),
+                v6.footprint()
             )
         };
-        it.plane.tables().iter().map(one).collect::<Vec<_>>()
+        it.plane.tables().map(one).collect::<Vec<_>>()
     });
     for table in tables.context("the control thread does not answer")? {
         eprintln!("fingerpost: {table}");

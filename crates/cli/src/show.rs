@@ -169,8 +169,14 @@ fn text(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()>
             let full = it.full.as_ref().map(|full| format!(" FULL: {full}")).unwrap_or_default();
             writeln!(
                 out,
-                "table {} {}: {} routes, {}, {} bytes, generation {}{full}",
-                it.table, it.family, it.routes, it.engine, it.bytes, it.generation
+                "table {} {}: {} routes, {}, {} bytes{}, generation {}{full}",
+                it.table,
+                it.family,
+                it.routes,
+                it.engine,
+                it.bytes,
+                if it.shared { " with the others" } else { "" },
+                it.generation
             )
         }
         Item::Feed(it) => {

@@ -25,9 +25,9 @@ use core::any::Any;
 use core::fmt;
 
 use crate::build::sweep_block;
-use crate::engine::Part;
 use crate::engine::dxr::Entry;
 use crate::engine::dxr::shared::{Shared, SharedBuilder};
+use crate::engine::{Part, Step};
 use crate::runs::Run;
 use crate::{Addr, Family, Full, Hop, Prefix, Rib};
 
@@ -37,6 +37,8 @@ pub(crate) trait Tables<A: Addr>: Any + Send + Sync {
     fn lookup(&self, table: usize, addr: A) -> Hop;
     /// As [`Fibs::lookup_batch`].
     fn lookup_batch(&self, table: usize, addrs: &[A], out: &mut [Hop]);
+    /// As [`Fibs::trace`].
+    fn trace(&self, table: usize, addr: A, steps: &mut Vec<Step>) -> Hop;
     /// As [`Fibs::parts`].
     fn parts(&self) -> Vec<Part>;
 }
@@ -64,6 +66,9 @@ impl<A: Family, E: Entry> Tables<A> for Shared<A, E> {
     }
     fn lookup_batch(&self, table: usize, addrs: &[A], out: &mut [Hop]) {
         Self::lookup_batch(self, table, addrs, out);
+    }
+    fn trace(&self, table: usize, addr: A, steps: &mut Vec<Step>) -> Hop {
+        Self::trace(self, table, addr, steps)
     }
     fn parts(&self) -> Vec<Part> {
         Self::parts(self)
@@ -181,6 +186,13 @@ impl<A: Family> Fibs<A> {
     #[inline]
     pub fn lookup_batch(&self, table: usize, addrs: &[A], out: &mut [Hop]) {
         self.tables.lookup_batch(table, addrs, out);
+    }
+
+    /// Looks `addr` up slowly in a table, and tells every load.
+    pub fn trace(&self, table: usize, addr: A) -> (Hop, Vec<Step>) {
+        let mut steps = Vec::new();
+        let hop = self.tables.trace(table, addr, &mut steps);
+        (hop, steps)
     }
 
     /// Lists the arrays that lookups may touch, those of all tables together.

@@ -25,8 +25,8 @@ use crate::control::links;
 use crate::control::routes::{Routes, RoutesError};
 use crate::control::workers::Workers;
 use crate::datapath::{
-    Adjacencies, HELD, Ingress, Ingresses, SIZE, Table, Tables, Want, WantReceiver, Worker,
-    WorkerSetup, wants,
+    Adjacencies, HELD, Ingress, Ingresses, SIZE, Tables, Want, WantReceiver, Worker, WorkerSetup,
+    wants,
 };
 use crate::stats::{Snapshot, WorkerStats};
 
@@ -184,7 +184,7 @@ impl Router {
         let ingresses = Publisher::new(Ingresses::alike(Ingress { locals, ..Ingress::default() }));
 
         let readers = || Readers {
-            tables: Tables::from(Table { v4: routes.v4.reader(), v6: routes.v6.reader() }),
+            tables: Tables::one(routes.v4.reader(), routes.v6.reader()),
             adjacencies: adjacencies.reader(),
             ingresses: ingresses.reader(),
         };

@@ -10,7 +10,7 @@ use fingerpost_router::config::{Config, Target};
 use fingerpost_router::control::routes::{Routes, RoutesError};
 use fingerpost_router::control::workers::Workers;
 use fingerpost_router::datapath::{
-    Adjacencies, Adjacency, Ingresses, Table, Tables, Verdict, Worker, WorkerSetup, wants,
+    Adjacencies, Adjacency, Ingresses, Tables, Verdict, Worker, WorkerSetup, wants,
 };
 use fingerpost_router::stats::{Snapshot, WorkerStats};
 use fingerpost_router::{Router, StartError};
@@ -214,7 +214,7 @@ fn workers_forward_while_tables_are_swapped_and_stop_when_told() {
         let setup = WorkerSetup {
             arena: Arena::new(1024, 2048).unwrap(),
             ports,
-            tables: Tables::from(Table { v4: routes.v4.reader(), v6: routes.v6.reader() }),
+            tables: Tables::one(routes.v4.reader(), routes.v6.reader()),
             adjacencies: adjacencies.reader(),
             ingresses: ingresses.reader(),
             wants: wants().0,
@@ -276,7 +276,7 @@ fn a_core_that_is_not_there_is_an_error() {
     let setup = WorkerSetup {
         arena: Arena::new(64, 2048).unwrap(),
         ports: Vec::new(),
-        tables: Tables::from(Table { v4: routes.v4.reader(), v6: routes.v6.reader() }),
+        tables: Tables::one(routes.v4.reader(), routes.v6.reader()),
         adjacencies: Publisher::new(Adjacencies::new()).reader(),
         ingresses: Publisher::new(Ingresses::default()).reader(),
         wants: wants().0,

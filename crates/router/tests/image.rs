@@ -24,7 +24,7 @@ impl Names for Renumbered {
 
 /// A rig to which what the kernel has is told, but for routes.
 fn with_neighbours(by: u32) -> Rig {
-    let mut rig = Rig::numbered(by);
+    let mut rig = Rig::new(by, false);
     for (interface, address, last) in
         [(1, "192.0.2.1", 1), (2, "192.0.2.2", 2), (2, "fe80::2", 3), (1, "192.0.2.7", 7)]
     {

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use fib::{Choice, Hop, Prefix, Publisher, Rib, Updater};
 use fingerpost_router::control::workers::Workers;
 use fingerpost_router::datapath::{
-    Adjacencies, Adjacency, Ingresses, Table, Tables, Verdict, WantReceiver, Worker, WorkerSetup,
-    wants,
+    Adjacencies, Adjacency, Ingresses, Tables, Verdict, WantReceiver, Worker, WorkerSetup, wants,
 };
 use fingerpost_router::stats::{Snapshot, WorkerStats};
 use port::{Arena, MemoryPort};
@@ -40,7 +39,7 @@ impl Bench {
         let setup = WorkerSetup {
             arena: Arena::new(1024, 2048).unwrap(),
             ports: vec![Box::new(near.with_mac(MAC)), Box::new(out)],
-            tables: Tables::from(Table { v4: table.reader(), v6: v6.reader() }),
+            tables: Tables::one(table.reader(), v6.reader()),
             adjacencies: adjacencies.reader(),
             ingresses: Publisher::new(Ingresses::default()).reader(),
             wants: ask,

@@ -80,7 +80,7 @@ impl Tables {
     }
 
     fn readers(&self) -> datapath::Tables {
-        datapath::Table { v4: self.v4.reader(), v6: self.v6.reader() }.into()
+        datapath::Tables::one(self.v4.reader(), self.v6.reader())
     }
 }
 

@@ -234,6 +234,7 @@ mod tests {
             routes: 1_107_954,
             engine: "D18R".to_owned(),
             bytes: 2_400_000,
+            shared: false,
             generation: 77,
             full: None,
         };

@@ -45,6 +45,8 @@ pub struct FibsUpdater<A: Family> {
     behind: bool,
     /// The layout has met a limit half-way and must be made anew.
     broken: bool,
+    /// How many states were published after the first.
+    publications: u64,
 }
 
 impl<A: Family> FibsUpdater<A> {
@@ -57,7 +59,7 @@ impl<A: Family> FibsUpdater<A> {
         let layout = build(&[].into_iter())?;
         let turns = Turns::new(Fibs { tables: layout.freeze() });
         let (ribs, whole) = (Vec::new(), Vec::new());
-        Ok(Self { ribs, whole, layout, turns, behind: false, broken: false })
+        Ok(Self { ribs, whole, layout, turns, behind: false, broken: false, publications: 0 })
     }
 
     /// Adds a table of `rib`'s routes, from the next commit on, and returns its number.
@@ -104,6 +106,11 @@ impl<A: Family> FibsUpdater<A> {
     /// that are not in those are free to mean something else.
     pub fn passed(&self) -> bool {
         self.turns.passed()
+    }
+
+    /// Returns how many states of the tables have been published since the first.
+    pub fn generation(&self) -> u64 {
+        self.publications
     }
 
     /// Adds a route to a table or changes its hop, from the next commit on. Returns
@@ -176,6 +183,7 @@ impl<A: Family> FibsUpdater<A> {
             |_| {},
         );
         self.behind = !commit.published;
+        self.publications += u64::from(commit.published);
         Ok(commit)
     }
 

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use feed::netlink::{AnyPrefix, Target};
-use fib::{Family, Hop, Prefix, Updater};
+use fib::{Family, Hop, Prefix};
 
 use super::api::{self, Item};
 use super::kernel::Following;
-use super::plane::{Plane, PlaneTable, Ports, Way};
+use super::plane::{One, Plane, PlaneTable, Ports, Way};
 use super::protocols;
 use crate::daemon::View;
 use crate::datapath::{Class, Verdict};
@@ -86,9 +86,9 @@ fn action(plane: &Plane, hop: Hop) -> &'static str {
     }
 }
 
-fn find(plane: &Plane, number: u32) -> Result<&PlaneTable, String> {
+fn find(plane: &Plane, number: u32) -> Result<PlaneTable<'_>, String> {
     plane.table(number).ok_or_else(|| {
-        let all: Vec<_> = plane.tables().iter().map(|table| table.number.to_string()).collect();
+        let all: Vec<_> = plane.tables().map(|table| table.number.to_string()).collect();
         format!("no table {number} is followed (there is: {})", all.join(", "))
     })
 }
@@ -138,13 +138,13 @@ pub(super) fn answer(
             let key = u32::from(it);
             let prefix = table.v4.rib().longest(key).map(|(prefix, _)| prefix);
             let told = prefix.and_then(|prefix| following.route_v4(number, prefix));
-            (answer_in(plane, &table.v4, key, address), told, prefix.map(AnyPrefix::V4))
+            (answer_in(plane, table.v4, key, address), told, prefix.map(AnyPrefix::V4))
         }
         IpAddr::V6(it) => {
             let key = u128::from(it);
             let prefix = table.v6.rib().longest(key).map(|(prefix, _)| prefix);
             let told = prefix.and_then(|prefix| following.route_v6(number, prefix));
-            (answer_in(plane, &table.v6, key, address), told, prefix.map(AnyPrefix::V6))
+            (answer_in(plane, table.v6, key, address), told, prefix.map(AnyPrefix::V6))
         }
     };
     if let (Some(told), Some(prefix)) = (told, prefix) {
@@ -157,16 +157,11 @@ pub(super) fn answer(
     Ok(answer)
 }
 
-fn answer_in<A: Family>(
-    plane: &Plane,
-    updater: &Updater<A>,
-    key: A,
-    address: IpAddr,
-) -> api::Answer {
-    let (hop, steps) = updater.fib().trace(key);
+fn answer_in<A: Family>(plane: &Plane, table: One<'_, A>, key: A, address: IpAddr) -> api::Answer {
+    let (hop, steps) = table.trace(key);
     let adjacency = plane.meanings().get(hop);
     let port = adjacency.port().ok().and_then(|at| plane.ports().iter().nth(at.into()));
-    let longest = updater.rib().longest(key);
+    let longest = table.rib().longest(key);
     let loads = steps.iter().map(|step| format!("{}[{}] {} B", step.part, step.index, step.bytes));
     api::Answer {
         address,
@@ -175,9 +170,9 @@ fn answer_in<A: Family>(
         action: action(plane, hop).to_owned(),
         dev: port.map(|port| port.name.clone()),
         mac: port.map(|_| api::mac(adjacency.dst_mac())),
-        engine: updater.fib().name(),
+        engine: table.engine(),
         loads: loads.collect(),
-        generation: updater.generation(),
+        generation: table.generation(),
         protocol: None,
         metric: None,
         age: None,
@@ -231,22 +226,23 @@ pub(super) fn next_hops(plane: &Plane) -> Vec<Item> {
 
 /// Describes the tables.
 pub(super) fn fibs(plane: &Plane) -> Vec<Item> {
-    fn fib<A: Family>(plane: &Plane, number: u32, family: &str, updater: &Updater<A>) -> Item {
+    fn fib<A: Family>(plane: &Plane, number: u32, family: &str, table: One<'_, A>) -> Item {
         let full = plane.full().filter(|(which, _)| which.eq_ignore_ascii_case(family));
         Item::Fib(api::Fib {
             table: number,
             family: family.to_owned(),
-            routes: updater.rib().len() as u64,
-            engine: updater.fib().name(),
-            bytes: updater.fib().footprint() as u64,
-            generation: updater.generation(),
+            routes: table.rib().len() as u64,
+            engine: table.engine(),
+            bytes: table.footprint() as u64,
+            shared: table.is_shared(),
+            generation: table.generation(),
             full: full.map(|(_, full)| full.to_string()),
         })
     }
-    let both = |table: &PlaneTable| {
-        [fib(plane, table.number, "ipv4", &table.v4), fib(plane, table.number, "ipv6", &table.v6)]
+    let both = |table: PlaneTable<'_>| {
+        [fib(plane, table.number, "ipv4", table.v4), fib(plane, table.number, "ipv6", table.v6)]
     };
-    plane.tables().iter().flat_map(both).collect()
+    plane.tables().flat_map(both).collect()
 }
 
 /// Describes the feed.

@@ -296,6 +296,9 @@ pub struct Fib {
     pub engine: String,
     /// Bytes that lookups may touch.
     pub bytes: u64,
+    /// These bytes are those of all tables of the family.
+    #[serde(default)]
+    pub shared: bool,
     /// Publications so far.
     pub generation: u64,
     /// Why the last changes are not in it: a limit of the engine.

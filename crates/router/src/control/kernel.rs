@@ -29,14 +29,14 @@ use std::time::{Duration, Instant};
 
 use feed::fpm::Fpm;
 use feed::netlink::{Counters, Follower, Kernel, Mirror, Pumped, RouteInfo};
-use fib::{Family, Prefix, Updater};
+use fib::{Family, Prefix};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use port::af_xdp::Interface;
 
 use super::api::{Audit, Event, Happened};
 use super::asks::Asked;
 use super::monitor::{Tee, Told, Watchers};
-use super::plane::{ButRoutes, Plane, PlaneTable, Way};
+use super::plane::{ButRoutes, One, Plane, PlaneTable, Way};
 use crate::datapath::WantReceiver;
 
 /// Messages between two commits, at the most.
@@ -187,8 +187,8 @@ impl Following {
     fn tell_again(&mut self) {
         self.plane.is_told_again();
         let mirrors = self.mirrors();
-        let v4 = only_there(&self.plane, &mirrors, |it| &it.v4, Mirror::best_v4);
-        let v6 = only_there(&self.plane, &mirrors, |it| &it.v6, Mirror::best_v6);
+        let v4 = only_there(&self.plane, &mirrors, |it| it.v4, Mirror::best_v4);
+        let v6 = only_there(&self.plane, &mirrors, |it| it.v6, Mirror::best_v6);
         for (table, gone) in v4 {
             self.plane.route_v4(table, gone, None);
         }
@@ -329,7 +329,7 @@ impl Following {
 fn only_there<A: Family>(
     plane: &Plane,
     mirrors: &[&Mirror],
-    of: impl Fn(&PlaneTable) -> &Updater<A>,
+    of: impl for<'a> Fn(PlaneTable<'a>) -> One<'a, A>,
     best: impl Fn(&Mirror, u32, Prefix<A>) -> Option<&RouteInfo>,
 ) -> Vec<(u32, Prefix<A>)> {
     let mut gone = Vec::new();

@@ -251,7 +251,10 @@ impl Gathered {
             })
         };
         to.gauge(&family("table_routes", "Routes of a table"), each(|it| it.routes))?;
-        let it = bytes("table_size", "What lookups in a table may touch");
+        let it = bytes(
+            "table_size",
+            "What lookups in a table may touch, with the tables that share its memory",
+        );
         to.gauge(&it, each(|it| it.bytes))?;
         let it = family("table_generation", "Publications of a table so far");
         to.gauge(&it, each(|it| it.generation))?;
@@ -351,6 +354,7 @@ mod tests {
             routes: 1_100_000,
             engine: "D18R".into(),
             bytes: 1 << 20,
+            shared: false,
             generation: 9,
             full: None,
         };

@@ -21,11 +21,11 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::SystemTime;
 
 use feed::netlink::{Follower, Link, Neighbour, RouteInfo, Rule};
-use fib::{Family, Prefix, Updater};
+use fib::{Family, Prefix};
 
 use super::answer::words;
 use super::api::{self, Event, Happened};
-use super::plane::{ButRoutes, Plane, PlaneTable, Way};
+use super::plane::{ButRoutes, One, Plane, PlaneTable, Way};
 
 /// Events that wait for a client.
 const QUEUE: usize = 8192;
@@ -167,7 +167,7 @@ impl Tee<'_> {
         &self,
         table: u32,
         prefix: Prefix<A>,
-        of: impl Fn(&PlaneTable) -> &Updater<A>,
+        of: impl for<'a> Fn(PlaneTable<'a>) -> One<'a, A>,
     ) -> Option<bool> {
         let table = self.plane.table(table).filter(|_| !self.but_routes)?;
         let way = of(table).rib().get(prefix).and_then(|hop| self.plane.way(hop));
@@ -189,14 +189,14 @@ fn way(best: Option<&RouteInfo>) -> Option<Way> {
 
 impl Follower for Tee<'_> {
     fn route_v4(&mut self, table: u32, prefix: Prefix<u32>, best: Option<&RouteInfo>) {
-        if let Some(had) = self.had(table, prefix, |table| &table.v4) {
+        if let Some(had) = self.had(table, prefix, |table| table.v4) {
             self.told.push(What::V4(table, prefix, way(best), had));
         }
         self.tell(|it| it.route_v4(table, prefix, best));
     }
 
     fn route_v6(&mut self, table: u32, prefix: Prefix<u128>, best: Option<&RouteInfo>) {
-        if let Some(had) = self.had(table, prefix, |table| &table.v6) {
+        if let Some(had) = self.had(table, prefix, |table| table.v6) {
             self.told.push(What::V6(table, prefix, way(best), had));
         }
         self.tell(|it| it.route_v6(table, prefix, best));

@@ -258,7 +258,9 @@ fn prepare(config: &Config) -> Result<(Plane, Kernel), StartError> {
     }
     let ports = config.interfaces.iter().map(port).collect::<Result<Vec<_>, _>>();
     let ports = Ports::new(ports.map_err(system("look an interface up"))?);
-    Ok((Plane::new(ports, config.engine_v4, config.engine_v6)?, Kernel::open()?))
+    // Tables that share their memory cannot be saved one by one.
+    let together = config.image.is_none();
+    Ok((Plane::new(ports, config.engine_v4, config.engine_v6, together)?, Kernel::open()?))
 }
 
 /// Has the kernel tell everything; the tables are published, and take an image's place.

@@ -6,10 +6,8 @@
 //! number (VRFs; see `ingress.rs`):
 //!
 //! ```text
-//!   Tables        number ─► Table { v4: Reader<Fib>, v6: Reader<Fib> }
-//!                           each of an engine of its own; how many is settled at the start
-//!   SharedTables  number ─► within one Reader<Fibs> a family
-//!                           what is equal is stored once; they come and go as they like
+//!   Tables ─┬ v4 ─► Apart     number ─► Reader<Fib>, each of an engine of its own
+//!           └ v6 ─► Together  number ─► within one Reader<Fibs>, what is equal stored once
 //! ```
 //!
 //! The read section of a table lasts one batch: the table is taken, all keys are
@@ -18,7 +16,7 @@
 //! therefore see one table. A table without packets has no next batch for as long
 //! as that lasts: [`Lookup::pass`], once a turn, is its quiescent point.
 
-use fib::{Fib, Fibs, Hop, Reader};
+use fib::{Family, Fib, Fibs, Hop, Reader};
 
 /// Looks destinations up, a batch at a time.
 pub trait Lookup: Send {
@@ -39,81 +37,80 @@ pub trait Lookup: Send {
     fn idle(&mut self);
 }
 
-/// A worker's readers of one published table of each family.
+/// A worker's readers of one family's published tables, by number.
 #[derive(Debug)]
-pub struct Table {
-    /// The IPv4 table.
-    pub v4: Reader<Fib<u32>>,
-    /// The IPv6 table.
-    pub v6: Reader<Fib<u128>>,
+pub enum Numbered<A: Family> {
+    /// Each of an engine of its own; how many is settled at the start.
+    Apart(Vec<Reader<Fib<A>>>),
+    /// Over one memory: what is equal is stored once, and they come and go as they like.
+    Together(Reader<Fibs<A>>),
 }
 
-/// Published tables by their number, each of an engine of its own.
-#[derive(Debug)]
-pub struct Tables(pub Vec<Table>);
+impl<A: Family> Numbered<A> {
+    #[inline]
+    fn lookup(&mut self, table: usize, keys: &[A], hops: &mut [Hop]) {
+        match self {
+            Self::Apart(tables) => match tables.get_mut(table) {
+                Some(table) => table.current().lookup_batch(keys, hops),
+                None => hops.fill(Hop::NONE),
+            },
+            Self::Together(tables) => tables.current().lookup_batch(table, keys, hops),
+        }
+    }
 
-impl From<Table> for Tables {
-    /// Takes the only table there is, number 0.
-    fn from(table: Table) -> Self {
-        Self(vec![table])
+    #[inline]
+    fn pass(&mut self) {
+        match self {
+            Self::Apart(tables) => {
+                for table in tables {
+                    let _ = table.current();
+                }
+            }
+            Self::Together(tables) => {
+                let _ = tables.current();
+            }
+        }
+    }
+
+    fn idle(&mut self) {
+        match self {
+            Self::Apart(tables) => tables.iter_mut().for_each(Reader::idle),
+            Self::Together(tables) => tables.idle(),
+        }
+    }
+}
+
+/// Published tables of both families.
+#[derive(Debug)]
+pub struct Tables {
+    /// The IPv4 tables.
+    pub v4: Numbered<u32>,
+    /// The IPv6 tables.
+    pub v6: Numbered<u128>,
+}
+
+impl Tables {
+    /// Takes the only table there is of each family, number 0.
+    pub fn one(v4: Reader<Fib<u32>>, v6: Reader<Fib<u128>>) -> Self {
+        Self { v4: Numbered::Apart(vec![v4]), v6: Numbered::Apart(vec![v6]) }
     }
 }
 
 impl Lookup for Tables {
     #[inline]
     fn lookup_v4(&mut self, table: usize, keys: &[u32], hops: &mut [Hop]) {
-        match self.0.get_mut(table) {
-            Some(table) => table.v4.current().lookup_batch(keys, hops),
-            None => hops.fill(Hop::NONE),
-        }
+        self.v4.lookup(table, keys, hops);
     }
 
     #[inline]
     fn lookup_v6(&mut self, table: usize, keys: &[u128], hops: &mut [Hop]) {
-        match self.0.get_mut(table) {
-            Some(table) => table.v6.current().lookup_batch(keys, hops),
-            None => hops.fill(Hop::NONE),
-        }
+        self.v6.lookup(table, keys, hops);
     }
 
     #[inline]
     fn pass(&mut self) {
-        for table in &mut self.0 {
-            let _ = (table.v4.current(), table.v6.current());
-        }
-    }
-
-    fn idle(&mut self) {
-        for table in &mut self.0 {
-            table.v4.idle();
-            table.v6.idle();
-        }
-    }
-}
-
-/// Many published tables over one memory, by their number.
-#[derive(Debug)]
-pub struct SharedTables {
-    /// The IPv4 tables.
-    pub v4: Reader<Fibs<u32>>,
-    /// The IPv6 tables.
-    pub v6: Reader<Fibs<u128>>,
-}
-
-impl Lookup for SharedTables {
-    #[inline]
-    fn lookup_v4(&mut self, table: usize, keys: &[u32], hops: &mut [Hop]) {
-        self.v4.current().lookup_batch(table, keys, hops);
-    }
-
-    #[inline]
-    fn lookup_v6(&mut self, table: usize, keys: &[u128], hops: &mut [Hop]) {
-        self.v6.current().lookup_batch(table, keys, hops);
-    }
-
-    #[inline]
-    fn pass(&mut self) {
-        let _ = (self.v4.current(), self.v6.current());
+        self.v4.pass();
+        self.v6.pass();
     }
 
     fn idle(&mut self) {

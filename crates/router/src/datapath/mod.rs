@@ -53,7 +53,7 @@ pub use group::Group;
 pub use hold::HELD;
 pub use ingress::{Ingress, Ingresses};
 pub use locals::Locals;
-pub use lookup::{Lookup, SharedTables, Table, Tables};
+pub use lookup::{Lookup, Numbered, Tables};
 pub use parse::{Parsed, parse};
 pub use rewrite::{Rewritten, rewrite_v4, rewrite_v6};
 pub use sample::Sample;

@@ -2,7 +2,7 @@
 //! that a family without packets holds is in the way.
 
 use fib::{Choice, Hop, Prefix, Rib, Updater};
-use fingerpost_router::datapath::{Adjacency, Table, Tables, Verdict};
+use fingerpost_router::datapath::{Adjacency, Tables, Verdict};
 
 use crate::packets::{v4, v6};
 use crate::reference::Way;
@@ -50,7 +50,7 @@ fn a_family_without_packets_holds_up_no_update() {
     v4_routes.insert("10.0.0.0/8".parse().unwrap(), hop(Way::To(0)));
     let v4_table = Updater::<u32>::new(v4_routes, Choice::Auto, 1).unwrap();
     let mut v6_table = Updater::<u128>::new(Rib::new(), Choice::Auto, 1).unwrap();
-    let tables = || Table { v4: v4_table.reader(), v6: v6_table.reader() }.into();
+    let tables = || Tables::one(v4_table.reader(), v6_table.reader());
     let mut rig = Rig::build(|_| tables(), |_, port| Box::new(port));
     let push = |rig: &mut Rig<Tables>, frame: &[u8]| {
         assert!(rig.far[0].send(frame));

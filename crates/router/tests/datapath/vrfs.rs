@@ -1,7 +1,7 @@
 //! Several tables: a port has one, and what is in another does not concern it.
 
-use fib::{Choice, Family, FibsUpdater, Hop, Prefix, Rib, Updater};
-use fingerpost_router::datapath::{SharedTables, Table, Tables, Verdict};
+use fib::{Choice, Family, Fib, FibsUpdater, Hop, Prefix, Reader, Rib, Updater};
+use fingerpost_router::datapath::{Numbered, Tables, Verdict};
 
 use crate::packets::{arriving, v4, v6};
 use crate::reference::{Model, Paper};
@@ -29,15 +29,16 @@ fn rib<A: Family>(routes: impl Iterator<Item = (Prefix<A>, Hop)>) -> Rib<A> {
 
 /// The model's tables, an engine each.
 fn apart(model: &Model) -> Tables {
-    let table = |paper: &Paper| Table {
-        v4: Updater::new(rib(routes4(paper)), Choice::Auto, 1).unwrap().reader(),
-        v6: Updater::new(rib(routes6(paper)), Choice::Auto, 1).unwrap().reader(),
-    };
-    Tables(model.tables.iter().map(table).collect())
+    fn table<A: Family>(rib: Rib<A>) -> Reader<Fib<A>> {
+        Updater::new(rib, Choice::Auto, 1).unwrap().reader()
+    }
+    let v4 = model.tables.iter().map(|paper| table(rib(routes4(paper))));
+    let v6 = model.tables.iter().map(|paper| table(rib(routes6(paper))));
+    Tables { v4: Numbered::Apart(v4.collect()), v6: Numbered::Apart(v6.collect()) }
 }
 
 /// The model's tables over one memory.
-fn together(model: &Model) -> SharedTables {
+fn together(model: &Model) -> Tables {
     let (mut v4, mut v6) = (FibsUpdater::new().unwrap(), FibsUpdater::new().unwrap());
     for paper in &model.tables {
         v4.add(rib(routes4(paper)));
@@ -45,7 +46,7 @@ fn together(model: &Model) -> SharedTables {
     }
     v4.commit().unwrap();
     v6.commit().unwrap();
-    SharedTables { v4: v4.reader(), v6: v6.reader() }
+    Tables { v4: Numbered::Together(v4.reader()), v6: Numbered::Together(v6.reader()) }
 }
 
 #[test]

@@ -5,9 +5,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use fib::{Choice, Hop, Rib, Updater};
-use fingerpost_router::datapath::{
-    Adjacency, Group, HELD, SourceCheck, Table, Tables, Verdict, Want,
-};
+use fingerpost_router::datapath::{Adjacency, Group, HELD, SourceCheck, Tables, Verdict, Want};
 
 use crate::packets::{arriving, draw, v4, v6};
 use crate::reference::{Model, Way};
@@ -161,7 +159,7 @@ fn the_way_is_that_of_the_moment_of_leaving() {
     rib.insert("10.0.0.0/8".parse().unwrap(), Hop(5));
     let mut v4_table = Updater::<u32>::new(rib, Choice::Auto, 1).unwrap();
     let v6_table = Updater::<u128>::new(Rib::new(), Choice::Auto, 1).unwrap();
-    let tables = |_: &Model| Tables::from(Table { v4: v4_table.reader(), v6: v6_table.reader() });
+    let tables = |_: &Model| Tables::one(v4_table.reader(), v6_table.reader());
     let mut rig = Rig::build(tables, |_, port| Box::new(port));
     let adjacency = |last| Adjacency::new(1, [2, 0, 0, 0, 5, last], [2; 6], 1500);
     let mut published = rig.adjacencies.current().clone();

@@ -48,8 +48,9 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// Makes it with eth1 having the number 1 + `by`, and so on.
-    pub(crate) fn numbered(by: u32) -> Self {
+    /// Makes it with eth1 having the number 1 + `by`, and so on; and with its tables
+    /// over one memory, if they are to be `together`.
+    pub(crate) fn new(by: u32, together: bool) -> Self {
         let port = |interface: u32| PlanePort {
             interface: interface + by,
             name: format!("eth{interface}"),
@@ -60,7 +61,7 @@ impl Rig {
             sources: SourceCheck::Off,
         };
         let ports = Ports::new([1, 2, 3].map(port));
-        let mut plane = Plane::new(ports, Choice::Auto, Choice::Auto).unwrap();
+        let mut plane = Plane::new(ports, Choice::Auto, Choice::Auto, together).unwrap();
         for index in 1..=4 {
             plane.link(index + by, Some(&link(index)));
         }

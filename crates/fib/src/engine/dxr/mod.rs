@@ -218,6 +218,13 @@ impl<A: Family, E: Entry> Engine<A> for Dxr<A, E> {
             self.index::<true>(addr)
         };
         let name = if self.direct.is_empty() { "entries" } else { "extension" };
+        self.trace_from(name, index, addr, steps)
+    }
+}
+
+impl<A: Family, E: Entry> Dxr<A, E> {
+    /// Tells of the entry at `index`, which the part `name` has, and of what follows it.
+    fn trace_from(&self, name: &'static str, index: usize, addr: A, steps: &mut Vec<Step>) -> Hop {
         steps.push(Step::of(name, index, &self.entries));
         let tail = addr.tail(self.shape.k());
         match self.split.unpack(self.entries[index]) {

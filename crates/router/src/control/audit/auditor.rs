@@ -234,8 +234,9 @@ struct Sided {
 
 fn say(plane: &Plane, (at, address): Destination) -> Option<Says> {
     fn family<A: Side>(plane: &Plane, at: usize, address: A) -> Option<Says> {
-        let table = plane.tables().get(at)?;
-        let (rib, fib) = (A::updater(table).rib(), A::updater(table).fib());
+        let table = plane.tables().nth(at)?;
+        let fib = A::one(table);
+        let rib = fib.rib();
         let longest = rib.longest(address);
         let (wanted, found) = (longest.map(|(_, hop)| hop), fib.lookup(address));
         Some(Says {

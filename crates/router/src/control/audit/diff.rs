@@ -150,7 +150,7 @@ pub(crate) fn run(
     kernel.start(&mut Nobody)?;
     let done = Compared { seed: settings.seed, ..Compared::default() };
     let mut diff = Diff { control, kernel, lookup: Lookup::open()?, settings, done };
-    let tables = diff.ask(|plane| plane.tables().iter().map(|it| it.number).collect::<Vec<_>>())?;
+    let tables = diff.ask(|plane| plane.tables().map(|it| it.number).collect::<Vec<_>>())?;
     let mut doubts = Vec::new();
     for &table in &tables {
         doubts.push((table, diff.compare::<u32>(table)?, diff.compare::<u128>(table)?));
@@ -382,7 +382,8 @@ impl Diff<'_> {
 fn piece<A: Side>(plane: &Plane, number: u32, block: Option<Prefix<A>>) -> Piece<A> {
     let mut piece = Piece { routes: Vec::new(), ways: HashMap::new() };
     let Some(table) = plane.table(number) else { return piece };
-    let (rib, fib) = (A::updater(table).rib(), A::updater(table).fib());
+    let fib = A::one(table);
+    let rib = fib.rib();
     match block {
         Some(block) => {
             let routes: Vec<_> = rib.covered(block).filter(|(it, _)| compared(*it)).collect();
@@ -424,7 +425,8 @@ fn piece<A: Side>(plane: &Plane, number: u32, block: Option<Prefix<A>>) -> Piece
 fn say<A: Side>(plane: &Plane, number: u32, doubt: &Doubt<A>) -> Says<A> {
     let nothing = Says { prefix: None, table: None, routes: None, alike: true };
     let Some(table) = plane.table(number) else { return nothing };
-    let (rib, fib) = (A::updater(table).rib(), A::updater(table).fib());
+    let fib = A::one(table);
+    let rib = fib.rib();
     let address = match *doubt {
         Doubt::Route(prefix) => {
             let way = rib.get(prefix).and_then(|hop| plane.way(hop).cloned());

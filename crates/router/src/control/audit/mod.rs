@@ -23,16 +23,16 @@ pub(crate) mod diff;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use feed::netlink::{Mirror, RouteInfo, Target, Via};
-use fib::{Family, Prefix, Updater};
+use fib::{Family, Prefix};
 
-use super::plane::{PlaneTable, Way};
+use super::plane::{One, PlaneTable, Way};
 
 /// What is different for the two families.
 trait Side: Family {
     /// Routes within this are not compared; without it, all are.
     const LEFT_OUT: Option<(u128, u32)>;
 
-    fn updater(table: &PlaneTable) -> &Updater<Self>;
+    fn one(table: PlaneTable<'_>) -> One<'_, Self>;
     fn ip(self) -> IpAddr;
     fn routes(mirror: &Mirror, table: u32) -> impl Iterator<Item = (Prefix<Self>, &RouteInfo)>;
     fn best(mirror: &Mirror, table: u32, prefix: Prefix<Self>) -> Option<&RouteInfo>;
@@ -41,8 +41,8 @@ trait Side: Family {
 impl Side for u32 {
     const LEFT_OUT: Option<(u128, u32)> = None;
 
-    fn updater(table: &PlaneTable) -> &Updater<Self> {
-        &table.v4
+    fn one(table: PlaneTable<'_>) -> One<'_, Self> {
+        table.v4
     }
     fn ip(self) -> IpAddr {
         Ipv4Addr::from(self).into()
@@ -58,8 +58,8 @@ impl Side for u32 {
 impl Side for u128 {
     const LEFT_OUT: Option<(u128, u32)> = Some((0xfe80 << 112, 10));
 
-    fn updater(table: &PlaneTable) -> &Updater<Self> {
-        &table.v6
+    fn one(table: PlaneTable<'_>) -> One<'_, Self> {
+        table.v6
     }
     fn ip(self) -> IpAddr {
         Ipv6Addr::from(self).into()

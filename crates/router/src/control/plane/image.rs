@@ -222,11 +222,14 @@ impl Plane {
             return Ok(None);
         }
         let mut writer = Writer::new();
-        for table in &self.tables {
+        for table in self.tables() {
             let [v4, v6] = tables(table.number);
-            writer.table(&v4, table.v4.fib())?;
+            let (Some(fib4), Some(fib6)) = (table.v4.fib(), table.v6.fib()) else {
+                return Ok(None);
+            };
+            writer.table(&v4, fib4)?;
             writer.array(&format!("{v4}/routes"), &[table.v4.rib().len() as u64]);
-            writer.table(&v6, table.v6.fib())?;
+            writer.table(&v6, fib6)?;
             writer.array(&format!("{v6}/routes"), &[table.v6.rib().len() as u64]);
         }
         // By hop, from 1 on.
@@ -259,8 +262,8 @@ impl Plane {
         let ways: Vec<Option<KeptWay>> =
             serde_json::from_slice(image.bytes(WAYS)?).map_err(AdoptError::Ways)?;
         let mut imaged = Vec::new();
-        for table in &self.tables {
-            let [v4, v6] = tables(table.number);
+        for number in &self.numbers {
+            let [v4, v6] = tables(*number);
             imaged.push((image.table::<u32>(&v4)?, image.table::<u128>(&v6)?));
         }
         let way = |(hop, way): (u32, Option<KeptWay>)| way.map(|way| way.way(hop, names));
@@ -270,9 +273,9 @@ impl Plane {
         self.publish_ingresses(locals);
         // What the kernel tells of them is to be published too.
         self.locals_changed = true;
-        for (table, (v4, v6)) in self.tables.iter_mut().zip(imaged) {
-            table.v4.adopt(v4);
-            table.v6.adopt(v6);
+        for (at, (v4, v6)) in imaged.into_iter().enumerate() {
+            self.v4.adopt(at, v4);
+            self.v6.adopt(at, v6);
         }
         self.adopted = Some(kept);
         Ok(())
@@ -289,9 +292,8 @@ impl Plane {
     /// Publishes what holds for each port.
     pub(super) fn publish_ingresses(&mut self, locals: &[IpAddr]) {
         let locals = Arc::new(links::locals(locals));
-        let place = |number| self.tables.iter().position(|table| table.number == number);
         let ingress = |port: &super::PlanePort| super::Ingress {
-            table: place(port.table).unwrap_or(0),
+            table: self.place(port.table).unwrap_or(0),
             locals: Arc::clone(&locals),
             sources: port.sources,
         };

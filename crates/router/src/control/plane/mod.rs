@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   feed::netlink::Kernel ─► Follower ─► Plane
-//!       route   ─► Way ─► Hop ─► Updater (IPv4, IPv6) ─┐
+//!       route   ─► Way ─► Hop ─► Store (IPv4, IPv6) ───┐
 //!       neighbour, link ─► Adjacency of each Hop ──────┤ commit
 //!       address, local routes ─► Locals ───────────────┘   └─► published to the workers
 //! ```
@@ -35,6 +35,7 @@ mod hops;
 mod image;
 mod near;
 mod ports;
+mod store;
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -42,19 +43,19 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use feed::netlink::{AnyPrefix, Follower, Link, Neighbour, RouteInfo, Rule, Target, Via};
-use fib::{Choice, Family, Full, Hop, Prefix, Publisher, Reader, Rib, Updater};
+use fib::{Choice, Family, Full, Hop, Prefix, Publisher, Reader};
 
-use crate::datapath::{
-    Adjacencies, Adjacency, Group, Ingress, Ingresses, SourceCheck, Table, Tables,
-};
+use crate::datapath::{Adjacencies, Adjacency, Group, Ingress, Ingresses, SourceCheck, Tables};
 use ages::Ages;
 use hops::Hops;
 use near::Near;
+use store::Store;
 
 pub use ages::Age;
 pub use hops::Way;
 pub use image::{AdoptError, Names, SystemNames};
 pub use ports::{PlanePort, Ports};
+pub use store::One;
 
 /// The kernel's table of its own addresses.
 const LOCAL: u32 = 255;
@@ -87,21 +88,23 @@ enum Meaning {
 }
 
 /// One table of the kernel, followed.
-#[derive(Debug)]
-pub struct PlaneTable {
+#[derive(Clone, Copy, Debug)]
+pub struct PlaneTable<'a> {
     /// The kernel's number of it.
     pub number: u32,
     /// The IPv4 routes and their table.
-    pub v4: Updater<u32>,
+    pub v4: One<'a, u32>,
     /// The IPv6 routes and their table.
-    pub v6: Updater<u128>,
+    pub v6: One<'a, u128>,
 }
 
 /// Follows the kernel, and publishes.
 #[derive(Debug)]
 pub struct Plane {
-    /// In the order in which workers number them.
-    tables: Vec<PlaneTable>,
+    /// The kernel's numbers of the tables, in the order in which workers number them.
+    numbers: Vec<u32>,
+    v4: Store<u32>,
+    v6: Store<u128>,
     hops: Hops,
     /// The members of hops that are groups, with a reference each.
     groups: HashMap<Hop, Vec<Hop>>,
@@ -125,22 +128,23 @@ pub struct Plane {
 
 impl Plane {
     /// Makes a plane without routes for workers with the ports `ports`: of the kernel's
-    /// tables that these name, the first port's first.
+    /// tables that these name, the first port's first. Those of a family that are several
+    /// share their memory if that is wanted (`together`), and no engine is named.
     ///
     /// # Errors
     ///
     /// [`Full`] if the engine cannot even have no routes.
-    pub fn new(ports: Ports, v4: Choice, v6: Choice) -> Result<Self, Full> {
-        let mut tables: Vec<PlaneTable> = Vec::new();
+    pub fn new(ports: Ports, v4: Choice, v6: Choice, together: bool) -> Result<Self, Full> {
+        let mut numbers = Vec::new();
         for number in ports.iter().map(|port| port.table) {
-            if tables.iter().all(|table| table.number != number) {
-                let v4 = Updater::new(Rib::new(), v4, 1)?;
-                let v6 = Updater::new(Rib::new(), v6, 1)?;
-                tables.push(PlaneTable { number, v4, v6 });
+            if !numbers.contains(&number) {
+                numbers.push(number);
             }
         }
         Ok(Self {
-            tables,
+            v4: Store::new(numbers.len(), v4, together)?,
+            v6: Store::new(numbers.len(), v6, together)?,
+            numbers,
             hops: Hops::default(),
             groups: HashMap::new(),
             near: Near::default(),
@@ -162,8 +166,7 @@ impl Plane {
 
     /// Returns readers of the tables, for a worker.
     pub fn readers(&self) -> Tables {
-        let table = |table: &PlaneTable| Table { v4: table.v4.reader(), v6: table.v6.reader() };
-        Tables(self.tables.iter().map(table).collect())
+        Tables { v4: self.v4.readers(), v6: self.v6.readers() }
     }
 
     /// Returns a reader of what the hops mean, for a worker.
@@ -176,14 +179,23 @@ impl Plane {
         self.ingresses.reader()
     }
 
-    /// Returns the tables, in the workers' order.
-    pub fn tables(&self) -> &[PlaneTable] {
-        &self.tables
+    /// Walks the tables, in the workers' order.
+    pub fn tables(&self) -> impl Iterator<Item = PlaneTable<'_>> {
+        (0..self.numbers.len()).map(|at| self.at(at))
     }
 
     /// Returns the table of the kernel's number.
-    pub fn table(&self, number: u32) -> Option<&PlaneTable> {
-        self.tables.iter().find(|table| table.number == number)
+    pub fn table(&self, number: u32) -> Option<PlaneTable<'_>> {
+        self.place(number).map(|at| self.at(at))
+    }
+
+    fn at(&self, at: usize) -> PlaneTable<'_> {
+        PlaneTable { number: self.numbers[at], v4: self.v4.one(at), v6: self.v6.one(at) }
+    }
+
+    /// Returns the workers' number of a table of the kernel's.
+    fn place(&self, number: u32) -> Option<usize> {
+        self.numbers.iter().position(|it| *it == number)
     }
 
     /// Returns what a hop stands for.
@@ -304,20 +316,14 @@ impl Plane {
         }
         self.full = None;
         // While the routes have not all been told, their tables would have gaps.
-        let mine = if self.adopted.is_none() { &mut self.tables[..] } else { &mut [] };
-        for table in mine {
-            for (family, result) in
-                [("IPv4", commit(&mut table.v4)), ("IPv6", commit(&mut table.v6))]
-            {
-                match result {
-                    Ok((published, changed)) => {
-                        committed.published &= published;
-                        self.counts.commits += u64::from(changed);
-                    }
-                    Err(full) => {
-                        self.full = Some((family, full));
-                        self.counts.full += 1;
-                    }
+        if self.adopted.is_none() {
+            for (family, done) in [("IPv4", self.v4.commit()), ("IPv6", self.v6.commit())] {
+                let (published, commits, full) = done;
+                committed.published &= published;
+                self.counts.commits += commits;
+                if let Some(full) = full {
+                    self.full = Some((family, full));
+                    self.counts.full += 1;
                 }
             }
         }
@@ -352,8 +358,7 @@ impl Plane {
     pub fn reclaim(&mut self) {
         while self.publisher.reclaim().is_some() {}
         while self.ingresses.reclaim().is_some() {}
-        let passed = |table: &PlaneTable| table.v4.passed() && table.v6.passed();
-        if self.hops.are_parting() && self.tables.iter().all(passed) {
+        if self.hops.are_parting() && self.v4.passed() && self.v6.passed() {
             for hop in self.hops.passed() {
                 for member in self.groups.remove(&hop).unwrap_or_default() {
                     self.hops.release(member);
@@ -442,14 +447,13 @@ impl Plane {
     /// takes away those of others.
     fn settle_near(&mut self) {
         for (interface, address) in self.near.all() {
-            let number = self.ports.get(interface).map(|port| port.table);
-            let at = self.tables.iter().position(|table| Some(table.number) == number);
-            let Some(at) = at else { continue };
-            let (table, hops) = (&mut self.tables[at], &mut self.hops);
+            let Some(port) = self.ports.get(interface) else { continue };
+            let Some(at) = self.place(port.table) else { continue };
+            let hops = &mut self.hops;
             let wanted = self.near.mac(interface, address).is_some()
                 && match address {
-                    IpAddr::V4(it) => on_link(&table.v4, hops, u32::from(it), interface),
-                    IpAddr::V6(it) => on_link(&table.v6, hops, u128::from(it), interface),
+                    IpAddr::V4(it) => on_link(self.v4.one(at), hops, u32::from(it), interface),
+                    IpAddr::V6(it) => on_link(self.v6.one(at), hops, u128::from(it), interface),
                 };
             if wanted == self.near.has_route(interface, address) {
                 continue;
@@ -463,8 +467,8 @@ impl Plane {
                 hop = Some(got.0);
             }
             let old = match address {
-                IpAddr::V4(it) => put(&mut table.v4, host(u32::from(it)), hop),
-                IpAddr::V6(it) => put(&mut table.v6, host(u128::from(it)), hop),
+                IpAddr::V4(it) => self.v4.put(at, host(u32::from(it)), hop),
+                IpAddr::V6(it) => self.v6.put(at, host(u128::from(it)), hop),
             };
             hops.release(old.unwrap_or(Hop::NONE));
             self.near.set_route(interface, address, wanted);
@@ -497,37 +501,6 @@ fn seed() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-/// Commits a table; says whether all is published, and whether anything had changed.
-fn commit<A: Family>(updater: &mut Updater<A>) -> Result<(bool, bool), Full> {
-    if !updater.is_behind() {
-        return Ok((true, false));
-    }
-    updater.commit().map(|commit| (commit.published, true))
-}
-
-/// Takes a route over; says whether it leads where none has led before.
-fn follow<A: Family>(
-    updater: &mut Updater<A>,
-    hops: &mut Hops,
-    prefix: Prefix<A>,
-    best: Option<&RouteInfo>,
-) -> bool {
-    let way = best.map(|best| Way::Route(Arc::clone(&best.target)));
-    // Without an index left, which takes four billion ways, there is no route.
-    let hop = way.and_then(|way| hops.acquire(&way).ok());
-    let old = put(updater, prefix, hop.map(|(hop, _)| hop));
-    hops.release(old.unwrap_or(Hop::NONE));
-    hop.is_some_and(|(_, new)| new)
-}
-
-/// Announces a prefix with a hop, or withdraws it; returns the hop it had.
-fn put<A: Family>(updater: &mut Updater<A>, prefix: Prefix<A>, hop: Option<Hop>) -> Option<Hop> {
-    match hop {
-        Some(hop) => updater.announce(prefix, hop),
-        None => updater.withdraw(prefix),
-    }
-}
-
 /// Makes the prefix of one address.
 fn host<A: Family>(address: A) -> Prefix<A> {
     Prefix::truncate(address, A::BITS)
@@ -535,10 +508,10 @@ fn host<A: Family>(address: A) -> Prefix<A> {
 
 /// Says whether the longest route to `address`, but for one to itself, leads to the link
 /// of `interface` without a gateway; and that the kernel has none to the address itself.
-fn on_link<A: Family>(updater: &Updater<A>, hops: &Hops, address: A, interface: u32) -> bool {
+fn on_link<A: Family>(table: One<'_, A>, hops: &Hops, address: A, interface: u32) -> bool {
     let host = host(address);
     let mut longest = None;
-    for (prefix, hop) in updater.rib().covering(host) {
+    for (prefix, hop) in table.rib().covering(host) {
         match hops.get(hop) {
             Some(Way::Route(_)) if prefix == host => return false,
             Some(Way::Route(target)) if longest.is_none_or(|(len, _)| prefix.len() >= len) => {
@@ -561,13 +534,12 @@ impl Follower for Plane {
             let one = prefix.len() == 32;
             return self.local(one.then(|| IpAddr::V4(prefix.addr().into())), best);
         }
-        let Some(table) = self.tables.iter_mut().find(|one| one.number == table) else { return };
-        let number = table.number;
-        self.stale |= follow(&mut table.v4, &mut self.hops, prefix, best);
-        self.ages.changed(number, AnyPrefix::V4(prefix));
+        let Some(at) = self.place(table) else { return };
+        self.stale |= self.v4.follow(at, &mut self.hops, prefix, best);
+        self.ages.changed(table, AnyPrefix::V4(prefix));
         self.touched();
         if prefix.len() == 32 {
-            self.lost_route(number, IpAddr::V4(prefix.addr().into()));
+            self.lost_route(table, IpAddr::V4(prefix.addr().into()));
         }
     }
 
@@ -576,13 +548,12 @@ impl Follower for Plane {
             let one = prefix.len() == 128;
             return self.local(one.then(|| IpAddr::V6(prefix.addr().into())), best);
         }
-        let Some(table) = self.tables.iter_mut().find(|one| one.number == table) else { return };
-        let number = table.number;
-        self.stale |= follow(&mut table.v6, &mut self.hops, prefix, best);
-        self.ages.changed(number, AnyPrefix::V6(prefix));
+        let Some(at) = self.place(table) else { return };
+        self.stale |= self.v6.follow(at, &mut self.hops, prefix, best);
+        self.ages.changed(table, AnyPrefix::V6(prefix));
         self.touched();
         if prefix.len() == 128 {
-            self.lost_route(number, IpAddr::V6(prefix.addr().into()));
+            self.lost_route(table, IpAddr::V6(prefix.addr().into()));
         }
     }
 

@@ -32,7 +32,7 @@
 use alloc::vec::Vec;
 
 use super::{Dxr, Entry, GROUP};
-use crate::engine::{Engine, Part};
+use crate::engine::{Engine, Part, Step};
 use crate::table::Table;
 use crate::{Addr, Family, Hop};
 
@@ -109,6 +109,18 @@ impl<A: Family, E: Entry> Shared<A, E> {
         for (addrs, out) in addrs.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
             self.base.group(|addr| self.index(table, addr), addrs, out);
         }
+    }
+
+    pub(crate) fn trace(&self, table: usize, addr: A, steps: &mut Vec<Step>) -> Hop {
+        if !self.has(table) {
+            return Hop::NONE;
+        }
+        let Cuts { root, page, .. } = self.cuts;
+        let of_root = table << root | addr.bits(0, root);
+        steps.push(Step::of("roots", of_root, &self.roots));
+        let of_page = (self.roots[of_root] as usize) << page | addr.bits(root, page);
+        steps.push(Step::of("pages", of_page, &self.pages));
+        self.base.trace_from("blocks", self.index(table, addr), addr, steps)
     }
 
     pub(crate) fn parts(&self) -> Vec<Part> {
