@@ -14,7 +14,7 @@
 //! Where it departs from the published gates, and why, is docs/decisions/0010.
 //!
 //! Everything is a function of packets, decisions and monotonic time in nanoseconds.
-//! Nothing here allocates after it is made, blocks, or reads a clock.
+//! Nothing on the way of packets allocates, blocks, or reads a clock.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -27,6 +27,7 @@
 //! | [`limit`] | what leaves: requests by priority, grants in RED queues, a reserve |
 //! | [`policy`] | what becomes of packets by destination, and whose grantors decide |
 //! | [`priority`] | the priority of a request |
+//! | [`program`] | flow programs: loaded, verified, run |
 //! | [`state`] | what a gate remembers of a flow, and what that makes of a packet |
 //!
 //! # Examples
@@ -71,5 +72,6 @@ pub mod index;
 pub mod limit;
 pub mod policy;
 pub mod priority;
+pub mod program;
 pub mod state;
 pub mod table;

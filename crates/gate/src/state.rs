@@ -1,11 +1,19 @@
-//! The state of a flow: request, granted, declined (thesis, figure 4.3).
+//! The state of a flow: request, granted, declined, program (thesis, figure 4.3).
 //!
 //! ```text
 //!             a decision                 a decision
 //!   ┌──────────────────── Request ────────────────────┐
-//!   ▼    grant (a)         ▲   ▲        decline (b)   ▼
-//!   Granted ── expires (e) ┘   └── expires (f) ── Declined
-//!   └─ renews (d): still granted, DSCP 2 asks
+//!   ▼    grant (a)       ▲   ▲   ▲      decline (b)   ▼
+//!   Granted ─ expires (e)┘   │   └─ expires (f) ─ Declined
+//!   └─ renews (d)            │
+//!                Program ────┴─ expires, or nothing to go by
+//!                └─ decides of each packet
+//!
+//!   record    expire_at:64 | sender:32 state:8 priority:8 allowance:8 program:8
+//!             body, eight words                                       | number:64
+//!               request   last seen
+//!               granted   budget | window's end | next renewal | rate:32 step:32
+//!               program   the cookie, all eight
 //! ```
 //!
 //! Whatever the state, a decision brings the flow to the one it names; that is how a
@@ -19,17 +27,22 @@
 //! beginning with the first packet after the last one's end; the frame's Ethernet header
 //! counts, and a packet that the window has no room for does not draw from it. From
 //! `next_renewal_at` on one packet every `step` carries DSCP 2, so that the grantor may
-//! renew in time; a packet that is dropped asks for nothing.
+//! renew in time; a packet that is dropped asks for nothing. **Program** asks a program
+//! (`program/`), which is not run here: [`Record::packet`] says which, and
+//! [`Record::answer`] takes what it said. A flow whose program is not there, or says nothing
+//! that counts, is a request again, and a new one.
 //!
 //! Two departures from the published gates, both towards what a decision says (study,
 //! 2.3): a grant that finds the flow granted leaves the window running, where a renewal
 //! would hand out a second one; and a decision that its sender numbered before the one in
-//! force is refused as late, where retransmission could undo what came after it.
+//! force is refused as late, where retransmission could undo what came after it. What a
+//! program remembers is its own: a decision that names it again begins it anew.
 //!
 //! Time is monotonic, in nanoseconds from any beginning. Everything here is a function of
 //! it, of the packet and of the record; tests/model.rs holds it against a slow twin.
 
 use crate::priority::{ALLOWANCE, FIRST, dscp, lifetime, priority};
+use crate::program::Answer;
 
 /// A second, in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
@@ -49,6 +62,8 @@ pub enum State {
     Granted,
     /// Not let through.
     Declined,
+    /// A program decides of each packet.
+    Program,
 }
 
 /// What a grantor decides of a flow.
@@ -102,37 +117,45 @@ pub enum Outcome {
     OverRate,
     /// Its flow is declined.
     Declined,
+    /// The program of this number is to say; [`Record::answer`] makes an outcome of that.
+    Run(u8),
+    /// Its program lets it go as it is, without the grantor.
+    Direct,
+    /// Its program declines it.
+    Refused,
+    /// Its program found something wrong.
+    Error,
 }
 
 /// What a gate remembers of a flow, beside whose it is.
 ///
-/// 24 bytes that every packet needs, then those of a decision, which an entry has in its
-/// second line.
+/// 24 bytes that every packet needs, then those that only a decision has; an entry has the
+/// latter in its second line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Record {
     expire_at: u64,
-    last_seen: u64,
+    sender: u32,
     state: State,
     priority: u8,
     allowance: u8,
-    decided: Decided,
+    program: u8,
+    body: [u64; 8],
+    number: u64,
 }
 
-/// What a decision has left.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-struct Decided {
-    /// Bytes left in the window.
-    budget: u64,
-    /// When the window is over.
-    renew_at: u64,
-    next_renewal_at: u64,
-    rate_kib: u32,
-    step_ms: u32,
-    number: u64,
-    sender: u32,
-}
+const _: () = assert!(size_of::<Record>() == 88);
+
+/// Of a request: when a packet asked last.
+const LAST_SEEN: usize = 0;
+/// Of a grant: bytes left in the window.
+const BUDGET: usize = 0;
+/// Of a grant: when the window is over.
+const RENEW_AT: usize = 1;
+/// Of a grant: when packets ask for renewal next.
+const NEXT_RENEWAL: usize = 2;
+/// Of a grant: its rate, and the milliseconds between packets that ask.
+const TERMS: usize = 3;
 
 impl Record {
     /// Begins the record of a new flow.
@@ -148,7 +171,7 @@ impl Record {
     #[inline]
     fn begin(&mut self, now: u64) {
         self.state = State::Request;
-        self.last_seen = now;
+        self.body[LAST_SEEN] = now;
         self.priority = FIRST;
         self.allowance = ALLOWANCE;
         self.expire_at = now.saturating_add(lifetime(FIRST));
@@ -165,14 +188,15 @@ impl Record {
             State::Request => Outcome::Request { dscp: dscp(self.ask(now)) },
             State::Granted => self.spend(now, bytes),
             State::Declined => Outcome::Declined,
+            State::Program => Outcome::Run(self.program),
         }
     }
 
     /// Returns the priority of a request.
     #[inline]
     fn ask(&mut self, now: u64) -> u8 {
-        let earned = priority(now.saturating_sub(self.last_seen));
-        self.last_seen = now;
+        let earned = priority(now.saturating_sub(self.body[LAST_SEEN]));
+        self.body[LAST_SEEN] = now;
         if earned < self.priority && self.allowance > 0 {
             self.allowance -= 1;
         } else {
@@ -185,31 +209,68 @@ impl Record {
 
     #[inline]
     fn spend(&mut self, now: u64, bytes: u32) -> Outcome {
-        let decided = &mut self.decided;
-        if now >= decided.renew_at {
-            decided.renew_at = now.saturating_add(SECOND);
-            decided.budget = u64::from(decided.rate_kib) * KIB;
+        let (rate_kib, step_ms) = self.terms();
+        if now >= self.body[RENEW_AT] {
+            self.body[RENEW_AT] = now.saturating_add(SECOND);
+            self.body[BUDGET] = u64::from(rate_kib) * KIB;
         }
-        let Some(left) = decided.budget.checked_sub(u64::from(bytes)) else {
+        let Some(left) = self.body[BUDGET].checked_sub(u64::from(bytes)) else {
             return Outcome::OverRate;
         };
-        decided.budget = left;
-        let renew = now >= decided.next_renewal_at;
+        self.body[BUDGET] = left;
+        let renew = now >= self.body[NEXT_RENEWAL];
         if renew {
-            decided.next_renewal_at = after(now, decided.step_ms, MILLISECOND);
+            self.body[NEXT_RENEWAL] = after(now, step_ms, MILLISECOND);
         }
         Outcome::Granted { renew }
+    }
+
+    /// The rate and the step of a grant.
+    #[inline]
+    fn terms(&self) -> (u32, u32) {
+        ((self.body[TERMS] >> 32) as u32, self.body[TERMS] as u32)
+    }
+
+    /// Makes an outcome of what the program that [`packet`](Self::packet) named said; where
+    /// it is not there, that is [`Answer::Nothing`].
+    pub fn answer(&mut self, now: u64, answer: Answer) -> Outcome {
+        match answer {
+            Answer::Forward(prepared) => match prepared.priority {
+                1 if prepared.direct => Outcome::Direct,
+                0..=2 => Outcome::Granted { renew: prepared.priority == 2 },
+                dscp => Outcome::Request { dscp },
+            },
+            Answer::Decline => Outcome::Refused,
+            Answer::Error => Outcome::Error,
+            Answer::Nothing => {
+                self.begin(now);
+                Outcome::Request { dscp: dscp(self.ask(now)) }
+            }
+        }
+    }
+
+    /// Says whether a decision comes late: its sender numbered it before the one in force.
+    #[inline]
+    pub fn is_late(&self, stamp: Stamp) -> bool {
+        stamp.sender != 0 && stamp.sender == self.sender && stamp.number <= self.number
+    }
+
+    /// Remembers which decision this is; false if it comes late.
+    fn take(&mut self, stamp: Stamp) -> bool {
+        if self.is_late(stamp) {
+            return false;
+        }
+        if stamp.sender != 0 {
+            (self.sender, self.number) = (stamp.sender, stamp.number);
+        }
+        true
     }
 
     /// Takes over a decision and says whether it counts: one that its sender numbered
     /// before the one in force comes late and changes nothing.
     pub fn decide(&mut self, now: u64, decision: &Decision, stamp: Stamp) -> bool {
-        let last = &mut self.decided;
-        if stamp.sender != 0 {
-            if stamp.sender == last.sender && stamp.number <= last.number {
-                return false;
-            }
-            (last.sender, last.number) = (stamp.sender, stamp.number);
+        if !self.take(stamp) {
+            return false;
         }
         match *decision {
             Decision::Decline { expire_s } => {
@@ -219,21 +280,61 @@ impl Record {
             Decision::Grant(grant) => {
                 let window = u64::from(grant.rate_kib) * KIB;
                 let running = self.state == State::Granted && now < self.expire_at;
-                if running && now < last.renew_at {
-                    let spent = u64::from(last.rate_kib) * KIB - last.budget;
-                    last.budget = window.saturating_sub(spent);
+                if running && now < self.body[RENEW_AT] {
+                    let spent = u64::from(self.terms().0) * KIB - self.body[BUDGET];
+                    self.body[BUDGET] = window.saturating_sub(spent);
                 } else {
-                    last.budget = window;
-                    last.renew_at = now.saturating_add(SECOND);
+                    self.body[BUDGET] = window;
+                    self.body[RENEW_AT] = now.saturating_add(SECOND);
                 }
-                last.rate_kib = grant.rate_kib;
-                last.step_ms = grant.renewal_step_ms;
-                last.next_renewal_at = after(now, grant.next_renewal_ms, MILLISECOND);
+                self.body[TERMS] =
+                    u64::from(grant.rate_kib) << 32 | u64::from(grant.renewal_step_ms);
+                self.body[NEXT_RENEWAL] = after(now, grant.next_renewal_ms, MILLISECOND);
                 self.state = State::Granted;
                 self.expire_at = after(now, grant.expire_s, SECOND);
             }
         }
         true
+    }
+
+    /// Has a program decide from now on, with a cookie that its `init` has been given, and
+    /// says whether that counts, as [`decide`](Self::decide) does.
+    pub fn run(
+        &mut self,
+        now: u64,
+        program: u8,
+        expire_s: u32,
+        cookie: &[u8; 64],
+        stamp: Stamp,
+    ) -> bool {
+        if !self.take(stamp) {
+            return false;
+        }
+        self.state = State::Program;
+        self.program = program;
+        self.set_cookie(cookie);
+        self.expire_at = after(now, expire_s, SECOND);
+        true
+    }
+
+    /// Returns the cookie of a flow that a program decides of.
+    #[inline]
+    pub fn cookie(&self) -> [u8; 64] {
+        let mut cookie = [0; 64];
+        let (words, _) = cookie.as_chunks_mut::<8>();
+        for (bytes, word) in words.iter_mut().zip(&self.body) {
+            *bytes = word.to_le_bytes();
+        }
+        cookie
+    }
+
+    /// Takes note of what the program has made of the cookie.
+    #[inline]
+    pub fn set_cookie(&mut self, cookie: &[u8; 64]) {
+        let (words, _) = cookie.as_chunks::<8>();
+        for (word, bytes) in self.body.iter_mut().zip(words) {
+            *word = u64::from_le_bytes(*bytes);
+        }
     }
 
     /// Returns the state; after [`expire_at`](Self::expire_at) it is over.
@@ -254,35 +355,37 @@ impl Record {
         self.priority
     }
 
-    /// Returns when a packet asked last.
+    /// Returns the number of the program that decides, or did last.
+    #[inline]
+    pub fn program(&self) -> u8 {
+        self.program
+    }
+
+    /// Returns when a packet of a request asked last.
     #[inline]
     pub fn last_seen(&self) -> u64 {
-        self.last_seen
+        self.body[LAST_SEEN]
     }
 
     /// Returns the bytes left in the window that a granted flow is in at `now`.
     pub fn budget(&self, now: u64) -> u64 {
-        if now >= self.decided.renew_at {
-            u64::from(self.decided.rate_kib) * KIB
-        } else {
-            self.decided.budget
-        }
+        if now >= self.body[RENEW_AT] { u64::from(self.terms().0) * KIB } else { self.body[BUDGET] }
     }
 
     /// Returns when packets of a granted flow ask for renewal next.
     pub fn next_renewal_at(&self) -> u64 {
-        self.decided.next_renewal_at
+        self.body[NEXT_RENEWAL]
     }
 
     /// Returns which decision is in force, or was last.
     pub fn stamp(&self) -> Stamp {
-        Stamp { sender: self.decided.sender, number: self.decided.number }
+        Stamp { sender: self.sender, number: self.number }
     }
 
     /// Asks the CPU for what a decision has left.
     #[inline(always)]
     pub(crate) fn fetch_decided(&self) {
-        fib::fetch_ahead(&self.decided);
+        fib::fetch_ahead(&self.body[1]);
     }
 }
 

@@ -9,8 +9,9 @@
 //! that new flows are held against; the latest counts. A flow that a grantor has decided
 //! of by itself since is left alone, by the stamp.
 
+use super::run::Runner;
 use super::{Counts, Gate};
-use crate::decision::{Item, Say, Scope};
+use crate::decision::{Item, Program, Say, Scope};
 use crate::flow::{Flow, Pair};
 use crate::index::Index;
 use crate::policy::{Action, Policy};
@@ -52,6 +53,7 @@ impl Wide {
     pub(super) fn apply<I: Index>(
         &self,
         table: &mut FlowTable<I>,
+        runner: &mut Runner,
         entry: u32,
         flow: &Flow,
         now: u64,
@@ -60,10 +62,11 @@ impl Wide {
             return;
         }
         let about = |rule: &&Rule| now < rule.until && rule.scope.contains(flow);
-        if let Some(rule) = self.rules.iter().rev().find(about)
-            && let Some(decision) = rule.decision(now)
-        {
-            table.decide(entry, now, &decision, Stamp::default());
+        if let Some(rule) = self.rules.iter().rev().find(about) {
+            // A flush has nothing to say to a flow that has just begun.
+            if rule.say != Say::Flush {
+                let _ = rule.say(table, runner, entry, now, Stamp::default());
+            }
         }
     }
 
@@ -71,6 +74,7 @@ impl Wide {
     pub(super) fn walk<I: Index>(
         &mut self,
         table: &mut FlowTable<I>,
+        runner: &mut Runner,
         counts: &mut Counts,
         now: u64,
         work: usize,
@@ -93,16 +97,8 @@ impl Wide {
                     }
                 }
                 for &entry in &met[..count] {
-                    match rule.decision(now) {
-                        Some(decision) => {
-                            let counted = table.decide(entry, now, &decision, rule.stamp);
-                            *(if counted { &mut counts.decided } else { &mut counts.late }) += 1;
-                        }
-                        None => {
-                            table.remove(entry);
-                            counts.decided += 1;
-                        }
-                    }
+                    let result = rule.say(table, runner, entry, now, rule.stamp);
+                    *counter(counts, &result) += 1;
                 }
             }
         }
@@ -112,17 +108,61 @@ impl Wide {
 }
 
 impl Rule {
-    /// Returns what is left of a decision at `now`, in whole seconds, rounded up; nothing if
-    /// it is to flush.
-    fn decision(&self, now: u64) -> Option<Decision> {
-        let left = self.until.saturating_sub(now).div_ceil(SECOND) as u32;
-        match self.say {
-            Say::Decide(Decision::Decline { .. }) => Some(Decision::Decline { expire_s: left }),
+    /// Applies to a flow what is left of this at `now`, in whole seconds, rounded up.
+    fn say<I: Index>(
+        &self,
+        table: &mut FlowTable<I>,
+        runner: &mut Runner,
+        entry: u32,
+        now: u64,
+        stamp: Stamp,
+    ) -> Result<(), Ignored> {
+        let expire_s = self.until.saturating_sub(now).div_ceil(SECOND) as u32;
+        let say = match self.say {
+            Say::Decide(Decision::Decline { .. }) => Say::Decide(Decision::Decline { expire_s }),
             Say::Decide(Decision::Grant(grant)) => {
-                Some(Decision::Grant(Grant { expire_s: left, ..grant }))
+                Say::Decide(Decision::Grant(Grant { expire_s, ..grant }))
             }
-            Say::Run(_) | Say::Flush => None,
+            Say::Run(program) => Say::Run(Program { expire_s, ..program }),
+            Say::Flush => Say::Flush,
+        };
+        apply(table, runner, entry, now, &say, stamp)
+    }
+}
+
+/// Has a flow that has an entry become what is said.
+fn apply<I: Index>(
+    table: &mut FlowTable<I>,
+    runner: &mut Runner,
+    entry: u32,
+    now: u64,
+    say: &Say,
+    stamp: Stamp,
+) -> Result<(), Ignored> {
+    let counts = match say {
+        Say::Flush => {
+            table.remove(entry);
+            true
         }
+        Say::Decide(decision) => table.decide(entry, now, decision, stamp),
+        // What comes late is not even tried.
+        Say::Run(_) if table.entry(entry).record().is_late(stamp) => false,
+        Say::Run(program) => {
+            let cookie = runner.begin(now, program).ok_or(Ignored::Program)?;
+            table.run(entry, now, program.program, program.expire_s, &cookie, stamp)
+        }
+    };
+    if counts { Ok(()) } else { Err(Ignored::Late) }
+}
+
+/// Where a decision with this result is counted.
+fn counter<'a>(counts: &'a mut Counts, result: &Result<(), Ignored>) -> &'a mut u64 {
+    match result {
+        Ok(()) => &mut counts.decided,
+        Err(Ignored::Late) => &mut counts.late,
+        Err(Ignored::Unprotected) => &mut counts.unprotected,
+        Err(Ignored::Program) => &mut counts.programs,
+        Err(Ignored::NoRoom | Ignored::TooManyWide) => &mut counts.no_room,
     }
 }
 
@@ -135,7 +175,7 @@ pub enum Ignored {
     NoRoom,
     /// The policy gives the flow's destination to no grantor.
     Unprotected,
-    /// It asks for a flow program, which this gate cannot run.
+    /// It asks for a flow program that is not there, or that refuses what it is given.
     Program,
     /// There are [`MOST_WIDE`] decisions about prefixes already.
     TooManyWide,
@@ -147,7 +187,7 @@ impl core::fmt::Display for Ignored {
             Self::Late => "a later decision is in force",
             Self::NoRoom => "the flow table has no entry left: give it more",
             Self::Unprotected => "the policy gives the destination to no grantor",
-            Self::Program => "this gate cannot run flow programs",
+            Self::Program => "the flow program is not there, or refuses the cookie",
             Self::TooManyWide => "too many decisions about prefixes are in force",
         })
     }
@@ -169,26 +209,16 @@ impl<I: Index> Gate<I> {
         hash: impl Fn(&Flow) -> u32,
     ) -> Result<(), Ignored> {
         let result = match (item.scope.flow(), item.say) {
-            (_, Say::Run(_)) => Err(Ignored::Program),
             (Some(flow), Say::Flush) => {
                 if let Some(entry) = self.table.find(&flow, hash(&flow)) {
                     self.table.remove(entry);
                 }
                 Ok(())
             }
-            (Some(flow), Say::Decide(decision)) => {
-                self.decide_flow(now, &flow, hash(&flow), &decision, stamp)
-            }
+            (Some(flow), say) => self.decide_flow(now, &flow, hash(&flow), &say, stamp),
             (None, say) => return self.decide_wide(now, item.scope, say, stamp),
         };
-        let counter = match result {
-            Ok(()) => &mut self.counts.decided,
-            Err(Ignored::Late) => &mut self.counts.late,
-            Err(Ignored::Unprotected) => &mut self.counts.unprotected,
-            Err(Ignored::Program) => &mut self.counts.programs,
-            Err(Ignored::NoRoom | Ignored::TooManyWide) => &mut self.counts.no_room,
-        };
-        *counter += 1;
+        *counter(&mut self.counts, &result) += 1;
         result
     }
 
@@ -197,7 +227,7 @@ impl<I: Index> Gate<I> {
         now: u64,
         flow: &Flow,
         hash: u32,
-        decision: &Decision,
+        say: &Say,
         stamp: Stamp,
     ) -> Result<(), Ignored> {
         let entry = match self.table.find(flow, hash) {
@@ -208,6 +238,10 @@ impl<I: Index> Gate<I> {
                     return Err(Ignored::Unprotected);
                 };
                 let belongs = Belongs { set, generation: policy.generation() as u16 };
+                // No entry for what would have no effect.
+                if let Say::Run(program) = say {
+                    self.runner.begin(now, program).ok_or(Ignored::Program)?;
+                }
                 if self.table.room() == 0 {
                     self.counts.given_up += self.table.make_room(1) as u64;
                 }
@@ -217,7 +251,7 @@ impl<I: Index> Gate<I> {
                 entry
             }
         };
-        if self.table.decide(entry, now, decision, stamp) { Ok(()) } else { Err(Ignored::Late) }
+        apply(&mut self.table, &mut self.runner, entry, now, say, stamp)
     }
 
     fn decide_wide(
@@ -230,7 +264,8 @@ impl<I: Index> Gate<I> {
         let expire_s = match say {
             Say::Decide(Decision::Decline { expire_s }) => expire_s,
             Say::Decide(Decision::Grant(grant)) => grant.expire_s,
-            Say::Run(_) | Say::Flush => 0,
+            Say::Run(program) => program.expire_s,
+            Say::Flush => 0,
         };
         let until = now.saturating_add(u64::from(expire_s) * SECOND);
         let rules = &mut self.wide.rules;

@@ -23,9 +23,14 @@
 //! on as requests without an entry, at the priority of new ones. It fails only when nothing
 //! in the table can be given up, which is when all of it was granted or declined.
 //!
+//! **Flows with a program** have it run in the steps that know a flow's state, with the
+//! packet's bytes, which [`Gate::process_with`] is given a way to. Without bytes they
+//! are requests.
+//!
 //! Time is the group's: one reading for all its packets.
 
 mod decide;
+mod run;
 mod verdict;
 
 pub use decide::{Ignored, MOST_WIDE};
@@ -38,9 +43,11 @@ use crate::index::Index;
 use crate::index::lines::Lines;
 use crate::policy::{Action, Policy};
 use crate::priority::{FIRST, dscp};
+use crate::program::Programs;
 use crate::state::Outcome;
 use crate::table::{Belongs, FlowTable};
 use decide::Wide;
+use run::Runner;
 
 /// The most packets of a group.
 pub const GROUP: usize = 32;
@@ -66,6 +73,7 @@ pub struct Gate<I = Lines> {
     gives_up: bool,
     counts: Counts,
     wide: Wide,
+    runner: Runner,
 }
 
 /// What is known of a packet that step 3 has left over.
@@ -90,7 +98,13 @@ impl<I: Index> Gate<I> {
             gives_up: true,
             counts: Counts::default(),
             wide: Wide::default(),
+            runner: Runner::default(),
         }
+    }
+
+    /// Has these programs from now on; without, decisions that name one are ignored.
+    pub fn set_programs(&mut self, programs: Reader<Programs>) {
+        self.runner.set(programs);
     }
 
     /// Takes groups of so many packets, 1 to [`GROUP`], from now on: for measuring.
@@ -109,14 +123,38 @@ impl<I: Index> Gate<I> {
     ///
     /// If the slices differ in length.
     pub fn process(&mut self, now: u64, packets: &[Packet], verdicts: &mut [Verdict]) {
+        self.process_with(now, packets, |_| &[], verdicts);
+    }
+
+    /// Does so, for packets whose bytes can be had: `bytes` of a packet's number in the
+    /// batch begin with its IP header. Only flow programs read them.
+    ///
+    /// # Panics
+    ///
+    /// If the slices differ in length.
+    pub fn process_with<'a>(
+        &mut self,
+        now: u64,
+        packets: &[Packet],
+        bytes: impl Fn(usize) -> &'a [u8],
+        verdicts: &mut [Verdict],
+    ) {
         assert_eq!(packets.len(), verdicts.len(), "a verdict for each packet");
         let verdicts = verdicts.chunks_mut(self.group);
+        let mut done = 0;
         for (packets, verdicts) in packets.chunks(self.group).zip(verdicts) {
-            self.process_group(now, packets, verdicts);
+            self.process_group(now, packets, |at| bytes(done + at), verdicts);
+            done += packets.len();
         }
     }
 
-    fn process_group(&mut self, now: u64, packets: &[Packet], verdicts: &mut [Verdict]) {
+    fn process_group<'a>(
+        &mut self,
+        now: u64,
+        packets: &[Packet],
+        bytes: impl Fn(usize) -> &'a [u8],
+        verdicts: &mut [Verdict],
+    ) {
         let policy = self.policy.current();
         let generation = policy.generation() as u16;
         let table = &mut self.table;
@@ -137,7 +175,12 @@ impl<I: Index> Gate<I> {
             match candidates[at] {
                 Some(entry) if table.entry(entry).belongs().generation == generation => {
                     let set = table.entry(entry).belongs().set;
-                    let outcome = table.packet(entry, now, packet.bytes);
+                    let mut outcome = table.packet(entry, now, packet.bytes);
+                    if let Outcome::Run(program) = outcome {
+                        let bytes = bytes(at);
+                        outcome =
+                            self.runner.packet(table, entry, program, now, bytes, packet.bytes);
+                    }
                     verdicts[at] = sent(policy, set, packet.hash, outcome);
                     self.counts.verdict(&verdicts[at], packet.bytes);
                 }
@@ -150,12 +193,19 @@ impl<I: Index> Gate<I> {
         if count > 0 {
             let left = &mut left[..count];
             look_up(policy, packets, left);
-            self.admit(now, packets, verdicts, left);
+            self.admit(now, packets, bytes, verdicts, left);
         }
     }
 
     /// Goes through packets of flows that have no entry, or one of another policy.
-    fn admit(&mut self, now: u64, packets: &[Packet], verdicts: &mut [Verdict], left: &[Left]) {
+    fn admit<'a>(
+        &mut self,
+        now: u64,
+        packets: &[Packet],
+        read: impl Fn(usize) -> &'a [u8],
+        verdicts: &mut [Verdict],
+        left: &[Left],
+    ) {
         let policy = self.policy.current();
         let generation = policy.generation() as u16;
         let table = &mut self.table;
@@ -181,11 +231,16 @@ impl<I: Index> Gate<I> {
                     full = entry.is_none();
                     if let Some(entry) = entry {
                         self.counts.inserted += 1;
-                        self.wide.apply(table, entry, flow, now);
+                        self.wide.apply(table, &mut self.runner, entry, flow, now);
                     }
                 }
                 let outcome = match entry {
-                    Some(entry) => table.packet(entry, now, *bytes),
+                    Some(entry) => match table.packet(entry, now, *bytes) {
+                        Outcome::Run(program) => {
+                            self.runner.packet(table, entry, program, now, read(at), *bytes)
+                        }
+                        outcome => outcome,
+                    },
                     None => {
                         self.counts.without_entry += 1;
                         Outcome::Request { dscp: dscp(FIRST) }
@@ -212,12 +267,21 @@ impl<I: Index> Gate<I> {
     /// every turn.
     pub fn turn(&mut self, now: u64, work: u32) {
         self.counts.expired += self.table.expire(now, work) as u64;
-        self.wide.walk(&mut self.table, &mut self.counts, now, work as usize);
+        let (table, runner) = (&mut self.table, &mut self.runner);
+        self.wide.walk(table, runner, &mut self.counts, now, work as usize);
+        self.runner.idle();
     }
 
     /// Says that no packets come for a while, so that a new policy need not wait.
     pub fn idle(&mut self) {
         self.policy.idle();
+        self.runner.idle();
+    }
+
+    /// Counts what verified programs did that they must not: always 0, or the verifier is
+    /// wrong.
+    pub fn faults(&self) -> u64 {
+        self.runner.faults()
     }
 
     /// Returns the flows.
@@ -243,7 +307,11 @@ fn sent(policy: &Policy, set: u16, hash: u32, outcome: Outcome) -> Verdict {
         Outcome::Granted { renew } => {
             grantor().map_or(NOBODY, |grantor| Verdict::Granted { grantor, renew })
         }
+        Outcome::Direct => grantor().map_or(NOBODY, |grantor| Verdict::Direct { grantor }),
         Outcome::OverRate => Verdict::Drop(Reason::OverRate),
+        Outcome::Refused => Verdict::Drop(Reason::Program),
+        // Whoever names a program has it run before a verdict is made.
+        Outcome::Error | Outcome::Run(_) => Verdict::Drop(Reason::ProgramError),
         Outcome::Declined => Verdict::Drop(Reason::Declined),
     }
 }

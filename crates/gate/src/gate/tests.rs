@@ -5,10 +5,14 @@ use std::collections::HashMap;
 
 use fib::{Prefix, Publisher};
 
+use std::sync::Arc;
+
 use super::{Gate, Ignored, MOST_WIDE, Packet, Reason, Verdict};
 use crate::decision::{Item, Program, Say, Scope};
 use crate::flow::{Flow, Key, Pair};
 use crate::policy::{Action, Address, Draft, Grantor, Policy};
+use crate::program::tests::shipped;
+use crate::program::{Answer, Machine, Programs};
 use crate::state::{Decision, Grant, Outcome, Record, Stamp};
 
 const SECOND: u64 = 1_000_000_000;
@@ -50,8 +54,29 @@ fn random_flow(rng: &mut fastrand::Rng) -> Flow {
     }
 }
 
+/// Programs 0, granted, and 2, grantedv2.
+fn programs() -> Programs {
+    let mut programs = Programs::default();
+    programs.set(0, Some(Arc::new(shipped("granted"))));
+    programs.set(2, Some(Arc::new(shipped("grantedv2"))));
+    programs
+}
+
+/// A packet from its IP header on, with no more in it than its protocol.
+fn bytes_of(packet: &Packet) -> [u8; 40] {
+    let mut bytes = [0; 40];
+    if packet.flow.is_v6() {
+        (bytes[0], bytes[6]) = (0x60, 17);
+    } else {
+        // Every other one is a fragment.
+        (bytes[0], bytes[3], bytes[7], bytes[9]) = (0x45, 20, packet.bytes as u8 & 1, 6);
+    }
+    bytes
+}
+
 /// The slow twin: a map of records, one packet at a time.
 fn expected(
+    programs: &Programs,
     policy: &Policy,
     records: &mut HashMap<Flow, Record>,
     now: u64,
@@ -74,12 +99,28 @@ fn expected(
         }
     };
     let record = records.entry(packet.flow).or_insert_with(|| Record::new(now));
-    let outcome = record.packet(now, packet.bytes);
+    let mut outcome = record.packet(now, packet.bytes);
+    if let Outcome::Run(number) = outcome {
+        let (mut cookie, until) = (record.cookie(), record.expire_at());
+        let answer = match programs.get(number) {
+            Some(program) => {
+                let (mut machine, bytes) = (Machine::default(), bytes_of(packet));
+                machine.packet(program, now, until, &mut cookie, &bytes, packet.bytes)
+            }
+            None => Answer::Nothing,
+        };
+        record.set_cookie(&cookie);
+        outcome = record.answer(now, answer);
+    }
     let grantor = policy.set(set).unwrap().pick(packet.hash).map(|grantor| grantor.address);
     match (outcome, grantor) {
         (Outcome::Declined, _) => Verdict::Drop(Reason::Declined),
         (Outcome::OverRate, _) => Verdict::Drop(Reason::OverRate),
+        (Outcome::Refused, _) => Verdict::Drop(Reason::Program),
+        (Outcome::Error, _) => Verdict::Drop(Reason::ProgramError),
+        (Outcome::Run(_), _) => panic!("it was run"),
         (_, None) => Verdict::Drop(Reason::NoGrantor),
+        (Outcome::Direct, Some(grantor)) => Verdict::Direct { grantor },
         (Outcome::Request { dscp }, Some(grantor)) => Verdict::Request { grantor, dscp },
         (Outcome::Granted { renew }, Some(grantor)) => Verdict::Granted { grantor, renew },
     }
@@ -91,6 +132,8 @@ fn against_the_twin(group: usize, seed: u64) {
     let mut publisher = Publisher::new(draft().build(1).unwrap());
     let mut gate: Gate = Gate::new(2000, publisher.reader(), 0);
     gate.set_group(group);
+    let mut of_programs = Publisher::new(programs());
+    gate.set_programs(of_programs.reader());
     let mut records = HashMap::new();
     let mut now = 0;
     let mut generation = 1;
@@ -109,8 +152,15 @@ fn against_the_twin(group: usize, seed: u64) {
                 _ => {}
             }
             publisher.publish(Box::new(draft.build(generation).unwrap()));
+            // One of the programs comes and goes.
+            let mut programs = programs();
+            if rng.bool() {
+                programs.set(2, None);
+            }
+            of_programs.publish(Box::new(programs));
             gate.idle();
             publisher.reclaim();
+            assert!(of_programs.reclaim().is_some());
         }
         let packets: Vec<Packet> = (0..rng.usize(..80))
             .map(|_| {
@@ -119,9 +169,11 @@ fn against_the_twin(group: usize, seed: u64) {
             })
             .collect();
         let mut verdicts = vec![Verdict::NoRoute; packets.len()];
-        gate.process(now, &packets, &mut verdicts);
+        let bytes: Vec<[u8; 40]> = packets.iter().map(bytes_of).collect();
+        gate.process_with(now, &packets, |at| &bytes[at], &mut verdicts);
         for (at, packet) in packets.iter().enumerate() {
-            let expect = expected(publisher.current(), &mut records, now, packet);
+            let programs = of_programs.current();
+            let expect = expected(programs, publisher.current(), &mut records, now, packet);
             assert_eq!(verdicts[at], expect, "step {step}, packet {at}: {}", packet.flow);
         }
         for _ in 0..rng.u8(..4) {
@@ -136,6 +188,11 @@ fn against_the_twin(group: usize, seed: u64) {
                 }),
             };
             let stamp = Stamp { sender: rng.u32(..2), number: step + rng.u64(..20) };
+            if rng.u8(..3) == 0 {
+                let programs = of_programs.current();
+                run_somewhere(&mut rng, &mut gate, &key, programs, &mut records, now, flow, stamp);
+                continue;
+            }
             let item = Item { scope: Scope::of(&flow), say: Say::Decide(decision) };
             let result = gate.decide(now, &item, stamp, |flow| key.hash(flow));
             let set = match flow.pair() {
@@ -169,8 +226,56 @@ fn against_the_twin(group: usize, seed: u64) {
         counts.over_rate,
         counts.policy,
         counts.no_grantor,
+        counts.direct,
+        counts.program,
     ];
+    assert_eq!(gate.faults(), 0);
+    assert!(counts.programs > 100, "{}", counts.programs);
     assert!(met.iter().all(|count| count.packets > 100), "not everything was met: {met:?}");
+}
+
+/// Has a program decide of a flow, at the gate and in the twin.
+#[expect(clippy::too_many_arguments, reason = "what a step of the twin has at hand")]
+fn run_somewhere(
+    rng: &mut fastrand::Rng,
+    gate: &mut Gate,
+    key: &Key,
+    programs: &Programs,
+    records: &mut HashMap<Flow, Record>,
+    now: u64,
+    flow: Flow,
+    stamp: Stamp,
+) {
+    let mut cookie = [0; 64];
+    // KiB, one or both rates, renewal in half a second, directly or not.
+    (cookie[0], cookie[4], cookie[16]) = (rng.u8(..9), rng.u8(..3), rng.u8(..4));
+    (cookie[9], cookie[10], cookie[13]) = (2, rng.u8(..9), 2);
+    let program = Program { expire_s: rng.u32(..20), program: rng.u8(..3), cookie };
+    let item = Item { scope: Scope::of(&flow), say: Say::Run(program) };
+    let result = gate.decide(now, &item, stamp, |flow| key.hash(flow));
+    // Whom the policy does not protect, the other decisions are about.
+    let Some(record) = records.get_mut(&flow) else {
+        if result == Ok(()) {
+            let mut record = Record::new(now);
+            assert!(run(programs, &mut record, now, &program, stamp));
+            records.insert(flow, record);
+        }
+        return;
+    };
+    if record.is_late(stamp) {
+        assert_eq!(result, Err(Ignored::Late));
+    } else if run(programs, record, now, &program, stamp) {
+        assert_eq!(result, Ok(()));
+    } else {
+        assert_eq!(result, Err(Ignored::Program));
+    }
+}
+
+fn run(programs: &Programs, record: &mut Record, now: u64, named: &Program, stamp: Stamp) -> bool {
+    let mut cookie = named.cookie;
+    let Some(program) = programs.get(named.program) else { return false };
+    Machine::default().init(program, now, &mut cookie)
+        && record.run(now, named.program, named.expire_s, &cookie, stamp)
 }
 
 #[test]
@@ -290,16 +395,54 @@ fn decisions_about_prefixes_reach_who_is_there_and_who_comes() {
     gate.turn(20 * SECOND, 4000);
     assert!(gate.table().is_empty());
     assert!(is_request(send(&mut gate, 20 * SECOND, 300)));
-    // There are so many at a time, and no programs.
+    // There are so many at a time.
     for number in 0..MOST_WIDE as u32 + 1 {
         let scope = Scope::V4(Prefix::truncate(number << 8, 24), Prefix::ALL);
         let result = gate.decide(21 * SECOND, &Item { scope, say: decline }, stamp(10), hash);
         let full = number == MOST_WIDE as u32;
         assert_eq!(result, if full { Err(Ignored::TooManyWide) } else { Ok(()) });
     }
+    // Of programs that are not there nothing is made.
     let run = Say::Run(Program { expire_s: 1, program: 0, cookie: [0; 64] });
-    let result = gate.decide(0, &Item { scope, say: run }, stamp(11), hash);
-    assert_eq!(result, Err(Ignored::Program));
+    let one = Item { scope: Scope::of(&Flow::v4(3, PROTECTED)), say: run };
+    assert_eq!(gate.decide(0, &one, stamp(11), hash), Err(Ignored::Program));
+}
+
+#[test]
+fn a_program_for_a_prefix_begins_anew_for_each_flow() {
+    let key = Key::random();
+    let hash = |flow: &Flow| key.hash(flow);
+    let publisher = Publisher::new(draft().build(1).unwrap());
+    let of_programs = Publisher::new(programs());
+    let mut gate: Gate = Gate::new(1000, publisher.reader(), 0);
+    gate.set_programs(of_programs.reader());
+    let mut cookie = [0; 64];
+    // One KiB a second, and renewal in four minutes.
+    (cookie[0], cookie[6]) = (1, 4);
+    let program = Program { expire_s: 100, program: 0, cookie };
+    let scope = Scope::V4(Prefix::truncate(0, 24), Prefix::ALL);
+    let send = |gate: &mut Gate, now, src| {
+        let packets = [packet(&key, Flow::v4(src, PROTECTED), 1000)];
+        let (bytes, mut verdict) = (bytes_of(&packets[0]), [Verdict::NoRoute]);
+        gate.process_with(now, &packets, |_| &bytes, &mut verdict);
+        verdict[0]
+    };
+    for src in 0..10 {
+        assert!(matches!(send(&mut gate, 0, src), Verdict::Request { .. }));
+    }
+    gate.decide(1, &Item { scope, say: Say::Run(program) }, Stamp::default(), hash).unwrap();
+    gate.turn(1, 4000);
+    assert_eq!(gate.table().running(), 10);
+    for src in 0..20 {
+        assert!(matches!(send(&mut gate, 2, src), Verdict::Granted { renew: false, .. }), "{src}");
+        assert_eq!(send(&mut gate, 3, src), Verdict::Drop(Reason::Program));
+    }
+    // Without bytes to go by it asks again.
+    let packets = [packet(&key, Flow::v4(7, PROTECTED), 1000)];
+    let mut verdict = [Verdict::NoRoute];
+    gate.process(4, &packets, &mut verdict);
+    assert!(matches!(verdict[0], Verdict::Request { dscp: 41, .. }));
+    assert_eq!(gate.table().running(), 19);
 }
 
 #[test]
@@ -307,7 +450,9 @@ fn nothing_is_allocated_while_packets_go_through() {
     let mut rng = fastrand::Rng::with_seed(9);
     let key = Key::random();
     let publisher = Publisher::new(draft().build(1).unwrap());
+    let of_programs = Publisher::new(programs());
     let mut gate: Gate = Gate::new(300, publisher.reader(), 0);
+    gate.set_programs(of_programs.reader());
     let mut verdicts = [Verdict::NoRoute; 64];
     let allocated = allocation_counter::measure(|| {
         for step in 0..2_000u64 {
@@ -315,14 +460,17 @@ fn nothing_is_allocated_while_packets_go_through() {
                 let flow = random_flow(&mut rng);
                 packet(&key, flow, 100)
             });
-            gate.process(step * 1_000_000, &packets, &mut verdicts);
-            let item = Item {
-                scope: Scope::of(&packets[0].flow),
-                say: Say::Decide(Decision::Decline { expire_s: 3 }),
+            let bytes = packets.map(|packet| bytes_of(&packet));
+            gate.process_with(step * 1_000_000, &packets, |at| &bytes[at], &mut verdicts);
+            let say = match step % 2 {
+                0 => Say::Decide(Decision::Decline { expire_s: 3 }),
+                _ => Say::Run(Program { expire_s: 3, program: 2, cookie: [1; 64] }),
             };
+            let item = Item { scope: Scope::of(&packets[0].flow), say };
             let _ = gate.decide(step * 1_000_000, &item, Stamp::default(), |flow| key.hash(flow));
             gate.turn(step * 1_000_000, 64);
         }
     });
     assert_eq!(allocated.count_total, 0);
+    assert!(gate.counts().direct.packets > 100, "{:?}", gate.counts());
 }

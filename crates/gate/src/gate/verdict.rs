@@ -26,6 +26,12 @@ pub enum Verdict {
         /// Whether it asks.
         renew: bool,
     },
+    /// To the protected network without the grantor, as it is but for DSCP 1: by the way
+    /// that leads to the grantor. A flow program says so.
+    Direct {
+        /// The grantor.
+        grantor: Address,
+    },
     /// To the back network as it is.
     Back,
     /// To the front network as it is.
@@ -47,6 +53,10 @@ pub enum Reason {
     Policy,
     /// No grantor of the set is to be used.
     NoGrantor,
+    /// Its flow's program declines it.
+    Program,
+    /// Its flow's program found something wrong.
+    ProgramError,
 }
 
 /// Packets and bytes.
@@ -72,8 +82,10 @@ pub struct Counts {
     pub received: Count,
     /// Requests.
     pub requests: Count,
-    /// Granted packets, those that ask for renewal among them.
+    /// Granted packets, those that ask for renewal and those that go directly among them.
     pub granted: Count,
+    /// Granted packets that go directly.
+    pub direct: Count,
     /// Granted packets that ask for renewal.
     pub renewals: Count,
     /// To the back network as they are.
@@ -90,6 +102,10 @@ pub struct Counts {
     pub policy: Count,
     /// Dropped for want of a grantor.
     pub no_grantor: Count,
+    /// Dropped, declined by a program.
+    pub program: Count,
+    /// Dropped, for a program that found something wrong.
+    pub program_error: Count,
     /// Flows that got an entry.
     pub inserted: u64,
     /// Requests that went on without an entry.
@@ -106,7 +122,7 @@ pub struct Counts {
     pub no_room: u64,
     /// Decisions of flows that the policy gives to no grantor.
     pub unprotected: u64,
-    /// Decisions to run a program, which this gate cannot.
+    /// Decisions to run a program that this gate does not have, or that refuses the cookie.
     pub programs: u64,
 }
 
@@ -121,6 +137,10 @@ impl Counts {
                 }
                 &mut self.granted
             }
+            Verdict::Direct { .. } => {
+                self.direct.add(bytes);
+                &mut self.granted
+            }
             Verdict::Back => &mut self.back,
             Verdict::Front => &mut self.front,
             Verdict::NoRoute => &mut self.no_route,
@@ -128,6 +148,8 @@ impl Counts {
             Verdict::Drop(Reason::OverRate) => &mut self.over_rate,
             Verdict::Drop(Reason::Policy) => &mut self.policy,
             Verdict::Drop(Reason::NoGrantor) => &mut self.no_grantor,
+            Verdict::Drop(Reason::Program) => &mut self.program,
+            Verdict::Drop(Reason::ProgramError) => &mut self.program_error,
         };
         count.add(bytes);
     }
@@ -144,6 +166,8 @@ impl Counts {
             self.over_rate,
             self.policy,
             self.no_grantor,
+            self.program,
+            self.program_error,
         ];
         let packets = all.iter().map(|count| count.packets).sum();
         Count { packets, bytes: all.iter().map(|count| count.bytes).sum() }

@@ -1,10 +1,10 @@
 //! The flow table: index, entries and wheels, as one thing.
 //!
 //! ```text
-//!             0        32      36    38   40       48       56     64        104   128
-//!   entry     │ words  │ hash  │ of  │gen │ expire │ seen   │ state│ decided │     │
-//!             └── whose flow ──┴─────┴────┴─────── record ───────────────────┘
-//!             │◄──────────── one line ────────────────────────────►│
+//!             0        32      36    38   40       48          56      64      120      128
+//!   entry     │ words  │ hash  │ of  │gen │ expire │ state …  │ body, 8 words  │ number │
+//!             └── whose flow ──┴─────┴────┴──────────────── record ─────────────────────┘
+//!             │◄───────────────────── one line ───────────────────►│
 //! ```
 //!
 //! What a request needs is in an entry's first line, so that a flood of them touches one
@@ -26,6 +26,7 @@ use crate::expiry::{Wheel, Wheels};
 use crate::flow::Flow;
 use crate::index::lines::Lines;
 use crate::index::{Full, Index, MOST_ENTRIES};
+use crate::program::Answer;
 use crate::state::{Decision, Outcome, Record, Stamp, State};
 
 /// What a flow belongs to: a grantor set, as one generation of the policy says.
@@ -108,6 +109,7 @@ pub struct FlowTable<I = Lines> {
     unused: u32,
     granted: usize,
     declined: usize,
+    running: usize,
 }
 
 impl<I: Index> FlowTable<I> {
@@ -131,6 +133,7 @@ impl<I: Index> FlowTable<I> {
             unused: 0,
             granted: 0,
             declined: 0,
+            running: 0,
         }
     }
 
@@ -227,6 +230,38 @@ impl<I: Index> FlowTable<I> {
         counts
     }
 
+    /// Makes an outcome of what the program of the flow with this entry said, and keeps the
+    /// cookie as it left it.
+    pub fn answer(&mut self, entry: u32, now: u64, cookie: &[u8; 64], answer: Answer) -> Outcome {
+        let record = &mut self.entries[entry as usize].record;
+        let before = record.state();
+        record.set_cookie(cookie);
+        let outcome = record.answer(now, answer);
+        if before != record.state() {
+            self.refile(entry, before);
+        }
+        outcome
+    }
+
+    /// Has a program decide of the flow with this entry, and says whether that counts.
+    pub fn run(
+        &mut self,
+        entry: u32,
+        now: u64,
+        program: u8,
+        expire_s: u32,
+        cookie: &[u8; 64],
+        stamp: Stamp,
+    ) -> bool {
+        let record = &mut self.entries[entry as usize].record;
+        let before = record.state();
+        let counts = record.run(now, program, expire_s, cookie, stamp);
+        if counts {
+            self.refile(entry, before);
+        }
+        counts
+    }
+
     /// Says anew what the flow with this entry belongs to.
     #[inline]
     pub fn belong(&mut self, entry: u32, belongs: Belongs) {
@@ -250,6 +285,7 @@ impl<I: Index> FlowTable<I> {
             State::Request => {}
             State::Granted => self.granted = self.granted.wrapping_add_signed(by),
             State::Declined => self.declined = self.declined.wrapping_add_signed(by),
+            State::Program => self.running = self.running.wrapping_add_signed(by),
         }
     }
 
@@ -306,6 +342,11 @@ impl<I: Index> FlowTable<I> {
     /// Counts the declined flows, likewise.
     pub fn declined(&self) -> usize {
         self.declined
+    }
+
+    /// Counts the flows that a program decides of, likewise.
+    pub fn running(&self) -> usize {
+        self.running
     }
 }
 

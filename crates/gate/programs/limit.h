@@ -1,0 +1,119 @@
+/* Two limits, and what programs with two limits share.
+ *
+ * The first limit is on all packets of the flow, those that are dropped among them: a flow
+ * that keeps sending too much goes into debt and starves itself. The second, narrower one is
+ * on what a peer that behaves sends little of. Both are in KiB a second: every second each
+ * is filled up by its rate, up to one second's worth.
+ */
+#ifndef FINGERPOST_LIMIT_H
+#define FINGERPOST_LIMIT_H
+
+#include "flow.h"
+
+/* What decisions begin with for grantedv2, web and dns: 17 bytes. */
+struct __attribute__((packed)) terms {
+	uint32_t rate1_kib, rate2_kib;
+	uint32_t next_renewal_ms, renewal_step_ms;
+	uint8_t direct;
+};
+
+struct limits {
+	uint64_t fill_at;
+	int64_t left1, left2;
+	uint64_t next_renewal_at;
+	uint32_t rate1_kib, rate2_kib;
+	uint32_t renewal_step_ms;
+	uint32_t direct;
+};
+
+INLINE void begin(struct limits *limits, uint64_t now, const struct terms terms)
+{
+	limits->fill_at = now + cycles_per_sec;
+	limits->left1 = (int64_t)terms.rate1_kib * 1024;
+	limits->left2 = (int64_t)terms.rate2_kib * 1024;
+	limits->next_renewal_at = now + cycles_per_ms * terms.next_renewal_ms;
+	limits->rate1_kib = terms.rate1_kib;
+	limits->rate2_kib = terms.rate2_kib;
+	limits->renewal_step_ms = terms.renewal_step_ms;
+	limits->direct = terms.direct;
+}
+
+INLINE uint64_t init_limits(struct gk_bpf_init_ctx *ctx)
+{
+	void *cookie = init_ctx_to_cookie(ctx);
+	const struct terms terms = *(const struct terms *)cookie;
+	begin(cookie, ctx->now, terms);
+	return INIT_OK;
+}
+
+INLINE int64_t filled(int64_t left, uint64_t seconds, int64_t rate)
+{
+	left += (int64_t)seconds * rate;
+	return left > rate ? rate : left;
+}
+
+/* Takes the packet off the first limit; not 0 if that was not enough. */
+INLINE int over_first(uint64_t *fill_at, int64_t *left1, int64_t *left2, int64_t rate1,
+		      int64_t rate2, uint64_t now, uint32_t bytes)
+{
+	if (now >= *fill_at) {
+		uint64_t seconds = 1 + (now - *fill_at) / cycles_per_sec;
+
+		*fill_at += seconds * cycles_per_sec;
+		/* More than anybody's debt, and less than overflows. */
+		if (seconds > 1 << 20)
+			seconds = 1 << 20;
+		*left1 = filled(*left1, seconds, rate1);
+		*left2 = filled(*left2, seconds, rate2);
+	}
+	*left1 -= bytes;
+	return *left1 < 0;
+}
+
+/* Takes the packet off the second limit; not 0 if that was not enough. */
+INLINE int over_second(int64_t *left2, uint32_t bytes)
+{
+	*left2 -= bytes;
+	return *left2 < 0;
+}
+
+INLINE int over_limit1(struct limits *limits, uint64_t now, uint32_t bytes)
+{
+	return over_first(&limits->fill_at, &limits->left1, &limits->left2,
+			  (int64_t)limits->rate1_kib * 1024, (int64_t)limits->rate2_kib * 1024,
+			  now, bytes);
+}
+
+/* The packet may go; now and then it asks for renewal on its way. */
+INLINE uint64_t send(struct gk_bpf_pkt_ctx *ctx, uint64_t *next_renewal_at, uint32_t step_ms,
+		     uint32_t direct)
+{
+	if (ctx->now >= *next_renewal_at) {
+		*next_renewal_at = ctx->now + cycles_per_ms * step_ms;
+		return gk_bpf_prep_for_tx(ctx, RENEW, 0) == 0 ? FORWARD : ERROR;
+	}
+	return gk_bpf_prep_for_tx(ctx, GRANTED, direct != 0) == 0 ? FORWARD : ERROR;
+}
+
+INLINE uint64_t send_limited(struct gk_bpf_pkt_ctx *ctx, struct limits *limits)
+{
+	return send(ctx, &limits->next_renewal_at, limits->renewal_step_ms, limits->direct);
+}
+
+/* The messages of ICMP that a server has to hear, and what finds out whether it is there. */
+INLINE int may_be_icmp(const struct gk_bpf_pkt_ctx *ctx, const struct packet *packet)
+{
+	const uint8_t *icmp = packet->l4;
+
+	if (icmp + 8 > packet->end)
+		return 0;
+	if (ctx->l3_proto == ETHERTYPE_IPV4 && ctx->l4_proto == PROTOCOL_ICMP)
+		/* Echo replies and requests, unreachable, out of hops. */
+		return icmp[0] == 0 || icmp[0] == 8 || icmp[0] == 3 || icmp[0] == 11;
+	if (ctx->l3_proto == ETHERTYPE_IPV6 && ctx->l4_proto == PROTOCOL_ICMP6)
+		/* Unreachable, too big, out of hops, echo requests and replies. */
+		return (icmp[0] >= 1 && icmp[0] <= 3) || icmp[0] == 128 || icmp[0] == 129;
+	return 0;
+}
+
+#endif

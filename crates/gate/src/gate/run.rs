@@ -1,0 +1,68 @@
+//! Flow programs at the gate: what is run, with a decision and with packets.
+//!
+//! A worker has one machine and reads programs as it reads its policy: by a pointer that is
+//! swapped, so that one can be loaded, replaced or taken away while packets flow. A flow whose program
+//! is gone is a request again with its next packet. One whose program was replaced goes on
+//! with the cookie it has, which the new program reads as it will: nothing worse can come of
+//! that than a wrong answer, and whoever replaces one flushes its flows if they matter.
+
+use fib::Reader;
+
+use crate::decision::Program as Named;
+use crate::index::Index;
+use crate::program::{Answer, Machine, Programs};
+use crate::state::Outcome;
+use crate::table::FlowTable;
+
+/// What programs are run with.
+#[derive(Debug, Default)]
+pub(super) struct Runner {
+    programs: Option<Reader<Programs>>,
+    machine: Machine,
+}
+
+impl Runner {
+    pub(super) fn set(&mut self, programs: Reader<Programs>) {
+        self.programs = Some(programs);
+    }
+
+    pub(super) fn idle(&mut self) {
+        if let Some(programs) = &mut self.programs {
+            programs.idle();
+        }
+    }
+
+    pub(super) fn faults(&self) -> u64 {
+        self.machine.faults()
+    }
+
+    /// Returns what a flow's cookie is at first, or nothing if the program is not there or
+    /// refuses what the decision says.
+    pub(super) fn begin(&mut self, now: u64, named: &Named) -> Option<[u8; 64]> {
+        let program = self.programs.as_mut()?.current().get(named.program)?;
+        let mut cookie = named.cookie;
+        self.machine.init(program, now, &mut cookie).then_some(cookie)
+    }
+
+    /// Asks the program of the flow with this entry about a packet.
+    pub(super) fn packet<I: Index>(
+        &mut self,
+        table: &mut FlowTable<I>,
+        entry: u32,
+        program: u8,
+        now: u64,
+        bytes: &[u8],
+        length: u32,
+    ) -> Outcome {
+        let record = table.entry(entry).record();
+        let (expire_at, mut cookie) = (record.expire_at(), record.cookie());
+        let program = self.programs.as_mut().and_then(|all| all.current().get(program));
+        let answer = match program {
+            Some(program) => {
+                self.machine.packet(program, now, expire_at, &mut cookie, bytes, length)
+            }
+            None => Answer::Nothing,
+        };
+        table.answer(entry, now, &cookie, answer)
+    }
+}

@@ -1,0 +1,206 @@
+//! Flow programs: eBPF that decides of each packet of a flow (thesis, 4.3.3).
+//!
+//! A decision can name a program and what its cookie begins with. From then on the program
+//! decides of each packet of the flow, with 64 bytes that are the flow's own to remember by.
+//!
+//! ```text
+//!   clang ─► object file ─► object.rs ─► Code ─► verify/ ─► Verified ─► Programs ─► a gate
+//!                           names become         every way through it,  by number
+//!                           numbers              before it ever runs
+//!
+//!   a decision ─► init ─► cookie
+//!   a packet   ─► pkt, with the cookie ─► forward, prepared with a priority
+//!                                         decline
+//!                                         error: dropped
+//! ```
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `object.rs` | ELF files, by the `object` crate |
+//! | `insn.rs` | instructions, and how they are written |
+//! | `verify/` | the verifier |
+//! | `machine.rs` | the machine that runs what has passed |
+//! | `packet.rs` | a packet as a program sees it |
+//! | `shipped.rs` | the programs that come with this, in C |
+//!
+//! The interface is that of the published gates (study, 5) but for how a packet is read: what
+//! `pkt_ctx_to_pkt` returns is a description with three pointers, and every access to the
+//! packet's bytes has to be preceded by a comparison with the third, its end, as in the
+//! kernel's XDP programs. It is written down in `programs/flow.h`. Why the verifier and the
+//! machine are our own is in docs/decisions/0011.
+
+pub mod shipped;
+
+mod insn;
+mod machine;
+mod object;
+mod packet;
+mod refusal;
+mod verify;
+
+pub use insn::{Helper, Insn};
+pub use machine::{Fault, Prepared};
+pub use refusal::{Refusal, Why};
+pub use verify::{LONGEST, MOST_INSTRUCTIONS, MOST_STEPS, Section, Verified};
+
+use std::sync::Arc;
+
+use machine::Memory;
+use packet::{DESCRIPTION, Parsed};
+use verify::STACK;
+
+/// How many programs a gate can have.
+pub const MOST_PROGRAMS: usize = 256;
+
+/// A program that has passed the verifier.
+///
+/// # Examples
+///
+/// ```no_run
+/// use fingerpost_gate::program::Program;
+/// let program = Program::load(&std::fs::read("granted.o")?)?;
+/// println!("at most {} instructions a packet", program.packet().longest());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Program {
+    init: Verified,
+    packet: Verified,
+}
+
+/// What a program says of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It may go.
+    Forward(Prepared),
+    /// It may not.
+    Decline,
+    /// Something is wrong; it may not.
+    Error,
+    /// Nothing that counts: the packet is none that can be read, or it may go without having
+    /// been prepared. The flow asks again.
+    Nothing,
+}
+
+impl Program {
+    /// Reads an object file and verifies its two sections.
+    ///
+    /// # Errors
+    ///
+    /// The [`Refusal`] says which instruction is wrong and why.
+    pub fn load(bytes: &[u8]) -> Result<Self, Refusal> {
+        let (init, packet) = object::read(bytes)?;
+        let init = verify::verify(Section::Init, init)?;
+        Ok(Self { init, packet: verify::verify(Section::Packet, packet)? })
+    }
+
+    /// Returns what is run with a decision.
+    pub fn init(&self) -> &Verified {
+        &self.init
+    }
+
+    /// Returns what is run with each packet.
+    pub fn packet(&self) -> &Verified {
+        &self.packet
+    }
+}
+
+/// Programs by their number.
+#[derive(Clone, Debug)]
+pub struct Programs(Vec<Option<Arc<Program>>>);
+
+impl Default for Programs {
+    fn default() -> Self {
+        Self(vec![None; MOST_PROGRAMS])
+    }
+}
+
+impl Programs {
+    /// Puts a program under a number, or takes away the one that is there.
+    pub fn set(&mut self, number: u8, program: Option<Arc<Program>>) {
+        self.0[usize::from(number)] = program;
+    }
+
+    /// Returns the program of a number.
+    #[inline]
+    pub fn get(&self, number: u8) -> Option<&Program> {
+        self.0[usize::from(number)].as_deref()
+    }
+}
+
+/// A worker's machine: what programs run in.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// Not cleared between runs: what was not written is never read.
+    stack: [u8; STACK],
+    faults: u64,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self { stack: [0; STACK], faults: 0 }
+    }
+}
+
+impl Machine {
+    /// Runs a program's `init` at `now`, and says whether it takes the cookie, which it may
+    /// change. The cookie is as it was if it does not.
+    pub fn init(&mut self, program: &Program, now: u64, cookie: &mut [u8; 64]) -> bool {
+        let mut kept = *cookie;
+        let mut memory = Memory {
+            context: &now.to_le_bytes(),
+            stack: &mut self.stack,
+            cookie: &mut kept,
+            description: &[0; DESCRIPTION],
+            bytes: &[],
+            prepared: None,
+        };
+        let result = machine::run(&program.init, &mut memory);
+        self.faults += u64::from(result.is_err());
+        let takes = result == Ok(0);
+        if takes {
+            *cookie = kept;
+        }
+        takes
+    }
+
+    /// Runs a program's `pkt` for a packet that begins with its IP header, at `now`.
+    /// `length` is the frame's, Ethernet header included.
+    pub fn packet(
+        &mut self,
+        program: &Program,
+        now: u64,
+        expire_at: u64,
+        cookie: &mut [u8; 64],
+        packet: &[u8],
+        length: u32,
+    ) -> Answer {
+        let Some(parsed) = Parsed::new(packet) else { return Answer::Nothing };
+        let mut memory = Memory {
+            context: &parsed.context(now, expire_at),
+            stack: &mut self.stack,
+            cookie,
+            description: &parsed.description(length),
+            bytes: parsed.bytes,
+            prepared: None,
+        };
+        match machine::run(&program.packet, &mut memory) {
+            Ok(0) => memory.prepared.map_or(Answer::Nothing, Answer::Forward),
+            Ok(1) => Answer::Decline,
+            Ok(_) => Answer::Error,
+            Err(_) => {
+                self.faults += 1;
+                Answer::Error
+            }
+        }
+    }
+
+    /// Counts what verified programs did that they must not: always 0, or the verifier is
+    /// wrong.
+    pub fn faults(&self) -> u64 {
+        self.faults
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

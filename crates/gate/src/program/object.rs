@@ -1,0 +1,146 @@
+//! Object files: from what `clang -target bpfel -O2 -c` writes to code.
+//!
+//! Of an ELF file (by the `object` crate) these parts count: the sections `init` and `pkt`, each a function from its first
+//! instruction on; `.rodata…`, the constants, one after the other; and the relocations of
+//! the two sections, by which names become what the machine knows:
+//!
+//! | relocation | symbol | becomes |
+//! |---|---|---|
+//! | `R_BPF_64_32` | a helper | its number in the call |
+//! | `R_BPF_64_64` | `cycles_per_sec`, `cycles_per_ms` | the address of the rate |
+//! | `R_BPF_64_64` | something in `.rodata…` | its address |
+//!
+//! Everything else is refused by name: variables (`.data`, `.bss`), maps, functions that were
+//! not inlined. Debug sections and BTF are passed over. The file is not trusted: it is input
+//! from outside, and what it says is only ever an index that is checked.
+
+use object::elf::{EM_BPF, R_BPF_64_32, R_BPF_64_64};
+use object::read::elf::{ElfFile64, FileHeader};
+use object::{
+    LittleEndian, Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget,
+    SectionIndex,
+};
+
+use super::insn::{Helper, Insn, OF_CLOCK, OF_CONSTANT, OF_RODATA, WIDE};
+use super::refusal::{Refusal, Why};
+use super::verify::{MOST_INSTRUCTIONS, Section};
+
+/// The opcode of a call.
+const CALL: u8 = 0x85;
+/// The most bytes of constants.
+const MOST_RODATA: usize = 1 << 15;
+
+/// Instructions and the constants they read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Code {
+    pub(super) insns: Vec<Insn>,
+    pub(super) rodata: Vec<u8>,
+}
+
+type Elf<'a> = ElfFile64<'a, LittleEndian>;
+
+/// Reads the code of both sections.
+pub(super) fn read(bytes: &[u8]) -> Result<(Code, Code), Refusal> {
+    let elf = Elf::parse(bytes).map_err(|error| Why::NotAnObject(error.to_string()))?;
+    if elf.elf_header().e_machine(LittleEndian) != EM_BPF {
+        return Err(Why::NotBpf.into());
+    }
+    let mut rodata = Vec::new();
+    let mut constants = Vec::new();
+    for section in elf.sections() {
+        if section.name().is_ok_and(|name| name.starts_with(".rodata")) {
+            // Aligned as in memory, for whoever cares.
+            rodata.resize(rodata.len().next_multiple_of(16), 0);
+            constants.push((section.index(), rodata.len()));
+            rodata.extend_from_slice(section.data().unwrap_or_default());
+        }
+    }
+    if rodata.len() > MOST_RODATA {
+        return Err(Why::Variable(".rodata".into()).into());
+    }
+    let code = |section| -> Result<Code, Refusal> {
+        let insns = instructions(&elf, section, &constants)?;
+        Ok(Code { insns, rodata: rodata.clone() })
+    };
+    Ok((code(Section::Init)?, code(Section::Packet)?))
+}
+
+fn instructions(
+    elf: &Elf<'_>,
+    of: Section,
+    constants: &[(SectionIndex, usize)],
+) -> Result<Vec<Insn>, Refusal> {
+    let whole = |why| Refusal { section: Some(of.name()), at: None, why };
+    let section = elf.section_by_name(of.name()).ok_or_else(|| whole(Why::NoSection))?;
+    let bytes = section.data().map_err(|error| whole(Why::NotAnObject(error.to_string())))?;
+    if bytes.is_empty() {
+        return Err(whole(Why::NoSection));
+    }
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    if !rest.is_empty() || chunks.len() > MOST_INSTRUCTIONS {
+        return Err(whole(Why::Length(MOST_INSTRUCTIONS)));
+    }
+    let mut insns: Vec<Insn> = chunks.iter().map(|bytes| Insn::from_bytes(*bytes)).collect();
+    // Only relocations give an instruction an address, and a call its number.
+    let wide = |insn: &Insn| insn.code == WIDE && insn.src != OF_CONSTANT;
+    if let Some(at) = insns.iter().position(wide) {
+        let at = Some((at, insns[at]));
+        return Err(Refusal { section: Some(of.name()), at, why: Why::Field });
+    }
+    let mut named = vec![false; insns.len()];
+    for (offset, relocation) in section.relocations() {
+        let at = offset as usize / 8;
+        let Some(insn) = insns.get_mut(at).filter(|_| offset % 8 == 0) else {
+            return Err(whole(Why::Relocation));
+        };
+        let refuse =
+            |insn: Insn, why| Refusal { section: Some(of.name()), at: Some((at, insn)), why };
+        let RelocationTarget::Symbol(symbol) = relocation.target() else {
+            return Err(refuse(*insn, Why::Relocation));
+        };
+        let symbol = elf.symbol_by_index(symbol).map_err(|_| refuse(*insn, Why::Relocation))?;
+        let name = symbol.name().unwrap_or_default();
+        match relocation.flags() {
+            RelocationFlags::Elf { r_type: R_BPF_64_32 } if insn.code == CALL => {
+                if !symbol.is_undefined() {
+                    return Err(refuse(*insn, Why::OwnFunction));
+                }
+                let Some(helper) = Helper::by_name(name) else {
+                    return Err(refuse(*insn, Why::UnknownName(name.to_owned())));
+                };
+                (insn.src, insn.imm) = (0, helper as i32);
+            }
+            RelocationFlags::Elf { r_type: R_BPF_64_64 } if insn.code == WIDE => {
+                let within = |section| constants.iter().find(|(index, _)| *index == section);
+                let placed = symbol.section_index().and_then(within);
+                let address = match (name, placed) {
+                    ("cycles_per_sec", None) if symbol.is_undefined() => (OF_CLOCK, 0),
+                    ("cycles_per_ms", None) if symbol.is_undefined() => (OF_CLOCK, 8),
+                    (_, Some(&(_, base))) => {
+                        let offset = symbol.address().wrapping_add(base as u64);
+                        (OF_RODATA, offset.wrapping_add(insn.imm as u32 as u64))
+                    }
+                    _ if symbol.is_undefined() => {
+                        return Err(refuse(*insn, Why::UnknownName(name.to_owned())));
+                    }
+                    _ => return Err(refuse(*insn, Why::Variable(name.to_owned()))),
+                };
+                let Ok(imm) = i32::try_from(address.1) else {
+                    return Err(refuse(*insn, Why::Relocation));
+                };
+                (insn.src, insn.imm) = (address.0, imm);
+            }
+            _ => return Err(refuse(*insn, Why::Relocation)),
+        }
+        named[at] = true;
+    }
+    // A call that no relocation has named has a number of the kernel's, or is one's own.
+    for (at, insn) in insns.iter().enumerate() {
+        if insn.code == CALL && !named[at] {
+            let own = insn.src == super::insn::PSEUDO_CALL;
+            let why = if own { Why::OwnFunction } else { Why::NoSuchFunction };
+            return Err(Refusal { section: Some(of.name()), at: Some((at, *insn)), why });
+        }
+    }
+    Ok(insns)
+}

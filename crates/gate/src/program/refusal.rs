@@ -1,0 +1,159 @@
+//! Why a program is not taken: which section, which instruction, and what is wrong with it.
+
+use core::fmt;
+
+use super::insn::Insn;
+
+/// Why a program is not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The section, `init` or `pkt`, if it is about one.
+    pub section: Option<&'static str>,
+    /// The instruction's number in the section and the instruction, if it is about one.
+    pub at: Option<(usize, Insn)>,
+    /// What is wrong.
+    pub why: Why,
+}
+
+/// What is wrong with a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The file is no object file.
+    NotAnObject(String),
+    /// The file is not for little-endian eBPF.
+    NotBpf,
+    /// The section is missing or empty.
+    NoSection,
+    /// The section is not whole instructions, or of more than so many.
+    Length(usize),
+    /// A name that flow programs do not have.
+    UnknownName(String),
+    /// A relocation of a type that is not known.
+    Relocation,
+    /// A variable of the program: only constants and the cookie are kept.
+    Variable(String),
+    /// An instruction that is none, or that this machine does not have.
+    Opcode,
+    /// A register above r10, or a field that must be zero.
+    Field,
+    /// It would write the frame pointer.
+    FramePointer,
+    /// A jump to outside the program, or into the middle of an instruction.
+    Jump,
+    /// The program goes on beyond its last instruction.
+    FallsOff,
+    /// A function of the program's own.
+    OwnFunction,
+    /// A function that there is not, or not in this section.
+    NoSuchFunction,
+    /// A register is read that nothing was written to.
+    Unset(u8),
+    /// Bytes of the stack are read that nothing was written to.
+    UnsetStack(i64),
+    /// Memory outside of what there is.
+    OutOfBounds {
+        /// Of what.
+        of: &'static str,
+        /// The lowest offset.
+        low: i64,
+        /// The highest offset.
+        high: i64,
+        /// Bytes read or written.
+        size: usize,
+        /// Bytes there are, or have been shown to be.
+        room: i64,
+    },
+    /// Memory that is only to be read.
+    ReadOnly(&'static str),
+    /// A number used as an address.
+    NotAPointer(u8),
+    /// Arithmetic that would make of a pointer what cannot be followed.
+    PointerArithmetic(&'static str),
+    /// A comparison that would tell a pointer.
+    PointerComparison,
+    /// A pointer would get out of the program, or be kept beyond it.
+    PointerLeak,
+    /// A part of a pointer.
+    PartOfPointer,
+    /// The divisor can be zero.
+    Division,
+    /// Shifted by as many bits as there are, or more.
+    Shift,
+    /// An argument of a function that is not what it takes.
+    Argument(u8),
+    /// The same state comes again: it would never end.
+    Endless,
+    /// Too many states to go through.
+    TooComplex(usize),
+    /// A way through it is longer than allowed.
+    TooLong(usize),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAnObject(error) => write!(f, "not an object file: {error}"),
+            Self::NotBpf => f.write_str("not for eBPF: compile with `clang -target bpfel -c`"),
+            Self::NoSection => f.write_str("the section is missing or empty"),
+            Self::Length(most) => write!(f, "not 1 to {most} whole instructions"),
+            Self::UnknownName(name) => write!(f, "`{name}` is nothing that flow programs know"),
+            Self::Relocation => f.write_str("a relocation of an unknown type"),
+            Self::Variable(name) => {
+                write!(f, "`{name}` is a variable: only the cookie lasts; make it const")
+            }
+            Self::Opcode => f.write_str("no instruction of this machine (-mcpu=v3 at most)"),
+            Self::Field => f.write_str("a register or field that cannot be"),
+            Self::FramePointer => f.write_str("writes the frame pointer"),
+            Self::Jump => f.write_str("jumps to where no instruction begins"),
+            Self::FallsOff => f.write_str("goes on beyond the last instruction"),
+            Self::OwnFunction => {
+                f.write_str("calls a function of its own: make it static and always_inline")
+            }
+            Self::NoSuchFunction => f.write_str("calls a function that there is not here"),
+            Self::Unset(reg) => write!(f, "reads r{reg}, which nothing was written to"),
+            Self::UnsetStack(offset) => {
+                write!(f, "reads the stack at {offset}, where nothing was written")
+            }
+            Self::OutOfBounds { of, low, high, size, room } => {
+                write!(f, "{size} bytes of {of} at {low}")?;
+                if high != low {
+                    write!(f, " to {high}")?;
+                }
+                write!(f, ", where {room} are known to be")
+            }
+            Self::ReadOnly(what) => write!(f, "writes to {what}, which is only to be read"),
+            Self::NotAPointer(reg) => write!(f, "takes r{reg} for an address, which it is not"),
+            Self::PointerArithmetic(why) => write!(f, "arithmetic with a pointer: {why}"),
+            Self::PointerComparison => f.write_str("a comparison that would tell a pointer"),
+            Self::PointerLeak => f.write_str("a pointer would leave the program"),
+            Self::PartOfPointer => f.write_str("takes a part of a pointer"),
+            Self::Division => f.write_str("divides by what can be zero: check it before"),
+            Self::Shift => f.write_str("shifts by more bits than there are"),
+            Self::Argument(reg) => write!(f, "r{reg} is not what the function takes"),
+            Self::Endless => f.write_str("comes here again as it was: it would never end"),
+            Self::TooComplex(most) => write!(f, "not understood within {most} steps"),
+            Self::TooLong(most) => write!(f, "runs more than {most} instructions"),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(section) = self.section {
+            write!(f, "{section}")?;
+            match self.at {
+                Some((number, insn)) => write!(f, ", instruction {number} `{insn}`: ")?,
+                None => write!(f, ": ")?,
+            }
+        }
+        write!(f, "{}", self.why)
+    }
+}
+
+impl core::error::Error for Refusal {}
+
+impl From<Why> for Refusal {
+    fn from(why: Why) -> Self {
+        Self { section: None, at: None, why }
+    }
+}

@@ -1,0 +1,38 @@
+//! The programs that come with this, as sources in C.
+//!
+//! They are compiled by whoever uses them (`fingerpost program build NAME`), with the clang
+//! that is there: what runs is what can be read. The header is `programs/flow.h`.
+
+/// A program's source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Its name, which is its file's without the ending.
+    pub name: &'static str,
+    /// The number that the published gates give it; those beyond are ours.
+    pub number: u8,
+    /// The file in C.
+    pub text: &'static str,
+}
+
+/// The header that programs include as `"flow.h"`.
+pub const HEADER: &str = include_str!("../../programs/flow.h");
+
+/// What programs with two limits share, which they include as `"limit.h"`.
+pub const LIMIT: &str = include_str!("../../programs/limit.h");
+
+/// The headers by their names.
+pub const HEADERS: [(&str, &str); 2] = [("flow.h", HEADER), ("limit.h", LIMIT)];
+
+/// How clang is called, before the names of the files.
+pub const CLANG: [&str; 8] =
+    ["-target", "bpfel", "-O2", "-g0", "-ffreestanding", "-Wall", "-Wextra", "-c"];
+
+/// All of them.
+pub const SOURCES: [Source; 6] = [
+    Source { name: "granted", number: 0, text: include_str!("../../programs/granted.c") },
+    Source { name: "declined", number: 1, text: include_str!("../../programs/declined.c") },
+    Source { name: "grantedv2", number: 2, text: include_str!("../../programs/grantedv2.c") },
+    Source { name: "web", number: 3, text: include_str!("../../programs/web.c") },
+    Source { name: "tcp-services", number: 4, text: include_str!("../../programs/tcp-services.c") },
+    Source { name: "dns", number: 5, text: include_str!("../../programs/dns.c") },
+];

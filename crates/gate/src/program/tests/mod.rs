@@ -1,0 +1,110 @@
+//! Tests of flow programs: what each file here holds them against is in its head.
+//!
+//! The shipped programs are compiled by the clang that is there, once a run of the tests.
+
+mod differential;
+mod fuzz;
+mod hostile;
+mod matrix;
+
+use std::process::Command;
+use std::sync::OnceLock;
+
+use super::insn::Insn;
+use super::object::Code;
+use super::shipped::{CLANG, HEADERS, SOURCES};
+use super::{Machine, Program};
+
+/// A run's own folder, taken away at its end.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("fingerpost-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Compiles a program as a user does, for one version of the instruction set.
+fn compile(name: &str, text: &str, cpu: &str) -> Vec<u8> {
+    let folder = Folder::new(&format!("{name}-{cpu}"));
+    for (header, text) in HEADERS {
+        std::fs::write(folder.0.join(header), text).unwrap();
+    }
+    std::fs::write(folder.0.join("it.c"), text).unwrap();
+    let clang = Command::new("clang")
+        .args(CLANG)
+        .args(["-Werror", &format!("-mcpu={cpu}"), "it.c", "-o", "it.o"])
+        .current_dir(&folder.0)
+        .output()
+        .expect("clang is installed: apt-get install clang");
+    assert!(clang.status.success(), "{name}: {}", String::from_utf8_lossy(&clang.stderr));
+    std::fs::read(folder.0.join("it.o")).unwrap()
+}
+
+/// The shipped programs as object files, for both ends of the instruction set.
+fn objects() -> &'static [(String, Vec<u8>)] {
+    static OBJECTS: OnceLock<Vec<(String, Vec<u8>)>> = OnceLock::new();
+    OBJECTS.get_or_init(|| {
+        let each = SOURCES.iter().flat_map(|source| {
+            ["v1", "v3"].map(|cpu| {
+                (format!("{} {cpu}", source.name), compile(source.name, source.text, cpu))
+            })
+        });
+        each.collect()
+    })
+}
+
+/// A shipped program.
+pub(crate) fn shipped(name: &str) -> Program {
+    let (_, object) = objects().iter().find(|(of, _)| of.starts_with(name)).unwrap();
+    Program::load(object).unwrap()
+}
+
+fn code(insns: &[Insn]) -> Code {
+    Code { insns: insns.to_vec(), rodata: Vec::new() }
+}
+
+const fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Insn {
+    Insn { code, dst, src, off, imm }
+}
+
+#[test]
+fn shipped_programs_pass_and_are_short() {
+    for (name, object) in objects() {
+        let program = Program::load(object).unwrap_or_else(|refusal| panic!("{name}: {refusal}"));
+        let (longest, steps) = (program.packet().longest(), program.packet().steps());
+        assert!(longest <= 1000 && steps < 20_000, "{name}: {longest}, {steps}");
+    }
+}
+
+#[test]
+fn files_that_are_none_are_refused() {
+    let (_, object) = &objects()[0];
+    assert!(Program::load(&[]).is_err());
+    // Every cut, and every byte changed: an error, or a program that passes.
+    let mut passed = 0;
+    for cut in 0..object.len() {
+        passed += u32::from(Program::load(&object[..cut]).is_ok());
+    }
+    assert_eq!(passed, 0);
+    let mut rng = fastrand::Rng::with_seed(3);
+    for at in 0..object.len() {
+        let mut object = object.clone();
+        object[at] ^= 1 << rng.u8(..8);
+        if let Ok(program) = Program::load(&object) {
+            passed += 1;
+            let mut machine = Machine::default();
+            machine.init(&program, 1, &mut [0; 64]);
+            assert_eq!(machine.faults(), 0);
+        }
+    }
+    assert!(passed > 100, "{passed}: names of sections that nobody reads were changed too");
+}

@@ -1,0 +1,349 @@
+//! The verifier: whether a program is safe to run, shown before it runs.
+//!
+//! It goes through every way that the program can take, with what is known of the machine
+//! on it (`state.rs`): which registers and which bytes of the stack hold something, between
+//! which bounds a number lies (`scalar.rs`), what a pointer points into and how far it can
+//! be from its beginning. Each instruction has to be right whatever the values within those
+//! bounds are (`step.rs`); a conditional jump splits what is known in two, each half
+//! sharper. It is an abstract interpretation by paths, as the kernel's verifier is.
+//!
+//! ```text
+//!   ways to go ─► state at a jump's target ─► covered by one gone through before? done
+//!        ▲                 │                  the same as one on this way?        endless
+//!        └── both ways ◄── step, step, jump
+//! ```
+//!
+//! **Loops** are walked round by round: one that ends after a hundred rounds is a way of a
+//! hundred rounds. A loop that comes round with the same state would never end. A state
+//! that one that has been gone through to every end covers needs no second walk; one that
+//! is still being walked does not count, or a loop could vouch for itself. Registers that
+//! nothing reads any more (`live.rs`) do not count.
+//!
+//! **It ends**: after [`MOST_STEPS`] steps in all, whatever the program. What it has walked is
+//! finite and without circles, so the longest way is known; a program is refused if that is
+//! more than [`LONGEST`] instructions, and the machine stops there.
+//!
+//! What the kernel has and this has not: maps, calls within the program, atomics,
+//! known bits, dead code (it is allowed: nothing ever comes there).
+
+mod live;
+mod scalar;
+mod state;
+mod step;
+
+use super::insn::{Insn, WIDE, alu, class, jump};
+use super::object::Code;
+use super::refusal::{Refusal, Why};
+#[cfg(test)]
+pub(super) use scalar::Scalar;
+pub(super) use state::STACK;
+use state::State;
+use step::{Next, Step};
+
+/// The most instructions of a section.
+pub const MOST_INSTRUCTIONS: usize = 4096;
+/// The most steps that a program is walked.
+pub const MOST_STEPS: usize = 100_000;
+/// The most instructions that a run may take.
+pub const LONGEST: usize = 4096;
+/// How many states of one instruction a new one is compared with, the latest.
+const COMPARED: usize = 256;
+
+/// What a section is for, which is what it may call and what its context is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// Run with a decision.
+    Init,
+    /// Run with every packet.
+    Packet,
+}
+
+impl Section {
+    /// Its name in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Init => "init",
+            Self::Packet => "pkt",
+        }
+    }
+}
+
+/// Code that has passed.
+#[derive(Clone, Debug)]
+pub struct Verified {
+    code: Code,
+    longest: usize,
+    steps: usize,
+}
+
+impl Verified {
+    pub(super) fn code(&self) -> &Code {
+        &self.code
+    }
+
+    /// Returns the most instructions that a run takes.
+    pub fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// Returns the steps it took to see that it is safe.
+    pub fn steps(&self) -> usize {
+        self.steps
+    }
+
+    /// Counts the instructions.
+    pub fn instructions(&self) -> usize {
+        self.code.insns.len()
+    }
+}
+
+/// A state at the target of a jump.
+struct Place {
+    state: State,
+    at: usize,
+    /// The one before on the way here.
+    before: Option<usize>,
+    /// Instructions from the beginning to here.
+    depth: usize,
+    /// Instructions from here to the farthest end met so far.
+    farthest: usize,
+    /// Whether all ways from here have been walked.
+    done: bool,
+}
+
+enum Work {
+    Walk { at: usize, state: Box<State>, before: Option<usize>, depth: usize },
+    Done(usize),
+}
+
+/// Verifies the code of a section.
+///
+/// # Errors
+///
+/// The first thing that is wrong, in the order of the walk.
+///
+/// # Complexity
+///
+/// At most [`MOST_STEPS`] steps.
+pub(super) fn verify(section: Section, code: Code) -> Result<Verified, Refusal> {
+    let insns = &code.insns;
+    let refuse = |at: usize, why: Why| {
+        let insn = insns.get(at).copied().unwrap_or_default();
+        Refusal { section: Some(section.name()), at: Some((at, insn)), why }
+    };
+    let targets = shape(insns).map_err(|(at, why)| refuse(at, why))?;
+    let mut walker = Walker {
+        live: live::live(insns),
+        places: Vec::new(),
+        by_insn: vec![Vec::new(); insns.len()],
+    };
+    let first = Work::Walk { at: 0, state: Box::new(State::new()), before: None, depth: 0 };
+    let mut work = vec![first];
+    let (mut steps, mut longest) = (0, 0);
+    while let Some(next) = work.pop() {
+        let (mut at, mut state, mut before, mut depth) = match next {
+            Work::Done(place) => {
+                walker.finish(place);
+                continue;
+            }
+            Work::Walk { at, state, before, depth } => (at, state, before, depth),
+        };
+        loop {
+            if targets[at] {
+                match walker.arrive(at, &mut state, before, depth) {
+                    Arrival::Covered(more) => {
+                        depth += more;
+                        break;
+                    }
+                    Arrival::Same => return Err(refuse(at, Why::Endless)),
+                    Arrival::New(place) => {
+                        before = Some(place);
+                        work.push(Work::Done(place));
+                    }
+                }
+            }
+            steps += 1;
+            depth += 1;
+            if steps > MOST_STEPS {
+                return Err(refuse(at, Why::TooComplex(MOST_STEPS)));
+            }
+            if depth > LONGEST {
+                return Err(refuse(at, Why::TooLong(LONGEST)));
+            }
+            let step = Step { section, rodata: code.rodata.len(), insns, at };
+            match step.take(&mut state).map_err(|why| refuse(at, why))? {
+                Next::At(next) => at = next,
+                Next::Either(next, other, other_state) => {
+                    let state = other_state;
+                    work.push(Work::Walk { at: other, state, before, depth });
+                    at = next;
+                }
+                Next::End => break,
+            }
+        }
+        longest = longest.max(depth);
+        if depth > LONGEST {
+            return Err(refuse(at, Why::TooLong(LONGEST)));
+        }
+        if let Some(place) = before {
+            let place = &mut walker.places[place];
+            place.farthest = place.farthest.max(depth - place.depth);
+        }
+    }
+    Ok(Verified { code, longest, steps })
+}
+
+enum Arrival {
+    /// Nothing new, and so many instructions to the farthest end.
+    Covered(usize),
+    /// As it was before on the same way.
+    Same,
+    New(usize),
+}
+
+struct Walker {
+    /// By instruction, the registers that may still be read.
+    live: Vec<u16>,
+    places: Vec<Place>,
+    by_insn: Vec<Vec<usize>>,
+}
+
+impl Walker {
+    fn arrive(
+        &mut self,
+        at: usize,
+        state: &mut State,
+        before: Option<usize>,
+        depth: usize,
+    ) -> Arrival {
+        state.tidy(self.live[at]);
+        for &place in self.by_insn[at].iter().rev().take(COMPARED) {
+            let place = &self.places[place];
+            if place.done {
+                if place.state.covers(state) {
+                    return Arrival::Covered(place.farthest);
+                }
+            } else if place.state == *state {
+                return Arrival::Same;
+            }
+        }
+        let number = self.places.len();
+        let state = state.clone();
+        self.places.push(Place { state, at, before, depth, farthest: 0, done: false });
+        self.by_insn[at].push(number);
+        Arrival::New(number)
+    }
+
+    /// Says that all ways from a place have been walked.
+    fn finish(&mut self, place: usize) {
+        let Place { before, depth, farthest, at, .. } = self.places[place];
+        debug_assert!(self.by_insn[at].contains(&place));
+        self.places[place].done = true;
+        if let Some(before) = before {
+            let before = &mut self.places[before];
+            before.farthest = before.farthest.max(depth - before.depth + farthest);
+        }
+    }
+}
+
+/// Checks each instruction by itself and returns which of them jumps lead to.
+fn shape(insns: &[Insn]) -> Result<Vec<bool>, (usize, Why)> {
+    let len = insns.len();
+    if len == 0 || len > MOST_INSTRUCTIONS {
+        return Err((0, Why::Length(MOST_INSTRUCTIONS)));
+    }
+    let mut begins = vec![true; len];
+    let mut jumps = Vec::new();
+    let mut at = 0;
+    while at < len {
+        let insn = &insns[at];
+        form(insn).map_err(|why| (at, why))?;
+        if insn.code == WIDE {
+            match insns.get(at + 1) {
+                Some(Insn { code: 0, dst: 0, src: 0, off: 0, .. }) => begins[at + 1] = false,
+                _ => return Err((at, Why::Field)),
+            }
+            at += 1;
+        } else if matches!(insn.class(), class::JMP | class::JMP32)
+            && !matches!(insn.op(), jump::CALL | jump::EXIT)
+        {
+            jumps.push((at, (at + 1).wrapping_add_signed(insn.off.into())));
+        }
+        at += 1;
+    }
+    let mut targets = vec![false; len];
+    for (at, to) in jumps {
+        if !begins.get(to).is_some_and(|begins| *begins) {
+            return Err((at, Why::Jump));
+        }
+        targets[to] = true;
+    }
+    Ok(targets)
+}
+
+/// Checks what can be seen of an instruction without its surroundings.
+fn form(insn: &Insn) -> Result<(), Why> {
+    let Insn { code, dst, src, off, imm } = *insn;
+    let must = |is: bool, why: Why| if is { Ok(()) } else { Err(why) };
+    must(dst <= 10 && src <= 10, Why::Field)?;
+    let writes = matches!(insn.class(), class::LD | class::LDX | class::ALU | class::ALU64);
+    must(!writes || dst < 10, Why::FramePointer)?;
+    match insn.class() {
+        class::LD => {
+            must(code == WIDE, Why::Opcode)?;
+            must(off == 0 && matches!(src, 0 | 2 | 3), Why::Field)
+        }
+        class::LDX => {
+            must(code & 0xe0 == super::insn::MEM, Why::Opcode)?;
+            must(imm == 0, Why::Field)
+        }
+        class::ST => {
+            must(code & 0xe0 == super::insn::MEM, Why::Opcode)?;
+            must(src == 0, Why::Field)
+        }
+        class::STX => {
+            must(code & 0xe0 == super::insn::MEM, Why::Opcode)?;
+            must(imm == 0, Why::Field)
+        }
+        class::ALU | class::ALU64 => {
+            let wide = insn.class() == class::ALU64;
+            must(insn.op() <= alu::END, Why::Opcode)?;
+            // Signed division and moves with sign are told by the offset.
+            must(off == 0, Why::Opcode)?;
+            match insn.op() {
+                alu::END => {
+                    must(!wide && matches!(imm, 16 | 32 | 64), Why::Opcode)?;
+                    must(src == 0, Why::Field)
+                }
+                alu::NEG => {
+                    must(!insn.by_register(), Why::Opcode)?;
+                    must(src == 0 && imm == 0, Why::Field)
+                }
+                _ if insn.by_register() => must(imm == 0, Why::Field),
+                op => {
+                    must(src == 0, Why::Field)?;
+                    must(!matches!(op, alu::DIV | alu::MOD) || imm != 0, Why::Division)?;
+                    let shift = matches!(op, alu::LSH | alu::RSH | alu::ARSH);
+                    let bits = if wide { 64 } else { 32 };
+                    must(!shift || (0..bits).contains(&imm), Why::Shift)
+                }
+            }
+        }
+        _ => {
+            let wide = insn.class() == class::JMP;
+            must(insn.op() <= jump::SLE, Why::Opcode)?;
+            match insn.op() {
+                jump::JA | jump::CALL | jump::EXIT => {
+                    must(wide && !insn.by_register(), Why::Opcode)?;
+                    let call = insn.op() == jump::CALL;
+                    must(!call || src != super::insn::PSEUDO_CALL, Why::OwnFunction)?;
+                    must(dst == 0 && src == 0, Why::Field)?;
+                    must(insn.op() == jump::JA || off == 0, Why::Field)?;
+                    must(call || imm == 0, Why::Field)
+                }
+                _ if insn.by_register() => must(imm == 0, Why::Field),
+                _ => must(src == 0, Why::Field),
+            }
+        }
+    }
+}

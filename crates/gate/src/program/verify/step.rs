@@ -1,0 +1,447 @@
+//! One instruction in the verifier: what it needs, and what is known after it.
+
+use super::Section;
+use super::scalar::Scalar;
+use super::state::{Kind, NETWORK, Pointer, Reg, Slot, State, TRANSPORT};
+use crate::program::insn::{
+    Helper, Insn, OF_CLOCK, OF_CONSTANT, OF_RODATA, WIDE, alu, class, jump,
+};
+use crate::program::machine::RATES;
+use crate::program::refusal::Why;
+
+/// How far a packet pointer may be from the first byte, by what is added to it.
+const FAR: u64 = 1 << 18;
+/// How far any pointer may be from where it began, by constants.
+const NEAR: i64 = 1 << 16;
+
+/// Where it goes on.
+pub(super) enum Next {
+    At(usize),
+    /// Both ways: the second with a state of its own.
+    Either(usize, usize, Box<State>),
+    End,
+}
+
+/// An instruction in its surroundings.
+pub(super) struct Step<'a> {
+    pub(super) section: Section,
+    /// Bytes of constants.
+    pub(super) rodata: usize,
+    pub(super) insns: &'a [Insn],
+    pub(super) at: usize,
+}
+
+impl Step<'_> {
+    /// Checks the instruction in this state and brings the state behind it.
+    pub(super) fn take(&self, state: &mut State) -> Result<Next, Why> {
+        let insn = &self.insns[self.at];
+        let mut next = self.at + 1;
+        match insn.class() {
+            class::LD => {
+                state.regs[usize::from(insn.dst)] = self.wide(insn)?;
+                next += 1;
+            }
+            class::LDX => {
+                let from = pointer(state, insn.src)?;
+                let value = self.load(state, &from, insn.off, insn.size())?;
+                state.regs[usize::from(insn.dst)] = value;
+            }
+            class::ST | class::STX => {
+                let value = match insn.class() {
+                    class::STX => read(state, insn.src)?,
+                    _ => Reg::number(Scalar::constant(i64::from(insn.imm) as u64)),
+                };
+                let to = pointer(state, insn.dst)?;
+                self.store(state, &to, insn.off, insn.size(), value)?;
+            }
+            class::ALU | class::ALU64 => arithmetic(state, insn)?,
+            _ => match insn.op() {
+                jump::EXIT => {
+                    return match read(state, 0)? {
+                        Reg::Pointer(_) => Err(Why::PointerLeak),
+                        _ => Ok(Next::End),
+                    };
+                }
+                jump::CALL => self.call(state, insn.imm)?,
+                jump::JA => return Ok(Next::At(self.target(insn))),
+                _ => return self.branch(state, insn),
+            },
+        }
+        if next >= self.insns.len() { Err(Why::FallsOff) } else { Ok(Next::At(next)) }
+    }
+
+    fn target(&self, insn: &Insn) -> usize {
+        (self.at + 1).wrapping_add_signed(insn.off.into())
+    }
+
+    fn wide(&self, insn: &Insn) -> Result<Reg, Why> {
+        debug_assert_eq!(insn.code, WIDE);
+        let upper = self.insns[self.at + 1].imm as u32;
+        let value = u64::from(insn.imm as u32) | u64::from(upper) << 32;
+        let (kind, room) = match insn.src {
+            OF_CONSTANT => return Ok(Reg::number(Scalar::constant(value))),
+            OF_RODATA => (Kind::Rodata, self.rodata),
+            OF_CLOCK => (Kind::Clock, 8 * RATES.len()),
+            _ => return Err(Why::Field),
+        };
+        if value > room as u64 {
+            return Err(bounds(kind, value as i64, value as i64, 0, room as i64));
+        }
+        let at = value as i64;
+        Ok(Reg::Pointer(Pointer { low: at, high: at, ..Pointer::to(kind) }))
+    }
+
+    /// Bytes of a kind of memory, from its beginning.
+    fn room(&self, kind: Kind) -> i64 {
+        match kind {
+            Kind::Context if self.section == Section::Init => 8,
+            Kind::Context => 20,
+            Kind::Cookie => 64,
+            Kind::Packet => 32,
+            Kind::Clock => 8 * RATES.len() as i64,
+            Kind::Rodata => self.rodata as i64,
+            Kind::Stack | Kind::Bytes | Kind::End => 0,
+        }
+    }
+
+    /// Checks that an access is within its memory, and returns the bounds of its offset.
+    fn within(&self, pointer: &Pointer, off: i16, size: usize) -> Result<(i64, i64), Why> {
+        let (low, high) = (pointer.low + i64::from(off), pointer.high + i64::from(off));
+        let (begin, end) = match pointer.kind {
+            Kind::Stack => (-(super::STACK as i64), 0),
+            Kind::Bytes => (0, pointer.shown),
+            kind => (0, self.room(kind)),
+        };
+        if low < begin || high + size as i64 > end {
+            let room = if pointer.kind == Kind::Stack { super::STACK as i64 } else { end };
+            return Err(bounds(pointer.kind, low, high, size, room));
+        }
+        Ok((low, high))
+    }
+
+    fn load(&self, state: &State, from: &Pointer, off: i16, size: usize) -> Result<Reg, Why> {
+        let (low, high) = self.within(from, off, size)?;
+        let number = Reg::number(Scalar::loaded(size));
+        match from.kind {
+            Kind::Stack => load_stack(state, low, high, size),
+            Kind::Packet if low < 24 => {
+                // Three pointers, each as a whole.
+                if low != high || size != 8 || low % 8 != 0 {
+                    return Err(Why::PartOfPointer);
+                }
+                let base = |id| Pointer { id, ..Pointer::to(Kind::Bytes) };
+                Ok(Reg::Pointer(match low {
+                    0 => base(NETWORK),
+                    8 => base(TRANSPORT),
+                    _ => Pointer::to(Kind::End),
+                }))
+            }
+            Kind::Clock if low == high && size == 8 && low % 8 == 0 => {
+                let rate = RATES.get(low as usize / 8).copied().unwrap_or_default();
+                Ok(Reg::number(Scalar::constant(rate)))
+            }
+            // A bool, and the only byte that has fewer values than a byte.
+            Kind::Context if low == 19 && high == 19 => Ok(Reg::number(Scalar::between(0, 1))),
+            _ => Ok(number),
+        }
+    }
+
+    fn store(
+        &self,
+        state: &mut State,
+        to: &Pointer,
+        off: i16,
+        size: usize,
+        value: Reg,
+    ) -> Result<(), Why> {
+        if !matches!(to.kind, Kind::Stack | Kind::Cookie) {
+            return Err(Why::ReadOnly(to.kind.name()));
+        }
+        let (low, high) = self.within(to, off, size)?;
+        match (to.kind, value) {
+            (Kind::Cookie, Reg::Pointer(_)) => Err(Why::PointerLeak),
+            (Kind::Cookie, _) => Ok(()),
+            _ => store_stack(state, low, high, size, value),
+        }
+    }
+
+    fn call(&self, state: &mut State, number: i32) -> Result<(), Why> {
+        let helper = Helper::by_number(number).ok_or(Why::NoSuchFunction)?;
+        let section = match helper {
+            Helper::InitCookie => Section::Init,
+            Helper::PacketCookie | Helper::Packet | Helper::Prepare => Section::Packet,
+        };
+        if section != self.section {
+            return Err(Why::NoSuchFunction);
+        }
+        match read(state, 1)? {
+            Reg::Pointer(Pointer { kind: Kind::Context, low: 0, high: 0, .. }) => {}
+            _ => return Err(Why::Argument(1)),
+        }
+        let result = match helper {
+            Helper::InitCookie | Helper::PacketCookie => Reg::Pointer(Pointer::to(Kind::Cookie)),
+            Helper::Packet => Reg::Pointer(Pointer::to(Kind::Packet)),
+            Helper::Prepare => {
+                for arg in [2, 3] {
+                    if !matches!(read(state, arg)?, Reg::Number(..)) {
+                        return Err(Why::Argument(arg));
+                    }
+                }
+                Reg::number(Scalar::UNKNOWN)
+            }
+        };
+        state.regs[0] = result;
+        state.regs[1..6].fill(Reg::Nothing);
+        Ok(())
+    }
+
+    fn branch(&self, state: &mut State, insn: &Insn) -> Result<Next, Why> {
+        let (to, on) = (self.target(insn), self.at + 1);
+        let wide = insn.class() == class::JMP;
+        let op = insn.op();
+        let first = read(state, insn.dst)?;
+        let second = match insn.by_register() {
+            true => read(state, insn.src)?,
+            false => Reg::number(Scalar::constant(i64::from(insn.imm) as u64)),
+        };
+        let (mut taken, mut not) = (None, None);
+        match (first, second) {
+            (Reg::Number(a, id), Reg::Number(b, other)) => {
+                let half = |state: &State, op: u8| {
+                    let (a, b) = Scalar::refine(op, a, b, wide)?;
+                    let mut state = Box::new(state.clone());
+                    state.regs[usize::from(insn.dst)] = Reg::Number(a, id);
+                    state.learn(id, a);
+                    if insn.by_register() {
+                        state.regs[usize::from(insn.src)] = Reg::Number(b, other);
+                        state.learn(other, b);
+                    }
+                    Some(state)
+                };
+                // A register compared with itself: nothing is learnt of either.
+                if insn.by_register() && insn.dst == insn.src || op == jump::SET {
+                    (taken, not) = (Some(Box::new(state.clone())), Some(Box::new(state.clone())));
+                } else {
+                    (taken, not) = (half(state, op), half(state, Scalar::opposite(op)));
+                }
+            }
+            // No pointer is null.
+            (Reg::Pointer(_), Reg::Number(zero, _)) if wide && zero.value() == Some(0) => {
+                match op {
+                    jump::EQ => not = Some(Box::new(state.clone())),
+                    jump::NE => taken = Some(Box::new(state.clone())),
+                    _ => return Err(Why::PointerComparison),
+                }
+            }
+            (Reg::Pointer(a), Reg::Pointer(b)) if wide => {
+                if !ordered(op) {
+                    return Err(Why::PointerComparison);
+                }
+                let half = |state: &State, op: u8| {
+                    let mut state = Box::new(state.clone());
+                    match (a.kind, b.kind, op) {
+                        (Kind::Bytes, Kind::End, jump::LE) => state.show(a.id, a.low),
+                        (Kind::Bytes, Kind::End, jump::LT) => state.show(a.id, a.low + 1),
+                        (Kind::End, Kind::Bytes, jump::GE) => state.show(b.id, b.low),
+                        (Kind::End, Kind::Bytes, jump::GT) => state.show(b.id, b.low + 1),
+                        _ => {}
+                    }
+                    Some(state)
+                };
+                let packets = [Kind::Bytes, Kind::End];
+                if !packets.contains(&a.kind) || !packets.contains(&b.kind) {
+                    return Err(Why::PointerComparison);
+                }
+                (taken, not) = (half(state, op), half(state, Scalar::opposite(op)));
+            }
+            _ => return Err(Why::PointerComparison),
+        }
+        if not.is_some() && on >= self.insns.len() {
+            return Err(Why::FallsOff);
+        }
+        Ok(match (taken, not) {
+            (Some(taken), Some(not)) => {
+                *state = *not;
+                Next::Either(on, to, taken)
+            }
+            (Some(taken), None) => {
+                *state = *taken;
+                Next::At(to)
+            }
+            (None, Some(not)) => {
+                *state = *not;
+                Next::At(on)
+            }
+            // Neither can be: nothing ever comes here.
+            (None, None) => Next::End,
+        })
+    }
+}
+
+/// Whether two pointers into a packet may be compared so.
+fn ordered(op: u8) -> bool {
+    matches!(op, jump::EQ | jump::NE | jump::LT | jump::LE | jump::GT | jump::GE)
+}
+
+fn bounds(kind: Kind, low: i64, high: i64, size: usize, room: i64) -> Why {
+    Why::OutOfBounds { of: kind.name(), low, high, size, room }
+}
+
+fn read(state: &State, reg: u8) -> Result<Reg, Why> {
+    match state.regs[usize::from(reg)] {
+        Reg::Nothing => Err(Why::Unset(reg)),
+        known => Ok(known),
+    }
+}
+
+fn pointer(state: &State, reg: u8) -> Result<Pointer, Why> {
+    match read(state, reg)? {
+        Reg::Pointer(pointer) => Ok(pointer),
+        _ => Err(Why::NotAPointer(reg)),
+    }
+}
+
+/// The slots, and in each the bytes, that an access of the stack at an offset touches.
+fn touched(low: i64, size: usize) -> impl Iterator<Item = (usize, u8)> {
+    let begin = (low + super::STACK as i64) as usize;
+    let end = begin + size;
+    (begin / 8..end.div_ceil(8)).map(move |slot| {
+        let mask = (0..8).filter(|byte| (begin..end).contains(&(8 * slot + byte)));
+        (slot, mask.fold(0u8, |mask, byte| mask | 1 << byte))
+    })
+}
+
+fn load_stack(state: &State, low: i64, high: i64, size: usize) -> Result<Reg, Why> {
+    if low == high && size == 8 && low % 8 == 0 {
+        let (slot, _) = touched(low, 8).next().unwrap_or_default();
+        if let Slot::Reg(reg) = state.stack[slot] {
+            return Ok(reg);
+        }
+    }
+    for (slot, mask) in touched(low, (high - low) as usize + size) {
+        let slot = &state.stack[slot];
+        if mask & !slot.numbers() != 0 {
+            let pointer = matches!(slot, Slot::Reg(Reg::Pointer(_)));
+            return Err(if pointer { Why::PartOfPointer } else { Why::UnsetStack(low) });
+        }
+    }
+    Ok(Reg::number(Scalar::loaded(size)))
+}
+
+fn store_stack(state: &mut State, low: i64, high: i64, size: usize, value: Reg) -> Result<(), Why> {
+    if low == high && size == 8 && low % 8 == 0 {
+        let (slot, _) = touched(low, 8).next().unwrap_or_default();
+        state.stack[slot] = Slot::Reg(value);
+        return Ok(());
+    }
+    if matches!(value, Reg::Pointer(_)) {
+        return Err(Why::PartOfPointer);
+    }
+    for (slot, mask) in touched(low, (high - low) as usize + size) {
+        let slot = &mut state.stack[slot];
+        if matches!(slot, Slot::Reg(Reg::Pointer(_))) && low != high {
+            return Err(Why::PartOfPointer);
+        }
+        // Where it may go to one of several places, none of them is certain to be written.
+        let written = if low == high { mask } else { 0 };
+        *slot = Slot::Bytes(slot.numbers() | written);
+    }
+    Ok(())
+}
+
+/// Checks arithmetic and takes it over.
+fn arithmetic(state: &mut State, insn: &Insn) -> Result<(), Why> {
+    let wide = insn.class() == class::ALU64;
+    let (op, dst) = (insn.op(), usize::from(insn.dst));
+    let second = match insn.by_register() && op != alu::END {
+        true => read(state, insn.src)?,
+        false => Reg::number(Scalar::constant(i64::from(insn.imm) as u64)),
+    };
+    if op == alu::MOV {
+        state.regs[dst] = match second {
+            Reg::Number(number, _) if !wide => Reg::number(number.low()),
+            Reg::Number(number, id) if insn.by_register() && number.value().is_none() => {
+                // The same number in two places.
+                let id = if id == 0 { state.fresh() } else { id };
+                state.regs[usize::from(insn.src)] = Reg::Number(number, id);
+                Reg::Number(number, id)
+            }
+            Reg::Pointer(_) if !wide => return Err(Why::PartOfPointer),
+            other => other,
+        };
+        return Ok(());
+    }
+    let first = read(state, insn.dst)?;
+    let result = match (first, second) {
+        (Reg::Number(a, _), _) if op == alu::END => {
+            Reg::number(match (insn.by_register(), insn.imm) {
+                (false, 32) => a.low(),
+                (false, 64) => a,
+                (_, bits) => Scalar::loaded(bits as usize / 8),
+            })
+        }
+        (Reg::Number(a, _), Reg::Number(b, _)) => {
+            // What the division is by, in the bits that it takes.
+            let by = if wide { b } else { b.low() };
+            if matches!(op, alu::DIV | alu::MOD) && by.umin == 0 {
+                return Err(Why::Division);
+            }
+            Reg::number(Scalar::operate(op, a, b, wide))
+        }
+        (Reg::Pointer(a), Reg::Number(b, _)) => match op {
+            alu::ADD if wide => Reg::Pointer(moved(state, a, b)?),
+            alu::SUB if wide => {
+                let back = Scalar::operate(alu::SUB, Scalar::constant(0), b, true);
+                if a.kind == Kind::Bytes && b.value().is_none() {
+                    return Err(Why::PointerArithmetic("only a constant may be taken off"));
+                }
+                Reg::Pointer(moved(state, a, back)?)
+            }
+            _ => return Err(Why::PointerArithmetic("only sums and differences can be followed")),
+        },
+        (Reg::Number(a, _), Reg::Pointer(b)) if op == alu::ADD && wide => {
+            Reg::Pointer(moved(state, b, a)?)
+        }
+        // How much of the packet is left: a number, and no address.
+        (Reg::Pointer(a), Reg::Pointer(b))
+            if op == alu::SUB
+                && wide
+                && [a, b].iter().all(|p| matches!(p.kind, Kind::Bytes | Kind::End)) =>
+        {
+            Reg::number(Scalar::UNKNOWN)
+        }
+        _ => return Err(Why::PointerArithmetic("a number minus or with a pointer")),
+    };
+    state.regs[dst] = result;
+    Ok(())
+}
+
+/// A pointer moved by a number.
+fn moved(state: &mut State, pointer: Pointer, by: Scalar) -> Result<Pointer, Why> {
+    const FAR_OFF: Why = Why::PointerArithmetic("by more than what it points into can have");
+    let mut to = pointer;
+    match (pointer.kind, by.value()) {
+        // A comparison with it says what is there: it stays what it is.
+        (Kind::End, _) => return Err(Why::PointerArithmetic("the packet's end does not move")),
+        (Kind::Context | Kind::Packet, None) => {
+            return Err(Why::PointerArithmetic("this one moves by constants only"));
+        }
+        (Kind::Bytes, None) => {
+            to.far = pointer.far.saturating_add(by.umax);
+            if to.far > FAR {
+                return Err(FAR_OFF);
+            }
+            // A new base, of which nothing is shown yet.
+            to.id = state.fresh();
+            to.shown = 0;
+        }
+        _ => {
+            to.low = pointer.low.checked_add(by.smin).ok_or(FAR_OFF)?;
+            to.high = pointer.high.checked_add(by.smax).ok_or(FAR_OFF)?;
+        }
+    }
+    if to.low < -NEAR || to.high > NEAR {
+        return Err(FAR_OFF);
+    }
+    Ok(to)
+}
