@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 ///
 /// Python is called by its full path everywhere: the packages of Debian belong to
 /// Debian's interpreter, and the first `python3` on the path may be another.
-const PACKAGES: [(&str, &[&str]); 14] = [
+const PACKAGES: [(&str, &[&str]); 15] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("frr", &["/usr/lib/frr/zebra", "--version"]),
@@ -24,6 +24,8 @@ const PACKAGES: [(&str, &[&str]); 14] = [
     ("tmux", &["tmux", "-V"]),
     ("util-linux", &["setpriv", "--version"]),
     ("procps", &["ps", "--version"]),
+    // Flow programs are compiled in tests of the gate and of the command line.
+    ("clang", &["clang", "--version"]),
     // `bench agree` and `bench engines` compile a program around DPDK's tables.
     ("gcc", &["cc", "--version"]),
     ("libc6-dev", &["cc", "-x", "c", "-include", "stdlib.h", "-fsyntax-only", "/dev/null"]),

@@ -11,6 +11,7 @@
 //! monitor              what happens in a running router
 //! save                 has a running router save an image of its tables
 //! top                  a running router on one screen
+//! program VERB         flow programs for the gate: compiled, and checked
 //! fib diff kernel      what a running router and the kernel do not agree on
 //! forward -c FILE      the router, by routes from files
 //! route get ADDR...    one lookup, and what it touched
@@ -42,6 +43,7 @@ mod forward;
 mod man;
 mod monitor;
 mod order;
+mod program;
 mod progress;
 mod route;
 mod run;
@@ -83,6 +85,8 @@ enum Command {
     Top(top::Args),
     /// Hold a running router's tables against others
     Fib(fib::Args),
+    /// Compile and check flow programs for the gate
+    Program(program::Args),
     /// Ask a table for routes
     Route(route::Args),
     /// Describe a table, or make one
@@ -113,6 +117,7 @@ fn main() -> ExitCode {
         Command::Save(args) => order::save(&args),
         Command::Top(args) => top::run(&args),
         Command::Fib(args) => fib::run(&args),
+        Command::Program(args) => program::run(&args),
         Command::Route(args) => route::run(&args),
         Command::Table(args) => table::run(&args),
         Command::Bench(args) => bench::run(&args),
