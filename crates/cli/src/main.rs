@@ -5,7 +5,9 @@
 //! ```text
 //! demo                 the main job in a box: namespaces, a full table, every packet checked
 //! run -c FILE          the router, following the kernel's routes
-//! show WHAT            what a running router knows and does
+//! gate -c FILE         a DDoS gate at a vantage point; `gate check -c FILE` judges the file
+//! flow explain SRC DST what a running gate knows of a flow
+//! show WHAT            what a running router or gate knows and does
 //! reload               a running router goes over to its configuration as it is now
 //! promote, demote IF   an interface's packets are the router's, or the kernel's and counted
 //! monitor              what happens in a running router
@@ -39,7 +41,9 @@ mod client;
 mod completions;
 mod demo;
 mod fib;
+mod flow;
 mod forward;
+mod gate;
 mod man;
 mod monitor;
 mod order;
@@ -69,6 +73,10 @@ enum Command {
     Forward(forward::Args),
     /// Forward packets by the kernel's routes, as BIRD, FRR or `ip` make them
     Run(run::Args),
+    /// Guard a protected network at a vantage point: let flows through that a grantor allows
+    Gate(gate::Args),
+    /// Ask a running gate about a flow
+    Flow(flow::Args),
     /// Ask a running router
     Show(show::Args),
     /// Have a running router read its configuration again, and go over to it
@@ -109,6 +117,8 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Forward(args) => forward::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Gate(args) => gate::run(&args),
+        Command::Flow(args) => flow::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Reload(args) => order::reload(&args),
         Command::Promote(args) => order::promote(&args),

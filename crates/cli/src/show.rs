@@ -15,6 +15,7 @@ use clap::Subcommand;
 use router::control::api::{self, Item, Request};
 
 use crate::client::{self, PATIENCE};
+use crate::flow;
 
 /// What `show` takes.
 #[derive(clap::Args)]
@@ -69,6 +70,14 @@ enum What {
     Workers,
     /// What the auditor has come to: where packets went, and where they should
     Audit,
+    /// A gate: its policy, its packets by verdict, its flow table, its link, its grantors
+    Gate,
+    /// Flows that a gate remembers
+    Flows {
+        /// At most so many of each worker
+        #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+        most: u32,
+    },
 }
 
 impl What {
@@ -87,6 +96,8 @@ impl What {
             Self::Feeds => Request::Feeds,
             Self::Workers => Request::Workers,
             Self::Audit => Request::Audit,
+            Self::Gate => Request::Gate,
+            Self::Flows { most } => Request::Flows { most: *most },
         }
     }
 }
@@ -129,6 +140,8 @@ fn json(array: &mut client::Array<impl Write>, item: &Item) -> anyhow::Result<()
         Item::Worker(it) => array.item(it),
         Item::Done(it) => array.item(it),
         Item::Audit(it) => array.item(it),
+        Item::Gate(it) => array.item(it),
+        Item::Flow(it) => array.item(it),
         // Of `monitor` and `fib diff`, not of `show`.
         Item::Event(it) => array.item(it),
         Item::Difference(it) => array.item(it),
@@ -208,6 +221,8 @@ fn text(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()>
             )?;
             it.last_mismatch.iter().try_for_each(|last| writeln!(out, "    {last}"))
         }
+        Item::Gate(it) => flow::gate(out, it),
+        Item::Flow(it) => flow::flow(out, it),
         Item::Event(_) | Item::Difference(_) | Item::Compared(_) => Ok(()),
     }
 }

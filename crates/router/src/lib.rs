@@ -9,7 +9,8 @@
 //!             stats     counters, one writer each ◄────────┘
 //! ```
 //!
-//! [`Daemon::start`] makes a router that follows the kernel's routes. [`Router::start`] takes a [`config::Config`] and gives a [`Running`] router.
+//! [`Daemon::start`] makes a router that follows the kernel's routes. [`vantage::Vantage::start`] makes such a router with a DDoS
+//! gate in its workers. [`Router::start`] takes a [`config::Config`] and gives a [`Running`] router.
 //! Who brings ports and tables of their own makes a [`datapath::Worker`].
 
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@ mod daemon;
 pub mod datapath;
 mod router;
 pub mod stats;
+pub mod vantage;
 
 pub use daemon::{Daemon, ImageStart, ReloadError, Reloaded, SaveError, Saved};
 pub use router::{PortInfo, Router, Running, StartError};

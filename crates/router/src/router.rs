@@ -25,8 +25,8 @@ use crate::control::links;
 use crate::control::routes::{Routes, RoutesError};
 use crate::control::workers::Workers;
 use crate::datapath::{
-    Adjacencies, HELD, Ingress, Ingresses, SIZE, Tables, Want, WantReceiver, Worker, WorkerSetup,
-    wants,
+    Adjacencies, HELD, Ingress, Ingresses, SIZE, Station, Tables, Want, WantReceiver, Worker,
+    WorkerSetup, wants,
 };
 use crate::stats::{Snapshot, WorkerStats};
 
@@ -64,6 +64,13 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// Tunnels over a family have nowhere to begin.
+    NoTunnelEnd {
+        /// The back interface.
+        interface: String,
+        /// The family.
+        family: &'static str,
+    },
     /// An interface, its queue or the permission for it.
     Port(af_xdp::Error),
     /// Anything else of the system.
@@ -96,6 +103,11 @@ impl fmt::Display for StartError {
             Self::Metrics { listen, source } => {
                 write!(f, "cannot listen for metrics at {listen} (`[metrics] listen`): {source}")
             }
+            Self::NoTunnelEnd { interface, family } => write!(
+                f,
+                "{interface} has no {family} address, and grantors are reached by {family}: give \
+                 it one, or name one (`[back] address4`, `address6`)"
+            ),
             Self::Port(error) => error.fmt(f),
             Self::System { doing, source } => write!(f, "cannot {doing}: {source}"),
         }
@@ -109,7 +121,7 @@ impl std::error::Error for StartError {
             Self::Routes(error) => Some(error),
             Self::Feed(error) => Some(error),
             Self::Full(error) => Some(error),
-            Self::StaticRoutes => None,
+            Self::StaticRoutes | Self::NoTunnelEnd { .. } => None,
             Self::Port(error) => Some(error),
             Self::System { source, .. }
             | Self::Control { source, .. }
@@ -189,7 +201,7 @@ impl Router {
             ingresses: ingresses.reader(),
         };
         let Started { workers, ports, wanted, .. } =
-            start(&config, &interfaces, None, readers, Vec::new())?;
+            start(&config, &interfaces, None, readers, Vec::new(), None)?;
         Ok(Running { workers, ports, routes, adjacencies, ingresses, wanted, config, interfaces })
     }
 }
@@ -199,6 +211,17 @@ pub(crate) struct Readers {
     pub(crate) tables: Tables,
     pub(crate) adjacencies: Reader<Adjacencies>,
     pub(crate) ingresses: Reader<Ingresses>,
+}
+
+/// Makes the station of a worker, by its number.
+pub(crate) type MakeStation<'a> = dyn FnMut(usize, &[Interface]) -> Box<dyn Station> + 'a;
+
+/// What makes workers those of a gate.
+pub(crate) struct Stations<'a> {
+    /// Frames that a station may keep.
+    pub(crate) frames: u32,
+    /// Makes their stations.
+    pub(crate) make: &'a mut MakeStation<'a>,
 }
 
 /// Workers that were started.
@@ -268,12 +291,14 @@ pub(crate) fn start(
     host: Option<&Host>,
     readers: impl Fn() -> Readers,
     mut stats: Vec<Arc<WorkerStats>>,
+    mut stations: Option<Stations<'_>>,
 ) -> Result<Started, StartError> {
     let system = |doing| move |source| StartError::System { doing, source };
     let sizes = RingSizes::default();
     let widest = interfaces.iter().map(Interface::mtu).max().unwrap_or(0);
     let frame_size = if widest > SMALL_FRAME_MTU { 4096 } else { 2048 };
     let frames = interfaces.len() as u32 * (sizes.frames() + HELD as u32) + 2 * SIZE as u32;
+    let frames = frames + stations.as_ref().map_or(0, |stations| stations.frames);
     let mut workers = Vec::new();
     let mut ports = Vec::new();
     let mut wanted = Vec::new();
@@ -304,7 +329,11 @@ pub(crate) fn start(
         let stats = Arc::clone(&stats[number]);
         let setup =
             WorkerSetup { arena, ports: mine, tables, adjacencies, ingresses, wants, stats };
-        workers.push((Worker::new(setup), core));
+        let worker = match &mut stations {
+            Some(stations) => Worker::new(setup).with_station((stations.make)(number, interfaces)),
+            None => Worker::new(setup),
+        };
+        workers.push((worker, core));
     }
     let workers = Workers::start(workers).map_err(system("start the workers"))?;
     Ok(Started { workers, ports, wanted, stats })

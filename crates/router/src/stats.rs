@@ -24,6 +24,7 @@ pub struct WorkerStats {
     received_bytes: AtomicU64,
     sent_bytes: AtomicU64,
     held: AtomicU64,
+    originated: AtomicU64,
     lookups_v4: AtomicU64,
     lookups_v6: AtomicU64,
     batches: AtomicU64,
@@ -51,6 +52,7 @@ impl WorkerStats {
             received_bytes: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
             held: AtomicU64::new(0),
+            originated: AtomicU64::new(0),
             lookups_v4: AtomicU64::new(0),
             lookups_v6: AtomicU64::new(0),
             batches: AtomicU64::new(0),
@@ -89,6 +91,12 @@ impl WorkerStats {
         self.held.store(packets, Ordering::Relaxed);
     }
 
+    /// Counts a packet that is this machine's own.
+    #[inline(always)]
+    pub(crate) fn originated(&self) {
+        add(&self.originated, 1);
+    }
+
     #[inline(always)]
     pub(crate) fn looked_up(&self, v4: u64, v6: u64) {
         add(&self.lookups_v4, v4);
@@ -109,6 +117,7 @@ impl WorkerStats {
             received_bytes: read(&self.received_bytes),
             sent_bytes: read(&self.sent_bytes),
             held: read(&self.held),
+            originated: read(&self.originated),
             lookups_v4: read(&self.lookups_v4),
             lookups_v6: read(&self.lookups_v6),
             batches: read(&self.batches),
@@ -119,7 +128,7 @@ impl WorkerStats {
 
 /// The counters at one moment. Those of several workers are added; those of one
 /// at two moments are subtracted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// Packets by how they ended, in the order of [`Verdict::ALL`].
     pub verdicts: [u64; Verdict::COUNT],
@@ -132,6 +141,8 @@ pub struct Snapshot {
     /// Packets that wait for a neighbour's MAC now. Between two moments the difference,
     /// which may be below zero (wrapping).
     pub held: u64,
+    /// Packets that a gate made itself: answers to what was too big.
+    pub originated: u64,
     /// IPv4 destinations looked up.
     pub lookups_v4: u64,
     /// IPv6 destinations looked up.
@@ -140,6 +151,13 @@ pub struct Snapshot {
     pub batches: u64,
     /// Turns over all ports, with or without frames.
     pub polls: u64,
+}
+
+impl Default for Snapshot {
+    /// Counts nothing.
+    fn default() -> Self {
+        WorkerStats::new().snapshot()
+    }
 }
 
 impl Snapshot {
@@ -172,10 +190,11 @@ impl Snapshot {
         self.class(Class::Dropped)
     }
 
-    /// Says whether received = sent + punted + dropped, and those that still wait.
+    /// Says whether received + originated = sent + punted + dropped, and those that still
+    /// wait.
     pub fn balanced(&self) -> bool {
         let ended = self.sent() + self.punted() + self.dropped();
-        self.received == ended.wrapping_add(self.held)
+        self.received.wrapping_add(self.originated) == ended.wrapping_add(self.held)
     }
 
     fn zip(self, other: Self, join: impl Fn(u64, u64) -> u64) -> Self {
@@ -189,6 +208,7 @@ impl Snapshot {
             received_bytes: join(self.received_bytes, other.received_bytes),
             sent_bytes: join(self.sent_bytes, other.sent_bytes),
             held: join(self.held, other.held),
+            originated: join(self.originated, other.originated),
             lookups_v4: join(self.lookups_v4, other.lookups_v4),
             lookups_v6: join(self.lookups_v6, other.lookups_v6),
             batches: join(self.batches, other.batches),

@@ -319,6 +319,11 @@ impl<I: Index> FlowTable<I> {
         part.filter(|(number, entry)| self.index.find(entry.hash, |at| at == *number).is_some())
     }
 
+    /// Counts the entries that a flow ever had: the numbers of all others are from here on.
+    pub fn used(&self) -> usize {
+        self.unused as usize
+    }
+
     /// Counts the entries that a flow can have.
     pub fn capacity(&self) -> usize {
         self.entries.len()

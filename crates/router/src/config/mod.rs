@@ -284,7 +284,7 @@ impl Config {
 }
 
 /// Returns the line and column of a byte, both from 1.
-fn place(text: &str, at: usize) -> (usize, usize) {
+pub(crate) fn place(text: &str, at: usize) -> (usize, usize) {
     let before = &text.as_bytes()[..at.min(text.len())];
     let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
     let column = before.iter().rev().take_while(|&&byte| byte != b'\n').count() + 1;
@@ -293,7 +293,7 @@ fn place(text: &str, at: usize) -> (usize, usize) {
 
 /// Says what the parser objects to, with the line it is on: its own message names
 /// an unknown or missing key; a value of the wrong type is on the line of its key.
-fn explain(text: &str, error: &toml::de::Error) -> String {
+pub(crate) fn explain(text: &str, error: &toml::de::Error) -> String {
     let what = error.message().trim().replace('\n', " ");
     let Some(span) = error.span() else { return what };
     let (line, _) = place(text, span.start);

@@ -326,6 +326,7 @@ pub fn counters(stats: &Snapshot) -> api::Counters {
         sent_bytes: stats.sent_bytes,
         punted: of(Class::Punted),
         dropped: of(Class::Dropped),
+        originated: stats.originated,
         balanced: stats.balanced(),
     }
 }

@@ -17,6 +17,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::vantage::told::{FlowTold, GateTold};
+
 /// A line to the router.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -81,6 +83,20 @@ pub enum Request {
     Workers,
     /// What the auditor has come to.
     Audit,
+    /// A gate, its table and its link.
+    Gate,
+    /// Flows of a gate.
+    Flows {
+        /// At most so many of a worker.
+        most: u32,
+    },
+    /// What is known of a flow.
+    Flow {
+        /// Where its packets come from.
+        src: IpAddr,
+        /// Where they go.
+        dst: IpAddr,
+    },
     /// What happens, from now on until the client is gone.
     Monitor,
     /// What differs from the kernel: every route, and a sample of addresses.
@@ -141,6 +157,10 @@ pub enum Item {
     Difference(Difference),
     /// What was compared: the last item of a comparison.
     Compared(Compared),
+    /// A gate.
+    Gate(GateTold),
+    /// A flow of a gate.
+    Flow(FlowTold),
 }
 
 /// A route, as the router took it over.
@@ -278,9 +298,16 @@ pub struct Counters {
     pub punted: BTreeMap<String, u64>,
     /// Dropped, by reason.
     pub dropped: BTreeMap<String, u64>,
+    /// Packets that a gate made itself.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub originated: u64,
     /// Says whether they add up. Between batches they always do; a worker in the middle
     /// of one may be ahead with `received`.
     pub balanced: bool,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A table.

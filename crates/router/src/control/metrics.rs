@@ -35,6 +35,7 @@ use super::kernel::Following;
 use crate::daemon::View;
 use crate::datapath::Class;
 use crate::stats::Snapshot;
+use crate::vantage::{About, Panel, is_gauge};
 
 const OPENMETRICS: &str = "application/openmetrics-text";
 
@@ -43,6 +44,7 @@ const OPENMETRICS: &str = "application/openmetrics-text";
 pub(crate) struct Metrics {
     pub(crate) control: Asker<Following>,
     pub(crate) view: Arc<View>,
+    pub(crate) gate: Option<Arc<Panel>>,
     pub(crate) start: Instant,
 }
 
@@ -87,6 +89,7 @@ impl Metrics {
             neighbours,
             hops,
             audit,
+            gate: self.gate.clone(),
         })
     }
 }
@@ -102,6 +105,7 @@ struct Gathered {
     neighbours: BTreeMap<String, u64>,
     hops: u64,
     audit: Audit,
+    gate: Option<Arc<Panel>>,
 }
 
 impl Gathered {
@@ -200,6 +204,7 @@ impl Collector for Gathered {
         to.counter(&it, [([], mismatches)])?;
         let it = family("audit_heals", "Times that everything was read anew for it");
         to.counter(&it, [([], heals)])?;
+        self.encode_gate(&mut to)?;
         self.encode_interfaces(&mut to)
     }
 }
@@ -292,6 +297,39 @@ impl Gathered {
         to.counter(&it, first(|it| it.commits))
     }
 
+    fn encode_gate(&self, to: &mut Writer<'_>) -> fmt::Result {
+        let Some(gate) = &self.gate else { return Ok(()) };
+        let numbers = gate.numbers();
+        let of = |about| {
+            let all = numbers.iter().filter(move |it| it.0 == about);
+            all.map(|&(_, name, value)| ([("verdict", name)], value))
+        };
+        let it = family("gate_packets", "Packets that the gate judged, by its verdict");
+        to.counter(&it, of(About::Packets))?;
+        to.counter(&bytes("gate", "Bytes of them"), of(About::Bytes))?;
+        for (about, part) in [(About::Table, "flow_table"), (About::Link, "link")] {
+            for &(_, name, value) in numbers.iter().filter(|it| it.0 == about) {
+                let name_of = format!("gate_{part}_{name}");
+                let it = family(&name_of, "Of the gate's table and link: see the guide");
+                if is_gauge(about, name) {
+                    to.gauge(&it, [([], value)])?;
+                } else {
+                    to.counter(&it, [([], value)])?;
+                }
+            }
+        }
+        let heard = gate.heard();
+        let decided = numbers.iter().filter(|it| it.0 == About::Decisions);
+        let all = decided.map(|it| (it.1, it.2)).chain(heard);
+        let it = family("gate_decisions", "What grantors have said, and what came of it");
+        to.counter(&it, all.map(|(name, value)| ([("what", name)], value)))?;
+        let (generation, reloads, refused) = gate.policy();
+        to.gauge(&family("gate_policy_generation", "The policy in force"), [([], generation)])?;
+        to.counter(&family("gate_reloads", "Policies read anew"), [([], reloads)])?;
+        let it = family("gate_reloads_refused", "Those that were not taken over");
+        to.counter(&it, [([], refused)])
+    }
+
     fn encode_interfaces(&self, to: &mut Writer<'_>) -> fmt::Result {
         let steered = self.interfaces.iter().flat_map(|it| {
             let name = it.name.as_str();
@@ -366,6 +404,7 @@ mod tests {
             interfaces: Vec::new(),
             neighbours: BTreeMap::from([("eth0".to_owned(), 2)]),
             hops: 4,
+            gate: None,
             audit: Audit { checks: 11, ..Audit::default() },
         }
     }

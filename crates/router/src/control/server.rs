@@ -32,6 +32,7 @@ use super::audit::diff::{self, Ended};
 use super::kernel::Following;
 use super::rights;
 use crate::daemon::{Daemon, Saver, View};
+use crate::vantage::Panel;
 
 /// How long a client may take to read or to ask.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -51,6 +52,8 @@ pub(crate) struct Sources {
     /// Who does what is to be done.
     pub(crate) orders: Asker<Daemon>,
     pub(crate) view: Arc<View>,
+    /// Who is asked about the gate, if this is one.
+    pub(crate) gate: Option<Arc<Panel>>,
     /// Held while the kernel is compared with.
     pub(crate) comparing: Arc<Mutex<()>>,
 }
@@ -225,6 +228,9 @@ enum Done {
 
 /// Has the daemon do something.
 fn carry_out(order: Order, sources: &Sources) -> Result<Vec<Item>, String> {
+    if let (Order::Reload, Some(gate)) = (&order, &sources.gate) {
+        return gate.reload().map(|told| vec![Item::Done(told)]).map_err(|error| error.to_string());
+    }
     let done = sources.orders.ask(move |daemon| match order {
         Order::Reload => match daemon.reload() {
             Ok(told) => Ok(Done::Words(told.to_string())),
@@ -254,7 +260,11 @@ fn find(request: &Request, sources: &Sources) -> Result<Vec<Item>, String> {
     let Sources { control, view, .. } = sources;
     let table = view.table();
     let gone = || "the control thread does not answer".to_owned();
+    let gate = || sources.gate.as_ref().ok_or("this is a router, and no gate".to_owned());
     match request.clone() {
+        Request::Gate => Ok(vec![Item::Gate(gate()?.gate())]),
+        Request::Flow { src, dst } => Ok(vec![Item::Flow(gate()?.flow(src, dst)?)]),
+        Request::Flows { most } => Ok(gate()?.flows(most)?.into_iter().map(Item::Flow).collect()),
         Request::Routes { within, family } => {
             let found =
                 control.ask(move |it| answer::routes(&it.plane, table, within.as_deref(), family));

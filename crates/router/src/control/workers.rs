@@ -223,7 +223,7 @@ fn sleep<L: Lookup>(worker: &Worker<L>) {
         Some(mut each) if !each.is_empty() => {
             // Nothing is to be done about an error but to go on; should it come back
             // at once every time, this is a loop that polls.
-            let timeout = if worker.held() > 0 { DOZE } else { SLEEP };
+            let timeout = if worker.is_busy() { DOZE } else { SLEEP };
             let _ = poll(&mut each, PollTimeout::from(timeout));
         }
         _ => std::thread::sleep(NAP),

@@ -40,8 +40,9 @@ use crate::control::metrics::Metrics;
 use crate::control::plane::{ButRoutes, Plane, PlanePort, Ports};
 use crate::control::server::{Server, Sources};
 use crate::control::workers::Workers;
-use crate::router::{PortInfo, Readers, StartError, Started, open, present, start};
+use crate::router::{PortInfo, Readers, StartError, Started, Stations, open, present, start};
 use crate::stats::Snapshot;
+use crate::vantage::Panel;
 use control::Control;
 use image::Saves;
 use view::Seen;
@@ -71,6 +72,16 @@ pub struct Daemon {
     host: Host,
     image_start: ImageStart,
     saves: Saves,
+    /// Who is asked about the gate, if this is one.
+    panel: Option<Arc<Panel>>,
+}
+
+/// What makes a daemon a gate.
+pub(crate) struct Guard<'a> {
+    /// Who is asked about the gate.
+    pub(crate) panel: Arc<Panel>,
+    /// What the workers become.
+    pub(crate) stations: Stations<'a>,
 }
 
 impl Daemon {
@@ -81,6 +92,17 @@ impl Daemon {
     ///
     /// [`StartError`]; nothing is left behind then.
     pub fn start(config: Config) -> Result<Self, StartError> {
+        Self::begin(config, None)
+    }
+
+    /// Starts a router whose workers have stations.
+    pub(crate) fn start_guarded(config: Config, guard: Guard<'_>) -> Result<Self, StartError> {
+        Self::begin(config, Some(guard))
+    }
+
+    fn begin(config: Config, guard: Option<Guard<'_>>) -> Result<Self, StartError> {
+        let panel = guard.as_ref().map(|guard| Arc::clone(&guard.panel));
+        let stations = guard.map(|guard| guard.stations);
         let began = Instant::now();
         present(&config)?;
         // Before the kernel is asked, so that the device is known when it tells.
@@ -98,7 +120,8 @@ impl Daemon {
             }
         };
         let interfaces = open(&config, &locals, Vec::new())?;
-        let started = start(&config, &interfaces, Some(&host), || readers(&plane), Vec::new())?;
+        let its = || readers(&plane);
+        let started = start(&config, &interfaces, Some(&host), its, Vec::new(), stations)?;
         let Started { workers, ports, wanted, stats } = started;
         if let Some(early) = early {
             image_start = early.go_on(&config, &mut plane, &mut kernel, began)?;
@@ -128,6 +151,7 @@ impl Daemon {
             host,
             image_start,
             saves: Saves::default(),
+            panel,
         };
         if let Some(path) = daemon.config.control.clone() {
             daemon.server = Some(daemon.serve(&path, orderer)?);
@@ -136,7 +160,8 @@ impl Daemon {
         daemon.auditor = Some(auditor.map_err(system("start the auditor"))?);
         if let Some(listen) = daemon.config.metrics {
             let (control, view) = (daemon.asker.clone(), Arc::clone(&daemon.view));
-            let metrics = Metrics { control, view, start: Instant::now() };
+            let gate = daemon.panel.clone();
+            let metrics = Metrics { control, view, gate, start: Instant::now() };
             let http = Http::start(listen, Arc::new(metrics));
             daemon.metrics = Some(http.map_err(|source| StartError::Metrics { listen, source })?);
         }
@@ -145,7 +170,8 @@ impl Daemon {
 
     fn serve(&self, path: &Path, orders: Asker<Self>) -> Result<Server, StartError> {
         let (control, view) = (self.asker.clone(), Arc::clone(&self.view));
-        Server::start(path, Sources { control, orders, view, comparing: Arc::default() })
+        let gate = self.panel.clone();
+        Server::start(path, Sources { control, orders, view, gate, comparing: Arc::default() })
             .map_err(|source| StartError::Control { path: path.into(), source })
     }
 

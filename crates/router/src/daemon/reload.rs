@@ -249,7 +249,7 @@ impl Daemon {
         let locals = plane.locals().into_iter().collect();
         let interfaces = open(config, &locals, kept)?;
         let (host, counting) = (Some(&self.host), self.view.counting());
-        let started = start(config, &interfaces, host, || readers(plane), counting)?;
+        let started = start(config, &interfaces, host, || readers(plane), counting, None)?;
         let Started { workers, ports, wanted, stats } = started;
         self.workers = workers;
         let seen = Seen { stats, ports, interfaces: interfaces.clone(), table: table(config) };

@@ -63,6 +63,8 @@ pub(super) struct Held {
     pub(super) frame: Frame,
     pub(super) key: Key,
     pub(super) wait: Wait,
+    /// This machine has sent it: it has passed no hop yet.
+    pub(super) own: bool,
 }
 
 /// The packets of one port that wait, the oldest first.

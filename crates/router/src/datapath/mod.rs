@@ -22,6 +22,7 @@
 //! | `group` | one hop, several next hops: which flow by which |
 //! | `hold` | packets that wait for a neighbour's MAC |
 //! | `want` | which neighbours: from the worker to the control side |
+//! | `station` | what a gate takes out of a batch, and what leaves on its account |
 //! | `sample` | now and then a destination, for the auditor |
 //! | `rewrite` | MACs, TTL, checksum, length |
 //! | `verdict` | how a packet can end |
@@ -41,6 +42,7 @@ mod parse;
 mod rewrite;
 mod sample;
 mod source;
+mod station;
 mod turn;
 mod verdict;
 mod want;
@@ -55,9 +57,11 @@ pub use ingress::{Ingress, Ingresses};
 pub use locals::Locals;
 pub use lookup::{Lookup, Numbered, Tables};
 pub use parse::{Parsed, parse};
-pub use rewrite::{Rewritten, rewrite_v4, rewrite_v6};
+pub use rewrite::{Rewritten, originate, rewrite_v4, rewrite_v6};
 pub use sample::Sample;
 pub use source::SourceCheck;
+pub(crate) use source::{source_v4, source_v6};
+pub use station::{Leaving, Sifting, Station, Way};
 pub use verdict::{Class, Verdict};
-pub use want::{Want, WantReceiver, WantSender, wants};
+pub use want::{Key, Want, WantReceiver, WantSender, wants};
 pub use worker::{TICK, Worker, WorkerSetup};

@@ -59,6 +59,28 @@ pub fn rewrite_v6(frame: &mut [u8], adjacency: &Adjacency) -> Rewritten {
     Ok((port, trimmed(len, total)))
 }
 
+/// Prepares a packet that this machine sends itself, of either family: it has passed no
+/// hop, and keeps its TTL.
+#[inline]
+pub fn originate(frame: &mut [u8], adjacency: &Adjacency) -> Rewritten {
+    let port = adjacency.port()?;
+    let len = frame.len();
+    let (ether, packet) =
+        frame.split_first_chunk_mut::<{ ethernet::LEN }>().ok_or(Verdict::Runt)?;
+    let total = if packet.first().is_some_and(|first| first >> 4 == 6) {
+        let packet = ipv6::View::parse(packet).map_err(|_| Verdict::Truncated)?;
+        ipv6::LEN + usize::from(packet.payload_len())
+    } else {
+        let packet = ipv4::View::parse(packet).map_err(|_| Verdict::Truncated)?;
+        usize::from(packet.total_len())
+    };
+    if total > usize::from(adjacency.mtu()) {
+        return Err(Verdict::TooBig);
+    }
+    address(ether, adjacency);
+    Ok((port, trimmed(len, total)))
+}
+
 #[inline(always)]
 fn address(ether: &mut [u8; ethernet::LEN], adjacency: &Adjacency) {
     ether[..6].copy_from_slice(&adjacency.dst_mac());

@@ -17,8 +17,8 @@ use super::batch::{Kind, SIZE};
 use super::hold::{HELD, Held, Hold, Wait};
 use super::want::Key;
 use super::{
-    Adjacencies, Batch, Class, Rewritten, Verdict, WantSender, flow_v4, flow_v6, rewrite_v4,
-    rewrite_v6,
+    Adjacencies, Batch, Class, Rewritten, Verdict, WantSender, flow_v4, flow_v6, originate,
+    rewrite_v4, rewrite_v6,
 };
 use crate::stats::WorkerStats;
 
@@ -77,34 +77,61 @@ impl Turn<'_> {
         let (mut v4, mut v6) = (batch.waiting_v4(), batch.waiting_v6());
         for _ in 0..lane.hold.len() {
             let Some(lane) = self.lanes.get_mut(self.ingress) else { return };
-            let Some(Held { frame, key, wait }) = lane.hold.pop() else { return };
+            let Some(Held { frame, key, wait, own }) = lane.hold.pop() else { return };
             let (kind, hop) = match key {
                 Key::V4(_) => (Kind::V4, v4.next()),
                 Key::V6(_) => (Kind::V6, v6.next()),
             };
             let hop = hop.unwrap_or(Hop::NONE);
-            match rewrite(self.arena.bytes_mut(&frame), kind, hop, self.adjacencies) {
+            let bytes = self.arena.bytes_mut(&frame);
+            let rewritten = match (own, kind) {
+                (false, _) => rewrite(bytes, kind, hop, self.adjacencies),
+                (true, Kind::V6) => {
+                    let to = self.adjacencies.resolve(hop, |seed| flow_v6(bytes, seed));
+                    originate(bytes, to)
+                }
+                (true, _) => {
+                    let to = self.adjacencies.resolve(hop, |seed| flow_v4(bytes, seed));
+                    originate(bytes, to)
+                }
+            };
+            match rewritten {
                 Ok((egress, len)) => match self.lanes.get_mut(usize::from(egress)) {
                     Some(lane) => lane.stage(self.arena, frame, len),
                     None => self.finish(frame, Verdict::NoRoute),
                 },
-                Err(Verdict::Unresolved) => self.hold(frame, kind, hop, wait),
-                Err(verdict) => self.finish(frame, verdict),
+                Err(Verdict::Unresolved) => self.hold(frame, kind, hop, wait, own),
+                Err(verdict) => self.drop_or_punt(frame, verdict, own),
             }
+        }
+    }
+
+    /// Ends a packet; one of this machine's own is never handed to its host, which would
+    /// send it past the gate, or to itself.
+    fn drop_or_punt(&mut self, frame: Frame, verdict: Verdict, own: bool) {
+        let kept = own && verdict.class() == Class::Punted;
+        self.finish(frame, if kept { Verdict::NoRoute } else { verdict });
+    }
+
+    /// Ends a packet of this machine's own that does not leave, or holds it.
+    pub(super) fn stay_own(mut self, frame: Frame, kind: Kind, hop: Hop, verdict: Verdict) {
+        match verdict {
+            Verdict::Unresolved => self.hold(frame, kind, hop, Wait::new(self.now), true),
+            verdict => self.drop_or_punt(frame, verdict, true),
         }
     }
 
     /// Ends a packet that does not leave, or holds it.
     pub(super) fn stay(mut self, frame: Frame, kind: Kind, hop: Hop, verdict: Verdict) {
         match verdict {
-            Verdict::Unresolved => self.hold(frame, kind, hop, Wait::new(self.now)),
+            Verdict::Unresolved => self.hold(frame, kind, hop, Wait::new(self.now), false),
             verdict => self.finish(frame, verdict),
         }
     }
 
     /// Keeps a packet until its next hop is resolved, and asks for that.
     #[cold]
-    fn hold(&mut self, frame: Frame, kind: Kind, hop: Hop, mut wait: Wait) {
+    fn hold(&mut self, frame: Frame, kind: Kind, hop: Hop, mut wait: Wait, own: bool) {
         let bytes = self.arena.bytes(&frame);
         let packet = bytes.get(ethernet::LEN..).unwrap_or_default();
         let (key, hop) = match kind {
@@ -124,7 +151,7 @@ impl Turn<'_> {
         if wait.asks(hop, self.now) {
             self.wants.ask(hop, self.table, key, self.now);
         }
-        if let Some(oldest) = lane.hold.push(Held { frame, key, wait }) {
+        if let Some(oldest) = lane.hold.push(Held { frame, key, wait, own }) {
             self.finish(oldest.frame, Verdict::Unresolved);
         }
     }

@@ -92,6 +92,23 @@ pub enum Verdict {
     TxFull,
     /// Dropped: to be punted, and the port has no host that takes it.
     NoHost,
+
+    /// Dropped by a gate: the packet's flow is declined.
+    Declined,
+    /// Dropped by a gate: over the rate that its flow was granted.
+    OverRate,
+    /// Dropped by a gate: the policy drops what goes there.
+    Policy,
+    /// Dropped by a gate: no grantor of the set is to be used.
+    NoGrantor,
+    /// Dropped by a gate: the program of its flow declines it.
+    Program,
+    /// Dropped by a gate: the program of its flow found something wrong.
+    ProgramError,
+    /// Dropped by a gate: a request, while others of higher priority took the places.
+    LowPriority,
+    /// Dropped by a gate: the protected link is full, and its queues were long.
+    LinkFull,
 }
 
 /// The three ways to end.
@@ -107,7 +124,7 @@ pub enum Class {
 
 impl Verdict {
     /// Every verdict, in the order of their numbers.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 37] = [
         Self::Sent,
         Self::OwnAddress,
         Self::Arp,
@@ -137,6 +154,14 @@ impl Verdict {
         Self::TooBig,
         Self::TxFull,
         Self::NoHost,
+        Self::Declined,
+        Self::OverRate,
+        Self::Policy,
+        Self::NoGrantor,
+        Self::Program,
+        Self::ProgramError,
+        Self::LowPriority,
+        Self::LinkFull,
     ];
     /// How many verdicts there are.
     pub const COUNT: usize = Self::ALL.len();
@@ -173,7 +198,20 @@ impl Verdict {
             Self::TooBig => "too_big",
             Self::TxFull => "tx_full",
             Self::NoHost => "no_host",
+            Self::Declined => "declined",
+            Self::OverRate => "over_rate",
+            Self::Policy => "policy",
+            Self::NoGrantor => "no_grantor",
+            Self::Program => "program",
+            Self::ProgramError => "program_error",
+            Self::LowPriority => "low_priority",
+            Self::LinkFull => "link_full",
         }
+    }
+
+    /// Says whether only a gate ends packets so (`vantage/`), and no plain router.
+    pub const fn is_gates(self) -> bool {
+        self as u8 >= Self::Declined as u8
     }
 
     /// Returns which of the three ways this is.

@@ -33,8 +33,10 @@ pub(super) const AGAIN: u64 = 5;
 
 /// A destination, in the family's own form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
+pub enum Key {
+    /// IPv4.
     V4(u32),
+    /// IPv6.
     V6(u128),
 }
 

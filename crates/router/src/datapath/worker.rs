@@ -14,6 +14,9 @@
 //!   for each port: flush
 //! ```
 //!
+//! A gate is a worker with a station (`station.rs`) that takes packets out of what was
+//! received before they are a batch, and has them leave later, on its own account.
+//!
 //! Frames for one egress are sent in the order in which they came. What a port
 //! does not take is offered once more after a flush, and then dropped: a queue that
 //! grows without bound would only add delay.
@@ -37,7 +40,10 @@ use port::{Arena, Frame, Port};
 
 use super::batch::{Kind, SIZE};
 use super::turn::{Lane, Turn, rewrite};
-use super::{Adjacencies, Batch, Ingresses, Lookup, SourceCheck, Verdict, WantSender, parse};
+use super::{
+    Adjacencies, Batch, Ingresses, Leaving, Lookup, Sifting, SourceCheck, Station, Verdict,
+    WantSender, parse,
+};
 use crate::stats::WorkerStats;
 
 /// How often [`Worker::tick`] is to be called, about.
@@ -66,17 +72,20 @@ pub struct WorkerSetup<L> {
 
 /// One core's share of the router.
 pub struct Worker<L> {
-    arena: Arena,
-    lanes: Vec<Lane>,
-    tables: L,
-    adjacencies: Reader<Adjacencies>,
-    ingresses: Reader<Ingresses>,
-    wants: WantSender,
-    stats: Arc<WorkerStats>,
+    pub(super) arena: Arena,
+    pub(super) lanes: Vec<Lane>,
+    pub(super) tables: L,
+    pub(super) adjacencies: Reader<Adjacencies>,
+    pub(super) ingresses: Reader<Ingresses>,
+    pub(super) wants: WantSender,
+    pub(super) stats: Arc<WorkerStats>,
     frames: Vec<Frame>,
-    batch: Box<Batch>,
+    pub(super) batch: Box<Batch>,
+    pub(super) station: Option<Box<dyn Station>>,
+    /// What leaves on the station's account in this turn.
+    pub(super) leaving: Vec<Leaving>,
     /// Ticks so far.
-    now: u64,
+    pub(super) now: u64,
     /// Packets that wait, as last told.
     held: usize,
 }
@@ -95,16 +104,32 @@ impl<L: Lookup> Worker<L> {
             stats,
             frames: Vec::with_capacity(SIZE),
             batch: Box::new(Batch::new()),
+            station: None,
+            leaving: Vec::new(),
             now: 0,
             held: 0,
         }
     }
 
+    /// Makes this worker a gate's.
+    #[must_use]
+    pub fn with_station(mut self, station: Box<dyn Station>) -> Self {
+        self.station = Some(station);
+        self.leaving = Vec::with_capacity(SIZE);
+        self
+    }
+
     /// Takes one turn over all ports and returns how many frames were received.
     pub fn poll(&mut self) -> usize {
         let mut received = 0;
+        if let Some(station) = &mut self.station {
+            station.begin();
+        }
         for ingress in 0..self.lanes.len() {
             received += self.turn(ingress);
+        }
+        if self.station.is_some() {
+            received += self.depart();
         }
         if received == 0 {
             self.tables.idle();
@@ -125,14 +150,24 @@ impl<L: Lookup> Worker<L> {
     fn turn(&mut self, ingress: usize) -> usize {
         let Self { arena, lanes, tables, adjacencies, ingresses, frames, batch, .. } = self;
         let (wants, stats, now) = (&mut self.wants, &*self.stats, self.now);
+        let station = self.station.as_deref_mut();
         let Some(lane) = lanes.get_mut(ingress) else { return 0 };
-        let received = lane.port.receive(arena, SIZE, frames);
-        if received == 0 && lane.hold.len() == 0 {
+        let all = lane.port.receive(arena, SIZE, frames);
+        if all == 0 && lane.hold.len() == 0 {
             return 0;
         }
         let mac = lane.mac;
         let terms = ingresses.current().get(ingress);
         let locals = &*terms.locals;
+        if let Some(station) = station
+            && station.guards(ingress)
+        {
+            station.sift(Sifting { arena, frames, ingress, mac, locals, stats });
+            if frames.is_empty() && lane.hold.len() == 0 {
+                return all;
+            }
+        }
+        let received = frames.len();
 
         batch.clear();
         lane.hold.keys().for_each(|key| batch.wait(key));
@@ -204,7 +239,7 @@ impl<L: Lookup> Worker<L> {
         for lane in lanes.iter_mut().filter(|lane| !lane.staged.is_empty()) {
             lane.send(arena, stats);
         }
-        received
+        all
     }
 }
 
@@ -236,12 +271,21 @@ impl<L> Worker<L> {
                 self.stats.ended(Verdict::Unresolved, 1);
             }
         }
+        if let Some(station) = &mut self.station {
+            station.close(&mut self.arena, &self.stats);
+        }
         self.tell_held();
     }
 
-    /// Returns how many packets wait for a neighbour's MAC.
+    /// Returns how many packets wait: for a neighbour's MAC, or in a station's queues.
     pub fn held(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.hold.len()).sum()
+        let queued = self.station.as_ref().map_or(0, |station| station.waiting());
+        queued + self.lanes.iter().map(|lane| lane.hold.len()).sum::<usize>()
+    }
+
+    /// Says whether turns are wanted soon, packets or not.
+    pub fn is_busy(&self) -> bool {
+        self.held() > 0 || self.station.as_ref().is_some_and(|station| station.is_busy())
     }
 
     #[inline]

@@ -12,6 +12,7 @@
 //! | `flows` | groups: shares, flows that stay, the twin of the hash |
 //! | `allocation` | nothing is allocated while packets pass |
 //! | `changes` | what is published while packets pass |
+//! | `vantage` | a worker with a gate between its ports |
 //! | `faults` | ports that lose, damage, repeat and refuse |
 
 mod allocation;
@@ -23,5 +24,6 @@ mod reference;
 mod rig;
 mod rules;
 mod sources;
+mod vantage;
 mod vrfs;
 mod waiting;

@@ -207,7 +207,8 @@ fn a_full_ring_takes_what_fits() {
 #[test]
 fn every_verdict_has_a_test_that_leads_to_it() {
     let made = made_by_hand();
-    for verdict in Verdict::ALL {
+    // Those of gates: vantage.rs.
+    for verdict in Verdict::ALL.into_iter().filter(|verdict| !verdict.is_gates()) {
         let by_hand = made.iter().any(|(expect, _)| *expect == verdict);
         let by_port = matches!(verdict, Verdict::TxFull | Verdict::NoHost | Verdict::Spoofed);
         let by_waiting = verdict == Verdict::Unresolved;
@@ -240,6 +241,7 @@ fn drawn_and_spoilt_packets_end_as_in_the_model() {
     // The draw reaches every rule, or it proves little.
     for (verdict, met) in Verdict::ALL.into_iter().zip(met) {
         let by_state = matches!(verdict, Verdict::TxFull | Verdict::NoHost | Verdict::Unresolved);
+        let by_state = by_state || verdict.is_gates();
         assert!(by_state || met >= 100, "{verdict:?} met {met} times");
     }
 }

@@ -1,0 +1,130 @@
+//! `fingerpost flow explain SRC DST`: what a running gate knows of a flow.
+//!
+//! ```text
+//!   192.0.2.1 > 198.51.100.7 granted for 281.4 s by sender 1, decision 1234
+//!       1031800 bytes left in this second, renewal asked for in 221.4 s
+//!       by 198.51.100.0/24 (line 14): grantors site, policy generation 1
+//!       its last dropped packet: over_rate, 0.8 s ago
+//! ```
+//!
+//! Exit status 1 where the gate has no entry for the flow.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::IpAddr;
+use std::process::ExitCode;
+
+use router::control::api::{FlowTold, GateTold, Item, Request};
+
+use crate::client::{self, PATIENCE};
+
+/// What `flow` takes.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    at: client::At,
+    /// Write JSON
+    #[arg(short, long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// State, rule, policy, budget, renewal, and why its last packet was dropped
+    Explain {
+        /// Where its packets come from
+        #[arg(value_name = "SRC")]
+        src: IpAddr,
+        /// Where they go
+        #[arg(value_name = "DST")]
+        dst: IpAddr,
+    },
+}
+
+/// Asks, and prints.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let What::Explain { src, dst } = args.what;
+    let mut known = false;
+    let mut out = std::io::stdout().lock();
+    client::ask(&args.at.socket, &Request::Flow { src, dst }, PATIENCE, &mut |item| {
+        if let Item::Flow(told) = item {
+            known = told.state != "unknown";
+            if args.json {
+                serde_json::to_writer(&mut out, &told)?;
+                writeln!(out)?;
+            } else {
+                flow(&mut out, &told)?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(if known { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Writes what is known of a flow.
+pub(crate) fn flow(out: &mut impl Write, it: &FlowTold) -> std::io::Result<()> {
+    write!(out, "{} > {} {}", it.source, it.destination, it.state)?;
+    if let Some(program) = it.program {
+        write!(out, " {program}")?;
+    }
+    if let Some(expires) = it.expires {
+        write!(out, " for {expires:.1} s")?;
+    }
+    if let (Some(sender), Some(decision)) = (it.sender, it.decision) {
+        write!(out, " by sender {sender}, decision {decision}")?;
+    }
+    writeln!(out)?;
+    if let (Some(priority), Some(ago)) = (it.priority, it.asked_ago) {
+        writeln!(out, "    priority {priority}, asked {ago:.3} s ago")?;
+    }
+    if let (Some(budget), Some(renewal)) = (it.budget, it.renewal) {
+        writeln!(
+            out,
+            "    {budget} bytes left in this second, renewal asked for in {renewal:.1} s"
+        )?;
+    }
+    if let (Some(rule), Some(action)) = (&it.rule, &it.action) {
+        let line = it.line.map(|line| format!(" (line {line})")).unwrap_or_default();
+        let version = it.version.as_ref().map(|it| format!(" {it}")).unwrap_or_default();
+        let stale = if it.stale { ", decided of by an older one" } else { "" };
+        let generation = it.generation;
+        writeln!(
+            out,
+            "    by {rule}{line}: {action}, policy{version} generation {generation}{stale}"
+        )?;
+    }
+    if let (Some(dropped), Some(ago)) = (&it.dropped, it.dropped_ago) {
+        writeln!(out, "    its last dropped packet: {dropped}, {ago:.1} s ago")?;
+    }
+    Ok(())
+}
+
+/// Writes what a gate says of itself; numbers that are zero are left out.
+pub(crate) fn gate(out: &mut impl Write, it: &GateTold) -> std::io::Result<()> {
+    let version = it.version.as_ref().map(|it| format!(" {it}")).unwrap_or_default();
+    writeln!(
+        out,
+        "front {} back {} {} bit/s, policy{version} generation {}: {} prefixes, {} grantors",
+        it.front,
+        it.back,
+        it.bandwidth,
+        it.generation,
+        it.prefixes,
+        it.grantors.len()
+    )?;
+    let parts: [(&str, &BTreeMap<String, u64>); 5] = [
+        ("packets", &it.packets),
+        ("bytes", &it.bytes),
+        ("table", &it.table),
+        ("link", &it.link),
+        ("decisions", &it.decisions),
+    ];
+    for (part, numbers) in parts {
+        for (name, value) in numbers.iter().filter(|(_, value)| **value > 0) {
+            writeln!(out, "{part} {name} {value}")?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,359 @@
+//! The sense of a gate's file: names resolved, values read, every problem collected.
+//!
+//! Checking goes on after a problem with whatever can still be judged. A value that could
+//! not be read is replaced by one that raises no further problem; nothing of it gets out,
+//! because a file with a problem gives no [`Config`].
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use feed::netlink::AnyPrefix;
+use gate::decision::v2::keys::Keys;
+use gate::index::MOST_ENTRIES;
+use gate::policy::{Action, Address, Grantor};
+use gate::program::{Program, Programs};
+use port::af_xdp::ModeChoice;
+use toml::Spanned;
+
+use super::{Config, Fixed, Rule, Rules, Set, Side, Trust, ip, text};
+use crate::config::{CONTROL, ConfigError, Problem, place};
+
+/// What there is where nothing is said.
+const ENTRIES: usize = 1 << 20;
+const REQUESTS: usize = 512;
+const GRANTED: usize = 4096;
+const ANSWERS: u32 = 100;
+/// The most places of a queue: each is a frame of memory.
+const MOST_PLACES: usize = 1 << 17;
+
+struct Checker<'t> {
+    text: &'t str,
+    problems: Vec<Problem>,
+}
+
+impl Checker<'_> {
+    fn line<T>(&self, at: &Spanned<T>) -> usize {
+        place(self.text, at.span().start).0
+    }
+
+    fn problem<T>(&mut self, at: &Spanned<T>, key: &'static str, what: impl Into<String>) {
+        let line = self.line(at);
+        self.problems.push(Problem { line, key, what: what.into() });
+    }
+
+    /// Reads a value that has a form, such as an address.
+    fn read<T: FromStr>(
+        &mut self,
+        at: &Spanned<String>,
+        key: &'static str,
+        form: &str,
+    ) -> Option<T> {
+        let read = at.get_ref().parse().ok();
+        if read.is_none() {
+            self.problem(at, key, format!("{:?} is not {form}", at.get_ref()));
+        }
+        read
+    }
+
+    /// Reads a number that is to be within 1 and `most`.
+    fn count(
+        &mut self,
+        at: Option<Spanned<usize>>,
+        key: &'static str,
+        otherwise: usize,
+        most: usize,
+    ) -> usize {
+        let Some(at) = at else { return otherwise };
+        if !(1..=most).contains(at.get_ref()) {
+            self.problem(&at, key, format!("{} is not within 1 and {most}", at.get_ref()));
+            return otherwise;
+        }
+        at.into_inner()
+    }
+}
+
+pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config, ConfigError> {
+    let mut c = Checker { text, problems: Vec::new() };
+    let front = side(&mut c, &file.front.interface, file.front.mode.as_ref(), "front.interface");
+    let back = side(&mut c, &file.back.interface, file.back.mode.as_ref(), "back.interface");
+    if front.name == back.name {
+        let what = format!("{:?} is the front interface already", back.name);
+        c.problem(&file.back.interface, "back.interface", what);
+    }
+    let address4 = file.back.address4.as_ref();
+    let address4 =
+        address4.and_then(|at| c.read::<Ipv4Addr>(at, "back.address4", "an IPv4 address"));
+    let address6 = file.back.address6.as_ref();
+    let address6 =
+        address6.and_then(|at| c.read::<Ipv6Addr>(at, "back.address6", "an IPv6 address"));
+    if let Some(mtu) = file.back.mtu.as_ref().filter(|mtu| *mtu.get_ref() < 576) {
+        c.problem(mtu, "back.mtu", "less than 576 bytes, which every IPv4 host takes (RFC 791)");
+    }
+    let bits = bandwidth(file.link.bandwidth.get_ref()).unwrap_or_else(|| {
+        let what = format!(
+            "{:?} is no rate such as 100mbit or 2.5gbit, at most 800gbit",
+            file.link.bandwidth.get_ref()
+        );
+        c.problem(&file.link.bandwidth, "link.bandwidth", what);
+        1
+    });
+    let fixed = Fixed {
+        front,
+        back,
+        address4: address4.map(u32::from),
+        address6: address6.map(u128::from),
+        mtu: file.back.mtu.map_or(u16::MAX, Spanned::into_inner),
+        bits,
+        requests: c.count(file.link.requests, "link.requests", REQUESTS, MOST_PLACES),
+        granted: c.count(file.link.granted, "link.granted", GRANTED, MOST_PLACES),
+        entries: c.count(file.table.entries, "table.entries", ENTRIES, MOST_ENTRIES),
+        clamp_mss: file.tunnel.clamp_mss,
+        answers: file.tunnel.answers.unwrap_or(ANSWERS),
+        cores: cores(&mut c, file.workers.cores),
+        control: {
+            let socket = file.control.socket.unwrap_or_else(|| CONTROL.into());
+            (!socket.as_os_str().is_empty()).then_some(socket)
+        },
+        metrics: file.metrics.listen.and_then(|at| {
+            c.read::<SocketAddr>(
+                &at,
+                "metrics.listen",
+                "an address and port, such as 127.0.0.1:9273",
+            )
+        }),
+    };
+    let sets = sets(&mut c, file.grantors);
+    let rules =
+        Rules { version: file.rules.version, rules: rules(&mut c, file.policy, &sets), sets };
+    if rules.rules.is_empty() && c.problems.is_empty() {
+        let what = "there is none, and nothing would pass; protect a prefix".into();
+        c.problems.push(Problem { line: 1, key: "policy", what });
+    }
+    if c.problems.is_empty()
+        && let Err(bad) = rules.policy(1)
+    {
+        let line = rules.rules.first().map_or(1, |rule| rule.line);
+        c.problems.push(Problem { line, key: "policy", what: bad.to_string() });
+    }
+    let mut from: Vec<IpAddr> = rules.grantors().map(ip).collect();
+    from.extend(addresses(&mut c, &file.decisions.from, "decisions.from"));
+    let v1_from = addresses(&mut c, &file.decisions.v1_from, "decisions.v1_from");
+    let senders = senders(&mut c, file.sender, path);
+    let programs = programs(&mut c, file.program, path);
+    if !c.problems.is_empty() {
+        c.problems.sort_by_key(|problem| problem.line);
+        return Err(ConfigError::Sense { path: path.into(), problems: c.problems });
+    }
+    Ok(Config {
+        path: path.into(),
+        fixed,
+        rules,
+        trust: Trust { senders, from, v1_from },
+        programs,
+    })
+}
+
+fn side(
+    c: &mut Checker<'_>,
+    name: &Spanned<String>,
+    mode: Option<&Spanned<String>>,
+    key: &'static str,
+) -> Side {
+    // IFNAMSIZ is 16 with the zero at the end.
+    if name.get_ref().is_empty() || name.get_ref().len() > 15 {
+        let what = format!("{:?} cannot be an interface: 1 to 15 bytes", name.get_ref());
+        c.problem(name, key, what);
+    }
+    let choice = match mode.map(|mode| mode.get_ref().as_str()) {
+        None | Some("auto") => ModeChoice::Auto,
+        Some("zero-copy") => ModeChoice::ZeroCopy,
+        Some("copy") => ModeChoice::Copy,
+        Some("generic") => ModeChoice::Generic,
+        Some(other) => {
+            if let Some(mode) = mode {
+                let what = format!("{other:?} is none of auto, zero-copy, copy, generic");
+                c.problem(mode, key, what);
+            }
+            ModeChoice::Auto
+        }
+    };
+    Side { name: name.get_ref().clone(), mode: choice }
+}
+
+/// Reads a rate in bits a second, in the words of tc(8).
+pub(super) fn bandwidth(text: &str) -> Option<u64> {
+    let text = text.trim().to_ascii_lowercase();
+    let units = [("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3), ("bit", 1.0)];
+    let (number, unit) =
+        units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
+    let bits = number.trim().parse::<f64>().ok()? * unit;
+    (1.0..=800e9).contains(&bits).then_some(bits as u64)
+}
+
+fn cores(c: &mut Checker<'_>, cores: Option<Spanned<Vec<usize>>>) -> Vec<Option<usize>> {
+    let Some(listed) = cores else { return vec![None] };
+    let mut seen = listed.get_ref().clone();
+    seen.sort_unstable();
+    seen.dedup();
+    if seen.is_empty() || seen.len() < listed.get_ref().len() {
+        c.problem(&listed, "workers.cores", "not a list of different cores");
+        return vec![None];
+    }
+    listed.into_inner().into_iter().map(Some).collect()
+}
+
+fn sets(c: &mut Checker<'_>, listed: Vec<text::Grantors>) -> Vec<Set> {
+    let mut sets: Vec<Set> = Vec::new();
+    for text::Grantors { name, members } in listed {
+        if sets.iter().any(|other| other.name == *name.get_ref()) {
+            c.problem(&name, "grantors.name", format!("{:?} is there twice", name.get_ref()));
+        }
+        if members.get_ref().is_empty() {
+            c.problem(&members, "grantors.members", "there is none: nothing could be granted");
+        }
+        let mut read: Vec<Grantor> = Vec::new();
+        for text::Member { address, weight } in members.into_inner() {
+            let Some(at) = c.read::<IpAddr>(&address, "grantors.members", "an IP address") else {
+                continue;
+            };
+            let grantor = Grantor {
+                address: match at {
+                    IpAddr::V4(at) => Address::V4(at.into()),
+                    IpAddr::V6(at) => Address::V6(at.into()),
+                },
+                weight: weight.unwrap_or(1),
+            };
+            if read.iter().any(|other| other.address == grantor.address) {
+                c.problem(&address, "grantors.members", format!("{at} is there twice"));
+            }
+            read.push(grantor);
+        }
+        sets.push(Set { name: name.into_inner(), members: read });
+    }
+    sets
+}
+
+fn rules(c: &mut Checker<'_>, listed: Vec<text::Policy>, sets: &[Set]) -> Vec<Rule> {
+    let mut rules: Vec<Rule> = Vec::new();
+    for text::Policy { prefix, grantors, action, exempt } in listed {
+        let line = c.line(&prefix);
+        let action = match (grantors, action) {
+            (Some(name), None) => {
+                let set = sets.iter().position(|set| set.name == *name.get_ref());
+                if set.is_none() {
+                    let there: Vec<_> = sets.iter().map(|set| set.name.as_str()).collect();
+                    let what = format!(
+                        "there is no [[grantors]] {:?} (there is: {})",
+                        name.get_ref(),
+                        there.join(", ")
+                    );
+                    c.problem(&name, "policy.grantors", what);
+                }
+                Action::Grantors(set.unwrap_or(0) as u16)
+            }
+            (None, Some(action)) => match action.get_ref().as_str() {
+                "back" => Action::Back,
+                "front" => Action::Front,
+                "drop" => Action::Drop,
+                other => {
+                    let what = format!("{other:?} is none of back, front, drop");
+                    c.problem(&action, "policy.action", what);
+                    Action::Drop
+                }
+            },
+            _ => {
+                c.problem(&prefix, "policy", "either `grantors` or `action`");
+                Action::Drop
+            }
+        };
+        let read = if prefix.get_ref().contains(':') {
+            prefix.get_ref().parse().map(AnyPrefix::V6)
+        } else {
+            prefix.get_ref().parse().map(AnyPrefix::V4)
+        };
+        match read {
+            Ok(read) if rules.iter().any(|other| other.prefix == read) => {
+                c.problem(&prefix, "policy.prefix", format!("{} is there twice", prefix.get_ref()));
+            }
+            Ok(prefix) => rules.push(Rule { prefix, action, exempt, line }),
+            Err(bad) => {
+                c.problem(&prefix, "policy.prefix", format!("{:?}: {bad}", prefix.get_ref()));
+            }
+        }
+    }
+    rules
+}
+
+fn addresses(c: &mut Checker<'_>, listed: &[Spanned<String>], key: &'static str) -> Vec<IpAddr> {
+    listed.iter().filter_map(|at| c.read(at, key, "an IP address")).collect()
+}
+
+fn senders(c: &mut Checker<'_>, listed: Vec<text::Sender>, path: &Path) -> Vec<(u32, Keys)> {
+    let mut senders: Vec<(u32, Keys)> = Vec::new();
+    for text::Sender { id, keys } in listed {
+        let number = *id.get_ref();
+        if number == 0 || senders.iter().any(|(other, _)| *other == number) {
+            c.problem(&id, "sender.id", format!("{number} is 0, or there twice"));
+        }
+        if keys.get_ref().is_empty() {
+            c.problem(&keys, "sender.keys", "there is none: nothing of it could be taken");
+        }
+        let mut read = Keys::default();
+        for (name, file) in keys.get_ref() {
+            let Ok(name) = name.parse::<u16>() else {
+                c.problem(file, "sender.keys", format!("{name:?} is no number up to 65535"));
+                continue;
+            };
+            let beside = path.parent().unwrap_or(Path::new("")).join(file.get_ref());
+            match secret(&beside) {
+                Ok(secret) => read.add(name, &secret),
+                Err(what) => c.problem(file, "sender.keys", what),
+            }
+        }
+        senders.push((number, read));
+    }
+    senders
+}
+
+/// Loads the flow programs: what does not pass the verifier is no program.
+fn programs(c: &mut Checker<'_>, listed: Vec<text::Program>, path: &Path) -> Programs {
+    let mut programs = Programs::default();
+    for text::Program { number, file } in listed {
+        if programs.get(*number.get_ref()).is_some() {
+            c.problem(&number, "program.number", format!("{} is there twice", number.get_ref()));
+        }
+        let beside = path.parent().unwrap_or(Path::new("")).join(file.get_ref());
+        let shown = beside.display();
+        match std::fs::read(&beside).map(|bytes| Program::load(&bytes)) {
+            Ok(Ok(program)) => programs.set(*number.get_ref(), Some(Arc::new(program))),
+            Ok(Err(refusal)) => c.problem(&file, "program.file", format!("{shown}: {refusal}")),
+            Err(error) => c.problem(&file, "program.file", format!("{shown}: {error}")),
+        }
+    }
+    programs
+}
+
+/// Reads a key: 64 hexadecimal digits in a file that only its owner may read.
+fn secret(path: &Path) -> Result<[u8; 32], String> {
+    let shown = path.display();
+    let told = |error: std::io::Error| format!("{shown}: {error}");
+    let mode = std::fs::metadata(path).map_err(told)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err(format!("{shown}: others may read it: chmod 600"));
+    }
+    let text = std::fs::read_to_string(path).map_err(told)?;
+    let digits = text.trim().as_bytes();
+    let wrong = || format!("{shown}: not 64 hexadecimal digits: openssl rand -hex 32");
+    if digits.len() != 64 {
+        return Err(wrong());
+    }
+    let mut secret = [0; 32];
+    for (byte, pair) in secret.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |digit: u8| char::from(digit).to_digit(16).ok_or_else(wrong);
+        *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
+    }
+    Ok(secret)
+}

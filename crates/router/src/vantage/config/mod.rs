@@ -1,0 +1,296 @@
+//! The configuration of a gate: one TOML file, read whole, judged whole.
+//!
+//! ```toml
+//! [front]
+//! interface = "eth0"           # where packets come from; mode as for the router
+//! [back]
+//! interface = "eth1"           # towards the grantors
+//! address4 = "10.9.0.1"        # where tunnels begin; without it the interface's own
+//! address6 = "fd00:9::1"
+//! mtu = 1500                   # what the path to the grantors carries, if less than the link
+//!
+//! [link]
+//! bandwidth = "1gbit"          # of the protected network's link, in the words of tc(8)
+//! [table]
+//! entries = 1048576            # flows, for each worker
+//!
+//! [[grantors]]
+//! name = "site"
+//! members = [{ address = "10.9.1.1", weight = 1 }, { address = "10.9.1.2" }]
+//!
+//! [[policy]]                   # the longest prefix says
+//! prefix = "192.0.2.0/24"
+//! grantors = "site"
+//! [[policy]]
+//! prefix = "192.0.2.9/32"      # a hole in the protection has to be named as one
+//! action = "back"              # "back", "front" or "drop"
+//! exempt = true
+//! [[policy]]
+//! prefix = "0.0.0.0/0"
+//! action = "front"
+//!
+//! [[sender]]                   # who may decide by version 2 of the protocol
+//! id = 1
+//! keys = { 1 = "grantor.key" } # by number: files of 64 hexadecimal digits
+//!
+//! [[program]]                  # what decisions may name: docs/guide/programs.md
+//! number = 3
+//! file = "web.o"
+//!
+//! [decisions]
+//! from = []                    # further addresses that senders speak from
+//! v1_from = ["10.9.1.1"]       # who may decide by version 1; without it, nobody
+//!
+//! [tunnel]
+//! clamp_mss = true             # hold TCP to what fits
+//! answers = 100                # ICMP errors a second, at the most
+//!
+//! [rules]
+//! version = "2026-11-22"       # what this policy is called
+//! ```
+//!
+//! `[workers]`, `[control]` and `[metrics]` are those of the router. What stands in
+//! [`Fixed`] holds as long as the gate works; the rest can be read again (SIGHUP), and is
+//! taken over whole or not at all.
+
+mod check;
+mod text;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use feed::netlink::AnyPrefix;
+use fib::Choice;
+use gate::decision::v2::keys::Keys;
+use gate::policy::{Action, Address, BadPolicy, Draft, Grantor, Policy};
+use gate::program::Programs;
+use port::af_xdp::ModeChoice;
+
+use crate::config::{self, ConfigError, MAIN, explain, place};
+use crate::datapath::SourceCheck;
+
+/// The port of a gate's worker that packets come in on.
+pub const FRONT: usize = 0;
+/// The port towards the grantors.
+pub const BACK: usize = 1;
+
+/// A configuration without contradictions.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The file it was read from.
+    pub path: PathBuf,
+    /// What holds as long as the gate works.
+    pub fixed: Fixed,
+    /// What becomes of packets, by destination.
+    pub rules: Rules,
+    /// Who may decide.
+    pub trust: Trust,
+    /// The flow programs that decisions may name.
+    pub programs: Programs,
+}
+
+/// What holds as long as the gate works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fixed {
+    /// The front interface.
+    pub front: Side,
+    /// The back interface.
+    pub back: Side,
+    /// Where tunnels over IPv4 begin, if it is said.
+    pub address4: Option<u32>,
+    /// Where tunnels over IPv6 begin, if it is said.
+    pub address6: Option<u128>,
+    /// The most bytes of a packet in a tunnel, outer header included.
+    pub mtu: u16,
+    /// The protected link, in bits a second.
+    pub bits: u64,
+    /// Places for requests that wait, for each worker.
+    pub requests: usize,
+    /// Places for granted packets that wait, for each worker.
+    pub granted: usize,
+    /// Flows that a worker remembers.
+    pub entries: usize,
+    /// TCP is held to what fits.
+    pub clamp_mss: bool,
+    /// ICMP errors a second at the most, of all workers.
+    pub answers: u32,
+    /// The core of each worker.
+    pub cores: Vec<Option<usize>>,
+    /// Where the control socket is.
+    pub control: Option<PathBuf>,
+    /// Where metrics are asked for.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// An interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Side {
+    /// Its name.
+    pub name: String,
+    /// Which ways of receiving may be used.
+    pub mode: ModeChoice,
+}
+
+/// What becomes of packets, by destination.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// What this policy is called.
+    pub version: Option<String>,
+    /// The grantor sets, by the numbers of [`Action::Grantors`].
+    pub sets: Vec<Set>,
+    /// The prefixes.
+    pub rules: Vec<Rule>,
+}
+
+/// A grantor set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Set {
+    /// Its name.
+    pub name: String,
+    /// Its grantors.
+    pub members: Vec<Grantor>,
+}
+
+/// What becomes of packets to a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The prefix.
+    pub prefix: AnyPrefix,
+    /// What becomes of them.
+    pub action: Action,
+    /// It is a hole in a protection, and meant.
+    pub exempt: bool,
+    /// Where it stands in the file.
+    pub line: usize,
+}
+
+/// Who may decide.
+#[derive(Clone, Debug, Default)]
+pub struct Trust {
+    /// The senders of version 2, with their keys.
+    pub senders: Vec<(u32, Keys)>,
+    /// Where they speak from: the grantors of the policy, and whoever else is named.
+    pub from: Vec<IpAddr>,
+    /// Who may decide by version 1.
+    pub v1_from: Vec<IpAddr>,
+}
+
+impl Config {
+    /// Reads a file. Names of key files in it are relative to where it is.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`], with everything that is wrong.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.into(), source })?;
+        Self::parse(&text, path)
+    }
+
+    /// Reads the text of a file whose name is `path`.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let shape = toml::from_str(text).map_err(|error| {
+            let (line, column) = error.span().map_or((1, 1), |span| place(text, span.start));
+            ConfigError::Shape { path: path.into(), line, column, what: explain(text, &error) }
+        })?;
+        check::check(shape, text, path)
+    }
+
+    /// Returns the router that carries this gate.
+    pub(super) fn router(&self) -> config::Config {
+        let interface = |side: &Side| config::Interface {
+            name: side.name.clone(),
+            mode: side.mode,
+            table: MAIN,
+            sources: SourceCheck::Off,
+            observe: false,
+        };
+        config::Config {
+            path: self.path.clone(),
+            interfaces: vec![interface(&self.fixed.front), interface(&self.fixed.back)],
+            next_hops: Vec::new(),
+            files: Vec::new(),
+            routes_v4: Vec::new(),
+            routes_v6: Vec::new(),
+            cores: self.fixed.cores.clone(),
+            engine_v4: Choice::Auto,
+            engine_v6: Choice::Auto,
+            fpm: None,
+            control: self.fixed.control.clone(),
+            metrics: self.fixed.metrics,
+            image: None,
+        }
+    }
+}
+
+impl Rules {
+    /// Makes the policy, of this generation.
+    ///
+    /// # Errors
+    ///
+    /// [`BadPolicy`].
+    pub fn policy(&self, generation: u64) -> Result<Policy, BadPolicy> {
+        let mut draft = Draft::new();
+        for set in &self.sets {
+            draft.set(&set.members);
+        }
+        for &Rule { prefix, action, exempt, .. } in &self.rules {
+            match (prefix, exempt) {
+                (AnyPrefix::V4(prefix), false) => draft.v4(prefix, action),
+                (AnyPrefix::V4(prefix), true) => draft.exempt_v4(prefix, action),
+                (AnyPrefix::V6(prefix), false) => draft.v6(prefix, action),
+                (AnyPrefix::V6(prefix), true) => draft.exempt_v6(prefix, action),
+            }
+        }
+        draft.build(generation)
+    }
+
+    /// Returns the rule about a destination: the longest prefix.
+    pub fn find(&self, address: IpAddr) -> Option<&Rule> {
+        let length = |rule: &&Rule| match (rule.prefix, address) {
+            (AnyPrefix::V4(prefix), IpAddr::V4(address)) => {
+                prefix.contains(address.into()).then_some(prefix.len())
+            }
+            (AnyPrefix::V6(prefix), IpAddr::V6(address)) => {
+                prefix.contains(address.into()).then_some(prefix.len())
+            }
+            _ => None,
+        };
+        let matching = self.rules.iter().filter(|rule| length(rule).is_some());
+        matching.max_by_key(length)
+    }
+
+    /// Puts an action into words.
+    pub fn words(&self, action: Action) -> String {
+        match action {
+            Action::Back => "back".to_owned(),
+            Action::Front => "front".to_owned(),
+            Action::Drop => "drop".to_owned(),
+            Action::Grantors(set) => match self.sets.get(usize::from(set)) {
+                Some(set) => format!("grantors {}", set.name),
+                None => format!("grantors {set}"),
+            },
+        }
+    }
+
+    /// Walks the addresses of all grantors.
+    pub fn grantors(&self) -> impl Iterator<Item = Address> {
+        self.sets.iter().flat_map(|set| set.members.iter().map(|member| member.address))
+    }
+}
+
+/// Returns an address as the standard library has it.
+pub(crate) fn ip(address: Address) -> IpAddr {
+    match address {
+        Address::V4(address) => IpAddr::V4(address.into()),
+        Address::V6(address) => IpAddr::V6(address.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! A configuration that is sound, and what is said of those that are not.
+
+use std::path::Path;
+
+use gate::policy::Action;
+
+use super::{Config, check};
+
+const SOUND: &str = r#"
+[front]
+interface = "eth0"
+[back]
+interface = "eth1"
+address4 = "10.9.0.1"
+[link]
+bandwidth = "2.5gbit"
+[[grantors]]
+name = "site"
+members = [{ address = "10.9.1.1", weight = 3 }, { address = "fd00::1" }]
+[[policy]]
+prefix = "192.0.2.0/24"
+grantors = "site"
+[[policy]]
+prefix = "192.0.2.9/32"
+action = "back"
+exempt = true
+[[policy]]
+prefix = "0.0.0.0/0"
+action = "front"
+"#;
+
+fn refused(text: &str) -> String {
+    Config::parse(text, Path::new("gate.toml")).unwrap_err().to_string()
+}
+
+#[test]
+fn a_sound_file_says_what_it_says() {
+    let config = Config::parse(SOUND, Path::new("gate.toml")).unwrap();
+    assert_eq!(config.fixed.bits, 2_500_000_000);
+    assert_eq!((config.fixed.entries, config.fixed.mtu), (1 << 20, u16::MAX));
+    assert!(config.trust.v1_from.is_empty(), "version 1 is off unless asked for");
+    assert_eq!(config.trust.from.len(), 2);
+    let action = |address: &str| config.rules.find(address.parse().unwrap()).unwrap().action;
+    assert_eq!(action("192.0.2.8"), Action::Grantors(0));
+    assert_eq!(action("192.0.2.9"), Action::Back);
+    assert_eq!(action("8.8.8.8"), Action::Front);
+    assert!(config.rules.find("2001:db8::1".parse().unwrap()).is_none());
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_line_and_all_of_it() {
+    let text = SOUND.replace("2.5gbit", "fast").replace("exempt = true", "");
+    let told = refused(&text);
+    assert!(told.contains("gate.toml:8: link.bandwidth: \"fast\" is no rate"), "{told}");
+    let told = refused(&SOUND.replace("exempt = true", ""));
+    assert!(told.contains("192.0.2.9/32 would lead past the protection of 192.0.2.0/24"), "{told}");
+    let told = refused(&SOUND.replace("grantors = \"site\"", "grantors = \"sight\""));
+    assert!(told.contains("there is no [[grantors]] \"sight\" (there is: site)"), "{told}");
+    let told = refused(&SOUND.replace("eth1", "eth0"));
+    assert!(told.contains("is the front interface already"), "{told}");
+    let told = refused(&format!("{SOUND}[[sender]]\nid = 0\nkeys = {{ 1 = \"no-such.key\" }}\n"));
+    assert!(told.contains("sender.id") && told.contains("no-such.key"), "{told}");
+    let told = refused(&format!("{SOUND}[tunel]\n"));
+    assert!(told.contains("unknown field"), "{told}");
+}
+
+#[test]
+fn rates_are_read_as_tc_does() {
+    for (text, bits) in [("1gbit", 1_000_000_000), ("100Mbit", 100_000_000), ("64 kbit", 64_000)] {
+        assert_eq!(check::bandwidth(text), Some(bits), "{text}");
+    }
+    for text in ["", "1", "gbit", "-1mbit", "1e99gbit", "nanbit", "0bit"] {
+        assert_eq!(check::bandwidth(text), None, "{text}");
+    }
+}

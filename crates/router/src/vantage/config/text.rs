@@ -1,0 +1,147 @@
+//! The shape of a gate's file: what the keys are and which may be left out.
+//!
+//! Nothing is judged here beyond types and keys; every value that may be wrong carries
+//! its place in the text for who judges it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) front: Front,
+    pub(super) back: Back,
+    pub(super) link: Link,
+    #[serde(default)]
+    pub(super) table: Table,
+    #[serde(default)]
+    pub(super) grantors: Vec<Grantors>,
+    #[serde(default)]
+    pub(super) policy: Vec<Policy>,
+    #[serde(default)]
+    pub(super) sender: Vec<Sender>,
+    #[serde(default)]
+    pub(super) program: Vec<Program>,
+    #[serde(default)]
+    pub(super) decisions: Decisions,
+    #[serde(default)]
+    pub(super) tunnel: Tunnel,
+    #[serde(default)]
+    pub(super) rules: Rules,
+    #[serde(default)]
+    pub(super) workers: Workers,
+    #[serde(default)]
+    pub(super) control: Control,
+    #[serde(default)]
+    pub(super) metrics: Metrics,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Front {
+    pub(super) interface: Spanned<String>,
+    pub(super) mode: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Back {
+    pub(super) interface: Spanned<String>,
+    pub(super) mode: Option<Spanned<String>>,
+    pub(super) address4: Option<Spanned<String>>,
+    pub(super) address6: Option<Spanned<String>>,
+    pub(super) mtu: Option<Spanned<u16>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Link {
+    pub(super) bandwidth: Spanned<String>,
+    pub(super) requests: Option<Spanned<usize>>,
+    pub(super) granted: Option<Spanned<usize>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Table {
+    pub(super) entries: Option<Spanned<usize>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Grantors {
+    pub(super) name: Spanned<String>,
+    pub(super) members: Spanned<Vec<Member>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Member {
+    pub(super) address: Spanned<String>,
+    pub(super) weight: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Policy {
+    pub(super) prefix: Spanned<String>,
+    pub(super) grantors: Option<Spanned<String>>,
+    pub(super) action: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) exempt: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Sender {
+    pub(super) id: Spanned<u32>,
+    pub(super) keys: Spanned<BTreeMap<String, Spanned<PathBuf>>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Program {
+    pub(super) number: Spanned<u8>,
+    pub(super) file: Spanned<PathBuf>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Decisions {
+    pub(super) from: Vec<Spanned<String>>,
+    pub(super) v1_from: Vec<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Tunnel {
+    pub(super) clamp_mss: bool,
+    pub(super) answers: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Rules {
+    pub(super) version: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Workers {
+    pub(super) cores: Option<Spanned<Vec<usize>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Control {
+    pub(super) socket: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Metrics {
+    pub(super) listen: Option<Spanned<String>>,
+}

@@ -1,0 +1,193 @@
+//! A gate brought to life: a daemon whose workers have stations.
+//!
+//! ```text
+//!   Config ─► addresses ─► policy, rings, sockets ─► Daemon: interfaces, routes, workers
+//!                                                      └ a Station each
+//! ```
+//!
+//! What fails on the way up gives back what was taken before it, as the router does.
+//!
+//! The addresses of both interfaces are read at the start: tunnels begin at those of the
+//! back interface, and ICMP errors come from those of the front one. Who renumbers
+//! restarts the gate.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use fib::Publisher;
+use gate::flow::Key;
+use gate::policy::Address;
+use nix::ifaddrs::getifaddrs;
+use port::af_xdp::Interface;
+
+use super::config::{BACK, Config};
+use super::decisions::Decisions;
+use super::panel::{Panel, Unchanged};
+use super::rings::rings;
+use super::station::{Setup, Station, places};
+use super::tally::Tally;
+use crate::daemon::{Daemon, Guard};
+use crate::datapath;
+use crate::router::{PortInfo, StartError, Stations, present};
+use crate::stats::Snapshot;
+
+/// A gate, until it is stopped or dropped.
+#[derive(Debug)]
+pub struct Vantage {
+    daemon: Daemon,
+    panel: Arc<Panel>,
+}
+
+impl Vantage {
+    /// Starts a gate by `config` in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; nothing is left behind then.
+    pub fn start(config: &Config) -> Result<Self, StartError> {
+        let system = |doing| move |source| StartError::System { doing, source };
+        let router = config.router();
+        present(&router)?;
+        let fixed = &config.fixed;
+        let back = addresses(&fixed.back.name).map_err(system("list the addresses"))?;
+        let front = addresses(&fixed.front.name).map_err(system("list the addresses"))?;
+        let from4 = fixed.address4.or_else(|| back.iter().find_map(v4));
+        let from6 = fixed.address6.or_else(|| back.iter().find_map(v6));
+        let has = |six: bool| {
+            config.rules.grantors().any(|grantor| matches!(grantor, Address::V6(_)) == six)
+        };
+        for (missing, family) in
+            [(has(false) && from4.is_none(), "IPv4"), (has(true) && from6.is_none(), "IPv6")]
+        {
+            if missing {
+                return Err(StartError::NoTunnelEnd { interface: fixed.back.name.clone(), family });
+            }
+        }
+        let policy = config.rules.policy(1).map_err(|bad| StartError::System {
+            doing: "make the policy",
+            source: io::Error::other(bad),
+        })?;
+        let policy = Publisher::new(policy);
+        let workers = fixed.cores.len();
+        let (mut ends, mut decide, mut talks) = (Vec::new(), Vec::new(), Vec::new());
+        for (its, theirs) in (0..workers).map(|_| rings()) {
+            decide.push(its.decisions);
+            talks.push(its.talk);
+            ends.push(theirs);
+        }
+        let listen: Vec<IpAddr> = [
+            from4.map(|address| IpAddr::V4(address.into())),
+            from6.map(|address| IpAddr::V6(address.into())),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let name = &fixed.back.name;
+        let session = fastrand::Rng::new().u64(1..);
+        let decisions = Decisions::start(listen, name, &config.trust, decide, session)
+            .map_err(system("listen for decisions"))?;
+        let tallies: Vec<_> = (0..workers).map(|_| Arc::new(Tally::default())).collect();
+        let mut readers: Vec<_> = (0..workers).map(|_| policy.reader()).collect();
+        let programs = Publisher::new(config.programs.clone());
+        let mut program_readers: Vec<_> = (0..workers).map(|_| programs.reader()).collect();
+        let panel =
+            Arc::new(Panel::new(config, policy, programs, tallies.clone(), talks, decisions));
+
+        let (key, begin) = (Key::random(), Instant::now());
+        let overhead = if has(true) { 40 } else { 20 };
+        let mut make = |worker: usize, interfaces: &[Interface]| -> Box<dyn datapath::Station> {
+            let link = interfaces.get(BACK).map_or(1500, |it| it.mtu().min(u16::MAX.into()));
+            Box::new(Station::new(Setup {
+                fixed,
+                workers,
+                from4: from4.unwrap_or(0),
+                from6: from6.unwrap_or(0),
+                front4: front.iter().find_map(v4),
+                front6: front.iter().find_map(v6),
+                mtu: fixed.mtu.min(link as u16),
+                overhead,
+                key: key.clone(),
+                seed: fastrand::Rng::new().u64(..),
+                policy: readers.remove(0),
+                programs: program_readers.remove(0),
+                ends: ends.remove(0),
+                tally: Arc::clone(&tallies[worker]),
+                clock: Box::new(move || begin.elapsed().as_nanos() as u64),
+            }))
+        };
+        let stations = Stations { frames: places(fixed) as u32, make: &mut make };
+        let guard = Guard { panel: Arc::clone(&panel), stations };
+        let daemon = Daemon::start_guarded(router, guard)?;
+        Ok(Self { daemon, panel })
+    }
+
+    /// Does what clients want done; to be called from time to time.
+    pub fn attend(&mut self) {
+        self.daemon.attend();
+    }
+
+    /// Reads the configuration again, and goes over to the policy and the senders in it.
+    ///
+    /// # Errors
+    ///
+    /// [`Unchanged`]: what there was before is in force.
+    pub fn reload(&self) -> Result<String, Unchanged> {
+        self.panel.reload()
+    }
+
+    /// Returns the ports, those of the first worker first.
+    pub fn ports(&self) -> Vec<PortInfo> {
+        self.daemon.ports()
+    }
+
+    /// Returns the counters, summed over the workers.
+    pub fn stats(&self) -> Snapshot {
+        self.daemon.stats()
+    }
+
+    /// Describes the gate.
+    pub fn told(&self) -> super::told::GateTold {
+        self.panel.gate()
+    }
+
+    /// Says whether all threads are at work.
+    pub fn alive(&self) -> bool {
+        self.daemon.alive() && self.panel.alive()
+    }
+
+    /// Stops everything but what shows the counters, which are final afterwards; says
+    /// whether all ended as they should.
+    pub fn stop(&mut self) -> bool {
+        self.daemon.stop()
+    }
+}
+
+/// Lists the addresses of an interface that others can reach.
+fn addresses(name: &str) -> io::Result<Vec<IpAddr>> {
+    let mine = getifaddrs()?.filter(|it| it.interface_name == name);
+    let all = mine.filter_map(|it| it.address).filter_map(|address| {
+        let four = address.as_sockaddr_in().map(|it| IpAddr::V4(it.ip()));
+        four.or_else(|| address.as_sockaddr_in6().map(|it| IpAddr::V6(it.ip())))
+    });
+    let link_local = |it: &IpAddr| match it {
+        IpAddr::V4(it) => it.is_link_local(),
+        IpAddr::V6(it) => it.is_unicast_link_local(),
+    };
+    Ok(all.filter(|it| !link_local(it)).collect())
+}
+
+fn v4(address: &IpAddr) -> Option<u32> {
+    match address {
+        IpAddr::V4(address) => Some(u32::from(*address)),
+        IpAddr::V6(_) => None,
+    }
+}
+
+fn v6(address: &IpAddr) -> Option<u128> {
+    match address {
+        IpAddr::V6(address) => Some(u128::from(*address)),
+        IpAddr::V4(_) => None,
+    }
+}

@@ -1,0 +1,306 @@
+//! What grantors say: from sockets of the kernel to the workers' rings.
+//!
+//! ```text
+//!   UDP, back interface ─► from a grantor? ─► room in every ring? ─► v2::Receiver ─► rings
+//!                              │ no               │ no                  │ refused
+//!                              ▼                  ▼                     ▼
+//!                           counted        counted, not answered    counted by reason
+//! ```
+//!
+//! Packets to own addresses are the kernel's, decisions among them, so that this is an
+//! ordinary program with ordinary sockets. They are bound to the back interface: what
+//! comes in on the front one is never heard. The source is looked at before any
+//! arithmetic is done for a message.
+//!
+//! A message that finds no room is not taken and not acknowledged: its grantor sends it
+//! again. Version 1 cannot do so, and what did not fit is lost, and counted.
+//!
+//! Every worker is told every decision: which of them has the flow is the card's to say.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use gate::decision::v1;
+use gate::decision::v2::{PORT, receiver::Receiver};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{setsockopt, sockopt::BindToDevice};
+use rtrb::Producer;
+
+use super::config::Trust;
+use super::rings::{Decided, MESSAGE};
+use crate::control::rights;
+
+/// How long the thread sleeps between two looks for the end, in milliseconds.
+const LOOK: u16 = 50;
+/// Messages of a socket in a row.
+const BURST: usize = 64;
+
+/// A socket, and the version that is spoken there.
+#[derive(Debug)]
+struct Listener {
+    socket: Arc<UdpSocket>,
+    version: u8,
+}
+
+/// Whom is listened to, and what was heard.
+#[derive(Debug)]
+struct Hearing {
+    listeners: Vec<Listener>,
+    receiver: Receiver,
+    trust: Trust,
+    rings: Vec<Producer<Decided>>,
+    counts: BTreeMap<&'static str, u64>,
+}
+
+/// The thread, and what it shares with who changes its mind.
+#[derive(Debug)]
+pub(super) struct Decisions {
+    hearing: Arc<Mutex<Hearing>>,
+    addresses: Vec<IpAddr>,
+    interface: String,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What there is to count, so that each is told before it has happened.
+const COUNTS: [&str; 15] = [
+    "messages",
+    "items",
+    "v1_messages",
+    "v1_items",
+    "v1_unknown_source",
+    "v1_malformed",
+    "lost_for_want_of_room",
+    "deferred_for_want_of_room",
+    "unknown_source",
+    "forged",
+    "replayed",
+    "too_old",
+    "other_session",
+    "unknown_key",
+    "malformed",
+];
+
+impl Decisions {
+    /// Listens at these addresses on this interface.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub(super) fn start(
+        addresses: Vec<IpAddr>,
+        interface: &str,
+        trust: &Trust,
+        rings: Vec<Producer<Decided>>,
+        session: u64,
+    ) -> io::Result<Self> {
+        let mut hearing = Hearing {
+            listeners: Vec::new(),
+            receiver: Receiver::new(session),
+            trust: Trust::default(),
+            rings,
+            counts: COUNTS.into_iter().map(|name| (name, 0)).collect(),
+        };
+        let listeners = listeners(&addresses, interface, trust, &[])?;
+        hearing.go_over(trust.clone(), listeners);
+        let hearing = Arc::new(Mutex::new(hearing));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (mine, ending) = (Arc::clone(&hearing), Arc::clone(&stop));
+        let thread = Builder::new().name("decisions".into()).spawn(move || {
+            // It reads what strangers send.
+            let _ = rights::keep(&[]);
+            hear(&mine, &ending);
+        })?;
+        let interface = interface.to_owned();
+        Ok(Self { hearing, addresses, interface, stop, thread: Some(thread) })
+    }
+
+    /// Opens what others than now are to be listened to by; nothing is changed yet.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub(super) fn prepare(&self, trust: &Trust) -> io::Result<Prepared> {
+        let hearing = lock(&self.hearing);
+        let listeners = listeners(&self.addresses, &self.interface, trust, &hearing.listeners)?;
+        Ok(Prepared { trust: trust.clone(), listeners })
+    }
+
+    /// Listens to others from now on.
+    pub(super) fn go_over(&self, prepared: Prepared) {
+        lock(&self.hearing).go_over(prepared.trust, prepared.listeners);
+    }
+
+    /// Returns what was heard so far.
+    pub(super) fn counts(&self) -> BTreeMap<&'static str, u64> {
+        lock(&self.hearing).counts.clone()
+    }
+
+    /// Says whether the thread is at work.
+    pub(super) fn alive(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+}
+
+impl Drop for Decisions {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What is to be listened to and by what, not in force yet.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    trust: Trust,
+    listeners: Vec<Listener>,
+}
+
+fn lock(hearing: &Mutex<Hearing>) -> MutexGuard<'_, Hearing> {
+    hearing.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Opens a socket for each address and version, but for those that there are.
+fn listeners(
+    addresses: &[IpAddr],
+    interface: &str,
+    trust: &Trust,
+    there: &[Listener],
+) -> io::Result<Vec<Listener>> {
+    let mut all = Vec::new();
+    let v1 = !trust.v1_from.is_empty();
+    for &address in addresses {
+        for (version, port, wanted) in [(2, PORT, true), (1, v1::DESTINATION_PORT, v1)] {
+            if !wanted {
+                continue;
+            }
+            let at = SocketAddr::new(address, port);
+            let same = |listener: &&Listener| {
+                listener.version == version
+                    && listener.socket.local_addr().is_ok_and(|local| local == at)
+            };
+            let socket = match there.iter().find(same) {
+                Some(listener) => Arc::clone(&listener.socket),
+                None => {
+                    let socket = UdpSocket::bind(at).map_err(|error| {
+                        io::Error::new(error.kind(), format!("UDP {at}: {error}"))
+                    })?;
+                    setsockopt(&socket, BindToDevice, &interface.into())?;
+                    socket.set_nonblocking(true)?;
+                    Arc::new(socket)
+                }
+            };
+            all.push(Listener { socket, version });
+        }
+    }
+    Ok(all)
+}
+
+fn hear(hearing: &Mutex<Hearing>, stop: &AtomicBool) {
+    let mut bytes = vec![0; 65_536];
+    let mut reply = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let sockets: Vec<_> =
+            lock(hearing).listeners.iter().map(|it| Arc::clone(&it.socket)).collect();
+        let each = sockets.iter().map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN));
+        let mut ready: Vec<_> = each.collect();
+        // Interrupted or not, all are looked at.
+        let _ = poll(&mut ready, PollTimeout::from(LOOK));
+        let mut hearing = lock(hearing);
+        for at in 0..hearing.listeners.len() {
+            let Listener { socket, version } = &hearing.listeners[at];
+            let (socket, version) = (Arc::clone(socket), *version);
+            for _ in 0..BURST {
+                let Ok((len, from)) = socket.recv_from(&mut bytes) else { break };
+                let message = &bytes[..len];
+                if version == 1 {
+                    hearing.take_v1(message, from);
+                } else {
+                    hearing.take_v2(message, from, &mut reply);
+                    if !reply.is_empty() {
+                        // One that is lost is asked for again.
+                        let _ = socket.send_to(&reply, from);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Hearing {
+    fn go_over(&mut self, trust: Trust, listeners: Vec<Listener>) {
+        for (gone, _) in &self.trust.senders {
+            if trust.senders.iter().all(|(id, _)| id != gone) {
+                self.receiver.dismiss(*gone);
+            }
+        }
+        for (id, keys) in &trust.senders {
+            self.receiver.admit(*id, keys.clone());
+        }
+        self.listeners = listeners;
+        self.trust = trust;
+    }
+
+    fn count(&mut self, name: &'static str) {
+        *self.counts.entry(name).or_default() += 1;
+    }
+
+    fn take_v1(&mut self, message: &[u8], from: SocketAddr) {
+        if !self.trust.v1_from.contains(&from.ip()) || from.port() != v1::SOURCE_PORT {
+            return self.count("v1_unknown_source");
+        }
+        self.count("v1_messages");
+        let Ok(reader) = v1::Reader::new(message) else { return self.count("v1_malformed") };
+        for item in reader {
+            let Ok(item) = item else { return self.count("v1_malformed") };
+            self.count("v1_items");
+            for ring in &mut self.rings {
+                let lost = ring.push((item, Default::default())).is_err();
+                *self.counts.entry("lost_for_want_of_room").or_default() += u64::from(lost);
+            }
+        }
+    }
+
+    fn take_v2(&mut self, message: &[u8], from: SocketAddr, reply: &mut Vec<u8>) {
+        reply.clear();
+        if !self.trust.from.contains(&from.ip()) {
+            return self.count("unknown_source");
+        }
+        if self.rings.iter().any(|ring| ring.slots() < MESSAGE) {
+            return self.count("deferred_for_want_of_room");
+        }
+        let refused = match self.receiver.receive(message, reply) {
+            Ok(taken) => {
+                let mut items = 0;
+                for (item, stamp) in taken.items() {
+                    items += 1;
+                    for ring in &mut self.rings {
+                        // There is room: see above.
+                        let _ = ring.push((*item, stamp));
+                    }
+                }
+                self.count("messages");
+                *self.counts.entry("items").or_default() += items;
+                return;
+            }
+            Err(refused) => refused,
+        };
+        use gate::decision::Refused;
+        self.count(match refused {
+            Refused::Forged => "forged",
+            Refused::Replayed => "replayed",
+            Refused::TooOld => "too_old",
+            Refused::OtherSession => "other_session",
+            Refused::UnknownKey => "unknown_key",
+            Refused::UnknownSender => "unknown_source",
+            Refused::Truncated | Refused::Version | Refused::Malformed => "malformed",
+        });
+    }
+}

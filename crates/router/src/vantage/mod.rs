@@ -1,0 +1,49 @@
+//! The vantage point: a router whose packets pass a DDoS gate (`fingerpost gate`).
+//!
+//! ```text
+//!   front ─► sift: Gate ──────┬─► routed as by any router           front, what stays
+//!                             ├─► dropped, counted                  declined, over the rate, …
+//!                             └─► Link: requests, grants, reserve ─► tunnel ─► back
+//!   back ──────────────────────► routed as by any router ─────────────────────► front
+//!
+//!   grantors ═ UDP, kernel ═► decisions ─ ring ─► each worker's Gate
+//!   clients ── socket ──────► panel ───── rings ◄─► each worker's flows
+//! ```
+//!
+//! The packets' way is the router's (`datapath/`), with a [`Station`] between what a port
+//! has received and the batch. Interfaces, routes, neighbours, the control socket and the
+//! metrics are the router's too: a gate is a [`crate::Daemon`] with stations. What it adds
+//! is below; what it decides is all in the crate `gate`, which does no I/O.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`config`] | one TOML file |
+//! | `station` | a worker's gate and link, between its ports |
+//! | `kept` | frames that wait in the link's queues |
+//! | `reply` | answers to packets that are too big |
+//! | `last` | why packets were dropped lately, by flow |
+//! | `tally` | what a worker shows |
+//! | `rings` | to a worker and back, without locks |
+//! | `decisions` | what grantors say, from sockets to rings |
+//! | `panel` | questions, and another policy |
+//! | `daemon` | all of it brought to life |
+
+pub mod config;
+mod daemon;
+mod decisions;
+mod kept;
+mod last;
+mod panel;
+mod reply;
+mod rings;
+mod station;
+mod tally;
+
+pub use config::Config;
+pub use daemon::Vantage;
+pub(crate) use panel::Panel;
+pub use panel::told;
+pub use rings::{Ends, Rings, rings};
+pub use station::{Setup, Station};
+pub use tally::Tally;
+pub(crate) use tally::{About, is_gauge};

@@ -1,0 +1,317 @@
+//! The panel: what a gate is asked while it works, and another policy.
+//!
+//! ```text
+//!   client's thread ─► Panel ─┬─ tallies of the workers        counters, the table
+//!                             ├─ rings, a worker at a time     flows
+//!                             ├─ rules                         which rule, which version
+//!                             └─ reload: file ─► policy, trust ─► published together, or not
+//! ```
+//!
+//! Everything here may block; no worker waits for it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use feed::netlink::AnyPrefix;
+use fib::Publisher;
+use gate::flow::{Flow, Pair};
+use gate::policy::Policy;
+use gate::program::Programs;
+use gate::state::State;
+
+use super::config::{Config, Fixed, Rule, Rules, ip};
+use super::decisions::Decisions;
+use super::rings::{Answer, Known, Question, Talk};
+use super::tally::{About, Tally};
+
+pub mod told;
+
+use told::{FlowTold, GateTold};
+
+/// How long a worker may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a worker is left alone between two looks for an answer.
+const LOOK: Duration = Duration::from_millis(1);
+/// How long the workers may take to go over to another policy, to reclaim the last.
+const PASS: Duration = Duration::from_millis(500);
+
+/// What is asked while a gate works.
+#[derive(Debug)]
+pub(crate) struct Panel {
+    path: PathBuf,
+    fixed: Fixed,
+    tallies: Vec<Arc<Tally>>,
+    talks: Mutex<Talks>,
+    rules: Mutex<Ruling>,
+    decisions: Decisions,
+}
+
+#[derive(Debug)]
+struct Talks {
+    each: Vec<Talk>,
+    ticket: u32,
+}
+
+/// The rules in force.
+#[derive(Debug)]
+struct Ruling {
+    rules: Arc<Rules>,
+    generation: u64,
+    policy: Publisher<Policy>,
+    programs: Publisher<Programs>,
+    reloads: u64,
+    refused: u64,
+}
+
+/// Why a configuration was not taken over; what there was before is in force.
+#[derive(Debug)]
+pub struct Unchanged(String);
+
+impl fmt::Display for Unchanged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unchanged {}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Panel {
+    pub(super) fn new(
+        config: &Config,
+        policy: Publisher<Policy>,
+        programs: Publisher<Programs>,
+        tallies: Vec<Arc<Tally>>,
+        talks: Vec<Talk>,
+        decisions: Decisions,
+    ) -> Self {
+        Self {
+            path: config.path.clone(),
+            fixed: config.fixed.clone(),
+            tallies,
+            talks: Mutex::new(Talks { each: talks, ticket: 0 }),
+            rules: Mutex::new(Ruling {
+                rules: Arc::new(config.rules.clone()),
+                generation: policy.current().generation(),
+                policy,
+                programs,
+                reloads: 0,
+                refused: 0,
+            }),
+            decisions,
+        }
+    }
+
+    /// Says whether who listens to grantors is at work.
+    pub(super) fn alive(&self) -> bool {
+        self.decisions.alive()
+    }
+
+    /// Reads the configuration again and goes over to what may change of it, or to nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Unchanged`], with the reason.
+    pub(crate) fn reload(&self) -> Result<String, Unchanged> {
+        let done = self.try_reload();
+        if done.is_err() {
+            lock(&self.rules).refused += 1;
+        }
+        done.map_err(Unchanged)
+    }
+
+    fn try_reload(&self) -> Result<String, String> {
+        let config = Config::load(&self.path).map_err(|error| error.to_string())?;
+        if config.fixed != self.fixed {
+            return Err(format!(
+                "{}: an interface, an address, the link, the table, the tunnel, the workers, the \
+                 control socket or the metrics are others than at the start: restart the gate",
+                self.path.display()
+            ));
+        }
+        let mut ruling = lock(&self.rules);
+        let generation = ruling.generation + 1;
+        let policy = config.rules.policy(generation).map_err(|error| error.to_string())?;
+        let prepared = self.decisions.prepare(&config.trust).map_err(|error| error.to_string())?;
+        self.decisions.go_over(prepared);
+        ruling.policy.publish(Box::new(policy));
+        ruling.programs.publish(Box::new(config.programs));
+        ruling.generation = generation;
+        ruling.rules = Arc::new(config.rules);
+        ruling.reloads += 1;
+        // Workers without packets let go of it by themselves.
+        while ruling.policy.reclaim_within(PASS).is_some() {}
+        while ruling.programs.reclaim_within(PASS).is_some() {}
+        let (count, senders) = (ruling.rules.rules.len(), config.trust.senders.len());
+        Ok(format!("policy generation {generation}: {count} prefixes, {senders} senders"))
+    }
+
+    /// Puts a question to every worker.
+    fn ask(&self, question: Question) -> Result<Vec<Answer>, String> {
+        let mut talks = lock(&self.talks);
+        let Talks { each, ticket } = &mut *talks;
+        *ticket = ticket.wrapping_add(1);
+        let ticket = *ticket;
+        let mut answers = Vec::new();
+        for talk in each {
+            let gone = || "a worker does not answer".to_owned();
+            talk.questions.push((ticket, question)).map_err(|_| gone())?;
+            let mut heard = Instant::now();
+            loop {
+                match talk.answers.pop() {
+                    // Of a question that nobody waited for any more.
+                    Ok((of, _)) if of != ticket => {}
+                    Ok((_, Answer::End)) => break,
+                    Ok((_, answer)) => {
+                        answers.push(answer);
+                        heard = Instant::now();
+                    }
+                    Err(_) if heard.elapsed() > PATIENCE => return Err(gone()),
+                    Err(_) => std::thread::sleep(LOOK),
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Says what is known of a flow.
+    pub(crate) fn flow(&self, src: IpAddr, dst: IpAddr) -> Result<FlowTold, String> {
+        let flow = match (src, dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => Flow::v4(src.into(), dst.into()),
+            (IpAddr::V6(src), IpAddr::V6(dst)) => Flow::v6(src.into(), dst.into()),
+            _ => return Err(format!("{src} and {dst} are of different families")),
+        };
+        let answers = self.ask(Question::About(flow))?;
+        let (rules, generation) = self.ruling();
+        let known = answers.iter().find_map(|it| match it {
+            Answer::Known(known) => Some(known),
+            _ => None,
+        });
+        let dropped = answers.iter().find_map(|it| match it {
+            Answer::Dropped(verdict, ago) => Some((verdict.name(), *ago)),
+            _ => None,
+        });
+        let mut told = match known {
+            Some(known) => tell(known, &rules, generation),
+            None => FlowTold::unknown(src, dst, generation),
+        };
+        if let Some(&Rule { prefix, action, line, .. }) = rules.find(dst) {
+            told.rule = Some(match prefix {
+                AnyPrefix::V4(prefix) => prefix.to_string(),
+                AnyPrefix::V6(prefix) => prefix.to_string(),
+            });
+            told.action = Some(rules.words(action));
+            told.line = Some(line);
+        }
+        told.version = rules.version.clone();
+        told.dropped = dropped.map(|(name, _)| name.to_owned());
+        told.dropped_ago = dropped.map(|(_, ago)| seconds(ago));
+        Ok(told)
+    }
+
+    /// Lists flows, at most so many of a worker.
+    pub(crate) fn flows(&self, most: u32) -> Result<Vec<FlowTold>, String> {
+        let answers = self.ask(Question::Flows(most))?;
+        let (rules, generation) = self.ruling();
+        let known = answers.iter().filter_map(|it| match it {
+            Answer::Known(known) => Some(tell(known, &rules, generation)),
+            _ => None,
+        });
+        Ok(known.collect())
+    }
+
+    fn ruling(&self) -> (Arc<Rules>, u64) {
+        let ruling = lock(&self.rules);
+        (Arc::clone(&ruling.rules), ruling.generation)
+    }
+
+    /// Describes the gate.
+    pub(crate) fn gate(&self) -> GateTold {
+        let mut about: BTreeMap<About, BTreeMap<String, u64>> = BTreeMap::new();
+        for (which, name, value) in self.numbers() {
+            about.entry(which).or_default().insert(name.to_owned(), value);
+        }
+        let mut take = |which| about.remove(&which).unwrap_or_default();
+        let mut decisions = take(About::Decisions);
+        decisions.extend(self.heard().into_iter().map(|(name, it)| (name.to_owned(), it)));
+        let ruling = lock(&self.rules);
+        GateTold {
+            front: self.fixed.front.name.clone(),
+            back: self.fixed.back.name.clone(),
+            bandwidth: self.fixed.bits,
+            generation: ruling.generation,
+            version: ruling.rules.version.clone(),
+            prefixes: ruling.rules.rules.len() as u64,
+            grantors: ruling.rules.grantors().map(ip).collect(),
+            reloads: ruling.reloads,
+            reloads_refused: ruling.refused,
+            packets: take(About::Packets),
+            bytes: take(About::Bytes),
+            table: take(About::Table),
+            link: take(About::Link),
+            decisions,
+        }
+    }
+
+    /// Returns what was heard of grantors.
+    pub(crate) fn heard(&self) -> BTreeMap<&'static str, u64> {
+        self.decisions.counts()
+    }
+
+    /// Returns the generation of the policy, and how often it was read anew and refused.
+    pub(crate) fn policy(&self) -> (u64, u64, u64) {
+        let ruling = lock(&self.rules);
+        (ruling.generation, ruling.reloads, ruling.refused)
+    }
+
+    /// Returns the workers' numbers, added up, in the order of the list.
+    pub(crate) fn numbers(&self) -> Vec<(About, &'static str, u64)> {
+        let mut all: Vec<(About, &'static str, u64)> = Vec::new();
+        for tally in &self.tallies {
+            for (at, (about, name, value)) in tally.iter().enumerate() {
+                match (all.get_mut(at), name) {
+                    (Some(sum), "highest_priority" | "percent") => sum.2 = sum.2.max(value),
+                    (Some(sum), _) => sum.2 += value,
+                    (None, _) => all.push((about, name, value)),
+                }
+            }
+        }
+        all
+    }
+}
+
+fn seconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e9
+}
+
+fn tell(known: &Known, rules: &Rules, generation: u64) -> FlowTold {
+    let (src, dst): (IpAddr, IpAddr) = match known.flow.pair() {
+        Pair::V4 { src, dst } => (IpAddr::V4(src.into()), IpAddr::V4(dst.into())),
+        Pair::V6 { src, dst } => (IpAddr::V6(src.into()), IpAddr::V6(dst.into())),
+    };
+    let over = known.left == 0;
+    let state = if over { "Expired".to_owned() } else { format!("{:?}", known.state) };
+    let granted = known.state == State::Granted && !over;
+    let decided = known.state != State::Request && known.stamp.sender != 0;
+    FlowTold {
+        state: state.to_lowercase(),
+        expires: Some(seconds(known.left)),
+        program: (known.state == State::Program && !over).then_some(known.program),
+        priority: (known.state == State::Request).then_some(known.priority),
+        asked_ago: (known.state == State::Request).then(|| seconds(known.idle)),
+        budget: granted.then_some(known.budget),
+        renewal: granted.then(|| seconds(known.renewal)),
+        grantors: rules.sets.get(usize::from(known.set)).map(|set| set.name.clone()),
+        stale: known.generation != generation as u16,
+        sender: decided.then_some(known.stamp.sender),
+        decision: decided.then_some(known.stamp.number),
+        ..FlowTold::unknown(src, dst, generation)
+    }
+}

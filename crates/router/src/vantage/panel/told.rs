@@ -1,0 +1,132 @@
+//! What a gate tells of itself, item by item: the shapes of the control socket's answers.
+//!
+//! As those of the router (`control/api.rs`): fields may be added, none changes its meaning.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// A gate.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct GateTold {
+    /// The front interface.
+    pub front: String,
+    /// The back interface.
+    pub back: String,
+    /// The protected link's bits a second.
+    pub bandwidth: u64,
+    /// The generation of the policy: 1 at the start, one more with each reload.
+    pub generation: u64,
+    /// What the policy is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Its prefixes.
+    pub prefixes: u64,
+    /// Its grantors.
+    pub grantors: Vec<IpAddr>,
+    /// Reloads.
+    pub reloads: u64,
+    /// Reloads that came to nothing.
+    pub reloads_refused: u64,
+    /// Packets on the front interface, by the gate's verdict.
+    pub packets: BTreeMap<String, u64>,
+    /// Their bytes.
+    pub bytes: BTreeMap<String, u64>,
+    /// The flow table.
+    pub table: BTreeMap<String, u64>,
+    /// What leaves: the solicitor, the queues, ICMP errors.
+    pub link: BTreeMap<String, u64>,
+    /// What grantors have said, and what came of it.
+    pub decisions: BTreeMap<String, u64>,
+}
+
+/// A flow. Times are seconds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FlowTold {
+    /// Where its packets come from.
+    pub source: IpAddr,
+    /// Where they go.
+    pub destination: IpAddr,
+    /// `request`, `granted`, `declined`, `program`; `expired` where that is over and no packet came
+    /// since; `unknown` where there is no entry.
+    pub state: String,
+    /// Until the state is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<f64>,
+    /// Of a flow that a program decides of: its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<u8>,
+    /// Of a request: the priority of its last packet; the DSCP is 3 more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
+    /// Of a request: since its last packet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_ago: Option<f64>,
+    /// Of a granted flow: the bytes left in this second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<u64>,
+    /// Of a granted flow: until its packets ask for renewal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renewal: Option<f64>,
+    /// The grantor set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grantors: Option<String>,
+    /// Which sender decided, and by which number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender: Option<u32>,
+    /// The number of the decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<u64>,
+    /// The generation of the policy in force.
+    pub generation: u64,
+    /// The flow's entry is by an older policy, until its next packet.
+    #[serde(default)]
+    pub stale: bool,
+    /// What the policy is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The prefix of the policy that decides of the destination.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Its line in the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// What it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    /// Why its last dropped packet was dropped, by the counter's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<String>,
+    /// Since that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped_ago: Option<f64>,
+}
+
+impl FlowTold {
+    /// Tells of a flow of which nothing is known.
+    pub(super) fn unknown(source: IpAddr, destination: IpAddr, generation: u64) -> Self {
+        Self {
+            source,
+            destination,
+            state: "unknown".to_owned(),
+            expires: None,
+            program: None,
+            priority: None,
+            asked_ago: None,
+            budget: None,
+            renewal: None,
+            grantors: None,
+            sender: None,
+            decision: None,
+            generation,
+            stale: false,
+            version: None,
+            rule: None,
+            line: None,
+            action: None,
+            dropped: None,
+            dropped_ago: None,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The tally: what a worker's gate shows, written by it alone, read by anyone.
+//!
+//! One list says what each number is called and where it comes from, so that the control
+//! socket, the metrics and the tests mean the same. It is written at the end of each turn;
+//! what was counted in one turn is read together or not yet, number by number.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gate::gate::Counts;
+use gate::limit::link::Link;
+use gate::table::FlowTable;
+
+/// What the numbers are taken from.
+pub(super) struct Sight<'w> {
+    pub(super) counts: &'w Counts,
+    pub(super) table: &'w FlowTable,
+    pub(super) link: &'w Link<u32>,
+    pub(super) answered: u64,
+    pub(super) unanswered: u64,
+    pub(super) clamped: u64,
+    pub(super) red_dropped: u64,
+}
+
+/// What a number is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum About {
+    /// Packets of the gate, by what became of them.
+    Packets,
+    /// Their bytes.
+    Bytes,
+    /// The flow table: some are of the moment.
+    Table,
+    /// Decisions at the worker.
+    Decisions,
+    /// What leaves: some are of the moment.
+    Link,
+}
+
+type Word = (About, &'static str, fn(&Sight<'_>) -> u64);
+
+const WORDS: [Word; 53] = [
+    (About::Packets, "received", |it| it.counts.received.packets),
+    (About::Packets, "request", |it| it.counts.requests.packets),
+    (About::Packets, "granted", |it| it.counts.granted.packets),
+    (About::Packets, "renewal", |it| it.counts.renewals.packets),
+    (About::Packets, "back", |it| it.counts.back.packets),
+    (About::Packets, "front", |it| it.counts.front.packets),
+    (About::Packets, "no_route", |it| it.counts.no_route.packets),
+    (About::Packets, "declined", |it| it.counts.declined.packets),
+    (About::Packets, "over_rate", |it| it.counts.over_rate.packets),
+    (About::Packets, "policy", |it| it.counts.policy.packets),
+    (About::Packets, "no_grantor", |it| it.counts.no_grantor.packets),
+    (About::Packets, "program", |it| it.counts.program.packets),
+    (About::Packets, "program_error", |it| it.counts.program_error.packets),
+    (About::Packets, "direct", |it| it.counts.direct.packets),
+    (About::Packets, "without_entry", |it| it.counts.without_entry),
+    (About::Bytes, "received", |it| it.counts.received.bytes),
+    (About::Bytes, "request", |it| it.counts.requests.bytes),
+    (About::Bytes, "granted", |it| it.counts.granted.bytes),
+    (About::Bytes, "renewal", |it| it.counts.renewals.bytes),
+    (About::Bytes, "back", |it| it.counts.back.bytes),
+    (About::Bytes, "front", |it| it.counts.front.bytes),
+    (About::Bytes, "no_route", |it| it.counts.no_route.bytes),
+    (About::Bytes, "declined", |it| it.counts.declined.bytes),
+    (About::Bytes, "over_rate", |it| it.counts.over_rate.bytes),
+    (About::Bytes, "policy", |it| it.counts.policy.bytes),
+    (About::Bytes, "no_grantor", |it| it.counts.no_grantor.bytes),
+    (About::Bytes, "program", |it| it.counts.program.bytes),
+    (About::Bytes, "program_error", |it| it.counts.program_error.bytes),
+    (About::Table, "running", |it| it.table.running() as u64),
+    (About::Table, "capacity", |it| it.table.capacity() as u64),
+    (About::Table, "flows", |it| it.table.len() as u64),
+    (About::Table, "granted", |it| it.table.granted() as u64),
+    (About::Table, "declined", |it| it.table.declined() as u64),
+    (About::Table, "inserted", |it| it.counts.inserted),
+    (About::Table, "given_up", |it| it.counts.given_up),
+    (About::Table, "expired", |it| it.counts.expired),
+    (About::Decisions, "decided", |it| it.counts.decided),
+    (About::Decisions, "late", |it| it.counts.late),
+    (About::Decisions, "no_room", |it| it.counts.no_room),
+    (About::Decisions, "unprotected", |it| it.counts.unprotected),
+    (About::Decisions, "programs", |it| it.counts.programs),
+    (About::Link, "requests_offered", |it| it.link.requests().counts().offered),
+    (About::Link, "requests_sent", |it| it.link.requests().counts().sent),
+    (About::Link, "requests_dropped", |it| it.link.requests().counts().dropped),
+    (About::Link, "requests_waiting", |it| it.link.requests().len() as u64),
+    (About::Link, "waiting", |it| it.link.waiting() as u64),
+    (About::Link, "granted_dropped", |it| it.red_dropped),
+    (About::Link, "highest_priority", |it| {
+        it.link.requests().first().map_or(0, |it| it.dscp.into())
+    }),
+    (About::Link, "icmp_sent", |it| it.answered),
+    (About::Link, "icmp_spared", |it| it.unanswered),
+    (About::Link, "mss_clamped", |it| it.clamped),
+    (About::Table, "percent", |it| (it.table.len() * 100 / it.table.capacity()) as u64),
+    (About::Table, "requests", |it| {
+        (it.table.len() - it.table.granted() - it.table.declined() - it.table.running()) as u64
+    }),
+];
+
+/// The numbers of one worker.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Tally([AtomicU64; WORDS.len()]);
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; WORDS.len()])
+    }
+}
+
+impl Tally {
+    /// Shows what there is now.
+    pub(super) fn show(&self, sight: &Sight<'_>) {
+        for (word, (.., value)) in self.0.iter().zip(WORDS) {
+            word.store(value(sight), Ordering::Relaxed);
+        }
+    }
+
+    /// Walks the numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (About, &'static str, u64)> {
+        let each = WORDS.iter().zip(&self.0);
+        each.map(|((about, name, _), word)| (*about, *name, word.load(Ordering::Relaxed)))
+    }
+
+    /// Returns the number of packets or bytes that ended so.
+    pub fn packets(&self, name: &str) -> u64 {
+        let mut all = self.iter();
+        all.find(|word| (word.0, word.1) == (About::Packets, name)).map_or(0, |word| word.2)
+    }
+}
+
+/// Says whether a number is of the moment, and not a count.
+pub(crate) fn is_gauge(about: About, name: &str) -> bool {
+    match about {
+        About::Table => !matches!(name, "inserted" | "given_up" | "expired"),
+        About::Link => matches!(name, "requests_waiting" | "waiting" | "highest_priority"),
+        _ => false,
+    }
+}
