@@ -18,6 +18,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | [`grantor`] | requests in, a policy in Lua, decisions out |
 //! | [`gate`] | batches of packets in, a verdict for each out |
 //! | [`decision`] | what grantors say, in two versions of the protocol |
 //! | [`table`] | the flow table: index, entries, timer wheels, room for who comes |
@@ -68,6 +69,7 @@ pub mod decision;
 pub mod expiry;
 pub mod flow;
 pub mod gate;
+pub mod grantor;
 pub mod index;
 pub mod limit;
 pub mod policy;

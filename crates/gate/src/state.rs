@@ -6,8 +6,8 @@
 //!   ▼    grant (a)       ▲   ▲   ▲      decline (b)   ▼
 //!   Granted ─ expires (e)┘   │   └─ expires (f) ─ Declined
 //!   └─ renews (d)            │
-//!                Program ────┴─ expires, or nothing to go by
-//!                └─ decides of each packet
+//!                Program ────┴─ expires (g), or nothing to go by
+//!                └─ begun (c) by a decision, as (a) and (b); may ask for renewal (h)
 //!
 //!   record    expire_at:64 | sender:32 state:8 priority:8 allowance:8 program:8
 //!             body, eight words                                       | number:64

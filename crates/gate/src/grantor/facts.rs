@@ -1,0 +1,175 @@
+//! What a policy can know of a packet: its headers, read once, and what the lists say.
+//!
+//! The fields are those that the documentation names (docs/guide/grantor.md). Addresses
+//! become text only when a policy reads them.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use fib::Prefix;
+use mlua::{IntoLua, Lua, UserData, UserDataFields, UserDataMethods};
+use wire::{ipv4, ipv6};
+
+use super::lists::Value;
+use super::script::{Listed, Shared};
+use crate::flow::{Flow, Pair};
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMP: u8 = 1;
+const ICMP6: u8 = 58;
+
+/// A packet's headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub(super) flow: Flow,
+    pub(super) protocol: u8,
+    pub(super) fragment: bool,
+    pub(super) length: u16,
+    pub(super) ttl: u8,
+    pub(super) dscp: u8,
+    pub(super) congested: bool,
+    src_port: Option<u16>,
+    dst_port: Option<u16>,
+    tcp_flags: Option<u8>,
+    icmp_type: Option<u8>,
+}
+
+impl Facts {
+    /// Reads a packet from its IP header on; nothing if it is none.
+    pub(super) fn new(packet: &[u8], dscp: u8, congested: bool) -> Option<Self> {
+        let (mut facts, transport) = match packet.first()? >> 4 {
+            4 => {
+                let ip = ipv4::View::parse(packet).ok()?;
+                let facts = Self {
+                    flow: Flow::v4(ip.src(), ip.dst()),
+                    protocol: ip.protocol(),
+                    fragment: ip.is_fragment(),
+                    length: ip.total_len(),
+                    ttl: ip.ttl(),
+                    ..Self::default()
+                };
+                let end = usize::from(ip.total_len());
+                let begin = if ip.fragment_offset() > 0 { end } else { ip.header_len() };
+                (facts, packet.get(begin..end)?)
+            }
+            6 => {
+                let ip = ipv6::View::parse(packet).ok()?;
+                let upper = ip.upper().ok()?;
+                let end = ipv6::LEN + usize::from(ip.payload_len());
+                let later = upper.fragment.is_some_and(|part| part.offset > 0);
+                let facts = Self {
+                    flow: Flow::v6(ip.src(), ip.dst()),
+                    protocol: upper.protocol,
+                    fragment: upper.fragment.is_some_and(|part| part.offset > 0 || part.more),
+                    length: u16::try_from(end).unwrap_or(u16::MAX),
+                    ttl: ip.hop_limit(),
+                    ..Self::default()
+                };
+                (facts, packet.get(if later { end } else { upper.offset }..end)?)
+            }
+            _ => return None,
+        };
+        (facts.dscp, facts.congested) = (dscp, congested);
+        match facts.protocol {
+            TCP | UDP => {
+                if let Some(&[a, b, c, d]) = transport.first_chunk::<4>() {
+                    facts.src_port = Some(u16::from_be_bytes([a, b]));
+                    facts.dst_port = Some(u16::from_be_bytes([c, d]));
+                }
+                if facts.protocol == TCP {
+                    facts.tcp_flags = transport.get(13).copied();
+                }
+            }
+            ICMP | ICMP6 => facts.icmp_type = transport.first().copied(),
+            _ => {}
+        }
+        Some(facts)
+    }
+
+    fn prefix(&self, len: u32) -> Option<String> {
+        match self.flow.pair() {
+            Pair::V4 { src, .. } if len <= 32 => Some(Prefix::truncate(src, len as _).to_string()),
+            Pair::V6 { src, .. } if len <= 128 => Some(Prefix::truncate(src, len as _).to_string()),
+            _ => None,
+        }
+    }
+}
+
+/// A packet as a policy holds it: always the one that is being decided of.
+pub(super) struct Packet(pub(super) Shared);
+
+impl UserData for Packet {
+    fn add_fields<F: UserDataFields<Self>>(fields: &mut F) {
+        numbers_and_flags(fields);
+        fields.add_field_method_get("src", |_, this| Ok(address(&this.facts().flow, true)));
+        fields.add_field_method_get("dst", |_, this| Ok(address(&this.facts().flow, false)));
+        fields.add_field_method_get("version", |_, this| {
+            Ok(if this.facts().flow.is_v6() { 6 } else { 4 })
+        });
+        fields.add_field_method_get("syn", |_, this| {
+            Ok(this.facts().tcp_flags.is_some_and(|flags| flags & 0x12 == 0x02))
+        });
+        fields.add_field_method_get("renewal", |_, this| Ok(this.facts().dscp == 2));
+    }
+
+    fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
+        methods.add_method("src_in", |lua, this, list: mlua::UserDataRef<Listed>| {
+            this.listed(lua, list.0, false)
+        });
+        methods.add_method("dst_in", |lua, this, list: mlua::UserDataRef<Listed>| {
+            this.listed(lua, list.0, true)
+        });
+        methods.add_method("src_prefix", |_, this, (v4, v6): (u32, Option<u32>)| {
+            let facts = this.facts();
+            let len = if facts.flow.is_v6() { v6.unwrap_or(v4) } else { v4 };
+            facts.prefix(len).ok_or_else(|| mlua::Error::runtime("a prefix longer than an address"))
+        });
+    }
+}
+
+/// The fields that are numbers or nothing.
+fn numbers_and_flags<F: UserDataFields<Packet>>(fields: &mut F) {
+    type Get = fn(&Facts) -> Option<u32>;
+    let numbers: [(&str, Get); 9] = [
+        ("protocol", |facts| Some(facts.protocol.into())),
+        ("length", |facts| Some(facts.length.into())),
+        ("ttl", |facts| Some(facts.ttl.into())),
+        ("dscp", |facts| Some(facts.dscp.into())),
+        ("src_port", |facts| facts.src_port.map(u32::from)),
+        ("dst_port", |facts| facts.dst_port.map(u32::from)),
+        ("tcp_flags", |facts| facts.tcp_flags.map(u32::from)),
+        ("icmp_type", |facts| facts.icmp_type.map(u32::from)),
+        ("wait", |facts| facts.dscp.checked_sub(3).map(u32::from)),
+    ];
+    for (name, get) in numbers {
+        fields.add_field_method_get(name, move |_, this| Ok(get(&this.facts())));
+    }
+    type Is = fn(&Facts) -> bool;
+    let flags: [(&str, Is); 2] =
+        [("fragment", |facts| facts.fragment), ("congested", |facts| facts.congested)];
+    for (name, get) in flags {
+        fields.add_field_method_get(name, move |_, this| Ok(get(&this.facts())));
+    }
+}
+
+impl Packet {
+    fn facts(&self) -> Facts {
+        self.0.borrow().facts
+    }
+
+    fn listed(&self, lua: &Lua, list: usize, dst: bool) -> mlua::Result<mlua::Value> {
+        match self.0.borrow().found(list, dst) {
+            None => Ok(mlua::Value::Nil),
+            Some(Value::True) => Ok(mlua::Value::Boolean(true)),
+            Some(Value::Number(number)) => number.into_lua(lua),
+            Some(Value::Text(text)) => (&**text).into_lua(lua),
+        }
+    }
+}
+
+fn address(flow: &Flow, source: bool) -> String {
+    match flow.pair() {
+        Pair::V4 { src, dst } => Ipv4Addr::from(if source { src } else { dst }).to_string(),
+        Pair::V6 { src, dst } => Ipv6Addr::from(if source { src } else { dst }).to_string(),
+    }
+}

@@ -1,0 +1,217 @@
+//! Lists of prefixes for policies, looked up a batch at a time.
+//!
+//! ```text
+//!   text     192.0.2.0/24 64496     ─► Rib ─► Fib<u32>, Fib<u128> ─► number of a value
+//!            2001:db8::/32 customers                                     │
+//!            198.51.100.7      # nothing: true          values │ 64496 │ "customers" │ true │
+//! ```
+//!
+//! A line is a prefix or an address and, after blanks, what is said of it: a number, a word or
+//! several, or nothing. The longest prefix counts. What begins with `#` is a comment. A prefix
+//! with bits set beyond its length is refused: most often it is a slip.
+//!
+//! [`Lists`] are all lists by their names, a snapshot that is published as tables are
+//! ([`fib::Publisher`]): files are read again by whoever follows them, and the next batch of
+//! packets is judged by the new lists.
+
+use core::fmt;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fib::{Choice, Fib, Full, Hop, Prefix, Rib};
+
+/// What a list says of a prefix.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// No more than that it is there.
+    True,
+    /// A number.
+    Number(f64),
+    /// A word, or several.
+    Text(Arc<str>),
+}
+
+impl Value {
+    fn of(text: &str) -> Self {
+        match text {
+            "" => Self::True,
+            text => match text.parse::<f64>() {
+                Ok(number) if number.is_finite() => Self::Number(number),
+                _ => Self::Text(text.into()),
+            },
+        }
+    }
+}
+
+/// Why a text is no list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadList {
+    /// A line is not understood.
+    Line {
+        /// Its number, from 1.
+        number: usize,
+        /// What stands where a prefix should.
+        text: String,
+    },
+    /// The prefixes exceed what the tables can hold.
+    Full(Full),
+}
+
+impl fmt::Display for BadList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line { number, text } => {
+                write!(f, "line {number}: `{text}` is no prefix and no address")
+            }
+            Self::Full(full) => full.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BadList {}
+
+impl From<Full> for BadList {
+    fn from(full: Full) -> Self {
+        Self::Full(full)
+    }
+}
+
+/// Prefixes, and what is said of each.
+#[derive(Debug)]
+pub struct List {
+    v4: Fib<u32>,
+    v6: Fib<u128>,
+    values: Vec<Value>,
+    prefixes: usize,
+}
+
+impl List {
+    /// Reads a list from its text.
+    ///
+    /// # Errors
+    ///
+    /// The first line that is none, with its number; [`BadList::Full`] if there are too many.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use fingerpost_gate::grantor::{List, Value};
+    /// let list = List::parse("192.0.2.0/24 64496 # a comment\n198.51.100.7\n")?;
+    /// assert_eq!(list.v4(0xc000_0201), Some(&Value::Number(64496.0)));
+    /// assert_eq!(list.v4(0xc633_6407), Some(&Value::True));
+    /// assert_eq!(list.v4(0xc633_6408), None);
+    /// # Ok::<(), fingerpost_gate::grantor::BadList>(())
+    /// ```
+    pub fn parse(text: &str) -> Result<Self, BadList> {
+        let (mut v4, mut v6) = (Rib::<u32>::new(), Rib::<u128>::new());
+        let mut values: Vec<Value> = Vec::new();
+        let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
+        for (at, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if line.is_empty() {
+                continue;
+            }
+            let (prefix, said) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+            let said = said.trim();
+            let number = *numbers.entry(said.to_owned()).or_insert_with(|| {
+                values.push(Value::of(said));
+                values.len() as u32
+            });
+            let bad = || BadList::Line { number: at + 1, text: prefix.to_owned() };
+            let whole = |bits: u32| match prefix.contains('/') {
+                true => prefix.to_owned(),
+                false => format!("{prefix}/{bits}"),
+            };
+            if prefix.contains(':') {
+                let prefix: Prefix<u128> = whole(128).parse().map_err(|_| bad())?;
+                v6.insert(prefix, Hop(number));
+            } else {
+                let prefix: Prefix<u32> = whole(32).parse().map_err(|_| bad())?;
+                v4.insert(prefix, Hop(number));
+            }
+        }
+        Ok(Self {
+            prefixes: v4.len() + v6.len(),
+            v4: Fib::build(&v4, Choice::Auto, 1)?,
+            v6: Fib::build(&v6, Choice::Auto, 1)?,
+            values,
+        })
+    }
+
+    fn value(&self, hop: Hop) -> Option<&Value> {
+        let number = (hop.0 as usize).checked_sub(1)?;
+        self.values.get(number)
+    }
+
+    /// Returns what is said of an IPv4 address.
+    pub fn v4(&self, addr: u32) -> Option<&Value> {
+        self.value(self.v4.lookup(addr))
+    }
+
+    /// Returns what is said of an IPv6 address.
+    pub fn v6(&self, addr: u128) -> Option<&Value> {
+        self.value(self.v6.lookup(addr))
+    }
+
+    /// Looks up several addresses of a family together, at most as many as `hops` are.
+    pub(super) fn v4_batch<'a>(
+        &'a self,
+        addrs: &[u32],
+        hops: &'a mut [Hop],
+    ) -> impl Iterator<Item = Option<&'a Value>> {
+        self.v4.lookup_batch(addrs, hops);
+        hops.iter().map(|hop| self.value(*hop))
+    }
+
+    /// As [`v4_batch`](Self::v4_batch).
+    pub(super) fn v6_batch<'a>(
+        &'a self,
+        addrs: &[u128],
+        hops: &'a mut [Hop],
+    ) -> impl Iterator<Item = Option<&'a Value>> {
+        self.v6.lookup_batch(addrs, hops);
+        hops.iter().map(|hop| self.value(*hop))
+    }
+
+    /// Counts the prefixes.
+    pub fn len(&self) -> usize {
+        self.prefixes
+    }
+
+    /// Says whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.prefixes == 0
+    }
+}
+
+/// All lists by their names.
+pub type Lists = BTreeMap<String, Arc<List>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_prefix_counts_in_both_families() {
+        let text = "\n# all\n10.0.0.0/8 wide\n10.1.0.0/16\tnarrow one\n2001:db8::/32 3.5\n::1\n";
+        let list = List::parse(text).unwrap();
+        assert_eq!(list.len(), 4);
+        assert_eq!(list.v4(0x0a02_0000), Some(&Value::Text("wide".into())));
+        assert_eq!(list.v4(0x0a01_0000), Some(&Value::Text("narrow one".into())));
+        assert_eq!(list.v6(0x2001_0db8 << 96), Some(&Value::Number(3.5)));
+        assert_eq!(list.v6(1), Some(&Value::True));
+        assert_eq!((list.v6(2), list.v4(1)), (None, None));
+        let mut hops = [Hop::NONE; 2];
+        let found: Vec<_> = list.v4_batch(&[1, 0x0a00_0001], &mut hops).collect();
+        assert_eq!(found, [None, list.v4(0x0a00_0001)]);
+        assert!(List::parse("").unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_prefix_is_named_with_its_line() {
+        for bad in ["10.0.0.1/8", "10.0.0/8", "example.org", "::1/129", "1.2.3.4/33"] {
+            let error = List::parse(&format!("10.0.0.0/8\n{bad} x\n")).unwrap_err();
+            assert_eq!(error, BadList::Line { number: 2, text: bad.to_owned() }, "{bad}");
+        }
+    }
+}

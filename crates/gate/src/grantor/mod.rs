@@ -1,0 +1,308 @@
+//! The grantor without I/O: requests in, a policy in Lua decides, decisions out.
+//!
+//! ```text
+//!   packet ─► open.rs ─► granted: deliver
+//!                     └► asks ─► batch ─► facts.rs, lists.rs ─► script.rs ─► ruling.rs
+//!                                headers   sources and            decide(p)    decision for the
+//!                                          destinations looked                 gate, and whether
+//!                                          up in all lists                     the packet goes on
+//! ```
+//!
+//! Each worker has a grantor of its own, with a Lua state and whatever the policy remembers;
+//! nothing is shared but the lists, which are snapshots. Requests are few (a twentieth of the
+//! link), so that a policy may take microseconds; what it may take at the most is limited
+//! (`script.rs`). A policy that fails, by an error, by time or by memory, is counted, and the
+//! fallback is what the packet gets: traffic never waits for a script to be mended, and granted
+//! packets never meet one.
+//!
+//! Policies are documented in docs/guide/grantor.md; those of [`shipped`] are examples that
+//! work. The decisions go to gates by `decision/`.
+
+pub mod shipped;
+
+mod facts;
+mod lists;
+mod open;
+mod ruling;
+mod script;
+mod store;
+
+pub use lists::{BadList, List, Lists, Value};
+pub use open::{Closed, Opened, open};
+pub use ruling::Ruling;
+
+use core::cell::RefCell;
+use core::fmt;
+use std::rc::Rc;
+
+use fib::{Hop, Reader};
+
+use crate::decision::{Item, Say, Scope};
+use crate::flow::{Flow, Pair};
+use crate::state::Decision;
+use facts::Facts;
+use script::{Board, Failed, Script, Shared};
+
+/// The most requests that are looked up together.
+pub const BATCH: usize = 32;
+
+/// What a policy is held to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Instructions of Lua that a decision may take.
+    pub instructions: u64,
+    /// Bytes that the policy may have in use.
+    pub memory: usize,
+    /// What a packet gets when the policy fails.
+    pub fallback: Ruling,
+}
+
+impl Default for Limits {
+    /// 100,000 instructions, 64 MiB; declined for ten seconds when the policy fails.
+    fn default() -> Self {
+        let decline = Say::Decide(Decision::Decline { expire_s: 10 });
+        let fallback = Ruling { say: Some(decline), deliver: false };
+        Self { instructions: 100_000, memory: 64 << 20, fallback }
+    }
+}
+
+/// A packet that asks, out of its tunnel.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The packet, from its IP header on.
+    pub packet: &'a [u8],
+    /// The DSCP that it came with, 2 to 63.
+    pub dscp: u8,
+    /// Whether it met congestion.
+    pub congested: bool,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// The decision for the gate, if there is one.
+    pub item: Option<Item>,
+    /// Whether the packet is delivered.
+    pub deliver: bool,
+}
+
+/// How often what was said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets that asked.
+    pub requests: u64,
+    /// Among them, flows that had been granted and ask for renewal.
+    pub renewals: u64,
+    /// Granted.
+    pub granted: u64,
+    /// Declined.
+    pub declined: u64,
+    /// Left to a program.
+    pub programs: u64,
+    /// Of which nothing was said.
+    pub undecided: u64,
+    /// That are no packets.
+    pub unread: u64,
+    /// Packets that were delivered.
+    pub delivered: u64,
+    /// Times that the policy ended with an error.
+    pub failed: u64,
+    /// Times that it was over its time.
+    pub over_time: u64,
+}
+
+/// Why a policy is not taken, in Lua's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadPolicy(pub String);
+
+impl fmt::Display for BadPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadPolicy {}
+
+/// A worker's grantor. It stays on the thread that made it.
+pub struct Grantor {
+    script: Script,
+    board: Shared,
+    limits: Limits,
+    counts: Counts,
+    last_error: Option<String>,
+}
+
+impl fmt::Debug for Grantor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grantor").field("counts", &self.counts).finish_non_exhaustive()
+    }
+}
+
+impl Grantor {
+    /// Loads a policy from its text.
+    ///
+    /// # Errors
+    ///
+    /// What Lua says of it: a mistake in its syntax, an error while it was loaded, a list that
+    /// is not there, no function `decide`.
+    pub fn new(policy: &str, lists: Reader<Lists>, limits: Limits) -> Result<Self, BadPolicy> {
+        let board = Board {
+            facts: Facts::default(),
+            at: 0,
+            now: 0,
+            lists,
+            wanted: Vec::new(),
+            found: Vec::new(),
+        };
+        let board = Rc::new(RefCell::new(board));
+        let script = Script::new(policy, &board, limits.instructions, limits.memory);
+        let script = script.map_err(|error| BadPolicy(error.to_string()))?;
+        board.borrow_mut().lists.idle();
+        Ok(Self { script, board, limits, counts: Counts::default(), last_error: None })
+    }
+
+    /// Goes over to another policy, or stays with this one if that is none. What the policy
+    /// remembered is forgotten; the counters go on.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn reload(&mut self, policy: &str) -> Result<(), BadPolicy> {
+        let kept = std::mem::take(&mut self.board.borrow_mut().wanted);
+        let (instructions, memory) = (self.limits.instructions, self.limits.memory);
+        match Script::new(policy, &self.board, instructions, memory) {
+            Ok(script) => self.script = script,
+            Err(error) => {
+                self.board.borrow_mut().wanted = kept;
+                return Err(BadPolicy(error.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides of requests at `now`, and adds what became of each to `decided`.
+    pub fn decide(&mut self, now: u64, requests: &[Request<'_>], decided: &mut Vec<Decided>) {
+        for requests in requests.chunks(BATCH) {
+            let mut facts = [None; BATCH];
+            for (request, facts) in requests.iter().zip(&mut facts) {
+                *facts = Facts::new(request.packet, request.dscp, request.congested);
+            }
+            let facts = &facts[..requests.len()];
+            self.board.borrow_mut().look_up(now, facts);
+            for (at, facts) in facts.iter().enumerate() {
+                self.counts.requests += 1;
+                let Some(facts) = facts else {
+                    self.counts.unread += 1;
+                    decided.push(Decided { item: None, deliver: false });
+                    continue;
+                };
+                {
+                    let mut board = self.board.borrow_mut();
+                    (board.facts, board.at) = (*facts, at);
+                }
+                let ruling = self.ask();
+                self.count(facts, &ruling);
+                let scope = Scope::of(&facts.flow);
+                let item = ruling.say.map(|say| Item { scope, say });
+                decided.push(Decided { item, deliver: ruling.deliver });
+            }
+        }
+        self.board.borrow_mut().lists.idle();
+    }
+
+    fn ask(&mut self) -> Ruling {
+        match self.script.decide() {
+            Ok(ruling) => ruling,
+            Err(failed) => {
+                match failed {
+                    Failed::OverTime => self.counts.over_time += 1,
+                    Failed::Error(error) => {
+                        self.counts.failed += 1;
+                        self.last_error = Some(error);
+                    }
+                }
+                self.limits.fallback
+            }
+        }
+    }
+
+    fn count(&mut self, facts: &Facts, ruling: &Ruling) {
+        let counts = &mut self.counts;
+        counts.renewals += u64::from(facts.dscp == 2);
+        counts.delivered += u64::from(ruling.deliver);
+        *match ruling.say {
+            Some(Say::Decide(Decision::Grant(_))) => &mut counts.granted,
+            Some(Say::Decide(Decision::Decline { .. })) => &mut counts.declined,
+            Some(Say::Run(_)) => &mut counts.programs,
+            Some(Say::Flush) | None => &mut counts.undecided,
+        } += 1;
+    }
+
+    /// Returns what has happened so far.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Returns what the policy's last error was, and forgets it.
+    pub fn last_error(&mut self) -> Option<String> {
+        self.last_error.take()
+    }
+
+    /// Returns the bytes that the policy has in use.
+    pub fn memory(&self) -> usize {
+        self.script.memory()
+    }
+}
+
+impl Board {
+    /// Looks up a batch in the lists that the policy has named.
+    fn look_up(&mut self, now: u64, facts: &[Option<Facts>]) {
+        self.now = now;
+        let lists = self.lists.current();
+        self.found.resize_with(self.wanted.len(), Default::default);
+        for (name, found) in self.wanted.iter().zip(&mut self.found) {
+            for (dst, found) in [false, true].into_iter().zip(found) {
+                found.clear();
+                found.resize(facts.len(), None);
+                // A list that was taken away has nothing in it.
+                if let Some(list) = lists.get(name) {
+                    let flows = facts.iter().map(|facts| facts.map(|facts| facts.flow));
+                    find(list, flows, dst, found);
+                }
+            }
+        }
+    }
+}
+
+/// Looks up the sources or destinations of flows, those of a family together.
+fn find(
+    list: &List,
+    flows: impl Iterator<Item = Option<Flow>>,
+    dst: bool,
+    found: &mut [Option<Value>],
+) {
+    let (mut four, mut six) = ([0; BATCH], [0; BATCH]);
+    let (mut of_four, mut of_six) = ([0; BATCH], [0; BATCH]);
+    let (mut fours, mut sixes) = (0, 0);
+    for (at, flow) in flows.enumerate() {
+        match flow.map(|flow| flow.pair()) {
+            Some(Pair::V4 { src, dst: to }) => {
+                (four[fours], of_four[fours]) = (if dst { to } else { src }, at);
+                fours += 1;
+            }
+            Some(Pair::V6 { src, dst: to }) => {
+                (six[sixes], of_six[sixes]) = (if dst { to } else { src }, at);
+                sixes += 1;
+            }
+            None => {}
+        }
+    }
+    let mut hops = [Hop::NONE; BATCH];
+    let values = list.v4_batch(&four[..fours], &mut hops[..fours]);
+    values.zip(of_four).for_each(|(value, at)| found[at] = value.cloned());
+    let values = list.v6_batch(&six[..sixes], &mut hops[..sixes]);
+    values.zip(of_six).for_each(|(value, at)| found[at] = value.cloned());
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! Packets as they come to a grantor: out of their tunnel, and of which class.
+//!
+//! ```text
+//!   │ outer header │ inner packet …       DSCP 0, 1   delivered
+//!         │                                    2       granted, asks for renewal: policy
+//!         └─ source: which gate               3 to 63  a request: policy
+//! ```
+//!
+//! The outer source is the gate that is told the decision. Whether it is one that may ask is
+//! the caller's to say. The inner ECN bits follow the outer ones by RFC 6040, where the
+//! published grantors mark what did not ask for it.
+
+use wire::tunnel::{CE, Outer, settle_ecn};
+use wire::{BadHeader, ipv4, ipv6};
+
+use crate::policy::Address;
+
+/// A packet out of its tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The gate it came through.
+    pub gate: Address,
+    /// Where it was sent to: an address of the grantor's.
+    pub to: Address,
+    /// The outer DSCP.
+    pub dscp: u8,
+    /// Whether it met congestion on its way from the gate, or before it.
+    pub congested: bool,
+    /// Where the inner packet begins.
+    pub offset: usize,
+    /// Where it ends.
+    pub end: usize,
+}
+
+impl Opened {
+    /// Says whether a policy decides of it; otherwise it was granted and is delivered.
+    pub fn asks(&self) -> bool {
+        self.dscp >= 2
+    }
+}
+
+/// Why a packet is not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// It is no packet with a packet in it.
+    Header(BadHeader),
+    /// It met congestion and its sender cannot be told but by a loss (RFC 6040, 4.2).
+    Congested,
+}
+
+/// Opens a packet, from its outer IP header on, and gives the inner one its ECN bits.
+///
+/// # Errors
+///
+/// [`Closed`].
+pub fn open(packet: &mut [u8]) -> Result<Opened, Closed> {
+    let outer = Outer::parse(packet).map_err(Closed::Header)?;
+    let (gate, to) = match packet[0] >> 4 {
+        4 => {
+            let ip = ipv4::View::parse(&packet[..]).map_err(Closed::Header)?;
+            (Address::V4(ip.src()), Address::V4(ip.dst()))
+        }
+        _ => {
+            let ip = ipv6::View::parse(&packet[..]).map_err(Closed::Header)?;
+            (Address::V6(ip.src()), Address::V6(ip.dst()))
+        }
+    };
+    let inner = &mut packet[outer.offset..outer.end];
+    if !settle_ecn(inner, outer.ecn).map_err(Closed::Header)? {
+        return Err(Closed::Congested);
+    }
+    let Outer { dscp, ecn, offset, end } = outer;
+    Ok(Opened { gate, to, dscp, congested: ecn == CE, offset, end })
+}

@@ -1,0 +1,91 @@
+//! What a policy says of a packet: the table it returns, judged.
+//!
+//! ```text
+//!   grant   { rate KiB/s, expire s = 300, renewal s = 0.8 × expire, step s = 3, deliver = true }
+//!   decline   expire s                                              , deliver = false
+//!   run     { program, expire s = 300, cookie = "",                  deliver = true }
+//!   nil       nothing: the packet is dropped, and asks again
+//! ```
+//!
+//! Numbers that a decision has no room for, and negative ones, are errors of the policy.
+
+use mlua::{Error, Table, Value};
+
+use crate::decision::{Program, Say};
+use crate::state::{Decision, Grant};
+
+/// What is to become of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ruling {
+    /// What the gate is told, if anything.
+    pub say: Option<Say>,
+    /// Whether the packet itself is delivered.
+    pub deliver: bool,
+}
+
+impl Ruling {
+    /// Nothing is said, and the packet is dropped.
+    pub const NOTHING: Self = Self { say: None, deliver: false };
+}
+
+/// Seconds a flow is granted unless the policy says.
+const EXPIRE: f64 = 300.0;
+/// Seconds between packets that ask for renewal.
+const STEP: f64 = 3.0;
+
+/// Reads what a policy returned.
+pub(super) fn ruling(said: &Value) -> mlua::Result<Ruling> {
+    let table = match said {
+        Value::Nil => return Ok(Ruling::NOTHING),
+        Value::Table(table) => table,
+        _ => return Err(Error::runtime("decide returned neither a decision nor nil")),
+    };
+    let kind: String = table.raw_get("kind")?;
+    let (say, deliver) = match kind.as_str() {
+        "grant" => {
+            let expire = number(table, "expire", Some(EXPIRE))?;
+            let grant = Grant {
+                rate_kib: whole("rate", number(table, "rate", None)?)?,
+                expire_s: whole("expire", expire)?,
+                next_renewal_ms: whole(
+                    "renewal",
+                    number(table, "renewal", Some(expire * 0.8))? * 1000.0,
+                )?,
+                renewal_step_ms: whole("step", number(table, "step", Some(STEP))? * 1000.0)?,
+            };
+            (Say::Decide(Decision::Grant(grant)), true)
+        }
+        "decline" => {
+            let expire_s = whole("expire", number(table, "expire", None)?)?;
+            (Say::Decide(Decision::Decline { expire_s }), false)
+        }
+        "run" => {
+            let program = whole("program", number(table, "program", None)?)?;
+            let program = u8::try_from(program).map_err(|_| bad("program"))?;
+            let expire_s = whole("expire", number(table, "expire", Some(EXPIRE))?)?;
+            let text: Option<mlua::LuaString> = table.raw_get("cookie")?;
+            let mut cookie = [0; 64];
+            if let Some(text) = text {
+                let bytes = text.as_bytes();
+                cookie.get_mut(..bytes.len()).ok_or_else(|| bad("cookie"))?.copy_from_slice(&bytes);
+            }
+            (Say::Run(Program { expire_s, program, cookie }), true)
+        }
+        _ => return Err(bad("kind")),
+    };
+    let deliver = table.raw_get::<Option<bool>>("deliver")?.unwrap_or(deliver);
+    Ok(Ruling { say: Some(say), deliver })
+}
+
+fn number(table: &Table, field: &str, unless: Option<f64>) -> mlua::Result<f64> {
+    let said: Option<f64> = table.raw_get(field)?;
+    said.or(unless).ok_or_else(|| Error::runtime(format!("the decision has no `{field}`")))
+}
+
+fn whole(field: &str, number: f64) -> mlua::Result<u32> {
+    if number >= 0.0 && number <= f64::from(u32::MAX) { Ok(number as u32) } else { Err(bad(field)) }
+}
+
+fn bad(field: &str) -> Error {
+    Error::runtime(format!("the decision's `{field}` cannot be that"))
+}

@@ -1,0 +1,28 @@
+//! The policies that come with this, as sources in Lua: to use as they are, or to begin from.
+
+/// A policy's source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Its name, which is its file's without the ending.
+    pub name: &'static str,
+    /// The lists that it names.
+    pub lists: &'static [&'static str],
+    /// The file in Lua.
+    pub text: &'static str,
+}
+
+/// All of them.
+pub const POLICIES: [Policy; 4] = [
+    Policy {
+        name: "lists",
+        lists: &["allow", "deny"],
+        text: include_str!("../../policies/lists.lua"),
+    },
+    Policy { name: "rates", lists: &["rates"], text: include_str!("../../policies/rates.lua") },
+    Policy {
+        name: "reputation",
+        lists: &["asn"],
+        text: include_str!("../../policies/reputation.lua"),
+    },
+    Policy { name: "aimd", lists: &[], text: include_str!("../../policies/aimd.lua") },
+];
