@@ -147,7 +147,11 @@ fn attend(daemon: &mut Daemon, stop: &AtomicBool, reload: &AtomicBool) -> bool {
             return false;
         }
         std::thread::sleep(NOTICE);
-        daemon.attend();
+        match daemon.attend() {
+            Some(Ok(told)) => eprintln!("fingerpost: the rules have changed: {told}"),
+            Some(Err(error)) => eprintln!("fingerpost: the rules have changed: {error}"),
+            None => {}
+        }
         let trouble = daemon.last_save().and_then(|saved| saved.as_ref().err());
         let trouble = trouble.map(ToString::to_string);
         if trouble != said {

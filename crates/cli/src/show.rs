@@ -167,6 +167,9 @@ fn text(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()>
                 it.mode,
                 if it.observe { " observed" } else { "" }
             )?;
+            if let Some(rules) = &it.rules {
+                writeln!(out, "    {rules}: not followed, packets go by table {}", it.table)?;
+            }
             for (reason, count) in it.steered.iter().filter(|(_, count)| **count > 0) {
                 writeln!(out, "    {reason} {count}")?;
             }

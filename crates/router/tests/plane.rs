@@ -2,8 +2,9 @@
 
 mod rig;
 
-use feed::netlink::{Follower, Link, Target};
+use feed::netlink::{Action, Follower, Link, Rule, Target};
 use fib::Hop;
+use fingerpost_router::control::plane::PlanePort;
 use fingerpost_router::datapath::{Lookup, Verdict};
 use rig::{MAIN, OTHER, Rig, info, ip, link, mac, to};
 
@@ -260,4 +261,76 @@ fn tables_that_are_alike_share_their_memory() {
     assert!(!apart.plane.tables().any(|it| it.v4.is_shared()));
     assert!(together.plane.tables().all(|it| it.v4.is_shared() && it.v6.is_shared()));
     assert!(bytes[1] * 3 < bytes[0] * 2, "apart and together: {bytes:?} bytes");
+}
+
+/// The rules that a kernel has, and one more: packets of an interface go by a table first.
+fn ruled(interface: &str, table: u32) -> Vec<Rule> {
+    let rule = |priority, action| Rule {
+        v6: false,
+        priority,
+        action,
+        inverted: false,
+        source: None,
+        destination: None,
+        input: None,
+        output: None,
+        mark: None,
+        suppressed: None,
+        tos: 0,
+        other: Vec::new(),
+    };
+    let first = Rule { input: Some(interface.to_owned()), ..rule(100, Action::Table(table)) };
+    let main = rule(32766, Action::Table(MAIN));
+    vec![rule(0, Action::Table(LOCAL)), first, main]
+}
+
+#[test]
+fn a_port_goes_by_the_table_that_the_rules_lead_to() {
+    for mut rig in both() {
+        rig.plane.rules(&ruled("eth2", 77));
+        rig.tables = rig.plane.readers();
+        rig.route(MAIN, "10.0.0.0/8", Some(&to(&[(1, Some("192.0.2.1"), 1)])));
+        rig.route(77, "10.0.0.0/8", Some(&to(&[(2, Some("192.0.2.2"), 1)])));
+        rig.neighbour(1, "192.0.2.1", Some(1));
+        rig.neighbour(2, "192.0.2.2", Some(2));
+        rig.commit();
+        assert_eq!(rig.leads_from(0, "10.1.1.1"), Ok((0, 1)));
+        assert_eq!(rig.leads_from(1, "10.1.1.1"), Ok((1, 2)));
+        assert!(rig.ingresses.current().get(1).further, "main comes after it");
+        assert!(!rig.ingresses.current().get(0).further);
+        assert!(rig.plane.ports().iter().all(|port| port.stray.is_none()));
+        // Workers have their tables: a port that is led to another stays, and it is said.
+        rig.plane.rules(&ruled("eth2", 78));
+        rig.commit();
+        assert_eq!(rig.leads_from(1, "10.1.1.1"), Ok((1, 2)));
+        let moved: Vec<_> = rig.plane.ports().iter().map(PlanePort::has_moved).collect();
+        assert_eq!(moved, [false, true, false]);
+        // The interface's own rule is gone, and then is back.
+        rig.plane.rules(&ruled("eth9", 77));
+        assert!(rig.plane.ports().get(2).is_some_and(PlanePort::has_moved));
+        rig.plane.rules(&ruled("eth2", 77));
+        assert!(rig.plane.ports().iter().all(|port| port.stray.is_none()));
+    }
+}
+
+/// By the rules packets of eth1 go by another table, and the link's own route is in main: so
+/// a packet that comes by eth2 finds the host on it.
+#[test]
+fn hosts_on_a_link_are_in_the_table_that_has_its_route() {
+    for mut rig in both() {
+        rig.plane.rules(&ruled("eth1", 77));
+        rig.tables = rig.plane.readers();
+        rig.route(MAIN, "192.0.2.0/24", Some(&to(&[(1, None, 1)])));
+        rig.neighbour(1, "192.0.2.7", Some(7));
+        rig.commit();
+        assert_eq!(rig.leads_from(1, "192.0.2.7"), Ok((0, 7)));
+        assert_eq!(rig.leads_from(0, "192.0.2.7"), Err(Verdict::NoRoute));
+        rig.route(77, "192.0.2.0/25", Some(&to(&[(1, None, 1)])));
+        rig.commit();
+        assert_eq!(rig.leads_from(0, "192.0.2.7"), Ok((0, 7)));
+        rig.route(MAIN, "192.0.2.0/24", None);
+        rig.commit();
+        assert_eq!(rig.leads_from(1, "192.0.2.7"), Err(Verdict::NoRoute));
+        assert_eq!(rig.leads_from(0, "192.0.2.7"), Ok((0, 7)));
+    }
 }

@@ -197,7 +197,8 @@ fn worker(
         Box::new(Replay::new("out", Pool::new(), Sink::Count)),
     ];
     let sources = if sources { SourceCheck::Loose } else { SourceCheck::Off };
-    let ingress = Ingress { table: 0, locals: Arc::new(Locals::new([OWN], [1])), sources };
+    let locals = Arc::new(Locals::new([OWN], [1]));
+    let ingress = Ingress { table: 0, locals, sources, further: false };
     Ok(Worker::new(WorkerSetup {
         arena: Arena::new(2048, 2048).context("memory for frames")?,
         ports,

@@ -256,6 +256,7 @@ mod tests {
             mtu: 1500,
             up: true,
             table: 254,
+            rules: None,
             mode: "AF_XDP copy".to_owned(),
             observe: false,
             steered: BTreeMap::from([

@@ -10,6 +10,7 @@ use fingerpost_fib::{Addr, Hop, Prefix};
 pub const V4: &str = "ipv4-20260730-routeviews-origin.dat.gz";
 pub const V6: &str = "ipv6-20260730-routeviews-origin.dat.gz";
 pub const LINX6: &str = "ipv6-20170112-linx-nexthop.txt.gz";
+pub const BART: &str = "ipv4+ipv6-2023-bart-prefixes.txt.gz";
 pub const PCH: &str = "ipv4-20151023-pch-nexthop.txt.gz";
 
 /// Returns the path of one of the data files.
@@ -36,4 +37,10 @@ pub fn routes<A: Addr>(table: &[(Prefix<A>, Label)], hops: Option<u32>) -> Vec<(
         Some(hops) => Hop(1 + (label.0.wrapping_mul(0x9e37_79b9) >> 7) % hops),
     };
     table.iter().map(|&(prefix, label)| (prefix, hop(label))).collect()
+}
+
+/// Gives each prefix one of `hops` by itself: for tables without next hops.
+pub fn by_prefix(table: &[(Prefix<u32>, Label)], hops: u32) -> Vec<(Prefix<u32>, Hop)> {
+    let mix = |prefix: Prefix<u32>| (prefix.addr() ^ prefix.len()).wrapping_mul(0x9e37_79b9) >> 9;
+    table.iter().map(|&(prefix, _)| (prefix, Hop(1 + mix(prefix) % hops))).collect()
 }

@@ -14,8 +14,8 @@ use port::af_xdp::ModeChoice;
 use toml::Spanned;
 
 use super::{
-    CONTROL, Config, ConfigError, ImageFile, Interface, MAIN, NextHop, Problem, RouteFile, Target,
-    Via, place, text,
+    CONTROL, Config, ConfigError, ImageFile, Interface, NextHop, Problem, RouteFile, Target, Via,
+    place, text,
 };
 use crate::datapath::{Adjacency, SourceCheck};
 
@@ -187,9 +187,9 @@ fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize)
                 SourceCheck::Off
             }
         };
-        let number = table.as_ref().map_or(MAIN, |table| *table.get_ref());
-        if let Some(table) = table.filter(|_| number == 0 || number == 255) {
-            let what = format!("{number} is no table of routes that can be followed");
+        let number = table.as_ref().map(|table| *table.get_ref());
+        if let Some(table) = table.filter(|table| matches!(*table.get_ref(), 0 | 255)) {
+            let what = format!("{} is no table of routes that can be followed", table.get_ref());
             c.problem(&table, "interface.table", what);
         }
         let name = name.into_inner();

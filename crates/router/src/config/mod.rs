@@ -3,7 +3,7 @@
 //! ```toml
 //! [[interface]]
 //! name = "eth0"                # mode = "auto" | "zero-copy" | "copy" | "generic"
-//!                              # table = 254 (the kernel's, for `run`)
+//!                              # table = 100 (the kernel's, for `run`; else by `ip rule`)
 //!                              # sources = "off" | "loose" | "strict" (RFC 3704)
 //!                              # observe = true: leave its packets to the kernel, and
 //!                              # count those that would have been taken
@@ -111,8 +111,9 @@ pub struct Interface {
     pub name: String,
     /// Which ways of receiving may be used.
     pub mode: ModeChoice,
-    /// The kernel's table by which its packets are forwarded (`run` only).
-    pub table: u32,
+    /// The kernel's table by which its packets are forwarded; that which the kernel's rules
+    /// lead to, if none is said (`run` only).
+    pub table: Option<u32>,
     /// Which sources its packets may have.
     pub sources: SourceCheck,
     /// Its packets are left to the kernel, and those counted that would have been taken.

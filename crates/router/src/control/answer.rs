@@ -297,6 +297,7 @@ pub(super) fn interfaces(ports: &Ports, view: &View) -> Result<Vec<Item>, String
             mtu: port.mtu,
             up: port.up,
             table: port.table,
+            rules: port.stray.as_ref().map(ToString::to_string),
             mode: view.mode(&port.name).to_owned(),
             observe: interface.is_some_and(|it| it.observes().unwrap_or(false)),
             steered: counts.map(named).unwrap_or_default(),

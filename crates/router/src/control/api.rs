@@ -257,6 +257,9 @@ pub struct Interface {
     pub up: bool,
     /// The kernel's table by which packets from it are forwarded.
     pub table: u32,
+    /// What of the kernel's rules is not followed for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rules: Option<String>,
     /// How packets cross, such as `AF_XDP copy`.
     pub mode: String,
     /// Its packets are left to the kernel, and those counted as `observed` that would have

@@ -72,6 +72,10 @@ pub struct Daemon {
     host: Host,
     image_start: ImageStart,
     saves: Saves,
+    /// When it was last asked whether the kernel's rules have changed.
+    rules_looked: Instant,
+    /// They had, and were gone over to.
+    rules_tried: bool,
     /// Who is asked about the gate, if this is one.
     panel: Option<Arc<Panel>>,
 }
@@ -134,7 +138,7 @@ impl Daemon {
         let (asker, asked) = asks::pair().map_err(system("make a wake-up descriptor"))?;
         let (orderer, orders) = asks::pair().map_err(system("make a wake-up descriptor"))?;
         let view = Arc::new(View::default());
-        view.show(Seen { stats, ports, interfaces: interfaces.clone(), table: table(&config) });
+        view.show(Seen { stats, ports, interfaces: interfaces.clone(), table: table(&plane) });
         let following = Following::new(plane, kernel, fpm, interfaces, wanted);
         let control =
             Control::start(following, asked).map_err(system("start the control thread"))?;
@@ -151,6 +155,8 @@ impl Daemon {
             host,
             image_start,
             saves: Saves::default(),
+            rules_looked: began,
+            rules_tried: false,
             panel,
         };
         if let Some(path) = daemon.config.control.clone() {
@@ -175,14 +181,16 @@ impl Daemon {
             .map_err(|source| StartError::Control { path: path.into(), source })
     }
 
-    /// Does what clients of the control socket want done, and saves the image when it is
-    /// time; to be called from time to time by the thread that started the router.
-    pub fn attend(&mut self) {
+    /// Does what clients of the control socket want done, saves the image when it is time,
+    /// and goes over to other tables when the kernel's rules have changed, which it says; to
+    /// be called from time to time by the thread that started the router.
+    pub fn attend(&mut self) -> Option<Result<Reloaded, ReloadError>> {
         self.save_sometimes();
         if let Some(orders) = self.orders.take() {
             orders.answer(self);
             self.orders = Some(orders);
         }
+        self.follow_rules()
     }
 
     /// Leaves the packets of an interface to the kernel and counts those that would have
@@ -261,8 +269,8 @@ fn system(doing: &'static str) -> impl Fn(std::io::Error) -> StartError {
 }
 
 /// The table of the first interface.
-fn table(config: &Config) -> u32 {
-    config.interfaces.first().map_or(config::MAIN, |interface| interface.table)
+fn table(plane: &Plane) -> u32 {
+    plane.ports().iter().next().map_or(config::MAIN, |port| port.table)
 }
 
 /// Learns from the kernel what a configuration needs to be known; the tables are
@@ -323,7 +331,11 @@ fn port(interface: &config::Interface) -> std::io::Result<PlanePort> {
         mac: [0; 6],
         mtu: 0,
         up: false,
-        table: interface.table,
+        master: None,
+        table: interface.table.unwrap_or(config::MAIN),
+        ruled: interface.table.is_none(),
+        further: false,
+        stray: None,
         sources: interface.sources,
     })
 }

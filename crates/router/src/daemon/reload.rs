@@ -24,6 +24,7 @@
 //! metrics are, and whether FRR is listened to are fixed for the life of the process.
 
 use std::fmt;
+use std::time::{Duration, Instant};
 
 use nix::net::if_::if_nametoindex;
 use port::af_xdp::Interface;
@@ -33,9 +34,14 @@ use super::view::Seen;
 use super::{Daemon, learn, publish, readers, system, table};
 use crate::config::{self, Config, ConfigError};
 use crate::control::kernel::Following;
-use crate::control::plane::{Plane, Ports};
+use crate::control::plane::{Plane, PlanePort, Ports};
 use crate::datapath::WantReceiver;
 use crate::router::{StartError, Started, open, open_one, present, start};
+
+/// How often it is asked whether rules have changed.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long until a change of rules that did not succeed is tried again.
+const AGAIN: Duration = Duration::from_secs(30);
 
 /// What a reload came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -157,14 +163,30 @@ impl Daemon {
         Ok(told)
     }
 
+    /// Goes over to the tables that the kernel's rules lead to, if they have changed; looked
+    /// at once a second, and tried every [`AGAIN`].
+    pub(super) fn follow_rules(&mut self) -> Option<Result<Reloaded, ReloadError>> {
+        let due = if self.rules_tried { AGAIN } else { LOOK };
+        if self.rules_looked.elapsed() < due {
+            return None;
+        }
+        self.rules_looked = Instant::now();
+        let moved = self.asker.ask(|it| it.plane.ports().iter().any(PlanePort::has_moved));
+        self.rules_tried = moved == Some(true);
+        self.rules_tried.then(|| self.change(self.config.clone()))
+    }
+
     /// Lists the interfaces that are no longer what they were when they were taken over:
-    /// deleted and made again, or with another MAC or MTU.
+    /// deleted and made again, with another MAC or MTU, or led to another table by the rules.
     fn stale(&self) -> Vec<String> {
         let Some(ports) = self.asker.ask(|it| it.plane.ports().clone()) else {
             return Vec::new();
         };
         let interfaces = self.view.interfaces();
-        let stale = interfaces.iter().filter(|interface| !is_as_opened(interface, &ports));
+        let moved =
+            |interface: &Interface| ports.get(interface.index()).is_some_and(PlanePort::has_moved);
+        let stale = |it: &&Interface| !is_as_opened(it, &ports) || moved(it);
+        let stale = interfaces.iter().filter(stale);
         stale.map(|interface| interface.name().to_owned()).collect()
     }
 
@@ -252,7 +274,7 @@ impl Daemon {
         let started = start(config, &interfaces, host, || readers(plane), counting, None)?;
         let Started { workers, ports, wanted, stats } = started;
         self.workers = workers;
-        let seen = Seen { stats, ports, interfaces: interfaces.clone(), table: table(config) };
+        let seen = Seen { stats, ports, interfaces: interfaces.clone(), table: table(plane) };
         self.view.show(seen);
         Ok((interfaces, wanted))
     }

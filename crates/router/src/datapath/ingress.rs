@@ -28,6 +28,8 @@ pub struct Ingress {
     pub locals: Arc<Locals>,
     /// Which sources its packets may have.
     pub sources: SourceCheck,
+    /// What the table has no route for is looked up further by the host.
+    pub further: bool,
 }
 
 /// The ingresses by the worker's port numbers.

@@ -179,7 +179,9 @@ impl<L: Lookup> Worker<L> {
                 Err(verdict) => verdict,
             };
             let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
-            let turn = Turn { arena, lanes, stats, adjacencies, wants, ingress, table, now };
+            let missing = Verdict::NoRoute;
+            let turn =
+                Turn { arena, lanes, stats, adjacencies, wants, ingress, table, missing, now };
             match way {
                 Way::Forwarded => turn.stay(frame, kind, hop, verdict),
                 Way::Own | Way::Tunnel { .. } => turn.stay_own(frame, kind, hop, verdict),

@@ -66,6 +66,8 @@ pub(super) struct Turn<'w> {
     pub(super) ingress: usize,
     /// The number of its table.
     pub(super) table: usize,
+    /// How packets end that the table has no route for.
+    pub(super) missing: Verdict,
     pub(super) now: u64,
 }
 
@@ -159,7 +161,7 @@ impl Turn<'_> {
     /// Ends a packet that is not sent: hands it to the host of the port it came from,
     /// or frees it.
     fn finish(&mut self, frame: Frame, verdict: Verdict) {
-        let mut verdict = verdict;
+        let mut verdict = if verdict == Verdict::NoRoute { self.missing } else { verdict };
         if verdict.class() == Class::Punted
             && let Some(lane) = self.lanes.get_mut(self.ingress)
         {

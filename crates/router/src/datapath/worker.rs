@@ -202,10 +202,12 @@ impl<L: Lookup> Worker<L> {
         // After the tables: every hop of theirs means something in these.
         let adjacencies = adjacencies.current();
         let table = terms.table;
+        let missing = if terms.further { Verdict::HostRoute } else { Verdict::NoRoute };
         let waits = lanes.get(ingress).is_some_and(|lane| lane.hold.len() > 0);
         if waits {
             let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
-            Turn { arena, lanes, stats, adjacencies, wants, ingress, table, now }.release(batch);
+            Turn { arena, lanes, stats, adjacencies, wants, ingress, table, missing, now }
+                .release(batch);
         }
 
         let (mut sources_v4, mut sources_v6) = (batch.sources_v4(), batch.sources_v6());
@@ -232,7 +234,7 @@ impl<L: Lookup> Worker<L> {
                 Err(verdict) => verdict,
             };
             let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
-            Turn { arena, lanes, stats, adjacencies, wants, ingress, table, now }
+            Turn { arena, lanes, stats, adjacencies, wants, ingress, table, missing, now }
                 .stay(frame, kind, hop, verdict);
         }
 

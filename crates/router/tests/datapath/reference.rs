@@ -36,6 +36,8 @@ pub(crate) struct Entrance {
     /// The table's place in the list.
     pub(crate) table: usize,
     pub(crate) sources: SourceCheck,
+    /// The host looks further where the table has no route.
+    pub(crate) further: bool,
 }
 
 /// The routes and own addresses of one table.
@@ -194,7 +196,7 @@ impl Model {
         if !self.source_is_right(port, back, table.own4.contains(&src)) {
             return Err(Verdict::Spoofed);
         }
-        let gateway = self.way(dst.into(), 32, routes, packet)?;
+        let gateway = self.way(port, dst.into(), 32, routes, packet)?;
         if total > gateway.mtu {
             return Err(Verdict::TooBig);
         }
@@ -259,7 +261,7 @@ impl Model {
         if !self.source_is_right(port, back, table.own6.contains(&src)) {
             return Err(Verdict::Spoofed);
         }
-        let gateway = self.way(dst, 128, table.routes6.iter().copied(), packet)?;
+        let gateway = self.way(port, dst, 128, table.routes6.iter().copied(), packet)?;
         if total > gateway.mtu {
             return Err(Verdict::TooBig);
         }
@@ -288,12 +290,14 @@ impl Model {
     /// Finds the longest route that holds `address`.
     fn way(
         &self,
+        port: usize,
         address: u128,
         width: u32,
         routes: impl Iterator<Item = (u128, u32, Way)>,
         packet: &[u8],
     ) -> Result<&Gateway, Verdict> {
         match best(address, width, routes) {
+            None if self.ports[port].further => Err(Verdict::HostRoute),
             None => Err(Verdict::NoRoute),
             Some(Way::Blackhole) => Err(Verdict::Blackhole),
             Some(Way::Host) => Err(Verdict::HostRoute),

@@ -99,7 +99,12 @@ pub(crate) fn model() -> Model {
         mtu,
     };
     let sources = [SourceCheck::Off, SourceCheck::Strict, SourceCheck::Loose];
-    let entrance = |port| Entrance { mac: mac(port), table: port / 2, sources: sources[port] };
+    let entrance = |port| Entrance {
+        mac: mac(port),
+        table: port / 2,
+        sources: sources[port],
+        further: port == 1,
+    };
     Model {
         ports: (0..3).map(entrance).collect(),
         tables: vec![paper(&ROUTES, OWN4, OWN6), paper(&OTHER_ROUTES, 0x0a00_0001, OWN6 + 1)],
@@ -149,7 +154,12 @@ pub(crate) fn ingresses(model: &Model) -> Ingresses {
     Ingresses::new(model.ports.iter().map(|entrance| {
         let Paper { own4, own6, .. } = &model.tables[entrance.table];
         let locals = Arc::new(Locals::new(own4.iter().copied(), own6.iter().copied()));
-        Ingress { table: entrance.table, locals, sources: entrance.sources }
+        Ingress {
+            table: entrance.table,
+            locals,
+            sources: entrance.sources,
+            further: entrance.further,
+        }
     }))
 }
 

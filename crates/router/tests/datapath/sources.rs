@@ -150,7 +150,7 @@ fn the_check_stands_between_parse_and_the_route() {
     assert_eq!(verdict(0x7f00_0001, THERE), Verdict::Loopback);
     assert_eq!(verdict(0x0808_0808, OWN4), Verdict::OwnAddress);
     assert_eq!(verdict(0x0808_0808, 0x0909_0909), Verdict::Spoofed);
-    assert_eq!(verdict(0x0a00_0009, 0x0909_0909), Verdict::NoRoute);
+    assert_eq!(verdict(0x0a00_0009, 0x0909_0909), Verdict::HostRoute);
     assert_eq!(verdict(0x0808_0808, 0x0a01_0201), Verdict::Spoofed);
 }
 

@@ -57,7 +57,11 @@ impl Rig {
             mac: [0; 6],
             mtu: 0,
             up: false,
+            master: None,
             table: if interface == 3 { OTHER } else { MAIN },
+            ruled: interface != 3,
+            further: false,
+            stray: None,
             sources: SourceCheck::Off,
         };
         let ports = Ports::new([1, 2, 3].map(port));

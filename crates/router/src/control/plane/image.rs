@@ -278,6 +278,7 @@ impl Plane {
             self.v6.adopt(at, v6);
         }
         self.adopted = Some(kept);
+        self.begun = true;
         Ok(())
     }
 
@@ -296,6 +297,7 @@ impl Plane {
             table: self.place(port.table).unwrap_or(0),
             locals: Arc::clone(&locals),
             sources: port.sources,
+            further: port.further,
         };
         let ingresses = super::Ingresses::new(self.ports.iter().map(ingress));
         self.ingresses.publish(Box::new(ingresses));

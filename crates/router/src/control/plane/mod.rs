@@ -18,7 +18,8 @@
 //! neighbour. For each neighbour that the kernel knows, and whose longest route leads
 //! to its link, the plane adds a host route of its own; a route of the kernel for the
 //! same address goes first. They are looked through at every commit of changes, which is
-//! a lookup for each neighbour.
+//! a lookup for each neighbour and table: where a link's own route is need not be where its
+//! packets are looked up.
 //!
 //! **Several ways out** become a group (`datapath/group.rs`), whose members are hops of
 //! their own, one a gateway; a member that is down or not resolved has no flows.
@@ -34,6 +35,7 @@ mod ages;
 mod hops;
 mod image;
 mod near;
+pub mod policy;
 mod ports;
 mod store;
 
@@ -123,6 +125,13 @@ pub struct Plane {
     counts: Counts,
     /// Something was told since the last commit.
     told: bool,
+    /// Which engines, and whether tables are to be together.
+    wanted: (Choice, Choice, bool),
+    rules: Vec<Rule>,
+    /// The tables of VRFs, by the index of their interface.
+    vrfs: HashMap<u32, u32>,
+    /// Workers may have readers: the tables are settled.
+    begun: bool,
     ages: Ages,
 }
 
@@ -135,16 +144,15 @@ impl Plane {
     ///
     /// [`Full`] if the engine cannot even have no routes.
     pub fn new(ports: Ports, v4: Choice, v6: Choice, together: bool) -> Result<Self, Full> {
-        let mut numbers = Vec::new();
-        for number in ports.iter().map(|port| port.table) {
-            if !numbers.contains(&number) {
-                numbers.push(number);
-            }
-        }
+        let numbers = ports.tables();
         Ok(Self {
             v4: Store::new(numbers.len(), v4, together)?,
             v6: Store::new(numbers.len(), v6, together)?,
             numbers,
+            wanted: (v4, v6, together),
+            rules: Vec::new(),
+            vrfs: HashMap::new(),
+            begun: false,
             hops: Hops::default(),
             groups: HashMap::new(),
             near: Near::default(),
@@ -301,6 +309,7 @@ impl Plane {
 
     /// Publishes what has changed.
     pub fn commit(&mut self) -> Committed {
+        self.begun = true;
         if std::mem::take(&mut self.told) {
             self.settle_near();
         }
@@ -443,44 +452,47 @@ impl Plane {
         self.told = true;
     }
 
-    /// Gives host routes to the neighbours whose link is where their routes lead, and
-    /// takes away those of others.
+    /// Gives host routes to the neighbours whose link is where their routes lead, in each
+    /// table by its own routes, and takes away those of others.
     fn settle_near(&mut self) {
         for (interface, address) in self.near.all() {
-            let Some(port) = self.ports.get(interface) else { continue };
-            let Some(at) = self.place(port.table) else { continue };
-            let hops = &mut self.hops;
-            let wanted = self.near.mac(interface, address).is_some()
-                && match address {
-                    IpAddr::V4(it) => on_link(self.v4.one(at), hops, u32::from(it), interface),
-                    IpAddr::V6(it) => on_link(self.v6.one(at), hops, u128::from(it), interface),
-                };
-            if wanted == self.near.has_route(interface, address) {
-                continue;
+            for at in 0..self.numbers.len() {
+                self.settle_neighbour(interface, address, at);
             }
-            let mut hop = None;
-            if wanted {
-                let Ok(got) = hops.acquire(&Way::Neighbour { interface, address }) else {
-                    continue;
-                };
-                self.stale |= got.1;
-                hop = Some(got.0);
-            }
-            let old = match address {
-                IpAddr::V4(it) => self.v4.put(at, host(u32::from(it)), hop),
-                IpAddr::V6(it) => self.v6.put(at, host(u128::from(it)), hop),
-            };
-            hops.release(old.unwrap_or(Hop::NONE));
-            self.near.set_route(interface, address, wanted);
         }
         self.near.forget();
     }
 
+    fn settle_neighbour(&mut self, interface: u32, address: IpAddr, at: usize) {
+        let hops = &mut self.hops;
+        let wanted = self.near.mac(interface, address).is_some()
+            && self.ports.get(interface).is_some()
+            && match address {
+                IpAddr::V4(it) => on_link(self.v4.one(at), hops, u32::from(it), interface),
+                IpAddr::V6(it) => on_link(self.v6.one(at), hops, u128::from(it), interface),
+            };
+        if wanted == self.near.has_route(interface, address, at) {
+            return;
+        }
+        let mut hop = None;
+        if wanted {
+            let Ok(got) = hops.acquire(&Way::Neighbour { interface, address }) else { return };
+            self.stale |= got.1;
+            hop = Some(got.0);
+        }
+        let old = match address {
+            IpAddr::V4(it) => self.v4.put(at, host(u32::from(it)), hop),
+            IpAddr::V6(it) => self.v6.put(at, host(u128::from(it)), hop),
+        };
+        hops.release(old.unwrap_or(Hop::NONE));
+        self.near.set_route(interface, address, at, wanted);
+    }
+
     /// Notes that a route of the kernel's to an address has taken the place of ours, in
-    /// the table of this number.
-    fn lost_route(&mut self, table: u32, address: IpAddr) {
-        for port in self.ports.iter().filter(|port| port.table == table) {
-            self.near.set_route(port.interface, address, false);
+    /// the table of this place.
+    fn lost_route(&mut self, at: usize, address: IpAddr) {
+        for port in self.ports.iter() {
+            self.near.set_route(port.interface, address, at, false);
         }
     }
 
@@ -539,7 +551,7 @@ impl Follower for Plane {
         self.ages.changed(table, AnyPrefix::V4(prefix));
         self.touched();
         if prefix.len() == 32 {
-            self.lost_route(table, IpAddr::V4(prefix.addr().into()));
+            self.lost_route(at, IpAddr::V4(prefix.addr().into()));
         }
     }
 
@@ -553,12 +565,20 @@ impl Follower for Plane {
         self.ages.changed(table, AnyPrefix::V6(prefix));
         self.touched();
         if prefix.len() == 128 {
-            self.lost_route(table, IpAddr::V6(prefix.addr().into()));
+            self.lost_route(at, IpAddr::V6(prefix.addr().into()));
         }
     }
 
     fn link(&mut self, index: u32, link: Option<&Link>) {
         self.stale |= self.ports.update(index, link);
+        let vrf = link.filter(|link| link.kind == "vrf").and_then(|link| link.table);
+        let before = match vrf {
+            Some(table) => self.vrfs.insert(index, table),
+            None => self.vrfs.remove(&index),
+        };
+        if before != vrf || link.is_some_and(|link| link.master.is_some()) {
+            self.follow_rules();
+        }
         self.touched();
     }
 
@@ -575,7 +595,10 @@ impl Follower for Plane {
         self.touched();
     }
 
-    fn rules(&mut self, _: &[Rule]) {}
+    fn rules(&mut self, rules: &[Rule]) {
+        self.rules = rules.to_vec();
+        self.follow_rules();
+    }
 }
 
 /// The plane without the kernel's routes, where another feed has them: own addresses,

@@ -1,14 +1,14 @@
-//! Neighbours: who is on the links, by which MAC, and who of them has a route of ours.
+//! Neighbours: who is on the links, by which MAC, and in which tables they have routes of ours.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
 /// What is known of one neighbour.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct One {
     mac: Option<[u8; 6]>,
-    /// The plane has added a host route for it.
-    route: bool,
+    /// The places of the tables to which the plane has added a host route for it.
+    routes: Vec<usize>,
 }
 
 /// The neighbours by interface and address.
@@ -32,15 +32,16 @@ impl Near {
         self.all.get(&(interface, address))?.mac
     }
 
-    /// Says whether a neighbour has a route of the plane's.
-    pub(super) fn has_route(&self, interface: u32, address: IpAddr) -> bool {
-        self.all.get(&(interface, address)).is_some_and(|one| one.route)
+    /// Says whether a neighbour has a route of the plane's in a table.
+    pub(super) fn has_route(&self, interface: u32, address: IpAddr, at: usize) -> bool {
+        self.all.get(&(interface, address)).is_some_and(|one| one.routes.contains(&at))
     }
 
-    /// Notes whether a neighbour has a route of the plane's.
-    pub(super) fn set_route(&mut self, interface: u32, address: IpAddr, route: bool) {
+    /// Notes whether a neighbour has a route of the plane's in a table.
+    pub(super) fn set_route(&mut self, interface: u32, address: IpAddr, at: usize, route: bool) {
         if let Some(one) = self.all.get_mut(&(interface, address)) {
-            one.route = route;
+            one.routes.retain(|table| *table != at);
+            one.routes.extend(route.then_some(at));
         }
     }
 
@@ -51,7 +52,7 @@ impl Near {
 
     /// Forgets those that are gone and have no route.
     pub(super) fn forget(&mut self) {
-        self.all.retain(|_, one| one.mac.is_some() || one.route);
+        self.all.retain(|_, one| one.mac.is_some() || !one.routes.is_empty());
     }
 
     /// Walks those that can be used.

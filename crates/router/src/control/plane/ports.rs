@@ -2,6 +2,8 @@
 
 use feed::netlink::Link;
 
+use super::policy::{Led, Stray};
+
 use crate::datapath::{Adjacency, SourceCheck};
 
 /// One port.
@@ -17,10 +19,27 @@ pub struct PlanePort {
     pub mtu: u16,
     /// Says whether packets can leave on it.
     pub up: bool,
+    /// The index of the VRF, bridge or bond that it belongs to.
+    pub master: Option<u32>,
     /// The kernel's table by which packets from it are forwarded.
     pub table: u32,
+    /// That table is the one that the kernel's rules lead to, and not one that was chosen.
+    pub ruled: bool,
+    /// What that table has no route for, others may have: it is the host's.
+    pub further: bool,
+    /// Where the rules lead, if that is not where packets go.
+    pub stray: Option<Stray>,
     /// Which sources they may have.
     pub sources: SourceCheck,
+}
+
+impl PlanePort {
+    /// Says whether the rules lead its packets to another table than they go by, so that a
+    /// new plane would have that.
+    pub fn has_moved(&self) -> bool {
+        let led = self.stray.as_ref().filter(|stray| !stray.v6).map(|stray| &stray.led);
+        matches!(led, Some(Led::Table { number, .. }) if *number != self.table)
+    }
 }
 
 /// The ports, in the order in which workers number them.
@@ -38,9 +57,24 @@ impl Ports {
         self.0.iter().find(|port| port.interface == interface)
     }
 
+    /// Lists the kernel's tables that they belong to, the first port's first.
+    pub(super) fn tables(&self) -> Vec<u32> {
+        let mut numbers = Vec::new();
+        for port in &self.0 {
+            if !numbers.contains(&port.table) {
+                numbers.push(port.table);
+            }
+        }
+        numbers
+    }
+
     /// Walks the ports in the workers' order.
     pub fn iter(&self) -> impl Iterator<Item = &PlanePort> {
         self.0.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut PlanePort> {
+        self.0.iter_mut()
     }
 
     /// Changes which sources packets may have, in the workers' order.
@@ -62,6 +96,7 @@ impl Ports {
                 next.mac = link.mac.unwrap_or(next.mac);
                 next.mtu = u16::try_from(link.mtu).unwrap_or(u16::MAX);
                 next.up = link.up && link.running;
+                next.master = link.master;
             }
             None => next.up = false,
         }

@@ -206,7 +206,7 @@ impl Config {
         let interface = |side: &Side| config::Interface {
             name: side.name.clone(),
             mode: side.mode,
-            table: MAIN,
+            table: Some(MAIN),
             sources: SourceCheck::Off,
             observe: false,
         };
