@@ -37,7 +37,7 @@ PROTECTED, PROTECTED6 = "192.0.2.7", "2001:db8:2::7"
 KEY, SENDER = b"\x11" * 32, 7
 PATIENCE = 8.0
 wrong = []
-counted = {"received": 0, "tunnelled": 0, "declined": 0, "policy": 0, "too_big": 0, "originated": 0, "back": 0, "front": 0}
+counted = {"program": 0, "direct": 0, "received": 0, "tunnelled": 0, "declined": 0, "policy": 0, "too_big": 0, "originated": 0, "back": 0, "front": 0}
 
 
 def check(what, holds, told=""):
@@ -365,6 +365,48 @@ def version2(client, grantor, socket2, stranger):
     check("explain names the decision", (told["sender"], told["decision"]) == (SENDER, number + 1 << 10), told)
 
 
+def v2_program(src, number, cookie=b"", expire=60, dst=PROTECTED):
+    words = (len(cookie) + 3) // 4
+    head = bytes([3, 4, 32, 32]) + pair(src, dst) + struct.pack(">IBHB", expire, number, 0, words)
+    return head + cookie.ljust(words * 4, b"\0")
+
+
+def programs(client, grantor, socket2):
+    """Test 8 as far as it is the gate's: programs by clang decide, and one lets packets go directly."""
+    to = ("10.2.0.1", 45233)
+    socket2.settimeout(PATIENCE)
+    number = int(time.time()) << 22 | 1000
+    socket2.sendto(v2(0, number, []), to)
+    session = struct.unpack(">Q", socket2.recv(2048)[8:16])[0]
+    before = gate()["decisions"]
+    terms = lambda direct: struct.pack("<4IB", 1000, 50, 50_000, 1000, direct)
+    items = [
+        v2_program("10.1.0.90", 1),
+        v2_program("10.1.0.91", 2, terms(0)),
+        v2_program("10.1.0.92", 2, terms(1)),
+        v2_program("10.1.0.93", 9),
+    ]
+    socket2.sendto(v2(session, number + 1, items), to)
+    socket2.recv(2048)
+    now = awaits("programs are begun", lambda it: it["decisions"]["programs"] > before["programs"])
+    check("one that is not there is counted", now["decisions"]["programs"] == before["programs"] + 1)
+    declined, limited, direct = (v4(f"10.1.0.9{n}", tos=2) for n in range(3))
+    for packet in (declined, limited, direct):
+        send(client, packet)
+    counted["program"] += 1
+    counted["direct"] += 1
+    got = grantor.wait("10.1.0.91", 1)
+    check("grantedv2 lets go with DSCP 1", [(it[1], it[2]) for it in got] == [(1, limited)], got)
+    want = IP(direct)
+    want.ttl -= 1
+    want.tos = 1 << 2 | 2
+    del want.chksum
+    check("directly: no tunnel, DSCP 1, a hop less", grantor.wait_other(raw(Ether(src=BACK, dst=GRANTOR) / want)))
+    told = state("10.1.0.90")
+    check("declined declines, and explain says it", not grantor.of("10.1.0.90") and (told["state"], told["program"], told["dropped"]) == ("program", 1, "program"), told)
+    check("a flow without its program asks", state("10.1.0.93")["state"] == "unknown")
+
+
 def edges(client, grantor, tap):
     """Test 15 as far as it goes, and what is not protected."""
     tap.take()
@@ -488,6 +530,7 @@ def main():
     patient_end(thread, grantor)
     refused_v1(client, grantor, speak1, stranger)
     version2(client, grantor, socket2, stranger)
+    programs(client, grantor, socket2)
     edges(client, grantor, tap)
     others("http://127.0.0.1:9274/metrics")
     time.sleep(0.2)

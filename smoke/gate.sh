@@ -31,6 +31,9 @@ within gate ip -6 route add 2001:db8:2::/48 via fd02::2
 within gate ip route add 172.16.0.0/12 via 10.1.0.2
 
 umask 077
+for name in declined grantedv2; do
+    "$program" program build "$name" -o "$work/$name.o" >"$work/build.log"
+done
 printf '%s\n' "$(printf '11%.0s' $(seq 32))" >"$work/grantor.key"
 cat >"$work/gate.toml" <<CONFIG
 [front]
@@ -69,6 +72,12 @@ action = "front"
 [[sender]]
 id = 7
 keys = { 1 = "grantor.key" }
+[[program]]
+number = 1
+file = "declined.o"
+[[program]]
+number = 2
+file = "grantedv2.o"
 [decisions]
 v1_from = ["10.2.0.2"]
 [rules]
@@ -117,9 +126,11 @@ dropped = counters["dropped"]
 got = {
     "received": packets["received"],
     "tunnelled": packets["request"] + packets["granted"] - dropped["too_big"]
-    - dropped["low_priority"] - dropped["link_full"] - dropped["unresolved"],
+    - packets["direct"] - dropped["low_priority"] - dropped["link_full"] - dropped["unresolved"],
     "declined": dropped["declined"],
     "policy": dropped["policy"],
+    "program": dropped["program"],
+    "direct": packets["direct"],
     "too_big": dropped["too_big"],
     "originated": counters["originated"],
     "back": packets["back"],
@@ -128,7 +139,7 @@ got = {
 wrong = {name: (value, got[name]) for name, value in want.items() if got[name] != value}
 if wrong:
     sys.exit(f"counters, (expected, counted): {wrong}\n{json.dumps(report, indent=1)}")
-for name in ("declined", "over_rate", "policy", "no_grantor"):
+for name in ("declined", "over_rate", "policy", "no_grantor", "program", "program_error"):
     assert packets[name] == dropped[name], name
 print(f"   {len(want)} counters as expected, {counters['received']} packets received, every one counted")
 COMPARE

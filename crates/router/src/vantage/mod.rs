@@ -42,7 +42,7 @@ mod tally;
 pub use config::Config;
 pub use daemon::Vantage;
 pub(crate) use panel::Panel;
-pub use panel::told;
+pub use panel::{Unchanged, told};
 pub use rings::{Ends, Rings, rings};
 pub use station::{Setup, Station};
 pub use tally::Tally;
