@@ -304,7 +304,22 @@ def declined(client, grantor, speak1):
     check("and then it asks anew", bool(got) and got[0][1] == 41, got[:1])
     time.sleep(0.1)
     counted["declined"] += sent - len(grantor.of("10.1.0.40"))
-    check("explain says why the last was dropped", state("10.1.0.40").get("dropped") == "declined")
+    early = gate()["packets"]["early"]
+    check("most of them died in the kernel", early >= counted["declined"] // 2, (early, counted["declined"]))
+    speak1(v1(v1_declined("10.1.0.41", 60)))
+    awaits("declined in the kernel", lambda it: it["table"]["early"] >= 1 and state("10.1.0.41")["early"])
+    for _ in range(5):
+        send(client, v4("10.1.0.41"))
+    counted["declined"] += 5
+    now = awaits("and counted", lambda it: it["packets"]["early"] >= early + 5)
+    check("counted as if the gate had dropped them", now["packets"]["early"] == early + 5 and now["packets"]["declined"] == counted["declined"], now["packets"])
+    told = state("10.1.0.41")
+    check("explain says why", (told["state"], told["dropped"], told["early"]) == ("declined", "declined", True), told)
+    speak1(v1(v1_granted("10.1.0.41", 1000, 60, 50_000, 1000)))
+    awaits("forgiven", lambda it: not state("10.1.0.41")["early"])
+    send(client, v4("10.1.0.41"))
+    got = grantor.wait("10.1.0.41", 1)
+    check("a grant lets it through again", [it[1] for it in got] == [1], got)
 
 
 def refused_v1(client, grantor, speak1, stranger):

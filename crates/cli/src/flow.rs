@@ -95,7 +95,9 @@ pub(crate) fn flow(out: &mut impl Write, it: &FlowTold) -> std::io::Result<()> {
             "    by {rule}{line}: {action}, policy{version} generation {generation}{stale}"
         )?;
     }
-    if let (Some(dropped), Some(ago)) = (&it.dropped, it.dropped_ago) {
+    if it.early {
+        writeln!(out, "    its packets are dropped in the kernel: declined")?;
+    } else if let (Some(dropped), Some(ago)) = (&it.dropped, it.dropped_ago) {
         writeln!(out, "    its last dropped packet: {dropped}, {ago:.1} s ago")?;
     }
     Ok(())

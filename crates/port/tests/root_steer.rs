@@ -260,3 +260,52 @@ fn the_program_agrees_with_its_twin_on_damaged_packets() {
     }
     assert!(seen.len() >= 9, "the damage reaches the rule's branches: {seen:?}");
 }
+
+/// Returns a time of the kernel's monotonic clock, this many seconds from now.
+fn soon(seconds: f64) -> u64 {
+    let uptime = std::fs::read_to_string("/proc/uptime").expect("the time since the start");
+    let up: f64 = uptime.split(' ').next().and_then(|text| text.parse().ok()).expect("a number");
+    ((up + seconds) * 1e9) as u64
+}
+
+#[test]
+fn declined_flows_end_here_until_their_time_is_over() {
+    let steering = Steering::declining(MAC, 4, &locals(), 1024).expect("the program loads");
+    let declined = |packet: &[u8]| {
+        let before = steering.counts().unwrap()[Steered::Declined];
+        let run = steering.program().test_run(packet, 1).expect("the program runs");
+        let dropped = steering.counts().unwrap()[Steered::Declined] - before == 1;
+        assert_eq!(run.retval == Action::Drop as u32, dropped);
+        dropped
+    };
+    let (four, six) = (v4("203.0.113.1", 64), v6("2001:db8:1::1", 64));
+    let pair = |src: &str, dst: &str| (src.parse::<IpAddr>().unwrap(), dst.parse().unwrap());
+    let (src4, dst4) = pair("203.0.113.7", "203.0.113.1");
+    let (src6, dst6) = pair("2001::", "2001:db8:1::1");
+    assert!(!declined(&four) && !declined(&six));
+    steering.decline(src4, dst4, Some(soon(60.0))).unwrap();
+    assert!(declined(&four) && !declined(&six));
+    steering.decline(src6, dst6, Some(soon(60.0))).unwrap();
+    assert!(declined(&six));
+    assert_eq!(steering.declined_bytes().unwrap(), 14 + 28 + 14 + 48);
+    // The other way round it is another flow; what is the host's stays so.
+    steering.decline(dst4, src4, Some(soon(60.0))).unwrap();
+    assert!(declined(&four) && !declined(&v4("203.0.113.2", 64)));
+    let (_, own) = pair("203.0.113.7", "192.0.2.1");
+    steering.decline(src4, own, Some(soon(60.0))).unwrap();
+    assert_eq!(run(&steering, &v4("192.0.2.1", 64)), Steered::Local);
+    // An interface that is only observed drops nothing.
+    steering.observe(true).unwrap();
+    assert_eq!(run(&steering, &four), Steered::Observed);
+    steering.observe(false).unwrap();
+    // Over, and forgiven.
+    steering.decline(src4, dst4, Some(soon(-1.0))).unwrap();
+    steering.decline(src6, dst6, None).unwrap();
+    assert!(!declined(&four) && !declined(&six));
+    assert!(steering.decline(src4, dst6, None).is_err(), "of two families");
+    // More than there is room for: the last ones are there.
+    for n in 0..5000u32 {
+        let src = IpAddr::V4((0x0a00_0000 + n).into());
+        steering.decline(src, dst4, Some(soon(60.0))).expect("what was not met for long goes");
+    }
+}

@@ -266,7 +266,8 @@ pub(crate) fn open_one(
     steered: &af_xdp::Locals,
 ) -> Result<Interface, StartError> {
     let queues = config.cores.len() as u32;
-    let interface = Interface::open(&wanted.name, queues, steered, wanted.mode)?;
+    let flows = wanted.declined;
+    let interface = Interface::open_declining(&wanted.name, queues, steered, wanted.mode, flows)?;
     adjust(interface, wanted, steered)
 }
 

@@ -143,7 +143,12 @@ fn draw_feeds(frame: &mut Frame<'_>, area: Rect, state: &State) {
 fn draw_ports(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let rows = state.now.interfaces.iter().map(|it| {
         let how = if it.up { "up" } else { "down" };
-        let left: u64 = it.steered.iter().filter(|(name, _)| *name != "taken").map(|it| it.1).sum();
+        let left: u64 = it
+            .steered
+            .iter()
+            .filter(|(name, _)| *name != "taken" && *name != "declined")
+            .map(|it| it.1)
+            .sum();
         let row = Row::new([
             Cell::from(it.name.clone()),
             Cell::from(if it.observe { "observed" } else { how }),

@@ -18,6 +18,7 @@
 use std::ffi::{CString, c_char};
 use std::io;
 use std::mem;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
@@ -71,6 +72,21 @@ impl Interface {
         locals: &Locals,
         choice: ModeChoice,
     ) -> Result<Self, Error> {
+        Self::open_declining(name, queues, locals, choice, 0)
+    }
+
+    /// Does so for a gate, which declines at most so many flows of each family there.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_declining(
+        name: &str,
+        queues: u32,
+        locals: &Locals,
+        choice: ModeChoice,
+        flows: u32,
+    ) -> Result<Self, Error> {
         let device = Device::find(name)?;
         // Not every driver tells; bind is then the judge.
         let there = device.queues().unwrap_or(queues);
@@ -85,14 +101,18 @@ impl Interface {
         // and all rights that are missing are told at once.
         drop(socket::open(name, &[NET_RAW, NET_ADMIN, BPF])?);
         let (mac, mtu, index) = (device.mac()?, device.mtu()?, device.index()?);
-        let steering = Steering::new(mac, queues, locals).map_err(|error| {
-            match error.cause.raw_os_error() {
-                Some(libc::EPERM | libc::EACCES) if error.log.is_empty() => {
-                    Error::system("load the steering program", name, &[BPF, NET_ADMIN], error.cause)
+        let steering =
+            Steering::declining(mac, queues, locals, flows).map_err(|error| {
+                match error.cause.raw_os_error() {
+                    Some(libc::EPERM | libc::EACCES) if error.log.is_empty() => Error::system(
+                        "load the steering program",
+                        name,
+                        &[BPF, NET_ADMIN],
+                        error.cause,
+                    ),
+                    _ => Error::Program(error),
                 }
-                _ => Error::Program(error),
-            }
-        })?;
+            })?;
         let attach = |mode| Link::attach(steering.program(), index, mode);
         let (link, fallback) = match choice {
             ModeChoice::Generic => (attach(Mode::Generic), None),
@@ -169,6 +189,24 @@ impl Interface {
     /// See [`Steering::set_locals`].
     pub fn set_locals(&self, locals: &Locals) -> io::Result<()> {
         self.0.steering.set_locals(locals)
+    }
+
+    /// Drops packets of a flow in the kernel until a moment, or no longer.
+    ///
+    /// # Errors
+    ///
+    /// See [`Steering::decline`].
+    pub fn decline(&self, src: IpAddr, dst: IpAddr, until: Option<u64>) -> io::Result<()> {
+        self.0.steering.decline(src, dst, until)
+    }
+
+    /// Counts the bytes of packets dropped so.
+    ///
+    /// # Errors
+    ///
+    /// See [`Steering::declined_bytes`].
+    pub fn declined_bytes(&self) -> io::Result<u64> {
+        self.0.steering.declined_bytes()
     }
 
     /// Leaves all packets to the host from now on and counts those that would have been

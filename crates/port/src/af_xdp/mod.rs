@@ -42,6 +42,7 @@
 //! ```
 
 pub mod bpf;
+mod declined;
 mod error;
 mod interface;
 pub(crate) mod region;

@@ -22,6 +22,8 @@
 //!   here: those packets are the router's to judge and to count.
 //! - Where no socket is bound to the queue the packet is passed, so nothing is
 //!   lost between attaching the program and binding, or after a socket is gone.
+//! - Packets of flows that a gate has declined are dropped, where it says which
+//!   (`declined.rs`); an interface that is only observed drops nothing.
 //! - An interface that is only observed passes what it would have taken, and
 //!   counts it: one flag, looked at last, turns it from one to the other between
 //!   two packets.
@@ -42,6 +44,7 @@ use std::sync::{Mutex, PoisonError};
 use super::bpf::asm::context;
 use super::bpf::asm::{Action, Assembler, BadCode, Code, Cond, Helper, Label, Op, Reg, Size};
 use super::bpf::{Kind, LoadError, Map, Program};
+use super::declined::Declined;
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 
 /// Addresses of one family that can be the host's own.
@@ -58,7 +61,7 @@ const V6_HOP_LIMIT: i16 = 14 + 7;
 const V6_DESTINATION: i16 = 14 + 24;
 const V6_END: i32 = 14 + 40;
 
-/// What became of a packet: taken, or passed to the host and why.
+/// What became of a packet: taken, dropped, or passed to the host and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Steered {
@@ -89,13 +92,15 @@ pub enum Steered {
     Local,
     /// Passed: the router's, but the interface is only observed.
     Observed,
+    /// Dropped: of a flow that a gate has declined.
+    Declined,
     /// Passed: the router's, but no socket has the queue.
     NoSocket,
 }
 
 impl Steered {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Taken,
         Self::Short,
         Self::Group,
@@ -109,6 +114,7 @@ impl Steered {
         Self::LinkLocal,
         Self::Local,
         Self::Observed,
+        Self::Declined,
         Self::NoSocket,
     ];
 
@@ -128,6 +134,7 @@ impl Steered {
             Self::LinkLocal => "link_local",
             Self::Local => "local",
             Self::Observed => "observed",
+            Self::Declined => "declined",
             Self::NoSocket => "no_socket",
         }
     }
@@ -140,7 +147,7 @@ pub struct Counts([u64; Steered::ALL.len()]);
 impl Counts {
     /// Returns the packets left to the host, whatever the reason.
     pub fn passed(&self) -> u64 {
-        self.0[1..].iter().sum()
+        self.0[1..].iter().sum::<u64>() - self[Steered::Declined]
     }
 
     /// Returns each with its count.
@@ -189,6 +196,7 @@ pub struct Steering {
     counts: Map,
     v4: Map,
     v6: Map,
+    declined: Option<Declined>,
     locals: Mutex<Locals>,
 }
 
@@ -200,6 +208,20 @@ impl Steering {
     ///
     /// [`LoadError`] from the maps or the program.
     pub fn new(mac: [u8; 6], queues: u32, locals: &Locals) -> Result<Self, LoadError> {
+        Self::declining(mac, queues, locals, 0)
+    }
+
+    /// Does so for a gate, which declines at most so many flows of each family here; 0: none.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn declining(
+        mac: [u8; 6],
+        queues: u32,
+        locals: &Locals,
+        flows: u32,
+    ) -> Result<Self, LoadError> {
         let failed = |cause| LoadError { cause, log: String::new() };
         let sockets = Map::array(Kind::Xskmap, "fp_sockets", 4, queues).map_err(failed)?;
         let observe = Map::array(Kind::Array, "fp_observe", 4, 1).map_err(failed)?;
@@ -207,11 +229,12 @@ impl Steering {
         let counts = Map::array(Kind::PercpuArray, "fp_steered", 8, reasons).map_err(failed)?;
         let v4 = Map::new(Kind::Hash, "fp_locals4", 4, 1, LOCALS).map_err(failed)?;
         let v6 = Map::new(Kind::Hash, "fp_locals6", 16, 1, LOCALS).map_err(failed)?;
-        let code = assemble(mac, &sockets, &observe, &counts, &v4, &v6)
+        let declined = (flows > 0).then(|| Declined::new(flows)).transpose().map_err(failed)?;
+        let code = assemble(mac, &sockets, &observe, &counts, [&v4, &v6], declined.as_ref())
             .unwrap_or_else(|error| unreachable!("the steering program is fixed: {error}"));
         let program = Program::load("fp_steer", &code)?;
         let none = Mutex::new(Locals::default());
-        let steering = Self { program, sockets, observe, counts, v4, v6, locals: none };
+        let steering = Self { program, sockets, observe, counts, v4, v6, declined, locals: none };
         steering.set_locals(locals).map_err(failed)?;
         Ok(steering)
     }
@@ -242,6 +265,30 @@ impl Steering {
             current.v6.remove(old);
         }
         Ok(())
+    }
+
+    /// Drops packets of a flow until this moment of the kernel's monotonic clock, in
+    /// nanoseconds, or takes them again (`None`); where no flows can be declined nothing
+    /// happens.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`; `InvalidInput` if the addresses are of different families.
+    pub fn decline(&self, src: IpAddr, dst: IpAddr, until: Option<u64>) -> io::Result<()> {
+        match (&self.declined, until) {
+            (Some(declined), Some(until)) => declined.decline(src, dst, until),
+            (Some(declined), None) => declined.forgive(src, dst).map(drop),
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// Counts the bytes of dropped packets of declined flows.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn declined_bytes(&self) -> io::Result<u64> {
+        self.declined.as_ref().map_or(Ok(0), Declined::bytes)
     }
 
     /// Only observes from the next packet on, or takes packets again.
@@ -303,8 +350,8 @@ fn assemble<'m>(
     sockets: &'m Map,
     observe: &'m Map,
     counts: &'m Map,
-    v4: &'m Map,
-    v6: &'m Map,
+    [v4, v6]: [&'m Map; 2],
+    declined: Option<&'m Declined>,
 ) -> Result<Code<'m>, BadCode> {
     let mut asm = Assembler::new();
     let exits = Steered::ALL.map(|why| (why, asm.label()));
@@ -339,9 +386,17 @@ fn assemble<'m>(
         .jump(to(Steered::NotMine));
 
     asm.bind(ipv4);
-    steer_v4(&mut asm, v4, to, redirect);
+    steer_v4(&mut asm, v4, to);
+    if declined.is_some() {
+        Declined::keep_v4(&mut asm);
+    }
+    asm.jump(redirect);
     asm.bind(ipv6);
-    steer_v6(&mut asm, v6, to, redirect);
+    steer_v6(&mut asm, v6, to);
+    if declined.is_some() {
+        Declined::keep_v6(&mut asm);
+    }
+    asm.jump(redirect);
 
     // The socket of this queue, or the host where there is none, or all are its own.
     let take = asm.label();
@@ -355,16 +410,25 @@ fn assemble<'m>(
         .jump_if(Cond::Eq, R0, 0, take)
         .load(Size::Word, R2, R0, 0)
         .jump_if32(Cond::Ne, R2, 0, to(Steered::Observed))
-        .bind(take)
-        .load_map(R1, sockets)
+        .bind(take);
+    if let Some(declined) = declined {
+        declined.ask(&mut asm, to(Steered::Declined));
+    }
+    asm.load_map(R1, sockets)
         .load(Size::Word, R2, R9, context::RX_QUEUE_INDEX)
         .op32(Op::Mov, R3, Action::Pass as i32)
         .call(Helper::RedirectMap)
         .jump_if32(Cond::Eq, R0, Action::Redirect as i32, to(Steered::Taken));
     // Falls through to `NoSocket`, which is why that one stands first here.
     let count = asm.label();
-    for (why, label) in exits.into_iter().rev() {
-        let action = if why == Steered::Taken { Action::Redirect } else { Action::Pass };
+    // The verifier takes no code that nothing leads to.
+    let there = |why| why != Steered::Declined || declined.is_some();
+    for (why, label) in exits.into_iter().rev().filter(|(why, _)| there(*why)) {
+        let action = match why {
+            Steered::Taken => Action::Redirect,
+            Steered::Declined => Action::Drop,
+            _ => Action::Pass,
+        };
         asm.bind(label).op32(Op::Mov, R8, action as i32).op32(Op::Mov, R7, why as i32).jump(count);
     }
     let end = asm.label();
@@ -386,12 +450,7 @@ fn assemble<'m>(
     asm.finish()
 }
 
-fn steer_v4<'m>(
-    asm: &mut Assembler<'m>,
-    locals: &'m Map,
-    to: impl Fn(Steered) -> Label,
-    redirect: Label,
-) {
+fn steer_v4<'m>(asm: &mut Assembler<'m>, locals: &'m Map, to: impl Fn(Steered) -> Label) {
     asm.mov(R2, R6)
         .add(R2, V4_END)
         .jump_if(Cond::Gt, R2, R7, to(Steered::Unparsed))
@@ -413,16 +472,10 @@ fn steer_v4<'m>(
         .mov(R2, R10)
         .add(R2, -4)
         .call(Helper::MapLookup)
-        .jump_if(Cond::Ne, R0, 0, to(Steered::Local))
-        .jump(redirect);
+        .jump_if(Cond::Ne, R0, 0, to(Steered::Local));
 }
 
-fn steer_v6<'m>(
-    asm: &mut Assembler<'m>,
-    locals: &'m Map,
-    to: impl Fn(Steered) -> Label,
-    redirect: Label,
-) {
+fn steer_v6<'m>(asm: &mut Assembler<'m>, locals: &'m Map, to: impl Fn(Steered) -> Label) {
     asm.mov(R2, R6)
         .add(R2, V6_END)
         .jump_if(Cond::Gt, R2, R7, to(Steered::Unparsed))
@@ -444,8 +497,7 @@ fn steer_v6<'m>(
         .mov(R2, R10)
         .add(R2, -16)
         .call(Helper::MapLookup)
-        .jump_if(Cond::Ne, R0, 0, to(Steered::Local))
-        .jump(redirect);
+        .jump_if(Cond::Ne, R0, 0, to(Steered::Local));
 }
 
 #[cfg(test)]
@@ -462,7 +514,8 @@ mod tests {
         let counts = Counts(std::array::from_fn(|n| 1 << n));
         assert_eq!(counts[Steered::Taken], 1);
         assert_eq!(counts[Steered::Short], 2);
-        assert_eq!(counts.passed(), (1 << Steered::ALL.len()) - 2);
+        let dropped = 1 << Steered::Declined as u32;
+        assert_eq!(counts.passed(), (1 << Steered::ALL.len()) - 2 - dropped);
     }
 
     #[test]

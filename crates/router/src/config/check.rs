@@ -193,7 +193,8 @@ fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize)
             c.problem(&table, "interface.table", what);
         }
         let name = name.into_inner();
-        interfaces.push(Interface { name, mode: choice, table: number, sources, observe });
+        let (mode, table) = (choice, number);
+        interfaces.push(Interface { name, mode, table, sources, observe, declined: 0 });
     }
     if interfaces.len() > Adjacency::MOST_PORTS {
         let what = format!("more than {}", Adjacency::MOST_PORTS);

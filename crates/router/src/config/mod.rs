@@ -118,6 +118,8 @@ pub struct Interface {
     pub sources: SourceCheck,
     /// Its packets are left to the kernel, and those counted that would have been taken.
     pub observe: bool,
+    /// How many declined flows the steering program may drop, of each family (gates only).
+    pub declined: u32,
 }
 
 /// The kernel's table of routes where nothing else is said.

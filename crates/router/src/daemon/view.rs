@@ -7,7 +7,9 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use port::af_xdp::Interface;
+use port::af_xdp::steer::Steered;
 
+use crate::datapath::Verdict;
 use crate::router::PortInfo;
 use crate::stats::{Snapshot, WorkerStats};
 
@@ -37,7 +39,15 @@ impl View {
     }
 
     pub(crate) fn stats(&self) -> Snapshot {
-        self.worker_stats().into_iter().sum()
+        let mut stats: Snapshot = self.worker_stats().into_iter().sum();
+        // What the kernel drops for a gate is counted as if a worker had dropped it.
+        for interface in self.interfaces() {
+            let packets = interface.counts().map_or(0, |counts| counts[Steered::Declined]);
+            stats.received += packets;
+            stats.received_bytes += interface.declined_bytes().unwrap_or(0);
+            stats.verdicts[Verdict::Declined as usize] += packets;
+        }
+        stats
     }
 
     pub(crate) fn worker_stats(&self) -> Vec<Snapshot> {

@@ -22,8 +22,9 @@ use gate::policy::Address;
 use nix::ifaddrs::getifaddrs;
 use port::af_xdp::Interface;
 
-use super::config::{BACK, Config};
+use super::config::{BACK, Config, FRONT};
 use super::decisions::Decisions;
+use super::early::Writer;
 use super::panel::{Panel, Unchanged};
 use super::rings::rings;
 use super::station::{Setup, Station, places};
@@ -72,8 +73,10 @@ impl Vantage {
         let policy = Publisher::new(policy);
         let workers = fixed.cores.len();
         let (mut ends, mut decide, mut talks) = (Vec::new(), Vec::new(), Vec::new());
+        let mut early = Vec::new();
         for (its, theirs) in (0..workers).map(|_| rings()) {
             decide.push(its.decisions);
+            early.push(its.early);
             talks.push(its.talk);
             ends.push(theirs);
         }
@@ -86,7 +89,8 @@ impl Vantage {
         .collect();
         let name = &fixed.back.name;
         let session = fastrand::Rng::new().u64(1..);
-        let decisions = Decisions::start(listen, name, &config.trust, decide, session)
+        let early = Writer::new(early, policy.reader(), fixed.early);
+        let decisions = Decisions::start(listen, name, &config.trust, decide, early, session)
             .map_err(system("listen for decisions"))?;
         let tallies: Vec<_> = (0..workers).map(|_| Arc::new(Tally::default())).collect();
         let mut readers: Vec<_> = (0..workers).map(|_| policy.reader()).collect();
@@ -120,6 +124,11 @@ impl Vantage {
         let stations = Stations { frames: places(fixed) as u32, make: &mut make };
         let guard = Guard { panel: Arc::clone(&panel), stations };
         let daemon = Daemon::start_guarded(router, guard)?;
+        if let Some(front) = daemon.interfaces().into_iter().nth(FRONT)
+            && fixed.early > 0
+        {
+            panel.set_front(front);
+        }
         Ok(Self { daemon, panel })
     }
 

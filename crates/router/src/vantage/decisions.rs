@@ -27,16 +27,22 @@ use std::thread::{Builder, JoinHandle};
 
 use gate::decision::v1;
 use gate::decision::v2::{PORT, receiver::Receiver};
+use gate::flow::Flow;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{setsockopt, sockopt::BindToDevice};
+use port::af_xdp::Interface;
 use rtrb::Producer;
 
 use super::config::Trust;
+use super::early::Writer;
 use super::rings::{Decided, MESSAGE};
 use crate::control::rights;
 
 /// How long the thread sleeps between two looks for the end, in milliseconds.
 const LOOK: u16 = 50;
+/// The same for a while after a message, and for how many turns.
+const SOON: u16 = 1;
+const QUICK: u32 = 200;
 /// Messages of a socket in a row.
 const BURST: usize = 64;
 
@@ -54,6 +60,7 @@ struct Hearing {
     receiver: Receiver,
     trust: Trust,
     rings: Vec<Producer<Decided>>,
+    early: Writer,
     counts: BTreeMap<&'static str, u64>,
 }
 
@@ -97,6 +104,7 @@ impl Decisions {
         interface: &str,
         trust: &Trust,
         rings: Vec<Producer<Decided>>,
+        early: Writer,
         session: u64,
     ) -> io::Result<Self> {
         let mut hearing = Hearing {
@@ -104,6 +112,7 @@ impl Decisions {
             receiver: Receiver::new(session),
             trust: Trust::default(),
             rings,
+            early,
             counts: COUNTS.into_iter().map(|name| (name, 0)).collect(),
         };
         let listeners = listeners(&addresses, interface, trust, &[])?;
@@ -113,7 +122,7 @@ impl Decisions {
         let (mine, ending) = (Arc::clone(&hearing), Arc::clone(&stop));
         let thread = Builder::new().name("decisions".into()).spawn(move || {
             // It reads what strangers send.
-            let _ = rights::keep(&[]);
+            let _ = rights::keep(&rights::WORKER);
             hear(&mine, &ending);
         })?;
         let interface = interface.to_owned();
@@ -134,6 +143,32 @@ impl Decisions {
     /// Listens to others from now on.
     pub(super) fn go_over(&self, prepared: Prepared) {
         lock(&self.hearing).go_over(prepared.trust, prepared.listeners);
+    }
+
+    /// Has declined flows dropped by this interface's program.
+    pub(super) fn set_front(&self, front: Interface) {
+        lock(&self.hearing).early.set_front(front);
+    }
+
+    /// Forgets which flows are dropped in the kernel.
+    pub(super) fn clear_early(&self) {
+        lock(&self.hearing).early.clear();
+    }
+
+    /// Says whether packets of a flow are dropped in the kernel.
+    pub(super) fn is_early(&self, flow: &Flow) -> bool {
+        lock(&self.hearing).early.has(flow)
+    }
+
+    /// Returns the packets that were dropped in the kernel, and their bytes.
+    pub(super) fn dropped_early(&self) -> (u64, u64) {
+        lock(&self.hearing).early.dropped()
+    }
+
+    /// Counts the flows whose packets are dropped in the kernel, and the times that it
+    /// refused to.
+    pub(super) fn early(&self) -> (u64, u64) {
+        lock(&self.hearing).early.counts()
     }
 
     /// Returns what was heard so far.
@@ -206,14 +241,19 @@ fn listeners(
 fn hear(hearing: &Mutex<Hearing>, stop: &AtomicBool) {
     let mut bytes = vec![0; 65_536];
     let mut reply = Vec::new();
+    let mut quick = 0u32;
     while !stop.load(Ordering::Relaxed) {
         let sockets: Vec<_> =
             lock(hearing).listeners.iter().map(|it| Arc::clone(&it.socket)).collect();
         let each = sockets.iter().map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN));
         let mut ready: Vec<_> = each.collect();
         // Interrupted or not, all are looked at.
-        let _ = poll(&mut ready, PollTimeout::from(LOOK));
+        let wait = if quick > 0 { SOON } else { LOOK };
+        let heard = poll(&mut ready, PollTimeout::from(wait)).is_ok_and(|ready| ready > 0);
         let mut hearing = lock(hearing);
+        // What workers make of decisions comes soon after them.
+        let told = hearing.early.turn();
+        quick = if heard || told { QUICK } else { quick.saturating_sub(1) };
         for at in 0..hearing.listeners.len() {
             let Listener { socket, version } = &hearing.listeners[at];
             let (socket, version) = (Arc::clone(socket), *version);

@@ -25,12 +25,14 @@
 //! | `tally` | what a worker shows |
 //! | `rings` | to a worker and back, without locks |
 //! | `decisions` | what grantors say, from sockets to rings |
+//! | `early` | declined flows that end in the kernel |
 //! | `panel` | questions, and another policy |
 //! | `daemon` | all of it brought to life |
 
 pub mod config;
 mod daemon;
 mod decisions;
+mod early;
 mod kept;
 mod last;
 mod panel;

@@ -22,11 +22,13 @@ use gate::flow::{Flow, Pair};
 use gate::policy::Policy;
 use gate::program::Programs;
 use gate::state::State;
+use port::af_xdp::Interface;
 
 use super::config::{Config, Fixed, Rule, Rules, ip};
 use super::decisions::Decisions;
 use super::rings::{Answer, Known, Question, Talk};
 use super::tally::{About, Tally};
+use crate::datapath::Verdict;
 
 pub mod told;
 
@@ -114,6 +116,11 @@ impl Panel {
         self.decisions.alive()
     }
 
+    /// Has declined flows dropped by this interface's program.
+    pub(super) fn set_front(&self, front: Interface) {
+        self.decisions.set_front(front);
+    }
+
     /// Reads the configuration again and goes over to what may change of it, or to nothing.
     ///
     /// # Errors
@@ -146,6 +153,8 @@ impl Panel {
         ruling.generation = generation;
         ruling.rules = Arc::new(config.rules);
         ruling.reloads += 1;
+        // Flows may have come out of protection, whose packets never reach a worker.
+        self.decisions.clear_early();
         // Workers without packets let go of it by themselves.
         while ruling.policy.reclaim_within(PASS).is_some() {}
         while ruling.programs.reclaim_within(PASS).is_some() {}
@@ -210,9 +219,14 @@ impl Panel {
             told.action = Some(rules.words(action));
             told.line = Some(line);
         }
+        told.early = self.decisions.is_early(&flow);
         told.version = rules.version.clone();
         told.dropped = dropped.map(|(name, _)| name.to_owned());
         told.dropped_ago = dropped.map(|(_, ago)| seconds(ago));
+        if told.early {
+            told.dropped = Some(Verdict::Declined.name().to_owned());
+            told.dropped_ago = None;
+        }
         Ok(told)
     }
 
@@ -281,6 +295,18 @@ impl Panel {
                     (Some(sum), _) => sum.2 += value,
                     (None, _) => all.push((about, name, value)),
                 }
+            }
+        }
+        // As if a worker had dropped them.
+        let (packets, bytes) = self.decisions.dropped_early();
+        let (flows, troubles) = self.decisions.early();
+        for (about, name, value) in &mut all {
+            match (about, *name) {
+                (About::Packets, "received" | "declined" | "early") => *value += packets,
+                (About::Bytes, "received" | "declined") => *value += bytes,
+                (About::Table, "early") => *value = flows,
+                (About::Table, "early_troubles") => *value = troubles,
+                _ => {}
             }
         }
         all

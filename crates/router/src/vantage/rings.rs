@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   decisions thread ── Decided ──► worker     when it is full the message is not taken
+//!   decisions thread ◄── Early ──── worker     what the kernel is to drop, or no longer
 //!   panel ──────────── Question ──► worker
 //!   panel ◄──────────── Answer ──── worker     when it is full the worker goes on later
 //! ```
@@ -25,6 +26,17 @@ const TALK: usize = 256;
 
 /// A decision and which it is.
 pub(super) type Decided = (Item, Stamp);
+
+/// What the kernel is to know of declined flows.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Early {
+    /// A flow is declined for so many seconds.
+    Decline(Flow, u32),
+    /// A flow is not, or no longer.
+    Forgive(Flow),
+    /// Whatever was said is worth nothing.
+    Clear,
+}
 
 /// What is asked of a worker.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +82,7 @@ pub(super) struct Known {
 #[derive(Debug)]
 pub struct Ends {
     pub(super) decisions: Consumer<Decided>,
+    pub(super) early: Producer<Early>,
     pub(super) questions: Consumer<(u32, Question)>,
     pub(super) answers: Producer<(u32, Answer)>,
 }
@@ -78,6 +91,7 @@ pub struct Ends {
 #[derive(Debug)]
 pub struct Rings {
     pub(super) decisions: Producer<Decided>,
+    pub(super) early: Consumer<Early>,
     pub(super) talk: Talk,
 }
 
@@ -98,8 +112,10 @@ pub(super) struct Talk {
 /// Makes the rings of a worker.
 pub fn rings() -> (Rings, Ends) {
     let (decide, decisions) = RingBuffer::new(DECISIONS);
+    let (tell, early) = RingBuffer::new(DECISIONS);
     let (ask, questions) = RingBuffer::new(TALK);
     let (answer, answers) = RingBuffer::new(TALK);
     let talk = Talk { questions: ask, answers };
-    (Rings { decisions: decide, talk }, Ends { decisions, questions, answers: answer })
+    let ends = Ends { decisions, early: tell, questions, answers: answer };
+    (Rings { decisions: decide, early, talk }, ends)
 }

@@ -23,12 +23,14 @@
 use std::sync::Arc;
 
 use fib::Reader;
+use gate::decision::{Item, Say};
 use gate::flow::{Flow, Key as HashKey, Pair};
 use gate::gate::{Gate, Packet, Reason, Verdict as Judged};
 use gate::limit::link::{self, Leaving as Left, Link};
 use gate::limit::red::Parameters;
 use gate::policy::{Address, Policy};
 use gate::program::Programs;
+use gate::state::Decision;
 use port::{Arena, Frame};
 use wire::tunnel::{Ends as TunnelEnds, Header};
 use wire::{ethernet, ipv4, ipv6, mss};
@@ -37,7 +39,7 @@ use super::config::{BACK, FRONT, Fixed};
 use super::kept::{Kept, To, Waits};
 use super::last::Last;
 use super::reply::Replies;
-use super::rings::{Answer, Ends, Known, Question};
+use super::rings::{Answer, Early, Ends, Known, Question};
 use super::tally::{Sight, Tally};
 use crate::datapath::{
     self, Key, Leaving, Parsed, SIZE, Sifting, Verdict, Way, parse, source_v4, source_v6,
@@ -112,6 +114,10 @@ pub struct Station {
     listing: Option<(u32, usize, u32)>,
     last: Last,
     tally: Arc<Tally>,
+    /// The kernel drops packets of declined flows.
+    early: bool,
+    /// It was not told what it had to be.
+    early_lost: bool,
     red_dropped: u64,
     clamped: u64,
     incoming: Vec<Frame>,
@@ -172,6 +178,8 @@ impl Station {
             listing: None,
             last: Last::new(),
             tally: setup.tally,
+            early: fixed.early > 0,
+            early_lost: false,
             red_dropped: 0,
             clamped: 0,
             incoming: Vec::with_capacity(SIZE),
@@ -312,6 +320,24 @@ impl Station {
         }
     }
 
+    /// Tells the kernel's side what a decision means for declined flows. What finds no room
+    /// there may be lost where it declines; where it does not, all is to be forgotten.
+    fn tell_early(&mut self, item: &Item) {
+        if !self.early {
+            return;
+        }
+        let (told, may_be_lost) = match (item.scope.flow(), item.say) {
+            (Some(flow), Say::Decide(Decision::Decline { expire_s })) => {
+                (Early::Decline(flow, expire_s), true)
+            }
+            (Some(flow), _) => (Early::Forgive(flow), false),
+            // Flows within those prefixes are not looked for one by one.
+            (None, Say::Decide(Decision::Decline { .. })) => return,
+            (None, _) => (Early::Clear, false),
+        };
+        self.early_lost |= self.ends.early.push(told).is_err() && !may_be_lost;
+    }
+
     fn known(&self, entry: u32) -> Known {
         let entry = self.gate.table().entry(entry);
         let (record, belongs) = (entry.record(), entry.belongs());
@@ -352,7 +378,13 @@ impl datapath::Station for Station {
         for _ in 0..DECISIONS {
             let Ok((item, stamp)) = self.ends.decisions.pop() else { break };
             // What has no effect is counted there.
-            let _ = self.gate.decide(self.now, &item, stamp, |flow| self.key.hash(flow));
+            let done = self.gate.decide(self.now, &item, stamp, |flow| self.key.hash(flow));
+            if done.is_ok() {
+                self.tell_early(&item);
+            }
+        }
+        if self.early_lost && self.ends.early.push(Early::Clear).is_ok() {
+            self.early_lost = false;
         }
         self.gate.turn(self.now, WORK);
         self.talk();

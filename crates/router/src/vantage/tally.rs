@@ -38,7 +38,7 @@ pub(crate) enum About {
 
 type Word = (About, &'static str, fn(&Sight<'_>) -> u64);
 
-const WORDS: [Word; 53] = [
+const WORDS: [Word; 56] = [
     (About::Packets, "received", |it| it.counts.received.packets),
     (About::Packets, "request", |it| it.counts.requests.packets),
     (About::Packets, "granted", |it| it.counts.granted.packets),
@@ -54,6 +54,8 @@ const WORDS: [Word; 53] = [
     (About::Packets, "program_error", |it| it.counts.program_error.packets),
     (About::Packets, "direct", |it| it.counts.direct.packets),
     (About::Packets, "without_entry", |it| it.counts.without_entry),
+    // What the kernel has dropped is added by who tells of it.
+    (About::Packets, "early", |_| 0),
     (About::Bytes, "received", |it| it.counts.received.bytes),
     (About::Bytes, "request", |it| it.counts.requests.bytes),
     (About::Bytes, "granted", |it| it.counts.granted.bytes),
@@ -92,6 +94,8 @@ const WORDS: [Word; 53] = [
     (About::Link, "icmp_sent", |it| it.answered),
     (About::Link, "icmp_spared", |it| it.unanswered),
     (About::Link, "mss_clamped", |it| it.clamped),
+    (About::Table, "early", |_| 0),
+    (About::Table, "early_troubles", |_| 0),
     (About::Table, "percent", |it| (it.table.len() * 100 / it.table.capacity()) as u64),
     (About::Table, "requests", |it| {
         (it.table.len() - it.table.granted() - it.table.declined() - it.table.running()) as u64
@@ -133,7 +137,7 @@ impl Tally {
 /// Says whether a number is of the moment, and not a count.
 pub(crate) fn is_gauge(about: About, name: &str) -> bool {
     match about {
-        About::Table => !matches!(name, "inserted" | "given_up" | "expired"),
+        About::Table => !matches!(name, "inserted" | "given_up" | "expired" | "early_troubles"),
         About::Link => matches!(name, "requests_waiting" | "waiting" | "highest_priority"),
         _ => false,
     }

@@ -5,6 +5,7 @@
 //! Array        u32 index        value_size bytes              configuration, packets
 //! PercpuArray  u32 index        one value per possible CPU    counters without atomics
 //! Hash         key_size bytes   value_size bytes              sets of addresses
+//! LruHash      key_size bytes   value_size bytes              declined flows
 //! Xskmap       u32 queue        an AF_XDP socket's descriptor steering
 //! Devmap       u32 index        an interface's index          redirection
 //! ```
@@ -35,6 +36,8 @@ pub enum Kind {
     Array = 2,
     /// The same, one copy a CPU.
     PercpuArray = 6,
+    /// The same as [`Hash`](Self::Hash); where there is no room, what was not used for long goes.
+    LruHash = 9,
     /// Interfaces by index.
     Devmap = 14,
     /// AF_XDP sockets by queue.

@@ -23,9 +23,12 @@ use crate::config::{CONTROL, ConfigError, Problem, place};
 
 /// What there is where nothing is said.
 const ENTRIES: usize = 1 << 20;
+const EARLY: u32 = 1 << 16;
 const REQUESTS: usize = 512;
 const GRANTED: usize = 4096;
 const ANSWERS: u32 = 100;
+/// The most flows that the kernel is told of: memory that cannot be swapped.
+const MOST_EARLY: u32 = 1 << 22;
 /// The most places of a queue: each is a frame of memory.
 const MOST_PLACES: usize = 1 << 17;
 
@@ -110,6 +113,7 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         requests: c.count(file.link.requests, "link.requests", REQUESTS, MOST_PLACES),
         granted: c.count(file.link.granted, "link.granted", GRANTED, MOST_PLACES),
         entries: c.count(file.table.entries, "table.entries", ENTRIES, MOST_ENTRIES),
+        early: early(&mut c, file.table.early),
         clamp_mss: file.tunnel.clamp_mss,
         answers: file.tunnel.answers.unwrap_or(ANSWERS),
         cores: cores(&mut c, file.workers.cores),
@@ -191,6 +195,15 @@ pub(super) fn bandwidth(text: &str) -> Option<u64> {
         units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
     let bits = number.trim().parse::<f64>().ok()? * unit;
     (1.0..=800e9).contains(&bits).then_some(bits as u64)
+}
+
+fn early(c: &mut Checker<'_>, flows: Option<Spanned<u32>>) -> u32 {
+    let Some(flows) = flows else { return EARLY };
+    if *flows.get_ref() > MOST_EARLY {
+        let what = format!("{} is more than {MOST_EARLY}", flows.get_ref());
+        c.problem(&flows, "table.early", what);
+    }
+    flows.into_inner()
 }
 
 fn cores(c: &mut Checker<'_>, cores: Option<Spanned<Vec<usize>>>) -> Vec<Option<usize>> {

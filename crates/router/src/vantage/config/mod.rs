@@ -13,6 +13,7 @@
 //! bandwidth = "1gbit"          # of the protected network's link, in the words of tc(8)
 //! [table]
 //! entries = 1048576            # flows, for each worker
+//! early = 65536                # declined ones that end in the kernel; 0: none
 //!
 //! [[grantors]]
 //! name = "site"
@@ -110,6 +111,8 @@ pub struct Fixed {
     pub granted: usize,
     /// Flows that a worker remembers.
     pub entries: usize,
+    /// Declined flows that are dropped before they reach a worker; 0: none.
+    pub early: u32,
     /// TCP is held to what fits.
     pub clamp_mss: bool,
     /// ICMP errors a second at the most, of all workers.
@@ -203,16 +206,20 @@ impl Config {
 
     /// Returns the router that carries this gate.
     pub(super) fn router(&self) -> config::Config {
-        let interface = |side: &Side| config::Interface {
+        let interface = |side: &Side, declined| config::Interface {
             name: side.name.clone(),
             mode: side.mode,
             table: Some(MAIN),
             sources: SourceCheck::Off,
             observe: false,
+            declined,
         };
         config::Config {
             path: self.path.clone(),
-            interfaces: vec![interface(&self.fixed.front), interface(&self.fixed.back)],
+            interfaces: vec![
+                interface(&self.fixed.front, self.fixed.early),
+                interface(&self.fixed.back, 0),
+            ],
             next_hops: Vec::new(),
             files: Vec::new(),
             routes_v4: Vec::new(),

@@ -95,6 +95,9 @@ pub struct FlowTold {
     /// What it says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
+    /// Its packets are dropped in the kernel, before they reach a worker.
+    #[serde(default)]
+    pub early: bool,
     /// Why its last dropped packet was dropped, by the counter's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped: Option<String>,
@@ -125,6 +128,7 @@ impl FlowTold {
             rule: None,
             line: None,
             action: None,
+            early: false,
             dropped: None,
             dropped_ago: None,
         }

@@ -1,0 +1,146 @@
+//! Declined flows: packets that end in the kernel, before they cost anything else.
+//!
+//! ```text
+//!   to be taken ─► flow in the map? ─► its time not over? ─► dropped, counted with its bytes
+//!                      │ no                │ it is
+//!                      └──────► socket ◄───┘
+//! ```
+//!
+//! The idea is the thesis's SmartNIC (Fu, 2020, chapter 5), in the driver: a flow, a pair of
+//! addresses, that a gate has declined is written down here with the end of its time, by the
+//! kernel's monotonic clock, and the steering program drops its packets. An end that has come
+//! needs nobody to write: the next packet is taken again.
+//!
+//! The maps are LRU hashes: a flow that finds no room takes the place of one that has not been
+//! met for long, whose packets then reach the gate again and are dropped there. Losing an entry
+//! costs time and no packet.
+//!
+//! An interface without such maps has a steering program without the question.
+
+use std::io;
+use std::net::IpAddr;
+
+use super::bpf::asm::{Assembler, Cond, Helper, Label, Op, Reg, Size};
+use super::bpf::{Kind, Map};
+use Reg::{R0, R1, R2, R6, R8, R10};
+
+/// On the program's stack: where the flow is kept, and the frame's length.
+const FLOW: i16 = -48;
+const LENGTH: i16 = -56;
+/// A key of four bytes.
+const INDEX: i16 = -4;
+
+const V4_TOTAL: i16 = 14 + 2;
+const V4_SOURCE: i16 = 14 + 12;
+const V6_PAYLOAD: i16 = 14 + 4;
+const V6_SOURCE: i16 = 14 + 8;
+
+/// The maps of one interface.
+#[derive(Debug)]
+pub(super) struct Declined {
+    /// Source and destination to the end, in nanoseconds.
+    v4: Map,
+    v6: Map,
+    bytes: Map,
+}
+
+/// A flow as it stands in a header.
+fn key(src: IpAddr, dst: IpAddr) -> Option<Vec<u8>> {
+    match (src, dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => Some([src.octets(), dst.octets()].concat()),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => Some([src.octets(), dst.octets()].concat()),
+        _ => None,
+    }
+}
+
+impl Declined {
+    /// Makes maps of so many flows of each family.
+    pub(super) fn new(flows: u32) -> io::Result<Self> {
+        Ok(Self {
+            v4: Map::new(Kind::LruHash, "fp_declined4", 8, 8, flows)?,
+            v6: Map::new(Kind::LruHash, "fp_declined6", 32, 8, flows)?,
+            bytes: Map::array(Kind::PercpuArray, "fp_declined", 8, 1)?,
+        })
+    }
+
+    fn map(&self, key: &[u8]) -> &Map {
+        if key.len() == 8 { &self.v4 } else { &self.v6 }
+    }
+
+    /// Drops a flow's packets until this moment of the monotonic clock.
+    pub(super) fn decline(&self, src: IpAddr, dst: IpAddr, until: u64) -> io::Result<()> {
+        let key = key(src, dst).ok_or(io::ErrorKind::InvalidInput)?;
+        self.map(&key).update(&key, &until.to_ne_bytes())
+    }
+
+    /// Takes a flow's packets again, and says whether they were dropped.
+    pub(super) fn forgive(&self, src: IpAddr, dst: IpAddr) -> io::Result<bool> {
+        let key = key(src, dst).ok_or(io::ErrorKind::InvalidInput)?;
+        self.map(&key).delete(&key)
+    }
+
+    /// Counts the bytes dropped, Ethernet headers included and the link's padding not.
+    pub(super) fn bytes(&self) -> io::Result<u64> {
+        self.bytes.counter(0)
+    }
+
+    /// Keeps the flow of an IPv4 packet whose header is known to be there.
+    pub(super) fn keep_v4(asm: &mut Assembler<'_>) {
+        asm.load(Size::Word, R2, R6, V4_SOURCE)
+            .store(Size::Word, R10, FLOW, R2)
+            .load(Size::Word, R2, R6, V4_SOURCE + 4)
+            .store(Size::Word, R10, FLOW + 4, R2)
+            .load(Size::Half, R2, R6, V4_TOTAL)
+            .big_endian(R2, 16)
+            .add(R2, 14)
+            .store(Size::Double, R10, LENGTH, R2)
+            .op32(Op::Mov, R8, 4);
+    }
+
+    /// The same for IPv6.
+    pub(super) fn keep_v6(asm: &mut Assembler<'_>) {
+        for at in [0, 8, 16, 24] {
+            asm.load(Size::Double, R2, R6, V6_SOURCE + at).store(Size::Double, R10, FLOW + at, R2);
+        }
+        asm.load(Size::Half, R2, R6, V6_PAYLOAD)
+            .big_endian(R2, 16)
+            .add(R2, 14 + 40)
+            .store(Size::Double, R10, LENGTH, R2)
+            .op32(Op::Mov, R8, 6);
+    }
+
+    /// Goes to `drop` with a packet of a flow that was kept and is declined; else goes on.
+    pub(super) fn ask<'m>(&'m self, asm: &mut Assembler<'m>, drop: Label) {
+        let (six, found, over, counted) = (asm.label(), asm.label(), asm.label(), asm.label());
+        asm.jump_if32(Cond::Eq, R8, 6, six);
+        for (map, last) in [(&self.v4, false), (&self.v6, true)] {
+            if last {
+                asm.bind(six);
+            }
+            asm.load_map(R1, map)
+                .mov(R2, R10)
+                .add(R2, i32::from(FLOW))
+                .call(Helper::MapLookup)
+                .jump_if(Cond::Ne, R0, 0, found)
+                .jump(over);
+        }
+        asm.bind(found)
+            .load(Size::Double, R8, R0, 0)
+            .call(Helper::KtimeNs)
+            .jump_if(Cond::Ge, R0, R8, over)
+            .op32(Op::Mov, R2, 0)
+            .store(Size::Word, R10, INDEX, R2)
+            .load_map(R1, &self.bytes)
+            .mov(R2, R10)
+            .add(R2, i32::from(INDEX))
+            .call(Helper::MapLookup)
+            .jump_if(Cond::Eq, R0, 0, counted)
+            .load(Size::Double, R1, R0, 0)
+            .load(Size::Double, R2, R10, LENGTH)
+            .op(Op::Add, R1, R2)
+            .store(Size::Double, R0, 0, R1)
+            .bind(counted)
+            .jump(drop)
+            .bind(over);
+    }
+}
