@@ -6,6 +6,7 @@
 //! demo                 the main job in a box: namespaces, a full table, every packet checked
 //! run -c FILE          the router, following the kernel's routes
 //! gate -c FILE         a DDoS gate at a vantage point; `gate check -c FILE` judges the file
+//! grantor -c FILE      a grantor in the protected network
 //! flow explain SRC DST what a running gate knows of a flow
 //! show WHAT            what a running router or gate knows and does
 //! reload               a running router goes over to its configuration as it is now
@@ -44,6 +45,7 @@ mod fib;
 mod flow;
 mod forward;
 mod gate;
+mod grantor;
 mod man;
 mod monitor;
 mod order;
@@ -75,6 +77,8 @@ enum Command {
     Run(run::Args),
     /// Guard a protected network at a vantage point: let flows through that a grantor allows
     Gate(gate::Args),
+    /// Decide of the packets that gates send, by a policy in Lua
+    Grantor(grantor::Args),
     /// Ask a running gate about a flow
     Flow(flow::Args),
     /// Ask a running router
@@ -118,6 +122,7 @@ fn main() -> ExitCode {
         Command::Forward(args) => forward::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Gate(args) => gate::run(&args),
+        Command::Grantor(args) => grantor::run(&args),
         Command::Flow(args) => flow::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Reload(args) => order::reload(&args),

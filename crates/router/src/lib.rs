@@ -19,6 +19,7 @@ pub mod config;
 pub mod control;
 mod daemon;
 pub mod datapath;
+pub mod grantor;
 mod router;
 pub mod stats;
 pub mod vantage;

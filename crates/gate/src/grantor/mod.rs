@@ -170,10 +170,13 @@ impl Grantor {
     pub fn reload(&mut self, policy: &str) -> Result<(), BadPolicy> {
         let kept = std::mem::take(&mut self.board.borrow_mut().wanted);
         let (instructions, memory) = (self.limits.instructions, self.limits.memory);
-        match Script::new(policy, &self.board, instructions, memory) {
+        let script = Script::new(policy, &self.board, instructions, memory);
+        let mut board = self.board.borrow_mut();
+        board.lists.idle();
+        match script {
             Ok(script) => self.script = script,
             Err(error) => {
-                self.board.borrow_mut().wanted = kept;
+                board.wanted = kept;
                 return Err(BadPolicy(error.to_string()));
             }
         }

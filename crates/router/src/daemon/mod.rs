@@ -80,10 +80,10 @@ pub struct Daemon {
     panel: Option<Arc<Panel>>,
 }
 
-/// What makes a daemon a gate.
+/// What makes a daemon a gate, or a grantor.
 pub(crate) struct Guard<'a> {
-    /// Who is asked about the gate.
-    pub(crate) panel: Arc<Panel>,
+    /// Who is asked about the gate, if it is one.
+    pub(crate) panel: Option<Arc<Panel>>,
     /// What the workers become.
     pub(crate) stations: Stations<'a>,
 }
@@ -105,7 +105,7 @@ impl Daemon {
     }
 
     fn begin(config: Config, guard: Option<Guard<'_>>) -> Result<Self, StartError> {
-        let panel = guard.as_ref().map(|guard| Arc::clone(&guard.panel));
+        let panel = guard.as_ref().and_then(|guard| guard.panel.clone());
         let stations = guard.map(|guard| guard.stations);
         let began = Instant::now();
         present(&config)?;

@@ -67,6 +67,8 @@ pub enum Way {
     Forwarded,
     /// As it is: this machine has made it.
     Own,
+    /// Not at all: it ends so.
+    Dropped(Verdict),
     /// In a tunnel, whose packets are at most `most` bytes long.
     Tunnel {
         /// The outer header.
@@ -148,6 +150,7 @@ impl<L: Lookup> Worker<L> {
             let rewritten = match way {
                 Way::Forwarded => rewrite(arena.bytes_mut(&frame), kind, hop, adjacencies),
                 Way::Own => send_own(arena, &frame, hop, adjacencies),
+                Way::Dropped(verdict) => Err(verdict),
                 Way::Tunnel { direct: true, .. }
                     if adjacencies.get(adjacencies.member(hop, |_| 0)).port().is_ok() =>
                 {
@@ -184,7 +187,9 @@ impl<L: Lookup> Worker<L> {
                 Turn { arena, lanes, stats, adjacencies, wants, ingress, table, missing, now };
             match way {
                 Way::Forwarded => turn.stay(frame, kind, hop, verdict),
-                Way::Own | Way::Tunnel { .. } => turn.stay_own(frame, kind, hop, verdict),
+                Way::Own | Way::Dropped(_) | Way::Tunnel { .. } => {
+                    turn.stay_own(frame, kind, hop, verdict);
+                }
             }
         }
         for lane in lanes.iter_mut().filter(|lane| !lane.staged.is_empty()) {

@@ -122,7 +122,7 @@ impl Vantage {
             }))
         };
         let stations = Stations { frames: places(fixed) as u32, make: &mut make };
-        let guard = Guard { panel: Arc::clone(&panel), stations };
+        let guard = Guard { panel: Some(Arc::clone(&panel)), stations };
         let daemon = Daemon::start_guarded(router, guard)?;
         if let Some(front) = daemon.interfaces().into_iter().nth(FRONT)
             && fixed.early > 0

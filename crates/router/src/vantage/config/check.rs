@@ -350,7 +350,7 @@ fn programs(c: &mut Checker<'_>, listed: Vec<text::Program>, path: &Path) -> Pro
 }
 
 /// Reads a key: 64 hexadecimal digits in a file that only its owner may read.
-fn secret(path: &Path) -> Result<[u8; 32], String> {
+pub(crate) fn secret(path: &Path) -> Result<[u8; 32], String> {
     let shown = path.display();
     let told = |error: std::io::Error| format!("{shown}: {error}");
     let mode = std::fs::metadata(path).map_err(told)?.permissions().mode();

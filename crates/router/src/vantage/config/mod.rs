@@ -54,7 +54,7 @@
 //! [`Fixed`] holds as long as the gate works; the rest can be read again (SIGHUP), and is
 //! taken over whole or not at all.
 
-mod check;
+pub(crate) mod check;
 mod text;
 
 use std::net::{IpAddr, SocketAddr};

@@ -1,0 +1,395 @@
+//! The configuration of a grantor: one TOML file, read whole, judged whole.
+//!
+//! ```toml
+//! interfaces = ["eth0", "eth1"]   # towards the gates and towards the servers; one will do
+//!
+//! [tunnel]
+//! addresses = ["10.9.1.100"]      # where tunnels end: routed here, and no interface's own
+//! gates = ["10.2.0.1"]            # where they may begin
+//!
+//! [policy]                        # docs/guide/grantor.md
+//! file = "policy.lua"
+//! instructions = 100000           # a call may take so many
+//! memory_mib = 64
+//! fallback = "decline 10"         # or "grant KIB SECONDS", or "nothing"
+//!
+//! [[list]]
+//! name = "deny"
+//! file = "deny.txt"
+//!
+//! [decisions]
+//! version = 2                     # 1 for the published gates
+//! id = 1                          # this grantor's number
+//! keys = { 1 = "grantor.key" }    # by number: files of 64 hexadecimal digits; the highest signs
+//! ```
+//!
+//! `[workers]`, `[control]` and `[metrics]` are those of the router. The policy and the lists are
+//! read again with SIGHUP, and taken over if all of them are sound.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fib::Choice;
+use gate::decision::Say;
+use gate::decision::v2::keys::Keys;
+use gate::grantor::{Limits, List, Lists, Ruling};
+use gate::policy::Address;
+use gate::state::{Decision, Grant};
+use port::af_xdp::ModeChoice;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::post::Voice;
+use crate::config::{self, CONTROL, ConfigError, MAIN, Problem, explain, place};
+use crate::datapath::SourceCheck;
+use crate::vantage::config::check::secret;
+
+/// A configuration without contradictions.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The file it was read from.
+    pub path: PathBuf,
+    /// The interfaces.
+    pub interfaces: Vec<String>,
+    /// Where tunnels end.
+    pub ends: Vec<Address>,
+    /// Where they may begin.
+    pub gates: Vec<Address>,
+    /// The policy's text.
+    pub policy: String,
+    /// What it is held to.
+    pub limits: Limits,
+    /// The lists.
+    pub lists: Lists,
+    /// How decisions are spoken.
+    pub voice: Voice,
+    /// The core of each worker.
+    pub cores: Vec<Option<usize>>,
+    /// Where the control socket is.
+    pub control: Option<PathBuf>,
+    /// Where metrics are asked for.
+    pub metrics: Option<SocketAddr>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    interfaces: Spanned<Vec<String>>,
+    tunnel: Tunnel,
+    policy: Policy,
+    #[serde(default)]
+    list: Vec<Listed>,
+    decisions: Decisions,
+    #[serde(default)]
+    workers: Workers,
+    #[serde(default)]
+    control: Control,
+    #[serde(default)]
+    metrics: Metrics,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tunnel {
+    addresses: Vec<Spanned<String>>,
+    gates: Vec<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Policy {
+    file: Spanned<PathBuf>,
+    instructions: Option<u64>,
+    memory_mib: Option<Spanned<usize>>,
+    fallback: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listed {
+    name: Spanned<String>,
+    file: Spanned<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Decisions {
+    version: Spanned<u8>,
+    #[serde(default)]
+    id: u32,
+    #[serde(default)]
+    keys: BTreeMap<String, Spanned<PathBuf>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Workers {
+    cores: Option<Vec<usize>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Control {
+    socket: Option<PathBuf>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Metrics {
+    listen: Option<Spanned<String>>,
+}
+
+/// Reads a ruling in words.
+fn fallback(text: &str) -> Option<Ruling> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    match words[..] {
+        ["nothing"] => Some(Ruling::NOTHING),
+        ["decline", seconds] => {
+            let expire_s = seconds.parse().ok()?;
+            let say = Some(Say::Decide(Decision::Decline { expire_s }));
+            Some(Ruling { say, deliver: false })
+        }
+        ["grant", rate, seconds] => {
+            let (rate_kib, expire_s): (u32, u32) = (rate.parse().ok()?, seconds.parse().ok()?);
+            let next_renewal_ms = expire_s.saturating_mul(800);
+            let grant = Grant { rate_kib, expire_s, next_renewal_ms, renewal_step_ms: 3_000 };
+            Some(Ruling { say: Some(Say::Decide(Decision::Grant(grant))), deliver: true })
+        }
+        _ => None,
+    }
+}
+
+struct Checker<'t> {
+    text: &'t str,
+    problems: Vec<Problem>,
+}
+
+impl Checker<'_> {
+    fn problem<T>(&mut self, at: &Spanned<T>, key: &'static str, what: impl Into<String>) {
+        let line = place(self.text, at.span().start).0;
+        self.problems.push(Problem { line, key, what: what.into() });
+    }
+
+    fn addresses(&mut self, listed: &[Spanned<String>], key: &'static str) -> Vec<Address> {
+        let mut read = Vec::new();
+        for at in listed {
+            match at.get_ref().parse() {
+                Ok(IpAddr::V4(address)) => read.push(Address::V4(address.into())),
+                Ok(IpAddr::V6(address)) => read.push(Address::V6(address.into())),
+                Err(_) => {
+                    self.problem(at, key, format!("{:?} is not an IP address", at.get_ref()));
+                }
+            }
+        }
+        read
+    }
+
+    fn voice(&mut self, said: &Decisions, beside: &Path) -> Voice {
+        match said.version.get_ref() {
+            1 => return Voice::V1,
+            2 => {}
+            other => {
+                let what = format!("{other} is no version: 1 or 2");
+                self.problem(&said.version, "decisions.version", what);
+            }
+        }
+        if said.id == 0 || said.keys.is_empty() {
+            let what = "version 2 needs an `id` that is not 0, and `keys`";
+            self.problem(&said.version, "decisions", what);
+        }
+        let (mut keys, mut highest) = (Keys::default(), 0);
+        for (name, file) in &said.keys {
+            let number = name.parse::<u16>();
+            match (number, secret(&beside.join(file.get_ref()))) {
+                (Ok(number), Ok(secret)) => {
+                    keys.add(number, &secret);
+                    highest = highest.max(number);
+                    keys.sign_with(highest);
+                }
+                (Err(_), _) => {
+                    let what = format!("{name:?} is no number up to 65535");
+                    self.problem(file, "decisions.keys", what);
+                }
+                (_, Err(what)) => self.problem(file, "decisions.keys", what),
+            }
+        }
+        Voice::V2(said.id, keys)
+    }
+}
+
+impl Config {
+    /// Reads a file. Names of files in it are relative to where it is.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`], with everything that is wrong.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.into(), source })?;
+        let file: File = toml::from_str(&text).map_err(|error| {
+            let (line, column) = error.span().map_or((1, 1), |span| place(&text, span.start));
+            ConfigError::Shape { path: path.into(), line, column, what: explain(&text, &error) }
+        })?;
+        Self::check(file, &text, path)
+    }
+
+    fn check(file: File, text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let mut c = Checker { text, problems: Vec::new() };
+        let beside = path.parent().unwrap_or(Path::new(""));
+        let names = file.interfaces.get_ref();
+        let twice = names.iter().enumerate().any(|(at, name)| names[..at].contains(name));
+        if names.is_empty() || twice || names.iter().any(|name| name.is_empty() || name.len() > 15)
+        {
+            let what = "one or several interfaces, each once, of 1 to 15 bytes";
+            c.problem(&file.interfaces, "interfaces", what);
+        }
+        let ends = c.addresses(&file.tunnel.addresses, "tunnel.addresses");
+        let gates = c.addresses(&file.tunnel.gates, "tunnel.gates");
+        let policy = std::fs::read_to_string(beside.join(file.policy.file.get_ref()));
+        let policy = policy.unwrap_or_else(|error| {
+            let what = format!("{}: {error}", file.policy.file.get_ref().display());
+            c.problem(&file.policy.file, "policy.file", what);
+            String::new()
+        });
+        let mut limits = Limits::default();
+        if let Some(instructions) = file.policy.instructions {
+            limits.instructions = instructions;
+        }
+        if let Some(mib) = &file.policy.memory_mib {
+            if !(1..=65_536).contains(mib.get_ref()) {
+                c.problem(mib, "policy.memory_mib", "not within 1 and 65536");
+            }
+            limits.memory = mib.get_ref().saturating_mul(1 << 20);
+        }
+        if let Some(said) = &file.policy.fallback {
+            match fallback(said.get_ref()) {
+                Some(ruling) => limits.fallback = ruling,
+                None => {
+                    let what = "neither \"decline SECONDS\", \"grant KIB SECONDS\" nor \"nothing\"";
+                    c.problem(said, "policy.fallback", what);
+                }
+            }
+        }
+        let mut lists = Lists::new();
+        for Listed { name, file } in &file.list {
+            let read = std::fs::read_to_string(beside.join(file.get_ref()));
+            let list = read.map_err(|error| error.to_string());
+            match list.and_then(|text| List::parse(&text).map_err(|bad| bad.to_string())) {
+                Ok(list) => {
+                    if lists.insert(name.get_ref().clone(), Arc::new(list)).is_some() {
+                        c.problem(
+                            name,
+                            "list.name",
+                            format!("{:?} is there twice", name.get_ref()),
+                        );
+                    }
+                }
+                Err(what) => {
+                    c.problem(file, "list.file", format!("{}: {what}", file.get_ref().display()));
+                }
+            }
+        }
+        let voice = c.voice(&file.decisions, beside);
+        let metrics = file.metrics.listen.and_then(|at| {
+            let read = at.get_ref().parse().ok();
+            if read.is_none() {
+                c.problem(&at, "metrics.listen", "not an address and port");
+            }
+            read
+        });
+        if !c.problems.is_empty() {
+            c.problems.sort_by_key(|problem| problem.line);
+            return Err(ConfigError::Sense { path: path.into(), problems: c.problems });
+        }
+        let socket = file.control.socket.unwrap_or_else(|| CONTROL.into());
+        let cores = file.workers.cores.filter(|cores| !cores.is_empty());
+        Ok(Self {
+            path: path.into(),
+            interfaces: file.interfaces.into_inner(),
+            ends,
+            gates,
+            policy,
+            limits,
+            lists,
+            voice,
+            cores: cores.map_or(vec![None], |cores| cores.into_iter().map(Some).collect()),
+            control: (!socket.as_os_str().is_empty()).then_some(socket),
+            metrics,
+        })
+    }
+
+    /// Returns the router that carries this grantor.
+    pub(super) fn router(&self) -> config::Config {
+        let interface = |name: &String| config::Interface {
+            name: name.clone(),
+            mode: ModeChoice::Auto,
+            table: Some(MAIN),
+            sources: SourceCheck::Off,
+            observe: false,
+            declined: 0,
+        };
+        config::Config {
+            path: self.path.clone(),
+            interfaces: self.interfaces.iter().map(interface).collect(),
+            next_hops: Vec::new(),
+            files: Vec::new(),
+            routes_v4: Vec::new(),
+            routes_v6: Vec::new(),
+            cores: self.cores.clone(),
+            engine_v4: Choice::Auto,
+            engine_v6: Choice::Auto,
+            fpm: None,
+            control: self.control.clone(),
+            metrics: self.metrics,
+            image: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_is_wrong_is_named_with_its_line() {
+        let folder =
+            std::env::temp_dir().join(format!("fingerpost-grantor-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("grantor.toml");
+        std::fs::write(folder.join("policy.lua"), "function decide(p) end").unwrap();
+        std::fs::write(folder.join("bad.txt"), "10.0.0.0/8\nnowhere\n").unwrap();
+        let good = "interfaces = ['a', 'b']\n[tunnel]\naddresses = ['10.9.1.100']\n\
+                    gates = ['10.2.0.1']\n[policy]\nfile = 'policy.lua'\nfallback = 'grant 5 10'\n\
+                    [decisions]\nversion = 1\n[control]\nsocket = ''\n";
+        std::fs::write(&path, good).unwrap();
+        let config = Config::load(&path).unwrap();
+        assert_eq!(config.ends, [Address::V4(0x0a09_0164)]);
+        assert!(config.limits.fallback.deliver && config.control.is_none());
+        let bad = good
+            .replace("'b'", "'a'")
+            .replace("10.2.0.1", "10.2.0")
+            .replace("policy.lua", "none.lua")
+            .replace("grant 5 10", "grant 5")
+            .replace("version = 1", "version = 3")
+            + "[[list]]\nname = 'x'\nfile = 'bad.txt'\n";
+        std::fs::write(&path, bad).unwrap();
+        let error = Config::load(&path).unwrap_err();
+        std::fs::remove_dir_all(&folder).unwrap();
+        let ConfigError::Sense { problems, .. } = error else { panic!("{error}") };
+        let found: Vec<_> = problems.iter().map(|it| (it.line, it.key)).collect();
+        let expect = [
+            (1, "interfaces"),
+            (4, "tunnel.gates"),
+            (6, "policy.file"),
+            (7, "policy.fallback"),
+            (9, "decisions.version"),
+            (9, "decisions"),
+            (14, "list.file"),
+        ];
+        assert_eq!(found, expect);
+        assert!(problems[6].what.contains("line 2: `nowhere`"), "{}", problems[6].what);
+    }
+}

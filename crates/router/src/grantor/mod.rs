@@ -1,0 +1,32 @@
+//! The grantor: a router that takes packets out of a gate's tunnel (`fingerpost grantor`).
+//!
+//! ```text
+//!   gate ══► sift ─┬─ granted: out of the tunnel, routed as by any router ──────► server
+//!                  └─ asks: kept ── ring ──► decide, a thread a worker: policy in Lua
+//!                        ▲                     │           │
+//!                        └─── ring ── deliver? ┘           └─► post ═ UDP, kernel ═► gate
+//! ```
+//!
+//! A worker runs no Lua: what it would wait for is another thread's, and what waits for that
+//! is only what asks. A policy that is slow or fails costs requests, never a granted packet.
+//! When the ring is full, requests are dropped and counted as `low_priority`.
+//!
+//! What is decided is the crate `gate`'s (`gate::grantor`); interfaces, routes, neighbours, the
+//! control socket and the metrics are the router's.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`config`] | one TOML file |
+//! | `station` | out of the tunnel, between a worker's ports |
+//! | `decide` | a worker's policy, on a thread of its own |
+//! | `post` | decisions to the gates, acknowledged |
+//! | `daemon` | all of it brought to life |
+
+pub mod config;
+mod daemon;
+mod decide;
+mod post;
+mod station;
+
+pub use config::Config;
+pub use daemon::{Grantor, Told};

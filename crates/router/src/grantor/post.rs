@@ -1,0 +1,229 @@
+//! Decisions to the gates, from a socket of the kernel.
+//!
+//! ```text
+//!   policies ─► channel ─► by gate ─► v2::Sender ═► UDP ═► gate      sent again until acknowledged
+//!                                 └─► v1::Writer ═► UDP ═► gate      sent once
+//! ```
+//!
+//! Decisions that come within [`GATHER`] share messages. The gate's address is the outer
+//! source of the packet that asked, which the station has held against the gates that are
+//! configured.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, mpsc};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use gate::decision::v1;
+use gate::decision::v2::keys::Keys;
+use gate::decision::v2::{PORT, sender::Sender};
+use gate::policy::Address;
+
+use super::decide::Letter;
+use crate::control::rights;
+use crate::vantage::config::ip;
+
+/// How long decisions wait for others to share a message with, and answers to be read.
+const GATHER: Duration = Duration::from_millis(2);
+/// Bytes of a datagram: Ethernet's 1500 less IPv6 and UDP headers.
+const PAYLOAD: usize = 1452;
+/// Decisions on their way to this thread.
+const LETTERS: usize = 8192;
+
+/// How decisions are spoken.
+#[derive(Clone, Debug)]
+pub enum Voice {
+    /// Version 1: neither authenticated nor acknowledged.
+    V1,
+    /// Version 2, as the grantor of this number, with these keys.
+    V2(u32, Keys),
+}
+
+/// What was sent.
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    pub(super) items: AtomicU64,
+    pub(super) messages: AtomicU64,
+    /// Decisions that the gate's window had no room for.
+    pub(super) busy: AtomicU64,
+    pub(super) answers: AtomicU64,
+    pub(super) answers_refused: AtomicU64,
+    pub(super) given_up: AtomicU64,
+    /// Messages that the system did not take.
+    pub(super) failed: AtomicU64,
+}
+
+/// The thread.
+#[derive(Debug)]
+pub(super) struct Post {
+    pub(super) sent: Arc<Sent>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Post {
+    /// Opens the sockets and starts the thread; letters go to what is returned beside it.
+    pub(super) fn start(voice: Voice) -> io::Result<(Self, mpsc::SyncSender<Letter>)> {
+        let (letters, received) = mpsc::sync_channel(LETTERS);
+        let port = if matches!(voice, Voice::V1) { v1::SOURCE_PORT } else { 0 };
+        let socket = |address: IpAddr| -> io::Result<UdpSocket> {
+            let socket = UdpSocket::bind(SocketAddr::new(address, port))?;
+            socket.set_nonblocking(true)?;
+            Ok(socket)
+        };
+        let four = socket(Ipv4Addr::UNSPECIFIED.into())?;
+        // A socket of version 6 would take the port of the other family too; a machine without
+        // IPv6 has none.
+        let six = match port {
+            0 => socket(Ipv6Addr::UNSPECIFIED.into()).ok(),
+            _ => None,
+        };
+        let (sent, stop) = (Arc::new(Sent::default()), Arc::new(AtomicBool::new(false)));
+        let (counts, ending) = (Arc::clone(&sent), Arc::clone(&stop));
+        let thread = Builder::new().name("post".into()).spawn(move || {
+            let _ = rights::keep(&[]);
+            let begin = Instant::now();
+            let gates = HashMap::new();
+            Office { voice, four, six, gates, sent: counts, begin, out: Vec::new() }
+                .work(&received, &ending);
+        })?;
+        Ok((Self { sent, stop, thread: Some(thread) }, letters))
+    }
+
+    pub(super) fn alive(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What is under way to a gate.
+enum Gate {
+    V1(v1::Writer, bool),
+    V2(Box<Sender>),
+}
+
+struct Office {
+    voice: Voice,
+    four: UdpSocket,
+    six: Option<UdpSocket>,
+    gates: HashMap<IpAddr, Gate>,
+    sent: Arc<Sent>,
+    begin: Instant,
+    out: Vec<u8>,
+}
+
+fn add(counter: &AtomicU64, number: u64) {
+    counter.fetch_add(number, Ordering::Relaxed);
+}
+
+impl Office {
+    fn work(&mut self, letters: &Receiver<Letter>, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
+            match letters.recv_timeout(GATHER) {
+                Ok(letter) => {
+                    self.take(&letter);
+                    letters.try_iter().for_each(|letter| self.take(&letter));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(GATHER),
+            }
+            self.hear();
+            self.send();
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.begin.elapsed().as_nanos() as u64
+    }
+
+    fn take(&mut self, (gate, item): &Letter) {
+        let voice = &self.voice;
+        let address = match *gate {
+            Address::V4(_) | Address::V6(_) => ip(*gate),
+        };
+        let kept = self.gates.entry(address).or_insert_with(|| match voice {
+            Voice::V1 => Gate::V1(v1::Writer::new(PAYLOAD), false),
+            Voice::V2(id, keys) => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                Gate::V2(Box::new(Sender::new(*id, keys.clone(), PAYLOAD, since.as_secs())))
+            }
+        });
+        add(&self.sent.items, 1);
+        match kept {
+            Gate::V2(sender) => {
+                if sender.push(item).is_err() {
+                    add(&self.sent.busy, 1);
+                }
+            }
+            Gate::V1(writer, something) => {
+                if !writer.push(item) {
+                    let full = std::mem::replace(writer, v1::Writer::new(PAYLOAD)).finish();
+                    let to = SocketAddr::new(address, v1::DESTINATION_PORT);
+                    post(&self.four, self.six.as_ref(), &self.sent, &full, to);
+                    writer.push(item);
+                }
+                *something = true;
+            }
+        }
+    }
+
+    fn send(&mut self) {
+        let now = self.now();
+        let Self { gates, four, six, sent, out, .. } = self;
+        let mut given_up = 0;
+        for (&address, gate) in gates {
+            match gate {
+                Gate::V2(sender) => {
+                    while sender.poll(now, out) {
+                        post(four, six.as_ref(), sent, out, SocketAddr::new(address, PORT));
+                    }
+                    given_up += sender.given_up();
+                }
+                Gate::V1(writer, something) if *something => {
+                    *something = false;
+                    let message = std::mem::replace(writer, v1::Writer::new(PAYLOAD)).finish();
+                    let to = SocketAddr::new(address, v1::DESTINATION_PORT);
+                    post(four, six.as_ref(), sent, &message, to);
+                }
+                Gate::V1(..) => {}
+            }
+        }
+        sent.given_up.store(given_up, Ordering::Relaxed);
+    }
+
+    /// Takes what gates have answered.
+    fn hear(&mut self) {
+        let now = self.now();
+        let mut bytes = [0; 2048];
+        for socket in [Some(&self.four), self.six.as_ref()].into_iter().flatten() {
+            while let Ok((len, from)) = socket.recv_from(&mut bytes) {
+                let heard = match self.gates.get_mut(&from.ip().to_canonical()) {
+                    Some(Gate::V2(sender)) => sender.receive(now, &bytes[..len]).is_ok(),
+                    _ => false,
+                };
+                add(if heard { &self.sent.answers } else { &self.sent.answers_refused }, 1);
+            }
+        }
+    }
+}
+
+fn post(four: &UdpSocket, six: Option<&UdpSocket>, sent: &Sent, message: &[u8], to: SocketAddr) {
+    let socket = if to.is_ipv4() { Some(four) } else { six };
+    match socket.map(|socket| socket.send_to(message, to)) {
+        Some(Ok(_)) => add(&sent.messages, 1),
+        // Version 2 sends it again.
+        _ => add(&sent.failed, 1),
+    }
+}
