@@ -189,7 +189,7 @@ def v2(session, number, items, key=KEY, kind=1, sender=SENDER):
     return message + hmac.new(key, message, hashlib.sha256).digest()[:16]
 
 
-def v2_granted(src, rate=1000, expire=60, dst=PROTECTED):
+def v2_granted(src, rate=1000, expire=600, dst=PROTECTED):
     return bytes([2, 4, 32, 32]) + pair(src, dst) + struct.pack(">4I", rate, expire, 50_000, 1000)
 
 

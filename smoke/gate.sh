@@ -44,6 +44,7 @@ interface = "g1"
 bandwidth = "1gbit"
 [table]
 entries = 65536
+keep = "$work/flows"
 
 [[grantors]]
 name = "site"
@@ -111,6 +112,7 @@ wait "$gate" || status=$?
 [ "$status" -eq 0 ] || fail "the gate ended with $status"
 [ -z "$(programs gate)" ] || fail "a program is left on: $(programs gate)"
 [ ! -e "$work/sock" ] || fail "the socket is left"
+grep -q 'flows kept' "$work/gate.log" || fail "no flows are kept"
 "$python" - "$work/expected.json" "$work/report.json" <<'COMPARE'
 import json, sys
 
@@ -147,6 +149,10 @@ COMPARE
 launch gate "$program" gate -c "$work/gate.toml" >/dev/null 2>"$work/again.log"
 gate=$launched
 wait_for 20 grep -q 'guarding after' "$work/again.log" || fail "the gate does not start again"
+"$program" flow explain 10.1.0.60 192.0.2.7 --socket "$work/sock" >"$work/kept.log" || fail "a flow is forgotten"
+grep -q '^10.1.0.60 > 192.0.2.7 granted' "$work/kept.log" || fail "not as it was: $(cat "$work/kept.log")"
+[ ! -e "$work/flows" ] || fail "the flows could be used a second time"
+echo "   a restart forgets no flow"
 kill -KILL "$gate"
 wait "$gate" 2>/dev/null || true
 wait_for 5 test -z "$(programs gate)" || fail "SIGKILL leaves a program on: $(programs gate)"

@@ -90,6 +90,11 @@ fn guard(path: &Path, json: bool) -> anyhow::Result<ExitCode> {
             port.name, port.worker, port.mode, port.mtu
         );
     }
+    match vantage.restored() {
+        Some(Ok(count)) => eprintln!("fingerpost: {count} flows known from before"),
+        Some(Err(error)) => eprintln!("fingerpost: no flows known from before: {error}"),
+        None => {}
+    }
     let took = start.elapsed().as_secs_f64();
     eprintln!("fingerpost: guarding after {took:.2} s; Ctrl-C stops");
     // Without systemd there is nobody to tell, which is no error.
@@ -116,6 +121,11 @@ fn guard(path: &Path, json: bool) -> anyhow::Result<ExitCode> {
     }
     let _ = sd_notify::notify(&[NotifyState::Stopping]);
     well &= vantage.stop();
+    match vantage.keep() {
+        Some(Ok(count)) => eprintln!("fingerpost: {count} flows kept"),
+        Some(Err(error)) => eprintln!("fingerpost: no flows kept: {error}"),
+        None => {}
+    }
     let stats = vantage.stats();
     let counters = answer::counters(&stats);
     let mut out = std::io::stdout().lock();

@@ -41,6 +41,10 @@
 //! Time is monotonic, in nanoseconds from any beginning. Everything here is a function of
 //! it, of the packet and of the record; tests/model.rs holds it against a slow twin.
 
+mod bytes;
+
+pub use bytes::BYTES;
+
 use crate::priority::{ALLOWANCE, FIRST, dscp, lifetime, priority};
 use crate::program::Answer;
 

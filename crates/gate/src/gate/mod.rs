@@ -44,7 +44,7 @@ use crate::index::lines::Lines;
 use crate::policy::{Action, Policy};
 use crate::priority::{FIRST, dscp};
 use crate::program::Programs;
-use crate::state::Outcome;
+use crate::state::{Outcome, Record};
 use crate::table::{Belongs, FlowTable};
 use decide::Wide;
 use run::Runner;
@@ -105,6 +105,17 @@ impl<I: Index> Gate<I> {
     /// Has these programs from now on; without, decisions that name one are ignored.
     pub fn set_programs(&mut self, programs: Reader<Programs>) {
         self.runner.set(programs);
+    }
+
+    /// Remembers a flow as it was remembered before, unless that is over at `now`; says
+    /// whether it does. The policy is asked of it with its next packet.
+    pub fn restore(&mut self, now: u64, flow: &Flow, hash: u32, record: Record) -> bool {
+        if record.expire_at() <= now || self.table.find(flow, hash).is_some() {
+            return false;
+        }
+        let another = (self.policy.current().generation() as u16).wrapping_sub(1);
+        let belongs = Belongs { set: 0, generation: another };
+        self.table.restore(flow, hash, belongs, record, now).is_ok()
     }
 
     /// Takes groups of so many packets, 1 to [`GROUP`], from now on: for measuring.

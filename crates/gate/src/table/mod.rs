@@ -289,6 +289,26 @@ impl<I: Index> FlowTable<I> {
         }
     }
 
+    /// Gives a flow that has none an entry with what was remembered of it before.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn restore(
+        &mut self,
+        flow: &Flow,
+        hash: u32,
+        belongs: Belongs,
+        record: Record,
+        now: u64,
+    ) -> Result<u32, Full> {
+        let entry = self.insert(flow, hash, belongs, now)?;
+        let before = self.entries[entry as usize].record.state();
+        self.entries[entry as usize].record = record;
+        self.refile(entry, before);
+        Ok(entry)
+    }
+
     /// Forgets a flow.
     pub fn remove(&mut self, entry: u32) {
         self.wheels.take_out(entry);

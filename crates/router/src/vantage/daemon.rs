@@ -13,8 +13,8 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::time::Instant;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fib::Publisher;
 use gate::flow::Key;
@@ -24,8 +24,9 @@ use port::af_xdp::Interface;
 
 use super::config::{BACK, Config, FRONT};
 use super::decisions::Decisions;
-use super::early::Writer;
+use super::early::{self, Writer};
 use super::panel::{Panel, Unchanged};
+use super::retained;
 use super::rings::rings;
 use super::station::{Setup, Station, places};
 use super::tally::Tally;
@@ -39,6 +40,9 @@ use crate::stats::Snapshot;
 pub struct Vantage {
     daemon: Daemon,
     panel: Arc<Panel>,
+    /// Where flows are kept, and what workers leave.
+    keep: Option<(PathBuf, Arc<Mutex<Vec<u8>>>)>,
+    restored: Option<io::Result<usize>>,
 }
 
 impl Vantage {
@@ -73,10 +77,10 @@ impl Vantage {
         let policy = Publisher::new(policy);
         let workers = fixed.cores.len();
         let (mut ends, mut decide, mut talks) = (Vec::new(), Vec::new(), Vec::new());
-        let mut early = Vec::new();
+        let mut tellers = Vec::new();
         for (its, theirs) in (0..workers).map(|_| rings()) {
             decide.push(its.decisions);
-            early.push(its.early);
+            tellers.push(its.early);
             talks.push(its.talk);
             ends.push(theirs);
         }
@@ -89,8 +93,8 @@ impl Vantage {
         .collect();
         let name = &fixed.back.name;
         let session = fastrand::Rng::new().u64(1..);
-        let early = Writer::new(early, policy.reader(), fixed.early);
-        let decisions = Decisions::start(listen, name, &config.trust, decide, early, session)
+        let writer = Writer::new(tellers, policy.reader(), fixed.early);
+        let decisions = Decisions::start(listen, name, &config.trust, decide, writer, session)
             .map_err(system("listen for decisions"))?;
         let tallies: Vec<_> = (0..workers).map(|_| Arc::new(Tally::default())).collect();
         let mut readers: Vec<_> = (0..workers).map(|_| policy.reader()).collect();
@@ -99,7 +103,17 @@ impl Vantage {
         let panel =
             Arc::new(Panel::new(config, policy, programs, tallies.clone(), talks, decisions));
 
-        let (key, begin) = (Key::random(), Instant::now());
+        let key = Key::random();
+        let left = fixed.keep.as_ref().map(|_| Arc::<Mutex<Vec<u8>>>::default());
+        let read = fixed.keep.as_ref().map(|path| retained::read(path, workers));
+        let (mut known, restored) = match read {
+            None => (vec![Vec::new(); workers], None),
+            Some(Ok(known)) => {
+                let count = known.iter().map(Vec::len).sum::<usize>();
+                (known, Some(Ok(count)))
+            }
+            Some(Err(error)) => (vec![Vec::new(); workers], Some(Err(error))),
+        };
         let overhead = if has(true) { 40 } else { 20 };
         let mut make = |worker: usize, interfaces: &[Interface]| -> Box<dyn datapath::Station> {
             let link = interfaces.get(BACK).map_or(1500, |it| it.mtu().min(u16::MAX.into()));
@@ -118,18 +132,25 @@ impl Vantage {
                 programs: program_readers.remove(0),
                 ends: ends.remove(0),
                 tally: Arc::clone(&tallies[worker]),
-                clock: Box::new(move || begin.elapsed().as_nanos() as u64),
+                retained: std::mem::take(&mut known[worker]),
+                leave: left.as_ref().map(|left| (worker as u32, Arc::clone(left))),
+                clock: Box::new(early::now),
             }))
         };
         let stations = Stations { frames: places(fixed) as u32, make: &mut make };
         let guard = Guard { panel: Some(Arc::clone(&panel)), stations };
         let daemon = Daemon::start_guarded(router, guard)?;
+        // At work: what is in the file from now on would be out of date.
+        let restored = restored.map(|restored| {
+            let path = fixed.keep.as_deref().filter(|_| matches!(restored, Ok(1..)));
+            path.map_or(Ok(()), std::fs::remove_file).and(restored)
+        });
         if let Some(front) = daemon.interfaces().into_iter().nth(FRONT)
             && fixed.early > 0
         {
             panel.set_front(front);
         }
-        Ok(Self { daemon, panel })
+        Ok(Self { daemon, panel, keep: fixed.keep.clone().zip(left), restored })
     }
 
     /// Does what clients want done; to be called from time to time.
@@ -164,6 +185,22 @@ impl Vantage {
     /// Says whether all threads are at work.
     pub fn alive(&self) -> bool {
         self.daemon.alive() && self.panel.alive()
+    }
+
+    /// Says how many flows there were from before, or why none; nothing where none are kept.
+    pub fn restored(&self) -> Option<&io::Result<usize>> {
+        self.restored.as_ref()
+    }
+
+    /// Keeps the flows in their file, the gate being stopped; says how many.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn keep(&mut self) -> Option<io::Result<usize>> {
+        let (path, left) = self.keep.take()?;
+        let flows = left.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(retained::write(&path, &flows))
     }
 
     /// Stops everything but what shows the counters, which are final afterwards; says

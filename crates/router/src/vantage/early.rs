@@ -42,7 +42,7 @@ pub(super) struct Writer {
 }
 
 /// Returns the kernel's monotonic time, which its programs go by.
-fn now() -> u64 {
+pub(super) fn now() -> u64 {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC);
     time.map_or(0, |it| it.tv_sec() as u64 * SECOND + it.tv_nsec() as u64)
 }

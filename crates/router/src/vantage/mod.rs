@@ -27,6 +27,7 @@
 //! | `decisions` | what grantors say, from sockets to rings |
 //! | `early` | declined flows that end in the kernel |
 //! | `panel` | questions, and another policy |
+//! | `retained` | the flows in a file, over a restart |
 //! | `daemon` | all of it brought to life |
 
 pub mod config;
@@ -37,6 +38,7 @@ mod kept;
 mod last;
 mod panel;
 mod reply;
+mod retained;
 mod rings;
 mod station;
 mod tally;
@@ -45,6 +47,7 @@ pub use config::Config;
 pub use daemon::Vantage;
 pub(crate) use panel::Panel;
 pub use panel::{Unchanged, told};
+pub use retained::Retained;
 pub use rings::{Ends, Rings, rings};
 pub use station::{Setup, Station};
 pub use tally::Tally;

@@ -20,7 +20,7 @@
 //! the tunnel, the SYNs among them are looked at, because what a server announces is
 //! what its client will send through the tunnel.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fib::Reader;
 use gate::decision::{Item, Say};
@@ -39,6 +39,7 @@ use super::config::{BACK, FRONT, Fixed};
 use super::kept::{Kept, To, Waits};
 use super::last::Last;
 use super::reply::Replies;
+use super::retained::{self, Retained};
 use super::rings::{Answer, Early, Ends, Known, Question};
 use super::tally::{Sight, Tally};
 use crate::datapath::{
@@ -87,6 +88,10 @@ pub struct Setup<'a> {
     pub ends: Ends,
     /// Where it shows its numbers.
     pub tally: Arc<Tally>,
+    /// Flows that are known from before.
+    pub retained: Vec<Retained>,
+    /// Where its flows are left in the end, with the worker's number.
+    pub leave: Option<(u32, Arc<Mutex<Vec<u8>>>)>,
     /// Monotonic nanoseconds.
     pub clock: Box<dyn FnMut() -> u64 + Send>,
 }
@@ -114,6 +119,7 @@ pub struct Station {
     listing: Option<(u32, usize, u32)>,
     last: Last,
     tally: Arc<Tally>,
+    leave: Option<(u32, Arc<Mutex<Vec<u8>>>)>,
     /// The kernel drops packets of declined flows.
     early: bool,
     /// It was not told what it had to be.
@@ -160,6 +166,9 @@ impl Station {
         let clamp = fixed.clamp_mss.then(|| setup.mtu.saturating_sub(setup.overhead + 40));
         let mut gate = Gate::new(fixed.entries, setup.policy, now);
         gate.set_programs(setup.programs);
+        for (flow, record) in setup.retained {
+            gate.restore(now, &flow, setup.key.hash(&flow), record);
+        }
         Self {
             clock,
             now,
@@ -178,6 +187,7 @@ impl Station {
             listing: None,
             last: Last::new(),
             tally: setup.tally,
+            leave: setup.leave,
             early: fixed.early > 0,
             early_lost: false,
             red_dropped: 0,
@@ -497,6 +507,14 @@ impl datapath::Station for Station {
         while let Some(reply) = self.replies.next() {
             arena.free(reply.frame);
             stats.ended(Verdict::LinkFull, 1);
+        }
+        // Once: a worker ends a second time when it is dropped.
+        if let Some((worker, left)) = self.leave.take() {
+            let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+            let table = self.gate.table();
+            for (_, entry) in table.within(0..table.capacity()) {
+                retained::put(&mut left, worker, &entry.flow(), entry.record());
+            }
         }
         datapath::Station::end(self, true);
     }

@@ -149,6 +149,8 @@ impl Rig {
             programs: Publisher::new(config.programs.clone()).reader(),
             ends,
             tally: Arc::clone(&tally),
+            retained: Vec::new(),
+            leave: None,
             clock: Box::new(move || time.load(Ordering::Relaxed)),
         });
         let worker = Worker::new(WorkerSetup {

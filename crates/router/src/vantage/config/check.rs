@@ -113,6 +113,13 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         requests: c.count(file.link.requests, "link.requests", REQUESTS, MOST_PLACES),
         granted: c.count(file.link.granted, "link.granted", GRANTED, MOST_PLACES),
         entries: c.count(file.table.entries, "table.entries", ENTRIES, MOST_ENTRIES),
+        keep: file.table.keep.map(|path| {
+            if !path.get_ref().is_absolute() {
+                let what = "a file of this name might be anywhere: begin it with /";
+                c.problem(&path, "table.keep", what);
+            }
+            path.into_inner()
+        }),
         early: early(&mut c, file.table.early),
         clamp_mss: file.tunnel.clamp_mss,
         answers: file.tunnel.answers.unwrap_or(ANSWERS),

@@ -13,6 +13,7 @@
 //! bandwidth = "1gbit"          # of the protected network's link, in the words of tc(8)
 //! [table]
 //! entries = 1048576            # flows, for each worker
+//! keep = "/var/lib/fingerpost/flows"   # over a restart; without it, they are forgotten
 //! early = 65536                # declined ones that end in the kernel; 0: none
 //!
 //! [[grantors]]
@@ -113,6 +114,8 @@ pub struct Fixed {
     pub entries: usize,
     /// Declined flows that are dropped before they reach a worker; 0: none.
     pub early: u32,
+    /// Where flows are kept over a restart, if they are.
+    pub keep: Option<PathBuf>,
     /// TCP is held to what fits.
     pub clamp_mss: bool,
     /// ICMP errors a second at the most, of all workers.

@@ -68,6 +68,7 @@ pub(super) struct Link {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Table {
     pub(super) entries: Option<Spanned<usize>>,
+    pub(super) keep: Option<Spanned<PathBuf>>,
     pub(super) early: Option<Spanned<u32>>,
 }
 

@@ -1,0 +1,145 @@
+//! The flows of a gate in a file, so that a restart forgets nothing.
+//!
+//! ```text
+//!   stop    workers' tables ─► bytes ─► file, whole or not at all
+//!   start   file ─► read ─► each worker's table, as far as time has not run out ─► removed
+//!
+//!   file    "fpflows1" | which boot of the machine:36 | flow …
+//!   flow    worker:4 | version:1 | source:16 | destination:16 | record:88
+//! ```
+//!
+//! Records hold times of the kernel's monotonic clock, which goes on from one process to the
+//! next and begins anew with the machine: a file of another boot is worth nothing. A file is
+//! used once, because what a gate has been told since is not in it; decisions about prefixes
+//! are not in it either. Whoever is killed
+//! leaves none; a file that makes no sense is told of, and the gate starts with an empty table.
+//!
+//! Each worker gets the flows of the worker of its number; where there are others than
+//! before, all get all, since the card may bring any flow to any.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use gate::flow::{Flow, Pair};
+use gate::state::{BYTES, Record};
+
+const MAGIC: &[u8; 8] = b"fpflows1";
+const BOOT: usize = 36;
+const FLOW: usize = 4 + 1 + 32 + BYTES;
+
+/// A flow and what is remembered of it.
+pub type Retained = (Flow, Record);
+
+/// Returns which boot of the machine this is.
+fn boot() -> io::Result<Vec<u8>> {
+    let mut boot = fs::read("/proc/sys/kernel/random/boot_id")?;
+    boot.resize(BOOT, 0);
+    Ok(boot)
+}
+
+/// Appends a worker's flow.
+pub(super) fn put(out: &mut Vec<u8>, worker: u32, flow: &Flow, record: &Record) {
+    let (version, src, dst) = match flow.pair() {
+        Pair::V4 { src, dst } => (4, src.into(), dst.into()),
+        Pair::V6 { src, dst } => (6, src, dst),
+    };
+    out.extend_from_slice(&worker.to_le_bytes());
+    out.push(version);
+    out.extend_from_slice(&u128::to_be_bytes(src));
+    out.extend_from_slice(&u128::to_be_bytes(dst));
+    out.extend_from_slice(&record.to_bytes());
+}
+
+fn get(bytes: &[u8; FLOW]) -> Option<(u32, Retained)> {
+    let worker = u32::from_le_bytes(bytes[..4].try_into().ok()?);
+    let address = |at: usize| Some(u128::from_be_bytes(bytes.get(at..at + 16)?.try_into().ok()?));
+    let (src, dst) = (address(5)?, address(21)?);
+    let flow = match bytes[4] {
+        4 => Flow::v4(u32::try_from(src).ok()?, u32::try_from(dst).ok()?),
+        6 => Flow::v6(src, dst),
+        _ => return None,
+    };
+    Some((worker, (flow, Record::from_bytes(bytes[37..].try_into().ok()?)?)))
+}
+
+/// Writes what workers have left to a file.
+///
+/// # Errors
+///
+/// The system's; the file is then as it was.
+pub(super) fn write(path: &Path, flows: &[u8]) -> io::Result<usize> {
+    let whole = [&MAGIC[..], &boot()?, flows].concat();
+    fib::image::replace(path, &whole)?;
+    Ok(flows.len() / FLOW)
+}
+
+/// Reads a file and returns the flows of each worker; of none if there is none.
+///
+/// # Errors
+///
+/// The system's; `InvalidData` if it is no such file, or of another boot.
+pub(super) fn read(path: &Path, workers: usize) -> io::Result<Vec<Vec<Retained>>> {
+    let mut all: Vec<Vec<Retained>> = vec![Vec::new(); workers];
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(all),
+        Err(error) => return Err(error),
+    };
+    let bad = |what: &str| io::Error::new(ErrorKind::InvalidData, what.to_owned());
+    let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| bad("no file of flows"))?;
+    let (its, flows) = rest.split_at_checked(BOOT).ok_or_else(|| bad("cut short"))?;
+    if its != boot()? {
+        return Err(bad("of another boot of this machine: its times mean nothing"));
+    }
+    let (flows, left) = flows.as_chunks::<FLOW>();
+    if !left.is_empty() {
+        return Err(bad("cut short"));
+    }
+    let read: Option<Vec<_>> = flows.iter().map(get).collect();
+    let read = read.ok_or_else(|| bad("a flow in it is none"))?;
+    let before = read.iter().map(|(worker, _)| *worker as usize + 1).max().unwrap_or(0);
+    for (worker, retained) in read {
+        match all.get_mut(worker as usize) {
+            Some(its) if before <= workers => its.push(retained),
+            _ => all.iter_mut().for_each(|its| its.push(retained)),
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Flow, Record, put, read, write};
+
+    #[test]
+    fn flows_come_back_and_nothing_damaged_does() {
+        let folder = std::env::temp_dir().join(format!("fp-flows-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("flows");
+        assert!(read(&path, 2).unwrap().iter().all(Vec::is_empty), "there is none yet");
+        let flows = [Flow::v4(1, 2), Flow::v6(3 << 64, 4), Flow::v4(5, 6)];
+        let mut bytes = Vec::new();
+        for (worker, flow) in [0, 1, 1].into_iter().zip(&flows) {
+            put(&mut bytes, worker, flow, &Record::new(7));
+        }
+        assert_eq!(write(&path, &bytes).unwrap(), 3);
+        let whole = std::fs::read(&path).unwrap();
+        let of = |workers| -> Vec<Vec<Flow>> {
+            std::fs::write(&path, &whole).unwrap();
+            let all = read(&path, workers).unwrap();
+            all.into_iter().map(|its| its.into_iter().map(|(flow, _)| flow).collect()).collect()
+        };
+        assert_eq!(of(2), [vec![flows[0]], flows[1..].to_vec()]);
+        assert_eq!(of(1), [flows.to_vec()], "fewer workers than before");
+        for damaged in [&whole[..whole.len() - 1], &whole[1..], &whole[..20], b""] {
+            std::fs::write(&path, damaged).unwrap();
+            assert!(read(&path, 2).is_err());
+        }
+        let mut other = whole.clone();
+        other[10] ^= 1;
+        std::fs::write(&path, &other).unwrap();
+        assert!(read(&path, 2).unwrap_err().to_string().contains("another boot"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
