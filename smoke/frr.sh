@@ -65,4 +65,31 @@ agrees 20s
 same
 check b
 
+
+echo "the router is killed, and starts by an image: it forwards before FRR has told it anything"
+stop_router
+configure "[feed]
+fpm = \"127.0.0.1:2620\"
+[image]
+path = \"$work/table.image\""
+start_router
+wait_for 60 half_there || fail "FRR does not tell the routes again: $(have)"
+rest
+agrees 20s
+"$program" save --socket "$work/sock" | sed 's/^/   /'
+kill -KILL "$router"
+wait "$router" 2>/dev/null || true
+# Nobody else forwards, and nobody tells.
+kill -STOP "$frr_zebra"
+within router sysctl -qw net.ipv4.ip_forward=0
+start_router
+check b
+[ "$(have)" -lt 100 ] || fail "there are routes, so the image has not been tried: $(have)"
+kill -CONT "$frr_zebra"
+within router sysctl -qw net.ipv4.ip_forward=1
+wait_for 60 half_there || fail "FRR does not tell the routes again: $(have)"
+rest
+agrees 20s
+same
+check b
 stop_router
