@@ -18,6 +18,7 @@
 //! |---|---|
 //! | `engines_small` | `u8` and `u16`, every engine, every address compared |
 //! | `engines_wide` | `u32`, `u64` and `u128`, at borders and at addresses of the script |
+//! | `netlink` | what a mirror of the kernel has told, against what it shows |
 //! | `text` | what `Prefix` and `Choice` read, against the standard library and back |
 //!
 //! The targets (`fuzz_targets/`) are three lines each around the functions here, and
@@ -27,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 pub mod engines;
+pub mod netlink;
 pub mod script;
 mod subject;
 pub mod text;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use fingerpost_fuzz::{Bench, text};
+use fingerpost_fuzz::{Bench, netlink, text};
 
 /// Every input of a target, in order of name.
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
@@ -46,6 +46,13 @@ fn small_universes() {
 fn wide_families() {
     let bench = play("engines_wide", Bench::wide);
     assert!(bench.tally.kept > 0, "no engine was kept: {:?}", bench.tally);
+}
+
+#[test]
+fn netlink() {
+    let counts = corpus("netlink").into_iter().map(|(_, input)| netlink::netlink(&input));
+    let (taken, refused) = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    assert!(taken > 200 && refused > 10, "{taken} messages taken, {refused} refused");
 }
 
 #[test]

@@ -26,7 +26,8 @@ use crate::step::{Step, Words};
 use crate::{needs, plan};
 
 /// Each target and the longest input worth its time, in bytes.
-const TARGETS: [(&str, u32); 3] = [("engines_small", 256), ("engines_wide", 256), ("text", 64)];
+const TARGETS: [(&str, u32); 4] =
+    [("engines_small", 256), ("engines_wide", 256), ("netlink", 2048), ("text", 64)];
 
 /// What makes the compiler count every edge that is taken, as `cargo fuzz` has it; but
 /// in several units, because one holds every engine of five families.

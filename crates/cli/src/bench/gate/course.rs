@@ -1,0 +1,202 @@
+//! What a gate is sent, by one of the variants, and whether it lost count.
+
+use std::time::Instant;
+
+use anyhow::ensure;
+use fib::engine::overlap::Tuner;
+use fib::{Prefix, Publisher};
+use gate::decision::{Item, Say, Scope};
+use gate::flow::{Flow, Key};
+use gate::gate::{Gate, Packet, Verdict};
+use gate::limit::bucket::Bucket;
+use gate::limit::solicitor::{Request, Solicitor};
+use gate::policy::{Action, Address, Draft, Grantor, Policy};
+use gate::state::{Decision, Grant, Stamp};
+
+const BATCH: usize = 64;
+/// Nanoseconds between packets, for the gate.
+const GAP: u64 = 200;
+const PROTECTED: u32 = 0xc000_0207;
+/// Spreads numbers over all addresses, each to another.
+const SPREAD: u32 = 0x9e37_79b1;
+
+/// A way of taking packets; see the table above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Variant {
+    Plain,
+    DropOverBatch,
+    Groups,
+    Coroutines,
+    BatchedEnqueue,
+    Granted,
+}
+
+impl Variant {
+    /// Plain first: the others are held against it.
+    pub(super) const ALL: [Self; 6] = [
+        Self::Plain,
+        Self::DropOverBatch,
+        Self::Groups,
+        Self::Coroutines,
+        Self::BatchedEnqueue,
+        Self::Granted,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::DropOverBatch => "drop over batch",
+            Self::Groups => "group prefetching",
+            Self::Coroutines => "coroutines, tuned",
+            Self::BatchedEnqueue => "batched enqueue",
+            Self::Granted => "granted",
+        }
+    }
+}
+
+/// A gate under a flood, or with nothing but granted flows.
+pub(super) struct Course {
+    gate: Gate,
+    variant: Variant,
+    tuner: Tuner,
+    solicitor: Solicitor<u32>,
+    key: Key,
+    /// Readers of the policy read while it lives.
+    _policy: Publisher<Policy>,
+    entries: usize,
+    /// How many flows are granted, to draw from.
+    granted: Option<u32>,
+    drawn: u64,
+    now: u64,
+    source: u32,
+    sent: u64,
+}
+
+impl Course {
+    pub(super) fn new(entries: usize, variant: Variant) -> anyhow::Result<Self> {
+        let mut draft = Draft::new();
+        let grantor = |address| Grantor { address: Address::V4(address), weight: 1 };
+        let set = draft.set(&[grantor(0x0a00_0001), grantor(0x0a00_0002)]);
+        draft.v4(Prefix::truncate(PROTECTED, 24), Action::Grantors(set));
+        let publisher = Publisher::new(draft.build(1)?);
+        let mut gate: Gate = Gate::new(entries, publisher.reader(), 0);
+        match variant {
+            Variant::Plain => gate.set_group(1),
+            Variant::DropOverBatch => gate.keep_all(),
+            _ => {}
+        }
+        Ok(Self {
+            gate,
+            variant,
+            tuner: Tuner::new(8),
+            solicitor: Solicitor::new(512, Bucket::share(10_000_000_000, 5, 0)),
+            key: Key::random(),
+            _policy: publisher,
+            entries,
+            granted: None,
+            drawn: 1,
+            now: 0,
+            source: 0,
+            sent: 0,
+        })
+    }
+
+    /// Fills the table: with requests, or with the flows that are granted.
+    pub(super) fn fill(&mut self) {
+        if self.variant == Variant::Granted {
+            return self.grant((self.entries as u32 / 4 * 3).min(1 << 23));
+        }
+        let wanted = self.variant;
+        if wanted == Variant::Plain {
+            self.gate.set_group(gate::gate::GROUP);
+            self.variant = Variant::Groups;
+        }
+        self.send(self.entries + self.entries / 8);
+        if wanted == Variant::Plain {
+            self.gate.set_group(1);
+        }
+        self.variant = wanted;
+    }
+
+    fn grant(&mut self, flows: u32) {
+        let terms = Grant {
+            rate_kib: u32::MAX,
+            expire_s: u32::MAX,
+            next_renewal_ms: u32::MAX,
+            renewal_step_ms: 1,
+        };
+        for number in 0..flows {
+            let flow = Flow::v4(number.wrapping_mul(SPREAD), PROTECTED);
+            let item = Item { scope: Scope::of(&flow), say: Say::Decide(Decision::Grant(terms)) };
+            let key = &self.key;
+            // What finds no room is missed when the packets are counted.
+            let _ = self.gate.decide(self.now, &item, Stamp::default(), |flow| key.hash(flow));
+        }
+        self.granted = Some(flows);
+    }
+
+    /// Draws a packet: of a granted flow, or from a source that has not been before, until
+    /// all have.
+    fn packet(&mut self) -> Packet {
+        let number = match self.granted {
+            Some(flows) => {
+                self.drawn = self.drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (((self.drawn >> 32) * u64::from(flows)) >> 32) as u32
+            }
+            None => {
+                self.source = self.source.wrapping_add(1);
+                self.source
+            }
+        };
+        let flow = Flow::v4(number.wrapping_mul(SPREAD), PROTECTED);
+        Packet { flow, hash: self.key.hash(&flow), bytes: 60 }
+    }
+
+    /// Sends so many packets by way of the gate, in batches.
+    pub(super) fn send(&mut self, packets: usize) {
+        let mut verdicts = [Verdict::NoRoute; BATCH];
+        for _ in 0..packets / BATCH {
+            let batch: [Packet; BATCH] = core::array::from_fn(|_| self.packet());
+            self.now += GAP * BATCH as u64;
+            if self.variant == Variant::Coroutines {
+                let begin = Instant::now();
+                let in_flight = self.tuner.in_flight();
+                self.gate.process_woven(self.now, &batch, in_flight, &mut verdicts);
+                self.tuner.observe(begin.elapsed().as_nanos() as u64, BATCH);
+            } else {
+                self.gate.process(self.now, &batch, &mut verdicts);
+            }
+            let request = |at: usize| match verdicts[at] {
+                Verdict::Request { dscp, .. } => {
+                    Some(Request { packet: at as u32, dscp, bytes: 80 })
+                }
+                _ => None,
+            };
+            if self.variant == Variant::BatchedEnqueue {
+                self.solicitor.offer_all((0..BATCH).filter_map(request), |_| {});
+            } else {
+                for request in (0..BATCH).filter_map(request) {
+                    self.solicitor.offer(request);
+                }
+            }
+            while self.solicitor.next(self.now).is_some() {}
+            self.gate.turn(self.now, BATCH as u32);
+        }
+        self.sent += (packets / BATCH * BATCH) as u64;
+    }
+
+    /// Holds the gate's counters against what was sent.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        let counts = self.gate.counts();
+        ensure!(counts.received.packets == self.sent, "the gate has not counted every packet");
+        ensure!(counts.received == counts.ended(), "a packet has not one verdict");
+        let expect = if self.granted.is_some() { counts.granted } else { counts.requests };
+        ensure!(expect == counts.received, "a packet was not what it was to be: {counts:?}");
+        Ok(())
+    }
+
+    /// Returns the bytes that an entry and its share of the index take, for all.
+    pub(super) fn bytes(&self) -> usize {
+        self.entries * size_of::<gate::table::Entry>()
+    }
+}

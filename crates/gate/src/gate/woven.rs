@@ -1,0 +1,103 @@
+//! The packet path by coroutines: the alternative to groups (thesis, 4.5.3, 4.5.4).
+//!
+//! ```text
+//!   packet 0   index ─┐          entry ─┐          decided ─► state, verdict
+//!   packet 1          index ─┐          entry ─┐              decided ─► …
+//!   packet 2                 index ─┐          entry ─┐
+//! ```
+//!
+//! Each packet under way is a stackless coroutine: it asks the CPU for what it needs next
+//! and lets the others go on until its turn comes again. How many are under way is the
+//! caller's to choose, and to change while it runs (`fib::engine::overlap::Tuner`).
+//!
+//! All take the same number of steps, so they end in the order of the batch, and everything
+//! that changes the table is done in the last step: the outcome is that of one packet after
+//! the other, whatever is under way. In a full table that is also the price: room is made
+//! packet by packet, where a group makes it for all of its packets at once, with their waits
+//! beside one another.
+//!
+//! Kept for the comparison, which `bench gate` makes: groups are what the gate goes by.
+
+use fib::engine::overlap::MOST;
+
+use super::{Gate, Left, Packet, Verdict, look_up};
+use crate::index::Index;
+
+/// Where a packet has come to.
+#[derive(Clone, Copy)]
+enum At {
+    Index,
+    Entry,
+    Decided,
+}
+
+impl<I: Index> Gate<I> {
+    /// Gives each packet its verdict, at `now`, with so many packets under way at a time, 1
+    /// to [`MOST`].
+    ///
+    /// # Panics
+    ///
+    /// If the slices differ in length.
+    pub fn process_woven(
+        &mut self,
+        now: u64,
+        packets: &[Packet],
+        in_flight: usize,
+        verdicts: &mut [Verdict],
+    ) {
+        assert_eq!(packets.len(), verdicts.len(), "a verdict for each packet");
+        let in_flight = in_flight.clamp(1, MOST);
+        let mut under_way = [At::Index; MOST];
+        let mut candidates = [None; MOST];
+        // Packet n is in place n of the ring, modulo its length; `begun` are under way or done.
+        let (mut begun, mut done) = (0, 0);
+        while done < packets.len() {
+            while begun < packets.len() && begun - done < in_flight {
+                self.table.fetch(packets[begun].hash);
+                under_way[begun % MOST] = At::Index;
+                begun += 1;
+            }
+            for at in done..begun {
+                let (packet, place) = (&packets[at], at % MOST);
+                under_way[place] = match under_way[place] {
+                    At::Index => {
+                        candidates[place] = self.table.candidate(packet.hash);
+                        At::Entry
+                    }
+                    At::Entry => {
+                        let table = &self.table;
+                        let entry = table.find_from(candidates[place], &packet.flow, packet.hash);
+                        if let Some(entry) = entry {
+                            table.fetch_decided(entry);
+                        }
+                        At::Decided
+                    }
+                    At::Decided => {
+                        self.finish(now, packet, &mut verdicts[at]);
+                        done += 1;
+                        continue;
+                    }
+                };
+            }
+        }
+    }
+
+    /// The last step: what group step 3 does where the flow is known, and 4 to 6 otherwise.
+    fn finish(&mut self, now: u64, packet: &Packet, verdict: &mut Verdict) {
+        let policy = self.policy.current();
+        let generation = policy.generation() as u16;
+        // Another packet may have taken its entry since, or made one for it.
+        let entry = self.table.find(&packet.flow, packet.hash);
+        let known = |entry: &u32| self.table.entry(*entry).belongs().generation == generation;
+        if let Some(entry) = entry.filter(known) {
+            let (table, runner) = (&mut self.table, &mut self.runner);
+            *verdict = super::known(table, runner, policy, entry, now, packet, || &[]);
+            self.counts.verdict(verdict, packet.bytes);
+            return;
+        }
+        let mut left = [Left::default()];
+        let packets = core::slice::from_ref(packet);
+        look_up(policy, packets, &mut left);
+        self.admit(now, packets, |_| &[], core::slice::from_mut(verdict), &left);
+    }
+}
