@@ -108,7 +108,7 @@ fn compare<A: Family>(
     let routed = theirs.iter().filter(|&&hop| hop != Hop::NONE).count();
     let addresses = keys.len();
     print(
-        args.setting.json,
+        args.setting.output.json,
         &Outcome { table, routes: routes.len(), addresses, routed, agree, rival: about },
     )?;
     Ok(ExitCode::SUCCESS)

@@ -168,7 +168,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
 
 #[expect(clippy::print_stdout, reason = "the result")]
 fn print(args: &Args, table: &str, scores: &[Score]) -> anyhow::Result<()> {
-    if args.setting.json {
+    if args.setting.output.json {
         println!("{}", serde_json::to_string_pretty(scores)?);
         return Ok(());
     }

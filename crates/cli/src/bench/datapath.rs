@@ -298,7 +298,7 @@ fn frame(kind: u16, emit: impl Fn(&mut [u8]) -> bool) -> [u8; 60] {
 
 #[expect(clippy::print_stdout, reason = "the result")]
 fn print(args: &Args, table: &str, scores: &[Score]) -> anyhow::Result<()> {
-    if args.setting.json {
+    if args.setting.output.json {
         println!("{}", serde_json::to_string_pretty(scores)?);
         return Ok(());
     }

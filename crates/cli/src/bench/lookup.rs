@@ -162,7 +162,7 @@ fn compare<A: Family>(
 
 #[expect(clippy::print_stdout, reason = "the result")]
 fn print(args: &Args, outcome: &Outcome<'_>) -> anyhow::Result<()> {
-    if args.setting.json {
+    if args.setting.output.json {
         println!("{}", serde_json::to_string_pretty(outcome)?);
         return Ok(());
     }

@@ -10,6 +10,8 @@
 //! bench live      updates a second, from a change to the first answer by it, and what
 //!                 a feed costs those who look up
 //! bench datapath  packets a second through memory ports: no I/O, one core
+//! bench gate      packets a second through a gate: no I/O, one core
+//! bench flowtable schemes for the gate's index, from few flows to nearly full
 //! bench run       a definition: ours and others' tables in fresh processes, in turns,
 //!                 with the machine's limit, and a report
 //! bench suez      a paper's cache of answers, simulated as there and measured here
@@ -38,6 +40,8 @@ mod contest;
 mod contestant;
 mod datapath;
 mod engines;
+mod flowtable;
+mod gate;
 mod keys;
 mod live;
 mod lookup;
@@ -72,6 +76,10 @@ enum What {
     Live(live::Args),
     /// Packets a second through the datapath without I/O
     Datapath(datapath::Args),
+    /// Packets a second through a gate without I/O, every one from a new source
+    Gate(gate::Args),
+    /// Schemes for the gate's index: lookups and a flood, by load
+    Flowtable(flowtable::Args),
     /// A definition: everybody in fresh processes, in turns, beside the machine's limit
     Run(Box<run::Args>),
     /// One engine as a process that is asked by lines
@@ -92,12 +100,26 @@ pub(crate) struct Setting {
     /// label its own
     #[arg(long, value_name = "N", default_value_t = 148)]
     hops: u32,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Where results go.
+#[derive(clap::Args)]
+pub(crate) struct Output {
     /// The folder for records [default: bench/record, where there is one]
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(short, long)]
     json: bool,
+}
+
+impl Output {
+    /// Appends figures to the record.
+    fn keep<'a>(&self, figures: impl IntoIterator<Item = Figure<'a>>) -> anyhow::Result<()> {
+        keep(self.record.as_deref(), figures)
+    }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -109,6 +131,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         What::Build(args) => build::run(args),
         What::Live(args) => live::run(args),
         What::Datapath(args) => datapath::run(args),
+        What::Gate(args) => gate::run(args),
+        What::Flowtable(args) => flowtable::run(args),
         What::Run(args) => run::run(args),
         What::Contestant(args) => contestant::run(args),
         What::Suez(args) => suez::run(args),
@@ -177,7 +201,7 @@ impl Setting {
 
     /// Appends a run's figures to its record.
     fn record<'a>(&self, figures: impl IntoIterator<Item = Figure<'a>>) -> anyhow::Result<()> {
-        keep(self.record.as_deref(), figures)
+        self.output.keep(figures)
     }
 }
 

@@ -274,7 +274,7 @@ fn prove<A: Family>(
 
 #[expect(clippy::print_stdout, reason = "the result")]
 fn print(args: &Args, table: &str, scores: &[Score]) -> anyhow::Result<()> {
-    if args.setting.json {
+    if args.setting.output.json {
         let result = serde_json::json!({ "table": table, "keys": args.keys, "scores": scores });
         println!("{}", serde_json::to_string_pretty(&result)?);
         return Ok(());

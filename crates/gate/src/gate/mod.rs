@@ -27,11 +27,14 @@
 //! packet's bytes, which [`Gate::process_with`] is given a way to. Without bytes they
 //! are requests.
 //!
+//! The alternative by coroutines is in `woven.rs`.
+//!
 //! Time is the group's: one reading for all its packets.
 
 mod decide;
 mod run;
 mod verdict;
+mod woven;
 
 pub use decide::{Ignored, MOST_WIDE};
 pub use verdict::{Count, Counts, Reason, Verdict};
@@ -185,14 +188,8 @@ impl<I: Index> Gate<I> {
         for (at, packet) in packets.iter().enumerate() {
             match candidates[at] {
                 Some(entry) if table.entry(entry).belongs().generation == generation => {
-                    let set = table.entry(entry).belongs().set;
-                    let mut outcome = table.packet(entry, now, packet.bytes);
-                    if let Outcome::Run(program) = outcome {
-                        let bytes = bytes(at);
-                        outcome =
-                            self.runner.packet(table, entry, program, now, bytes, packet.bytes);
-                    }
-                    verdicts[at] = sent(policy, set, packet.hash, outcome);
+                    let runner = &mut self.runner;
+                    verdicts[at] = known(table, runner, policy, entry, now, packet, || bytes(at));
                     self.counts.verdict(&verdicts[at], packet.bytes);
                 }
                 _ => {
@@ -304,6 +301,25 @@ impl<I: Index> Gate<I> {
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
+}
+
+/// Says what becomes of a packet whose flow has an entry.
+#[inline(always)]
+fn known<'a, I: Index>(
+    table: &mut FlowTable<I>,
+    runner: &mut Runner,
+    policy: &Policy,
+    entry: u32,
+    now: u64,
+    packet: &Packet,
+    bytes: impl FnOnce() -> &'a [u8],
+) -> Verdict {
+    let set = table.entry(entry).belongs().set;
+    let mut outcome = table.packet(entry, now, packet.bytes);
+    if let Outcome::Run(program) = outcome {
+        outcome = runner.packet(table, entry, program, now, bytes(), packet.bytes);
+    }
+    sent(policy, set, packet.hash, outcome)
 }
 
 /// Says where a packet of a flow with this set goes by its outcome.

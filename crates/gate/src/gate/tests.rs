@@ -474,3 +474,43 @@ fn nothing_is_allocated_while_packets_go_through() {
     assert_eq!(allocated.count_total, 0);
     assert!(gate.counts().direct.packets > 100, "{:?}", gate.counts());
 }
+
+/// Whatever is under way, coroutines come to what one packet after the other comes to: also
+/// in a table that is full most of the time, and with decisions and a policy that change.
+#[test]
+fn coroutines_end_as_one_packet_after_the_other() {
+    for in_flight in [1, 2, 7, 64] {
+        let mut rng = fastrand::Rng::with_seed(in_flight as u64);
+        let key = Key::random();
+        let publisher = Publisher::new(draft().build(1).unwrap());
+        let mut woven: Gate = Gate::new(64, publisher.reader(), 0);
+        let mut plain: Gate = Gate::new(64, publisher.reader(), 0);
+        plain.set_group(1);
+        let mut now = 0;
+        for round in 0..400 {
+            now += rng.u64(..SECOND / 4);
+            let packets: Vec<_> = (0..rng.usize(..90))
+                .map(|_| packet(&key, random_flow(&mut rng), rng.u32(60..1500)))
+                .collect();
+            let mut got = vec![Verdict::NoRoute; packets.len()];
+            let mut want = got.clone();
+            woven.process_woven(now, &packets, in_flight, &mut got);
+            plain.process(now, &packets, &mut want);
+            assert_eq!(got, want, "{in_flight} under way, round {round}");
+            let flow = random_flow(&mut rng);
+            let say = match rng.u8(..3) {
+                0 => Say::Flush,
+                1 => Say::Decide(Decision::Decline { expire_s: 2 }),
+                _ => Say::Decide(Decision::Grant(GRANT)),
+            };
+            let item = Item { scope: Scope::of(&flow), say };
+            for gate in [&mut woven, &mut plain] {
+                let _ = gate.decide(now, &item, Stamp::default(), |flow| key.hash(flow));
+                gate.turn(now, 64);
+            }
+            assert_eq!(woven.counts(), plain.counts());
+        }
+        let counts = plain.counts();
+        assert!(counts.given_up > 1000 && counts.granted.packets > 100, "{counts:?}");
+    }
+}

@@ -110,7 +110,7 @@ fn size(bytes: usize) -> String {
 
 #[expect(clippy::print_stdout, reason = "the result")]
 fn print_survey(args: &Args, survey: &Survey<'_>) -> anyhow::Result<()> {
-    if args.setting.json {
+    if args.setting.output.json {
         println!("{}", serde_json::to_string_pretty(survey)?);
         return Ok(());
     }
@@ -209,7 +209,7 @@ pub(super) fn duel(
 
 #[expect(clippy::print_stdout, reason = "the result")]
 fn print_duel(args: &Args, duel: &Duel<'_>) -> anyhow::Result<()> {
-    if args.setting.json {
+    if args.setting.output.json {
         println!("{}", serde_json::to_string_pretty(duel)?);
         return Ok(());
     }

@@ -423,7 +423,7 @@ fn report(args: &Args, outcome: &Outcome<'_>) -> anyhow::Result<()> {
         samples: score.samples,
         bytes: score.bytes,
     }))?;
-    if args.setting.json {
+    if args.setting.output.json {
         println!("{}", serde_json::to_string_pretty(outcome)?);
         return Ok(());
     }
