@@ -57,7 +57,8 @@ impl<I: Index> Gate<I> {
                 under_way[begun % MOST] = At::Index;
                 begun += 1;
             }
-            for at in done..begun {
+            let sweep = done..begun;
+            for at in sweep {
                 let (packet, place) = (&packets[at], at % MOST);
                 under_way[place] = match under_way[place] {
                     At::Index => {
