@@ -16,8 +16,9 @@
 //! update cost what has changed, not what there is (HOUSE.md, "One builder,
 //! many engines").
 //!
-//! The journal keeps the last [`JOURNAL`] spans. A table that is further behind
-//! is copied whole, which is slower and never wrong.
+//! The journal keeps the last spans: as many as the array has cache lines, since copying
+//! it whole costs no more than copying a line for each of them, and [`JOURNAL`] at the
+//! most. A table that is further behind is copied whole, which is never wrong.
 
 #![expect(unsafe_code, reason = "aligned memory, and a prefetch that the compiler cannot emit")]
 
@@ -26,15 +27,15 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::alloc::Layout;
 use core::fmt;
-use core::ops::{Deref, DerefMut, Range};
+use core::ops::{Deref, DerefMut, Range, RangeInclusive};
 use core::ptr::NonNull;
 
 /// The alignment of every table: a cache line.
 const LINE: usize = 64;
 /// A huge page: what tables of at least half of one are aligned to and filled up to.
 const HUGE: usize = 2 << 20;
-/// How many spans a journal remembers.
-const JOURNAL: usize = 1 << 16;
+/// How many spans a journal remembers, at the least and at the most.
+const JOURNAL: RangeInclusive<usize> = 64..=1 << 16;
 
 /// A frozen array of plain values, aligned for the cache, and on huge pages where it is
 /// large: what lookups read, and what else is read as fast as a table.
@@ -331,7 +332,9 @@ impl<T: Copy + PartialEq> Master<T> {
 
     /// Appends a span to the journal.
     fn note(&mut self, at: usize, len: usize) {
-        if self.journal.len() == JOURNAL {
+        let lines = size_of_val(&self.items[..]) / LINE;
+        let most = lines.clamp(*JOURNAL.start(), *JOURNAL.end());
+        while self.journal.len() >= most {
             self.journal.pop_front();
             self.oldest += 1;
         }
@@ -490,10 +493,26 @@ mod tests {
     fn a_table_far_behind_is_copied_whole() {
         let mut master = Master::new(vec![0u8; 10]);
         let mut table = master.freeze();
-        for i in 0..JOURNAL + 5 {
+        for i in 0..*JOURNAL.end() + 5 {
             master.write(i % 10, &[i as u8]);
         }
         master.refresh(&mut table);
         assert_eq!(&table[..], &master[..]);
+    }
+
+    #[test]
+    fn a_journal_is_no_longer_than_the_array_has_lines() {
+        for lines in [1, 100, 3 * JOURNAL.end()] {
+            let mut master = Master::new(vec![0u64; lines * LINE / 8]);
+            for i in 0..2 * *JOURNAL.end() as u64 {
+                master.write(i as usize % 8, &[i + 1]);
+            }
+            let most = lines.clamp(*JOURNAL.start(), *JOURNAL.end());
+            assert_eq!(master.journal.len(), most);
+            // One that is cut forgets what is older.
+            master.truncate(8);
+            master.write(0, &[7]);
+            assert_eq!(master.journal.len(), *JOURNAL.start());
+        }
     }
 }
