@@ -5,10 +5,11 @@
 //!                                         └─ SIGHUP: policy and senders are read again
 //! ```
 //!
-//! `fingerpost gate check -c FILE` judges the file and takes nothing over. A reload that
-//! fails says why and leaves everything as it was. Whichever way the process ends, the
-//! kernel has the interfaces again; whether it then lets packets past is the kernel's
-//! configuration (`net.ipv4.ip_forward`, docs/guide/gate.md).
+//! `fingerpost gate check -c FILE` judges the file and takes nothing over, `fingerpost gate
+//! bgp-config` writes what a BGP speaker beside the gate is to announce (`gate/bgp.rs`). A
+//! reload that fails says why and leaves everything as it was. Whichever way the process
+//! ends, the kernel has the interfaces again; whether it then lets packets past is the
+//! kernel's configuration (`net.ipv4.ip_forward`, docs/guide/gate.md).
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,8 @@ use router::vantage::{Config, Vantage};
 use sd_notify::NotifyState;
 
 use crate::{progress, show, stop};
+
+mod bgp;
 
 /// How soon a signal is noticed.
 const NOTICE: Duration = Duration::from_millis(20);
@@ -48,12 +51,18 @@ enum What {
         #[arg(short, long, value_name = "FILE")]
         config: PathBuf,
     },
+    /// Write the configuration of a BGP speaker that announces what the gate protects
+    BgpConfig(bgp::Args),
 }
 
 /// Guards until a signal.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match (&args.what, &args.config) {
         (Some(What::Check { config }), _) => check(config),
+        (Some(What::BgpConfig(args)), _) => {
+            std::io::stdout().write_all(bgp::text(args)?.as_bytes())?;
+            Ok(ExitCode::SUCCESS)
+        }
         (None, Some(config)) => guard(config, args.json),
         (None, None) => anyhow::bail!("no configuration: fingerpost gate -c FILE"),
     }
