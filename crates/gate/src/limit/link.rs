@@ -53,6 +53,17 @@ pub enum Leaving<T> {
     Granted(T),
 }
 
+/// Bytes that have left, framing included: what the link was used for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// By operational packets.
+    pub operational: u64,
+    /// By requests.
+    pub requests: u64,
+    /// By granted packets.
+    pub granted: u64,
+}
+
 /// A link.
 #[derive(Debug)]
 pub struct Link<T> {
@@ -63,6 +74,7 @@ pub struct Link<T> {
     places: usize,
     requests: Solicitor<T>,
     granted: Queues<T>,
+    used: Used,
 }
 
 impl<T: Copy> Link<T> {
@@ -81,6 +93,7 @@ impl<T: Copy> Link<T> {
             places: setup.operational,
             requests: Solicitor::new(setup.requests, share(REQUESTS)),
             granted: Queues::new(setup.queues, setup.red, setup.seed, now),
+            used: Used::default(),
         }
     }
 
@@ -115,13 +128,16 @@ impl<T: Copy> Link<T> {
             return self.next_operational();
         }
         if let Some(request) = self.requests.next(now) {
-            self.all.take(request.bytes.saturating_add(FRAMING));
+            let bytes = request.bytes.saturating_add(FRAMING);
+            self.all.take(bytes);
+            self.used.requests += u64::from(bytes);
             return Some(Leaving::Request(request.packet, request.dscp));
         }
         if let Some(bytes) = self.granted.first_bytes()
             && self.granted_rate.try_take(now, bytes)
         {
             self.all.take(bytes);
+            self.used.granted += u64::from(bytes);
             return self.granted.next(now).map(|packet| Leaving::Granted(packet.packet));
         }
         self.next_operational()
@@ -130,12 +146,18 @@ impl<T: Copy> Link<T> {
     fn next_operational(&mut self) -> Option<Leaving<T>> {
         let Waiting { packet, bytes } = self.operational.pop_front()?;
         self.all.take(bytes);
+        self.used.operational += u64::from(bytes);
         Some(Leaving::Operational(packet))
     }
 
     /// Returns the requests that wait.
     pub fn requests(&self) -> &Solicitor<T> {
         &self.requests
+    }
+
+    /// Returns what the link was used for so far.
+    pub fn used(&self) -> Used {
+        self.used
     }
 
     /// Counts all packets that wait.
@@ -188,6 +210,8 @@ mod tests {
                 bytes[class] += 1000 + u64::from(FRAMING);
             }
         }
+        let Used { operational, requests, granted } = link.used();
+        assert_eq!([operational, requests, granted], bytes);
         bytes.map(|bytes| bytes as f64 * 8.0 / 2.0 / BITS as f64)
     }
 

@@ -77,11 +77,12 @@ impl Vantage {
         let policy = Publisher::new(policy);
         let workers = fixed.cores.len();
         let (mut ends, mut decide, mut talks) = (Vec::new(), Vec::new(), Vec::new());
-        let mut tellers = Vec::new();
+        let (mut tellers, mut samples) = (Vec::new(), Vec::new());
         for (its, theirs) in (0..workers).map(|_| rings()) {
             decide.push(its.decisions);
             tellers.push(its.early);
             talks.push(its.talk);
+            samples.push(its.samples);
             ends.push(theirs);
         }
         let listen: Vec<IpAddr> = [
@@ -100,8 +101,8 @@ impl Vantage {
         let mut readers: Vec<_> = (0..workers).map(|_| policy.reader()).collect();
         let programs = Publisher::new(config.programs.clone());
         let mut program_readers: Vec<_> = (0..workers).map(|_| programs.reader()).collect();
-        let panel =
-            Arc::new(Panel::new(config, policy, programs, tallies.clone(), talks, decisions));
+        let panel = Panel::new(config, policy, programs, tallies.clone(), talks, decisions);
+        let panel = Arc::new(panel.with_samples(samples));
 
         let key = Key::random();
         let left = fixed.keep.as_ref().map(|_| Arc::<Mutex<Vec<u8>>>::default());

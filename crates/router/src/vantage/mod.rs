@@ -23,6 +23,7 @@
 //! | `reply` | answers to packets that are too big |
 //! | `last` | why packets were dropped lately, by flow |
 //! | `tally` | what a worker shows |
+//! | `sampler` | now and then a packet, for who wants to know where they go |
 //! | `rings` | to a worker and back, without locks |
 //! | `decisions` | what grantors say, from sockets to rings |
 //! | `early` | declined flows that end in the kernel |
@@ -40,6 +41,7 @@ mod panel;
 mod reply;
 mod retained;
 mod rings;
+mod sampler;
 mod station;
 mod tally;
 
@@ -49,6 +51,7 @@ pub(crate) use panel::Panel;
 pub use panel::{Unchanged, told};
 pub use retained::Retained;
 pub use rings::{Ends, Rings, rings};
+pub use sampler::{Became, Sampled};
 pub use station::{Setup, Station};
 pub use tally::Tally;
 pub(crate) use tally::{About, is_gauge};

@@ -23,10 +23,12 @@ use gate::policy::Policy;
 use gate::program::Programs;
 use gate::state::State;
 use port::af_xdp::Interface;
+use rtrb::Consumer;
 
 use super::config::{Config, Fixed, Rule, Rules, ip};
 use super::decisions::Decisions;
 use super::rings::{Answer, Known, Question, Talk};
+use super::sampler::Sampled;
 use super::tally::{About, Tally};
 use crate::datapath::Verdict;
 
@@ -48,6 +50,7 @@ pub(crate) struct Panel {
     fixed: Fixed,
     tallies: Vec<Arc<Tally>>,
     talks: Mutex<Talks>,
+    samples: Mutex<Vec<Consumer<Sampled>>>,
     rules: Mutex<Ruling>,
     decisions: Decisions,
 }
@@ -99,6 +102,7 @@ impl Panel {
             fixed: config.fixed.clone(),
             tallies,
             talks: Mutex::new(Talks { each: talks, ticket: 0 }),
+            samples: Mutex::default(),
             rules: Mutex::new(Ruling {
                 rules: Arc::new(config.rules.clone()),
                 generation: policy.current().generation(),
@@ -108,6 +112,20 @@ impl Panel {
                 refused: 0,
             }),
             decisions,
+        }
+    }
+
+    /// Has these samples to give.
+    pub(super) fn with_samples(self, samples: Vec<Consumer<Sampled>>) -> Self {
+        Self { samples: Mutex::new(samples), ..self }
+    }
+
+    /// Takes the samples that workers have left.
+    pub(crate) fn samples(&self, mut take: impl FnMut(Sampled)) {
+        for ring in lock(&self.samples).iter_mut() {
+            while let Ok(sampled) = ring.pop() {
+                take(sampled);
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 //!   decisions thread ◄── Early ──── worker     what the kernel is to drop, or no longer
 //!   panel ──────────── Question ──► worker
 //!   panel ◄──────────── Answer ──── worker     when it is full the worker goes on later
+//!   panel ◄─────────── Sampled ──── worker     when it is full, or nobody reads, they are lost
 //! ```
 //!
 //! One producer and one consumer each (`rtrb`, wait-free); what is in them is copied and
@@ -15,6 +16,7 @@ use gate::flow::Flow;
 use gate::state::{Stamp, State};
 use rtrb::{Consumer, Producer, RingBuffer};
 
+use super::sampler::Sampled;
 use crate::datapath::Verdict;
 
 /// Decisions on their way: several messages of the most that one holds.
@@ -23,6 +25,8 @@ pub(super) const DECISIONS: usize = 8192;
 pub(super) const MESSAGE: usize = 1024;
 /// Questions and answers on their way.
 const TALK: usize = 256;
+/// Samples on their way: more than a second has (`sampler.rs`).
+const SAMPLES: usize = 8192;
 
 /// A decision and which it is.
 pub(super) type Decided = (Item, Stamp);
@@ -85,6 +89,7 @@ pub struct Ends {
     pub(super) early: Producer<Early>,
     pub(super) questions: Consumer<(u32, Question)>,
     pub(super) answers: Producer<(u32, Answer)>,
+    pub(super) samples: Producer<Sampled>,
 }
 
 /// The other ends.
@@ -93,12 +98,18 @@ pub struct Rings {
     pub(super) decisions: Producer<Decided>,
     pub(super) early: Consumer<Early>,
     pub(super) talk: Talk,
+    pub(super) samples: Consumer<Sampled>,
 }
 
 impl Rings {
     /// Tells the worker a decision; says whether there was room.
     pub fn decide(&mut self, item: Item, stamp: Stamp) -> bool {
         self.decisions.push((item, stamp)).is_ok()
+    }
+
+    /// Takes the oldest sample.
+    pub fn sample(&mut self) -> Option<Sampled> {
+        self.samples.pop().ok()
     }
 }
 
@@ -115,7 +126,8 @@ pub fn rings() -> (Rings, Ends) {
     let (tell, early) = RingBuffer::new(DECISIONS);
     let (ask, questions) = RingBuffer::new(TALK);
     let (answer, answers) = RingBuffer::new(TALK);
+    let (sample, samples) = RingBuffer::new(SAMPLES);
     let talk = Talk { questions: ask, answers };
-    let ends = Ends { decisions, early: tell, questions, answers: answer };
-    (Rings { decisions: decide, early, talk }, ends)
+    let ends = Ends { decisions, early: tell, questions, answers: answer, samples: sample };
+    (Rings { decisions: decide, early, talk, samples }, ends)
 }

@@ -41,6 +41,7 @@ use super::last::Last;
 use super::reply::Replies;
 use super::retained::{self, Retained};
 use super::rings::{Answer, Early, Ends, Known, Question};
+use super::sampler::Sampler;
 use super::tally::{Sight, Tally};
 use crate::datapath::{
     self, Key, Leaving, Parsed, SIZE, Sifting, Verdict, Way, parse, source_v4, source_v6,
@@ -118,6 +119,7 @@ pub struct Station {
     /// A list in the making: the question's number, the next entry, flows still to be told.
     listing: Option<(u32, usize, u32)>,
     last: Last,
+    sampler: Sampler,
     tally: Arc<Tally>,
     leave: Option<(u32, Arc<Mutex<Vec<u8>>>)>,
     /// The kernel drops packets of declined flows.
@@ -186,6 +188,7 @@ impl Station {
             ends: setup.ends,
             listing: None,
             last: Last::new(),
+            sampler: Sampler::new(setup.seed),
             tally: setup.tally,
             leave: setup.leave,
             early: fixed.early > 0,
@@ -417,6 +420,7 @@ impl datapath::Station for Station {
             frame.and_then(|frame| arena.bytes(frame).get(ethernet::LEN..)).unwrap_or_default()
         };
         self.gate.process_with(self.now, packets, bytes, verdicts);
+        self.sampler.look(self.now, packets, verdicts, &mut self.ends.samples);
         let (mut taken, mut bytes, mut next) = (0, 0, 0);
         let mut incoming = std::mem::take(&mut self.incoming);
         for (at, frame) in incoming.drain(..).enumerate() {

@@ -38,7 +38,7 @@ pub(crate) enum About {
 
 type Word = (About, &'static str, fn(&Sight<'_>) -> u64);
 
-const WORDS: [Word; 56] = [
+const WORDS: [Word; 59] = [
     (About::Packets, "received", |it| it.counts.received.packets),
     (About::Packets, "request", |it| it.counts.requests.packets),
     (About::Packets, "granted", |it| it.counts.granted.packets),
@@ -91,6 +91,9 @@ const WORDS: [Word; 56] = [
     (About::Link, "highest_priority", |it| {
         it.link.requests().first().map_or(0, |it| it.dscp.into())
     }),
+    (About::Link, "operational_bytes", |it| it.link.used().operational),
+    (About::Link, "request_bytes", |it| it.link.used().requests),
+    (About::Link, "granted_bytes", |it| it.link.used().granted),
     (About::Link, "icmp_sent", |it| it.answered),
     (About::Link, "icmp_spared", |it| it.unanswered),
     (About::Link, "mss_clamped", |it| it.clamped),
