@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 ///
 /// Python is called by its full path everywhere: the packages of Debian belong to
 /// Debian's interpreter, and the first `python3` on the path may be another.
-const PACKAGES: [(&str, &[&str]); 15] = [
+const PACKAGES: [(&str, &[&str]); 16] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("frr", &["/usr/lib/frr/zebra", "--version"]),
@@ -21,6 +21,8 @@ const PACKAGES: [(&str, &[&str]); 15] = [
     // The metrics, read by others than who wrote them: `promtool`, and a parser in Python.
     ("prometheus", &["promtool", "--version"]),
     ("python3-prometheus-client", &["/usr/bin/python3", "-c", "import prometheus_client"]),
+    // The page is looked at by a browser.
+    ("chromium", &["chromium", "--version"]),
     ("tmux", &["tmux", "-V"]),
     ("util-linux", &["setpriv", "--version"]),
     ("procps", &["ps", "--version"]),

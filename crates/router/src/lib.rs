@@ -23,6 +23,7 @@ pub mod grantor;
 mod router;
 pub mod stats;
 pub mod vantage;
+mod web;
 
 pub use daemon::{Daemon, ImageStart, ReloadError, Reloaded, SaveError, Saved};
 pub use router::{PortInfo, Router, Running, StartError};

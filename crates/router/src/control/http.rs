@@ -7,14 +7,21 @@
 //!
 //! RFC 9110 and RFC 9112 are hyper's to keep; only `GET` and `HEAD` are answered, and
 //! nothing that a client says changes anything. A connection may last [`LONGEST`], a
-//! client may take [`HEADERS`] for its headers; more than [`MOST`] wait to be accepted.
-//! Pages are made on a thread apart, since they ask the control thread, which may be in
-//! the middle of something.
+//! client may take [`HEADERS`] for its headers. Where there are [`MOST`] and another comes, the
+//! oldest ends: clients that are slow or say nothing, however many, keep nobody out, and who
+//! was at work connects again. Pages are made on a thread apart, since they ask the control
+//! thread, which may be in the middle of something; a page that nobody waits for any more is
+//! not begun.
+//!
+//! Every reply says what a browser may make of it ([`FOR_BROWSERS`]): scripts, styles and data
+//! from here and from nowhere else, in no frame, by the media type that is said, kept nowhere.
 //!
 //! There is no encryption and nobody is asked who they are: it is for the loopback
 //! address, for a network of the operator's, or for behind a proxy
 //! (`docs/decisions/0009-metrics-and-http.md`).
 
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -24,11 +31,12 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::rights;
 
@@ -41,6 +49,30 @@ const HEADERS: Duration = Duration::from_secs(10);
 /// How long pages in the making are waited for at the end.
 const END: Duration = Duration::from_secs(1);
 
+/// What a browser may make of a page.
+const FOR_BROWSERS: [(&str, &str); 5] = [
+    (
+        "content-security-policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+         img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cache-control", "no-store"),
+];
+
+/// What a client would like to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    /// The path, as it came.
+    pub(crate) path: String,
+    /// What stands behind the question mark.
+    pub(crate) query: String,
+    /// The media types it likes.
+    pub(crate) accept: String,
+}
+
 /// What a page is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
@@ -49,20 +81,20 @@ pub(crate) struct Reply {
     /// Its media type.
     pub(crate) kind: &'static str,
     /// What it says.
-    pub(crate) body: String,
+    pub(crate) body: Cow<'static, str>,
 }
 
 impl Reply {
     /// Makes a short reply in words.
     pub(crate) fn words(status: u16, words: &str) -> Self {
-        Self { status, kind: "text/plain; charset=utf-8", body: format!("{words}\n") }
+        Self { status, kind: "text/plain; charset=utf-8", body: format!("{words}\n").into() }
     }
 }
 
 /// Who makes pages.
 pub(crate) trait Pages: Send + Sync + 'static {
-    /// Makes the page at `path`; `accept` is what the client would like to have.
-    fn page(&self, path: &str, accept: &str) -> Reply;
+    /// Makes a page.
+    fn page(&self, wish: &Wish) -> Reply;
 }
 
 /// The server; dropped, it is gone.
@@ -112,17 +144,24 @@ impl Drop for Http {
 
 async fn serve(listener: TcpListener, pages: Arc<dyn Pages>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-    let room = Arc::new(Semaphore::new(MOST));
+    let mut open = VecDeque::<AbortHandle>::with_capacity(MOST);
+    // Ends them all when this ends.
+    let mut connections = JoinSet::new();
     loop {
-        // Never closed, so there always is a permit at last.
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
             // Out of descriptors, as a rule: others may close some.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
+        open.retain(|connection| !connection.is_finished());
+        if open.len() == MOST
+            && let Some(oldest) = open.pop_front()
+        {
+            oldest.abort();
+        }
+        while connections.try_join_next().is_some() {}
         let pages = Arc::clone(&pages);
-        tokio::spawn(async move {
+        open.push_back(connections.spawn(async move {
             let service = service_fn(move |request| respond(Arc::clone(&pages), request));
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -130,8 +169,7 @@ async fn serve(listener: TcpListener, pages: Arc<dyn Pages>) {
                 .serve_connection(TokioIo::new(stream), service);
             // A client that is gone or wrong is no trouble of ours.
             let _ = tokio::time::timeout(LONGEST, connection).await;
-            drop(permit);
-        });
+        }));
     }
 }
 
@@ -144,18 +182,32 @@ async fn respond(
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return Ok(response);
     }
-    let path = request.uri().path().to_owned();
     let accept = request.headers().get(ACCEPT).and_then(|it| it.to_str().ok()).unwrap_or("");
-    let accept = accept.to_owned();
-    let made = tokio::task::spawn_blocking(move || pages.page(&path, &accept)).await;
-    Ok(response(made.unwrap_or_else(|_| Reply::words(500, "the page was not made"))))
+    let wish = Wish {
+        path: request.uri().path().to_owned(),
+        query: request.uri().query().unwrap_or("").to_owned(),
+        accept: accept.to_owned(),
+    };
+    // Of a set, so that it is given up with the connection if it has not begun.
+    let mut making = JoinSet::new();
+    making.spawn_blocking(move || pages.page(&wish));
+    let made = making.join_next().await.and_then(Result::ok);
+    Ok(response(made.unwrap_or_else(|| Reply::words(500, "the page was not made"))))
 }
 
 fn response(reply: Reply) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(reply.body)));
+    let body = match reply.body {
+        Cow::Borrowed(body) => Bytes::from_static(body.as_bytes()),
+        Cow::Owned(body) => Bytes::from(body),
+    };
+    let mut response = Response::new(Full::new(body));
     *response.status_mut() =
         StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(reply.kind));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(reply.kind));
+    for (name, value) in FOR_BROWSERS {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
     response
 }
 
@@ -169,10 +221,10 @@ mod tests {
     struct Echo;
 
     impl Pages for Echo {
-        fn page(&self, path: &str, accept: &str) -> Reply {
-            match path {
-                "/" => Reply::words(200, accept),
-                _ => Reply::words(404, path),
+        fn page(&self, wish: &Wish) -> Reply {
+            match wish.path.as_str() {
+                "/" => Reply::words(200, &wish.accept),
+                path => Reply::words(404, &format!("{path} {}", wish.query)),
             }
         }
     }
@@ -197,14 +249,24 @@ mod tests {
         let heard = say(at, &format!("GET / HTTP/1.1\r\nAccept: text/x\r\n{rest}\r\n"));
         assert!(heard.starts_with("HTTP/1.1 200 OK\r\n") && heard.ends_with("\r\n\r\ntext/x\n"));
         let heard = say(at, &format!("GET /a?b HTTP/1.1\r\n{rest}\r\n"));
-        assert!(heard.starts_with("HTTP/1.1 404 ") && heard.ends_with("/a\n"), "{heard}");
+        assert!(heard.starts_with("HTTP/1.1 404 ") && heard.ends_with("/a b\n"), "{heard}");
         let heard = say(at, &format!("HEAD / HTTP/1.1\r\n{rest}\r\n"));
         assert!(heard.starts_with("HTTP/1.1 200 ") && heard.ends_with("\r\n\r\n"), "{heard}");
         let heard = say(at, &format!("POST / HTTP/1.1\r\nContent-Length: 0\r\n{rest}\r\n"));
         assert!(heard.starts_with("HTTP/1.1 405 "), "{heard}");
         assert!(say(at, "nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
-        // Many that say nothing do not stop the end.
-        let _idle: Vec<_> = (0..2 * MOST).map(|_| TcpStream::connect(at).unwrap()).collect();
+        // Many that say nothing, or begin and do not go on, keep nobody out.
+        let mut idle: Vec<_> = (0..2 * MOST).map(|_| TcpStream::connect(at).unwrap()).collect();
+        for slow in idle.iter_mut().step_by(2) {
+            // Some of them are gone already.
+            let _ = slow.write_all(b"GET / HTTP/1.1\r\nHost:");
+        }
+        let heard = say(at, &format!("GET / HTTP/1.1\r\nAccept: text/y\r\n{rest}\r\n"));
+        assert!(heard.starts_with("HTTP/1.1 200 OK\r\n") && heard.ends_with("text/y\n"), "{heard}");
+        for (name, value) in FOR_BROWSERS {
+            assert!(heard.contains(&format!("\r\n{name}: {value}\r\n")), "{heard}");
+        }
+        // Nor do they stop the end.
         drop(server);
         assert!(TcpListener::bind(at).is_ok());
     }

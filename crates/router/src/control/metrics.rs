@@ -1,7 +1,7 @@
 //! Metrics: everything that is counted, in the words of Prometheus.
 //!
 //! ```text
-//!   GET /metrics ─► workers' counters, steering programs', control thread ─► Gathered ─► text
+//!   GET /metrics ─► Look: workers' counters, steering programs', control thread ─► Gathered ─► text
 //! ```
 //!
 //! The names are those of its conventions (prometheus.io/docs/practices/naming): one prefix,
@@ -29,68 +29,19 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::answer;
 use super::api::{Audit, Feed, Fib, Interface, Item};
-use super::asks::Asker;
-use super::http::{Pages, Reply};
-use super::kernel::Following;
-use crate::daemon::View;
+use super::http::Reply;
+use super::look::Look;
 use crate::datapath::Class;
 use crate::stats::Snapshot;
 use crate::vantage::{About, Panel, is_gauge};
 
 const OPENMETRICS: &str = "application/openmetrics-text";
 
-/// Who is asked for metrics.
-#[derive(Debug)]
-pub(crate) struct Metrics {
-    pub(crate) control: Asker<Following>,
-    pub(crate) view: Arc<View>,
-    pub(crate) gate: Option<Arc<Panel>>,
-    pub(crate) start: Instant,
-}
-
-impl Pages for Metrics {
-    fn page(&self, path: &str, accept: &str) -> Reply {
-        match path {
-            "/metrics" => match self.gather() {
-                Ok(gathered) => gathered.reply(accept.contains(OPENMETRICS)),
-                Err(words) => Reply::words(503, &words),
-            },
-            "/" => Reply::words(200, "Fingerpost. Metrics are at /metrics"),
-            _ => Reply::words(404, "there is nothing here; metrics are at /metrics"),
-        }
-    }
-}
-
-impl Metrics {
-    fn gather(&self) -> Result<Gathered, String> {
-        let found = self.control.ask(|it| {
-            let mut neighbours = BTreeMap::new();
-            for (index, ..) in it.plane.neighbours() {
-                let name = it.plane.ports().get(index).map(|port| port.name.clone());
-                *neighbours.entry(name.unwrap_or_default()).or_insert(0) += 1;
-            }
-            let ports = it.plane.ports().clone();
-            let hops = it.plane.ways().count() as u64;
-            let audit = it.audit().clone();
-            (answer::fibs(&it.plane), answer::feeds(it), ports, hops, neighbours, audit)
-        });
-        let gone = || "the control thread does not answer".to_owned();
-        let (fibs, feeds, ports, hops, neighbours, audit) = found.ok_or_else(gone)?;
-        let interfaces = answer::interfaces(&ports, &self.view)?;
-        let fib = |item| if let Item::Fib(it) = item { Some(it) } else { None };
-        let feed = |item| if let Item::Feed(it) = item { Some(it) } else { None };
-        let interface = |item| if let Item::Interface(it) = item { Some(it) } else { None };
-        Ok(Gathered {
-            uptime: self.start.elapsed().as_secs_f64(),
-            workers: self.view.worker_stats(),
-            fibs: fibs.into_iter().filter_map(fib).collect(),
-            feeds: feeds.into_iter().filter_map(feed).collect(),
-            interfaces: interfaces.into_iter().filter_map(interface).collect(),
-            neighbours,
-            hops,
-            audit,
-            gate: self.gate.clone(),
-        })
+/// Makes the page; `accept` is what the client would like to have.
+pub(crate) fn page(look: &Look, start: Instant, accept: &str) -> Reply {
+    match Gathered::gather(look, start) {
+        Ok(gathered) => gathered.reply(accept.contains(OPENMETRICS)),
+        Err(words) => Reply::words(503, &words),
     }
 }
 
@@ -109,6 +60,37 @@ struct Gathered {
 }
 
 impl Gathered {
+    fn gather(look: &Look, start: Instant) -> Result<Self, String> {
+        let found = look.control.ask(|it| {
+            let mut neighbours = BTreeMap::new();
+            for (index, ..) in it.plane.neighbours() {
+                let name = it.plane.ports().get(index).map(|port| port.name.clone());
+                *neighbours.entry(name.unwrap_or_default()).or_insert(0) += 1;
+            }
+            let ports = it.plane.ports().clone();
+            let hops = it.plane.ways().count() as u64;
+            let audit = it.audit().clone();
+            (answer::fibs(&it.plane), answer::feeds(it), ports, hops, neighbours, audit)
+        });
+        let gone = || "the control thread does not answer".to_owned();
+        let (fibs, feeds, ports, hops, neighbours, audit) = found.ok_or_else(gone)?;
+        let interfaces = answer::interfaces(&ports, &look.view)?;
+        let fib = |item| if let Item::Fib(it) = item { Some(it) } else { None };
+        let feed = |item| if let Item::Feed(it) = item { Some(it) } else { None };
+        let interface = |item| if let Item::Interface(it) = item { Some(it) } else { None };
+        Ok(Self {
+            uptime: start.elapsed().as_secs_f64(),
+            workers: look.view.worker_stats(),
+            fibs: fibs.into_iter().filter_map(fib).collect(),
+            feeds: feeds.into_iter().filter_map(feed).collect(),
+            interfaces: interfaces.into_iter().filter_map(interface).collect(),
+            neighbours,
+            hops,
+            audit,
+            gate: look.gate.clone(),
+        })
+    }
+
     fn reply(self, openmetrics: bool) -> Reply {
         let mut registry = Registry::with_prefix("fingerpost");
         registry.register_collector(Box::new(self));
@@ -118,12 +100,12 @@ impl Gathered {
         }
         if openmetrics {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            return Reply { status: 200, kind, body };
+            return Reply { status: 200, kind, body: body.into() };
         }
         Reply {
             status: 200,
             kind: "text/plain; version=0.0.4; charset=utf-8",
-            body: classic(&body),
+            body: classic(&body).into(),
         }
     }
 }

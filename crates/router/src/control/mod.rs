@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `kernel` | the thread that follows the kernel |
 //! | `plane` | what the kernel says, as workers read it |
-//! | `server`, `api`, `answer`, `asks` | the control socket: what is asked, and who knows |
+//! | `server`, `api`, `look`, `answer`, `asks` | the control socket: what is asked, and who knows |
 //! | `audit` | whether the router does what the kernel would |
 //! | `metrics`, `http` | everything that is counted, for Prometheus |
 //! | `monitor` | what happens, told to whoever listens |
@@ -21,6 +21,7 @@ pub(crate) mod audit;
 pub(crate) mod http;
 pub mod kernel;
 pub mod links;
+pub(crate) mod look;
 pub(crate) mod metrics;
 pub(crate) mod monitor;
 pub mod plane;

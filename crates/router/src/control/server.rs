@@ -25,14 +25,13 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::answer;
 use super::api::{Item, Line, Message, Order, Request};
 use super::asks::Asker;
 use super::audit::diff::{self, Ended};
 use super::kernel::Following;
+use super::look::Look;
 use super::rights;
-use crate::daemon::{Daemon, Saver, View};
-use crate::vantage::Panel;
+use crate::daemon::{Daemon, Saver};
 
 /// How long a client may take to read or to ask.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -48,12 +47,9 @@ const LONGEST: u64 = 4096;
 /// Everybody who is asked.
 #[derive(Clone, Debug)]
 pub(crate) struct Sources {
-    pub(crate) control: Asker<Following>,
+    pub(crate) look: Look,
     /// Who does what is to be done.
     pub(crate) orders: Asker<Daemon>,
-    pub(crate) view: Arc<View>,
-    /// Who is asked about the gate, if this is one.
-    pub(crate) gate: Option<Arc<Panel>>,
     /// Held while the kernel is compared with.
     pub(crate) comparing: Arc<Mutex<()>>,
 }
@@ -182,12 +178,12 @@ fn answer(
                 return Err(Ended::Words("another comparison is going on".to_owned()));
             };
             let settings = diff::Settings { settle: Duration::from_millis(settle), sample, seed };
-            diff::run(&sources.control, settings, &mut |item| teller.item(item))
+            diff::run(&sources.look.control, settings, &mut |item| teller.item(item))
         }
         Message::Show(Request::Monitor) => monitor(sources, client, teller),
         message => {
             let items = match message {
-                Message::Show(request) => find(&request, sources),
+                Message::Show(request) => sources.look.find(&request),
                 Message::Do(order) => carry_out(order, sources),
             };
             let items = items.map_err(Ended::Words)?;
@@ -199,7 +195,7 @@ fn answer(
 /// Tells a client what happens until it is gone, or says something.
 fn monitor(sources: &Sources, client: &UnixStream, teller: &mut Teller<'_>) -> Result<(), Ended> {
     let gone = || Ended::Words("the control thread does not answer".to_owned());
-    let events = sources.control.ask(Following::watch).ok_or_else(gone)?;
+    let events = sources.look.control.ask(Following::watch).ok_or_else(gone)?;
     loop {
         match events.recv_timeout(LOOK) {
             Ok(first) => {
@@ -228,7 +224,7 @@ enum Done {
 
 /// Has the daemon do something.
 fn carry_out(order: Order, sources: &Sources) -> Result<Vec<Item>, String> {
-    if let (Order::Reload, Some(gate)) = (&order, &sources.gate) {
+    if let (Order::Reload, Some(gate)) = (&order, &sources.look.gate) {
         return gate.reload().map(|told| vec![Item::Done(told)]).map_err(|error| error.to_string());
     }
     let done = sources.orders.ask(move |daemon| match order {
@@ -253,40 +249,4 @@ fn carry_out(order: Order, sources: &Sources) -> Result<Vec<Item>, String> {
         },
     };
     Ok(vec![Item::Done(words)])
-}
-
-/// Finds out what was asked.
-fn find(request: &Request, sources: &Sources) -> Result<Vec<Item>, String> {
-    let Sources { control, view, .. } = sources;
-    let table = view.table();
-    let gone = || "the control thread does not answer".to_owned();
-    let gate = || sources.gate.as_ref().ok_or("this is a router, and no gate".to_owned());
-    match request.clone() {
-        Request::Gate => Ok(vec![Item::Gate(gate()?.gate())]),
-        Request::Flow { src, dst } => Ok(vec![Item::Flow(gate()?.flow(src, dst)?)]),
-        Request::Flows { most } => Ok(gate()?.flows(most)?.into_iter().map(Item::Flow).collect()),
-        Request::Routes { within, family } => {
-            let found =
-                control.ask(move |it| answer::routes(&it.plane, table, within.as_deref(), family));
-            let routes = found.ok_or_else(gone)??;
-            Ok(routes.into_iter().map(Item::Route).collect())
-        }
-        Request::Route { address } => {
-            let found = control.ask(move |it| answer::answer(it, table, address));
-            Ok(vec![Item::Answer(found.ok_or_else(gone)??)])
-        }
-        Request::Neighbours => control.ask(|it| answer::neighbours(&it.plane)).ok_or_else(gone),
-        Request::NextHops => control.ask(|it| answer::next_hops(&it.plane)).ok_or_else(gone),
-        Request::Fib => control.ask(|it| answer::fibs(&it.plane)).ok_or_else(gone),
-        Request::Feeds => control.ask(|it| answer::feeds(it)).ok_or_else(gone),
-        Request::Audit => control.ask(|it| vec![Item::Audit(it.audit().clone())]).ok_or_else(gone),
-        Request::Interfaces => {
-            let ports = control.ask(|it| it.plane.ports().clone()).ok_or_else(gone)?;
-            answer::interfaces(&ports, view)
-        }
-        Request::Counters => Ok(vec![Item::Counters(answer::counters(&view.stats()))]),
-        Request::Workers => Ok(answer::workers(&view.worker_stats())),
-        // Answered as they come, not here.
-        Request::Diff { .. } | Request::Monitor => Ok(Vec::new()),
-    }
 }

@@ -36,13 +36,14 @@ use crate::control::asks::{self, Asked, Asker};
 use crate::control::audit::auditor::Auditor;
 use crate::control::http::Http;
 use crate::control::kernel::Following;
-use crate::control::metrics::Metrics;
+use crate::control::look::Look;
 use crate::control::plane::{ButRoutes, Plane, PlanePort, Ports};
 use crate::control::server::{Server, Sources};
 use crate::control::workers::Workers;
 use crate::router::{PortInfo, Readers, StartError, Started, Stations, open, present, start};
 use crate::stats::Snapshot;
 use crate::vantage::Panel;
+use crate::web::Web;
 use control::Control;
 use image::Saves;
 use view::Seen;
@@ -106,6 +107,11 @@ impl Daemon {
 
     fn begin(config: Config, guard: Option<Guard<'_>>) -> Result<Self, StartError> {
         let panel = guard.as_ref().and_then(|guard| guard.panel.clone());
+        let role = match (&guard, &panel) {
+            (None, _) => "router",
+            (Some(_), None) => "grantor",
+            (Some(_), Some(_)) => "gate",
+        };
         let stations = guard.map(|guard| guard.stations);
         let began = Instant::now();
         present(&config)?;
@@ -165,20 +171,22 @@ impl Daemon {
         let auditor = Auditor::start(daemon.asker.clone(), Arc::clone(&daemon.view));
         daemon.auditor = Some(auditor.map_err(system("start the auditor"))?);
         if let Some(listen) = daemon.config.metrics {
-            let (control, view) = (daemon.asker.clone(), Arc::clone(&daemon.view));
-            let gate = daemon.panel.clone();
-            let metrics = Metrics { control, view, gate, start: Instant::now() };
-            let http = Http::start(listen, Arc::new(metrics));
-            daemon.metrics = Some(http.map_err(|source| StartError::Metrics { listen, source })?);
+            let http = Web::start(daemon.look(), role)
+                .and_then(|web| Http::start(listen, Arc::new(web)))
+                .map_err(|source| StartError::Metrics { listen, source })?;
+            daemon.metrics = Some(http);
         }
         Ok(daemon)
     }
 
     fn serve(&self, path: &Path, orders: Asker<Self>) -> Result<Server, StartError> {
-        let (control, view) = (self.asker.clone(), Arc::clone(&self.view));
-        let gate = self.panel.clone();
-        Server::start(path, Sources { control, orders, view, gate, comparing: Arc::default() })
+        Server::start(path, Sources { look: self.look(), orders, comparing: Arc::default() })
             .map_err(|source| StartError::Control { path: path.into(), source })
+    }
+
+    fn look(&self) -> Look {
+        let (control, view) = (self.asker.clone(), Arc::clone(&self.view));
+        Look { control, view, gate: self.panel.clone() }
     }
 
     /// Does what clients of the control socket want done, saves the image when it is time,

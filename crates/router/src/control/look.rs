@@ -1,0 +1,72 @@
+//! A look: what may be asked of a router at work without changing anything of it.
+//!
+//! ```text
+//!   control socket ─┐
+//!   HTTP, metrics  ─┴─► Look ─► control thread, workers' counters, ports, the gate's panel
+//! ```
+//!
+//! Who holds one can find everything out that `show` shows, and do nothing.
+
+use std::sync::Arc;
+
+use super::answer;
+use super::api::{Item, Request};
+use super::asks::Asker;
+use super::kernel::Following;
+use crate::daemon::View;
+use crate::vantage::Panel;
+
+/// Everybody who is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Look {
+    pub(crate) control: Asker<Following>,
+    pub(crate) view: Arc<View>,
+    /// Who is asked about the gate, if this is one.
+    pub(crate) gate: Option<Arc<Panel>>,
+}
+
+impl Look {
+    /// Finds out what was asked. A comparison and a stream of events are not of that kind:
+    /// they have no items here.
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong with the question, or who does not answer.
+    pub(crate) fn find(&self, request: &Request) -> Result<Vec<Item>, String> {
+        let Self { control, view, .. } = self;
+        let table = view.table();
+        let gone = || "the control thread does not answer".to_owned();
+        let gate = || self.gate.as_ref().ok_or("this is a router, and no gate".to_owned());
+        match request.clone() {
+            Request::Gate => Ok(vec![Item::Gate(gate()?.gate())]),
+            Request::Flow { src, dst } => Ok(vec![Item::Flow(gate()?.flow(src, dst)?)]),
+            Request::Flows { most } => {
+                Ok(gate()?.flows(most)?.into_iter().map(Item::Flow).collect())
+            }
+            Request::Routes { within, family } => {
+                let found = control
+                    .ask(move |it| answer::routes(&it.plane, table, within.as_deref(), family));
+                let routes = found.ok_or_else(gone)??;
+                Ok(routes.into_iter().map(Item::Route).collect())
+            }
+            Request::Route { address } => {
+                let found = control.ask(move |it| answer::answer(it, table, address));
+                Ok(vec![Item::Answer(found.ok_or_else(gone)??)])
+            }
+            Request::Neighbours => control.ask(|it| answer::neighbours(&it.plane)).ok_or_else(gone),
+            Request::NextHops => control.ask(|it| answer::next_hops(&it.plane)).ok_or_else(gone),
+            Request::Fib => control.ask(|it| answer::fibs(&it.plane)).ok_or_else(gone),
+            Request::Feeds => control.ask(|it| answer::feeds(it)).ok_or_else(gone),
+            Request::Audit => {
+                control.ask(|it| vec![Item::Audit(it.audit().clone())]).ok_or_else(gone)
+            }
+            Request::Interfaces => {
+                let ports = control.ask(|it| it.plane.ports().clone()).ok_or_else(gone)?;
+                answer::interfaces(&ports, view)
+            }
+            Request::Counters => Ok(vec![Item::Counters(answer::counters(&view.stats()))]),
+            Request::Workers => Ok(answer::workers(&view.worker_stats())),
+            Request::Diff { .. } | Request::Monitor => Ok(Vec::new()),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The page: what a router or a gate does, in a browser, while it does it.
+//!
+//! ```text
+//!   watch: a second ─► History (15 minutes of numbers), Attacks (when, how much)
+//!          a quarter ─► Destinations (samples of the last seconds)
+//!                              │
+//!   browser ─ GET ─► Web ──────┼─► /             the page: HTML, CSS and scripts in the program
+//!                              ├─► /api/history, attacks, destinations, about      JSON
+//!                              ├─► /api/gate, counters, …   JSON, the items of `show … -j`
+//!                              └─► /metrics                 for Prometheus
+//! ```
+//!
+//! Everything can be looked at and nothing done: whoever makes the answers holds a [`Look`].
+//! What is kept is of a fixed size, and kept from the start on, so that a page opened late
+//! shows how an attack began. The workers pay for their samples (`vantage/sampler.rs`) and for
+//! nothing else.
+//!
+//! The page's files are what the browser gets, word for word; its scripts put text into it as
+//! text, never as HTML, because names and versions are whatever somebody wrote in a file. Shapes
+//! of the answers: fields may be added, none changes its meaning.
+
+mod attack;
+mod history;
+mod page;
+mod top;
+mod watch;
+
+use std::io;
+use std::time::{Instant, SystemTime};
+
+use serde::Serialize;
+
+use crate::control::api::Request;
+use crate::control::http::{Pages, Reply, Wish};
+use crate::control::look::Look;
+use crate::control::metrics;
+use watch::Watch;
+
+/// Who makes the pages.
+#[derive(Debug)]
+pub(crate) struct Web {
+    look: Look,
+    role: &'static str,
+    start: Instant,
+    began: SystemTime,
+    watch: Watch,
+}
+
+/// What this is.
+#[derive(Debug, Serialize)]
+struct About {
+    /// `gate`, `grantor` or `router`.
+    role: &'static str,
+    version: &'static str,
+    /// Seconds since the start.
+    uptime: f64,
+    /// When that was, in seconds since 1970: another is another process.
+    began: f64,
+    /// Now, by the same clock.
+    now: f64,
+    /// Seconds that the history has at the most.
+    history: usize,
+    /// What is taken for an attack.
+    rule: attack::Rule,
+}
+
+/// Returns the seconds since 1970.
+fn unix(time: SystemTime) -> f64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+impl Web {
+    /// Begins to watch.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub(crate) fn start(look: Look, role: &'static str) -> io::Result<Self> {
+        let watch = Watch::start(look.view.clone(), look.gate.clone())?;
+        Ok(Self { look, role, start: Instant::now(), began: SystemTime::now(), watch })
+    }
+
+    fn about(&self) -> About {
+        About {
+            role: self.role,
+            version: env!("CARGO_PKG_VERSION"),
+            uptime: self.start.elapsed().as_secs_f64(),
+            began: unix(self.began),
+            now: unix(SystemTime::now()),
+            history: history::SECONDS,
+            rule: attack::RULE,
+        }
+    }
+
+    /// Answers as `show … -j` does: an array of what is inside the items.
+    fn show(&self, request: &Request) -> Reply {
+        let items = match self.look.find(request) {
+            Ok(items) => items,
+            Err(words) => return Reply::words(503, &words),
+        };
+        let inside = |item| match serde_json::to_value(item) {
+            Ok(serde_json::Value::Object(item)) => item.into_iter().map(|(_, it)| it).next(),
+            _ => None,
+        };
+        json(&items.iter().filter_map(inside).collect::<Vec<_>>())
+    }
+}
+
+/// Writes something as JSON.
+fn json(what: &impl Serialize) -> Reply {
+    match serde_json::to_string(what) {
+        Ok(body) => Reply { status: 200, kind: "application/json", body: body.into() },
+        Err(error) => Reply::words(500, &format!("this cannot be written: {error}")),
+    }
+}
+
+/// Finds the number after `since=`, by which a page says what it has of the history.
+fn since(query: &str) -> u64 {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let since = pairs.find(|(name, _)| *name == "since");
+    since.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
+}
+
+impl Pages for Web {
+    fn page(&self, wish: &Wish) -> Reply {
+        let request = match wish.path.as_str() {
+            "/metrics" => return metrics::page(&self.look, self.start, &wish.accept),
+            "/api/about" => return json(&self.about()),
+            "/api/history" => {
+                let since = since(&wish.query);
+                return self.watch.with(|seen| json(&seen.history.since(since)));
+            }
+            "/api/attacks" => return self.watch.with(|seen| json(seen.attacks.told())),
+            "/api/destinations" => return self.watch.with(|seen| json(&seen.top.told())),
+            "/api/gate" => Request::Gate,
+            "/api/counters" => Request::Counters,
+            "/api/workers" => Request::Workers,
+            "/api/fib" => Request::Fib,
+            "/api/feeds" => Request::Feeds,
+            "/api/interfaces" => Request::Interfaces,
+            "/api/audit" => Request::Audit,
+            path => return page::find(path),
+        };
+        self.show(&request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_query_is_read_or_taken_for_none() {
+        for (query, number) in
+            [("since=17", 17), ("a=1&since=3", 3), ("", 0), ("since=", 0), ("since=-1", 0)]
+        {
+            assert_eq!(super::since(query), number, "{query}");
+        }
+    }
+}
