@@ -19,6 +19,9 @@
 //! The journal keeps the last spans: as many as the array has cache lines, since copying
 //! it whole costs no more than copying a line for each of them, and [`JOURNAL`] at the
 //! most. A table that is further behind is copied whole, which is never wrong.
+//!
+//! Arrays shrink as they grow: of one that has come to hold less than half of what it has
+//! room for, the rest is given back, so that what a table once held costs nothing later.
 
 #![expect(unsafe_code, reason = "aligned memory, and a prefetch that the compiler cannot emit")]
 
@@ -36,6 +39,14 @@ const LINE: usize = 64;
 const HUGE: usize = 2 << 20;
 /// How many spans a journal remembers, at the least and at the most.
 const JOURNAL: RangeInclusive<usize> = 64..=1 << 16;
+
+/// How much room may stand empty whatever the length: giving back less is not worth a copy.
+const SPARE: usize = 64 << 10;
+
+/// Whether an array has more than twice the room it needs.
+fn roomy<T>(capacity: usize, len: usize) -> bool {
+    capacity.saturating_sub(2 * len) * size_of::<T>() > SPARE
+}
 
 /// A frozen array of plain values, aligned for the cache, and on huge pages where it is
 /// large: what lookups read, and what else is read as fast as a table.
@@ -123,7 +134,7 @@ impl<T: Copy> Table<T> {
 
     /// Makes this table equal to `items`.
     fn copy_whole(&mut self, items: &[T]) {
-        if items.len() > self.capacity {
+        if items.len() > self.capacity || roomy::<T>(self.capacity, items.len()) {
             // A little room, so that growth by updates does not move it each time.
             *self = Self::with_capacity(items.len() + items.len() / 16);
         }
@@ -361,9 +372,18 @@ impl<T: Copy + PartialEq> Master<T> {
         self.write(at + from, &content[from..]);
     }
 
-    /// Cuts the array to `len` items.
+    /// Cuts the array to `len` items, and gives back room that is not needed any more:
+    /// half of it at a time, because who cuts all off most often fills it again.
+    ///
+    /// # Complexity
+    ///
+    /// O(1) amortised over the items written and cut off.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.items.truncate(len);
+        let capacity = self.items.capacity();
+        if roomy::<T>(capacity, len) {
+            self.items.shrink_to((capacity / 2).max(len + len / 4));
+        }
     }
 
     /// Copies the whole array out.
@@ -377,9 +397,12 @@ impl<T: Copy + PartialEq> Master<T> {
     ///
     /// # Complexity
     ///
-    /// O(items written since `table` was last current).
+    /// O(items written since `table` was last current), amortised: O(items) when the
+    /// array has outgrown the table's memory, or left more than half of it.
     pub(crate) fn refresh(&self, table: &mut Table<T>) {
-        if table.seen < self.oldest || self.items.len() > table.capacity {
+        let len = self.items.len();
+        let misfit = len > table.capacity || roomy::<T>(table.capacity, len);
+        if table.seen < self.oldest || misfit {
             table.copy_whole(&self.items);
         } else {
             table.len = self.items.len();
@@ -414,7 +437,7 @@ impl<T> Deref for Master<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{HUGE, JOURNAL, LINE, Master, Table};
+    use super::{HUGE, JOURNAL, LINE, Master, SPARE, Table};
     use alloc::vec;
     use alloc::vec::Vec;
 
@@ -446,6 +469,24 @@ mod tests {
             master.refresh(table);
             assert_eq!(&table[..], &master[..]);
         }
+    }
+
+    #[test]
+    fn room_that_is_not_needed_is_given_back() {
+        let most = 1 << 20;
+        let mut master = Master::new((0..most).collect::<Vec<u32>>());
+        let mut table = master.freeze();
+        for len in (0..=most as usize).rev().step_by(1000) {
+            master.truncate(len);
+            master.refresh(&mut table);
+            assert_eq!(table[..], master[..]);
+            let most = 2 * len + SPARE / size_of::<u32>();
+            assert!(master.items.capacity() <= most && table.capacity <= most);
+        }
+        // Who cuts everything off at once to fill it again keeps half.
+        let mut master = Master::new(vec![0u32; most as usize]);
+        master.truncate(0);
+        assert_eq!(master.items.capacity(), most as usize / 2);
     }
 
     #[test]
