@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use fib::Prefix;
 use fingerpost_gate::decision::v2::keys::Keys;
 use fingerpost_gate::decision::v2::receiver::Receiver;
-use fingerpost_gate::decision::v2::sender::{Busy, MOST_WAITING, Sender, TRIES};
+use fingerpost_gate::decision::v2::sender::{BEAT, Busy, MOST_WAITING, Sender, TRIES};
 use fingerpost_gate::decision::{Item, Program, Refused, Say, Scope};
 use fingerpost_gate::flow::Flow;
 use fingerpost_gate::state::{Decision, Grant, Record, Stamp};
@@ -340,4 +340,45 @@ fn a_gate_that_is_not_there_is_given_up_and_what_waits_is_bounded() {
     // One at a time, while nobody answers; the last is the next one's first.
     assert_eq!(sent, TRIES + 1);
     assert!(now < 60_000 * MS);
+}
+
+#[test]
+fn a_grantor_with_nothing_to_say_shows_that_it_lives() {
+    let (mut sender, mut receiver) = pair();
+    let (mut out, mut reply) = (Vec::new(), Vec::new());
+    // Says whether something new was taken.
+    let mut step = |sender: &mut Sender, now: u64, answers: bool| -> Option<usize> {
+        sender.beat(now);
+        let mut taken = None;
+        while sender.poll(now, &mut out) {
+            if let Ok(items) = receiver.receive(&out, &mut reply) {
+                taken = Some(items.items().count());
+            }
+            if answers && !reply.is_empty() {
+                sender.receive(now, &reply).unwrap();
+            }
+        }
+        taken
+    };
+    // The first is for another session; the hello brings the second at once.
+    assert_eq!(step(&mut sender, 0, true), Some(0));
+    assert_eq!(step(&mut sender, BEAT - 1, true), None);
+    assert_eq!(step(&mut sender, BEAT, true), Some(0));
+    // A decision is a sign too.
+    sender.push(&items()[0]).unwrap();
+    assert_eq!(step(&mut sender, BEAT + MS, true), Some(1));
+    assert_eq!(step(&mut sender, 2 * BEAT, true), None);
+    assert_eq!(step(&mut sender, 2 * BEAT + MS, true), Some(0));
+    // Beats that are not acknowledged are not sent again, nor counted; decisions are.
+    let mut taken = 0;
+    for now in (3 * BEAT..303 * BEAT).step_by(MS as usize) {
+        taken += u64::from(step(&mut sender, now, false).is_some());
+    }
+    assert!((100..=300).contains(&taken), "{taken} in 300 intervals");
+    assert_eq!((sender.given_up(), sender.pending() <= 1), (0, true));
+    sender.push(&items()[0]).unwrap();
+    assert_eq!(step(&mut sender, 304 * BEAT, false), Some(1));
+    assert_eq!(step(&mut sender, 304 * BEAT + 4_000 * MS, false), None, "it was taken before");
+    assert_eq!(step(&mut sender, 304 * BEAT + 8_000 * MS, true), None);
+    assert_eq!(sender.pending(), 0);
 }

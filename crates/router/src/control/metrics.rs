@@ -305,6 +305,13 @@ impl Gathered {
         let all = decided.map(|it| (it.1, it.2)).chain(heard);
         let it = family("gate_decisions", "What grantors have said, and what came of it");
         to.counter(&it, all.map(|(name, value)| ([("what", name)], value)))?;
+        let each: Vec<_> = gate
+            .grantors()
+            .into_iter()
+            .map(|(at, gone)| (at.to_string(), u64::from(gone)))
+            .collect();
+        let it = family("gate_grantor_silent", "It is taken to be gone, and gets no flows");
+        to.gauge(&it, each.iter().map(|(at, gone)| ([("grantor", at.as_str())], *gone)))?;
         let (generation, reloads, refused) = gate.policy();
         to.gauge(&family("gate_policy_generation", "The policy in force"), [([], generation)])?;
         to.counter(&family("gate_reloads", "Policies read anew"), [([], reloads)])?;

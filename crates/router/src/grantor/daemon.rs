@@ -58,8 +58,8 @@ impl Grantor {
         let system = |doing| move |source| StartError::System { doing, source };
         let router = config.router();
         present(&router)?;
-        let (post, letters) =
-            Post::start(config.voice.clone()).map_err(system("open sockets for decisions"))?;
+        let (post, letters) = Post::start(config.voice.clone(), &config.gates)
+            .map_err(system("open sockets for decisions"))?;
         let lists = Publisher::new(config.lists.clone());
         let (mut deciders, mut ends) = (Vec::new(), Vec::new());
         for number in 0..config.cores.len() {

@@ -5,7 +5,10 @@
 //!                                 └─► v1::Writer ═► UDP ═► gate      sent once
 //! ```
 //!
-//! Decisions that come within [`GATHER`] share messages. The gate's address is the outer
+//! Decisions that come within [`GATHER`] share messages. By version 2 every gate that is
+//! configured hears of this grantor a few times a second, decisions or not, so that it can give
+//! the flows to another when this one is gone.
+//! The gate's address is the outer
 //! source of the packet that asked, which the station has held against the gates that are
 //! configured.
 
@@ -67,7 +70,10 @@ pub(super) struct Post {
 
 impl Post {
     /// Opens the sockets and starts the thread; letters go to what is returned beside it.
-    pub(super) fn start(voice: Voice) -> io::Result<(Self, mpsc::SyncSender<Letter>)> {
+    pub(super) fn start(
+        voice: Voice,
+        gates: &[Address],
+    ) -> io::Result<(Self, mpsc::SyncSender<Letter>)> {
         let (letters, received) = mpsc::sync_channel(LETTERS);
         let port = if matches!(voice, Voice::V1) { v1::SOURCE_PORT } else { 0 };
         let socket = |address: IpAddr| -> io::Result<UdpSocket> {
@@ -84,10 +90,11 @@ impl Post {
         };
         let (sent, stop) = (Arc::new(Sent::default()), Arc::new(AtomicBool::new(false)));
         let (counts, ending) = (Arc::clone(&sent), Arc::clone(&stop));
+        let known: Vec<IpAddr> = gates.iter().copied().map(ip).collect();
         let thread = Builder::new().name("post".into()).spawn(move || {
             let _ = rights::keep(&[]);
             let begin = Instant::now();
-            let gates = HashMap::new();
+            let gates = known.into_iter().map(|address| (address, Gate::new(&voice))).collect();
             Office { voice, four, six, gates, sent: counts, begin, out: Vec::new() }
                 .work(&received, &ending);
         })?;
@@ -112,6 +119,18 @@ impl Drop for Post {
 enum Gate {
     V1(v1::Writer, bool),
     V2(Box<Sender>),
+}
+
+impl Gate {
+    fn new(voice: &Voice) -> Self {
+        match voice {
+            Voice::V1 => Self::V1(v1::Writer::new(PAYLOAD), false),
+            Voice::V2(id, keys) => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                Self::V2(Box::new(Sender::new(*id, keys.clone(), PAYLOAD, since.as_secs())))
+            }
+        }
+    }
 }
 
 struct Office {
@@ -149,17 +168,8 @@ impl Office {
     }
 
     fn take(&mut self, (gate, item): &Letter) {
-        let voice = &self.voice;
-        let address = match *gate {
-            Address::V4(_) | Address::V6(_) => ip(*gate),
-        };
-        let kept = self.gates.entry(address).or_insert_with(|| match voice {
-            Voice::V1 => Gate::V1(v1::Writer::new(PAYLOAD), false),
-            Voice::V2(id, keys) => {
-                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                Gate::V2(Box::new(Sender::new(*id, keys.clone(), PAYLOAD, since.as_secs())))
-            }
-        });
+        let (voice, address) = (&self.voice, ip(*gate));
+        let kept = self.gates.entry(address).or_insert_with(|| Gate::new(voice));
         add(&self.sent.items, 1);
         match kept {
             Gate::V2(sender) => {
@@ -186,6 +196,7 @@ impl Office {
         for (&address, gate) in gates {
             match gate {
                 Gate::V2(sender) => {
+                    sender.beat(now);
                     while sender.poll(now, out) {
                         post(four, six.as_ref(), sent, out, SocketAddr::new(address, PORT));
                     }

@@ -154,9 +154,11 @@ impl Vantage {
         Ok(Self { daemon, panel, keep: fixed.keep.clone().zip(left), restored })
     }
 
-    /// Does what clients want done; to be called from time to time.
-    pub fn attend(&mut self) {
+    /// Does what clients want done, and looks after the grantors; to be called some times a
+    /// second. Returns what an operator should know.
+    pub fn attend(&mut self) -> Vec<String> {
         self.daemon.attend();
+        self.panel.look_after_grantors()
     }
 
     /// Reads the configuration again, and goes over to the policy and the senders in it.

@@ -24,6 +24,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
 
 use gate::decision::v1;
 use gate::decision::v2::{PORT, receiver::Receiver};
@@ -62,6 +63,8 @@ struct Hearing {
     rings: Vec<Producer<Decided>>,
     early: Writer,
     counts: BTreeMap<&'static str, u64>,
+    /// When each sender said something new.
+    heard: BTreeMap<u32, Instant>,
 }
 
 /// The thread, and what it shares with who changes its mind.
@@ -114,6 +117,7 @@ impl Decisions {
             rings,
             early,
             counts: COUNTS.into_iter().map(|name| (name, 0)).collect(),
+            heard: BTreeMap::new(),
         };
         let listeners = listeners(&addresses, interface, trust, &[])?;
         hearing.go_over(trust.clone(), listeners);
@@ -174,6 +178,11 @@ impl Decisions {
     /// Returns what was heard so far.
     pub(super) fn counts(&self) -> BTreeMap<&'static str, u64> {
         lock(&self.hearing).counts.clone()
+    }
+
+    /// Returns when each sender of version 2 said something new.
+    pub(super) fn heard(&self) -> BTreeMap<u32, Instant> {
+        lock(&self.hearing).heard.clone()
     }
 
     /// Says whether the thread is at work.
@@ -319,6 +328,7 @@ impl Hearing {
         let refused = match self.receiver.receive(message, reply) {
             Ok(taken) => {
                 let mut items = 0;
+                self.heard.insert(taken.sender, Instant::now());
                 for (item, stamp) in taken.items() {
                     items += 1;
                     for ring in &mut self.rings {

@@ -27,6 +27,7 @@
 //! | `rings` | to a worker and back, without locks |
 //! | `decisions` | what grantors say, from sockets to rings |
 //! | `early` | declined flows that end in the kernel |
+//! | `health` | which grantors live |
 //! | `panel` | questions, and another policy |
 //! | `retained` | the flows in a file, over a restart |
 //! | `daemon` | all of it brought to life |
@@ -35,6 +36,7 @@ pub mod config;
 mod daemon;
 mod decisions;
 mod early;
+mod health;
 mod kept;
 mod last;
 mod panel;

@@ -27,6 +27,7 @@ use rtrb::Consumer;
 
 use super::config::{Config, Fixed, Rule, Rules, ip};
 use super::decisions::Decisions;
+use super::health::Health;
 use super::rings::{Answer, Known, Question, Talk};
 use super::sampler::Sampled;
 use super::tally::{About, Tally};
@@ -70,6 +71,7 @@ struct Ruling {
     programs: Publisher<Programs>,
     reloads: u64,
     refused: u64,
+    health: Health,
 }
 
 /// Why a configuration was not taken over; what there was before is in force.
@@ -110,6 +112,7 @@ impl Panel {
                 programs,
                 reloads: 0,
                 refused: 0,
+                health: Health::new(Instant::now()),
             }),
             decisions,
         }
@@ -171,6 +174,7 @@ impl Panel {
         ruling.generation = generation;
         ruling.rules = Arc::new(config.rules);
         ruling.reloads += 1;
+        ruling.health = Health::new(Instant::now());
         // Flows may have come out of protection, whose packets never reach a worker.
         self.decisions.clear_early();
         // Workers without packets let go of it by themselves.
@@ -178,6 +182,26 @@ impl Panel {
         while ruling.programs.reclaim_within(PASS).is_some() {}
         let (count, senders) = (ruling.rules.rules.len(), config.trust.senders.len());
         Ok(format!("policy generation {generation}: {count} prefixes, {senders} senders"))
+    }
+
+    /// Looks for grantors that say nothing any more, and gives their flows to others; returns
+    /// what is to be said of it.
+    pub(super) fn look_after_grantors(&self) -> Vec<String> {
+        let mut ruling = lock(&self.rules);
+        let ruling = &mut *ruling;
+        if !ruling.rules.sets.iter().any(|set| set.silent.is_some()) {
+            return Vec::new();
+        }
+        let told = ruling.health.look(&ruling.rules, &self.decisions.heard(), Instant::now());
+        if !told.is_empty() {
+            // Which was sound with all of them. Of the same generation: what was granted stays.
+            let silent = ruling.health.silent();
+            if let Ok(policy) = ruling.rules.policy_without(ruling.generation, silent) {
+                ruling.policy.publish(Box::new(policy));
+                while ruling.policy.reclaim_within(PASS).is_some() {}
+            }
+        }
+        told
     }
 
     /// Puts a question to every worker.
@@ -282,6 +306,7 @@ impl Panel {
             version: ruling.rules.version.clone(),
             prefixes: ruling.rules.rules.len() as u64,
             grantors: ruling.rules.grantors().map(ip).collect(),
+            silent: ruling.health.silent().iter().map(|(_, address)| ip(*address)).collect(),
             reloads: ruling.reloads,
             reloads_refused: ruling.refused,
             packets: take(About::Packets),
@@ -301,6 +326,16 @@ impl Panel {
     pub(crate) fn policy(&self) -> (u64, u64, u64) {
         let ruling = lock(&self.rules);
         (ruling.generation, ruling.reloads, ruling.refused)
+    }
+
+    /// Returns the grantors, and whether each is taken to be gone.
+    pub(crate) fn grantors(&self) -> Vec<(IpAddr, bool)> {
+        let ruling = lock(&self.rules);
+        let gone = |address| ruling.health.silent().iter().any(|(_, silent)| *silent == address);
+        let mut all: Vec<_> = ruling.rules.grantors().map(|it| (ip(it), gone(it))).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// Returns the workers' numbers, added up, in the order of the list.

@@ -13,6 +13,9 @@
 //! gate is not there, and its flows ask again when it is. While the gate's session is not
 //! known, or was another, one message goes out at a time, for the hello that says it.
 //!
+//! Who has [`Sender::beat`] called says with an empty message that it lives whenever it has
+//! had nothing else to say for [`BEAT`]. Such a message is sent once.
+//!
 //! A grantor whose clock was set back begins with numbers that the gate has passed. The
 //! gate's answer says which, and all that is in flight gets new ones.
 
@@ -26,6 +29,8 @@ use crate::decision::{Item, Refused};
 
 /// How often a message is sent before it is given up.
 pub const TRIES: u32 = 12;
+/// How long a grantor is silent at the most where it shows that it lives: nanoseconds.
+pub const BEAT: u64 = 200 * MILLISECOND;
 /// How many messages may wait beside those in flight.
 pub const MOST_WAITING: usize = 1024;
 
@@ -59,6 +64,15 @@ pub struct Sender {
     /// The smoothed round trip and its variance, once known.
     trip: Option<(u64, u64)>,
     given_up: u64,
+    /// When something was sent last.
+    spoke_at: Option<u64>,
+}
+
+impl Sent {
+    /// Says that the grantor lives, and nothing else.
+    fn is_beat(&self) -> bool {
+        self.body.is_empty()
+    }
 }
 
 /// Says that too many messages wait: the gate does not answer, or not soon enough.
@@ -91,6 +105,7 @@ impl Sender {
             in_flight: VecDeque::new(),
             trip: None,
             given_up: 0,
+            spoke_at: None,
         }
     }
 
@@ -119,6 +134,15 @@ impl Sender {
         }
         self.open_items += 1;
         Ok(())
+    }
+
+    /// Has an empty message sent if nothing else was for [`BEAT`]: to be called before
+    /// [`poll`](Self::poll) where gates are to see that this grantor lives.
+    pub fn beat(&mut self, now: u64) {
+        let due = self.spoke_at.is_none_or(|at| now >= at + BEAT);
+        if due && self.pending() == 0 {
+            self.waiting.push_back(Vec::new());
+        }
     }
 
     /// Writes the next message to send over what `out` holds, and says whether there is
@@ -157,6 +181,7 @@ impl Sender {
             number: sent.number,
         };
         header.write(&sent.body, &self.keys, out);
+        self.spoke_at = Some(now);
         true
     }
 
@@ -241,6 +266,7 @@ impl Sender {
     }
 
     fn give_up(&mut self, now: u64) {
+        self.in_flight.retain(|sent| !sent.is_beat() || sent.tries == 0 || sent.due > now);
         let before = self.in_flight.len();
         self.in_flight.retain(|sent| sent.tries < TRIES || sent.due > now);
         let given_up = before - self.in_flight.len();

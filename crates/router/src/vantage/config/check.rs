@@ -5,20 +5,23 @@
 //! because a file with a problem gives no [`Config`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use feed::netlink::AnyPrefix;
 use gate::decision::v2::keys::Keys;
+use gate::decision::v2::sender::BEAT;
 use gate::index::MOST_ENTRIES;
 use gate::policy::{Action, Address, Grantor};
 use gate::program::{Program, Programs};
 use port::af_xdp::ModeChoice;
 use toml::Spanned;
 
-use super::{Config, Fixed, Rule, Rules, Set, Side, Trust, ip, text};
+use super::{Config, Fixed, Member, Rule, Rules, Set, Side, Trust, ip, text};
 use crate::config::{CONTROL, ConfigError, Problem, place};
 
 /// What there is where nothing is said.
@@ -27,6 +30,8 @@ const EARLY: u32 = 1 << 16;
 const REQUESTS: usize = 512;
 const GRANTED: usize = 4096;
 const ANSWERS: u32 = 100;
+/// What silence may be taken for a grantor's end: three times that of one who lives, or more.
+const SILENT_MS: RangeInclusive<u64> = 3 * BEAT / 1_000_000..=60_000;
 /// The most flows that the kernel is told of: memory that cannot be swapped.
 const MOST_EARLY: u32 = 1 << 22;
 /// The most places of a queue: each is a frame of memory.
@@ -136,7 +141,8 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
             )
         }),
     };
-    let sets = sets(&mut c, file.grantors);
+    let ids: Vec<u32> = file.sender.iter().map(|sender| *sender.id.get_ref()).collect();
+    let sets = sets(&mut c, file.grantors, &ids);
     let rules =
         Rules { version: file.rules.version, rules: rules(&mut c, file.policy, &sets), sets };
     if rules.rules.is_empty() && c.problems.is_empty() {
@@ -225,17 +231,33 @@ fn cores(c: &mut Checker<'_>, cores: Option<Spanned<Vec<usize>>>) -> Vec<Option<
     listed.into_inner().into_iter().map(Some).collect()
 }
 
-fn sets(c: &mut Checker<'_>, listed: Vec<text::Grantors>) -> Vec<Set> {
+fn sets(c: &mut Checker<'_>, listed: Vec<text::Grantors>, senders: &[u32]) -> Vec<Set> {
     let mut sets: Vec<Set> = Vec::new();
-    for text::Grantors { name, members } in listed {
+    for text::Grantors { name, members, silent_ms } in listed {
         if sets.iter().any(|other| other.name == *name.get_ref()) {
             c.problem(&name, "grantors.name", format!("{:?} is there twice", name.get_ref()));
         }
         if members.get_ref().is_empty() {
             c.problem(&members, "grantors.members", "there is none: nothing could be granted");
         }
-        let mut read: Vec<Grantor> = Vec::new();
-        for text::Member { address, weight } in members.into_inner() {
+        if let Some(limit) = &silent_ms
+            && !SILENT_MS.contains(limit.get_ref())
+        {
+            let (least, most) = SILENT_MS.into_inner();
+            c.problem(limit, "grantors.silent_ms", format!("not within {least} and {most}"));
+        }
+        let mut read: Vec<Member> = Vec::new();
+        for text::Member { address, weight, sender } in members.into_inner() {
+            if silent_ms.is_some() && sender.is_none() {
+                let what = "with `silent_ms` each member needs its `sender`, by which it is heard";
+                c.problem(&address, "grantors.members", what);
+            }
+            if let Some(sender) = &sender
+                && !senders.contains(sender.get_ref())
+            {
+                let what = format!("there is no [[sender]] {}", sender.get_ref());
+                c.problem(sender, "grantors.members", what);
+            }
             let Some(at) = c.read::<IpAddr>(&address, "grantors.members", "an IP address") else {
                 continue;
             };
@@ -246,12 +268,13 @@ fn sets(c: &mut Checker<'_>, listed: Vec<text::Grantors>) -> Vec<Set> {
                 },
                 weight: weight.unwrap_or(1),
             };
-            if read.iter().any(|other| other.address == grantor.address) {
+            if read.iter().any(|other| other.grantor.address == grantor.address) {
                 c.problem(&address, "grantors.members", format!("{at} is there twice"));
             }
-            read.push(grantor);
+            read.push(Member { grantor, sender: sender.map(Spanned::into_inner) });
         }
-        sets.push(Set { name: name.into_inner(), members: read });
+        let silent = silent_ms.map(|limit| Duration::from_millis(limit.into_inner()));
+        sets.push(Set { name: name.into_inner(), members: read, silent });
     }
     sets
 }

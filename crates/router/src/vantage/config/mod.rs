@@ -18,7 +18,8 @@
 //!
 //! [[grantors]]
 //! name = "site"
-//! members = [{ address = "10.9.1.1", weight = 1 }, { address = "10.9.1.2" }]
+//! members = [{ address = "10.9.1.1", sender = 1, weight = 3 }, { address = "10.9.1.2", sender = 2 }]
+//! silent_ms = 700              # who has said nothing for so long gets no flows; without it, all do
 //!
 //! [[policy]]                   # the longest prefix says
 //! prefix = "192.0.2.0/24"
@@ -58,8 +59,10 @@
 pub(crate) mod check;
 mod text;
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use feed::netlink::AnyPrefix;
 use fib::Choice;
@@ -154,8 +157,22 @@ pub struct Set {
     /// Its name.
     pub name: String,
     /// Its grantors.
-    pub members: Vec<Grantor>,
+    pub members: Vec<Member>,
+    /// How long one may say nothing before others get its flows, if that is looked at.
+    pub silent: Option<Duration>,
 }
+
+/// A grantor of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Where it is and what its share is.
+    pub grantor: Grantor,
+    /// The sender of decisions that it is, if that is said.
+    pub sender: Option<u32>,
+}
+
+/// Grantors that are taken to be gone, by their set's name.
+pub type Silent = BTreeSet<(String, Address)>;
 
 /// What becomes of packets to a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,9 +262,22 @@ impl Rules {
     ///
     /// [`BadPolicy`].
     pub fn policy(&self, generation: u64) -> Result<Policy, BadPolicy> {
+        self.policy_without(generation, &Silent::new())
+    }
+
+    /// Makes the policy in which these grantors get no flows.
+    ///
+    /// # Errors
+    ///
+    /// [`BadPolicy`].
+    pub fn policy_without(&self, generation: u64, silent: &Silent) -> Result<Policy, BadPolicy> {
         let mut draft = Draft::new();
         for set in &self.sets {
-            draft.set(&set.members);
+            let each = set.members.iter().map(|&Member { grantor, .. }| {
+                let gone = silent.contains(&(set.name.clone(), grantor.address));
+                Grantor { weight: if gone { 0 } else { grantor.weight }, ..grantor }
+            });
+            draft.set(&each.collect::<Vec<_>>());
         }
         for &Rule { prefix, action, exempt, .. } in &self.rules {
             match (prefix, exempt) {
@@ -290,7 +320,7 @@ impl Rules {
 
     /// Walks the addresses of all grantors.
     pub fn grantors(&self) -> impl Iterator<Item = Address> {
-        self.sets.iter().flat_map(|set| set.members.iter().map(|member| member.address))
+        self.sets.iter().flat_map(|set| set.members.iter().map(|member| member.grantor.address))
     }
 }
 

@@ -77,6 +77,7 @@ pub(super) struct Table {
 pub(super) struct Grantors {
     pub(super) name: Spanned<String>,
     pub(super) members: Spanned<Vec<Member>>,
+    pub(super) silent_ms: Option<Spanned<u64>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -84,6 +85,7 @@ pub(super) struct Grantors {
 pub(super) struct Member {
     pub(super) address: Spanned<String>,
     pub(super) weight: Option<u32>,
+    pub(super) sender: Option<Spanned<u32>>,
 }
 
 #[derive(Debug, Deserialize)]

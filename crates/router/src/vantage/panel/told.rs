@@ -25,6 +25,9 @@ pub struct GateTold {
     pub prefixes: u64,
     /// Its grantors.
     pub grantors: Vec<IpAddr>,
+    /// Those of them that get no flows, because they say nothing.
+    #[serde(default)]
+    pub silent: Vec<IpAddr>,
     /// Reloads.
     pub reloads: u64,
     /// Reloads that came to nothing.

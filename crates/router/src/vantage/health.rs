@@ -1,0 +1,114 @@
+//! Which grantors live: one that says nothing for too long gets no flows until it speaks again.
+//!
+//! ```text
+//!   sender ── last heard ──► silent for longer than its set allows? ──► weight 0 in the policy
+//!                                   all of the set? nobody is
+//! ```
+//!
+//! A grantor of version 2 says something at least every 200 ms (docs/decision-protocol.md, 3.6),
+//! so that silence means that it, or the way from it, is gone. Its flows go to the others of its set,
+//! those that were granted with their grants; no other flow moves (`gate::policy`). Where all of
+//! a set are silent nobody is taken out: something else must be wrong, perhaps only the way
+//! back, and to send packets to none of them would make sure of the damage.
+//!
+//! Who has not been heard yet is waited for as long, from the start or from the last reload on.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use super::config::{Member, Rules, Silent};
+
+/// Which grantors are taken to be gone.
+#[derive(Debug)]
+pub(super) struct Health {
+    since: Instant,
+    silent: Silent,
+}
+
+impl Health {
+    /// Begins at `now` with all of them there.
+    pub(super) fn new(now: Instant) -> Self {
+        Self { since: now, silent: Silent::new() }
+    }
+
+    /// Returns who is taken to be gone.
+    pub(super) fn silent(&self) -> &Silent {
+        &self.silent
+    }
+
+    /// Judges anew by when each sender was heard last; returns what has changed, in words.
+    pub(super) fn look(
+        &mut self,
+        rules: &Rules,
+        heard: &BTreeMap<u32, Instant>,
+        now: Instant,
+    ) -> Vec<String> {
+        let mut silent = Silent::new();
+        for set in &rules.sets {
+            let Some(limit) = set.silent else { continue };
+            let quiet = |member: &&Member| {
+                let last = member.sender.and_then(|sender| heard.get(&sender));
+                let last = last.map_or(self.since, |&last| last.max(self.since));
+                now.saturating_duration_since(last) > limit
+            };
+            let gone: Vec<_> = set.members.iter().filter(quiet).collect();
+            if gone.len() < set.members.len() {
+                silent.extend(gone.iter().map(|it| (set.name.clone(), it.grantor.address)));
+            }
+        }
+        let gone = silent.difference(&self.silent).map(|(set, address)| {
+            format!("grantor {address} of {set} is silent: others get its flows")
+        });
+        let back = self
+            .silent
+            .difference(&silent)
+            .map(|(set, address)| format!("grantor {address} of {set} gets its flows again"));
+        let told = gone.chain(back).collect();
+        self.silent = silent;
+        told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gate::policy::{Address, Grantor};
+
+    use super::super::config::Set;
+    use super::*;
+
+    #[test]
+    fn who_is_silent_gets_no_flows_unless_all_are() {
+        let member = |number: u32| Member {
+            grantor: Grantor { address: Address::V4(number), weight: 1 },
+            sender: Some(number),
+        };
+        let set = |name: &str, silent: Option<u64>, members: &[u32]| Set {
+            name: name.to_owned(),
+            members: members.iter().copied().map(member).collect(),
+            silent: silent.map(Duration::from_millis),
+        };
+        let sets = vec![set("site", Some(700), &[1, 2]), set("other", None, &[1, 3])];
+        let rules = Rules { sets, ..Rules::default() };
+        let begin = Instant::now();
+        let at = |ms: u64| begin + Duration::from_millis(ms);
+        let mut health = Health::new(begin);
+        let mut heard = BTreeMap::new();
+        let one = ("site".to_owned(), Address::V4(1));
+        // Time is given to who was not heard yet, and to both alike.
+        assert!(health.look(&rules, &heard, at(700)).is_empty());
+        assert!(health.look(&rules, &heard, at(10_000)).is_empty(), "all are silent");
+        heard.insert(2, at(10_000));
+        let told = health.look(&rules, &heard, at(10_100));
+        assert_eq!(told, ["grantor 0.0.0.1 of site is silent: others get its flows"]);
+        assert_eq!(health.silent().iter().collect::<Vec<_>>(), [&one]);
+        assert!(health.look(&rules, &heard, at(10_200)).is_empty(), "it is said once");
+        heard.insert(1, at(10_300));
+        let told = health.look(&rules, &heard, at(10_300));
+        assert_eq!(told, ["grantor 0.0.0.1 of site gets its flows again"]);
+        heard.insert(1, at(11_000));
+        assert_eq!(health.look(&rules, &heard, at(11_000)).len(), 1, "now the other one");
+        assert!(!health.silent().contains(&one));
+    }
+}
