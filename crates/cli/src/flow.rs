@@ -116,6 +116,9 @@ pub(crate) fn gate(out: &mut impl Write, it: &GateTold) -> std::io::Result<()> {
         it.prefixes,
         it.grantors.len()
     )?;
+    for grantor in &it.silent {
+        writeln!(out, "grantor {grantor} is silent: others get its flows")?;
+    }
     let parts: [(&str, &BTreeMap<String, u64>); 5] = [
         ("packets", &it.packets),
         ("bytes", &it.bytes),

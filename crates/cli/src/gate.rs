@@ -1,11 +1,7 @@
 //! `fingerpost gate -c FILE`: a gate at a vantage point, until it is told to stop.
 //!
-//! ```text
-//!   configuration ─► Vantage::start ─► READY=1 ─► Ctrl-C, SIGTERM ─► stop ─► counters
-//!                                         └─ SIGHUP: policy and senders are read again
-//! ```
-//!
-//! `fingerpost gate check -c FILE` judges the file and takes nothing over, `fingerpost gate
+//! A [service](crate::service) that SIGHUP has go over to the policy and the senders as they
+//! are now. `fingerpost gate check -c FILE` judges the file and takes nothing over, `fingerpost gate
 //! bgp-config` writes what a BGP speaker beside the gate is to announce (`gate/bgp.rs`). A
 //! reload that fails says why and leaves everything as it was. Whichever way the process
 //! ends, the kernel has the interfaces again; whether it then lets packets past is the
@@ -14,20 +10,16 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::Context;
-use router::control::{answer, rights};
+use router::control::api::Counters;
 use router::vantage::{Config, Vantage};
-use sd_notify::NotifyState;
+use serde_json::json;
 
-use crate::{progress, show, stop};
+use crate::progress;
+use crate::service::{self, Service};
 
 mod bgp;
-
-/// How soon a signal is noticed.
-const NOTICE: Duration = Duration::from_millis(20);
 
 /// What `gate` takes.
 #[derive(clap::Args)]
@@ -86,19 +78,10 @@ fn check(path: &Path) -> anyhow::Result<ExitCode> {
 
 fn guard(path: &Path, json: bool) -> anyhow::Result<ExitCode> {
     let config = Config::load(path)?;
-    // While there is one thread.
-    rights::restrict().context("giving up rights")?;
-    let stop = stop::on(&[stop::SIGINT, stop::SIGTERM])?;
-    let reload = stop::reload_on_signal()?;
+    let signals = service::prepare()?;
     let start = Instant::now();
     let mut vantage = progress::during("following the kernel", || Vantage::start(&config))?;
-    for port in vantage.ports() {
-        let fallback = port.fallback.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-        eprintln!(
-            "fingerpost: {}, queue {}: {}, MTU {}{fallback}",
-            port.name, port.worker, port.mode, port.mtu
-        );
-    }
+    service::announce(&vantage.ports());
     match vantage.restored() {
         Some(Ok(count)) => eprintln!("fingerpost: {count} flows known from before"),
         Some(Err(error)) => eprintln!("fingerpost: no flows known from before: {error}"),
@@ -106,50 +89,32 @@ fn guard(path: &Path, json: bool) -> anyhow::Result<ExitCode> {
     }
     let took = start.elapsed().as_secs_f64();
     eprintln!("fingerpost: guarding after {took:.2} s; Ctrl-C stops");
-    // Without systemd there is nobody to tell, which is no error.
-    let _ = sd_notify::notify(&[NotifyState::Ready]);
-    let watchdog = sd_notify::watchdog_enabled().map(|limit| limit / 2);
-    let mut fed = Instant::now();
-    let mut well = true;
-    while well && !stop.load(Ordering::Relaxed) {
-        std::thread::sleep(NOTICE);
-        vantage.attend();
-        well = vantage.alive();
-        if reload.swap(false, Ordering::Relaxed) {
-            let _ = sd_notify::notify(&[NotifyState::Reloading]);
-            match vantage.reload() {
-                Ok(told) => eprintln!("fingerpost: reloaded: {told}"),
-                Err(error) => eprintln!("fingerpost: not reloaded: {error}"),
-            }
-            let _ = sd_notify::notify(&[NotifyState::Ready]);
-        }
-        if watchdog.is_some_and(|every| fed.elapsed() >= every) {
-            let _ = sd_notify::notify(&[NotifyState::Watchdog]);
-            fed = Instant::now();
-        }
-    }
-    let _ = sd_notify::notify(&[NotifyState::Stopping]);
-    well &= vantage.stop();
+    let well = signals.serve(&mut vantage);
     match vantage.keep() {
         Some(Ok(count)) => eprintln!("fingerpost: {count} flows kept"),
         Some(Err(error)) => eprintln!("fingerpost: no flows kept: {error}"),
         None => {}
     }
-    let stats = vantage.stats();
-    let counters = answer::counters(&stats);
-    let mut out = std::io::stdout().lock();
-    if json {
-        let report = serde_json::json!({ "counters": counters, "gate": vantage.told() });
-        serde_json::to_writer_pretty(&mut out, &report)?;
-        writeln!(out)?;
-    } else {
-        show::counters(&mut out, &counters)?;
+    let told = |counters: &Counters| json!({ "counters": counters, "gate": vantage.told() });
+    service::report(&vantage.stats(), well, json.then_some(told))
+}
+
+impl Service for Vantage {
+    fn alive(&self) -> bool {
+        Vantage::alive(self)
     }
-    if !well {
-        eprintln!("fingerpost: a thread died; this is a bug, please report it");
+
+    fn attend(&mut self) {
+        for told in Vantage::attend(self) {
+            eprintln!("fingerpost: {told}");
+        }
     }
-    if !stats.balanced() {
-        eprintln!("fingerpost: the counters do not add up; this is a bug, please report it");
+
+    fn reload(&mut self) -> Result<String, String> {
+        Vantage::reload(self).map_err(|error| error.to_string())
     }
-    Ok(if well && stats.balanced() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+
+    fn stop(&mut self) -> bool {
+        Vantage::stop(self)
+    }
 }

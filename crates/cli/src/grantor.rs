@@ -1,29 +1,21 @@
 //! `fingerpost grantor -c FILE`: a grantor in the protected network, until it is told to stop.
 //!
-//! ```text
-//!   configuration ─► Grantor::start ─► READY=1 ─► Ctrl-C, SIGTERM ─► stop ─► counters
-//!                                         └─ SIGHUP: the policy and the lists are read again
-//! ```
-//!
-//! `fingerpost grantor check -c FILE` judges the file, its lists and its policy, and takes
+//! A [service](crate::service) that SIGHUP has go over to the policy and the lists as they are
+//! now. `fingerpost grantor check -c FILE` judges the file, its lists and its policy, and takes
 //! nothing over. A reload that fails says why and leaves everything as it was.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use anyhow::Context;
 use fib::Publisher;
-use router::control::{answer, rights};
+use router::control::api::Counters;
 use router::grantor::{Config, Grantor};
-use sd_notify::NotifyState;
+use serde_json::json;
 
-use crate::{progress, show, stop};
-
-/// How soon a signal is noticed.
-const NOTICE: Duration = Duration::from_millis(20);
+use crate::progress;
+use crate::service::{self, Service};
 
 /// What `grantor` takes.
 #[derive(clap::Args)]
@@ -103,47 +95,38 @@ fn check(path: &Path) -> anyhow::Result<ExitCode> {
 
 fn grant(path: &Path, json: bool) -> anyhow::Result<ExitCode> {
     let config = Config::load(path)?;
-    // While there is one thread.
-    rights::restrict().context("giving up rights")?;
-    let stop = stop::on(&[stop::SIGINT, stop::SIGTERM])?;
-    let reload = stop::reload_on_signal()?;
-    let mut grantor = progress::during("following the kernel", || Grantor::start(&config))?;
-    for port in grantor.ports() {
-        eprintln!("fingerpost: {}, queue {}: {}", port.name, port.worker, port.mode);
-    }
+    let signals = service::prepare()?;
+    let grantor = progress::during("following the kernel", || Grantor::start(&config))?;
+    service::announce(&grantor.ports());
     eprintln!("fingerpost: granting; Ctrl-C stops");
-    // Without systemd there is nobody to tell, which is no error.
-    let _ = sd_notify::notify(&[NotifyState::Ready]);
-    let mut well = true;
-    while well && !stop.load(Ordering::Relaxed) {
-        std::thread::sleep(NOTICE);
-        grantor.attend();
-        well = grantor.alive();
-        if reload.swap(false, Ordering::Relaxed) {
-            let read = Config::load(path).map_err(|error| error.to_string());
-            match read.and_then(|config| grantor.reload(&config)) {
-                Ok(told) => eprintln!("fingerpost: reloaded: {told}"),
-                Err(error) => eprintln!("fingerpost: not reloaded: {error}"),
-            }
-        }
+    let mut granting = Granting { grantor, path };
+    let well = signals.serve(&mut granting);
+    let grantor = granting.grantor;
+    let told = |counters: &Counters| json!({ "counters": counters, "grantor": grantor.told() });
+    service::report(&grantor.stats(), well, json.then_some(told))
+}
+
+/// A grantor at work, and where its configuration is.
+struct Granting<'a> {
+    grantor: Grantor,
+    path: &'a Path,
+}
+
+impl Service for Granting<'_> {
+    fn alive(&self) -> bool {
+        self.grantor.alive()
     }
-    let _ = sd_notify::notify(&[NotifyState::Stopping]);
-    well &= grantor.stop();
-    let stats = grantor.stats();
-    let counters = answer::counters(&stats);
-    let mut out = std::io::stdout().lock();
-    if json {
-        let report = serde_json::json!({ "counters": counters, "grantor": grantor.told() });
-        serde_json::to_writer_pretty(&mut out, &report)?;
-        writeln!(out)?;
-    } else {
-        show::counters(&mut out, &counters)?;
+
+    fn attend(&mut self) {
+        self.grantor.attend();
     }
-    if !well {
-        eprintln!("fingerpost: a thread died; this is a bug, please report it");
+
+    fn reload(&mut self) -> Result<String, String> {
+        let config = Config::load(self.path).map_err(|error| error.to_string())?;
+        self.grantor.reload(&config)
     }
-    if !stats.balanced() {
-        eprintln!("fingerpost: the counters do not add up; this is a bug, please report it");
+
+    fn stop(&mut self) -> bool {
+        self.grantor.stop()
     }
-    Ok(if well && stats.balanced() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -53,6 +53,7 @@ mod program;
 mod progress;
 mod route;
 mod run;
+mod service;
 mod show;
 mod stop;
 mod table;

@@ -1,33 +1,23 @@
 //! `fingerpost run -c FILE`: the router that follows the kernel, until it is told to stop.
 //!
-//! ```text
-//!   configuration ─► Daemon::start ─► READY=1 ─► Ctrl-C, SIGTERM ─► stop ─► counters
-//!                                        ├─ WATCHDOG=1 while all threads are at work
-//!                                        └─ SIGHUP: the configuration is read again
-//! ```
-//!
-//! Under systemd (`Type=notify`) the unit is ready when the first full table is published
-//! and packets are taken, and not before. The watchdog is fed while the workers and
-//! the control thread are alive. Whichever way the process ends, the
-//! kernel has the interfaces again with its descriptors, and goes on forwarding by its
-//! own routes.
+//! A [service](crate::service) that is ready when the first full table is published and
+//! packets are taken. SIGHUP has it go over to its configuration as it is now. Whichever way
+//! the process ends, the kernel has the interfaces again with its descriptors, and goes on
+//! forwarding by its own routes.
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use router::config::Config;
-use router::control::{answer, rights};
+use router::control::api::Counters;
 use router::{Daemon, ImageStart};
-use sd_notify::NotifyState;
+use serde_json::json;
 
-use crate::{progress, show, stop};
-
-/// How soon a signal is noticed.
-const NOTICE: Duration = Duration::from_millis(20);
+use crate::progress;
+use crate::service::{self, Service};
 
 /// What `run` takes.
 #[derive(clap::Args)]
@@ -51,39 +41,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         writeln!(std::io::stdout(), "sound: ports {}", names.join(", "))?;
         return Ok(ExitCode::SUCCESS);
     }
-    // While there is one thread.
-    rights::restrict().context("giving up rights")?;
-    let stop = stop::on(&[stop::SIGINT, stop::SIGTERM])?;
-    let reload = stop::reload_on_signal()?;
+    let signals = service::prepare()?;
     let start = Instant::now();
-    let mut daemon = progress::during("following the kernel", || Daemon::start(config))?;
+    let daemon = progress::during("following the kernel", || Daemon::start(config))?;
     announce(&daemon, start.elapsed())?;
-    // Without systemd there is nobody to tell, which is no error.
-    let _ = sd_notify::notify(&[NotifyState::Ready]);
-    let mut well = attend(&mut daemon, &stop, &reload);
-    let _ = sd_notify::notify(&[NotifyState::Stopping]);
-    well &= daemon.stop();
-    match daemon.last_save() {
+    let mut routing = Routing { daemon, said: None };
+    let well = signals.serve(&mut routing);
+    match routing.daemon.last_save() {
         Some(Ok(saved)) => eprintln!("fingerpost: image saved: {saved}"),
         Some(Err(error)) => eprintln!("fingerpost: no image saved: {error}"),
         None => {}
     }
-    let stats = daemon.stats();
-    let counters = answer::counters(&stats);
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &counters)?;
-        writeln!(out)?;
-    } else {
-        show::counters(&mut out, &counters)?;
-    }
-    if !well {
-        eprintln!("fingerpost: a thread died; this is a bug, please report it");
-    }
-    if !stats.balanced() {
-        eprintln!("fingerpost: the counters do not add up; this is a bug, please report it");
-    }
-    Ok(if well && stats.balanced() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    service::report(
+        &routing.daemon.stats(),
+        well,
+        args.json.then_some(|counters: &Counters| json!(counters)),
+    )
 }
 
 /// Says what was taken over.
@@ -99,13 +72,7 @@ fn announce(daemon: &Daemon, took: Duration) -> anyhow::Result<()> {
             ms(forwarding)
         ),
     }
-    for port in daemon.ports() {
-        let fallback = port.fallback.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-        eprintln!(
-            "fingerpost: {}, queue {}: {}, MTU {}{fallback}",
-            port.name, port.worker, port.mode, port.mtu
-        );
-    }
+    service::announce(&daemon.ports());
     let tables = daemon.asker().ask(|it| {
         let one = |table: router::control::plane::PlaneTable<'_>| {
             let (v4, v6) = (table.v4, table.v6);
@@ -135,46 +102,38 @@ fn announce(daemon: &Daemon, took: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits for a signal, does what is asked for in the meantime, and feeds the watchdog.
-/// Says whether all threads were at work to the end.
-fn attend(daemon: &mut Daemon, stop: &AtomicBool, reload: &AtomicBool) -> bool {
-    let watchdog = sd_notify::watchdog_enabled().map(|limit| limit / 2);
-    let mut fed = Instant::now();
-    // The trouble with the image that was told.
-    let mut said = None;
-    while !stop.load(Ordering::Relaxed) {
-        if !daemon.alive() {
-            return false;
-        }
-        std::thread::sleep(NOTICE);
-        match daemon.attend() {
+/// A router at work.
+struct Routing {
+    daemon: Daemon,
+    /// The trouble with the image that was told.
+    said: Option<String>,
+}
+
+impl Service for Routing {
+    fn alive(&self) -> bool {
+        self.daemon.alive()
+    }
+
+    fn attend(&mut self) {
+        match self.daemon.attend() {
             Some(Ok(told)) => eprintln!("fingerpost: the rules have changed: {told}"),
             Some(Err(error)) => eprintln!("fingerpost: the rules have changed: {error}"),
             None => {}
         }
-        let trouble = daemon.last_save().and_then(|saved| saved.as_ref().err());
+        let trouble = self.daemon.last_save().and_then(|saved| saved.as_ref().err());
         let trouble = trouble.map(ToString::to_string);
-        if trouble != said {
+        if trouble != self.said {
             trouble.iter().for_each(|error| eprintln!("fingerpost: no image saved: {error}"));
-            said = trouble;
-        }
-        if reload.swap(false, Ordering::Relaxed) {
-            again(daemon);
-        }
-        if watchdog.is_some_and(|every| fed.elapsed() >= every) {
-            let _ = sd_notify::notify(&[NotifyState::Watchdog]);
-            fed = Instant::now();
+            self.said = trouble;
         }
     }
-    true
-}
 
-/// Reads the configuration again, and says what came of it.
-fn again(daemon: &mut Daemon) {
-    let _ = sd_notify::notify(&[NotifyState::Reloading]);
-    match daemon.reload() {
-        Ok(told) => eprintln!("fingerpost: reloaded: {told}"),
-        Err(error) => eprintln!("fingerpost: not reloaded: {error}"),
+    fn reload(&mut self) -> Result<String, String> {
+        let told = self.daemon.reload().map_err(|error| error.to_string())?;
+        Ok(told.to_string())
     }
-    let _ = sd_notify::notify(&[NotifyState::Ready]);
+
+    fn stop(&mut self) -> bool {
+        self.daemon.stop()
+    }
 }

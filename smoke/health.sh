@@ -1,0 +1,188 @@
+#!/usr/bin/env bash
+# Two grantors of one set, and one of them killed with SIGKILL:
+#
+#   client c0 ── f0 gate g0 ── i0 inside i1 ── a0 grantor one     10.9.1.101
+#                               │    └── i2 ── b0 grantor two     10.9.1.102
+#                               └─ i3 ── v0 server               192.0.2.7
+#
+# Sixteen granted flows, a packet each 5 ms; the flows of who was killed go on by the other one,
+# and go back when it is there again. Nobody decides anew.
+. "$(dirname "$0")/place.sh"
+
+for name in client gate inside one two server; do
+    namespace "$name"
+done
+join client c0 02:00:00:00:01:02 gate f0 02:00:00:00:01:01
+join gate g0 02:00:00:00:02:01 inside i0 02:00:00:00:02:02
+join inside i1 02:00:00:00:03:01 one a0 02:00:00:00:03:02
+join inside i2 02:00:00:00:04:01 two b0 02:00:00:00:04:02
+join inside i3 02:00:00:00:05:01 server v0 02:00:00:00:05:02
+within client ip addr add 10.1.0.2/24 dev c0
+within gate ip addr add 10.1.0.1/24 dev f0
+within gate ip addr add 10.2.0.1/24 dev g0
+within inside ip addr add 10.2.0.2/24 dev i0
+within inside ip addr add 10.3.0.1/24 dev i1
+within inside ip addr add 10.4.0.1/24 dev i2
+within inside ip addr add 192.0.2.1/24 dev i3
+within one ip addr add 10.3.0.2/24 dev a0
+within two ip addr add 10.4.0.2/24 dev b0
+within server ip addr add 192.0.2.7/24 dev v0
+within inside sysctl -qw net.ipv4.ip_forward=1
+within client ip route add default via 10.1.0.1
+within gate ip route add default via 10.2.0.2
+within one ip route add default via 10.3.0.1
+within two ip route add default via 10.4.0.1
+within server ip route add default via 192.0.2.1
+within inside ip route add 10.1.0.0/24 via 10.2.0.1
+within inside ip route add 10.9.1.101/32 via 10.3.0.2
+within inside ip route add 10.9.1.102/32 via 10.4.0.2
+for number in $(seq 10 25); do
+    within client ip addr add "10.1.0.$number/24" dev c0
+done
+
+umask 077
+printf '%s\n' "$(printf '2b%.0s' $(seq 32))" >"$work/one.key"
+printf '%s\n' "$(printf '3c%.0s' $(seq 32))" >"$work/two.key"
+cat >"$work/policy.lua" <<'POLICY'
+function decide(p) return grant { rate = 1000, expire = 300 } end
+POLICY
+grantor_file() { # name, interface, tunnel end, id
+    cat >"$work/$1.toml" <<CONFIG
+interfaces = ["$2"]
+[tunnel]
+addresses = ["$3"]
+gates = ["10.2.0.1"]
+[policy]
+file = "policy.lua"
+[decisions]
+version = 2
+id = $4
+keys = { 1 = "$1.key" }
+[control]
+socket = "$work/$1.sock"
+CONFIG
+}
+grantor_file one a0 10.9.1.101 1
+grantor_file two b0 10.9.1.102 2
+cat >"$work/gate.toml" <<CONFIG
+[front]
+interface = "f0"
+[back]
+interface = "g0"
+[link]
+bandwidth = "1gbit"
+[table]
+entries = 4096
+[[grantors]]
+name = "site"
+members = [{ address = "10.9.1.101", sender = 1 }, { address = "10.9.1.102", sender = 2 }]
+silent_ms = 700
+[[policy]]
+prefix = "192.0.2.0/24"
+grantors = "site"
+[[sender]]
+id = 1
+keys = { 1 = "one.key" }
+[[sender]]
+id = 2
+keys = { 1 = "two.key" }
+[decisions]
+from = ["10.3.0.2", "10.4.0.2"]
+[control]
+socket = "$work/gate.sock"
+CONFIG
+sed 's/, sender = 2//' "$work/gate.toml" >"$work/bad.toml"
+refuse 1 'each member needs its `sender`' "$program" gate check -c "$work/bad.toml"
+
+launch one "$program" grantor -c "$work/one.toml" >"$work/one.out" 2>"$work/one.log"
+one=$launched
+launch two "$program" grantor -c "$work/two.toml" >"$work/two.out" 2>"$work/two.log"
+two=$launched
+launch gate "$program" gate -c "$work/gate.toml" -j >"$work/gate.json" 2>"$work/gate.log"
+gate=$launched
+wait_for 20 grep -q 'granting' "$work/one.log" || fail "grantor one does not start"
+wait_for 20 grep -q 'granting' "$work/two.log" || fail "grantor two does not start"
+wait_for 20 grep -q 'guarding after' "$work/gate.log" || fail "the gate does not start"
+
+# What comes, by the port of the flow's sender, with the time.
+cat >"$work/receive.py" <<'RECEIVE'
+import socket, sys, time
+
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("192.0.2.7", 7))
+with open(sys.argv[1], "w", encoding="ascii") as out:
+    out.write("ready\n")
+    out.flush()
+    while True:
+        _, source = server.recvfrom(100)
+        out.write(f"{source[0]} {time.monotonic():.4f}\n")
+        out.flush()
+RECEIVE
+cat >"$work/send.py" <<'SEND'
+import socket, time
+
+sockets = []
+for number in range(10, 26):
+    flow = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    # No checksum: nobody computes it between here and the server.
+    flow.setsockopt(socket.SOL_SOCKET, 11, 1)
+    flow.bind((f"10.1.0.{number}", 0))
+    sockets.append(flow)
+while True:
+    for flow in sockets:
+        flow.sendto(b"a packet of a granted flow", ("192.0.2.7", 7))
+    time.sleep(0.005)
+SEND
+launch server "$python" "$work/receive.py" "$work/received"
+receiver=$launched
+wait_for 10 grep -q ready "$work/received" || fail "the receiver does not start"
+launch client "$python" "$work/send.py"
+sender=$launched
+granted() {
+    "$program" show flows -j --socket "$work/gate.sock" |
+        json 'assert sum(f["state"] == "granted" for f in d) == 16, d'
+}
+wait_for 20 granted 2>"$work/granted.log" || fail "not all are granted: $(cat "$work/granted.log")"
+
+sleep 1
+before=$("$python" -c 'import time; print(time.monotonic())')
+kill -KILL "$one"
+wait "$one" 2>/dev/null || true
+wait_for 20 grep -q 'grantor 10.9.1.101 of site is silent' "$work/gate.log" ||
+    fail "nobody misses grantor one: $(cat "$work/gate.log")"
+"$program" show gate -j --socket "$work/gate.sock" |
+    json 'assert d[0]["silent"] == ["10.9.1.101"], d'
+sleep 1
+launch one "$program" grantor -c "$work/one.toml" >"$work/one.out" 2>"$work/one.log"
+one=$launched
+wait_for 20 grep -q 'grantor 10.9.1.101 of site gets its flows again' "$work/gate.log" ||
+    fail "grantor one is not taken back: $(cat "$work/gate.log")"
+sleep 1
+kill "$sender"
+wait "$sender" || true
+"$program" show gate -j --socket "$work/gate.sock" | json 'assert d[0]["silent"] == [], d'
+"$program" show flows -j --socket "$work/gate.sock" |
+    json 'assert sum(f["state"] == "granted" for f in d) == 16, d'
+kill "$receiver"
+wait "$receiver" || true
+"$python" - "$work/received" "$before" <<'GAPS'
+import sys
+
+begin, last, gaps = float(sys.argv[2]), {}, {}
+for line in open(sys.argv[1], encoding="ascii").read().splitlines()[1:]:
+    flow, at = line.split()
+    at = float(at)
+    if at > begin:
+        gaps[flow] = max(gaps.get(flow, 0), at - last.get(flow, begin))
+    last[flow] = at
+assert len(gaps) == 16, f"{len(gaps)} of 16 flows after the kill"
+moved = [gap for gap in gaps.values() if gap > 0.3]
+kept = [gap for gap in gaps.values() if gap <= 0.3]
+assert moved and max(moved) < 5, f"{sorted(moved)} s without packets"
+print(f"   {len(moved)} flows moved and lost at most {max(moved):.2f} s; {len(kept)} were not touched")
+GAPS
+kill -INT "$gate" "$one" "$two"
+wait "$gate" || fail "the gate ended with $?"
+wait "$one" || fail "grantor one ended with $?"
+wait "$two" || fail "grantor two ended with $?"
+json 'g = d["gate"]; assert d["counters"]["balanced"] and g["reloads"] == 0, d' <"$work/gate.json"
