@@ -101,13 +101,13 @@ class Browser:
         return answer["result"].get("value")
 
     def wait(self, what, script, patience=30):
-        """Waits until a piece of script comes to something true, and returns it."""
+        """Waits until a piece of script comes to something true."""
         until = time.monotonic() + patience
-        while not (value := self.value(script)):
+        # Truth as scripts have it: an element is true, though as JSON it is empty.
+        while not self.value(f"Boolean({script})"):
             if time.monotonic() > until:
                 raise SystemExit(f"{what}: not within {patience} s; the page: {self.value('document.body.innerText')}")
             time.sleep(0.1)
-        return value
 
     def shoot(self, path, width, dark):
         """Takes a picture of the whole page at a width, by day or by night."""

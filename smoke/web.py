@@ -195,6 +195,19 @@ def lost_and_found(browser):
     shown(browser, "and goes on: contact", "document.querySelector('#lost').hidden && !document.title.startsWith('✕') && !document.body.classList.contains('is-lost')")
 
 
+def begun_anew(browser):
+    """The page that is open goes over to another process by itself."""
+    rows = browser.value("document.querySelectorAll('#attacks th').length")
+    with open(f"{work}/again.log", "wb") as log:
+        command = [program, "gate", "-c", f"{work}/gate.toml"]
+        again = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
+    shown(browser, "and one that begins anew: contact", "document.querySelector('#lost').hidden && document.querySelector('#attacks td.none')")
+    tile = browser.value("document.querySelector('#tiles div:last-child').textContent")
+    check("with nothing of the one before", rows == 1 and tile.endswith("0 received") and digits(tile) == 0, (rows, tile))
+    again.send_signal(signal.SIGINT)
+    check("which ends well", again.wait(20) == 0)
+
+
 client = Tap(f"{prefix}client", "c0")
 browser = Browser(work)
 browser.open(URL)
@@ -212,11 +225,11 @@ else:
         client.send(packet("10.1.0.30", "192.0.2.7"))
         client.send(packet("10.1.0.30", "198.51.100.1"))
     numbers_of_router(browser)
+browser.value("document.querySelector('[data-seconds=\"60\"]').click()")
+check("a minute is shown where that is asked for", browser.value("document.querySelector('[data-seconds=\"60\"]').getAttribute('aria-pressed')") == "true")
 browser.value("document.querySelectorAll('details').forEach(d => d.open = true)")
 shown(browser, "every plot has a table", "[...document.querySelectorAll('figure tbody')].every(t => t.rows.length > 1)")
 browser.value("document.querySelectorAll('details').forEach(d => d.open = false)")
-browser.value("document.querySelector('[data-seconds=\"60\"]').click()")
-check("a minute is shown where that is asked for", browser.value("document.querySelector('[data-seconds=\"60\"]').getAttribute('aria-pressed')") == "true")
 if pictures:
     browser.value("document.querySelector('[data-seconds=\"300\"]').click()")
     for name, width, dark in (("light", 1100, False), ("dark", 1100, True), ("phone", 375, False)):
@@ -236,4 +249,6 @@ else:
     check("the browser has nothing to complain of", not browser.complaints, browser.complaints)
 os.kill(int(pid), signal.SIGINT)
 shown(browser, "a process that ended: no contact", "!document.querySelector('#lost').hidden")
+if role == "gate":
+    begun_anew(browser)
 browser.end()

@@ -36,7 +36,7 @@
 //! every = 60                   # seconds; saved as often after changes too
 //!
 //! [metrics]
-//! listen = "127.0.0.1:9273"    # Prometheus metrics by HTTP; without it, none (for `run`)
+//! listen = "127.0.0.1:9273"    # metrics and a page by HTTP; without it, none (for `run`)
 //!
 //! [fib]
 //! engine = "auto"              # for IPv4; `engine_v6` for IPv6

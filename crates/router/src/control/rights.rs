@@ -6,7 +6,7 @@
 //!             BPF        the steering program and its maps
 //!             IPC_LOCK   packet memory beyond RLIMIT_MEMLOCK
 //!   workers   BPF        the steering program's counters, before Linux 5.19
-//!   clients of the control socket, metrics, the auditor: none
+//!   clients of the control socket, metrics and page, the watch, the auditor: none
 //! ```
 //!
 //! A thread that gives a right up cannot have it back, nor can those it starts. So the

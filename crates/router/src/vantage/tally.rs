@@ -130,10 +130,19 @@ impl Tally {
         each.map(|((about, name, _), word)| (*about, *name, word.load(Ordering::Relaxed)))
     }
 
-    /// Returns the number of packets or bytes that ended so.
+    /// Returns the number of packets that ended so.
     pub fn packets(&self, name: &str) -> u64 {
+        self.number(About::Packets, name)
+    }
+
+    /// Returns the number of their bytes.
+    pub fn bytes(&self, name: &str) -> u64 {
+        self.number(About::Bytes, name)
+    }
+
+    fn number(&self, about: About, name: &str) -> u64 {
         let mut all = self.iter();
-        all.find(|word| (word.0, word.1) == (About::Packets, name)).map_or(0, |word| word.2)
+        all.find(|word| (word.0, word.1) == (about, name)).map_or(0, |word| word.2)
     }
 }
 

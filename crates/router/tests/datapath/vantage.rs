@@ -13,7 +13,7 @@ use fingerpost_router::datapath::{
     Adjacencies, Adjacency, Ingress, Ingresses, Locals, Lookup, Verdict, Worker, WorkerSetup, wants,
 };
 use fingerpost_router::stats::WorkerStats;
-use fingerpost_router::vantage::{Config, Rings, Setup, Station, Tally, rings};
+use fingerpost_router::vantage::{Became, Config, Rings, Setup, Station, Tally, rings};
 use gate::decision::{Item, Say, Scope};
 use gate::flow::{Flow, Key};
 use gate::policy::Policy;
@@ -310,6 +310,40 @@ fn every_packet_ends_once_and_nothing_is_allocated() {
     rig.worker.close();
     rig.check();
     assert_eq!(rig.worker.held(), 0);
+}
+
+/// So few that each is a sample: where it went, its bytes, and what the gate made of it.
+#[test]
+fn samples_are_of_what_was_judged() {
+    let mut rig = Rig::new(config("1gbit", ""));
+    let mut rng = Rng::with_seed(11);
+    rig.decline(Flow::v4(0xc000_0201, PROTECTED));
+    rig.rest();
+    for _ in 0..40 {
+        for _ in 0..20 {
+            let _ = rig.far[0].send(&draw(&mut rng));
+        }
+        let _ = rig.far[0].send(&v4(0xc000_0201, PROTECTED));
+        rig.rest();
+        rig.far[1].take();
+    }
+    let (mut became, mut bytes, mut declined) = ([0; 4], 0, 0);
+    while let Some(sampled) = rig.rings.sample() {
+        assert_eq!(sampled.every, 1);
+        became[sampled.became as usize] += 1;
+        bytes += u64::from(sampled.bytes);
+        let dropped = sampled.became == Became::Dropped;
+        let protected = std::net::IpAddr::V4(PROTECTED.into());
+        declined += u64::from(dropped && sampled.destination == protected);
+    }
+    let packets = |name: &str| rig.tally.packets(name);
+    let passed = packets("back") + packets("front");
+    let granted = packets("granted") + packets("direct");
+    let dropped = packets("received") - packets("request") - granted - passed;
+    assert_eq!(became, [packets("request"), granted, passed, dropped]);
+    assert!(packets("request") > 0 && passed > 0 && declined >= 40, "{became:?}");
+    let counted = rig.tally.bytes("received");
+    assert_eq!(bytes, counted);
 }
 
 #[test]
