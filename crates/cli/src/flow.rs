@@ -79,6 +79,9 @@ pub(crate) fn flow(out: &mut impl Write, it: &FlowTold) -> std::io::Result<()> {
     if let (Some(priority), Some(ago)) = (it.priority, it.asked_ago) {
         writeln!(out, "    priority {priority}, asked {ago:.3} s ago")?;
     }
+    if let Some(ago) = it.seen_ago {
+        writeln!(out, "    came once, {ago:.3} s ago: an entry with the next packet")?;
+    }
     if let (Some(budget), Some(renewal)) = (it.budget, it.renewal) {
         writeln!(
             out,

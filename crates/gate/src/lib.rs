@@ -18,6 +18,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | [`admission`] | who has to show himself before he gets an entry |
 //! | [`grantor`] | requests in, a policy in Lua, decisions out |
 //! | [`gate`] | batches of packets in, a verdict for each out |
 //! | [`decision`] | what grantors say, in two versions of the protocol |
@@ -65,6 +66,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod decision;
 pub mod expiry;
 pub mod flow;

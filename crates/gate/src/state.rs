@@ -170,6 +170,14 @@ impl Record {
         record
     }
 
+    /// Begins the record of a flow whose first packet was a request at `then`.
+    #[inline]
+    pub fn asked(then: u64) -> Self {
+        let mut record = Self::new(then);
+        record.ask(then);
+        record
+    }
+
     /// Makes this a request that has just begun. What was decided last stays known, so
     /// that a late decision is still told from a new one.
     #[inline]

@@ -3,7 +3,18 @@
 //! The twin is written from the study's section 2.3 in another way: exact picoseconds in
 //! 128 bits, priorities found by doubling, states as values that carry what they need,
 //! windows as a list of what was sent. It shares no code with the gate.
+//!
+//! It knows of no table, so it says what packets of a flow get whether or not the flow has an
+//! entry: with admission as without, while entries come and go.
 
+use std::collections::HashMap;
+
+use fib::Publisher;
+use fingerpost_gate::admission::Terms;
+use fingerpost_gate::decision::{Item, Say, Scope};
+use fingerpost_gate::flow::{Flow, Key};
+use fingerpost_gate::gate::{Gate, Packet, Reason, Verdict};
+use fingerpost_gate::policy::{Action, Address, Draft, Grantor};
 use fingerpost_gate::program::{Answer, Prepared};
 use fingerpost_gate::state::{Decision, Grant, Outcome, Record, Stamp};
 
@@ -251,4 +262,76 @@ fn millions_of_decisions_and_packets_make_no_difference() {
         }
     }
     assert!(seen.iter().all(|&times| times > 4_000), "not everything was met: {seen:?}");
+}
+
+/// A gate whole, with a table that is swept, against the twin: what a packet gets is a matter of
+/// its flow's past and of no entry.
+fn whole(above: Option<f64>, packets: u64, seed: u64) {
+    const FLOWS: u32 = 600;
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let key = Key::new(|| rng.u64(..));
+    let mut draft = Draft::new();
+    let set = draft.set(&[Grantor { address: Address::V4(1), weight: 1 }]);
+    draft.v4("192.0.2.0/24".parse().unwrap(), Action::Grantors(set));
+    let publisher = Publisher::new(draft.build(1).unwrap());
+    let mut gate: Gate = Gate::new(FLOWS as usize, publisher.reader(), 0);
+    if let Some(above) = above {
+        gate.set_admission(&Terms { above, remember: 1 << 14, seed: 1 });
+    }
+    let mut twins: HashMap<u32, Twin> = HashMap::new();
+    let (mut now, mut done, mut decisions) = (0u64, 0, 0);
+    let mut verdicts = [Verdict::NoRoute; 64];
+    let mut highest = [0u64; 64];
+    while done < packets {
+        let magnitude = rng.u32(14..32);
+        now += rng.u64(..1 << magnitude);
+        let pico = Pico::from(now) * 1000;
+        // Few flows, often: else all would be new.
+        let batch: [(u32, Packet); 64] = core::array::from_fn(|_| {
+            let src = if rng.bool() { rng.u32(..FLOWS) } else { rng.u32(..20) };
+            let flow = Flow::v4(src, 0xc000_0207);
+            (src, Packet { flow, hash: key.hash(&flow), bytes: rng.u32(60..2000) })
+        });
+        let count = rng.usize(1..65);
+        let sent = batch.map(|it| it.1);
+        gate.process(now, &sent[..count], &mut verdicts[..count]);
+        for ((src, packet), verdict) in batch[..count].iter().zip(&verdicts) {
+            let twin = twins.entry(*src).or_insert_with(|| Twin::new(pico));
+            let expect = match twin.packet(pico, packet.bytes.into()) {
+                Outcome::Request { dscp } => {
+                    highest[usize::from(dscp)] += 1;
+                    Verdict::Request { grantor: Address::V4(1), dscp }
+                }
+                Outcome::Granted { renew } => Verdict::Granted { grantor: Address::V4(1), renew },
+                Outcome::OverRate => Verdict::Drop(Reason::OverRate),
+                Outcome::Declined => Verdict::Drop(Reason::Declined),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(*verdict, expect, "{above:?}: {} at {now}", packet.flow);
+        }
+        done += count as u64;
+        for _ in 0..rng.u8(..5) {
+            let src = rng.u32(..FLOWS);
+            let flow = Flow::v4(src, 0xc000_0207);
+            let decision = decision(&mut rng);
+            let item = Item { scope: Scope::of(&flow), say: Say::Decide(decision) };
+            gate.decide(now, &item, Stamp::default(), |flow| key.hash(flow)).unwrap();
+            let twin = twins.entry(src).or_insert_with(|| Twin::new(pico));
+            assert!(twin.decide(pico, &decision, Stamp::default()));
+            decisions += 1;
+        }
+        gate.turn(now, rng.u32(..100));
+    }
+    let counts = gate.counts();
+    assert_eq!((counts.given_up, counts.unnoted), (0, 0));
+    assert!(decisions > packets / 20 && counts.expired > packets / 2000, "{counts:?}");
+    assert!((41..46).all(|dscp| highest[dscp] > 100), "{highest:?}");
+    assert_eq!(above.is_some(), counts.noted > packets / 2000 && counts.shown > packets / 2000);
+}
+
+#[test]
+fn millions_of_packets_get_the_same_with_admission_and_without() {
+    whole(None, 4_000_000, 1);
+    whole(Some(0.0), 4_000_000, 2);
+    whole(Some(0.3), 4_000_000, 3);
 }

@@ -6,7 +6,8 @@
 //!
 //! A decision about prefixes applies to the flows that are known, by a walk of bounded
 //! steps, and to those that come while it lasts, from a list of at most [`MOST_WIDE`]
-//! that new flows are held against; the latest counts. A flow that a grantor has decided
+//! that new flows are held against; the latest counts. A flow that gets no entry (admission.rs) is
+//! declined by it all the same; for a grant it has to come again. A flow that a grantor has decided
 //! of by itself since is left alone, by the stamp.
 
 use super::run::Runner;
@@ -68,6 +69,14 @@ impl Wide {
                 let _ = rule.say(table, runner, entry, now, Stamp::default());
             }
         }
+    }
+
+    /// Says whether the latest rule about a flow that gets no entry declines it.
+    #[inline]
+    pub(super) fn declines(&self, flow: &Flow, now: u64) -> bool {
+        let about = |rule: &&Rule| now < rule.until && rule.scope.contains(flow);
+        let latest = self.rules.iter().rev().find(about);
+        latest.is_some_and(|rule| matches!(rule.say, Say::Decide(Decision::Decline { .. })))
     }
 
     /// Goes on with the walks, with at most `work` entries looked at, and forgets what is over.
@@ -210,9 +219,11 @@ impl<I: Index> Gate<I> {
     ) -> Result<(), Ignored> {
         let result = match (item.scope.flow(), item.say) {
             (Some(flow), Say::Flush) => {
-                if let Some(entry) = self.table.find(&flow, hash(&flow)) {
+                let hash = hash(&flow);
+                if let Some(entry) = self.table.find(&flow, hash) {
                     self.table.remove(entry);
                 }
+                self.forget_mark(hash, now);
                 Ok(())
             }
             (Some(flow), say) => self.decide_flow(now, &flow, hash(&flow), &say, stamp),
@@ -248,10 +259,18 @@ impl<I: Index> Gate<I> {
                 let entry = self.table.insert(flow, hash, belongs, now);
                 let entry = entry.map_err(|_| Ignored::NoRoom)?;
                 self.counts.inserted += 1;
+                self.forget_mark(hash, now);
                 entry
             }
         };
         apply(&mut self.table, &mut self.runner, entry, now, say, stamp)
+    }
+
+    /// Forgets the first packet of a flow that a grantor has spoken of since.
+    fn forget_mark(&mut self, hash: u32, now: u64) {
+        if let Some(admission) = &mut self.admission {
+            admission.forget(hash, now);
+        }
     }
 
     fn decide_wide(

@@ -6,8 +6,8 @@
 //!     2  candidates found, their entries fetched    all
 //!     3  known flows: state, verdict                those whose entry is current
 //!     4  policy, by family, together                the others
-//!     5  room made in a full table, together        as many as may need it
-//!     6  entry, state, verdict                      the others
+//!     5  room made in a full table, together        as many as will need it
+//!     6  entry if admitted, state, verdict          the others
 //! ```
 //!
 //! Each step goes through the whole group before the next begins, so that its waits for
@@ -18,6 +18,9 @@
 //! remembers. When it is another, they go the way of new ones and are found again in step 6:
 //! a flow whose destination has another grantor set gets it, one whose destination is no
 //! longer protected loses its entry.
+//!
+//! **Admission** (`admission.rs`): while the table is fuller than is said, a flow gets its entry
+//! with its second packet. What is remembered of the first is fetched ahead of step 5.
 //!
 //! **Insertion stops after the first failure in a group** (4.5.2): the packets after it go
 //! on as requests without an entry, at the priority of new ones. It fails only when nothing
@@ -31,6 +34,7 @@
 //!
 //! Time is the group's: one reading for all its packets.
 
+mod admit;
 mod decide;
 mod run;
 mod verdict;
@@ -41,11 +45,11 @@ pub use verdict::{Count, Counts, Reason, Verdict};
 
 use fib::{Hop, Reader};
 
+use crate::admission::{Admission, Terms};
 use crate::flow::{Flow, Pair};
 use crate::index::Index;
 use crate::index::lines::Lines;
 use crate::policy::{Action, Policy};
-use crate::priority::{FIRST, dscp};
 use crate::program::Programs;
 use crate::state::{Outcome, Record};
 use crate::table::{Belongs, FlowTable};
@@ -74,6 +78,7 @@ pub struct Gate<I = Lines> {
     /// Packets of a group, at most [`GROUP`].
     group: usize,
     gives_up: bool,
+    admission: Option<Admission>,
     counts: Counts,
     wide: Wide,
     runner: Runner,
@@ -99,6 +104,7 @@ impl<I: Index> Gate<I> {
             policy,
             group: GROUP,
             gives_up: true,
+            admission: None,
             counts: Counts::default(),
             wide: Wide::default(),
             runner: Runner::default(),
@@ -108,6 +114,16 @@ impl<I: Index> Gate<I> {
     /// Has these programs from now on; without, decisions that name one are ignored.
     pub fn set_programs(&mut self, programs: Reader<Programs>) {
         self.runner.set(programs);
+    }
+
+    /// Has flows show themselves from now on before they get an entry; without, none has to.
+    pub fn set_admission(&mut self, terms: &Terms) {
+        self.admission = Some(Admission::new(terms, self.table.capacity()));
+    }
+
+    /// Says when the first packet of a flow without an entry came, if that is remembered.
+    pub fn seen(&self, hash: u32, now: u64) -> Option<u64> {
+        self.admission.as_ref()?.seen(hash, now)
     }
 
     /// Remembers a flow as it was remembered before, unless that is over at `now`; says
@@ -202,71 +218,6 @@ impl<I: Index> Gate<I> {
             let left = &mut left[..count];
             look_up(policy, packets, left);
             self.admit(now, packets, bytes, verdicts, left);
-        }
-    }
-
-    /// Goes through packets of flows that have no entry, or one of another policy.
-    fn admit<'a>(
-        &mut self,
-        now: u64,
-        packets: &[Packet],
-        read: impl Fn(usize) -> &'a [u8],
-        verdicts: &mut [Verdict],
-        left: &[Left],
-    ) {
-        let policy = self.policy.current();
-        let generation = policy.generation() as u16;
-        let table = &mut self.table;
-        let protected = |left: &&Left| matches!(left.action, Some(Action::Grantors(_)));
-        if self.gives_up {
-            let wanted = left.iter().filter(protected).count();
-            if table.room() < wanted {
-                self.counts.given_up += table.make_room(wanted) as u64;
-            }
-        }
-        let mut full = false;
-        for &Left { at, action } in left {
-            let at = usize::from(at);
-            let Packet { flow, hash, bytes } = &packets[at];
-            // It may have come since, with a packet before this one, or gone.
-            let mut entry = table.find(flow, *hash);
-            verdicts[at] = if let Some(Action::Grantors(set)) = action {
-                let belongs = Belongs { set, generation };
-                if let Some(entry) = entry {
-                    table.belong(entry, belongs);
-                } else if !full {
-                    entry = table.insert(flow, *hash, belongs, now).ok();
-                    full = entry.is_none();
-                    if let Some(entry) = entry {
-                        self.counts.inserted += 1;
-                        self.wide.apply(table, &mut self.runner, entry, flow, now);
-                    }
-                }
-                let outcome = match entry {
-                    Some(entry) => match table.packet(entry, now, *bytes) {
-                        Outcome::Run(program) => {
-                            self.runner.packet(table, entry, program, now, read(at), *bytes)
-                        }
-                        outcome => outcome,
-                    },
-                    None => {
-                        self.counts.without_entry += 1;
-                        Outcome::Request { dscp: dscp(FIRST) }
-                    }
-                };
-                sent(policy, set, *hash, outcome)
-            } else {
-                if let Some(entry) = entry {
-                    table.remove(entry);
-                }
-                match action {
-                    Some(Action::Back) => Verdict::Back,
-                    Some(Action::Front) => Verdict::Front,
-                    Some(_) => Verdict::Drop(Reason::Policy),
-                    None => Verdict::NoRoute,
-                }
-            };
-            self.counts.verdict(&verdicts[at], *bytes);
         }
     }
 

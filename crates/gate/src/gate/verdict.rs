@@ -110,6 +110,12 @@ pub struct Counts {
     pub inserted: u64,
     /// Requests that went on without an entry.
     pub without_entry: u64,
+    /// First packets of flows that have to come again for an entry.
+    pub noted: u64,
+    /// First packets of such flows that there was no place to remember.
+    pub unnoted: u64,
+    /// Flows that got an entry because they came again.
+    pub shown: u64,
     /// Entries that were given up for others.
     pub given_up: u64,
     /// Entries that expired.

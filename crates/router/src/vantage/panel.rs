@@ -159,8 +159,8 @@ impl Panel {
         let config = Config::load(&self.path).map_err(|error| error.to_string())?;
         if config.fixed != self.fixed {
             return Err(format!(
-                "{}: an interface, an address, the link, the table, the tunnel, the workers, the \
-                 control socket or the metrics are others than at the start: restart the gate",
+                "{}: an interface, an address, the link, the table, admission, the tunnel, the workers, \
+                 the control socket or the metrics are others than at the start: restart the gate",
                 self.path.display()
             ));
         }
@@ -249,6 +249,10 @@ impl Panel {
             Answer::Dropped(verdict, ago) => Some((verdict.name(), *ago)),
             _ => None,
         });
+        let seen = answers.iter().find_map(|it| match it {
+            Answer::Seen(ago) => Some(seconds(*ago)),
+            _ => None,
+        });
         let mut told = match known {
             Some(known) => tell(known, &rules, generation),
             None => FlowTold::unknown(src, dst, generation),
@@ -261,6 +265,7 @@ impl Panel {
             told.action = Some(rules.words(action));
             told.line = Some(line);
         }
+        told.seen_ago = seen.filter(|_| known.is_none());
         told.early = self.decisions.is_early(&flow);
         told.version = rules.version.clone();
         told.dropped = dropped.map(|(name, _)| name.to_owned());

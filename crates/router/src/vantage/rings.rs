@@ -56,6 +56,8 @@ pub(super) enum Question {
 pub(super) enum Answer {
     /// A flow.
     Known(Known),
+    /// There is no entry, but the first packet of the flow came so many nanoseconds ago.
+    Seen(u64),
     /// Why the last packet of the flow was dropped, and how long ago in nanoseconds.
     Dropped(Verdict, u64),
     /// All has been said.

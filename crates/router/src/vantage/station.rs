@@ -23,6 +23,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fib::Reader;
+use gate::admission::Terms;
 use gate::decision::{Item, Say};
 use gate::flow::{Flow, Key as HashKey, Pair};
 use gate::gate::{Gate, Packet, Reason, Verdict as Judged};
@@ -35,7 +36,7 @@ use port::{Arena, Frame};
 use wire::tunnel::{Ends as TunnelEnds, Header};
 use wire::{ethernet, ipv4, ipv6, mss};
 
-use super::config::{BACK, FRONT, Fixed};
+use super::config::{Admission, BACK, FRONT, Fixed};
 use super::kept::{Kept, To, Waits};
 use super::last::Last;
 use super::reply::Replies;
@@ -168,6 +169,9 @@ impl Station {
         let clamp = fixed.clamp_mss.then(|| setup.mtu.saturating_sub(setup.overhead + 40));
         let mut gate = Gate::new(fixed.entries, setup.policy, now);
         gate.set_programs(setup.programs);
+        if let Some(Admission { above, remember }) = fixed.admission {
+            gate.set_admission(&Terms { above, remember, seed: (setup.seed >> 32) as u32 });
+        }
         for (flow, record) in setup.retained {
             gate.restore(now, &flow, setup.key.hash(&flow), record);
         }
@@ -295,6 +299,10 @@ impl Station {
                     if let Some(entry) = self.gate.table().find(&flow, hash) {
                         let known = self.known(entry);
                         let _ = self.ends.answers.push((ticket, Answer::Known(known)));
+                    }
+                    if let Some(first) = self.gate.seen(hash, self.now) {
+                        let ago = self.now.saturating_sub(first);
+                        let _ = self.ends.answers.push((ticket, Answer::Seen(ago)));
                     }
                     if let Some((verdict, when)) = self.last.of(hash) {
                         let ago = self.now.saturating_sub(when);

@@ -38,7 +38,7 @@ pub(crate) enum About {
 
 type Word = (About, &'static str, fn(&Sight<'_>) -> u64);
 
-const WORDS: [Word; 59] = [
+const WORDS: [Word; 62] = [
     (About::Packets, "received", |it| it.counts.received.packets),
     (About::Packets, "request", |it| it.counts.requests.packets),
     (About::Packets, "granted", |it| it.counts.granted.packets),
@@ -75,6 +75,9 @@ const WORDS: [Word; 59] = [
     (About::Table, "granted", |it| it.table.granted() as u64),
     (About::Table, "declined", |it| it.table.declined() as u64),
     (About::Table, "inserted", |it| it.counts.inserted),
+    (About::Table, "noted", |it| it.counts.noted),
+    (About::Table, "unnoted", |it| it.counts.unnoted),
+    (About::Table, "shown", |it| it.counts.shown),
     (About::Table, "given_up", |it| it.counts.given_up),
     (About::Table, "expired", |it| it.counts.expired),
     (About::Decisions, "decided", |it| it.counts.decided),
@@ -149,7 +152,10 @@ impl Tally {
 /// Says whether a number is of the moment, and not a count.
 pub(crate) fn is_gauge(about: About, name: &str) -> bool {
     match about {
-        About::Table => !matches!(name, "inserted" | "given_up" | "expired" | "early_troubles"),
+        About::Table => !matches!(
+            name,
+            "inserted" | "noted" | "unnoted" | "shown" | "given_up" | "expired" | "early_troubles"
+        ),
         About::Link => matches!(name, "requests_waiting" | "waiting" | "highest_priority"),
         _ => false,
     }

@@ -5,6 +5,7 @@ use std::time::Instant;
 use anyhow::ensure;
 use fib::engine::overlap::Tuner;
 use fib::{Prefix, Publisher};
+use gate::admission::Terms;
 use gate::decision::{Item, Say, Scope};
 use gate::flow::{Flow, Key};
 use gate::gate::{Gate, Packet, Verdict};
@@ -28,17 +29,19 @@ pub(super) enum Variant {
     Groups,
     Coroutines,
     BatchedEnqueue,
+    Admission,
     Granted,
 }
 
 impl Variant {
     /// Plain first: the others are held against it.
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::Plain,
         Self::DropOverBatch,
         Self::Groups,
         Self::Coroutines,
         Self::BatchedEnqueue,
+        Self::Admission,
         Self::Granted,
     ];
 
@@ -49,6 +52,7 @@ impl Variant {
             Self::Groups => "group prefetching",
             Self::Coroutines => "coroutines, tuned",
             Self::BatchedEnqueue => "batched enqueue",
+            Self::Admission => "admission",
             Self::Granted => "granted",
         }
     }
@@ -116,6 +120,12 @@ impl Course {
             self.gate.set_group(1);
         }
         self.variant = wanted;
+        if wanted == Variant::Admission {
+            // As a gate has it by itself.
+            let terms = Terms { above: 0.5, remember: 4 * self.entries, seed: 7 };
+            self.gate.set_admission(&terms);
+            self.send(terms.remember);
+        }
     }
 
     fn grant(&mut self, flows: u32) {
@@ -172,7 +182,7 @@ impl Course {
                 }
                 _ => None,
             };
-            if self.variant == Variant::BatchedEnqueue {
+            if matches!(self.variant, Variant::BatchedEnqueue | Variant::Admission) {
                 self.solicitor.offer_all((0..BATCH).filter_map(request), |_| {});
             } else {
                 for request in (0..BATCH).filter_map(request) {
@@ -191,6 +201,8 @@ impl Course {
         ensure!(counts.received.packets == self.sent, "the gate has not counted every packet");
         ensure!(counts.received == counts.ended(), "a packet has not one verdict");
         let expect = if self.granted.is_some() { counts.granted } else { counts.requests };
+        let noted = counts.noted + counts.unnoted > 0;
+        ensure!(noted == (self.variant == Variant::Admission), "who should be admitted was not");
         ensure!(expect == counts.received, "a packet was not what it was to be: {counts:?}");
         Ok(())
     }

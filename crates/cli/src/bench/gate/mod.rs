@@ -10,6 +10,7 @@
 //! | group prefetching | 32 | gives up as many as a group needs | one by one |
 //! | coroutines | as many as the tuner finds (4.5.4) | gives up a request for each | one by one |
 //! | batched enqueue | group of 32 | as many as a group needs | a batch |
+//! | admission | group of 32 | - : new sources are remembered, and get no entry | a batch |
 //! | granted | group of 32 | - | none: flows drawn at random among the granted |
 //!
 //! Before each measurement the table is full, as it is seconds after a flood begins. Time

@@ -21,7 +21,7 @@ use gate::program::{Program, Programs};
 use port::af_xdp::ModeChoice;
 use toml::Spanned;
 
-use super::{Config, Fixed, Member, Rule, Rules, Set, Side, Trust, ip, text};
+use super::{Admission, Config, Fixed, Member, Rule, Rules, Set, Side, Trust, ip, text};
 use crate::config::{CONTROL, ConfigError, Problem, place};
 
 /// What there is where nothing is said.
@@ -32,6 +32,13 @@ const GRANTED: usize = 4096;
 const ANSWERS: u32 = 100;
 /// What silence may be taken for a grantor's end: three times that of one who lives, or more.
 const SILENT_MS: RangeInclusive<u64> = 3 * BEAT / 1_000_000..=60_000;
+/// The share of the table that any source may fill: half, so that a flood leaves as much to who has
+/// shown himself as an ordinary day needs.
+const ABOVE: f64 = 0.5;
+/// First packets that are remembered for each entry, and at least.
+const REMEMBER: usize = 4;
+const REMEMBER_LEAST: usize = 1 << 18;
+const MOST_REMEMBERED: usize = 1 << 30;
 /// The most flows that the kernel is told of: memory that cannot be swapped.
 const MOST_EARLY: u32 = 1 << 22;
 /// The most places of a queue: each is a frame of memory.
@@ -108,6 +115,7 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         c.problem(&file.link.bandwidth, "link.bandwidth", what);
         1
     });
+    let entries = c.count(file.table.entries, "table.entries", ENTRIES, MOST_ENTRIES);
     let fixed = Fixed {
         front,
         back,
@@ -117,7 +125,8 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         bits,
         requests: c.count(file.link.requests, "link.requests", REQUESTS, MOST_PLACES),
         granted: c.count(file.link.granted, "link.granted", GRANTED, MOST_PLACES),
-        entries: c.count(file.table.entries, "table.entries", ENTRIES, MOST_ENTRIES),
+        entries,
+        admission: admission(&mut c, file.admission, entries),
         keep: file.table.keep.map(|path| {
             if !path.get_ref().is_absolute() {
                 let what = "a file of this name might be anywhere: begin it with /";
@@ -208,6 +217,16 @@ pub(super) fn bandwidth(text: &str) -> Option<u64> {
         units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
     let bits = number.trim().parse::<f64>().ok()? * unit;
     (1.0..=800e9).contains(&bits).then_some(bits as u64)
+}
+
+fn admission(c: &mut Checker<'_>, said: text::Admission, entries: usize) -> Option<Admission> {
+    let text::Admission { above, remember, off } = said;
+    let otherwise = (REMEMBER * entries).max(REMEMBER_LEAST);
+    let remember = c.count(remember, "admission.remember", otherwise, MOST_REMEMBERED);
+    if let Some(above) = above.as_ref().filter(|it| !(0.0..=1.0).contains(it.get_ref())) {
+        c.problem(above, "admission.above", format!("{} is no share, 0 to 1", above.get_ref()));
+    }
+    (!off).then_some(Admission { above: above.map_or(ABOVE, Spanned::into_inner), remember })
 }
 
 fn early(c: &mut Checker<'_>, flows: Option<Spanned<u32>>) -> u32 {

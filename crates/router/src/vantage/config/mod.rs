@@ -15,6 +15,10 @@
 //! entries = 1048576            # flows, for each worker
 //! keep = "/var/lib/fingerpost/flows"   # over a restart; without it, they are forgotten
 //! early = 65536                # declined ones that end in the kernel; 0: none
+//! [admission]
+//! above = 0.5                  # the share of the table from which on flows have to come twice
+//! remember = 4194304           # flows that came once, for each worker
+//! off = false
 //!
 //! [[grantors]]
 //! name = "site"
@@ -95,7 +99,7 @@ pub struct Config {
 }
 
 /// What holds as long as the gate works.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Fixed {
     /// The front interface.
     pub front: Side,
@@ -117,6 +121,8 @@ pub struct Fixed {
     pub entries: usize,
     /// Declined flows that are dropped before they reach a worker; 0: none.
     pub early: u32,
+    /// From when on flows have to show themselves, and how many are remembered, if they have to.
+    pub admission: Option<Admission>,
     /// Where flows are kept over a restart, if they are.
     pub keep: Option<PathBuf>,
     /// TCP is held to what fits.
@@ -129,6 +135,15 @@ pub struct Fixed {
     pub control: Option<PathBuf>,
     /// Where metrics are asked for.
     pub metrics: Option<SocketAddr>,
+}
+
+/// From when on flows have to show themselves before they get an entry.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Admission {
+    /// The share of the table, 0 to 1.
+    pub above: f64,
+    /// Flows that a worker remembers by their first packet.
+    pub remember: usize,
 }
 
 /// An interface.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gate::policy::Action;
 
-use super::{Config, check};
+use super::{Admission, Config, check};
 
 const SOUND: &str = r#"
 [front]
@@ -38,6 +38,7 @@ fn a_sound_file_says_what_it_says() {
     let config = Config::parse(SOUND, Path::new("gate.toml")).unwrap();
     assert_eq!(config.fixed.bits, 2_500_000_000);
     assert_eq!((config.fixed.entries, config.fixed.mtu), (1 << 20, u16::MAX));
+    assert_eq!(config.fixed.admission, Some(Admission { above: 0.5, remember: 1 << 22 }));
     assert!(config.trust.v1_from.is_empty(), "version 1 is off unless asked for");
     assert_eq!(config.trust.from.len(), 2);
     let action = |address: &str| config.rules.find(address.parse().unwrap()).unwrap().action;
@@ -60,8 +61,21 @@ fn what_is_wrong_is_told_with_its_line_and_all_of_it() {
     assert!(told.contains("is the front interface already"), "{told}");
     let told = refused(&format!("{SOUND}[[sender]]\nid = 0\nkeys = {{ 1 = \"no-such.key\" }}\n"));
     assert!(told.contains("sender.id") && told.contains("no-such.key"), "{told}");
+    let told = refused(&format!("{SOUND}[admission]\nabove = 1.5\n"));
+    assert!(told.contains("admission.above: 1.5 is no share"), "{told}");
     let told = refused(&format!("{SOUND}[tunel]\n"));
     assert!(told.contains("unknown field"), "{told}");
+}
+
+#[test]
+fn admission_can_be_had_always_or_never() {
+    let with = |text: &str| {
+        let text = format!("{SOUND}[table]\nentries = 4096\n[admission]\n{text}\n");
+        Config::parse(&text, Path::new("gate.toml")).unwrap().fixed.admission
+    };
+    assert_eq!(with("above = 0.0"), Some(Admission { above: 0.0, remember: 1 << 18 }));
+    assert_eq!(with("remember = 99").map(|it| it.remember), Some(99));
+    assert_eq!(with("off = true"), None);
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) table: Table,
     #[serde(default)]
+    pub(super) admission: Admission,
+    #[serde(default)]
     pub(super) grantors: Vec<Grantors>,
     #[serde(default)]
     pub(super) policy: Vec<Policy>,
@@ -70,6 +72,14 @@ pub(super) struct Table {
     pub(super) entries: Option<Spanned<usize>>,
     pub(super) keep: Option<Spanned<PathBuf>>,
     pub(super) early: Option<Spanned<u32>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Admission {
+    pub(super) above: Option<Spanned<f64>>,
+    pub(super) remember: Option<Spanned<usize>>,
+    pub(super) off: bool,
 }
 
 #[derive(Debug, Deserialize)]

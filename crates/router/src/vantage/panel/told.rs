@@ -66,6 +66,10 @@ pub struct FlowTold {
     /// Of a request: since its last packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_ago: Option<f64>,
+    /// Of a flow without an entry: since its first packet, if that is remembered. With the next one
+    /// it gets an entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen_ago: Option<f64>,
     /// Of a granted flow: the bytes left in this second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<u64>,
@@ -120,6 +124,7 @@ impl FlowTold {
             program: None,
             priority: None,
             asked_ago: None,
+            seen_ago: None,
             budget: None,
             renewal: None,
             grantors: None,

@@ -1,0 +1,185 @@
+//! Packets of flows that have no entry, or one of another policy: steps 5 and 6 of a group.
+//!
+//! ```text
+//!   destination ─┬─ not protected ─► verdict by the policy, an entry goes
+//!                └─ protected ─┬─ has an entry, or is admitted to one ─► state ─► verdict
+//!                              └─ none ─► a request, and nothing of it in the table
+//! ```
+//!
+//! Room is made for those who will get an entry and for no others, so that first packets do
+//! not push out who has shown himself.
+
+use super::{Counts, GROUP, Gate, Left, Packet, Reason, Verdict, sent};
+use crate::admission::{Admission, Arrival};
+use crate::flow::Flow;
+use crate::index::Index;
+use crate::policy::Action;
+use crate::priority::{FIRST, dscp};
+use crate::state::{Outcome, Record};
+use crate::table::{Belongs, FlowTable};
+
+/// What is at hand for those who come.
+struct Door<'g, I> {
+    table: &'g mut FlowTable<I>,
+    admission: Option<&'g mut Admission>,
+    counts: &'g mut Counts,
+    gives_up: bool,
+    /// Insertion has failed: it is not tried again.
+    full: bool,
+}
+
+/// What a flow without an entry has come to.
+enum Came {
+    /// It has this entry.
+    In(u32),
+    /// It has none, and its packet this outcome.
+    Out(Outcome),
+}
+
+impl<I: Index> Gate<I> {
+    /// Goes through packets of flows that have no entry, or one of another policy.
+    pub(super) fn admit<'a>(
+        &mut self,
+        now: u64,
+        packets: &[Packet],
+        read: impl Fn(usize) -> &'a [u8],
+        verdicts: &mut [Verdict],
+        left: &[Left],
+    ) {
+        let policy = self.policy.current();
+        let generation = policy.generation() as u16;
+        let mut door = Door {
+            table: &mut self.table,
+            admission: self.admission.as_mut(),
+            counts: &mut self.counts,
+            gives_up: self.gives_up,
+            full: false,
+        };
+        door.prepare(now, packets, left);
+        for &Left { at, action } in left {
+            let at = usize::from(at);
+            let Packet { flow, hash, bytes } = &packets[at];
+            // It may have come since, with a packet before this one, or gone.
+            let entry = door.table.find(flow, *hash);
+            verdicts[at] = if let Some(Action::Grantors(set)) = action {
+                let belongs = Belongs { set, generation };
+                let came = match entry {
+                    Some(entry) => {
+                        door.table.belong(entry, belongs);
+                        Came::In(entry)
+                    }
+                    None => door.come(flow, *hash, belongs, now),
+                };
+                let outcome = match came {
+                    Came::In(number) => {
+                        let (table, runner) = (&mut *door.table, &mut self.runner);
+                        if entry.is_none() {
+                            self.wide.apply(table, runner, number, flow, now);
+                        }
+                        match table.packet(number, now, *bytes) {
+                            Outcome::Run(program) => {
+                                runner.packet(table, number, program, now, read(at), *bytes)
+                            }
+                            outcome => outcome,
+                        }
+                    }
+                    Came::Out(_) if self.wide.declines(flow, now) => Outcome::Declined,
+                    Came::Out(outcome) => {
+                        door.counts.without_entry += 1;
+                        outcome
+                    }
+                };
+                sent(policy, set, *hash, outcome)
+            } else {
+                door.dismiss(entry, *hash, now);
+                match action {
+                    Some(Action::Back) => Verdict::Back,
+                    Some(Action::Front) => Verdict::Front,
+                    Some(_) => Verdict::Drop(Reason::Policy),
+                    None => Verdict::NoRoute,
+                }
+            };
+            door.counts.verdict(&verdicts[at], *bytes);
+        }
+    }
+}
+
+impl<I: Index> Door<'_, I> {
+    /// Makes room for those of a group who will get an entry.
+    fn prepare(&mut self, now: u64, packets: &[Packet], left: &[Left]) {
+        let protected = |left: &&Left| matches!(left.action, Some(Action::Grantors(_)));
+        let flows = self.table.len();
+        let admission = self.admission.as_deref().filter(|it| it.concerns(flows, now));
+        let hash = |left: &Left| packets[usize::from(left.at)].hash;
+        if let Some(admission) = admission {
+            left.iter().for_each(|left| admission.fetch(hash(left)));
+        }
+        // At most so many get one.
+        if !self.gives_up || self.table.room() >= GROUP {
+            return;
+        }
+        let wanted = match admission {
+            Some(admission) => {
+                let admitted = |left: &&Left| admission.admits(hash(left), flows, now);
+                left.iter().filter(protected).filter(admitted).count()
+            }
+            None => left.iter().filter(protected).count(),
+        };
+        self.make_room(wanted);
+    }
+
+    /// Forgets a flow that is no longer protected.
+    fn dismiss(&mut self, entry: Option<u32>, hash: u32, now: u64) {
+        match (entry, &mut self.admission) {
+            (Some(entry), _) => self.table.remove(entry),
+            (None, Some(admission)) => admission.forget(hash, now),
+            (None, None) => {}
+        }
+    }
+
+    fn make_room(&mut self, wanted: usize) {
+        if self.gives_up && self.table.room() < wanted {
+            self.counts.given_up += self.table.make_room(wanted) as u64;
+        }
+    }
+
+    /// Decides of a flow that has no entry, one packet of which is here.
+    fn come(&mut self, flow: &Flow, hash: u32, belongs: Belongs, now: u64) -> Came {
+        let flows = self.table.len();
+        let arrival = match &mut self.admission {
+            Some(admission) => admission.arrive(hash, flows, now),
+            None => Arrival::New,
+        };
+        let shown = match arrival {
+            Arrival::New => None,
+            Arrival::Shown(first) => Some(Record::asked(first)),
+            Arrival::Noted | Arrival::Unnoted => {
+                let noted = arrival == Arrival::Noted;
+                *if noted { &mut self.counts.noted } else { &mut self.counts.unnoted } += 1;
+                return Came::Out(Outcome::Request { dscp: dscp(FIRST) });
+            }
+        };
+        if !self.full {
+            let entry = match shown {
+                Some(record) => {
+                    // Its first packet may be of this very group.
+                    self.make_room(1);
+                    self.table.restore(flow, hash, belongs, record, now)
+                }
+                None => self.table.insert(flow, hash, belongs, now),
+            };
+            if let Ok(entry) = entry {
+                self.counts.inserted += 1;
+                self.counts.shown += u64::from(shown.is_some());
+                return Came::In(entry);
+            }
+            self.full = true;
+        }
+        // Its patience counts all the same.
+        if let Some(admission) = &mut self.admission {
+            admission.note(hash, now);
+        }
+        let mut record = shown.unwrap_or_else(|| Record::new(now));
+        Came::Out(record.packet(now, 0))
+    }
+}
