@@ -12,7 +12,7 @@
 //!   record    expire_at:64 | sender:32 state:8 priority:8 allowance:8 program:8
 //!             body, eight words                                       | number:64
 //!               request   last seen
-//!               granted   budget | window's end | next renewal | rate:32 step:32
+//!               granted   spent  | window's end | next renewal | rate:32 step:32
 //!               program   the cookie, all eight
 //! ```
 //!
@@ -152,8 +152,9 @@ const _: () = assert!(size_of::<Record>() == 88);
 
 /// Of a request: when a packet asked last.
 const LAST_SEEN: usize = 0;
-/// Of a grant: bytes left in the window.
-const BUDGET: usize = 0;
+/// Of a grant: bytes spent in the window. What is left would not do: a grant of less and then one of
+/// more within a window would forget what was sent.
+const SPENT: usize = 0;
 /// Of a grant: when the window is over.
 const RENEW_AT: usize = 1;
 /// Of a grant: when packets ask for renewal next.
@@ -224,12 +225,13 @@ impl Record {
         let (rate_kib, step_ms) = self.terms();
         if now >= self.body[RENEW_AT] {
             self.body[RENEW_AT] = now.saturating_add(SECOND);
-            self.body[BUDGET] = u64::from(rate_kib) * KIB;
+            self.body[SPENT] = 0;
         }
-        let Some(left) = self.body[BUDGET].checked_sub(u64::from(bytes)) else {
+        let spent = self.body[SPENT].saturating_add(u64::from(bytes));
+        if spent > u64::from(rate_kib) * KIB {
             return Outcome::OverRate;
-        };
-        self.body[BUDGET] = left;
+        }
+        self.body[SPENT] = spent;
         let renew = now >= self.body[NEXT_RENEWAL];
         if renew {
             self.body[NEXT_RENEWAL] = after(now, step_ms, MILLISECOND);
@@ -290,13 +292,9 @@ impl Record {
                 self.expire_at = after(now, expire_s, SECOND);
             }
             Decision::Grant(grant) => {
-                let window = u64::from(grant.rate_kib) * KIB;
                 let running = self.state == State::Granted && now < self.expire_at;
-                if running && now < self.body[RENEW_AT] {
-                    let spent = u64::from(self.terms().0) * KIB - self.body[BUDGET];
-                    self.body[BUDGET] = window.saturating_sub(spent);
-                } else {
-                    self.body[BUDGET] = window;
+                if !running || now >= self.body[RENEW_AT] {
+                    self.body[SPENT] = 0;
                     self.body[RENEW_AT] = now.saturating_add(SECOND);
                 }
                 self.body[TERMS] =
@@ -381,7 +379,8 @@ impl Record {
 
     /// Returns the bytes left in the window that a granted flow is in at `now`.
     pub fn budget(&self, now: u64) -> u64 {
-        if now >= self.body[RENEW_AT] { u64::from(self.terms().0) * KIB } else { self.body[BUDGET] }
+        let spent = if now < self.body[RENEW_AT] { self.body[SPENT] } else { 0 };
+        (u64::from(self.terms().0) * KIB).saturating_sub(spent)
     }
 
     /// Returns when packets of a granted flow ask for renewal next.
@@ -485,6 +484,14 @@ mod tests {
         record.decide(at(243_501), &grant(1), Stamp::default());
         assert_eq!(record.packet(at(243_502), 500), Outcome::OverRate);
         // Twice the rate: what is spent stays spent.
+        record.decide(at(243_503), &grant(2), Stamp::default());
+        assert_eq!(record.budget(at(243_503)), 2048 - 1010);
+        // Nothing at all, and then twice the rate again.
+        record.decide(at(243_503), &grant(0), Stamp::default());
+        assert_eq!(
+            (record.packet(at(243_503), 1), record.budget(at(243_503))),
+            (Outcome::OverRate, 0)
+        );
         record.decide(at(243_503), &grant(2), Stamp::default());
         assert_eq!(record.budget(at(243_503)), 2048 - 1010);
         assert_eq!(record.expire_at(), at(543_503));

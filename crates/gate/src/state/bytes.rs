@@ -6,10 +6,10 @@
 //!
 //! All in little-endian order, as it stands in memory on most machines. Times are those of the
 //! clock that the gate goes by, so that one that goes on over a restart makes them right. Whatever
-//! the bytes are, what is read from them is a record that could be: a budget is no more than its
-//! rate, a priority no higher than there is.
+//! the bytes are, what is read from them is a record that could be: a priority is no higher than there
+//! is.
 
-use super::{ALLOWANCE, BUDGET, KIB, Record, State};
+use super::{ALLOWANCE, Record, State};
 
 /// The bytes of a record.
 pub const BYTES: usize = 88;
@@ -54,9 +54,6 @@ impl Record {
             ..Self::default()
         };
         record.set_cookie(bytes[16..80].try_into().ok()?);
-        if state == State::Granted {
-            record.body[BUDGET] = record.body[BUDGET].min(u64::from(record.terms().0) * KIB);
-        }
         Some(record)
     }
 }
