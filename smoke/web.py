@@ -156,6 +156,21 @@ def top_of_gate(browser):
     check("most of all first", rows == sorted(sent, key=sent.get, reverse=True), rows)
 
 
+def silent(browser):
+    """A grantor that gets no flows: as if the gate had said so."""
+    browser.value("""void (window.fetch = ((real) => async (path, how) => {
+        const answer = await real(path, how);
+        if (path !== '/api/gate') return answer;
+        const gate = await answer.json();
+        gate[0].silent = gate[0].grantors;
+        return new Response(JSON.stringify(gate));
+    })(window.fetch))""")
+    shown(browser, "a silent grantor is named", "!document.querySelector('#silent').hidden && document.querySelector('#silent').textContent.includes('10.2.0.2')")
+    check("where it is listed too", browser.value(ROWS % "policy")["grantors"] == ["10.2.0.2 (silent)"])
+    browser.open(URL)
+    shown(browser, "and no longer", "document.querySelector('#policy tr') && document.querySelector('#silent').hidden")
+
+
 def flood(seconds, rate=800):
     """Requests from a source each, more than the link's share for them."""
     start, sent = time.monotonic(), 0
@@ -216,6 +231,7 @@ check("has its sections", browser.value("[...document.querySelectorAll('section.
 if role == "gate":
     top_of_gate(browser)
     numbers_of_gate(browser)
+    silent(browser)
     attack(browser)
     # What was in hand has ended.
     gate = numbers_of_gate(browser)

@@ -96,6 +96,11 @@ function showHead() {
   for (const part of document.querySelectorAll("section.gate, div.gate")) part.hidden = !gate;
 }
 
+/** Puts words where they are read out when they change, and not every second. */
+function say(id, words) {
+  if (by(id).textContent !== words) by(id).textContent = words;
+}
+
 function mostOf(dropped) {
   const all = Object.entries(dropped).sort((a, b) => b[1] - a[1]);
   return all.length ? all[0][0] : "";
@@ -122,8 +127,7 @@ function showAttacks() {
   const now = attacks.find((it) => it.ended === null);
   by("attack").hidden = !now;
   const words = now ? `Attack since ${moment(now.began)}: up to ${rough(now.dropped_peak)} packets a second dropped, most of them ${mostOf(now.dropped)}.` : "";
-  // Said once, and not read out again every second.
-  if (by("attack").textContent !== words) by("attack").textContent = words;
+  say("attack", words);
 }
 
 function showLink() {
@@ -162,7 +166,10 @@ function showTop() {
 
 function showPolicy() {
   const { gate } = told;
-  const address = (it) => (typeof it === "object" ? Object.values(it).join(" ") : it);
+  const silent = gate.silent || [];
+  const address = (it) => (silent.includes(it) ? `${it} (silent)` : it);
+  by("silent").hidden = silent.length === 0;
+  say("silent", silent.length ? `Silent, and without flows: ${silent.length} of ${gate.grantors.length} grantors (${silent.join(", ")}).` : "");
   fill(by("policy"), [
     ["version", [gate.version ?? "without a name", "text"]],
     ["generation", [count(gate.generation), "text"]],
