@@ -10,6 +10,10 @@ function decline(seconds)
     return { kind = "decline", expire = seconds }
 end
 
+function pass()
+    return { kind = "pass" }
+end
+
 function run(terms)
     terms.kind = "run"
     return terms

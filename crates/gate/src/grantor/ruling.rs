@@ -4,7 +4,8 @@
 //!   grant   { rate KiB/s, expire s = 300, renewal s = 0.8 × expire, step s = 3, deliver = true }
 //!   decline   expire s                                              , deliver = false
 //!   run     { program, expire s = 300, cookie = "",                  deliver = true }
-//!   nil       nothing: the packet is dropped, and asks again
+//!   pass      nothing: the packet is delivered, and the next one asks again
+//!   nil       nothing: the packet is dropped, and the next one asks again
 //! ```
 //!
 //! Numbers that a decision has no room for, and negative ones, are errors of the policy.
@@ -55,6 +56,7 @@ pub(super) fn ruling(said: &Value) -> mlua::Result<Ruling> {
             };
             (Say::Decide(Decision::Grant(grant)), true)
         }
+        "pass" => return Ok(Ruling { say: None, deliver: true }),
         "decline" => {
             let expire_s = whole("expire", number(table, "expire", None)?)?;
             (Say::Decide(Decision::Decline { expire_s }), false)

@@ -12,7 +12,7 @@ pub struct Policy {
 }
 
 /// All of them.
-pub const POLICIES: [Policy; 4] = [
+pub const POLICIES: [Policy; 5] = [
     Policy {
         name: "lists",
         lists: &["allow", "deny"],
@@ -25,4 +25,5 @@ pub const POLICIES: [Policy; 4] = [
         text: include_str!("../../policies/reputation.lua"),
     },
     Policy { name: "aimd", lists: &[], text: include_str!("../../policies/aimd.lua") },
+    Policy { name: "handshake", lists: &[], text: include_str!("../../policies/handshake.lua") },
 ];

@@ -116,6 +116,7 @@ fn what_a_policy_returns_is_judged() {
     assert_eq!(grant, Ok(Some(grants(1, 9, 500, 2_000))));
     assert_eq!(says("function decide(p) return decline(60) end"), Ok(Some(declines(60))));
     assert_eq!(says("function decide(p) end"), Ok(None));
+    assert_eq!(says("function decide(p) return pass() end"), Ok(None));
     let run = says("function decide(p) return run { program = 7, cookie = 'ab' } end");
     let mut cookie = [0; 64];
     cookie[..2].copy_from_slice(b"ab");
@@ -362,6 +363,37 @@ fn aimd_follows_the_marks() {
         rate(2, false);
     }
     assert_eq!(rate(2, false), 8192);
+}
+
+#[test]
+fn who_has_heard_the_server_is_granted() {
+    let none = Publisher::new(Lists::new());
+    let mut grantor = grantor(policy("handshake"), &none);
+    let tcp = |src, flags| {
+        let mut packet = syn(src, 80);
+        packet[33] = flags;
+        packet
+    };
+    let mut says = |second: u64, packet: &[u8], dscp| {
+        let decided = ask(&mut grantor, second * SECOND, packet, dscp, false);
+        (decided.item.map(|item| item.say), decided.deliver)
+    };
+    let granted = (Some(grants(1024, 300, 240_000, 3_000)), true);
+    // A SYN goes on and means nothing, with ECN or without, however often it comes.
+    for flags in [0x02, 0xc2, 0x02] {
+        assert_eq!(says(1, &tcp(1, flags), 41), (None, true));
+    }
+    assert_eq!(says(2, &tcp(1, 0x10), 41), granted);
+    // Too late, and from another port.
+    assert_eq!(says(62, &tcp(1, 0x10), 41), (None, true));
+    let mut other = tcp(1, 0x10);
+    other[21] ^= 1;
+    assert_eq!(says(3, &other, 41), (None, true));
+    assert_eq!(says(3, &tcp(2, 0x12), 41), (Some(declines(600)), false));
+    assert_eq!(says(3, &tcp(2, 0x18), 2), granted);
+    let mut udp = tcp(3, 0x10);
+    udp[9] = 17;
+    assert_eq!(says(3, &udp, 41), (Some(declines(600)), false));
 }
 
 /// A packet in a tunnel from gate 10.0.0.9 to grantor 10.0.0.1.
