@@ -7,6 +7,7 @@
 //! run -c FILE          the router, following the kernel's routes
 //! gate -c FILE         a DDoS gate at a vantage point; `gate check -c FILE` judges the file
 //! grantor -c FILE      a grantor in the protected network
+//! lab ddos             a server under attack, in namespaces, with the gate off and on
 //! flow explain SRC DST what a running gate knows of a flow
 //! show WHAT            what a running router or gate knows and does
 //! reload               a running router goes over to its configuration as it is now
@@ -38,6 +39,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 mod bench;
+mod capture;
 mod client;
 mod completions;
 mod demo;
@@ -46,9 +48,12 @@ mod flow;
 mod forward;
 mod gate;
 mod grantor;
+mod lab;
 mod man;
 mod monitor;
+mod namespace;
 mod order;
+mod page;
 mod program;
 mod progress;
 mod route;
@@ -59,6 +64,7 @@ mod stop;
 mod table;
 mod tables;
 mod top;
+mod urgent;
 
 /// A software router whose whole Internet routing table fits in the CPU's cache.
 #[derive(Parser)]
@@ -80,6 +86,8 @@ enum Command {
     Gate(gate::Args),
     /// Decide of the packets that gates send, by a policy in Lua
     Grantor(grantor::Args),
+    /// Try the gate on this machine, under attack
+    Lab(lab::Args),
     /// Ask a running gate about a flow
     Flow(flow::Args),
     /// Ask a running router
@@ -124,6 +132,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Gate(args) => gate::run(&args),
         Command::Grantor(args) => grantor::run(&args),
+        Command::Lab(args) => lab::run(&args),
         Command::Flow(args) => flow::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Reload(args) => order::reload(&args),

@@ -206,7 +206,7 @@ impl Setting {
 }
 
 /// The folder with tables and update streams.
-fn data() -> PathBuf {
+pub(crate) fn data() -> PathBuf {
     std::env::var_os("FINGERPOST_DATA").map_or("../shared/data".into(), PathBuf::from)
 }
 

@@ -28,9 +28,10 @@ use router::datapath::{
 };
 use router::stats::{Snapshot, WorkerStats};
 
-use super::network::{self, EXITS, INGRESS, Namespace};
+use super::network::{self, EXITS, INGRESS};
 use super::placement::{self, Placement};
 use super::routes::{self, Routes};
+use crate::namespace::Namespace;
 
 /// How long the rings must be silent until they count as empty.
 const SILENCE: Duration = Duration::from_millis(30);

@@ -19,9 +19,10 @@ use fib::{Hop, Prefix};
 use port::af_xdp::bpf::asm::{Action, Assembler};
 use port::af_xdp::bpf::{Link, Mode, Program};
 
-use super::network::{self, INGRESS, Namespace};
+use super::network::{self, INGRESS};
 use super::placement::{self, Placement};
 use super::routes::{Routes, sink_of};
+use crate::namespace::Namespace;
 
 /// Lines handed to `ip` at a time.
 const CHUNK: usize = 4096;

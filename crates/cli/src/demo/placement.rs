@@ -19,14 +19,14 @@
 //! hold on a machine that has other things to do as well.
 
 use std::fs;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
-use super::network::Namespace;
+use crate::namespace::Namespace;
+use crate::urgent::make_urgent;
 
 /// The CPUs of the parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,18 +144,6 @@ pub(super) fn hurry(urgency: Urgency) -> Result<()> {
         Urgency::Plain => Ok(()),
         Urgency::RealTime => make_urgent(nix::unistd::gettid()),
     }
-}
-
-/// Gives a task a low real-time priority (one is left below it).
-fn make_urgent(task: Pid) -> Result<()> {
-    let status = Command::new("chrt")
-        .args(["-f", "-p", "2", &task.to_string()])
-        .status()
-        .context("cannot run `chrt`: install the Debian package util-linux")?;
-    if !status.success() {
-        bail!("chrt failed for task {task}");
-    }
-    Ok(())
 }
 
 /// How one CPU spent its time, in ticks.

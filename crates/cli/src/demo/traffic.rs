@@ -30,8 +30,9 @@ use port::af_xdp::bpf::asm::{Reg::*, *};
 use port::af_xdp::bpf::{Kind, LiveRun, Map, Program};
 
 use super::check::{V4_LEN, V6_LEN};
-use super::network::{Namespace, SOURCE};
+use super::network::SOURCE;
 use super::packets::{Packets, RECORD};
+use crate::namespace::Namespace;
 
 /// Frames a call: making the pool is paid once a call.
 const REPEAT: u32 = 1 << 22;

@@ -287,6 +287,35 @@ struct Channels {
 /// `ETHTOOL_GCHANNELS`.
 const GET_CHANNELS: u32 = 0x3c;
 
+/// `struct ethtool_value` of linux/ethtool.h.
+#[repr(C)]
+struct Value {
+    command: u32,
+    data: u32,
+}
+
+/// `ETHTOOL_STXCSUM`.
+const SET_TX_CHECKSUM: u32 = 0x17;
+
+/// Has the host compute the checksums of what it sends over `name` itself, as
+/// `ethtool -K NAME tx off` does.
+///
+/// A veth leaves them to a card that there is none of; what an AF_XDP socket at its other end
+/// takes has not passed one, and would arrive with half a checksum.
+///
+/// # Errors
+///
+/// [`Error`]: there is no such interface, or the right to change it is missing.
+pub fn compute_checksums(name: &str) -> Result<(), Error> {
+    let device = Device::find(name)?;
+    let mut value = Value { command: SET_TX_CHECKSUM, data: 0 };
+    let mut ifreq = Device::empty();
+    ifreq.ifr_ifru.ifru_data = (&raw mut value).cast();
+    // The kernel reads one `struct ethtool_value` through the pointer, which is what it
+    // points to.
+    device.ask(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq)
+}
+
 /// A device by name, and a socket to ask about it.
 struct Device {
     name: CString,

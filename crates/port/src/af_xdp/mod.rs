@@ -52,6 +52,6 @@ pub mod steer;
 pub(crate) mod umem;
 
 pub use error::Error;
-pub use interface::{Interface, ModeChoice};
+pub use interface::{Interface, ModeChoice, compute_checksums};
 pub use socket::{RingSizes, Socket, settle};
 pub use steer::Locals;

@@ -8,56 +8,18 @@
 use std::fmt::Write;
 
 use super::course::Case;
-use super::plot::{Bar, Dot, bars, by_bytes, escape, number};
 use super::report::{Contestant, Outcome, Place, Score, percent, size};
 use crate::bench::clock::Summary;
 use crate::bench::keys::Stream;
-
-const STYLE: &str = include_str!("page.css");
+use crate::page::plot::{Bar, Dot, bars, by_bytes, escape, number};
+use crate::page::{figure, table, whole};
 
 /// Draws the page.
 pub(super) fn page(outcome: &Outcome) -> String {
-    let mut page = String::new();
-    let _ = write!(
-        page,
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>{0}: longest prefix match, measured</title><style>\n{STYLE}</style></head>\
-         <body><main>{1}{2}{3}{4}{5}{6}{7}{8}</main></body></html>\n",
-        escape(&outcome.name),
-        head(outcome),
-        glance(outcome),
-        streams(outcome),
-        footprints(outcome),
-        shares(outcome),
-        latencies(outcome),
-        changes(outcome),
-        everybody(outcome)
-    );
-    page
-}
-
-/// A table: its columns, and rows with a class.
-fn table(columns: &[&str], rows: &[(&str, Vec<String>)]) -> String {
-    let mut text = "<div class=\"scroll\"><table><thead><tr>".to_owned();
-    for column in columns {
-        let _ = write!(text, "<th>{}</th>", escape(column));
-    }
-    text += "</tr></thead><tbody>";
-    for (class, cells) in rows {
-        let _ = write!(text, "<tr class=\"{class}\">");
-        for cell in cells {
-            // Sentences are set as such, figures in columns.
-            let class = if cell.chars().count() > 40 { " class=\"text\"" } else { "" };
-            let _ = write!(text, "<td{class}>{}</td>", escape(cell));
-        }
-        text += "</tr>";
-    }
-    text + "</tbody></table></div>"
-}
-
-fn figure(caption: &str, plot: &str) -> String {
-    format!("<figure><figcaption>{caption}</figcaption>{plot}</figure>")
+    let title = format!("{}: longest prefix match, measured", outcome.name);
+    let parts = [head, glance, streams, footprints, shares, latencies, changes, everybody]
+        .map(|part| part(outcome));
+    whole(&title, &parts.concat())
 }
 
 fn class(one: &Contestant) -> &'static str {
@@ -396,15 +358,4 @@ fn everybody(outcome: &Outcome) -> String {
     text + "<p class=\"soft\">How time is kept stands in <code>bench/METHOD.md</code>, what may be \
             misleading in <code>bench/BIAS.md</code>, and how to take part in \
             <code>bench/rivals/README.md</code>.</p>"
-}
-
-#[cfg(test)]
-mod tests {
-    use super::table;
-
-    #[test]
-    fn what_others_say_of_themselves_is_text() {
-        let text = table(&["a"], &[("ours", vec!["<script>".to_owned()])]);
-        assert!(text.contains("&lt;script&gt;") && !text.contains("<script>"));
-    }
 }

@@ -6,7 +6,7 @@
 //!   bench/rivals/rivals.toml    ─► programs of others, built         rival/registry.rs
 //!   rounds: all start afresh, answers first, passes in turns         course.rs
 //!   loads from 32 KiB to 64 MiB, and what each lookup touches        limit.rs
-//!   ─► standard output, a record, JSON, one HTML page                report.rs, html.rs, plot.rs
+//!   ─► standard output, a record, JSON, one HTML page                report.rs, html.rs
 //! ```
 //!
 //! What is measured is data that others can read, run and argue about; who is measured
@@ -33,7 +33,6 @@ mod export;
 mod hops;
 mod html;
 mod limit;
-mod plot;
 mod report;
 mod sums;
 

@@ -24,18 +24,15 @@
 //! a hit ratio near the paper's is put in, not found out. What follows from it, the
 //! cycles and their order, is.
 
-use std::fs::File;
-use std::io::{BufReader, Read, Seek};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use fib::engine::Engine;
 use fib::{Hop, Prefix};
-use flate2::read::MultiGzDecoder;
-use port::memory::Pool;
 use wire::{ethernet, ipv4};
 
 use super::simulate::class;
+use crate::capture;
 
 /// The tail and the scale with which caches hit about as often as the paper's.
 const FITTED: (f64, f64) = (0.9, 10.0);
@@ -104,7 +101,7 @@ impl Args {
         nart: &dyn Engine<u32>,
     ) -> anyhow::Result<Trace> {
         let Some(path) = &self.trace else { return self.generate(routes, nart) };
-        let pool = capture(path)?;
+        let pool = capture::read(path)?;
         let addrs: Vec<u32> = pool.iter().filter_map(|frame| address(frame, self.by)).collect();
         ensure!(!addrs.is_empty(), "{}: no packet of IPv4 in it", path.display());
         let by = if self.by == By::Source { "source" } else { "destination" };
@@ -241,19 +238,6 @@ fn reaches(nart: &dyn Engine<u32>, addr: u32) -> usize {
     let mut steps = Vec::new();
     nart.trace(addr, &mut steps);
     class(&steps)
-}
-
-/// Reads a capture, unpacking it if it is a gzip file.
-fn capture(path: &Path) -> anyhow::Result<Pool> {
-    let reading = || format!("reading {}", path.display());
-    let mut file = File::open(path).with_context(reading)?;
-    let mut head = [0; 2];
-    let packed = file.read(&mut head).with_context(reading)? == 2 && head == [0x1f, 0x8b];
-    file.rewind().with_context(reading)?;
-    if packed {
-        return Ok(port::pcap::read_from(path, MultiGzDecoder::new(BufReader::new(file)))?);
-    }
-    Ok(port::pcap::read_from(path, file)?)
 }
 
 /// Returns an address of a frame of IPv4, tagged or not.

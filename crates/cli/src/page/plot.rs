@@ -1,4 +1,4 @@
-//! Plots as SVG inside a page: bars with their spread, and rates by footprint.
+//! Plots as SVG inside a page: bars with their spread, rates by footprint, goodput over time.
 //!
 //! Everything is drawn with classes and no colour of its own, so that the page's style
 //! decides about light and dark (`page.css`). Text is text: it can be searched, selected
@@ -7,14 +7,14 @@
 use std::fmt::Write;
 
 /// One bar: what it is called, how its row looks, its value and its extremes.
-pub(super) struct Bar {
-    pub(super) name: String,
-    pub(super) class: &'static str,
-    pub(super) value: f64,
-    pub(super) low: f64,
-    pub(super) high: f64,
+pub(crate) struct Bar {
+    pub(crate) name: String,
+    pub(crate) class: &'static str,
+    pub(crate) value: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
     /// Said behind the bar.
-    pub(super) text: String,
+    pub(crate) text: String,
 }
 
 /// The widths of a bar plot: names, bars, and what is said behind them.
@@ -24,7 +24,7 @@ const SAID: f64 = 154.0;
 const ROW: f64 = 22.0;
 
 /// Draws bars below each other, from 0 on, each with a line from its least to its most.
-pub(super) fn bars(title: &str, bars: &[Bar]) -> String {
+pub(crate) fn bars(title: &str, bars: &[Bar]) -> String {
     let most = bars.iter().map(|bar| bar.high.max(bar.value)).fold(f64::MIN_POSITIVE, f64::max);
     let step = step(most);
     let end = (most / step).ceil() * step;
@@ -72,15 +72,15 @@ pub(super) fn bars(title: &str, bars: &[Bar]) -> String {
 }
 
 /// A point of a plot of rates by bytes.
-pub(super) struct Dot {
-    pub(super) name: String,
-    pub(super) class: &'static str,
-    pub(super) bytes: f64,
-    pub(super) value: f64,
+pub(crate) struct Dot {
+    pub(crate) name: String,
+    pub(crate) class: &'static str,
+    pub(crate) bytes: f64,
+    pub(crate) value: f64,
 }
 
 /// Draws points over bytes, both on logarithmic scales, and a curve.
-pub(super) fn by_bytes(title: &str, unit: &str, curve: &[(f64, f64)], dots: &[Dot]) -> String {
+pub(crate) fn by_bytes(title: &str, unit: &str, curve: &[(f64, f64)], dots: &[Dot]) -> String {
     let (width, height, left, foot) = (720.0, 400.0, 56.0, 40.0);
     let all = || curve.iter().copied().chain(dots.iter().map(|dot| (dot.bytes, dot.value)));
     let range = |values: &mut dyn Iterator<Item = f64>| {
@@ -166,6 +166,89 @@ pub(super) fn by_bytes(title: &str, unit: &str, curve: &[(f64, f64)], dots: &[Do
     svg + "</svg>"
 }
 
+/// What is drawn over time: a line, and points at heights of their own.
+pub(crate) struct Course<'a> {
+    /// Its row's class.
+    pub(crate) class: &'static str,
+    /// Seconds, and parts of one.
+    pub(crate) line: &'a [(f64, f64)],
+    /// Seconds at which something began, and how long it took; `None`: for good.
+    pub(crate) points: &'a [(f64, Option<f64>)],
+}
+
+/// Draws courses over the same time: lines against the left scale, from 0 to 100 %, points
+/// against the right one, from 0 to `most` seconds; what took longer is a cross above. From 0 on
+/// time is shaded as being `what`.
+pub(crate) fn over_time(title: &str, what: &str, most: f64, courses: &[Course<'_>]) -> String {
+    let (width, height, left, right, head, foot) = (720.0, 230.0, 48.0, 44.0, 22.0, 30.0);
+    let times = || courses.iter().flat_map(|course| course.line.iter().map(|(at, _)| *at));
+    let (begin, end) =
+        times().fold((-1.0, 1.0), |(low, high): (f64, f64), at| (low.min(at), high.max(at)));
+    let x = |at: f64| left + (at - begin) / (end - begin) * (width - left - right);
+    let y = |part: f64| height - foot - part.clamp(0.0, 1.25) * (height - foot - head) / 1.25;
+    let mut svg = open(title, width, height);
+    let _ = write!(
+        svg,
+        "<rect class=\"shade\" x=\"{0:.1}\" y=\"{head}\" width=\"{1:.1}\" height=\"{2:.1}\"/>\
+         <text class=\"tick\" x=\"{3:.1}\" y=\"{4:.1}\">{5}</text>",
+        x(0.0),
+        width - right - x(0.0),
+        height - foot - head,
+        x(0.0) + 4.0,
+        head + 12.0,
+        escape(what)
+    );
+    for percent in [0.0, 25.0, 50.0, 75.0, 100.0] {
+        let at = y(percent / 100.0);
+        let _ = write!(
+            svg,
+            "<line class=\"grid\" x1=\"{left}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
+             <text class=\"tick\" x=\"{:.1}\" y=\"{2:.1}\" text-anchor=\"end\">{percent} %</text>\
+             <text class=\"tick\" x=\"{3:.1}\" y=\"{2:.1}\">{4} s</text>",
+            width - right,
+            left - 6.0,
+            at + 4.0,
+            width - right + 6.0,
+            number(percent / 100.0 * most)
+        );
+    }
+    let mut tick = begin.ceil();
+    while tick <= end {
+        let _ = write!(
+            svg,
+            "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{tick:.0}</text>",
+            x(tick),
+            height - foot + 15.0
+        );
+        tick += step(end - begin).max(1.0);
+    }
+    for Course { class, line, points } in courses {
+        let path: Vec<String> =
+            line.iter().map(|&(at, part)| format!("{:.1} {:.1}", x(at), y(part))).collect();
+        let _ = write!(svg, "<g class=\"{class}\">");
+        if !path.is_empty() {
+            let _ = write!(svg, "<path class=\"course\" d=\"M{}\"/>", path.join("L"));
+        }
+        for &(at, took) in *points {
+            let cx = x(at);
+            let _ = match took.filter(|took| *took <= most * 1.2) {
+                Some(took) => {
+                    let cy = y(took / most);
+                    write!(svg, "<circle class=\"dot\" cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"3\"/>")
+                }
+                None => write!(
+                    svg,
+                    "<path class=\"cross\" d=\"M{:.1} {:.1}l6 6m0 -6l-6 6\"/>",
+                    cx - 3.0,
+                    head - 12.0
+                ),
+            };
+        }
+        svg += "</g>";
+    }
+    svg + "</svg>"
+}
+
 fn open(title: &str, width: f64, height: f64) -> String {
     let title = escape(title);
     format!(
@@ -183,7 +266,7 @@ fn step(most: f64) -> f64 {
 }
 
 /// Writes a number shortly.
-pub(super) fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),
         ..0.1 => format!("{value:.3}"),
@@ -202,13 +285,13 @@ fn binary(bytes: f64) -> String {
 }
 
 /// Writes text so that it is nothing but text.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Bar, Dot, bars, by_bytes, escape, number, step};
+    use super::{Bar, Course, Dot, bars, by_bytes, escape, number, over_time, step};
 
     fn balanced(svg: &str) {
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>"));
@@ -248,6 +331,22 @@ mod tests {
         assert_eq!(lines.len(), 2);
         assert_ne!(lines[0], lines[1]);
         balanced(&by_bytes("t", "u", &[], &[]));
+    }
+
+    #[test]
+    fn a_course_is_a_line_with_points_and_crosses() {
+        let line = [(-1.0, 1.0), (0.0, 0.5), (3.0, 0.0)];
+        let points = [(0.5, Some(1.0)), (1.0, None), (2.0, Some(99.0))];
+        let course = || Course { class: "ours", line: &line, points: &points };
+        let svg = over_time("a < b", "attack", 4.0, &[course(), course()]);
+        balanced(&svg);
+        let count = |what: &str| svg.matches(what).count();
+        assert_eq!(
+            (count("<circle"), count("class=\"cross\""), count("class=\"course\"")),
+            (2, 4, 2)
+        );
+        assert!(svg.contains("a &lt; b"));
+        balanced(&over_time("none", "", 1.0, &[]));
     }
 
     #[test]
