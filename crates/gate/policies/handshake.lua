@@ -1,14 +1,16 @@
 -- handshake: who goes on after the server's answer has heard it, and is where he says he is.
 --
--- A SYN is let through as the request that it is, and nothing is said of its flow: under a flood of
--- forged sources each costs a packet of the few that may ask, and no grant. The answer goes to the
--- address that was written on it; a packet without SYN from the same port shows that somebody has it,
--- and is granted. Who speaks without having asked is declined, reflections among them; so is
--- everything that is not TCP.
+-- The list `services` has the TCP port that each protected address serves; nothing behind a prefix
+-- is any port. A SYN to it is let through as the request that it is, and nothing is said of its flow:
+-- under a flood of forged sources each costs a packet of the few that may ask, and no grant. The answer
+-- goes to the address that was written on it; a packet without SYN from the same port shows that somebody
+-- has it, and is granted. Who wants what is not served, or speaks without having asked, is
+-- declined: reflections among them.
 --
 -- It does not look into sequence numbers: who forges both packets, seconds apart, for each of
 -- his sources, gets his grants. Flows that were granted before ask for renewal, and get it.
 
+local services = list "services"
 local asked = store(262144)
 local terms = { rate = 1024, expire = 300 }
 
@@ -22,6 +24,10 @@ function decide(p)
     if not p.tcp_flags then
         -- A fragment, which says nothing of whose it is.
         return pass()
+    end
+    local port = p:dst_in(services)
+    if port ~= true and p.dst_port ~= port then
+        return decline(60)
     end
     local who = p.src .. " " .. p.src_port .. " " .. p.dst
     if p.syn then

@@ -43,7 +43,7 @@ pub(super) struct Attack {
     pub(super) name: String,
     /// What it is.
     pub(super) about: String,
-    /// The TCP port that it hits, or the service's: where clients go meanwhile.
+    /// Where clients go meanwhile: the TCP port that it hits, if it is a flood of SYNs.
     pub(super) port: u16,
     packets: Packets,
 }
@@ -84,7 +84,8 @@ impl Attack {
         if packets.is_empty() {
             bail!("{}: no packet in it can be replayed", path.display());
         }
-        let hit = packets.iter().filter_map(|packet| service(packet));
+        let hit: Vec<u16> = packets.iter().filter_map(|packet| service(packet)).collect();
+        let floods = hit.len() * 2 > packets.len();
         let mut sources: Vec<u32> = packets.iter().filter_map(|it| source(it)).collect();
         sources.sort_unstable();
         sources.dedup();
@@ -92,7 +93,7 @@ impl Attack {
         let name = name.trim_end_matches(".gz").trim_end_matches(".pcapng");
         let name = name.trim_end_matches(".pcap").trim_start_matches("ddos-");
         let about = format!("{} packets from {} sources", packets.len(), sources.len());
-        let port = most(hit).unwrap_or(SERVICE);
+        let port = most(hit.into_iter()).filter(|_| floods).unwrap_or(SERVICE);
         let packets = Packets::Captured(packets);
         Ok(Self { name: name.to_owned(), about, port, packets })
     }

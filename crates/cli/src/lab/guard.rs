@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::part::{Part, ourselves};
-use super::topology::{PROTECTED, TUNNELS_END, Topology, address, put};
+use super::topology::{PROTECTED, SERVER, TUNNELS_END, Topology, address, put};
 
 /// The policy of the grantor.
 pub(super) const POLICY: &str = "handshake";
@@ -51,6 +51,7 @@ fn grantor_config() -> String {
         "interfaces = [\"narrow\", \"inside\"]\n\
          [tunnel]\naddresses = [\"{TUNNELS_END}\"]\ngates = [\"{}\", \"{}\"]\n\
          [policy]\nfile = \"policy.lua\"\n\
+         [[list]]\nname = \"services\"\nfile = \"services.txt\"\n\
          [decisions]\nversion = 2\nid = 1\nkeys = {{ 1 = \"grantor.key\" }}\n\
          [control]\nsocket = \"/tmp/grantor.sock\"\n",
         address(5, 1),
@@ -158,12 +159,13 @@ pub(super) struct Guards {
 }
 
 impl Guards {
-    /// Starts them and waits until they guard, or for `stop`.
-    pub(super) fn start(topology: &Topology, stop: &AtomicBool) -> Result<Self> {
+    /// Starts them for a service at a port, and waits until they guard, or for `stop`.
+    pub(super) fn start(topology: &Topology, port: u16, stop: &AtomicBool) -> Result<Self> {
         let policies = gate::grantor::shipped::POLICIES;
         let policy = policies.iter().find(|policy| policy.name == POLICY);
         let text = policy.with_context(|| format!("there is no policy {POLICY}"))?.text;
         put(&topology.grantor, "policy.lua", text.to_owned())?;
+        put(&topology.grantor, "services.txt", format!("{SERVER} {port}\n"))?;
         put(&topology.grantor, "grantor.key", format!("{KEY}\n"))?;
         put(&topology.grantor, "grantor.toml", grantor_config())?;
         let start = |namespace, name: &str, arguments: &[&str]| {
@@ -214,13 +216,14 @@ impl Guards {
 
 #[cfg(test)]
 mod tests {
-    use super::super::topology::SERVER;
     use super::*;
 
     #[test]
     fn the_policy_is_one_that_ships() {
         let policies = gate::grantor::shipped::POLICIES;
-        assert!(policies.iter().any(|policy| policy.name == POLICY && policy.lists.is_empty()));
+        assert!(
+            policies.iter().any(|policy| policy.name == POLICY && policy.lists == ["services"])
+        );
         assert_eq!(KEY.len(), 64);
         assert!(router_bird().contains(&address(4, 2).to_string()));
         assert!(PROTECTED.parse::<fib::Prefix<u32>>().unwrap().contains(SERVER.into()));

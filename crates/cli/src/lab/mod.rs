@@ -87,7 +87,7 @@ struct Ddos {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=600))]
     seconds: Option<u64>,
     /// The protected link, in Mbit/s
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     link: u64,
     /// How many times the protected link an attack is
     #[arg(long, value_name = "N", default_value_t = 10.0)]

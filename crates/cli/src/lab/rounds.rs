@@ -120,7 +120,7 @@ impl Field {
     ) -> Result<Option<Round>> {
         let Self { topology, speakers, server, scale, rounds } = self;
         let port = attack.map_or(super::attack::SERVICE, |attack| attack.port);
-        let mut guards = gate.then(|| Guards::start(topology, stop)).transpose()?;
+        let mut guards = gate.then(|| Guards::start(topology, port, stop)).transpose()?;
         if stop.load(Ordering::Relaxed) {
             return Ok(None);
         }

@@ -38,6 +38,8 @@ pub(super) const TUNNELS_END: Ipv4Addr = Ipv4Addr::new(10, 9, 1, 100);
 pub(super) const ATTACKER: &str = "attack";
 /// The site's interface to the protected link.
 const LINK: &str = "narrow";
+/// Packets that may wait before the protected link.
+const PLACES: usize = 100;
 /// What packets may be long where tunnels pass.
 const WIDE: u16 = 1600;
 
@@ -120,8 +122,13 @@ impl Topology {
         for namespace in [clients, server] {
             namespace.write("/proc/sys/net/ipv4/tcp_congestion_control", "reno")?;
         }
-        site.tc(&format!("qdisc add dev {LINK} root tbf rate {bits}bit burst 10kb latency 50ms"))
-            .context("the protected link needs the kernel's token bucket (CONFIG_NET_SCH_TBF)")?;
+        site.tc(&format!(
+            "qdisc add dev {LINK} root handle 1: tbf rate {bits}bit burst 10kb latency 50ms"
+        ))
+        .context("the protected link needs the kernel's token bucket (CONFIG_NET_SCH_TBF)")?;
+        // Its own queue counts bytes, in which the small packets of clients find room that
+        // the large ones of an attack do not.
+        site.tc(&format!("qdisc add dev {LINK} parent 1:1 pfifo limit {PLACES}"))?;
         Ok(made)
     }
 

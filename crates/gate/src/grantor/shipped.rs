@@ -25,5 +25,9 @@ pub const POLICIES: [Policy; 5] = [
         text: include_str!("../../policies/reputation.lua"),
     },
     Policy { name: "aimd", lists: &[], text: include_str!("../../policies/aimd.lua") },
-    Policy { name: "handshake", lists: &[], text: include_str!("../../policies/handshake.lua") },
+    Policy {
+        name: "handshake",
+        lists: &["services"],
+        text: include_str!("../../policies/handshake.lua"),
+    },
 ];

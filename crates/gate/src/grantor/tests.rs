@@ -367,8 +367,8 @@ fn aimd_follows_the_marks() {
 
 #[test]
 fn who_has_heard_the_server_is_granted() {
-    let none = Publisher::new(Lists::new());
-    let mut grantor = grantor(policy("handshake"), &none);
+    let published = Publisher::new(lists(&[("services", "192.0.2.7 80\n")]));
+    let mut grantor = grantor(policy("handshake"), &published);
     let tcp = |src, flags| {
         let mut packet = syn(src, 80);
         packet[33] = flags;
@@ -391,6 +391,7 @@ fn who_has_heard_the_server_is_granted() {
     assert_eq!(says(3, &other, 41), (None, true));
     assert_eq!(says(3, &tcp(2, 0x12), 41), (Some(declines(600)), false));
     assert_eq!(says(3, &tcp(2, 0x18), 2), granted);
+    assert_eq!(says(3, &syn(1, 81), 41), (Some(declines(60)), false));
     let mut udp = tcp(3, 0x10);
     udp[9] = 17;
     assert_eq!(says(3, &udp, 41), (Some(declines(600)), false));
@@ -468,6 +469,7 @@ fn no_packet_makes_a_policy_fail() {
         ("allow", "::/1\n0.0.0.0/1 5\n"),
         ("deny", ""),
         ("rates", ""),
+        ("services", "0.0.0.0/1\n128.0.0.0/1 80\n"),
         ("asn", "0.0.0.0/0 3\n"),
     ]));
     for policy in POLICIES {
