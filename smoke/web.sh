@@ -59,18 +59,18 @@ socket = "$work/sock"
 listen = "127.0.0.1:9275"
 CONFIG
 
-launch gate "$program" gate -c "$work/gate.toml" -j >"$work/report.json" 2>"$work/gate.log"
-gate=$launched
-wait_for 20 grep -q 'guarding after' "$work/gate.log" || fail "the gate does not start"
-within gate "$python" "$here/smoke/web.py" gate "$prefix" "$program" "$work" "$gate"
-status=0
-wait "$gate" || status=$?
-[ "$status" -eq 0 ] || fail "the gate ended with $status"
+# looked_at ROLE WORDS COMMAND...: starts something, which says these words, looks at its page,
+# and sees it end well.
+looked_at() {
+    local role=$1 words=$2 status=0
+    shift 2
+    launch gate "$program" "$@" -c "$work/$role.toml" -j >"$work/report.json" 2>"$work/$role.log"
+    local process=$launched
+    wait_for 20 grep -q "$words" "$work/$role.log" || fail "the $role does not start"
+    within gate "$python" "$here/smoke/web.py" "$role" "$prefix" "$program" "$work" "$process"
+    wait "$process" || status=$?
+    [ "$status" -eq 0 ] || fail "the $role ended with $status"
+}
 
-launch gate "$program" run -c "$work/router.toml" -j >"$work/report.json" 2>"$work/router.log"
-router=$launched
-wait_for 20 grep -q 'following the kernel after' "$work/router.log" || fail "the router does not start"
-within gate "$python" "$here/smoke/web.py" router "$prefix" "$program" "$work" "$router"
-status=0
-wait "$router" || status=$?
-[ "$status" -eq 0 ] || fail "the router ended with $status"
+looked_at gate 'guarding after' gate
+looked_at router 'following the kernel after' run
