@@ -11,7 +11,8 @@
 //! byte orders, micro- and nanoseconds, pcapng sections with several
 //! interfaces. The whole file is read when it is opened, so that damage is an
 //! error there and then (with its place) and receiving never touches a disk.
-//! Packets come as fast as they are asked for, once each; times are not kept.
+//! Packets come as fast as they are asked for, once each; the port does not keep their times.
+//! Who wants them has the packets one by one ([`read_each`]).
 //!
 //! Writing is ours: two headers and sixteen or thirty-two bytes before each
 //! packet (draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng), which a library
@@ -30,7 +31,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pcap_parser::traits::PcapNGPacketBlock;
 use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
@@ -61,7 +62,23 @@ pub fn read(path: &Path) -> Result<Pool, BadCapture> {
 ///
 /// [`BadCapture`] if it is damaged or not of Ethernet.
 pub fn read_from(path: &Path, reader: impl Read + Send) -> Result<Pool, BadCapture> {
-    take_all(reader).map_err(|(packet, offset, why)| BadCapture {
+    let mut pool = Pool::new();
+    read_each(path, reader, |_, packet| pool.push(packet))?;
+    Ok(pool)
+}
+
+/// Hands each packet of a capture out, with its time since 1970; `path` is what errors call the
+/// capture. What was handed out before an error stands.
+///
+/// # Errors
+///
+/// As [`read_from`].
+pub fn read_each(
+    path: &Path,
+    reader: impl Read + Send,
+    each: impl FnMut(Duration, &[u8]),
+) -> Result<(), BadCapture> {
+    take_all(reader, each).map_err(|(packet, offset, why)| BadCapture {
         path: path.to_owned(),
         packet,
         offset,
@@ -69,19 +86,28 @@ pub fn read_from(path: &Path, reader: impl Read + Send) -> Result<Pool, BadCaptu
     })
 }
 
-fn take_all(file: impl Read + Send) -> Result<Pool, (usize, usize, Why)> {
-    let mut pool = Pool::new();
+/// What packets of an interface are, and their times: units a second, and seconds to add.
+type Link = (Linktype, u64, i64);
+
+fn take_all(
+    file: impl Read + Send,
+    mut each: impl FnMut(Duration, &[u8]),
+) -> Result<(), (usize, usize, Why)> {
+    let mut count = 0;
     let mut reader = create_reader(BUFFER, file).map_err(|error| (0, 0, Why::from(error)))?;
-    let mut links: Vec<Linktype> = Vec::new();
+    let mut links: Vec<Link> = Vec::new();
     let (mut offset, mut capacity) = (0, BUFFER);
     loop {
-        let failed = |why| (pool.len(), offset, why);
+        let failed = |why| (count, offset, why);
         let length = match reader.next() {
             Ok((length, block)) => {
-                take(&block, &mut links, &mut pool).map_err(|why| (pool.len(), offset, why))?;
+                if let Some((time, packet)) = take(&block, &mut links).map_err(failed)? {
+                    each(time, packet);
+                    count += 1;
+                }
                 length
             }
-            Err(PcapError::Eof) => return Ok(pool),
+            Err(PcapError::Eof) => return Ok(()),
             Err(PcapError::Incomplete(_)) => {
                 reader.refill().map_err(|error| failed(Why::from(error)))?;
                 continue;
@@ -101,39 +127,53 @@ fn take_all(file: impl Read + Send) -> Result<Pool, (usize, usize, Why)> {
 }
 
 /// Takes what a block has: a link type, or a packet.
-fn take(block: &PcapBlockOwned<'_>, links: &mut Vec<Linktype>, pool: &mut Pool) -> Result<(), Why> {
-    let (link, packet) = match block {
+fn take<'b>(
+    block: &'b PcapBlockOwned<'_>,
+    links: &mut Vec<Link>,
+) -> Result<Option<(Duration, &'b [u8])>, Why> {
+    let (link, units, packet) = match block {
         PcapBlockOwned::LegacyHeader(header) => {
-            links.push(header.network);
-            return Ok(());
+            let rate = if header.is_nanosecond_precision() { 1_000_000_000 } else { 1_000_000 };
+            links.push((header.network, rate, 0));
+            return Ok(None);
         }
-        PcapBlockOwned::Legacy(packet) => (links.first(), packet.data),
+        PcapBlockOwned::Legacy(packet) => {
+            let rate = links.first().map_or(1, |link| link.1);
+            let units = u64::from(packet.ts_sec) * rate + u64::from(packet.ts_usec);
+            (links.first(), units, packet.data)
+        }
         PcapBlockOwned::NG(Block::SectionHeader(_)) => {
             // Interfaces are numbered anew in each section.
             links.clear();
-            return Ok(());
+            return Ok(None);
         }
         PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => {
-            links.push(interface.linktype);
-            return Ok(());
+            let rate = interface.ts_resolution().filter(|rate| *rate > 0);
+            let rate = rate.ok_or(Why::Damaged("an interface's times are of no known unit"))?;
+            links.push((interface.linktype, rate, interface.ts_offset()));
+            return Ok(None);
         }
         PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
             let data = packet.data.get(..packet.caplen as usize);
             (
                 links.get(packet.if_id as usize),
+                u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low),
                 data.ok_or(Why::Damaged("a packet is longer than its block"))?,
             )
         }
-        PcapBlockOwned::NG(Block::SimplePacket(packet)) => (links.first(), packet.packet_data()),
+        PcapBlockOwned::NG(Block::SimplePacket(packet)) => (links.first(), 0, packet.packet_data()),
         // Names, statistics, secrets, what is not known: no packets.
-        PcapBlockOwned::NG(_) => return Ok(()),
+        PcapBlockOwned::NG(_) => return Ok(None),
     };
     match link {
-        Some(&Linktype::ETHERNET) => pool.push(packet),
-        Some(&other) => return Err(Why::Link(other.0)),
-        None => return Err(Why::Damaged("a packet of an interface that was not described")),
+        Some(&(Linktype::ETHERNET, rate, offset)) => {
+            let rest = u128::from(units % rate) * 1_000_000_000 / u128::from(rate);
+            let seconds = (units / rate).saturating_add_signed(offset);
+            Ok(Some((Duration::new(seconds, rest as u32), packet)))
+        }
+        Some(&(other, ..)) => Err(Why::Link(other.0)),
+        None => Err(Why::Damaged("a packet of an interface that was not described")),
     }
-    Ok(())
 }
 
 /// Says why a capture could not be read.
@@ -262,6 +302,15 @@ impl<W: Write> Writer<W> {
                 put(&mut self.out, &[total])
             }
         }
+    }
+
+    /// Writes out what is buffered.
+    ///
+    /// # Errors
+    ///
+    /// The writer's.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 
     /// Writes out what is buffered and returns the writer inside.
@@ -414,11 +463,23 @@ mod tests {
         writer.finish().unwrap()
     }
 
+    /// Reads a capture of tests.
+    fn take_all(bytes: &[u8]) -> Result<Pool, (usize, usize, Why)> {
+        let mut pool = Pool::new();
+        super::take_all(bytes, |_, packet| pool.push(packet))?;
+        Ok(pool)
+    }
+
     #[test]
-    fn what_is_written_is_read() {
+    fn what_is_written_is_read_with_its_time() {
         for format in [Format::Pcap, Format::PcapNg] {
             let pool = take_all(&written(format)[..]).unwrap();
             assert!(pool.iter().eq(packets()), "{format:?}");
+            let mut micros = Vec::new();
+            let each = |time: Duration, _: &[u8]| micros.push(time.as_micros() as u64);
+            super::take_all(&written(format)[..], each).unwrap();
+            let expect: Vec<_> = (0..12).map(|n| 1_800_000_000_000_000 + n).collect();
+            assert_eq!(micros, expect, "{format:?}");
         }
     }
 
