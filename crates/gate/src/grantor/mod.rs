@@ -11,7 +11,8 @@
 //! Each worker has a grantor of its own, with a Lua state and whatever the policy remembers;
 //! nothing is shared but the lists, which are snapshots. Requests are few (a twentieth of the
 //! link), so that a policy may take microseconds; what it may take at the most is limited
-//! (`script.rs`). A policy that fails, by an error, by time or by memory, is counted, and the
+//! (`script.rs`). What another policy would do is seen beside it (`shadow.rs`), or on recorded packets
+//! (`trial.rs`). A policy that fails, by an error, by time or by memory, is counted, and the
 //! fallback is what the packet gets: traffic never waits for a script to be mended, and granted
 //! packets never meet one.
 //!
@@ -25,11 +26,15 @@ mod lists;
 mod open;
 mod ruling;
 mod script;
+mod shadow;
 mod store;
+mod trial;
 
 pub use lists::{BadList, List, Lists, Value};
 pub use open::{Closed, Opened, open};
 pub use ruling::Ruling;
+pub use shadow::{Difference, Shadow};
+pub use trial::{Fate, Trial};
 
 use core::cell::RefCell;
 use core::fmt;
@@ -75,6 +80,13 @@ pub struct Request<'a> {
     pub dscp: u8,
     /// Whether it met congestion.
     pub congested: bool,
+}
+
+impl Request<'_> {
+    /// Returns the flow of its packet, if it is one.
+    pub fn flow(&self) -> Option<Flow> {
+        Facts::new(self.packet, self.dscp, self.congested).map(|facts| facts.flow)
+    }
 }
 
 /// What became of a request.

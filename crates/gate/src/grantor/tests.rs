@@ -20,7 +20,7 @@ const SECOND: u64 = 1_000_000_000;
 const SERVER: u32 = 0xc000_0207;
 
 /// A SYN from an address to a port of the server.
-fn syn(src: u32, port: u16) -> Vec<u8> {
+pub(super) fn syn(src: u32, port: u16) -> Vec<u8> {
     let mut bytes = vec![0; 40];
     let header = ipv4::Header {
         total_len: 40,
@@ -50,12 +50,12 @@ fn syn6(src: u128) -> Vec<u8> {
     bytes
 }
 
-fn lists(texts: &[(&str, &str)]) -> Lists {
+pub(super) fn lists(texts: &[(&str, &str)]) -> Lists {
     let list = |text| Arc::new(List::parse(text).unwrap());
     texts.iter().map(|(name, text)| ((*name).to_owned(), list(text))).collect()
 }
 
-fn grantor(policy: &str, lists: &Publisher<Lists>) -> Grantor {
+pub(super) fn grantor(policy: &str, lists: &Publisher<Lists>) -> Grantor {
     Grantor::new(policy, lists.reader(), Limits::default()).unwrap()
 }
 

@@ -1,0 +1,210 @@
+//! A policy tried on recorded packets: what a gate and a grantor would make of them.
+//!
+//! ```text
+//!   time, packet ─► Gate ─┬─ request, renewal ─► Grantor ─► decision ─► Gate
+//!                         ├─ granted ──────────► passes       │
+//!                         └─ dropped                          └─ delivered? passes
+//! ```
+//!
+//! The gate is the real one, with every destination protected, time is the recording's, and decisions take
+//! effect at once. The link is not in it: neither do requests wait for one another, nor are they
+//! pushed out, so that what passes here is the most that would. A flow's ends are those of the
+//! recording: what a sender would have done otherwise, had it been declined, nobody can know.
+
+use std::collections::HashMap;
+
+use fib::{Prefix, Publisher};
+
+use super::{Decided, Grantor, Request};
+use crate::flow::{Flow, Key};
+use crate::gate::{Gate, Packet, Verdict};
+use crate::policy::{Action, Address, Draft, Grantor as At};
+use crate::program::Programs;
+use crate::state::Stamp;
+
+/// The bytes of the header that the gate counts beside a packet.
+const ETHERNET: u32 = 14;
+/// What is done for the table beside a packet.
+const WORK: u32 = 64;
+
+/// What became of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fate {
+    /// Its packets.
+    pub packets: u64,
+    /// Their bytes, from the IP header on.
+    pub bytes: u64,
+    /// Packets that the policy was asked about.
+    pub asked: u64,
+    /// Packets that reached the protected network.
+    pub passed: u64,
+    /// Their bytes.
+    pub passed_bytes: u64,
+    /// What the policy said last.
+    pub last: Option<Decided>,
+}
+
+/// A gate and a grantor without a link between them.
+pub struct Trial {
+    gate: Gate,
+    grantor: Grantor,
+    key: Key,
+    number: u64,
+    said: Vec<Decided>,
+    fates: HashMap<Flow, Fate>,
+    unread: u64,
+    // What the gate reads from.
+    _programs: Publisher<Programs>,
+}
+
+impl Trial {
+    /// Begins with a table of `entries` flows and a policy that has decided of nothing.
+    ///
+    /// # Panics
+    ///
+    /// As [`Gate::new`].
+    pub fn new(entries: usize, grantor: Grantor, programs: Programs) -> Self {
+        let mut draft = Draft::new();
+        let set = draft.set(&[At { address: Address::V4(1), weight: 1 }]);
+        draft.v4(Prefix::ALL, Action::Grantors(set));
+        draft.v6(Prefix::ALL, Action::Grantors(set));
+        let policy = match draft.build(1) {
+            Ok(policy) => Publisher::new(policy),
+            Err(bad) => unreachable!("two default routes are a policy: {bad}"),
+        };
+        let programs = Publisher::new(programs);
+        let mut gate = Gate::new(entries, policy.reader(), 0);
+        gate.set_programs(programs.reader());
+        Self {
+            gate,
+            grantor,
+            // Nobody attacks a recording; the same one has the same outcome.
+            key: Key::new({
+                let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+                move || {
+                    state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                    state
+                }
+            }),
+            number: 0,
+            said: Vec::new(),
+            fates: HashMap::new(),
+            unread: 0,
+            _programs: programs,
+        }
+    }
+
+    /// Takes the next packet, from its IP header on, at `now` nanoseconds, not before the last.
+    pub fn packet(&mut self, now: u64, bytes: &[u8]) {
+        let request = Request { packet: bytes, dscp: 0, congested: false };
+        let Some(flow) = request.flow() else {
+            self.unread += 1;
+            return;
+        };
+        let hash = self.key.hash(&flow);
+        let len = bytes.len() as u32;
+        let packet = Packet { flow, hash, bytes: len + ETHERNET };
+        let mut verdicts = [Verdict::NoRoute];
+        self.gate.turn(now, WORK);
+        self.gate.process_with(now, &[packet], |_| bytes, &mut verdicts);
+        let dscp = match verdicts[0] {
+            Verdict::Request { dscp, .. } => Some(dscp),
+            Verdict::Granted { renew: true, .. } => Some(2),
+            _ => None,
+        };
+        let fate = self.fates.entry(flow).or_default();
+        fate.packets += 1;
+        fate.bytes += u64::from(len);
+        let mut passes = matches!(verdicts[0], Verdict::Granted { .. } | Verdict::Direct { .. });
+        if let Some(dscp) = dscp {
+            self.said.clear();
+            self.grantor.decide(now, &[Request { dscp, ..request }], &mut self.said);
+            fate.asked += 1;
+            fate.last = self.said.first().copied().or(fate.last);
+            passes = self.said.iter().any(|decided| decided.deliver);
+            for item in self.said.iter().filter_map(|decided| decided.item) {
+                self.number += 1;
+                let stamp = Stamp { sender: 1, number: self.number };
+                // What has no effect, as a program that is not there has none, shows in what passes.
+                let _ = self.gate.decide(now, &item, stamp, |flow| self.key.hash(flow));
+            }
+        }
+        if passes {
+            fate.passed += 1;
+            fate.passed_bytes += u64::from(len);
+        }
+    }
+
+    /// Ends it: what became of each flow, and how many packets were none.
+    pub fn end(self) -> (HashMap<Flow, Fate>, u64) {
+        (self.fates, self.unread)
+    }
+
+    /// Counts what the policy has said.
+    pub fn counts(&self) -> &super::Counts {
+        self.grantor.counts()
+    }
+
+    /// Returns what the policy's last error was, and forgets it.
+    pub fn last_error(&mut self) -> Option<String> {
+        self.grantor.last_error()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{grantor, lists, syn};
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn trial(policy: &str) -> Trial {
+        let none = Publisher::new(lists(&[]));
+        Trial::new(256, grantor(policy, &none), Programs::default())
+    }
+
+    fn fate(trial: Trial, src: u32) -> Fate {
+        let (fates, unread) = trial.end();
+        assert_eq!(unread, 0);
+        let flow = Flow::v4(src, 0xc000_0207);
+        *fates.get(&flow).unwrap()
+    }
+
+    #[test]
+    fn what_was_declined_stays_out_until_that_is_over() {
+        let mut it = trial("function decide(p) return decline(10) end");
+        for second in 0..30 {
+            it.packet(second * SECOND, &syn(1, 80));
+        }
+        // Asked at 0, 10 and 20 seconds, or a packet later.
+        let fate = fate(it, 1);
+        assert_eq!((fate.packets, fate.asked, fate.passed), (30, 3, 0));
+        assert_eq!(fate.last.unwrap().to_string(), "declined for 10 s");
+    }
+
+    #[test]
+    fn what_was_granted_passes_at_its_rate_and_asks_for_renewal() {
+        // 1 KiB a second: 18 packets of 40 bytes and an Ethernet header.
+        let mut it =
+            trial("function decide(p) return grant { rate = 1, expire = 100, renewal = 5 } end");
+        for number in 0..1000 {
+            it.packet(number * SECOND / 100, &syn(1, 80));
+        }
+        let fate = fate(it, 1);
+        assert_eq!(fate.packets, 1000);
+        assert!((170..=200).contains(&fate.passed), "{fate:?}");
+        // The first, and renewals from 5 s on, each 3 s.
+        assert!((2..=4).contains(&fate.asked), "{fate:?}");
+    }
+
+    #[test]
+    fn a_policy_that_says_nothing_is_asked_each_time_and_lets_nothing_in() {
+        let mut it = trial("function decide(p) end");
+        (0..50).for_each(|number| it.packet(number, &syn(1, 80)));
+        it.packet(50, b"no packet");
+        let (fates, unread) = it.end();
+        let fate = fates.values().next().unwrap();
+        assert_eq!((unread, fates.len(), fate.asked, fate.passed), (1, 1, 50, 0));
+        assert_eq!((fate.bytes, fate.last.unwrap().to_string().as_str()), (2000, "nothing said"));
+    }
+}
