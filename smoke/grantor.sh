@@ -96,7 +96,10 @@ COMPARE
 # Version 2, by a gate of ours.
 umask 077
 printf '%s\n' "$(printf '2b%.0s' $(seq 32))" >"$work/grantor.key"
-sed 's/^version = 1/version = 2\nid = 7\nkeys = { 1 = "grantor.key" }/' "$work/v1.toml" >"$work/v2.toml"
+echo 'function decide(p) return decline(60) end' >"$work/next.lua"
+sed -e 's/^version = 1/version = 2\nid = 7\nkeys = { 1 = "grantor.key" }/' \
+    -e 's/^file = "policy.lua"/&\ncandidate = "next.lua"\nrecord = "requests.pcap"/' \
+    "$work/v1.toml" >"$work/v2.toml"
 cat >"$work/gate.toml" <<CONFIG
 [front]
 interface = "f0"
@@ -165,6 +168,17 @@ print("   a client connects through the gate and the grantor, and is answered")
 CLIENT
 "$program" flow explain 10.1.0.2 192.0.2.7 -j --socket "$work/gate.sock" |
     json 'assert d["state"] == "granted", d'
+# A candidate beside the policy is only compared; what asked is kept to try others on.
+"$program" show grantor -j --socket "$work/sock" | json 's = d[0]["shadow"]; f, = s["flows"]
+assert s["changes"] == {"granted_declined": s["requests"]} and s["failed"] == 0, s
+assert (f["source"], f["policy"], f["candidate"]) == ("10.1.0.2", "granted 100 KiB/s for 60 s", "declined for 60 s"), f'
+echo 'function decide(p) return nobody.knows end' >"$work/next.lua"
+"$program" reload --socket "$work/sock" >"$work/reload.log" || fail "reload: $(cat "$work/reload.log")"
+grep -q 'a candidate beside it' "$work/reload.log" || fail "reload: $(cat "$work/reload.log")"
+echo 'function decide(' >"$work/next.lua"
+refuse 1 'the candidate: ' "$program" reload --socket "$work/sock"
+"$program" show grantor -j --socket "$work/sock" |
+    json 'assert (d[0]["reloads"], d[0]["reloads_refused"]) == (1, 1), d'
 kill -INT "$gate" "$grantor"
 kill "$server"
 wait "$server" || true
@@ -172,3 +186,41 @@ wait "$gate" || fail "the gate ended with $?"
 wait "$grantor" || fail "the grantor ended with $?"
 json 'p = d["grantor"]["post"]; assert p["answers"] >= 1 and p["given_up"] == 0, p; assert d["counters"]["balanced"]' <"$work/v2.json"
 echo "   version 2: decisions acknowledged, none given up"
+
+echo 'function decide(p) if p.dst_port == 80 then return decline(5) end end' >"$work/next.lua"
+"$program" policy test "$work/next.lua" -c "$work/v1.toml" --recorded 2>"$work/test.log" && fail "nothing was recorded"
+grep -q 'nothing is recorded' "$work/test.log" || fail "$(cat "$work/test.log")"
+sed -i '/^candidate/d' "$work/v2.toml"
+"$program" policy test "$work/next.lua" -c "$work/v2.toml" --recorded -j |
+    json 'assert d["packets"] == d["requests"] >= 1 and d["unread"] == 0, d
+assert d["changes"] == {"granted_declined": d["requests"]} and d["changed"] == 1, d
+assert d["changed_flows"][0]["candidate"] == "declined for 5 s", d'
+# The same packets to anybody else: tcpdump reads the record too.
+tcpdump -nr "$work/requests.pcap" 2>"$work/tcpdump.log" | grep -q '10.2.0.1 > 0.0.0.0: IP 10.1.0.2.[0-9]* > 192.0.2.7.80: ' ||
+    fail "tcpdump reads: $(tcpdump -nr "$work/requests.pcap" 2>&1 | head -3)"
+echo "198.51.100.64/26" >"$work/deny.txt"
+# A capture that saw no gate: each policy gets one. scapy makes a second of a patient client and
+# of a hundred that come once.
+"$python" - "$work/seen.pcap" <<'CAPTURE'
+import sys
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+from scapy.utils import wrpcap
+
+packets = []
+for at in range(100):
+    for src, port in ("10.1.0.2", 80), (f"198.51.100.{at}", 81):
+        packet = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / IP(src=src, dst="192.0.2.7") / TCP(dport=port)
+        packet.time = 1_800_000_000 + at / 100
+        packets.append(packet)
+wrpcap(sys.argv[1], packets)
+CAPTURE
+"$program" policy test "$work/next.lua" -c "$work/v2.toml" --pcap "$work/seen.pcap" -j |
+    json 'assert (d["packets"], d["flows"], d["unread"]) == (200, 101, 0), d
+# Sources from .64 to .99 are on the list that the policy denies, and nothing is said of them here.
+assert d["policy"]["packets"] == 164 and d["policy"]["asked"] == 101, d
+assert d["candidate"]["packets"] == 0 and d["candidate"]["asked"] == 101, d
+first = d["changed_flows"][0]
+assert first["source"] == "10.1.0.2" and first["policy"].endswith("; 100 of 100 packets pass"), first
+assert first["candidate"] == "declined for 5 s; 0 of 100 packets pass" and d["changed"] == 101, d'
+echo "   a candidate is compared at work, on what was recorded, and on a capture"

@@ -80,14 +80,20 @@ fn policy(name: Option<&str>) -> anyhow::Result<ExitCode> {
 fn check(path: &Path) -> anyhow::Result<ExitCode> {
     let config = Config::load(path)?;
     let lists = Publisher::new(config.lists.clone());
-    gate::grantor::Grantor::new(&config.policy, lists.reader(), config.limits)
-        .with_context(|| format!("{}: the policy", path.display()))?;
+    let policies =
+        [("policy", Some(&config.policies.policy)), ("candidate", config.policies.shadow.as_ref())];
+    for (which, text) in policies {
+        if let Some(text) = text {
+            gate::grantor::Grantor::new(text, lists.reader(), config.fixed.limits)
+                .with_context(|| format!("{}: the {which}", path.display()))?;
+        }
+    }
     writeln!(
         std::io::stdout(),
         "sound: {} interfaces, {} tunnel ends, {} gates, {} lists",
-        config.interfaces.len(),
-        config.ends.len(),
-        config.gates.len(),
+        config.fixed.interfaces.len(),
+        config.fixed.ends.len(),
+        config.fixed.gates.len(),
         config.lists.len(),
     )?;
     Ok(ExitCode::SUCCESS)
@@ -96,37 +102,28 @@ fn check(path: &Path) -> anyhow::Result<ExitCode> {
 fn grant(path: &Path, json: bool) -> anyhow::Result<ExitCode> {
     let config = Config::load(path)?;
     let signals = service::prepare()?;
-    let grantor = progress::during("following the kernel", || Grantor::start(&config))?;
+    let mut grantor = progress::during("following the kernel", || Grantor::start(&config))?;
     service::announce(&grantor.ports());
     eprintln!("fingerpost: granting; Ctrl-C stops");
-    let mut granting = Granting { grantor, path };
-    let well = signals.serve(&mut granting);
-    let grantor = granting.grantor;
+    let well = signals.serve(&mut grantor);
     let told = |counters: &Counters| json!({ "counters": counters, "grantor": grantor.told() });
     service::report(&grantor.stats(), well, json.then_some(told))
 }
 
-/// A grantor at work, and where its configuration is.
-struct Granting<'a> {
-    grantor: Grantor,
-    path: &'a Path,
-}
-
-impl Service for Granting<'_> {
+impl Service for Grantor {
     fn alive(&self) -> bool {
-        self.grantor.alive()
+        Grantor::alive(self)
     }
 
     fn attend(&mut self) {
-        self.grantor.attend();
+        Grantor::attend(self);
     }
 
     fn reload(&mut self) -> Result<String, String> {
-        let config = Config::load(self.path).map_err(|error| error.to_string())?;
-        self.grantor.reload(&config)
+        Grantor::reload(self)
     }
 
     fn stop(&mut self) -> bool {
-        self.grantor.stop()
+        Grantor::stop(self)
     }
 }

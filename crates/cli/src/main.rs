@@ -8,6 +8,7 @@
 //! gate -c FILE         a DDoS gate at a vantage point; `gate check -c FILE` judges the file
 //! grantor -c FILE      a grantor in the protected network
 //! lab ddos             a server under attack, in namespaces, with the gate off and on
+//! policy test FILE     what another policy would have made of recorded packets
 //! flow explain SRC DST what a running gate knows of a flow
 //! show WHAT            what a running router or gate knows and does
 //! reload               a running router goes over to its configuration as it is now
@@ -54,6 +55,7 @@ mod monitor;
 mod namespace;
 mod order;
 mod page;
+mod policy;
 mod program;
 mod progress;
 mod route;
@@ -108,6 +110,8 @@ enum Command {
     Fib(fib::Args),
     /// Compile and check flow programs for the gate
     Program(program::Args),
+    /// Try another policy of a grantor on recorded packets
+    Policy(policy::Args),
     /// Ask a table for routes
     Route(route::Args),
     /// Describe a table, or make one
@@ -143,6 +147,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(&args),
         Command::Fib(args) => fib::run(&args),
         Command::Program(args) => program::run(&args),
+        Command::Policy(args) => policy::run(&args),
         Command::Route(args) => route::run(&args),
         Command::Table(args) => table::run(&args),
         Command::Bench(args) => bench::run(&args),

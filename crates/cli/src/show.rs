@@ -15,7 +15,7 @@ use clap::Subcommand;
 use router::control::api::{self, Item, Request};
 
 use crate::client::{self, PATIENCE};
-use crate::flow;
+use crate::{flow, policy};
 
 /// What `show` takes.
 #[derive(clap::Args)]
@@ -72,6 +72,8 @@ enum What {
     Audit,
     /// A gate: its policy, its packets by verdict, its flow table, its link, its grantors
     Gate,
+    /// A grantor: what its policy says, its decisions on their way, what a candidate would say
+    Grantor,
     /// Flows that a gate remembers
     Flows {
         /// At most so many of each worker
@@ -97,6 +99,7 @@ impl What {
             Self::Workers => Request::Workers,
             Self::Audit => Request::Audit,
             Self::Gate => Request::Gate,
+            Self::Grantor => Request::Grantor,
             Self::Flows { most } => Request::Flows { most: *most },
         }
     }
@@ -141,6 +144,7 @@ fn json(array: &mut client::Array<impl Write>, item: &Item) -> anyhow::Result<()
         Item::Done(it) => array.item(it),
         Item::Audit(it) => array.item(it),
         Item::Gate(it) => array.item(it),
+        Item::Grantor(it) => array.item(it),
         Item::Flow(it) => array.item(it),
         // Of `monitor` and `fib diff`, not of `show`.
         Item::Event(it) => array.item(it),
@@ -225,6 +229,7 @@ fn text(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()>
             it.last_mismatch.iter().try_for_each(|last| writeln!(out, "    {last}"))
         }
         Item::Gate(it) => flow::gate(out, it),
+        Item::Grantor(it) => policy::grantor(out, it),
         Item::Flow(it) => flow::flow(out, it),
         Item::Event(_) | Item::Difference(_) | Item::Compared(_) => Ok(()),
     }

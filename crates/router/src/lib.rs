@@ -20,6 +20,7 @@ pub mod control;
 mod daemon;
 pub mod datapath;
 pub mod grantor;
+mod role;
 mod router;
 pub mod stats;
 pub mod vantage;

@@ -17,6 +17,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::grantor::told::{Changed, GrantorTold, ShadowTold};
 pub use crate::vantage::told::{FlowTold, GateTold};
 
 /// A line to the router.
@@ -85,6 +86,8 @@ pub enum Request {
     Audit,
     /// A gate, its table and its link.
     Gate,
+    /// A grantor: what its policy says, and its candidate would.
+    Grantor,
     /// Flows of a gate.
     Flows {
         /// At most so many of a worker.
@@ -159,6 +162,8 @@ pub enum Item {
     Compared(Compared),
     /// A gate.
     Gate(GateTold),
+    /// A grantor.
+    Grantor(GrantorTold),
     /// A flow of a gate.
     Flow(FlowTold),
 }

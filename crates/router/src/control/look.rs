@@ -14,15 +14,15 @@ use super::api::{Item, Request};
 use super::asks::Asker;
 use super::kernel::Following;
 use crate::daemon::View;
-use crate::vantage::Panel;
+use crate::role::Role;
 
 /// Everybody who is asked.
 #[derive(Clone, Debug)]
 pub(crate) struct Look {
     pub(crate) control: Asker<Following>,
     pub(crate) view: Arc<View>,
-    /// Who is asked about the gate, if this is one.
-    pub(crate) gate: Option<Arc<Panel>>,
+    /// What this is, and who is asked about that.
+    pub(crate) role: Role,
 }
 
 impl Look {
@@ -36,9 +36,10 @@ impl Look {
         let Self { control, view, .. } = self;
         let table = view.table();
         let gone = || "the control thread does not answer".to_owned();
-        let gate = || self.gate.as_ref().ok_or("this is a router, and no gate".to_owned());
+        let gate = || self.role.gate();
         match request.clone() {
             Request::Gate => Ok(vec![Item::Gate(gate()?.gate())]),
+            Request::Grantor => Ok(vec![Item::Grantor(self.role.grantor()?.told())]),
             Request::Flow { src, dst } => Ok(vec![Item::Flow(gate()?.flow(src, dst)?)]),
             Request::Flows { most } => {
                 Ok(gate()?.flows(most)?.into_iter().map(Item::Flow).collect())

@@ -17,7 +17,6 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::fmt::Write;
-use std::sync::Arc;
 use std::time::Instant;
 
 use prometheus_client::collector::Collector;
@@ -32,8 +31,9 @@ use super::api::{Audit, Feed, Fib, Interface, Item};
 use super::http::Reply;
 use super::look::Look;
 use crate::datapath::Class;
+use crate::role::Role;
 use crate::stats::Snapshot;
-use crate::vantage::{About, Panel, is_gauge};
+use crate::vantage::{About, is_gauge};
 
 const OPENMETRICS: &str = "application/openmetrics-text";
 
@@ -56,7 +56,7 @@ struct Gathered {
     neighbours: BTreeMap<String, u64>,
     hops: u64,
     audit: Audit,
-    gate: Option<Arc<Panel>>,
+    role: Role,
 }
 
 impl Gathered {
@@ -87,7 +87,7 @@ impl Gathered {
             neighbours,
             hops,
             audit,
-            gate: look.gate.clone(),
+            role: look.role.clone(),
         })
     }
 
@@ -187,6 +187,7 @@ impl Collector for Gathered {
         let it = family("audit_heals", "Times that everything was read anew for it");
         to.counter(&it, [([], heals)])?;
         self.encode_gate(&mut to)?;
+        self.encode_grantor(&mut to)?;
         self.encode_interfaces(&mut to)
     }
 }
@@ -280,7 +281,7 @@ impl Gathered {
     }
 
     fn encode_gate(&self, to: &mut Writer<'_>) -> fmt::Result {
-        let Some(gate) = &self.gate else { return Ok(()) };
+        let Ok(gate) = self.role.gate() else { return Ok(()) };
         let numbers = gate.numbers();
         let of = |about| {
             let all = numbers.iter().filter(move |it| it.0 == about);
@@ -317,6 +318,37 @@ impl Gathered {
         to.counter(&family("gate_reloads", "Policies read anew"), [([], reloads)])?;
         let it = family("gate_reloads_refused", "Those that were not taken over");
         to.counter(&it, [([], refused)])
+    }
+
+    fn encode_grantor(&self, to: &mut Writer<'_>) -> fmt::Result {
+        let Ok(grantor) = self.role.grantor() else { return Ok(()) };
+        let told = grantor.told();
+        let by = |numbers: &'_ BTreeMap<String, u64>| -> Vec<(String, u64)> {
+            numbers.iter().map(|(name, value)| (name.clone(), *value)).collect()
+        };
+        let (memory, said): (Vec<_>, Vec<_>) =
+            by(&told.policy).into_iter().partition(|(name, _)| name == "memory_bytes");
+        let it = family("grantor_policy", "What the policy said of requests");
+        to.counter(&it, said.iter().map(|(name, value)| ([("what", name.as_str())], *value)))?;
+        to.gauge(
+            &bytes("grantor_memory", "What the policies have in use"),
+            memory.iter().map(|it| ([], it.1)),
+        )?;
+        let post = by(&told.post);
+        let it = family("grantor_decisions", "Decisions on their way to the gates");
+        to.counter(&it, post.iter().map(|(name, value)| ([("what", name.as_str())], *value)))?;
+        let it = family("grantor_reloads", "Policies read anew");
+        to.counter(&it, [([], told.reloads)])?;
+        let it = family("grantor_reloads_refused", "Those that were not taken over");
+        to.counter(&it, [([], told.reloads_refused)])?;
+        let Some(shadow) = &told.shadow else { return Ok(()) };
+        // They begin anew with each candidate.
+        let it =
+            family("grantor_candidate_requests", "Requests that the candidate was asked about");
+        to.gauge(&it, [([], shadow.requests)])?;
+        let changes = by(&shadow.changes);
+        let it = family("grantor_candidate_changes", "Those that it says something else of");
+        to.gauge(&it, changes.iter().map(|(name, value)| ([("change", name.as_str())], *value)))
     }
 
     fn encode_interfaces(&self, to: &mut Writer<'_>) -> fmt::Result {
@@ -393,7 +425,7 @@ mod tests {
             interfaces: Vec::new(),
             neighbours: BTreeMap::from([("eth0".to_owned(), 2)]),
             hops: 4,
-            gate: None,
+            role: Role::Router,
             audit: Audit { checks: 11, ..Audit::default() },
         }
     }

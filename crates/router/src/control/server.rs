@@ -224,8 +224,10 @@ enum Done {
 
 /// Has the daemon do something.
 fn carry_out(order: Order, sources: &Sources) -> Result<Vec<Item>, String> {
-    if let (Order::Reload, Some(gate)) = (&order, &sources.look.gate) {
-        return gate.reload().map(|told| vec![Item::Done(told)]).map_err(|error| error.to_string());
+    if let Order::Reload = &order
+        && let Some(done) = sources.look.role.reload()
+    {
+        return done.map(|told| vec![Item::Done(told)]);
     }
     let done = sources.orders.ask(move |daemon| match order {
         Order::Reload => match daemon.reload() {

@@ -40,9 +40,9 @@ use crate::control::look::Look;
 use crate::control::plane::{ButRoutes, Plane, PlanePort, Ports};
 use crate::control::server::{Server, Sources};
 use crate::control::workers::Workers;
+use crate::role::Role;
 use crate::router::{PortInfo, Readers, StartError, Started, Stations, open, present, start};
 use crate::stats::Snapshot;
-use crate::vantage::Panel;
 use crate::web::Web;
 use control::Control;
 use image::Saves;
@@ -77,14 +77,12 @@ pub struct Daemon {
     rules_looked: Instant,
     /// They had, and were gone over to.
     rules_tried: bool,
-    /// Who is asked about the gate, if this is one.
-    panel: Option<Arc<Panel>>,
+    role: Role,
 }
 
 /// What makes a daemon a gate, or a grantor.
 pub(crate) struct Guard<'a> {
-    /// Who is asked about the gate, if it is one.
-    pub(crate) panel: Option<Arc<Panel>>,
+    pub(crate) role: Role,
     /// What the workers become.
     pub(crate) stations: Stations<'a>,
 }
@@ -106,13 +104,10 @@ impl Daemon {
     }
 
     fn begin(config: Config, guard: Option<Guard<'_>>) -> Result<Self, StartError> {
-        let panel = guard.as_ref().and_then(|guard| guard.panel.clone());
-        let role = match (&guard, &panel) {
-            (None, _) => "router",
-            (Some(_), None) => "grantor",
-            (Some(_), Some(_)) => "gate",
+        let (role, stations) = match guard {
+            None => (Role::Router, None),
+            Some(Guard { role, stations }) => (role, Some(stations)),
         };
-        let stations = guard.map(|guard| guard.stations);
         let began = Instant::now();
         present(&config)?;
         // Before the kernel is asked, so that the device is known when it tells.
@@ -163,7 +158,7 @@ impl Daemon {
             saves: Saves::default(),
             rules_looked: began,
             rules_tried: false,
-            panel,
+            role,
         };
         if let Some(path) = daemon.config.control.clone() {
             daemon.server = Some(daemon.serve(&path, orderer)?);
@@ -171,7 +166,7 @@ impl Daemon {
         let auditor = Auditor::start(daemon.asker.clone(), Arc::clone(&daemon.view));
         daemon.auditor = Some(auditor.map_err(system("start the auditor"))?);
         if let Some(listen) = daemon.config.metrics {
-            let http = Web::start(daemon.look(), role)
+            let http = Web::start(daemon.look())
                 .and_then(|web| Http::start(listen, Arc::new(web)))
                 .map_err(|source| StartError::Metrics { listen, source })?;
             daemon.metrics = Some(http);
@@ -186,7 +181,7 @@ impl Daemon {
 
     fn look(&self) -> Look {
         let (control, view) = (self.asker.clone(), Arc::clone(&self.view));
-        Look { control, view, gate: self.panel.clone() }
+        Look { control, view, role: self.role.clone() }
     }
 
     /// Does what clients of the control socket want done, saves the image when it is time,

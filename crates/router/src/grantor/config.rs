@@ -12,6 +12,9 @@
 //! instructions = 100000           # a call may take so many
 //! memory_mib = 64
 //! fallback = "decline 10"         # or "grant KIB SECONDS", or "nothing"
+//! candidate = "next.lua"          # asked beside it, heard by nobody
+//! record = "requests.pcap"        # what asks, to try policies on
+//! record_mib = 64
 //!
 //! [[list]]
 //! name = "deny"
@@ -23,8 +26,9 @@
 //! keys = { 1 = "grantor.key" }    # by number: files of 64 hexadecimal digits; the highest signs
 //! ```
 //!
-//! `[workers]`, `[control]` and `[metrics]` are those of the router. The policy and the lists are
-//! read again with SIGHUP, and taken over if all of them are sound.
+//! `[workers]`, `[control]` and `[metrics]` are those of the router. The policy, the candidate and
+//! the lists are read again with SIGHUP, and taken over if all of them are sound; the keys stay those of
+//! the start, and what stands in [`Fixed`] cannot change.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -41,30 +45,44 @@ use port::af_xdp::ModeChoice;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::decide::Policies;
 use super::post::Voice;
+use super::record::Record;
 use crate::config::{self, CONTROL, ConfigError, MAIN, Problem, explain, place};
 use crate::datapath::SourceCheck;
 use crate::vantage::config::check::secret;
+
+/// Room for recorded requests where nothing is said.
+const RECORD_MIB: u64 = 64;
 
 /// A configuration without contradictions.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The file it was read from.
     pub path: PathBuf,
+    /// What holds as long as the grantor works.
+    pub fixed: Fixed,
+    /// The policy, and a candidate.
+    pub policies: Policies,
+    /// The lists.
+    pub lists: Lists,
+    /// How decisions are spoken.
+    pub voice: Voice,
+}
+
+/// What holds as long as the grantor works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fixed {
     /// The interfaces.
     pub interfaces: Vec<String>,
     /// Where tunnels end.
     pub ends: Vec<Address>,
     /// Where they may begin.
     pub gates: Vec<Address>,
-    /// The policy's text.
-    pub policy: String,
-    /// What it is held to.
+    /// What the policies are held to.
     pub limits: Limits,
-    /// The lists.
-    pub lists: Lists,
-    /// How decisions are spoken.
-    pub voice: Voice,
+    /// Where requests are recorded, if they are.
+    pub record: Option<Record>,
     /// The core of each worker.
     pub cores: Vec<Option<usize>>,
     /// Where the control socket is.
@@ -104,6 +122,9 @@ struct Policy {
     instructions: Option<u64>,
     memory_mib: Option<Spanned<usize>>,
     fallback: Option<Spanned<String>>,
+    candidate: Option<Spanned<PathBuf>>,
+    record: Option<PathBuf>,
+    record_mib: Option<Spanned<u64>>,
 }
 
 #[derive(Deserialize)]
@@ -186,6 +207,15 @@ impl Checker<'_> {
         read
     }
 
+    /// Reads the text of a policy.
+    fn script(&mut self, file: &Spanned<PathBuf>, key: &'static str, beside: &Path) -> String {
+        let text = std::fs::read_to_string(beside.join(file.get_ref()));
+        text.unwrap_or_else(|error| {
+            self.problem(file, key, format!("{}: {error}", file.get_ref().display()));
+            String::new()
+        })
+    }
+
     fn voice(&mut self, said: &Decisions, beside: &Path) -> Voice {
         match said.version.get_ref() {
             1 => return Voice::V1,
@@ -248,12 +278,22 @@ impl Config {
         }
         let ends = c.addresses(&file.tunnel.addresses, "tunnel.addresses");
         let gates = c.addresses(&file.tunnel.gates, "tunnel.gates");
-        let policy = std::fs::read_to_string(beside.join(file.policy.file.get_ref()));
-        let policy = policy.unwrap_or_else(|error| {
-            let what = format!("{}: {error}", file.policy.file.get_ref().display());
-            c.problem(&file.policy.file, "policy.file", what);
-            String::new()
-        });
+        let policies = Policies {
+            policy: c.script(&file.policy.file, "policy.file", beside),
+            shadow: file
+                .policy
+                .candidate
+                .as_ref()
+                .map(|at| c.script(at, "policy.candidate", beside)),
+        };
+        let mib = file.policy.record_mib;
+        if let Some(mib) = &mib
+            && !(1..=1 << 20).contains(mib.get_ref())
+        {
+            c.problem(mib, "policy.record_mib", "not within 1 and 1048576");
+        }
+        let most = mib.map_or(RECORD_MIB, Spanned::into_inner).saturating_mul(1 << 20);
+        let record = file.policy.record.map(|path| Record { path: beside.join(path), most });
         let mut limits = Limits::default();
         if let Some(instructions) = file.policy.instructions {
             limits.instructions = instructions;
@@ -306,19 +346,17 @@ impl Config {
         }
         let socket = file.control.socket.unwrap_or_else(|| CONTROL.into());
         let cores = file.workers.cores.filter(|cores| !cores.is_empty());
-        Ok(Self {
-            path: path.into(),
+        let fixed = Fixed {
             interfaces: file.interfaces.into_inner(),
             ends,
             gates,
-            policy,
             limits,
-            lists,
-            voice,
+            record,
             cores: cores.map_or(vec![None], |cores| cores.into_iter().map(Some).collect()),
             control: (!socket.as_os_str().is_empty()).then_some(socket),
             metrics,
-        })
+        };
+        Ok(Self { path: path.into(), fixed, policies, lists, voice })
     }
 
     /// Returns the router that carries this grantor.
@@ -333,17 +371,17 @@ impl Config {
         };
         config::Config {
             path: self.path.clone(),
-            interfaces: self.interfaces.iter().map(interface).collect(),
+            interfaces: self.fixed.interfaces.iter().map(interface).collect(),
             next_hops: Vec::new(),
             files: Vec::new(),
             routes_v4: Vec::new(),
             routes_v6: Vec::new(),
-            cores: self.cores.clone(),
+            cores: self.fixed.cores.clone(),
             engine_v4: Choice::Auto,
             engine_v6: Choice::Auto,
             fpm: None,
-            control: self.control.clone(),
-            metrics: self.metrics,
+            control: self.fixed.control.clone(),
+            metrics: self.fixed.metrics,
             image: None,
         }
     }
@@ -366,8 +404,8 @@ mod tests {
                     [decisions]\nversion = 1\n[control]\nsocket = ''\n";
         std::fs::write(&path, good).unwrap();
         let config = Config::load(&path).unwrap();
-        assert_eq!(config.ends, [Address::V4(0x0a09_0164)]);
-        assert!(config.limits.fallback.deliver && config.control.is_none());
+        assert_eq!(config.fixed.ends, [Address::V4(0x0a09_0164)]);
+        assert!(config.fixed.limits.fallback.deliver && config.fixed.control.is_none());
         let bad = good
             .replace("'b'", "'a'")
             .replace("10.2.0.1", "10.2.0")

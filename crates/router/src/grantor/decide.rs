@@ -2,33 +2,47 @@
 //!
 //! The Lua state is made on this thread and stays there. When nothing asks, it sleeps for
 //! [`PAUSE`], which is what a request may wait. Another policy is taken over between two
-//! batches; what comes of it is told to who sent it.
+//! batches; what comes of it is told to who sent it. A candidate beside the policy is asked
+//! after it, when the answers are on their way.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fib::Reader;
 use gate::decision::Item;
-use gate::grantor::{BATCH, Counts, Grantor, Limits, Lists, Request};
+use gate::grantor::{BATCH, Counts, Grantor, Limits, Lists, Request, Shadow};
 use gate::policy::Address;
 use rtrb::{Consumer, Producer};
 
 use super::station::{Answer, Ask};
+use super::told::ShadowTold;
 use crate::control::rights;
 
 /// How long the thread sleeps when nothing asks.
 const PAUSE: Duration = Duration::from_micros(200);
 
+/// How often what the candidate says is shown: it takes some making.
+const SHOW: Duration = Duration::from_millis(200);
+
 /// A decision, and whom it is for.
 pub(super) type Letter = (Address, Item);
 
-/// Another policy, and where to say what came of it.
-type Order = (String, Sender<Result<(), String>>);
+/// The policy, and a candidate whose words are only compared.
+#[derive(Clone, Debug)]
+pub struct Policies {
+    /// The text of the policy.
+    pub policy: String,
+    /// The text of the candidate.
+    pub shadow: Option<String>,
+}
+
+/// Other policies, and where to say what came of them.
+type Order = (Policies, Sender<Result<(), String>>);
 
 /// What the thread shows.
 #[derive(Clone, Debug, Default)]
@@ -38,16 +52,77 @@ pub(super) struct Shown {
     pub(super) last_error: Option<String>,
     /// Decisions that found no room on their way to the gates.
     pub(super) lost: u64,
+    /// Of the candidate, if there is one.
+    pub(super) shadow: Option<ShadowTold>,
 }
 
 /// What a thread is made from.
 pub(super) struct Setup {
-    pub(super) policy: String,
-    pub(super) lists: Reader<Lists>,
+    pub(super) policies: Policies,
+    /// For the policy and for the candidate.
+    pub(super) lists: [Reader<Lists>; 2],
     pub(super) limits: Limits,
     pub(super) asks: Consumer<Ask>,
     pub(super) answers: Producer<Answer>,
     pub(super) post: SyncSender<Letter>,
+    pub(super) record: Option<Producer<Ask>>,
+}
+
+/// The policy and what is beside it.
+struct Deciding {
+    grantor: Grantor,
+    shadow: Option<Shadow>,
+    /// The lists of the next candidate.
+    lists: Reader<Lists>,
+    limits: Limits,
+}
+
+impl Deciding {
+    /// Loads the policies.
+    fn new(
+        policies: &Policies,
+        [mine, beside]: [Reader<Lists>; 2],
+        limits: Limits,
+    ) -> Result<Self, String> {
+        let grantor =
+            Grantor::new(&policies.policy, mine, limits).map_err(|bad| bad.to_string())?;
+        let mut deciding = Self { grantor, shadow: None, lists: beside, limits };
+        deciding.shadow = deciding.candidate(policies)?;
+        Ok(deciding)
+    }
+
+    /// Loads the candidate, which has to be sound too.
+    fn candidate(&self, policies: &Policies) -> Result<Option<Shadow>, String> {
+        let Some(text) = &policies.shadow else { return Ok(None) };
+        let candidate = Grantor::new(text, self.lists.clone(), self.limits);
+        let candidate = candidate.map_err(|bad| format!("the candidate: {bad}"))?;
+        Ok(Some(Shadow::new(candidate)))
+    }
+
+    /// Goes over to others, both or neither.
+    fn reload(&mut self, policies: &Policies) -> Result<(), String> {
+        let candidate = self.candidate(policies)?;
+        self.grantor.reload(&policies.policy).map_err(|bad| bad.to_string())?;
+        self.shadow = candidate;
+        Ok(())
+    }
+
+    fn show(&mut self, shown: &mut Shown) {
+        shown.counts = *self.grantor.counts();
+        shown.memory = self.grantor.memory();
+        if let Some(error) = self.grantor.last_error() {
+            shown.last_error = Some(error);
+        }
+    }
+
+    fn show_shadow(&mut self, shown: &mut Shown) {
+        shown.shadow = self.shadow.as_mut().map(|shadow| {
+            if let Some(error) = shadow.last_error() {
+                shown.last_error = Some(format!("the candidate: {error}"));
+            }
+            ShadowTold::of(shadow)
+        });
+    }
 }
 
 /// The thread.
@@ -70,13 +145,18 @@ impl Decider {
         let name = format!("policy {number}");
         let thread = Builder::new().name(name).spawn(move || {
             let _ = rights::keep(&[]);
-            let Setup { policy, lists, limits, asks, answers, post } = setup;
-            match Grantor::new(&policy, lists, limits) {
-                Ok(grantor) => {
+            match Deciding::new(&setup.policies, setup.lists, setup.limits) {
+                Ok(deciding) => {
                     let _ = ready.send(Ok(()));
-                    decide(grantor, asks, answers, &post, &ordered, &mine, &ending);
+                    let ends = Ends {
+                        asks: setup.asks,
+                        answers: setup.answers,
+                        post: setup.post,
+                        record: setup.record,
+                    };
+                    decide(deciding, ends, &ordered, &mine, &ending);
                 }
-                Err(bad) => drop(ready.send(Err(bad.to_string()))),
+                Err(bad) => drop(ready.send(Err(bad))),
             }
         })?;
         let loaded = loaded.recv().unwrap_or_else(|_| Err("the thread is gone".into()));
@@ -84,17 +164,17 @@ impl Decider {
         Ok(Self { orders, shown, stop, thread: Some(thread) })
     }
 
-    /// Has it go over to another policy.
-    pub(super) fn reload(&self, policy: String) -> Result<(), String> {
+    /// Has it go over to other policies.
+    pub(super) fn reload(&self, policies: Policies) -> Result<(), String> {
         let (tell, told) = channel();
         let gone = || "the policy's thread is gone".to_owned();
-        self.orders.send((policy, tell)).map_err(|_| gone())?;
+        self.orders.send((policies, tell)).map_err(|_| gone())?;
         told.recv_timeout(Duration::from_secs(10)).map_err(|_| gone())?
     }
 
     /// Returns what it shows.
     pub(super) fn shown(&self) -> Shown {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.shown).clone()
     }
 
     pub(super) fn alive(&self) -> bool {
@@ -111,27 +191,42 @@ impl Drop for Decider {
     }
 }
 
+/// Where requests come from and decisions go.
+struct Ends {
+    asks: Consumer<Ask>,
+    answers: Producer<Answer>,
+    post: SyncSender<Letter>,
+    record: Option<Producer<Ask>>,
+}
+
+fn lock(shown: &Mutex<Shown>) -> MutexGuard<'_, Shown> {
+    shown.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn decide(
-    mut grantor: Grantor,
-    mut asks: Consumer<Ask>,
-    mut answers: Producer<Answer>,
-    post: &SyncSender<Letter>,
+    mut deciding: Deciding,
+    ends: Ends,
     orders: &Receiver<Order>,
     shown: &Mutex<Shown>,
     stop: &AtomicBool,
 ) {
+    let Ends { mut asks, mut answers, post, mut record } = ends;
     let begin = Instant::now();
     let (mut batch, mut decided) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
-    let mut lost = 0;
+    let (mut lost, mut told, mut untold) = (0, Instant::now(), true);
     while !stop.load(Ordering::Relaxed) {
-        for (policy, tell) in orders.try_iter() {
-            let done = grantor.reload(&policy).map_err(|bad| bad.to_string());
-            let _ = tell.send(done);
+        for (policies, tell) in orders.try_iter() {
+            let _ = tell.send(deciding.reload(&policies));
+            untold = true;
         }
         while batch.len() < BATCH
             && let Ok(ask) = asks.pop()
         {
             batch.push(ask);
+        }
+        if untold && told.elapsed() > SHOW {
+            deciding.show_shadow(&mut lock(shown));
+            (told, untold) = (Instant::now(), false);
         }
         if batch.is_empty() {
             std::thread::sleep(PAUSE);
@@ -146,28 +241,34 @@ fn decide(
                 congested: ask.congested,
             })
             .collect();
-        grantor.decide(now, &requests, &mut decided);
-        for (ask, decided) in batch.iter().zip(decided.drain(..)) {
+        deciding.grantor.decide(now, &requests, &mut decided);
+        for (ask, decided) in batch.iter().zip(&decided) {
             if let Some(item) = decided.item {
                 lost += u64::from(post.try_send((ask.gate, item)).is_err());
             }
             // There is a place in this ring for each that is kept.
             let _ = answers.push(Answer { number: ask.number, deliver: decided.deliver });
         }
-        batch.clear();
-        let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
-        shown.counts = *grantor.counts();
-        shown.memory = grantor.memory();
-        shown.lost = lost;
-        if let Some(error) = grantor.last_error() {
-            shown.last_error = Some(error);
+        if let Some(shadow) = &mut deciding.shadow {
+            shadow.compare(now, &requests, &decided);
         }
+        decided.clear();
+        for ask in batch.drain(..) {
+            // A disk that is slower than requests costs records of them.
+            if let Some(record) = &mut record {
+                let _ = record.push(ask);
+            }
+        }
+        untold |= deciding.shadow.is_some();
+        let mut shown = lock(shown);
+        deciding.show(&mut shown);
+        shown.lost = lost;
     }
 }
 
 impl Shown {
     /// Adds the numbers to those of other workers.
-    pub(super) fn add_to(&self, sums: &mut BTreeMap<&'static str, u64>) {
+    pub(super) fn add_to(&self, sums: &mut BTreeMap<String, u64>) {
         let counts = &self.counts;
         for (name, number) in [
             ("requests", counts.requests),
@@ -183,7 +284,7 @@ impl Shown {
             ("lost", self.lost),
             ("memory_bytes", self.memory as u64),
         ] {
-            *sums.entry(name).or_default() += number;
+            *sums.entry(name.to_owned()).or_default() += number;
         }
     }
 }

@@ -20,13 +20,22 @@
 //! | `station` | out of the tunnel, between a worker's ports |
 //! | `decide` | a worker's policy, on a thread of its own |
 //! | `post` | decisions to the gates, acknowledged |
+//! | `record` | requests in a file |
+//! | `panel` | what it tells of itself, and other policies |
 //! | `daemon` | all of it brought to life |
 
 pub mod config;
 mod daemon;
 mod decide;
+mod panel;
 mod post;
+mod record;
 mod station;
+pub mod told;
 
 pub use config::Config;
-pub use daemon::{Grantor, Told};
+pub use daemon::Grantor;
+pub use decide::Policies;
+pub(crate) use panel::Panel;
+pub use post::Voice;
+pub use record::Record;

@@ -32,6 +32,7 @@ use super::station::{Setup, Station, places};
 use super::tally::Tally;
 use crate::daemon::{Daemon, Guard};
 use crate::datapath;
+use crate::role::Role;
 use crate::router::{PortInfo, StartError, Stations, present};
 use crate::stats::Snapshot;
 
@@ -139,7 +140,8 @@ impl Vantage {
             }))
         };
         let stations = Stations { frames: places(fixed) as u32, make: &mut make };
-        let guard = Guard { panel: Some(Arc::clone(&panel)), stations };
+        let role = Role::Gate(Arc::clone(&panel));
+        let guard = Guard { role, stations };
         let daemon = Daemon::start_guarded(router, guard)?;
         // At work: what is in the file from now on would be out of date.
         let restored = restored.map(|restored| {

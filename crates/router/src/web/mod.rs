@@ -40,7 +40,6 @@ use watch::Watch;
 #[derive(Debug)]
 pub(crate) struct Web {
     look: Look,
-    role: &'static str,
     start: Instant,
     began: SystemTime,
     watch: Watch,
@@ -75,14 +74,14 @@ impl Web {
     /// # Errors
     ///
     /// The system's.
-    pub(crate) fn start(look: Look, role: &'static str) -> io::Result<Self> {
-        let watch = Watch::start(look.view.clone(), look.gate.clone())?;
-        Ok(Self { look, role, start: Instant::now(), began: SystemTime::now(), watch })
+    pub(crate) fn start(look: Look) -> io::Result<Self> {
+        let watch = Watch::start(look.view.clone(), look.role.gate().ok().cloned())?;
+        Ok(Self { look, start: Instant::now(), began: SystemTime::now(), watch })
     }
 
     fn about(&self) -> About {
         About {
-            role: self.role,
+            role: self.look.role.name(),
             version: env!("CARGO_PKG_VERSION"),
             uptime: self.start.elapsed().as_secs_f64(),
             began: unix(self.began),

@@ -1,0 +1,167 @@
+//! The panel: what a grantor tells of itself while it works, and another policy.
+//!
+//! ```text
+//!   client's thread ─► Panel ─┬─ deciders, a worker at a time    what the policy said
+//!                             ├─ post                            decisions on their way
+//!                             └─ reload: file ─► lists, policy, candidate, or nothing of it
+//! ```
+//!
+//! It owns the threads beside the workers. Everything here may block; no worker waits for it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use fib::Publisher;
+use gate::grantor::Lists;
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use super::config::{Config, Fixed};
+use super::decide::{Decider, Policies, Setup};
+use super::post::Post;
+use super::record::Recorder;
+use super::station::{Answer, Ask, PLACES};
+use super::told::{GrantorTold, ShadowTold};
+
+/// How long the policies may take to go over to other lists, to reclaim the last.
+const PASS: Duration = Duration::from_millis(500);
+
+/// A worker's ends of the rings to its policy.
+pub(super) type Ends = (Producer<Ask>, Consumer<Answer>);
+
+/// What is asked while a grantor works.
+#[derive(Debug)]
+pub(crate) struct Panel {
+    path: PathBuf,
+    fixed: Fixed,
+    deciders: Vec<Decider>,
+    post: Post,
+    recorder: Option<Recorder>,
+    ruling: Mutex<Ruling>,
+}
+
+/// What can be read anew.
+#[derive(Debug)]
+struct Ruling {
+    lists: Publisher<Lists>,
+    policies: Policies,
+    reloads: u64,
+    refused: u64,
+}
+
+impl Panel {
+    /// Starts the post and a policy for each worker; what is wrong with a policy is an error.
+    pub(super) fn start(config: &Config) -> io::Result<(Self, Vec<Ends>)> {
+        let (post, letters) = Post::start(config.voice.clone(), &config.fixed.gates)?;
+        let recorder = config.fixed.record.as_ref().map(Recorder::start).transpose()?;
+        let lists = Publisher::new(config.lists.clone());
+        let (mut deciders, mut ends) = (Vec::new(), Vec::new());
+        for number in 0..config.fixed.cores.len() {
+            let (asks, asked) = RingBuffer::new(PLACES);
+            let (answers, answered) = RingBuffer::new(PLACES);
+            let setup = Setup {
+                policies: config.policies.clone(),
+                lists: [lists.reader(), lists.reader()],
+                limits: config.fixed.limits,
+                asks: asked,
+                answers,
+                post: letters.clone(),
+                record: recorder.as_ref().map(|recorder| recorder.taker(PLACES)),
+            };
+            deciders.push(Decider::start(number, setup)?);
+            ends.push((asks, answered));
+        }
+        let policies = config.policies.clone();
+        let ruling = Mutex::new(Ruling { lists, policies, reloads: 0, refused: 0 });
+        let (path, fixed) = (config.path.clone(), config.fixed.clone());
+        Ok((Self { path, fixed, deciders, post, recorder, ruling }, ends))
+    }
+
+    /// Reads the policies and the lists again, and goes over to them, or to nothing of it.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong.
+    pub(crate) fn reload(&self) -> Result<String, String> {
+        let mut ruling = self.ruling.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = self.go_over(&mut ruling);
+        match &done {
+            Ok(_) => ruling.reloads += 1,
+            Err(_) => ruling.refused += 1,
+        }
+        done
+    }
+
+    fn go_over(&self, ruling: &mut Ruling) -> Result<String, String> {
+        let config = Config::load(&self.path).map_err(|error| error.to_string())?;
+        if config.fixed != self.fixed {
+            return Err(format!(
+                "{}: an interface, a tunnel's end, a gate, a limit, the record, the workers, the control \
+                 socket or the metrics are others than at the start: restart the grantor",
+                self.path.display()
+            ));
+        }
+        let before = ruling.lists.current().clone();
+        ruling.lists.publish(Box::new(config.lists.clone()));
+        for (at, decider) in self.deciders.iter().enumerate() {
+            if let Err(bad) = decider.reload(config.policies.clone()) {
+                ruling.lists.publish(Box::new(before));
+                // Which was loaded before.
+                for decider in &self.deciders[..at] {
+                    let _ = decider.reload(ruling.policies.clone());
+                }
+                while ruling.lists.reclaim_within(PASS).is_some() {}
+                return Err(bad);
+            }
+        }
+        while ruling.lists.reclaim_within(PASS).is_some() {}
+        let prefixes: usize = config.lists.values().map(|list| list.len()).sum();
+        let beside = if config.policies.shadow.is_some() { ", a candidate beside it" } else { "" };
+        ruling.policies = config.policies;
+        Ok(format!("the policy{beside}, {} lists, {prefixes} prefixes", config.lists.len()))
+    }
+
+    /// Describes the grantor.
+    pub(crate) fn told(&self) -> GrantorTold {
+        let (mut policy, mut last_error) = (BTreeMap::new(), None);
+        let mut shadow: Option<ShadowTold> = None;
+        for shown in self.deciders.iter().map(Decider::shown) {
+            shown.add_to(&mut policy);
+            last_error = shown.last_error.or(last_error);
+            if let Some(one) = shown.shadow {
+                shadow.get_or_insert_default().add(one);
+            }
+        }
+        let sent = &self.post.sent;
+        let post = [
+            ("items", &sent.items),
+            ("messages", &sent.messages),
+            ("busy", &sent.busy),
+            ("answers", &sent.answers),
+            ("answers_refused", &sent.answers_refused),
+            ("given_up", &sent.given_up),
+            ("failed", &sent.failed),
+        ];
+        let post = post.map(|(name, counter)| (name.into(), counter.load(Ordering::Relaxed)));
+        let ruling = self.ruling.lock().unwrap_or_else(PoisonError::into_inner);
+        let lists = ruling.lists.current().iter();
+        GrantorTold {
+            policy,
+            last_error,
+            post: post.into(),
+            lists: lists.map(|(name, list)| (name.clone(), list.len())).collect(),
+            reloads: ruling.reloads,
+            reloads_refused: ruling.refused,
+            shadow,
+            record_failed: self.recorder.as_ref().and_then(Recorder::failed),
+        }
+    }
+
+    /// Says whether all threads are at work.
+    pub(super) fn alive(&self) -> bool {
+        self.post.alive() && self.deciders.iter().all(Decider::alive)
+    }
+}
