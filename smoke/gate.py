@@ -26,6 +26,7 @@ import urllib.request
 sys.path.insert(0, __file__.rsplit("/", 1)[0])
 
 from packets import Tap, finish
+from vantage import PATIENCE, PROTECTED, in_namespace, pair, udp, v1, v1_declined, v1_granted
 from scapy.compat import raw
 from scapy.layers.inet import ICMP, IP, UDP
 from scapy.layers.inet6 import ICMPv6PacketTooBig, IPv6, IPv6ExtHdrDestOpt, PadN
@@ -33,9 +34,8 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 CLIENT, FRONT, BACK, GRANTOR = (f"02:00:00:00:0{n}" for n in ("1:02", "1:01", "2:01", "2:02"))
-PROTECTED, PROTECTED6 = "192.0.2.7", "2001:db8:2::7"
+PROTECTED6 = "2001:db8:2::7"
 KEY, SENDER = b"\x11" * 32, 7
-PATIENCE = 8.0
 wrong = []
 counted = {"program": 0, "direct": 0, "received": 0, "tunnelled": 0, "declined": 0, "policy": 0, "too_big": 0, "originated": 0, "back": 0, "front": 0}
 
@@ -137,50 +137,6 @@ def awaits(what, holds, patience=PATIENCE):
 
 def state(src, dst=PROTECTED):
     return json.loads(ask("flow", "explain", src, dst, "-j", fails=True))
-
-
-def in_namespace(name, make):
-    """Makes a socket in another namespace, as Tap does."""
-    home = os.open("/proc/self/ns/net", os.O_RDONLY)
-    there = os.open(f"/run/netns/{prefix}{name}", os.O_RDONLY)
-    try:
-        os.setns(there, 0) if hasattr(os, "setns") else setns(there)
-        return make()
-    finally:
-        os.setns(home, 0) if hasattr(os, "setns") else setns(home)
-        os.close(there)
-        os.close(home)
-
-
-def setns(descriptor):
-    import ctypes
-
-    if ctypes.CDLL(None, use_errno=True).setns(descriptor, 0x40000000):
-        raise OSError(ctypes.get_errno(), "setns")
-
-
-def udp(address, port):
-    it = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    it.bind((address, port))
-    it.settimeout(PATIENCE)
-    return it
-
-
-def pair(src, dst):
-    return socket.inet_aton(src) + socket.inet_aton(dst)
-
-
-# Version 1, as the study's section 4 has it.
-def v1(*decisions):
-    return bytes([1, 0, 0, 0]) + b"".join(decisions)
-
-
-def v1_granted(src, rate, expire, renew, step, dst=PROTECTED):
-    return bytes([2, 0, 0, 0]) + pair(src, dst) + struct.pack(">4I", rate, expire, renew, step)
-
-
-def v1_declined(src, expire, dst=PROTECTED):
-    return bytes([0, 0, 0, 0]) + pair(src, dst) + struct.pack(">I", expire)
 
 
 # Version 2, as docs/decision-protocol.md has it.
@@ -534,9 +490,9 @@ def main():
     client = Tap(f"{prefix}client", "c0")
     tap = Tap(f"{prefix}client", "c0")
     grantor = Grantor(Tap(f"{prefix}grantor", "t0"))
-    socket1 = in_namespace("grantor", lambda: udp("10.2.0.2", 41120))
-    socket2 = in_namespace("grantor", lambda: udp("10.2.0.2", 50000))
-    stranger = in_namespace("grantor", lambda: udp("10.2.0.3", 41120))
+    socket1 = in_namespace(prefix, "grantor", lambda: udp("10.2.0.2", 41120))
+    socket2 = in_namespace(prefix, "grantor", lambda: udp("10.2.0.2", 50000))
+    stranger = in_namespace(prefix, "grantor", lambda: udp("10.2.0.3", 41120))
     speak1 = lambda message: socket1.sendto(message, ("10.2.0.1", 45232))
     first_packets(client, grantor)
     thread = patience(client, grantor)

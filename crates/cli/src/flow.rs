@@ -88,6 +88,9 @@ pub(crate) fn flow(out: &mut impl Write, it: &FlowTold) -> std::io::Result<()> {
             "    {budget} bytes left in this second, renewal asked for in {renewal:.1} s"
         )?;
     }
+    if let Some(prefix) = &it.allowed {
+        writeln!(out, "    its source passes before anything is asked: {prefix}")?;
+    }
     if let (Some(rule), Some(action)) = (&it.rule, &it.action) {
         let line = it.line.map(|line| format!(" (line {line})")).unwrap_or_default();
         let version = it.version.as_ref().map(|it| format!(" {it}")).unwrap_or_default();
@@ -97,6 +100,12 @@ pub(crate) fn flow(out: &mut impl Write, it: &FlowTold) -> std::io::Result<()> {
             out,
             "    by {rule}{line}: {action}, policy{version} generation {generation}{stale}"
         )?;
+    }
+    if let Some(bits) = it.limit {
+        writeln!(out, "    at most {bits} bit/s to {}", it.rule.as_deref().unwrap_or("it"))?;
+    }
+    if let Some(bits) = it.limit_each {
+        writeln!(out, "    at most {bits} bit/s to each destination within")?;
     }
     if it.early {
         writeln!(out, "    its packets are dropped in the kernel: declined")?;

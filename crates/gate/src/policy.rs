@@ -21,13 +21,20 @@
 //! weight / −ln u(b, address), u being even in (0, 1). When a grantor goes only its
 //! buckets move, when one comes it takes its share and nothing else moves; the table
 //! depends on addresses and weights alone, so every gate and worker has the same.
+//!
+//! **Limits** (`limit/aggregate.rs`) hang on sets: a prefix with a limit has a set of its own, with
+//! the grantors of the one it names.
+//!
+//! **The allow-list** is looked up by source, before anything else is.
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use fib::{Choice, Family, Fib, Full, Hop, Prefix, Rib};
 
-use crate::flow::permute;
+use crate::flow::{Flow, Pair, permute};
+use crate::limit::aggregate::{Limit, MOST_LIMITS};
 
 /// Buckets of a set, as a power of two.
 const BUCKETS: u32 = 12;
@@ -105,9 +112,10 @@ pub struct Grantor {
 /// Grantors that share flows.
 #[derive(Clone, Debug)]
 pub struct GrantorSet {
-    grantors: Box<[Grantor]>,
+    grantors: Arc<[Grantor]>,
     /// By bucket: which grantor; none if no weight is above 0.
-    buckets: Box<[u16]>,
+    buckets: Arc<[u16]>,
+    limit: Option<Limit>,
 }
 
 impl GrantorSet {
@@ -120,7 +128,8 @@ impl GrantorSet {
                 (0..u16::MAX).zip(grantors).map(|(at, grantor)| (at, score(bucket, grantor)));
             scores.fold((0, -1.0), |best, next| if next.1 > best.1 { next } else { best }).0
         };
-        Self { grantors: grantors.into(), buckets: (0..buckets).map(best).collect() }
+        let buckets = (0..buckets).map(best).collect();
+        Self { grantors: grantors.into(), buckets, limit: None }
     }
 
     /// Returns the grantor of the flow with this hash, none if none is to be used.
@@ -129,6 +138,12 @@ impl GrantorSet {
         // Other bits than those that choose the worker.
         let bucket = permute(hash ^ 0x5bd1_e995) >> (32 - BUCKETS);
         self.grantors.get(usize::from(*self.buckets.get(bucket as usize)?))
+    }
+
+    /// Returns the limit on what goes to the prefix of this set, if it has one.
+    #[inline]
+    pub fn limit(&self) -> Option<Limit> {
+        self.limit
     }
 
     /// Returns the grantors.
@@ -176,6 +191,8 @@ pub enum BadPolicy {
     },
     /// There are more sets than numbers for them.
     TooManySets,
+    /// There are more prefixes with limits than can be counted.
+    TooManyLimits,
     /// The prefixes exceed what the tables can hold.
     Full(Full),
 }
@@ -191,6 +208,9 @@ impl fmt::Display for BadPolicy {
                 write!(f, "{prefix} is for grantor set {set}, which is not there: define it")
             }
             Self::TooManySets => write!(f, "there are more than {MOST_SETS} grantor sets"),
+            Self::TooManyLimits => {
+                write!(f, "there are more than {MOST_LIMITS} prefixes with limits")
+            }
             Self::Full(full) => full.fmt(f),
         }
     }
@@ -212,6 +232,9 @@ pub struct Draft {
     exempt4: Vec<Prefix<u32>>,
     exempt6: Vec<Prefix<u128>>,
     sets: Vec<GrantorSet>,
+    limits: usize,
+    allow4: Rib<u32>,
+    allow6: Rib<u128>,
 }
 
 impl Draft {
@@ -224,6 +247,30 @@ impl Draft {
     pub fn set(&mut self, grantors: &[Grantor]) -> u16 {
         self.sets.push(GrantorSet::new(grantors));
         (self.sets.len() - 1) as u16
+    }
+
+    /// Adds a set with the grantors of another, and with limits in bits a second on what goes to its
+    /// prefix: all of it, and to each destination.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such set.
+    pub fn limited(&mut self, set: u16, all: Option<u64>, each: Option<u64>) -> u16 {
+        let number = self.limits as u16;
+        self.limits += 1;
+        let limit = Some(Limit { number, all, each });
+        self.sets.push(GrantorSet { limit, ..self.sets[usize::from(set)].clone() });
+        (self.sets.len() - 1) as u16
+    }
+
+    /// Lets packets from an IPv4 prefix pass before anything else is asked.
+    pub fn allow_v4(&mut self, prefix: Prefix<u32>) {
+        self.allow4.insert(prefix, Hop(1));
+    }
+
+    /// Lets packets from an IPv6 prefix pass before anything else is asked.
+    pub fn allow_v6(&mut self, prefix: Prefix<u128>) {
+        self.allow6.insert(prefix, Hop(1));
     }
 
     /// Says what becomes of packets to an IPv4 prefix.
@@ -257,12 +304,21 @@ impl Draft {
         if self.sets.len() > MOST_SETS {
             return Err(BadPolicy::TooManySets);
         }
+        if self.limits > MOST_LIMITS {
+            return Err(BadPolicy::TooManyLimits);
+        }
+        let none = self.allow4.is_empty() && self.allow6.is_empty();
+        let allow = |_: ()| -> Result<_, Full> {
+            let v4 = Fib::build(&self.allow4, Choice::Auto, 1)?;
+            Ok((v4, Fib::build(&self.allow6, Choice::Auto, 1)?))
+        };
         judge(&self.v4, &self.exempt4, self.sets.len())?;
         judge(&self.v6, &self.exempt6, self.sets.len())?;
         Ok(Policy {
             v4: Fib::build(&self.v4, Choice::Auto, 1)?,
             v6: Fib::build(&self.v6, Choice::Auto, 1)?,
             sets: self.sets.clone().into(),
+            allow: (!none).then_some(()).map(allow).transpose()?,
             generation,
         })
     }
@@ -297,6 +353,8 @@ pub struct Policy {
     v4: Fib<u32>,
     v6: Fib<u128>,
     sets: Box<[GrantorSet]>,
+    /// Sources that pass, by family; if there are any.
+    allow: Option<(Fib<u32>, Fib<u128>)>,
     generation: u64,
 }
 
@@ -331,6 +389,44 @@ impl Policy {
     ) {
         self.v6.lookup_batch(dsts, hops);
         hops.iter().enumerate().for_each(|(at, &hop)| each(at, Action::of(hop)));
+    }
+
+    /// Says whether there are sources that pass before anything else is asked.
+    #[inline]
+    pub fn allows_any(&self) -> bool {
+        self.allow.is_some()
+    }
+
+    /// Says whether a flow's source is one of those.
+    pub fn allows(&self, flow: &Flow) -> bool {
+        let Some((v4, v6)) = &self.allow else { return false };
+        let hop = match flow.pair() {
+            Pair::V4 { src, .. } => v4.lookup(src),
+            Pair::V6 { src, .. } => v6.lookup(src),
+        };
+        hop != Hop::NONE
+    }
+
+    /// Says of IPv4 sources together, up to as many as `hops` are, which pass.
+    pub fn allowed_v4(&self, srcs: &[u32], hops: &mut [Hop], mut each: impl FnMut(usize, bool)) {
+        let Some((v4, _)) = &self.allow else { return };
+        v4.lookup_batch(srcs, hops);
+        hops.iter().enumerate().for_each(|(at, &hop)| each(at, hop != Hop::NONE));
+    }
+
+    /// Says so of IPv6 sources.
+    pub fn allowed_v6(&self, srcs: &[u128], hops: &mut [Hop], mut each: impl FnMut(usize, bool)) {
+        let Some((_, v6)) = &self.allow else { return };
+        v6.lookup_batch(srcs, hops);
+        hops.iter().enumerate().for_each(|(at, &hop)| each(at, hop != Hop::NONE));
+    }
+
+    /// Returns what becomes of packets of a flow, if there is a route.
+    pub fn action(&self, flow: &Flow) -> Option<Action> {
+        match flow.pair() {
+            Pair::V4 { dst, .. } => self.action_v4(dst),
+            Pair::V6 { dst, .. } => self.action_v6(dst),
+        }
     }
 
     /// Returns a grantor set.

@@ -16,6 +16,7 @@
 //!
 //! Reading one allocates nothing: a full table is a million of them.
 
+use core::fmt;
 use core::net::IpAddr;
 
 use fib::Prefix;
@@ -67,6 +68,15 @@ pub enum AnyPrefix {
     V4(Prefix<u32>),
     /// Of IPv6.
     V6(Prefix<u128>),
+}
+
+impl fmt::Display for AnyPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::V4(prefix) => prefix.fmt(f),
+            Self::V6(prefix) => prefix.fmt(f),
+        }
+    }
 }
 
 /// One way out, as a message says it.

@@ -9,7 +9,8 @@
 //! Room is made for those who will get an entry and for no others, so that first packets do
 //! not push out who has shown himself.
 
-use super::{Counts, GROUP, Gate, Left, Packet, Reason, Verdict, sent};
+use super::allow::past;
+use super::{Counts, GROUP, Gate, Left, Packet, Verdict, sent};
 use crate::admission::{Admission, Arrival};
 use crate::flow::Flow;
 use crate::index::Index;
@@ -89,15 +90,10 @@ impl<I: Index> Gate<I> {
                         outcome
                     }
                 };
-                sent(policy, set, *hash, outcome)
+                sent(policy, &mut self.limits, set, now, &packets[at], outcome)
             } else {
                 door.dismiss(entry, *hash, now);
-                match action {
-                    Some(Action::Back) => Verdict::Back,
-                    Some(Action::Front) => Verdict::Front,
-                    Some(_) => Verdict::Drop(Reason::Policy),
-                    None => Verdict::NoRoute,
-                }
+                past(action)
             };
             door.counts.verdict(&verdicts[at], *bytes);
         }

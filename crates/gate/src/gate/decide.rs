@@ -13,9 +13,9 @@
 use super::run::Runner;
 use super::{Counts, Gate};
 use crate::decision::{Item, Program, Say, Scope};
-use crate::flow::{Flow, Pair};
+use crate::flow::Flow;
 use crate::index::Index;
-use crate::policy::{Action, Policy};
+use crate::policy::Action;
 use crate::state::{Decision, Grant, Record, Stamp, State};
 use crate::table::{Belongs, FlowTable};
 
@@ -245,7 +245,7 @@ impl<I: Index> Gate<I> {
             Some(entry) => entry,
             None => {
                 let policy = self.policy.current();
-                let Some(Action::Grantors(set)) = action(policy, flow) else {
+                let Some(Action::Grantors(set)) = policy.action(flow) else {
                     return Err(Ignored::Unprotected);
                 };
                 let belongs = Belongs { set, generation: policy.generation() as u16 };
@@ -305,13 +305,5 @@ impl<I: Index> Gate<I> {
             |record: &Record| record.state() != State::Request && now < record.expire_at();
         let all = self.table.within(0..self.table.capacity());
         all.filter(|(_, entry)| in_force(entry.record())).count()
-    }
-}
-
-/// Returns what the policy says of a flow.
-fn action(policy: &Policy, flow: &Flow) -> Option<Action> {
-    match flow.pair() {
-        Pair::V4 { dst, .. } => policy.action_v4(dst),
-        Pair::V6 { dst, .. } => policy.action_v6(dst),
     }
 }

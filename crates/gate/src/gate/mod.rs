@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   packets, a group at a time
-//!     1  index lines fetched                        all
-//!     2  candidates found, their entries fetched    all
+//!     0  sources on the allow-list: verdict         all, if there is a list
+//!     1  index lines fetched                        the others
+//!     2  candidates found, their entries fetched    these
 //!     3  known flows: state, verdict                those whose entry is current
 //!     4  policy, by family, together                the others
 //!     5  room made in a full table, together        as many as will need it
@@ -26,6 +27,13 @@
 //! on as requests without an entry, at the priority of new ones. It fails only when nothing
 //! in the table can be given up, which is when all of it was granted or declined.
 //!
+//! **The allow-list** comes before everything: packets of a source on it go to the grantor of their
+//! destination like granted ones, with no entry, no rate and no limit but the link's. What is not
+//! protected goes its way as ever.
+//!
+//! **Limits** of prefixes and destinations (`limit/aggregate.rs`) come last: whatever is to leave for a
+//! grantor is charged, or dropped.
+//!
 //! **Flows with a program** have it run in the steps that know a flow's state, with the
 //! packet's bytes, which [`Gate::process_with`] is given a way to. Without bytes they
 //! are requests.
@@ -35,7 +43,9 @@
 //! Time is the group's: one reading for all its packets.
 
 mod admit;
+mod allow;
 mod decide;
+mod families;
 mod run;
 mod verdict;
 mod woven;
@@ -43,17 +53,19 @@ mod woven;
 pub use decide::{Ignored, MOST_WIDE};
 pub use verdict::{Count, Counts, Reason, Verdict};
 
-use fib::{Hop, Reader};
+use fib::Reader;
 
 use crate::admission::{Admission, Terms};
-use crate::flow::{Flow, Pair};
+use crate::flow::Flow;
 use crate::index::Index;
 use crate::index::lines::Lines;
-use crate::policy::{Action, Policy};
+use crate::limit::aggregate::{Aggregates, Class, Over};
+use crate::policy::{Action, Address, GrantorSet, Policy};
 use crate::program::Programs;
 use crate::state::{Outcome, Record};
 use crate::table::{Belongs, FlowTable};
 use decide::Wide;
+use families::{Families, dst};
 use run::Runner;
 
 /// The most packets of a group.
@@ -79,6 +91,7 @@ pub struct Gate<I = Lines> {
     group: usize,
     gives_up: bool,
     admission: Option<Admission>,
+    limits: Aggregates,
     counts: Counts,
     wide: Wide,
     runner: Runner,
@@ -105,6 +118,7 @@ impl<I: Index> Gate<I> {
             group: GROUP,
             gives_up: true,
             admission: None,
+            limits: Aggregates::new(now),
             counts: Counts::default(),
             wide: Wide::default(),
             runner: Runner::default(),
@@ -187,7 +201,11 @@ impl<I: Index> Gate<I> {
     ) {
         let policy = self.policy.current();
         let generation = policy.generation() as u16;
-        let table = &mut self.table;
+        let (table, limits) = (&mut self.table, &mut self.limits);
+        let passed = match policy.allows_any() {
+            true => allow::pass(policy, packets, verdicts, &mut self.counts),
+            false => 0,
+        };
         packets.iter().for_each(|packet| table.fetch(packet.hash));
         let mut candidates = [None; GROUP];
         for (packet, candidate) in packets.iter().zip(&mut candidates) {
@@ -203,9 +221,11 @@ impl<I: Index> Gate<I> {
         let mut count = 0;
         for (at, packet) in packets.iter().enumerate() {
             match candidates[at] {
+                _ if passed >> at & 1 != 0 => {}
                 Some(entry) if table.entry(entry).belongs().generation == generation => {
                     let runner = &mut self.runner;
-                    verdicts[at] = known(table, runner, policy, entry, now, packet, || bytes(at));
+                    verdicts[at] =
+                        known(table, runner, policy, limits, entry, now, packet, || bytes(at));
                     self.counts.verdict(&verdicts[at], packet.bytes);
                 }
                 _ => {
@@ -248,6 +268,11 @@ impl<I: Index> Gate<I> {
         &self.table
     }
 
+    /// Counts packets that no limit of a destination was held against, for want of a place.
+    pub fn uncounted(&self) -> u64 {
+        self.limits.uncounted()
+    }
+
     /// Returns what has happened so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
@@ -255,11 +280,13 @@ impl<I: Index> Gate<I> {
 }
 
 /// Says what becomes of a packet whose flow has an entry.
+#[expect(clippy::too_many_arguments, reason = "what a gate is made of, without the rest of it")]
 #[inline(always)]
 fn known<'a, I: Index>(
     table: &mut FlowTable<I>,
     runner: &mut Runner,
     policy: &Policy,
+    limits: &mut Aggregates,
     entry: u32,
     now: u64,
     packet: &Packet,
@@ -270,13 +297,47 @@ fn known<'a, I: Index>(
     if let Outcome::Run(program) = outcome {
         outcome = runner.packet(table, entry, program, now, bytes(), packet.bytes);
     }
-    sent(policy, set, packet.hash, outcome)
+    sent(policy, limits, set, now, packet, outcome)
 }
 
 /// Says where a packet of a flow with this set goes by its outcome.
 #[inline]
-fn sent(policy: &Policy, set: u16, hash: u32, outcome: Outcome) -> Verdict {
-    let grantor = || policy.set(set).and_then(|set| set.pick(hash)).map(|to| to.address);
+fn sent(
+    policy: &Policy,
+    limits: &mut Aggregates,
+    set: u16,
+    now: u64,
+    packet: &Packet,
+    outcome: Outcome,
+) -> Verdict {
+    let set = policy.set(set);
+    let verdict = judged(set, packet.hash, outcome);
+    let Some(limit) = set.and_then(GrantorSet::limit) else { return verdict };
+    let outer = |grantor| match grantor {
+        Address::V4(_) => wire::ipv4::LEN as u32,
+        Address::V6(_) => wire::ipv6::LEN as u32,
+    };
+    let (class, bytes) = match verdict {
+        Verdict::Request { grantor, dscp } => (Class::Request(dscp), outer(grantor)),
+        Verdict::Granted { grantor, .. } => (Class::Granted, outer(grantor)),
+        Verdict::Direct { .. } => (Class::Granted, 0),
+        verdict => return verdict,
+    };
+    let to = match dst(&packet.flow) {
+        Address::V4(dst) => dst.into(),
+        Address::V6(dst) => dst,
+    };
+    match limits.charge(limit, to, class, packet.bytes.saturating_add(bytes), now) {
+        Ok(()) => verdict,
+        Err(Over::All) => Verdict::Drop(Reason::OverLimit),
+        Err(Over::Each) => Verdict::Drop(Reason::OverLimitEach),
+    }
+}
+
+/// Says so, limits aside.
+#[inline]
+fn judged(set: Option<&GrantorSet>, hash: u32, outcome: Outcome) -> Verdict {
+    let grantor = || set.and_then(|set| set.pick(hash)).map(|to| to.address);
     const NOBODY: Verdict = Verdict::Drop(Reason::NoGrantor);
     match outcome {
         Outcome::Request { dscp } => {
@@ -296,30 +357,14 @@ fn sent(policy: &Policy, set: u16, hash: u32, outcome: Outcome) -> Verdict {
 
 /// Looks up the destinations of packets, those of a family together.
 fn look_up(policy: &Policy, packets: &[Packet], left: &mut [Left]) {
-    let (mut four, mut six) = ([0; GROUP], [0; GROUP]);
-    let (mut of_four, mut of_six) = ([0; GROUP], [0; GROUP]);
-    let (mut fours, mut sixes) = (0, 0);
-    for (number, left) in left.iter().enumerate() {
-        match packets[usize::from(left.at)].flow.pair() {
-            Pair::V4 { dst, .. } => {
-                (four[fours], of_four[fours]) = (dst, number);
-                fours += 1;
-            }
-            Pair::V6 { dst, .. } => {
-                (six[sixes], of_six[sixes]) = (dst, number);
-                sixes += 1;
-            }
-        }
-    }
-    let mut hops = [Hop::NONE; GROUP];
-    if fours > 0 {
-        let each = |at: usize, action| left[of_four[at]].action = action;
-        policy.actions_v4(&four[..fours], &mut hops[..fours], each);
-    }
-    if sixes > 0 {
-        let each = |at: usize, action| left[of_six[at]].action = action;
-        policy.actions_v6(&six[..sixes], &mut hops[..sixes], each);
-    }
+    let mut families =
+        Families::of(left.iter().map(|left| dst(&packets[usize::from(left.at)].flow)));
+    families.v4(|dsts, hops, of| {
+        policy.actions_v4(dsts, hops, |at, action| left[usize::from(of[at])].action = action);
+    });
+    families.v6(|dsts, hops, of| {
+        policy.actions_v6(dsts, hops, |at, action| left[usize::from(of[at])].action = action);
+    });
 }
 
 #[cfg(test)]

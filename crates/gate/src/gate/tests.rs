@@ -10,13 +10,14 @@ use std::sync::Arc;
 use super::{Gate, Ignored, MOST_WIDE, Packet, Reason, Verdict};
 use crate::admission::Terms;
 use crate::decision::{Item, Program, Say, Scope};
-use crate::flow::{Flow, Key, Pair};
+use crate::flow::{Flow, Key};
 use crate::policy::{Action, Address, Draft, Grantor, Policy};
 use crate::program::tests::shipped;
 use crate::program::{Answer, Machine, Programs};
 use crate::state::{Decision, Grant, Outcome, Record, Stamp};
 
 mod admission;
+mod limits;
 
 const SECOND: u64 = 1_000_000_000;
 const PROTECTED: u32 = 0xc000_0200;
@@ -85,10 +86,7 @@ fn expected(
     now: u64,
     packet: &Packet,
 ) -> Verdict {
-    let action = match packet.flow.pair() {
-        Pair::V4 { dst, .. } => policy.action_v4(dst),
-        Pair::V6 { dst, .. } => policy.action_v6(dst),
-    };
+    let action = policy.action(&packet.flow);
     let set = match action {
         Some(Action::Grantors(set)) => set,
         other => {
@@ -206,10 +204,7 @@ fn against_the_twin(group: usize, seed: u64, admission: Option<f64>) {
             }
             let item = Item { scope: Scope::of(&flow), say: Say::Decide(decision) };
             let result = gate.decide(now, &item, stamp, |flow| key.hash(flow));
-            let set = match flow.pair() {
-                Pair::V4 { dst, .. } => publisher.current().action_v4(dst),
-                Pair::V6 { dst, .. } => publisher.current().action_v6(dst),
-            };
+            let set = publisher.current().action(&flow);
             // What is known by the policy before this one is still decided of.
             if let Some(Action::Grantors(_)) = set {
                 let record = records.entry(flow).or_insert_with(|| Record::new(now));

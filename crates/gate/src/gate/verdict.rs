@@ -4,7 +4,7 @@
 //! any moment between two batches
 //!
 //! ```text
-//!   received = requests + granted + passed + Σ dropped by reason
+//!   received = requests + granted + allowed + passed + Σ dropped by reason
 //! ```
 
 use crate::policy::Address;
@@ -29,6 +29,11 @@ pub enum Verdict {
     /// To the protected network without the grantor, as it is but for DSCP 1: by the way
     /// that leads to the grantor. A flow program says so.
     Direct {
+        /// The grantor.
+        grantor: Address,
+    },
+    /// To the grantor, encapsulated, with DSCP 1: its source is on the allow-list.
+    Allowed {
         /// The grantor.
         grantor: Address,
     },
@@ -57,6 +62,10 @@ pub enum Reason {
     Program,
     /// Its flow's program found something wrong.
     ProgramError,
+    /// What goes to its prefix is over the limit of that.
+    OverLimit,
+    /// What goes to its destination is over the limit of each.
+    OverLimitEach,
 }
 
 /// Packets and bytes.
@@ -88,6 +97,8 @@ pub struct Counts {
     pub direct: Count,
     /// Granted packets that ask for renewal.
     pub renewals: Count,
+    /// Of sources on the allow-list, to protected destinations.
+    pub allowed: Count,
     /// To the back network as they are.
     pub back: Count,
     /// To the front network as they are.
@@ -106,6 +117,10 @@ pub struct Counts {
     pub program: Count,
     /// Dropped, for a program that found something wrong.
     pub program_error: Count,
+    /// Dropped, over the limit of a prefix.
+    pub over_limit: Count,
+    /// Dropped, over the limit of a destination.
+    pub over_limit_each: Count,
     /// Flows that got an entry.
     pub inserted: u64,
     /// Requests that went on without an entry.
@@ -147,6 +162,7 @@ impl Counts {
                 self.direct.add(bytes);
                 &mut self.granted
             }
+            Verdict::Allowed { .. } => &mut self.allowed,
             Verdict::Back => &mut self.back,
             Verdict::Front => &mut self.front,
             Verdict::NoRoute => &mut self.no_route,
@@ -156,6 +172,8 @@ impl Counts {
             Verdict::Drop(Reason::NoGrantor) => &mut self.no_grantor,
             Verdict::Drop(Reason::Program) => &mut self.program,
             Verdict::Drop(Reason::ProgramError) => &mut self.program_error,
+            Verdict::Drop(Reason::OverLimit) => &mut self.over_limit,
+            Verdict::Drop(Reason::OverLimitEach) => &mut self.over_limit_each,
         };
         count.add(bytes);
     }
@@ -165,6 +183,7 @@ impl Counts {
         let all = [
             self.requests,
             self.granted,
+            self.allowed,
             self.back,
             self.front,
             self.no_route,
@@ -174,6 +193,8 @@ impl Counts {
             self.no_grantor,
             self.program,
             self.program_error,
+            self.over_limit,
+            self.over_limit_each,
         ];
         let packets = all.iter().map(|count| count.packets).sum();
         Count { packets, bytes: all.iter().map(|count| count.bytes).sum() }

@@ -87,12 +87,18 @@ impl<I: Index> Gate<I> {
     fn finish(&mut self, now: u64, packet: &Packet, verdict: &mut Verdict) {
         let policy = self.policy.current();
         let generation = policy.generation() as u16;
+        if policy.allows_any() && policy.allows(&packet.flow) {
+            *verdict = super::allow::one(policy, packet);
+            self.counts.verdict(verdict, packet.bytes);
+            return;
+        }
         // Another packet may have taken its entry since, or made one for it.
         let entry = self.table.find(&packet.flow, packet.hash);
         let known = |entry: &u32| self.table.entry(*entry).belongs().generation == generation;
         if let Some(entry) = entry.filter(known) {
             let (table, runner) = (&mut self.table, &mut self.runner);
-            *verdict = super::known(table, runner, policy, entry, now, packet, || &[]);
+            let limits = &mut self.limits;
+            *verdict = super::known(table, runner, policy, limits, entry, now, packet, || &[]);
             self.counts.verdict(verdict, packet.bytes);
             return;
         }

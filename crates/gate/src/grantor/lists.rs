@@ -76,6 +76,40 @@ impl From<Full> for BadList {
     }
 }
 
+/// A prefix of either family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// IPv4.
+    V4(Prefix<u32>),
+    /// IPv6.
+    V6(Prefix<u128>),
+}
+
+impl Place {
+    /// Reads a prefix, or an address, which is a prefix of all its bits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let whole = |bits: u32| match text.contains('/') {
+            true => text.to_owned(),
+            false => format!("{text}/{bits}"),
+        };
+        match text.contains(':') {
+            true => whole(128).parse().map(Self::V6).ok(),
+            false => whole(32).parse().map(Self::V4).ok(),
+        }
+    }
+}
+
+/// Walks the lines of a list: each a place and what is said of it.
+pub fn lines(text: &str) -> impl Iterator<Item = Result<(Place, &str), BadList>> {
+    text.lines().enumerate().filter_map(|(at, line)| {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        let (place, said) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let bad = || BadList::Line { number: at + 1, text: place.to_owned() };
+        (!line.is_empty())
+            .then(|| Place::parse(place).map(|place| (place, said.trim())).ok_or_else(bad))
+    })
+}
+
 /// Prefixes, and what is said of each.
 #[derive(Debug)]
 pub struct List {
@@ -106,28 +140,15 @@ impl List {
         let (mut v4, mut v6) = (Rib::<u32>::new(), Rib::<u128>::new());
         let mut values: Vec<Value> = Vec::new();
         let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
-        for (at, line) in text.lines().enumerate() {
-            let line = line.split('#').next().unwrap_or_default().trim();
-            if line.is_empty() {
-                continue;
-            }
-            let (prefix, said) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            let said = said.trim();
+        for line in lines(text) {
+            let (place, said) = line?;
             let number = *numbers.entry(said.to_owned()).or_insert_with(|| {
                 values.push(Value::of(said));
                 values.len() as u32
             });
-            let bad = || BadList::Line { number: at + 1, text: prefix.to_owned() };
-            let whole = |bits: u32| match prefix.contains('/') {
-                true => prefix.to_owned(),
-                false => format!("{prefix}/{bits}"),
-            };
-            if prefix.contains(':') {
-                let prefix: Prefix<u128> = whole(128).parse().map_err(|_| bad())?;
-                v6.insert(prefix, Hop(number));
-            } else {
-                let prefix: Prefix<u32> = whole(32).parse().map_err(|_| bad())?;
-                v4.insert(prefix, Hop(number));
+            match place {
+                Place::V4(prefix) => _ = v4.insert(prefix, Hop(number)),
+                Place::V6(prefix) => _ = v6.insert(prefix, Hop(number)),
             }
         }
         Ok(Self {

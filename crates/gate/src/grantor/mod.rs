@@ -30,7 +30,7 @@ mod shadow;
 mod store;
 mod trial;
 
-pub use lists::{BadList, List, Lists, Value};
+pub use lists::{BadList, List, Lists, Place, Value, lines};
 pub use open::{Closed, Opened, open};
 pub use ruling::Ruling;
 pub use shadow::{Difference, Shadow};

@@ -25,8 +25,13 @@ impl Bucket {
     /// rate brings in `nanoseconds`, at most [`DEEPEST`]; but no less than one frame of
     /// 9216 bytes, which otherwise could never leave.
     pub fn new(rate: u64, nanoseconds: u64, now: u64) -> Self {
+        Self::holding(rate, nanoseconds, 1, now)
+    }
+
+    /// Makes one that is no less deep than so many of these frames.
+    pub fn holding(rate: u64, nanoseconds: u64, frames: u64, now: u64) -> Self {
         let rate = rate.min(100_000_000_000);
-        let depth = (rate * nanoseconds.min(DEEPEST)).max(9240 * SECOND);
+        let depth = (rate * nanoseconds.min(DEEPEST)).max(frames * 9240 * SECOND);
         Self { rate, depth, credit: depth, last: now }
     }
 
@@ -46,6 +51,19 @@ impl Bucket {
     pub fn allows(&mut self, now: u64, bytes: u32) -> bool {
         self.fill(now);
         self.credit >= u64::from(bytes) * SECOND
+    }
+
+    /// Says whether so many bytes may go at `now` and leave that part of the depth that `halves`
+    /// halvings make.
+    pub fn allows_leaving(&mut self, now: u64, bytes: u32, halves: u32) -> bool {
+        self.fill(now);
+        self.credit >= u64::from(bytes) * SECOND + self.depth.checked_shr(halves).unwrap_or(0)
+    }
+
+    /// Says whether there is as much credit at `now` as there can be.
+    pub fn is_full(&mut self, now: u64) -> bool {
+        self.fill(now);
+        self.credit == self.depth
     }
 
     /// Takes the credit of so many bytes, as far as there is any.

@@ -11,12 +11,14 @@
 //! | [`bucket`] | bytes a second, exactly, with a short burst |
 //! | [`solicitor`] | requests by priority; the lowest go when it is full |
 //! | [`red`] | granted packets, in queues that begin to drop before they are full |
+//! | [`aggregate`] | limits of prefixes, and of each destination within |
 //! | [`link`] | the three of them, and who is next |
 //!
 //! A packet is a small handle of any type `T`; queues never look into it. Time is
 //! monotonic, in nanoseconds; nothing reads a clock. Who gets a handle back, because it
 //! was dropped or refused, frees it.
 
+pub mod aggregate;
 pub mod bucket;
 pub mod link;
 pub mod red;

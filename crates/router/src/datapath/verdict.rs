@@ -105,6 +105,10 @@ pub enum Verdict {
     Program,
     /// Dropped by a gate: the program of its flow found something wrong.
     ProgramError,
+    /// Dropped by a gate: what goes to its prefix is over the limit of that.
+    OverLimit,
+    /// Dropped by a gate: what goes to its destination is over the limit of each.
+    OverLimitEach,
     /// Dropped by a gate: a request, while others of higher priority took the places.
     LowPriority,
     /// Dropped by a gate: the protected link is full, and its queues were long.
@@ -124,7 +128,7 @@ pub enum Class {
 
 impl Verdict {
     /// Every verdict, in the order of their numbers.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 39] = [
         Self::Sent,
         Self::OwnAddress,
         Self::Arp,
@@ -160,6 +164,8 @@ impl Verdict {
         Self::NoGrantor,
         Self::Program,
         Self::ProgramError,
+        Self::OverLimit,
+        Self::OverLimitEach,
         Self::LowPriority,
         Self::LinkFull,
     ];
@@ -204,6 +210,8 @@ impl Verdict {
             Self::NoGrantor => "no_grantor",
             Self::Program => "program",
             Self::ProgramError => "program_error",
+            Self::OverLimit => "over_limit",
+            Self::OverLimitEach => "over_limit_each",
             Self::LowPriority => "low_priority",
             Self::LinkFull => "link_full",
         }

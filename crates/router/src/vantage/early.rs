@@ -85,17 +85,15 @@ impl Writer {
 
     fn decline(&mut self, flow: Flow, seconds: u32) {
         let policy = self.policy.current();
-        let action = match flow.pair() {
-            Pair::V4 { dst, .. } => policy.action_v4(dst),
-            Pair::V6 { dst, .. } => policy.action_v6(dst),
-        };
+        let protected = matches!(policy.action(&flow), Some(Action::Grantors(_)));
+        let concerned = protected && !policy.allows(&flow);
         let now = now();
         if self.written.len() >= self.most {
             self.written.retain(|_, until| *until > now);
         }
         let room = self.written.len() < self.most || self.written.contains_key(&flow);
         let Some(front) = &self.front else { return };
-        if !matches!(action, Some(Action::Grantors(_))) || !room {
+        if !concerned || !room {
             return;
         }
         let until = now + u64::from(seconds) * SECOND;

@@ -16,7 +16,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use feed::netlink::AnyPrefix;
 use fib::Publisher;
 use gate::flow::{Flow, Pair};
 use gate::policy::Policy;
@@ -257,11 +256,13 @@ impl Panel {
             Some(known) => tell(known, &rules, generation),
             None => FlowTold::unknown(src, dst, generation),
         };
-        if let Some(&Rule { prefix, action, line, .. }) = rules.find(dst) {
-            told.rule = Some(match prefix {
-                AnyPrefix::V4(prefix) => prefix.to_string(),
-                AnyPrefix::V6(prefix) => prefix.to_string(),
-            });
+        told.allowed = rules.allowing(src).map(|prefix| prefix.to_string());
+        if told.allowed.is_some() && known.is_none() {
+            told.state = "allowed".to_owned();
+        }
+        if let Some(&Rule { prefix, action, line, limit, limit_each, .. }) = rules.find(dst) {
+            told.rule = Some(prefix.to_string());
+            (told.limit, told.limit_each) = (limit, limit_each);
             told.action = Some(rules.words(action));
             told.line = Some(line);
         }
@@ -310,6 +311,7 @@ impl Panel {
             generation: ruling.generation,
             version: ruling.rules.version.clone(),
             prefixes: ruling.rules.rules.len() as u64,
+            allowed: ruling.rules.allow.len() as u64,
             grantors: ruling.rules.grantors().map(ip).collect(),
             silent: ruling.health.silent().iter().map(|(_, address)| ip(*address)).collect(),
             reloads: ruling.reloads,
@@ -392,7 +394,7 @@ fn tell(known: &Known, rules: &Rules, generation: u64) -> FlowTold {
         asked_ago: (known.state == State::Request).then(|| seconds(known.idle)),
         budget: granted.then_some(known.budget),
         renewal: granted.then(|| seconds(known.renewal)),
-        grantors: rules.sets.get(usize::from(known.set)).map(|set| set.name.clone()),
+        grantors: rules.set(known.set).map(|set| set.name.clone()),
         stale: known.generation != generation as u16,
         sender: decided.then_some(known.stamp.sender),
         decision: decided.then_some(known.stamp.number),

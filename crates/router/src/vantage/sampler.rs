@@ -79,7 +79,7 @@ pub(super) struct Sampler {
 fn became(judged: Judged) -> Became {
     match judged {
         Judged::Request { .. } => Became::Request,
-        Judged::Granted { .. } | Judged::Direct { .. } => Became::Granted,
+        Judged::Granted { .. } | Judged::Allowed { .. } | Judged::Direct { .. } => Became::Granted,
         Judged::Back | Judged::Front => Became::Passed,
         Judged::NoRoute | Judged::Drop(_) => Became::Dropped,
     }

@@ -220,8 +220,11 @@ impl Station {
             Judged::Drop(Reason::NoGrantor) => return ended(frame, Verdict::NoGrantor),
             Judged::Drop(Reason::Program) => return ended(frame, Verdict::Program),
             Judged::Drop(Reason::ProgramError) => return ended(frame, Verdict::ProgramError),
+            Judged::Drop(Reason::OverLimit) => return ended(frame, Verdict::OverLimit),
+            Judged::Drop(Reason::OverLimitEach) => return ended(frame, Verdict::OverLimitEach),
             Judged::Back => (To::Destination(key(&flow)), 0),
             Judged::Granted { grantor, renew } => (To::Grantor(grantor), 1 + u8::from(renew)),
+            Judged::Allowed { grantor } => (To::Grantor(grantor), 1),
             Judged::Direct { grantor } => (To::Direct(grantor), 1),
             Judged::Request { grantor, dscp } => (To::Grantor(grantor), dscp),
         };
@@ -240,7 +243,7 @@ impl Station {
         };
         let back = match judged {
             Judged::Request { .. } => self.link.request(number, dscp, bytes),
-            Judged::Granted { .. } | Judged::Direct { .. } => {
+            Judged::Granted { .. } | Judged::Allowed { .. } | Judged::Direct { .. } => {
                 let back = self.link.grant(number, destination(&flow), bytes, self.now);
                 self.red_dropped += u64::from(back.is_some());
                 back
@@ -500,6 +503,7 @@ impl datapath::Station for Station {
             unanswered: self.replies.spared,
             clamped: self.clamped,
             red_dropped: self.red_dropped,
+            uncounted: self.gate.uncounted(),
         });
     }
 

@@ -19,6 +19,7 @@ pub(super) struct Sight<'w> {
     pub(super) unanswered: u64,
     pub(super) clamped: u64,
     pub(super) red_dropped: u64,
+    pub(super) uncounted: u64,
 }
 
 /// What a number is about.
@@ -38,7 +39,7 @@ pub(crate) enum About {
 
 type Word = (About, &'static str, fn(&Sight<'_>) -> u64);
 
-const WORDS: [Word; 62] = [
+const WORDS: [Word; 69] = [
     (About::Packets, "received", |it| it.counts.received.packets),
     (About::Packets, "request", |it| it.counts.requests.packets),
     (About::Packets, "granted", |it| it.counts.granted.packets),
@@ -52,6 +53,9 @@ const WORDS: [Word; 62] = [
     (About::Packets, "no_grantor", |it| it.counts.no_grantor.packets),
     (About::Packets, "program", |it| it.counts.program.packets),
     (About::Packets, "program_error", |it| it.counts.program_error.packets),
+    (About::Packets, "over_limit", |it| it.counts.over_limit.packets),
+    (About::Packets, "over_limit_each", |it| it.counts.over_limit_each.packets),
+    (About::Packets, "allowed", |it| it.counts.allowed.packets),
     (About::Packets, "direct", |it| it.counts.direct.packets),
     (About::Packets, "without_entry", |it| it.counts.without_entry),
     // What the kernel has dropped is added by who tells of it.
@@ -69,6 +73,9 @@ const WORDS: [Word; 62] = [
     (About::Bytes, "no_grantor", |it| it.counts.no_grantor.bytes),
     (About::Bytes, "program", |it| it.counts.program.bytes),
     (About::Bytes, "program_error", |it| it.counts.program_error.bytes),
+    (About::Bytes, "over_limit", |it| it.counts.over_limit.bytes),
+    (About::Bytes, "over_limit_each", |it| it.counts.over_limit_each.bytes),
+    (About::Bytes, "allowed", |it| it.counts.allowed.bytes),
     (About::Table, "running", |it| it.table.running() as u64),
     (About::Table, "capacity", |it| it.table.capacity() as u64),
     (About::Table, "flows", |it| it.table.len() as u64),
@@ -85,6 +92,7 @@ const WORDS: [Word; 62] = [
     (About::Decisions, "no_room", |it| it.counts.no_room),
     (About::Decisions, "unprotected", |it| it.counts.unprotected),
     (About::Decisions, "programs", |it| it.counts.programs),
+    (About::Link, "limits_uncounted", |it| it.uncounted),
     (About::Link, "requests_offered", |it| it.link.requests().counts().offered),
     (About::Link, "requests_sent", |it| it.link.requests().counts().sent),
     (About::Link, "requests_dropped", |it| it.link.requests().counts().dropped),

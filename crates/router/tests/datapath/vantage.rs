@@ -102,6 +102,14 @@ fn config(bandwidth: &str, more: &str) -> Config {
         [[policy]]
         prefix = "2001:db8:1::/48"
         grantors = "site"
+        [[policy]]
+        prefix = "10.1.4.0/24"
+        grantors = "site"
+        limit = "400kbit"
+        [[policy]]
+        prefix = "10.1.5.0/24"
+        grantors = "site"
+        limit_each = "400kbit"
         {more}"#
     );
     Config::parse(&text, Path::new("gate.toml")).expect("the configuration is sound")
@@ -237,14 +245,15 @@ fn what_enters_a_tunnel_comes_out_as_it_was() {
 /// passes: every packet ends once, each of the gate's ways is met, and nothing allocates.
 #[test]
 fn every_packet_ends_once_and_nothing_is_allocated() {
-    let mut rig = Rig::new(config("20mbit", ""));
+    let mut rig = Rig::new(config("20mbit", "[allow]\nprefixes = [\"192.0.2.39\"]"));
     let mut rng = Rng::with_seed(6);
     for turn in 0..600 {
         let burst = rng.usize(..400);
         for _ in 0..burst {
             let mut frame = if rng.bool() {
                 // Few sources, so that decisions meet their packets.
-                v4(0xc000_0200 | rng.u32(1..40), 0x0a00_0000 | rng.u32(1..4))
+                let dst = [0x0a00_0000, 0x0a00_0000, 0x0a01_0400, 0x0a01_0500][rng.usize(..4)];
+                v4(0xc000_0200 | rng.u32(1..40), dst | rng.u32(1..4))
             } else {
                 draw(&mut rng)
             };
@@ -256,7 +265,8 @@ fn every_packet_ends_once_and_nothing_is_allocated() {
         for _ in 0..rng.usize(..6) {
             let flow = Flow::v4(0xc000_0200 | rng.u32(1..40), 0x0a00_0000 | rng.u32(1..4));
             if rng.u8(..) < 200 {
-                rig.grant(flow, rng.u32(1..4000));
+                let magnitude = rng.u32(..12);
+                rig.grant(flow, 1 << magnitude);
             } else {
                 rig.decline(flow);
             }
@@ -297,6 +307,9 @@ fn every_packet_ends_once_and_nothing_is_allocated() {
         "no_grantor",
         "program",
         "program_error",
+        "over_limit",
+        "over_limit_each",
+        "allowed",
     ];
     assert_eq!(packets("received"), ended.into_iter().map(packets).sum::<u64>());
     for (name, verdict) in [
@@ -304,9 +317,12 @@ fn every_packet_ends_once_and_nothing_is_allocated() {
         ("over_rate", Verdict::OverRate),
         ("policy", Verdict::Policy),
         ("no_grantor", Verdict::NoGrantor),
+        ("over_limit", Verdict::OverLimit),
+        ("over_limit_each", Verdict::OverLimitEach),
     ] {
         assert_eq!(packets(name), rig.count(verdict), "{name}");
     }
+    assert!(packets("allowed") > 0);
     rig.worker.close();
     rig.check();
     assert_eq!(rig.worker.held(), 0);

@@ -4,24 +4,21 @@
 //! not be read is replaced by one that raises no further problem; nothing of it gets out,
 //! because a file with a problem gives no [`Config`].
 
+mod rules;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use feed::netlink::AnyPrefix;
 use gate::decision::v2::keys::Keys;
-use gate::decision::v2::sender::BEAT;
 use gate::index::MOST_ENTRIES;
-use gate::policy::{Action, Address, Grantor};
 use gate::program::{Program, Programs};
 use port::af_xdp::ModeChoice;
 use toml::Spanned;
 
-use super::{Admission, Config, Fixed, Member, Rule, Rules, Set, Side, Trust, ip, text};
+use super::{Admission, Config, Fixed, Rules, Side, Trust, ip, text};
 use crate::config::{CONTROL, ConfigError, Problem, place};
 
 /// What there is where nothing is said.
@@ -30,8 +27,6 @@ const EARLY: u32 = 1 << 16;
 const REQUESTS: usize = 512;
 const GRANTED: usize = 4096;
 const ANSWERS: u32 = 100;
-/// What silence may be taken for a grantor's end: three times that of one who lives, or more.
-const SILENT_MS: RangeInclusive<u64> = 3 * BEAT / 1_000_000..=60_000;
 /// The share of the table that any source may fill: half, so that a flood leaves as much to who has
 /// shown himself as an ordinary day needs.
 const ABOVE: f64 = 0.5;
@@ -73,6 +68,16 @@ impl Checker<'_> {
         read
     }
 
+    /// Reads a rate in bits a second.
+    fn rate(&mut self, at: &Spanned<String>, key: &'static str) -> u64 {
+        let text = at.get_ref();
+        bandwidth(text).unwrap_or_else(|| {
+            let what = format!("{text:?} is no rate such as 100mbit or 2.5gbit, at most 800gbit");
+            self.problem(at, key, what);
+            1
+        })
+    }
+
     /// Reads a number that is to be within 1 and `most`.
     fn count(
         &mut self,
@@ -107,14 +112,7 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
     if let Some(mtu) = file.back.mtu.as_ref().filter(|mtu| *mtu.get_ref() < 576) {
         c.problem(mtu, "back.mtu", "less than 576 bytes, which every IPv4 host takes (RFC 791)");
     }
-    let bits = bandwidth(file.link.bandwidth.get_ref()).unwrap_or_else(|| {
-        let what = format!(
-            "{:?} is no rate such as 100mbit or 2.5gbit, at most 800gbit",
-            file.link.bandwidth.get_ref()
-        );
-        c.problem(&file.link.bandwidth, "link.bandwidth", what);
-        1
-    });
+    let bits = c.rate(&file.link.bandwidth, "link.bandwidth");
     let entries = c.count(file.table.entries, "table.entries", ENTRIES, MOST_ENTRIES);
     let fixed = Fixed {
         front,
@@ -151,9 +149,14 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         }),
     };
     let ids: Vec<u32> = file.sender.iter().map(|sender| *sender.id.get_ref()).collect();
-    let sets = sets(&mut c, file.grantors, &ids);
-    let rules =
-        Rules { version: file.rules.version, rules: rules(&mut c, file.policy, &sets), sets };
+    let sets = rules::sets(&mut c, file.grantors, &ids);
+    let rules = Rules {
+        version: file.rules.version,
+        rules: rules::rules(&mut c, file.policy, &sets),
+        allow: rules::allow(&mut c, &file.allow, path),
+        workers: fixed.cores.len(),
+        sets,
+    };
     if rules.rules.is_empty() && c.problems.is_empty() {
         let what = "there is none, and nothing would pass; protect a prefix".into();
         c.problems.push(Problem { line: 1, key: "policy", what });
@@ -248,105 +251,6 @@ fn cores(c: &mut Checker<'_>, cores: Option<Spanned<Vec<usize>>>) -> Vec<Option<
         return vec![None];
     }
     listed.into_inner().into_iter().map(Some).collect()
-}
-
-fn sets(c: &mut Checker<'_>, listed: Vec<text::Grantors>, senders: &[u32]) -> Vec<Set> {
-    let mut sets: Vec<Set> = Vec::new();
-    for text::Grantors { name, members, silent_ms } in listed {
-        if sets.iter().any(|other| other.name == *name.get_ref()) {
-            c.problem(&name, "grantors.name", format!("{:?} is there twice", name.get_ref()));
-        }
-        if members.get_ref().is_empty() {
-            c.problem(&members, "grantors.members", "there is none: nothing could be granted");
-        }
-        if let Some(limit) = &silent_ms
-            && !SILENT_MS.contains(limit.get_ref())
-        {
-            let (least, most) = SILENT_MS.into_inner();
-            c.problem(limit, "grantors.silent_ms", format!("not within {least} and {most}"));
-        }
-        let mut read: Vec<Member> = Vec::new();
-        for text::Member { address, weight, sender } in members.into_inner() {
-            if silent_ms.is_some() && sender.is_none() {
-                let what = "with `silent_ms` each member needs its `sender`, by which it is heard";
-                c.problem(&address, "grantors.members", what);
-            }
-            if let Some(sender) = &sender
-                && !senders.contains(sender.get_ref())
-            {
-                let what = format!("there is no [[sender]] {}", sender.get_ref());
-                c.problem(sender, "grantors.members", what);
-            }
-            let Some(at) = c.read::<IpAddr>(&address, "grantors.members", "an IP address") else {
-                continue;
-            };
-            let grantor = Grantor {
-                address: match at {
-                    IpAddr::V4(at) => Address::V4(at.into()),
-                    IpAddr::V6(at) => Address::V6(at.into()),
-                },
-                weight: weight.unwrap_or(1),
-            };
-            if read.iter().any(|other| other.grantor.address == grantor.address) {
-                c.problem(&address, "grantors.members", format!("{at} is there twice"));
-            }
-            read.push(Member { grantor, sender: sender.map(Spanned::into_inner) });
-        }
-        let silent = silent_ms.map(|limit| Duration::from_millis(limit.into_inner()));
-        sets.push(Set { name: name.into_inner(), members: read, silent });
-    }
-    sets
-}
-
-fn rules(c: &mut Checker<'_>, listed: Vec<text::Policy>, sets: &[Set]) -> Vec<Rule> {
-    let mut rules: Vec<Rule> = Vec::new();
-    for text::Policy { prefix, grantors, action, exempt } in listed {
-        let line = c.line(&prefix);
-        let action = match (grantors, action) {
-            (Some(name), None) => {
-                let set = sets.iter().position(|set| set.name == *name.get_ref());
-                if set.is_none() {
-                    let there: Vec<_> = sets.iter().map(|set| set.name.as_str()).collect();
-                    let what = format!(
-                        "there is no [[grantors]] {:?} (there is: {})",
-                        name.get_ref(),
-                        there.join(", ")
-                    );
-                    c.problem(&name, "policy.grantors", what);
-                }
-                Action::Grantors(set.unwrap_or(0) as u16)
-            }
-            (None, Some(action)) => match action.get_ref().as_str() {
-                "back" => Action::Back,
-                "front" => Action::Front,
-                "drop" => Action::Drop,
-                other => {
-                    let what = format!("{other:?} is none of back, front, drop");
-                    c.problem(&action, "policy.action", what);
-                    Action::Drop
-                }
-            },
-            _ => {
-                c.problem(&prefix, "policy", "either `grantors` or `action`");
-                Action::Drop
-            }
-        };
-        let read = if prefix.get_ref().contains(':') {
-            prefix.get_ref().parse().map(AnyPrefix::V6)
-        } else {
-            prefix.get_ref().parse().map(AnyPrefix::V4)
-        };
-        match read {
-            Ok(read) if rules.iter().any(|other| other.prefix == read) => {
-                c.problem(&prefix, "policy.prefix", format!("{} is there twice", prefix.get_ref()));
-            }
-            Ok(prefix) => rules.push(Rule { prefix, action, exempt, line }),
-            Err(bad) => {
-                c.problem(&prefix, "policy.prefix", format!("{:?}: {bad}", prefix.get_ref()));
-            }
-        }
-    }
-    rules
 }
 
 fn addresses(c: &mut Checker<'_>, listed: &[Spanned<String>], key: &'static str) -> Vec<IpAddr> {

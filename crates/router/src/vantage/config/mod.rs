@@ -28,6 +28,8 @@
 //! [[policy]]                   # the longest prefix says
 //! prefix = "192.0.2.0/24"
 //! grantors = "site"
+//! limit = "500mbit"            # on all that goes there: 5 % for requests, 95 % for what is granted
+//! limit_each = "50mbit"        # on each destination within
 //! [[policy]]
 //! prefix = "192.0.2.9/32"      # a hole in the protection has to be named as one
 //! action = "back"              # "back", "front" or "drop"
@@ -35,6 +37,10 @@
 //! [[policy]]
 //! prefix = "0.0.0.0/0"
 //! action = "front"
+//!
+//! [allow]                      # sources that pass before everything
+//! prefixes = ["203.0.113.7"]
+//! file = "allow.txt"           # a prefix or an address a line
 //!
 //! [[sender]]                   # who may decide by version 2 of the protocol
 //! id = 1
@@ -66,6 +72,7 @@ mod text;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use feed::netlink::AnyPrefix;
@@ -164,6 +171,10 @@ pub struct Rules {
     pub sets: Vec<Set>,
     /// The prefixes.
     pub rules: Vec<Rule>,
+    /// Sources that pass before everything.
+    pub allow: Arc<[AnyPrefix]>,
+    /// How many workers share the limits; 0 counts as one.
+    pub workers: usize,
 }
 
 /// A grantor set.
@@ -198,6 +209,10 @@ pub struct Rule {
     pub action: Action,
     /// It is a hole in a protection, and meant.
     pub exempt: bool,
+    /// The most that may go there, in bits a second.
+    pub limit: Option<u64>,
+    /// The most that may go to each destination within.
+    pub limit_each: Option<u64>,
     /// Where it stands in the file.
     pub line: usize,
 }
@@ -294,7 +309,13 @@ impl Rules {
             });
             draft.set(&each.collect::<Vec<_>>());
         }
-        for &Rule { prefix, action, exempt, .. } in &self.rules {
+        let share = |bits: Option<u64>| bits.map(|bits| (bits / self.workers.max(1) as u64).max(8));
+        for rule in &self.rules {
+            let &Rule { prefix, exempt, limit, limit_each, .. } = rule;
+            let action = match rule.limited() {
+                Some(set) => Action::Grantors(draft.limited(set, share(limit), share(limit_each))),
+                None => rule.action,
+            };
             match (prefix, exempt) {
                 (AnyPrefix::V4(prefix), false) => draft.v4(prefix, action),
                 (AnyPrefix::V4(prefix), true) => draft.exempt_v4(prefix, action),
@@ -302,22 +323,36 @@ impl Rules {
                 (AnyPrefix::V6(prefix), true) => draft.exempt_v6(prefix, action),
             }
         }
+        for prefix in &*self.allow {
+            match *prefix {
+                AnyPrefix::V4(prefix) => draft.allow_v4(prefix),
+                AnyPrefix::V6(prefix) => draft.allow_v6(prefix),
+            }
+        }
         draft.build(generation)
     }
 
     /// Returns the rule about a destination: the longest prefix.
     pub fn find(&self, address: IpAddr) -> Option<&Rule> {
-        let length = |rule: &&Rule| match (rule.prefix, address) {
-            (AnyPrefix::V4(prefix), IpAddr::V4(address)) => {
-                prefix.contains(address.into()).then_some(prefix.len())
-            }
-            (AnyPrefix::V6(prefix), IpAddr::V6(address)) => {
-                prefix.contains(address.into()).then_some(prefix.len())
-            }
-            _ => None,
-        };
+        let length = |rule: &&Rule| length(rule.prefix, address);
         let matching = self.rules.iter().filter(|rule| length(rule).is_some());
         matching.max_by_key(length)
+    }
+
+    /// Returns the prefix by which a source passes, if it does: the longest.
+    pub fn allowing(&self, address: IpAddr) -> Option<AnyPrefix> {
+        let matching = self.allow.iter().filter(|prefix| length(**prefix, address).is_some());
+        matching.max_by_key(|prefix| length(**prefix, address)).copied()
+    }
+
+    /// Returns the set of a policy's number: those of prefixes with limits come after the others.
+    pub fn set(&self, number: u16) -> Option<&Set> {
+        let number = usize::from(number);
+        let of_rule = || {
+            let mut limited = self.rules.iter().filter_map(Rule::limited);
+            self.sets.get(usize::from(limited.nth(number - self.sets.len())?))
+        };
+        self.sets.get(number).or_else(of_rule)
     }
 
     /// Puts an action into words.
@@ -336,6 +371,30 @@ impl Rules {
     /// Walks the addresses of all grantors.
     pub fn grantors(&self) -> impl Iterator<Item = Address> {
         self.sets.iter().flat_map(|set| set.members.iter().map(|member| member.grantor.address))
+    }
+}
+
+impl Rule {
+    /// Returns the set whose grantors decide, if there is a limit on what goes to them.
+    fn limited(&self) -> Option<u16> {
+        let limited = self.limit.or(self.limit_each).is_some();
+        match self.action {
+            Action::Grantors(set) if limited => Some(set),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the length of a prefix that an address is within.
+fn length(prefix: AnyPrefix, address: IpAddr) -> Option<u32> {
+    match (prefix, address) {
+        (AnyPrefix::V4(prefix), IpAddr::V4(address)) => {
+            prefix.contains(address.into()).then_some(prefix.len())
+        }
+        (AnyPrefix::V6(prefix), IpAddr::V6(address)) => {
+            prefix.contains(address.into()).then_some(prefix.len())
+        }
+        _ => None,
     }
 }
 

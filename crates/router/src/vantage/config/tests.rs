@@ -79,6 +79,40 @@ fn admission_can_be_had_always_or_never() {
 }
 
 #[test]
+fn limits_and_allowed_sources_are_read_and_told_with_their_lines() {
+    let folder = std::env::temp_dir().join(format!("fp-allow-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let list = folder.join("allow.txt");
+    std::fs::write(&list, "# partners\n203.0.113.0/24 a bank\n2001:db8::1\n").unwrap();
+    let limited =
+        SOUND.replacen("grantors = \"site\"", "grantors = \"site\"\nlimit = \"8mbit\"", 1);
+    let text = format!("{limited}[allow]\nprefixes = [\"203.0.113.7\"]\nfile = \"allow.txt\"\n");
+    let parse = |text: &str| Config::parse(text, &folder.join("gate.toml"));
+    let config = parse(&text).unwrap();
+    let rule = config.rules.find("192.0.2.8".parse().unwrap()).unwrap();
+    assert_eq!((rule.limit, rule.limit_each), (Some(8_000_000), None));
+    assert_eq!(config.rules.set(1).map(|set| set.name.as_str()), Some("site"));
+    assert!(config.rules.set(2).is_none());
+    let by = |source: &str| {
+        let prefix = config.rules.allowing(source.parse().unwrap())?;
+        Some(prefix.to_string())
+    };
+    assert_eq!(by("203.0.113.7").as_deref(), Some("203.0.113.7/32"));
+    assert_eq!(by("203.0.113.8").as_deref(), Some("203.0.113.0/24"));
+    assert_eq!(by("2001:db8::1").as_deref(), Some("2001:db8::1/128"));
+    assert_eq!(by("2001:db8::2"), None);
+    std::fs::write(&list, "203.0.113.0/24\n203.0.113.300\n").unwrap();
+    let told = parse(&text).unwrap_err().to_string();
+    assert!(told.contains("allow.txt: line 2: `203.0.113.300` is no prefix"), "{told}");
+    std::fs::remove_dir_all(&folder).unwrap();
+    let told = parse(&text).unwrap_err().to_string();
+    assert!(told.contains("allow.file: ") && told.contains("allow.txt: No such file"), "{told}");
+    let told = refused(&SOUND.replace("action = \"front\"", "action = \"front\"\nlimit = \"1x\""));
+    assert!(told.contains("only what goes to grantors has limits"), "{told}");
+    assert!(told.contains("policy.limit: \"1x\" is no rate"), "{told}");
+}
+
+#[test]
 fn rates_are_read_as_tc_does() {
     for (text, bits) in [("1gbit", 1_000_000_000), ("100Mbit", 100_000_000), ("64 kbit", 64_000)] {
         assert_eq!(check::bandwidth(text), Some(bits), "{text}");

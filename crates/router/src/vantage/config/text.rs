@@ -20,6 +20,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) admission: Admission,
     #[serde(default)]
+    pub(super) allow: Allow,
+    #[serde(default)]
     pub(super) grantors: Vec<Grantors>,
     #[serde(default)]
     pub(super) policy: Vec<Policy>,
@@ -82,6 +84,13 @@ pub(super) struct Admission {
     pub(super) off: bool,
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Allow {
+    pub(super) prefixes: Vec<Spanned<String>>,
+    pub(super) file: Option<Spanned<PathBuf>>,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Grantors {
@@ -106,6 +115,8 @@ pub(super) struct Policy {
     pub(super) action: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) exempt: bool,
+    pub(super) limit: Option<Spanned<String>>,
+    pub(super) limit_each: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]

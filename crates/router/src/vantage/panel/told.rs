@@ -23,6 +23,9 @@ pub struct GateTold {
     pub version: Option<String>,
     /// Its prefixes.
     pub prefixes: u64,
+    /// Prefixes of sources that pass before anything else is asked.
+    #[serde(default)]
+    pub allowed: u64,
     /// Its grantors.
     pub grantors: Vec<IpAddr>,
     /// Those of them that get no flows, because they say nothing.
@@ -51,7 +54,7 @@ pub struct FlowTold {
     pub source: IpAddr,
     /// Where they go.
     pub destination: IpAddr,
-    /// `request`, `granted`, `declined`, `program`; `expired` where that is over and no packet came
+    /// `request`, `granted`, `declined`, `program`; `allowed` where its source is; `expired` where that is over and no packet came
     /// since; `unknown` where there is no entry.
     pub state: String,
     /// Until the state is over.
@@ -102,6 +105,15 @@ pub struct FlowTold {
     /// What it says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
+    /// The most bits a second that may go to that prefix.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// The most that may go to each destination within.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_each: Option<u64>,
+    /// The prefix by which its source passes before anything else is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<String>,
     /// Its packets are dropped in the kernel, before they reach a worker.
     #[serde(default)]
     pub early: bool,
@@ -136,6 +148,9 @@ impl FlowTold {
             rule: None,
             line: None,
             action: None,
+            limit: None,
+            limit_each: None,
+            allowed: None,
             early: false,
             dropped: None,
             dropped_ago: None,

@@ -69,6 +69,8 @@ const REASONS = {
   no_grantor: "no grantor was to be used",
   program: "declined by a flow program",
   program_error: "a flow program found something wrong",
+  over_limit: "over the limit of its prefix",
+  over_limit_each: "over the limit of its destination",
   no_route: "no route",
   host_route: "for the kernel by its route",
 };

@@ -1,0 +1,82 @@
+//! Addresses of a group of packets, those of a family together: tables are looked up in batches.
+
+use fib::Hop;
+
+use super::GROUP;
+use crate::flow::{Flow, Pair};
+use crate::policy::Address;
+
+/// Addresses by family, and which packet each is of.
+pub(super) struct Families {
+    four: [u32; GROUP],
+    six: [u128; GROUP],
+    of_four: [u8; GROUP],
+    of_six: [u8; GROUP],
+    fours: usize,
+    sixes: usize,
+}
+
+/// Returns where a flow goes.
+#[inline]
+pub(super) fn dst(flow: &Flow) -> Address {
+    match flow.pair() {
+        Pair::V4 { dst, .. } => Address::V4(dst),
+        Pair::V6 { dst, .. } => Address::V6(dst),
+    }
+}
+
+/// Returns where a flow comes from.
+#[inline]
+pub(super) fn src(flow: &Flow) -> Address {
+    match flow.pair() {
+        Pair::V4 { src, .. } => Address::V4(src),
+        Pair::V6 { src, .. } => Address::V6(src),
+    }
+}
+
+impl Families {
+    /// Sorts at most [`GROUP`] addresses.
+    #[inline]
+    pub(super) fn of(addresses: impl Iterator<Item = Address>) -> Self {
+        let mut it = Self {
+            four: [0; GROUP],
+            six: [0; GROUP],
+            of_four: [0; GROUP],
+            of_six: [0; GROUP],
+            fours: 0,
+            sixes: 0,
+        };
+        for (number, address) in addresses.enumerate() {
+            match address {
+                Address::V4(address) => {
+                    (it.four[it.fours], it.of_four[it.fours]) = (address, number as u8);
+                    it.fours += 1;
+                }
+                Address::V6(address) => {
+                    (it.six[it.sixes], it.of_six[it.sixes]) = (address, number as u8);
+                    it.sixes += 1;
+                }
+            }
+        }
+        it
+    }
+
+    /// Hands over the IPv4 addresses, room for as many hops, and the numbers of the packets, if
+    /// there are any.
+    #[inline]
+    pub(super) fn v4(&mut self, look: impl FnOnce(&[u32], &mut [Hop], &[u8])) {
+        if self.fours > 0 {
+            let mut hops = [Hop::NONE; GROUP];
+            look(&self.four[..self.fours], &mut hops[..self.fours], &self.of_four);
+        }
+    }
+
+    /// The same for IPv6.
+    #[inline]
+    pub(super) fn v6(&mut self, look: impl FnOnce(&[u128], &mut [Hop], &[u8])) {
+        if self.sixes > 0 {
+            let mut hops = [Hop::NONE; GROUP];
+            look(&self.six[..self.sixes], &mut hops[..self.sixes], &self.of_six);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What may be read again while a gate works: grantor sets, prefixes, sources that pass.
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use feed::netlink::AnyPrefix;
+use gate::decision::v2::sender::BEAT;
+use gate::grantor::{Place, lines};
+use gate::policy::{Action, Address, Grantor};
+use toml::Spanned;
+
+use super::Checker;
+use crate::vantage::config::{Member, Rule, Set, text};
+
+/// What silence may be taken for a grantor's end: three times that of one who lives, or more.
+const SILENT_MS: RangeInclusive<u64> = 3 * BEAT / 1_000_000..=60_000;
+
+/// Reads the grantor sets.
+pub(super) fn sets(c: &mut Checker<'_>, listed: Vec<text::Grantors>, senders: &[u32]) -> Vec<Set> {
+    let mut sets: Vec<Set> = Vec::new();
+    for text::Grantors { name, members, silent_ms } in listed {
+        if sets.iter().any(|other| other.name == *name.get_ref()) {
+            c.problem(&name, "grantors.name", format!("{:?} is there twice", name.get_ref()));
+        }
+        if members.get_ref().is_empty() {
+            c.problem(&members, "grantors.members", "there is none: nothing could be granted");
+        }
+        if let Some(limit) = &silent_ms
+            && !SILENT_MS.contains(limit.get_ref())
+        {
+            let (least, most) = SILENT_MS.into_inner();
+            c.problem(limit, "grantors.silent_ms", format!("not within {least} and {most}"));
+        }
+        let mut read: Vec<Member> = Vec::new();
+        for text::Member { address, weight, sender } in members.into_inner() {
+            if silent_ms.is_some() && sender.is_none() {
+                let what = "with `silent_ms` each member needs its `sender`, by which it is heard";
+                c.problem(&address, "grantors.members", what);
+            }
+            if let Some(sender) = &sender
+                && !senders.contains(sender.get_ref())
+            {
+                let what = format!("there is no [[sender]] {}", sender.get_ref());
+                c.problem(sender, "grantors.members", what);
+            }
+            let Some(at) = c.read::<IpAddr>(&address, "grantors.members", "an IP address") else {
+                continue;
+            };
+            let grantor = Grantor {
+                address: match at {
+                    IpAddr::V4(at) => Address::V4(at.into()),
+                    IpAddr::V6(at) => Address::V6(at.into()),
+                },
+                weight: weight.unwrap_or(1),
+            };
+            if read.iter().any(|other| other.grantor.address == grantor.address) {
+                c.problem(&address, "grantors.members", format!("{at} is there twice"));
+            }
+            read.push(Member { grantor, sender: sender.map(Spanned::into_inner) });
+        }
+        let silent = silent_ms.map(|limit| Duration::from_millis(limit.into_inner()));
+        sets.push(Set { name: name.into_inner(), members: read, silent });
+    }
+    sets
+}
+
+/// Reads what becomes of packets by destination.
+pub(super) fn rules(c: &mut Checker<'_>, listed: Vec<text::Policy>, sets: &[Set]) -> Vec<Rule> {
+    let mut rules: Vec<Rule> = Vec::new();
+    for text::Policy { prefix, grantors, action, exempt, limit, limit_each } in listed {
+        let line = c.line(&prefix);
+        let action = match (grantors, action) {
+            (Some(name), None) => {
+                let set = sets.iter().position(|set| set.name == *name.get_ref());
+                if set.is_none() {
+                    let there: Vec<_> = sets.iter().map(|set| set.name.as_str()).collect();
+                    let what = format!(
+                        "there is no [[grantors]] {:?} (there is: {})",
+                        name.get_ref(),
+                        there.join(", ")
+                    );
+                    c.problem(&name, "policy.grantors", what);
+                }
+                Action::Grantors(set.unwrap_or(0) as u16)
+            }
+            (None, Some(action)) => match action.get_ref().as_str() {
+                "back" => Action::Back,
+                "front" => Action::Front,
+                "drop" => Action::Drop,
+                other => {
+                    let what = format!("{other:?} is none of back, front, drop");
+                    c.problem(&action, "policy.action", what);
+                    Action::Drop
+                }
+            },
+            _ => {
+                c.problem(&prefix, "policy", "either `grantors` or `action`");
+                Action::Drop
+            }
+        };
+        let mut bound = |at: Option<Spanned<String>>, key| {
+            let at = at?;
+            if !matches!(action, Action::Grantors(_)) {
+                c.problem(&at, key, "only what goes to grantors has limits");
+            }
+            Some(c.rate(&at, key))
+        };
+        let limit = bound(limit, "policy.limit");
+        let limit_each = bound(limit_each, "policy.limit_each");
+        let read = if prefix.get_ref().contains(':') {
+            prefix.get_ref().parse().map(AnyPrefix::V6)
+        } else {
+            prefix.get_ref().parse().map(AnyPrefix::V4)
+        };
+        match read {
+            Ok(read) if rules.iter().any(|other| other.prefix == read) => {
+                c.problem(&prefix, "policy.prefix", format!("{} is there twice", prefix.get_ref()));
+            }
+            Ok(prefix) => {
+                rules.push(Rule { prefix, action, exempt, limit, limit_each, line });
+            }
+            Err(bad) => {
+                c.problem(&prefix, "policy.prefix", format!("{:?}: {bad}", prefix.get_ref()));
+            }
+        }
+    }
+    rules
+}
+
+/// Reads the sources that pass: those of the file and those of the list it names.
+pub(super) fn allow(c: &mut Checker<'_>, said: &text::Allow, path: &Path) -> Arc<[AnyPrefix]> {
+    let any = |place| match place {
+        Place::V4(prefix) => AnyPrefix::V4(prefix),
+        Place::V6(prefix) => AnyPrefix::V6(prefix),
+    };
+    let mut all = Vec::new();
+    for prefix in &said.prefixes {
+        match Place::parse(prefix.get_ref()) {
+            Some(place) => all.push(any(place)),
+            None => {
+                let what = format!("{:?} is no prefix and no address", prefix.get_ref());
+                c.problem(prefix, "allow.prefixes", what);
+            }
+        }
+    }
+    if let Some(file) = &said.file {
+        let beside = path.parent().unwrap_or(Path::new("")).join(file.get_ref());
+        let shown = beside.display();
+        match std::fs::read_to_string(&beside) {
+            Ok(list) => {
+                for line in lines(&list) {
+                    match line {
+                        Ok((place, _)) => all.push(any(place)),
+                        Err(bad) => c.problem(file, "allow.file", format!("{shown}: {bad}")),
+                    }
+                }
+            }
+            Err(error) => c.problem(file, "allow.file", format!("{shown}: {error}")),
+        }
+    }
+    all.into()
+}

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# A gate with a small table under floods of forged sources: tests 4, 5 and 12 of the study.
+#
+#   client c0 ── g0 gate g1 ── t0 grantor      10.1.0.x │ 10.2.0.x, protected: 192.0.2.0/24
+#
+# Floods are raw frames, patient clients are the kernel's own TCP; the grantor is in
+# admission.py, which also says what must be so. The request channel is 5 Mbit/s.
+. "$(dirname "$0")/place.sh"
+
+for name in client gate grantor; do
+    namespace "$name"
+done
+join client c0 02:00:00:00:01:02 gate g0 02:00:00:00:01:01
+join grantor t0 02:00:00:00:02:02 gate g1 02:00:00:00:02:01
+within gate ip addr add 10.1.0.1/24 dev g0
+within gate ip addr add 10.2.0.1/24 dev g1
+for address in 2 3 4 5; do
+    within client ip addr add "10.1.0.$address/24" dev c0
+done
+within grantor ip addr add 10.2.0.2/24 dev t0
+within gate ip route add 192.0.2.0/24 via 10.2.0.2
+within client ip route add 192.0.2.0/24 via 10.1.0.1
+# Forged sources are not to be asked for, and the far ends' MACs are known.
+within gate ip neigh replace 10.1.0.2 lladdr 02:00:00:00:01:02 dev g0
+within gate ip neigh replace 10.2.0.2 lladdr 02:00:00:00:02:02 dev g1
+within client ip neigh replace 10.1.0.1 lladdr 02:00:00:00:01:01 dev c0
+
+printf '%s\n' 203.0.113.0/24 >"$work/allow.txt"
+cat >"$work/gate.toml" <<CONFIG
+[front]
+interface = "g0"
+[back]
+interface = "g1"
+[link]
+bandwidth = "100mbit"
+[table]
+entries = 4096
+[[grantors]]
+name = "site"
+members = [{ address = "10.2.0.2" }]
+[[policy]]
+prefix = "192.0.2.0/24"
+grantors = "site"
+[[policy]]
+prefix = "192.0.2.64/26"
+grantors = "site"
+limit = "4mbit"
+limit_each = "2mbit"
+[allow]
+file = "allow.txt"
+[decisions]
+v1_from = ["10.2.0.2"]
+[control]
+socket = "$work/sock"
+CONFIG
+
+launch gate "$program" gate -c "$work/gate.toml" -j >"$work/report.json" 2>"$work/gate.log"
+gate=$launched
+wait_for 20 grep -q 'guarding after' "$work/gate.log" || fail "the gate does not start"
+within client "$python" "$here/smoke/admission.py" "$prefix" "$program" "$work" "$gate"
+kill -INT "$gate"
+status=0
+wait "$gate" || status=$?
+[ "$status" -eq 0 ] || fail "the gate ended with $status"
+json 'c = d["counters"]; assert c["balanced"], c; p = d["gate"]["packets"]
+ends = "request granted allowed back front no_route declined over_rate policy no_grantor program program_error over_limit over_limit_each"
+assert p["received"] == sum(p[name] for name in ends.split()), p
+print("   every one of", p["received"], "packets counted")' <"$work/report.json"
