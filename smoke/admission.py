@@ -206,6 +206,10 @@ def overload(tap, grantor):
         for src in impatient:
             tap.send(template.of(src))
         time.sleep(0.01)
+    # One of twenty finds a place that has just come free.
+    for n in range(4):
+        tap.send(template.of(0x1D000000 + n))
+    once = [ask("flow", "explain", f"29.0.0.{n}", PROTECTED, "-j") for n in range(4)]
     known = gate()
     flood.stop()
     time.sleep(0.3)
@@ -231,6 +235,7 @@ def overload(tap, grantor):
     table = known["table"]
     check("the flood has half of the table, and has marks", table["flows"] <= 2048 + 200 and table["noted"] > 1000 and table["given_up"] == 0, table)
     told = ask("flow", "explain", socket.inet_ntoa(struct.pack(">I", patient[0])), PROTECTED, "-j")
+    check("explain tells when who came once did", any(it["state"] == "unknown" and 0 <= it.get("seen_ago", -1) < 3 for it in once), once)
     check("who came again has an entry", told["state"] == "request" and told["priority"] == 41, told)
 
 

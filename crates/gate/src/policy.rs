@@ -307,10 +307,11 @@ impl Draft {
         if self.limits > MOST_LIMITS {
             return Err(BadPolicy::TooManyLimits);
         }
-        let none = self.allow4.is_empty() && self.allow6.is_empty();
-        let allow = |_: ()| -> Result<_, Full> {
+        let allow = if self.allow4.is_empty() && self.allow6.is_empty() {
+            None
+        } else {
             let v4 = Fib::build(&self.allow4, Choice::Auto, 1)?;
-            Ok((v4, Fib::build(&self.allow6, Choice::Auto, 1)?))
+            Some((v4, Fib::build(&self.allow6, Choice::Auto, 1)?))
         };
         judge(&self.v4, &self.exempt4, self.sets.len())?;
         judge(&self.v6, &self.exempt6, self.sets.len())?;
@@ -318,7 +319,7 @@ impl Draft {
             v4: Fib::build(&self.v4, Choice::Auto, 1)?,
             v6: Fib::build(&self.v6, Choice::Auto, 1)?,
             sets: self.sets.clone().into(),
-            allow: (!none).then_some(()).map(allow).transpose()?,
+            allow,
             generation,
         })
     }

@@ -11,7 +11,8 @@
 //! line a flow, and one of the index. `of` is the version of the flow and the grantor set
 //! it belongs to, `gen` the generation of the policy that says so (`policy.rs`).
 //!
-//! A flow has an entry from its first packet on, if there is room. A table that is full
+//! A flow has an entry from its first packet on, if there is room, or from its second where it has to
+//! show itself (`admission.rs`). A table that is full
 //! gives up its cheapest request (`expiry.rs`); what was granted or declined it keeps
 //! until that expires. When there is no request left to give up, the packet goes on as a
 //! request without an entry.
