@@ -3,7 +3,11 @@
 //! | bar | |
 //! |---|---|
 //! | new clients | every one is connected within 3 s, and half of them within 1.2 s |
-//! | established ones | every stream keeps 95 % of the goodput that it had before the attack |
+//! | established ones | every stream keeps 95 % of the goodput that it has without an attack |
+//!
+//! Without an attack a stream's goodput is what it sends, which every round sees before its attack;
+//! what a stream makes up for in one moment that it missed in another is not goodput, so that neither
+//! counts for more than it sends.
 //!
 //! With the gate on both must hold under every attack; with it off neither does, or the
 //! attack was none.
@@ -42,6 +46,8 @@ pub(super) struct Figures {
     pub(super) kept: f64,
     /// The share that the one kept that kept the least.
     pub(super) least: f64,
+    /// The share that the one with the least had before the attack.
+    pub(super) before: f64,
     /// Times the protected link that were offered, if there was an attack.
     pub(super) factor: Option<f64>,
     /// The bar for new clients holds.
@@ -51,19 +57,22 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Judges a round over a link of so many bits a second.
-    pub(super) fn of(round: &Round, link: u64) -> Self {
+    /// Judges a round of this scale.
+    pub(super) fn of(round: &Round, scale: &Scale) -> Self {
         let connected = ranked(&round.newcomers, |it| it.connected);
         let answered = ranked(&round.newcomers, |it| it.answered);
         let (median, worst) = (connected(0.5), connected(1.0));
         let count = round.newcomers.len().max(1) as f64;
         let early = |it: &&Newcomer| it.connected.is_some_and(|seconds| seconds <= WORST);
         let in_time = round.newcomers.iter().filter(early).count() as f64 / count;
-        let share = |now: f64, before: f64| if before > 0.0 { now / before } else { 0.0 };
-        let sum = |rates: &[f64]| rates.iter().sum::<f64>();
-        let kept = share(sum(&round.under), sum(&round.calm));
-        let each = round.under.iter().zip(&round.calm).map(|(now, calm)| share(*now, *calm));
-        let least = each.fold(f64::INFINITY, f64::min).min(1e9);
+        let sent = scale.stream() as f64;
+        let shares = |rates: &[f64]| -> Vec<f64> {
+            rates.iter().map(|rate| (rate / sent).min(1.0)).collect()
+        };
+        let (under, calm) = (shares(&round.under), shares(&round.calm));
+        let mean = |shares: &[f64]| shares.iter().sum::<f64>() / shares.len().max(1) as f64;
+        let least = |shares: &[f64]| shares.iter().copied().fold(1.0, f64::min);
+        let (kept, least, before) = (mean(&under), least(&under), least(&calm));
         Self {
             median,
             worst,
@@ -71,7 +80,8 @@ impl Figures {
             in_time,
             kept,
             least,
-            factor: round.offered.map(|offered| offered.bits_a_second / link as f64),
+            before,
+            factor: round.offered.map(|offered| offered.bits_a_second / scale.link as f64),
             new_hold: median.is_some_and(|median| median <= MEDIAN) && in_time >= 1.0,
             established_hold: least >= KEPT,
         }
@@ -128,7 +138,7 @@ impl Report {
 
     /// Adds a round.
     pub(super) fn add(&mut self, round: Round) {
-        let figures = Figures::of(&round, self.scale.link);
+        let figures = Figures::of(&round, &self.scale);
         self.rounds.push(Judged { round, figures });
         self.holds = self.complaints().is_empty();
     }
@@ -144,6 +154,9 @@ impl Report {
             let content = round.gate || round.attack.is_none();
             if figures.factor.is_some_and(|factor| factor < self.scale.factor * FULL) {
                 say("the machine could not send as much as was asked for");
+            }
+            if figures.before < KEPT {
+                say("established connections were not at their speed before the attack");
             }
             match (content, figures.new_hold) {
                 (true, false) => say("new clients wait too long"),
@@ -267,17 +280,17 @@ mod tests {
             offered: Some(Offered { packets_a_second: 1.0, bits_a_second }),
             link: LinkCount::default(),
             newcomers: connected.iter().map(newcomer).collect(),
-            calm: vec![100.0; under.len()],
-            under: under.to_vec(),
+            calm: vec![75_000.0; under.len()],
+            under: under.iter().map(|percent| percent * 750.0).collect(),
             kept: None,
-            timeline: vec![(-0.9, 200.0), (0.1, 100.0), (0.2, 100.0), (0.6, 0.0)],
+            timeline: vec![(-0.9, 3e5), (0.1, 75e3), (0.2, 75e3), (0.6, 0.0)],
         }
     }
 
     #[test]
     fn the_bars_are_what_they_are() {
         let judge = |connected: &[Option<f64>], under: &[f64]| {
-            let figures = Figures::of(&round(true, connected, under, 10.0), 8_000_000);
+            let figures = Figures::of(&round(true, connected, under, 10.0), &SCALE);
             (figures.new_hold, figures.established_hold)
         };
         let quick = [Some(1.1), Some(1.19), Some(2.9)];
@@ -285,7 +298,7 @@ mod tests {
         assert_eq!(judge(&[Some(1.1), Some(1.3), Some(2.9)], &[94.9, 200.0]), (false, false));
         assert_eq!(judge(&[Some(0.1), Some(0.1), Some(3.1)], &[0.0]), (false, false));
         assert_eq!(judge(&[Some(0.1), Some(0.1), None], &[]), (false, true));
-        let figures = Figures::of(&round(true, &[None, Some(1.0), None], &[], 1.0), 8_000_000);
+        let figures = Figures::of(&round(true, &[None, Some(1.0), None], &[], 1.0), &SCALE);
         assert_eq!((figures.median, figures.worst), (None, None));
         assert!((figures.in_time - 1.0 / 3.0).abs() < 1e-9);
     }
@@ -297,8 +310,10 @@ mod tests {
         assert!(report.holds);
         report.add(round(true, &[Some(1.0), Some(1.0)], &[100.0], 10.0));
         assert!(report.holds, "{:?}", report.complaints());
-        report.add(round(true, &[Some(1.0), Some(4.0)], &[100.0], 9.0));
-        assert_eq!(report.complaints().len(), 2, "{:?}", report.complaints());
+        let mut slow = round(true, &[Some(1.0), Some(4.0)], &[100.0], 9.0);
+        slow.calm = vec![70_000.0];
+        report.add(slow);
+        assert_eq!(report.complaints().len(), 3, "{:?}", report.complaints());
         assert!(!report.holds);
         let mut mild = Report::new(SCALE, Vec::new());
         mild.add(round(false, &[Some(1.0)], &[100.0], 10.0));

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Goodput is what the server's program has received, and is held against what the same
-//! connections had in the same round just before the attack. The attack goes on until the
+//! connections send and had in the same round just before the attack. The attack goes on until the
 //! last new client is connected or has given up. Gates and grantor are started anew for each
 //! round, so that no round profits from what another has taught them.
 
@@ -34,7 +34,7 @@ pub(super) const LOAD: u64 = 60;
 const GAP: Duration = Duration::from_millis(250);
 /// Streams have come up to speed when all of them have kept it for so long, to so much.
 const WARM: Duration = Duration::from_secs(1);
-const STEADY: f64 = 0.1;
+const STEADY: f64 = 0.03;
 /// The longest that is waited for.
 const LONGEST: Duration = Duration::from_secs(10);
 /// How long goodput is measured before the attack.
