@@ -48,7 +48,7 @@ fn class(judged: &Judged) -> &'static str {
 fn bar(judged: &Judged, value: f64, low: f64, high: f64, text: String) -> Bar {
     let name = if judged.round.gate { "" } else { name(judged) };
     // The end says the most of a name that is too long for its place.
-    let short = name.char_indices().rev().nth(21).map_or(name, |(at, _)| &name[at..]);
+    let short = name.char_indices().rev().nth(18).map_or(name, |(at, _)| &name[at..]);
     Bar { name: short.to_owned(), class: class(judged), value, low, high, text }
 }
 
@@ -78,8 +78,8 @@ fn glance(report: &Report) -> String {
     format!(
         "<h2>At a glance</h2><p class=\"soft\">{KEY}</p>{}{}",
         figure(
-            "Goodput of the established connections, percent of what they had before; the line \
-             begins at the one that kept the least",
+            "Goodput of the established connections, percent of what they send; the line begins \
+             at the one that kept the least",
             &bars("Goodput kept, percent", &kept)
         ),
         figure(
@@ -127,14 +127,15 @@ fn courses(report: &Report) -> String {
             .collect();
         let each: Vec<Course<'_>> =
             lines.iter().map(|(class, line, points)| Course { class, line, points }).collect();
-        let what = about.map_or_else(|| "no attack".to_owned(), |known| known.about.clone());
+        let what = about.map_or_else(|| "for comparison".to_owned(), |known| known.about.clone());
+        let shaded = if about.is_some() { "attack" } else { "new clients come" };
         let _ = write!(
             text,
             "<h3>{}</h3>{}",
             escape(attack),
             figure(
                 &escape(&what),
-                &over_time(&format!("{attack}, over time"), "attack", MOST, &each)
+                &over_time(&format!("{attack}, over time"), shaded, MOST, &each)
             )
         );
     }

@@ -212,7 +212,8 @@ pub(crate) fn over_time(title: &str, what: &str, most: f64, courses: &[Course<'_
             number(percent / 100.0 * most)
         );
     }
-    let mut tick = begin.ceil();
+    let every = step(end - begin).max(1.0);
+    let mut tick = (begin / every).ceil() * every;
     while tick <= end {
         let _ = write!(
             svg,
@@ -220,7 +221,7 @@ pub(crate) fn over_time(title: &str, what: &str, most: f64, courses: &[Course<'_
             x(tick),
             height - foot + 15.0
         );
-        tick += step(end - begin).max(1.0);
+        tick += every;
     }
     for Course { class, line, points } in courses {
         let path: Vec<String> =
