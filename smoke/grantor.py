@@ -18,7 +18,7 @@ sys.path.insert(0, __file__.rsplit("/", 1)[0])
 
 from packets import Tap, finish
 from scapy.compat import raw
-from scapy.layers.inet import IP, TCP
+from scapy.layers.inet import IP, TCP, UDP, fragment
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
@@ -119,6 +119,27 @@ check("and is a loss to who does not; who is no gate of ours is not heard", arri
 ask("a policy that never ends gets the fallback", "198.51.100.30", ("declined", 5), False, port=666)
 want["over_time"] += 1
 ask("and the next one is decided of", "198.51.100.31", ("granted", 100, 60, 50_000, 1000), True)
+
+# The fragments of a packet are judged together, by the one with the ports, whatever their order.
+datagram = IP(src="198.51.100.34", dst="192.0.2.7", ttl=17, id=7) / UDP(dport=53) / Raw(b"0123456789" * 12)
+pieces = fragment(datagram, fragsize=48)
+for piece in reversed(pieces):
+    send(piece, 41)
+want["requests"] += 1
+want["items"] += 1
+got = decided("198.51.100.34")
+check(
+    "fragments get what their packet gets",
+    len(pieces) == 3 and got == ("granted", 100, 60, 50_000, 1000) and all(arrives(it) for it in pieces),
+    f"{got} for {len(pieces)} pieces",
+)
+lone = fragment(IP(src="198.51.100.35", dst="192.0.2.7", id=8) / UDP(dport=53) / Raw(b"x" * 100), fragsize=48)
+for piece in lone[:2]:
+    send(piece, 41)
+want["items"] += 1
+want["declined"] += 2
+got = decided("198.51.100.35")
+check("who sends no whole packets is punished", got == ("declined", 77) and not came(lone[0]), f"{got}")
 
 
 def reloads(text):

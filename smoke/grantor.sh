@@ -45,6 +45,7 @@ gates = ["10.2.0.1"]
 [policy]
 file = "policy.lua"
 fallback = "decline 5"
+fragments = "decline 77"
 [[list]]
 name = "deny"
 file = "deny.txt"

@@ -12,7 +12,7 @@
 //! nothing is shared but the lists, which are snapshots. Requests are few (a twentieth of the
 //! link), so that a policy may take microseconds; what it may take at the most is limited
 //! (`script.rs`). What another policy would do is seen beside it (`shadow.rs`), or on recorded packets
-//! (`trial.rs`). A policy that fails, by an error, by time or by memory, is counted, and the
+//! (`trial.rs`). Fragments can be judged as the packets that they are of (`fragments.rs`). A policy that fails, by an error, by time or by memory, is counted, and the
 //! fallback is what the packet gets: traffic never waits for a script to be mended, and granted
 //! packets never meet one.
 //!
@@ -22,6 +22,7 @@
 pub mod shipped;
 
 mod facts;
+mod fragments;
 mod lists;
 mod open;
 mod ruling;
@@ -30,6 +31,7 @@ mod shadow;
 mod store;
 mod trial;
 
+pub use fragments::{Fragments, Gathered};
 pub use lists::{BadList, List, Lists, Place, Value, lines};
 pub use open::{Closed, Opened, open};
 pub use ruling::Ruling;

@@ -12,6 +12,7 @@
 //! instructions = 100000           # a call may take so many
 //! memory_mib = 64
 //! fallback = "decline 10"         # or "grant KIB SECONDS", or "nothing"
+//! fragments = "decline 600"       # judged together; what becomes of who sends no whole packets
 //! candidate = "next.lua"          # asked beside it, heard by nobody
 //! record = "requests.pcap"        # what asks, to try policies on
 //! record_mib = 64
@@ -81,6 +82,9 @@ pub struct Fixed {
     pub gates: Vec<Address>,
     /// What the policies are held to.
     pub limits: Limits,
+    /// Fragments are judged as the packets they are of, and this becomes of who leaves one
+    /// incomplete.
+    pub fragments: Option<Ruling>,
     /// Where requests are recorded, if they are.
     pub record: Option<Record>,
     /// The core of each worker.
@@ -122,6 +126,7 @@ struct Policy {
     instructions: Option<u64>,
     memory_mib: Option<Spanned<usize>>,
     fallback: Option<Spanned<String>>,
+    fragments: Option<Spanned<String>>,
     candidate: Option<Spanned<PathBuf>>,
     record: Option<PathBuf>,
     record_mib: Option<Spanned<u64>>,
@@ -163,7 +168,7 @@ struct Metrics {
 }
 
 /// Reads a ruling in words.
-fn fallback(text: &str) -> Option<Ruling> {
+fn ruling(text: &str) -> Option<Ruling> {
     let words: Vec<&str> = text.split_whitespace().collect();
     match words[..] {
         ["nothing"] => Some(Ruling::NOTHING),
@@ -205,6 +210,17 @@ impl Checker<'_> {
             }
         }
         read
+    }
+
+    /// Reads a ruling in words, if there is one.
+    fn ruling(&mut self, said: Option<&Spanned<String>>, key: &'static str) -> Option<Ruling> {
+        let said = said?;
+        let ruling = ruling(said.get_ref());
+        if ruling.is_none() {
+            let what = "neither \"decline SECONDS\", \"grant KIB SECONDS\" nor \"nothing\"";
+            self.problem(said, key, what);
+        }
+        ruling
     }
 
     /// Reads the text of a policy.
@@ -304,15 +320,10 @@ impl Config {
             }
             limits.memory = mib.get_ref().saturating_mul(1 << 20);
         }
-        if let Some(said) = &file.policy.fallback {
-            match fallback(said.get_ref()) {
-                Some(ruling) => limits.fallback = ruling,
-                None => {
-                    let what = "neither \"decline SECONDS\", \"grant KIB SECONDS\" nor \"nothing\"";
-                    c.problem(said, "policy.fallback", what);
-                }
-            }
+        if let Some(ruling) = c.ruling(file.policy.fallback.as_ref(), "policy.fallback") {
+            limits.fallback = ruling;
         }
+        let fragments = c.ruling(file.policy.fragments.as_ref(), "policy.fragments");
         let mut lists = Lists::new();
         for Listed { name, file } in &file.list {
             let read = std::fs::read_to_string(beside.join(file.get_ref()));
@@ -351,6 +362,7 @@ impl Config {
             ends,
             gates,
             limits,
+            fragments,
             record,
             cores: cores.map_or(vec![None], |cores| cores.into_iter().map(Some).collect()),
             control: (!socket.as_os_str().is_empty()).then_some(socket),

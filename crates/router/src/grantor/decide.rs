@@ -2,7 +2,8 @@
 //!
 //! The Lua state is made on this thread and stays there. When nothing asks, it sleeps for
 //! [`PAUSE`], which is what a request may wait. Another policy is taken over between two
-//! batches; what comes of it is told to who sent it. A candidate beside the policy is asked
+//! batches; what comes of it is told to who sent it. Where fragments are judged together, the
+//! first of a packet is what the policy sees, and the others get what it gets. A candidate beside the policy is asked
 //! after it, when the answers are on their way.
 
 use std::collections::BTreeMap;
@@ -14,8 +15,11 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fib::Reader;
-use gate::decision::Item;
-use gate::grantor::{BATCH, Counts, Grantor, Limits, Lists, Request, Shadow};
+use gate::decision::{Item, Scope};
+use gate::flow::Flow;
+use gate::grantor::{
+    BATCH, Counts, Fragments, Gathered, Grantor, Limits, Lists, Request, Ruling, Shadow,
+};
 use gate::policy::Address;
 use rtrb::{Consumer, Producer};
 
@@ -52,6 +56,7 @@ pub(super) struct Shown {
     pub(super) last_error: Option<String>,
     /// Decisions that found no room on their way to the gates.
     pub(super) lost: u64,
+    pub(super) pieces: Pieces,
     /// Of the candidate, if there is one.
     pub(super) shadow: Option<ShadowTold>,
 }
@@ -62,6 +67,7 @@ pub(super) struct Setup {
     /// For the policy and for the candidate.
     pub(super) lists: [Reader<Lists>; 2],
     pub(super) limits: Limits,
+    pub(super) fragments: Option<Ruling>,
     pub(super) asks: Consumer<Ask>,
     pub(super) answers: Producer<Answer>,
     pub(super) post: SyncSender<Letter>,
@@ -153,6 +159,7 @@ impl Decider {
                         answers: setup.answers,
                         post: setup.post,
                         record: setup.record,
+                        fragments: setup.fragments,
                     };
                     decide(deciding, ends, &ordered, &mine, &ending);
                 }
@@ -197,6 +204,66 @@ struct Ends {
     answers: Producer<Answer>,
     post: SyncSender<Letter>,
     record: Option<Producer<Ask>>,
+    fragments: Option<Ruling>,
+}
+
+/// What is to be decided of next: packets, each with the further fragments of it.
+struct Intake {
+    /// What becomes of who leaves packets incomplete; nothing if fragments are judged by themselves.
+    punishment: Option<Ruling>,
+    fragments: Fragments<Ask>,
+    batch: Vec<Ask>,
+    others: Vec<Vec<Ask>>,
+    pieces: Pieces,
+}
+
+/// What became of fragments that were judged together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pieces {
+    /// Fragments.
+    fragments: u64,
+    /// Packets that became whole.
+    whole: u64,
+    /// Packets that did not.
+    broken: u64,
+}
+
+impl Intake {
+    /// Takes what asks, as much as a batch takes, and calls `broken` for what cannot be decided of.
+    fn take(&mut self, now: u64, asks: &mut Consumer<Ask>, mut broken: impl FnMut(Flow, Vec<Ask>)) {
+        while self.batch.len() < BATCH
+            && let Ok(ask) = asks.pop()
+        {
+            if self.punishment.is_none() {
+                self.batch.push(ask);
+                self.others.push(Vec::new());
+                continue;
+            }
+            let packet = ask.clone();
+            match self.fragments.offer(now, packet.packet(), ask) {
+                Gathered::Alone(ask) => {
+                    self.batch.push(ask);
+                    self.others.push(Vec::new());
+                    continue;
+                }
+                Gathered::Waits => {}
+                Gathered::Whole(mut all) => {
+                    self.pieces.whole += 1;
+                    self.batch.push(all.remove(0));
+                    self.others.push(all);
+                }
+                Gathered::Broken(flow, all) => {
+                    self.pieces.broken += 1;
+                    broken(flow, all);
+                }
+            }
+            self.pieces.fragments += 1;
+        }
+        while let Some((flow, all)) = self.fragments.give_up(now) {
+            self.pieces.broken += 1;
+            broken(flow, all);
+        }
+    }
 }
 
 fn lock(shown: &Mutex<Shown>) -> MutexGuard<'_, Shown> {
@@ -210,29 +277,47 @@ fn decide(
     shown: &Mutex<Shown>,
     stop: &AtomicBool,
 ) {
-    let Ends { mut asks, mut answers, post, mut record } = ends;
+    let Ends { mut asks, mut answers, post, mut record, fragments } = ends;
+    let mut intake = Intake {
+        punishment: fragments,
+        fragments: Fragments::default(),
+        batch: Vec::with_capacity(BATCH),
+        others: Vec::with_capacity(BATCH),
+        pieces: Pieces::default(),
+    };
     let begin = Instant::now();
-    let (mut batch, mut decided) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
+    let (mut decided, mut pieces) = (Vec::with_capacity(BATCH), Pieces::default());
     let (mut lost, mut told, mut untold) = (0, Instant::now(), true);
     while !stop.load(Ordering::Relaxed) {
         for (policies, tell) in orders.try_iter() {
             let _ = tell.send(deciding.reload(&policies));
             untold = true;
         }
-        while batch.len() < BATCH
-            && let Ok(ask) = asks.pop()
-        {
-            batch.push(ask);
-        }
+        let now = begin.elapsed().as_nanos() as u64;
+        let punishment = intake.punishment.unwrap_or(Ruling::NOTHING);
+        intake.take(now, &mut asks, |flow, all| {
+            // What was not whole does not go on, whatever becomes of its flow.
+            if let (Some(say), Some(ask)) = (punishment.say, all.first()) {
+                let item = Item { scope: Scope::of(&flow), say };
+                lost += u64::from(post.try_send((ask.gate, item)).is_err());
+            }
+            for ask in &all {
+                let _ = answers.push(Answer { number: ask.number, deliver: false });
+            }
+        });
+        untold |= intake.pieces != pieces;
+        pieces = intake.pieces;
+        let Intake { batch, others, .. } = &mut intake;
         if untold && told.elapsed() > SHOW {
-            deciding.show_shadow(&mut lock(shown));
+            let mut shown = lock(shown);
+            deciding.show_shadow(&mut shown);
+            (shown.lost, shown.pieces) = (lost, pieces);
             (told, untold) = (Instant::now(), false);
         }
         if batch.is_empty() {
             std::thread::sleep(PAUSE);
             continue;
         }
-        let now = begin.elapsed().as_nanos() as u64;
         let requests: Vec<Request<'_>> = batch
             .iter()
             .map(|ask: &Ask| Request {
@@ -246,8 +331,12 @@ fn decide(
             if let Some(item) = decided.item {
                 lost += u64::from(post.try_send((ask.gate, item)).is_err());
             }
+        }
+        for ((ask, others), decided) in batch.iter().zip(others.drain(..)).zip(&decided) {
             // There is a place in this ring for each that is kept.
-            let _ = answers.push(Answer { number: ask.number, deliver: decided.deliver });
+            for ask in std::iter::once(ask).chain(&others) {
+                let _ = answers.push(Answer { number: ask.number, deliver: decided.deliver });
+            }
         }
         if let Some(shadow) = &mut deciding.shadow {
             shadow.compare(now, &requests, &decided);
@@ -262,7 +351,7 @@ fn decide(
         untold |= deciding.shadow.is_some();
         let mut shown = lock(shown);
         deciding.show(&mut shown);
-        shown.lost = lost;
+        (shown.lost, shown.pieces) = (lost, pieces);
     }
 }
 
@@ -281,6 +370,9 @@ impl Shown {
             ("delivered", counts.delivered),
             ("failed", counts.failed),
             ("over_time", counts.over_time),
+            ("fragments", self.pieces.fragments),
+            ("fragments_whole", self.pieces.whole),
+            ("fragments_broken", self.pieces.broken),
             ("lost", self.lost),
             ("memory_bytes", self.memory as u64),
         ] {

@@ -66,6 +66,7 @@ impl Panel {
                 policies: config.policies.clone(),
                 lists: [lists.reader(), lists.reader()],
                 limits: config.fixed.limits,
+                fragments: config.fixed.fragments,
                 asks: asked,
                 answers,
                 post: letters.clone(),
