@@ -132,6 +132,7 @@ impl Pages for Web {
             "/api/attacks" => return self.watch.with(|seen| json(seen.attacks.told())),
             "/api/destinations" => return self.watch.with(|seen| json(&seen.top.told())),
             "/api/gate" => Request::Gate,
+            "/api/grantor" => Request::Grantor,
             "/api/counters" => Request::Counters,
             "/api/workers" => Request::Workers,
             "/api/fib" => Request::Fib,
