@@ -21,12 +21,22 @@ import time
 sys.path.insert(0, __file__.rsplit("/", 1)[0])
 
 from packets import Tap, finish
-from vantage import in_namespace, udp, v1, v1_declined, v1_granted
+from vantage import (
+    BACK,
+    FRAMING,
+    GRANTOR,
+    PROTECTED,
+    Template,
+    address,
+    folded,
+    in_namespace,
+    udp,
+    v1,
+    v1_declined,
+    v1_granted,
+)
 
-CLIENT, FRONT, BACK, GRANTOR = (bytes.fromhex(f"02000000{n}") for n in ("0102", "0101", "0201", "0202"))
-PROTECTED = "192.0.2.7"
 CHANNEL = 100e6 * 0.05
-FRAMING = 24
 SO_TIMESTAMPNS = 35
 wrong = []
 
@@ -35,35 +45,6 @@ def check(what, holds, told=""):
     print(f"   {'ok  ' if holds else 'BAD '} {what}", flush=True)
     if not holds:
         wrong.append(f"{what}: {told}")
-
-
-def folded(data):
-    total = sum(struct.unpack(f">{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return total
-
-
-class Template:
-    """A UDP packet in a frame, whose source is filled in with the checksum that goes with it."""
-
-    def __init__(self, dst=PROTECTED, size=64):
-        total = 28 + size
-        ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, total, 0, 0, 17, 17, 0, bytes(4), socket.inet_aton(dst))
-        self.sum = folded(ip)
-        self.frame = bytearray(FRONT + CLIENT + b"\x08\x00" + ip + struct.pack(">HHHH", 5000, 6000, 8 + size, 0) + bytes(size))
-
-    def of(self, src):
-        total = self.sum + (src >> 16) + (src & 0xFFFF)
-        total = (total & 0xFFFF) + (total >> 16)
-        total = (total & 0xFFFF) + (total >> 16)
-        struct.pack_into(">H", self.frame, 24, ~total & 0xFFFF)
-        struct.pack_into(">I", self.frame, 26, src)
-        return self.frame
-
-
-def address(text):
-    return struct.unpack(">I", socket.inet_aton(text))[0]
 
 
 class Grantor:

@@ -1,4 +1,4 @@
-"""What scripts about gates share: sockets in other namespaces, and decisions by version 1.
+"""What scripts about gates share: sockets in other namespaces, frames, and decisions by version 1.
 
 Nothing of the gate's code is here: decisions are packed by `struct` as the study's section 4 says.
 """
@@ -8,6 +8,10 @@ import socket
 import struct
 
 PROTECTED = "192.0.2.7"
+# The MACs of the client, of the gate's two sides and of the grantor.
+CLIENT, FRONT, BACK, GRANTOR = (bytes.fromhex(f"02000000{n}") for n in ("0102", "0101", "0201", "0202"))
+# Preamble, check sequence and gap between frames, in bytes.
+FRAMING = 24
 PATIENCE = 8.0
 
 
@@ -53,3 +57,32 @@ def v1_granted(src, rate, expire, renew, step, dst=PROTECTED):
 
 def v1_declined(src, expire, dst=PROTECTED):
     return bytes([0, 0, 0, 0]) + pair(src, dst) + struct.pack(">I", expire)
+
+
+def folded(data):
+    total = sum(struct.unpack(f">{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total
+
+
+class Template:
+    """A UDP packet in a frame, whose source is filled in with the checksum that goes with it."""
+
+    def __init__(self, dst=PROTECTED, size=64):
+        total = 28 + size
+        ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, total, 0, 0, 17, 17, 0, bytes(4), socket.inet_aton(dst))
+        self.sum = folded(ip)
+        self.frame = bytearray(FRONT + CLIENT + b"\x08\x00" + ip + struct.pack(">HHHH", 5000, 6000, 8 + size, 0) + bytes(size))
+
+    def of(self, src):
+        total = self.sum + (src >> 16) + (src & 0xFFFF)
+        total = (total & 0xFFFF) + (total >> 16)
+        total = (total & 0xFFFF) + (total >> 16)
+        struct.pack_into(">H", self.frame, 24, ~total & 0xFFFF)
+        struct.pack_into(">I", self.frame, 26, src)
+        return self.frame
+
+
+def address(text):
+    return struct.unpack(">I", socket.inet_aton(text))[0]

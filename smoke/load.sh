@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# A gate that is changed under load, and one whose link is flooded by what was granted: tests 14
+# and 17 of the study.
+#
+#   client c0 ── g0 gate g1 ── t0 grantor      10.1.0.x │ 10.2.0.x, protected: 192.0.2.0/24
+#
+# Routes to the grantor, grantors, policy and a program change while granted packets come, and
+# nothing is dropped. Then one destination is sent more than the link carries, and the
+# others and the operational traffic keep theirs (load.py).
+. "$(dirname "$0")/place.sh"
+
+for name in client gate grantor; do
+    namespace "$name"
+done
+join client c0 02:00:00:00:01:02 gate g0 02:00:00:00:01:01
+join grantor t0 02:00:00:00:02:02 gate g1 02:00:00:00:02:01
+within gate ip addr add 10.1.0.1/24 dev g0
+within gate ip addr add 10.2.0.1/24 dev g1
+within client ip addr add 10.1.0.2/24 dev c0
+for address in 2 3; do
+    within grantor ip addr add "10.2.0.$address/24" dev t0
+    within gate ip neigh replace "10.2.0.$address" lladdr 02:00:00:00:02:02 dev g1
+done
+within gate ip neigh replace 10.1.0.2 lladdr 02:00:00:00:01:02 dev g0
+within gate ip route add 10.9.1.0/24 via 10.2.0.2
+within gate ip route add 192.0.2.0/24 via 10.2.0.2
+
+"$program" program build grantedv2 -o "$work/program.o" >"$work/build.log"
+cat >"$work/gate.toml" <<CONFIG
+[front]
+interface = "g0"
+[back]
+interface = "g1"
+[link]
+bandwidth = "20mbit"
+[table]
+entries = 4096
+[[grantors]]
+name = "site"
+members = [{ address = "10.9.1.1" }]
+[[policy]]
+prefix = "192.0.2.0/24"
+grantors = "site"
+[[policy]]
+prefix = "192.0.2.9/32"
+action = "back"
+exempt = true
+[[program]]
+number = 1
+file = "program.o"
+[decisions]
+v1_from = ["10.2.0.2"]
+[control]
+socket = "$work/sock"
+CONFIG
+
+launch gate "$program" gate -c "$work/gate.toml" -j >"$work/report.json" 2>"$work/gate.log"
+gate=$launched
+wait_for 20 grep -q 'guarding after' "$work/gate.log" || fail "the gate does not start"
+within client "$python" "$here/smoke/load.py" "$prefix" "$program" "$work" "$gate"
+kill -INT "$gate"
+status=0
+wait "$gate" || status=$?
+[ "$status" -eq 0 ] || fail "the gate ended with $status"
+json 'c = d["counters"]; assert c["balanced"], c; p = d["gate"]["packets"]
+ends = "request granted allowed back front no_route declined over_rate policy no_grantor program program_error over_limit over_limit_each"
+assert p["received"] == sum(p[name] for name in ends.split()), p
+print("   every one of", p["received"], "packets counted")' <"$work/report.json"
