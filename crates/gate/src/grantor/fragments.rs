@@ -13,7 +13,8 @@
 //! costs an attacker little and a receiver memory; its flow gets what the operator has set for that.
 //!
 //! Overlapping pieces have no use but to deceive (RFC 5722, and RFC 8200, 4.5, forbid them): the packet
-//! is broken. At most [`MOST`] packets of [`PIECES`] pieces wait; a further one breaks the oldest.
+//! is broken. At most [`MOST`] packets wait, of [`PIECES`] pieces each and [`HELD`] in all, so that pieces do
+//! not hold all the places that requests have; a further one breaks the oldest.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -25,6 +26,8 @@ use crate::flow::Flow;
 pub(super) const PATIENCE: u64 = 1_000_000_000;
 /// The most packets that wait for pieces.
 pub(super) const MOST: usize = 64;
+/// The most pieces that wait: half of a worker's places for what asks.
+const HELD: usize = 256;
 /// The most pieces of a packet: 64 KiB in Ethernet frames is 45.
 const PIECES: usize = 64;
 
@@ -70,11 +73,13 @@ pub struct Fragments<T> {
     waiting: HashMap<Name, Waiting<T>>,
     /// In the order in which they began to wait, some that do no more among them.
     order: VecDeque<(Name, u64)>,
+    /// How many pieces wait.
+    held: usize,
 }
 
 impl<T> Default for Fragments<T> {
     fn default() -> Self {
-        Self { waiting: HashMap::new(), order: VecDeque::new() }
+        Self { waiting: HashMap::new(), order: VecDeque::new(), held: 0 }
     }
 }
 
@@ -92,12 +97,13 @@ impl<T> Fragments<T> {
         });
         known.places.push(place);
         known.pieces.push(piece);
+        self.held += 1;
         let verdict = known.judge();
         if verdict == Verdict::Waits {
             return Gathered::Waits;
         }
         let Some(mut known) = self.waiting.remove(&name) else { return Gathered::Waits };
-        // What is left of it in the order is passed over later; it may not pile up.
+        self.held -= known.pieces.len();
         self.order.retain(|(waits, since)| *waits != name || *since != known.since);
         match verdict {
             Verdict::Whole => {
@@ -113,11 +119,12 @@ impl<T> Fragments<T> {
     /// there is none.
     pub fn give_up(&mut self, now: u64) -> Option<(Flow, Vec<T>)> {
         let &(name, since) = self.order.front()?;
-        if now < since + PATIENCE && self.waiting.len() <= MOST {
+        if now < since + PATIENCE && self.waiting.len() <= MOST && self.held <= HELD {
             return None;
         }
         self.order.pop_front();
         let known = self.waiting.remove(&name)?;
+        self.held -= known.pieces.len();
         Some((name.flow, known.pieces))
     }
 
@@ -238,12 +245,12 @@ mod tests {
             while let Some((_, all)) = fragments.give_up(0) {
                 assert!(all.len() < 9);
             }
-            assert!(fragments.len() <= MOST, "room is made");
+            assert!(fragments.len() <= MOST && fragments.held <= HELD, "room is made");
         }
         let rest = fragments.len();
         assert!(fragments.give_up(PATIENCE - 1).is_none() && rest > 0);
         assert_eq!(std::iter::from_fn(|| fragments.give_up(PATIENCE)).count(), rest);
-        assert!(fragments.is_empty() && fragments.order.is_empty());
+        assert!(fragments.is_empty() && fragments.order.is_empty() && fragments.held == 0);
     }
 
     #[test]

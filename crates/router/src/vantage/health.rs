@@ -11,26 +11,25 @@
 //! a set are silent nobody is taken out: something else must be wrong, perhaps only the way
 //! back, and to send packets to none of them would make sure of the damage.
 //!
-//! Who has not been heard yet is waited for as long, from the start or from the last reload on.
+//! Who has not been heard yet is waited for as long, from when he came into the policy on. A reload
+//! does not give flows back to who is silent.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use gate::policy::Address;
+
 use super::config::{Member, Rules, Silent};
 
 /// Which grantors are taken to be gone.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Health {
-    since: Instant,
+    /// Since when each is in the policy.
+    since: BTreeMap<(String, Address), Instant>,
     silent: Silent,
 }
 
 impl Health {
-    /// Begins at `now` with all of them there.
-    pub(super) fn new(now: Instant) -> Self {
-        Self { since: now, silent: Silent::new() }
-    }
-
     /// Returns who is taken to be gone.
     pub(super) fn silent(&self) -> &Silent {
         &self.silent
@@ -43,19 +42,25 @@ impl Health {
         heard: &BTreeMap<u32, Instant>,
         now: Instant,
     ) -> Vec<String> {
-        let mut silent = Silent::new();
+        let (mut silent, mut since) = (Silent::new(), BTreeMap::new());
         for set in &rules.sets {
             let Some(limit) = set.silent else { continue };
-            let quiet = |member: &&Member| {
-                let last = member.sender.and_then(|sender| heard.get(&sender));
-                let last = last.map_or(self.since, |&last| last.max(self.since));
-                now.saturating_duration_since(last) > limit
-            };
-            let gone: Vec<_> = set.members.iter().filter(quiet).collect();
+            let mut gone = Vec::new();
+            for Member { grantor, sender } in &set.members {
+                let who = (set.name.clone(), grantor.address);
+                let there = self.since.get(&who).copied().unwrap_or(now);
+                let last = sender.and_then(|sender| heard.get(&sender).copied());
+                let last = last.map_or(there, |last| last.max(there));
+                if now.saturating_duration_since(last) > limit {
+                    gone.push(who.clone());
+                }
+                since.insert(who, there);
+            }
             if gone.len() < set.members.len() {
-                silent.extend(gone.iter().map(|it| (set.name.clone(), it.grantor.address)));
+                silent.extend(gone);
             }
         }
+        self.since = since;
         let gone = silent.difference(&self.silent).map(|(set, address)| {
             format!("grantor {address} of {set} is silent: others get its flows")
         });
@@ -73,7 +78,7 @@ impl Health {
 mod tests {
     use std::time::Duration;
 
-    use gate::policy::{Address, Grantor};
+    use gate::policy::Grantor;
 
     use super::super::config::Set;
     use super::*;
@@ -93,7 +98,8 @@ mod tests {
         let rules = Rules { sets, ..Rules::default() };
         let begin = Instant::now();
         let at = |ms: u64| begin + Duration::from_millis(ms);
-        let mut health = Health::new(begin);
+        let mut health = Health::default();
+        assert!(health.look(&rules, &BTreeMap::new(), begin).is_empty());
         let mut heard = BTreeMap::new();
         let one = ("site".to_owned(), Address::V4(1));
         // Time is given to who was not heard yet, and to both alike.
@@ -110,5 +116,12 @@ mod tests {
         heard.insert(1, at(11_000));
         assert_eq!(health.look(&rules, &heard, at(11_000)).len(), 1, "now the other one");
         assert!(!health.silent().contains(&one));
+        // Another policy: who is new in it is waited for, who is silent stays so.
+        let rules = Rules { sets: vec![set("site", Some(700), &[1, 2, 4])], ..Rules::default() };
+        heard.insert(1, at(20_000));
+        assert!(health.look(&rules, &heard, at(20_000)).is_empty());
+        assert_eq!(health.silent().len(), 1);
+        heard.insert(1, at(20_701));
+        assert_eq!(health.look(&rules, &heard, at(20_701)).len(), 1, "the new one too");
     }
 }

@@ -111,7 +111,7 @@ impl Panel {
                 programs,
                 reloads: 0,
                 refused: 0,
-                health: Health::new(Instant::now()),
+                health: Health::default(),
             }),
             decisions,
         }
@@ -165,7 +165,9 @@ impl Panel {
         }
         let mut ruling = lock(&self.rules);
         let generation = ruling.generation + 1;
-        let policy = config.rules.policy(generation).map_err(|error| error.to_string())?;
+        let silent = ruling.health.silent();
+        let policy = config.rules.policy_without(generation, silent);
+        let policy = policy.map_err(|error| error.to_string())?;
         let prepared = self.decisions.prepare(&config.trust).map_err(|error| error.to_string())?;
         self.decisions.go_over(prepared);
         ruling.policy.publish(Box::new(policy));
@@ -173,7 +175,6 @@ impl Panel {
         ruling.generation = generation;
         ruling.rules = Arc::new(config.rules);
         ruling.reloads += 1;
-        ruling.health = Health::new(Instant::now());
         // Flows may have come out of protection, whose packets never reach a worker.
         self.decisions.clear_early();
         // Workers without packets let go of it by themselves.
