@@ -12,6 +12,12 @@
 //! they came, and all go on or none. A packet of which pieces do not come within [`PATIENCE`]
 //! costs an attacker little and a receiver memory; its flow gets what the operator has set for that.
 //!
+//! **Who is not to blame.** When a flow is granted, what it sends next does not ask any more: pieces
+//! of one packet can come on either side of that moment, and those that asked wait in vain. So
+//! it is remembered for a while, and for so many flows, that they were decided of
+//! ([`Fragments::decided`]); packets that ask for renewal are not to be offered at all, because the
+//! other pieces do not ask.
+//!
 //! Overlapping pieces have no use but to deceive (RFC 5722, and RFC 8200, 4.5, forbid them): the packet
 //! is broken. At most [`MOST`] packets wait, of [`PIECES`] pieces each and [`HELD`] in all, so that pieces do
 //! not hold all the places that requests have; a further one breaks the oldest.
@@ -24,6 +30,9 @@ use crate::flow::Flow;
 
 /// How long the pieces of a packet are waited for, in nanoseconds.
 pub(super) const PATIENCE: u64 = 1_000_000_000;
+/// The most flows that are remembered to have been decided of, and for how long.
+const DECIDED: usize = 1024;
+const LATELY: u64 = 2 * PATIENCE;
 /// The most packets that wait for pieces.
 pub(super) const MOST: usize = 64;
 /// The most pieces that wait: half of a worker's places for what asks.
@@ -75,11 +84,13 @@ pub struct Fragments<T> {
     order: VecDeque<(Name, u64)>,
     /// How many pieces wait.
     held: usize,
+    /// Who was decided of lately, the latest last.
+    decided: VecDeque<(u64, Flow)>,
 }
 
 impl<T> Default for Fragments<T> {
     fn default() -> Self {
-        Self { waiting: HashMap::new(), order: VecDeque::new(), held: 0 }
+        Self { waiting: HashMap::new(), order: VecDeque::new(), held: 0, decided: VecDeque::new() }
     }
 }
 
@@ -126,6 +137,20 @@ impl<T> Fragments<T> {
         let known = self.waiting.remove(&name)?;
         self.held -= known.pieces.len();
         Some((name.flow, known.pieces))
+    }
+
+    /// Remembers that the policy has decided of a flow, at `now`.
+    pub fn decided(&mut self, now: u64, flow: Flow) {
+        if self.decided.len() == DECIDED {
+            self.decided.pop_front();
+        }
+        self.decided.push_back((now, flow));
+    }
+
+    /// Says whether it has lately, so that pieces of this flow may have gone another way.
+    pub fn was_decided(&self, now: u64, flow: &Flow) -> bool {
+        let lately = self.decided.iter().rev().take_while(|(at, _)| now < at + LATELY);
+        lately.into_iter().any(|(_, decided)| decided == flow)
     }
 
     /// Counts the packets that wait for pieces.
@@ -251,6 +276,17 @@ mod tests {
         assert!(fragments.give_up(PATIENCE - 1).is_none() && rest > 0);
         assert_eq!(std::iter::from_fn(|| fragments.give_up(PATIENCE)).count(), rest);
         assert!(fragments.is_empty() && fragments.order.is_empty() && fragments.held == 0);
+    }
+
+    #[test]
+    fn who_was_decided_of_is_known_for_a_while() {
+        let mut fragments = Fragments::<()>::default();
+        let flow = |src: u32| Flow::v4(src, 0);
+        fragments.decided(5, flow(1));
+        assert!(fragments.was_decided(4 + LATELY, &flow(1)) && !fragments.was_decided(6, &flow(2)));
+        assert!(!fragments.was_decided(5 + LATELY, &flow(1)));
+        (0..DECIDED as u32).for_each(|src| fragments.decided(6, flow(100 + src)));
+        assert!(!fragments.was_decided(6, &flow(1)) && fragments.was_decided(6, &flow(100)));
     }
 
     #[test]

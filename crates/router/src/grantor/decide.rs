@@ -30,6 +30,8 @@ use crate::control::rights;
 /// How long the thread sleeps when nothing asks.
 const PAUSE: Duration = Duration::from_micros(200);
 
+/// The DSCP of packets that ask for renewal.
+const RENEWAL: u8 = 2;
 /// How often what the candidate says is shown: it takes some making.
 const SHOW: Duration = Duration::from_millis(200);
 
@@ -229,12 +231,19 @@ pub(super) struct Pieces {
 }
 
 impl Intake {
-    /// Takes what asks, as much as a batch takes, and calls `broken` for what cannot be decided of.
-    fn take(&mut self, now: u64, asks: &mut Consumer<Ask>, mut broken: impl FnMut(Flow, Vec<Ask>)) {
+    /// Takes what asks, as much as a batch takes, and calls `broken` for what cannot be decided
+    /// of, which also says whether its sender is to blame.
+    fn take(
+        &mut self,
+        now: u64,
+        asks: &mut Consumer<Ask>,
+        mut broken: impl FnMut(Flow, Vec<Ask>, bool),
+    ) {
         while self.batch.len() < BATCH
             && let Ok(ask) = asks.pop()
         {
-            if self.punishment.is_none() {
+            // Of a packet that asks for renewal the other pieces do not ask.
+            if self.punishment.is_none() || ask.dscp == RENEWAL {
                 self.batch.push(ask);
                 self.others.push(Vec::new());
                 continue;
@@ -254,14 +263,16 @@ impl Intake {
                 }
                 Gathered::Broken(flow, all) => {
                     self.pieces.broken += 1;
-                    broken(flow, all);
+                    let known = self.fragments.was_decided(now, &flow);
+                    broken(flow, all, !known);
                 }
             }
             self.pieces.fragments += 1;
         }
         while let Some((flow, all)) = self.fragments.give_up(now) {
             self.pieces.broken += 1;
-            broken(flow, all);
+            let known = self.fragments.was_decided(now, &flow);
+            broken(flow, all, !known);
         }
     }
 }
@@ -294,10 +305,10 @@ fn decide(
             untold = true;
         }
         let now = begin.elapsed().as_nanos() as u64;
-        let punishment = intake.punishment.unwrap_or(Ruling::NOTHING);
-        intake.take(now, &mut asks, |flow, all| {
+        let punished = intake.punishment.unwrap_or(Ruling::NOTHING);
+        intake.take(now, &mut asks, |flow, all, to_blame| {
             // What was not whole does not go on, whatever becomes of its flow.
-            if let (Some(say), Some(ask)) = (punishment.say, all.first()) {
+            if let (Some(say), Some(ask), true) = (punished.say, all.first(), to_blame) {
                 let item = Item { scope: Scope::of(&flow), say };
                 lost += u64::from(post.try_send((ask.gate, item)).is_err());
             }
@@ -307,7 +318,7 @@ fn decide(
         });
         untold |= intake.pieces != pieces;
         pieces = intake.pieces;
-        let Intake { batch, others, .. } = &mut intake;
+        let Intake { batch, others, fragments, punishment, .. } = &mut intake;
         if untold && told.elapsed() > SHOW {
             let mut shown = lock(shown);
             deciding.show_shadow(&mut shown);
@@ -330,6 +341,9 @@ fn decide(
         for (ask, decided) in batch.iter().zip(&decided) {
             if let Some(item) = decided.item {
                 lost += u64::from(post.try_send((ask.gate, item)).is_err());
+                if let (Some(flow), true) = (item.scope.flow(), punishment.is_some()) {
+                    fragments.decided(now, flow);
+                }
             }
         }
         for ((ask, others), decided) in batch.iter().zip(others.drain(..)).zip(&decided) {
