@@ -6,6 +6,9 @@
 
 #![expect(dead_code, reason = "the demonstration uses more of these modules than the test")]
 
+#[path = "../src/namespace.rs"]
+mod namespace;
+
 #[path = "../src/demo"]
 mod demo {
     mod check;

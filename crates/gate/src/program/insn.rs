@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Little-endian, which is what `clang -target bpfel` writes, whatever machine reads it. A
-//! wide load takes two slots, of which the second is [`Insn::WIDE_END`]'s place and is
+//! wide load takes two slots, of which the second has the upper half of the constant and is
 //! never run. When the file is read, names have become numbers: a call has the number of
 //! its [`Helper`], a wide load says by its source nibble whether it is a constant, the
 //! address of the file's constants, or that of a clock's rate.
