@@ -1,6 +1,6 @@
 //! `fingerpost gate -c FILE`: a gate at a vantage point, until it is told to stop.
 //!
-//! A [service](crate::service) that SIGHUP has go over to the policy and the senders as they
+//! A [service] that SIGHUP has go over to the policy and the senders as they
 //! are now. `fingerpost gate check -c FILE` judges the file and takes nothing over, `fingerpost gate
 //! bgp-config` writes what a BGP speaker beside the gate is to announce (`gate/bgp.rs`). A
 //! reload that fails says why and leaves everything as it was. Whichever way the process

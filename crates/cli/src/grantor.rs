@@ -1,6 +1,6 @@
 //! `fingerpost grantor -c FILE`: a grantor in the protected network, until it is told to stop.
 //!
-//! A [service](crate::service) that SIGHUP has go over to the policy and the lists as they are
+//! A [service] that SIGHUP has go over to the policy and the lists as they are
 //! now. `fingerpost grantor check -c FILE` judges the file, its lists and its policy, and takes
 //! nothing over. A reload that fails says why and leaves everything as it was.
 

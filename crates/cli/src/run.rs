@@ -1,6 +1,6 @@
 //! `fingerpost run -c FILE`: the router that follows the kernel, until it is told to stop.
 //!
-//! A [service](crate::service) that is ready when the first full table is published and
+//! A [service] that is ready when the first full table is published and
 //! packets are taken. SIGHUP has it go over to its configuration as it is now. Whichever way
 //! the process ends, the kernel has the interfaces again with its descriptors, and goes on
 //! forwarding by its own routes.
