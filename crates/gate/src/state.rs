@@ -10,6 +10,7 @@
 //!                └─ begun (c) by a decision, as (a) and (b); may ask for renewal (h)
 //!
 //!   record    expire_at:64 | sender:32 state:8 priority:8 allowance:8 program:8
+//!                                              └ of a program: its tag:16 ┘
 //!             body, eight words                                       | number:64
 //!               request   last seen
 //!               granted   spent  | window's end | next renewal | rate:32 step:32
@@ -29,8 +30,8 @@
 //! `next_renewal_at` on one packet every `step` carries DSCP 2, so that the grantor may
 //! renew in time; a packet that is dropped asks for nothing. **Program** asks a program
 //! (`program/`), which is not run here: [`Record::packet`] says which, and
-//! [`Record::answer`] takes what it said. A flow whose program is not there, or says nothing
-//! that counts, is a request again, and a new one.
+//! [`Record::answer`] takes what it said. A flow whose program is not there, in the version that
+//! the flow began with, or says nothing that counts, is a request again, and a new one.
 //!
 //! Two departures from the published gates, both towards what a decision says (study,
 //! 2.3): a grant that finds the flow granted leaves the window running, where a renewal
@@ -93,6 +94,19 @@ pub struct Grant {
     pub next_renewal_ms: u32,
     /// Milliseconds between packets that ask.
     pub renewal_step_ms: u32,
+}
+
+/// A program that is to decide of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// Its number.
+    pub program: u8,
+    /// Which version of it (`Program::tag`): no other reads the cookie.
+    pub tag: u16,
+    /// Seconds until the flow has to ask again.
+    pub expire_s: u32,
+    /// The cookie, as its `init` has left it.
+    pub cookie: [u8; 64],
 }
 
 /// Which of a sender's decisions this is: each has a higher number than those before it.
@@ -309,22 +323,23 @@ impl Record {
 
     /// Has a program decide from now on, with a cookie that its `init` has been given, and
     /// says whether that counts, as [`decide`](Self::decide) does.
-    pub fn run(
-        &mut self,
-        now: u64,
-        program: u8,
-        expire_s: u32,
-        cookie: &[u8; 64],
-        stamp: Stamp,
-    ) -> bool {
+    pub fn run(&mut self, now: u64, begun: &Begun, stamp: Stamp) -> bool {
         if !self.take(stamp) {
             return false;
         }
         self.state = State::Program;
-        self.program = program;
-        self.set_cookie(cookie);
-        self.expire_at = after(now, expire_s, SECOND);
+        self.program = begun.program;
+        [self.priority, self.allowance] = begun.tag.to_le_bytes();
+        self.set_cookie(&begun.cookie);
+        self.expire_at = after(now, begun.expire_s, SECOND);
         true
+    }
+
+    /// Returns which version of the program decides, while one does.
+    #[inline]
+    pub fn tag(&self) -> u16 {
+        // A request's, which a program has no use for: begun anew with the next one.
+        u16::from_le_bytes([self.priority, self.allowance])
     }
 
     /// Returns the cookie of a flow that a program decides of.

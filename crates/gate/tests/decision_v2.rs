@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use fib::Prefix;
+use fingerpost_gate::decision::v2::courier::{CHECK, MOST_PIECES, POLL, Parcel};
 use fingerpost_gate::decision::v2::keys::Keys;
+use fingerpost_gate::decision::v2::piece::{PIECE, Reason, Standing, State};
 use fingerpost_gate::decision::v2::receiver::Receiver;
 use fingerpost_gate::decision::v2::sender::{BEAT, Busy, MOST_WAITING, Sender, TRIES};
 use fingerpost_gate::decision::{Item, Program, Refused, Say, Scope};
@@ -381,4 +383,124 @@ fn a_grantor_with_nothing_to_say_shows_that_it_lives() {
     assert_eq!(step(&mut sender, 304 * BEAT + 4_000 * MS, false), None, "it was taken before");
     assert_eq!(step(&mut sender, 304 * BEAT + 8_000 * MS, true), None);
     assert_eq!(sender.pending(), 0);
+}
+
+/// The program of the messages by another hand.
+fn object() -> Vec<u8> {
+    (0..1500u32).map(|at| (at % 251) as u8).collect()
+}
+
+fn standing(of: &Parcel, state: State, words: &str) -> Standing {
+    Standing { program: of.number(), digest: *of.digest(), state, words: words.to_owned() }
+}
+
+/// Brings a grantor with a program to where its offer is answered; returns the offer too.
+fn offered() -> (Sender, Receiver, Parcel, Vec<u8>) {
+    let (mut sender, mut receiver) = pair();
+    let parcel = Parcel::new(3, "it", &object());
+    sender.carry(std::slice::from_ref(&parcel));
+    let offer = first_message(&mut sender, &mut receiver);
+    (sender, receiver, parcel, offer)
+}
+
+#[test]
+fn programs_go_as_another_hand_has_it() {
+    let (mut sender, mut receiver, parcel, offer) = offered();
+    let (mut message, mut reply, mut told) = (Vec::new(), Vec::new(), Vec::new());
+    assert_eq!(offer, golden("offer"));
+    let taken = receiver.receive(&offer, &mut reply).unwrap();
+    let (piece, asked) = (taken.piece.unwrap(), taken.asked());
+    assert!(piece.is_offer() && taken.items().count() == 0);
+    assert_eq!((piece.program, piece.length, &piece.digest), (3, 1500, parcel.digest()));
+    receiver.tell(&asked, &standing(&parcel, State::Wanted, ""), &mut told);
+    assert_eq!(told, golden("wanted"));
+    // Before that, nothing else is sent.
+    sender.receive(0, &reply).unwrap();
+    assert!(!sender.poll(1, &mut message));
+    sender.receive(1, &told).unwrap();
+    let mut whole = vec![0; 1500];
+    let mut last = Vec::new();
+    while sender.poll(1, &mut message) {
+        let piece = receiver.receive(&message, &mut reply).unwrap().piece.unwrap();
+        let at = piece.offset as usize;
+        whole[at..at + piece.bytes.len()].copy_from_slice(piece.bytes);
+        last.clone_from(&message);
+    }
+    assert_eq!((whole, last), (object(), golden("piece")));
+    let refused = standing(&parcel, State::Refused(Reason::Verifier), "pkt: it would never end");
+    receiver.tell(&asked, &refused, &mut told);
+    assert_eq!(told, golden("refused"));
+    // That offer was answered before: the next one's answer counts.
+    assert_eq!(sender.receive(2, &told), Err(Refused::TooOld));
+    sender.receive(2, &reply).unwrap();
+    assert!(sender.poll(2, &mut message));
+    let asked = receiver.receive(&message, &mut reply).unwrap().asked();
+    receiver.tell(&asked, &refused, &mut told);
+    sender.receive(2, &told).unwrap();
+    assert_eq!(sender.programs()[0].told(), Some(&refused));
+    // It is asked again only after a while, and the same answer twice is none.
+    assert_eq!(sender.receive(3, &told), Err(Refused::TooOld));
+    sender.receive(3, &reply).unwrap();
+    assert!(!sender.poll(CHECK, &mut message));
+    assert!(sender.poll(CHECK + 2, &mut message));
+}
+
+#[test]
+fn no_byte_of_an_offer_or_its_answer_can_be_another() {
+    let (mut receiver, mut reply) = (Receiver::new(SESSION), Vec::new());
+    receiver.admit(99, keys());
+    for name in ["offer", "piece", "wanted"] {
+        let message = golden(name);
+        let (mut sender, ..) = offered();
+        let mut check = |changed: &[u8]| match name {
+            "wanted" => assert!(sender.receive(5, changed).is_err()),
+            _ => assert!(receiver.receive(changed, &mut reply).is_err() && reply.is_empty()),
+        };
+        (0..message.len()).for_each(|len| check(&message[..len]));
+        check(&[&message[..], &[0]].concat());
+        for bit in 0..message.len() * 8 {
+            let mut changed = message.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            check(&changed);
+        }
+        if name == "wanted" {
+            sender.receive(5, &message).unwrap();
+        } else {
+            assert!(receiver.receive(&message, &mut reply).unwrap().piece.is_some());
+        }
+    }
+}
+
+#[test]
+fn a_program_holds_no_decision_up() {
+    let (mut sender, mut receiver) = pair();
+    let parcel = Parcel::new(3, "it", &vec![1; 200_000]);
+    sender.carry(std::slice::from_ref(&parcel));
+    let offer = first_message(&mut sender, &mut receiver);
+    let (mut message, mut reply, mut told) = (Vec::new(), Vec::new(), Vec::new());
+    let asked = receiver.receive(&offer, &mut reply).unwrap().asked();
+    receiver.tell(&asked, &standing(&parcel, State::Wanted, ""), &mut told);
+    sender.receive(0, &told).unwrap();
+    let mut under_way = 0;
+    while sender.poll(0, &mut message) {
+        under_way += 1;
+        assert!(message.len() <= PIECE + 84);
+    }
+    // The offer that is not acknowledged is no piece.
+    assert_eq!(under_way, MOST_PIECES);
+    sender.push(&items()[0]).unwrap();
+    assert!(sender.poll(1, &mut message));
+    assert_eq!(receiver.receive(&message, &mut reply).unwrap().items().count(), 1);
+    // What was said of a program that is not carried any more is not heard.
+    sender.carry(&[]);
+    assert_eq!(sender.receive(2, &told), Err(Refused::TooOld));
+    // And while nobody answers, an offer goes out now and then, and that is not counted as lost.
+    let mut lonely = Sender::new(99, keys(), 1452, START);
+    lonely.carry(&[parcel]);
+    let mut sent = 0;
+    for now in (0..60_000 * MS).step_by(MS as usize) {
+        sent += u64::from(lonely.poll(now, &mut message));
+    }
+    assert!((60..=60_000 * MS / POLL + 1).contains(&sent), "{sent} in a minute");
+    assert_eq!((lonely.given_up(), lonely.pending() <= 1), (0, true));
 }

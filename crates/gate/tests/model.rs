@@ -16,7 +16,7 @@ use fingerpost_gate::flow::{Flow, Key};
 use fingerpost_gate::gate::{Gate, Packet, Reason, Verdict};
 use fingerpost_gate::policy::{Action, Address, Draft, Grantor};
 use fingerpost_gate::program::{Answer, Prepared};
-use fingerpost_gate::state::{Decision, Grant, Outcome, Record, Stamp};
+use fingerpost_gate::state::{Begun, Decision, Grant, Outcome, Record, Stamp};
 
 /// Picoseconds.
 type Pico = u128;
@@ -27,7 +27,7 @@ enum State {
     Asking { last: Pico, priority: u32, early: u32 },
     Granted { window: Pico, sent: Vec<u64>, kib: u64, ask_at: Pico, step: Pico },
     Declined,
-    Program { number: u8, cookie: Vec<u8> },
+    Program { number: u8, tag: u16, cookie: Vec<u8> },
 }
 
 struct Twin {
@@ -116,18 +116,20 @@ impl Twin {
         }
     }
 
-    fn cookie(&self) -> Option<&[u8]> {
+    /// What a program began with, or has made of it since.
+    fn began(&self) -> Option<(u16, &[u8])> {
         match &self.state {
-            State::Program { cookie, .. } => Some(cookie),
+            State::Program { tag, cookie, .. } => Some((*tag, cookie)),
             _ => None,
         }
     }
 
-    fn run(&mut self, now: Pico, number: u8, expire_s: u32, with: &[u8], stamp: Stamp) -> bool {
+    fn run(&mut self, now: Pico, begun: &Begun, stamp: Stamp) -> bool {
         if !self.in_order(stamp) {
             return false;
         }
-        self.state = State::Program { number, cookie: with.to_vec() };
+        let Begun { program: number, tag, expire_s, cookie } = *begun;
+        self.state = State::Program { number, tag, cookie: cookie.to_vec() };
         self.until = now + Pico::from(expire_s) * SECOND;
         true
     }
@@ -223,8 +225,9 @@ fn millions_of_decisions_and_packets_make_no_difference() {
                 let (number, expire_s) = (rng.u8(..), rng.u32(..30));
                 let mut cookie = [0; 64];
                 rng.fill(&mut cookie);
-                let counted = record.run(now, number, expire_s, &cookie, stamp);
-                assert_eq!(counted, twin.run(pico, number, expire_s, &cookie, stamp));
+                let begun = Begun { program: number, tag: rng.u16(..), expire_s, cookie };
+                let counted = record.run(now, &begun, stamp);
+                assert_eq!(counted, twin.run(pico, &begun, stamp));
                 seen[8] += u32::from(counted);
             } else if rng.u8(..20) == 0 {
                 let decision = decision(&mut rng);
@@ -239,7 +242,7 @@ fn millions_of_decisions_and_packets_make_no_difference() {
                 if let Outcome::Run(_) = outcome {
                     seen[9] += 1;
                     let mut cookie = record.cookie();
-                    assert_eq!(Some(&cookie[..]), twin.cookie(), "{flow}.{event}");
+                    assert_eq!(Some((record.tag(), &cookie[..])), twin.began(), "{flow}.{event}");
                     cookie[rng.usize(..64)] = rng.u8(..);
                     record.set_cookie(&cookie);
                     let answer = answer(&mut rng);

@@ -157,8 +157,8 @@ fn apply<I: Index>(
         // What comes late is not even tried.
         Say::Run(_) if table.entry(entry).record().is_late(stamp) => false,
         Say::Run(program) => {
-            let cookie = runner.begin(now, program).ok_or(Ignored::Program)?;
-            table.run(entry, now, program.program, program.expire_s, &cookie, stamp)
+            let begun = runner.begin(now, program).ok_or(Ignored::Program)?;
+            table.run(entry, now, &begun, stamp)
         }
     };
     if counts { Ok(()) } else { Err(Ignored::Late) }

@@ -2,16 +2,15 @@
 //!
 //! A worker has one machine and reads programs as it reads its policy: by a pointer that is
 //! swapped, so that one can be loaded, replaced or taken away while packets flow. A flow whose program
-//! is gone is a request again with its next packet. One whose program was replaced goes on
-//! with the cookie it has, which the new program reads as it will: nothing worse can come of
-//! that than a wrong answer, and whoever replaces one flushes its flows if they matter.
+//! is gone is a request again with its next packet. One whose program was replaced goes on with
+//! the version that it began with, as long as that is kept (`program/programs.rs`).
 
 use fib::Reader;
 
 use crate::decision::Program as Named;
 use crate::index::Index;
 use crate::program::{Answer, Machine, Programs};
-use crate::state::Outcome;
+use crate::state::{Begun, Outcome};
 use crate::table::FlowTable;
 
 /// What programs are run with.
@@ -36,12 +35,13 @@ impl Runner {
         self.machine.faults()
     }
 
-    /// Returns what a flow's cookie is at first, or nothing if the program is not there or
-    /// refuses what the decision says.
-    pub(super) fn begin(&mut self, now: u64, named: &Named) -> Option<[u8; 64]> {
-        let program = self.programs.as_mut()?.current().get(named.program)?;
-        let mut cookie = named.cookie;
-        self.machine.init(program, now, &mut cookie).then_some(cookie)
+    /// Returns what a flow begins with, or nothing if the program is not there or refuses what
+    /// the decision says.
+    pub(super) fn begin(&mut self, now: u64, named: &Named) -> Option<Begun> {
+        let Named { expire_s, program: number, mut cookie } = *named;
+        let program = self.programs.as_mut()?.current().get(number)?;
+        let takes = self.machine.init(program, now, &mut cookie);
+        takes.then(|| Begun { program: number, tag: program.tag(), expire_s, cookie })
     }
 
     /// Asks the program of the flow with this entry about a packet.
@@ -55,8 +55,9 @@ impl Runner {
         length: u32,
     ) -> Outcome {
         let record = table.entry(entry).record();
-        let (expire_at, mut cookie) = (record.expire_at(), record.cookie());
-        let program = self.programs.as_mut().and_then(|all| all.current().get(program));
+        let (expire_at, tag, mut cookie) = (record.expire_at(), record.tag(), record.cookie());
+        let programs = self.programs.as_mut();
+        let program = programs.and_then(|all| all.current().version(program, tag));
         let answer = match program {
             Some(program) => {
                 self.machine.packet(program, now, expire_at, &mut cookie, bytes, length)

@@ -9,15 +9,16 @@ use std::sync::Arc;
 
 use super::{Gate, Ignored, MOST_WIDE, Packet, Reason, Verdict};
 use crate::admission::Terms;
-use crate::decision::{Item, Program, Say, Scope};
+use crate::decision::{Item, Program as Named, Say, Scope};
 use crate::flow::{Flow, Key};
 use crate::policy::{Action, Address, Draft, Grantor, Policy};
 use crate::program::tests::shipped;
 use crate::program::{Answer, Machine, Programs};
-use crate::state::{Decision, Grant, Outcome, Record, Stamp};
+use crate::state::{Begun, Decision, Grant, Outcome, Record, Stamp};
 
 mod admission;
 mod limits;
+mod versions;
 
 const SECOND: u64 = 1_000_000_000;
 const PROTECTED: u32 = 0xc000_0200;
@@ -261,7 +262,7 @@ fn run_somewhere(
     // KiB, one or both rates, renewal in half a second, directly or not.
     (cookie[0], cookie[4], cookie[16]) = (rng.u8(..9), rng.u8(..3), rng.u8(..4));
     (cookie[9], cookie[10], cookie[13]) = (2, rng.u8(..9), 2);
-    let program = Program { expire_s: rng.u32(..20), program: rng.u8(..3), cookie };
+    let program = Named { expire_s: rng.u32(..20), program: rng.u8(..3), cookie };
     let item = Item { scope: Scope::of(&flow), say: Say::Run(program) };
     let result = gate.decide(now, &item, stamp, |flow| key.hash(flow));
     // Whom the policy does not protect, the other decisions are about.
@@ -285,11 +286,13 @@ fn run_somewhere(
     }
 }
 
-fn run(programs: &Programs, record: &mut Record, now: u64, named: &Program, stamp: Stamp) -> bool {
+fn run(programs: &Programs, record: &mut Record, now: u64, named: &Named, stamp: Stamp) -> bool {
     let mut cookie = named.cookie;
     let Some(program) = programs.get(named.program) else { return false };
-    Machine::default().init(program, now, &mut cookie)
-        && record.run(now, named.program, named.expire_s, &cookie, stamp)
+    let takes = Machine::default().init(program, now, &mut cookie);
+    let Named { program: number, expire_s, .. } = *named;
+    let begun = Begun { program: number, tag: program.tag(), expire_s, cookie };
+    takes && record.run(now, &begun, stamp)
 }
 
 #[test]
@@ -376,7 +379,7 @@ fn decisions_about_prefixes_reach_who_is_there_and_who_comes() {
         assert_eq!(result, if full { Err(Ignored::TooManyWide) } else { Ok(()) });
     }
     // Of programs that are not there nothing is made.
-    let run = Say::Run(Program { expire_s: 1, program: 0, cookie: [0; 64] });
+    let run = Say::Run(Named { expire_s: 1, program: 0, cookie: [0; 64] });
     let one = Item { scope: Scope::of(&Flow::v4(3, PROTECTED)), say: run };
     assert_eq!(gate.decide(0, &one, stamp(11), hash), Err(Ignored::Program));
 }
@@ -392,7 +395,7 @@ fn a_program_for_a_prefix_begins_anew_for_each_flow() {
     let mut cookie = [0; 64];
     // One KiB a second, and renewal in four minutes.
     (cookie[0], cookie[6]) = (1, 4);
-    let program = Program { expire_s: 100, program: 0, cookie };
+    let program = Named { expire_s: 100, program: 0, cookie };
     let scope = Scope::V4(Prefix::truncate(0, 24), Prefix::ALL);
     let send = |gate: &mut Gate, now, src| {
         let packets = [packet(&key, Flow::v4(src, PROTECTED), 1000)];
@@ -438,7 +441,7 @@ fn nothing_is_allocated_while_packets_go_through() {
             gate.process_with(step * 1_000_000, &packets, |at| &bytes[at], &mut verdicts);
             let say = match step % 2 {
                 0 => Say::Decide(Decision::Decline { expire_s: 3 }),
-                _ => Say::Run(Program { expire_s: 3, program: 2, cookie: [1; 64] }),
+                _ => Say::Run(Named { expire_s: 3, program: 2, cookie: [1; 64] }),
             };
             let item = Item { scope: Scope::of(&packets[0].flow), say };
             let _ = gate.decide(step * 1_000_000, &item, Stamp::default(), |flow| key.hash(flow));

@@ -21,6 +21,8 @@
 //! | `verify/` | the verifier |
 //! | `machine.rs` | the machine that runs what has passed |
 //! | `packet.rs` | a packet as a program sees it |
+//! | `programs.rs` | programs by number, and the version before |
+//! | `library.rs` | which there are: of the gate's own configuration, and sent by grantors |
 //! | `shipped.rs` | the programs that come with this, in C |
 //!
 //! The interface is that of the published gates (study, 5) but for how a packet is read: what
@@ -29,24 +31,26 @@
 //! kernel's XDP programs. It is written down in `programs/flow.h`. Why the verifier and the
 //! machine are our own is in docs/decisions/0011.
 
+pub mod library;
 pub mod shipped;
 
 mod insn;
 mod machine;
 mod object;
 mod packet;
+mod programs;
 mod refusal;
 mod verify;
 
 pub use insn::{Helper, Insn};
 pub use machine::{Fault, Prepared};
+pub use programs::Programs;
 pub use refusal::{Refusal, Why};
 pub use verify::{LONGEST, MOST_INSTRUCTIONS, MOST_STEPS, Section, Verified};
 
-use std::sync::Arc;
-
 use machine::Memory;
 use packet::{DESCRIPTION, Parsed};
+use sha2::{Digest, Sha256};
 use verify::STACK;
 
 /// How many programs a gate can have.
@@ -66,6 +70,7 @@ pub const MOST_PROGRAMS: usize = 256;
 pub struct Program {
     init: Verified,
     packet: Verified,
+    digest: [u8; 32],
 }
 
 /// What a program says of a packet.
@@ -91,7 +96,19 @@ impl Program {
     pub fn load(bytes: &[u8]) -> Result<Self, Refusal> {
         let (init, packet) = object::read(bytes)?;
         let init = verify::verify(Section::Init, init)?;
-        Ok(Self { init, packet: verify::verify(Section::Packet, packet)? })
+        let packet = verify::verify(Section::Packet, packet)?;
+        Ok(Self { init, packet, digest: digest(bytes) })
+    }
+
+    /// Returns the SHA-256 of the object file.
+    pub fn digest(&self) -> &[u8; 32] {
+        &self.digest
+    }
+
+    /// Returns what flows remember it by: the digest's first 16 bits.
+    #[inline]
+    pub fn tag(&self) -> u16 {
+        u16::from_be_bytes([self.digest[0], self.digest[1]])
     }
 
     /// Returns what is run with a decision.
@@ -105,27 +122,9 @@ impl Program {
     }
 }
 
-/// Programs by their number.
-#[derive(Clone, Debug)]
-pub struct Programs(Vec<Option<Arc<Program>>>);
-
-impl Default for Programs {
-    fn default() -> Self {
-        Self(vec![None; MOST_PROGRAMS])
-    }
-}
-
-impl Programs {
-    /// Puts a program under a number, or takes away the one that is there.
-    pub fn set(&mut self, number: u8, program: Option<Arc<Program>>) {
-        self.0[usize::from(number)] = program;
-    }
-
-    /// Returns the program of a number.
-    #[inline]
-    pub fn get(&self, number: u8) -> Option<&Program> {
-        self.0[usize::from(number)].as_deref()
-    }
+/// Returns what an object file is known by: its SHA-256 (FIPS 180-4).
+pub fn digest(object: &[u8]) -> [u8; 32] {
+    Sha256::digest(object).into()
 }
 
 /// A worker's machine: what programs run in.

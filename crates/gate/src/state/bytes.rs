@@ -7,7 +7,7 @@
 //! All in little-endian order, as it stands in memory on most machines. Times are those of the
 //! clock that the gate goes by, so that one that goes on over a restart makes them right. Whatever
 //! the bytes are, what is read from them is a record that could be: a priority is no higher than there
-//! is.
+//! is. Where a program decides, what would be priority and allowance is which version of it.
 
 use super::{ALLOWANCE, Record, State};
 
@@ -43,12 +43,13 @@ impl Record {
             3 => State::Program,
             _ => return None,
         };
+        let runs = state == State::Program;
         let mut record = Self {
             expire_at: word(0)?,
             sender: word(8)? as u32,
             state,
-            priority: bytes[13].min(HIGHEST),
-            allowance: bytes[14].min(ALLOWANCE),
+            priority: if runs { bytes[13] } else { bytes[13].min(HIGHEST) },
+            allowance: if runs { bytes[14] } else { bytes[14].min(ALLOWANCE) },
             program: bytes[15],
             number: word(80)?,
             ..Self::default()
@@ -61,11 +62,12 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::{BYTES, Record, State};
-    use crate::state::{Decision, Grant, Stamp};
+    use crate::state::{Begun, Decision, Grant, Stamp};
 
     #[test]
     fn a_record_goes_on_where_it_was() {
         let terms = Grant { rate_kib: 9, expire_s: 8, next_renewal_ms: 7, renewal_step_ms: 6 };
+        let begun = Begun { program: 2, tag: 0xfedc, expire_s: 60, cookie: [0xa5; 64] };
         let mut record = Record::new(77);
         for step in 0..4u64 {
             let now = 1_000_000 * step;
@@ -80,11 +82,12 @@ mod tests {
                     &Decision::Decline { expire_s: 3 },
                     Stamp::default()
                 )),
-                3 => assert!(record.run(now, 2, 60, &[0xa5; 64], Stamp { sender: 5, number: 10 })),
+                3 => assert!(record.run(now, &begun, Stamp { sender: 5, number: 10 })),
                 _ => {}
             }
             let mut same = Record::from_bytes(&record.to_bytes()).unwrap();
             assert_eq!(same.to_bytes(), record.to_bytes());
+            assert_eq!(same.tag(), record.tag());
             for at in 0..20 {
                 let later = now + at * 400_000_000;
                 let mut other = record;

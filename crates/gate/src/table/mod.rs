@@ -28,7 +28,7 @@ use crate::flow::Flow;
 use crate::index::lines::Lines;
 use crate::index::{Full, Index, MOST_ENTRIES};
 use crate::program::Answer;
-use crate::state::{Decision, Outcome, Record, Stamp, State};
+use crate::state::{Begun, Decision, Outcome, Record, Stamp, State};
 
 /// What a flow belongs to: a grantor set, as one generation of the policy says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -245,18 +245,10 @@ impl<I: Index> FlowTable<I> {
     }
 
     /// Has a program decide of the flow with this entry, and says whether that counts.
-    pub fn run(
-        &mut self,
-        entry: u32,
-        now: u64,
-        program: u8,
-        expire_s: u32,
-        cookie: &[u8; 64],
-        stamp: Stamp,
-    ) -> bool {
+    pub fn run(&mut self, entry: u32, now: u64, begun: &Begun, stamp: Stamp) -> bool {
         let record = &mut self.entries[entry as usize].record;
         let before = record.state();
-        let counts = record.run(now, program, expire_s, cookie, stamp);
+        let counts = record.run(now, begun, stamp);
         if counts {
             self.refile(entry, before);
         }

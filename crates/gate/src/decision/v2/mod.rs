@@ -9,7 +9,7 @@
 //!   +--------------------------------------------------------------------+
 //!   |                              number                               |
 //!   +--------------------------------------------------------------------+
-//!   |  decisions … , or which numbers below were taken                  |
+//!   |  decisions … , which numbers below were taken, a piece of a program |
 //!   +--------------------------------------------------------------------+
 //!   |  HMAC-SHA-256 of all of it, its first 16 bytes                    |
 //!   +--------------------------------------------------------------------+
@@ -28,11 +28,15 @@
 //! | [`sender`] | the grantor's side of one gate |
 //! | [`receiver`] | the gate's side of all its grantors |
 //! | [`keys`] | secrets by number, and their change |
+//! | [`courier`] | the grantor's side of programs: offered, sent in pieces, answered for |
 //! | `window` | which numbers were taken |
 //! | `item` | decisions as bytes |
+//! | [`piece`] | programs as bytes, and how it stands with them |
 
+pub mod courier;
 mod item;
 pub mod keys;
+pub mod piece;
 pub mod receiver;
 pub mod sender;
 mod window;
@@ -57,6 +61,8 @@ const VERSION: u8 = 2;
 const DECISIONS: u8 = 1;
 const ACKNOWLEDGEMENT: u8 = 2;
 const HELLO: u8 = 3;
+const PROGRAM: u8 = 4;
+const STANDING: u8 = 5;
 
 /// What precedes a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

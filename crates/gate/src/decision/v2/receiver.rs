@@ -5,11 +5,13 @@
 //! can be read to the end; this session; a number not taken before, within the window.
 //! What is not authentic is not answered, so that a gate is no amplifier. What is, always
 //! is: by the numbers taken, also where the message was taken before (its acknowledgement
-//! may have been lost); or by a hello where the session is another.
+//! may have been lost); or by a hello where the session is another. An offer of a program is
+//! answered once more, by how it stands with that ([`Receiver::tell`]), if it was not taken before.
 
 use super::keys::Keys;
+use super::piece::{Piece, Standing};
 use super::window::Window;
-use super::{ACKNOWLEDGEMENT, DECISIONS, HELLO, Header, ITEM_BITS, item};
+use super::{ACKNOWLEDGEMENT, DECISIONS, HELLO, Header, ITEM_BITS, PROGRAM, STANDING, item};
 use crate::decision::{Item, Refused};
 use crate::state::Stamp;
 
@@ -28,22 +30,38 @@ pub struct Receiver {
     items: Vec<Item>,
 }
 
-/// The decisions of one message.
+/// What one message has brought.
 #[derive(Clone, Copy, Debug)]
-pub struct Taken<'a> {
-    /// Who decided.
+pub struct Taken<'a, 'm> {
+    /// Who sent it.
     pub sender: u32,
+    /// A piece or an offer of a program, where it is one and no decisions.
+    pub piece: Option<Piece<'m>>,
     number: u64,
+    key: u16,
     items: &'a [Item],
 }
 
-impl<'a> Taken<'a> {
+/// Which message is answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    sender: u32,
+    number: u64,
+    key: u16,
+}
+
+impl<'a> Taken<'a, '_> {
     /// Returns each decision with its stamp, in the order of the grantor.
     pub fn items(self) -> impl Iterator<Item = (&'a Item, Stamp)> {
-        let Self { sender, number, items } = self;
+        let Self { sender, number, items, .. } = self;
         (0..).zip(items).map(move |(at, item): (u64, _)| {
             (item, Stamp { sender, number: number << ITEM_BITS | at })
         })
+    }
+
+    /// Returns which message this was, to answer it.
+    pub fn asked(&self) -> Asked {
+        Asked { sender: self.sender, number: self.number, key: self.key }
     }
 }
 
@@ -74,22 +92,28 @@ impl Receiver {
         peer.map(|peer| peer.keys = Keys::default()).is_some()
     }
 
-    /// Takes a message: the decisions in it, and in `reply` what to answer, nothing if it
-    /// is empty.
+    /// Takes a message: the decisions in it or the piece of a program, and in `reply` what to
+    /// answer, nothing if it is empty.
     ///
     /// # Errors
     ///
     /// [`Refused`], by the first check that fails; `reply` is to be sent all the same.
-    pub fn receive(&mut self, message: &[u8], reply: &mut Vec<u8>) -> Result<Taken<'_>, Refused> {
+    pub fn receive<'m>(
+        &mut self,
+        message: &'m [u8],
+        reply: &mut Vec<u8>,
+    ) -> Result<Taken<'_, 'm>, Refused> {
         reply.clear();
         let (header, body) = Header::parse(message)?;
         let peer = self.peers.iter_mut().find(|peer| peer.sender == header.sender);
         let peer = peer.ok_or(Refused::UnknownSender)?;
         peer.keys.check(header.key, message)?;
-        if header.kind != DECISIONS {
-            return Err(Refused::Malformed);
-        }
-        item::get_all(body, &mut self.items)?;
+        self.items.clear();
+        let piece = match header.kind {
+            DECISIONS => item::get_all(body, &mut self.items).map(|()| None)?,
+            PROGRAM => Some(Piece::parse(body)?),
+            _ => return Err(Refused::Malformed),
+        };
         if header.session != self.session {
             let hello = Header { kind: HELLO, session: self.session, ..header };
             hello.write(&[], &peer.keys, reply);
@@ -103,6 +127,17 @@ impl Receiver {
         }
         Header { kind: ACKNOWLEDGEMENT, number, ..header }.write(&seen, &peer.keys, reply);
         taken?;
-        Ok(Taken { sender: header.sender, number: header.number, items: &self.items })
+        let Header { sender, number, key, .. } = header;
+        Ok(Taken { sender, piece, number, key, items: &self.items })
+    }
+
+    /// Writes how it stands with the program that a message offered over what `out`
+    /// holds.
+    pub fn tell(&self, asked: &Asked, standing: &Standing, out: &mut Vec<u8>) {
+        out.clear();
+        let Asked { sender, number, key } = *asked;
+        let Some(peer) = self.peers.iter().find(|peer| peer.sender == sender) else { return };
+        let header = Header { kind: STANDING, key, sender, session: self.session, number };
+        header.write(&standing.write(), &peer.keys, out);
     }
 }

@@ -16,14 +16,20 @@
 //! Who has [`Sender::beat`] called says with an empty message that it lives whenever it has
 //! had nothing else to say for [`BEAT`]. Such a message is sent once.
 //!
+//! Programs go the same way, after all decisions: which of them a gate has, and what of them is
+//! under way, is `courier.rs`'s to know.
+//!
 //! A grantor whose clock was set back begins with numbers that the gate has passed. The
 //! gate's answer says which, and all that is in flight gets new ones.
 
 use std::collections::VecDeque;
 
+use super::courier::{Carried, Courier, Load, Parcel};
 use super::keys::Keys;
+use super::piece::Standing;
 use super::window::Window;
 use super::{ACKNOWLEDGEMENT, DECISIONS, HEADER, HELLO, Header, MOST_ITEMS, TAG, WINDOW, item};
+use super::{PROGRAM, STANDING};
 use crate::decision::cursor::Cursor;
 use crate::decision::{Item, Refused};
 
@@ -42,7 +48,10 @@ const MOST_TIMEOUT: u64 = 3_000 * MILLISECOND;
 #[derive(Debug)]
 struct Sent {
     number: u64,
+    kind: u8,
     body: Vec<u8>,
+    /// It is not sent again: a sign of life, an offer.
+    once: bool,
     tries: u32,
     sent_at: u64,
     due: u64,
@@ -64,15 +73,9 @@ pub struct Sender {
     /// The smoothed round trip and its variance, once known.
     trip: Option<(u64, u64)>,
     given_up: u64,
+    courier: Courier,
     /// When something was sent last.
     spoke_at: Option<u64>,
-}
-
-impl Sent {
-    /// Says that the grantor lives, and nothing else.
-    fn is_beat(&self) -> bool {
-        self.body.is_empty()
-    }
 }
 
 /// Says that too many messages wait: the gate does not answer, or not soon enough.
@@ -105,6 +108,7 @@ impl Sender {
             in_flight: VecDeque::new(),
             trip: None,
             given_up: 0,
+            courier: Courier::default(),
             spoke_at: None,
         }
     }
@@ -112,6 +116,17 @@ impl Sender {
     /// Signs with other keys from now on, what is in flight too.
     pub fn set_keys(&mut self, keys: Keys) {
         self.keys = keys;
+    }
+
+    /// Has the gate be given these programs, and no others from now on; what it was given
+    /// before it keeps. They are offered to it, and sent if it wants them.
+    pub fn carry(&mut self, programs: &[Parcel]) {
+        self.courier.carry(programs);
+    }
+
+    /// Returns the programs, and what the gate says of each.
+    pub fn programs(&self) -> &[Carried] {
+        self.courier.each()
     }
 
     /// Adds a decision to the message that is being filled.
@@ -146,7 +161,8 @@ impl Sender {
     }
 
     /// Writes the next message to send over what `out` holds, and says whether there is
-    /// one: what is due again first, then what waits, then what is being filled.
+    /// one: what is due again first, then what waits, then what is being filled, then
+    /// programs.
     pub fn poll(&mut self, now: u64, out: &mut Vec<u8>) -> bool {
         self.give_up(now);
         let first = self.in_flight.front().map_or(self.next, |sent| sent.number);
@@ -161,10 +177,21 @@ impl Sender {
                     self.open_items = 0;
                     Some(core::mem::take(&mut self.open)).filter(|body| !body.is_empty())
                 });
-                let Some(body) = body else { return false };
-                let number = self.next;
+                let (number, pieces) = (self.next, self.pieces());
+                let (kind, once, body) = match body {
+                    Some(body) => (DECISIONS, body.is_empty(), body),
+                    None => match self.courier.next(now, pieces) {
+                        None => return false,
+                        Some(Load { offer, body }) => {
+                            offer.iter().for_each(|&at| self.courier.offered(at, number));
+                            (PROGRAM, offer.is_some(), body)
+                        }
+                    },
+                };
                 self.next += 1;
-                self.in_flight.push_back(Sent { number, body, tries: 0, sent_at: now, due: now });
+                let (tries, sent_at, due) = (0, now, now);
+                let sent = Sent { number, kind, body, once, tries, sent_at, due };
+                self.in_flight.push_back(sent);
                 self.in_flight.len() - 1
             }
         };
@@ -174,7 +201,7 @@ impl Sender {
         sent.tries += 1;
         sent.sent_at = now;
         let header = Header {
-            kind: DECISIONS,
+            kind: sent.kind,
             key: self.keys.signing(),
             sender: self.id,
             session: self.session,
@@ -187,7 +214,13 @@ impl Sender {
 
     /// Returns when [`poll`](Self::poll) has something to send next without anything new.
     pub fn due_at(&self) -> Option<u64> {
-        self.in_flight.iter().map(|sent| sent.due).min()
+        let again = self.in_flight.iter().map(|sent| sent.due).min();
+        again.into_iter().chain(self.courier.due_at()).min()
+    }
+
+    /// Counts the pieces of programs that are not acknowledged.
+    fn pieces(&self) -> usize {
+        self.in_flight.iter().filter(|sent| sent.kind == PROGRAM && !sent.once).count()
     }
 
     /// Takes what the gate has answered.
@@ -222,11 +255,20 @@ impl Sender {
             }
             HELLO => {
                 self.session = header.session;
+                // What the gate was given it has forgotten.
+                self.in_flight.retain(|sent| sent.kind != PROGRAM);
+                self.courier.begin();
                 for sent in &mut self.in_flight {
                     (sent.tries, sent.due) = (0, now);
                 }
                 Ok(())
             }
+            STANDING if header.session == self.session => {
+                let standing = Standing::parse(body)?;
+                let counts = self.courier.take(now, header.number, standing);
+                if counts { Ok(()) } else { Err(Refused::TooOld) }
+            }
+            STANDING => Err(Refused::OtherSession),
             _ => Err(Refused::Malformed),
         }
     }
@@ -266,7 +308,7 @@ impl Sender {
     }
 
     fn give_up(&mut self, now: u64) {
-        self.in_flight.retain(|sent| !sent.is_beat() || sent.tries == 0 || sent.due > now);
+        self.in_flight.retain(|sent| !sent.once || sent.tries == 0 || sent.due > now);
         let before = self.in_flight.len();
         self.in_flight.retain(|sent| sent.tries < TRIES || sent.due > now);
         let given_up = before - self.in_flight.len();

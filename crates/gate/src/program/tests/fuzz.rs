@@ -131,7 +131,7 @@ fn fuzzed_bytecode_that_passes_does_no_harm() {
             continue;
         };
         passed += 1;
-        let program = Program { init: init.clone(), packet: packet_code };
+        let program = Program { init: init.clone(), packet: packet_code, digest: [0; 32] };
         let (mut one, mut two) = (Machine::default(), Machine::default());
         for _ in 0..20 {
             one.stack.fill(0x55);

@@ -50,7 +50,7 @@ fn compile(name: &str, text: &str, cpu: &str) -> Vec<u8> {
 }
 
 /// The shipped programs as object files, for both ends of the instruction set.
-fn objects() -> &'static [(String, Vec<u8>)] {
+pub(crate) fn objects() -> &'static [(String, Vec<u8>)] {
     static OBJECTS: OnceLock<Vec<(String, Vec<u8>)>> = OnceLock::new();
     OBJECTS.get_or_init(|| {
         let each = SOURCES.iter().flat_map(|source| {
