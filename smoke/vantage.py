@@ -1,8 +1,11 @@
-"""What scripts about gates share: sockets in other namespaces, frames, and decisions by version 1.
+"""What scripts about gates share: sockets in other namespaces, frames, and messages of grantors.
 
-Nothing of the gate's code is here: decisions are packed by `struct` as the study's section 4 says.
+Nothing of the gate's code is here: version 1 is packed by `struct` as the study's section 4 says,
+version 2 signed by `hmac` as docs/decision-protocol.md does.
 """
 
+import hashlib
+import hmac
 import os
 import socket
 import struct
@@ -57,6 +60,12 @@ def v1_granted(src, rate, expire, renew, step, dst=PROTECTED):
 
 def v1_declined(src, expire, dst=PROTECTED):
     return bytes([0, 0, 0, 0]) + pair(src, dst) + struct.pack(">I", expire)
+
+
+# Version 2: a whole message, with its code.
+def v2(kind, session, number, body, sender, key):
+    text = struct.pack(">BBHIQQ", 2, kind, 1, sender, session, number) + body
+    return text + hmac.new(key, text, hashlib.sha256).digest()[:16]
 
 
 def folded(data):

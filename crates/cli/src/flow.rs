@@ -14,7 +14,7 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::process::ExitCode;
 
-use router::control::api::{FlowTold, GateTold, Item, Request};
+use router::control::api::{FlowTold, GateTold, Item, ProgramTold, Request};
 
 use crate::client::{self, PATIENCE};
 
@@ -144,4 +144,21 @@ pub(crate) fn gate(out: &mut impl Write, it: &GateTold) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Writes what is known of a flow program.
+pub(crate) fn program(out: &mut impl Write, it: &ProgramTold) -> std::io::Result<()> {
+    if let Some(gate) = it.gate {
+        write!(out, "gate {gate} ")?;
+    }
+    let name = it.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+    let state = it.state.replace('_', " ");
+    write!(out, "program {}{name} {state}", it.number)?;
+    // A grantor knows the size of all, but it is told only of what is coming.
+    if let (Some(there), Some(bytes)) = (it.there, it.bytes) {
+        write!(out, " {there} of {bytes} bytes")?;
+    }
+    let before = if it.before { ", the version before it kept" } else { "" };
+    writeln!(out, ", of {}, sha256 {}{before}", it.origin, it.digest)?;
+    it.reason.iter().try_for_each(|why| writeln!(out, "    {why}"))
 }

@@ -1,7 +1,7 @@
 //! `fingerpost grantor -c FILE`: a grantor in the protected network, until it is told to stop.
 //!
-//! A [service] that SIGHUP has go over to the policy and the lists as they are
-//! now. `fingerpost grantor check -c FILE` judges the file, its lists and its policy, and takes
+//! A [service] that SIGHUP has go over to the policy, the lists and the programs as they are
+//! now. `fingerpost grantor check -c FILE` judges the file and what it names, and takes
 //! nothing over. A reload that fails says why and leaves everything as it was.
 
 use std::io::Write;
@@ -88,9 +88,13 @@ fn check(path: &Path) -> anyhow::Result<ExitCode> {
                 .with_context(|| format!("{}: the {which}", path.display()))?;
         }
     }
+    let programs = match config.programs.len() {
+        0 => String::new(),
+        some => format!(", {some} programs"),
+    };
     writeln!(
         std::io::stdout(),
-        "sound: {} interfaces, {} tunnel ends, {} gates, {} lists",
+        "sound: {} interfaces, {} tunnel ends, {} gates, {} lists{programs}",
         config.fixed.interfaces.len(),
         config.fixed.ends.len(),
         config.fixed.gates.len(),
@@ -116,7 +120,9 @@ impl Service for Grantor {
     }
 
     fn attend(&mut self) {
-        Grantor::attend(self);
+        for told in Grantor::attend(self) {
+            eprintln!("fingerpost: {told}");
+        }
     }
 
     fn reload(&mut self) -> Result<String, String> {

@@ -63,7 +63,7 @@ struct Test {
     /// The requests that the grantor has recorded (`[policy] record`)
     #[arg(long, group = "packets")]
     recorded: bool,
-    /// A flow program that decisions may name; with --pcap
+    /// A flow program that decisions may name, beside those of the configuration; with --pcap
     #[arg(long, value_name = "NUMBER=FILE.o")]
     program: Vec<String>,
     /// List at most so many flows, those that change most first
@@ -126,7 +126,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         load(&text, &lists, &config).with_context(|| args.candidate.display().to_string())?;
     let mut outcome = match &args.pcap {
         Some(path) => {
-            let programs = programs(&args.program)?;
+            let programs = programs(&config, &args.program)?;
             progress::during("replaying", || replay(path, policy, candidate, &programs))?
         }
         None => {
@@ -151,9 +151,13 @@ fn load(text: &str, lists: &Publisher<Lists>, config: &Config) -> anyhow::Result
     Ok(Grantor::new(text, lists.reader(), config.fixed.limits)?)
 }
 
-/// Reads `NUMBER=FILE.o`, each.
-fn programs(named: &[String]) -> anyhow::Result<Programs> {
+/// Has the programs that the grantor sends to its gates, and reads `NUMBER=FILE.o`, each.
+fn programs(config: &Config, named: &[String]) -> anyhow::Result<Programs> {
     let mut programs = Programs::default();
+    for sent in &config.programs {
+        let program = Program::load(sent.object()).with_context(|| sent.name().to_owned())?;
+        programs.set(sent.number(), Some(Arc::new(program)));
+    }
     for name in named {
         let parts = name
             .split_once('=')

@@ -74,6 +74,8 @@ enum What {
     Gate,
     /// A grantor: what its policy says, its decisions on their way, what a candidate would say
     Grantor,
+    /// Flow programs: those of a gate, or those that a grantor has for its gates, and how it stands
+    Programs,
     /// Flows that a gate remembers
     Flows {
         /// At most so many of each worker
@@ -100,6 +102,7 @@ impl What {
             Self::Audit => Request::Audit,
             Self::Gate => Request::Gate,
             Self::Grantor => Request::Grantor,
+            Self::Programs => Request::Programs,
             Self::Flows { most } => Request::Flows { most: *most },
         }
     }
@@ -146,6 +149,7 @@ fn json(array: &mut client::Array<impl Write>, item: &Item) -> anyhow::Result<()
         Item::Gate(it) => array.item(it),
         Item::Grantor(it) => array.item(it),
         Item::Flow(it) => array.item(it),
+        Item::Program(it) => array.item(it),
         // Of `monitor` and `fib diff`, not of `show`.
         Item::Event(it) => array.item(it),
         Item::Difference(it) => array.item(it),
@@ -231,6 +235,7 @@ fn text(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()>
         Item::Gate(it) => flow::gate(out, it),
         Item::Grantor(it) => policy::grantor(out, it),
         Item::Flow(it) => flow::flow(out, it),
+        Item::Program(it) => flow::program(out, it),
         Item::Event(_) | Item::Difference(_) | Item::Compared(_) => Ok(()),
     }
 }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::vantage::told::ProgramTold;
 use crate::{grantor, vantage};
 
 /// What a daemon is.
@@ -49,6 +50,19 @@ impl Role {
         match self {
             Self::Grantor(panel) => Ok(panel),
             other => Err(format!("this is a {}, and no grantor", other.name())),
+        }
+    }
+
+    /// Lists the flow programs.
+    ///
+    /// # Errors
+    ///
+    /// Says what this is instead.
+    pub(crate) fn programs(&self) -> Result<Vec<ProgramTold>, String> {
+        match self {
+            Self::Gate(panel) => Ok(panel.programs()),
+            Self::Grantor(panel) => Ok(panel.programs()),
+            Self::Router => Err("this is a router, and has no flow programs".to_owned()),
         }
     }
 

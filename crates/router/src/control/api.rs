@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 pub use crate::grantor::told::{Changed, GrantorTold, ShadowTold};
-pub use crate::vantage::told::{FlowTold, GateTold};
+pub use crate::vantage::told::{FlowTold, GateTold, ProgramTold};
 
 /// A line to the router.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +88,8 @@ pub enum Request {
     Gate,
     /// A grantor: what its policy says, and its candidate would.
     Grantor,
+    /// The flow programs of a gate, or those that a grantor has for its gates.
+    Programs,
     /// Flows of a gate.
     Flows {
         /// At most so many of a worker.
@@ -166,6 +168,8 @@ pub enum Item {
     Grantor(GrantorTold),
     /// A flow of a gate.
     Flow(FlowTold),
+    /// A flow program.
+    Program(ProgramTold),
 }
 
 /// A route, as the router took it over.

@@ -40,6 +40,7 @@ impl Look {
         match request.clone() {
             Request::Gate => Ok(vec![Item::Gate(gate()?.gate())]),
             Request::Grantor => Ok(vec![Item::Grantor(self.role.grantor()?.told())]),
+            Request::Programs => Ok(self.role.programs()?.into_iter().map(Item::Program).collect()),
             Request::Flow { src, dst } => Ok(vec![Item::Flow(gate()?.flow(src, dst)?)]),
             Request::Flows { most } => {
                 Ok(gate()?.flows(most)?.into_iter().map(Item::Flow).collect())

@@ -313,6 +313,18 @@ impl Gathered {
             .collect();
         let it = family("gate_grantor_silent", "It is taken to be gone, and gets no flows");
         to.gauge(&it, each.iter().map(|(at, gone)| ([("grantor", at.as_str())], *gone)))?;
+        let programs: Vec<_> = gate
+            .programs()
+            .into_iter()
+            .filter(|it| it.state == "in_force")
+            .map(|it| (it.number.to_string(), it.origin, it.digest))
+            .collect();
+        let it = family("gate_program", "A flow program that decisions may name");
+        let labels = programs.iter().map(|(number, origin, digest)| {
+            let labels = [("number", number), ("origin", origin), ("sha256", digest)];
+            (labels.map(|(name, value)| (name, value.as_str())), 1)
+        });
+        to.gauge(&it, labels)?;
         let (generation, reloads, refused) = gate.policy();
         to.gauge(&family("gate_policy_generation", "The policy in force"), [([], generation)])?;
         to.counter(&family("gate_reloads", "Policies read anew"), [([], reloads)])?;
@@ -341,6 +353,19 @@ impl Gathered {
         to.counter(&it, [([], told.reloads)])?;
         let it = family("grantor_reloads_refused", "Those that were not taken over");
         to.counter(&it, [([], told.reloads_refused)])?;
+        let programs: Vec<_> = grantor
+            .programs()
+            .into_iter()
+            .filter_map(|it| {
+                Some((it.gate?.to_string(), it.number.to_string(), it.name?, it.state))
+            })
+            .collect();
+        let it = family("grantor_program", "How it stands with a flow program at a gate");
+        let labels = programs.iter().map(|(gate, number, name, state)| {
+            let labels = [("gate", gate), ("number", number), ("program", name), ("state", state)];
+            (labels.map(|(name, value)| (name, value.as_str())), 1)
+        });
+        to.gauge(&it, labels)?;
         let Some(shadow) = &told.shadow else { return Ok(()) };
         // They begin anew with each candidate.
         let it =

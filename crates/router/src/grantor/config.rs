@@ -21,15 +21,19 @@
 //! name = "deny"
 //! file = "deny.txt"
 //!
+//! [[program]]                     # sent to the gates, which verify it themselves
+//! number = 3
+//! file = "web.o"
+//!
 //! [decisions]
 //! version = 2                     # 1 for the published gates
 //! id = 1                          # this grantor's number
 //! keys = { 1 = "grantor.key" }    # by number: files of 64 hexadecimal digits; the highest signs
 //! ```
 //!
-//! `[workers]`, `[control]` and `[metrics]` are those of the router. The policy, the candidate and
-//! the lists are read again with SIGHUP, and taken over if all of them are sound; the keys stay those of
-//! the start, and what stands in [`Fixed`] cannot change.
+//! `[workers]`, `[control]` and `[metrics]` are those of the router. The policy, the candidate, the
+//! lists and the programs are read again with SIGHUP, and taken over if all of them are sound; the keys
+//! stay those of the start, and what stands in [`Fixed`] cannot change.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -38,9 +42,12 @@ use std::sync::Arc;
 
 use fib::Choice;
 use gate::decision::Say;
+use gate::decision::v2::courier::Parcel;
 use gate::decision::v2::keys::Keys;
+use gate::decision::v2::piece::MOST_OBJECT;
 use gate::grantor::{Limits, List, Lists, Ruling};
 use gate::policy::Address;
+use gate::program::Program;
 use gate::state::{Decision, Grant};
 use port::af_xdp::ModeChoice;
 use serde::Deserialize;
@@ -69,6 +76,8 @@ pub struct Config {
     pub lists: Lists,
     /// How decisions are spoken.
     pub voice: Voice,
+    /// The flow programs that gates are to have.
+    pub programs: Vec<Parcel>,
 }
 
 /// What holds as long as the grantor works.
@@ -103,6 +112,8 @@ struct File {
     policy: Policy,
     #[serde(default)]
     list: Vec<Listed>,
+    #[serde(default)]
+    program: Vec<Sent>,
     decisions: Decisions,
     #[serde(default)]
     workers: Workers,
@@ -136,6 +147,13 @@ struct Policy {
 #[serde(deny_unknown_fields)]
 struct Listed {
     name: Spanned<String>,
+    file: Spanned<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sent {
+    number: Spanned<u8>,
     file: Spanned<PathBuf>,
 }
 
@@ -230,6 +248,39 @@ impl Checker<'_> {
             self.problem(file, key, format!("{}: {error}", file.get_ref().display()));
             String::new()
         })
+    }
+
+    /// Reads the flow programs, and has the verifier look at them as gates will.
+    fn programs(&mut self, listed: &[Sent], version: u8, beside: &Path) -> Vec<Parcel> {
+        let mut parcels: Vec<Parcel> = Vec::new();
+        for Sent { number, file } in listed {
+            if parcels.iter().any(|it| it.number() == *number.get_ref()) {
+                let what = format!("{} is there twice", number.get_ref());
+                self.problem(number, "program.number", what);
+            }
+            if version == 1 {
+                let what = "programs are sent by version 2 of the protocol only";
+                self.problem(file, "program.file", what);
+            }
+            let (name, shown) = (file.get_ref(), file.get_ref().display());
+            let read = std::fs::read(beside.join(name)).map_err(|error| error.to_string());
+            let object = read.and_then(|object| match Program::load(&object) {
+                Ok(_) if object.len() > MOST_OBJECT => Err(format!(
+                    "{} bytes, where {MOST_OBJECT} are sent at the most: strip it (llvm-strip -g)",
+                    object.len()
+                )),
+                Ok(_) => Ok(object),
+                Err(refusal) => Err(refusal.to_string()),
+            });
+            match object {
+                Ok(object) => {
+                    let name = name.file_stem().unwrap_or_default().to_string_lossy();
+                    parcels.push(Parcel::new(*number.get_ref(), &name, &object));
+                }
+                Err(what) => self.problem(file, "program.file", format!("{shown}: {what}")),
+            }
+        }
+        parcels
     }
 
     fn voice(&mut self, said: &Decisions, beside: &Path) -> Voice {
@@ -344,6 +395,8 @@ impl Config {
             }
         }
         let voice = c.voice(&file.decisions, beside);
+        let version = *file.decisions.version.get_ref();
+        let programs = c.programs(&file.program, version, beside);
         let metrics = file.metrics.listen.and_then(|at| {
             let read = at.get_ref().parse().ok();
             if read.is_none() {
@@ -368,7 +421,7 @@ impl Config {
             control: (!socket.as_os_str().is_empty()).then_some(socket),
             metrics,
         };
-        Ok(Self { path: path.into(), fixed, policies, lists, voice })
+        Ok(Self { path: path.into(), fixed, policies, lists, voice, programs })
     }
 
     /// Returns the router that carries this grantor.
@@ -424,7 +477,8 @@ mod tests {
             .replace("policy.lua", "none.lua")
             .replace("grant 5 10", "grant 5")
             .replace("version = 1", "version = 3")
-            + "[[list]]\nname = 'x'\nfile = 'bad.txt'\n";
+            + "[[list]]\nname = 'x'\nfile = 'bad.txt'\n[[program]]\nnumber = 3\nfile = 'bad.txt'\n\
+               [[program]]\nnumber = 4\nfile = 'none.o'\n";
         std::fs::write(&path, bad).unwrap();
         let error = Config::load(&path).unwrap_err();
         std::fs::remove_dir_all(&folder).unwrap();
@@ -438,6 +492,8 @@ mod tests {
             (9, "decisions.version"),
             (9, "decisions"),
             (14, "list.file"),
+            (17, "program.file"),
+            (20, "program.file"),
         ];
         assert_eq!(found, expect);
         assert!(problems[6].what.contains("line 2: `nowhere`"), "{}", problems[6].what);

@@ -50,12 +50,14 @@ impl Grantor {
         Ok(Self { daemon, panel })
     }
 
-    /// Does what clients want done; to be called from time to time.
-    pub fn attend(&mut self) {
+    /// Does what clients want done; to be called from time to time. Returns what an operator
+    /// should know.
+    pub fn attend(&mut self) -> Vec<String> {
         self.daemon.attend();
+        self.panel.news()
     }
 
-    /// Reads the policy, the candidate and the lists again, and goes over to them.
+    /// Reads the policy, the candidate, the lists and the programs again, and goes over to them.
     ///
     /// # Errors
     ///

@@ -20,6 +20,7 @@
 //! | `station` | out of the tunnel, between a worker's ports |
 //! | `decide` | a worker's policy, on a thread of its own |
 //! | `post` | decisions to the gates, acknowledged |
+//! | `programs` | flow programs to the gates, and what these say of them |
 //! | `record` | requests in a file |
 //! | `panel` | what it tells of itself, and other policies |
 //! | `daemon` | all of it brought to life |
@@ -29,6 +30,7 @@ mod daemon;
 mod decide;
 mod panel;
 mod post;
+mod programs;
 mod record;
 mod station;
 pub mod told;

@@ -25,6 +25,7 @@ use super::post::Post;
 use super::record::Recorder;
 use super::station::{Answer, Ask, PLACES};
 use super::told::{GrantorTold, ShadowTold};
+use crate::vantage::told::ProgramTold;
 
 /// How long the policies may take to go over to other lists, to reclaim the last.
 const PASS: Duration = Duration::from_millis(500);
@@ -55,7 +56,8 @@ struct Ruling {
 impl Panel {
     /// Starts the post and a policy for each worker; what is wrong with a policy is an error.
     pub(super) fn start(config: &Config) -> io::Result<(Self, Vec<Ends>)> {
-        let (post, letters) = Post::start(config.voice.clone(), &config.fixed.gates)?;
+        let (voice, programs) = (config.voice.clone(), config.programs.clone());
+        let (post, letters) = Post::start(voice, &config.fixed.gates, programs)?;
         let recorder = config.fixed.record.as_ref().map(Recorder::start).transpose()?;
         let lists = Publisher::new(config.lists.clone());
         let (mut deciders, mut ends) = (Vec::new(), Vec::new());
@@ -119,10 +121,27 @@ impl Panel {
             }
         }
         while ruling.lists.reclaim_within(PASS).is_some() {}
+        let programs = config.programs.len();
+        self.post.programs.set(config.programs);
         let prefixes: usize = config.lists.values().map(|list| list.len()).sum();
         let beside = if config.policies.shadow.is_some() { ", a candidate beside it" } else { "" };
         ruling.policies = config.policies;
-        Ok(format!("the policy{beside}, {} lists, {prefixes} prefixes", config.lists.len()))
+        let lists = config.lists.len();
+        let programs = match programs {
+            0 => String::new(),
+            some => format!(", {some} programs"),
+        };
+        Ok(format!("the policy{beside}, {lists} lists, {prefixes} prefixes{programs}"))
+    }
+
+    /// Lists the flow programs by gate, and how it stands with them there.
+    pub(crate) fn programs(&self) -> Vec<ProgramTold> {
+        self.post.programs.list()
+    }
+
+    /// Takes what an operator should know.
+    pub(super) fn news(&self) -> Vec<String> {
+        self.post.programs.news()
     }
 
     /// Describes the grantor.

@@ -7,7 +7,8 @@
 //!
 //! Decisions that come within [`GATHER`] share messages. By version 2 every gate that is
 //! configured hears of this grantor a few times a second, decisions or not, so that it can give
-//! the flows to another when this one is gone.
+//! the flows to another when this one is gone. Programs are sent to the gates that want them by the same
+//! messages (`programs.rs`).
 //! The gate's address is the outer
 //! source of the packet that asked, which the station has held against the gates that are
 //! configured.
@@ -22,11 +23,13 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gate::decision::v1;
+use gate::decision::v2::courier::Parcel;
 use gate::decision::v2::keys::Keys;
 use gate::decision::v2::{PORT, sender::Sender};
 use gate::policy::Address;
 
 use super::decide::Letter;
+use super::programs::Programs;
 use crate::control::rights;
 use crate::vantage::config::ip;
 
@@ -34,6 +37,8 @@ use crate::vantage::config::ip;
 const GATHER: Duration = Duration::from_millis(2);
 /// Bytes of a datagram: Ethernet's 1500 less IPv6 and UDP headers.
 const PAYLOAD: usize = 1452;
+/// How often it is noted how it stands with programs: nanoseconds.
+const NOTE: u64 = 50_000_000;
 /// Decisions on their way to this thread.
 const LETTERS: usize = 8192;
 
@@ -64,6 +69,7 @@ pub(super) struct Sent {
 #[derive(Debug)]
 pub(super) struct Post {
     pub(super) sent: Arc<Sent>,
+    pub(super) programs: Arc<Programs>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -73,6 +79,7 @@ impl Post {
     pub(super) fn start(
         voice: Voice,
         gates: &[Address],
+        programs: Vec<Parcel>,
     ) -> io::Result<(Self, mpsc::SyncSender<Letter>)> {
         let (letters, received) = mpsc::sync_channel(LETTERS);
         let port = if matches!(voice, Voice::V1) { v1::SOURCE_PORT } else { 0 };
@@ -91,14 +98,30 @@ impl Post {
         let (sent, stop) = (Arc::new(Sent::default()), Arc::new(AtomicBool::new(false)));
         let (counts, ending) = (Arc::clone(&sent), Arc::clone(&stop));
         let known: Vec<IpAddr> = gates.iter().copied().map(ip).collect();
+        let programs = Arc::new(Programs::new(programs));
+        let carried = Arc::clone(&programs);
         let thread = Builder::new().name("post".into()).spawn(move || {
             let _ = rights::keep(&[]);
             let begin = Instant::now();
-            let gates = known.into_iter().map(|address| (address, Gate::new(&voice))).collect();
-            Office { voice, four, six, gates, sent: counts, begin, out: Vec::new() }
-                .work(&received, &ending);
+            let parcels = carried.parcels();
+            let gate = |address| (address, Gate::new(&voice, &parcels));
+            let gates = known.into_iter().map(gate).collect();
+            let out = Vec::new();
+            Office {
+                voice,
+                four,
+                six,
+                gates,
+                sent: counts,
+                programs: carried,
+                parcels,
+                note_at: 0,
+                begin,
+                out,
+            }
+            .work(&received, &ending);
         })?;
-        Ok((Self { sent, stop, thread: Some(thread) }, letters))
+        Ok((Self { sent, programs, stop, thread: Some(thread) }, letters))
     }
 
     pub(super) fn alive(&self) -> bool {
@@ -122,12 +145,14 @@ enum Gate {
 }
 
 impl Gate {
-    fn new(voice: &Voice) -> Self {
+    fn new(voice: &Voice, programs: &[Parcel]) -> Self {
         match voice {
             Voice::V1 => Self::V1(v1::Writer::new(PAYLOAD), false),
             Voice::V2(id, keys) => {
                 let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                Self::V2(Box::new(Sender::new(*id, keys.clone(), PAYLOAD, since.as_secs())))
+                let mut sender = Sender::new(*id, keys.clone(), PAYLOAD, since.as_secs());
+                sender.carry(programs);
+                Self::V2(Box::new(sender))
             }
         }
     }
@@ -139,6 +164,11 @@ struct Office {
     six: Option<UdpSocket>,
     gates: HashMap<IpAddr, Gate>,
     sent: Arc<Sent>,
+    programs: Arc<Programs>,
+    /// Those of them that the gates are given.
+    parcels: Arc<[Parcel]>,
+    /// When it is noted next how it stands with them.
+    note_at: u64,
     begin: Instant,
     out: Vec<u8>,
 }
@@ -159,8 +189,33 @@ impl Office {
                 Err(RecvTimeoutError::Disconnected) => std::thread::sleep(GATHER),
             }
             self.hear();
+            self.carry();
             self.send();
         }
+    }
+
+    /// Has the gates be given other programs, if there are some; and notes now and then how it
+    /// stands with them.
+    fn carry(&mut self) {
+        let now = self.now();
+        if now < self.note_at {
+            return;
+        }
+        self.note_at = now + NOTE;
+        let parcels = self.programs.parcels();
+        let others = !Arc::ptr_eq(&parcels, &self.parcels);
+        if others {
+            self.parcels = parcels;
+        }
+        let mut each = Vec::new();
+        for (address, gate) in &mut self.gates {
+            let Gate::V2(sender) = gate else { continue };
+            if others {
+                sender.carry(&self.parcels);
+            }
+            each.extend(sender.programs().iter().map(|carried| (*address, carried)));
+        }
+        self.programs.note(each.into_iter());
     }
 
     fn now(&self) -> u64 {
@@ -168,8 +223,8 @@ impl Office {
     }
 
     fn take(&mut self, (gate, item): &Letter) {
-        let (voice, address) = (&self.voice, ip(*gate));
-        let kept = self.gates.entry(address).or_insert_with(|| Gate::new(voice));
+        let (voice, parcels, address) = (&self.voice, &self.parcels, ip(*gate));
+        let kept = self.gates.entry(address).or_insert_with(|| Gate::new(voice, parcels));
         add(&self.sent.items, 1);
         match kept {
             Gate::V2(sender) => {

@@ -28,6 +28,7 @@ use super::early::{self, Writer};
 use super::panel::{Panel, Unchanged};
 use super::retained;
 use super::rings::rings;
+use super::shelf::Shelf;
 use super::station::{Setup, Station, places};
 use super::tally::Tally;
 use crate::daemon::{Daemon, Guard};
@@ -96,13 +97,16 @@ impl Vantage {
         let name = &fixed.back.name;
         let session = fastrand::Rng::new().u64(1..);
         let writer = Writer::new(tellers, policy.reader(), fixed.early);
-        let decisions = Decisions::start(listen, name, &config.trust, decide, writer, session)
-            .map_err(system("listen for decisions"))?;
-        let tallies: Vec<_> = (0..workers).map(|_| Arc::new(Tally::default())).collect();
-        let mut readers: Vec<_> = (0..workers).map(|_| policy.reader()).collect();
         let programs = Publisher::new(config.programs.clone());
         let mut program_readers: Vec<_> = (0..workers).map(|_| programs.reader()).collect();
-        let panel = Panel::new(config, policy, programs, tallies.clone(), talks, decisions);
+        let (shelf, desk) =
+            Shelf::start(programs, config).map_err(system("start the verifier's thread"))?;
+        let decisions =
+            Decisions::start(listen, name, &config.trust, decide, writer, desk, session)
+                .map_err(system("listen for decisions"))?;
+        let tallies: Vec<_> = (0..workers).map(|_| Arc::new(Tally::default())).collect();
+        let mut readers: Vec<_> = (0..workers).map(|_| policy.reader()).collect();
+        let panel = Panel::new(config, policy, shelf, tallies.clone(), talks, decisions);
         let panel = Arc::new(panel.with_samples(samples));
 
         let key = Key::random();
@@ -160,7 +164,9 @@ impl Vantage {
     /// second. Returns what an operator should know.
     pub fn attend(&mut self) -> Vec<String> {
         self.daemon.attend();
-        self.panel.look_after_grantors()
+        let mut told = self.panel.look_after_grantors();
+        told.extend(self.panel.news_of_programs());
+        told
     }
 
     /// Reads the configuration again, and goes over to the policy and the senders in it.

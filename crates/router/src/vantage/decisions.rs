@@ -15,7 +15,8 @@
 //! A message that finds no room is not taken and not acknowledged: its grantor sends it
 //! again. Version 1 cannot do so, and what did not fit is lost, and counted.
 //!
-//! Every worker is told every decision: which of them has the flow is the card's to say.
+//! Every worker is told every decision: which of them has the flow is the card's to say. Pieces of
+//! programs go to the shelf (`shelf.rs`), which says what is answered.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -37,6 +38,7 @@ use rtrb::Producer;
 use super::config::Trust;
 use super::early::Writer;
 use super::rings::{Decided, MESSAGE};
+use super::shelf::Desk;
 use crate::control::rights;
 
 /// How long the thread sleeps between two looks for the end, in milliseconds.
@@ -62,6 +64,7 @@ struct Hearing {
     trust: Trust,
     rings: Vec<Producer<Decided>>,
     early: Writer,
+    desk: Desk,
     counts: BTreeMap<&'static str, u64>,
     /// When each sender said something new.
     heard: BTreeMap<u32, Instant>,
@@ -78,7 +81,7 @@ pub(super) struct Decisions {
 }
 
 /// What there is to count, so that each is told before it has happened.
-const COUNTS: [&str; 15] = [
+const COUNTS: [&str; 17] = [
     "messages",
     "items",
     "v1_messages",
@@ -94,6 +97,8 @@ const COUNTS: [&str; 15] = [
     "other_session",
     "unknown_key",
     "malformed",
+    "program_offers",
+    "program_pieces",
 ];
 
 impl Decisions {
@@ -108,6 +113,7 @@ impl Decisions {
         trust: &Trust,
         rings: Vec<Producer<Decided>>,
         early: Writer,
+        desk: Desk,
         session: u64,
     ) -> io::Result<Self> {
         let mut hearing = Hearing {
@@ -116,6 +122,7 @@ impl Decisions {
             trust: Trust::default(),
             rings,
             early,
+            desk,
             counts: COUNTS.into_iter().map(|name| (name, 0)).collect(),
             heard: BTreeMap::new(),
         };
@@ -249,7 +256,7 @@ fn listeners(
 
 fn hear(hearing: &Mutex<Hearing>, stop: &AtomicBool) {
     let mut bytes = vec![0; 65_536];
-    let mut reply = Vec::new();
+    let mut replies = [const { Vec::new() }; 2];
     let mut quick = 0u32;
     while !stop.load(Ordering::Relaxed) {
         let sockets: Vec<_> =
@@ -272,10 +279,10 @@ fn hear(hearing: &Mutex<Hearing>, stop: &AtomicBool) {
                 if version == 1 {
                     hearing.take_v1(message, from);
                 } else {
-                    hearing.take_v2(message, from, &mut reply);
-                    if !reply.is_empty() {
+                    hearing.take_v2(message, from, &mut replies);
+                    for reply in replies.iter().filter(|reply| !reply.is_empty()) {
                         // One that is lost is asked for again.
-                        let _ = socket.send_to(&reply, from);
+                        let _ = socket.send_to(reply, from);
                     }
                 }
             }
@@ -317,8 +324,10 @@ impl Hearing {
         }
     }
 
-    fn take_v2(&mut self, message: &[u8], from: SocketAddr, reply: &mut Vec<u8>) {
-        reply.clear();
+    /// Takes a message; what is to be answered is in `replies`, where it is not empty.
+    fn take_v2(&mut self, message: &[u8], from: SocketAddr, replies: &mut [Vec<u8>; 2]) {
+        replies.iter_mut().for_each(Vec::clear);
+        let [reply, standing] = replies;
         if !self.trust.from.contains(&from.ip()) {
             return self.count("unknown_source");
         }
@@ -329,6 +338,15 @@ impl Hearing {
             Ok(taken) => {
                 let mut items = 0;
                 self.heard.insert(taken.sender, Instant::now());
+                if let Some(piece) = taken.piece {
+                    let (sender, asked) = (taken.sender, taken.asked());
+                    let told = self.desk.take(sender, &piece, &self.heard);
+                    if piece.is_offer() {
+                        self.receiver.tell(&asked, &told, standing);
+                    }
+                    let name = if piece.is_offer() { "program_offers" } else { "program_pieces" };
+                    return self.count(name);
+                }
                 for (item, stamp) in taken.items() {
                     items += 1;
                     for ring in &mut self.rings {

@@ -26,6 +26,7 @@
 //! | `sampler` | now and then a packet, for who wants to know where they go |
 //! | `rings` | to a worker and back, without locks |
 //! | `decisions` | what grantors say, from sockets to rings |
+//! | `shelf` | flow programs: the configuration's, and those that grantors send |
 //! | `early` | declined flows that end in the kernel |
 //! | `health` | which grantors live |
 //! | `panel` | questions, and another policy |
@@ -44,6 +45,7 @@ mod reply;
 mod retained;
 mod rings;
 mod sampler;
+mod shelf;
 mod station;
 mod tally;
 

@@ -4,6 +4,7 @@
 //!   client's thread ─► Panel ─┬─ tallies of the workers        counters, the table
 //!                             ├─ rings, a worker at a time     flows
 //!                             ├─ rules                         which rule, which version
+//!                             ├─ shelf                         flow programs
 //!                             └─ reload: file ─► policy, trust ─► published together, or not
 //! ```
 //!
@@ -19,7 +20,6 @@ use std::time::{Duration, Instant};
 use fib::Publisher;
 use gate::flow::{Flow, Pair};
 use gate::policy::Policy;
-use gate::program::Programs;
 use gate::state::State;
 use port::af_xdp::Interface;
 use rtrb::Consumer;
@@ -29,12 +29,13 @@ use super::decisions::Decisions;
 use super::health::Health;
 use super::rings::{Answer, Known, Question, Talk};
 use super::sampler::Sampled;
+use super::shelf::Shelf;
 use super::tally::{About, Tally};
 use crate::datapath::Verdict;
 
 pub mod told;
 
-use told::{FlowTold, GateTold};
+use told::{FlowTold, GateTold, ProgramTold};
 
 /// How long a worker may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -52,7 +53,9 @@ pub(crate) struct Panel {
     talks: Mutex<Talks>,
     samples: Mutex<Vec<Consumer<Sampled>>>,
     rules: Mutex<Ruling>,
+    // Before the shelf, whose thread ends with it.
     decisions: Decisions,
+    shelf: Shelf,
 }
 
 #[derive(Debug)]
@@ -67,7 +70,6 @@ struct Ruling {
     rules: Arc<Rules>,
     generation: u64,
     policy: Publisher<Policy>,
-    programs: Publisher<Programs>,
     reloads: u64,
     refused: u64,
     health: Health,
@@ -93,7 +95,7 @@ impl Panel {
     pub(super) fn new(
         config: &Config,
         policy: Publisher<Policy>,
-        programs: Publisher<Programs>,
+        shelf: Shelf,
         tallies: Vec<Arc<Tally>>,
         talks: Vec<Talk>,
         decisions: Decisions,
@@ -108,12 +110,12 @@ impl Panel {
                 rules: Arc::new(config.rules.clone()),
                 generation: policy.current().generation(),
                 policy,
-                programs,
                 reloads: 0,
                 refused: 0,
                 health: Health::default(),
             }),
             decisions,
+            shelf,
         }
     }
 
@@ -133,7 +135,7 @@ impl Panel {
 
     /// Says whether who listens to grantors is at work.
     pub(super) fn alive(&self) -> bool {
-        self.decisions.alive()
+        self.decisions.alive() && self.shelf.alive()
     }
 
     /// Has declined flows dropped by this interface's program.
@@ -171,7 +173,7 @@ impl Panel {
         let prepared = self.decisions.prepare(&config.trust).map_err(|error| error.to_string())?;
         self.decisions.go_over(prepared);
         ruling.policy.publish(Box::new(policy));
-        ruling.programs.publish(Box::new(config.programs));
+        self.shelf.reload(&config);
         ruling.generation = generation;
         ruling.rules = Arc::new(config.rules);
         ruling.reloads += 1;
@@ -179,7 +181,6 @@ impl Panel {
         self.decisions.clear_early();
         // Workers without packets let go of it by themselves.
         while ruling.policy.reclaim_within(PASS).is_some() {}
-        while ruling.programs.reclaim_within(PASS).is_some() {}
         let (count, senders) = (ruling.rules.rules.len(), config.trust.senders.len());
         Ok(format!("policy generation {generation}: {count} prefixes, {senders} senders"))
     }
@@ -327,7 +328,19 @@ impl Panel {
 
     /// Returns what was heard of grantors.
     pub(crate) fn heard(&self) -> BTreeMap<&'static str, u64> {
-        self.decisions.counts()
+        let mut heard = self.decisions.counts();
+        heard.extend(self.shelf.counts());
+        heard
+    }
+
+    /// Lists the flow programs.
+    pub(crate) fn programs(&self) -> Vec<ProgramTold> {
+        self.shelf.list()
+    }
+
+    /// Takes what is to be said of programs that grantors have sent.
+    pub(super) fn news_of_programs(&self) -> Vec<String> {
+        self.shelf.news()
     }
 
     /// Returns the generation of the policy, and how often it was read anew and refused.

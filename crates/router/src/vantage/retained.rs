@@ -4,7 +4,7 @@
 //!   stop    workers' tables ─► bytes ─► file, whole or not at all
 //!   start   file ─► read ─► each worker's table, as far as time has not run out ─► removed
 //!
-//!   file    "fpflows2" | which boot of the machine:36 | flow …
+//!   file    "fpflows3" | which boot of the machine:36 | flow …
 //!   flow    worker:4 | version:1 | source:16 | destination:16 | record:88
 //! ```
 //!
@@ -24,7 +24,7 @@ use std::path::Path;
 use gate::flow::{Flow, Pair};
 use gate::state::{BYTES, Record};
 
-const MAGIC: &[u8; 8] = b"fpflows2";
+const MAGIC: &[u8; 8] = b"fpflows3";
 const BOOT: usize = 36;
 const FLOW: usize = 4 + 1 + 32 + BYTES;
 

@@ -133,6 +133,7 @@ impl Pages for Web {
             "/api/destinations" => return self.watch.with(|seen| json(&seen.top.told())),
             "/api/gate" => Request::Gate,
             "/api/grantor" => Request::Grantor,
+            "/api/programs" => Request::Programs,
             "/api/counters" => Request::Counters,
             "/api/workers" => Request::Workers,
             "/api/fib" => Request::Fib,

@@ -180,7 +180,7 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         path: path.into(),
         fixed,
         rules,
-        trust: Trust { senders, from, v1_from },
+        trust: Trust { senders, from, v1_from, programs: file.decisions.programs_from_grantors },
         programs,
     })
 }

@@ -53,6 +53,7 @@
 //! [decisions]
 //! from = []                    # further addresses that senders speak from
 //! v1_from = ["10.9.1.1"]       # who may decide by version 1; without it, nobody
+//! programs_from_grantors = true   # senders may send programs, in the numbers that are free
 //!
 //! [tunnel]
 //! clamp_mss = true             # hold TCP to what fits
@@ -226,6 +227,8 @@ pub struct Trust {
     pub from: Vec<IpAddr>,
     /// Who may decide by version 1.
     pub v1_from: Vec<IpAddr>,
+    /// Senders may send flow programs, in the numbers that `[[program]]` leaves free.
+    pub programs: bool,
 }
 
 impl Config {

@@ -40,6 +40,9 @@ fn a_sound_file_says_what_it_says() {
     assert_eq!((config.fixed.entries, config.fixed.mtu), (1 << 20, u16::MAX));
     assert_eq!(config.fixed.admission, Some(Admission { above: 0.5, remember: 1 << 22 }));
     assert!(config.trust.v1_from.is_empty(), "version 1 is off unless asked for");
+    assert!(!config.trust.programs, "no more do programs come from anywhere else");
+    let more = format!("{SOUND}\n[decisions]\nprograms_from_grantors = true\n");
+    assert!(Config::parse(&more, Path::new("gate.toml")).unwrap().trust.programs);
     assert_eq!(config.trust.from.len(), 2);
     let action = |address: &str| config.rules.find(address.parse().unwrap()).unwrap().action;
     assert_eq!(action("192.0.2.8"), Action::Grantors(0));

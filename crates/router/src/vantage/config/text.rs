@@ -138,6 +138,7 @@ pub(super) struct Program {
 pub(super) struct Decisions {
     pub(super) from: Vec<Spanned<String>>,
     pub(super) v1_from: Vec<Spanned<String>>,
+    pub(super) programs_from_grantors: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]

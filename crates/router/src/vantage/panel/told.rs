@@ -47,6 +47,43 @@ pub struct GateTold {
     pub decisions: BTreeMap<String, u64>,
 }
 
+/// A flow program at a gate: one that a gate has, or one that a grantor has for a gate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramTold {
+    /// The number that decisions name it by.
+    pub number: u8,
+    /// What its grantor calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The gate that it is about, where a grantor tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<IpAddr>,
+    /// `configuration`, the gate's own; or `grantor` and its number.
+    pub origin: String,
+    /// The SHA-256 of its object file.
+    pub digest: String,
+    /// `in_force`, `coming`, `judged` (by the verifier, at this moment), `refused`; at a grantor
+    /// `asked` too, where the gate has not said yet.
+    pub state: String,
+    /// Why it is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Of one that is coming: the bytes that are there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub there: Option<u64>,
+    /// And those of the whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// The version before it is kept, for the flows that began with that.
+    #[serde(default)]
+    pub before: bool,
+}
+
+/// Returns a digest in hexadecimal digits.
+pub(crate) fn hexadecimal(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// A flow. Times are seconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FlowTold {

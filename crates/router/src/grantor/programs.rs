@@ -1,0 +1,128 @@
+//! Flow programs on their way to the gates: what they are to have, and what they say of it.
+//!
+//! ```text
+//!   panel ── other programs ──► Programs ◄── what gates said ── post
+//!         ◄─ list, news ───────    │
+//!                                  └── what is to be sent ────► post ─► v2::Sender, a gate each
+//! ```
+//!
+//! What is sent when is the protocol's business (`gate::decision::v2::courier`); here is what two
+//! threads tell one another of it. Operators are told when a gate has taken a program or refused one,
+//! once, until it says something else.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gate::decision::v2::courier::{Carried, Parcel};
+use gate::decision::v2::piece::State;
+
+use crate::vantage::told::{ProgramTold, hexadecimal};
+
+/// Messages for the operator that are kept until somebody takes them.
+const NEWS: usize = 256;
+
+/// What is known of a program at a gate, by both and the program's number.
+type Known = BTreeMap<(IpAddr, u8), ProgramTold>;
+
+#[derive(Debug)]
+struct Kept {
+    parcels: Arc<[Parcel]>,
+    known: Known,
+    news: Vec<String>,
+}
+
+/// The programs that gates are to have.
+#[derive(Debug)]
+pub(super) struct Programs(Mutex<Kept>);
+
+impl Programs {
+    pub(super) fn new(parcels: Vec<Parcel>) -> Self {
+        let kept = Kept { parcels: parcels.into(), known: Known::new(), news: Vec::new() };
+        Self(Mutex::new(kept))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what gates are to have.
+    pub(super) fn parcels(&self) -> Arc<[Parcel]> {
+        Arc::clone(&self.lock().parcels)
+    }
+
+    /// Has gates be given others. What they were given before they keep.
+    pub(super) fn set(&self, parcels: Vec<Parcel>) {
+        self.lock().parcels = parcels.into();
+    }
+
+    /// Takes note of how it stands with every program at every gate.
+    pub(super) fn note<'a>(&self, each: impl Iterator<Item = (IpAddr, &'a Carried)>) {
+        let mut kept = self.lock();
+        let Kept { known, news, .. } = &mut *kept;
+        let before = std::mem::take(known);
+        for (gate, carried) in each {
+            let at = (gate, carried.parcel().number());
+            let told = tell(gate, carried);
+            let same = |it: &ProgramTold| {
+                (&it.digest, &it.state, &it.reason) == (&told.digest, &told.state, &told.reason)
+            };
+            if !before.get(&at).is_some_and(same) && news.len() < NEWS {
+                news.extend(words(&told));
+            }
+            known.insert(at, told);
+        }
+    }
+
+    /// Lists the programs by gate and number.
+    pub(super) fn list(&self) -> Vec<ProgramTold> {
+        self.lock().known.values().cloned().collect()
+    }
+
+    /// Takes what an operator should know.
+    pub(super) fn news(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().news)
+    }
+}
+
+fn tell(gate: IpAddr, carried: &Carried) -> ProgramTold {
+    let parcel = carried.parcel();
+    let sending = carried.sending();
+    let (state, reason) = match carried.told().map(|told| (told.state, &told.words)) {
+        _ if sending.is_some() => ("coming", None),
+        None => ("asked", None),
+        Some((State::Wanted, _)) => ("coming", None),
+        Some((State::Judging, _)) => ("judged", None),
+        Some((State::InForce, _)) => ("in_force", None),
+        Some((State::Refused(reason), words)) => {
+            let words = (!words.is_empty()).then(|| words.clone());
+            ("refused", Some(words.unwrap_or_else(|| reason.to_string())))
+        }
+    };
+    let bytes = parcel.object().len();
+    ProgramTold {
+        number: parcel.number(),
+        name: Some(parcel.name().to_owned()),
+        gate: Some(gate),
+        origin: "configuration".to_owned(),
+        digest: hexadecimal(parcel.digest()),
+        state: state.to_owned(),
+        reason,
+        there: sending.map(|next| next.min(bytes) as u64),
+        bytes: Some(bytes as u64),
+        before: false,
+    }
+}
+
+/// Says what an operator should know of it, if he should.
+fn words(told: &ProgramTold) -> Option<String> {
+    let (gate, number) = (told.gate?, told.number);
+    let name = told.name.as_deref().unwrap_or_default();
+    match (told.state.as_str(), &told.reason) {
+        ("in_force", _) => Some(format!("gate {gate} has program {number} ({name})")),
+        ("refused", Some(why)) => {
+            Some(format!("gate {gate} refuses program {number} ({name}): {why}"))
+        }
+        _ => None,
+    }
+}
