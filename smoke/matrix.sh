@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# The flow programs that come with this, compiled by clang, at a gate: test 8 of the study.
+#
+#   client c0 ── g0 gate g1 ── t0 grantor
+#
+# scapy sends a matrix of packets (matrix.py), each of a flow of its own that a program decides of: with room
+# in both limits, with none in the second one, and to go directly. What comes out in the tunnel is what went in;
+# what comes out directly is what scapy makes of it, checksums computed anew; nothing else comes out.
+. "$(dirname "$0")/place.sh"
+
+for name in client gate grantor; do
+    namespace "$name"
+done
+join client c0 02:00:00:00:01:02 gate g0 02:00:00:00:01:01
+join grantor t0 02:00:00:00:02:02 gate g1 02:00:00:00:02:01
+within gate ip addr add 10.1.0.1/24 dev g0
+within gate ip addr add fd01::1/64 dev g0
+within gate ip addr add 10.2.0.1/24 dev g1
+within gate ip addr add fd02::1/64 dev g1
+within grantor ip addr add 10.2.0.2/24 dev t0
+within grantor ip addr add fd02::2/64 dev t0
+within gate ip neigh add 10.2.0.2 lladdr 02:00:00:00:02:02 dev g1
+within gate ip neigh add fd02::2 lladdr 02:00:00:00:02:02 dev g1
+
+umask 077
+printf '%s\n' "$(printf '11%.0s' $(seq 32))" >"$work/grantor.key"
+cat >"$work/gate.toml" <<CONFIG
+[front]
+interface = "g0"
+[back]
+interface = "g1"
+[link]
+bandwidth = "1gbit"
+[table]
+entries = 4096
+[[grantors]]
+name = "site"
+members = [{ address = "10.2.0.2" }]
+[[grantors]]
+name = "site6"
+members = [{ address = "fd02::2" }]
+[[policy]]
+prefix = "192.0.2.0/24"
+grantors = "site"
+[[policy]]
+prefix = "2001:db8:2::/48"
+grantors = "site6"
+[[sender]]
+id = 7
+keys = { 1 = "grantor.key" }
+[control]
+socket = "$work/sock"
+CONFIG
+"$program" program list >"$work/list"
+[ "$(wc -l <"$work/list")" -eq 6 ] || fail "programs that nobody tests: $(cat "$work/list")"
+while read -r number name _; do
+    "$program" program build "$name" -o "$work/$name.o" >"$work/build.log"
+    printf '[[program]]\nnumber = %s\nfile = "%s.o"\n' "$number" "$name" >>"$work/gate.toml"
+done <"$work/list"
+launch gate "$program" gate -c "$work/gate.toml" -j >"$work/gate.json" 2>"$work/gate.log"
+gate=$launched
+wait_for 20 grep -q 'guarding after' "$work/gate.log" || fail "the gate does not start"
+within gate "$python" "$here/smoke/matrix.py" "$prefix" "$program" "$work"
+kill -INT "$gate"
+wait "$gate" || fail "the gate ended with $?"
+json 'p = d["gate"]["packets"]; assert d["counters"]["balanced"] and p["program_error"] == 0, p' <"$work/gate.json"
