@@ -1,9 +1,6 @@
 """Floods, patient clients and a grantor for admission.sh.
 
-Frames are made by hand and sent by raw sockets: scapy is too slow for floods. Clients are
-sockets of the kernel, whose SYNs go by its own timers; how many it took it says itself
-(TCP_INFO). The grantor takes packets out of the tunnel, answers SYNs, and grants by version 1.
-Times of packets are the kernel's. Called within the client's namespace with the prefix of the
+Who they are is in crowd.py. Called within the client's namespace with the prefix of the
 namespaces, the program, the scratch folder and the gate's process.
 """
 
@@ -20,15 +17,13 @@ import time
 
 sys.path.insert(0, __file__.rsplit("/", 1)[0])
 
+from crowd import Flood, Grantor, connect
 from packets import Tap, finish
 from vantage import (
-    BACK,
     FRAMING,
-    GRANTOR,
     PROTECTED,
     Template,
     address,
-    folded,
     in_namespace,
     udp,
     v1,
@@ -37,7 +32,6 @@ from vantage import (
 )
 
 CHANNEL = 100e6 * 0.05
-SO_TIMESTAMPNS = 35
 wrong = []
 
 
@@ -45,50 +39,6 @@ def check(what, holds, told=""):
     print(f"   {'ok  ' if holds else 'BAD '} {what}", flush=True)
     if not holds:
         wrong.append(f"{what}: {told}")
-
-
-class Grantor:
-    """What comes out of tunnels, by inner source: times, DSCPs and lengths. Whom it is told to it
-    grants, and answers his SYNs as a server would."""
-
-    def __init__(self, tap, say):
-        self.tap, self.say, self.lock = tap, say, threading.Lock()
-        self.all, self.of, self.grants = [], {}, set()
-        tap.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        tap.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUFFORCE if hasattr(socket, "SO_RCVBUFFORCE") else 33, 1 << 24)
-        threading.Thread(target=self.run, daemon=True).start()
-
-    def run(self):
-        while True:
-            frame, more, _, where = self.tap.socket.recvmsg(2048, 64)
-            if where[2] == socket.PACKET_OUTGOING or frame[12:14] != b"\x08\x00" or frame[23] != 4:
-                continue
-            seconds, nanoseconds = struct.unpack("qq", more[0][2][:16])
-            src = struct.unpack_from(">I", frame, 46)[0]
-            with self.lock:
-                seen = (seconds + nanoseconds / 1e9, frame[15] >> 2, len(frame))
-                self.all.append(seen)
-                self.of.setdefault(src, []).append(seen)
-            if src in self.grants and frame[43] == 6 and frame[34 + 20 + 13] & 0x12 == 2:
-                self.serve(frame[34:], src)
-
-    def serve(self, syn, src):
-        self.say(v1(v1_granted(socket.inet_ntoa(struct.pack(">I", src)), 1000, 60, 50_000, 1000)))
-        sport, dport, number = struct.unpack(">HHI", syn[20:28])
-        tcp = struct.pack(">HHIIBBHHH", dport, sport, 7, (number + 1) & 0xFFFFFFFF, 0x50, 0x12, 65535, 0, 0)
-        pair = syn[16:20] + syn[12:16]
-        tcp = tcp[:16] + struct.pack(">H", ~folded(pair + struct.pack(">HH", 6, 20) + tcp) & 0xFFFF) + tcp[18:]
-        ip = struct.pack(">BBHHHBBH", 0x45, 0, 40, 0, 0x4000, 64, 6, 0) + pair
-        ip = ip[:10] + struct.pack(">H", ~folded(ip) & 0xFFFF) + ip[12:]
-        self.tap.send(BACK + GRANTOR + b"\x08\x00" + ip + tcp)
-
-    def clear(self):
-        with self.lock:
-            self.all, self.of = [], {}
-
-    def seen(self, src):
-        with self.lock:
-            return list(self.of.get(src, []))
 
 
 def ask(*words):
@@ -107,41 +57,9 @@ def awaits(what, holds, patience=8.0):
     check(what, holds(), gate())
 
 
-class Flood:
-    """A process that sends frames from these sources until it is told to stop, or there are none."""
-
-    def __init__(self, sources, rate=None):
-        self.pid = os.fork()
-        if self.pid:
-            return
-        try:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            sink, template = Tap(f"{prefix}client", "c0").socket, Template()
-            begin = time.monotonic()
-            for at, src in enumerate(sources):
-                if rate and at & 31 == 0:
-                    ahead = begin + at / rate - time.monotonic()
-                    if ahead > 0:
-                        time.sleep(ahead)
-                try:
-                    sink.send(template.of(src))
-                except OSError:
-                    pass
-        finally:
-            os._exit(0)
-
-    def over(self):
-        return self.pid is None or os.waitpid(self.pid, os.WNOHANG)[0] != 0 and self.gone()
-
-    def gone(self):
-        self.pid = None
-        return True
-
-    def stop(self):
-        if self.pid:
-            os.kill(self.pid, signal.SIGTERM)
-            os.waitpid(self.pid, 0)
-            self.pid = None
+def flood(sources, rate=None):
+    template = Template()
+    return Flood(prefix, map(template.of, sources), rate)
 
 
 def forged(seed):
@@ -151,28 +69,12 @@ def forged(seed):
         yield 0x14000000 + draw.getrandbits(27)
 
 
-def connect(source, results):
-    """Connects as any client does, and notes how long it took and how many SYNs."""
-    client = socket.socket()
-    client.settimeout(20)
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    client.bind((source, 0))
-    begin = time.monotonic()
-    try:
-        client.connect((PROTECTED, 80))
-        again = struct.unpack_from("I", client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192), 100)[0]
-        results.append((time.monotonic() - begin, 1 + again))
-    except OSError as error:
-        results.append((time.monotonic() - begin, str(error)))
-    client.close()
-
-
 def overload(tap, grantor):
     """Test 4: twice what the channel carries, of three ranks."""
     template = Template()
     wire = len(template.frame) + 20 + FRAMING
     rate = 2 * CHANNEL / 8 / wire
-    flood = Flood(forged(4), rate)
+    stream = flood(forged(4), rate)
     # The impatient send all the time; the patient again after 1.3 and 2.6 s.
     impatient, patient = [0x1E000000 + n for n in range(4)], [0x1F000000 + n for n in range(60)]
     time.sleep(1.0)
@@ -192,7 +94,7 @@ def overload(tap, grantor):
         tap.send(template.of(0x1D000000 + n))
     once = [ask("flow", "explain", f"29.0.0.{n}", PROTECTED, "-j") for n in range(4)]
     known = gate()
-    flood.stop()
+    stream.stop()
     time.sleep(0.3)
     with grantor.lock:
         seen = list(grantor.all)
@@ -230,11 +132,11 @@ def patience(grantor):
             for n in range(10_000):
                 yield 0x28000000 + n * 7
 
-    flood = Flood(round_robin())
+    stream = flood(round_robin())
     time.sleep(0.5)
     results = []
     connect("10.1.0.3", results)
-    flood.stop()
+    stream.stop()
     took, syns = results[0]
     check(f"a TCP client connects by its third SYN: {took:.2f} s, {syns} SYNs", syns in (1, 2, 3) and took < 6, results)
 
@@ -252,12 +154,12 @@ def million(tap, grantor, say):
     before, dropped = gate(), ask("show", "-j", "counters")[0]["dropped"]
     grantor.clear()
     # Each once: among a million by chance some thousand would come twice.
-    flood = Flood((0x14000000 + at * 0x5851F42D % (1 << 27) for at in range(1_000_000)), 70_000)
+    stream = flood((0x14000000 + at * 0x5851F42D % (1 << 27) for at in range(1_000_000)), 70_000)
     template, sent, results = Template(), 0, []
     grantor.grants.add(address("10.1.0.4"))
     client = threading.Thread(target=connect, args=("10.1.0.4", results))
     begin = time.monotonic()
-    while not flood.over() and time.monotonic() < begin + 60:
+    while not stream.over() and time.monotonic() < begin + 60:
         for src in friends[sent % 10 * 10 : sent % 10 * 10 + 10]:
             tap.send(template.of(src))
         sent += 1
@@ -265,7 +167,7 @@ def million(tap, grantor, say):
         if not client.ident and time.monotonic() > begin + 2:
             client.start()
     took = time.monotonic() - begin
-    flood.stop()
+    stream.stop()
     client.join()
     time.sleep(0.3)
     now = gate()

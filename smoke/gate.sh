@@ -122,7 +122,7 @@ assert counters["balanced"]
 ended = counters["sent"] + sum(counters["punted"].values()) + sum(counters["dropped"].values())
 assert counters["received"] + counters["originated"] == ended, counters
 packets = gate["packets"]
-verdicts = ["request", "granted", "back", "front", "no_route", "declined", "over_rate", "policy", "no_grantor", "program", "program_error", "over_limit", "over_limit_each", "allowed"]
+verdicts = ["request", "granted", "back", "front", "no_route", "declined", "over_rate", "policy", "no_grantor", "program", "program_error", "over_limit", "over_limit_each", "allowed", "syn_cookie", "proof"]
 assert packets["received"] == sum(packets[name] for name in verdicts), packets
 dropped = counters["dropped"]
 got = {

@@ -80,7 +80,11 @@ pub(crate) fn flow(out: &mut impl Write, it: &FlowTold) -> std::io::Result<()> {
         writeln!(out, "    priority {priority}, asked {ago:.3} s ago")?;
     }
     if let Some(ago) = it.seen_ago {
-        writeln!(out, "    came once, {ago:.3} s ago: an entry with the next packet")?;
+        let next = match it.proof.as_deref() {
+            Some("syn-cookie") => ", of TCP with the answer to a SYN cookie",
+            _ => "",
+        };
+        writeln!(out, "    came once, {ago:.3} s ago: an entry with the next packet{next}")?;
     }
     if let (Some(budget), Some(renewal)) = (it.budget, it.renewal) {
         writeln!(
@@ -110,7 +114,12 @@ pub(crate) fn flow(out: &mut impl Write, it: &FlowTold) -> std::io::Result<()> {
     if it.early {
         writeln!(out, "    its packets are dropped in the kernel: declined")?;
     } else if let (Some(dropped), Some(ago)) = (&it.dropped, it.dropped_ago) {
-        writeln!(out, "    its last dropped packet: {dropped}, {ago:.1} s ago")?;
+        let meant = match &**dropped {
+            "syn_cookie" => ": a SYN, answered to see whether its address is its own",
+            "proof" => ": its answer to a SYN cookie, which was right",
+            _ => "",
+        };
+        writeln!(out, "    its last dropped packet: {dropped}, {ago:.1} s ago{meant}")?;
     }
     Ok(())
 }

@@ -9,6 +9,10 @@
 --
 -- It does not look into sequence numbers: who forges both packets, seconds apart, for each of
 -- his sources, gets his grants. Flows that were granted before ask for renewal, and get it.
+--
+-- Gates can have sources answer themselves (`[admission] proof = "syn-cookie"`), while their tables
+-- fill up. Then first SYNs do not come here; second ones do, answered or not, and so does what follows.
+-- This policy holds at all times and says who is granted; the cookie says who has an entry meanwhile.
 
 local services = list "services"
 local asked = store(262144)

@@ -34,7 +34,7 @@
 //!
 //! A source that sends twice has shown no more than that: it can be forged twice. But a flood
 //! of those has half the sources for its packets, and in a full table gives up its own
-//! (`table/room.rs`).
+//! (`table/room.rs`). TCP can be held to more: an answer to a cookie (`cookie.rs`).
 
 use fib::{Table, fetch_ahead};
 
@@ -119,6 +119,12 @@ impl Admission {
     #[inline]
     pub fn concerns(&self, flows: usize, now: u64) -> bool {
         flows >= self.open || now < self.until
+    }
+
+    /// Says whether not everybody gets an entry in a table with so many flows.
+    #[inline]
+    pub fn is_pressed(&self, flows: usize) -> bool {
+        flows >= self.open
     }
 
     /// Asks the CPU for what is remembered of a flow of this hash.

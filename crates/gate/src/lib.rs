@@ -21,6 +21,7 @@
 //! | [`admission`] | who has to show himself before he gets an entry |
 //! | [`grantor`] | requests in, a policy in Lua, decisions out |
 //! | [`gate`] | batches of packets in, a verdict for each out |
+//! | [`cookie`] | SYN cookies: who has an address, shown before anything is remembered of him |
 //! | [`decision`] | what grantors say, in two versions of the protocol |
 //! | [`table`] | the flow table: index, entries, timer wheels, room for who comes |
 //! | [`expiry`] | the timer wheels |
@@ -67,6 +68,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
+pub mod cookie;
 pub mod decision;
 pub mod expiry;
 pub mod flow;

@@ -21,7 +21,9 @@
 //! longer protected loses its entry.
 //!
 //! **Admission** (`admission.rs`): while the table is fuller than is said, a flow gets its entry
-//! with its second packet. What is remembered of the first is fetched ahead of step 5.
+//! with its second packet. What is remembered of the first is fetched ahead of step 5. With
+//! cookies (`cookie.rs`) a TCP flow gets it when it has answered one; resets that do so are told
+//! from others between steps 0 and 1, while any is awaited.
 //!
 //! **Insertion stops after the first failure in a group** (4.5.2): the packets after it go
 //! on as requests without an entry, at the priority of new ones. It fails only when nothing
@@ -46,6 +48,7 @@ mod admit;
 mod allow;
 mod decide;
 mod families;
+mod prove;
 mod run;
 mod verdict;
 mod woven;
@@ -56,6 +59,7 @@ pub use verdict::{Count, Counts, Reason, Verdict};
 use fib::Reader;
 
 use crate::admission::{Admission, Terms};
+use crate::cookie::{self, Cookies};
 use crate::flow::Flow;
 use crate::index::Index;
 use crate::index::lines::Lines;
@@ -66,6 +70,7 @@ use crate::state::{Outcome, Record};
 use crate::table::{Belongs, FlowTable};
 use decide::Wide;
 use families::{Families, dst};
+use prove::Resets;
 use run::Runner;
 
 /// The most packets of a group.
@@ -91,6 +96,7 @@ pub struct Gate<I = Lines> {
     group: usize,
     gives_up: bool,
     admission: Option<Admission>,
+    cookies: Option<Cookies>,
     limits: Aggregates,
     counts: Counts,
     wide: Wide,
@@ -118,6 +124,7 @@ impl<I: Index> Gate<I> {
             group: GROUP,
             gives_up: true,
             admission: None,
+            cookies: None,
             limits: Aggregates::new(now),
             counts: Counts::default(),
             wide: Wide::default(),
@@ -133,6 +140,12 @@ impl<I: Index> Gate<I> {
     /// Has flows show themselves from now on before they get an entry; without, none has to.
     pub fn set_admission(&mut self, terms: &Terms) {
         self.admission = Some(Admission::new(terms, self.table.capacity()));
+    }
+
+    /// Has TCP answer a cookie from now on where a flow has to show itself, which takes
+    /// [`set_admission`](Self::set_admission) and packets whose bytes can be had.
+    pub fn set_cookies(&mut self, terms: &cookie::Terms, now: u64) {
+        self.cookies = Some(Cookies::new(terms, now));
     }
 
     /// Says when the first packet of a flow without an entry came, if that is remembered.
@@ -206,6 +219,10 @@ impl<I: Index> Gate<I> {
             true => allow::pass(policy, packets, verdicts, &mut self.counts),
             false => 0,
         };
+        let resets = match &mut self.cookies {
+            Some(cookies) => Resets::of(cookies, now, packets, &bytes),
+            None => Resets::default(),
+        };
         packets.iter().for_each(|packet| table.fetch(packet.hash));
         let mut candidates = [None; GROUP];
         for (packet, candidate) in packets.iter().zip(&mut candidates) {
@@ -224,8 +241,10 @@ impl<I: Index> Gate<I> {
                 _ if passed >> at & 1 != 0 => {}
                 Some(entry) if table.entry(entry).belongs().generation == generation => {
                     let runner = &mut self.runner;
-                    verdicts[at] =
-                        known(table, runner, policy, limits, entry, now, packet, || bytes(at));
+                    verdicts[at] = match resets.right >> at & 1 {
+                        0 => known(table, runner, policy, limits, entry, now, packet, || bytes(at)),
+                        _ => Verdict::Drop(Reason::Proof),
+                    };
                     self.counts.verdict(&verdicts[at], packet.bytes);
                 }
                 _ => {
@@ -237,7 +256,7 @@ impl<I: Index> Gate<I> {
         if count > 0 {
             let left = &mut left[..count];
             look_up(policy, packets, left);
-            self.admit(now, packets, bytes, verdicts, left);
+            self.admit(now, packets, bytes, verdicts, left, resets);
         }
     }
 

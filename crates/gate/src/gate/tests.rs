@@ -17,6 +17,7 @@ use crate::program::{Answer, Machine, Programs};
 use crate::state::{Begun, Decision, Grant, Outcome, Record, Stamp};
 
 mod admission;
+mod cookies;
 mod limits;
 mod versions;
 

@@ -4,9 +4,10 @@
 //! any moment between two batches
 //!
 //! ```text
-//!   received = requests + granted + allowed + passed + Σ dropped by reason
+//!   received = requests + granted + allowed + passed + asked + Σ dropped by reason
 //! ```
 
+use crate::cookie::Cookie;
 use crate::policy::Address;
 
 /// What becomes of a packet.
@@ -43,6 +44,11 @@ pub enum Verdict {
     Front,
     /// The policy has no route: the gate's own, perhaps, or nobody's.
     NoRoute,
+    /// Dropped, and answered by a cookie: its source has to show that the address is its own.
+    Ask {
+        /// The numbers of the answer.
+        cookie: Cookie,
+    },
     /// Dropped.
     Drop(Reason),
 }
@@ -66,6 +72,8 @@ pub enum Reason {
     OverLimit,
     /// What goes to its destination is over the limit of each.
     OverLimitEach,
+    /// It brought a cookie back, and was meant for the gate.
+    Proof,
 }
 
 /// Packets and bytes.
@@ -121,6 +129,10 @@ pub struct Counts {
     pub over_limit: Count,
     /// Dropped, over the limit of a destination.
     pub over_limit_each: Count,
+    /// Dropped SYNs, which were to be answered by a cookie.
+    pub syn_cookies: Count,
+    /// Dropped resets, which brought a cookie back.
+    pub proofs: Count,
     /// Flows that got an entry.
     pub inserted: u64,
     /// Requests that went on without an entry.
@@ -131,6 +143,13 @@ pub struct Counts {
     pub unnoted: u64,
     /// Flows that got an entry because they came again.
     pub shown: u64,
+    /// Flows that got an entry because their sources have shown that their addresses are their own.
+    pub proven: u64,
+    /// Resets of flows without an entry that bore no good cookie, while some were awaited.
+    pub wrong_cookies: u64,
+    /// SYNs that would have been answered by a cookie, and were not: too many, or its number would
+    /// have been acceptable. They went on as requests.
+    pub cookies_spared: u64,
     /// Entries that were given up for others.
     pub given_up: u64,
     /// Entries that expired.
@@ -174,6 +193,8 @@ impl Counts {
             Verdict::Drop(Reason::ProgramError) => &mut self.program_error,
             Verdict::Drop(Reason::OverLimit) => &mut self.over_limit,
             Verdict::Drop(Reason::OverLimitEach) => &mut self.over_limit_each,
+            Verdict::Ask { .. } => &mut self.syn_cookies,
+            Verdict::Drop(Reason::Proof) => &mut self.proofs,
         };
         count.add(bytes);
     }
@@ -195,6 +216,8 @@ impl Counts {
             self.program_error,
             self.over_limit,
             self.over_limit_each,
+            self.syn_cookies,
+            self.proofs,
         ];
         let packets = all.iter().map(|count| count.packets).sum();
         Count { packets, bytes: all.iter().map(|count| count.bytes).sum() }

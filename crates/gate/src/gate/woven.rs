@@ -20,6 +20,7 @@
 
 use fib::engine::overlap::MOST;
 
+use super::prove::Resets;
 use super::{Gate, Left, Packet, Verdict, look_up};
 use crate::index::Index;
 
@@ -105,6 +106,7 @@ impl<I: Index> Gate<I> {
         let mut left = [Left::default()];
         let packets = core::slice::from_ref(packet);
         look_up(policy, packets, &mut left);
-        self.admit(now, packets, |_| &[], core::slice::from_mut(verdict), &left);
+        let verdicts = core::slice::from_mut(verdict);
+        self.admit(now, packets, |_| &[], verdicts, &left, Resets::default());
     }
 }

@@ -67,6 +67,11 @@ pub enum Way {
     Forwarded,
     /// As it is: this machine has made it.
     Own,
+    /// As it is, its Ethernet header too, by this port: back to where a packet came from.
+    Returned {
+        /// The port.
+        port: u16,
+    },
     /// Not at all: it ends so.
     Dropped(Verdict),
     /// In a tunnel, whose packets are at most `most` bytes long.
@@ -150,6 +155,7 @@ impl<L: Lookup> Worker<L> {
             let rewritten = match way {
                 Way::Forwarded => rewrite(arena.bytes_mut(&frame), kind, hop, adjacencies),
                 Way::Own => send_own(arena, &frame, hop, adjacencies),
+                Way::Returned { port } => Ok((port, frame.len())),
                 Way::Dropped(verdict) => Err(verdict),
                 Way::Tunnel { direct: true, .. }
                     if adjacencies.get(adjacencies.member(hop, |_| 0)).port().is_ok() =>
@@ -187,7 +193,7 @@ impl<L: Lookup> Worker<L> {
                 Turn { arena, lanes, stats, adjacencies, wants, ingress, table, missing, now };
             match way {
                 Way::Forwarded => turn.stay(frame, kind, hop, verdict),
-                Way::Own | Way::Dropped(_) | Way::Tunnel { .. } => {
+                Way::Own | Way::Returned { .. } | Way::Dropped(_) | Way::Tunnel { .. } => {
                     turn.stay_own(frame, kind, hop, verdict);
                 }
             }

@@ -109,6 +109,10 @@ pub enum Verdict {
     OverLimit,
     /// Dropped by a gate: what goes to its destination is over the limit of each.
     OverLimitEach,
+    /// Dropped by a gate: a SYN, answered by a cookie (RFC 9293, 3.10.7.3).
+    SynCookie,
+    /// Dropped by a gate: a reset that brought a cookie back, and was meant for the gate.
+    Proof,
     /// Dropped by a gate: a request, while others of higher priority took the places.
     LowPriority,
     /// Dropped by a gate: the protected link is full, and its queues were long.
@@ -128,7 +132,7 @@ pub enum Class {
 
 impl Verdict {
     /// Every verdict, in the order of their numbers.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 41] = [
         Self::Sent,
         Self::OwnAddress,
         Self::Arp,
@@ -166,6 +170,8 @@ impl Verdict {
         Self::ProgramError,
         Self::OverLimit,
         Self::OverLimitEach,
+        Self::SynCookie,
+        Self::Proof,
         Self::LowPriority,
         Self::LinkFull,
     ];
@@ -212,6 +218,8 @@ impl Verdict {
             Self::ProgramError => "program_error",
             Self::OverLimit => "over_limit",
             Self::OverLimitEach => "over_limit_each",
+            Self::SynCookie => "syn_cookie",
+            Self::Proof => "proof",
             Self::LowPriority => "low_priority",
             Self::LinkFull => "link_full",
         }

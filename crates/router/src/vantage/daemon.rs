@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fib::Publisher;
+use gate::cookie::Secret;
 use gate::flow::Key;
 use gate::policy::Address;
 use nix::ifaddrs::getifaddrs;
@@ -109,7 +110,7 @@ impl Vantage {
         let panel = Panel::new(config, policy, shelf, tallies.clone(), talks, decisions);
         let panel = Arc::new(panel.with_samples(samples));
 
-        let key = Key::random();
+        let (key, secret) = (Key::random(), Secret::random());
         let left = fixed.keep.as_ref().map(|_| Arc::<Mutex<Vec<u8>>>::default());
         let read = fixed.keep.as_ref().map(|path| retained::read(path, workers));
         let (mut known, restored) = match read {
@@ -134,6 +135,7 @@ impl Vantage {
                 overhead,
                 key: key.clone(),
                 seed: fastrand::Rng::new().u64(..),
+                secret,
                 policy: readers.remove(0),
                 programs: program_readers.remove(0),
                 ends: ends.remove(0),

@@ -21,6 +21,7 @@
 //! | `station` | a worker's gate and link, between its ports |
 //! | `kept` | frames that wait in the link's queues |
 //! | `reply` | answers to packets that are too big |
+//! | `cookie` | answers to SYNs whose sources have to show themselves |
 //! | `last` | why packets were dropped lately, by flow |
 //! | `tally` | what a worker shows |
 //! | `sampler` | now and then a packet, for who wants to know where they go |
@@ -34,6 +35,7 @@
 //! | `daemon` | all of it brought to life |
 
 pub mod config;
+mod cookie;
 mod daemon;
 mod decisions;
 mod early;

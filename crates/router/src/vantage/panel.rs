@@ -269,6 +269,8 @@ impl Panel {
             told.line = Some(line);
         }
         told.seen_ago = seen.filter(|_| known.is_none());
+        let cookies = self.fixed.admission.is_some_and(|it| it.cookies.is_some());
+        told.proof = (cookies && known.is_none()).then(|| "syn-cookie".to_owned());
         told.early = self.decisions.is_early(&flow);
         told.version = rules.version.clone();
         told.dropped = dropped.map(|(name, _)| name.to_owned());

@@ -81,7 +81,7 @@ fn became(judged: Judged) -> Became {
         Judged::Request { .. } => Became::Request,
         Judged::Granted { .. } | Judged::Allowed { .. } | Judged::Direct { .. } => Became::Granted,
         Judged::Back | Judged::Front => Became::Passed,
-        Judged::NoRoute | Judged::Drop(_) => Became::Dropped,
+        Judged::NoRoute | Judged::Drop(_) | Judged::Ask { .. } => Became::Dropped,
     }
 }
 

@@ -5,7 +5,7 @@
 //!            request, granted, back ─► kept, by number ─► Link
 //!            front, not for us ─────► stays in the batch
 //!            the rest ──────────────► dropped, counted
-//!   next   answers first, then what the Link lets go
+//!   next   ICMP first, then in turn cookies and what the Link lets go
 //! ```
 //!
 //! Time is read once a turn. The worker's link is its share of the configured bandwidth;
@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fib::Reader;
 use gate::admission::Terms;
+use gate::cookie::{self, Secret};
 use gate::decision::{Item, Say};
 use gate::flow::{Flow, Key as HashKey, Pair};
 use gate::gate::{Gate, Packet, Reason, Verdict as Judged};
@@ -37,6 +38,7 @@ use wire::tunnel::{Ends as TunnelEnds, Header};
 use wire::{ethernet, ipv4, ipv6, mss};
 
 use super::config::{Admission, BACK, FRONT, Fixed};
+use super::cookie::Asker;
 use super::kept::{Kept, To, Waits};
 use super::last::Last;
 use super::reply::Replies;
@@ -82,6 +84,8 @@ pub struct Setup<'a> {
     pub key: HashKey,
     /// What cannot be guessed, for the queues.
     pub seed: u64,
+    /// What cookies are made with, the same for all workers.
+    pub secret: Secret,
     /// The policy.
     pub policy: Reader<Policy>,
     /// The flow programs.
@@ -116,6 +120,9 @@ pub struct Station {
     /// What TCP may announce over IPv4, if it is held to that; 20 bytes less over IPv6.
     clamp: Option<u16>,
     replies: Replies,
+    asker: Asker,
+    /// Cookies have been let go before the link.
+    cookies_first: bool,
     ends: Ends,
     /// A list in the making: the question's number, the next entry, flows still to be told.
     listing: Option<(u32, usize, u32)>,
@@ -169,8 +176,12 @@ impl Station {
         let clamp = fixed.clamp_mss.then(|| setup.mtu.saturating_sub(setup.overhead + 40));
         let mut gate = Gate::new(fixed.entries, setup.policy, now);
         gate.set_programs(setup.programs);
-        if let Some(Admission { above, remember }) = fixed.admission {
+        if let Some(Admission { above, remember, cookies }) = fixed.admission {
             gate.set_admission(&Terms { above, remember, seed: (setup.seed >> 32) as u32 });
+            if let Some(rate) = cookies {
+                let rate = rate.div_ceil(workers as u32);
+                gate.set_cookies(&cookie::Terms { secret: setup.secret, rate }, now);
+            }
         }
         for (flow, record) in setup.retained {
             gate.restore(now, &flow, setup.key.hash(&flow), record);
@@ -189,6 +200,8 @@ impl Station {
             most: fixed.mtu,
             clamp,
             replies: Replies::new(setup.front4, setup.front6, answers, now),
+            asker: Asker::new(),
+            cookies_first: false,
             ends: setup.ends,
             listing: None,
             last: Last::new(),
@@ -222,6 +235,8 @@ impl Station {
             Judged::Drop(Reason::ProgramError) => return ended(frame, Verdict::ProgramError),
             Judged::Drop(Reason::OverLimit) => return ended(frame, Verdict::OverLimit),
             Judged::Drop(Reason::OverLimitEach) => return ended(frame, Verdict::OverLimitEach),
+            Judged::Drop(Reason::Proof) => return ended(frame, Verdict::Proof),
+            Judged::Ask { .. } => return ended(frame, Verdict::SynCookie),
             Judged::Back => (To::Destination(key(&flow)), 0),
             Judged::Granted { grantor, renew } => (To::Grantor(grantor), 1 + u8::from(renew)),
             Judged::Allowed { grantor } => (To::Grantor(grantor), 1),
@@ -442,6 +457,12 @@ impl datapath::Station for Station {
             let (packet, verdict) = (self.packets[next], self.verdicts[next]);
             next += 1;
             let len = frame.len() as u64;
+            if let Judged::Ask { cookie } = verdict {
+                let Sifting { arena, mac, locals, .. } = &mut sifting;
+                if self.asker.answer(arena, &frame, cookie, *mac, locals) {
+                    sifting.stats.originated();
+                }
+            }
             match self.settle(frame, packet, verdict) {
                 Settled::Stays(frame) => {
                     sifting.frames.push(frame);
@@ -467,8 +488,18 @@ impl datapath::Station for Station {
         if let Some(reply) = self.replies.next() {
             return Some(reply);
         }
-        let (Left::Operational(number) | Left::Request(number, _) | Left::Granted(number)) =
-            self.link.next(self.now)?;
+        // Neither a flood of SYNs nor a full link is to keep the other from leaving.
+        self.cookies_first = !self.cookies_first;
+        if self.cookies_first
+            && let Some(cookie) = self.asker.next()
+        {
+            return Some(cookie);
+        }
+        let Some(Left::Operational(number) | Left::Request(number, _) | Left::Granted(number)) =
+            self.link.next(self.now)
+        else {
+            return self.asker.next();
+        };
         let Waits { frame, to, dscp, hash } = self.kept.take(number)?;
         let (key, way) = match to {
             To::Destination(key) => (key, Way::Forwarded),
@@ -501,6 +532,8 @@ impl datapath::Station for Station {
             link: &self.link,
             answered: self.replies.sent,
             unanswered: self.replies.spared,
+            cookies_sent: self.asker.sent,
+            cookies_unsent: self.asker.unsent,
             clamped: self.clamped,
             red_dropped: self.red_dropped,
             uncounted: self.gate.uncounted(),
@@ -512,7 +545,7 @@ impl datapath::Station for Station {
     }
 
     fn waiting(&self) -> usize {
-        self.kept.len() + self.replies.len()
+        self.kept.len() + self.replies.len() + self.asker.len()
     }
 
     fn close(&mut self, arena: &mut Arena, stats: &WorkerStats) {
@@ -520,7 +553,7 @@ impl datapath::Station for Station {
             arena.free(waits.frame);
             stats.ended(Verdict::LinkFull, 1);
         }
-        while let Some(reply) = self.replies.next() {
+        while let Some(reply) = self.replies.next().or_else(|| self.asker.next()) {
             arena.free(reply.frame);
             stats.ended(Verdict::LinkFull, 1);
         }

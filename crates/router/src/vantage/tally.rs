@@ -17,6 +17,8 @@ pub(super) struct Sight<'w> {
     pub(super) link: &'w Link<u32>,
     pub(super) answered: u64,
     pub(super) unanswered: u64,
+    pub(super) cookies_sent: u64,
+    pub(super) cookies_unsent: u64,
     pub(super) clamped: u64,
     pub(super) red_dropped: u64,
     pub(super) uncounted: u64,
@@ -39,7 +41,7 @@ pub(crate) enum About {
 
 type Word = (About, &'static str, fn(&Sight<'_>) -> u64);
 
-const WORDS: [Word; 69] = [
+const WORDS: [Word; 78] = [
     (About::Packets, "received", |it| it.counts.received.packets),
     (About::Packets, "request", |it| it.counts.requests.packets),
     (About::Packets, "granted", |it| it.counts.granted.packets),
@@ -55,6 +57,8 @@ const WORDS: [Word; 69] = [
     (About::Packets, "program_error", |it| it.counts.program_error.packets),
     (About::Packets, "over_limit", |it| it.counts.over_limit.packets),
     (About::Packets, "over_limit_each", |it| it.counts.over_limit_each.packets),
+    (About::Packets, "syn_cookie", |it| it.counts.syn_cookies.packets),
+    (About::Packets, "proof", |it| it.counts.proofs.packets),
     (About::Packets, "allowed", |it| it.counts.allowed.packets),
     (About::Packets, "direct", |it| it.counts.direct.packets),
     (About::Packets, "without_entry", |it| it.counts.without_entry),
@@ -75,6 +79,8 @@ const WORDS: [Word; 69] = [
     (About::Bytes, "program_error", |it| it.counts.program_error.bytes),
     (About::Bytes, "over_limit", |it| it.counts.over_limit.bytes),
     (About::Bytes, "over_limit_each", |it| it.counts.over_limit_each.bytes),
+    (About::Bytes, "syn_cookie", |it| it.counts.syn_cookies.bytes),
+    (About::Bytes, "proof", |it| it.counts.proofs.bytes),
     (About::Bytes, "allowed", |it| it.counts.allowed.bytes),
     (About::Table, "running", |it| it.table.running() as u64),
     (About::Table, "capacity", |it| it.table.capacity() as u64),
@@ -85,6 +91,8 @@ const WORDS: [Word; 69] = [
     (About::Table, "noted", |it| it.counts.noted),
     (About::Table, "unnoted", |it| it.counts.unnoted),
     (About::Table, "shown", |it| it.counts.shown),
+    (About::Table, "proven", |it| it.counts.proven),
+    (About::Table, "wrong_cookies", |it| it.counts.wrong_cookies),
     (About::Table, "given_up", |it| it.counts.given_up),
     (About::Table, "expired", |it| it.counts.expired),
     (About::Decisions, "decided", |it| it.counts.decided),
@@ -107,6 +115,9 @@ const WORDS: [Word; 69] = [
     (About::Link, "granted_bytes", |it| it.link.used().granted),
     (About::Link, "icmp_sent", |it| it.answered),
     (About::Link, "icmp_spared", |it| it.unanswered),
+    (About::Link, "cookies_sent", |it| it.cookies_sent),
+    (About::Link, "cookies_unsent", |it| it.cookies_unsent),
+    (About::Link, "cookies_spared", |it| it.counts.cookies_spared),
     (About::Link, "mss_clamped", |it| it.clamped),
     (About::Table, "early", |_| 0),
     (About::Table, "early_troubles", |_| 0),
@@ -162,7 +173,15 @@ pub(crate) fn is_gauge(about: About, name: &str) -> bool {
     match about {
         About::Table => !matches!(
             name,
-            "inserted" | "noted" | "unnoted" | "shown" | "given_up" | "expired" | "early_troubles"
+            "inserted"
+                | "noted"
+                | "unnoted"
+                | "shown"
+                | "proven"
+                | "wrong_cookies"
+                | "given_up"
+                | "expired"
+                | "early_troubles"
         ),
         About::Link => matches!(name, "requests_waiting" | "waiting" | "highest_priority"),
         _ => false,

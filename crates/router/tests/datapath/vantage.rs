@@ -14,6 +14,7 @@ use fingerpost_router::datapath::{
 };
 use fingerpost_router::stats::WorkerStats;
 use fingerpost_router::vantage::{Became, Config, Rings, Setup, Station, Tally, rings};
+use gate::cookie::Secret;
 use gate::decision::{Item, Say, Scope};
 use gate::flow::{Flow, Key};
 use gate::policy::Policy;
@@ -24,6 +25,8 @@ use wire::{ethernet, icmp, ipv4, ipv6, tcp};
 
 use crate::packets::{draw, ether, spoil, v4, v4_with, v6};
 use crate::rig::{OWN4, mac};
+
+mod cookies;
 
 const FRAMES: u32 = 4096;
 const MS: u64 = 1_000_000;
@@ -153,6 +156,7 @@ impl Rig {
             overhead: 40,
             key: Key::random(),
             seed: 7,
+            secret: Secret::new(|| 7),
             policy: policy.reader(),
             programs: Publisher::new(config.programs.clone()).reader(),
             ends,
@@ -288,9 +292,9 @@ fn every_packet_ends_once_and_nothing_is_allocated() {
             while far.take().is_some() {}
         }
     }
-    // Programs are compiled by clang: smoke/gate.sh.
-    let programs = [Verdict::Program, Verdict::ProgramError];
-    let gates = |verdict: &Verdict| verdict.is_gates() && !programs.contains(verdict);
+    // Programs are compiled by clang: smoke/gate.sh. Cookies have to be asked for: cookies.rs.
+    let elsewhere = [Verdict::Program, Verdict::ProgramError, Verdict::SynCookie, Verdict::Proof];
+    let gates = |verdict: &Verdict| verdict.is_gates() && !elsewhere.contains(verdict);
     for verdict in Verdict::ALL.into_iter().filter(gates) {
         assert!(rig.count(verdict) > 0, "no packet ended as {verdict:?}");
     }
@@ -309,6 +313,8 @@ fn every_packet_ends_once_and_nothing_is_allocated() {
         "program_error",
         "over_limit",
         "over_limit_each",
+        "syn_cookie",
+        "proof",
         "allowed",
     ];
     assert_eq!(packets("received"), ended.into_iter().map(packets).sum::<u64>());

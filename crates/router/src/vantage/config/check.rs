@@ -12,6 +12,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use gate::cookie::MOST_ANSWERS;
 use gate::decision::v2::keys::Keys;
 use gate::index::MOST_ENTRIES;
 use gate::program::{Program, Programs};
@@ -34,6 +35,8 @@ const ABOVE: f64 = 0.5;
 const REMEMBER: usize = 4;
 const REMEMBER_LEAST: usize = 1 << 18;
 const MOST_REMEMBERED: usize = 1 << 30;
+/// Answers to SYNs a second: some 50 Mbit/s of them.
+const COOKIES: u32 = 100_000;
 /// The most flows that the kernel is told of: memory that cannot be swapped.
 const MOST_EARLY: u32 = 1 << 22;
 /// The most places of a queue: each is a frame of memory.
@@ -223,13 +226,34 @@ pub(super) fn bandwidth(text: &str) -> Option<u64> {
 }
 
 fn admission(c: &mut Checker<'_>, said: text::Admission, entries: usize) -> Option<Admission> {
-    let text::Admission { above, remember, off } = said;
+    let text::Admission { above, remember, off, proof, cookies } = said;
     let otherwise = (REMEMBER * entries).max(REMEMBER_LEAST);
     let remember = c.count(remember, "admission.remember", otherwise, MOST_REMEMBERED);
     if let Some(above) = above.as_ref().filter(|it| !(0.0..=1.0).contains(it.get_ref())) {
         c.problem(above, "admission.above", format!("{} is no share, 0 to 1", above.get_ref()));
     }
-    (!off).then_some(Admission { above: above.map_or(ABOVE, Spanned::into_inner), remember })
+    let rate = cookies.as_ref().map_or(COOKIES, |rate| *rate.get_ref());
+    if let Some(cookies) = cookies.filter(|it| !(1..=MOST_ANSWERS).contains(it.get_ref())) {
+        let what = format!("{rate} is not within 1 and {MOST_ANSWERS}");
+        c.problem(&cookies, "admission.cookies", what);
+    }
+    let cookies = match proof.as_ref().map(|proof| (proof, proof.get_ref().as_str())) {
+        None | Some((_, "second-packet")) => None,
+        Some((proof, "syn-cookie")) => {
+            if off {
+                let what = "nobody would be asked for it: admission is off";
+                c.problem(proof, "admission.proof", what);
+            }
+            Some(rate)
+        }
+        Some((proof, other)) => {
+            let what = format!("{other:?} is neither second-packet nor syn-cookie");
+            c.problem(proof, "admission.proof", what);
+            None
+        }
+    };
+    let above = above.map_or(ABOVE, Spanned::into_inner);
+    (!off).then_some(Admission { above, remember, cookies })
 }
 
 fn early(c: &mut Checker<'_>, flows: Option<Spanned<u32>>) -> u32 {

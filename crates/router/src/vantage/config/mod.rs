@@ -19,6 +19,8 @@
 //! above = 0.5                  # the share of the table from which on flows have to come twice
 //! remember = 4194304           # flows that came once, for each worker
 //! off = false
+//! proof = "syn-cookie"         # TCP has to answer a cookie; "second-packet": only to come twice
+//! cookies = 100000             # answers to SYNs a second, at the most
 //!
 //! [[grantors]]
 //! name = "site"
@@ -152,6 +154,9 @@ pub struct Admission {
     pub above: f64,
     /// Flows that a worker remembers by their first packet.
     pub remember: usize,
+    /// Where TCP has to answer a cookie: SYNs that are answered in a second at the most, by all
+    /// workers.
+    pub cookies: Option<u32>,
 }
 
 /// An interface.

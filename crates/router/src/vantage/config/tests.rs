@@ -29,6 +29,8 @@ prefix = "0.0.0.0/0"
 action = "front"
 "#;
 
+const ORDINARY: Admission = Admission { above: 0.5, remember: 1 << 22, cookies: None };
+
 fn refused(text: &str) -> String {
     Config::parse(text, Path::new("gate.toml")).unwrap_err().to_string()
 }
@@ -38,7 +40,7 @@ fn a_sound_file_says_what_it_says() {
     let config = Config::parse(SOUND, Path::new("gate.toml")).unwrap();
     assert_eq!(config.fixed.bits, 2_500_000_000);
     assert_eq!((config.fixed.entries, config.fixed.mtu), (1 << 20, u16::MAX));
-    assert_eq!(config.fixed.admission, Some(Admission { above: 0.5, remember: 1 << 22 }));
+    assert_eq!(config.fixed.admission, Some(ORDINARY));
     assert!(config.trust.v1_from.is_empty(), "version 1 is off unless asked for");
     assert!(!config.trust.programs, "no more do programs come from anywhere else");
     let more = format!("{SOUND}\n[decisions]\nprograms_from_grantors = true\n");
@@ -76,9 +78,20 @@ fn admission_can_be_had_always_or_never() {
         let text = format!("{SOUND}[table]\nentries = 4096\n[admission]\n{text}\n");
         Config::parse(&text, Path::new("gate.toml")).unwrap().fixed.admission
     };
-    assert_eq!(with("above = 0.0"), Some(Admission { above: 0.0, remember: 1 << 18 }));
+    assert_eq!(with("above = 0.0").map(|it| (it.above, it.remember)), Some((0.0, 1 << 18)));
     assert_eq!(with("remember = 99").map(|it| it.remember), Some(99));
     assert_eq!(with("off = true"), None);
+    assert_eq!(with("proof = \"second-packet\"\ncookies = 7").unwrap().cookies, None);
+    assert_eq!(with("proof = \"syn-cookie\"").unwrap().cookies, Some(100_000));
+    assert_eq!(with("proof = \"syn-cookie\"\ncookies = 7").unwrap().cookies, Some(7));
+    for (text, told) in [
+        ("proof = \"captcha\"", "admission.proof: \"captcha\" is neither second-packet nor"),
+        ("off = true\nproof = \"syn-cookie\"", "admission.proof: nobody would be asked for it"),
+        ("cookies = 0", "admission.cookies: 0 is not within 1 and 100000000"),
+    ] {
+        let refusal = refused(&format!("{SOUND}[admission]\n{text}\n"));
+        assert!(refusal.contains(told), "{refusal}");
+    }
 }
 
 #[test]

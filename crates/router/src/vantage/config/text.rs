@@ -82,6 +82,8 @@ pub(super) struct Admission {
     pub(super) above: Option<Spanned<f64>>,
     pub(super) remember: Option<Spanned<usize>>,
     pub(super) off: bool,
+    pub(super) proof: Option<Spanned<String>>,
+    pub(super) cookies: Option<Spanned<u32>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

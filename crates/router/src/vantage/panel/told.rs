@@ -107,9 +107,13 @@ pub struct FlowTold {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_ago: Option<f64>,
     /// Of a flow without an entry: since its first packet, if that is remembered. With the next one
-    /// it gets an entry.
+    /// it gets an entry, or by `proof`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_ago: Option<f64>,
+    /// What TCP of a flow without an entry needs for one while the table fills up, beside coming:
+    /// `syn-cookie`, to answer that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<String>,
     /// Of a granted flow: the bytes left in this second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<u64>,
@@ -174,6 +178,7 @@ impl FlowTold {
             priority: None,
             asked_ago: None,
             seen_ago: None,
+            proof: None,
             budget: None,
             renewal: None,
             grantors: None,

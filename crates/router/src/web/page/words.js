@@ -71,6 +71,8 @@ const REASONS = {
   program_error: "a flow program found something wrong",
   over_limit: "over the limit of its prefix",
   over_limit_each: "over the limit of its destination",
+  syn_cookie: "SYNs, answered by a cookie",
+  proof: "resets that brought a cookie back",
   no_route: "no route",
   host_route: "for the kernel by its route",
 };

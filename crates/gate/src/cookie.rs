@@ -1,0 +1,377 @@
+//! SYN cookies: how a TCP client shows that it is where its packets say, before anything is
+//! remembered of it.
+//!
+//! ```text
+//!   client                          gate                             grantor
+//!     SYN seq=x          ──────────►  (table under pressure)
+//!     SYN+ACK ack=cookie ◄──────────  cookie ≠ x + 1: unacceptable on purpose
+//!     RST seq=cookie     ──────────►  right: the flow gets its entry
+//!     SYN seq=x          ──────────►  a request like any ──────────────►
+//! ```
+//!
+//! A client in SYN-SENT that is sent an acknowledgement of what it never sent answers by a
+//! reset that bears this very number, and stays where it is (RFC 9293, 3.10.7.3: `If the ACK bit
+//! is set: If SEG.ACK =< ISS or SEG.ACK > SND.NXT, send a reset <SEQ=SEG.ACK><CTL=RST>`). So the
+//! number comes back from whoever has the address, and from nobody else; and the connection,
+//! whose SYN the client sends again, is between it and the server: no sequence number is ever
+//! translated, which is what a gate that forgets everything at any moment needs.
+//!
+//! ```text
+//!   cookie   lower 32 bits of SipHash-2-4(key of the slot, addresses | ports and version)
+//!   slot     now >> 32: 4.3 s          key   SipHash-2-4(secret, slot | 0), (secret, slot | 1)
+//! ```
+//!
+//! **Nothing is kept of who was asked.** A cookie is right if it is that of this slot or of the
+//! last, so it is good for 4.3 to 8.6 seconds, and each slot has a key of its own (Aumasson and
+//! Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012). The SYN's sequence number is not
+//! in it, because the reset does not say it. Who guesses is right once in 2^31 packets.
+//!
+//! **The cookie must not be acceptable** to the SYN that it answers: one from x + 1 to x + 1 + the
+//! data that came with it would begin a connection with nobody. Such a SYN, one in 2^32 and less
+//! than one in 65535 whatever it brings, is not answered.
+//!
+//! **So many answers a second** at the most, and only while a slot after the last one lasts are
+//! resets looked at. An answer is never longer than its SYN.
+//!
+//! O(1), about forty rounds of SipHash for a cookie, eighty for a check.
+
+use core::fmt;
+
+use crate::flow::Flow;
+use crate::limit::bucket::{Bucket, DEEPEST};
+
+/// A slot of time is two to the power of this, in nanoseconds.
+const SLOT: u32 = 32;
+/// What an answer takes of a bucket: it counts bytes, and these are all the same.
+const PRICE: u32 = 1000;
+/// The most answers a second: what a bucket can count.
+pub const MOST_ANSWERS: u32 = 100_000_000;
+
+/// What cookies are made with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Secret([u64; 2]);
+
+impl Secret {
+    /// Makes one of the output of a random generator, which must not be guessable from outside.
+    pub fn new(mut random: impl FnMut() -> u64) -> Self {
+        Self([random(), random()])
+    }
+
+    /// Makes one from the operating system's random generator.
+    pub fn random() -> Self {
+        use std::hash::{BuildHasher, RandomState};
+        let state = RandomState::new();
+        Self([state.hash_one(0u64), state.hash_one(1u64)])
+    }
+}
+
+impl fmt::Debug for Secret {
+    /// Keeps the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// On what terms SYNs are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// What cookies are made with, the same for all workers.
+    pub secret: Secret,
+    /// Answers a second, at most [`MOST_ANSWERS`].
+    pub rate: u32,
+}
+
+/// The numbers of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cookie {
+    /// What comes back in the reset.
+    pub acknowledgement: u32,
+    /// The answer's own sequence number, which nobody looks at.
+    pub sequence: u32,
+}
+
+/// A SYN, as far as a cookie is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Syn {
+    /// Source port and destination port.
+    pub ports: u32,
+    /// Its sequence number.
+    pub sequence: u32,
+    /// The bytes of data that it brings (RFC 7413).
+    pub data: u16,
+}
+
+/// Who makes cookies, and knows them again.
+#[derive(Debug)]
+pub struct Cookies {
+    secret: Secret,
+    /// The slot of the first of the keys; the other is that of the one before.
+    slot: u64,
+    keys: [[u64; 2]; 2],
+    rate: Bucket,
+    /// From here on none that was given is right.
+    until: u64,
+}
+
+impl Cookies {
+    /// Begins, on these terms.
+    pub fn new(terms: &Terms, now: u64) -> Self {
+        let rate = u64::from(terms.rate.min(MOST_ANSWERS)) * u64::from(PRICE);
+        let mut it = Self {
+            secret: terms.secret,
+            slot: 0,
+            keys: [[0; 2]; 2],
+            rate: Bucket::new(rate, DEEPEST, now),
+            until: 0,
+        };
+        it.set(now >> SLOT);
+        it
+    }
+
+    fn set(&mut self, slot: u64) {
+        let Secret(secret) = self.secret;
+        let key = |slot| [0, 1].map(|half| siphash(secret, &[slot, half]));
+        self.slot = slot;
+        self.keys = [key(slot), key(slot.wrapping_sub(1))];
+    }
+
+    /// Says whether a cookie that was given may still be right.
+    #[inline]
+    pub fn awaited(&self, now: u64) -> bool {
+        now < self.until
+    }
+
+    /// Makes the answer to a SYN of this flow, unless there were too many, or it would be taken
+    /// for an acknowledgement.
+    pub fn give(&mut self, flow: &Flow, syn: &Syn, now: u64) -> Option<Cookie> {
+        self.turn(now);
+        let [key, _] = self.keys;
+        let hash = cookie(key, flow, syn.ports);
+        let acknowledgement = hash as u32;
+        // How far beyond the first number that would be acceptable.
+        let beyond = acknowledgement.wrapping_sub(syn.sequence).wrapping_sub(1);
+        if beyond <= u32::from(syn.data) || !self.rate.try_take(now, PRICE) {
+            return None;
+        }
+        self.until = (self.slot + 2) << SLOT;
+        Some(Cookie { acknowledgement, sequence: (hash >> 32) as u32 })
+    }
+
+    /// Says whether a reset of this flow, from and to these ports, bears the number of a cookie
+    /// that is good.
+    pub fn knows(&mut self, flow: &Flow, ports: u32, number: u32, now: u64) -> bool {
+        self.turn(now);
+        self.awaited(now) && self.keys.iter().any(|key| cookie(*key, flow, ports) as u32 == number)
+    }
+
+    #[inline]
+    fn turn(&mut self, now: u64) {
+        let slot = now >> SLOT;
+        // Time that goes back is still of the slot that was.
+        if slot > self.slot {
+            self.set(slot);
+        }
+    }
+}
+
+/// Returns the keyed hash of a flow and its ports.
+fn cookie(key: [u64; 2], flow: &Flow, ports: u32) -> u64 {
+    let [a, b, c, d] = flow.words();
+    match flow.is_v6() {
+        true => siphash(key, &[a, b, c, d, 6 << 32 | u64::from(ports)]),
+        false => siphash(key, &[a, 4 << 32 | u64::from(ports)]),
+    }
+}
+
+/// SipHash-2-4 of these words, each as eight bytes, the least significant first.
+fn siphash([k0, k1]: [u64; 2], words: &[u64]) -> u64 {
+    let mut v = [
+        k0 ^ 0x736f_6d65_7073_6575,
+        k1 ^ 0x646f_7261_6e64_6f6d,
+        k0 ^ 0x6c79_6765_6e65_7261,
+        k1 ^ 0x7465_6462_7974_6573,
+    ];
+    let length = (words.len() as u64 * 8) << 56;
+    for word in words.iter().copied().chain([length]) {
+        v[3] ^= word;
+        v = round(round(v));
+        v[0] ^= word;
+    }
+    v[2] ^= 0xff;
+    v = round(round(round(round(v))));
+    v[0] ^ v[1] ^ v[2] ^ v[3]
+}
+
+/// A round of SipHash (2.3).
+#[inline(always)]
+fn round([mut a, mut b, mut c, mut d]: [u64; 4]) -> [u64; 4] {
+    a = a.wrapping_add(b);
+    c = c.wrapping_add(d);
+    b = b.rotate_left(13) ^ a;
+    d = d.rotate_left(16) ^ c;
+    a = a.rotate_left(32);
+    c = c.wrapping_add(b);
+    a = a.wrapping_add(d);
+    b = b.rotate_left(17) ^ c;
+    d = d.rotate_left(21) ^ a;
+    c = c.rotate_left(32);
+    [a, b, c, d]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cookies, SLOT, Secret, Syn, Terms, siphash};
+    use crate::flow::Flow;
+
+    const SECRET: Secret = Secret([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
+    const PORTS: u32 = 40_000 << 16 | 80;
+
+    fn cookies(rate: u32) -> Cookies {
+        Cookies::new(&Terms { secret: SECRET, rate }, 0)
+    }
+
+    fn syn(sequence: u32) -> Syn {
+        Syn { ports: PORTS, sequence, data: 0 }
+    }
+
+    /// The standard library's own, which is of the paper's authors' rounds and keys.
+    #[expect(deprecated, reason = "the only SipHash-2-4 there: an oracle")]
+    fn oracle(key: [u64; 2], bytes: &[u8]) -> u64 {
+        use std::hash::Hasher;
+        let mut hasher = std::hash::SipHasher::new_with_keys(key[0], key[1]);
+        hasher.write(bytes);
+        hasher.finish()
+    }
+
+    /// The slow twin: everything from bytes, by another implementation, nothing remembered.
+    fn twin(flow: &Flow, ports: u32, slot: u64) -> u32 {
+        let half = |half: u64| oracle(SECRET.0, &[slot.to_le_bytes(), half.to_le_bytes()].concat());
+        let mut bytes: Vec<u8> = Vec::new();
+        match flow.pair() {
+            crate::flow::Pair::V4 { src, dst } => {
+                bytes.extend(dst.to_le_bytes());
+                bytes.extend(src.to_le_bytes());
+            }
+            crate::flow::Pair::V6 { src, dst } => {
+                for address in [src, dst] {
+                    bytes.extend(((address >> 64) as u64).to_le_bytes());
+                    bytes.extend((address as u64).to_le_bytes());
+                }
+            }
+        }
+        bytes.extend(ports.to_le_bytes());
+        bytes.extend(if flow.is_v6() { 6u32 } else { 4 }.to_le_bytes());
+        oracle([half(0), half(1)], &bytes) as u32
+    }
+
+    /// Of the reference implementation's vectors those of whole words.
+    #[test]
+    fn it_is_siphash() {
+        let key = SECRET.0;
+        assert_eq!(siphash(key, &[]), 0x726f_db47_dd0e_0e31);
+        assert_eq!(siphash(key, &[key[0]]), 0x93f5_f579_9a93_2462);
+        let mut rng = fastrand::Rng::with_seed(1);
+        for _ in 0..20_000 {
+            let words: Vec<u64> = (0..rng.usize(..9)).map(|_| rng.u64(..)).collect();
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let key = [rng.u64(..), rng.u64(..)];
+            assert_eq!(siphash(key, &words), oracle(key, &bytes));
+        }
+    }
+
+    #[test]
+    fn a_cookie_is_good_in_its_slot_and_the_next_as_the_slow_twin_says() {
+        let mut rng = fastrand::Rng::with_seed(2);
+        let mut it = cookies(u32::MAX);
+        let mut now = 3u64 << SLOT;
+        let mut good = [0u32; 4];
+        for _ in 0..50_000 {
+            let magnitude = rng.u32(10..34);
+            now += rng.u64(..1 << magnitude);
+            let flow = match rng.bool() {
+                true => Flow::v4(rng.u32(..), rng.u32(..)),
+                false => Flow::v6(rng.u128(..), rng.u128(..)),
+            };
+            let asked = Syn { ports: rng.u32(..), sequence: rng.u32(..), data: rng.u16(..) };
+            let slot = now >> SLOT;
+            let expect = twin(&flow, asked.ports, slot);
+            let beyond = expect.wrapping_sub(asked.sequence);
+            let given = it.give(&flow, &asked, now).map(|it| it.acknowledgement);
+            assert_eq!(
+                given,
+                (beyond == 0 || beyond > 1 + u32::from(asked.data)).then_some(expect)
+            );
+            let Some(number) = given else { continue };
+            // Some slots later, of another connection, or another number.
+            let later =
+                now + (rng.u64(..4) << SLOT) - rng.u64(..1 << SLOT).min(now & ((1 << SLOT) - 1));
+            let (ports, number) = match rng.u8(..8) {
+                0 => (asked.ports ^ 1 << rng.u32(..32), number),
+                1 => (asked.ports, number ^ 1 << rng.u32(..32)),
+                _ => (asked.ports, number),
+            };
+            let slots = [later >> SLOT, (later >> SLOT) - 1];
+            let right = slots.iter().any(|slot| twin(&flow, ports, *slot) == number);
+            // Another flow's keeps resets being looked at; none would mean none is right.
+            let mut fresh = cookies(u32::MAX);
+            fresh.give(&flow, &asked, now);
+            assert_eq!(fresh.knows(&flow, ports, number, later), right, "{now} {later}");
+            good[((later >> SLOT) - slot) as usize] += u32::from(right);
+        }
+        assert!(good[0] > 3_000 && good[1] > 3_000 && good[2] + good[3] == 0, "{good:?}");
+    }
+
+    #[test]
+    fn no_answer_is_acceptable_to_its_syn() {
+        let flow = Flow::v4(1, 2);
+        let mut it = cookies(u32::MAX);
+        let number = it.give(&flow, &syn(0), 0).unwrap().acknowledgement;
+        let given = |it: &mut Cookies, ahead: u32, data: u16| {
+            let asked = Syn { ports: PORTS, sequence: number.wrapping_sub(ahead), data };
+            it.give(&flow, &asked, 1).is_some()
+        };
+        assert!(given(&mut it, 0, 0), "SEG.ACK = ISS");
+        assert!(!given(&mut it, 1, 0), "SEG.ACK = ISS + 1");
+        assert!(given(&mut it, 2, 0), "SEG.ACK > SND.NXT");
+        assert!(!given(&mut it, 501, 500) && given(&mut it, 502, 500), "with 500 bytes of data");
+        assert!(
+            given(&mut it, 0u32.wrapping_sub(1), u16::MAX) && given(&mut it, 1 << 31, u16::MAX)
+        );
+    }
+
+    /// Chance is two in 2^32 for each.
+    #[test]
+    fn a_million_forged_resets_prove_nothing() {
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut it = cookies(u32::MAX);
+        let mut right = 0;
+        for step in 0..1_000_000u64 {
+            let flow = Flow::v4(rng.u32(..), 7);
+            let now = step * 1000;
+            it.give(&flow, &syn(rng.u32(..)), now);
+            right += u32::from(it.knows(&flow, PORTS, rng.u32(..), now));
+        }
+        assert!(right <= 1, "{right}");
+        // And each bit of it counts.
+        let flow = Flow::v6(1, 2);
+        let number = it.give(&flow, &syn(9), 0).unwrap().acknowledgement;
+        assert!((0..32).all(|bit| !it.knows(&flow, PORTS, number ^ 1 << bit, 0)));
+        assert!(it.knows(&flow, PORTS, number, 0));
+        assert!(!it.knows(&Flow::v6(2, 1), PORTS, number, 0));
+    }
+
+    #[test]
+    fn answers_are_as_many_as_may_be_and_awaited_no_longer_than_they_are_good() {
+        let mut it = cookies(1000);
+        assert!(!it.awaited(0));
+        let given = (0..40_000u64)
+            .filter(|step| it.give(&Flow::v4(*step as u32, 1), &syn(0), step * 250_000).is_some());
+        // A thousand a second for ten seconds, and the 20 ms that a bucket holds.
+        assert!((10_000..=10_020).contains(&given.count()));
+        let mut it = cookies(1000);
+        let burst = (0..10_000).filter(|src| it.give(&Flow::v4(*src, 1), &syn(0), 5).is_some());
+        assert_eq!(burst.count(), 20);
+        assert!(it.awaited(2 * (1 << SLOT) - 1) && !it.awaited(2 << SLOT));
+        assert_eq!(format!("{SECRET:?}"), "Secret(..)");
+    }
+}

@@ -1,0 +1,161 @@
+//! Answers to SYNs: a segment with a cookie in it, back to where the SYN came from.
+//!
+//! ```text
+//!   SYN    │ from x to gate │ S > D │ sport > dport  seq=i          SYN     options, data │
+//!   answer │ from gate to x │ D > S │ dport > sport  seq, ack=cookie SYN+ACK              │
+//! ```
+//!
+//! What the cookie is, and who is asked for one, is the gate's (`gate/src/cookie.rs`). Here the
+//! answer is made: it leaves by the port that the SYN came in on, to the station that sent it,
+//! without a look at the routes. Whoever forges a source can thus have an answer sent to where
+//! he could have sent a packet himself, never elsewhere: not into the protected network.
+//!
+//! An answer has 40 bytes, 60 over IPv6, which no SYN has less than: nothing is amplified. It has
+//! no options, and a window of 0. Sources that are this machine's own (directed broadcasts of its
+//! links among them) and senders that are no single station are not answered; other sources that cannot be
+//! one end before the gate sees them (`datapath/parse.rs`).
+
+use std::collections::VecDeque;
+
+use gate::cookie::Cookie;
+use port::{Arena, Frame};
+use wire::checksum::{pseudo_ipv4, pseudo_ipv6};
+use wire::{ethernet, ipv4, ipv6, tcp};
+
+use super::config::FRONT;
+use crate::datapath::{Key, Leaving, Locals, SIZE, Way};
+
+/// Answers that wait at the most: twice those that a turn makes.
+const MOST: usize = 2 * SIZE;
+/// The longest answer.
+const LONGEST: usize = ethernet::LEN + ipv6::LEN + tcp::LEN;
+const HOP_LIMIT: u8 = 64;
+
+/// Who answers SYNs.
+#[derive(Debug)]
+pub(super) struct Asker {
+    ready: VecDeque<(Frame, Key)>,
+    pub(super) sent: u64,
+    /// Those that should have been: no frame, no room, or nobody to be answered.
+    pub(super) unsent: u64,
+}
+
+impl Asker {
+    pub(super) fn new() -> Self {
+        Self { ready: VecDeque::with_capacity(MOST), sent: 0, unsent: 0 }
+    }
+
+    /// Answers a SYN that came in on the front port, whose address is `mac`; says whether it did.
+    pub(super) fn answer(
+        &mut self,
+        arena: &mut Arena,
+        syn: &Frame,
+        cookie: Cookie,
+        mac: [u8; 6],
+        locals: &Locals,
+    ) -> bool {
+        let done = self.ready.len() < MOST && self.make(arena, syn, cookie, mac, locals).is_some();
+        *if done { &mut self.sent } else { &mut self.unsent } += 1;
+        done
+    }
+
+    fn make(
+        &mut self,
+        arena: &mut Arena,
+        syn: &Frame,
+        cookie: Cookie,
+        mac: [u8; 6],
+        locals: &Locals,
+    ) -> Option<()> {
+        let mut bytes = [0; LONGEST];
+        let (len, key) = emit(arena.bytes(syn), cookie, mac, &mut bytes)?;
+        let own = match key {
+            Key::V4(address) => locals.holds_v4(address),
+            Key::V6(address) => locals.holds_v6(address),
+        };
+        if own {
+            return None;
+        }
+        let mut frame = arena.alloc()?;
+        if !arena.resize(&mut frame, len) {
+            arena.free(frame);
+            return None;
+        }
+        arena.bytes_mut(&frame).copy_from_slice(&bytes[..len]);
+        self.ready.push_back((frame, key));
+        Some(())
+    }
+
+    /// Returns the answer that leaves next.
+    pub(super) fn next(&mut self) -> Option<Leaving> {
+        let (frame, key) = self.ready.pop_front()?;
+        Some(Leaving { frame, key, way: Way::Returned { port: FRONT as u16 } })
+    }
+
+    /// Counts the answers that wait.
+    pub(super) fn len(&self) -> usize {
+        self.ready.len()
+    }
+}
+
+/// Writes the answer to a SYN, and returns its length and whom it is for; nothing if the sender
+/// is no single station, or the frame no SYN.
+fn emit(syn: &[u8], cookie: Cookie, mac: [u8; 6], out: &mut [u8; LONGEST]) -> Option<(usize, Key)> {
+    let ether = ethernet::View::parse(syn).ok()?;
+    if ethernet::is_group(ether.src()) || ether.src() == mac {
+        return None;
+    }
+    let packet = ether.payload();
+    let (front, body) = out.split_at_mut(ethernet::LEN);
+    front[..6].copy_from_slice(&ether.src());
+    front[6..12].copy_from_slice(&mac);
+    front[12..].copy_from_slice(&ether.kind().to_be_bytes());
+    let (len, key) = if packet.first()? >> 4 == 6 {
+        let ip = ipv6::View::parse(packet).ok()?;
+        let upper = ip.upper().ok()?;
+        let header = ipv6::Header {
+            payload_len: tcp::LEN as u16,
+            next_header: tcp::PROTOCOL,
+            hop_limit: HOP_LIMIT,
+            src: ip.dst(),
+            dst: ip.src(),
+            ..ipv6::Header::default()
+        };
+        let begin = header.emit(body).ok()?;
+        let pseudo = pseudo_ipv6(header.src, header.dst, tcp::PROTOCOL, tcp::LEN as u32);
+        let segment = ip.payload().get(upper.offset - ipv6::LEN..)?;
+        let room = body.get_mut(begin..begin + tcp::LEN)?;
+        answer(segment, cookie)?.emit(room, pseudo).ok()?;
+        (begin + tcp::LEN, Key::V6(header.dst))
+    } else {
+        let ip = ipv4::View::parse(packet).ok()?;
+        let header = ipv4::Header {
+            total_len: (ipv4::LEN + tcp::LEN) as u16,
+            flags: ipv4::DONT_FRAGMENT,
+            ttl: HOP_LIMIT,
+            protocol: tcp::PROTOCOL,
+            src: ip.dst(),
+            dst: ip.src(),
+            ..ipv4::Header::default()
+        };
+        let begin = header.emit(body).ok()?;
+        let pseudo = pseudo_ipv4(header.src, header.dst, tcp::PROTOCOL, tcp::LEN as u16);
+        let room = body.get_mut(begin..begin + tcp::LEN)?;
+        answer(ip.payload(), cookie)?.emit(room, pseudo).ok()?;
+        (begin + tcp::LEN, Key::V4(header.dst))
+    };
+    Some((ethernet::LEN + len, key))
+}
+
+/// Returns the header of the answer to a segment.
+fn answer(segment: &[u8], cookie: Cookie) -> Option<tcp::Header<'static>> {
+    let syn = tcp::View::parse(segment).ok()?;
+    Some(tcp::Header {
+        src_port: syn.dst_port(),
+        dst_port: syn.src_port(),
+        sequence: cookie.sequence,
+        acknowledgement: cookie.acknowledgement,
+        flags: tcp::SYN | tcp::ACK,
+        ..tcp::Header::default()
+    })
+}

@@ -1,0 +1,160 @@
+//! SYNs that are answered: byte for byte, to where they came from, as often as allowed, and
+//! every packet counted.
+
+use fingerpost_router::datapath::Verdict;
+use wire::checksum::{pseudo_ipv4, pseudo_ipv6};
+use wire::{ethernet, ipv4, ipv6, tcp};
+
+use super::{MS, PROTECTED, Rig, config};
+use crate::packets::{ether, v4_with, v6_with};
+use crate::rig::{OWN4, mac};
+
+const SIX: u128 = 0x2001_0db8 << 96;
+const ASKING: &str = "[admission]\nabove = 0.0\nproof = \"syn-cookie\"";
+
+fn header(flags: u8, sequence: u32) -> tcp::Header<'static> {
+    let options = if flags == tcp::SYN { &[2, 4, 5, 180, 1, 3, 3, 7][..] } else { &[] };
+    tcp::Header { src_port: 40_000, dst_port: 443, sequence, flags, options, ..Default::default() }
+}
+
+fn four(src: u32, flags: u8, sequence: u32) -> Vec<u8> {
+    let segment = header(flags, sequence);
+    let len = (tcp::LEN + segment.options.len()) as u16;
+    let (protocol, dst) = (tcp::PROTOCOL, PROTECTED);
+    let ip = ipv4::Header { ttl: 9, protocol, src, dst, total_len: 20 + len, ..Default::default() };
+    let mut frame = v4_with(ip, 0);
+    segment.emit(&mut frame[34..], pseudo_ipv4(src, dst, protocol, len)).unwrap();
+    frame
+}
+
+fn six(src: u128, flags: u8, sequence: u32) -> Vec<u8> {
+    let segment = header(flags, sequence);
+    let len = (tcp::LEN + segment.options.len()) as u16;
+    let (src, dst) = (SIX | src, SIX | 9);
+    let ip = ipv6::Header {
+        payload_len: len,
+        next_header: tcp::PROTOCOL,
+        hop_limit: 9,
+        src,
+        dst,
+        ..Default::default()
+    };
+    let mut frame = v6_with(ip, 0);
+    segment.emit(&mut frame[54..], pseudo_ipv6(src, dst, tcp::PROTOCOL, len.into())).unwrap();
+    frame
+}
+
+fn rig(more: &str) -> Rig {
+    Rig::new(config("1gbit", &format!("{ASKING}\n{more}")))
+}
+
+#[test]
+fn an_answer_goes_back_to_its_syn_and_the_reset_for_it_makes_an_entry() {
+    for make in [|flags, n| four(0xc000_0201, flags, n), |flags, n| six(1 << 16, flags, n)] {
+        let mut rig = rig("");
+        let syn: Vec<u8> = make(tcp::SYN, 77);
+        rig.far[0].send(&syn);
+        rig.rest();
+        let got = rig.far[0].take().expect("the SYN is answered");
+        assert_eq!(
+            (&got[..6], &got[6..12], &got[12..14]),
+            (&syn[6..12], &mac(0)[..], &syn[12..14])
+        );
+        assert!(got.len() <= syn.len(), "{} bytes for {}", got.len(), syn.len());
+        let (segment, pseudo) = if got[12] == 0x86 {
+            let ip = ipv6::View::parse(&got[14..]).unwrap();
+            assert_eq!((ip.src(), ip.dst(), ip.hop_limit()), (SIX | 9, SIX | 1 << 16, 64));
+            let pseudo = pseudo_ipv6(ip.src(), ip.dst(), tcp::PROTOCOL, 20);
+            (got[54..].to_vec(), pseudo)
+        } else {
+            let ip = ipv4::View::parse(&got[14..]).unwrap();
+            assert_eq!((ip.src(), ip.dst(), ip.ttl()), (PROTECTED, 0xc000_0201, 64));
+            assert!(ip.checksum_ok() && ip.total_len() == 40);
+            (got[34..].to_vec(), pseudo_ipv4(ip.src(), ip.dst(), tcp::PROTOCOL, 20))
+        };
+        let answer = tcp::View::parse(&segment[..]).unwrap();
+        assert!(answer.checksum_ok(pseudo));
+        assert_eq!((answer.src_port(), answer.dst_port()), (443, 40_000));
+        assert_eq!((answer.flags(), answer.window()), (tcp::SYN | tcp::ACK, 0));
+        assert_ne!(answer.acknowledgement(), 78);
+        rig.far[0].send(&make(tcp::RST, answer.acknowledgement()));
+        rig.rest();
+        assert_eq!((rig.far[0].take(), rig.far[1].take()), (None, None));
+        rig.far[0].send(&syn);
+        rig.rest();
+        assert!(rig.far[1].take().is_some(), "the SYN goes on");
+        assert_eq!((rig.count(Verdict::SynCookie), rig.count(Verdict::Proof)), (1, 1));
+        assert_eq!(rig.tally.packets("syn_cookie"), 1);
+        assert_eq!(rig.worker.stats().snapshot().originated, 1);
+        rig.check();
+    }
+}
+
+/// Its own address, its links' broadcast, and senders that are many or itself.
+#[test]
+fn what_must_not_be_answered_is_not() {
+    let mut rig = rig("");
+    let mut odd = vec![four(OWN4, tcp::SYN, 1)];
+    for src in [[0xff; 6], [1, 0, 0x5e, 0, 0, 1], mac(0)] {
+        let mut frame = four(0xc000_0202, tcp::SYN, 1);
+        ether(&mut frame, ethernet::IPV4);
+        frame[6..12].copy_from_slice(&src);
+        odd.push(frame);
+    }
+    for frame in &odd {
+        rig.far[0].send(frame);
+        rig.clock.fetch_add(5_000 * MS, std::sync::atomic::Ordering::Relaxed);
+        rig.rest();
+        assert_eq!((rig.far[0].take(), rig.far[1].take()), (None, None));
+    }
+    // Sources that cannot be one end before.
+    for src in [0u32, 0x7f00_0001, 0xe000_0001, u32::MAX, 0xa9fe_0001] {
+        rig.far[0].send(&four(src, tcp::SYN, 1));
+        rig.rest();
+        assert_eq!(rig.far[0].take(), None);
+    }
+    assert_eq!(rig.count(Verdict::SynCookie), 4);
+    assert_eq!(rig.worker.stats().snapshot().originated, 0);
+    rig.check();
+}
+
+/// A flood of SYNs, each twice, with packets that were granted in between: answers are as many as
+/// allowed, nothing else waits for them, nothing allocates, and all is counted.
+#[test]
+fn a_flood_is_answered_as_often_as_allowed() {
+    let mut rig = rig("cookies = 2000");
+    let friend = gate::flow::Flow::v4(0xc000_0263, PROTECTED);
+    rig.grant(friend, 1 << 20);
+    let (mut answers, mut granted) = (0, 0);
+    for step in 0..1000u32 {
+        for n in 0..20 {
+            let src = 0xc800_0000 + step * 20 + n;
+            rig.far[0].send(&four(src, tcp::SYN, step));
+            rig.far[0].send(&four(src, tcp::SYN, step));
+        }
+        rig.far[0].send(&four(0xc000_0263, tcp::ACK, step));
+        let allocated = allocation_counter::measure(|| {
+            for _ in 0..10 {
+                rig.clock.fetch_add(MS / 10, std::sync::atomic::Ordering::Relaxed);
+                rig.worker.poll();
+            }
+        });
+        assert_eq!(allocated.count_total, 0);
+        while let Some(got) = rig.far[0].take() {
+            answers += 1;
+            assert_eq!(got.len(), 54);
+        }
+        while let Some(got) = rig.far[1].take() {
+            granted += u32::from(got[15] >> 2 == 1);
+        }
+        rig.check();
+    }
+    // Two thousand in a second, and the forty of a bucket.
+    assert!((2000..=2041).contains(&answers), "{answers}");
+    assert_eq!(granted, 1000);
+    assert_eq!(rig.count(Verdict::SynCookie), answers);
+    assert_eq!(rig.worker.stats().snapshot().originated, answers);
+    let ended = ["request", "granted", "syn_cookie", "proof"].map(|name| rig.tally.packets(name));
+    assert_eq!(rig.tally.packets("received"), ended.iter().sum::<u64>());
+    assert_eq!(rig.tally.packets("received"), 41_000);
+}
