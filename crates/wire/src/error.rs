@@ -20,6 +20,8 @@ pub enum BadHeader {
     Kind,
     /// More extension headers, or more tags, than the bound.
     Chain,
+    /// The checksum is wrong, of what is only read where it is right.
+    Checksum,
 }
 
 impl fmt::Display for BadHeader {
@@ -31,6 +33,7 @@ impl fmt::Display for BadHeader {
             Self::Length => "a length field contradicts the header",
             Self::Kind => "the type is not the one this header has",
             Self::Chain => "more headers follow one another than the bound allows",
+            Self::Checksum => "the checksum is wrong",
         })
     }
 }

@@ -1,7 +1,9 @@
-//! IP in IP: either family in either (RFC 2003, RFC 2473, RFC 4213), ECN by RFC 6040.
+//! IP in IP: either family in either (RFC 2003, RFC 2473, RFC 4213), ECN by RFC 6040; also with
+//! UDP between them.
 //!
 //! ```text
 //!   │ outer IPv4 or IPv6 │ inner IPv4 (protocol 4) or IPv6 (protocol 41) … │
+//!   │ outer IPv4 or IPv6 │ UDP │ inner IPv4 or IPv6 …                      │
 //! ```
 //!
 //! **ECN.** On the way in the outer header copies the inner one's two bits ("normal mode",
@@ -25,9 +27,19 @@
 //!
 //! **Entropy.** The outer pair of addresses is the same for all that a tunnel carries. The
 //! flow label of an outer IPv6 header tells flows apart for routers with several ways
-//! (RFC 6438); an outer IPv4 header has no room for that.
+//! (RFC 6438); an outer IPv4 header has no room for that. With UDP the source port does so in both
+//! families, for every router and card that looks at ports.
+//!
+//! **UDP.** The inner packet follows the UDP header at once, and its first four bits say its
+//! family: variant 1 of GUE (draft-ietf-intarea-gue-09, 4), whose port is [`GUE`], and what Linux calls
+//! direct encapsulation (`ip fou add port 6080 gue`). Over IPv4 the checksum is 0, as for tunnels
+//! it may be (RFC 8085, 3.4.1). Over IPv6 it is computed, over all of the packet: 0 is allowed
+//! to tunnels there (RFC 6935), but only between ends that were both told so (RFC 6936, 4), it is
+//! what Linux drops unless it was, and there is no other checksum over the outer addresses. Who
+//! receives takes 0 in both, and refuses one that is wrong.
 
-use crate::{BadHeader, ipv4, ipv6};
+use crate::checksum::{Sum, pseudo_ipv4, pseudo_ipv6};
+use crate::{BadHeader, ipv4, ipv6, udp};
 
 /// The protocol number of IPv4 in IP.
 pub const IPV4_IN_IP: u8 = 4;
@@ -42,6 +54,9 @@ pub const ECT_1: u8 = 0b01;
 pub const ECT_0: u8 = 0b10;
 /// ECN: congestion was met.
 pub const CE: u8 = 0b11;
+
+/// The UDP port of GUE, which is what IP directly in UDP is.
+pub const GUE: u16 = 6080;
 
 /// The ends of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +79,26 @@ pub enum Ends {
     },
 }
 
-/// The outer header.
+/// The ports of a tunnel with UDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    /// What tells flows apart.
+    pub src: u16,
+    /// Where the other end takes such packets.
+    pub dst: u16,
+}
+
+impl Ports {
+    /// Makes the ports for a flow that so many bits are of: the source port is one of the
+    /// 16384 that are nobody's (RFC 6335, 6), which is what tunnels are to take theirs from
+    /// (RFC 7510, 3).
+    #[inline]
+    pub fn of(flow: u32, dst: u16) -> Self {
+        Self { src: 0xc000 | flow as u16 & 0x3fff, dst }
+    }
+}
+
+/// The outer headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The ends.
@@ -73,16 +107,30 @@ pub struct Header {
     pub dscp: u8,
     /// TTL or hop limit.
     pub hop_limit: u8,
+    /// The ports, where there is UDP.
+    pub udp: Option<Ports>,
 }
 
 impl Header {
-    /// Returns the header's length in bytes, which is the room in front of the inner packet.
+    /// Returns the headers' length in bytes, which is the room in front of the inner packet.
     #[inline]
     pub fn len(&self) -> usize {
+        self.outer_len() + if self.udp.is_some() { udp::LEN } else { 0 }
+    }
+
+    /// Returns that of the outer IP header.
+    #[inline]
+    fn outer_len(&self) -> usize {
         match self.ends {
             Ends::V4 { .. } => ipv4::LEN,
             Ends::V6 { .. } => ipv6::LEN,
         }
+    }
+
+    /// Says whether the outer IP header is one of IPv6.
+    #[inline]
+    pub fn is_v6(&self) -> bool {
+        matches!(self.ends, Ends::V6 { .. })
     }
 
     /// Says that a header is never empty.
@@ -90,7 +138,7 @@ impl Header {
         false
     }
 
-    /// Writes the header in front of the inner packet that `bytes` hold from
+    /// Writes the headers in front of the inner packet that `bytes` hold from
     /// [`len`](Self::len) to their end, and returns that length.
     ///
     /// # Errors
@@ -106,6 +154,7 @@ impl Header {
             return Err(BadHeader::Length);
         }
         let tos = self.dscp << 2 | tos & CE;
+        let protocol = if self.udp.is_some() { udp::PROTOCOL } else { protocol };
         match self.ends {
             Ends::V4 { src, dst } => ipv4::Header {
                 tos,
@@ -121,14 +170,31 @@ impl Header {
             Ends::V6 { src, dst, flow_label } => ipv6::Header {
                 traffic_class: tos,
                 flow_label,
-                payload_len: u16::try_from(inner.len()).map_err(|_| BadHeader::Length)?,
+                payload_len: u16::try_from(bytes.len() - ipv6::LEN)
+                    .map_err(|_| BadHeader::Length)?,
                 next_header: protocol,
                 hop_limit: self.hop_limit,
                 src,
                 dst,
             }
             .emit(bytes),
+        }?;
+        if let Some(ports) = self.udp {
+            self.emit_udp(ports, &mut bytes[self.outer_len()..])?;
         }
+        Ok(len)
+    }
+
+    fn emit_udp(&self, ports: Ports, bytes: &mut [u8]) -> Result<(), BadHeader> {
+        let length = u16::try_from(bytes.len()).map_err(|_| BadHeader::Length)?;
+        let header = udp::Header { src_port: ports.src, dst_port: ports.dst, length };
+        match self.ends {
+            Ends::V4 { .. } => header.emit_unchecked(bytes)?,
+            Ends::V6 { src, dst, .. } => {
+                header.emit(bytes, pseudo_ipv6(src, dst, udp::PROTOCOL, length.into()))?
+            }
+        };
+        Ok(())
     }
 }
 
@@ -167,6 +233,16 @@ impl Outer {
     /// if it is a fragment; [`BadHeader::Version`] if the inner one is not of the family
     /// that the outer header says.
     pub fn parse(packet: &[u8]) -> Result<Self, BadHeader> {
+        Self::parse_with(packet, None)
+    }
+
+    /// Does so, and takes packets in UDP to this port as well.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse), with what the view says of the UDP header;
+    /// [`BadHeader::Checksum`] if that has one, and it is wrong.
+    pub fn parse_with(packet: &[u8], port: Option<u16>) -> Result<Self, BadHeader> {
         let (tos, protocol, offset, end) = match packet.first().map(|first| first >> 4) {
             Some(4) => {
                 let outer = ipv4::View::parse(packet)?;
@@ -184,14 +260,40 @@ impl Outer {
             Some(_) => return Err(BadHeader::Version),
             None => return Err(BadHeader::Truncated),
         };
-        if !matches!(protocol, IPV4_IN_IP | IPV6_IN_IP) {
-            return Err(BadHeader::Kind);
+        let (dscp, ecn) = (tos >> 2, tos & CE);
+        match (protocol, port) {
+            (IPV4_IN_IP | IPV6_IN_IP, _) => {
+                if protocol_and_tos(&packet[offset..end])?.0 != protocol {
+                    return Err(BadHeader::Version);
+                }
+                Ok(Self { dscp, ecn, offset, end })
+            }
+            (udp::PROTOCOL, Some(port)) => {
+                let datagram = udp::View::parse(&packet[offset..end])?;
+                if datagram.dst_port() != port {
+                    return Err(BadHeader::Kind);
+                }
+                if !datagram.checksum_ok(pseudo(packet, datagram.length())?) {
+                    return Err(BadHeader::Checksum);
+                }
+                let end = offset + usize::from(datagram.length());
+                protocol_and_tos(datagram.payload())?;
+                Ok(Self { dscp, ecn, offset: offset + udp::LEN, end })
+            }
+            _ => Err(BadHeader::Kind),
         }
-        if protocol_and_tos(&packet[offset..end])?.0 != protocol {
-            return Err(BadHeader::Version);
-        }
-        Ok(Self { dscp: tos >> 2, ecn: tos & CE, offset, end })
     }
+}
+
+/// Begins the sum of a UDP message of this length in a packet.
+fn pseudo(packet: &[u8], length: u16) -> Result<Sum, BadHeader> {
+    Ok(if packet.first().is_some_and(|first| first >> 4 == 6) {
+        let ip = ipv6::View::parse(packet)?;
+        pseudo_ipv6(ip.src(), ip.dst(), udp::PROTOCOL, length.into())
+    } else {
+        let ip = ipv4::View::parse(packet)?;
+        pseudo_ipv4(ip.src(), ip.dst(), udp::PROTOCOL, length)
+    })
 }
 
 /// Returns the ECN bits of an inner packet that leaves a tunnel, or nothing where it is to

@@ -2,7 +2,7 @@
 //! (`golden/tunnel.py`), byte for byte.
 
 use fingerpost_wire::icmp_error::{self, Reason};
-use fingerpost_wire::tunnel::{self, Ends, Header, Outer};
+use fingerpost_wire::tunnel::{self, Ends, GUE, Header, Outer, Ports};
 use fingerpost_wire::{BadHeader, ipv4, ipv6, mss, tcp};
 
 fn golden(name: &str) -> Vec<u8> {
@@ -28,7 +28,7 @@ fn each_family_goes_into_each() {
         ("6in6", V6, 63, "inner6"),
     ];
     for (name, ends, dscp, inner) in ways {
-        let header = Header { ends, dscp, hop_limit: 64 };
+        let header = Header { ends, dscp, hop_limit: 64, udp: None };
         let inner = golden(inner);
         let mut packet = vec![0xee; header.len()];
         packet.extend_from_slice(&inner);
@@ -40,6 +40,55 @@ fn each_family_goes_into_each() {
         assert_eq!(outer.dscp, dscp, "{name}");
         assert_eq!(packet[outer.offset..outer.end], inner, "{name}");
     }
+}
+
+#[test]
+fn each_family_goes_into_each_with_udp_between_them() {
+    let ways = [
+        ("4u4", V4, 41, "inner4"),
+        ("6u4", V4, 1, "inner6"),
+        ("4u6", V6, 2, "inner4"),
+        ("6u6", V6, 63, "inner6"),
+    ];
+    for (name, ends, dscp, inner) in ways {
+        let udp = Some(Ports { src: 0xc123, dst: GUE });
+        let header = Header { ends, dscp, hop_limit: 64, udp };
+        let inner = golden(inner);
+        let mut packet = vec![0xee; header.len()];
+        packet.extend_from_slice(&inner);
+        assert_eq!(header.emit(&mut packet), Ok(header.len()), "{name}");
+        assert_eq!(packet, golden(name), "{name}");
+        packet.extend_from_slice(&[0; 9]);
+        let outer = Outer::parse_with(&packet, Some(GUE)).unwrap();
+        assert_eq!((outer.dscp, outer.offset), (dscp, header.len()), "{name}");
+        assert_eq!(packet[outer.offset..outer.end], inner, "{name}");
+        // To nobody, or to another port.
+        assert_eq!(Outer::parse(&packet), Err(BadHeader::Kind));
+        assert_eq!(Outer::parse_with(&packet, Some(GUE + 1)), Err(BadHeader::Kind));
+        for len in 0..packet.len() - 9 {
+            let cut = Outer::parse_with(&packet[..len], Some(GUE));
+            assert_eq!(cut, Err(BadHeader::Truncated), "{name} {len}");
+        }
+        let begin = header.len() - 8;
+        // One without a checksum is taken, and one with a wrong one is not.
+        let mut none = packet.clone();
+        none[begin + 6..begin + 8].fill(0);
+        assert_eq!(Outer::parse_with(&none, Some(GUE)), Ok(outer));
+        none[begin + 7] = 1;
+        assert_eq!(Outer::parse_with(&none, Some(GUE)), Err(BadHeader::Checksum));
+        let mut other = packet.clone();
+        other[begin + 6..begin + 8].fill(0);
+        other[begin + 8] = 0x55;
+        assert_eq!(Outer::parse_with(&other, Some(GUE)), Err(BadHeader::Version));
+        other[begin + 5] = 7;
+        other[begin + 4] = 0;
+        assert_eq!(Outer::parse_with(&other, Some(GUE)), Err(BadHeader::Length));
+        // What is in IP directly is taken as ever.
+        let direct = golden(&name.replace('u', "in"));
+        assert_eq!(Outer::parse_with(&direct, Some(GUE)), Outer::parse(&direct));
+    }
+    let ports = [0, 1, 0x3fff, 0x4000, u32::MAX].map(|flow| Ports::of(flow, GUE).src);
+    assert_eq!(ports, [49152, 49153, 65535, 49152, 65535]);
 }
 
 #[test]
@@ -58,7 +107,7 @@ fn what_is_no_tunnel_is_told() {
     packet[6] = 0x20;
     assert_eq!(Outer::parse(&packet), Err(BadHeader::Kind));
     // Nothing, something else, and too much inside.
-    let header = Header { ends: V4, dscp: 1, hop_limit: 64 };
+    let header = Header { ends: V4, dscp: 1, hop_limit: 64, udp: None };
     assert_eq!(header.emit(&mut [0; 20]), Err(BadHeader::Truncated));
     assert_eq!(header.emit(&mut [0x50; 60]), Err(BadHeader::Version));
     assert_eq!(header.emit(&mut vec![0x45; 65_536]), Err(BadHeader::Length));

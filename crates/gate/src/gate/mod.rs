@@ -148,6 +148,12 @@ impl<I: Index> Gate<I> {
         self.cookies = Some(Cookies::new(terms, now));
     }
 
+    /// Has so many bytes between outer and inner header count against limits from now on: where
+    /// tunnels have UDP.
+    pub fn set_encapsulation(&mut self, between: u32) {
+        self.limits.set_between(between);
+    }
+
     /// Says when the first packet of a flow without an entry came, if that is remembered.
     pub fn seen(&self, hash: u32, now: u64) -> Option<u64> {
         self.admission.as_ref()?.seen(hash, now)
@@ -332,9 +338,10 @@ fn sent(
     let set = policy.set(set);
     let verdict = judged(set, packet.hash, outcome);
     let Some(limit) = set.and_then(GrantorSet::limit) else { return verdict };
+    let between = limits.between();
     let outer = |grantor| match grantor {
-        Address::V4(_) => wire::ipv4::LEN as u32,
-        Address::V6(_) => wire::ipv6::LEN as u32,
+        Address::V4(_) => wire::ipv4::LEN as u32 + between,
+        Address::V6(_) => wire::ipv6::LEN as u32 + between,
     };
     let (class, bytes) = match verdict {
         Verdict::Request { grantor, dscp } => (Class::Request(dscp), outer(grantor)),

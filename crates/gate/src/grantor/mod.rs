@@ -33,7 +33,7 @@ mod trial;
 
 pub use fragments::{Fragments, Gathered};
 pub use lists::{BadList, List, Lists, Place, Value, lines};
-pub use open::{Closed, Opened, open};
+pub use open::{Closed, Opened, open, open_with};
 pub use ruling::Ruling;
 pub use shadow::{Difference, Shadow};
 pub use trial::{Fate, Trial};

@@ -1,7 +1,8 @@
 //! Packets as they come to a grantor: out of their tunnel, and of which class.
 //!
 //! ```text
-//!   │ outer header │ inner packet …       DSCP 0, 1   delivered
+//!   │ outer header │ UDP, perhaps │ inner packet …
+//!         │                               DSCP 0, 1   delivered
 //!         │                                    2       granted, asks for renewal: policy
 //!         └─ source: which gate               3 to 63  a request: policy
 //! ```
@@ -54,7 +55,16 @@ pub enum Closed {
 ///
 /// [`Closed`].
 pub fn open(packet: &mut [u8]) -> Result<Opened, Closed> {
-    let outer = Outer::parse(packet).map_err(Closed::Header)?;
+    open_with(packet, None)
+}
+
+/// Does so, and opens packets in UDP to this port as well.
+///
+/// # Errors
+///
+/// [`Closed`].
+pub fn open_with(packet: &mut [u8], port: Option<u16>) -> Result<Opened, Closed> {
+    let outer = Outer::parse_with(packet, port).map_err(Closed::Header)?;
     let (gate, to) = match packet[0] >> 4 {
         4 => {
             let ip = ipv4::View::parse(&packet[..]).map_err(Closed::Header)?;

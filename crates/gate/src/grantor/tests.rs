@@ -400,7 +400,7 @@ fn who_has_heard_the_server_is_granted() {
 /// A packet in a tunnel from gate 10.0.0.9 to grantor 10.0.0.1.
 fn sealed(inner: &[u8], dscp: u8, ecn: u8) -> Vec<u8> {
     let ends = tunnel::Ends::V4 { src: 0x0a00_0009, dst: 0x0a00_0001 };
-    let header = tunnel::Header { ends, dscp, hop_limit: 64 };
+    let header = tunnel::Header { ends, dscp, hop_limit: 64, udp: None };
     let mut bytes = [&[0; 20], inner].concat();
     header.emit(&mut bytes).unwrap();
     let mut ip = ipv4::View::parse(&mut bytes[..]).unwrap();

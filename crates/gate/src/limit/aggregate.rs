@@ -133,6 +133,8 @@ pub struct Aggregates {
     all: Box<[Pair]>,
     each: Box<[Place]>,
     key: Key,
+    /// What stands between the outer IP header and the inner one, in bytes.
+    between: u32,
     uncounted: u64,
 }
 
@@ -146,8 +148,20 @@ impl Aggregates {
             all: vec![blank; MOST_LIMITS].into(),
             each: vec![place; PLACES].into(),
             key: Key::random(),
+            between: 0,
             uncounted: 0,
         }
+    }
+
+    /// Has so many bytes between outer and inner header count from now on.
+    pub fn set_between(&mut self, bytes: u32) {
+        self.between = bytes;
+    }
+
+    /// Returns how many these are.
+    #[inline]
+    pub fn between(&self) -> u32 {
+        self.between
     }
 
     /// Charges a packet to a destination whose frame is so many bytes long with all its headers, if

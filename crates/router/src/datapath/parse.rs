@@ -89,6 +89,7 @@ fn refused(bad: BadHeader) -> Verdict {
         BadHeader::Version => Verdict::BadVersion,
         BadHeader::HeaderLength => Verdict::BadHeaderLength,
         BadHeader::Length => Verdict::BadTotalLength,
+        BadHeader::Checksum => Verdict::BadChecksum,
         BadHeader::Truncated | BadHeader::Kind | BadHeader::Chain => Verdict::Truncated,
     }
 }

@@ -256,8 +256,7 @@ fn enter(
     let Some((ether, packet)) = bytes.split_first_chunk_mut::<{ ethernet::LEN }>() else {
         return Entered::No(Verdict::Runt);
     };
-    let four = header.len() == ipv4::LEN;
-    let kind = if four { ethernet::IPV4 } else { ethernet::IPV6 };
+    let kind = if header.is_v6() { ethernet::IPV6 } else { ethernet::IPV4 };
     ether[12..].copy_from_slice(&kind.to_be_bytes());
     // What was parsed can be emitted, but for a whole of more than 64 KiB.
     match header.emit(packet) {

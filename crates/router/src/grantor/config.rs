@@ -6,6 +6,7 @@
 //! [tunnel]
 //! addresses = ["10.9.1.100"]      # where tunnels end: routed here, and no interface's own
 //! gates = ["10.2.0.1"]            # where they may begin
+//! udp_port = 6080                 # with UDP to this port too; without it, IP in IP only
 //!
 //! [policy]                        # docs/guide/grantor.md
 //! file = "policy.lua"
@@ -89,6 +90,8 @@ pub struct Fixed {
     pub ends: Vec<Address>,
     /// Where they may begin.
     pub gates: Vec<Address>,
+    /// The UDP port at which their packets come, those that come in UDP.
+    pub port: Option<u16>,
     /// What the policies are held to.
     pub limits: Limits,
     /// Fragments are judged as the packets they are of, and this becomes of who leaves one
@@ -128,6 +131,7 @@ struct File {
 struct Tunnel {
     addresses: Vec<Spanned<String>>,
     gates: Vec<Spanned<String>>,
+    udp_port: Option<Spanned<u16>>,
 }
 
 #[derive(Deserialize)]
@@ -345,6 +349,10 @@ impl Config {
         }
         let ends = c.addresses(&file.tunnel.addresses, "tunnel.addresses");
         let gates = c.addresses(&file.tunnel.gates, "tunnel.gates");
+        let port = file.tunnel.udp_port;
+        if let Some(port) = port.as_ref().filter(|port| *port.get_ref() == 0) {
+            c.problem(port, "tunnel.udp_port", "0 is no port; GUE has 6080");
+        }
         let policies = Policies {
             policy: c.script(&file.policy.file, "policy.file", beside),
             shadow: file
@@ -414,6 +422,7 @@ impl Config {
             interfaces: file.interfaces.into_inner(),
             ends,
             gates,
+            port: port.map(Spanned::into_inner),
             limits,
             fragments,
             record,
@@ -471,6 +480,13 @@ mod tests {
         let config = Config::load(&path).unwrap();
         assert_eq!(config.fixed.ends, [Address::V4(0x0a09_0164)]);
         assert!(config.fixed.limits.fallback.deliver && config.fixed.control.is_none());
+        assert_eq!(config.fixed.port, None);
+        let with = |port| good.replace("[policy]", &format!("udp_port = {port}\n[policy]"));
+        std::fs::write(&path, with(6080)).unwrap();
+        assert_eq!(Config::load(&path).unwrap().fixed.port, Some(6080));
+        std::fs::write(&path, with(0)).unwrap();
+        let told = Config::load(&path).unwrap_err().to_string();
+        assert!(told.contains("grantor.toml:5: tunnel.udp_port: 0 is no port"), "{told}");
         let bad = good
             .replace("'b'", "'a'")
             .replace("10.2.0.1", "10.2.0")

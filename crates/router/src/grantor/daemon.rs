@@ -39,7 +39,8 @@ impl Grantor {
             Panel::start(config).map_err(|source| StartError::System { doing, source })?;
         let panel = Arc::new(panel);
         let fixed = &config.fixed;
-        let tunnels = Tunnels { ends: fixed.ends.clone(), gates: fixed.gates.clone() };
+        let (ends_at, gates, port) = (fixed.ends.clone(), fixed.gates.clone(), fixed.port);
+        let tunnels = Tunnels { ends: ends_at, gates, port };
         let mut make = |_: usize, _: &[Interface]| -> Box<dyn datapath::Station> {
             let (asks, answers) = ends.remove(0);
             Box::new(Station::new(tunnels.clone(), asks, answers))

@@ -187,7 +187,7 @@ fn framed(ask: &Ask) -> Option<Vec<u8>> {
         Address::V4(src) => (Ends::V4 { src, dst: 0 }, ethernet::IPV4),
         Address::V6(src) => (Ends::V6 { src, dst: 0, flow_label: 0 }, ethernet::IPV6),
     };
-    let header = Header { ends, dscp: ask.dscp, hop_limit: 64 };
+    let header = Header { ends, dscp: ask.dscp, hop_limit: 64, udp: None };
     let mut frame = vec![0; ethernet::LEN + header.len()];
     frame[12..14].copy_from_slice(&kind.to_be_bytes());
     frame.extend_from_slice(ask.packet());

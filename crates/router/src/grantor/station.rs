@@ -10,11 +10,11 @@
 //! for the end of a tunnel stays as it is and is routed like any packet. A packet that asks
 //! is copied for the policy (few do), so that the frame need not leave the worker.
 
-use gate::grantor::{Closed, open};
+use gate::grantor::{Closed, open_with};
 use gate::policy::Address;
 use port::{Arena, Frame};
 use rtrb::{Consumer, Producer};
-use wire::{ethernet, ipv4, ipv6};
+use wire::{BadHeader, ethernet, ipv4, ipv6, udp};
 
 use crate::datapath::{self, Key, Leaving, SIZE, Sifting, Verdict, Way};
 use crate::stats::WorkerStats;
@@ -53,6 +53,8 @@ pub(super) struct Answer {
 pub(super) struct Tunnels {
     pub(super) ends: Vec<Address>,
     pub(super) gates: Vec<Address>,
+    /// Packets in UDP to this port are taken too.
+    pub(super) port: Option<u16>,
 }
 
 /// A worker's station.
@@ -106,8 +108,12 @@ impl Station {
             },
             _ => return false,
         };
-        matches!(protocol, wire::tunnel::IPV4_IN_IP | wire::tunnel::IPV6_IN_IP)
-            && self.tunnels.ends.contains(&to)
+        let tunnelled = match protocol {
+            wire::tunnel::IPV4_IN_IP | wire::tunnel::IPV6_IN_IP => true,
+            udp::PROTOCOL => self.tunnels.port.is_some(),
+            _ => false,
+        };
+        tunnelled && self.tunnels.ends.contains(&to)
     }
 
     fn settle(&mut self, arena: &mut Arena, mut frame: Frame) -> Settled {
@@ -115,8 +121,11 @@ impl Station {
             return Settled::Stays(frame);
         }
         let packet = arena.bytes_mut(&frame).get_mut(ethernet::LEN..).unwrap_or_default();
-        let opened = match open(packet) {
+        let opened = match open_with(packet, self.tunnels.port) {
             Ok(opened) => opened,
+            Err(Closed::Header(BadHeader::Checksum)) => {
+                return Settled::Ended(frame, Verdict::BadChecksum);
+            }
             // A header is wrong: what parses packets says which.
             Err(Closed::Header(_)) => return Settled::Stays(frame),
             Err(Closed::Congested) => return Settled::Ended(frame, Verdict::LinkFull),

@@ -121,7 +121,8 @@ impl Vantage {
             }
             Some(Err(error)) => (vec![Vec::new(); workers], Some(Err(error))),
         };
-        let overhead = if has(true) { 40 } else { 20 };
+        let udp = if fixed.udp.is_some() { 8 } else { 0 };
+        let overhead = udp + if has(true) { 40 } else { 20 };
         let mut make = |worker: usize, interfaces: &[Interface]| -> Box<dyn datapath::Station> {
             let link = interfaces.get(BACK).map_or(1500, |it| it.mtu().min(u16::MAX.into()));
             Box::new(Station::new(Setup {

@@ -34,8 +34,8 @@ use gate::policy::{Address, Policy};
 use gate::program::Programs;
 use gate::state::Decision;
 use port::{Arena, Frame};
-use wire::tunnel::{Ends as TunnelEnds, Header};
-use wire::{ethernet, ipv4, ipv6, mss};
+use wire::tunnel::{Ends as TunnelEnds, Header, Ports};
+use wire::{ethernet, ipv4, ipv6, mss, udp};
 
 use super::config::{Admission, BACK, FRONT, Fixed};
 use super::cookie::Asker;
@@ -114,7 +114,9 @@ pub struct Station {
     others: usize,
     from4: u32,
     from6: u128,
-    /// A secret that flow labels are made with.
+    /// The UDP port that tunnels have at their ends, if they have one.
+    udp: Option<u16>,
+    /// A secret that flow labels and source ports are made with.
     label: u64,
     most: u16,
     /// What TCP may announce over IPv4, if it is held to that; 20 bytes less over IPv6.
@@ -175,6 +177,7 @@ impl Station {
         // IP and TCP without options: 40 bytes of IPv4.
         let clamp = fixed.clamp_mss.then(|| setup.mtu.saturating_sub(setup.overhead + 40));
         let mut gate = Gate::new(fixed.entries, setup.policy, now);
+        gate.set_encapsulation(if fixed.udp.is_some() { udp::LEN as u32 } else { 0 });
         gate.set_programs(setup.programs);
         if let Some(Admission { above, remember, cookies }) = fixed.admission {
             gate.set_admission(&Terms { above, remember, seed: (setup.seed >> 32) as u32 });
@@ -196,6 +199,7 @@ impl Station {
             others: fixed.granted + OPERATIONAL,
             from4: setup.from4,
             from6: setup.from6,
+            udp: fixed.udp,
             label: setup.seed.rotate_left(17) ^ 0x9e37_79b9_7f4a_7c15,
             most: fixed.mtu,
             clamp,
@@ -247,7 +251,7 @@ impl Station {
         let refused = if asks { Verdict::LowPriority } else { Verdict::LinkFull };
         // Requests have places of their own.
         let crowded = self.kept.len() - self.link.requests().len() >= self.others;
-        let bytes = (frame.len() + outer_len(to)) as u32;
+        let bytes = (frame.len() + self.outer_len(to)) as u32;
         if crowded && !asks {
             self.red_dropped += 1;
             return ended(frame, refused);
@@ -402,7 +406,18 @@ impl Station {
                 TunnelEnds::V6 { src: self.from6, dst, flow_label: self.label(hash) }
             }
         };
-        Header { ends, dscp, hop_limit: HOPS }
+        let udp = self.udp.map(|port| Ports::of(self.label(hash) >> 6, port));
+        Header { ends, dscp, hop_limit: HOPS, udp }
+    }
+
+    /// Returns the bytes that a packet has more on the link than when it came.
+    fn outer_len(&self, to: To) -> usize {
+        let udp = if self.udp.is_some() { udp::LEN } else { 0 };
+        match to {
+            To::Destination(_) | To::Direct(_) => 0,
+            To::Grantor(Address::V4(_)) => ipv4::LEN + udp,
+            To::Grantor(Address::V6(_)) => ipv6::LEN + udp,
+        }
     }
 
     /// Returns what tells flows apart on the way: not the hash itself, which is a secret.
@@ -577,14 +592,6 @@ enum Settled {
     Kept,
     /// A packet of the flow with this hash, this one or another, has ended.
     Ended(Frame, u32, Verdict),
-}
-
-fn outer_len(to: To) -> usize {
-    match to {
-        To::Destination(_) | To::Direct(_) => 0,
-        To::Grantor(Address::V4(_)) => ipv4::LEN,
-        To::Grantor(Address::V6(_)) => ipv6::LEN,
-    }
 }
 
 fn key(flow: &Flow) -> Key {

@@ -245,6 +245,78 @@ fn what_enters_a_tunnel_comes_out_as_it_was() {
     rig.check();
 }
 
+/// The same in UDP: a flow keeps to its source port, and flows have different ones.
+#[test]
+fn what_enters_a_tunnel_with_udp_comes_out_as_it_was() {
+    let mut rig = Rig::new(config("1gbit", "[tunnel]\nudp_port = 6080"));
+    let six = 0x2001_0db8 << 96;
+    let mut ports = std::collections::HashSet::new();
+    for n in 0..200u32 {
+        let sent = match n % 3 {
+            0 => v4(0xc000_0200 + n, PROTECTED),
+            1 => v6(six | 1 << 16 | u128::from(n), six | 9),
+            _ => v6(six | 2 << 16 | u128::from(n), six | 1 << 80),
+        };
+        let mut of_flow = Vec::new();
+        for _ in 0..2 {
+            rig.far[0].send(&sent);
+            rig.rest();
+            let got = rig.far[1].take().expect("it goes to the grantor");
+            let outer = Outer::parse_with(&got[14..], Some(6080)).unwrap();
+            assert_eq!((outer.dscp, outer.offset), (41, if n % 3 == 1 { 48 } else { 28 }));
+            let inner = &got[14 + outer.offset..14 + outer.end];
+            assert_eq!(inner, &sent[14..14 + inner.len()]);
+            let udp = &got[14 + outer.offset - 8..];
+            // Over IPv6 there is a checksum, over IPv4 there is none.
+            assert_eq!(udp[6..8] == [0, 0], n % 3 != 1);
+            of_flow.push(u16::from_be_bytes([udp[0], udp[1]]));
+        }
+        assert!(of_flow[0] == of_flow[1] && of_flow[0] >= 49152);
+        ports.insert(of_flow[0]);
+    }
+    assert!(ports.len() > 190, "{}", ports.len());
+    rig.check();
+    // What does not fit is told what does: 28 bytes less, and 48.
+    let mut told = Vec::new();
+    for (dst, four) in [(PROTECTED, true), (0, false)] {
+        for len in [1452u16, 1453, 1472, 1473] {
+            let frame = if four {
+                let src = 0xc000_0299;
+                let header = ipv4::Header {
+                    ttl: 9,
+                    protocol: 17,
+                    src,
+                    dst,
+                    total_len: len,
+                    ..Default::default()
+                };
+                v4_with(header, 0)
+            } else {
+                let header = ipv6::Header {
+                    payload_len: len - 40,
+                    next_header: 17,
+                    hop_limit: 9,
+                    src: six | 7,
+                    dst: six | 9,
+                    ..Default::default()
+                };
+                crate::packets::v6_with(header, 0)
+            };
+            rig.far[0].send(&frame);
+            rig.rest();
+            let got = rig.far[0].take().map(|got| match four {
+                true => u32::from(u16::from_be_bytes([got[40], got[41]])),
+                false => u32::from_be_bytes([got[58], got[59], got[60], got[61]]),
+            });
+            assert_eq!(got.is_none(), rig.far[1].take().is_some());
+            told.push(got);
+        }
+    }
+    let expect = [None, None, None, Some(1472), None, Some(1452), Some(1452), Some(1452)];
+    assert_eq!(told, expect);
+    rig.check();
+}
+
 /// Whatever comes, with decisions at random, a link that is too narrow, and time that
 /// passes: every packet ends once, each of the gate's ways is met, and nothing allocates.
 #[test]

@@ -34,6 +34,12 @@ show("4in4", IP(tos=41 << 2 | 2, proto=4, **outer4) / raw(inner4))
 show("6in4", IP(tos=1 << 2 | 3, proto=41, **outer4) / raw(inner6))
 show("4in6", IPv6(tc=2 << 2 | 2, nh=4, **outer6) / raw(inner4))
 show("6in6", IPv6(tc=63 << 2 | 3, nh=41, **outer6) / raw(inner6))
+# The same with UDP: without a checksum over IPv4, with one over IPv6.
+gue4, gue6 = ({"sport": 0xC123, "dport": 6080, **more} for more in ({"chksum": 0}, {}))
+show("4u4", IP(tos=41 << 2 | 2, proto=17, **outer4) / UDP(**gue4) / Raw(raw(inner4)))
+show("6u4", IP(tos=1 << 2 | 3, proto=17, **outer4) / UDP(**gue4) / Raw(raw(inner6)))
+show("4u6", IPv6(tc=2 << 2 | 2, nh=17, **outer6) / UDP(**gue6) / Raw(raw(inner4)))
+show("6u6", IPv6(tc=63 << 2 | 3, nh=17, **outer6) / UDP(**gue6) / Raw(raw(inner6)))
 # What was congested on its way, and what comes out.
 show("4in4ce", IP(tos=41 << 2 | 3, proto=4, **outer4) / raw(inner4))
 show("inner4ce", four(tos=0xB8 | 3))

@@ -137,6 +137,12 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         }),
         early: early(&mut c, file.table.early),
         clamp_mss: file.tunnel.clamp_mss,
+        udp: file.tunnel.udp_port.map(|port| {
+            if *port.get_ref() == 0 {
+                c.problem(&port, "tunnel.udp_port", "0 is no port; GUE has 6080");
+            }
+            port.into_inner()
+        }),
         answers: file.tunnel.answers.unwrap_or(ANSWERS),
         cores: cores(&mut c, file.workers.cores),
         control: {

@@ -59,6 +59,7 @@
 //!
 //! [tunnel]
 //! clamp_mss = true             # hold TCP to what fits
+//! udp_port = 6080              # in UDP to this port; without it, IP in IP
 //! answers = 100                # ICMP errors a second, at the most
 //!
 //! [rules]
@@ -137,6 +138,8 @@ pub struct Fixed {
     pub keep: Option<PathBuf>,
     /// TCP is held to what fits.
     pub clamp_mss: bool,
+    /// The UDP port that tunnels go to, if they have UDP.
+    pub udp: Option<u16>,
     /// ICMP errors a second at the most, of all workers.
     pub answers: u32,
     /// The core of each worker.

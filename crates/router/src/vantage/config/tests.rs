@@ -68,6 +68,10 @@ fn what_is_wrong_is_told_with_its_line_and_all_of_it() {
     assert!(told.contains("sender.id") && told.contains("no-such.key"), "{told}");
     let told = refused(&format!("{SOUND}[admission]\nabove = 1.5\n"));
     assert!(told.contains("admission.above: 1.5 is no share"), "{told}");
+    let with = |port| format!("{SOUND}[tunnel]\nudp_port = {port}\n");
+    assert_eq!(Config::parse(&with(6080), Path::new("")).unwrap().fixed.udp, Some(6080));
+    let told = refused(&with(0));
+    assert!(told.contains("tunnel.udp_port: 0 is no port"), "{told}");
     let told = refused(&format!("{SOUND}[tunel]\n"));
     assert!(told.contains("unknown field"), "{told}");
 }

@@ -148,6 +148,7 @@ pub(super) struct Decisions {
 pub(super) struct Tunnel {
     pub(super) clamp_mss: bool,
     pub(super) answers: Option<u32>,
+    pub(super) udp_port: Option<Spanned<u16>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
