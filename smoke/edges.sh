@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# What is odd at a gate: the study's test 15. Packets out of hops, too big for the tunnel,
+# in fragments, with VLAN tags, with options and extension headers, and broken ones:
+#
+#   client c0 ── g0 gate g1 ── t0 grantor      10.1.0.x, fd01::x │ 10.2.0.x, fd02::x
+#                                              protected: 192.0.2.0/24, 2001:db8:2::/48
+#
+# scapy says what must come out, byte for byte, and which answers are right (edges.py). Then the
+# same with tunnels in UDP.
+. "$(dirname "$0")/place.sh"
+
+for name in client gate grantor; do
+    namespace "$name"
+done
+join client c0 02:00:00:00:01:02 gate g0 02:00:00:00:01:01
+join grantor t0 02:00:00:00:02:02 gate g1 02:00:00:00:02:01
+within gate ip addr add 10.1.0.1/24 dev g0
+within gate ip addr add fd01::1/64 dev g0
+within gate ip addr add 10.2.0.1/24 dev g1
+within gate ip addr add fd02::1/64 dev g1
+within client ip addr add 10.1.0.2/24 dev c0
+within client ip addr add fd01::2/64 dev c0
+within grantor ip addr add 10.2.0.2/24 dev t0
+within grantor ip addr add fd02::2/64 dev t0
+# An expired TTL is the kernel's to answer, which it does where it forwards.
+within gate sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
+within gate ip route add 192.0.2.0/24 via 10.2.0.2
+within gate ip -6 route add 2001:db8:2::/48 via fd02::2
+within gate ip neigh replace 10.1.0.2 lladdr 02:00:00:00:01:02 dev g0
+within gate ip -6 neigh replace fd01::2 lladdr 02:00:00:00:01:02 dev g0
+within gate ip neigh replace 10.2.0.2 lladdr 02:00:00:00:02:02 dev g1
+within gate ip -6 neigh replace fd02::2 lladdr 02:00:00:00:02:02 dev g1
+
+guard() {
+    cat >"$work/$1.toml" <<CONFIG
+[front]
+interface = "g0"
+[back]
+interface = "g1"
+[link]
+bandwidth = "1gbit"
+[table]
+entries = 65536
+[tunnel]
+answers = 20
+$2
+[[grantors]]
+name = "site"
+members = [{ address = "10.2.0.2" }]
+[[grantors]]
+name = "site6"
+members = [{ address = "fd02::2" }]
+[[policy]]
+prefix = "192.0.2.0/24"
+grantors = "site"
+[[policy]]
+prefix = "2001:db8:2::/48"
+grantors = "site6"
+[control]
+socket = "$work/sock"
+CONFIG
+    launch gate "$program" gate -c "$work/$1.toml" -j >"$work/$1.json" 2>"$work/$1.log"
+    gate=$launched
+    wait_for 20 grep -q 'guarding after' "$work/$1.log" || fail "the gate does not start"
+    within client "$python" "$here/smoke/edges.py" "$prefix" "$program" "$work" "$1"
+    kill -INT "$gate"
+    local status=0
+    wait "$gate" || status=$?
+    [ "$status" -eq 0 ] || fail "the gate ended with $status"
+    json 'c = d["counters"]; assert c["balanced"], c
+ended = c["sent"] + sum(c["punted"].values()) + sum(c["dropped"].values())
+assert c["received"] + c.get("originated", 0) == ended, c
+print("   every one of", c["received"], "packets counted")' <"$work/$1.json"
+}
+
+guard direct ""
+guard udp "udp_port = 6080"
