@@ -107,6 +107,20 @@ packet = inner("198.51.100.23", tos=2)
 send(packet, 1, ecn=3)
 check("a mark of congestion goes on to who understands it", arrives(packet, tos=3))
 
+# In UDP to the port that was said, with a checksum and without; and not otherwise.
+outer = {"src": "10.2.0.1", "dst": "10.9.1.100", "ttl": 64, "id": 0, "flags": "DF", "tos": 1 << 2}
+for at, fields in enumerate(({"chksum": 0}, {}, {"chksum": 0x1234}, {"dport": 6081})):
+    packet = inner(f"198.51.100.{180 + at}")
+    datagram = UDP(**{"sport": 50_000, "dport": 6080, **fields})
+    gate.send(raw(Ether(src=GATE, dst=GRANTOR) / IP(**outer) / datagram / packet))
+    if at < 2:
+        check(f"a packet in UDP comes out, {'with' if at else 'without'} a checksum", arrives(packet))
+    else:
+        mark = inner(f"198.51.100.{190 + at}")
+        send(mark, 1)
+        check(f"not {('with a wrong one', 'at another port')[at - 2]}", arrives(mark) and not came(packet))
+want["bad_checksum"] = 1
+
 lost, spoofed = inner("198.51.100.24"), inner("198.51.100.25")
 send(lost, 1, ecn=3)
 send(spoofed, 1, source="10.2.0.99")

@@ -42,6 +42,7 @@ interfaces = ["t0", "s0"]
 [tunnel]
 addresses = ["10.9.1.100"]
 gates = ["10.2.0.1"]
+udp_port = 6080
 [policy]
 file = "policy.lua"
 fallback = "decline 5"
@@ -83,6 +84,7 @@ got = {
     "declined": dropped["declined"],
     "spoofed": dropped["spoofed"],
     "link_full": dropped["link_full"],
+    "bad_checksum": dropped["bad_checksum"],
     "requests": policy["requests"],
     "over_time": policy["over_time"],
     "items": post["items"],
@@ -94,7 +96,7 @@ assert policy["failed"] == policy["lost"] == policy["unread"] == 0, policy
 print(f"   {len(want)} counters as expected, every packet counted")
 COMPARE
 
-# Version 2, by a gate of ours.
+# Version 2, by a gate of ours, in UDP.
 umask 077
 printf '%s\n' "$(printf '2b%.0s' $(seq 32))" >"$work/grantor.key"
 echo 'function decide(p) return decline(60) end' >"$work/next.lua"
@@ -119,6 +121,8 @@ grantors = "site"
 [[sender]]
 id = 7
 keys = { 1 = "grantor.key" }
+[tunnel]
+udp_port = 6080
 [decisions]
 from = ["10.2.0.2"]
 [control]
