@@ -176,6 +176,9 @@ mod none {
         pub(crate) fn store(self, _: Lanes) -> [u32; LANES] {
             match self {}
         }
+        pub(crate) fn low_bytes(self, _: Lanes) -> [u8; LANES] {
+            match self {}
+        }
         pub(crate) fn row(self, _: Words<'_>, _: usize) -> Option<Lanes> {
             match self {}
         }
@@ -261,7 +264,7 @@ mod tests {
     }
 
     impl WideKernel for &Everything {
-        type Out = ([[u32; LANES]; 21], [Option<[u32; LANES]>; 2]);
+        type Out = ([[u32; LANES]; 21], [Option<[u32; LANES]>; 2], [u8; LANES]);
 
         #[inline(always)]
         fn run(self, wide: Wide) -> Self::Out {
@@ -293,7 +296,7 @@ mod tests {
                 wide.unpack(self.mask, at, three),
                 wide.permute(at, small),
             ];
-            (lanes.map(|lanes| wide.store(lanes)), rows)
+            (lanes.map(|lanes| wide.store(lanes)), rows, wide.low_bytes(at))
         }
     }
 
@@ -321,7 +324,7 @@ mod tests {
                 begin: dice() as usize % (len + 9),
             };
             let Everything { at, half, whole, double, mask, begin } = &everything;
-            let Ok((found, rows)) = wide(&everything) else { return };
+            let Ok((found, rows, bytes)) = wide(&everything) else { return };
             for (i, &at) in at.iter().enumerate() {
                 let there = mask >> i & 1 == 1;
                 let half = half.get(at as usize).filter(|_| there);
@@ -339,6 +342,7 @@ mod tests {
                 assert_eq!(found[8][i], part, "{len}, {at}");
                 assert_eq!(found[9][i], at.wrapping_add(3));
             }
+            assert_eq!(bytes, at.map(|at| at as u8));
             let packed: Vec<u32> =
                 (0..LANES).filter(|i| mask >> i & 1 == 1).map(|i| at[i]).collect();
             assert_eq!(found[10][..packed.len()], packed);

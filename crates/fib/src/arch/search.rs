@@ -81,9 +81,6 @@ pub(crate) fn in_vectors() -> bool {
 /// Where there are no lanes.
 #[cfg(not(all(feature = "std", target_arch = "x86_64")))]
 impl Wide {
-    pub(crate) fn tops<A: crate::Addr>(self, _: &[A]) -> super::lanes::Lanes {
-        match self {}
-    }
     pub(crate) fn byte_rank(self, _: &[u32], _: usize, _: u32) -> usize {
         match self {}
     }

@@ -72,6 +72,18 @@ impl Wide {
         numbers
     }
 
+    /// Returns the lowest byte of each lane.
+    #[inline(always)]
+    pub(crate) fn low_bytes(self, lanes: Lanes) -> [u8; LANES] {
+        let mut bytes = [0; LANES];
+        // SAFETY: see above for the feature.
+        let low = unsafe { _mm512_cvtepi32_epi8(lanes.0) };
+        // SAFETY: the array is ours to write and has the sixteen bytes of that vector,
+        // and the store needs no alignment.
+        unsafe { _mm_storeu_si128(bytes.as_mut_ptr().cast(), low) };
+        bytes
+    }
+
     #[inline(always)]
     pub(crate) fn and(self, one: Lanes, two: Lanes) -> Lanes {
         // SAFETY: see above for the feature.

@@ -1,12 +1,9 @@
 //! Ranks by AVX-512: see `arch/search.rs`.
 #![expect(unsafe_code, reason = "intrinsics of a CPU that was looked for; masked loads")]
 
-use core::any::TypeId;
 use core::arch::x86_64::*;
 
-use super::lanes::{Lanes, Wide};
-use crate::Addr;
-use crate::arch::lanes::{LANES, tops};
+use super::lanes::Wide;
 use crate::arch::search::{BYTES, HALVES};
 
 /// Each operation needs AVX-512 F and BW, which `self` proves.
@@ -41,35 +38,5 @@ impl Wide {
         // SAFETY: see above for the features.
         let below = unsafe { _mm512_mask_cmple_epu16_mask(mask, starts, probe) };
         below.count_ones() as usize
-    }
-
-    /// Returns what [`tops`] does, in lanes.
-    #[inline(always)]
-    pub(crate) fn tops<A: Addr>(self, addrs: &[A]) -> Lanes {
-        if TypeId::of::<A>() != TypeId::of::<u128>() || addrs.len() != LANES {
-            return self.load(tops(addrs));
-        }
-        let four = |at: usize| addrs[at..at + 4].as_ptr().cast();
-        let (a, b, c, d) = (four(0), four(4), four(8), four(12));
-        // SAFETY: see above for the features. Four numbers of 128 bits, plain and of any
-        // value, are a vector.
-        let a = unsafe { _mm512_loadu_si512(a) };
-        // SAFETY: as for the first.
-        let b = unsafe { _mm512_loadu_si512(b) };
-        // SAFETY: as for the first.
-        let c = unsafe { _mm512_loadu_si512(c) };
-        // SAFETY: as for the first.
-        let d = unsafe { _mm512_loadu_si512(d) };
-        // On this architecture the last of a number's four parts is the highest.
-        // SAFETY: see above for the features.
-        let last = unsafe {
-            _mm512_set_epi32(63, 59, 55, 51, 47, 43, 39, 35, 31, 27, 23, 19, 15, 11, 7, 3)
-        };
-        // SAFETY: see above for the features. An index beyond a pair's 32 parts wraps.
-        let low = unsafe { _mm512_permutex2var_epi32(a, last, b) };
-        // SAFETY: see above for the features.
-        let high = unsafe { _mm512_permutex2var_epi32(c, last, d) };
-        // SAFETY: see above for the features. Both halves of `high` are the same.
-        Lanes(unsafe { _mm512_mask_blend_epi32(0xff00, low, high) })
     }
 }

@@ -1,23 +1,32 @@
-//! A batch in passes: the first stages in lanes, then ranks by whole vectors.
+//! A batch in passes: each key a step, then all of them the next.
 //!
 //! ```text
-//!   sixteen addresses ─► direct ─► blocks ─┬─ a hop ──────────────► the answer
-//!                                          ├─ a table: one gather ──┐
-//!                                          └─ a node: listed ─► rank┤
-//!   sixteen entries ◄───────────────────────────────────────────────┘
-//!      ├─ a hop ──────────────────────────────────────────────────► the answer
-//!      └─ a chunk: listed, format by format ─► rank ──────────────► the answer
+//!   256 addresses ─► fetched, all lines at once
+//!                 ─► direct ─► blocks, key by key ─► out
+//!   out, sixteen at a time ─┬─ a hop ───────────────────────────► stays
+//!                           ├─ a node: listed ──► rank ──────┐
+//!                           └─ a table: listed ─► one load ──┤
+//!   out, sixteen at a time ◄─────────────────────────────────┘
+//!      ├─ a hop ────────────────────────────────────────────────► stays
+//!      └─ a chunk: listed, format by format ─► rank ────────────► the answer
 //! ```
 //!
-//! Which keys of sixteen go on is a mask, and the list of those is written by packing
-//! lanes: what a key finds makes no branch. A list is then gone through by one loop whose
-//! body is the same for all of it, so that the loads of many keys overlap. Only what is
-//! longer than the first chunks say is looked up key by key.
+//! What has been found for a key so far is where its answer will be. Which keys of
+//! sixteen go on is a mask, and the list of those is written by packing lanes: what a key
+//! finds makes no branch. A list is then gone through by one loop whose body is the same for
+//! all of it, so that the loads of many keys overlap. Only what is longer than the first
+//! chunks say is looked up key by key.
+//!
+//! The first stages were gathers once. On a Zen 5 a gather takes 22 cycles, nearly twice
+//! what sixteen loads do, and a list of what was found beside who it was found for was
+//! cleared and written for each burst: without both, bursts of 32 are looked up three times
+//! as fast on RND and half as fast again on PFX (guide: `measuring.md`).
 
 use super::chunk::{Search, Width, find_few, find_many, find_node};
-use super::entry::{LARGE, PAYLOAD, counted, kind, kind_of, many_at};
+use super::entry::{LARGE, PAYLOAD, counted, kind, kind_of, many_at, payload};
 use super::{Cuts, Rank6};
-use crate::arch::lanes::{LANES, Lanes, Wide, WideKernel, Words};
+use crate::arch::lanes::{LANES, Lanes, Wide, WideKernel};
+use crate::table::fetch_ahead;
 use crate::{Family, Hop};
 
 /// How many lookups go through the passes together: their state is a few KiB.
@@ -41,123 +50,58 @@ impl Search for Wide {
     }
 }
 
-/// Lookups that go on, packed; a vector more than a group has, because whole vectors are
-/// written.
+/// Lookups that go on, packed: where in the group the key is, a byte each, because what is
+/// made for a batch is cleared for it. A vector more than a group has, because whole vectors
+/// are written.
 struct List {
     count: usize,
-    /// Where in the group the key is, and its answer goes.
-    who: [u32; GROUP + LANES],
-    /// What has been found for it.
-    entry: [u32; GROUP + LANES],
+    who: [u8; GROUP + LANES],
 }
 
 impl List {
-    #[inline(always)]
-    fn new() -> Self {
-        let none = [0; GROUP + LANES];
-        Self { count: 0, who: none, entry: none }
+    const fn new() -> Self {
+        Self { count: 0, who: [0; GROUP + LANES] }
     }
 
     /// Adds the lanes of the mask.
     #[inline(always)]
-    fn push(&mut self, wide: Wide, mask: u16, who: Lanes, entry: Lanes) {
+    fn push(&mut self, wide: Wide, mask: u16, who: Lanes) {
         // Never more than the group has; said so that no check is left.
         let at = self.count.min(GROUP);
-        self.who[at..at + LANES].copy_from_slice(&wide.store(wide.pack(mask, who)));
-        self.entry[at..at + LANES].copy_from_slice(&wide.store(wide.pack(mask, entry)));
+        if let Some(end) = self.who[at..].first_chunk_mut() {
+            *end = wide.low_bytes(wide.pack(mask, who));
+        }
         self.count += mask.count_ones() as usize;
     }
 
-    /// Returns how many there are.
+    /// Returns them, and forgets them.
     #[inline(always)]
-    fn len(&self) -> usize {
-        self.count.min(GROUP)
-    }
-
-    /// Returns where one of them is in the group, and its entry.
-    #[inline(always)]
-    fn get(&self, at: usize) -> (usize, u32) {
-        (self.who[at] as usize % GROUP, self.entry[at])
-    }
-
-    /// Returns a vector of them.
-    #[inline(always)]
-    fn load(&self, wide: Wide, at: usize) -> (Lanes, Lanes) {
-        let at = at.min(GROUP);
-        let (mut who, mut entry) = ([0; LANES], [0; LANES]);
-        who.copy_from_slice(&self.who[at..at + LANES]);
-        entry.copy_from_slice(&self.entry[at..at + LANES]);
-        (wide.load(who), wide.load(entry))
+    fn take(&mut self) -> &[u8] {
+        let count = self.count.min(GROUP);
+        self.count = 0;
+        &self.who[..count]
     }
 }
 
-/// All lists of a group, made once a batch: to clear them is to forget their counts.
+/// All lists of a group, made once a batch.
 struct Lists {
     nodes: List,
     tables: List,
-    chunks: Chunks,
-}
-
-impl Lists {
-    #[inline(always)]
-    fn new() -> Self {
-        Self { nodes: List::new(), tables: List::new(), chunks: Chunks::new() }
-    }
-
-    #[inline(always)]
-    fn clear(&mut self) {
-        self.nodes.count = 0;
-        self.tables.count = 0;
-        self.chunks.few.count = 0;
-        self.chunks.many.count = 0;
-        self.chunks.large.count = 0;
-        self.chunks.few_halves.count = 0;
-        self.chunks.others.count = 0;
-    }
-}
-
-/// Those that have a chunk, by its format.
-struct Chunks {
     few: List,
     many: List,
     large: List,
-    few_halves: List,
     others: List,
 }
 
-impl Chunks {
-    #[inline(always)]
-    fn new() -> Self {
+impl Lists {
+    const fn new() -> Self {
         Self {
+            nodes: List::new(),
+            tables: List::new(),
             few: List::new(),
             many: List::new(),
             large: List::new(),
-            few_halves: List::new(),
             others: List::new(),
-        }
-    }
-
-    /// Adds those of a list that have one.
-    #[inline(always)]
-    fn sort(&mut self, wide: Wide, list: &List) {
-        let mut at = 0;
-        while at < list.len() {
-            let (who, entry) = list.load(wide, at);
-            let left = (list.len() - at).min(LANES);
-            let valid = u16::MAX >> (LANES - left);
-            let one = from_kind(wide, entry, kind::FEW_BYTES) & valid;
-            let two = from_kind(wide, entry, kind::FEW_HALVES) & valid;
-            let three = from_kind(wide, entry, kind::MANY_BYTES) & valid;
-            let four = from_kind(wide, entry, kind::MANY_HALVES) & valid;
-            self.few.push(wide, one & !two, who, entry);
-            let large = wide.test(entry, wide.all(LARGE));
-            self.many.push(wide, three & !four & !large, who, entry);
-            self.large.push(wide, three & !four & large, who, entry);
-            if (two & !three) | four != 0 {
-                self.few_halves.push(wide, two & !three, who, entry);
-                self.others.push(wide, four, who, entry);
-            }
-            at += LANES;
         }
     }
 }
@@ -200,69 +144,93 @@ fn from_kind(wide: Wide, entries: Lanes, kind: u32) -> u16 {
 
 #[inline(always)]
 fn group<A: Family>(table: &Rank6<A>, wide: Wide, addrs: &[A], out: &mut [Hop], lists: &mut Lists) {
-    lists.clear();
-    let Lists { nodes, tables, chunks } = lists;
-    let in_block = wide.all((1 << Cuts::<A>::NODE) - 1);
-    let rest = wide.all((1 << PAYLOAD) - 1);
-    let mut who = wide.load([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
-    for (addrs, out) in addrs.chunks_exact(LANES).zip(out.chunks_exact_mut(LANES)) {
-        let top = wide.tops(addrs);
-        let index = wide.shr(top, 32 - Cuts::<A>::DIRECT);
-        let block = wide.gather(Words::Half(&table.direct), index, u16::MAX);
-        let slot = wide.and(wide.shr(top, 32 - Cuts::<A>::NODES), in_block);
-        let at = wide.or(wide.shl(block, Cuts::<A>::NODE), slot);
-        let mut entry = wide.gather(Words::Whole(&table.blocks), at, u16::MAX);
-        let deeper = from_kind(wide, entry, kind::NODE);
-        if deeper != 0 {
-            let full = from_kind(wide, entry, kind::TABLE);
-            nodes.push(wide, deeper & !full, who, entry);
-            let slot = wide.and(wide.shr(top, 32 - Cuts::<A>::FIRST), in_block);
-            let at = wide.add(wide.and(entry, rest), slot);
-            let value = wide.gather(Words::Whole(&table.nodes), at, full);
-            entry = wide.select(full, value, entry);
-            tables.push(wide, full, who, entry);
+    let Lists { nodes, tables, few, many, large, others } = lists;
+    // The keys themselves may come from far: all lines of them at once.
+    for addr in addrs.iter().step_by(64 / size_of::<A>()) {
+        fetch_ahead(addr);
+    }
+    // The first two stages, key by key: two near loads and nothing to decide.
+    let (sixteens, _) = addrs.as_chunks::<LANES>();
+    let (answers, _) = out.as_chunks_mut::<LANES>();
+    for (addrs, out) in sixteens.iter().zip(answers) {
+        for (addr, out) in addrs.iter().zip(out) {
+            *out = Hop(table.blocks[table.at(*addr)]);
         }
-        for (out, found) in out.iter_mut().zip(wide.store(entry)) {
-            *out = Hop(found);
+    }
+    let mut who = wide.load(FIRST);
+    let mut deeper = 0;
+    for out in out.chunks_exact(LANES) {
+        let entry = entries(wide, out);
+        let below = from_kind(wide, entry, kind::NODE);
+        if below != 0 {
+            let full = from_kind(wide, entry, kind::TABLE);
+            nodes.push(wide, below & !full, who);
+            tables.push(wide, full, who);
+        }
+        deeper |= below;
+        who = wide.add(who, wide.all(LANES as u32));
+    }
+    if deeper == 0 {
+        return;
+    }
+    for &who in nodes.take() {
+        let (addr, out) = (addrs[usize::from(who)], &mut out[usize::from(who)]);
+        let probe = addr.bits(Cuts::<A>::NODES, Cuts::<A>::NODE) as u32;
+        *out = Hop(find_node(wide, &table.nodes, counted(out.0), probe));
+    }
+    for &who in tables.take() {
+        let (addr, out) = (addrs[usize::from(who)], &mut out[usize::from(who)]);
+        let slot = addr.bits(Cuts::<A>::NODES, Cuts::<A>::NODE);
+        *out = Hop(table.nodes[payload(out.0) as usize + slot]);
+    }
+    let mut who = wide.load(FIRST);
+    for out in out.chunks_exact(LANES) {
+        let entry = entries(wide, out);
+        let one = from_kind(wide, entry, kind::FEW_BYTES);
+        let two = from_kind(wide, entry, kind::FEW_HALVES);
+        let three = from_kind(wide, entry, kind::MANY_BYTES);
+        let four = from_kind(wide, entry, kind::MANY_HALVES);
+        let far = wide.at_most(wide.all(kind::MANY_BYTES << PAYLOAD | LARGE), entry);
+        few.push(wide, one & !two, who);
+        many.push(wide, three & !far, who);
+        large.push(wide, far & !four, who);
+        if (two & !three) | four != 0 {
+            others.push(wide, (two & !three) | four, who);
         }
         who = wide.add(who, wide.all(LANES as u32));
     }
-    for at in 0..nodes.len() {
-        let (who, entry) = nodes.get(at);
-        let probe = addrs[who].bits(Cuts::<A>::NODES, Cuts::<A>::NODE) as u32;
-        let value = find_node(wide, &table.nodes, counted(entry), probe);
-        nodes.entry[at] = value;
-        out[who] = Hop(value);
+    for &who in few.take() {
+        let (addr, out) = (addrs[usize::from(who)], &mut out[usize::from(who)]);
+        let chunk = counted(out.0);
+        *out = Hop(find_few(wide, &table.chunks, chunk, probe(addr), Width::Bytes));
     }
-    chunks.sort(wide, nodes);
-    chunks.sort(wide, tables);
-    for at in 0..chunks.few.len() {
-        let (who, entry) = chunks.few.get(at);
-        let probe = probe(addrs[who]);
-        out[who] = Hop(find_few(wide, &table.chunks, counted(entry), probe, Width::Bytes));
+    for &who in many.take() {
+        let (addr, out) = (addrs[usize::from(who)], &mut out[usize::from(who)]);
+        let chunk = many_at(out.0);
+        *out = Hop(find_many::<_, false>(wide, &table.chunks, chunk, probe(addr), Width::Bytes));
     }
-    for at in 0..chunks.many.len() {
-        let (who, entry) = chunks.many.get(at);
-        let (at, probe) = (many_at(entry), probe(addrs[who]));
-        let value = find_many::<_, false>(wide, &table.chunks, at, probe, Width::Bytes);
-        out[who] = Hop(value);
+    for &who in large.take() {
+        let (addr, out) = (addrs[usize::from(who)], &mut out[usize::from(who)]);
+        let chunk = many_at(out.0);
+        *out = Hop(find_many::<_, true>(wide, &table.chunks, chunk, probe(addr), Width::Bytes));
     }
-    for at in 0..chunks.large.len() {
-        let (who, entry) = chunks.large.get(at);
-        let (at, probe) = (many_at(entry), probe(addrs[who]));
-        let value = find_many::<_, true>(wide, &table.chunks, at, probe, Width::Bytes);
-        out[who] = Hop(value);
+    for &who in others.take() {
+        let (addr, out) = (addrs[usize::from(who)], &mut out[usize::from(who)]);
+        *out = table.rest(wide, table.chunk(wide, out.0, probe(addr)), addr);
     }
-    for at in 0..chunks.few_halves.len() {
-        let (who, entry) = chunks.few_halves.get(at);
-        let probe = probe(addrs[who]);
-        out[who] = Hop(find_few(wide, &table.chunks, counted(entry), probe, Width::Halves));
+}
+
+/// The first lanes' places in a group.
+const FIRST: [u32; LANES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+
+/// Returns what has been found for sixteen keys so far.
+#[inline(always)]
+fn entries(wide: Wide, out: &[Hop]) -> Lanes {
+    let mut entries = [0; LANES];
+    for (entry, out) in entries.iter_mut().zip(out) {
+        *entry = out.0;
     }
-    for at in 0..chunks.others.len() {
-        let (who, entry) = chunks.others.get(at);
-        let entry = table.chunk(wide, entry, probe(addrs[who]));
-        out[who] = table.rest(wide, entry, addrs[who]);
-    }
+    wide.load(entries)
 }
 
 /// Returns what an address asks of a first chunk.
