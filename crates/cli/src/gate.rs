@@ -16,8 +16,8 @@ use router::control::api::Counters;
 use router::vantage::{Config, Vantage};
 use serde_json::json;
 
-use crate::progress;
 use crate::service::{self, Service};
+use crate::{bundle, progress};
 
 mod bgp;
 
@@ -42,6 +42,9 @@ enum What {
         /// The configuration
         #[arg(short, long, value_name = "FILE")]
         config: PathBuf,
+        /// Judge it with this bundle, and not with the one in force
+        #[arg(long, value_name = "FILE")]
+        bundle: Option<PathBuf>,
     },
     /// Write the configuration of a BGP speaker that announces what the gate protects
     BgpConfig(bgp::Args),
@@ -50,7 +53,7 @@ enum What {
 /// Guards until a signal.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match (&args.what, &args.config) {
-        (Some(What::Check { config }), _) => check(config),
+        (Some(What::Check { config, bundle }), _) => check(config, bundle.as_deref()),
         (Some(What::BgpConfig(args)), _) => {
             std::io::stdout().write_all(bgp::text(args)?.as_bytes())?;
             Ok(ExitCode::SUCCESS)
@@ -60,24 +63,32 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn check(path: &Path) -> anyhow::Result<ExitCode> {
-    let config = Config::load(path)?;
+fn check(path: &Path, bundle: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let config = match bundle {
+        None => Config::load(path)?,
+        Some(file) => {
+            let local = Config::local(path)?;
+            let bundle = bundle::of_member(file, path, local.fixed.distribution.as_ref())?;
+            Config::load_over(path, Some(&bundle))?
+        }
+    };
     let (fixed, rules, trust) = (&config.fixed, &config.rules, &config.trust);
     writeln!(
         std::io::stdout(),
-        "sound: front {}, back {}, {} prefixes, {} grantor sets, {} senders, version 1 {}",
+        "sound: front {}, back {}, {} prefixes, {} grantor sets, {} senders, version 1 {}{}",
         fixed.front.name,
         fixed.back.name,
         rules.rules.len(),
         rules.sets.len(),
         trust.senders.len(),
-        if trust.v1_from.is_empty() { "off" } else { "on" }
+        if trust.v1_from.is_empty() { "off" } else { "on" },
+        bundle::over(config.bundle.as_deref())
     )?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn guard(path: &Path, json: bool) -> anyhow::Result<ExitCode> {
-    let config = Config::load(path)?;
+    let config = Config::local(path)?;
     let signals = service::prepare()?;
     let start = Instant::now();
     let mut vantage = progress::during("following the kernel", || Vantage::start(&config))?;

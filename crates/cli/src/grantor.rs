@@ -9,13 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use fib::Publisher;
 use router::control::api::Counters;
 use router::grantor::{Config, Grantor};
 use serde_json::json;
 
-use crate::progress;
 use crate::service::{self, Service};
+use crate::{bundle, progress};
 
 /// What `grantor` takes.
 #[derive(clap::Args)]
@@ -38,6 +37,9 @@ enum What {
         /// The configuration
         #[arg(short, long, value_name = "FILE")]
         config: PathBuf,
+        /// Judge it with this bundle, and not with the one in force
+        #[arg(long, value_name = "FILE")]
+        bundle: Option<PathBuf>,
     },
     /// Write a policy that comes with this to standard output, or their names
     Policy {
@@ -50,7 +52,7 @@ enum What {
 /// Grants until a signal.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match (&args.what, &args.config) {
-        (Some(What::Check { config }), _) => check(config),
+        (Some(What::Check { config, bundle }), _) => check(config, bundle.as_deref()),
         (Some(What::Policy { name }), _) => policy(name.as_deref()),
         (None, Some(config)) => grant(config, args.json),
         (None, None) => anyhow::bail!("no configuration: fingerpost grantor -c FILE"),
@@ -77,34 +79,34 @@ fn policy(name: Option<&str>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn check(path: &Path) -> anyhow::Result<ExitCode> {
-    let config = Config::load(path)?;
-    let lists = Publisher::new(config.lists.clone());
-    let policies =
-        [("policy", Some(&config.policies.policy)), ("candidate", config.policies.shadow.as_ref())];
-    for (which, text) in policies {
-        if let Some(text) = text {
-            gate::grantor::Grantor::new(text, lists.reader(), config.fixed.limits)
-                .with_context(|| format!("{}: the {which}", path.display()))?;
+fn check(path: &Path, bundle: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let config = match bundle {
+        None => Config::load(path)?,
+        Some(file) => {
+            let local = Config::local(path)?;
+            let bundle = bundle::of_member(file, path, local.fixed.distribution.as_ref())?;
+            Config::load_over(path, Some(&bundle))?
         }
-    }
+    };
+    config.try_policies().map_err(|bad| anyhow::anyhow!("{}: {bad}", path.display()))?;
     let programs = match config.programs.len() {
         0 => String::new(),
         some => format!(", {some} programs"),
     };
     writeln!(
         std::io::stdout(),
-        "sound: {} interfaces, {} tunnel ends, {} gates, {} lists{programs}",
+        "sound: {} interfaces, {} tunnel ends, {} gates, {} lists{programs}{}",
         config.fixed.interfaces.len(),
         config.fixed.ends.len(),
         config.fixed.gates.len(),
         config.lists.len(),
+        bundle::over(config.bundle.as_deref())
     )?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn grant(path: &Path, json: bool) -> anyhow::Result<ExitCode> {
-    let config = Config::load(path)?;
+    let config = Config::local(path)?;
     let signals = service::prepare()?;
     let mut grantor = progress::during("following the kernel", || Grantor::start(&config))?;
     service::announce(&grantor.ports());

@@ -8,6 +8,7 @@
 //! gate -c FILE         a DDoS gate at a vantage point; `gate check -c FILE` judges the file
 //! grantor -c FILE      a grantor in the protected network
 //! lab ddos             a server under attack, in namespaces, with the gate off and on
+//! bundle VERB          policies for gates and grantors: packed, signed, checked, taken back
 //! policy test FILE     what another policy would have made of recorded packets
 //! flow explain SRC DST what a running gate knows of a flow
 //! show WHAT            what a running router or gate knows and does
@@ -40,6 +41,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 mod bench;
+mod bundle;
 mod capture;
 mod client;
 mod completions;
@@ -112,6 +114,8 @@ enum Command {
     Program(program::Args),
     /// Try another policy of a grantor on recorded packets
     Policy(policy::Args),
+    /// Sign policies for gates and grantors, and have a member go back
+    Bundle(bundle::Args),
     /// Ask a table for routes
     Route(route::Args),
     /// Describe a table, or make one
@@ -148,6 +152,7 @@ fn main() -> ExitCode {
         Command::Fib(args) => fib::run(&args),
         Command::Program(args) => program::run(&args),
         Command::Policy(args) => policy::run(&args),
+        Command::Bundle(args) => bundle::run(&args),
         Command::Route(args) => route::run(&args),
         Command::Table(args) => table::run(&args),
         Command::Bench(args) => bench::run(&args),

@@ -75,6 +75,10 @@ fn text(event: &Event) -> String {
         }
         Happened::Feed { feed, what, total } => format!("feed {feed} {what} {total}"),
         Happened::Audit(it) => format!("audit {}", difference(it)),
+        Happened::Distribution { version, what, reason } => {
+            let reason = reason.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
+            format!("distribution version {version} {}{reason}", what.replace('_', " "))
+        }
         Happened::Lost { lost } => format!("lost {lost}"),
     }
 }

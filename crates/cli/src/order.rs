@@ -1,4 +1,4 @@
-//! `fingerpost reload`, `save`, `promote` and `demote`: what a running router is told to do.
+//! `fingerpost reload`, `save`, `promote`, `demote`, `bundle rollback` and `bundle retry`: what a running router is told to do.
 //!
 //! ```text
 //!   promote eth0 ─► {"do":"promote","interface":"eth0"} ─► control socket ─► what was done
@@ -11,7 +11,7 @@ use router::control::api::{Item, Order};
 
 use crate::client::{self, PATIENCE};
 
-/// What `reload` takes.
+/// What `reload` takes, and orders that name nothing.
 #[derive(clap::Args)]
 pub(crate) struct Reload {
     #[command(flatten)]
@@ -62,6 +62,16 @@ pub(crate) fn promote(args: &Of) -> anyhow::Result<ExitCode> {
 /// Has the router leave an interface's packets to the kernel.
 pub(crate) fn demote(args: &Of) -> anyhow::Result<ExitCode> {
     give(&args.at, &Order::Demote { interface: args.interface.clone() }, args.json)
+}
+
+/// Has the member go back to the version of the bundles before.
+pub(crate) fn rollback(args: &Reload) -> anyhow::Result<ExitCode> {
+    give(&args.at, &Order::Rollback, args.json)
+}
+
+/// Has the member take versions again that were refused.
+pub(crate) fn retry(args: &Reload) -> anyhow::Result<ExitCode> {
+    give(&args.at, &Order::Retry, args.json)
 }
 
 fn give(at: &client::At, order: &Order, json: bool) -> anyhow::Result<ExitCode> {

@@ -15,7 +15,7 @@ use clap::Subcommand;
 use router::control::api::{self, Item, Request};
 
 use crate::client::{self, PATIENCE};
-use crate::{flow, policy};
+use crate::{bundle, flow, policy};
 
 /// What `show` takes.
 #[derive(clap::Args)]
@@ -76,6 +76,8 @@ enum What {
     Grantor,
     /// Flow programs: those of a gate, or those that a grantor has for its gates, and how it stands
     Programs,
+    /// Where a gate's or grantor's policy comes from as bundles, which is in force, and why
+    Distribution,
     /// Flows that a gate remembers
     Flows {
         /// At most so many of each worker
@@ -103,6 +105,7 @@ impl What {
             Self::Gate => Request::Gate,
             Self::Grantor => Request::Grantor,
             Self::Programs => Request::Programs,
+            Self::Distribution => Request::Distribution,
             Self::Flows { most } => Request::Flows { most: *most },
         }
     }
@@ -148,6 +151,7 @@ fn json(array: &mut client::Array<impl Write>, item: &Item) -> anyhow::Result<()
         Item::Audit(it) => array.item(it),
         Item::Gate(it) => array.item(it),
         Item::Grantor(it) => array.item(it),
+        Item::Distribution(it) => array.item(it),
         Item::Flow(it) => array.item(it),
         Item::Program(it) => array.item(it),
         // Of `monitor` and `fib diff`, not of `show`.
@@ -234,6 +238,7 @@ fn text(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()>
         }
         Item::Gate(it) => flow::gate(out, it),
         Item::Grantor(it) => policy::grantor(out, it),
+        Item::Distribution(it) => bundle::distribution(out, it),
         Item::Flow(it) => flow::flow(out, it),
         Item::Program(it) => flow::program(out, it),
         Item::Event(_) | Item::Difference(_) | Item::Compared(_) => Ok(()),

@@ -19,6 +19,7 @@ pub mod config;
 pub mod control;
 mod daemon;
 pub mod datapath;
+pub mod distribution;
 pub mod grantor;
 mod role;
 mod router;

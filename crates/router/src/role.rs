@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::distribution::Board;
 use crate::vantage::told::ProgramTold;
 use crate::{grantor, vantage};
 
@@ -64,6 +65,22 @@ impl Role {
             Self::Grantor(panel) => Ok(panel.programs()),
             Self::Router => Err("this is a router, and has no flow programs".to_owned()),
         }
+    }
+
+    /// Returns who is asked about bundles.
+    ///
+    /// # Errors
+    ///
+    /// Says that none come here.
+    pub(crate) fn distribution(&self) -> Result<&Arc<Board>, String> {
+        let board = match self {
+            Self::Router => None,
+            Self::Gate(panel) => panel.board(),
+            Self::Grantor(panel) => panel.board(),
+        };
+        board.ok_or_else(|| {
+            format!("this {} has no [distribution] in its configuration", self.name())
+        })
     }
 
     /// Goes over to the policy as it is now, where that is all that can change.

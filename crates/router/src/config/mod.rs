@@ -61,6 +61,7 @@ use std::time::Duration;
 
 use fib::{Choice, Prefix};
 use port::af_xdp::ModeChoice;
+use serde::de::DeserializeOwned;
 
 use crate::datapath::SourceCheck;
 
@@ -278,12 +279,24 @@ impl Config {
     /// );
     /// ```
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
-        let shape = toml::from_str(text).map_err(|error| {
-            let (line, column) = error.span().map_or((1, 1), |span| place(text, span.start));
-            ConfigError::Shape { path: path.into(), line, column, what: explain(text, &error) }
-        })?;
-        check::check(shape, text, path)
+        check::check(shape(text, path)?, text, path)
     }
+}
+
+impl ConfigError {
+    /// What is wrong with the bundles that a file says are kept.
+    pub(crate) fn kept(path: &Path, what: String) -> Self {
+        let problems = vec![Problem { line: 1, key: "distribution.keep_dir", what }];
+        Self::Sense { path: path.into(), problems }
+    }
+}
+
+/// Reads the shape of a file.
+pub(crate) fn shape<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T, ConfigError> {
+    toml::from_str(text).map_err(|error| {
+        let (line, column) = error.span().map_or((1, 1), |span| place(text, span.start));
+        ConfigError::Shape { path: path.into(), line, column, what: explain(text, &error) }
+    })
 }
 
 /// Returns the line and column of a byte, both from 1.

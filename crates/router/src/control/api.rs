@@ -17,6 +17,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::distribution::told::DistributionTold;
 pub use crate::grantor::told::{Changed, GrantorTold, ShadowTold};
 pub use crate::vantage::told::{FlowTold, GateTold, ProgramTold};
 
@@ -48,6 +49,10 @@ pub enum Order {
         /// The interface.
         interface: String,
     },
+    /// Go back to the version of the bundles before.
+    Rollback,
+    /// Take versions again that were refused.
+    Retry,
 }
 
 /// What is asked.
@@ -90,6 +95,8 @@ pub enum Request {
     Grantor,
     /// The flow programs of a gate, or those that a grantor has for its gates.
     Programs,
+    /// Where the policies of a gate or grantor come from as bundles, and which are in force.
+    Distribution,
     /// Flows of a gate.
     Flows {
         /// At most so many of a worker.
@@ -166,6 +173,8 @@ pub enum Item {
     Gate(GateTold),
     /// A grantor.
     Grantor(GrantorTold),
+    /// The bundles of a gate or grantor.
+    Distribution(DistributionTold),
     /// A flow of a gate.
     Flow(FlowTold),
     /// A flow program.
@@ -446,6 +455,17 @@ pub enum Happened {
     /// A destination whose packets did not go where they should: `kernel` and `router` as in a
     /// comparison.
     Audit(Difference),
+    /// A bundle of policies was taken over, or not.
+    Distribution {
+        /// Its version.
+        version: u64,
+        /// `taken_over`, `refused`, `settled` (it has stood its trial), `rolled_back`,
+        /// `not_rolled_back`.
+        what: String,
+        /// Why, or what came of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
     /// The client was too slow to be told of some.
     Lost {
         /// How many, at this place.

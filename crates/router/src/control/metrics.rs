@@ -188,6 +188,7 @@ impl Collector for Gathered {
         to.counter(&it, [([], heals)])?;
         self.encode_gate(&mut to)?;
         self.encode_grantor(&mut to)?;
+        self.encode_distribution(&mut to)?;
         self.encode_interfaces(&mut to)
     }
 }
@@ -374,6 +375,22 @@ impl Gathered {
         let changes = by(&shadow.changes);
         let it = family("grantor_candidate_changes", "Those that it says something else of");
         to.gauge(&it, changes.iter().map(|(name, value)| ([("change", name.as_str())], *value)))
+    }
+
+    fn encode_distribution(&self, to: &mut Writer<'_>) -> fmt::Result {
+        let Ok(board) = self.role.distribution() else { return Ok(()) };
+        let told = board.told();
+        let it = family("distribution_version", "The bundle in force; 0 for none");
+        to.gauge(&it, [([], told.version.unwrap_or(0))])?;
+        let it = family("distribution_floor", "The highest version that was ever taken over");
+        to.gauge(&it, [([], told.floor)])?;
+        let it = family("distribution_state", "The state that a member is in; always 1");
+        to.gauge(&it, [([("state", told.state.as_str())], 1)])?;
+        let it = family("distribution_trouble", "1 while the source gives nothing that is sound");
+        to.gauge(&it, [([], u64::from(told.trouble.is_some()))])?;
+        let it = family("distribution", "What became of bundles: see the guide");
+        let counts = told.counts.iter();
+        to.counter(&it, counts.map(|(what, count)| ([("what", what.as_str())], *count)))
     }
 
     fn encode_interfaces(&self, to: &mut Writer<'_>) -> fmt::Result {

@@ -5,7 +5,8 @@
 //!             NET_RAW    AF_XDP sockets
 //!             BPF        the steering program and its maps
 //!             IPC_LOCK   packet memory beyond RLIMIT_MEMLOCK
-//!   workers   BPF        the steering program's counters, before Linux 5.19
+//!   workers, and who takes bundles over
+//!             BPF        the steering program's counters and maps, before Linux 5.19
 //!   clients of the control socket, metrics and page, the watch, the auditor: none
 //! ```
 //!

@@ -32,6 +32,7 @@ use super::kernel::Following;
 use super::look::Look;
 use super::rights;
 use crate::daemon::{Daemon, Saver};
+use crate::distribution::Wish;
 
 /// How long a client may take to read or to ask.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -229,7 +230,18 @@ fn carry_out(order: Order, sources: &Sources) -> Result<Vec<Item>, String> {
     {
         return done.map(|told| vec![Item::Done(told)]);
     }
+    let wish = match &order {
+        Order::Rollback => Some(Wish::GoBack),
+        Order::Retry => Some(Wish::Forgive),
+        _ => None,
+    };
+    if let Some(wish) = wish {
+        let done = sources.look.role.distribution()?.wish(wish);
+        return done.map(|told| vec![Item::Done(told)]);
+    }
     let done = sources.orders.ask(move |daemon| match order {
+        // Done above.
+        Order::Rollback | Order::Retry => Err("this router takes no bundles".to_owned()),
         Order::Reload => match daemon.reload() {
             Ok(told) => Ok(Done::Words(told.to_string())),
             Err(error) => Err(error.to_string()),

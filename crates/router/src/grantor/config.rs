@@ -32,16 +32,18 @@
 //! keys = { 1 = "grantor.key" }    # by number: files of 64 hexadecimal digits; the highest signs
 //! ```
 //!
-//! `[workers]`, `[control]` and `[metrics]` are those of the router. The policy, the candidate, the
-//! lists and the programs are read again with SIGHUP, and taken over if all of them are sound; the keys
-//! stay those of the start, and what stands in [`Fixed`] cannot change.
+//! `[workers]`, `[control]` and `[metrics]` are those of the router, `[distribution]` is told of in
+//! `distribution/config.rs`. The policy, the candidate, the lists and the programs are read again with
+//! SIGHUP, and taken over if all of them are sound; the keys stay those of the start, and what
+//! stands in [`Fixed`] cannot change. The same can come in a bundle's `grantor.toml`, `[policy]` with
+//! `file` and `candidate`, all `[[list]]` and all `[[program]]`, in the place of those in the file.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fib::Choice;
+use fib::{Choice, Publisher};
 use gate::decision::Say;
 use gate::decision::v2::courier::Parcel;
 use gate::decision::v2::keys::Keys;
@@ -57,8 +59,9 @@ use toml::Spanned;
 use super::decide::Policies;
 use super::post::Voice;
 use super::record::Record;
-use crate::config::{self, CONTROL, ConfigError, MAIN, Problem, explain, place};
+use crate::config::{self, CONTROL, ConfigError, MAIN, Problem, place, shape};
 use crate::datapath::SourceCheck;
+use crate::distribution::{self, Bundle, Folder, Settings, in_force};
 use crate::vantage::config::check::secret;
 
 /// Room for recorded requests where nothing is said.
@@ -79,10 +82,15 @@ pub struct Config {
     pub voice: Voice,
     /// The flow programs that gates are to have.
     pub programs: Vec<Parcel>,
+    /// The bundle that the policies and the lists are of, if they are.
+    pub bundle: Option<Arc<Bundle>>,
 }
 
+/// A grantor's file in a bundle.
+pub(crate) const IN_BUNDLE: &str = "grantor.toml";
+
 /// What holds as long as the grantor works.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Fixed {
     /// The interfaces.
     pub interfaces: Vec<String>,
@@ -105,6 +113,8 @@ pub struct Fixed {
     pub control: Option<PathBuf>,
     /// Where metrics are asked for.
     pub metrics: Option<SocketAddr>,
+    /// How policies come as bundles, if they do.
+    pub distribution: Option<Settings>,
 }
 
 #[derive(Deserialize)]
@@ -124,6 +134,25 @@ struct File {
     control: Control,
     #[serde(default)]
     metrics: Metrics,
+    distribution: Option<distribution::config::Text>,
+}
+
+/// What may come in a bundle in the place of what the file has.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ruled {
+    policy: RuledPolicy,
+    #[serde(default)]
+    list: Vec<Listed>,
+    #[serde(default)]
+    program: Vec<Sent>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuledPolicy {
+    file: Spanned<PathBuf>,
+    candidate: Option<Spanned<PathBuf>>,
 }
 
 #[derive(Deserialize)]
@@ -246,8 +275,8 @@ impl Checker<'_> {
     }
 
     /// Reads the text of a policy.
-    fn script(&mut self, file: &Spanned<PathBuf>, key: &'static str, beside: &Path) -> String {
-        let text = std::fs::read_to_string(beside.join(file.get_ref()));
+    fn script(&mut self, file: &Spanned<PathBuf>, key: &'static str, folder: Folder<'_>) -> String {
+        let text = folder.text(file.get_ref());
         text.unwrap_or_else(|error| {
             self.problem(file, key, format!("{}: {error}", file.get_ref().display()));
             String::new()
@@ -255,7 +284,7 @@ impl Checker<'_> {
     }
 
     /// Reads the flow programs, and has the verifier look at them as gates will.
-    fn programs(&mut self, listed: &[Sent], version: u8, beside: &Path) -> Vec<Parcel> {
+    fn programs(&mut self, listed: &[Sent], version: u8, folder: Folder<'_>) -> Vec<Parcel> {
         let mut parcels: Vec<Parcel> = Vec::new();
         for Sent { number, file } in listed {
             if parcels.iter().any(|it| it.number() == *number.get_ref()) {
@@ -267,7 +296,7 @@ impl Checker<'_> {
                 self.problem(file, "program.file", what);
             }
             let (name, shown) = (file.get_ref(), file.get_ref().display());
-            let read = std::fs::read(beside.join(name)).map_err(|error| error.to_string());
+            let read = folder.read(name).map_err(|error| error.to_string());
             let object = read.and_then(|object| match Program::load(&object) {
                 Ok(_) if object.len() > MOST_OBJECT => Err(format!(
                     "{} bytes, where {MOST_OBJECT} are sent at the most: strip it (llvm-strip -g)",
@@ -285,6 +314,48 @@ impl Checker<'_> {
             }
         }
         parcels
+    }
+
+    /// Reads what may come in a bundle, whether it does or not.
+    fn ruled(
+        &mut self,
+        said: &Ruled,
+        version: u8,
+        folder: Folder<'_>,
+    ) -> (Policies, Lists, Vec<Parcel>) {
+        let candidate = said.policy.candidate.as_ref();
+        let policies = Policies {
+            policy: self.script(&said.policy.file, "policy.file", folder),
+            shadow: candidate.map(|at| self.script(at, "policy.candidate", folder)),
+        };
+        let mut lists = Lists::new();
+        for Listed { name, file } in &said.list {
+            let list = folder.text(file.get_ref()).map_err(|error| error.to_string());
+            match list.and_then(|text| List::parse(&text).map_err(|bad| bad.to_string())) {
+                Ok(list) => {
+                    if lists.insert(name.get_ref().clone(), Arc::new(list)).is_some() {
+                        let what = format!("{:?} is there twice", name.get_ref());
+                        self.problem(name, "list.name", what);
+                    }
+                }
+                Err(what) => {
+                    let what = format!("{}: {what}", file.get_ref().display());
+                    self.problem(file, "list.file", what);
+                }
+            }
+        }
+        let programs = self.programs(&said.program, version, folder);
+        (policies, lists, programs)
+    }
+
+    /// Ends with an error, if there is a problem.
+    fn end(&mut self, path: &Path) -> Result<(), ConfigError> {
+        if self.problems.is_empty() {
+            return Ok(());
+        }
+        let mut problems = std::mem::take(&mut self.problems);
+        problems.sort_by_key(|problem| problem.line);
+        Err(ConfigError::Sense { path: path.into(), problems })
     }
 
     fn voice(&mut self, said: &Decisions, beside: &Path) -> Voice {
@@ -321,23 +392,57 @@ impl Checker<'_> {
 }
 
 impl Config {
-    /// Reads a file. Names of files in it are relative to where it is.
+    /// Reads a file, and the bundle in force if it names where those are kept. Names of files in it
+    /// are relative to where it is.
     ///
     /// # Errors
     ///
     /// [`ConfigError`], with everything that is wrong.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        let path = path.as_ref();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.into(), source })?;
-        let file: File = toml::from_str(&text).map_err(|error| {
-            let (line, column) = error.span().map_or((1, 1), |span| place(&text, span.start));
-            ConfigError::Shape { path: path.into(), line, column, what: explain(&text, &error) }
-        })?;
-        Self::check(file, &text, path)
+        let local = Self::local(path)?;
+        let Some(settings) = &local.fixed.distribution else { return Ok(local) };
+        match in_force(settings).map_err(|what| ConfigError::kept(&local.path, what))? {
+            Some(bundle) => Self::load_over(&local.path, Some(&bundle)),
+            None => Ok(local),
+        }
     }
 
-    fn check(file: File, text: &str, path: &Path) -> Result<Self, ConfigError> {
+    /// Reads a file and no bundle.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub fn local(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        Self::load_over(path.as_ref(), None)
+    }
+
+    /// Reads a file with a bundle over it.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub fn load_over(path: &Path, bundle: Option<&Arc<Bundle>>) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.into(), source })?;
+        Self::check(shape(&text, path)?, &text, path, bundle)
+    }
+
+    /// Loads the policies, as the threads that are asked will.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with one, as one line.
+    pub fn try_policies(&self) -> Result<(), String> {
+        try_policies(&self.policies, &self.lists, self.fixed.limits)
+            .map_err(|(which, bad)| format!("the {which}: {bad}"))
+    }
+
+    fn check(
+        file: File,
+        text: &str,
+        path: &Path,
+        bundle: Option<&Arc<Bundle>>,
+    ) -> Result<Self, ConfigError> {
         let mut c = Checker { text, problems: Vec::new() };
         let beside = path.parent().unwrap_or(Path::new(""));
         let names = file.interfaces.get_ref();
@@ -353,14 +458,6 @@ impl Config {
         if let Some(port) = port.as_ref().filter(|port| *port.get_ref() == 0) {
             c.problem(port, "tunnel.udp_port", "0 is no port; GUE has 6080");
         }
-        let policies = Policies {
-            policy: c.script(&file.policy.file, "policy.file", beside),
-            shadow: file
-                .policy
-                .candidate
-                .as_ref()
-                .map(|at| c.script(at, "policy.candidate", beside)),
-        };
         let mib = file.policy.record_mib;
         if let Some(mib) = &mib
             && !(1..=1 << 20).contains(mib.get_ref())
@@ -383,28 +480,8 @@ impl Config {
             limits.fallback = ruling;
         }
         let fragments = c.ruling(file.policy.fragments.as_ref(), "policy.fragments");
-        let mut lists = Lists::new();
-        for Listed { name, file } in &file.list {
-            let read = std::fs::read_to_string(beside.join(file.get_ref()));
-            let list = read.map_err(|error| error.to_string());
-            match list.and_then(|text| List::parse(&text).map_err(|bad| bad.to_string())) {
-                Ok(list) => {
-                    if lists.insert(name.get_ref().clone(), Arc::new(list)).is_some() {
-                        c.problem(
-                            name,
-                            "list.name",
-                            format!("{:?} is there twice", name.get_ref()),
-                        );
-                    }
-                }
-                Err(what) => {
-                    c.problem(file, "list.file", format!("{}: {what}", file.get_ref().display()));
-                }
-            }
-        }
         let voice = c.voice(&file.decisions, beside);
         let version = *file.decisions.version.get_ref();
-        let programs = c.programs(&file.program, version, beside);
         let metrics = file.metrics.listen.and_then(|at| {
             let read = at.get_ref().parse().ok();
             if read.is_none() {
@@ -412,10 +489,26 @@ impl Config {
             }
             read
         });
-        if !c.problems.is_empty() {
-            c.problems.sort_by_key(|problem| problem.line);
-            return Err(ConfigError::Sense { path: path.into(), problems: c.problems });
-        }
+        let distribution = file.distribution.map(|said| {
+            Settings::check(said, beside, &mut |at, key, what| {
+                let line = place(text, at).0;
+                c.problems.push(Problem { line, key, what });
+            })
+        });
+        let (policies, lists, programs) = match bundle {
+            None => {
+                let policy =
+                    RuledPolicy { file: file.policy.file, candidate: file.policy.candidate };
+                let ruled = Ruled { policy, list: file.list, program: file.program };
+                let made = c.ruled(&ruled, version, Folder::Disk(beside));
+                c.end(path)?;
+                made
+            }
+            Some(bundle) => {
+                c.end(path)?;
+                of_bundle(bundle, version)?
+            }
+        };
         let socket = file.control.socket.unwrap_or_else(|| CONTROL.into());
         let cores = file.workers.cores.filter(|cores| !cores.is_empty());
         let fixed = Fixed {
@@ -429,8 +522,10 @@ impl Config {
             cores: cores.map_or(vec![None], |cores| cores.into_iter().map(Some).collect()),
             control: (!socket.as_os_str().is_empty()).then_some(socket),
             metrics,
+            distribution,
         };
-        Ok(Self { path: path.into(), fixed, policies, lists, voice, programs })
+        let bundle = bundle.cloned();
+        Ok(Self { path: path.into(), fixed, policies, lists, voice, programs, bundle })
     }
 
     /// Returns the router that carries this grantor.
@@ -459,6 +554,48 @@ impl Config {
             image: None,
         }
     }
+}
+
+/// Reads what a bundle has for grantors that speak a version of the protocol.
+fn of_bundle(bundle: &Bundle, version: u8) -> Result<(Policies, Lists, Vec<Parcel>), ConfigError> {
+    let (text, path) = distribution::text(bundle, IN_BUNDLE)?;
+    let mut c = Checker { text, problems: Vec::new() };
+    let ruled = c.ruled(&shape(text, &path)?, version, Folder::Bundle(bundle));
+    c.end(&path)?;
+    Ok(ruled)
+}
+
+/// Loads policies; says which is not sound, and why.
+fn try_policies(
+    policies: &Policies,
+    lists: &Lists,
+    limits: Limits,
+) -> Result<(), (&'static str, String)> {
+    let lists = Publisher::new(lists.clone());
+    let shadow = policies.shadow.as_ref();
+    for (which, text) in [("policy", Some(&policies.policy)), ("candidate", shadow)] {
+        if let Some(text) = text {
+            let made = gate::grantor::Grantor::new(text, lists.reader(), limits);
+            made.map_err(|bad| (which, bad.to_string()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Judges what a bundle has for grantors as far as that can be done without one: by the limits that
+/// there are where nothing is said.
+pub(crate) fn survey(bundle: &Bundle) -> Result<(), ConfigError> {
+    let (policies, lists, _) = of_bundle(bundle, 2)?;
+    let (text, path) = distribution::text(bundle, IN_BUNDLE)?;
+    let ruled: Ruled = shape(text, &path)?;
+    let mut c = Checker { text, problems: Vec::new() };
+    if let Err((which, bad)) = try_policies(&policies, &lists, Limits::default()) {
+        match ruled.policy.candidate.as_ref().filter(|_| which == "candidate") {
+            Some(candidate) => c.problem(candidate, "policy.candidate", bad),
+            None => c.problem(&ruled.policy.file, "policy.file", bad),
+        }
+    }
+    c.end(&path)
 }
 
 #[cfg(test)]

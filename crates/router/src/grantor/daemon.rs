@@ -3,6 +3,7 @@
 //! The policies and the post start first, so that what is wrong with a policy is told before an
 //! interface is touched; they end after the workers, which may still hand them something.
 
+use std::io;
 use std::sync::Arc;
 
 use port::af_xdp::Interface;
@@ -13,6 +14,7 @@ use super::station::{PLACES, Station, Tunnels};
 use super::told::GrantorTold;
 use crate::daemon::{Daemon, Guard};
 use crate::datapath;
+use crate::distribution::{self, Agent};
 use crate::role::Role;
 use crate::router::{PortInfo, StartError, Stations, present};
 use crate::stats::Snapshot;
@@ -20,13 +22,16 @@ use crate::stats::Snapshot;
 /// A grantor, until it is stopped or dropped.
 #[derive(Debug)]
 pub struct Grantor {
+    // Ends before what it changes.
+    agent: Option<Agent>,
     // Before the threads that its workers ask.
     daemon: Daemon,
     panel: Arc<Panel>,
 }
 
 impl Grantor {
-    /// Starts a grantor by `config` in the network namespace of the calling thread.
+    /// Starts a grantor by `config` in the network namespace of the calling thread. Where it names
+    /// a distribution, the last bundle that is sound is in force.
     ///
     /// # Errors
     ///
@@ -34,6 +39,21 @@ impl Grantor {
     pub fn start(config: &Config) -> Result<Self, StartError> {
         let router = config.router();
         present(&router)?;
+        let sound = |bundle: &Arc<distribution::Bundle>| {
+            let over = Config::load_over(&config.path, Some(bundle));
+            let over = over.map_err(|error| error.to_string())?;
+            over.try_policies().map(|()| over)
+        };
+        let wrong =
+            |doing| move |what| StartError::System { doing, source: io::Error::other(what) };
+        let settings = config.fixed.distribution.as_ref();
+        let begun = settings.map(|settings| distribution::begin(settings, sound));
+        let begun = begun.transpose().map_err(wrong("begin with the bundles that are kept"))?;
+        let (begun, over, said) = match begun {
+            Some((begun, over, said)) => (Some(begun), over, said),
+            None => (None, None, Vec::new()),
+        };
+        let config = over.as_ref().unwrap_or(config);
         let doing = "start the policies, the record and the post";
         let (panel, mut ends) =
             Panel::start(config).map_err(|source| StartError::System { doing, source })?;
@@ -48,14 +68,26 @@ impl Grantor {
         let stations = Stations { frames: PLACES as u32, make: &mut make };
         let role = Role::Grantor(Arc::clone(&panel));
         let daemon = Daemon::start_guarded(router, Guard { role, stations })?;
-        Ok(Self { daemon, panel })
+        let agent = match (settings, begun, panel.board()) {
+            (Some(settings), Some(begun), Some(board)) => {
+                board.say(said);
+                let (member, board) = (Arc::clone(&panel), Arc::clone(board));
+                let agent = Agent::start(settings, begun, member, board, daemon.asker().clone());
+                let doing = "start who takes bundles over";
+                Some(agent.map_err(|source| StartError::System { doing, source })?)
+            }
+            _ => None,
+        };
+        Ok(Self { agent, daemon, panel })
     }
 
     /// Does what clients want done; to be called from time to time. Returns what an operator
     /// should know.
     pub fn attend(&mut self) -> Vec<String> {
         self.daemon.attend();
-        self.panel.news()
+        let mut told = self.panel.news();
+        told.extend(self.panel.board().map(|board| board.said()).unwrap_or_default());
+        told
     }
 
     /// Reads the policy, the candidate, the lists and the programs again, and goes over to them.
@@ -90,6 +122,7 @@ impl Grantor {
     /// Stops everything but what shows the counters, which are final afterwards; says
     /// whether all ended as they should.
     pub fn stop(&mut self) -> bool {
+        self.agent = None;
         self.daemon.stop()
     }
 }

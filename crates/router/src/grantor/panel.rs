@@ -3,7 +3,7 @@
 //! ```text
 //!   client's thread ─► Panel ─┬─ deciders, a worker at a time    what the policy said
 //!                             ├─ post                            decisions on their way
-//!                             └─ reload: file ─► lists, policy, candidate, or nothing of it
+//!                             └─ reload: file, bundle ─► lists, policy, candidate, or nothing of it
 //! ```
 //!
 //! It owns the threads beside the workers. Everything here may block; no worker waits for it.
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fib::Publisher;
@@ -25,6 +25,7 @@ use super::post::Post;
 use super::record::Recorder;
 use super::station::{Answer, Ask, PLACES};
 use super::told::{GrantorTold, ShadowTold};
+use crate::distribution::{Board, Bundle, Member, Sample};
 use crate::vantage::told::ProgramTold;
 
 /// How long the policies may take to go over to other lists, to reclaim the last.
@@ -42,6 +43,8 @@ pub(crate) struct Panel {
     post: Post,
     recorder: Option<Recorder>,
     ruling: Mutex<Ruling>,
+    /// What is told of bundles, if they come.
+    board: Option<Arc<Board>>,
 }
 
 /// What can be read anew.
@@ -49,6 +52,7 @@ pub(crate) struct Panel {
 struct Ruling {
     lists: Publisher<Lists>,
     policies: Policies,
+    bundle: Option<Arc<Bundle>>,
     reloads: u64,
     refused: u64,
 }
@@ -78,9 +82,11 @@ impl Panel {
             ends.push((asks, answered));
         }
         let policies = config.policies.clone();
-        let ruling = Mutex::new(Ruling { lists, policies, reloads: 0, refused: 0 });
+        let bundle = config.bundle.clone();
+        let ruling = Mutex::new(Ruling { lists, policies, bundle, reloads: 0, refused: 0 });
         let (path, fixed) = (config.path.clone(), config.fixed.clone());
-        Ok((Self { path, fixed, deciders, post, recorder, ruling }, ends))
+        let board = fixed.distribution.as_ref().map(|_| Arc::new(Board::new()));
+        Ok((Self { path, fixed, deciders, post, recorder, ruling, board }, ends))
     }
 
     /// Reads the policies and the lists again, and goes over to them, or to nothing of it.
@@ -90,7 +96,8 @@ impl Panel {
     /// What is wrong.
     pub(crate) fn reload(&self) -> Result<String, String> {
         let mut ruling = self.ruling.lock().unwrap_or_else(PoisonError::into_inner);
-        let done = self.go_over(&mut ruling);
+        let bundle = ruling.bundle.clone();
+        let done = self.read(bundle.as_ref()).and_then(|config| self.adopt(&mut ruling, config));
         match &done {
             Ok(_) => ruling.reloads += 1,
             Err(_) => ruling.refused += 1,
@@ -98,15 +105,26 @@ impl Panel {
         done
     }
 
-    fn go_over(&self, ruling: &mut Ruling) -> Result<String, String> {
-        let config = Config::load(&self.path).map_err(|error| error.to_string())?;
+    /// Returns what is told of bundles, if they come.
+    pub(crate) fn board(&self) -> Option<&Arc<Board>> {
+        self.board.as_ref()
+    }
+
+    /// Reads the configuration, with a bundle over it.
+    fn read(&self, bundle: Option<&Arc<Bundle>>) -> Result<Config, String> {
+        let config = Config::load_over(&self.path, bundle).map_err(|error| error.to_string())?;
         if config.fixed != self.fixed {
             return Err(format!(
                 "{}: an interface, a tunnel's end, a gate, a limit, the record, the workers, the control \
-                 socket or the metrics are others than at the start: restart the grantor",
+                 socket, the metrics or the distribution are others than at the start: restart the grantor",
                 self.path.display()
             ));
         }
+        Ok(config)
+    }
+
+    /// Goes over to what was read, or to nothing of it.
+    fn adopt(&self, ruling: &mut Ruling, config: Config) -> Result<String, String> {
         let before = ruling.lists.current().clone();
         ruling.lists.publish(Box::new(config.lists.clone()));
         for (at, decider) in self.deciders.iter().enumerate() {
@@ -126,6 +144,7 @@ impl Panel {
         let prefixes: usize = config.lists.values().map(|list| list.len()).sum();
         let beside = if config.policies.shadow.is_some() { ", a candidate beside it" } else { "" };
         ruling.policies = config.policies;
+        ruling.bundle = config.bundle;
         let lists = config.lists.len();
         let programs = match programs {
             0 => String::new(),
@@ -183,5 +202,32 @@ impl Panel {
     /// Says whether all threads are at work.
     pub(super) fn alive(&self) -> bool {
         self.post.alive() && self.deciders.iter().all(Decider::alive)
+    }
+}
+
+impl Member for Panel {
+    fn judge(&self, bundle: &Arc<Bundle>) -> Result<(), String> {
+        self.read(Some(bundle))?.try_policies()
+    }
+
+    fn go_over(&self, bundle: Option<Arc<Bundle>>) -> Result<String, String> {
+        let config = self.read(bundle.as_ref())?;
+        let mut ruling = self.ruling.lock().unwrap_or_else(PoisonError::into_inner);
+        self.adopt(&mut ruling, config)
+    }
+
+    /// Requests are what is judged, and those whose packets go on are what is granted.
+    fn sample(&self) -> Sample {
+        let mut counts = BTreeMap::new();
+        for decider in &self.deciders {
+            decider.shown().add_to(&mut counts);
+        }
+        let count = |name: &str| counts.get(name).copied().unwrap_or(0);
+        Sample {
+            failures: count("failed") + count("over_time"),
+            judged: count("requests"),
+            granted: count("delivered"),
+            silent: 0,
+        }
     }
 }

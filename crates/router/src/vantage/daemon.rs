@@ -34,6 +34,7 @@ use super::station::{Setup, Station, places};
 use super::tally::Tally;
 use crate::daemon::{Daemon, Guard};
 use crate::datapath;
+use crate::distribution::{self, Agent};
 use crate::role::Role;
 use crate::router::{PortInfo, StartError, Stations, present};
 use crate::stats::Snapshot;
@@ -41,6 +42,8 @@ use crate::stats::Snapshot;
 /// A gate, until it is stopped or dropped.
 #[derive(Debug)]
 pub struct Vantage {
+    // Ends before what it changes.
+    agent: Option<Agent>,
     daemon: Daemon,
     panel: Arc<Panel>,
     /// Where flows are kept, and what workers leave.
@@ -49,7 +52,8 @@ pub struct Vantage {
 }
 
 impl Vantage {
-    /// Starts a gate by `config` in the network namespace of the calling thread.
+    /// Starts a gate by `config` in the network namespace of the calling thread. Where it names a
+    /// distribution, the last bundle that is sound is in force.
     ///
     /// # Errors
     ///
@@ -58,6 +62,18 @@ impl Vantage {
         let system = |doing| move |source| StartError::System { doing, source };
         let router = config.router();
         present(&router)?;
+        let sound = |bundle: &Arc<distribution::Bundle>| {
+            Config::load_over(&config.path, Some(bundle)).map_err(|error| error.to_string())
+        };
+        let settings = config.fixed.distribution.as_ref();
+        let begun = settings.map(|settings| distribution::begin(settings, sound));
+        let begun = begun.transpose().map_err(io::Error::other);
+        let begun = begun.map_err(system("begin with the bundles that are kept"))?;
+        let (begun, over, said) = match begun {
+            Some((begun, over, said)) => (Some(begun), over, said),
+            None => (None, None, Vec::new()),
+        };
+        let config = over.as_ref().unwrap_or(config);
         let fixed = &config.fixed;
         let back = addresses(&fixed.back.name).map_err(system("list the addresses"))?;
         let front = addresses(&fixed.front.name).map_err(system("list the addresses"))?;
@@ -160,7 +176,16 @@ impl Vantage {
         {
             panel.set_front(front);
         }
-        Ok(Self { daemon, panel, keep: fixed.keep.clone().zip(left), restored })
+        let agent = match (settings, begun, panel.board()) {
+            (Some(settings), Some(begun), Some(board)) => {
+                board.say(said);
+                let (member, board) = (Arc::clone(&panel), Arc::clone(board));
+                let agent = Agent::start(settings, begun, member, board, daemon.asker().clone());
+                Some(agent.map_err(system("start who takes bundles over"))?)
+            }
+            _ => None,
+        };
+        Ok(Self { agent, daemon, panel, keep: fixed.keep.clone().zip(left), restored })
     }
 
     /// Does what clients want done, and looks after the grantors; to be called some times a
@@ -169,6 +194,7 @@ impl Vantage {
         self.daemon.attend();
         let mut told = self.panel.look_after_grantors();
         told.extend(self.panel.news_of_programs());
+        told.extend(self.panel.board().map(|board| board.said()).unwrap_or_default());
         told
     }
 
@@ -220,6 +246,7 @@ impl Vantage {
     /// Stops everything but what shows the counters, which are final afterwards; says
     /// whether all ended as they should.
     pub fn stop(&mut self) -> bool {
+        self.agent = None;
         self.daemon.stop()
     }
 }

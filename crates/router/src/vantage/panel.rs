@@ -5,7 +5,7 @@
 //!                             ├─ rings, a worker at a time     flows
 //!                             ├─ rules                         which rule, which version
 //!                             ├─ shelf                         flow programs
-//!                             └─ reload: file ─► policy, trust ─► published together, or not
+//!                             └─ reload: file, bundle ─► policy, trust ─► published together, or not
 //! ```
 //!
 //! Everything here may block; no worker waits for it.
@@ -32,6 +32,7 @@ use super::sampler::Sampled;
 use super::shelf::Shelf;
 use super::tally::{About, Tally};
 use crate::datapath::Verdict;
+use crate::distribution::{Board, Bundle, Member, Sample};
 
 pub mod told;
 
@@ -56,6 +57,10 @@ pub(crate) struct Panel {
     // Before the shelf, whose thread ends with it.
     decisions: Decisions,
     shelf: Shelf,
+    /// Held by who goes over to another policy.
+    changing: Mutex<()>,
+    /// What is told of bundles, if they come.
+    board: Option<Arc<Board>>,
 }
 
 #[derive(Debug)]
@@ -68,6 +73,7 @@ struct Talks {
 #[derive(Debug)]
 struct Ruling {
     rules: Arc<Rules>,
+    bundle: Option<Arc<Bundle>>,
     generation: u64,
     policy: Publisher<Policy>,
     reloads: u64,
@@ -108,6 +114,7 @@ impl Panel {
             samples: Mutex::default(),
             rules: Mutex::new(Ruling {
                 rules: Arc::new(config.rules.clone()),
+                bundle: config.bundle.clone(),
                 generation: policy.current().generation(),
                 policy,
                 reloads: 0,
@@ -116,7 +123,14 @@ impl Panel {
             }),
             decisions,
             shelf,
+            changing: Mutex::default(),
+            board: config.fixed.distribution.as_ref().map(|_| Arc::new(Board::new())),
         }
+    }
+
+    /// Returns what is told of bundles, if they come.
+    pub(crate) fn board(&self) -> Option<&Arc<Board>> {
+        self.board.as_ref()
     }
 
     /// Has these samples to give.
@@ -149,22 +163,31 @@ impl Panel {
     ///
     /// [`Unchanged`], with the reason.
     pub(crate) fn reload(&self) -> Result<String, Unchanged> {
-        let done = self.try_reload();
+        let _alone = lock(&self.changing);
+        let bundle = lock(&self.rules).bundle.clone();
+        let done = self.read(bundle.as_ref()).and_then(|config| self.adopt(config));
         if done.is_err() {
             lock(&self.rules).refused += 1;
         }
         done.map_err(Unchanged)
     }
 
-    fn try_reload(&self) -> Result<String, String> {
-        let config = Config::load(&self.path).map_err(|error| error.to_string())?;
+    /// Reads the configuration, with a bundle over it.
+    fn read(&self, bundle: Option<&Arc<Bundle>>) -> Result<Config, String> {
+        let config = Config::load_over(&self.path, bundle).map_err(|error| error.to_string())?;
         if config.fixed != self.fixed {
             return Err(format!(
                 "{}: an interface, an address, the link, the table, admission, the tunnel, the workers, \
-                 the control socket or the metrics are others than at the start: restart the gate",
+                 the control socket, the metrics or the distribution are others than at the start: restart \
+                 the gate",
                 self.path.display()
             ));
         }
+        Ok(config)
+    }
+
+    /// Goes over to what was read, or to nothing of it.
+    fn adopt(&self, config: Config) -> Result<String, String> {
         let mut ruling = lock(&self.rules);
         let generation = ruling.generation + 1;
         let silent = ruling.health.silent();
@@ -176,6 +199,7 @@ impl Panel {
         self.shelf.reload(&config);
         ruling.generation = generation;
         ruling.rules = Arc::new(config.rules);
+        ruling.bundle = config.bundle;
         ruling.reloads += 1;
         // Flows may have come out of protection, whose packets never reach a worker.
         self.decisions.clear_early();
@@ -386,6 +410,32 @@ impl Panel {
             }
         }
         all
+    }
+}
+
+impl Member for Panel {
+    fn judge(&self, bundle: &Arc<Bundle>) -> Result<(), String> {
+        self.read(Some(bundle)).map(|_| ())
+    }
+
+    fn go_over(&self, bundle: Option<Arc<Bundle>>) -> Result<String, String> {
+        let _alone = lock(&self.changing);
+        self.adopt(self.read(bundle.as_ref())?)
+    }
+
+    /// Every packet is judged; flow programs that fail are what fails here.
+    fn sample(&self) -> Sample {
+        let numbers = self.numbers();
+        let packets = |wanted: &str| {
+            let mut found = numbers.iter().filter(|it| it.0 == About::Packets && it.1 == wanted);
+            found.next().map_or(0, |it| it.2)
+        };
+        Sample {
+            failures: packets("program_error"),
+            judged: packets("received"),
+            granted: packets("granted"),
+            silent: lock(&self.rules).health.silent().len() as u64,
+        }
     }
 }
 

@@ -19,8 +19,9 @@ use gate::program::{Program, Programs};
 use port::af_xdp::ModeChoice;
 use toml::Spanned;
 
-use super::{Admission, Config, Fixed, Rules, Side, Trust, ip, text};
-use crate::config::{CONTROL, ConfigError, Problem, place};
+use super::{Admission, Config, Fixed, IN_BUNDLE, Rules, Side, Trust, ip, text};
+use crate::config::{CONTROL, ConfigError, Problem, place, shape};
+use crate::distribution::{self, Bundle, Folder, Settings};
 
 /// What there is where nothing is said.
 const ENTRIES: usize = 1 << 20;
@@ -48,6 +49,16 @@ struct Checker<'t> {
 }
 
 impl Checker<'_> {
+    /// Ends with an error, if there is a problem.
+    fn end(&mut self, path: &Path) -> Result<(), ConfigError> {
+        if self.problems.is_empty() {
+            return Ok(());
+        }
+        let mut problems = std::mem::take(&mut self.problems);
+        problems.sort_by_key(|problem| problem.line);
+        Err(ConfigError::Sense { path: path.into(), problems })
+    }
+
     fn line<T>(&self, at: &Spanned<T>) -> usize {
         place(self.text, at.span().start).0
     }
@@ -98,8 +109,14 @@ impl Checker<'_> {
     }
 }
 
-pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config, ConfigError> {
+pub(super) fn check(
+    file: text::File,
+    text: &str,
+    path: &Path,
+    bundle: Option<&Arc<Bundle>>,
+) -> Result<Config, ConfigError> {
     let mut c = Checker { text, problems: Vec::new() };
+    let beside = path.parent().unwrap_or(Path::new(""));
     let front = side(&mut c, &file.front.interface, file.front.mode.as_ref(), "front.interface");
     let back = side(&mut c, &file.back.interface, file.back.mode.as_ref(), "back.interface");
     if front.name == back.name {
@@ -156,14 +173,62 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
                 "an address and port, such as 127.0.0.1:9273",
             )
         }),
+        distribution: file.distribution.map(|said| {
+            Settings::check(said, beside, &mut |at, key, what| {
+                let line = place(text, at).0;
+                c.problems.push(Problem { line, key, what });
+            })
+        }),
     };
     let ids: Vec<u32> = file.sender.iter().map(|sender| *sender.id.get_ref()).collect();
-    let sets = rules::sets(&mut c, file.grantors, &ids);
+    let further = addresses(&mut c, &file.decisions.from, "decisions.from");
+    let v1_from = addresses(&mut c, &file.decisions.v1_from, "decisions.v1_from");
+    let senders = senders(&mut c, file.sender, path);
+    let workers = fixed.cores.len();
+    let (rules, programs) = match bundle {
+        None => {
+            let ruled = text::Ruled {
+                grantors: file.grantors,
+                policy: file.policy,
+                allow: file.allow,
+                program: file.program,
+                rules: file.rules,
+            };
+            let made = ruled_by(&mut c, ruled, &ids, workers, Folder::Disk(beside));
+            c.end(path)?;
+            made
+        }
+        Some(bundle) => {
+            c.end(path)?;
+            of_bundle(bundle, |_| ids, workers)?
+        }
+    };
+    let mut from: Vec<IpAddr> = rules.grantors().map(ip).collect();
+    from.extend(further);
+    Ok(Config {
+        path: path.into(),
+        fixed,
+        rules,
+        trust: Trust { senders, from, v1_from, programs: file.decisions.programs_from_grantors },
+        programs,
+        bundle: bundle.cloned(),
+    })
+}
+
+/// Judges what may come in a bundle, whether it does or not.
+fn ruled_by(
+    c: &mut Checker<'_>,
+    ruled: text::Ruled,
+    senders: &[u32],
+    workers: usize,
+    folder: Folder<'_>,
+) -> (Rules, Programs) {
+    let sets = rules::sets(c, ruled.grantors, senders);
     let rules = Rules {
-        version: file.rules.version,
-        rules: rules::rules(&mut c, file.policy, &sets),
-        allow: rules::allow(&mut c, &file.allow, path),
-        workers: fixed.cores.len(),
+        version: ruled.rules.version,
+        rules: rules::rules(c, ruled.policy, &sets),
+        allow: rules::allow(c, &ruled.allow, folder),
+        workers,
         sets,
     };
     if rules.rules.is_empty() && c.problems.is_empty() {
@@ -176,22 +241,35 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         let line = rules.rules.first().map_or(1, |rule| rule.line);
         c.problems.push(Problem { line, key: "policy", what: bad.to_string() });
     }
-    let mut from: Vec<IpAddr> = rules.grantors().map(ip).collect();
-    from.extend(addresses(&mut c, &file.decisions.from, "decisions.from"));
-    let v1_from = addresses(&mut c, &file.decisions.v1_from, "decisions.v1_from");
-    let senders = senders(&mut c, file.sender, path);
-    let programs = programs(&mut c, file.program, path);
-    if !c.problems.is_empty() {
-        c.problems.sort_by_key(|problem| problem.line);
-        return Err(ConfigError::Sense { path: path.into(), problems: c.problems });
-    }
-    Ok(Config {
-        path: path.into(),
-        fixed,
-        rules,
-        trust: Trust { senders, from, v1_from, programs: file.decisions.programs_from_grantors },
-        programs,
-    })
+    let programs = programs(c, ruled.program, folder);
+    (rules, programs)
+}
+
+/// Judges a bundle, for senders that may depend on what it names.
+fn of_bundle(
+    bundle: &Bundle,
+    senders: impl FnOnce(&text::Ruled) -> Vec<u32>,
+    workers: usize,
+) -> Result<(Rules, Programs), ConfigError> {
+    let (text, path) = distribution::text(bundle, IN_BUNDLE)?;
+    let ruled = shape(text, &path)?;
+    let senders = senders(&ruled);
+    let mut c = Checker { text, problems: Vec::new() };
+    let (mut rules, programs) = ruled_by(&mut c, ruled, &senders, workers, Folder::Bundle(bundle));
+    c.end(&path)?;
+    let version = || format!("bundle {}", bundle.header().version);
+    rules.version = rules.version.or_else(|| Some(version()));
+    Ok((rules, programs))
+}
+
+/// Judges what a bundle has for gates as far as that can be done without one: whatever senders
+/// it names are there.
+pub(crate) fn survey(bundle: &Bundle) -> Result<(), ConfigError> {
+    let named = |ruled: &text::Ruled| {
+        let members = ruled.grantors.iter().flat_map(|set| set.members.get_ref());
+        members.filter_map(|member| Some(*member.sender.as_ref()?.get_ref())).collect()
+    };
+    of_bundle(bundle, named, 1).map(|_| ())
 }
 
 fn side(
@@ -315,15 +393,14 @@ fn senders(c: &mut Checker<'_>, listed: Vec<text::Sender>, path: &Path) -> Vec<(
 }
 
 /// Loads the flow programs: what does not pass the verifier is no program.
-fn programs(c: &mut Checker<'_>, listed: Vec<text::Program>, path: &Path) -> Programs {
+fn programs(c: &mut Checker<'_>, listed: Vec<text::Program>, folder: Folder<'_>) -> Programs {
     let mut programs = Programs::default();
     for text::Program { number, file } in listed {
         if programs.get(*number.get_ref()).is_some() {
             c.problem(&number, "program.number", format!("{} is there twice", number.get_ref()));
         }
-        let beside = path.parent().unwrap_or(Path::new("")).join(file.get_ref());
-        let shown = beside.display();
-        match std::fs::read(&beside).map(|bytes| Program::load(&bytes)) {
+        let shown = folder.shown(file.get_ref());
+        match folder.read(file.get_ref()).map(|bytes| Program::load(&bytes)) {
             Ok(Ok(program)) => programs.set(*number.get_ref(), Some(Arc::new(program))),
             Ok(Err(refusal)) => c.problem(&file, "program.file", format!("{shown}: {refusal}")),
             Err(error) => c.problem(&file, "program.file", format!("{shown}: {error}")),

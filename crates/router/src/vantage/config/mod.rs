@@ -64,11 +64,14 @@
 //!
 //! [rules]
 //! version = "2026-11-22"       # what this policy is called
+//!
+//! [distribution]               # policies as signed bundles: distribution/config.rs
 //! ```
 //!
 //! `[workers]`, `[control]` and `[metrics]` are those of the router. What stands in
 //! [`Fixed`] holds as long as the gate works; the rest can be read again (SIGHUP), and is
-//! taken over whole or not at all.
+//! taken over whole or not at all. Grantor sets, policy, allow-list, programs and rules can come
+//! in a bundle's `gate.toml`, which then stand in the place of all of those in the file.
 
 pub(crate) mod check;
 mod text;
@@ -86,8 +89,11 @@ use gate::policy::{Action, Address, BadPolicy, Draft, Grantor, Policy};
 use gate::program::Programs;
 use port::af_xdp::ModeChoice;
 
-use crate::config::{self, ConfigError, MAIN, explain, place};
+use crate::config::{self, ConfigError, MAIN, shape};
 use crate::datapath::SourceCheck;
+use crate::distribution::{Bundle, Settings, in_force};
+
+pub(crate) use check::survey;
 
 /// The port of a gate's worker that packets come in on.
 pub const FRONT: usize = 0;
@@ -107,7 +113,12 @@ pub struct Config {
     pub trust: Trust,
     /// The flow programs that decisions may name.
     pub programs: Programs,
+    /// The bundle that the rules and the programs are of, if they are.
+    pub bundle: Option<Arc<Bundle>>,
 }
+
+/// A gate's file in a bundle.
+pub(crate) const IN_BUNDLE: &str = "gate.toml";
 
 /// What holds as long as the gate works.
 #[derive(Clone, Debug, PartialEq)]
@@ -148,6 +159,8 @@ pub struct Fixed {
     pub control: Option<PathBuf>,
     /// Where metrics are asked for.
     pub metrics: Option<SocketAddr>,
+    /// How policies come as bundles, if they do.
+    pub distribution: Option<Settings>,
 }
 
 /// From when on flows have to show themselves before they get an entry.
@@ -240,16 +253,39 @@ pub struct Trust {
 }
 
 impl Config {
-    /// Reads a file. Names of key files in it are relative to where it is.
+    /// Reads a file, and the bundle in force if it names where those are kept. Names of key files
+    /// in it are relative to where it is.
     ///
     /// # Errors
     ///
     /// [`ConfigError`], with everything that is wrong.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        let path = path.as_ref();
+        let local = Self::local(path)?;
+        let Some(settings) = &local.fixed.distribution else { return Ok(local) };
+        match in_force(settings).map_err(|what| ConfigError::kept(&local.path, what))? {
+            Some(bundle) => Self::load_over(&local.path, Some(&bundle)),
+            None => Ok(local),
+        }
+    }
+
+    /// Reads a file and no bundle.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub fn local(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        Self::load_over(path.as_ref(), None)
+    }
+
+    /// Reads a file with a bundle over it.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub fn load_over(path: &Path, bundle: Option<&Arc<Bundle>>) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Read { path: path.into(), source })?;
-        Self::parse(&text, path)
+        Self::parse_over(&text, path, bundle)
     }
 
     /// Reads the text of a file whose name is `path`.
@@ -258,11 +294,15 @@ impl Config {
     ///
     /// As [`load`](Self::load).
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
-        let shape = toml::from_str(text).map_err(|error| {
-            let (line, column) = error.span().map_or((1, 1), |span| place(text, span.start));
-            ConfigError::Shape { path: path.into(), line, column, what: explain(text, &error) }
-        })?;
-        check::check(shape, text, path)
+        Self::parse_over(text, path, None)
+    }
+
+    fn parse_over(
+        text: &str,
+        path: &Path,
+        bundle: Option<&Arc<Bundle>>,
+    ) -> Result<Self, ConfigError> {
+        check::check(shape(text, path)?, text, path, bundle)
     }
 
     /// Returns the router that carries this gate.

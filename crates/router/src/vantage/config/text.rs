@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::distribution::config as distribution;
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
@@ -41,6 +43,18 @@ pub(super) struct File {
     pub(super) control: Control,
     #[serde(default)]
     pub(super) metrics: Metrics,
+    pub(super) distribution: Option<distribution::Text>,
+}
+
+/// What may come in a bundle (`distribution/`) in the place of what the file has.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Ruled {
+    pub(super) grantors: Vec<Grantors>,
+    pub(super) policy: Vec<Policy>,
+    pub(super) allow: Allow,
+    pub(super) program: Vec<Program>,
+    pub(super) rules: Rules,
 }
 
 #[derive(Debug, Deserialize)]

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use gate::policy::{Action, Address, Grantor};
 use toml::Spanned;
 
 use super::Checker;
+use crate::distribution::Folder;
 use crate::vantage::config::{Member, Rule, Set, text};
 
 /// What silence may be taken for a grantor's end: three times that of one who lives, or more.
@@ -131,7 +131,11 @@ pub(super) fn rules(c: &mut Checker<'_>, listed: Vec<text::Policy>, sets: &[Set]
 }
 
 /// Reads the sources that pass: those of the file and those of the list it names.
-pub(super) fn allow(c: &mut Checker<'_>, said: &text::Allow, path: &Path) -> Arc<[AnyPrefix]> {
+pub(super) fn allow(
+    c: &mut Checker<'_>,
+    said: &text::Allow,
+    folder: Folder<'_>,
+) -> Arc<[AnyPrefix]> {
     let any = |place| match place {
         Place::V4(prefix) => AnyPrefix::V4(prefix),
         Place::V6(prefix) => AnyPrefix::V6(prefix),
@@ -147,9 +151,8 @@ pub(super) fn allow(c: &mut Checker<'_>, said: &text::Allow, path: &Path) -> Arc
         }
     }
     if let Some(file) = &said.file {
-        let beside = path.parent().unwrap_or(Path::new("")).join(file.get_ref());
-        let shown = beside.display();
-        match std::fs::read_to_string(&beside) {
+        let shown = folder.shown(file.get_ref());
+        match folder.text(file.get_ref()) {
             Ok(list) => {
                 for line in lines(&list) {
                     match line {
