@@ -3,8 +3,8 @@
 #
 #   client c0 ── f0 gate g0 ── t0 grantor s0 ── v0 server      10.1.0.x │ 10.2.0.x │ 192.0.2.7
 #
-# clang compiles a program that lets UDP to one port through; the grantor sends it while a third of
-# all messages are dropped both ways, and packets go by it. Then a gate that does not want it, another
+# clang compiles a program that lets UDP to one port through; the grantor sends it, while a third of
+# all messages are dropped both ways where there is nft(8) to do that, and packets go by it. Then a gate that does not want it, another
 # version (old flows keep theirs), a gate that is killed and comes back without it, and another
 # hand (sending.py) that forges, cuts, lies and sends what does not pass the verifier.
 . "$(dirname "$0")/place.sh"
