@@ -280,8 +280,8 @@ bundle[19] = 9  # its version
 open(sys.argv[2], "wb").write(bundle)
 TURN
 await 10 gate 'd["version"] == 2 and d["counts"]["bundles_refused"] >= 2'
-grep -q 'forged.bundle: signed with .*, which is no trusted key' "$work/gate.log" || fail "nothing is said of who forges"
-grep -q 'turned.bundle: the signature is not that of these bytes' "$work/gate.log" || fail "nothing is said of damage"
+wait_for 10 grep -q 'forged.bundle: signed with .*, which is no trusted key' "$work/gate.log" || fail "nothing is said of who forges"
+wait_for 10 grep -q 'turned.bundle: the signature is not that of these bytes' "$work/gate.log" || fail "nothing is said of damage"
 rm "$work/in/forged.bundle" "$work/in/turned.bundle"
 replace() { cp "$1" "$work/in/.new" && mv "$work/in/.new" "$work/in/site.bundle"; }
 replace "$work/forged.bundle"
@@ -306,7 +306,7 @@ await 10 grantor 'd["version"] == 3'
 within client "$python" "$work/ask.py" 9000
 await 10 grantor 'd["version"] == 2 and d["state"] == "rolled_back" and "3" in d["refused"]'
 told grantor '"failures of scripts and programs a second" in d["reason"] and d["counts"]["rolled_back"] == 1'
-grep -q 'version 3 rolled back: .*; version 2 is in force' "$work/grantor.log" || fail "nothing is said of it"
+wait_for 10 grep -q 'version 3 rolled back: .*; version 2 is in force' "$work/grantor.log" || fail "nothing is said of it"
 "$program" show grantor -j --socket "$work/grantor.sock" >"$work/before.json"
 sleep 1.2
 within client "$python" "$work/ask.py" 9001
@@ -340,10 +340,11 @@ echo "   a policy that fails at run time rolled back by itself, seen by monitor 
 # It stays so over kill -9, and a member that is told to goes back further or takes it again.
 kill -KILL "$grantor"
 wait "$grantor" || true
-"$program" grantor check -c "$work/grantor.toml" | grep -q 'with bundle 2' || fail "check after kill -9"
+"$program" grantor check -c "$work/grantor.toml" >"$work/check.log" || fail "check after kill -9"
+grep -q 'with bundle 2' "$work/check.log" || fail "check after kill -9: $(cat "$work/check.log")"
 start grantor
 grantor=$launched
-grep -q 'version 2 is in force' "$work/grantor.log" || fail "the grantor begins with something else"
+wait_for 10 grep -q 'version 2 is in force' "$work/grantor.log" || fail "the grantor begins with something else"
 await 10 grantor 'd["version"] == 2 and d["state"] == "rolled_back" and d["floor"] == 3'
 "$program" bundle rollback --socket "$work/gate.sock" >"$work/rollback.log"
 grep -q 'version 3 rolled back, version 2 is in force' "$work/rollback.log" || fail "$(cat "$work/rollback.log")"

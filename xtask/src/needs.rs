@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 ///
 /// Python is called by its full path everywhere: the packages of Debian belong to
 /// Debian's interpreter, and the first `python3` on the path may be another.
-const PACKAGES: [(&str, &[&str]); 16] = [
+const PACKAGES: [(&str, &[&str]); 17] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("frr", &["/usr/lib/frr/zebra", "--version"]),
@@ -24,6 +24,8 @@ const PACKAGES: [(&str, &[&str]); 16] = [
     // The page is looked at by a browser.
     ("chromium", &["chromium", "--version"]),
     ("tmux", &["tmux", "-V"]),
+    // Loses messages on the way, since the kernel here has no netem.
+    ("nftables", &["nft", "--version"]),
     ("util-linux", &["setpriv", "--version"]),
     ("procps", &["ps", "--version"]),
     // Flow programs are compiled in tests of the gate and of the command line.
