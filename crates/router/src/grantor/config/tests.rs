@@ -1,0 +1,55 @@
+//! A file's sense and nonsense.
+
+use gate::policy::Address;
+
+use super::Config;
+use crate::config::ConfigError;
+
+#[test]
+fn everything_that_is_wrong_is_named_with_its_line() {
+    let folder = std::env::temp_dir().join(format!("fingerpost-grantor-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("grantor.toml");
+    std::fs::write(folder.join("policy.lua"), "function decide(p) end").unwrap();
+    std::fs::write(folder.join("bad.txt"), "10.0.0.0/8\nnowhere\n").unwrap();
+    let good = "interfaces = ['a', 'b']\n[tunnel]\naddresses = ['10.9.1.100']\n\
+                gates = ['10.2.0.1']\n[policy]\nfile = 'policy.lua'\nfallback = 'grant 5 10'\n\
+                [decisions]\nversion = 1\n[control]\nsocket = ''\n";
+    std::fs::write(&path, good).unwrap();
+    let config = Config::load(&path).unwrap();
+    assert_eq!(config.fixed.ends, [Address::V4(0x0a09_0164)]);
+    assert!(config.fixed.limits.fallback.deliver && config.fixed.control.is_none());
+    assert_eq!(config.fixed.port, None);
+    let with = |port| good.replace("[policy]", &format!("udp_port = {port}\n[policy]"));
+    std::fs::write(&path, with(6080)).unwrap();
+    assert_eq!(Config::load(&path).unwrap().fixed.port, Some(6080));
+    std::fs::write(&path, with(0)).unwrap();
+    let told = Config::load(&path).unwrap_err().to_string();
+    assert!(told.contains("grantor.toml:5: tunnel.udp_port: 0 is no port"), "{told}");
+    let bad = good
+        .replace("'b'", "'a'")
+        .replace("10.2.0.1", "10.2.0")
+        .replace("policy.lua", "none.lua")
+        .replace("grant 5 10", "grant 5")
+        .replace("version = 1", "version = 3")
+        + "[[list]]\nname = 'x'\nfile = 'bad.txt'\n[[program]]\nnumber = 3\nfile = 'bad.txt'\n\
+           [[program]]\nnumber = 4\nfile = 'none.o'\n";
+    std::fs::write(&path, bad).unwrap();
+    let error = Config::load(&path).unwrap_err();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let ConfigError::Sense { problems, .. } = error else { panic!("{error}") };
+    let found: Vec<_> = problems.iter().map(|it| (it.line, it.key)).collect();
+    let expect = [
+        (1, "interfaces"),
+        (4, "tunnel.gates"),
+        (6, "policy.file"),
+        (7, "policy.fallback"),
+        (9, "decisions.version"),
+        (9, "decisions"),
+        (14, "list.file"),
+        (17, "program.file"),
+        (20, "program.file"),
+    ];
+    assert_eq!(found, expect);
+    assert!(problems[6].what.contains("line 2: `nowhere`"), "{}", problems[6].what);
+}

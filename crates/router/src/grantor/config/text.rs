@@ -1,0 +1,113 @@
+//! The shape of a grantor's file: what the keys are and which may be left out.
+//!
+//! Nothing is judged here beyond types and keys; every value that may be wrong carries its place
+//! in the text for who judges it. [`Ruled`] is what a bundle has in the place of the file's.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::distribution;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) interfaces: Spanned<Vec<String>>,
+    pub(super) tunnel: Tunnel,
+    pub(super) policy: Policy,
+    #[serde(default)]
+    pub(super) list: Vec<Listed>,
+    #[serde(default)]
+    pub(super) program: Vec<Sent>,
+    pub(super) decisions: Decisions,
+    #[serde(default)]
+    pub(super) workers: Workers,
+    #[serde(default)]
+    pub(super) control: Control,
+    #[serde(default)]
+    pub(super) metrics: Metrics,
+    pub(super) distribution: Option<distribution::config::Text>,
+}
+
+/// What may come in a bundle in the place of what the file has.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ruled {
+    pub(super) policy: RuledPolicy,
+    #[serde(default)]
+    pub(super) list: Vec<Listed>,
+    #[serde(default)]
+    pub(super) program: Vec<Sent>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RuledPolicy {
+    pub(super) file: Spanned<PathBuf>,
+    pub(super) candidate: Option<Spanned<PathBuf>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Tunnel {
+    pub(super) addresses: Vec<Spanned<String>>,
+    pub(super) gates: Vec<Spanned<String>>,
+    pub(super) udp_port: Option<Spanned<u16>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Policy {
+    pub(super) file: Spanned<PathBuf>,
+    pub(super) instructions: Option<u64>,
+    pub(super) memory_mib: Option<Spanned<usize>>,
+    pub(super) fallback: Option<Spanned<String>>,
+    pub(super) fragments: Option<Spanned<String>>,
+    pub(super) candidate: Option<Spanned<PathBuf>>,
+    pub(super) record: Option<PathBuf>,
+    pub(super) record_mib: Option<Spanned<u64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Listed {
+    pub(super) name: Spanned<String>,
+    pub(super) file: Spanned<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Sent {
+    pub(super) number: Spanned<u8>,
+    pub(super) file: Spanned<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Decisions {
+    pub(super) version: Spanned<u8>,
+    #[serde(default)]
+    pub(super) id: u32,
+    #[serde(default)]
+    pub(super) keys: BTreeMap<String, Spanned<PathBuf>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Workers {
+    pub(super) cores: Option<Vec<usize>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Control {
+    pub(super) socket: Option<PathBuf>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Metrics {
+    pub(super) listen: Option<Spanned<String>>,
+}
