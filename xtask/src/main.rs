@@ -52,7 +52,7 @@ usage: cargo xtask VERB
   loom                the publication protocol under every interleaving
   tsan                the threaded tests under ThreadSanitizer
   exhaustive [--engines NAME,...]
-                      all 2^32 IPv4 addresses against a painted array, 100 million
+                      all 2^32 IPv4 addresses against a painted array, 200 million
                       of IPv6, real streams and a million updates: every engine,
                       some minutes each, or the named ones; 64 FIBs
   fuzz [TARGET...] [--seconds N] [--jobs N] [--keep]

@@ -5,7 +5,7 @@
 //! with any engine, and is itself compared with brute force in `rib.rs`. Answers
 //! are computed once and every engine is held against them.
 //!
-//! `cargo xtask exhaustive` runs the same with 100 million addresses a table, over
+//! `cargo xtask exhaustive` runs the same with 200 million addresses a table, over
 //! more tables, and with a million updates (feature `exhaustive`).
 
 #![expect(clippy::print_stdout, reason = "`cargo xtask exhaustive` shows how far it is")]
@@ -24,7 +24,7 @@ use tables::{Dice, engines};
 /// Whether there is time.
 const EXHAUSTIVE: bool = cfg!(feature = "exhaustive");
 /// How many random addresses a table is asked for.
-const RANDOM: usize = if EXHAUSTIVE { 100_000_000 } else { 10_000_000 };
+const RANDOM: usize = if EXHAUSTIVE { 200_000_000 } else { 10_000_000 };
 /// How many at once, so that the answers of all need not be kept.
 const SLICE: usize = 10_000_000;
 
