@@ -14,12 +14,19 @@ use gate::limit::solicitor::{Request, Solicitor};
 use gate::policy::{Action, Address, Draft, Grantor, Policy};
 use gate::state::{Decision, Grant, Stamp};
 
-const BATCH: usize = 64;
+/// Packets of a batch.
+pub(super) const BATCH: usize = 64;
 /// Nanoseconds between packets, for the gate.
-const GAP: u64 = 200;
-const PROTECTED: u32 = 0xc000_0207;
+pub(super) const GAP: u64 = 200;
+/// Where packets go.
+pub(super) const PROTECTED: u32 = 0xc000_0207;
 /// Spreads numbers over all addresses, each to another.
 const SPREAD: u32 = 0x9e37_79b1;
+
+/// Returns the address of a source by its number.
+pub(super) fn source(number: u32) -> u32 {
+    number.wrapping_mul(SPREAD)
+}
 
 /// A way of taking packets; see the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +143,7 @@ impl Course {
             renewal_step_ms: 1,
         };
         for number in 0..flows {
-            let flow = Flow::v4(number.wrapping_mul(SPREAD), PROTECTED);
+            let flow = Flow::v4(source(number), PROTECTED);
             let item = Item { scope: Scope::of(&flow), say: Say::Decide(Decision::Grant(terms)) };
             let key = &self.key;
             // What finds no room is missed when the packets are counted.
@@ -147,7 +154,7 @@ impl Course {
 
     /// Draws a packet: of a granted flow, or from a source that has not been before, until
     /// all have.
-    fn packet(&mut self) -> Packet {
+    pub(super) fn packet(&mut self) -> Packet {
         let number = match self.granted {
             Some(flows) => {
                 self.drawn = self.drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -158,8 +165,24 @@ impl Course {
                 self.source
             }
         };
-        let flow = Flow::v4(number.wrapping_mul(SPREAD), PROTECTED);
+        self.of(Flow::v4(source(number), PROTECTED))
+    }
+
+    /// Makes a packet of a flow.
+    pub(super) fn of(&self, flow: Flow) -> Packet {
         Packet { flow, hash: self.key.hash(&flow), bytes: 60 }
+    }
+
+    /// Returns the gate.
+    pub(super) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// Has the gate decide of a batch, and do what is due.
+    pub(super) fn decide(&mut self, batch: &[Packet], verdicts: &mut [Verdict]) {
+        self.now += GAP * batch.len() as u64;
+        self.gate.process(self.now, batch, verdicts);
+        self.gate.turn(self.now, batch.len() as u32);
     }
 
     /// Sends so many packets by way of the gate, in batches.
