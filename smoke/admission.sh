@@ -5,19 +5,11 @@
 #
 # Floods are raw frames, patient clients are the kernel's own TCP; the grantor is in
 # admission.py, which also says what must be so. The request channel is 5 Mbit/s.
-. "$(dirname "$0")/place.sh"
+. "$(dirname "$0")/vantage.sh"
 
-for name in client gate grantor; do
-    namespace "$name"
-done
-join client c0 02:00:00:00:01:02 gate g0 02:00:00:00:01:01
-join grantor t0 02:00:00:00:02:02 gate g1 02:00:00:00:02:01
-within gate ip addr add 10.1.0.1/24 dev g0
-within gate ip addr add 10.2.0.1/24 dev g1
 for address in 2 3 4 5; do
     within client ip addr add "10.1.0.$address/24" dev c0
 done
-within grantor ip addr add 10.2.0.2/24 dev t0
 within gate ip route add 192.0.2.0/24 via 10.2.0.2
 within client ip route add 192.0.2.0/24 via 10.1.0.1
 # Forged sources are not to be asked for, and the far ends' MACs are known.

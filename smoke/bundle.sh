@@ -6,25 +6,8 @@
 # Version 1 for all; version 2 for the canary only, then for all; forged and older ones are refused; a
 # version 3 whose policy fails at run time is rolled back by itself; kill -9 at any moment leaves a
 # whole state. A connection through both goes on all the while.
-. "$(dirname "$0")/place.sh"
+. "$(dirname "$0")/protected.sh"
 
-for name in client gate grantor server; do
-    namespace "$name"
-done
-join client c0 02:00:00:00:01:02 gate f0 02:00:00:00:01:01
-join gate g0 02:00:00:00:02:01 grantor t0 02:00:00:00:02:02
-join grantor s0 02:00:00:00:03:01 server v0 02:00:00:00:03:02
-within client ip addr add 10.1.0.2/24 dev c0
-within gate ip addr add 10.1.0.1/24 dev f0
-within gate ip addr add 10.2.0.1/24 dev g0
-within grantor ip addr add 10.2.0.2/24 dev t0
-within grantor ip addr add 192.0.2.1/24 dev s0
-within server ip addr add 192.0.2.7/24 dev v0
-within client ip route add default via 10.1.0.1
-within server ip route add default via 192.0.2.1
-within grantor ip route add 10.1.0.0/24 via 10.2.0.1
-within gate ip route add 10.9.1.100/32 via 10.2.0.2
-within gate ip route add 192.0.2.0/24 via 10.2.0.2
 for at in $(seq 50 99); do
     within client ip addr add "10.1.0.$at/24" dev c0
 done

@@ -7,20 +7,12 @@
 #
 # scapy says what must come out, byte for byte, and which answers are right (edges.py). Then the
 # same with tunnels in UDP.
-. "$(dirname "$0")/place.sh"
+. "$(dirname "$0")/vantage.sh"
 
-for name in client gate grantor; do
-    namespace "$name"
-done
-join client c0 02:00:00:00:01:02 gate g0 02:00:00:00:01:01
-join grantor t0 02:00:00:00:02:02 gate g1 02:00:00:00:02:01
-within gate ip addr add 10.1.0.1/24 dev g0
 within gate ip addr add fd01::1/64 dev g0
-within gate ip addr add 10.2.0.1/24 dev g1
 within gate ip addr add fd02::1/64 dev g1
 within client ip addr add 10.1.0.2/24 dev c0
 within client ip addr add fd01::2/64 dev c0
-within grantor ip addr add 10.2.0.2/24 dev t0
 within grantor ip addr add fd02::2/64 dev t0
 # An expired TTL is the kernel's to answer, which it does where it forwards.
 within gate sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
@@ -59,18 +51,7 @@ grantors = "site6"
 [control]
 socket = "$work/sock"
 CONFIG
-    launch gate "$program" gate -c "$work/$1.toml" -j >"$work/$1.json" 2>"$work/$1.log"
-    gate=$launched
-    wait_for 20 grep -q 'guarding after' "$work/$1.log" || fail "the gate does not start"
-    within client "$python" "$here/smoke/edges.py" "$prefix" "$program" "$work" "$1"
-    kill -INT "$gate"
-    local status=0
-    wait "$gate" || status=$?
-    [ "$status" -eq 0 ] || fail "the gate ended with $status"
-    json 'c = d["counters"]; assert c["balanced"], c
-ended = c["sent"] + sum(c["punted"].values()) + sum(c["dropped"].values())
-assert c["received"] + c.get("originated", 0) == ended, c
-print("   every one of", c["received"], "packets counted")' <"$work/$1.json"
+    guarded "$1" within client "$python" "$here/smoke/edges.py" "$prefix" "$program" "$work" "$1"
 }
 
 guard direct ""

@@ -8,20 +8,12 @@
 # What comes out at the grantor, its DSCPs, its inner bytes, what decisions do, what is
 # refused, and every counter (gate.py). Then another policy while it works, a bad one,
 # its end, and SIGKILL.
-. "$(dirname "$0")/place.sh"
+. "$(dirname "$0")/vantage.sh"
 
-for name in client gate grantor; do
-    namespace "$name"
-done
-join client c0 02:00:00:00:01:02 gate g0 02:00:00:00:01:01
-join grantor t0 02:00:00:00:02:02 gate g1 02:00:00:00:02:01
-within gate ip addr add 10.1.0.1/24 dev g0
 within gate ip addr add fd01::1/64 dev g0
-within gate ip addr add 10.2.0.1/24 dev g1
 within gate ip addr add fd02::1/64 dev g1
 within client ip addr add 10.1.0.2/24 dev c0
 within client ip addr add fd01::2/64 dev c0
-within grantor ip addr add 10.2.0.2/24 dev t0
 within grantor ip addr add 10.2.0.3/24 dev t0
 within grantor ip addr add fd02::2/64 dev t0
 # An expired TTL is the kernel's to answer, which it does where it forwards.

@@ -7,18 +7,11 @@
 # Routes to the grantor, grantors, policy and a program change while granted packets come, and
 # nothing is dropped. Then one destination is sent more than the link carries, and the
 # others and the operational traffic keep theirs (load.py).
-. "$(dirname "$0")/place.sh"
+. "$(dirname "$0")/vantage.sh"
 
-for name in client gate grantor; do
-    namespace "$name"
-done
-join client c0 02:00:00:00:01:02 gate g0 02:00:00:00:01:01
-join grantor t0 02:00:00:00:02:02 gate g1 02:00:00:00:02:01
-within gate ip addr add 10.1.0.1/24 dev g0
-within gate ip addr add 10.2.0.1/24 dev g1
 within client ip addr add 10.1.0.2/24 dev c0
+within grantor ip addr add 10.2.0.3/24 dev t0
 for address in 2 3; do
-    within grantor ip addr add "10.2.0.$address/24" dev t0
     within gate ip neigh replace "10.2.0.$address" lladdr 02:00:00:00:02:02 dev g1
 done
 within gate ip neigh replace 10.1.0.2 lladdr 02:00:00:00:01:02 dev g0

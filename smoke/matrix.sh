@@ -6,18 +6,10 @@
 # scapy sends a matrix of packets (matrix.py), each of a flow of its own that a program decides of: with room
 # in both limits, with none in the second one, and to go directly. What comes out in the tunnel is what went in;
 # what comes out directly is what scapy makes of it, checksums computed anew; nothing else comes out.
-. "$(dirname "$0")/place.sh"
+. "$(dirname "$0")/vantage.sh"
 
-for name in client gate grantor; do
-    namespace "$name"
-done
-join client c0 02:00:00:00:01:02 gate g0 02:00:00:00:01:01
-join grantor t0 02:00:00:00:02:02 gate g1 02:00:00:00:02:01
-within gate ip addr add 10.1.0.1/24 dev g0
 within gate ip addr add fd01::1/64 dev g0
-within gate ip addr add 10.2.0.1/24 dev g1
 within gate ip addr add fd02::1/64 dev g1
-within grantor ip addr add 10.2.0.2/24 dev t0
 within grantor ip addr add fd02::2/64 dev t0
 within gate ip neigh add 10.2.0.2 lladdr 02:00:00:00:02:02 dev g1
 within gate ip neigh add fd02::2 lladdr 02:00:00:00:02:02 dev g1
@@ -57,10 +49,5 @@ while read -r number name _; do
     "$program" program build "$name" -o "$work/$name.o" >"$work/build.log"
     printf '[[program]]\nnumber = %s\nfile = "%s.o"\n' "$number" "$name" >>"$work/gate.toml"
 done <"$work/list"
-launch gate "$program" gate -c "$work/gate.toml" -j >"$work/gate.json" 2>"$work/gate.log"
-gate=$launched
-wait_for 20 grep -q 'guarding after' "$work/gate.log" || fail "the gate does not start"
-within gate "$python" "$here/smoke/matrix.py" "$prefix" "$program" "$work"
-kill -INT "$gate"
-wait "$gate" || fail "the gate ended with $?"
-json 'p = d["gate"]["packets"]; assert d["counters"]["balanced"] and p["program_error"] == 0, p' <"$work/gate.json"
+guarded gate within gate "$python" "$here/smoke/matrix.py" "$prefix" "$program" "$work"
+json 'p = d["gate"]["packets"]; assert p["program_error"] == 0, p' <"$work/gate.json"

@@ -7,17 +7,9 @@
 #   client c0 ── g0 gate g1 ── t0 grantor          10.1.0.x │ 10.2.0.x, protected: 192.0.2.0/24
 #
 # With WEB_PICTURES=FOLDER, pictures of the pages are left there.
-. "$(dirname "$0")/place.sh"
+. "$(dirname "$0")/vantage.sh"
 
-for name in client gate grantor; do
-    namespace "$name"
-done
-join client c0 02:00:00:00:01:02 gate g0 02:00:00:00:01:01
-join grantor t0 02:00:00:00:02:02 gate g1 02:00:00:00:02:01
-within gate ip addr add 10.1.0.1/24 dev g0
-within gate ip addr add 10.2.0.1/24 dev g1
 within client ip addr add 10.1.0.2/24 dev c0
-within grantor ip addr add 10.2.0.2/24 dev t0
 within gate ip route add 192.0.2.0/24 via 10.2.0.2
 within gate ip neigh add 10.2.0.2 lladdr 02:00:00:00:02:02 dev g1
 

@@ -19,7 +19,7 @@ use crate::step::{Step, Words};
 const LIMIT: &str = "180";
 
 /// What is sourced by the others.
-const SOURCED: [&str; 2] = ["place", "crossing"];
+const SOURCED: [&str; 4] = ["place", "crossing", "vantage", "protected"];
 
 /// The scripts of `smoke/` by name; all, or only those asked for.
 pub(crate) fn scripts(only: &[String]) -> Result<Vec<(String, PathBuf)>> {

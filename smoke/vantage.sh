@@ -1,0 +1,39 @@
+# Sourced by the tests of a gate between who sends and who decides:
+#
+#   client c0 ── g0 gate g1 ── t0 grantor         10.1.0.x │ 10.2.0.x
+#
+# The gate is .1 on both sides, the grantor 10.2.0.2. A client has no address: whose kernel is to
+# answer, and for which, each test says itself, and what is routed where.
+#
+#   guarded NAME COMMAND...   a gate by $work/NAME.toml while the command runs; it must end well
+#                             with every packet counted, and says so in $work/NAME.json
+. "$(dirname "${BASH_SOURCE[0]}")/place.sh"
+
+for name in client gate grantor; do
+    namespace "$name"
+done
+join client c0 02:00:00:00:01:02 gate g0 02:00:00:00:01:01
+join grantor t0 02:00:00:00:02:02 gate g1 02:00:00:00:02:01
+within gate ip addr add 10.1.0.1/24 dev g0
+within gate ip addr add 10.2.0.1/24 dev g1
+within grantor ip addr add 10.2.0.2/24 dev t0
+
+guarded() {
+    local name=$1 status=0
+    shift
+    launch gate "$program" gate -c "$work/$name.toml" -j >"$work/$name.json" 2>"$work/$name.log"
+    local gate=$launched
+    wait_for 20 grep -q 'guarding after' "$work/$name.log" || fail "the gate does not start"
+    "$@"
+    kill -INT "$gate"
+    wait "$gate" || status=$?
+    [ "$status" -eq 0 ] || fail "the gate ended with $status"
+    json 'c, p = d["counters"], d["gate"]["packets"]
+assert c["balanced"], c
+ended = c["sent"] + sum(c["punted"].values()) + sum(c["dropped"].values())
+assert c["received"] + c.get("originated", 0) == ended, c
+ends = """request granted allowed back front no_route declined over_rate policy no_grantor program
+    program_error over_limit over_limit_each syn_cookie proof"""
+assert p["received"] == sum(p[name] for name in ends.split()), p
+print("   every one of", c["received"], "packets counted, and", c.get("originated", 0), "of our own")' <"$work/$name.json"
+}
