@@ -7,6 +7,7 @@
 //! loom                the publication protocol under every interleaving
 //! tsan                the same code with threads, under ThreadSanitizer
 //! exhaustive          all 2^32 IPv4 addresses, a million updates; 64 FIBs
+//! neon                the library for AArch64, under emulation
 //! fuzz [TARGET...]    the fuzz targets, for some seconds or hours
 //! bench [ARGS...]     `fingerpost bench` in a release build
 //! ```
@@ -36,6 +37,7 @@ use anyhow::{Context, Result, bail};
 mod fuzz;
 mod house;
 mod needs;
+mod neon;
 mod plan;
 mod results;
 mod smoke;
@@ -55,6 +57,8 @@ usage: cargo xtask VERB
                       all 2^32 IPv4 addresses against a painted array, 200 million
                       of IPv6, real streams and a million updates: every engine,
                       some minutes each, or the named ones; 64 FIBs
+  neon                the library built for AArch64 and tested under emulation, its
+                      kernels and their twins
   fuzz [TARGET...] [--seconds N] [--jobs N] [--keep]
                       all engines against the oracle on scripts that libFuzzer makes
                       up: each target for N seconds (60) in N processes (1);
@@ -96,6 +100,7 @@ fn run() -> Result<bool> {
         Some("loom") => none(&rest).and_then(|()| plan::loom())?,
         Some("tsan") => none(&rest).and_then(|()| plan::tsan())?,
         Some("exhaustive") => plan::exhaustive(&rest)?,
+        Some("neon") => none(&rest).and_then(|()| neon::steps())?,
         Some("fuzz") => fuzz::steps(&rest)?,
         Some("bench") => return plan::bench(&rest),
         Some("help" | "-h" | "--help") => {

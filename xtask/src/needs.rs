@@ -1,5 +1,5 @@
 //! What the tests need beside the crates: two components of the toolchain, and
-//! Debian packages for the smoke tests.
+//! Debian packages for the smoke tests and for another architecture.
 //!
 //! Programs that are not ours are the point of a smoke test (scapy builds the
 //! packets and computes the checksums, the kernel answers the pings), so a
@@ -12,7 +12,10 @@ use std::process::{Command, Stdio};
 ///
 /// Python is called by its full path everywhere: the packages of Debian belong to
 /// Debian's interpreter, and the first `python3` on the path may be another.
-const PACKAGES: [(&str, &[&str]); 17] = [
+type Package = (&'static str, &'static [&'static str]);
+
+/// What `test` and `smoke` need.
+const PACKAGES: [Package; 17] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("frr", &["/usr/lib/frr/zebra", "--version"]),
@@ -35,6 +38,13 @@ const PACKAGES: [(&str, &[&str]); 17] = [
     ("libc6-dev", &["cc", "-x", "c", "-include", "stdlib.h", "-fsyntax-only", "/dev/null"]),
     ("pkg-config", &["pkg-config", "--version"]),
     ("libdpdk-dev", &["pkg-config", "--exists", "libdpdk"]),
+];
+
+/// What `neon` needs: a linker, what it links, and who runs it.
+const CROSS: [Package; 3] = [
+    ("gcc-aarch64-linux-gnu", &["aarch64-linux-gnu-gcc", "--version"]),
+    ("libc6-dev-arm64-cross", &["test", "-e", "/usr/aarch64-linux-gnu/lib/crt1.o"]),
+    ("qemu-user", &["qemu-aarch64", "--version"]),
 ];
 
 /// Checks that cargo has rustfmt and clippy.
@@ -64,9 +74,18 @@ pub(crate) fn cplusplus() -> Result<(), String> {
     ))
 }
 
-/// Checks for every package, and installs what is missing if we may.
+/// Checks for every package of `test`, and installs what is missing if we may.
 pub(crate) fn packages() -> Result<(), String> {
-    let missing = missing();
+    installed(&PACKAGES)
+}
+
+/// Does so for those of `neon`.
+pub(crate) fn cross() -> Result<(), String> {
+    installed(&CROSS)
+}
+
+fn installed(packages: &[Package]) -> Result<(), String> {
+    let missing = missing(packages);
     if missing.is_empty() {
         println!("nothing is missing");
         return Ok(());
@@ -83,7 +102,7 @@ pub(crate) fn packages() -> Result<(), String> {
         apt(&["update", "-qq"]);
         install(&missing);
     }
-    let still = self::missing();
+    let still = self::missing(packages);
     if still.is_empty() {
         return Ok(());
     }
@@ -99,8 +118,8 @@ pub(crate) fn is_root() -> bool {
     })
 }
 
-fn missing() -> Vec<&'static str> {
-    PACKAGES.iter().filter(|(_, probe)| !works(probe)).map(|&(package, _)| package).collect()
+fn missing(packages: &[Package]) -> Vec<&'static str> {
+    packages.iter().filter(|(_, probe)| !works(probe)).map(|&(package, _)| package).collect()
 }
 
 fn install(packages: &[&str]) -> bool {

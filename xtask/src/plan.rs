@@ -106,16 +106,19 @@ pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
     Ok(steps)
 }
 
-/// The engines that have kernels, on what each kernel's slower twins do (see
+/// The engines that have kernels.
+pub(crate) const KERNEL_ENGINES: &str =
+    "rank,flat,rank6,D16X4R,D18R,D16X8R,sail_l,dir24_8,poptrie,treebitmap";
+
+/// Those engines, on what each kernel's slower twins do (see
 /// `fib/src/arch/x86_64/mod.rs`).
 fn twins() -> Vec<Step> {
-    let engines = "rank,flat,rank6,D16X4R,D18R,D16X8R,sail_l,dir24_8,poptrie,treebitmap";
     let step = |level: &str| {
         Step::tests(
             &format!("engines without the best instructions: {level}"),
             Words::cargo(&["test", "--package", "fingerpost-fib", "--test", "battery"])
                 .env("FINGERPOST_SIMD", level)
-                .env("FINGERPOST_ENGINES", engines),
+                .env("FINGERPOST_ENGINES", KERNEL_ENGINES),
             &[],
         )
     };

@@ -68,6 +68,7 @@ mod error;
 mod family;
 mod fib;
 mod fibs;
+mod ground;
 mod holes;
 mod hop;
 pub mod image;

@@ -98,6 +98,15 @@ impl<T: Copy + Eq + Hash> Pool<T> {
     ///
     /// If no span of that place and length is stored.
     pub(crate) fn release(&mut self, at: usize, len: usize) -> bool {
+        let last = self.forget(at, len);
+        if last {
+            self.give(at, len);
+        }
+        last
+    }
+
+    /// Does so, but leaves the place taken until it is [given](Self::give) back.
+    pub(crate) fn forget(&mut self, at: usize, len: usize) -> bool {
         let hash = self.hasher.hash_one(&self.items[at..at + len]);
         let entry = self.index.find_entry(hash, |span| span.range() == (at..at + len));
         let Ok(mut entry) = entry else { unreachable!("whoever releases a span has interned it") };
@@ -106,9 +115,13 @@ impl<T: Copy + Eq + Hash> Pool<T> {
             return false;
         }
         entry.remove();
+        true
+    }
+
+    /// Makes a hole of the place of a span that was forgotten.
+    pub(crate) fn give(&mut self, at: usize, len: usize) {
         self.holes.give(at, len);
         self.free += len;
-        true
     }
 
     /// Cuts holes off the end of the array.

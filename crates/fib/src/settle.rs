@@ -23,6 +23,11 @@
 //! Of IPv4 likewise by rank: on the tables of 2023 and 2026 it answers more than twice as
 //! often as a DXR of about as many bytes.
 //!
+//! These were measured with AVX-512. With NEON the order is the same until somebody has
+//! measured another: both take fewer bytes and fewer loads there than the DXR that would
+//! be taken instead, and of what prefixes draw fewer instructions
+//! (`docs/decisions/0020-neon.md`).
+//!
 //! To add an engine to the choice: a line in [`candidates`], where it stands in order
 //! of speed, and an arm in [`Census::bytes`], which estimates what it would take.
 

@@ -20,6 +20,9 @@
 //! it whole costs no more than copying a line for each of them, and [`JOURNAL`] at the
 //! most. A table that is further behind is copied whole, which is never wrong.
 //!
+//! Where spans are replaced and never changed, both tables can look at one array instead
+//! (`ground.rs`).
+//!
 //! Arrays shrink as they grow: of one that has come to hold less than half of what it has
 //! room for, the rest is given back, so that what a table once held costs nothing later.
 
@@ -32,6 +35,10 @@ use core::alloc::Layout;
 use core::fmt;
 use core::ops::{Deref, DerefMut, Range, RangeInclusive};
 use core::ptr::NonNull;
+
+mod shared;
+
+pub(crate) use shared::Shared;
 
 /// The alignment of every table: a cache line.
 const LINE: usize = 64;
@@ -64,38 +71,10 @@ unsafe impl<T: Send> Send for Table<T> {}
 // SAFETY: as above; a shared table gives out only `&T`.
 unsafe impl<T: Sync> Sync for Table<T> {}
 
-impl<T: Copy> Table<T> {
-    /// Copies `items` into aligned memory.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use fingerpost_fib::Table;
-    /// let table = Table::new(&[3u32, 1, 4]);
-    /// assert_eq!((table[2], table.len()), (4, 3));
-    /// ```
-    pub fn new(items: &[T]) -> Self {
-        let mut table = Self::with_capacity(items.len() + items.len() / 16);
-        table.copy_whole(items);
-        table
-    }
-
-    /// Makes a table of `len` equal items, for an owner that writes it in place.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use fingerpost_fib::Table;
-    /// let mut counts = Table::filled(0u32, 1000);
-    /// counts[7] += 1;
-    /// assert_eq!(counts.iter().sum::<u32>(), 1);
-    /// ```
-    pub fn filled(item: T, len: usize) -> Self {
-        Self::collect(core::iter::repeat_n(item, len))
-    }
-
+impl<T> Table<T> {
     /// Collects the items of an iterator into aligned memory.
     pub(crate) fn collect(items: impl ExactSizeIterator<Item = T>) -> Self {
+        const { assert!(!core::mem::needs_drop::<T>(), "a table drops no items") };
         let mut table = Self::with_capacity(items.len());
         let mut len = 0;
         for item in items.take(table.capacity) {
@@ -124,6 +103,43 @@ impl<T: Copy> Table<T> {
             advise_huge(raw, layout.size(), Advice::Now);
         }
         Self { ptr, len: 0, capacity, seen: 0 }
+    }
+
+    /// Says how many items fill the memory that so many would be given: some more, where
+    /// that is huge pages.
+    pub(crate) fn filling(items: usize) -> usize {
+        layout::<T>(items).size() / size_of::<T>().max(1)
+    }
+}
+
+impl<T: Copy> Table<T> {
+    /// Copies `items` into aligned memory.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use fingerpost_fib::Table;
+    /// let table = Table::new(&[3u32, 1, 4]);
+    /// assert_eq!((table[2], table.len()), (4, 3));
+    /// ```
+    pub fn new(items: &[T]) -> Self {
+        let mut table = Self::with_capacity(items.len() + items.len() / 16);
+        table.copy_whole(items);
+        table
+    }
+
+    /// Makes a table of `len` equal items, for an owner that writes it in place.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use fingerpost_fib::Table;
+    /// let mut counts = Table::filled(0u32, 1000);
+    /// counts[7] += 1;
+    /// assert_eq!(counts.iter().sum::<u32>(), 1);
+    /// ```
+    pub fn filled(item: T, len: usize) -> Self {
+        Self::collect(core::iter::repeat_n(item, len))
     }
 
     /// Asks the CPU to fetch item `index`; out of range, it does nothing of note.
@@ -182,7 +198,8 @@ impl<T> Drop for Table<T> {
         let layout = layout::<T>(self.capacity);
         if layout.size() > 0 {
             // SAFETY: `with_capacity` allocated with this very layout, and the
-            // table is not used after. Items are `Copy`, so none needs a drop.
+            // table is not used after. No item needs a drop: they are `Copy`, or `collect`
+            // saw to it.
             unsafe { dealloc(self.ptr.as_ptr().cast(), layout) };
         }
     }
@@ -239,7 +256,20 @@ fn fetch<T>(items: *const T, index: usize) {
         // whatever the address; SSE is part of x86-64.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at) };
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    {
+        let at = items.wrapping_add(index);
+        // SAFETY: as above; the instruction is part of the architecture, and touches
+        // neither registers, flags nor the stack. The intrinsic for it is not stable.
+        unsafe {
+            core::arch::asm!(
+                "prfm pldl1keep, [{at}]",
+                at = in(reg) at,
+                options(nostack, preserves_flags, readonly)
+            );
+        }
+    }
+    #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
     let _ = (items, index);
 }
 

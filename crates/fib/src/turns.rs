@@ -10,6 +10,10 @@
 //! before it is published. Only where a reader has not left the idle one yet is a third
 //! made, by copying; with two still out, what has changed waits for the next turn, so
 //! that a reader that sleeps costs memory for one copy and not for one a publication.
+//!
+//! What a copy consists of is its engine's matter: of `rank` and `flat`, copies share all
+//! but the first stage (`ground.rs`), since a reader's cache has to take in the other copy
+//! after each publication.
 
 use alloc::boxed::Box;
 

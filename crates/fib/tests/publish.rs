@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fingerpost_fib::{Publisher, Reader};
+use fingerpost_fib::{Choice, Hop, Prefix, Publisher, Reader, Rib, Updater};
 
 const WORDS: usize = 64;
 
@@ -146,6 +146,61 @@ fn readers_see_whole_tables_while_the_writer_reuses_them() {
     assert_eq!(dropped.load(Ordering::Relaxed), made - 1);
     drop(publisher);
     assert_eq!(dropped.load(Ordering::Relaxed), made);
+}
+
+/// Tables of which two share their words: each batch is answered by one of them, whose
+/// words are neither those of the next nor of another span that has the place by now.
+#[test]
+fn tables_that_share_words_answer_whole_batches() {
+    // Each of these has routes of its own in every table, all with the table's number; the
+    // lengths have chunks of all kinds come and go.
+    let prefix = |at: u32, len| Prefix::truncate((10 + at) << 24 | at << 17 | 0x0001_4100, len);
+    let prefixes: Vec<Prefix<u32>> = (0..40).map(|at| prefix(at, 17 + at % 12)).collect();
+    let addrs: Vec<u32> = prefixes.iter().map(|prefix| prefix.last()).collect();
+    for choice in [Choice::Rank, Choice::Flat] {
+        let rib = Rib::from_sorted(prefixes.iter().map(|&prefix| (prefix, Hop(1))));
+        let mut updater = Updater::new(rib, choice, 1).unwrap();
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for who in 0..2 {
+                let (mut reader, stop, addrs) = (updater.reader(), &stop, &addrs);
+                scope.spawn(move || {
+                    let (mut out, mut newest) = (vec![Hop::NONE; addrs.len()], Hop(1));
+                    while !stop.load(Ordering::Relaxed) {
+                        let table = reader.current();
+                        table.lookup_batch(addrs, &mut out);
+                        let number = table.lookup(addrs[7]);
+                        assert!(out.iter().all(|&hop| hop == number), "{number:?}: {out:?}");
+                        assert!(newest <= number, "table {number:?} after {newest:?}");
+                        newest = number;
+                        if who == 1 {
+                            reader.idle();
+                            thread::yield_now();
+                        }
+                    }
+                });
+            }
+            let end = Instant::now() + Duration::from_secs(2);
+            let (mut number, mut state) = (1, 1u32);
+            while Instant::now() < end {
+                number += 1;
+                for &prefix in &prefixes {
+                    // Hops of one, two and four bytes.
+                    updater.announce(prefix, Hop(number * number));
+                    state = state.wrapping_mul(0x9e37_79b1).wrapping_add(number);
+                    let other = Prefix::truncate(prefix.addr() ^ 0x8000 ^ (state & 0x7f00), 25);
+                    if state >> 31 == 0 {
+                        updater.announce(other, Hop(state >> 20));
+                    } else {
+                        updater.withdraw(other);
+                    }
+                }
+                updater.commit().unwrap();
+            }
+            stop.store(true, Ordering::Relaxed);
+            assert!(updater.generation() > 20, "{} tables", updater.generation());
+        });
+    }
 }
 
 #[test]

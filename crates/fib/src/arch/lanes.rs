@@ -20,11 +20,19 @@
 //! Items of 16 bits are loaded in pairs, since there is no gather of less than 32:
 //! nothing outside the table is read.
 //!
+//! NEON has vectors of four lanes, no gather and no packing: sixteen lanes are four of
+//! them, and sixteen loads are sixteen loads, each index taken out of a vector and each
+//! item put into one. That costs more instructions than a lookup has that does little
+//! else; so there a table is answered in lanes only if it says that what it computes
+//! beside its loads is worth it ([`Abreast::LOADED_SINGLY`]).
+//!
 //! Vectors go abreast because a burst from a port is short. What follows a branch that
 //! depends on loaded numbers does not begin before they are there, if the processor
 //! guessed wrong; so all loads of one kind, of two vectors and more, stand before the
 //! first such branch. In bursts of 32 SAIL_L did a quarter more with two vectors abreast
 //! than with one after the other.
+
+use core::sync::atomic::AtomicU32;
 
 use crate::{Addr, Hop};
 
@@ -35,6 +43,9 @@ pub enum Words<'a> {
     Half(&'a [u16]),
     /// Of 32 bits.
     Whole(&'a [u32]),
+    /// Of 32 bits, to which others may write meanwhile: a lane gets what was there before
+    /// or after, as any load of an aligned number does.
+    Shared(&'a [AtomicU32]),
     /// Of 64 bits, which are loaded as two items of 32, the lower half first.
     Double(&'a [u64]),
 }
@@ -51,10 +62,15 @@ pub(crate) trait WideKernel: Sized {
     fn run(self, wide: Wide) -> Self::Out;
 }
 
+#[cfg(all(feature = "std", target_arch = "aarch64", target_endian = "little"))]
+pub(crate) use super::aarch64::lanes::{Lanes, Wide, wide};
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
 pub(crate) use super::x86_64::lanes::{Lanes, Wide, wide};
 
-#[cfg(not(all(feature = "std", target_arch = "x86_64")))]
+#[cfg(not(any(
+    all(feature = "std", target_arch = "x86_64"),
+    all(feature = "std", target_arch = "aarch64", target_endian = "little"),
+)))]
 pub(crate) use none::{Lanes, Wide, wide};
 
 /// How many lanes there are.
@@ -62,6 +78,10 @@ pub(crate) const LANES: usize = 16;
 
 /// A table that answers whole vectors.
 pub(crate) trait Abreast<A: Addr> {
+    /// Whether it does so too where a gather is a load for each lane: where lanes save
+    /// more than they cost, though what is loaded has to be put into them one by one.
+    const LOADED_SINGLY: bool = false;
+
     /// Answers `N` vectors, at most four, their loads overlapping. To be
     /// `#[inline(always)]`, and what it calls too.
     fn abreast<const N: usize>(
@@ -75,10 +95,11 @@ pub(crate) trait Abreast<A: Addr> {
     fn few(&self, addrs: &[A], out: &mut [Hop]);
 }
 
-/// Answers a batch in lanes, or says that there are none; `out` is as long as `addrs`.
+/// Answers a batch in lanes, or says that there are none, or none that would be of use to
+/// this table; `out` is as long as `addrs`.
 #[inline(always)]
 pub(crate) fn batch<A: Addr, T: Abreast<A>>(table: &T, addrs: &[A], out: &mut [Hop]) -> bool {
-    wide(Batch { table, addrs, out }).is_ok()
+    (Wide::AT_ONCE || T::LOADED_SINGLY) && wide(Batch { table, addrs, out }).is_ok()
 }
 
 /// A batch of lookups, as a kernel.
@@ -148,7 +169,10 @@ pub(crate) fn tops<A: Addr>(addrs: &[A]) -> [u32; LANES] {
 }
 
 /// Where there are no lanes.
-#[cfg(not(all(feature = "std", target_arch = "x86_64")))]
+#[cfg(not(any(
+    all(feature = "std", target_arch = "x86_64"),
+    all(feature = "std", target_arch = "aarch64", target_endian = "little"),
+)))]
 mod none {
     use super::{LANES, WideKernel, Words};
 
@@ -167,6 +191,9 @@ mod none {
     }
 
     impl Wide {
+        /// What would be.
+        pub(crate) const AT_ONCE: bool = true;
+
         pub(crate) fn load(self, _: [u32; LANES]) -> Lanes {
             match self {}
         }
@@ -174,9 +201,6 @@ mod none {
             match self {}
         }
         pub(crate) fn store(self, _: Lanes) -> [u32; LANES] {
-            match self {}
-        }
-        pub(crate) fn low_bytes(self, _: Lanes) -> [u8; LANES] {
             match self {}
         }
         pub(crate) fn row(self, _: Words<'_>, _: usize) -> Option<Lanes> {
@@ -242,6 +266,9 @@ mod none {
         pub(crate) fn pack(self, _: u16, _: Lanes) -> Lanes {
             match self {}
         }
+        pub(crate) fn packed_bytes(self, _: u16, _: Lanes) -> [u8; LANES] {
+            match self {}
+        }
         pub(crate) fn gather(self, _: Words<'_>, _: Lanes, _: u16) -> Lanes {
             match self {}
         }
@@ -264,7 +291,7 @@ mod tests {
     }
 
     impl WideKernel for &Everything {
-        type Out = ([[u32; LANES]; 21], [Option<[u32; LANES]>; 2], [u8; LANES]);
+        type Out = ([[u32; LANES]; 20], [Option<[u32; LANES]>; 2], [u8; LANES]);
 
         #[inline(always)]
         fn run(self, wide: Wide) -> Self::Out {
@@ -291,12 +318,11 @@ mod tests {
                 wide.max(at, wide.all(50)),
                 wide.multiply(wide.and(at, wide.all(255)), wide.all(171)),
                 wide.count(at),
-                wide.count_by_bytes(at),
                 wide.look_up(&core::array::from_fn(|i| i as u32 * 1000), small),
                 wide.unpack(self.mask, at, three),
                 wide.permute(at, small),
             ];
-            (lanes.map(|lanes| wide.store(lanes)), rows, wide.low_bytes(at))
+            (lanes.map(|lanes| wide.store(lanes)), rows, wide.packed_bytes(self.mask, at))
         }
     }
 
@@ -342,10 +368,11 @@ mod tests {
                 assert_eq!(found[8][i], part, "{len}, {at}");
                 assert_eq!(found[9][i], at.wrapping_add(3));
             }
-            assert_eq!(bytes, at.map(|at| at as u8));
             let packed: Vec<u32> =
                 (0..LANES).filter(|i| mask >> i & 1 == 1).map(|i| at[i]).collect();
             assert_eq!(found[10][..packed.len()], packed);
+            assert!(found[10][packed.len()..].iter().all(|&lane| lane == 0));
+            assert_eq!(bytes, found[10].map(|lane| lane as u8));
             let mut next = 0;
             for (i, &number) in at.iter().enumerate() {
                 let small = number & 31;
@@ -355,12 +382,11 @@ mod tests {
                 assert_eq!(found[14][i], number.max(50));
                 assert_eq!(found[15][i], (number & 255) * 171);
                 assert_eq!(found[16][i], number.count_ones());
-                assert_eq!(found[17][i], number.count_ones());
-                assert_eq!(found[18][i], small * 1000);
+                assert_eq!(found[17][i], small * 1000);
                 let there = mask >> i & 1 == 1;
-                assert_eq!(found[19][i], if there { at[next] } else { 3 });
+                assert_eq!(found[18][i], if there { at[next] } else { 3 });
                 next += usize::from(there);
-                assert_eq!(found[20][i], at[small as usize % LANES]);
+                assert_eq!(found[19][i], at[small as usize % LANES]);
             }
             let row = half.get(*begin..*begin + LANES);
             assert_eq!(rows[0].map(|row| row.map(|item| item as u16).to_vec()).as_deref(), row);

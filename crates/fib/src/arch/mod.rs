@@ -11,12 +11,16 @@
 //!                                              └─no───► kernel.run(), the scalar twin
 //! ```
 //!
-//! What is done in vectors is in [`lanes`], with the same way in.
+//! What is done in vectors is in [`lanes`] and [`search`], with the same way in. An
+//! AArch64 counts ones in its baseline, and has vectors there too: what there is to pick
+//! is whether they are used.
 //!
 //! Both are the same source, so that they cannot differ but in speed. To ask costs
 //! a load and a test; a batch asks once. Without `std`, or where the whole build is
 //! for such a CPU (`-C target-cpu`), nothing is asked.
 
+#[cfg(all(feature = "std", target_arch = "aarch64", target_endian = "little"))]
+mod aarch64;
 pub(crate) mod lanes;
 mod loads;
 pub(crate) mod search;

@@ -50,6 +50,9 @@ fn in_lanes_that_count<K: WideKernel>(kernel: K) -> K::Out {
 
 /// Each operation needs AVX-512 F, which `self` proves.
 impl Wide {
+    /// Whether lanes are gathered, and packed, by an instruction for all of them.
+    pub(crate) const AT_ONCE: bool = true;
+
     #[inline(always)]
     pub(crate) fn load(self, numbers: [u32; LANES]) -> Lanes {
         // SAFETY: the array is as long as a vector, both are plain numbers of any
@@ -70,18 +73,6 @@ impl Wide {
         // SAFETY: as for `load`; the array is ours to write.
         unsafe { _mm512_storeu_epi32(numbers.as_mut_ptr().cast(), lanes.0) };
         numbers
-    }
-
-    /// Returns the lowest byte of each lane.
-    #[inline(always)]
-    pub(crate) fn low_bytes(self, lanes: Lanes) -> [u8; LANES] {
-        let mut bytes = [0; LANES];
-        // SAFETY: see above for the feature.
-        let low = unsafe { _mm512_cvtepi32_epi8(lanes.0) };
-        // SAFETY: the array is ours to write and has the sixteen bytes of that vector,
-        // and the store needs no alignment.
-        unsafe { _mm_storeu_si128(bytes.as_mut_ptr().cast(), low) };
-        bytes
     }
 
     #[inline(always)]
@@ -247,6 +238,18 @@ impl Wide {
         Lanes(unsafe { _mm512_maskz_compress_epi32(mask, lanes.0) })
     }
 
+    /// Returns the lowest byte of each lane of the mask, in their order; 0 follows.
+    #[inline(always)]
+    pub(crate) fn packed_bytes(self, mask: u16, lanes: Lanes) -> [u8; LANES] {
+        let mut bytes = [0; LANES];
+        // SAFETY: see above for the feature.
+        let low = unsafe { _mm512_cvtepi32_epi8(self.pack(mask, lanes).0) };
+        // SAFETY: the array is ours to write and has the sixteen bytes of that vector,
+        // and the store needs no alignment.
+        unsafe { _mm_storeu_si128(bytes.as_mut_ptr().cast(), low) };
+        bytes
+    }
+
     /// Takes lane `at` modulo 16 for each lane of `at`.
     #[inline(always)]
     pub(crate) fn permute(self, lanes: Lanes, at: Lanes) -> Lanes {
@@ -267,7 +270,7 @@ impl Wide {
                 Some(Lanes(unsafe { _mm512_cvtepu16_epi32(row) }))
             }
             Words::Whole(table) => Some(self.load(*table.get(at..)?.first_chunk()?)),
-            Words::Double(_) => None,
+            Words::Shared(_) | Words::Double(_) => None,
         }
     }
 
@@ -283,6 +286,15 @@ impl Wide {
                 // is below the slice's length and below 2^31, so that it is not
                 // negative, and 4 bytes at 4 times the index from its start are one
                 // item of the slice.
+                Lanes(unsafe {
+                    _mm512_mask_i32gather_epi32::<4>(none, mask, at.0, table.as_ptr().cast())
+                })
+            }
+            Words::Shared(table) => {
+                let mask = self.below(at, table.len(), mask);
+                let none = self.all(0).0;
+                // SAFETY: as above; an atomic has the memory of its number, and the load of
+                // an aligned lane is one access, which gets what some store has left there.
                 Lanes(unsafe {
                     _mm512_mask_i32gather_epi32::<4>(none, mask, at.0, table.as_ptr().cast())
                 })
@@ -339,5 +351,33 @@ impl Wide {
         Lanes(unsafe {
             _mm512_mask_i32gather_epi32::<4>(none.0, mask, at.0, table.as_ptr().cast())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Wide, wide};
+    use crate::arch::lanes::{LANES, WideKernel};
+
+    /// The ones of some numbers, in the way of a CPU that does not count lanes.
+    struct ByBytes([u32; LANES]);
+
+    impl WideKernel for ByBytes {
+        type Out = [u32; LANES];
+
+        #[inline(always)]
+        fn run(self, wide: Wide) -> [u32; LANES] {
+            wide.store(wide.count_by_bytes(wide.load(self.0)))
+        }
+    }
+
+    #[test]
+    fn both_ways_to_count_agree() {
+        for step in [1u32, 0x0101_0101, 0x0f0e_0d0b, 0x9e37_79b9, u32::MAX] {
+            let numbers = core::array::from_fn(|lane| step.wrapping_mul(lane as u32));
+            if let Ok(counts) = wide(ByBytes(numbers)) {
+                assert_eq!(counts, numbers.map(u32::count_ones));
+            }
+        }
     }
 }

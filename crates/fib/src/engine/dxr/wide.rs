@@ -204,6 +204,8 @@ impl<'a, A: Family, E: Entry> InLanes<'a, A, E> {
 }
 
 impl<A: Family, E: Entry> Abreast<A> for InLanes<'_, A, E> {
+    const LOADED_SINGLY: bool = true;
+
     #[inline(always)]
     fn abreast<const N: usize>(
         &self,
@@ -226,7 +228,12 @@ impl<A: Family, E: Entry> Abreast<A> for InLanes<'_, A, E> {
             found.tails[i] = wide.shl(top, self.table.shape.k());
         }
         let table = self.table;
-        if long | medium == 0 && self.search_few(wide, &table.short, short, &found, out) {
+        // What is searched together has to be packed first; where that is not at once,
+        // one after the other takes fewer instructions.
+        if Wide::AT_ONCE
+            && long | medium == 0
+            && self.search_few(wide, &table.short, short, &found, out)
+        {
             return;
         }
         for (&payload, out) in found.payloads.iter().zip(&mut *out) {

@@ -42,6 +42,8 @@ impl<A: Addr, L: Leaf> Kernel for Batch<'_, A, L> {
 
 /// D by gathers, then what leads to a node.
 impl<A: Addr, L: Leaf> Abreast<A> for Poptrie<A, L> {
+    const LOADED_SINGLY: bool = true;
+
     #[inline(always)]
     fn abreast<const N: usize>(
         &self,

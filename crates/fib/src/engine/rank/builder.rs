@@ -16,7 +16,7 @@ use super::entry::{Entry, PLACES};
 use super::{Chunked, Form, Ranked, pivot, upper};
 use crate::engine::Builder;
 use crate::engine::leaf::full;
-use crate::pool::Pool;
+use crate::ground::Ground;
 use crate::runs::{Run, split};
 use crate::table::Master;
 use crate::{Addr, Full, Hop, Prefix};
@@ -43,7 +43,7 @@ fn below_of<A: Addr>(from: u32) -> u32 {
 #[derive(Debug)]
 pub struct RankBuilder<A, F> {
     direct: Master<u32>,
-    chunks: Pool<u32>,
+    chunks: Ground,
     grain: u32,
     form: PhantomData<fn() -> (A, F)>,
 }
@@ -56,7 +56,7 @@ impl<A: Addr, F: Form> RankBuilder<A, F> {
     pub fn new(grain: u32) -> Self {
         Self {
             direct: Master::new(vec![0; 1 << upper::<A>()]),
-            chunks: Pool::new(),
+            chunks: Ground::new(),
             grain,
             form: PhantomData,
         }
@@ -383,7 +383,7 @@ mod tests {
             }
         }
         patched.patch(Prefix::ALL, &[Run { start: 0, hop: Hop::NONE }]).unwrap();
-        assert_eq!((patched.chunks.spans(), patched.chunks.extent()), (0, 0));
+        assert_eq!((patched.chunks.spans(), patched.chunks.all().len()), (0, 0));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::builder::RankBuilder;
 use super::chunk::{entries, len};
 use super::entry::{Entry, PLACES, WINDOWS};
 use super::{Chunked, Form, upper};
+use crate::ground::Stand;
 use crate::image::{BadImage, Imaged, Parts, Stored};
 use crate::{Addr, Choice};
 
@@ -20,7 +21,7 @@ impl<A: Addr, F: Form> Imaged for Chunked<A, F> {
     fn save(&self, parts: &mut Parts<'_>) {
         parts.number("grain", self.grain);
         parts.array("direct", &self.direct);
-        parts.array("chunks", &self.chunks);
+        parts.array("chunks", &self.chunks.to_vec());
     }
 
     fn load(_: Choice, stored: &Stored<'_>) -> Result<Self, BadImage> {
@@ -28,25 +29,26 @@ impl<A: Addr, F: Form> Imaged for Chunked<A, F> {
         if !RankBuilder::<A, F>::GRAINS.contains(&grain) {
             return Err(stored.bad("grain", 0, "is none of 0, 2, 4 and 6"));
         }
+        let chunks = stored.array("chunks")?;
         let table = Self {
             direct: stored.array_of("direct", 1 << upper::<A>())?,
-            chunks: stored.array("chunks")?,
+            chunks: Stand::alone(&chunks),
             grain,
             form: PhantomData,
         };
-        table.check(stored)?;
+        table.check(stored, &chunks)?;
         Ok(table)
     }
 }
 
 impl<A: Addr, F: Form> Chunked<A, F> {
-    fn check(&self, stored: &Stored<'_>) -> Result<(), BadImage> {
-        if self.chunks.len() as u64 > PLACES << self.grain {
-            return Err(stored.bad("chunks", self.chunks.len(), "has no place"));
+    fn check(&self, stored: &Stored<'_>, chunks: &[u32]) -> Result<(), BadImage> {
+        if chunks.len() as u64 > PLACES << self.grain {
+            return Err(stored.bad("chunks", chunks.len(), "has no place"));
         }
         let mut deeper = Vec::new();
         for entry in distinct(self.direct.to_vec()) {
-            let leaves = self.chunk(entry).map_err(|what| {
+            let leaves = self.chunk(chunks, entry).map_err(|what| {
                 let at = self.direct.iter().position(|&there| there == entry.0);
                 stored.bad("direct", at.unwrap_or(0), what)
             })?;
@@ -54,10 +56,10 @@ impl<A: Addr, F: Form> Chunked<A, F> {
         }
         for entry in distinct(deeper) {
             let bad = |what| {
-                let at = self.chunks.iter().position(|&there| there == entry.0);
+                let at = chunks.iter().position(|&there| there == entry.0);
                 stored.bad("chunks", at.unwrap_or(0), what)
             };
-            let leaves = self.chunk(entry).map_err(bad)?;
+            let leaves = self.chunk(chunks, entry).map_err(bad)?;
             if leaves.iter().any(|&leaf| !Entry(leaf).is_hop()) {
                 return Err(bad("leads to what leads further, behind the last bit"));
             }
@@ -67,13 +69,13 @@ impl<A: Addr, F: Form> Chunked<A, F> {
 
     /// Checks the chunk that `entry` leads to, or says what is wrong with it; returns the
     /// leaves that are entries.
-    fn chunk(&self, entry: Entry) -> Result<&[u32], &'static str> {
+    fn chunk<'a>(&self, chunks: &'a [u32], entry: Entry) -> Result<&'a [u32], &'static str> {
         if WINDOWS[(entry.0 >> 25 & 31) as usize] == 0 {
             return Err("has a window that there is not");
         }
         let at = (entry.place() as usize) << self.grain;
         let words = entry.words() as usize;
-        let first = self.chunks.get(at..at + words).ok_or("leads beyond the end")?;
+        let first = chunks.get(at..at + words).ok_or("leads beyond the end")?;
         let mut before = 0;
         if F::WORDS {
             for &word in first {
@@ -84,7 +86,7 @@ impl<A: Addr, F: Form> Chunked<A, F> {
             }
         }
         let len = len::<F>(entry, first[words - 1], self.grain);
-        let chunk = self.chunks.get(at..at + len).ok_or("leads beyond the end")?;
+        let chunk = chunks.get(at..at + len).ok_or("leads beyond the end")?;
         Ok(entries::<F>(entry).map_or(&[], |leaves| &chunk[leaves..]))
     }
 }

@@ -36,7 +36,8 @@
 //! | `flat` | 1 or 2, 3 below /24 | 2.7 |
 //!
 //! A patch computes the entries of its upper halves and lays the chunks out anew that
-//! differ; O(256 + runs) for each. Limits: 2^30 hops, and 2^22 places, of 4 bytes or,
+//! differ; O(256 + runs) for each. Chunks are never changed, and tables that take turns
+//! share them (`ground.rs`). Limits: 2^30 hops, and 2^22 places, of 4 bytes or,
 //! for tables that need more, of 16, 64 or 256 (*grain*).
 
 use alloc::vec::Vec;
@@ -46,6 +47,7 @@ use super::sail::{low, pivot, upper};
 use super::{Engine, Part, Step, chain};
 use crate::arch::lanes::{self, MOST};
 use crate::arch::{self, Kernel};
+use crate::ground::Stand;
 use crate::image::Imaged;
 use crate::table::Table;
 use crate::{Addr, Hop};
@@ -95,7 +97,7 @@ pub type Flat<A> = Chunked<A, Plain>;
 #[derive(Clone, Debug)]
 pub struct Chunked<A, F> {
     direct: Table<u32>,
-    chunks: Table<u32>,
+    chunks: Stand,
     /// The binary logarithm of the words in a place.
     grain: u32,
     form: PhantomData<(A, F)>,
@@ -109,11 +111,11 @@ impl<A: Addr, F: Form> Chunked<A, F> {
         let mut first = (place << self.grain) as usize;
         let mut leaf = at;
         if F::WORDS {
-            leaf = rank(self.chunks[first + (at / WORD_BITS) as usize], at % WORD_BITS);
+            leaf = rank(self.chunks.word(first + (at / WORD_BITS) as usize), at % WORD_BITS);
             first += entry.words() as usize;
         }
         let (within, shift, mask) = entry.leaf(leaf);
-        Entry(self.chunks[first + within] >> shift & mask)
+        Entry(self.chunks.word(first + within) >> shift & mask)
     }
 
     #[inline(always)]
@@ -248,12 +250,12 @@ impl<A: Addr, F: Form> Engine<A> for Chunked<A, F> {
             if F::WORDS {
                 let word = first + (at / WORD_BITS) as usize;
                 steps.push(Step::of("chunks", word, &self.chunks));
-                leaf = rank(self.chunks[word], at % WORD_BITS);
+                leaf = rank(self.chunks.word(word), at % WORD_BITS);
                 first += entry.words() as usize;
             }
             let (within, shift, mask) = entry.leaf(leaf);
             steps.push(Step::of("chunks", first + within, &self.chunks));
-            entry = Entry(self.chunks[first + within] >> shift & mask);
+            entry = Entry(self.chunks.word(first + within) >> shift & mask);
         }
         Hop(entry.0)
     }

@@ -118,7 +118,7 @@ fn below<A: Addr, F: Form>(
     bits: Lanes,
     mask: u16,
 ) -> Lanes {
-    let chunks = Words::Whole(&table.chunks);
+    let chunks = Words::Shared(&table.chunks);
     let window = wide.look_up(&WINDOWS, wide.shr(entry, 25));
     let low = wide.and(wide.shr(entry, 17), wide.all(7 << 5));
     let at = wide.sub(wide.max(bits, low), low);

@@ -25,9 +25,9 @@
 //! to six lines of the second-level cache.
 //!
 //! **A batch** goes through in passes, none of which branches on what a key finds: the
-//! first two stages for sixteen keys a time by gathers, then all keys that found a node,
-//! then those in a chunk, format by format (`wide.rs`). Without AVX-512 each key is looked
-//! up by itself, its ranks by halves.
+//! first two stages key by key, then all keys that found a node, then those in a chunk,
+//! format by format (`wide.rs`). Without vectors each key is looked up by itself, its ranks
+//! by halves.
 //!
 //! **Updates** are patched by blocks of 32 bits: the chunk of that block is written anew,
 //! and the node and the block of 2^8 entries above it if its entry has moved.

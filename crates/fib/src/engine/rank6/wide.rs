@@ -1,7 +1,7 @@
 //! A batch in passes: each key a step, then all of them the next.
 //!
 //! ```text
-//!   256 addresses ─► fetched, all lines at once
+//!   256 addresses ─► fetched, all lines at once, while those before them are looked up
 //!                 ─► direct ─► blocks, key by key ─► out
 //!   out, sixteen at a time ─┬─ a hop ───────────────────────────► stays
 //!                           ├─ a node: listed ──► rank ──────┐
@@ -69,7 +69,7 @@ impl List {
         // Never more than the group has; said so that no check is left.
         let at = self.count.min(GROUP);
         if let Some(end) = self.who[at..].first_chunk_mut() {
-            *end = wide.low_bytes(wide.pack(mask, who));
+            *end = wide.packed_bytes(mask, who);
         }
         self.count += mask.count_ones() as usize;
     }
@@ -115,12 +115,24 @@ impl<A: Family> WideKernel for Batch<'_, A> {
         let (addrs, few) = self.addrs.split_at(whole);
         let (out, few_out) = self.out.split_at_mut(whole);
         let mut lists = Lists::new();
+        let mut ahead = addrs.chunks(GROUP);
+        fetch(ahead.next());
         for (addrs, out) in addrs.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
+            // While this group is looked up.
+            fetch(ahead.next());
             group(self.table, wide, addrs, out, &mut lists);
         }
         for (&addr, out) in few.iter().zip(few_out) {
             *out = one(self.table, wide, addr);
         }
+    }
+}
+
+/// Fetches a group's keys, which may come from far: all lines of them at once.
+#[inline(always)]
+fn fetch<A>(addrs: Option<&[A]>) {
+    for addr in addrs.unwrap_or_default().iter().step_by(64 / size_of::<A>()) {
+        fetch_ahead(addr);
     }
 }
 
@@ -145,10 +157,6 @@ fn from_kind(wide: Wide, entries: Lanes, kind: u32) -> u16 {
 #[inline(always)]
 fn group<A: Family>(table: &Rank6<A>, wide: Wide, addrs: &[A], out: &mut [Hop], lists: &mut Lists) {
     let Lists { nodes, tables, few, many, large, others } = lists;
-    // The keys themselves may come from far: all lines of them at once.
-    for addr in addrs.iter().step_by(64 / size_of::<A>()) {
-        fetch_ahead(addr);
-    }
     // The first two stages, key by key: two near loads and nothing to decide.
     let (sixteens, _) = addrs.as_chunks::<LANES>();
     let (answers, _) = out.as_chunks_mut::<LANES>();
