@@ -58,7 +58,7 @@ impl Arena {
     #[inline]
     pub fn alloc(&mut self) -> Option<Frame> {
         let at = self.free.pop()? + HEADROOM;
-        Some(Frame { at, len: 0, tag: self.region.tag() })
+        Some(Frame { at, len: 0, tag: self.region.tag(), mark: 0 })
     }
 
     /// Returns a frame to the free list.

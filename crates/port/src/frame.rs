@@ -1,6 +1,6 @@
 //! The frame: the right to use one frame of an arena.
 //!
-//! It is a token, not the bytes: twelve bytes that say where in the arena the
+//! It is a token, not the bytes: sixteen bytes that say where in the arena the
 //! packet begins and how long it is. There is one token a frame; it cannot be
 //! cloned and only an [`Arena`](crate::Arena) can make one, so who holds it
 //! is the only one who may touch the frame. Dropping a token without
@@ -20,6 +20,9 @@
 //! `tag` names the arena. It costs one comparison an access and makes the
 //! claim above hold when a program has several arenas: a token is worth
 //! nothing in another one.
+//!
+//! `mark` is what a worker that hands a packet over tells the other about it
+//! (`handover/`), so that it need not be found out twice. Nobody else sets it.
 
 /// Bytes in front of a packet in a fresh frame.
 pub const HEADROOM: u32 = 256;
@@ -34,6 +37,8 @@ pub struct Frame {
     pub(crate) len: u32,
     /// The arena it belongs to.
     pub(crate) tag: u32,
+    /// What was said of the packet when it was handed over.
+    pub(crate) mark: u32,
 }
 
 impl Frame {
@@ -43,6 +48,12 @@ impl Frame {
     pub fn len(&self) -> usize {
         self.len as usize
     }
+
+    /// Returns the number that the packet was handed over with; 0 where nobody did.
+    #[inline]
+    pub fn mark(&self) -> u32 {
+        self.mark
+    }
 }
 
-const _: () = assert!(size_of::<Frame>() == 12);
+const _: () = assert!(size_of::<Frame>() == 16);

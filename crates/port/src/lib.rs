@@ -32,6 +32,7 @@
 //! | [`Replay`]        | a preset pool, over and over            | measuring the datapath    |
 //! | [`PcapPort`]      | a capture file                          | reproducing a case        |
 //! | [`Faulty`]        | any of the above, damaged               | tests                     |
+//! | [`handover::Handed`] | other workers, whose queues brought them | flows that are one worker's |
 //!
 //! Rules for every port: `receive`, `transmit` and `flush` never block, never
 //! allocate once their buffers have grown, and never panic on what a packet
@@ -65,6 +66,7 @@ pub mod af_xdp;
 mod arena;
 pub mod faulty;
 mod frame;
+pub mod handover;
 pub mod host;
 pub mod memory;
 pub mod pcap;

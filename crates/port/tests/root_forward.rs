@@ -84,6 +84,10 @@ def frame(to, source, number):
         ip += bytes([0x20, 2] + [0] * 13 + [number & 255]); kind = 0x86dd
     payload = (struct.pack("!I", number) + os.urandom(1) * 1500)
     return (to + source + struct.pack("!H", kind) + ip + payload)[:size]
+# Some with tags that bear a priority only, several behind one another, which do not come out.
+def worn(packet, number):
+    tags = b"".join((b"\x81\x00\x40\x00", b"\x88\xa8\x00\x00")[n % 2] for n in range(number % 5))
+    return packet[:12] + tags + packet[12:] if len(packet) < 1400 else packet
 def take(s):
     while True:
         data, address = s.recvfrom(4096)
@@ -92,8 +96,8 @@ count = 0
 for _ in range(rounds):
     for out, into, to, source in ((a, b, mac(0xa1), mac(0xa0)), (b, a, mac(0xb0), mac(0xb1))):
         batch = [frame(to, source, count + n) for n in range(64)]
+        for n, packet in enumerate(batch): out.send(worn(packet, count + n))
         count += 64
-        for packet in batch: out.send(packet)
         came = [take(into) for _ in batch]
         # Two queues may overtake each other.
         if not ordered: batch.sort(); came.sort()

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 
 use fingerpost_port::af_xdp::Locals;
 use fingerpost_port::af_xdp::bpf::asm::Action;
-use fingerpost_port::af_xdp::steer::{Steered, Steering};
+use fingerpost_port::af_xdp::steer::{Early, Source, Steered, Steering, Written};
 
 const MAC: [u8; 6] = [0x02, 0xfe, 0x00, 0x00, 0x80, 0x01];
 const PEER: [u8; 6] = [0x02, 0xfe, 0x00, 0x00, 0x80, 0x02];
@@ -56,12 +56,40 @@ fn v6(to: &str, hop_limit: u8) -> Vec<u8> {
     ethernet(MAC, 0x86dd, &header)
 }
 
+/// What is left of a packet to me when its priority tags are taken off, four at the most.
+fn bare(packet: &[u8]) -> Vec<u8> {
+    let mut packet = packet.to_vec();
+    for _ in 0..4 {
+        match packet[..] {
+            [m0, m1, m2, m3, m4, m5, _, _, _, _, _, _, kind, and, tag, vlan, _, _, ..]
+                if [m0, m1, m2, m3, m4, m5] == MAC
+                    && matches!([kind, and], [0x81, 0x00] | [0x88, 0xa8])
+                    && (tag & 15, vlan) == (0, 0) =>
+            {
+                packet.drain(12..16);
+            }
+            _ => break,
+        }
+    }
+    packet
+}
+
+/// The same packet with tags before its type: each of a kind, priority and VLAN.
+fn tagged(packet: &[u8], tags: &[(u16, u16)]) -> Vec<u8> {
+    let tags = tags.iter().flat_map(|(kind, tag)| [kind.to_be_bytes(), tag.to_be_bytes()]);
+    [&packet[..12], &tags.flatten().collect::<Vec<_>>(), &packet[12..]].concat()
+}
+
 /// Runs one packet and returns the one counter that it moved.
 fn run(steering: &Steering, packet: &[u8]) -> Steered {
     let before = steering.counts().expect("the counters can be read");
     let run = steering.program().test_run(packet, 1).expect("the program runs");
     let after = steering.counts().expect("the counters can be read");
-    assert_eq!(run.output, packet, "steering changes nothing in a packet");
+    assert_eq!(
+        run.output,
+        bare(packet),
+        "steering takes priority tags off, and changes nothing else"
+    );
     let moved: Vec<Steered> = after
         .iter()
         .zip(before.iter())
@@ -111,8 +139,8 @@ fn each_packet_goes_where_the_rule_says() {
         ("ARP to all", ethernet(broadcast, 0x0806, &[0; 28]), Steered::Group),
         ("a neighbour solicitation", ethernet(all_nodes, 0x86dd, &[0x60; 72]), Steered::Group),
         ("to my peer", ethernet(PEER, 0x0800, &[0x45; 28]), Steered::NotMine),
-        ("one VLAN tag", ethernet(MAC, 0x8100, &[0; 40]), Steered::Tagged),
-        ("two VLAN tags", ethernet(MAC, 0x88a8, &[0; 40]), Steered::Tagged),
+        ("one VLAN tag", ethernet(MAC, 0x8100, &[1; 40]), Steered::Tagged),
+        ("two VLAN tags", ethernet(MAC, 0x88a8, &[1; 40]), Steered::Tagged),
         ("the old two tags", ethernet(MAC, 0x9100, &[0; 40]), Steered::Tagged),
         ("LLDP", ethernet(MAC, 0x88cc, &[0; 40]), Steered::NotIp),
         ("a header and nothing in it", ethernet(MAC, 0x0800, &[]), Steered::Unparsed),
@@ -136,6 +164,68 @@ fn each_packet_goes_where_the_rule_says() {
         let good = (0x45..=0x4f).contains(&first);
         let want = if good { Steered::NoSocket } else { Steered::Unparsed };
         assert_eq!(run(&steering, &packet), want, "version and length {first:#x}");
+    }
+}
+
+/// What is tagged for no VLAN is judged as if it had no tag, in any order of kinds and priorities; what
+/// is for one is the host's, whatever is around it.
+#[test]
+fn priority_tags_are_looked_through() {
+    let (router, gate) = (steering(), guarding(0));
+    const Q: u16 = 0x8100;
+    const AD: u16 = 0x88a8;
+    let packets = [
+        (v4("203.0.113.1", 64), Steered::NoSocket),
+        (v6("2001:db8:1::1", 64), Steered::NoSocket),
+        (v4("192.0.2.1", 64), Steered::Local),
+        (v6("2001:db8:1::1", 1), Steered::Expiring),
+        (ethernet(MAC, 0x0806, &[0; 28]), Steered::Arp),
+        (ethernet(MAC, 0x88cc, &[0; 40]), Steered::NotIp),
+        (ethernet(PEER, 0x0800, &[0x45; 28]), Steered::NotMine),
+    ];
+    let through: [&[(u16, u16)]; 5] = [
+        &[(Q, 0)],
+        &[(AD, 0xe000)],
+        &[(AD, 0), (Q, 0x2000)],
+        &[(Q, 0x1000), (AD, 0), (Q, 0xf000)],
+        &[(Q, 0), (Q, 0), (AD, 0), (AD, 0)],
+    ];
+    for (packet, want) in &packets {
+        for tags in through {
+            for steering in [&router, &gate] {
+                assert_eq!(run(steering, &tagged(packet, tags)), *want, "{tags:04x?}");
+            }
+        }
+    }
+    let theirs: [&[(u16, u16)]; 5] = [
+        &[(Q, 5)],
+        &[(Q, 0xe001)],
+        &[(AD, 4095), (Q, 0)],
+        &[(Q, 0), (AD, 0x0800)],
+        &[(Q, 0), (Q, 0), (Q, 0), (Q, 0), (Q, 9)],
+    ];
+    for tags in theirs {
+        for steering in [&router, &gate] {
+            let packet = tagged(&packets[0].0, tags);
+            assert_eq!(run(steering, &packet), Steered::Tagged, "{tags:04x?}");
+        }
+    }
+    // One too many: a router's host may have it, a gate's may not.
+    let many = tagged(&packets[0].0, &[(Q, 0); 5]);
+    assert_eq!(run(&router, &many), Steered::Tagged);
+    let before = gate.counts().unwrap();
+    let dropped = gate.program().test_run(&many, 1).unwrap().retval;
+    assert_eq!(dropped, Action::Drop as u32);
+    assert_eq!(gate.counts().unwrap()[Steered::Nested], before[Steered::Nested] + 1);
+    // And a tag that is cut off, or with nothing behind it.
+    let short = tagged(&packets[0].0, &[(Q, 0)]);
+    for (len, want) in [
+        (14, Steered::Tagged),
+        (17, Steered::Tagged),
+        (18, Steered::Unparsed),
+        (37, Steered::Unparsed),
+    ] {
+        assert_eq!(run(&gate, &short[..len]), want, "{len}");
     }
 }
 
@@ -183,6 +273,7 @@ fn twin(packet: &[u8]) -> Steered {
     if packet[..6] != MAC {
         return if packet[0] % 2 == 1 { Steered::Group } else { Steered::NotMine };
     }
+    let packet = &bare(packet)[..];
     let (header, left, to) = match u16::from_be_bytes([packet[12], packet[13]]) {
         0x0806 => return Steered::Arp,
         0x8100 | 0x88a8 | 0x9100 => return Steered::Tagged,
@@ -229,6 +320,8 @@ fn the_program_agrees_with_its_twin_on_damaged_packets() {
         v6("2001:db8::1", 2),
         v6("fe80::1", 9),
         v6("ff05::1", 9),
+        tagged(&v4("203.0.113.1", 64), &[(0x8100, 0)]),
+        tagged(&v6("2001:db8:1::1", 64), &[(0x88a8, 0xf000), (0x8100, 0)]),
     ];
     // SplitMix64; the seed is fixed so that a failure repeats.
     let mut state = 0x6669_6e67_6572_u64;
@@ -243,7 +336,7 @@ fn the_program_agrees_with_its_twin_on_damaged_packets() {
         let mut packet = seeds[random() % seeds.len()].clone();
         for _ in 0..random() % 3 {
             // Half of the damage where the decisions are made.
-            let places = [0, 5, 12, 13, 14, 21, 22, 30, 31, 38, 39];
+            let places = [0, 5, 12, 13, 14, 15, 16, 17, 21, 22, 30, 31, 38, 39];
             let at = if random() % 2 == 0 {
                 random() % packet.len()
             } else {
@@ -270,7 +363,8 @@ fn soon(seconds: f64) -> u64 {
 
 #[test]
 fn declined_flows_end_here_until_their_time_is_over() {
-    let steering = Steering::declining(MAC, 4, &locals(), 1024).expect("the program loads");
+    let steering = Steering::guarding(MAC, 4, &locals(), Early { flows: 1024, prefixes: 0 })
+        .expect("the program loads");
     let declined = |packet: &[u8]| {
         let before = steering.counts().unwrap()[Steered::Declined];
         let run = steering.program().test_run(packet, 1).expect("the program runs");
@@ -308,4 +402,195 @@ fn declined_flows_end_here_until_their_time_is_over() {
         let src = IpAddr::V4((0x0a00_0000 + n).into());
         steering.decline(src, dst4, Some(soon(60.0))).expect("what was not met for long goes");
     }
+}
+
+/// SplitMix64; the seed is fixed so that a failure repeats.
+fn dice(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed;
+    move |below| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % below
+    }
+}
+
+/// A source of a small universe, so that prefixes meet: 64 of either family.
+fn source(n: u64, six: bool) -> IpAddr {
+    match six {
+        false => IpAddr::V4((0xcb00_7100 | n as u32).into()),
+        true => IpAddr::V6((0x2001_0db8_00ff << 80 | u128::from(n) << 58).into()),
+    }
+}
+
+/// A packet of it to somewhere else.
+fn of(src: IpAddr) -> Vec<u8> {
+    let mut packet = match src {
+        IpAddr::V4(_) => v4("198.51.100.7", 64),
+        IpAddr::V6(_) => v6("2001:db8:1::1", 64),
+    };
+    match src {
+        IpAddr::V4(src) => packet[26..30].copy_from_slice(&src.octets()),
+        IpAddr::V6(src) => packet[22..38].copy_from_slice(&src.octets()),
+    }
+    packet
+}
+
+/// A list at random: of every family blocked prefixes, and in each some that pass.
+fn list(dice: &mut impl FnMut(u64) -> u64) -> Vec<Source> {
+    let mut list = Vec::new();
+    for six in [false, true] {
+        // A chain of blocks beside one another: 4, 8 or 16 addresses each.
+        let mut at = 0;
+        while at < 64 {
+            let bits = [2, 3, 4][dice(3) as usize];
+            let size = 1 << bits;
+            if at % size != 0 {
+                at += 4;
+                continue;
+            }
+            if dice(2) == 0 {
+                let width = if six { 64 + 6 } else { 32 };
+                let len = (width - bits) as u8;
+                list.push(Source { address: source(at, six), len, drops: true });
+                for inner in at..at + size {
+                    if dice(4) == 0 {
+                        let len = width as u8;
+                        list.push(Source { address: source(inner, six), len, drops: false });
+                    }
+                }
+            }
+            at += size;
+        }
+    }
+    list
+}
+
+/// The slow twin: every entry of the list is looked at, the longest says.
+fn blocked(list: &[Source], src: IpAddr) -> bool {
+    let within = |it: &&Source| match (it.address, src) {
+        (IpAddr::V4(at), IpAddr::V4(src)) => {
+            (u32::from(at) ^ u32::from(src)).leading_zeros() >= u32::from(it.len)
+        }
+        (IpAddr::V6(at), IpAddr::V6(src)) => {
+            (u128::from(at) ^ u128::from(src)).leading_zeros() >= u32::from(it.len)
+        }
+        _ => false,
+    };
+    list.iter().filter(within).max_by_key(|it| it.len).is_some_and(|it| it.drops)
+}
+
+fn guarding(prefixes: u32) -> Steering {
+    let early = Early { flows: 16, prefixes };
+    Steering::guarding(MAC, 4, &locals(), early).expect("the program loads")
+}
+
+/// Whether the program drops a packet, and counts it as of a blocked source with its bytes.
+fn drops(steering: &Steering, packet: &[u8]) -> bool {
+    let counts = || (steering.counts().unwrap(), steering.blocked_bytes().unwrap());
+    let (before, bytes) = counts();
+    let run = steering.program().test_run(packet, 1).expect("the program runs");
+    let (after, more) = counts();
+    let dropped = after[Steered::Blocked] - before[Steered::Blocked] == 1;
+    assert_eq!(run.retval == Action::Drop as u32, dropped);
+    assert_eq!(more - bytes, if dropped { packet.len() as u64 } else { 0 });
+    let all = |counts: &fingerpost_port::af_xdp::steer::Counts| {
+        counts.iter().map(|(_, count)| count).sum::<u64>()
+    };
+    assert_eq!(all(&after), all(&before) + 1);
+    dropped
+}
+
+#[test]
+fn blocked_sources_end_here_as_a_scan_of_the_list_says() {
+    let steering = guarding(4096);
+    let mut dice = dice(7);
+    let mut met = [0u32; 2];
+    for round in 0..60 {
+        let list = if round % 20 == 19 { Vec::new() } else { list(&mut dice) };
+        let written = steering.set_blocked(&list).expect("there is room");
+        assert_eq!(written, Written { there: list.len(), left: 0 });
+        for n in 0..64 {
+            for six in [false, true] {
+                let src = source(n, six);
+                let want = blocked(&list, src);
+                assert_eq!(drops(&steering, &of(src)), want, "round {round}: {src}");
+                assert_eq!(steering.blocks(src).unwrap(), want);
+                met[usize::from(want)] += 1;
+            }
+        }
+    }
+    assert!(met.iter().all(|&times| times > 1000), "{met:?}");
+    // What is the host's stays so, and an interface that is only observed drops nothing.
+    let all =
+        ["0.0.0.0", "::"].map(|all| Source { address: all.parse().unwrap(), len: 0, drops: true });
+    steering.set_blocked(&all).unwrap();
+    assert!(drops(&steering, &of(source(1, false))) && drops(&steering, &of(source(1, true))));
+    assert_eq!(run(&steering, &v4("192.0.2.1", 64)), Steered::Local);
+    assert_eq!(run(&steering, &v6("2001:db8:1::1", 1)), Steered::Expiring);
+    steering.observe(true).unwrap();
+    assert_eq!(run(&steering, &of(source(1, true))), Steered::Observed);
+    steering.observe(false).unwrap();
+    assert!(drops(&steering, &of(source(1, true))));
+}
+
+/// While another thread goes from list to list, a source of which all lists say the same is never
+/// taken for anything else.
+#[test]
+fn another_list_changes_nothing_on_the_way_of_what_both_say_alike() {
+    let steering = guarding(4096);
+    let mut dice = dice(8);
+    let lists: Vec<Vec<Source>> = (0..2).map(|_| list(&mut dice)).collect();
+    let sources: Vec<IpAddr> = (0..64).flat_map(|n| [source(n, false), source(n, true)]).collect();
+    let same: Vec<(Vec<u8>, bool)> = sources
+        .into_iter()
+        .filter(|&src| blocked(&lists[0], src) == blocked(&lists[1], src))
+        .map(|src| (of(src), blocked(&lists[0], src)))
+        .collect();
+    assert!(same.iter().any(|it| it.1) && same.iter().any(|it| !it.1));
+    steering.set_blocked(&lists[0]).unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..2000 {
+                steering.set_blocked(&lists[(round + 1) % 2]).unwrap();
+            }
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let mut looks = 0;
+        while !done.load(std::sync::atomic::Ordering::Relaxed) {
+            for (packet, want) in &same {
+                let run = steering.program().test_run(packet, 1).expect("the program runs");
+                assert_eq!(run.retval == Action::Drop as u32, *want, "look {looks}");
+                looks += 1;
+            }
+        }
+        assert!(looks > 1000, "{looks}");
+    });
+}
+
+/// Where there is no room, a part of the list is dropped here, and nothing that is not on it.
+#[test]
+fn a_list_that_finds_no_room_is_known_in_part() {
+    let (steering, mut dice) = (guarding(10), dice(9));
+    let mut short = 0;
+    for round in 0..200 {
+        let list = list(&mut dice);
+        let written = steering.set_blocked(&list).unwrap();
+        assert_eq!(written.there + written.left, list.len());
+        short += u32::from(written.left > 0);
+        for n in 0..64 {
+            for six in [false, true] {
+                let src = source(n, six);
+                let dropped = drops(&steering, &of(src));
+                assert!(!dropped || blocked(&list, src), "round {round}: {src}");
+                assert!(dropped == blocked(&list, src) || written.left > 0, "round {round}: {src}");
+            }
+        }
+    }
+    assert!((20..200).contains(&short), "{short}");
+    let none = Steering::guarding(MAC, 4, &locals(), Early::default()).unwrap();
+    let all = [Source { address: source(0, false), len: 26, drops: true }];
+    assert_eq!(none.set_blocked(&all).unwrap(), Written { there: 0, left: 1 });
+    assert_eq!(run(&none, &of(source(1, false))), Steered::NoSocket);
 }

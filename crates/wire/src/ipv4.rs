@@ -25,6 +25,7 @@
 //! checksum is apart ([`View::checksum_ok`]), because hardware may have checked it
 //! and because a router that sees it wrong counts that on its own.
 
+use crate::checksum::Sum;
 use crate::octets::{put, u16_at, u32_at};
 use crate::{BadHeader, checksum};
 
@@ -270,6 +271,9 @@ impl Header<'_> {
     /// too many, [`BadHeader::Length`] if the total length is below the header's or
     /// a value is too large for its field, [`BadHeader::Truncated`] if there is no
     /// room for the header.
+    // Into its caller, where most fields are constants: fields that go through memory are read back in
+    // other pieces than they were stored in (`bench gate --worker`: 4 % of all packets).
+    #[inline(always)]
     pub fn emit(&self, bytes: &mut [u8]) -> Result<usize, BadHeader> {
         if !self.options.len().is_multiple_of(4) || self.options.len() > MOST_OPTIONS {
             return Err(BadHeader::HeaderLength);
@@ -290,7 +294,18 @@ impl Header<'_> {
         put(bytes, 12, self.src.to_be_bytes());
         put(bytes, 16, self.dst.to_be_bytes());
         bytes[LEN..].copy_from_slice(self.options);
-        View { bytes }.fill_checksum();
+        // From the fields: what was just written in pieces is not read back in words, which
+        // would wait until all of them are in the cache.
+        let sum = Sum::ZERO
+            .word(u16::from_be_bytes([0x40 | (len / 4) as u8, self.tos]))
+            .word(self.total_len)
+            .word(self.id)
+            .word(fragment)
+            .word(u16::from_be_bytes([self.ttl, self.protocol]))
+            .bytes(&self.src.to_be_bytes())
+            .bytes(&self.dst.to_be_bytes())
+            .bytes(self.options);
+        put(bytes, 10, sum.checksum().to_be_bytes());
         Ok(len)
     }
 }

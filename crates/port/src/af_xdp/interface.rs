@@ -25,7 +25,7 @@ use std::sync::Arc;
 use super::bpf::{AttachError, Link, Mode};
 use super::error::{BPF, Error, NET_ADMIN, NET_RAW};
 use super::socket;
-use super::steer::{Counts, Locals, Steering};
+use super::steer::{Counts, Early, Locals, Source, Steering, Written};
 
 /// Which ways of receiving may be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,20 +72,30 @@ impl Interface {
         locals: &Locals,
         choice: ModeChoice,
     ) -> Result<Self, Error> {
-        Self::open_declining(name, queues, locals, choice, 0)
+        Self::take_over(name, queues, locals, choice, None)
     }
 
-    /// Does so for a gate, which declines at most so many flows of each family there.
+    /// Does so for a gate, which may drop so much there.
     ///
     /// # Errors
     ///
     /// As [`open`](Self::open).
-    pub fn open_declining(
+    pub fn open_guarding(
         name: &str,
         queues: u32,
         locals: &Locals,
         choice: ModeChoice,
-        flows: u32,
+        early: Early,
+    ) -> Result<Self, Error> {
+        Self::take_over(name, queues, locals, choice, Some(early))
+    }
+
+    fn take_over(
+        name: &str,
+        queues: u32,
+        locals: &Locals,
+        choice: ModeChoice,
+        guards: Option<Early>,
     ) -> Result<Self, Error> {
         let device = Device::find(name)?;
         // Not every driver tells; bind is then the judge.
@@ -101,18 +111,16 @@ impl Interface {
         // and all rights that are missing are told at once.
         drop(socket::open(name, &[NET_RAW, NET_ADMIN, BPF])?);
         let (mac, mtu, index) = (device.mac()?, device.mtu()?, device.index()?);
-        let steering =
-            Steering::declining(mac, queues, locals, flows).map_err(|error| {
-                match error.cause.raw_os_error() {
-                    Some(libc::EPERM | libc::EACCES) if error.log.is_empty() => Error::system(
-                        "load the steering program",
-                        name,
-                        &[BPF, NET_ADMIN],
-                        error.cause,
-                    ),
-                    _ => Error::Program(error),
-                }
-            })?;
+        let steering = match guards {
+            Some(early) => Steering::guarding(mac, queues, locals, early),
+            None => Steering::new(mac, queues, locals),
+        };
+        let steering = steering.map_err(|error| match error.cause.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) if error.log.is_empty() => {
+                Error::system("load the steering program", name, &[BPF, NET_ADMIN], error.cause)
+            }
+            _ => Error::Program(error),
+        })?;
         let attach = |mode| Link::attach(steering.program(), index, mode);
         let (link, fallback) = match choice {
             ModeChoice::Generic => (attach(Mode::Generic), None),
@@ -207,6 +215,33 @@ impl Interface {
     /// See [`Steering::declined_bytes`].
     pub fn declined_bytes(&self) -> io::Result<u64> {
         self.0.steering.declined_bytes()
+    }
+
+    /// Drops packets of these sources in the kernel, and of no others.
+    ///
+    /// # Errors
+    ///
+    /// See [`Steering::set_blocked`].
+    pub fn set_blocked(&self, list: &[Source]) -> io::Result<Written> {
+        self.0.steering.set_blocked(list)
+    }
+
+    /// Says whether packets of a source are dropped so.
+    ///
+    /// # Errors
+    ///
+    /// See [`Steering::blocks`].
+    pub fn blocks(&self, source: IpAddr) -> io::Result<bool> {
+        self.0.steering.blocks(source)
+    }
+
+    /// Counts the bytes of packets dropped so.
+    ///
+    /// # Errors
+    ///
+    /// See [`Steering::blocked_bytes`].
+    pub fn blocked_bytes(&self) -> io::Result<u64> {
+        self.0.steering.blocked_bytes()
     }
 
     /// Leaves all packets to the host from now on and counts those that would have been

@@ -42,7 +42,6 @@
 //! ```
 
 pub mod bpf;
-mod declined;
 mod error;
 mod interface;
 pub(crate) mod region;

@@ -6,6 +6,7 @@
 //! PercpuArray  u32 index        one value per possible CPU    counters without atomics
 //! Hash         key_size bytes   value_size bytes              sets of addresses
 //! LruHash      key_size bytes   value_size bytes              declined flows
+//! LpmTrie      u32 bits, bytes  value_size bytes              blocked sources
 //! Xskmap       u32 queue        an AF_XDP socket's descriptor steering
 //! Devmap       u32 index        an interface's index          redirection
 //! ```
@@ -38,11 +39,17 @@ pub enum Kind {
     PercpuArray = 6,
     /// The same as [`Hash`](Self::Hash); where there is no room, what was not used for long goes.
     LruHash = 9,
+    /// Prefixes, found by the longest that a key begins with: the bits of one as a `u32`, then its
+    /// bytes.
+    LpmTrie = 11,
     /// Interfaces by index.
     Devmap = 14,
     /// AF_XDP sockets by queue.
     Xskmap = 17,
 }
+
+/// `BPF_F_NO_PREALLOC`.
+const NO_PREALLOC: u32 = 1;
 
 /// A map in the kernel; dropping it closes our descriptor.
 #[derive(Debug)]
@@ -83,6 +90,8 @@ impl Map {
             key_size: size(key_size)?,
             value_size: size(value_size)?,
             max_entries: entries,
+            // The only way to have one: nodes are allocated as they come.
+            map_flags: if kind == Kind::LpmTrie { NO_PREALLOC } else { 0 },
             name: sys::name(name),
             ..Default::default()
         };

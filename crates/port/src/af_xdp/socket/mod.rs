@@ -198,7 +198,7 @@ impl Socket {
         for _ in 0..waiting {
             let start = self.completion.pop() & self.frame_mask;
             // The token anew: the kernel names each frame it was given once.
-            arena.free(Frame { at: start as u32 + HEADROOM, len: 0, tag: self.tag });
+            arena.free(Frame { at: start as u32 + HEADROOM, len: 0, tag: self.tag, mark: 0 });
         }
         if waiting > 0 {
             self.completion.release();
@@ -278,7 +278,7 @@ impl Port for Socket {
             let libc::xdp_desc { addr, len, .. } = self.receive.pop();
             bytes += u64::from(len);
             // The token anew: the kernel names each frame it was given once.
-            out.push(Frame { at: addr as u32, len, tag: self.tag });
+            out.push(Frame { at: addr as u32, len, tag: self.tag, mark: 0 });
         }
         if count > 0 {
             self.receive.release();

@@ -20,20 +20,10 @@
 use std::io;
 use std::net::IpAddr;
 
-use super::bpf::asm::{Assembler, Cond, Helper, Label, Op, Reg, Size};
-use super::bpf::{Kind, Map};
-use Reg::{R0, R1, R2, R6, R8, R10};
-
-/// On the program's stack: where the flow is kept, and the frame's length.
-const FLOW: i16 = -48;
-const LENGTH: i16 = -56;
-/// A key of four bytes.
-const INDEX: i16 = -4;
-
-const V4_TOTAL: i16 = 14 + 2;
-const V4_SOURCE: i16 = 14 + 12;
-const V6_PAYLOAD: i16 = 14 + 4;
-const V6_SOURCE: i16 = 14 + 8;
+use super::super::bpf::asm::{Assembler, Cond, Helper, Label, Reg, Size};
+use super::super::bpf::{Kind, Map};
+use super::kept::{self, FLOW};
+use Reg::{R0, R1, R2, R8, R10};
 
 /// The maps of one interface.
 #[derive(Debug)]
@@ -84,34 +74,9 @@ impl Declined {
         self.bytes.counter(0)
     }
 
-    /// Keeps the flow of an IPv4 packet whose header is known to be there.
-    pub(super) fn keep_v4(asm: &mut Assembler<'_>) {
-        asm.load(Size::Word, R2, R6, V4_SOURCE)
-            .store(Size::Word, R10, FLOW, R2)
-            .load(Size::Word, R2, R6, V4_SOURCE + 4)
-            .store(Size::Word, R10, FLOW + 4, R2)
-            .load(Size::Half, R2, R6, V4_TOTAL)
-            .big_endian(R2, 16)
-            .add(R2, 14)
-            .store(Size::Double, R10, LENGTH, R2)
-            .op32(Op::Mov, R8, 4);
-    }
-
-    /// The same for IPv6.
-    pub(super) fn keep_v6(asm: &mut Assembler<'_>) {
-        for at in [0, 8, 16, 24] {
-            asm.load(Size::Double, R2, R6, V6_SOURCE + at).store(Size::Double, R10, FLOW + at, R2);
-        }
-        asm.load(Size::Half, R2, R6, V6_PAYLOAD)
-            .big_endian(R2, 16)
-            .add(R2, 14 + 40)
-            .store(Size::Double, R10, LENGTH, R2)
-            .op32(Op::Mov, R8, 6);
-    }
-
     /// Goes to `drop` with a packet of a flow that was kept and is declined; else goes on.
     pub(super) fn ask<'m>(&'m self, asm: &mut Assembler<'m>, drop: Label) {
-        let (six, found, over, counted) = (asm.label(), asm.label(), asm.label(), asm.label());
+        let (six, found, over) = (asm.label(), asm.label(), asm.label());
         asm.jump_if32(Cond::Eq, R8, 6, six);
         for (map, last) in [(&self.v4, false), (&self.v6, true)] {
             if last {
@@ -124,23 +89,13 @@ impl Declined {
                 .jump_if(Cond::Ne, R0, 0, found)
                 .jump(over);
         }
-        asm.bind(found)
-            .load(Size::Double, R8, R0, 0)
-            .call(Helper::KtimeNs)
-            .jump_if(Cond::Ge, R0, R8, over)
-            .op32(Op::Mov, R2, 0)
-            .store(Size::Word, R10, INDEX, R2)
-            .load_map(R1, &self.bytes)
-            .mov(R2, R10)
-            .add(R2, i32::from(INDEX))
-            .call(Helper::MapLookup)
-            .jump_if(Cond::Eq, R0, 0, counted)
-            .load(Size::Double, R1, R0, 0)
-            .load(Size::Double, R2, R10, LENGTH)
-            .op(Op::Add, R1, R2)
-            .store(Size::Double, R0, 0, R1)
-            .bind(counted)
-            .jump(drop)
-            .bind(over);
+        asm.bind(found).load(Size::Double, R8, R0, 0).call(Helper::KtimeNs).jump_if(
+            Cond::Ge,
+            R0,
+            R8,
+            over,
+        );
+        kept::count(asm, &self.bytes, drop);
+        asm.bind(over);
     }
 }

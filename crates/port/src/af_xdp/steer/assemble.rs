@@ -1,0 +1,209 @@
+//! The steering program as instructions.
+//!
+//! Registers: r9 the context, r6 the frame's first byte, r7 its end; once it is to be taken r7 the
+//! switches and r8 the family (`kept.rs`); then r8 the action to return and r7 the counter.
+
+use super::super::bpf::Map;
+use super::super::bpf::asm::{
+    Action, Assembler, BadCode, Code, Cond, Helper, Label, Op, Reg, Size, context,
+};
+use super::blocked::Blocked;
+use super::declined::Declined;
+use super::{Steered, kept, tags};
+use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
+
+/// Switches: the interface is only observed; some sources are blocked.
+pub(super) const OBSERVES: u32 = 1;
+pub(super) const BLOCKS: u32 = 2;
+
+/// Where in the frame things are: Ethernet is 14 bytes long.
+const ETHERTYPE: i16 = 12;
+const V4_VERSION: i16 = 14;
+const V4_TTL: i16 = 14 + 8;
+const V4_DESTINATION: i16 = 14 + 16;
+const V4_END: i32 = 14 + 20;
+const V6_VERSION: i16 = 14;
+const V6_HOP_LIMIT: i16 = 14 + 7;
+const V6_DESTINATION: i16 = 14 + 24;
+const V6_END: i32 = 14 + 40;
+
+/// The bytes of a packet as a load into a register shows them.
+pub(super) fn half(bytes: [u8; 2]) -> i32 {
+    i32::from(u16::from_ne_bytes(bytes))
+}
+
+fn word(bytes: [u8; 4]) -> i32 {
+    i32::from_ne_bytes(bytes)
+}
+
+/// What a program is made for, and the maps that it works with.
+pub(super) struct Parts<'m> {
+    pub(super) mac: [u8; 6],
+    /// The interface is one of a gate.
+    pub(super) guards: bool,
+    pub(super) sockets: &'m Map,
+    pub(super) switches: &'m Map,
+    pub(super) counts: &'m Map,
+    pub(super) locals: [&'m Map; 2],
+    pub(super) blocked: Option<&'m Blocked>,
+    pub(super) declined: Option<&'m Declined>,
+}
+
+/// Writes the program down.
+pub(super) fn assemble<'m>(parts: &Parts<'m>) -> Result<Code<'m>, BadCode> {
+    let &Parts { mac, guards, sockets, switches, counts, locals: [v4, v6], blocked, declined } =
+        parts;
+    let asks = blocked.is_some() || declined.is_some();
+    let mut asm = Assembler::new();
+    let exits = Steered::ALL.map(|why| (why, asm.label()));
+    let to = |why: Steered| exits[why as usize].1;
+
+    // Ethernet.
+    asm.mov(R9, R1)
+        .load(Size::Word, R6, R9, context::DATA)
+        .load(Size::Word, R7, R9, context::DATA_END)
+        .mov(R2, R6)
+        .add(R2, 14)
+        .jump_if(Cond::Gt, R2, R7, to(Steered::Short));
+    let [m0, m1, m2, m3, m4, m5] = mac;
+    let not_mine = asm.label();
+    asm.load(Size::Word, R2, R6, 0)
+        .jump_if32(Cond::Ne, R2, word([m0, m1, m2, m3]), not_mine)
+        .load(Size::Half, R2, R6, 4)
+        .jump_if32(Cond::Ne, R2, half([m4, m5]), not_mine);
+    tags::strip(&mut asm, guards, to);
+    let (ipv4, ipv6, redirect) = (asm.label(), asm.label(), asm.label());
+    asm.load(Size::Half, R2, R6, ETHERTYPE)
+        .jump_if32(Cond::Eq, R2, half([0x08, 0x00]), ipv4)
+        .jump_if32(Cond::Eq, R2, half([0x86, 0xdd]), ipv6)
+        .jump_if32(Cond::Eq, R2, half([0x08, 0x06]), to(Steered::Arp))
+        // What some sent before there was 802.1ad.
+        .jump_if32(Cond::Eq, R2, half([0x91, 0x00]), to(Steered::Tagged))
+        .jump(to(Steered::NotIp));
+    asm.bind(not_mine)
+        .load(Size::Byte, R2, R6, 0)
+        .jump_if32(Cond::Set, R2, 1, to(Steered::Group))
+        .jump(to(Steered::NotMine));
+
+    asm.bind(ipv4);
+    steer_v4(&mut asm, v4, to);
+    if asks {
+        kept::v4(&mut asm);
+    }
+    asm.jump(redirect);
+    asm.bind(ipv6);
+    steer_v6(&mut asm, v6, to);
+    if asks {
+        kept::v6(&mut asm);
+    }
+    asm.jump(redirect);
+
+    // The socket of this queue, or the host where there is none, or all are its own.
+    let take = asm.label();
+    asm.bind(redirect)
+        .op32(Op::Mov, R2, 0)
+        .store(Size::Word, R10, -4, R2)
+        .op32(Op::Mov, R7, 0)
+        .load_map(R1, switches)
+        .mov(R2, R10)
+        .add(R2, -4)
+        .call(Helper::MapLookup)
+        .jump_if(Cond::Eq, R0, 0, take)
+        .load(Size::Word, R7, R0, 0)
+        .jump_if32(Cond::Set, R7, OBSERVES as i32, to(Steered::Observed))
+        .bind(take);
+    if let Some(blocked) = blocked {
+        blocked.ask(&mut asm, BLOCKS as i32, to(Steered::Blocked));
+    }
+    if let Some(declined) = declined {
+        declined.ask(&mut asm, to(Steered::Declined));
+    }
+    asm.load_map(R1, sockets)
+        .load(Size::Word, R2, R9, context::RX_QUEUE_INDEX)
+        .op32(Op::Mov, R3, Action::Pass as i32)
+        .call(Helper::RedirectMap)
+        .jump_if32(Cond::Eq, R0, Action::Redirect as i32, to(Steered::Taken));
+    // Falls through to `NoSocket`, which is why that one stands first here.
+    let count = asm.label();
+    // The verifier takes no code that nothing leads to.
+    let there = |why| match why {
+        Steered::Blocked => blocked.is_some(),
+        Steered::Declined => declined.is_some(),
+        _ => true,
+    };
+    for (why, label) in exits.into_iter().rev().filter(|(why, _)| there(*why)) {
+        let action = match why {
+            Steered::Taken => Action::Redirect,
+            why if why.drops() => Action::Drop,
+            _ => Action::Pass,
+        };
+        asm.bind(label).op32(Op::Mov, R8, action as i32).op32(Op::Mov, R7, why as i32).jump(count);
+    }
+    let end = asm.label();
+    // A key a counter, and no arithmetic on the pointer: that would take
+    // CAP_PERFMON to load.
+    asm.bind(count)
+        .store(Size::Word, R10, -4, R7)
+        .load_map(R1, counts)
+        .mov(R2, R10)
+        .add(R2, -4)
+        .call(Helper::MapLookup)
+        .jump_if(Cond::Eq, R0, 0, end)
+        .load(Size::Double, R1, R0, 0)
+        .add(R1, 1)
+        .store(Size::Double, R0, 0, R1)
+        .bind(end)
+        .mov(R0, R8)
+        .exit();
+    asm.finish()
+}
+
+fn steer_v4<'m>(asm: &mut Assembler<'m>, locals: &'m Map, to: impl Fn(Steered) -> Label) {
+    asm.mov(R2, R6)
+        .add(R2, V4_END)
+        .jump_if(Cond::Gt, R2, R7, to(Steered::Unparsed))
+        // Version 4 and a header of at least 5 words.
+        .load(Size::Byte, R2, R6, V4_VERSION)
+        .jump_if32(Cond::Lt, R2, 0x45, to(Steered::Unparsed))
+        .jump_if32(Cond::Gt, R2, 0x4f, to(Steered::Unparsed))
+        .load(Size::Byte, R2, R6, V4_TTL)
+        .jump_if32(Cond::Le, R2, 1, to(Steered::Expiring))
+        .load(Size::Byte, R2, R6, V4_DESTINATION)
+        .op32(Op::And, R2, 0xf0)
+        .jump_if32(Cond::Eq, R2, 0xe0, to(Steered::Multicast))
+        .load(Size::Half, R2, R6, V4_DESTINATION)
+        .jump_if32(Cond::Eq, R2, half([169, 254]), to(Steered::LinkLocal))
+        .load(Size::Word, R2, R6, V4_DESTINATION)
+        .jump_if32(Cond::Eq, R2, word([255; 4]), to(Steered::Multicast))
+        .store(Size::Word, R10, -4, R2)
+        .load_map(R1, locals)
+        .mov(R2, R10)
+        .add(R2, -4)
+        .call(Helper::MapLookup)
+        .jump_if(Cond::Ne, R0, 0, to(Steered::Local));
+}
+
+fn steer_v6<'m>(asm: &mut Assembler<'m>, locals: &'m Map, to: impl Fn(Steered) -> Label) {
+    asm.mov(R2, R6)
+        .add(R2, V6_END)
+        .jump_if(Cond::Gt, R2, R7, to(Steered::Unparsed))
+        .load(Size::Byte, R2, R6, V6_VERSION)
+        .op32(Op::And, R2, 0xf0)
+        .jump_if32(Cond::Ne, R2, 0x60, to(Steered::Unparsed))
+        .load(Size::Byte, R2, R6, V6_HOP_LIMIT)
+        .jump_if32(Cond::Le, R2, 1, to(Steered::Expiring))
+        .load(Size::Byte, R2, R6, V6_DESTINATION)
+        .jump_if32(Cond::Eq, R2, 0xff, to(Steered::Multicast))
+        .load(Size::Half, R2, R6, V6_DESTINATION)
+        .op32(Op::And, R2, half([0xff, 0xc0]))
+        .jump_if32(Cond::Eq, R2, half([0xfe, 0x80]), to(Steered::LinkLocal))
+        .load(Size::Double, R2, R6, V6_DESTINATION)
+        .store(Size::Double, R10, -16, R2)
+        .load(Size::Double, R2, R6, V6_DESTINATION + 8)
+        .store(Size::Double, R10, -8, R2)
+        .load_map(R1, locals)
+        .mov(R2, R10)
+        .add(R2, -16)
+        .call(Helper::MapLookup)
+        .jump_if(Cond::Ne, R0, 0, to(Steered::Local));
+}

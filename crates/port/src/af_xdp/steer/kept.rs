@@ -1,0 +1,71 @@
+//! What the questions of a gate are about: a packet's flow and its length, on the program's stack.
+//!
+//! ```text
+//!   r10 - 64      - 56        - 52        - 48 ─────────────────────────── - 16
+//!     │ length: 64 │  unused   │ prefix's  │ source, destination, as in the header │
+//!     │            │           │ bits: 32  │                                       │
+//!                              └─ a blocked source's key ──┘
+//!                                          └─ a declined flow's key ──────────┘
+//! ```
+//!
+//! r8 says the family. The length is that of the packet with its Ethernet header, without what the
+//! link has padded.
+
+use super::super::bpf::Map;
+use super::super::bpf::asm::{Assembler, Cond, Helper, Label, Op, Reg, Size};
+use Reg::{R0, R1, R2, R6, R8, R10};
+
+/// Where the flow is, and the bits of a prefix before it.
+pub(super) const FLOW: i16 = -48;
+pub(super) const BITS: i16 = FLOW - 4;
+const LENGTH: i16 = -64;
+/// A key of four bytes.
+const INDEX: i16 = -4;
+
+const V4_TOTAL: i16 = 14 + 2;
+const V4_SOURCE: i16 = 14 + 12;
+const V6_PAYLOAD: i16 = 14 + 4;
+const V6_SOURCE: i16 = 14 + 8;
+
+/// Keeps the flow of an IPv4 packet whose header is known to be there.
+pub(super) fn v4(asm: &mut Assembler<'_>) {
+    asm.load(Size::Word, R2, R6, V4_SOURCE)
+        .store(Size::Word, R10, FLOW, R2)
+        .load(Size::Word, R2, R6, V4_SOURCE + 4)
+        .store(Size::Word, R10, FLOW + 4, R2)
+        .load(Size::Half, R2, R6, V4_TOTAL)
+        .big_endian(R2, 16)
+        .add(R2, 14)
+        .store(Size::Double, R10, LENGTH, R2)
+        .op32(Op::Mov, R8, 4);
+}
+
+/// The same for IPv6.
+pub(super) fn v6(asm: &mut Assembler<'_>) {
+    for at in [0, 8, 16, 24] {
+        asm.load(Size::Double, R2, R6, V6_SOURCE + at).store(Size::Double, R10, FLOW + at, R2);
+    }
+    asm.load(Size::Half, R2, R6, V6_PAYLOAD)
+        .big_endian(R2, 16)
+        .add(R2, 14 + 40)
+        .store(Size::Double, R10, LENGTH, R2)
+        .op32(Op::Mov, R8, 6);
+}
+
+/// Adds the length to the one counter of a map, and goes to `then`.
+pub(super) fn count<'m>(asm: &mut Assembler<'m>, bytes: &'m Map, then: Label) {
+    let counted = asm.label();
+    asm.op32(Op::Mov, R2, 0)
+        .store(Size::Word, R10, INDEX, R2)
+        .load_map(R1, bytes)
+        .mov(R2, R10)
+        .add(R2, i32::from(INDEX))
+        .call(Helper::MapLookup)
+        .jump_if(Cond::Eq, R0, 0, counted)
+        .load(Size::Double, R1, R0, 0)
+        .load(Size::Double, R2, R10, LENGTH)
+        .op(Op::Add, R1, R2)
+        .store(Size::Double, R0, 0, R1)
+        .bind(counted)
+        .jump(then);
+}

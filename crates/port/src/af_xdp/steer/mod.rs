@@ -1,0 +1,332 @@
+//! The steering program: which packets are the router's and which the host's.
+//!
+//! It runs in the kernel on every packet that the interface receives and sends
+//! it one of two ways: into the AF_XDP socket of its queue, or on to the host's
+//! own stack, as if no router were there. The rule is that the host keeps
+//! whatever the router would not forward anyway, so that ping, ssh, ARP,
+//! neighbour discovery, routing daemons and ICMP errors work without a line of
+//! ours:
+//!
+//! ```text
+//! frame ─ to my MAC? ─ IPv4 or IPv6? ─ whole header? ─ TTL > 1? ─ unicast, not
+//!   │         │              │               │             │      link-local? ─ not to
+//!   │         ▼              ▼               ▼             ▼           │        me? ──► socket
+//!   └──────► the host's stack, one counter for each reason ◄───────────┴──────────┘
+//! ```
+//!
+//! - Packets with TTL or hop limit 1 or less are passed, so that the kernel
+//!   answers them with Time Exceeded (RFC 1812 section 5.3.1).
+//! - What has a VLAN tag is passed: a tagged packet belongs to a VLAN interface
+//!   of the host, not to this one. Tags that bear a priority only are taken off
+//!   before anything is asked (`tags.rs`).
+//! - Checksums, total lengths, options and martian sources are *not* looked at
+//!   here: those packets are the router's to judge and to count.
+//! - Where no socket is bound to the queue the packet is passed, so nothing is
+//!   lost between attaching the program and binding, or after a socket is gone.
+//! - Packets of sources that a gate blocks, and of flows that it has declined, are
+//!   dropped, where it says which (`blocked.rs`, `declined.rs`); an interface that
+//!   is only observed drops nothing.
+//! - An interface that is only observed passes what it would have taken, and
+//!   counts it: one flag, looked at last, turns it from one to the other between
+//!   two packets.
+//!
+//! Its counters are an array a CPU, so that they cost an addition and lose
+//! none: the sum over all is the number of packets the interface received while
+//! the program was on it.
+//!
+//! `assemble.rs` writes it down, `outcome.rs` says what its counters are.
+
+mod assemble;
+mod blocked;
+mod declined;
+mod kept;
+mod outcome;
+mod tags;
+
+pub use blocked::{Source, Written};
+pub use outcome::{Counts, Steered};
+
+use std::collections::HashSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Mutex, PoisonError};
+
+use super::bpf::{Kind, LoadError, Map, Program};
+use assemble::{BLOCKS, OBSERVES, Parts, assemble};
+use blocked::Blocked;
+use declined::Declined;
+
+/// Addresses of one family that can be the host's own.
+const LOCALS: u32 = 4096;
+
+/// The host's own addresses, to which packets are passed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Locals {
+    /// Those of IPv4.
+    pub v4: HashSet<Ipv4Addr>,
+    /// Those of IPv6; link-local ones are passed in any case.
+    pub v6: HashSet<Ipv6Addr>,
+}
+
+impl FromIterator<IpAddr> for Locals {
+    fn from_iter<I: IntoIterator<Item = IpAddr>>(addresses: I) -> Self {
+        let mut locals = Self::default();
+        for address in addresses {
+            match address {
+                IpAddr::V4(address) => locals.v4.insert(address),
+                IpAddr::V6(address) => locals.v6.insert(address),
+            };
+        }
+        locals
+    }
+}
+
+/// What may be dropped on an interface of a gate: so much of each family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Early {
+    /// Declined flows.
+    pub flows: u32,
+    /// Prefixes of blocked sources, with those within them that pass.
+    pub prefixes: u32,
+}
+
+/// The program of one interface and the maps it works with.
+#[derive(Debug)]
+pub struct Steering {
+    program: Program,
+    sockets: Map,
+    /// One word, a bit for each thing that can be turned on and off.
+    switches: Map,
+    counts: Map,
+    v4: Map,
+    v6: Map,
+    blocked: Option<Blocked>,
+    declined: Option<Declined>,
+    locals: Mutex<Locals>,
+    /// What stands in `switches`.
+    on: Mutex<u32>,
+}
+
+impl Steering {
+    /// Makes the maps and loads the program for an interface with this MAC and
+    /// this many queues; it is not attached to anything yet.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`] from the maps or the program.
+    pub fn new(mac: [u8; 6], queues: u32, locals: &Locals) -> Result<Self, LoadError> {
+        Self::load(mac, queues, locals, None)
+    }
+
+    /// Does so for a gate, which may drop so much here. Where the kernel has no maps of prefixes,
+    /// none of those are.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn guarding(
+        mac: [u8; 6],
+        queues: u32,
+        locals: &Locals,
+        early: Early,
+    ) -> Result<Self, LoadError> {
+        Self::load(mac, queues, locals, Some(early))
+    }
+
+    fn load(
+        mac: [u8; 6],
+        queues: u32,
+        locals: &Locals,
+        guards: Option<Early>,
+    ) -> Result<Self, LoadError> {
+        let failed = |cause| LoadError { cause, log: String::new() };
+        let sockets = Map::array(Kind::Xskmap, "fp_sockets", 4, queues).map_err(failed)?;
+        let switches = Map::array(Kind::Array, "fp_switches", 4, 1).map_err(failed)?;
+        let reasons = Steered::ALL.len() as u32;
+        let counts = Map::array(Kind::PercpuArray, "fp_steered", 8, reasons).map_err(failed)?;
+        let v4 = Map::new(Kind::Hash, "fp_locals4", 4, 1, LOCALS).map_err(failed)?;
+        let v6 = Map::new(Kind::Hash, "fp_locals6", 16, 1, LOCALS).map_err(failed)?;
+        let Early { flows, prefixes } = guards.unwrap_or_default();
+        let blocked = (prefixes > 0).then(|| Blocked::new(prefixes).ok()).flatten();
+        let declined = (flows > 0).then(|| Declined::new(flows)).transpose().map_err(failed)?;
+        let code = assemble(&Parts {
+            mac,
+            guards: guards.is_some(),
+            sockets: &sockets,
+            switches: &switches,
+            counts: &counts,
+            locals: [&v4, &v6],
+            blocked: blocked.as_ref(),
+            declined: declined.as_ref(),
+        })
+        .unwrap_or_else(|error| unreachable!("the steering program is fixed: {error}"));
+        let program = Program::load("fp_steer", &code)?;
+        let (none, on) = (Mutex::default(), Mutex::default());
+        let steering = Self {
+            program,
+            sockets,
+            switches,
+            counts,
+            v4,
+            v6,
+            blocked,
+            declined,
+            locals: none,
+            on,
+        };
+        steering.set_locals(locals).map_err(failed)?;
+        Ok(steering)
+    }
+
+    /// Replaces the host's own addresses. New ones are added before old ones
+    /// go, so that one that stays is never missed.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`: `E2BIG` beyond 4096 addresses of a family. What had
+    /// been done by then stays.
+    pub fn set_locals(&self, locals: &Locals) -> io::Result<()> {
+        let mut current = self.locals.lock().unwrap_or_else(PoisonError::into_inner);
+        for new in locals.v4.difference(&current.v4.clone()) {
+            self.v4.update(&new.octets(), &[1])?;
+            current.v4.insert(*new);
+        }
+        for new in locals.v6.difference(&current.v6.clone()) {
+            self.v6.update(&new.octets(), &[1])?;
+            current.v6.insert(*new);
+        }
+        for old in current.v4.clone().difference(&locals.v4) {
+            self.v4.delete(&old.octets())?;
+            current.v4.remove(old);
+        }
+        for old in current.v6.clone().difference(&locals.v6) {
+            self.v6.delete(&old.octets())?;
+            current.v6.remove(old);
+        }
+        Ok(())
+    }
+
+    /// Drops packets of a flow until this moment of the kernel's monotonic clock, in
+    /// nanoseconds, or takes them again (`None`); where no flows can be declined nothing
+    /// happens.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`; `InvalidInput` if the addresses are of different families.
+    pub fn decline(&self, src: IpAddr, dst: IpAddr, until: Option<u64>) -> io::Result<()> {
+        match (&self.declined, until) {
+            (Some(declined), Some(until)) => declined.decline(src, dst, until),
+            (Some(declined), None) => declined.forgive(src, dst).map(drop),
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// Counts the bytes of dropped packets of declined flows.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn declined_bytes(&self) -> io::Result<u64> {
+        self.declined.as_ref().map_or(Ok(0), Declined::bytes)
+    }
+
+    /// Drops packets of these sources from now on, and of no others: blocked prefixes, none within
+    /// another, each followed by those within it that pass. What there is no room for is not dropped;
+    /// nothing is where no prefixes can be.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)` where something cannot be taken back: nothing is dropped then.
+    pub fn set_blocked(&self, list: &[Source]) -> io::Result<Written> {
+        let Some(blocked) = &self.blocked else {
+            return Ok(Written { there: 0, left: list.len() });
+        };
+        let done = blocked.set(list);
+        let any = done.as_ref().is_ok_and(|written| written.there > 0);
+        self.switch(BLOCKS, any)?;
+        done
+    }
+
+    /// Says whether packets of a source are dropped as those of a blocked one.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn blocks(&self, source: IpAddr) -> io::Result<bool> {
+        let on = *self.on.lock().unwrap_or_else(PoisonError::into_inner) & BLOCKS != 0;
+        self.blocked.as_ref().filter(|_| on).map_or(Ok(false), |blocked| blocked.drops(source))
+    }
+
+    /// Counts the bytes of dropped packets of blocked sources.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn blocked_bytes(&self) -> io::Result<u64> {
+        self.blocked.as_ref().map_or(Ok(0), Blocked::bytes)
+    }
+
+    /// Only observes from the next packet on, or takes packets again.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn observe(&self, only: bool) -> io::Result<()> {
+        self.switch(OBSERVES, only)
+    }
+
+    fn switch(&self, which: u32, on: bool) -> io::Result<()> {
+        let mut now = self.on.lock().unwrap_or_else(PoisonError::into_inner);
+        let then = if on { *now | which } else { *now & !which };
+        self.switches.set(0, &then.to_ne_bytes())?;
+        *now = then;
+        Ok(())
+    }
+
+    /// Says whether packets are only observed.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn observes(&self) -> io::Result<bool> {
+        let word = self.switches.get(0)?.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
+        Ok(u32::from_ne_bytes(word) & OBSERVES != 0)
+    }
+
+    /// Reads the counters, summed over the CPUs.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn counts(&self) -> io::Result<Counts> {
+        let mut counts = Counts::default();
+        for (reason, sum) in counts.0.iter_mut().enumerate() {
+            for cpu in self.counts.percpu(reason as u32)? {
+                *sum += cpu.as_chunks::<8>().0.iter().map(|n| u64::from_ne_bytes(*n)).sum::<u64>();
+            }
+        }
+        Ok(counts)
+    }
+
+    /// Returns the loaded program.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Returns the map of sockets by queue.
+    pub(super) fn sockets(&self) -> &Map {
+        &self.sockets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locals_are_sorted_by_family() {
+        let text = ["192.0.2.1", "2001:db8::1", "192.0.2.1"];
+        let locals: Locals = text.iter().map(|text| text.parse::<IpAddr>().unwrap()).collect();
+        assert_eq!((locals.v4.len(), locals.v6.len()), (1, 1));
+    }
+}

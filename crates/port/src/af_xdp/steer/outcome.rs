@@ -1,0 +1,142 @@
+//! What became of packets, and how often: the steering program's counters.
+
+use std::ops::Index;
+
+/// What became of a packet: taken, dropped, or passed to the host and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Steered {
+    /// Into the socket.
+    Taken,
+    /// Passed: shorter than an Ethernet header.
+    Short,
+    /// Passed: to a multicast or broadcast MAC (ARP requests, neighbour
+    /// solicitations, routing protocols).
+    Group,
+    /// Passed: to another's MAC.
+    NotMine,
+    /// Passed: has the tag of a VLAN; on an interface that is no gate's, also more tags without one
+    /// than are looked through.
+    Tagged,
+    /// Passed: ARP.
+    Arp,
+    /// Passed: neither IPv4 nor IPv6.
+    NotIp,
+    /// Passed: the IP header is cut short or its version or length is wrong.
+    Unparsed,
+    /// Passed: TTL or hop limit is 1 or 0.
+    Expiring,
+    /// Passed: to a multicast or the broadcast address.
+    Multicast,
+    /// Passed: to a link-local address.
+    LinkLocal,
+    /// Passed: to an address of the host.
+    Local,
+    /// Passed: the router's, but the interface is only observed.
+    Observed,
+    /// Dropped: on an interface of a gate, more priority tags than are looked through.
+    Nested,
+    /// Dropped: from a source that a gate blocks.
+    Blocked,
+    /// Dropped: of a flow that a gate has declined.
+    Declined,
+    /// Passed: the router's, but no socket has the queue.
+    NoSocket,
+}
+
+impl Steered {
+    /// All of them, in the order of the counters.
+    pub const ALL: [Self; 17] = [
+        Self::Taken,
+        Self::Short,
+        Self::Group,
+        Self::NotMine,
+        Self::Tagged,
+        Self::Arp,
+        Self::NotIp,
+        Self::Unparsed,
+        Self::Expiring,
+        Self::Multicast,
+        Self::LinkLocal,
+        Self::Local,
+        Self::Observed,
+        Self::Nested,
+        Self::Blocked,
+        Self::Declined,
+        Self::NoSocket,
+    ];
+
+    /// Returns the name its counter goes by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Taken => "taken",
+            Self::Short => "short",
+            Self::Group => "group_mac",
+            Self::NotMine => "other_mac",
+            Self::Tagged => "tagged",
+            Self::Arp => "arp",
+            Self::NotIp => "not_ip",
+            Self::Unparsed => "unparsed",
+            Self::Expiring => "expiring",
+            Self::Multicast => "multicast",
+            Self::LinkLocal => "link_local",
+            Self::Local => "local",
+            Self::Observed => "observed",
+            Self::Nested => "nested_tags",
+            Self::Blocked => "blocked",
+            Self::Declined => "declined",
+            Self::NoSocket => "no_socket",
+        }
+    }
+
+    /// Says whether such packets are dropped.
+    pub const fn drops(self) -> bool {
+        matches!(self, Self::Nested | Self::Blocked | Self::Declined)
+    }
+}
+
+/// One count for each [`Steered`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts(pub(super) [u64; Steered::ALL.len()]);
+
+impl Counts {
+    /// Returns the packets left to the host, whatever the reason.
+    pub fn passed(&self) -> u64 {
+        let left = |(which, _): &(Steered, u64)| *which != Steered::Taken && !which.drops();
+        self.iter().filter(left).map(|(_, count)| count).sum()
+    }
+
+    /// Returns each with its count.
+    pub fn iter(&self) -> impl Iterator<Item = (Steered, u64)> + '_ {
+        Steered::ALL.into_iter().zip(self.0)
+    }
+}
+
+impl Index<Steered> for Counts {
+    type Output = u64;
+
+    fn index(&self, which: Steered) -> &u64 {
+        &self.0[which as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_outcome_has_one_counter_and_one_name() {
+        let names: std::collections::HashSet<&str> =
+            Steered::ALL.map(Steered::name).into_iter().collect();
+        assert_eq!(names.len(), Steered::ALL.len());
+        for (n, which) in Steered::ALL.into_iter().enumerate() {
+            assert_eq!(which as usize, n, "{which:?}");
+        }
+        let counts = Counts(std::array::from_fn(|n| 1 << n));
+        assert_eq!(counts[Steered::Taken], 1);
+        assert_eq!(counts[Steered::Short], 2);
+        let drops = Steered::ALL.into_iter().filter(|which| which.drops());
+        let dropped = drops.map(|which| 1 << which as u32).sum::<u64>();
+        assert_eq!(counts.passed(), (1 << Steered::ALL.len()) - 2 - dropped);
+    }
+}
