@@ -23,18 +23,27 @@
 //! depends on addresses and weights alone, so every gate and worker has the same.
 //!
 //! **Limits** (`limit/aggregate.rs`) hang on sets: a prefix with a limit has a set of its own, with
-//! the grantors of the one it names.
+//! the grantors of the one it names. So do lines of the ledger (`gate/ledger.rs`): which rule decides of
+//! a flow is known by its set, where the rule has one to itself. What a lookup
+//! answers, a hop, stands for an action and a line.
 //!
-//! **The allow-list** is looked up by source, before anything else is.
+//! **Sources** that pass, and those that are blocked, are looked up before anything else is
+//! (`policy/sources.rs`).
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use fib::{Choice, Family, Fib, Full, Hop, Prefix, Rib};
 
 use crate::flow::{Flow, Pair, permute};
+use crate::gate::Line;
 use crate::limit::aggregate::{Limit, MOST_LIMITS};
+
+pub mod sources;
+
+use sources::{Source, Sources};
 
 /// Buckets of a set, as a power of two.
 const BUCKETS: u32 = 12;
@@ -55,27 +64,6 @@ pub enum Action {
 }
 
 impl Action {
-    fn hop(self) -> Hop {
-        match self {
-            Self::Back => Hop(1),
-            Self::Front => Hop(2),
-            Self::Drop => Hop(3),
-            Self::Grantors(set) => Hop(4 + u32::from(set)),
-        }
-    }
-
-    /// Returns the action of a lookup's answer, if there is a route.
-    #[inline(always)]
-    fn of(hop: Hop) -> Option<Self> {
-        match hop.0 {
-            1 => Some(Self::Back),
-            2 => Some(Self::Front),
-            3 => Some(Self::Drop),
-            set if hop != Hop::NONE => Some(Self::Grantors((set - 4) as u16)),
-            _ => None,
-        }
-    }
-
     /// Says whether packets of it go where no grantor is asked.
     fn passes(self) -> bool {
         matches!(self, Self::Back | Self::Front)
@@ -116,6 +104,7 @@ pub struct GrantorSet {
     /// By bucket: which grantor; none if no weight is above 0.
     buckets: Arc<[u16]>,
     limit: Option<Limit>,
+    line: Line,
 }
 
 impl GrantorSet {
@@ -129,7 +118,7 @@ impl GrantorSet {
             scores.fold((0, -1.0), |best, next| if next.1 > best.1 { next } else { best }).0
         };
         let buckets = (0..buckets).map(best).collect();
-        Self { grantors: grantors.into(), buckets, limit: None }
+        Self { grantors: grantors.into(), buckets, limit: None, line: Line::OTHERS }
     }
 
     /// Returns the grantor of the flow with this hash, none if none is to be used.
@@ -224,6 +213,9 @@ impl From<Full> for BadPolicy {
     }
 }
 
+/// What an answer of a lookup stands for.
+type Place = (Action, Line);
+
 /// What a policy is made of.
 #[derive(Debug, Default)]
 pub struct Draft {
@@ -233,8 +225,12 @@ pub struct Draft {
     exempt6: Vec<Prefix<u128>>,
     sets: Vec<GrantorSet>,
     limits: usize,
-    allow4: Rib<u32>,
-    allow6: Rib<u128>,
+    line: Line,
+    /// By hop, from 1 on.
+    places: Vec<Place>,
+    /// The hop of each.
+    hops: HashMap<Place, Hop>,
+    sources: Arc<Sources>,
 }
 
 impl Draft {
@@ -249,38 +245,57 @@ impl Draft {
         (self.sets.len() - 1) as u16
     }
 
-    /// Adds a set with the grantors of another, and with limits in bits a second on what goes to its
-    /// prefix: all of it, and to each destination.
+    /// Counts what is decided by rules that are added from now on by this line of a gate's ledger;
+    /// those of grantors by [`limited`](Self::limited).
+    pub fn count(&mut self, line: Line) {
+        self.line = line;
+    }
+
+    /// Adds a set of one rule: with the grantors of another, with the rule's line, and with limits in
+    /// bits a second on what goes to its prefix, if there are any: all of it, and to each destination.
     ///
     /// # Panics
     ///
     /// If there is no such set.
     pub fn limited(&mut self, set: u16, all: Option<u64>, each: Option<u64>) -> u16 {
         let number = self.limits as u16;
-        self.limits += 1;
-        let limit = Some(Limit { number, all, each });
-        self.sets.push(GrantorSet { limit, ..self.sets[usize::from(set)].clone() });
+        let limit = all.or(each).map(|_| Limit { number, all, each });
+        self.limits += usize::from(limit.is_some());
+        let of = self.sets[usize::from(set)].clone();
+        self.sets.push(GrantorSet { limit, line: self.line, ..of });
         (self.sets.len() - 1) as u16
     }
 
-    /// Lets packets from an IPv4 prefix pass before anything else is asked.
-    pub fn allow_v4(&mut self, prefix: Prefix<u32>) {
-        self.allow4.insert(prefix, Hop(1));
+    /// Asks these sources before anything else.
+    pub fn sources(&mut self, sources: Arc<Sources>) {
+        self.sources = sources;
     }
 
-    /// Lets packets from an IPv6 prefix pass before anything else is asked.
-    pub fn allow_v6(&mut self, prefix: Prefix<u128>) {
-        self.allow6.insert(prefix, Hop(1));
+    /// Returns the hop of an action and the line it counts on, which is its set's where it has one.
+    /// Hops are as few as can be: tables with less than 256 of them are smaller and quicker.
+    fn hop(&mut self, action: Action) -> Hop {
+        let line = match action {
+            Action::Grantors(set) => {
+                self.sets.get(usize::from(set)).map_or(Line::OTHERS, |it| it.line)
+            }
+            _ => self.line,
+        };
+        *self.hops.entry((action, line)).or_insert_with(|| {
+            self.places.push((action, line));
+            Hop(self.places.len() as u32)
+        })
     }
 
     /// Says what becomes of packets to an IPv4 prefix.
     pub fn v4(&mut self, prefix: Prefix<u32>, action: Action) {
-        self.v4.insert(prefix, action.hop());
+        let hop = self.hop(action);
+        self.v4.insert(prefix, hop);
     }
 
     /// Says what becomes of packets to an IPv6 prefix.
     pub fn v6(&mut self, prefix: Prefix<u128>, action: Action) {
-        self.v6.insert(prefix, action.hop());
+        let hop = self.hop(action);
+        self.v6.insert(prefix, hop);
     }
 
     /// Lets an IPv4 prefix out of the protection that it is within.
@@ -307,45 +322,41 @@ impl Draft {
         if self.limits > MOST_LIMITS {
             return Err(BadPolicy::TooManyLimits);
         }
-        let allow = if self.allow4.is_empty() && self.allow6.is_empty() {
-            None
-        } else {
-            let v4 = Fib::build(&self.allow4, Choice::Auto, 1)?;
-            Some((v4, Fib::build(&self.allow6, Choice::Auto, 1)?))
-        };
-        judge(&self.v4, &self.exempt4, self.sets.len())?;
-        judge(&self.v6, &self.exempt6, self.sets.len())?;
+        self.judge(&self.v4, &self.exempt4)?;
+        self.judge(&self.v6, &self.exempt6)?;
         Ok(Policy {
             v4: Fib::build(&self.v4, Choice::Auto, 1)?,
             v6: Fib::build(&self.v6, Choice::Auto, 1)?,
+            places: self.places.clone().into(),
             sets: self.sets.clone().into(),
-            allow,
+            sources: Arc::clone(&self.sources),
             generation,
         })
     }
-}
 
-/// Looks for holes and for sets that are not there.
-fn judge<A: Family>(rib: &Rib<A>, exempt: &[Prefix<A>], sets: usize) -> Result<(), BadPolicy> {
-    for (inner, hop) in rib {
-        let Some(action) = Action::of(hop) else { continue };
-        if let Action::Grantors(set) = action
-            && usize::from(set) >= sets
-        {
-            return Err(BadPolicy::NoSuchSet { prefix: inner.to_string(), set });
+    /// Looks for holes and for sets that are not there.
+    fn judge<A: Family>(&self, rib: &Rib<A>, exempt: &[Prefix<A>]) -> Result<(), BadPolicy> {
+        let of = |hop: Hop| self.places.get((hop.0 as usize).wrapping_sub(1)).map(|place| place.0);
+        for (inner, hop) in rib {
+            let Some(action) = of(hop) else { continue };
+            if let Action::Grantors(set) = action
+                && usize::from(set) >= self.sets.len()
+            {
+                return Err(BadPolicy::NoSuchSet { prefix: inner.to_string(), set });
+            }
+            if !action.passes() || exempt.contains(&inner) {
+                continue;
+            }
+            let stricter = |&(outer, hop): &(Prefix<A>, Hop)| {
+                outer != inner && of(hop).is_some_and(|action| !action.passes())
+            };
+            if let Some((outer, _)) = rib.covering(inner).find(stricter) {
+                let (inner, outer) = (inner.to_string(), outer.to_string());
+                return Err(BadPolicy::Hole { inner, outer });
+            }
         }
-        if !action.passes() || exempt.contains(&inner) {
-            continue;
-        }
-        let stricter = |&(outer, hop): &(Prefix<A>, Hop)| {
-            outer != inner && Action::of(hop).is_some_and(|action| !action.passes())
-        };
-        if let Some((outer, _)) = rib.covering(inner).find(stricter) {
-            let (inner, outer) = (inner.to_string(), outer.to_string());
-            return Err(BadPolicy::Hole { inner, outer });
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// A policy, frozen.
@@ -353,32 +364,37 @@ fn judge<A: Family>(rib: &Rib<A>, exempt: &[Prefix<A>], sets: usize) -> Result<(
 pub struct Policy {
     v4: Fib<u32>,
     v6: Fib<u128>,
+    /// By hop, from 1 on.
+    places: Box<[Place]>,
     sets: Box<[GrantorSet]>,
-    /// Sources that pass, by family; if there are any.
-    allow: Option<(Fib<u32>, Fib<u128>)>,
+    /// Sources of which something is said before destinations are asked.
+    sources: Arc<Sources>,
     generation: u64,
 }
 
 impl Policy {
     /// Returns what becomes of packets to an IPv4 address, if there is a route.
     pub fn action_v4(&self, dst: u32) -> Option<Action> {
-        Action::of(self.v4.lookup(dst))
+        self.of(self.v4.lookup(dst)).0
     }
 
     /// Returns what becomes of packets to an IPv6 address, if there is a route.
     pub fn action_v6(&self, dst: u128) -> Option<Action> {
-        Action::of(self.v6.lookup(dst))
+        self.of(self.v6.lookup(dst)).0
     }
 
-    /// Looks up IPv4 destinations together, up to as many as `actions` are.
+    /// Looks up IPv4 destinations together, as many as there are hops; says where each packet counts.
     pub fn actions_v4(
         &self,
         dsts: &[u32],
         hops: &mut [Hop],
-        mut each: impl FnMut(usize, Option<Action>),
+        mut each: impl FnMut(usize, Option<Action>, Line),
     ) {
         self.v4.lookup_batch(dsts, hops);
-        hops.iter().enumerate().for_each(|(at, &hop)| each(at, Action::of(hop)));
+        hops.iter().enumerate().for_each(|(at, &hop)| {
+            let (action, line) = self.of(hop);
+            each(at, action, line);
+        });
     }
 
     /// Looks up IPv6 destinations together.
@@ -386,40 +402,24 @@ impl Policy {
         &self,
         dsts: &[u128],
         hops: &mut [Hop],
-        mut each: impl FnMut(usize, Option<Action>),
+        mut each: impl FnMut(usize, Option<Action>, Line),
     ) {
         self.v6.lookup_batch(dsts, hops);
-        hops.iter().enumerate().for_each(|(at, &hop)| each(at, Action::of(hop)));
+        hops.iter().enumerate().for_each(|(at, &hop)| {
+            let (action, line) = self.of(hop);
+            each(at, action, line);
+        });
     }
 
-    /// Says whether there are sources that pass before anything else is asked.
+    /// Returns what is said of sources before anything else is asked.
     #[inline]
-    pub fn allows_any(&self) -> bool {
-        self.allow.is_some()
+    pub fn sources(&self) -> &Sources {
+        &self.sources
     }
 
-    /// Says whether a flow's source is one of those.
-    pub fn allows(&self, flow: &Flow) -> bool {
-        let Some((v4, v6)) = &self.allow else { return false };
-        let hop = match flow.pair() {
-            Pair::V4 { src, .. } => v4.lookup(src),
-            Pair::V6 { src, .. } => v6.lookup(src),
-        };
-        hop != Hop::NONE
-    }
-
-    /// Says of IPv4 sources together, up to as many as `hops` are, which pass.
-    pub fn allowed_v4(&self, srcs: &[u32], hops: &mut [Hop], mut each: impl FnMut(usize, bool)) {
-        let Some((v4, _)) = &self.allow else { return };
-        v4.lookup_batch(srcs, hops);
-        hops.iter().enumerate().for_each(|(at, &hop)| each(at, hop != Hop::NONE));
-    }
-
-    /// Says so of IPv6 sources.
-    pub fn allowed_v6(&self, srcs: &[u128], hops: &mut [Hop], mut each: impl FnMut(usize, bool)) {
-        let Some((_, v6)) = &self.allow else { return };
-        v6.lookup_batch(srcs, hops);
-        hops.iter().enumerate().for_each(|(at, &hop)| each(at, hop != Hop::NONE));
+    /// Returns what is said of a flow's source, if it is anything.
+    pub fn source(&self, flow: &Flow) -> Option<Source> {
+        self.sources.of(flow)
     }
 
     /// Returns what becomes of packets of a flow, if there is a route.
@@ -428,6 +428,30 @@ impl Policy {
             Pair::V4 { dst, .. } => self.action_v4(dst),
             Pair::V6 { dst, .. } => self.action_v6(dst),
         }
+    }
+
+    /// Returns the same with where its packets count.
+    pub fn ruled(&self, flow: &Flow) -> (Option<Action>, Line) {
+        let hop = match flow.pair() {
+            Pair::V4 { dst, .. } => self.v4.lookup(dst),
+            Pair::V6 { dst, .. } => self.v6.lookup(dst),
+        };
+        self.of(hop)
+    }
+
+    /// Returns what an answer of a lookup stands for.
+    #[inline(always)]
+    fn of(&self, hop: Hop) -> (Option<Action>, Line) {
+        match self.places.get((hop.0 as usize).wrapping_sub(1)) {
+            Some(&(action, line)) => (Some(action), line),
+            None => (None, Line::NONE),
+        }
+    }
+
+    /// Returns where packets of a grantor set's flows count.
+    #[inline]
+    pub fn line_of(&self, set: u16) -> Line {
+        self.set(set).map_or(Line::OTHERS, |set| set.line)
     }
 
     /// Returns a grantor set.
@@ -469,7 +493,8 @@ mod tests {
         let dsts = [0x0a00_0001, 0xc000_0201, 0xc000_02ff, 0xc000_0281];
         let expect = [Action::Front, Action::Grantors(set), Action::Drop, Action::Back];
         let mut met = 0;
-        policy.actions_v4(&dsts, &mut [Hop::NONE; 4], |at, action| {
+        policy.actions_v4(&dsts, &mut [Hop::NONE; 4], |at, action, line| {
+            assert_eq!(line, Line::OTHERS);
             assert_eq!(action, Some(expect[at]));
             assert_eq!(policy.action_v4(dsts[at]), action);
             met += 1;
@@ -477,6 +502,43 @@ mod tests {
         assert_eq!(met, 4);
         assert_eq!(policy.action_v6(0x2001_0db8 << 96), Some(Action::Grantors(set)));
         assert_eq!(policy.action_v6(0), None);
+    }
+
+    #[test]
+    fn each_rule_has_its_line_or_that_of_others() {
+        let mut draft = Draft::new();
+        let set = draft.set(&[grantor(1, 1)]);
+        let line = |number| Line::of_rule(number).unwrap();
+        let actions = [Action::Back, Action::Front, Action::Drop];
+        for (at, number) in (0..).zip([0, 7, crate::gate::RULES - 1]) {
+            draft.count(line(number));
+            let own = draft.limited(set, None, None);
+            assert!(draft.sets[usize::from(own)].limit().is_none());
+            draft.v4(Prefix::truncate(at << 24, 8), Action::Grantors(own));
+            for (part, action) in (1..).zip(actions) {
+                draft.exempt_v6(Prefix::truncate(u128::from(at) << 120 | part << 96, 32), action);
+            }
+        }
+        assert_eq!(draft.limits, 0);
+        draft.count(Line::OTHERS);
+        draft.v4(p4("9.0.0.0/8"), Action::Grantors(set));
+        draft.v4(p4("10.0.0.0/8"), Action::Drop);
+        let policy = draft.build(1).unwrap();
+        for (at, number) in (0..).zip([0, 7, crate::gate::RULES - 1]) {
+            let (action, counts) = policy.ruled(&Flow::v4(1, at << 24));
+            assert!(matches!(action, Some(Action::Grantors(own)) if policy.line_of(own) == counts));
+            assert_eq!(counts, line(number));
+            for (part, action) in (1..).zip(actions) {
+                let flow = Flow::v6(1, u128::from(at) << 120 | part << 96);
+                assert_eq!(policy.ruled(&flow), (Some(action), line(number)));
+            }
+        }
+        assert_eq!(
+            policy.ruled(&Flow::v4(1, 9 << 24)),
+            (Some(Action::Grantors(set)), Line::OTHERS)
+        );
+        assert_eq!(policy.ruled(&Flow::v4(1, 10 << 24)), (Some(Action::Drop), Line::OTHERS));
+        assert_eq!(policy.ruled(&Flow::v4(1, 11 << 24)), (None, Line::NONE));
     }
 
     #[test]

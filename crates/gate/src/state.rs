@@ -46,7 +46,7 @@ mod bytes;
 
 pub use bytes::BYTES;
 
-use crate::priority::{ALLOWANCE, FIRST, dscp, lifetime, priority};
+use crate::priority::{ALLOWANCE, FIRST, SHORTEST, dscp, lifetime, priority};
 use crate::program::Answer;
 
 /// A second, in nanoseconds.
@@ -229,7 +229,7 @@ impl Record {
         } else {
             self.priority = earned;
             self.allowance = ALLOWANCE;
-            self.expire_at = now.saturating_add(lifetime(earned));
+            self.expire_at = now.saturating_add(lifetime(earned).max(SHORTEST));
         }
         self.priority
     }
@@ -450,6 +450,19 @@ mod tests {
         let dscps: Vec<u8> = (0..10).map(|n| asks(&mut record, (5 + n) * MS)).collect();
         assert_eq!(dscps[..7], [41; 7]);
         assert!(dscps[7..].iter().all(|dscp| (31..=33).contains(dscp)), "{dscps:?}");
+    }
+
+    /// Time is read once a batch, so that most packets of a flood have no gap at all.
+    #[test]
+    fn a_flood_by_batches_has_the_first_priority_once() {
+        let mut record = Record::new(0);
+        let mut first = 0;
+        for batch in 0..1000u64 {
+            let dscps: Vec<u8> = (0..64).map(|_| asks(&mut record, batch * 30_000)).collect();
+            first += dscps.iter().filter(|&&dscp| dscp >= 41).count();
+            assert!(batch < 1 || dscps.iter().all(|&dscp| dscp <= 27), "{batch}: {dscps:?}");
+        }
+        assert_eq!(first, 7, "an allowance of seven");
     }
 
     /// The study's third test.

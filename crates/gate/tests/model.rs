@@ -4,16 +4,18 @@
 //! 128 bits, priorities found by doubling, states as values that carry what they need,
 //! windows as a list of what was sent. It shares no code with the gate.
 //!
-//! It knows of no table, so it says what packets of a flow get whether or not the flow has an
+//! It knows of no table, and of lists of sources only what is on them, so it says what packets of a flow get whether or not the flow has an
 //! entry: with admission as without, while entries come and go.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use fib::Publisher;
+use fib::{Prefix, Publisher};
 use fingerpost_gate::admission::Terms;
 use fingerpost_gate::decision::{Item, Say, Scope};
 use fingerpost_gate::flow::{Flow, Key};
 use fingerpost_gate::gate::{Gate, Packet, Reason, Verdict};
+use fingerpost_gate::policy::sources::{Listed, Source};
 use fingerpost_gate::policy::{Action, Address, Draft, Grantor};
 use fingerpost_gate::program::{Answer, Prepared};
 use fingerpost_gate::state::{Begun, Decision, Grant, Outcome, Record, Stamp};
@@ -70,7 +72,7 @@ impl Twin {
                 *last = now;
                 if log >= *priority || *early == 7 {
                     (*priority, *early) = (log, 0);
-                    self.until = now + ticks(2u128.pow(63.min(log + 4)));
+                    self.until = now + ticks(2u128.pow((log + 4).clamp(30, 63)));
                 } else {
                     *early += 1;
                 }
@@ -276,6 +278,22 @@ fn whole(above: Option<f64>, packets: u64, seed: u64) {
     let mut draft = Draft::new();
     let set = draft.set(&[Grantor { address: Address::V4(1), weight: 1 }]);
     draft.v4("192.0.2.0/24".parse().unwrap(), Action::Grantors(set));
+    // A sixth of the sources is blocked, and a part of them on the allow-list all the same.
+    let lists = [
+        (Source::Blocked, "0.0.0.64/27"),
+        (Source::Blocked, "0.0.0.6/31"),
+        (Source::Blocked, "0.0.1.0/26"),
+        (Source::Allowed, "0.0.1.16/29"),
+        (Source::Blocked, "0.0.1.18/32"),
+        (Source::Allowed, "0.0.0.2/32"),
+    ];
+    let lists = lists.map(|(said, text)| (said, text.parse::<Prefix<u32>>().unwrap()));
+    let mut listed = Listed::default();
+    lists.iter().for_each(|&(said, prefix)| listed.v4(prefix, said));
+    draft.sources(Arc::new(listed.build().unwrap()));
+    let listed = |src: u32, wanted| {
+        lists.iter().any(|&(said, prefix)| said == wanted && prefix.contains(src))
+    };
     let publisher = Publisher::new(draft.build(1).unwrap());
     let mut gate: Gate = Gate::new(FLOWS as usize, publisher.reader(), 0);
     if let Some(above) = above {
@@ -299,6 +317,14 @@ fn whole(above: Option<f64>, packets: u64, seed: u64) {
         let sent = batch.map(|it| it.1);
         gate.process(now, &sent[..count], &mut verdicts[..count]);
         for ((src, packet), verdict) in batch[..count].iter().zip(&verdicts) {
+            if listed(*src, Source::Allowed) {
+                assert_eq!(*verdict, Verdict::Allowed { grantor: Address::V4(1) });
+                continue;
+            }
+            if listed(*src, Source::Blocked) {
+                assert_eq!(*verdict, Verdict::Drop(Reason::Blocked));
+                continue;
+            }
             let twin = twins.entry(*src).or_insert_with(|| Twin::new(pico));
             let expect = match twin.packet(pico, packet.bytes.into()) {
                 Outcome::Request { dscp } => {
@@ -327,6 +353,8 @@ fn whole(above: Option<f64>, packets: u64, seed: u64) {
     }
     let counts = gate.counts();
     assert_eq!((counts.given_up, counts.unnoted), (0, 0));
+    assert!(counts.blocked.packets > packets / 10 && counts.allowed.packets > packets / 100);
+    assert_eq!(counts.received, counts.ended());
     assert!(decisions > packets / 20 && counts.expired > packets / 2000, "{counts:?}");
     assert!((41..46).all(|dscp| highest[dscp] > 100), "{highest:?}");
     assert_eq!(above.is_some(), counts.noted > packets / 2000 && counts.shown > packets / 2000);

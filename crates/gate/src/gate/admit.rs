@@ -15,9 +15,9 @@
 //! Room is made for those who will get an entry and for no others, so that first packets do
 //! not push out who has shown himself.
 
-use super::allow::past;
 use super::prove::{Resets, Segment, is_tcp, segment};
-use super::{Counts, GROUP, Gate, Left, Packet, Reason, Verdict, judged, sent};
+use super::source::past;
+use super::{Counts, GROUP, Gate, Ledger, Left, Line, Packet, Reason, Verdict, judged, sent};
 use crate::admission::{Admission, Arrival};
 use crate::cookie::{Cookie, Cookies};
 use crate::flow::Flow;
@@ -33,6 +33,7 @@ struct Door<'g, I> {
     admission: Option<&'g mut Admission>,
     cookies: Option<&'g mut Cookies>,
     counts: &'g mut Counts,
+    ledger: &'g Ledger,
     gives_up: bool,
     /// Insertion has failed: it is not tried again.
     full: bool,
@@ -66,11 +67,12 @@ impl<I: Index> Gate<I> {
             admission: self.admission.as_mut(),
             cookies: self.cookies.as_mut(),
             counts: &mut self.counts,
+            ledger: &self.ledger,
             gives_up: self.gives_up,
             full: false,
         };
         door.prepare(now, packets, &read, left, resets.right);
-        for &Left { at, action } in left {
+        for &Left { at, action, line } in left {
             let at = usize::from(at);
             let Packet { flow, hash, bytes } = &packets[at];
             // It may have come since, with a packet before this one, or gone.
@@ -88,7 +90,7 @@ impl<I: Index> Gate<I> {
                         }
                     }
                     verdicts[at] = Verdict::Drop(Reason::Proof);
-                    door.counts.verdict(&verdicts[at], *bytes);
+                    door.count(line, &verdicts[at], *bytes);
                     continue;
                 }
                 let mut asked = None;
@@ -139,12 +141,16 @@ impl<I: Index> Gate<I> {
                 door.dismiss(entry, *hash, now);
                 past(action)
             };
-            door.counts.verdict(&verdicts[at], *bytes);
+            door.count(line, &verdicts[at], *bytes);
         }
     }
 }
 
 impl<I: Index> Door<'_, I> {
+    fn count(&mut self, line: Line, verdict: &Verdict, bytes: u32) {
+        self.counts.verdict(self.ledger, line, verdict, bytes);
+    }
+
     /// Makes room for those of a group who will get an entry.
     fn prepare<'a>(
         &mut self,

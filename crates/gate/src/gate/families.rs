@@ -2,9 +2,9 @@
 
 use fib::Hop;
 
-use super::GROUP;
+use super::{GROUP, Left, Packet};
 use crate::flow::{Flow, Pair};
-use crate::policy::Address;
+use crate::policy::{Address, Policy};
 
 /// Addresses by family, and which packet each is of.
 pub(super) struct Families {
@@ -79,4 +79,22 @@ impl Families {
             look(&self.six[..self.sixes], &mut hops[..self.sixes], &self.of_six);
         }
     }
+}
+
+/// Looks up the destinations of packets, those of a family together.
+pub(super) fn look_up(policy: &Policy, packets: &[Packet], left: &mut [Left]) {
+    let mut families =
+        Families::of(left.iter().map(|left| dst(&packets[usize::from(left.at)].flow)));
+    families.v4(|dsts, hops, of| {
+        policy.actions_v4(dsts, hops, |at, action, line| {
+            let left = &mut left[usize::from(of[at])];
+            (left.action, left.line) = (action, line);
+        });
+    });
+    families.v6(|dsts, hops, of| {
+        policy.actions_v6(dsts, hops, |at, action, line| {
+            let left = &mut left[usize::from(of[at])];
+            (left.action, left.line) = (action, line);
+        });
+    });
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   packets, a group at a time
-//!     0  sources on the allow-list: verdict         all, if there is a list
+//!     0  sources on either list: verdict            all, if there is a list
 //!     1  index lines fetched                        the others
 //!     2  candidates found, their entries fetched    these
 //!     3  known flows: state, verdict                those whose entry is current
@@ -29,9 +29,9 @@
 //! on as requests without an entry, at the priority of new ones. It fails only when nothing
 //! in the table can be given up, which is when all of it was granted or declined.
 //!
-//! **The allow-list** comes before everything: packets of a source on it go to the grantor of their
-//! destination like granted ones, with no entry, no rate and no limit but the link's. What is not
-//! protected goes its way as ever.
+//! **Lists of sources** come before everything: packets of one that is allowed go to the grantor of
+//! their destination like granted ones, with no entry, no rate and no limit but the link's; what is not
+//! protected goes its way as ever. Packets of one that is blocked are dropped, wherever they go.
 //!
 //! **Limits** of prefixes and destinations (`limit/aggregate.rs`) come last: whatever is to leave for a
 //! grantor is charged, or dropped.
@@ -45,16 +45,20 @@
 //! Time is the group's: one reading for all its packets.
 
 mod admit;
-mod allow;
 mod decide;
 mod families;
+mod ledger;
 mod prove;
 mod run;
+mod source;
 mod verdict;
 mod woven;
 
 pub use decide::{Ignored, MOST_WIDE};
+pub use ledger::{Fate, Fates, Ledger, Line, RULES};
 pub use verdict::{Count, Counts, Reason, Verdict};
+
+use std::sync::Arc;
 
 use fib::Reader;
 
@@ -69,7 +73,7 @@ use crate::program::Programs;
 use crate::state::{Outcome, Record};
 use crate::table::{Belongs, FlowTable};
 use decide::Wide;
-use families::{Families, dst};
+use families::{dst, look_up};
 use prove::Resets;
 use run::Runner;
 
@@ -99,6 +103,7 @@ pub struct Gate<I = Lines> {
     cookies: Option<Cookies>,
     limits: Aggregates,
     counts: Counts,
+    ledger: Arc<Ledger>,
     wide: Wide,
     runner: Runner,
 }
@@ -109,6 +114,7 @@ struct Left {
     /// Its place in the group.
     at: u8,
     action: Option<Action>,
+    line: Line,
 }
 
 impl<I: Index> Gate<I> {
@@ -127,6 +133,7 @@ impl<I: Index> Gate<I> {
             cookies: None,
             limits: Aggregates::new(now),
             counts: Counts::default(),
+            ledger: Arc::default(),
             wide: Wide::default(),
             runner: Runner::default(),
         }
@@ -135,6 +142,11 @@ impl<I: Index> Gate<I> {
     /// Has these programs from now on; without, decisions that name one are ignored.
     pub fn set_programs(&mut self, programs: Reader<Programs>) {
         self.runner.set(programs);
+    }
+
+    /// Enters packets by the rule that decides of them there from now on, which is no other gate's.
+    pub fn set_ledger(&mut self, ledger: Arc<Ledger>) {
+        self.ledger = ledger;
     }
 
     /// Has flows show themselves from now on before they get an entry; without, none has to.
@@ -180,6 +192,13 @@ impl<I: Index> Gate<I> {
         self.gives_up = false;
     }
 
+    /// Asks the CPU for what judging a packet of a flow with this hash begins with: worth it as soon
+    /// as the hash is known, where others are still parsed before it is judged.
+    #[inline]
+    pub fn fetch(&self, hash: u32) {
+        self.table.fetch(hash);
+    }
+
     /// Gives each packet its verdict, at `now`.
     ///
     /// # Panics
@@ -221,9 +240,9 @@ impl<I: Index> Gate<I> {
         let policy = self.policy.current();
         let generation = policy.generation() as u16;
         let (table, limits) = (&mut self.table, &mut self.limits);
-        let passed = match policy.allows_any() {
-            true => allow::pass(policy, packets, verdicts, &mut self.counts),
-            false => 0,
+        let settled = match policy.sources().is_empty() {
+            true => 0,
+            false => source::settle(policy, packets, verdicts, &mut self.counts, &self.ledger),
         };
         let resets = match &mut self.cookies {
             Some(cookies) => Resets::of(cookies, now, packets, &bytes),
@@ -244,14 +263,15 @@ impl<I: Index> Gate<I> {
         let mut count = 0;
         for (at, packet) in packets.iter().enumerate() {
             match candidates[at] {
-                _ if passed >> at & 1 != 0 => {}
+                _ if settled >> at & 1 != 0 => {}
                 Some(entry) if table.entry(entry).belongs().generation == generation => {
                     let runner = &mut self.runner;
                     verdicts[at] = match resets.right >> at & 1 {
                         0 => known(table, runner, policy, limits, entry, now, packet, || bytes(at)),
                         _ => Verdict::Drop(Reason::Proof),
                     };
-                    self.counts.verdict(&verdicts[at], packet.bytes);
+                    let line = policy.line_of(table.entry(entry).belongs().set);
+                    self.counts.verdict(&self.ledger, line, &verdicts[at], packet.bytes);
                 }
                 _ => {
                     left[count].at = at as u8;
@@ -298,6 +318,11 @@ impl<I: Index> Gate<I> {
         self.limits.uncounted()
     }
 
+    /// Returns what became of packets by the rule that decided.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
     /// Returns what has happened so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
@@ -326,7 +351,7 @@ fn known<'a, I: Index>(
 }
 
 /// Says where a packet of a flow with this set goes by its outcome.
-#[inline]
+#[inline(always)]
 fn sent(
     policy: &Policy,
     limits: &mut Aggregates,
@@ -361,7 +386,7 @@ fn sent(
 }
 
 /// Says so, limits aside.
-#[inline]
+#[inline(always)]
 fn judged(set: Option<&GrantorSet>, hash: u32, outcome: Outcome) -> Verdict {
     let grantor = || set.and_then(|set| set.pick(hash)).map(|to| to.address);
     const NOBODY: Verdict = Verdict::Drop(Reason::NoGrantor);
@@ -379,18 +404,6 @@ fn judged(set: Option<&GrantorSet>, hash: u32, outcome: Outcome) -> Verdict {
         Outcome::Error | Outcome::Run(_) => Verdict::Drop(Reason::ProgramError),
         Outcome::Declined => Verdict::Drop(Reason::Declined),
     }
-}
-
-/// Looks up the destinations of packets, those of a family together.
-fn look_up(policy: &Policy, packets: &[Packet], left: &mut [Left]) {
-    let mut families =
-        Families::of(left.iter().map(|left| dst(&packets[usize::from(left.at)].flow)));
-    families.v4(|dsts, hops, of| {
-        policy.actions_v4(dsts, hops, |at, action| left[usize::from(of[at])].action = action);
-    });
-    families.v6(|dsts, hops, of| {
-        policy.actions_v6(dsts, hops, |at, action| left[usize::from(of[at])].action = action);
-    });
 }
 
 #[cfg(test)]

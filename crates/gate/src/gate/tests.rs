@@ -18,6 +18,7 @@ use crate::state::{Begun, Decision, Grant, Outcome, Record, Stamp};
 
 mod admission;
 mod cookies;
+mod ledger;
 mod limits;
 mod versions;
 
@@ -222,6 +223,7 @@ fn against_the_twin(group: usize, seed: u64, admission: Option<f64>) {
         }
         let counts = gate.counts();
         assert_eq!(counts.received, counts.ended());
+        ledger::balanced(&gate);
         assert_eq!((counts.given_up, counts.unnoted), (0, 0));
         assert_eq!(counts.without_entry, counts.noted);
     }

@@ -7,6 +7,7 @@
 //!   received = requests + granted + allowed + passed + asked + Σ dropped by reason
 //! ```
 
+use super::ledger::{Fate, Ledger, Line};
 use crate::cookie::Cookie;
 use crate::policy::Address;
 
@@ -53,9 +54,24 @@ pub enum Verdict {
     Drop(Reason),
 }
 
+impl Verdict {
+    /// Says what becomes of the packet, in a word.
+    #[inline]
+    pub fn fate(&self) -> Fate {
+        match self {
+            Self::Request { .. } => Fate::Request,
+            Self::Granted { .. } | Self::Direct { .. } | Self::Allowed { .. } => Fate::Granted,
+            Self::Back | Self::Front => Fate::Passed,
+            Self::NoRoute | Self::Ask { .. } | Self::Drop(_) => Fate::Dropped,
+        }
+    }
+}
+
 /// Why a packet is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
+    /// Its source is on the block list.
+    Blocked,
     /// Its flow is declined.
     Declined,
     /// It is over the rate that its flow was granted.
@@ -113,6 +129,8 @@ pub struct Counts {
     pub front: Count,
     /// Without a route.
     pub no_route: Count,
+    /// Dropped, of sources on the block list.
+    pub blocked: Count,
     /// Dropped, of declined flows.
     pub declined: Count,
     /// Dropped, over the granted rate.
@@ -167,7 +185,9 @@ pub struct Counts {
 }
 
 impl Counts {
-    pub(super) fn verdict(&mut self, verdict: &Verdict, bytes: u32) {
+    /// Counts a packet by its verdict, here and on a line of the ledger.
+    #[inline]
+    pub(super) fn verdict(&mut self, ledger: &Ledger, line: Line, verdict: &Verdict, bytes: u32) {
         self.received.add(bytes);
         let count = match verdict {
             Verdict::Request { .. } => &mut self.requests,
@@ -185,6 +205,7 @@ impl Counts {
             Verdict::Back => &mut self.back,
             Verdict::Front => &mut self.front,
             Verdict::NoRoute => &mut self.no_route,
+            Verdict::Drop(Reason::Blocked) => &mut self.blocked,
             Verdict::Drop(Reason::Declined) => &mut self.declined,
             Verdict::Drop(Reason::OverRate) => &mut self.over_rate,
             Verdict::Drop(Reason::Policy) => &mut self.policy,
@@ -197,6 +218,7 @@ impl Counts {
             Verdict::Drop(Reason::Proof) => &mut self.proofs,
         };
         count.add(bytes);
+        ledger.enter(line, verdict.fate(), bytes);
     }
 
     /// Returns the sum of all verdicts, which [`received`](Self::received) is equal to.
@@ -208,6 +230,7 @@ impl Counts {
             self.back,
             self.front,
             self.no_route,
+            self.blocked,
             self.declined,
             self.over_rate,
             self.policy,

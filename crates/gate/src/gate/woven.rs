@@ -20,8 +20,9 @@
 
 use fib::engine::overlap::MOST;
 
+use super::families::look_up;
 use super::prove::Resets;
-use super::{Gate, Left, Packet, Verdict, look_up};
+use super::{Gate, Left, Packet, Verdict};
 use crate::index::Index;
 
 /// Where a packet has come to.
@@ -88,9 +89,10 @@ impl<I: Index> Gate<I> {
     fn finish(&mut self, now: u64, packet: &Packet, verdict: &mut Verdict) {
         let policy = self.policy.current();
         let generation = policy.generation() as u16;
-        if policy.allows_any() && policy.allows(&packet.flow) {
-            *verdict = super::allow::one(policy, packet);
-            self.counts.verdict(verdict, packet.bytes);
+        if let Some(said) = policy.source(&packet.flow) {
+            let line;
+            (*verdict, line) = super::source::one(policy, packet, said);
+            self.counts.verdict(&self.ledger, line, verdict, packet.bytes);
             return;
         }
         // Another packet may have taken its entry since, or made one for it.
@@ -99,8 +101,9 @@ impl<I: Index> Gate<I> {
         if let Some(entry) = entry.filter(known) {
             let (table, runner) = (&mut self.table, &mut self.runner);
             let limits = &mut self.limits;
+            let line = policy.line_of(table.entry(entry).belongs().set);
             *verdict = super::known(table, runner, policy, limits, entry, now, packet, || &[]);
-            self.counts.verdict(verdict, packet.bytes);
+            self.counts.verdict(&self.ledger, line, verdict, packet.bytes);
             return;
         }
         let mut left = [Left::default()];

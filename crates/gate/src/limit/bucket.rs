@@ -40,9 +40,14 @@ impl Bucket {
         Self::new(bits / 8 * percent / 100, DEEPEST, now)
     }
 
+    #[inline]
     fn fill(&mut self, now: u64) {
-        let elapsed = now.saturating_sub(self.last);
-        self.last = self.last.max(now);
+        // Packets of one turn come at one time: only the first of them finds anything to add.
+        if now <= self.last {
+            return;
+        }
+        let elapsed = now - self.last;
+        self.last = now;
         let earned = self.rate.saturating_mul(elapsed);
         self.credit = self.credit.saturating_add(earned).min(self.depth);
     }

@@ -133,12 +133,13 @@ impl<T: Copy> Link<T> {
             self.used.requests += u64::from(bytes);
             return Some(Leaving::Request(request.packet, request.dscp));
         }
-        if let Some(bytes) = self.granted.first_bytes()
-            && self.granted_rate.try_take(now, bytes)
+        let rate = &mut self.granted_rate;
+        if let Some(Waiting { packet, bytes }) =
+            self.granted.next_if(now, |bytes| rate.try_take(now, bytes))
         {
             self.all.take(bytes);
             self.used.granted += u64::from(bytes);
-            return self.granted.next(now).map(|packet| Leaving::Granted(packet.packet));
+            return Some(Leaving::Granted(packet));
         }
         self.next_operational()
     }

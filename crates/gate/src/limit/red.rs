@@ -146,6 +146,8 @@ impl<T> Red<T> {
 pub struct Queues<T> {
     queues: Box<[Red<T>]>,
     deficits: Box<[u32]>,
+    /// A bit for each queue in which something waits.
+    present: Box<[u64]>,
     /// Whose turn it is, and whether it has had its quantum.
     turn: usize,
     served: bool,
@@ -167,6 +169,7 @@ impl<T> Queues<T> {
         Self {
             queues: (0..count).map(|_| Red::new(parameters)).collect(),
             deficits: vec![0; count].into(),
+            present: vec![0; count.div_ceil(64)].into(),
             turn: 0,
             served: false,
             len: 0,
@@ -206,8 +209,24 @@ impl<T> Queues<T> {
         let chance = (self.random() >> 11) as f64 / (1u64 << 53) as f64;
         let queue = self.queue_of(destination, now);
         self.queues[queue].offer(packet, now, chance)?;
+        self.present[queue / 64] |= 1 << (queue % 64);
         self.len += 1;
         Ok(())
+    }
+
+    /// Returns the queue whose turn comes after this one's: the next in which something waits,
+    /// which may be the same again. Those in between have no deficit: a queue runs empty in its own
+    /// turn, and what it had left over ends with that.
+    fn following(&self) -> usize {
+        let next = (self.turn + 1) & (self.queues.len() - 1);
+        let words = self.present.len();
+        let here = self.present[next / 64] & u64::MAX << (next % 64);
+        if here != 0 {
+            return next & !63 | here.trailing_zeros() as usize;
+        }
+        let others = (1..=words).map(|step| (next / 64 + step) % words);
+        let found = others.map(|word| (word, self.present[word])).find(|(_, bits)| *bits != 0);
+        found.map_or(next, |(word, bits)| 64 * word + bits.trailing_zeros() as usize)
     }
 
     /// Goes on to the queue whose turn it is, and returns its number and the length of its
@@ -229,24 +248,32 @@ impl<T> Queues<T> {
                     if waiting.is_none() {
                         self.deficits[self.turn] = 0;
                     }
-                    self.turn = (self.turn + 1) & (self.queues.len() - 1);
+                    self.turn = self.following();
                     self.served = false;
                 }
             }
         }
     }
 
-    /// Returns the length of the packet that leaves next.
-    pub fn first_bytes(&mut self) -> Option<u32> {
-        self.up().map(|(_, bytes)| bytes)
-    }
-
     /// Returns the packet that leaves next, at `now`.
     pub fn next(&mut self, now: u64) -> Option<Waiting<T>> {
+        self.next_if(now, |_| true)
+    }
+
+    /// Returns the packet that leaves next, at `now`, if one of its length may.
+    #[inline]
+    pub fn next_if(&mut self, now: u64, may: impl FnOnce(u32) -> bool) -> Option<Waiting<T>> {
         let (queue, bytes) = self.up()?;
+        if !may(bytes) {
+            return None;
+        }
         self.deficits[queue] -= bytes;
         self.len -= 1;
-        self.queues[queue].next(now)
+        let packet = self.queues[queue].next(now);
+        if self.queues[queue].is_empty() {
+            self.present[queue / 64] &= !(1 << (queue % 64));
+        }
+        packet
     }
 
     /// Counts the packets that wait.
@@ -353,5 +380,70 @@ mod tests {
         let queue = queues.queue_of(0, now);
         let still = met.iter().filter(|&&d| queues.queue_of(d, now) == queue).count();
         assert!(still < 12, "{still} of {} met again", met.len());
+    }
+
+    /// Turns as the paper has them: from queue to queue, each asked whether anything waits.
+    struct Walk {
+        queues: Vec<VecDeque<Waiting<u32>>>,
+        deficits: Vec<u32>,
+        turn: usize,
+        served: bool,
+    }
+
+    impl Walk {
+        fn next(&mut self) -> Option<Waiting<u32>> {
+            if self.queues.iter().all(VecDeque::is_empty) {
+                return None;
+            }
+            loop {
+                let (at, first) = (self.turn, self.queues[self.turn].front());
+                match first.map(|packet| packet.bytes) {
+                    Some(bytes) if self.deficits[at] >= bytes => {
+                        self.deficits[at] -= bytes;
+                        return self.queues[at].pop_front();
+                    }
+                    Some(_) if !self.served => {
+                        self.deficits[at] += QUANTUM;
+                        self.served = true;
+                    }
+                    waiting => {
+                        if waiting.is_none() {
+                            self.deficits[at] = 0;
+                        }
+                        self.turn = (at + 1) % self.queues.len();
+                        self.served = false;
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn turns_that_skip_empty_queues_are_those_that_ask_each() {
+        let parameters = Parameters { low: 1 << 20, high: 1 << 21, ..Parameters::default() };
+        for (count, destinations) in [(1, 3), (4, 9), (64, 1), (64, 20), (256, 5), (256, 400)] {
+            let mut rng = fastrand::Rng::with_seed(count as u64 + destinations as u64);
+            let mut queues = Queues::new(count, parameters, 99, 0);
+            let mut walk = Walk {
+                queues: vec![VecDeque::new(); count],
+                deficits: vec![0; count],
+                turn: 0,
+                served: false,
+            };
+            for packet in 0..20_000 {
+                // Now and then all of them run empty.
+                if rng.u32(..100) < 49 {
+                    let to = u128::from(rng.u32(..destinations));
+                    let packet = Waiting { packet, bytes: rng.u32(84..2049) };
+                    let queue = queues.queue_of(to, 0);
+                    if queues.offer(to, packet, 0).is_ok() {
+                        walk.queues[queue].push_back(packet);
+                    }
+                } else {
+                    assert_eq!(queues.next(0), walk.next(), "{count} queues, {destinations} to");
+                }
+            }
+            assert_eq!(queues.len(), walk.queues.iter().map(VecDeque::len).sum::<usize>());
+        }
     }
 }

@@ -1,4 +1,6 @@
-//! Limits of prefixes and destinations, and sources that pass before everything, at the gate.
+//! Limits of prefixes and destinations, and sources of which something is said, at the gate.
+
+use std::sync::Arc;
 
 use fib::Publisher;
 
@@ -6,13 +8,14 @@ use super::{GRANT, PROTECTED, SECOND, packet};
 use crate::decision::{Item, Say, Scope};
 use crate::flow::{Flow, Key};
 use crate::gate::{Gate, Reason, Verdict};
+use crate::policy::sources::{Listed, Source};
 use crate::policy::{Action, Address, BadPolicy, Draft, Grantor};
 use crate::state::{Decision, Grant, Stamp};
 
 const MBIT: u64 = 1_000_000;
 
 /// 192.0.2.0/24 with these limits, 198.51.100.0/24 with none, both by one set; 10.0.0.0/8 back;
-/// 203.0.113.0/24 and 2001:db8::/64 may pass.
+/// 203.0.113.0/24 and 2001:db8::/64 may pass, the rest of 203.0.112.0/20 and 2001:db8::/48 may not.
 fn draft(all: Option<u64>, each: Option<u64>) -> Draft {
     let mut draft = Draft::new();
     let set = draft.set(&[Grantor { address: Address::V4(1), weight: 1 }]);
@@ -21,8 +24,12 @@ fn draft(all: Option<u64>, each: Option<u64>) -> Draft {
     draft.v4("198.51.100.0/24".parse().unwrap(), Action::Grantors(set));
     draft.v4("10.0.0.0/8".parse().unwrap(), Action::Back);
     draft.v6("2001:db8:1::/48".parse().unwrap(), Action::Grantors(limited));
-    draft.allow_v4("203.0.113.0/24".parse().unwrap());
-    draft.allow_v6("2001:db8::/64".parse().unwrap());
+    let mut listed = Listed::default();
+    listed.v4("203.0.113.0/24".parse().unwrap(), Source::Allowed);
+    listed.v4("203.0.112.0/20".parse().unwrap(), Source::Blocked);
+    listed.v6("2001:db8::/64".parse().unwrap(), Source::Allowed);
+    listed.v6("2001:db8::/48".parse().unwrap(), Source::Blocked);
+    draft.sources(Arc::new(listed.build().unwrap()));
     draft
 }
 
@@ -56,6 +63,7 @@ impl Rig {
             passed[at] += u32::from(!matches!(verdict[0], Verdict::Drop(_)));
         }
         assert_eq!(self.gate.counts().received, self.gate.counts().ended());
+        super::ledger::balanced(&self.gate);
         passed.into_iter().map(|count| f64::from(count) * 1020.0 * 8.0 / 1e6).collect()
     }
 }
@@ -113,7 +121,7 @@ fn who_is_allowed_passes_before_everything() {
     rig.gate.decide(0, &item, Stamp::default(), |flow| rig.key.hash(flow)).unwrap();
     let flows = [
         friend,
-        Flow::v4(0xcb00_7205, 0xc633_6401),
+        Flow::v4(0xcb00_8005, 0xc633_6401),
         Flow::v6(0x2001_0db8 << 96 | 7, 0x2001_0db8_0001 << 80),
         Flow::v4(0xcb00_7106, 0x0a00_0001),
         Flow::v4(0xcb00_7106, 0x0808_0808),
@@ -135,6 +143,47 @@ fn who_is_allowed_passes_before_everything() {
     // The declined entry, and that of who is not on the list.
     assert_eq!(rig.gate.table().len(), 2);
     assert_eq!(counts.received, counts.ended());
+}
+
+/// By groups and one by one: wherever it goes, whatever was granted, and no entry is made of it.
+#[test]
+fn who_is_blocked_is_dropped_before_everything() {
+    let mut rig = Rig::new(None, None);
+    let granted = Flow::v4(0xcb00_7005, PROTECTED);
+    rig.grant(granted);
+    let six = 0x2001_0db8 << 96;
+    let flows = [
+        granted,
+        Flow::v4(0xcb00_7205, 0xc633_6401),
+        Flow::v4(0xcb00_7205, 0x0a00_0001),
+        Flow::v4(0xcb00_7205, 0x0808_0808),
+        Flow::v6(six | 1 << 64, 0x2001_0db8_0001 << 80),
+        // Beside it, and the exceptions in it.
+        Flow::v4(0xcb00_8005, 0x0a00_0001),
+        Flow::v4(0xcb00_7105, 0x0a00_0001),
+        Flow::v6(six | 7, six),
+    ];
+    let sent = flows.map(|flow| packet(&rig.key, flow, 1000));
+    for way in 0..2 {
+        let mut verdicts = [Verdict::Front; 8];
+        match way {
+            0 => rig.gate.process(1, &sent, &mut verdicts),
+            _ => rig.gate.process_woven(2, &sent, 3, &mut verdicts),
+        }
+        assert_eq!(verdicts[..5], [Verdict::Drop(Reason::Blocked); 5]);
+        assert_eq!(verdicts[5..], [Verdict::Back, Verdict::Back, Verdict::NoRoute]);
+    }
+    let counts = rig.gate.counts();
+    assert_eq!((counts.blocked.packets, counts.blocked.bytes), (10, 10_000));
+    assert_eq!(rig.gate.table().len(), 1, "the granted one's");
+    assert_eq!(counts.received, counts.ended());
+    // Off the list, the grant is as it was.
+    let mut draft = draft(None, None);
+    draft.sources(Arc::default());
+    rig.publisher.publish(Box::new(draft.build(2).unwrap()));
+    let mut verdict = [Verdict::Front];
+    rig.gate.process(3, &sent[..1], &mut verdict);
+    assert!(matches!(verdict[0], Verdict::Granted { .. }), "{verdict:?}");
 }
 
 #[test]

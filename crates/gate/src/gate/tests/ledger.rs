@@ -1,0 +1,158 @@
+//! What became of packets by rule, against a count by hand: the longest prefix of a list, packet by
+//! packet, while rules come, go, and change their lines.
+
+use std::collections::BTreeMap;
+
+use fib::{Prefix, Publisher};
+
+use super::{GRANT, SECOND, packet, random_flow};
+use crate::decision::{Item, Say, Scope};
+use crate::flow::{Flow, Key, Pair};
+use crate::gate::{Fate, Fates, Gate, Line, Packet, RULES, Verdict};
+use crate::policy::sources::{Listed, Source};
+use crate::policy::{Action, Address, Draft, Grantor, Policy};
+use crate::state::{Decision, Stamp};
+
+/// Rules of both families; the number is that of the line, if it has one.
+const RULES_OF: [(&str, u8, Option<usize>); 9] = [
+    ("192.0.2.0/24", 0, Some(0)),
+    ("192.0.2.2/32", 0, Some(1)),
+    ("192.0.2.240/28", 1, Some(RULES - 1)),
+    ("192.0.2.3/32", 2, None),
+    ("198.51.100.0/24", 3, Some(2)),
+    ("203.0.113.0/24", 4, Some(9)),
+    ("10.0.0.0/8", 5, None),
+    ("2001:db8::/32", 0, Some(4)),
+    ("2001:db8::1/128", 2, Some(5)),
+];
+
+/// The policy of this generation: with each of them the lines are others, and one rule is not there.
+fn policy(generation: u64) -> (Policy, Vec<(&'static str, Line)>) {
+    let grantor = |weight| Grantor { address: Address::V4(0x0a00_0001), weight };
+    let mut draft = Draft::new();
+    let sets = [draft.set(&[grantor(1)]), draft.set(&[grantor(0)])];
+    let turn = generation as usize - 1;
+    let mut lines = Vec::new();
+    for (at, (prefix, what, number)) in RULES_OF.into_iter().enumerate() {
+        if turn > 0 && turn % RULES_OF.len() == at {
+            continue;
+        }
+        let number = number.map(|number| (number + 16 * turn) % RULES);
+        let line = number.and_then(Line::of_rule).unwrap_or(Line::OTHERS);
+        lines.push((prefix, line));
+        draft.count(line);
+        let action = match what {
+            0 | 1 if number.is_none() => Action::Grantors(sets[usize::from(what)]),
+            0 | 1 => Action::Grantors(draft.limited(sets[usize::from(what)], None, None)),
+            // A megabit for all of it: soon over.
+            2 => Action::Grantors(draft.limited(sets[0], Some(1_000_000), None)),
+            3 => Action::Back,
+            4 => Action::Front,
+            _ => Action::Drop,
+        };
+        match prefix.contains(':') {
+            true => draft.v6(prefix.parse().unwrap(), action),
+            false => draft.v4(prefix.parse().unwrap(), action),
+        }
+    }
+    let mut listed = Listed::default();
+    listed.v4(Prefix::truncate(4, 32), Source::Allowed);
+    listed.v4(Prefix::truncate(8, 32), Source::Blocked);
+    draft.sources(std::sync::Arc::new(listed.build().unwrap()));
+    (draft.build(generation).unwrap(), lines)
+}
+
+/// Which line a packet belongs on, by going through all rules.
+fn by_hand(lines: &[(&str, Line)], flow: &Flow) -> Line {
+    let length = |text: &str| match flow.pair() {
+        Pair::V4 { src: 8, .. } => None,
+        Pair::V4 { dst, .. } => {
+            let prefix = text.parse::<Prefix<u32>>().ok()?;
+            prefix.contains(dst).then(|| prefix.len())
+        }
+        Pair::V6 { dst, .. } => {
+            let prefix = text.parse::<Prefix<u128>>().ok()?;
+            prefix.contains(dst).then(|| prefix.len())
+        }
+    };
+    let longest = lines.iter().filter_map(|(text, line)| Some((length(text)?, *line))).max();
+    longest.map_or(Line::NONE, |(_, line)| line)
+}
+
+/// Holds a ledger against the counts beside it: as many packets and bytes, by what became of them.
+pub(super) fn balanced(gate: &Gate) {
+    let mut sums = Fates::default();
+    for (_, fates) in gate.ledger().lines() {
+        for (sum, count) in sums.iter_mut().zip(fates) {
+            (sum.packets, sum.bytes) = (sum.packets + count.packets, sum.bytes + count.bytes);
+        }
+    }
+    let it = gate.counts();
+    let packets = sums.map(|count| count.packets);
+    assert_eq!(packets.iter().sum::<u64>(), it.received.packets);
+    assert_eq!(sums.map(|count| count.bytes).iter().sum::<u64>(), it.received.bytes);
+    assert_eq!(packets[Fate::Request as usize], it.requests.packets);
+    assert_eq!(packets[Fate::Granted as usize], it.granted.packets + it.allowed.packets);
+    let passed = it.back.packets + it.front.packets;
+    assert_eq!(packets[Fate::Passed as usize], passed);
+}
+
+#[test]
+fn every_packet_is_on_the_line_of_the_rule_that_decided() {
+    for in_flight in [0, 5] {
+        let mut rng = fastrand::Rng::with_seed(42);
+        let key = Key::new(|| rng.u64(..));
+        let (first, mut lines) = policy(1);
+        let mut publisher = Publisher::new(first);
+        let mut gate: Gate = Gate::new(400, publisher.reader(), 0);
+        let mut expect = BTreeMap::<Line, Fates>::new();
+        let mut now = 0;
+        for round in 0..1200 {
+            now += rng.u64(..SECOND / 50);
+            if round % 60 == 59 {
+                let (next, its) = policy(2 + round / 60);
+                publisher.publish(Box::new(next));
+                lines = its;
+                gate.idle();
+                publisher.reclaim();
+            }
+            let packets: Vec<Packet> = (0..rng.usize(..90))
+                .map(|_| packet(&key, random_flow(&mut rng), rng.u32(60..1500)))
+                .collect();
+            let mut verdicts = vec![Verdict::NoRoute; packets.len()];
+            match in_flight {
+                0 => gate.process(now, &packets, &mut verdicts),
+                _ => gate.process_woven(now, &packets, in_flight, &mut verdicts),
+            }
+            for (packet, verdict) in packets.iter().zip(&verdicts) {
+                let line = expect.entry(by_hand(&lines, &packet.flow)).or_default();
+                let count = &mut line[verdict.fate() as usize];
+                count.packets += 1;
+                count.bytes += u64::from(packet.bytes);
+            }
+            let decision = match rng.bool() {
+                true => Decision::Decline { expire_s: 2 },
+                false => Decision::Grant(GRANT),
+            };
+            let flow = random_flow(&mut rng);
+            let item = Item { scope: Scope::of(&flow), say: Say::Decide(decision) };
+            let _ = gate.decide(now, &item, Stamp::default(), |flow| key.hash(flow));
+            gate.turn(now, 64);
+        }
+        let used = gate.ledger().lines().filter(|(_, fates)| *fates != Fates::default());
+        assert_eq!(used.collect::<BTreeMap<_, _>>(), expect);
+        balanced(&gate);
+        let counts = gate.counts();
+        for (what, count) in [
+            ("granted", counts.granted),
+            ("allowed", counts.allowed),
+            ("blocked", counts.blocked),
+            ("declined", counts.declined),
+            ("over a limit", counts.over_limit),
+            ("without a grantor", counts.no_grantor),
+            ("without a route", counts.no_route),
+        ] {
+            assert!(count.packets > 50, "{what}: {counts:?}");
+        }
+    }
+}
