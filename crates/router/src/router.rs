@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use fib::{Publisher, Reader};
 use port::af_xdp::{self, Interface, RingSizes, Socket};
+use port::handover::Handed;
 use port::{Arena, Host, Port, PortStats};
 
 use crate::config::{self, Config, Target};
@@ -222,6 +223,9 @@ pub(crate) struct Stations<'a> {
     pub(crate) frames: u32,
     /// Makes their stations.
     pub(crate) make: &'a mut MakeStation<'a>,
+    /// What they receive from each other, of those packets that came in on the first
+    /// interface; empty where they hand nothing over.
+    pub(crate) handed: Vec<Handed>,
 }
 
 /// Workers that were started.
@@ -266,8 +270,11 @@ pub(crate) fn open_one(
     steered: &af_xdp::Locals,
 ) -> Result<Interface, StartError> {
     let queues = config.cores.len() as u32;
-    let flows = wanted.declined;
-    let interface = Interface::open_declining(&wanted.name, queues, steered, wanted.mode, flows)?;
+    let (name, mode) = (&wanted.name, wanted.mode);
+    let interface = match wanted.guard {
+        Some(early) => Interface::open_guarding(name, queues, steered, mode, early)?,
+        None => Interface::open(name, queues, steered, mode)?,
+    };
     adjust(interface, wanted, steered)
 }
 
@@ -330,10 +337,14 @@ pub(crate) fn start(
         let stats = Arc::clone(&stats[number]);
         let setup =
             WorkerSetup { arena, ports: mine, tables, adjacencies, ingresses, wants, stats };
-        let worker = match &mut stations {
-            Some(stations) => Worker::new(setup).with_station((stations.make)(number, interfaces)),
-            None => Worker::new(setup),
-        };
+        let mut worker = Worker::new(setup);
+        if let Some(stations) = &mut stations {
+            worker = worker.with_station((stations.make)(number, interfaces));
+            if let (false, Some(first)) = (stations.handed.is_empty(), interfaces.first()) {
+                let handed = stations.handed.remove(0).behind(first.mac(), first.mtu());
+                worker = worker.with_handed(Box::new(handed), 0);
+            }
+        }
         workers.push((worker, core));
     }
     let workers = Workers::start(workers).map_err(system("start the workers"))?;

@@ -14,8 +14,8 @@ use port::af_xdp::ModeChoice;
 use toml::Spanned;
 
 use super::{
-    CONTROL, Config, ConfigError, ImageFile, Interface, NextHop, Problem, RouteFile, Target, Via,
-    place, text,
+    CONTROL, Config, ConfigError, ImageFile, Interface, Metrics, NextHop, Problem, RouteFile,
+    Target, Via, place, text,
 };
 use crate::datapath::{Adjacency, SourceCheck};
 
@@ -51,7 +51,9 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         }
     }
     let fpm = listen(&mut c, file.feed.fpm, "feed.fpm", 2620);
-    let metrics = listen(&mut c, file.metrics.listen, "metrics.listen", 9273);
+    let metrics = Metrics::check(file.metrics, &mut |at, key, what| {
+        c.problems.push(Problem { line: place(text, at).0, key, what });
+    });
     let socket = file.control.socket.unwrap_or_else(|| CONTROL.into());
     let control = (!socket.as_os_str().is_empty()).then_some(socket);
     let engine_v4 = engine(&mut c, file.fib.engine, "fib.engine", Choice::parse::<u32>);
@@ -194,7 +196,7 @@ fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize)
         }
         let name = name.into_inner();
         let (mode, table) = (choice, number);
-        interfaces.push(Interface { name, mode, table, sources, observe, declined: 0 });
+        interfaces.push(Interface { name, mode, table, sources, observe, guard: None });
     }
     if interfaces.len() > Adjacency::MOST_PORTS {
         let what = format!("more than {}", Adjacency::MOST_PORTS);

@@ -37,6 +37,7 @@
 //!
 //! [metrics]
 //! listen = "127.0.0.1:9273"    # metrics and a page by HTTP; without it, none (for `run`)
+//! hosts = ["router.example.net"]   # names it is asked for by: config/metrics.rs
 //!
 //! [fib]
 //! engine = "auto"              # for IPv4; `engine_v6` for IPv6
@@ -52,6 +53,7 @@
 //! `[[route]]` over every file.
 
 mod check;
+pub(crate) mod metrics;
 mod text;
 
 use std::fmt;
@@ -61,9 +63,12 @@ use std::time::Duration;
 
 use fib::{Choice, Prefix};
 use port::af_xdp::ModeChoice;
+use port::af_xdp::steer::Early;
 use serde::de::DeserializeOwned;
 
 use crate::datapath::SourceCheck;
+
+pub use metrics::Metrics;
 
 /// A configuration without contradictions.
 #[derive(Clone, Debug)]
@@ -91,7 +96,7 @@ pub struct Config {
     /// Where the control socket is; none where it is not wanted.
     pub control: Option<PathBuf>,
     /// Where metrics are asked for by HTTP; none where that is not wanted (`run` only).
-    pub metrics: Option<SocketAddr>,
+    pub metrics: Option<Metrics>,
     /// Where an image of the tables is kept, if one is (`run` only).
     pub image: Option<ImageFile>,
 }
@@ -119,8 +124,8 @@ pub struct Interface {
     pub sources: SourceCheck,
     /// Its packets are left to the kernel, and those counted that would have been taken.
     pub observe: bool,
-    /// How many declined flows the steering program may drop, of each family (gates only).
-    pub declined: u32,
+    /// What the steering program may drop, where it is one of a gate's.
+    pub guard: Option<Early>,
 }
 
 /// The kernel's table of routes where nothing else is said.

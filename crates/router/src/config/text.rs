@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::metrics;
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct File {
@@ -20,7 +22,7 @@ pub(super) struct File {
     pub(super) control: Control,
     pub(super) feed: Feed,
     pub(super) image: Option<Image>,
-    pub(super) metrics: Metrics,
+    pub(super) metrics: metrics::Text,
 }
 
 #[derive(Debug, Deserialize)]
@@ -89,10 +91,4 @@ pub(super) struct Image {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Feed {
     pub(super) fpm: Option<Spanned<String>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Metrics {
-    pub(super) listen: Option<Spanned<String>>,
 }

@@ -18,8 +18,11 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 pub use crate::distribution::told::DistributionTold;
-pub use crate::grantor::told::{Changed, GrantorTold, ShadowTold};
-pub use crate::vantage::told::{FlowTold, GateTold, ProgramTold};
+pub use crate::grantor::told::{Changed, GateHeard, GrantorTold, ShadowTold};
+pub use crate::vantage::told::{
+    CandidateTold, ChangedTold, DifferingTold, FlowTold, GateTold, OutcomeTold, PolicyTold,
+    ProgramTold,
+};
 
 /// A line to the router.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

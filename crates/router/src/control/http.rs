@@ -5,7 +5,7 @@
 //!        one thread, tokio's current-thread runtime       └ a blocking thread of tokio's
 //! ```
 //!
-//! RFC 9110 and RFC 9112 are hyper's to keep; only `GET` and `HEAD` are answered, and
+//! RFC 9110 and RFC 9112 are hyper's to keep. Only requests to this server are answered (`hosts.rs`), only `GET` and `HEAD` are answered, and
 //! nothing that a client says changes anything. A connection may last [`LONGEST`], a
 //! client may take [`HEADERS`] for its headers. Where there are [`MOST`] and another comes, the
 //! oldest ends: clients that are slow or say nothing, however many, keep nobody out, and who
@@ -38,6 +38,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
 
+use super::hosts::Hosts;
 use super::rights;
 
 /// Connections at once.
@@ -110,7 +111,11 @@ impl Http {
     /// # Errors
     ///
     /// The system's.
-    pub(crate) fn start(listen: SocketAddr, pages: Arc<dyn Pages>) -> io::Result<Self> {
+    pub(crate) fn start(
+        listen: SocketAddr,
+        hosts: Hosts,
+        pages: Arc<dyn Pages>,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(listen)?;
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -122,7 +127,7 @@ impl Http {
             // Nor do the threads that it starts need any.
             let _ = rights::keep(&[]);
             runtime.block_on(async {
-                let serving = tokio::spawn(serve(listener, pages));
+                let serving = tokio::spawn(serve(listener, Arc::new(hosts), pages));
                 // Either word is the end: it was said, or nobody is left to say it.
                 let _ = stopped.await;
                 serving.abort();
@@ -142,7 +147,7 @@ impl Drop for Http {
     }
 }
 
-async fn serve(listener: TcpListener, pages: Arc<dyn Pages>) {
+async fn serve(listener: TcpListener, hosts: Arc<Hosts>, pages: Arc<dyn Pages>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
     let mut open = VecDeque::<AbortHandle>::with_capacity(MOST);
     // Ends them all when this ends.
@@ -160,9 +165,10 @@ async fn serve(listener: TcpListener, pages: Arc<dyn Pages>) {
             oldest.abort();
         }
         while connections.try_join_next().is_some() {}
-        let pages = Arc::clone(&pages);
+        let (hosts, pages) = (Arc::clone(&hosts), Arc::clone(&pages));
         open.push_back(connections.spawn(async move {
-            let service = service_fn(move |request| respond(Arc::clone(&pages), request));
+            let service =
+                service_fn(move |request| respond(Arc::clone(&hosts), Arc::clone(&pages), request));
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEADERS)
@@ -174,9 +180,13 @@ async fn serve(listener: TcpListener, pages: Arc<dyn Pages>) {
 }
 
 async fn respond(
+    hosts: Arc<Hosts>,
     pages: Arc<dyn Pages>,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
+    if let Err(reply) = hosts.judge(&request) {
+        return Ok(response(reply));
+    }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut response = response(Reply::words(405, "only GET and HEAD"));
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -244,8 +254,8 @@ mod tests {
     #[test]
     fn pages_are_served_and_nothing_else_is_done() {
         let at = free();
-        let server = Http::start(at, Arc::new(Echo)).unwrap();
-        let rest = "Host: x\r\nConnection: close\r\n";
+        let server = Http::start(at, Hosts::default(), Arc::new(Echo)).unwrap();
+        let rest = "Host: localhost\r\nConnection: close\r\n";
         let heard = say(at, &format!("GET / HTTP/1.1\r\nAccept: text/x\r\n{rest}\r\n"));
         assert!(heard.starts_with("HTTP/1.1 200 OK\r\n") && heard.ends_with("\r\n\r\ntext/x\n"));
         let heard = say(at, &format!("GET /a?b HTTP/1.1\r\n{rest}\r\n"));

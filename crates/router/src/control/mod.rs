@@ -6,7 +6,7 @@
 //! | `plane` | what the kernel says, as workers read it |
 //! | `server`, `api`, `look`, `answer`, `asks` | the control socket: what is asked, and who knows |
 //! | `audit` | whether the router does what the kernel would |
-//! | `metrics`, `http` | everything that is counted, for Prometheus |
+//! | `metrics`, `http`, `hosts` | everything that is counted, for Prometheus |
 //! | `monitor` | what happens, told to whoever listens |
 //! | `links` | what the system says of its interfaces and addresses |
 //! | `routes` | files and configuration → tables and adjacencies |
@@ -18,6 +18,7 @@ pub mod answer;
 pub mod api;
 pub mod asks;
 pub(crate) mod audit;
+pub(crate) mod hosts;
 pub(crate) mod http;
 pub mod kernel;
 pub mod links;

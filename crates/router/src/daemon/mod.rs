@@ -31,9 +31,10 @@ use feed::netlink::Kernel;
 use port::Host;
 use port::af_xdp::Interface;
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, Metrics};
 use crate::control::asks::{self, Asked, Asker};
 use crate::control::audit::auditor::Auditor;
+use crate::control::hosts::Hosts;
 use crate::control::http::Http;
 use crate::control::kernel::Following;
 use crate::control::look::Look;
@@ -62,6 +63,7 @@ pub struct Daemon {
     // In the order in which they end: nobody asks what is gone.
     server: Option<Server>,
     metrics: Option<Http>,
+    web: Option<Arc<Web>>,
     auditor: Option<Auditor>,
     workers: Workers,
     control: Option<Control>,
@@ -146,6 +148,7 @@ impl Daemon {
         let mut daemon = Self {
             server: None,
             metrics: None,
+            web: None,
             auditor: None,
             workers,
             control: Some(control),
@@ -165,11 +168,12 @@ impl Daemon {
         }
         let auditor = Auditor::start(daemon.asker.clone(), Arc::clone(&daemon.view));
         daemon.auditor = Some(auditor.map_err(system("start the auditor"))?);
-        if let Some(listen) = daemon.config.metrics {
-            let http = Web::start(daemon.look())
-                .and_then(|web| Http::start(listen, Arc::new(web)))
-                .map_err(|source| StartError::Metrics { listen, source })?;
-            daemon.metrics = Some(http);
+        if let Some(Metrics { listen, hosts, keep }) = daemon.config.metrics.clone() {
+            let told = |source| StartError::Metrics { listen, source };
+            let web = Arc::new(Web::start(daemon.look(), keep).map_err(told)?);
+            let pages = Arc::clone(&web);
+            daemon.metrics = Some(Http::start(listen, Hosts::new(&hosts), pages).map_err(told)?);
+            daemon.web = Some(web);
         }
         Ok(daemon)
     }
@@ -194,6 +198,11 @@ impl Daemon {
             self.orders = Some(orders);
         }
         self.follow_rules()
+    }
+
+    /// Takes what an operator should know of the page; to be called from time to time.
+    pub fn news(&self) -> Vec<String> {
+        self.web.as_ref().map(|web| web.news()).unwrap_or_default()
     }
 
     /// Leaves the packets of an interface to the kernel and counts those that would have
@@ -252,6 +261,9 @@ impl Daemon {
     pub fn stop(&mut self) -> bool {
         self.server = None;
         self.metrics = None;
+        if let Some(web) = &self.web {
+            web.end();
+        }
         self.auditor = None;
         let well = self.workers.stop();
         let Some(control) = self.control.take() else { return well };

@@ -304,7 +304,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
         ("control.socket", old.control != new.control),
         ("feed.fpm", old.fpm != new.fpm),
         ("image.path", path(old) != path(new)),
-        ("metrics.listen", old.metrics != new.metrics),
+        ("metrics", old.metrics != new.metrics),
     ];
     each.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
 }

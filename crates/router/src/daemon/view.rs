@@ -42,10 +42,15 @@ impl View {
         let mut stats: Snapshot = self.worker_stats().into_iter().sum();
         // What the kernel drops for a gate is counted as if a worker had dropped it.
         for interface in self.interfaces() {
-            let packets = interface.counts().map_or(0, |counts| counts[Steered::Declined]);
-            stats.received += packets;
-            stats.received_bytes += interface.declined_bytes().unwrap_or(0);
-            stats.verdicts[Verdict::Declined as usize] += packets;
+            let counts = interface.counts().unwrap_or_default();
+            for (steered, bytes, verdict) in [
+                (Steered::Blocked, interface.blocked_bytes(), Verdict::Blocked),
+                (Steered::Declined, interface.declined_bytes(), Verdict::Declined),
+            ] {
+                stats.received += counts[steered];
+                stats.received_bytes += bytes.unwrap_or(0);
+                stats.verdicts[verdict as usize] += counts[steered];
+            }
         }
         stats
     }

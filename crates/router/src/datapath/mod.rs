@@ -61,7 +61,7 @@ pub use rewrite::{Rewritten, originate, rewrite_v4, rewrite_v6};
 pub use sample::Sample;
 pub use source::SourceCheck;
 pub(crate) use source::{source_v4, source_v6};
-pub use station::{Leaving, Sifting, Station, Way};
+pub use station::{Leaving, Sifting, Station, Tunnels, Way};
 pub use verdict::{Class, Verdict};
 pub use want::{Key, Want, WantReceiver, WantSender, wants};
 pub use worker::{TICK, Worker, WorkerSetup};

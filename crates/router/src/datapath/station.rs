@@ -20,7 +20,7 @@
 
 use fib::Hop;
 use port::{Arena, Frame};
-use wire::tunnel::Header;
+use wire::tunnel::{Ends, Header, Ports};
 use wire::{ethernet, ipv4, ipv6};
 
 use super::batch::SIZE;
@@ -41,6 +41,9 @@ pub struct Sifting<'w> {
     pub frames: &'w mut Vec<Frame>,
     /// The port's number.
     pub ingress: usize,
+    /// Another worker has handed them over: they are packets of this worker's flows, and each
+    /// has its flow's hash for a mark.
+    pub handed: bool,
     /// The port's address.
     pub mac: [u8; 6],
     /// This machine's own addresses.
@@ -74,15 +77,51 @@ pub enum Way {
     },
     /// Not at all: it ends so.
     Dropped(Verdict),
-    /// In a tunnel, whose packets are at most `most` bytes long.
+    /// In a tunnel, to the end that it is looked up by.
     Tunnel {
-        /// The outer header.
-        header: Header,
-        /// The most bytes, outer header included.
-        most: u16,
+        /// The DSCP of the outer header.
+        dscp: u8,
+        /// The flow's hash.
+        hash: u32,
         /// Not in it after all, but by the way that leads to its end, where that is known.
         direct: bool,
     },
+}
+
+/// What is alike in all tunnels of a worker.
+///
+/// An outer header is made of it when its packet leaves, and not before: headers that wait in a list
+/// are twice its length, and a cache's worth of a batch.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tunnels {
+    /// Where those over IPv4 begin.
+    pub from4: u32,
+    /// Where those over IPv6 begin.
+    pub from6: u128,
+    /// The UDP port that they have at their ends, if they have one.
+    pub udp: Option<u16>,
+    /// A secret that flow labels and source ports are made with.
+    pub secret: u64,
+    /// The most bytes of a packet, outer header included.
+    pub most: u16,
+}
+
+impl Tunnels {
+    /// Returns the outer header of a packet to this end, of the flow with this hash.
+    #[inline(always)]
+    fn header(&self, end: Key, dscp: u8, hash: u32) -> Header {
+        let ends = match end {
+            Key::V4(dst) => Ends::V4 { src: self.from4, dst },
+            Key::V6(dst) => Ends::V6 { src: self.from6, dst, flow_label: self.label(hash) },
+        };
+        let udp = self.udp.map(|port| Ports::of(self.label(hash) >> 6, port));
+        Header { ends, dscp, hop_limit: HOPS, udp }
+    }
+
+    /// Returns what tells flows apart on the way: not the hash itself, which is a secret.
+    fn label(&self, hash: u32) -> u32 {
+        ((u64::from(hash) ^ self.secret >> 32).wrapping_mul(self.secret | 1) >> 44) as u32
+    }
 }
 
 /// What takes packets out of a worker's batches.
@@ -98,8 +137,11 @@ pub trait Station: Send {
     /// Takes out what is not to be routed by its destination, and counts it.
     fn sift(&mut self, sifting: Sifting<'_>);
 
-    /// Returns what leaves next, if something does now.
-    fn next(&mut self) -> Option<Leaving>;
+    /// Appends what leaves now, as far as there is `room`.
+    fn leave(&mut self, room: usize, leaving: &mut Vec<Leaving>);
+
+    /// Returns what its tunnels have in common.
+    fn tunnels(&self) -> Tunnels;
 
     /// Is told of a packet that does not fit the tunnel: the inner one may have `mtu` bytes.
     fn too_big(&mut self, arena: &mut Arena, frame: &Frame, mtu: u32, stats: &WorkerStats);
@@ -117,6 +159,12 @@ pub trait Station: Send {
     fn close(&mut self, arena: &mut Arena, stats: &WorkerStats);
 }
 
+/// Packets that leave are taken in parts of so many: what is known of them stays in the nearest cache.
+const PART: usize = 64;
+/// How far ahead packets that leave are fetched into the cache.
+const AHEAD: usize = 4;
+/// The outer TTL and hop limit (RFC 2003, 3.1; RFC 2473, 6.3).
+const HOPS: u8 = 64;
 /// The DSCP of granted packets.
 const GRANTED: u8 = 1;
 
@@ -126,77 +174,86 @@ impl<L: Lookup> Worker<L> {
         let Self { arena, lanes, tables, adjacencies, ingresses, batch, leaving, .. } = self;
         let (wants, stats, now) = (&mut self.wants, &*self.stats, self.now);
         let Some(station) = self.station.as_deref_mut() else { return 0 };
-        while leaving.len() < SIZE
-            && let Some(next) = station.next()
-        {
-            leaving.push(next);
-        }
-        let departing = leaving.len();
-        if departing == 0 {
-            station.end(true);
-            return 0;
-        }
         // What waits for a neighbour waits with what came in on the guarded port.
         let ingress = (0..lanes.len()).find(|&port| station.guards(port)).unwrap_or(0);
         let table = ingresses.current().get(ingress).table;
-        batch.clear();
-        for Leaving { key, .. } in &*leaving {
-            batch.push(match *key {
-                Key::V4(key) => Parsed::V4(key),
-                Key::V6(key) => Parsed::V6(key),
-            });
-        }
-        batch.seal();
-        let (v4, v6) = batch.lookup(tables, table);
-        stats.looked_up(v4 as u64, v6 as u64);
-        let adjacencies = adjacencies.current();
-        for (Leaving { mut frame, way, .. }, (kind, hop)) in leaving.drain(..).zip(batch.outcomes())
-        {
-            let rewritten = match way {
-                Way::Forwarded => rewrite(arena.bytes_mut(&frame), kind, hop, adjacencies),
-                Way::Own => send_own(arena, &frame, hop, adjacencies),
-                Way::Returned { port } => Ok((port, frame.len())),
-                Way::Dropped(verdict) => Err(verdict),
-                Way::Tunnel { direct: true, .. }
-                    if adjacencies.get(adjacencies.member(hop, |_| 0)).port().is_ok() =>
-                {
-                    let (sent, mtu) = send_directly(arena, &frame, hop, adjacencies);
-                    if sent == Err(Verdict::TooBig) {
-                        station.too_big(arena, &frame, mtu, stats);
-                    }
-                    sent
+        let tunnels = station.tunnels();
+        let mut departing = 0;
+        while departing < SIZE {
+            station.leave(PART, leaving);
+            if leaving.is_empty() {
+                break;
+            }
+            departing += leaving.len();
+            batch.clear();
+            for Leaving { key, .. } in &*leaving {
+                batch.push(match *key {
+                    Key::V4(key) => Parsed::V4(key),
+                    Key::V6(key) => Parsed::V6(key),
+                });
+            }
+            batch.seal();
+            let (v4, v6) = batch.lookup(tables, table);
+            stats.looked_up(v4 as u64, v6 as u64);
+            let adjacencies = adjacencies.current();
+            let (mut each, mut outcomes) = (leaving.drain(..), batch.outcomes());
+            while let (Some(Leaving { mut frame, key, way }), Some((kind, hop))) =
+                (each.next(), outcomes.next())
+            {
+                if let Some(ahead) = each.as_slice().get(AHEAD) {
+                    arena.prefetch(&ahead.frame);
                 }
-                Way::Tunnel { header, most, .. } => {
-                    match enter(arena, &mut frame, hop, adjacencies, &header, most) {
-                        Entered::Yes => send_own(arena, &frame, hop, adjacencies),
-                        Entered::No(verdict) => Err(verdict),
-                        Entered::TooBig(mtu) => {
+                let rewritten = match way {
+                    Way::Forwarded => rewrite(arena.bytes_mut(&frame), kind, hop, adjacencies),
+                    Way::Own => send_own(arena, &frame, hop, adjacencies),
+                    Way::Returned { port } => Ok((port, frame.len())),
+                    Way::Dropped(verdict) => Err(verdict),
+                    Way::Tunnel { direct: true, .. }
+                        if adjacencies.get(adjacencies.member(hop, |_| 0)).port().is_ok() =>
+                    {
+                        let (sent, mtu) = send_directly(arena, &frame, hop, adjacencies);
+                        if sent == Err(Verdict::TooBig) {
                             station.too_big(arena, &frame, mtu, stats);
-                            Err(Verdict::TooBig)
+                        }
+                        sent
+                    }
+                    Way::Tunnel { dscp, hash, .. } => {
+                        let header = tunnels.header(key, dscp, hash);
+                        match enter(arena, &mut frame, hop, adjacencies, &header, tunnels.most) {
+                            Entered::Yes => send_own(arena, &frame, hop, adjacencies),
+                            Entered::No(verdict) => Err(verdict),
+                            Entered::TooBig(mtu) => {
+                                station.too_big(arena, &frame, mtu, stats);
+                                Err(Verdict::TooBig)
+                            }
                         }
                     }
-                }
-            };
-            let verdict = match rewritten {
-                Ok((egress, len)) => match lanes.get_mut(usize::from(egress)) {
-                    Some(lane) => {
-                        lane.stage(arena, frame, len);
-                        continue;
+                };
+                let verdict = match rewritten {
+                    Ok((egress, len)) => match lanes.get_mut(usize::from(egress)) {
+                        Some(lane) => {
+                            lane.stage(arena, frame, len);
+                            continue;
+                        }
+                        None => Verdict::NoRoute,
+                    },
+                    Err(verdict) => verdict,
+                };
+                let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
+                let missing = Verdict::NoRoute;
+                let turn =
+                    Turn { arena, lanes, stats, adjacencies, wants, ingress, table, missing, now };
+                match way {
+                    Way::Forwarded => turn.stay(frame, kind, hop, verdict),
+                    Way::Own | Way::Returned { .. } | Way::Dropped(_) | Way::Tunnel { .. } => {
+                        turn.stay_own(frame, kind, hop, verdict);
                     }
-                    None => Verdict::NoRoute,
-                },
-                Err(verdict) => verdict,
-            };
-            let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
-            let missing = Verdict::NoRoute;
-            let turn =
-                Turn { arena, lanes, stats, adjacencies, wants, ingress, table, missing, now };
-            match way {
-                Way::Forwarded => turn.stay(frame, kind, hop, verdict),
-                Way::Own | Way::Returned { .. } | Way::Dropped(_) | Way::Tunnel { .. } => {
-                    turn.stay_own(frame, kind, hop, verdict);
                 }
             }
+        }
+        if departing == 0 {
+            station.end(true);
+            return 0;
         }
         for lane in lanes.iter_mut().filter(|lane| !lane.staged.is_empty()) {
             lane.send(arena, stats);

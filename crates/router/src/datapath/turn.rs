@@ -26,6 +26,8 @@ use crate::stats::WorkerStats;
 /// for a neighbour.
 pub(super) struct Lane {
     pub(super) port: Box<dyn Port>,
+    /// The port that its packets came by: itself, but where others hand them over.
+    pub(super) ingress: usize,
     pub(super) mac: [u8; 6],
     pub(super) staged: Vec<Frame>,
     staged_bytes: u64,
@@ -178,9 +180,9 @@ impl Turn<'_> {
 impl Lane {
     /// Makes a lane, with all the memory it will use: a batch and all that waits may
     /// leave by one.
-    pub(super) fn new(port: Box<dyn Port>) -> Self {
+    pub(super) fn new(port: Box<dyn Port>, ingress: usize) -> Self {
         let staged = Vec::with_capacity(SIZE + HELD);
-        Self { mac: port.mac(), port, staged, staged_bytes: 0, hold: Hold::new() }
+        Self { mac: port.mac(), port, ingress, staged, staged_bytes: 0, hold: Hold::new() }
     }
 
     /// Takes a frame that is to leave here, and is `len` bytes long from now on.

@@ -93,6 +93,8 @@ pub enum Verdict {
     /// Dropped: to be punted, and the port has no host that takes it.
     NoHost,
 
+    /// Dropped by a gate: the packet's source is on the block list.
+    Blocked,
     /// Dropped by a gate: the packet's flow is declined.
     Declined,
     /// Dropped by a gate: over the rate that its flow was granted.
@@ -117,6 +119,8 @@ pub enum Verdict {
     LowPriority,
     /// Dropped by a gate: the protected link is full, and its queues were long.
     LinkFull,
+    /// Dropped by a gate: the flow is another worker's, who had no room for more.
+    HandoverFull,
 }
 
 /// The three ways to end.
@@ -132,7 +136,7 @@ pub enum Class {
 
 impl Verdict {
     /// Every verdict, in the order of their numbers.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 43] = [
         Self::Sent,
         Self::OwnAddress,
         Self::Arp,
@@ -162,6 +166,7 @@ impl Verdict {
         Self::TooBig,
         Self::TxFull,
         Self::NoHost,
+        Self::Blocked,
         Self::Declined,
         Self::OverRate,
         Self::Policy,
@@ -174,6 +179,7 @@ impl Verdict {
         Self::Proof,
         Self::LowPriority,
         Self::LinkFull,
+        Self::HandoverFull,
     ];
     /// How many verdicts there are.
     pub const COUNT: usize = Self::ALL.len();
@@ -210,6 +216,7 @@ impl Verdict {
             Self::TooBig => "too_big",
             Self::TxFull => "tx_full",
             Self::NoHost => "no_host",
+            Self::Blocked => "blocked",
             Self::Declined => "declined",
             Self::OverRate => "over_rate",
             Self::Policy => "policy",
@@ -222,12 +229,13 @@ impl Verdict {
             Self::Proof => "proof",
             Self::LowPriority => "low_priority",
             Self::LinkFull => "link_full",
+            Self::HandoverFull => "handover_full",
         }
     }
 
     /// Says whether only a gate ends packets so (`vantage/`), and no plain router.
     pub const fn is_gates(self) -> bool {
-        self as u8 >= Self::Declined as u8
+        self as u8 >= Self::Blocked as u8
     }
 
     /// Returns which of the three ways this is.

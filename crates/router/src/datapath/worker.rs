@@ -96,7 +96,7 @@ impl<L: Lookup> Worker<L> {
         let WorkerSetup { arena, ports, tables, adjacencies, ingresses, wants, stats } = setup;
         Self {
             arena,
-            lanes: ports.into_iter().map(Lane::new).collect(),
+            lanes: ports.into_iter().zip(0..).map(|(port, at)| Lane::new(port, at)).collect(),
             tables,
             adjacencies,
             ingresses,
@@ -109,6 +109,14 @@ impl<L: Lookup> Worker<L> {
             now: 0,
             held: 0,
         }
+    }
+
+    /// Has it take packets of its flows from other workers, by `port`: as if they had come in
+    /// on the port number `ingress`. Nothing leaves by it.
+    #[must_use]
+    pub fn with_handed(mut self, port: Box<dyn Port>, ingress: usize) -> Self {
+        self.lanes.push(Lane::new(port, ingress));
+        self
     }
 
     /// Makes this worker a gate's.
@@ -125,8 +133,8 @@ impl<L: Lookup> Worker<L> {
         if let Some(station) = &mut self.station {
             station.begin();
         }
-        for ingress in 0..self.lanes.len() {
-            received += self.turn(ingress);
+        for from in 0..self.lanes.len() {
+            received += self.turn(from);
         }
         if self.station.is_some() {
             received += self.depart();
@@ -147,11 +155,12 @@ impl<L: Lookup> Worker<L> {
     }
 
     /// Forwards one batch from one port, and what waits of those before it.
-    fn turn(&mut self, ingress: usize) -> usize {
+    fn turn(&mut self, from: usize) -> usize {
         let Self { arena, lanes, tables, adjacencies, ingresses, frames, batch, .. } = self;
         let (wants, stats, now) = (&mut self.wants, &*self.stats, self.now);
         let station = self.station.as_deref_mut();
-        let Some(lane) = lanes.get_mut(ingress) else { return 0 };
+        let Some(lane) = lanes.get_mut(from) else { return 0 };
+        let (ingress, handed) = (lane.ingress, lane.ingress != from);
         let all = lane.port.receive(arena, SIZE, frames);
         if all == 0 && lane.hold.len() == 0 {
             return 0;
@@ -162,7 +171,7 @@ impl<L: Lookup> Worker<L> {
         if let Some(station) = station
             && station.guards(ingress)
         {
-            station.sift(Sifting { arena, frames, ingress, mac, locals, stats });
+            station.sift(Sifting { arena, frames, ingress, handed, mac, locals, stats });
             if frames.is_empty() && lane.hold.len() == 0 {
                 return all;
             }
@@ -203,7 +212,8 @@ impl<L: Lookup> Worker<L> {
         let adjacencies = adjacencies.current();
         let table = terms.table;
         let missing = if terms.further { Verdict::HostRoute } else { Verdict::NoRoute };
-        let waits = lanes.get(ingress).is_some_and(|lane| lane.hold.len() > 0);
+        // What was handed over waits with what came by its port, and is released with it.
+        let waits = lanes.get(from).is_some_and(|lane| lane.hold.len() > 0);
         if waits {
             let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
             Turn { arena, lanes, stats, adjacencies, wants, ingress, table, missing, now }
@@ -299,7 +309,8 @@ impl<L> Worker<L> {
         }
     }
 
-    /// Returns the ports, in the order in which adjacencies number them.
+    /// Returns the ports, in the order in which adjacencies number them; the one that other
+    /// workers hand packets over by is the last.
     pub fn ports(&self) -> impl Iterator<Item = &dyn Port> {
         self.lanes.iter().map(|lane| &*lane.port)
     }

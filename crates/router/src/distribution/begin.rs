@@ -169,7 +169,8 @@ mod tests {
         let judged =
             |files: &[(&str, &str)]| survey(&bundle(7, files, &key)).map_err(|e| e.to_string());
         let gate = "[[grantors]]\nname = 's'\nmembers = [{ address = '10.9.1.1', sender = 9 }]\n\
-                    [[policy]]\nprefix = '192.0.2.0/24'\ngrantors = 's'\n[allow]\nfile = 'allow.txt'\n";
+                    [[policy]]\nprefix = '192.0.2.0/24'\ngrantors = 's'\n[allow]\nfile = 'allow.txt'\n\
+                    [block]\nfile = 'allow.txt'\nprefixes = ['10.0.0.0/8']\n";
         let grantor =
             "[policy]\nfile = 'p/policy.lua'\n[[list]]\nname = 'deny'\nfile = 'deny.txt'\n";
         let lua = "local deny = list 'deny'\nfunction decide(p) return decline(5) end";

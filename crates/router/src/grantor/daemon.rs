@@ -65,7 +65,8 @@ impl Grantor {
             let (asks, answers) = ends.remove(0);
             Box::new(Station::new(tunnels.clone(), asks, answers))
         };
-        let stations = Stations { frames: PLACES as u32, make: &mut make };
+        let handed = Vec::new();
+        let stations = Stations { frames: PLACES as u32, make: &mut make, handed };
         let role = Role::Grantor(Arc::clone(&panel));
         let daemon = Daemon::start_guarded(router, Guard { role, stations })?;
         let agent = match (settings, begun, panel.board()) {
@@ -86,6 +87,7 @@ impl Grantor {
     pub fn attend(&mut self) -> Vec<String> {
         self.daemon.attend();
         let mut told = self.panel.news();
+        told.extend(self.daemon.news());
         told.extend(self.panel.board().map(|board| board.said()).unwrap_or_default());
         told
     }

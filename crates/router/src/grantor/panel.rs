@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,15 +19,16 @@ use std::time::Duration;
 use fib::Publisher;
 use gate::grantor::Lists;
 use rtrb::{Consumer, Producer, RingBuffer};
+use sha2::{Digest, Sha256};
 
 use super::config::{Config, Fixed};
 use super::decide::{Decider, Policies, Setup};
 use super::post::Post;
 use super::record::Recorder;
 use super::station::{Answer, Ask, PLACES};
-use super::told::{GrantorTold, ShadowTold};
+use super::told::{GateHeard, GrantorTold, ShadowTold};
 use crate::distribution::{Board, Bundle, Member, Sample};
-use crate::vantage::told::ProgramTold;
+use crate::vantage::told::{ProgramTold, hexadecimal};
 
 /// How long the policies may take to go over to other lists, to reclaim the last.
 const PASS: Duration = Duration::from_millis(500);
@@ -191,6 +193,8 @@ impl Panel {
             policy,
             last_error,
             post: post.into(),
+            digest: hexadecimal(&Sha256::digest(&ruling.policies.policy)),
+            gates: sent.heard().into_iter().map(gate_heard).collect(),
             lists: lists.map(|(name, list)| (name.clone(), list.len())).collect(),
             reloads: ruling.reloads,
             reloads_refused: ruling.refused,
@@ -203,6 +207,10 @@ impl Panel {
     pub(super) fn alive(&self) -> bool {
         self.post.alive() && self.deciders.iter().all(Decider::alive)
     }
+}
+
+fn gate_heard((gate, ago): (IpAddr, Option<Duration>)) -> GateHeard {
+    GateHeard { gate, heard_ago: ago.map(|ago| ago.as_secs_f64()) }
 }
 
 impl Member for Panel {

@@ -13,12 +13,12 @@
 //! source of the packet that asked, which the station has held against the gates that are
 //! configured.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -63,6 +63,21 @@ pub(super) struct Sent {
     pub(super) given_up: AtomicU64,
     /// Messages that the system did not take.
     pub(super) failed: AtomicU64,
+    /// When each gate has answered last; gates of version 1 never do.
+    heard: Mutex<BTreeMap<IpAddr, Option<Instant>>>,
+}
+
+impl Sent {
+    /// Lists the gates, and how long ago each has answered, if it has.
+    pub(super) fn heard(&self) -> Vec<(IpAddr, Option<Duration>)> {
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.iter().map(|(gate, at)| (*gate, at.map(|at| at.elapsed()))).collect()
+    }
+
+    fn hears(&self, gate: IpAddr) {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.insert(gate, Some(Instant::now()));
+    }
 }
 
 /// The thread.
@@ -95,9 +110,11 @@ impl Post {
             0 => socket(Ipv6Addr::UNSPECIFIED.into()).ok(),
             _ => None,
         };
-        let (sent, stop) = (Arc::new(Sent::default()), Arc::new(AtomicBool::new(false)));
-        let (counts, ending) = (Arc::clone(&sent), Arc::clone(&stop));
         let known: Vec<IpAddr> = gates.iter().copied().map(ip).collect();
+        let heard = Mutex::new(known.iter().map(|gate| (*gate, None)).collect());
+        let sent = Arc::new(Sent { heard, ..Sent::default() });
+        let stop = Arc::new(AtomicBool::new(false));
+        let (counts, ending) = (Arc::clone(&sent), Arc::clone(&stop));
         let programs = Arc::new(Programs::new(programs));
         let carried = Arc::clone(&programs);
         let thread = Builder::new().name("post".into()).spawn(move || {
@@ -275,10 +292,14 @@ impl Office {
         let mut bytes = [0; 2048];
         for socket in [Some(&self.four), self.six.as_ref()].into_iter().flatten() {
             while let Ok((len, from)) = socket.recv_from(&mut bytes) {
-                let heard = match self.gates.get_mut(&from.ip().to_canonical()) {
+                let gate = from.ip().to_canonical();
+                let heard = match self.gates.get_mut(&gate) {
                     Some(Gate::V2(sender)) => sender.receive(now, &bytes[..len]).is_ok(),
                     _ => false,
                 };
+                if heard {
+                    self.sent.hears(gate);
+                }
                 add(if heard { &self.sent.answers } else { &self.sent.answers_refused }, 1);
             }
         }

@@ -215,11 +215,18 @@ impl datapath::Station for Station {
         }
     }
 
-    fn next(&mut self) -> Option<Leaving> {
-        let Answer { number, deliver } = self.answers.pop().ok()?;
-        let (frame, key) = self.take(number)?;
-        let way = if deliver { Way::Forwarded } else { Way::Dropped(Verdict::Declined) };
-        Some(Leaving { frame, key, way })
+    fn leave(&mut self, room: usize, leaving: &mut Vec<Leaving>) {
+        for _ in 0..room {
+            let Ok(Answer { number, deliver }) = self.answers.pop() else { return };
+            let Some((frame, key)) = self.take(number) else { return };
+            let way = if deliver { Way::Forwarded } else { Way::Dropped(Verdict::Declined) };
+            leaving.push(Leaving { frame, key, way });
+        }
+    }
+
+    /// None begins here.
+    fn tunnels(&self) -> datapath::Tunnels {
+        datapath::Tunnels::default()
     }
 
     fn too_big(&mut self, _: &mut Arena, _: &Frame, _: u32, _: &WorkerStats) {}

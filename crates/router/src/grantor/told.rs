@@ -25,6 +25,12 @@ pub struct GrantorTold {
     pub post: BTreeMap<String, u64>,
     /// Prefixes by list.
     pub lists: BTreeMap<String, usize>,
+    /// The SHA-256 of the policy's text.
+    #[serde(default)]
+    pub digest: String,
+    /// The gates, and when each was heard.
+    #[serde(default)]
+    pub gates: Vec<GateHeard>,
     /// Policies read anew.
     #[serde(default)]
     pub reloads: u64,
@@ -37,6 +43,17 @@ pub struct GrantorTold {
     /// What the candidate would say, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadow: Option<ShadowTold>,
+}
+
+/// A gate that a grantor speaks to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GateHeard {
+    /// Its address.
+    pub gate: IpAddr,
+    /// Seconds since it has acknowledged something; none where it never has. Gates of version 1 of
+    /// the protocol do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard_ago: Option<f64>,
 }
 
 /// A candidate beside the policy, since it was loaded: what it says is compared and has no

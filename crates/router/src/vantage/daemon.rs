@@ -11,6 +11,7 @@
 //! back interface, and ICMP errors come from those of the front one. Who renumbers
 //! restarts the gate.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -22,8 +23,9 @@ use gate::flow::Key;
 use gate::policy::Address;
 use nix::ifaddrs::getifaddrs;
 use port::af_xdp::Interface;
+use port::handover;
 
-use super::config::{BACK, Config, FRONT};
+use super::config::{BACK, Config, FRONT, SteeredBy};
 use super::decisions::Decisions;
 use super::early::{self, Writer};
 use super::panel::{Panel, Unchanged};
@@ -31,6 +33,7 @@ use super::retained;
 use super::rings::rings;
 use super::shelf::Shelf;
 use super::station::{Setup, Station, places};
+use super::steering::Steering;
 use super::tally::Tally;
 use crate::daemon::{Daemon, Guard};
 use crate::datapath;
@@ -95,6 +98,7 @@ impl Vantage {
         })?;
         let policy = Publisher::new(policy);
         let workers = fixed.cores.len();
+        let software = workers > 1 && fixed.steering == SteeredBy::Software;
         let (mut ends, mut decide, mut talks) = (Vec::new(), Vec::new(), Vec::new());
         let (mut tellers, mut samples) = (Vec::new(), Vec::new());
         for (its, theirs) in (0..workers).map(|_| rings()) {
@@ -124,6 +128,7 @@ impl Vantage {
         let tallies: Vec<_> = (0..workers).map(|_| Arc::new(Tally::default())).collect();
         let mut readers: Vec<_> = (0..workers).map(|_| policy.reader()).collect();
         let panel = Panel::new(config, policy, shelf, tallies.clone(), talks, decisions);
+        let panel = panel.map_err(io::Error::other).map_err(system("make the candidate"))?;
         let panel = Arc::new(panel.with_samples(samples));
 
         let (key, secret) = (Key::random(), Secret::random());
@@ -133,12 +138,17 @@ impl Vantage {
             None => (vec![Vec::new(); workers], None),
             Some(Ok(known)) => {
                 let count = known.iter().map(Vec::len).sum::<usize>();
+                // Another key, other owners: each takes its own out of all.
+                let known = if software { vec![known.concat(); workers] } else { known };
                 (known, Some(Ok(count)))
             }
             Some(Err(error)) => (vec![Vec::new(); workers], Some(Err(error))),
         };
         let udp = if fixed.udp.is_some() { 8 } else { 0 };
         let overhead = udp + if has(true) { 40 } else { 20 };
+        let sharing = if software { handover::ends(workers, handover::BYTES) } else { Ok(vec![]) };
+        let (mut givers, handed): (VecDeque<_>, Vec<_>) =
+            sharing.map_err(system("make what workers hand packets over by"))?.into_iter().unzip();
         let mut make = |worker: usize, interfaces: &[Interface]| -> Box<dyn datapath::Station> {
             let link = interfaces.get(BACK).map_or(1500, |it| it.mtu().min(u16::MAX.into()));
             Box::new(Station::new(Setup {
@@ -156,13 +166,14 @@ impl Vantage {
                 policy: readers.remove(0),
                 programs: program_readers.remove(0),
                 ends: ends.remove(0),
+                steering: givers.pop_front().map(|giver| Steering::new(worker, workers, giver)),
                 tally: Arc::clone(&tallies[worker]),
                 retained: std::mem::take(&mut known[worker]),
                 leave: left.as_ref().map(|left| (worker as u32, Arc::clone(left))),
                 clock: Box::new(early::now),
             }))
         };
-        let stations = Stations { frames: places(fixed) as u32, make: &mut make };
+        let stations = Stations { frames: places(fixed) as u32, make: &mut make, handed };
         let role = Role::Gate(Arc::clone(&panel));
         let guard = Guard { role, stations };
         let daemon = Daemon::start_guarded(router, guard)?;
@@ -171,9 +182,7 @@ impl Vantage {
             let path = fixed.keep.as_deref().filter(|_| matches!(restored, Ok(1..)));
             path.map_or(Ok(()), std::fs::remove_file).and(restored)
         });
-        if let Some(front) = daemon.interfaces().into_iter().nth(FRONT)
-            && fixed.early > 0
-        {
+        if let Some(front) = daemon.interfaces().get(FRONT) {
             panel.set_front(front);
         }
         let agent = match (settings, begun, panel.board()) {
@@ -192,8 +201,10 @@ impl Vantage {
     /// second. Returns what an operator should know.
     pub fn attend(&mut self) -> Vec<String> {
         self.daemon.attend();
+        self.panel.compare();
         let mut told = self.panel.look_after_grantors();
         told.extend(self.panel.news_of_programs());
+        told.extend(self.daemon.news());
         told.extend(self.panel.board().map(|board| board.said()).unwrap_or_default());
         told
     }

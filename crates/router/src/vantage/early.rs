@@ -86,7 +86,7 @@ impl Writer {
     fn decline(&mut self, flow: Flow, seconds: u32) {
         let policy = self.policy.current();
         let protected = matches!(policy.action(&flow), Some(Action::Grantors(_)));
-        let concerned = protected && !policy.allows(&flow);
+        let concerned = protected && policy.source(&flow).is_none();
         let now = now();
         if self.written.len() >= self.most {
             self.written.retain(|_, until| *until > now);

@@ -19,21 +19,26 @@
 //! |---|---|
 //! | [`config`] | one TOML file |
 //! | `station` | a worker's gate and link, between its ports |
+//! | `steering` | packets to the worker whose flow they are, where the card does not |
 //! | `kept` | frames that wait in the link's queues |
 //! | `reply` | answers to packets that are too big |
 //! | `cookie` | answers to SYNs whose sources have to show themselves |
 //! | `last` | why packets were dropped lately, by flow |
 //! | `tally` | what a worker shows |
+//! | `policies` | which rule has which line of what workers count by rule |
 //! | `sampler` | now and then a packet, for who wants to know where they go |
+//! | `shadow` | a candidate beside the policy, compared by these samples |
 //! | `rings` | to a worker and back, without locks |
 //! | `decisions` | what grantors say, from sockets to rings |
 //! | `shelf` | flow programs: the configuration's, and those that grantors send |
 //! | `early` | declined flows that end in the kernel |
+//! | `blocked` | blocked sources that end there |
 //! | `health` | which grantors live |
 //! | `panel` | questions, and another policy |
 //! | `retained` | the flows in a file, over a restart |
 //! | `daemon` | all of it brought to life |
 
+mod blocked;
 pub mod config;
 mod cookie;
 mod daemon;
@@ -43,21 +48,26 @@ mod health;
 mod kept;
 mod last;
 mod panel;
+mod policies;
 mod reply;
 mod retained;
 mod rings;
 mod sampler;
+mod shadow;
 mod shelf;
 mod station;
+mod steering;
 mod tally;
 
 pub use config::Config;
 pub use daemon::Vantage;
+pub use gate::gate::Fate;
 pub(crate) use panel::Panel;
 pub use panel::{Unchanged, told};
 pub use retained::Retained;
 pub use rings::{Ends, Rings, rings};
-pub use sampler::{Became, Sampled};
+pub use sampler::Sampled;
 pub use station::{Setup, Station};
+pub use steering::Steering;
 pub use tally::Tally;
 pub(crate) use tally::{About, is_gauge};

@@ -1,9 +1,11 @@
 //! The panel: what a gate is asked while it works, and another policy.
 //!
 //! ```text
-//!   client's thread ─► Panel ─┬─ tallies of the workers        counters, the table
-//!                             ├─ rings, a worker at a time     flows
+//!   client's thread ─► Panel ─┬─ tallies of the workers        counters, the table (panel/counted.rs)
+//!                             ├─ rings, a worker at a time     flows (panel/flows.rs)
+//!                             ├─ samples ─► shadow             what a candidate would do
 //!                             ├─ rules                         which rule, which version
+//!                             ├─ blocked                       sources that end in the kernel
 //!                             ├─ shelf                         flow programs
 //!                             └─ reload: file, bundle ─► policy, trust ─► published together, or not
 //! ```
@@ -18,30 +20,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fib::Publisher;
-use gate::flow::{Flow, Pair};
-use gate::policy::Policy;
-use gate::state::State;
+use gate::policy::{BadPolicy, Policy};
 use port::af_xdp::Interface;
 use rtrb::Consumer;
 
-use super::config::{Config, Fixed, Rule, Rules, ip};
+use super::blocked;
+use super::config::{Config, Fixed, Rules, ip};
 use super::decisions::Decisions;
 use super::health::Health;
-use super::rings::{Answer, Known, Question, Talk};
+use super::policies::Lines;
+use super::rings::Talk;
 use super::sampler::Sampled;
+use super::shadow::Shadow;
 use super::shelf::Shelf;
 use super::tally::{About, Tally};
-use crate::datapath::Verdict;
 use crate::distribution::{Board, Bundle, Member, Sample};
 
+mod counted;
+mod flows;
 pub mod told;
 
-use told::{FlowTold, GateTold, ProgramTold};
+use told::{CandidateTold, GateTold, ProgramTold};
 
-/// How long a worker may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a worker is left alone between two looks for an answer.
-const LOOK: Duration = Duration::from_millis(1);
 /// How long the workers may take to go over to another policy, to reclaim the last.
 const PASS: Duration = Duration::from_millis(500);
 
@@ -53,7 +53,10 @@ pub(crate) struct Panel {
     tallies: Vec<Arc<Tally>>,
     talks: Mutex<Talks>,
     samples: Mutex<Vec<Consumer<Sampled>>>,
+    /// Of the candidate, if there is one.
+    shadow: Mutex<Option<Shadow>>,
     rules: Mutex<Ruling>,
+    blocked: blocked::Writer,
     // Before the shelf, whose thread ends with it.
     decisions: Decisions,
     shelf: Shelf,
@@ -73,6 +76,7 @@ struct Talks {
 #[derive(Debug)]
 struct Ruling {
     rules: Arc<Rules>,
+    lines: Lines,
     bundle: Option<Arc<Bundle>>,
     generation: u64,
     policy: Publisher<Policy>,
@@ -105,15 +109,19 @@ impl Panel {
         tallies: Vec<Arc<Tally>>,
         talks: Vec<Talk>,
         decisions: Decisions,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, BadPolicy> {
+        let rules = Arc::new(config.rules.clone());
+        let shadow = Shadow::new(&rules)?;
+        Ok(Self {
             path: config.path.clone(),
             fixed: config.fixed.clone(),
             tallies,
             talks: Mutex::new(Talks { each: talks, ticket: 0 }),
             samples: Mutex::default(),
+            shadow: Mutex::new(shadow),
             rules: Mutex::new(Ruling {
-                rules: Arc::new(config.rules.clone()),
+                lines: Lines::new(&rules),
+                rules,
                 bundle: config.bundle.clone(),
                 generation: policy.current().generation(),
                 policy,
@@ -121,11 +129,12 @@ impl Panel {
                 refused: 0,
                 health: Health::default(),
             }),
+            blocked: blocked::Writer::default(),
             decisions,
             shelf,
             changing: Mutex::default(),
             board: config.fixed.distribution.as_ref().map(|_| Arc::new(Board::new())),
-        }
+        })
     }
 
     /// Returns what is told of bundles, if they come.
@@ -138,13 +147,30 @@ impl Panel {
         Self { samples: Mutex::new(samples), ..self }
     }
 
-    /// Takes the samples that workers have left.
+    /// Takes the samples that workers have left; the candidate is compared by them.
     pub(crate) fn samples(&self, mut take: impl FnMut(Sampled)) {
-        for ring in lock(&self.samples).iter_mut() {
+        let mut samples = lock(&self.samples);
+        let (mut shadow, now) = (lock(&self.shadow), Instant::now());
+        for ring in samples.iter_mut() {
             while let Ok(sampled) = ring.pop() {
+                if let Some(shadow) = &mut *shadow {
+                    shadow.see(now, &sampled);
+                }
                 take(sampled);
             }
         }
+    }
+
+    /// Has the candidate compared where nobody else takes samples; to be called often.
+    pub(super) fn compare(&self) {
+        if self.fixed.metrics.is_none() && lock(&self.shadow).is_some() {
+            self.samples(|_| {});
+        }
+    }
+
+    /// Tells of the candidate, if there is one.
+    pub(crate) fn candidate(&self) -> Option<CandidateTold> {
+        lock(&self.shadow).as_ref().map(Shadow::told)
     }
 
     /// Says whether who listens to grantors is at work.
@@ -152,9 +178,16 @@ impl Panel {
         self.decisions.alive() && self.shelf.alive()
     }
 
-    /// Has declined flows dropped by this interface's program.
-    pub(super) fn set_front(&self, front: Interface) {
-        self.decisions.set_front(front);
+    /// Has declined flows and blocked sources dropped by this interface's program, as far as it may.
+    pub(super) fn set_front(&self, front: &Interface) {
+        if self.fixed.early > 0 {
+            self.decisions.set_front(front.clone());
+        }
+        if self.fixed.early_prefixes > 0 {
+            self.blocked.set_front(front.clone());
+            let (rules, _) = self.ruling();
+            self.blocked.go_over(&rules.sources);
+        }
     }
 
     /// Reads the configuration again and goes over to what may change of it, or to nothing.
@@ -191,22 +224,40 @@ impl Panel {
         let mut ruling = lock(&self.rules);
         let generation = ruling.generation + 1;
         let silent = ruling.health.silent();
-        let policy = config.rules.policy_without(generation, silent);
+        let mut rules = config.rules.clone();
+        let lines = ruling.lines.over(&mut rules, &self.ledgers());
+        let policy = rules.policy_without(generation, silent);
         let policy = policy.map_err(|error| error.to_string())?;
+        let rules = Arc::new(rules);
+        let shadow = Shadow::new(&rules).map_err(|error| error.to_string())?;
         let prepared = self.decisions.prepare(&config.trust).map_err(|error| error.to_string())?;
         self.decisions.go_over(prepared);
         ruling.policy.publish(Box::new(policy));
         self.shelf.reload(&config);
         ruling.generation = generation;
-        ruling.rules = Arc::new(config.rules);
+        (ruling.rules, ruling.lines) = (rules, lines);
+        // Before there was one nobody may have taken samples.
+        self.samples(|_| {});
+        *lock(&self.shadow) = shadow;
         ruling.bundle = config.bundle;
         ruling.reloads += 1;
         // Flows may have come out of protection, whose packets never reach a worker.
         self.decisions.clear_early();
         // Workers without packets let go of it by themselves.
         while ruling.policy.reclaim_within(PASS).is_some() {}
-        let (count, senders) = (ruling.rules.rules.len(), config.trust.senders.len());
-        Ok(format!("policy generation {generation}: {count} prefixes, {senders} senders"))
+        let rules = Arc::clone(&ruling.rules);
+        drop(ruling);
+        // Who asks meanwhile need not wait for it.
+        self.blocked.go_over(&rules.sources);
+        let (count, senders) = (rules.rules.len(), config.trust.senders.len());
+        let blocked = match rules.block.len() {
+            0 => String::new(),
+            blocked => format!(", {blocked} of blocked sources"),
+        };
+        let beside = if rules.candidate.is_some() { ", a candidate beside it" } else { "" };
+        Ok(format!(
+            "policy generation {generation}: {count} prefixes{blocked}, {senders} senders{beside}"
+        ))
     }
 
     /// Looks for grantors that say nothing any more, and gives their flows to others; returns
@@ -229,94 +280,6 @@ impl Panel {
         told
     }
 
-    /// Puts a question to every worker.
-    fn ask(&self, question: Question) -> Result<Vec<Answer>, String> {
-        let mut talks = lock(&self.talks);
-        let Talks { each, ticket } = &mut *talks;
-        *ticket = ticket.wrapping_add(1);
-        let ticket = *ticket;
-        let mut answers = Vec::new();
-        for talk in each {
-            let gone = || "a worker does not answer".to_owned();
-            talk.questions.push((ticket, question)).map_err(|_| gone())?;
-            let mut heard = Instant::now();
-            loop {
-                match talk.answers.pop() {
-                    // Of a question that nobody waited for any more.
-                    Ok((of, _)) if of != ticket => {}
-                    Ok((_, Answer::End)) => break,
-                    Ok((_, answer)) => {
-                        answers.push(answer);
-                        heard = Instant::now();
-                    }
-                    Err(_) if heard.elapsed() > PATIENCE => return Err(gone()),
-                    Err(_) => std::thread::sleep(LOOK),
-                }
-            }
-        }
-        Ok(answers)
-    }
-
-    /// Says what is known of a flow.
-    pub(crate) fn flow(&self, src: IpAddr, dst: IpAddr) -> Result<FlowTold, String> {
-        let flow = match (src, dst) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => Flow::v4(src.into(), dst.into()),
-            (IpAddr::V6(src), IpAddr::V6(dst)) => Flow::v6(src.into(), dst.into()),
-            _ => return Err(format!("{src} and {dst} are of different families")),
-        };
-        let answers = self.ask(Question::About(flow))?;
-        let (rules, generation) = self.ruling();
-        let known = answers.iter().find_map(|it| match it {
-            Answer::Known(known) => Some(known),
-            _ => None,
-        });
-        let dropped = answers.iter().find_map(|it| match it {
-            Answer::Dropped(verdict, ago) => Some((verdict.name(), *ago)),
-            _ => None,
-        });
-        let seen = answers.iter().find_map(|it| match it {
-            Answer::Seen(ago) => Some(seconds(*ago)),
-            _ => None,
-        });
-        let mut told = match known {
-            Some(known) => tell(known, &rules, generation),
-            None => FlowTold::unknown(src, dst, generation),
-        };
-        told.allowed = rules.allowing(src).map(|prefix| prefix.to_string());
-        if told.allowed.is_some() && known.is_none() {
-            told.state = "allowed".to_owned();
-        }
-        if let Some(&Rule { prefix, action, line, limit, limit_each, .. }) = rules.find(dst) {
-            told.rule = Some(prefix.to_string());
-            (told.limit, told.limit_each) = (limit, limit_each);
-            told.action = Some(rules.words(action));
-            told.line = Some(line);
-        }
-        told.seen_ago = seen.filter(|_| known.is_none());
-        let cookies = self.fixed.admission.is_some_and(|it| it.cookies.is_some());
-        told.proof = (cookies && known.is_none()).then(|| "syn-cookie".to_owned());
-        told.early = self.decisions.is_early(&flow);
-        told.version = rules.version.clone();
-        told.dropped = dropped.map(|(name, _)| name.to_owned());
-        told.dropped_ago = dropped.map(|(_, ago)| seconds(ago));
-        if told.early {
-            told.dropped = Some(Verdict::Declined.name().to_owned());
-            told.dropped_ago = None;
-        }
-        Ok(told)
-    }
-
-    /// Lists flows, at most so many of a worker.
-    pub(crate) fn flows(&self, most: u32) -> Result<Vec<FlowTold>, String> {
-        let answers = self.ask(Question::Flows(most))?;
-        let (rules, generation) = self.ruling();
-        let known = answers.iter().filter_map(|it| match it {
-            Answer::Known(known) => Some(tell(known, &rules, generation)),
-            _ => None,
-        });
-        Ok(known.collect())
-    }
-
     fn ruling(&self) -> (Arc<Rules>, u64) {
         let ruling = lock(&self.rules);
         (Arc::clone(&ruling.rules), ruling.generation)
@@ -325,7 +288,8 @@ impl Panel {
     /// Describes the gate.
     pub(crate) fn gate(&self) -> GateTold {
         let mut about: BTreeMap<About, BTreeMap<String, u64>> = BTreeMap::new();
-        for (which, name, value) in self.numbers() {
+        let kernel = self.kernel();
+        for (which, name, value) in self.numbers_with(&kernel) {
             about.entry(which).or_default().insert(name.to_owned(), value);
         }
         let mut take = |which| about.remove(&which).unwrap_or_default();
@@ -340,15 +304,18 @@ impl Panel {
             version: ruling.rules.version.clone(),
             prefixes: ruling.rules.rules.len() as u64,
             allowed: ruling.rules.allow.len() as u64,
+            blocked: ruling.rules.block.len() as u64,
             grantors: ruling.rules.grantors().map(ip).collect(),
             silent: ruling.health.silent().iter().map(|(_, address)| ip(*address)).collect(),
             reloads: ruling.reloads,
             reloads_refused: ruling.refused,
+            policies: self.policies_of(&ruling, &kernel),
             packets: take(About::Packets),
             bytes: take(About::Bytes),
             table: take(About::Table),
             link: take(About::Link),
             decisions,
+            shadow: self.candidate(),
         }
     }
 
@@ -384,33 +351,6 @@ impl Panel {
         all.dedup();
         all
     }
-
-    /// Returns the workers' numbers, added up, in the order of the list.
-    pub(crate) fn numbers(&self) -> Vec<(About, &'static str, u64)> {
-        let mut all: Vec<(About, &'static str, u64)> = Vec::new();
-        for tally in &self.tallies {
-            for (at, (about, name, value)) in tally.iter().enumerate() {
-                match (all.get_mut(at), name) {
-                    (Some(sum), "highest_priority" | "percent") => sum.2 = sum.2.max(value),
-                    (Some(sum), _) => sum.2 += value,
-                    (None, _) => all.push((about, name, value)),
-                }
-            }
-        }
-        // As if a worker had dropped them.
-        let (packets, bytes) = self.decisions.dropped_early();
-        let (flows, troubles) = self.decisions.early();
-        for (about, name, value) in &mut all {
-            match (about, *name) {
-                (About::Packets, "received" | "declined" | "early") => *value += packets,
-                (About::Bytes, "received" | "declined") => *value += bytes,
-                (About::Table, "early") => *value = flows,
-                (About::Table, "early_troubles") => *value = troubles,
-                _ => {}
-            }
-        }
-        all
-    }
 }
 
 impl Member for Panel {
@@ -436,34 +376,5 @@ impl Member for Panel {
             granted: packets("granted"),
             silent: lock(&self.rules).health.silent().len() as u64,
         }
-    }
-}
-
-fn seconds(nanoseconds: u64) -> f64 {
-    nanoseconds as f64 / 1e9
-}
-
-fn tell(known: &Known, rules: &Rules, generation: u64) -> FlowTold {
-    let (src, dst): (IpAddr, IpAddr) = match known.flow.pair() {
-        Pair::V4 { src, dst } => (IpAddr::V4(src.into()), IpAddr::V4(dst.into())),
-        Pair::V6 { src, dst } => (IpAddr::V6(src.into()), IpAddr::V6(dst.into())),
-    };
-    let over = known.left == 0;
-    let state = if over { "Expired".to_owned() } else { format!("{:?}", known.state) };
-    let granted = known.state == State::Granted && !over;
-    let decided = known.state != State::Request && known.stamp.sender != 0;
-    FlowTold {
-        state: state.to_lowercase(),
-        expires: Some(seconds(known.left)),
-        program: (known.state == State::Program && !over).then_some(known.program),
-        priority: (known.state == State::Request).then_some(known.priority),
-        asked_ago: (known.state == State::Request).then(|| seconds(known.idle)),
-        budget: granted.then_some(known.budget),
-        renewal: granted.then(|| seconds(known.renewal)),
-        grantors: rules.set(known.set).map(|set| set.name.clone()),
-        stale: known.generation != generation as u16,
-        sender: decided.then_some(known.stamp.sender),
-        decision: decided.then_some(known.stamp.number),
-        ..FlowTold::unknown(src, dst, generation)
     }
 }

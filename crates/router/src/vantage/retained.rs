@@ -15,7 +15,8 @@
 //! leaves none; a file that makes no sense is told of, and the gate starts with an empty table.
 //!
 //! Each worker gets the flows of the worker of its number; where there are others than
-//! before, all get all, since the card may bring any flow to any.
+//! before, all get all, since the card may bring any flow to any. Where workers hand each other what
+//! is not theirs (`steering.rs`), whose a flow is changes with each start, and each takes its own.
 
 use std::fs;
 use std::io::{self, ErrorKind};

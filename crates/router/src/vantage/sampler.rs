@@ -1,8 +1,8 @@
 //! The sampler: now and then a packet that the gate has judged, for who wants to know where
-//! packets go.
+//! packets go, and what another policy would make of them (`shadow.rs`).
 //!
 //! ```text
-//!   batch ── one in `every`, at random ──► Sampled: destination, what became of it,
+//!   batch ── one in `every`, at random ──► Sampled: its addresses, what became of it,
 //!                                          how many packets it stands for ─► ring ─► panel
 //! ```
 //!
@@ -19,12 +19,12 @@
 //!
 //! It is not free, but cheap: a batch costs an addition and a comparison, a sample a store into
 //! the ring and a logarithm, a thousand times a second. What does not reach a worker is not
-//! seen: flows that are declined in the kernel (`early.rs`).
+//! seen: flows that are declined and sources that are blocked in the kernel.
 
 use std::net::IpAddr;
 
 use gate::flow::Pair;
-use gate::gate::{Packet, Verdict as Judged};
+use gate::gate::{Fate, Packet, Verdict as Judged};
 use rtrb::Producer;
 
 /// Samples of a second.
@@ -35,26 +35,15 @@ const SURGE: u32 = TARGET as u32 + STEP;
 const STEP: u32 = 512;
 const SECOND: u64 = 1_000_000_000;
 
-/// What became of a packet at the gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Became {
-    /// A request. It may have lost its place to others after that.
-    Request,
-    /// Granted, by a grantor or by a program.
-    Granted,
-    /// Not protected: let past.
-    Passed,
-    /// Dropped.
-    Dropped,
-}
-
 /// A packet, standing for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampled {
+    /// Where it came from.
+    pub source: IpAddr,
     /// Where it was going.
     pub destination: IpAddr,
     /// What became of it.
-    pub became: Became,
+    pub became: Fate,
     /// Its bytes, Ethernet header included.
     pub bytes: u32,
     /// How many packets it stands for.
@@ -74,15 +63,6 @@ pub(super) struct Sampler {
     /// When it is over.
     over: u64,
     rng: fastrand::Rng,
-}
-
-fn became(judged: Judged) -> Became {
-    match judged {
-        Judged::Request { .. } => Became::Request,
-        Judged::Granted { .. } | Judged::Allowed { .. } | Judged::Direct { .. } => Became::Granted,
-        Judged::Back | Judged::Front => Became::Passed,
-        Judged::NoRoute | Judged::Drop(_) | Judged::Ask { .. } => Became::Dropped,
-    }
 }
 
 impl Sampler {
@@ -115,13 +95,13 @@ impl Sampler {
 
     #[cold]
     fn take(&mut self, packet: &Packet, judged: Judged, to: &mut Producer<Sampled>) {
-        let destination = match packet.flow.pair() {
-            Pair::V4 { dst, .. } => IpAddr::V4(dst.into()),
-            Pair::V6 { dst, .. } => IpAddr::V6(dst.into()),
+        let (source, destination) = match packet.flow.pair() {
+            Pair::V4 { src, dst } => (IpAddr::V4(src.into()), IpAddr::V4(dst.into())),
+            Pair::V6 { src, dst } => (IpAddr::V6(src.into()), IpAddr::V6(dst.into())),
         };
-        let (became, every) = (became(judged), self.every);
+        let (became, every) = (judged.fate(), self.every);
         // Nobody reads, or not soon enough: then there is one less.
-        let _ = to.push(Sampled { destination, became, bytes: packet.bytes, every });
+        let _ = to.push(Sampled { source, destination, became, bytes: packet.bytes, every });
         self.taken += 1;
         if self.taken >= SURGE {
             self.every = self.every.saturating_mul(4);
@@ -175,7 +155,7 @@ mod tests {
     fn sums(from: &mut Consumer<Sampled>) -> (usize, HashMap<String, u64>) {
         let (mut count, mut sums) = (0, HashMap::new());
         while let Ok(it) = from.pop() {
-            assert_eq!((it.became, it.bytes), (Became::Passed, 100));
+            assert_eq!((it.became, it.bytes), (Fate::Passed, 100));
             *sums.entry(it.destination.to_string()).or_default() += u64::from(it.every);
             count += 1;
         }

@@ -3,10 +3,14 @@
 //! One list says what each number is called and where it comes from, so that the control
 //! socket, the metrics and the tests mean the same. It is written at the end of each turn;
 //! what was counted in one turn is read together or not yet, number by number.
+//!
+//! What is counted by rule is not copied: a worker's ledger is read where it is written
+//! (`policies.rs` says which rule has which line).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gate::gate::Counts;
+use gate::gate::{Counts, Ledger};
 use gate::limit::link::Link;
 use gate::table::FlowTable;
 
@@ -41,7 +45,7 @@ pub(crate) enum About {
 
 type Word = (About, &'static str, fn(&Sight<'_>) -> u64);
 
-const WORDS: [Word; 78] = [
+const WORDS: [Word; 82] = [
     (About::Packets, "received", |it| it.counts.received.packets),
     (About::Packets, "request", |it| it.counts.requests.packets),
     (About::Packets, "granted", |it| it.counts.granted.packets),
@@ -49,6 +53,7 @@ const WORDS: [Word; 78] = [
     (About::Packets, "back", |it| it.counts.back.packets),
     (About::Packets, "front", |it| it.counts.front.packets),
     (About::Packets, "no_route", |it| it.counts.no_route.packets),
+    (About::Packets, "blocked", |it| it.counts.blocked.packets),
     (About::Packets, "declined", |it| it.counts.declined.packets),
     (About::Packets, "over_rate", |it| it.counts.over_rate.packets),
     (About::Packets, "policy", |it| it.counts.policy.packets),
@@ -71,6 +76,7 @@ const WORDS: [Word; 78] = [
     (About::Bytes, "back", |it| it.counts.back.bytes),
     (About::Bytes, "front", |it| it.counts.front.bytes),
     (About::Bytes, "no_route", |it| it.counts.no_route.bytes),
+    (About::Bytes, "blocked", |it| it.counts.blocked.bytes),
     (About::Bytes, "declined", |it| it.counts.declined.bytes),
     (About::Bytes, "over_rate", |it| it.counts.over_rate.bytes),
     (About::Bytes, "policy", |it| it.counts.policy.bytes),
@@ -120,6 +126,8 @@ const WORDS: [Word; 78] = [
     (About::Link, "cookies_spared", |it| it.counts.cookies_spared),
     (About::Link, "mss_clamped", |it| it.clamped),
     (About::Table, "early", |_| 0),
+    (About::Table, "early_prefixes", |_| 0),
+    (About::Table, "early_prefixes_left", |_| 0),
     (About::Table, "early_troubles", |_| 0),
     (About::Table, "percent", |it| (it.table.len() * 100 / it.table.capacity()) as u64),
     (About::Table, "requests", |it| {
@@ -130,11 +138,11 @@ const WORDS: [Word; 78] = [
 /// The numbers of one worker.
 #[derive(Debug)]
 #[repr(align(128))]
-pub struct Tally([AtomicU64; WORDS.len()]);
+pub struct Tally([AtomicU64; WORDS.len()], Arc<Ledger>);
 
 impl Default for Tally {
     fn default() -> Self {
-        Self([const { AtomicU64::new(0) }; WORDS.len()])
+        Self([const { AtomicU64::new(0) }; WORDS.len()], Arc::default())
     }
 }
 
@@ -144,6 +152,11 @@ impl Tally {
         for (word, (.., value)) in self.0.iter().zip(WORDS) {
             word.store(value(sight), Ordering::Relaxed);
         }
+    }
+
+    /// Returns what is counted by rule: by the worker itself, packet by packet.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.1
     }
 
     /// Walks the numbers.

@@ -15,7 +15,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Packets dropped in a hot second, at least.
 const PACKETS: u64 = 100;
@@ -45,7 +45,7 @@ pub(super) const RULE: Rule =
     Rule { packets: PACKETS, share: SHARE, begin: BEGIN, within: WITHIN, quiet: QUIET };
 
 /// What an attack was.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Attack {
     /// When its first hot second began, in seconds since 1970.
     pub(super) began: f64,
@@ -99,7 +99,36 @@ pub(super) struct Attacks {
     hot_until: f64,
 }
 
+/// The attacks as they are kept over a restart.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Kept {
+    all: VecDeque<Attack>,
+    /// When the last hot second ended.
+    hot_until: f64,
+}
+
 impl Attacks {
+    /// Goes on with the attacks of before `now`; returns how many. The time in which nobody looked
+    /// has no hot second.
+    pub(super) fn resume(&mut self, kept: Kept, now: f64) -> usize {
+        let Kept { mut all, hot_until } = kept;
+        let over = all.len().saturating_sub(KEPT);
+        all.drain(..over);
+        let quiet = (now - hot_until).max(0.0) as usize;
+        (self.quiet, self.hot_until) = (quiet, hot_until);
+        if let Some(last) = all.back_mut().filter(|last| last.ended.is_none()) {
+            self.on = quiet < QUIET;
+            last.ended = (!self.on).then_some(hot_until);
+        }
+        self.all = all;
+        self.all.len()
+    }
+
+    /// Returns what is to be kept over a restart.
+    pub(super) fn kept(&self) -> Kept {
+        Kept { all: self.all.clone(), hot_until: self.hot_until }
+    }
+
     /// Looks at another second.
     pub(super) fn see(&mut self, second: Second) {
         let hot = second.is_hot();

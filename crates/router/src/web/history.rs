@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Rows at the most.
 pub(super) const SECONDS: usize = 900;
@@ -43,6 +43,26 @@ pub(super) struct History {
     /// The counters at the end of the last row.
     before: Vec<u64>,
     next: u64,
+    /// Rows of a process before this one, until the columns are known.
+    kept: Option<Kept>,
+}
+
+/// The rows as they are kept over a restart.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Kept {
+    columns: Vec<String>,
+    /// Of each its time, its length, and its values in the order of the columns.
+    rows: Vec<(f64, f64, Vec<u64>)>,
+}
+
+impl Kept {
+    /// Says whether the rows are as long as the columns are many, and in order.
+    pub(super) fn is_sound(&self) -> bool {
+        let sound = |row: &(f64, f64, Vec<u64>)| {
+            row.0.is_finite() && row.1.is_finite() && row.2.len() == self.columns.len()
+        };
+        self.rows.iter().all(sound) && self.rows.is_sorted_by(|one, two| one.0 <= two.0)
+    }
 }
 
 /// The rows after some number: only columns of which something is not 0.
@@ -73,6 +93,9 @@ impl History {
             self.before = numbers.iter().map(|it| it.value).collect();
             self.rows = VecDeque::with_capacity(SECONDS);
             self.next = 1;
+            if let Some(kept) = self.kept.take() {
+                self.restore(&kept);
+            }
             return;
         }
         // The memory of the oldest row is the newest's.
@@ -85,6 +108,32 @@ impl History {
         }
         self.rows.push_back(Row { number: self.next, time, seconds, values });
         self.next += 1;
+    }
+
+    /// Goes on with rows of before `now`, as soon as the columns are known; returns how many.
+    pub(super) fn resume(&mut self, mut kept: Kept, now: f64) -> usize {
+        kept.rows.retain(|row| (now - SECONDS as f64..=now).contains(&row.0));
+        let over = kept.rows.len().saturating_sub(SECONDS);
+        kept.rows.drain(..over);
+        self.kept.insert(kept).rows.len()
+    }
+
+    fn restore(&mut self, kept: &Kept) {
+        let place = |name: &String| kept.columns.iter().position(|column| column == name);
+        let places: Vec<_> = self.columns.iter().map(place).collect();
+        for (time, seconds, values) in &kept.rows {
+            let value = |place: &Option<usize>| place.and_then(|at| values.get(at).copied());
+            let values = places.iter().map(|place| value(place).unwrap_or(0)).collect();
+            let (number, time, seconds) = (self.next, *time, *seconds);
+            self.rows.push_back(Row { number, time, seconds, values });
+            self.next += 1;
+        }
+    }
+
+    /// Returns what is to be kept over a restart.
+    pub(super) fn kept(&self) -> Kept {
+        let row = |row: &Row| (row.time, row.seconds, row.values.to_vec());
+        Kept { columns: self.columns.clone(), rows: self.rows.iter().map(row).collect() }
     }
 
     /// Returns the rows after that with this number.

@@ -6,13 +6,13 @@
 //!                              │
 //!   browser ─ GET ─► Web ──────┼─► /             the page: HTML, CSS and scripts in the program
 //!                              ├─► /api/history, attacks, destinations, about      JSON
-//!                              ├─► /api/gate, counters, …   JSON, the items of `show … -j`
+//!                              ├─► /api/gate, grantor, …    JSON, the items of `show … -j`
 //!                              └─► /metrics                 for Prometheus
 //! ```
 //!
 //! Everything can be looked at and nothing done: whoever makes the answers holds a [`Look`].
 //! What is kept is of a fixed size, and kept from the start on, so that a page opened late
-//! shows how an attack began. The workers pay for their samples (`vantage/sampler.rs`) and for
+//! shows how an attack began; over a restart too, where it is kept in a file (`kept.rs`). The workers pay for their samples (`vantage/sampler.rs`) and for
 //! nothing else.
 //!
 //! The page's files are what the browser gets, word for word; its scripts put text into it as
@@ -21,11 +21,13 @@
 
 mod attack;
 mod history;
+mod kept;
 mod page;
 mod top;
 mod watch;
 
 use std::io;
+use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
 use serde::Serialize;
@@ -34,6 +36,9 @@ use crate::control::api::Request;
 use crate::control::http::{Pages, Reply, Wish};
 use crate::control::look::Look;
 use crate::control::metrics;
+#[cfg(test)]
+pub(crate) use top::Destination;
+pub(crate) use top::Told as Destinations;
 use watch::Watch;
 
 /// Who makes the pages.
@@ -50,6 +55,8 @@ pub(crate) struct Web {
 struct About {
     /// `gate`, `grantor` or `router`.
     role: &'static str,
+    /// Its policies come as bundles.
+    distribution: bool,
     version: &'static str,
     /// Seconds since the start.
     uptime: f64,
@@ -69,19 +76,30 @@ fn unix(time: SystemTime) -> f64 {
 }
 
 impl Web {
-    /// Begins to watch.
+    /// Begins to watch; the history is kept in the file `keep`, if that is said.
     ///
     /// # Errors
     ///
     /// The system's.
-    pub(crate) fn start(look: Look) -> io::Result<Self> {
-        let watch = Watch::start(look.view.clone(), look.role.gate().ok().cloned())?;
+    pub(crate) fn start(look: Look, keep: Option<PathBuf>) -> io::Result<Self> {
+        let watch = Watch::start(look.view.clone(), look.role.clone(), keep)?;
         Ok(Self { look, start: Instant::now(), began: SystemTime::now(), watch })
+    }
+
+    /// Ends the watch, the history being kept.
+    pub(crate) fn end(&self) {
+        self.watch.end();
+    }
+
+    /// Takes what an operator should know.
+    pub(crate) fn news(&self) -> Vec<String> {
+        self.watch.news()
     }
 
     fn about(&self) -> About {
         About {
             role: self.look.role.name(),
+            distribution: self.look.role.distribution().is_ok(),
             version: env!("CARGO_PKG_VERSION"),
             uptime: self.start.elapsed().as_secs_f64(),
             began: unix(self.began),
@@ -123,7 +141,10 @@ fn since(query: &str) -> u64 {
 impl Pages for Web {
     fn page(&self, wish: &Wish) -> Reply {
         let request = match wish.path.as_str() {
-            "/metrics" => return metrics::page(&self.look, self.start, &wish.accept),
+            "/metrics" => {
+                let destinations = self.watch.with(|seen| seen.top.told());
+                return metrics::page(&self.look, self.start, destinations, &wish.accept);
+            }
             "/api/about" => return json(&self.about()),
             "/api/history" => {
                 let since = since(&wish.query);
@@ -133,6 +154,7 @@ impl Pages for Web {
             "/api/destinations" => return self.watch.with(|seen| json(&seen.top.told())),
             "/api/gate" => Request::Gate,
             "/api/grantor" => Request::Grantor,
+            "/api/distribution" => Request::Distribution,
             "/api/programs" => Request::Programs,
             "/api/counters" => Request::Counters,
             "/api/workers" => Request::Workers,

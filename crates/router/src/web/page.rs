@@ -10,11 +10,13 @@ const IMAGE: &str = "image/svg+xml";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Each file by its path, with its media type.
-const FILES: [(&str, &str, &str); 7] = [
+const FILES: [(&str, &str, &str); 9] = [
     ("/", HTML, include_str!("page/page.html")),
     ("/icon.svg", IMAGE, include_str!("page/icon.svg")),
     ("/page.css", CSS, include_str!("page/page.css")),
     ("/page.js", SCRIPT, include_str!("page/page.js")),
+    ("/grantor.js", SCRIPT, include_str!("page/grantor.js")),
+    ("/policy.js", SCRIPT, include_str!("page/policy.js")),
     ("/draw.js", SCRIPT, include_str!("page/draw.js")),
     ("/store.js", SCRIPT, include_str!("page/store.js")),
     ("/words.js", SCRIPT, include_str!("page/words.js")),

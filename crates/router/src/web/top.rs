@@ -12,7 +12,7 @@
 //! √((1 - k/n) / k): 3 % of a destination with a thousand samples, a third of one with nine.
 //! Where every packet was a sample there is none.
 //!
-//! Bias: packets of flows that are declined in the kernel never reach the sampler, nor do those
+//! Bias: packets that the kernel drops for the gate never reach the sampler, nor do those
 //! that are no IP of the gate's. Requests are those that the gate took for some, before the
 //! link's queues drop the lowest.
 
@@ -22,7 +22,7 @@ use std::ops::AddAssign;
 
 use serde::Serialize;
 
-use crate::vantage::{Became, Sampled};
+use crate::vantage::{Fate, Sampled};
 
 /// Slices of time that are added up.
 const SLICES: usize = 10;
@@ -70,46 +70,62 @@ pub(super) struct Top {
 }
 
 /// What is told. Rates are a second.
-#[derive(Debug, Serialize)]
-pub(super) struct Told {
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Told {
     /// Over how many seconds.
-    seconds: f64,
+    pub(crate) seconds: f64,
     /// By how many samples.
-    samples: u64,
+    pub(crate) samples: u64,
     /// One of so many packets was one, at the least.
-    every: u32,
-    destinations: Vec<Destination>,
+    pub(crate) every: u32,
+    /// Those with most packets, the most first.
+    pub(crate) destinations: Vec<Destination>,
 }
 
+/// A destination.
 #[derive(Debug, Serialize)]
-struct Destination {
-    destination: IpAddr,
+pub(crate) struct Destination {
+    /// It.
+    pub(crate) destination: IpAddr,
     /// Its part of all packets.
-    share: f64,
-    packets: f64,
-    bits: f64,
-    requests: f64,
-    granted: f64,
-    passed: f64,
-    dropped: f64,
+    pub(crate) share: f64,
+    pub(crate) packets: f64,
+    pub(crate) bits: f64,
+    pub(crate) requests: f64,
+    pub(crate) granted: f64,
+    pub(crate) passed: f64,
+    pub(crate) dropped: f64,
     /// The relative standard error of all that.
-    error: f64,
+    pub(crate) error: f64,
+}
+
+impl Destination {
+    /// Returns its packets by what became of them, which are all of them.
+    pub(crate) fn outcomes(&self) -> [(&'static str, f64); 4] {
+        let of = |fate| match fate {
+            Fate::Request => self.requests,
+            Fate::Granted => self.granted,
+            Fate::Passed => self.passed,
+            Fate::Dropped => self.dropped,
+        };
+        Fate::ALL.map(|fate| (fate.name(), of(fate)))
+    }
 }
 
 impl Top {
     /// Takes a sample.
     pub(super) fn take(&mut self, sampled: Sampled) {
-        let Sampled { destination, became, bytes, every } = sampled;
+        let Sampled { destination, became, bytes, every, .. } = sampled;
         let packets = u64::from(every);
         let of = |this| if became == this { packets } else { 0 };
         let sums = Sums {
             samples: 1,
             packets,
             bytes: packets * u64::from(bytes),
-            requests: of(Became::Request),
-            granted: of(Became::Granted),
-            passed: of(Became::Passed),
-            dropped: of(Became::Dropped),
+            requests: of(Fate::Request),
+            granted: of(Fate::Granted),
+            passed: of(Fate::Passed),
+            dropped: of(Fate::Dropped),
         };
         self.now.every = self.now.every.max(every);
         if self.now.by.len() < ADDRESSES || self.now.by.contains_key(&destination) {
@@ -165,8 +181,9 @@ impl Top {
 mod tests {
     use super::*;
 
-    fn sampled(last: u8, became: Became, every: u32) -> Sampled {
-        Sampled { destination: IpAddr::from([192, 0, 2, last]), became, bytes: 100, every }
+    fn sampled(last: u8, became: Fate, every: u32) -> Sampled {
+        let (source, destination) = ([10, 0, 0, 1].into(), IpAddr::from([192, 0, 2, last]));
+        Sampled { source, destination, became, bytes: 100, every }
     }
 
     #[test]
@@ -174,12 +191,12 @@ mod tests {
         let mut top = Top::default();
         assert!(top.told().destinations.is_empty());
         for _ in 0..30 {
-            top.take(sampled(1, Became::Request, 1));
+            top.take(sampled(1, Fate::Request, 1));
         }
         for _ in 0..10 {
-            top.take(sampled(2, Became::Granted, 4));
+            top.take(sampled(2, Fate::Granted, 4));
         }
-        top.take(sampled(3, Became::Dropped, 1));
+        top.take(sampled(3, Fate::Dropped, 1));
         assert!(top.told().destinations.is_empty(), "of whole slices only");
         top.turn(2.0);
         let told = top.told();
@@ -197,7 +214,7 @@ mod tests {
     fn what_is_old_is_forgotten_and_there_is_a_most() {
         let mut top = Top::default();
         for last in 0..100 {
-            top.take(sampled(last, Became::Passed, 1));
+            top.take(sampled(last, Fate::Passed, 1));
         }
         top.turn(1.0);
         let told = top.told();

@@ -1,10 +1,11 @@
 //! The watch: a thread that looks at the numbers once a second, for as long as there is a page.
 //!
-//! It reads what the workers show and what the steering programs have counted, and takes their
-//! samples four times a second, so that the rings do not fill. It asks the control thread nothing,
+//! It reads what the workers show, what the steering programs have counted and what a grantor's
+//! policies say, and takes samples of workers four times a second, so that the rings do not fill. It asks the control thread nothing,
 //! so that the history goes on while that is busy.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -12,13 +13,16 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::attack::{Attacks, Second};
 use super::history::{History, Number};
+use super::kept::Keeper;
 use super::top::Top;
 use super::unix;
 use crate::control::rights;
 use crate::daemon::View;
 use crate::datapath::{Class, Verdict};
+use crate::grantor::told::GrantorTold;
+use crate::role::Role;
 use crate::stats::Snapshot;
-use crate::vantage::{About, Panel, is_gauge};
+use crate::vantage::{About, is_gauge};
 
 /// How often samples are taken.
 const SAMPLES: Duration = Duration::from_millis(250);
@@ -31,41 +35,46 @@ pub(super) struct Seen {
     pub(super) history: History,
     pub(super) attacks: Attacks,
     pub(super) top: Top,
+    /// What an operator should know.
+    pub(super) news: Vec<String>,
 }
 
-/// The thread; dropped, it is gone.
+/// The thread, and what ends it; in a mutex because whoever makes pages does so on several threads.
+type Running = Mutex<Option<(Sender<()>, JoinHandle<()>)>>;
+
+/// Who watches; dropped, it is gone.
 #[derive(Debug)]
 pub(super) struct Watch {
     seen: Arc<Mutex<Seen>>,
-    /// In a mutex because whoever makes pages does so on several threads.
-    stop: Mutex<Option<Sender<()>>>,
-    thread: Option<JoinHandle<()>>,
+    running: Running,
 }
 
 /// Who looks.
 struct Watcher {
     view: Arc<View>,
-    gate: Option<Arc<Panel>>,
+    role: Role,
     seen: Arc<Mutex<Seen>>,
     last: Instant,
     before: Snapshot,
 }
 
-fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+pub(super) fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Watch {
-    /// Begins.
+    /// Begins; goes on with what is in the file `keep`, if that is said, and keeps it there.
     ///
     /// # Errors
     ///
     /// The system's.
-    pub(super) fn start(view: Arc<View>, gate: Option<Arc<Panel>>) -> io::Result<Self> {
+    pub(super) fn start(view: Arc<View>, role: Role, keep: Option<PathBuf>) -> io::Result<Self> {
         let seen = Arc::<Mutex<Seen>>::default();
+        let now = unix(SystemTime::now());
+        let mut keeper = keep.map(|path| Keeper::begin(path, &mut lock(&seen), now));
         let (stop, stopped) = channel();
         let (last, before) = (Instant::now(), view.stats());
-        let mut watcher = Watcher { view, gate, seen: Arc::clone(&seen), last, before };
+        let mut watcher = Watcher { view, role, seen: Arc::clone(&seen), last, before };
         watcher.second();
         let thread = Builder::new().name("watch".into()).spawn(move || {
             let _ = rights::keep(&[]);
@@ -73,10 +82,30 @@ impl Watch {
                 watcher.samples();
                 if watcher.last.elapsed() >= SECOND {
                     watcher.second();
+                    if let Some(keeper) = &mut keeper {
+                        keeper.keep_sometimes(&watcher.seen);
+                    }
                 }
             }
+            if let Some(keeper) = &mut keeper {
+                keeper.keep(&watcher.seen);
+            }
         })?;
-        Ok(Self { seen, stop: Mutex::new(Some(stop)), thread: Some(thread) })
+        Ok(Self { seen, running: Mutex::new(Some((stop, thread))) })
+    }
+
+    /// Ends; what is to be kept is in its file then.
+    pub(super) fn end(&self) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((stop, thread)) = running {
+            drop(stop);
+            let _ = thread.join();
+        }
+    }
+
+    /// Takes what an operator should know.
+    pub(super) fn news(&self) -> Vec<String> {
+        std::mem::take(&mut lock(&self.seen).news)
     }
 
     /// Shows what was seen.
@@ -87,16 +116,13 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.end();
     }
 }
 
 impl Watcher {
     fn samples(&self) {
-        if let Some(gate) = &self.gate {
+        if let Ok(gate) = self.role.gate() {
             let mut seen = lock(&self.seen);
             gate.samples(|sampled| seen.top.take(sampled));
         }
@@ -108,24 +134,45 @@ impl Watcher {
         self.last = Instant::now();
         let stats = self.view.stats();
         let mut numbers = router(&stats);
-        if let Some(gate) = &self.gate {
-            numbers.extend(gate.numbers().into_iter().map(|(about, name, value)| Number {
-                name: format!("{}.{name}", part(about)),
-                value,
-                gauge: is_gauge(about, name),
-            }));
+        match &self.role {
+            Role::Router => {}
+            Role::Gate(gate) => numbers.extend(gate.numbers().into_iter().map(of_gate)),
+            Role::Grantor(grantor) => numbers.extend(of_grantor(&grantor.told())),
         }
         let since = stats - self.before;
         self.before = stats;
         let mut seen = lock(&self.seen);
         seen.history.add(now, seconds, &numbers);
-        if self.gate.is_some() {
+        if self.role.gate().is_ok() {
             let dropped = since.iter().filter(|(verdict, _)| verdict.is_gates());
             let dropped = dropped.map(|(verdict, count)| (verdict.name(), count)).collect();
             seen.attacks.see(Second { time: now, seconds, received: since.received, dropped });
             seen.top.turn(seconds);
         }
     }
+}
+
+fn of_gate((about, name, value): (About, &'static str, u64)) -> Number {
+    Number { name: format!("{}.{name}", part(about)), value, gauge: is_gauge(about, name) }
+}
+
+/// The numbers of a grantor: as many with a candidate as without.
+fn of_grantor(told: &GrantorTold) -> Vec<Number> {
+    let shadow = told.shadow.as_ref();
+    let candidate = [
+        ("requests", shadow.map(|it| it.requests)),
+        ("failed", shadow.map(|it| it.failed)),
+        ("changed", shadow.map(|it| it.changes.values().sum())),
+    ];
+    let number = |part: &str, name: &str, value| Number {
+        name: format!("{part}.{name}"),
+        value,
+        gauge: name == "memory_bytes",
+    };
+    let policy = told.policy.iter().map(|(name, value)| number("policy", name, *value));
+    let post = told.post.iter().map(|(name, value)| number("post", name, *value));
+    let candidate = candidate.map(|(name, value)| number("candidate", name, value.unwrap_or(0)));
+    policy.chain(post).chain(candidate).collect()
 }
 
 fn part(about: About) -> &'static str {
@@ -159,6 +206,7 @@ fn router(stats: &Snapshot) -> Vec<Number> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grantor::told::ShadowTold;
 
     #[test]
     fn every_drop_has_a_column_and_they_add_up() {
@@ -173,8 +221,28 @@ mod tests {
     }
 
     #[test]
+    fn a_grantor_has_the_same_columns_with_a_candidate_and_without() {
+        let mut told: GrantorTold = serde_json::from_str(
+            r#"{"policy":{"granted":3,"memory_bytes":9},"post":{"messages":2},"lists":{}}"#,
+        )
+        .unwrap();
+        let names = |told: &GrantorTold| -> Vec<String> {
+            of_grantor(told).into_iter().map(|it| it.name).collect()
+        };
+        let before = names(&told);
+        assert_eq!(before[..3], ["policy.granted", "policy.memory_bytes", "post.messages"]);
+        let changes = [("granted_declined".to_owned(), 2), ("declined_granted".to_owned(), 3)];
+        told.shadow = Some(ShadowTold { changes: changes.into(), ..ShadowTold::default() });
+        assert_eq!(names(&told), before);
+        let changed = of_grantor(&told).pop().unwrap();
+        assert_eq!((changed.name.as_str(), changed.value), ("candidate.changed", 5));
+        let gauges: Vec<_> = of_grantor(&told).into_iter().filter(|it| it.gauge).collect();
+        assert_eq!(gauges.len(), 1);
+    }
+
+    #[test]
     fn it_looks_and_ends() {
-        let watch = Watch::start(Arc::default(), None).unwrap();
+        let watch = Watch::start(Arc::default(), Role::Router, None).unwrap();
         let until = Instant::now() + Duration::from_secs(20);
         let rows = || watch.with(|seen| seen.history.since(0).len());
         while rows() == 0 && Instant::now() < until {

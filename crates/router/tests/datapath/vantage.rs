@@ -13,12 +13,13 @@ use fingerpost_router::datapath::{
     Adjacencies, Adjacency, Ingress, Ingresses, Locals, Lookup, Verdict, Worker, WorkerSetup, wants,
 };
 use fingerpost_router::stats::WorkerStats;
-use fingerpost_router::vantage::{Became, Config, Rings, Setup, Station, Tally, rings};
+use fingerpost_router::vantage::{Config, Fate, Rings, Setup, Station, Steering, Tally, rings};
 use gate::cookie::Secret;
 use gate::decision::{Item, Say, Scope};
 use gate::flow::{Flow, Key};
 use gate::policy::Policy;
 use gate::state::{Decision, Grant, Stamp};
+use port::handover::Handed;
 use port::{Arena, MemoryPort, Port};
 use wire::tunnel::Outer;
 use wire::{ethernet, icmp, ipv4, ipv6, tcp};
@@ -27,6 +28,8 @@ use crate::packets::{draw, ether, spoil, v4, v4_with, v6};
 use crate::rig::{OWN4, mac};
 
 mod cookies;
+mod parts;
+mod steering;
 
 const FRAMES: u32 = 4096;
 const MS: u64 = 1_000_000;
@@ -127,6 +130,12 @@ fn meanings() -> Adjacencies {
 
 impl Rig {
     fn new(config: Config) -> Self {
+        Self::among(config, Key::random(), None)
+    }
+
+    /// One of several, that hand each other what is of their flows.
+    fn among(config: Config, key: Key, place: Option<(Steering, Handed)>) -> Self {
+        let (steering, handed) = place.unzip();
         let (mut far, mut ports) = (Vec::new(), Vec::<Box<dyn Port>>::new());
         for at in 0..2 {
             let (end, near) = MemoryPort::pair(&format!("far{at}"), &format!("near{at}"));
@@ -154,18 +163,19 @@ impl Rig {
             front6: Some(0xfd01 << 112 | 1),
             mtu: 1500,
             overhead: 40,
-            key: Key::random(),
+            key,
             seed: 7,
             secret: Secret::new(|| 7),
             policy: policy.reader(),
             programs: Publisher::new(config.programs.clone()).reader(),
             ends,
+            steering,
             tally: Arc::clone(&tally),
             retained: Vec::new(),
             leave: None,
             clock: Box::new(move || time.load(Ordering::Relaxed)),
         });
-        let worker = Worker::new(WorkerSetup {
+        let mut worker = Worker::new(WorkerSetup {
             arena: Arena::new(FRAMES, 2048).unwrap(),
             ports,
             tables: List(Linear::new(v4), Linear::new(v6)),
@@ -175,6 +185,9 @@ impl Rig {
             stats: Arc::new(WorkerStats::new()),
         })
         .with_station(Box::new(station));
+        if let Some(handed) = handed {
+            worker = worker.with_handed(Box::new(handed.behind(mac(0), 1500)), 0);
+        }
         Self { worker, far, clock, rings: its, tally, adjacencies, policy, config }
     }
 
@@ -321,7 +334,10 @@ fn what_enters_a_tunnel_with_udp_comes_out_as_it_was() {
 /// passes: every packet ends once, each of the gate's ways is met, and nothing allocates.
 #[test]
 fn every_packet_ends_once_and_nothing_is_allocated() {
-    let mut rig = Rig::new(config("20mbit", "[allow]\nprefixes = [\"192.0.2.39\"]"));
+    let mut rig = Rig::new(config(
+        "20mbit",
+        "[allow]\nprefixes = [\"192.0.2.39\"]\n[block]\nprefixes = [\"192.0.2.36/30\"]",
+    ));
     let mut rng = Rng::with_seed(6);
     for turn in 0..600 {
         let burst = rng.usize(..400);
@@ -364,8 +380,15 @@ fn every_packet_ends_once_and_nothing_is_allocated() {
             while far.take().is_some() {}
         }
     }
-    // Programs are compiled by clang: smoke/gate.sh. Cookies have to be asked for: cookies.rs.
-    let elsewhere = [Verdict::Program, Verdict::ProgramError, Verdict::SynCookie, Verdict::Proof];
+    // Programs are compiled by clang: smoke/gate.sh. Cookies have to be asked for: cookies.rs. To hand
+    // packets over takes two workers: steering.rs.
+    let elsewhere = [
+        Verdict::Program,
+        Verdict::ProgramError,
+        Verdict::SynCookie,
+        Verdict::Proof,
+        Verdict::HandoverFull,
+    ];
     let gates = |verdict: &Verdict| verdict.is_gates() && !elsewhere.contains(verdict);
     for verdict in Verdict::ALL.into_iter().filter(gates) {
         assert!(rig.count(verdict) > 0, "no packet ended as {verdict:?}");
@@ -377,6 +400,7 @@ fn every_packet_ends_once_and_nothing_is_allocated() {
         "back",
         "front",
         "no_route",
+        "blocked",
         "declined",
         "over_rate",
         "policy",
@@ -391,6 +415,7 @@ fn every_packet_ends_once_and_nothing_is_allocated() {
     ];
     assert_eq!(packets("received"), ended.into_iter().map(packets).sum::<u64>());
     for (name, verdict) in [
+        ("blocked", Verdict::Blocked),
         ("declined", Verdict::Declined),
         ("over_rate", Verdict::OverRate),
         ("policy", Verdict::Policy),
@@ -426,7 +451,7 @@ fn samples_are_of_what_was_judged() {
         assert_eq!(sampled.every, 1);
         became[sampled.became as usize] += 1;
         bytes += u64::from(sampled.bytes);
-        let dropped = sampled.became == Became::Dropped;
+        let dropped = sampled.became == Fate::Dropped;
         let protected = std::net::IpAddr::V4(PROTECTED.into());
         declined += u64::from(dropped && sampled.destination == protected);
     }

@@ -41,7 +41,6 @@
 mod check;
 mod text;
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -57,7 +56,7 @@ use self::text::{File, Ruled, RuledPolicy};
 use super::decide::Policies;
 use super::post::Voice;
 use super::record::Record;
-use crate::config::{self, CONTROL, ConfigError, MAIN, Problem, place, shape};
+use crate::config::{self, CONTROL, ConfigError, MAIN, Metrics, Problem, place, shape};
 use crate::datapath::SourceCheck;
 use crate::distribution::{self, Bundle, Folder, Settings, in_force};
 
@@ -109,7 +108,7 @@ pub struct Fixed {
     /// Where the control socket is.
     pub control: Option<PathBuf>,
     /// Where metrics are asked for.
-    pub metrics: Option<SocketAddr>,
+    pub metrics: Option<Metrics>,
     /// How policies come as bundles, if they do.
     pub distribution: Option<Settings>,
 }
@@ -205,12 +204,8 @@ impl Config {
         let fragments = c.ruling(file.policy.fragments.as_ref(), "policy.fragments");
         let voice = c.voice(&file.decisions, beside);
         let version = *file.decisions.version.get_ref();
-        let metrics = file.metrics.listen.and_then(|at| {
-            let read = at.get_ref().parse().ok();
-            if read.is_none() {
-                c.problem(&at, "metrics.listen", "not an address and port");
-            }
-            read
+        let metrics = Metrics::check(file.metrics, &mut |at, key, what| {
+            c.problems.push(Problem { line: place(text, at).0, key, what });
         });
         let distribution = file.distribution.map(|said| {
             Settings::check(said, beside, &mut |at, key, what| {
@@ -259,7 +254,7 @@ impl Config {
             table: Some(MAIN),
             sources: SourceCheck::Off,
             observe: false,
-            declined: 0,
+            guard: None,
         };
         config::Config {
             path: self.path.clone(),
@@ -273,7 +268,7 @@ impl Config {
             engine_v6: Choice::Auto,
             fpm: None,
             control: self.fixed.control.clone(),
-            metrics: self.fixed.metrics,
+            metrics: self.fixed.metrics.clone(),
             image: None,
         }
     }

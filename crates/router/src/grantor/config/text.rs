@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::config::metrics;
 use crate::distribution;
 
 #[derive(Deserialize)]
@@ -27,7 +28,7 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) control: Control,
     #[serde(default)]
-    pub(super) metrics: Metrics,
+    pub(super) metrics: metrics::Text,
     pub(super) distribution: Option<distribution::config::Text>,
 }
 
@@ -104,10 +105,4 @@ pub(super) struct Workers {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Control {
     pub(super) socket: Option<PathBuf>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Metrics {
-    pub(super) listen: Option<Spanned<String>>,
 }

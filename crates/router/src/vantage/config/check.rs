@@ -6,7 +6,7 @@
 
 mod rules;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::str::FromStr;
@@ -19,13 +19,14 @@ use gate::program::{Program, Programs};
 use port::af_xdp::ModeChoice;
 use toml::Spanned;
 
-use super::{Admission, Config, Fixed, IN_BUNDLE, Rules, Side, Trust, ip, text};
-use crate::config::{CONTROL, ConfigError, Problem, place, shape};
+use super::{Admission, Config, Fixed, IN_BUNDLE, Rules, Side, SteeredBy, Trust, ip, text};
+use crate::config::{CONTROL, ConfigError, Metrics, Problem, place, shape};
 use crate::distribution::{self, Bundle, Folder, Settings};
 
 /// What there is where nothing is said.
 const ENTRIES: usize = 1 << 20;
 const EARLY: u32 = 1 << 16;
+const EARLY_PREFIXES: u32 = 1 << 20;
 const REQUESTS: usize = 512;
 const GRANTED: usize = 4096;
 const ANSWERS: u32 = 100;
@@ -38,7 +39,7 @@ const REMEMBER_LEAST: usize = 1 << 18;
 const MOST_REMEMBERED: usize = 1 << 30;
 /// Answers to SYNs a second: some 50 Mbit/s of them.
 const COOKIES: u32 = 100_000;
-/// The most flows that the kernel is told of: memory that cannot be swapped.
+/// The most flows and prefixes that the kernel is told of: memory that cannot be swapped.
 const MOST_EARLY: u32 = 1 << 22;
 /// The most places of a queue: each is a frame of memory.
 const MOST_PLACES: usize = 1 << 17;
@@ -137,6 +138,15 @@ pub(super) fn check(
     let fixed = Fixed {
         front,
         back,
+        steering: match file.front.steering.as_ref().map(|by| (by, by.get_ref().as_str())) {
+            None | Some((_, "software")) => SteeredBy::Software,
+            Some((_, "card")) => SteeredBy::Card,
+            Some((at, other)) => {
+                let what = format!("{other:?} is neither \"software\" nor \"card\"");
+                c.problem(at, "front.steering", what);
+                SteeredBy::Software
+            }
+        },
         address4: address4.map(u32::from),
         address6: address6.map(u128::from),
         mtu: file.back.mtu.map_or(u16::MAX, Spanned::into_inner),
@@ -152,7 +162,11 @@ pub(super) fn check(
             }
             path.into_inner()
         }),
-        early: early(&mut c, file.table.early),
+        early: early(&mut c, file.table.early, "table.early", EARLY),
+        early_prefixes: {
+            let said = file.table.early_prefixes;
+            early(&mut c, said, "table.early_prefixes", EARLY_PREFIXES)
+        },
         clamp_mss: file.tunnel.clamp_mss,
         udp: file.tunnel.udp_port.map(|port| {
             if *port.get_ref() == 0 {
@@ -166,12 +180,8 @@ pub(super) fn check(
             let socket = file.control.socket.unwrap_or_else(|| CONTROL.into());
             (!socket.as_os_str().is_empty()).then_some(socket)
         },
-        metrics: file.metrics.listen.and_then(|at| {
-            c.read::<SocketAddr>(
-                &at,
-                "metrics.listen",
-                "an address and port, such as 127.0.0.1:9273",
-            )
+        metrics: Metrics::check(file.metrics, &mut |at, key, what| {
+            c.problems.push(Problem { line: place(text, at).0, key, what });
         }),
         distribution: file.distribution.map(|said| {
             Settings::check(said, beside, &mut |at, key, what| {
@@ -191,6 +201,7 @@ pub(super) fn check(
                 grantors: file.grantors,
                 policy: file.policy,
                 allow: file.allow,
+                block: file.block,
                 program: file.program,
                 rules: file.rules,
             };
@@ -223,12 +234,19 @@ fn ruled_by(
     workers: usize,
     folder: Folder<'_>,
 ) -> (Rules, Programs) {
+    let candidate = ruled.rules.candidate;
+    let candidate = candidate.and_then(|file| rules::candidate(c, &file, senders, workers, folder));
     let sets = rules::sets(c, ruled.grantors, senders);
+    let allow = rules::sources(c, &ruled.allow, ["allow.prefixes", "allow.file"], folder);
+    let block = rules::sources(c, &ruled.block, ["block.prefixes", "block.file"], folder);
     let rules = Rules {
         version: ruled.rules.version,
         rules: rules::rules(c, ruled.policy, &sets),
-        allow: rules::allow(c, &ruled.allow, folder),
+        sources: rules::joined(c, &allow, &block),
+        allow,
+        block,
         workers,
+        candidate,
         sets,
     };
     if rules.rules.is_empty() && c.problems.is_empty() {
@@ -340,13 +358,17 @@ fn admission(c: &mut Checker<'_>, said: text::Admission, entries: usize) -> Opti
     (!off).then_some(Admission { above, remember, cookies })
 }
 
-fn early(c: &mut Checker<'_>, flows: Option<Spanned<u32>>) -> u32 {
-    let Some(flows) = flows else { return EARLY };
-    if *flows.get_ref() > MOST_EARLY {
-        let what = format!("{} is more than {MOST_EARLY}", flows.get_ref());
-        c.problem(&flows, "table.early", what);
+fn early(
+    c: &mut Checker<'_>,
+    said: Option<Spanned<u32>>,
+    key: &'static str,
+    otherwise: u32,
+) -> u32 {
+    let Some(said) = said else { return otherwise };
+    if *said.get_ref() > MOST_EARLY {
+        c.problem(&said, key, format!("{} is more than {MOST_EARLY}", said.get_ref()));
     }
-    flows.into_inner()
+    said.into_inner()
 }
 
 fn cores(c: &mut Checker<'_>, cores: Option<Spanned<Vec<usize>>>) -> Vec<Option<usize>> {

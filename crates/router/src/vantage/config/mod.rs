@@ -3,6 +3,7 @@
 //! ```toml
 //! [front]
 //! interface = "eth0"           # where packets come from; mode as for the router
+//! steering = "software"        # who brings packets to their flow's worker; or "card"
 //! [back]
 //! interface = "eth1"           # towards the grantors
 //! address4 = "10.9.0.1"        # where tunnels begin; without it the interface's own
@@ -15,6 +16,7 @@
 //! entries = 1048576            # flows, for each worker
 //! keep = "/var/lib/fingerpost/flows"   # over a restart; without it, they are forgotten
 //! early = 65536                # declined ones that end in the kernel; 0: none
+//! early_prefixes = 1048576     # blocked prefixes that do; 0: none
 //! [admission]
 //! above = 0.5                  # the share of the table from which on flows have to come twice
 //! remember = 4194304           # flows that came once, for each worker
@@ -44,6 +46,10 @@
 //! prefixes = ["203.0.113.7"]
 //! file = "allow.txt"           # a prefix or an address a line
 //!
+//! [block]                      # sources that are dropped, wherever they go, but for those allowed
+//! prefixes = ["198.18.0.0/15"]
+//! file = "block.txt"
+//!
 //! [[sender]]                   # who may decide by version 2 of the protocol
 //! id = 1
 //! keys = { 1 = "grantor.key" } # by number: files of 64 hexadecimal digits
@@ -64,20 +70,26 @@
 //!
 //! [rules]
 //! version = "2026-11-22"       # what this policy is called
+//! candidate = "next.toml"      # a policy that decides of nothing: what it would do is counted
 //!
 //! [distribution]               # policies as signed bundles: distribution/config.rs
 //! ```
 //!
 //! `[workers]`, `[control]` and `[metrics]` are those of the router. What stands in
 //! [`Fixed`] holds as long as the gate works; the rest can be read again (SIGHUP), and is
-//! taken over whole or not at all. Grantor sets, policy, allow-list, programs and rules can come
-//! in a bundle's `gate.toml`, which then stand in the place of all of those in the file.
+//! taken over whole or not at all. Grantor sets, policy, lists of sources, programs and rules can come
+//! in a bundle's `gate.toml`, which then stand in the place of all of those in the file. A candidate
+//! (`shadow.rs`) is a file of the same parts.
+//!
+//! Who is on both lists is allowed, however long the prefixes are. Lists may be long, hundreds of
+//! thousands of lines: what sources are looked up in is made once, when they are read, and shared by
+//! all policies that are made of them.
 
 pub(crate) mod check;
 mod text;
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,11 +97,14 @@ use std::time::Duration;
 use feed::netlink::AnyPrefix;
 use fib::Choice;
 use gate::decision::v2::keys::Keys;
+use gate::gate::Line;
+use gate::policy::sources::Sources;
 use gate::policy::{Action, Address, BadPolicy, Draft, Grantor, Policy};
 use gate::program::Programs;
 use port::af_xdp::ModeChoice;
+use port::af_xdp::steer::Early;
 
-use crate::config::{self, ConfigError, MAIN, shape};
+use crate::config::{self, ConfigError, MAIN, Metrics, shape};
 use crate::datapath::SourceCheck;
 use crate::distribution::{Bundle, Settings, in_force};
 
@@ -127,6 +142,8 @@ pub struct Fixed {
     pub front: Side,
     /// The back interface.
     pub back: Side,
+    /// Who brings packets to the worker whose flow they are of.
+    pub steering: SteeredBy,
     /// Where tunnels over IPv4 begin, if it is said.
     pub address4: Option<u32>,
     /// Where tunnels over IPv6 begin, if it is said.
@@ -143,6 +160,8 @@ pub struct Fixed {
     pub entries: usize,
     /// Declined flows that are dropped before they reach a worker; 0: none.
     pub early: u32,
+    /// Prefixes of blocked sources, of each family, that are; 0: none.
+    pub early_prefixes: u32,
     /// From when on flows have to show themselves, and how many are remembered, if they have to.
     pub admission: Option<Admission>,
     /// Where flows are kept over a restart, if they are.
@@ -158,7 +177,7 @@ pub struct Fixed {
     /// Where the control socket is.
     pub control: Option<PathBuf>,
     /// Where metrics are asked for.
-    pub metrics: Option<SocketAddr>,
+    pub metrics: Option<Metrics>,
     /// How policies come as bundles, if they do.
     pub distribution: Option<Settings>,
 }
@@ -173,6 +192,15 @@ pub struct Admission {
     /// Where TCP has to answer a cookie: SYNs that are answered in a second at the most, by all
     /// workers.
     pub cookies: Option<u32>,
+}
+
+/// Who brings packets to the worker whose flow they are of, where there are several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SteeredBy {
+    /// The workers, who hand each other what is not theirs: right on any interface.
+    Software,
+    /// The card, which was told to spread by source and destination address alone.
+    Card,
 }
 
 /// An interface.
@@ -195,8 +223,14 @@ pub struct Rules {
     pub rules: Vec<Rule>,
     /// Sources that pass before everything.
     pub allow: Arc<[AnyPrefix]>,
+    /// Sources whose packets are dropped, but for those.
+    pub block: Arc<[AnyPrefix]>,
+    /// Both, as a gate looks them up.
+    pub sources: Arc<Sources>,
     /// How many workers share the limits; 0 counts as one.
     pub workers: usize,
+    /// The policy that is compared with this one, and decides of nothing.
+    pub candidate: Option<Arc<Rules>>,
 }
 
 /// A grantor set.
@@ -235,6 +269,8 @@ pub struct Rule {
     pub limit: Option<u64>,
     /// The most that may go to each destination within.
     pub limit_each: Option<u64>,
+    /// Where its packets are counted.
+    pub counted: Line,
     /// Where it stands in the file.
     pub line: usize,
 }
@@ -307,19 +343,21 @@ impl Config {
 
     /// Returns the router that carries this gate.
     pub(super) fn router(&self) -> config::Config {
-        let interface = |side: &Side, declined| config::Interface {
+        let interface = |side: &Side, early| config::Interface {
             name: side.name.clone(),
             mode: side.mode,
             table: Some(MAIN),
             sources: SourceCheck::Off,
             observe: false,
-            declined,
+            guard: Some(early),
         };
+        let Fixed { early, early_prefixes, .. } = self.fixed;
+        let front = Early { flows: early, prefixes: early_prefixes };
         config::Config {
             path: self.path.clone(),
             interfaces: vec![
-                interface(&self.fixed.front, self.fixed.early),
-                interface(&self.fixed.back, 0),
+                interface(&self.fixed.front, front),
+                interface(&self.fixed.back, Early::default()),
             ],
             next_hops: Vec::new(),
             files: Vec::new(),
@@ -330,7 +368,7 @@ impl Config {
             engine_v6: Choice::Auto,
             fpm: None,
             control: self.fixed.control.clone(),
-            metrics: self.fixed.metrics,
+            metrics: self.fixed.metrics.clone(),
             image: None,
         }
     }
@@ -363,7 +401,8 @@ impl Rules {
         let share = |bits: Option<u64>| bits.map(|bits| (bits / self.workers.max(1) as u64).max(8));
         for rule in &self.rules {
             let &Rule { prefix, exempt, limit, limit_each, .. } = rule;
-            let action = match rule.limited() {
+            draft.count(rule.counted);
+            let action = match rule.own() {
                 Some(set) => Action::Grantors(draft.limited(set, share(limit), share(limit_each))),
                 None => rule.action,
             };
@@ -374,12 +413,7 @@ impl Rules {
                 (AnyPrefix::V6(prefix), true) => draft.exempt_v6(prefix, action),
             }
         }
-        for prefix in &*self.allow {
-            match *prefix {
-                AnyPrefix::V4(prefix) => draft.allow_v4(prefix),
-                AnyPrefix::V6(prefix) => draft.allow_v6(prefix),
-            }
-        }
+        draft.sources(Arc::clone(&self.sources));
         draft.build(generation)
     }
 
@@ -392,16 +426,20 @@ impl Rules {
 
     /// Returns the prefix by which a source passes, if it does: the longest.
     pub fn allowing(&self, address: IpAddr) -> Option<AnyPrefix> {
-        let matching = self.allow.iter().filter(|prefix| length(**prefix, address).is_some());
-        matching.max_by_key(|prefix| length(**prefix, address)).copied()
+        longest(&self.allow, address)
     }
 
-    /// Returns the set of a policy's number: those of prefixes with limits come after the others.
+    /// Returns the prefix by which a source is blocked, if it is: the longest.
+    pub fn blocking(&self, address: IpAddr) -> Option<AnyPrefix> {
+        longest(&self.block, address).filter(|_| self.allowing(address).is_none())
+    }
+
+    /// Returns the set of a policy's number: those that prefixes have to themselves come after the others.
     pub fn set(&self, number: u16) -> Option<&Set> {
         let number = usize::from(number);
         let of_rule = || {
-            let mut limited = self.rules.iter().filter_map(Rule::limited);
-            self.sets.get(usize::from(limited.nth(number - self.sets.len())?))
+            let mut own = self.rules.iter().filter_map(Rule::own);
+            self.sets.get(usize::from(own.nth(number - self.sets.len())?))
         };
         self.sets.get(number).or_else(of_rule)
     }
@@ -426,14 +464,20 @@ impl Rules {
 }
 
 impl Rule {
-    /// Returns the set whose grantors decide, if there is a limit on what goes to them.
-    fn limited(&self) -> Option<u16> {
-        let limited = self.limit.or(self.limit_each).is_some();
+    /// Returns the set whose grantors decide, if the policy has a copy of it for this rule alone.
+    fn own(&self) -> Option<u16> {
+        let own = self.limit.or(self.limit_each).is_some() || self.counted != Line::OTHERS;
         match self.action {
-            Action::Grantors(set) if limited => Some(set),
+            Action::Grantors(set) if own => Some(set),
             _ => None,
         }
     }
+}
+
+/// Returns the longest prefix that an address is within.
+fn longest(all: &[AnyPrefix], address: IpAddr) -> Option<AnyPrefix> {
+    let matching = all.iter().filter(|prefix| length(**prefix, address).is_some());
+    matching.max_by_key(|prefix| length(**prefix, address)).copied()
 }
 
 /// Returns the length of a prefix that an address is within.

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
+use feed::netlink::AnyPrefix;
 use gate::policy::Action;
+use gate::policy::sources::Source;
 
 use super::{Admission, Config, check};
 
@@ -130,6 +132,112 @@ fn limits_and_allowed_sources_are_read_and_told_with_their_lines() {
     let told = refused(&SOUND.replace("action = \"front\"", "action = \"front\"\nlimit = \"1x\""));
     assert!(told.contains("only what goes to grantors has limits"), "{told}");
     assert!(told.contains("policy.limit: \"1x\" is no rate"), "{told}");
+}
+
+#[test]
+fn blocked_sources_are_read_and_told_with_their_lines() {
+    let folder = std::env::temp_dir().join(format!("fp-block-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let list = folder.join("block.txt");
+    std::fs::write(&list, "# drop\n198.51.0.0/16\tAS64496\n198.51.100.0/24\n2001:db8::/32\n")
+        .unwrap();
+    let text = format!(
+        "{SOUND}[allow]\nprefixes = [\"198.51.100.7\", \"2001:db8::/48\"]\n\
+         [block]\nprefixes = [\"203.0.113.7\", \"2001:db8:0:1::/64\"]\nfile = \"block.txt\"\n"
+    );
+    let parse = |text: &str| Config::parse(text, &folder.join("gate.toml"));
+    let config = parse(&text).unwrap();
+    assert_eq!((config.rules.allow.len(), config.rules.block.len()), (2, 5));
+    let policy = config.rules.policy(1).unwrap();
+    for (source, by, blocked) in [
+        ("203.0.113.7", "203.0.113.7/32", true),
+        ("198.51.7.7", "198.51.0.0/16", true),
+        ("198.51.100.8", "198.51.100.0/24", true),
+        ("198.51.100.7", "198.51.100.7/32", false),
+        ("2001:db8:1::1", "2001:db8::/32", true),
+        ("2001:db8:0:1::1", "2001:db8::/48", false),
+    ] {
+        let address = source.parse().unwrap();
+        let (allowing, blocking) = (config.rules.allowing(address), config.rules.blocking(address));
+        let (said, none) = if blocked { (blocking, allowing) } else { (allowing, blocking) };
+        assert_eq!(said.map(|prefix| prefix.to_string()).as_deref(), Some(by));
+        assert!(none.is_none(), "{source}");
+        let flow = match address {
+            std::net::IpAddr::V4(source) => gate::flow::Flow::v4(source.into(), 1),
+            std::net::IpAddr::V6(source) => gate::flow::Flow::v6(source.into(), 1),
+        };
+        let said = if blocked { Source::Blocked } else { Source::Allowed };
+        assert_eq!(policy.source(&flow), Some(said), "{source}");
+    }
+    // Each bad line with its file and number; of many the first.
+    std::fs::write(&list, "203.0.113.0/24\n203.0.113.1/24\n".to_owned() + &"x\n".repeat(30))
+        .unwrap();
+    let told = parse(&text).unwrap_err().to_string();
+    assert!(told.contains("block.txt: line 2: `203.0.113.1/24` is no prefix"), "{told}");
+    assert!(told.contains("block.txt: line 11: `x`") && !told.contains("line 12"), "{told}");
+    assert!(
+        told.contains("block.file: ") && told.contains("block.txt: and 21 lines more"),
+        "{told}"
+    );
+    std::fs::remove_dir_all(&folder).unwrap();
+    let told = parse(&text).unwrap_err().to_string();
+    assert!(told.contains("block.txt: No such file"), "{told}");
+    let told = refused(&format!("{SOUND}[block]\nprefixes = [\"10.0.0.1/8\"]\n"));
+    assert!(told.contains("gate.toml:23: block.prefixes: \"10.0.0.1/8\" is no prefix"), "{told}");
+    let told = refused(&format!("{SOUND}[table]\nearly_prefixes = 5000000\n"));
+    assert!(told.contains("table.early_prefixes: 5000000 is more than 4194304"), "{told}");
+}
+
+/// As they come: the lists that others keep, of both families.
+#[test]
+fn real_lists_are_blocked_as_a_scan_of_them_says() {
+    let data = std::env::var_os("FINGERPOST_DATA").map_or_else(
+        || concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data").into(),
+        std::path::PathBuf::from,
+    );
+    let folder = std::env::temp_dir().join(format!("fp-lists-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut all = String::new();
+    for name in [
+        "list-firehol_abusers_30d-2026.netset.gz",
+        "list-firehol_level1-2026.netset.gz",
+        "list-fullbogons-ipv6-2024.txt.gz",
+        "list-ipsum-20260822.txt.gz",
+    ] {
+        let file = std::fs::File::open(data.join(name)).expect("the lists are there");
+        std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(file), &mut all).unwrap();
+    }
+    std::fs::write(folder.join("block.txt"), &all).unwrap();
+    let text =
+        format!("{SOUND}[allow]\nprefixes = [\"10.0.0.0/9\"]\n[block]\nfile = \"block.txt\"\n");
+    let rules = Config::parse(&text, &folder.join("gate.toml")).unwrap().rules;
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(rules.block.len() > 400_000, "{}", rules.block.len());
+    let policy = rules.policy(1).unwrap();
+    let mut rng = fastrand::Rng::with_seed(3);
+    let mut met = [0; 3];
+    for _ in 0..300 {
+        // Within a prefix of a list, or beside one.
+        let near = rules.block[rng.usize(..rules.block.len())];
+        let (flow, source) = match near {
+            AnyPrefix::V4(prefix) => {
+                let source = prefix.addr().wrapping_add(rng.u32(..3));
+                (gate::flow::Flow::v4(source, 1), std::net::IpAddr::V4(source.into()))
+            }
+            AnyPrefix::V6(prefix) => {
+                let source = prefix.addr().wrapping_sub(rng.u128(..2));
+                (gate::flow::Flow::v6(source, 1), std::net::IpAddr::V6(source.into()))
+            }
+        };
+        let want = match (rules.allowing(source), rules.blocking(source)) {
+            (Some(_), _) => Some(Source::Allowed),
+            (None, Some(_)) => Some(Source::Blocked),
+            (None, None) => None,
+        };
+        assert_eq!(policy.source(&flow), want, "{source}");
+        met[want.map_or(0, |said| said as usize + 1)] += 1;
+    }
+    assert!(met[0] > 10 && met[2] > 100, "{met:?}");
 }
 
 #[test]

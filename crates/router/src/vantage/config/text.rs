@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::config::metrics;
 use crate::distribution::config as distribution;
 
 #[derive(Debug, Deserialize)]
@@ -22,7 +23,9 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) admission: Admission,
     #[serde(default)]
-    pub(super) allow: Allow,
+    pub(super) allow: Sources,
+    #[serde(default)]
+    pub(super) block: Sources,
     #[serde(default)]
     pub(super) grantors: Vec<Grantors>,
     #[serde(default)]
@@ -42,7 +45,7 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) control: Control,
     #[serde(default)]
-    pub(super) metrics: Metrics,
+    pub(super) metrics: metrics::Text,
     pub(super) distribution: Option<distribution::Text>,
 }
 
@@ -52,7 +55,8 @@ pub(super) struct File {
 pub(super) struct Ruled {
     pub(super) grantors: Vec<Grantors>,
     pub(super) policy: Vec<Policy>,
-    pub(super) allow: Allow,
+    pub(super) allow: Sources,
+    pub(super) block: Sources,
     pub(super) program: Vec<Program>,
     pub(super) rules: Rules,
 }
@@ -62,6 +66,7 @@ pub(super) struct Ruled {
 pub(super) struct Front {
     pub(super) interface: Spanned<String>,
     pub(super) mode: Option<Spanned<String>>,
+    pub(super) steering: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -88,6 +93,7 @@ pub(super) struct Table {
     pub(super) entries: Option<Spanned<usize>>,
     pub(super) keep: Option<Spanned<PathBuf>>,
     pub(super) early: Option<Spanned<u32>>,
+    pub(super) early_prefixes: Option<Spanned<u32>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -102,7 +108,7 @@ pub(super) struct Admission {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Allow {
+pub(super) struct Sources {
     pub(super) prefixes: Vec<Spanned<String>>,
     pub(super) file: Option<Spanned<PathBuf>>,
 }
@@ -169,6 +175,7 @@ pub(super) struct Tunnel {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Rules {
     pub(super) version: Option<String>,
+    pub(super) candidate: Option<Spanned<PathBuf>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -181,10 +188,4 @@ pub(super) struct Workers {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Control {
     pub(super) socket: Option<PathBuf>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Metrics {
-    pub(super) listen: Option<Spanned<String>>,
 }

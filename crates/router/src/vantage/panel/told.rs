@@ -26,6 +26,9 @@ pub struct GateTold {
     /// Prefixes of sources that pass before anything else is asked.
     #[serde(default)]
     pub allowed: u64,
+    /// Prefixes of sources whose packets are dropped.
+    #[serde(default)]
+    pub blocked: u64,
     /// Its grantors.
     pub grantors: Vec<IpAddr>,
     /// Those of them that get no flows, because they say nothing.
@@ -39,12 +42,100 @@ pub struct GateTold {
     pub packets: BTreeMap<String, u64>,
     /// Their bytes.
     pub bytes: BTreeMap<String, u64>,
+    /// Both, by the rule of the policy that decided: they add up to what was received.
+    #[serde(default)]
+    pub policies: Vec<PolicyTold>,
     /// The flow table.
     pub table: BTreeMap<String, u64>,
     /// What leaves: the solicitor, the queues, ICMP errors.
     pub link: BTreeMap<String, u64>,
     /// What grantors have said, and what came of it.
     pub decisions: BTreeMap<String, u64>,
+    /// What the candidate would do, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shadow: Option<CandidateTold>,
+}
+
+/// What became of packets of which a rule of the policy decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyTold {
+    /// Its prefix; `others`, rules beyond those that are counted one by one; `gone`, rules that were
+    /// there before a reload; `none`, packets without a route or of blocked sources, and all that the
+    /// kernel dropped.
+    pub policy: String,
+    /// Its line in the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// What it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    /// Packets: `request`, `granted`, `passed`, `dropped`.
+    pub packets: BTreeMap<String, u64>,
+    /// Their bytes.
+    pub bytes: BTreeMap<String, u64>,
+}
+
+/// A candidate beside the policy, since either was read: what it says is compared, by samples of
+/// packets, and has no effect.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CandidateTold {
+    /// What it is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Its prefixes.
+    pub prefixes: u64,
+    /// Packets that both were asked about.
+    pub samples: u64,
+    /// Packets that these stand for.
+    pub packets: u64,
+    /// Those of them that it decides otherwise, by both outcomes, the most first; beyond 256 pairs
+    /// the rest is `others`.
+    pub changes: Vec<DifferingTold>,
+    /// Flows among them, the latest first, up to 64.
+    pub flows: Vec<ChangedTold>,
+}
+
+/// Packets of which the policy says one thing and the candidate another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DifferingTold {
+    /// What the policy says: `no route`, `back`, `front`, `drop`, `allowed`, `grantors NAME`.
+    pub policy: String,
+    /// What the candidate says.
+    pub candidate: String,
+    /// Packets that were sampled.
+    pub samples: u64,
+    /// Packets that these stand for.
+    pub packets: u64,
+}
+
+/// A flow of which they say different things.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChangedTold {
+    /// Where its packets come from.
+    pub source: IpAddr,
+    /// Where they go.
+    pub destination: IpAddr,
+    /// What the policy says.
+    pub policy: OutcomeTold,
+    /// What the candidate says.
+    pub candidate: OutcomeTold,
+    /// Packets that its samples stand for.
+    pub packets: u64,
+    /// Seconds since the last of these.
+    pub ago: f64,
+}
+
+/// What rules say of a flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutcomeTold {
+    /// It, as in [`DifferingTold`].
+    pub action: String,
+    /// The prefix that decides: of the destination, or of the source where that is on a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Its line in the file, where it is of the destination.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
 }
 
 /// A flow program at a gate: one that a gate has, or one that a grantor has for a gate.
@@ -91,7 +182,7 @@ pub struct FlowTold {
     pub source: IpAddr,
     /// Where they go.
     pub destination: IpAddr,
-    /// `request`, `granted`, `declined`, `program`; `allowed` where its source is; `expired` where that is over and no packet came
+    /// `request`, `granted`, `declined`, `program`; `allowed` and `blocked` where its source is; `expired` where that is over and no packet came
     /// since; `unknown` where there is no entry.
     pub state: String,
     /// Until the state is over.
@@ -155,6 +246,12 @@ pub struct FlowTold {
     /// The prefix by which its source passes before anything else is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed: Option<String>,
+    /// The prefix by which its source is blocked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<String>,
+    /// What the candidate says of it, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<OutcomeTold>,
     /// Its packets are dropped in the kernel, before they reach a worker.
     #[serde(default)]
     pub early: bool,
@@ -193,6 +290,8 @@ impl FlowTold {
             limit: None,
             limit_each: None,
             allowed: None,
+            blocked: None,
+            candidate: None,
             early: false,
             dropped: None,
             dropped_ago: None,

@@ -38,6 +38,11 @@ export function bar(part, isFull) {
   return make("span", { class: isFull ? "bar full" : "bar", "aria-hidden": "true" }, inner);
 }
 
+/** A number by its name, with some words below. */
+export function tile(name, big, small = "") {
+  return make("div", {}, make("dt", {}, name), make("dd", { class: "big" }, big), make("dd", { class: "small" }, small));
+}
+
 /** The next number above that is 1, 2 or 5 times a power of ten. */
 function round(number) {
   if (number <= 0) return 1;

@@ -1,5 +1,7 @@
 // The page: asks once a second, and shows what it was told and how old that is.
-import { Plot, bar, fill, make } from "./draw.js";
+import { Plot, bar, fill, tile } from "./draw.js";
+import { picturesOfGrantor, showGrantor, tilesOfGrantor } from "./grantor.js";
+import { showCandidate, showDistribution, showPolicies } from "./policy.js";
 import { History, ask } from "./store.js";
 import { clock, count, lasting, moment, percent, reason, rough } from "./words.js";
 
@@ -15,6 +17,9 @@ let lost = null;
 let behind = 0;
 
 const plots = new Map();
+/** What each kind of process is asked every second; and what of it is one thing, and not a list. */
+const OFTEN = { gate: ["gate", "counters", "attacks", "destinations"], grantor: ["grantor", "programs", "counters"], router: ["counters"] };
+const ALONE = new Set(["gate", "grantor", "counters", "distribution"]);
 
 /** The lines of each plot. */
 function pictures() {
@@ -30,6 +35,7 @@ function pictures() {
       ? [rates("at the front", "bytes.received", 8), rates("granted", "bytes.granted", 8), rates("declined", "bytes.declined", 8), rates("requests", "bytes.request", 8)]
       : [rates("received", "received_bytes", 8), rates("sent", "sent_bytes", 8)]],
   ];
+  if (told.grantor) return [...picturesOfGrantor(told.grantor, history), ...all];
   if (gate) {
     all.push(["Flows, by state", "flows", [levels("requests", "table.requests"), levels("granted", "table.granted"), levels("declined", "table.declined"), levels("by a program", "table.running")]]);
   }
@@ -39,7 +45,10 @@ function pictures() {
 function drawPlots() {
   const to = history.times[history.times.length - 1];
   if (to === undefined) return;
-  for (const [title, unit, lines] of pictures()) {
+  const all = pictures();
+  // A candidate that is gone has no plot any more.
+  for (const [title, plot] of plots) plot.figure.hidden = !all.some((it) => it[0] === title);
+  for (const [title, unit, lines] of all) {
     if (!plots.has(title)) {
       const plot = new Plot(title, unit);
       plot.details.addEventListener("toggle", drawPlots);
@@ -48,10 +57,6 @@ function drawPlots() {
     }
     plots.get(title).draw({ times: history.times, lines, from: to - range, to, attacks: told.attacks || [] });
   }
-}
-
-function tile(name, big, small = "") {
-  return make("div", {}, make("dt", {}, name), make("dd", { class: "big" }, big), make("dd", { class: "small" }, small));
 }
 
 function showTiles() {
@@ -67,11 +72,12 @@ function showTiles() {
       tile("received, packets/s", rough(history.rate("packets.received")), bits("bytes.received")),
       tile("granted, packets/s", rough(history.rate("packets.granted")), bits("bytes.granted")),
       tile("requests, packets/s", rough(history.rate("packets.request")), `${rough(history.rate("link.requests_sent"))} got through`),
-      tile("declined, packets/s", rough(history.rate("packets.declined")), `${rough(early)} of them in the kernel`),
+      tile("declined or blocked, packets/s", rough(history.rate("packets.declined") + history.rate("packets.blocked")), `${rough(early)} of them in the kernel`),
       tile("dropped, packets/s", rough(history.rate("dropped")), most),
       tile("flow table", percent(load), `${count(gate.table.flows)} of ${count(gate.table.capacity)}`),
     );
   } else {
+    if (told.grantor) tiles.push(...tilesOfGrantor(told.grantor, history));
     tiles.push(
       tile("received, packets/s", rough(history.rate("received")), bits("received_bytes")),
       tile("sent, packets/s", rough(history.rate("sent")), bits("sent_bytes")),
@@ -84,16 +90,21 @@ function showTiles() {
 }
 
 function showHead() {
-  const { about, gate } = told;
+  const { about, gate, grantor, distribution } = told;
   const names = { gate: "Gate", grantor: "Grantor", router: "Router" };
   const title = gate ? `Gate ${gate.front} → ${gate.back}` : names[about.role] || "Fingerpost";
   by("name").textContent = title;
   const words = [`Fingerpost ${about.version}`, `at work for ${lasting(about.uptime)}`];
   if (gate) words.push(`link ${rough(gate.bandwidth, "bit/s")}`, `policy ${gate.version ?? "without a name"}, generation ${gate.generation}`);
+  if (grantor) words.push(`policy sha256 ${grantor.digest.slice(0, 12)}`);
+  if (distribution) words.push(distribution.version ? `bundle ${distribution.version}` : "no bundle");
   by("what").textContent = words.join(" · ");
   const on = (told.attacks || []).some((it) => it.ended === null);
   document.title = (lost ? "✕ no contact: " : on ? "⚠ attack: " : "") + title;
-  for (const part of document.querySelectorAll("section.gate, div.gate")) part.hidden = !gate;
+  const there = { gate, grantor, distribution, candidate: (gate || grantor)?.shadow };
+  for (const [name, it] of Object.entries(there)) {
+    for (const part of document.querySelectorAll(`section.${name}, div.${name}`)) part.hidden = !it;
+  }
 }
 
 /** Puts words where they are read out when they change, and not every second. */
@@ -156,7 +167,7 @@ function showTop() {
   by("sampled").textContent =
     `Of the last ${lasting(seconds)}: ` +
     (every > 1 ? `estimated from ${count(samples)} samples, one packet in ${count(every)} or more.` : `every packet, ${count(samples)} of them.`) +
-    (early > 0 ? ` Without ${rough(early)} packets a second of declined flows, which the kernel drops before anybody sees where they go.` : "") +
+    (early > 0 ? ` Without ${rough(early)} packets a second of declined flows and blocked sources, which the kernel drops before anybody sees where they go.` : "") +
     " Requests are counted before the lowest of them lose their places.";
   const rows = destinations.destinations.map((it) => [
     it.destination, rough(it.packets), percent(it.share), rough(it.requests), rough(it.granted), rough(it.passed), rough(it.dropped), rough(it.bits), it.error > 0 ? "±" + percent(it.error) : "none",
@@ -218,7 +229,11 @@ function show() {
     showLink();
     showTop();
     showPolicy();
+    showPolicies(told.gate, told.about);
   }
+  if (told.grantor) showGrantor(told, history);
+  showCandidate(told.gate || told.grantor || {});
+  if (told.distribution) showDistribution(told.distribution);
   showEnds();
   showRouter();
 }
@@ -229,7 +244,7 @@ async function also(names) {
   await Promise.all(names.map(async (name) => {
     try {
       const answer = await ask(name);
-      told[name] = name === "gate" || name === "counters" ? answer[0] : answer;
+      told[name] = ALONE.has(name) ? answer[0] : answer;
     } catch (error) {
       troubles.push(`${name}: ${error.message}`);
     }
@@ -267,7 +282,7 @@ async function look(turn) {
   told.about = about;
   behind = about.now - Date.now() / 1000;
   history.add(await ask(`history?since=${history.last}`), about.history);
-  const often = about.role === "gate" ? ["gate", "counters", "attacks", "destinations"] : ["counters"];
+  const often = [...OFTEN[about.role], ...(about.distribution ? ["distribution"] : [])];
   const seldom = turn % 5 === 0 || !told.fib ? ["workers", "interfaces", "fib", "feeds"] : [];
   const troubles = await also([...often, ...seldom]);
   connected();

@@ -30,10 +30,11 @@ export function percent(part) {
   return (value >= 9.95 || value === 0 ? value.toFixed(0) : value.toFixed(value >= 0.1 ? 1 : 2)) + THIN + "%";
 }
 
+const two = (number) => String(number).padStart(2, "0");
+
 /** A time of day, from seconds since 1970. */
 export function clock(unix, seconds = true) {
   const date = new Date(unix * 1000);
-  const two = (number) => String(number).padStart(2, "0");
   const day = two(date.getHours()) + ":" + two(date.getMinutes());
   return seconds ? day + ":" + two(date.getSeconds()) : day;
 }
@@ -42,7 +43,8 @@ export function clock(unix, seconds = true) {
 export function moment(unix) {
   const date = new Date(unix * 1000);
   const today = date.toDateString() === new Date().toDateString();
-  return today ? clock(unix) : date.toISOString().slice(0, 10) + " " + clock(unix);
+  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+  return today ? clock(unix) : `${day} ${clock(unix)}`;
 }
 
 /** How long something took. */
@@ -63,6 +65,8 @@ export function lasting(seconds) {
 const REASONS = {
   low_priority: "requests that lost their places to others of higher priority",
   link_full: "the protected link was full",
+  blocked: "of blocked sources",
+  handover_full: "the flow's worker had no room",
   declined: "of declined flows",
   over_rate: "over the granted rate",
   policy: "the policy drops what goes there",

@@ -1,19 +1,23 @@
-//! What may be read again while a gate works: grantor sets, prefixes, sources that pass.
+//! What may be read again while a gate works: grantor sets, prefixes, lists of sources, a candidate.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use feed::netlink::AnyPrefix;
 use gate::decision::v2::sender::BEAT;
 use gate::grantor::{Place, lines};
+use gate::policy::sources::{Listed, Source, Sources};
 use gate::policy::{Action, Address, Grantor};
 use toml::Spanned;
 
-use super::Checker;
+use super::{Checker, ruled_by};
+use crate::config::{ConfigError, Problem, shape};
 use crate::distribution::Folder;
-use crate::vantage::config::{Member, Rule, Set, text};
+use crate::vantage::config::{Member, Rule, Rules, Set, text};
+use crate::vantage::policies;
 
 /// What silence may be taken for a grantor's end: three times that of one who lives, or more.
 const SILENT_MS: RangeInclusive<u64> = 3 * BEAT / 1_000_000..=60_000;
@@ -120,7 +124,8 @@ pub(super) fn rules(c: &mut Checker<'_>, listed: Vec<text::Policy>, sets: &[Set]
                 c.problem(&prefix, "policy.prefix", format!("{} is there twice", prefix.get_ref()));
             }
             Ok(prefix) => {
-                rules.push(Rule { prefix, action, exempt, limit, limit_each, line });
+                let counted = policies::first(rules.len());
+                rules.push(Rule { prefix, action, exempt, limit, limit_each, counted, line });
             }
             Err(bad) => {
                 c.problem(&prefix, "policy.prefix", format!("{:?}: {bad}", prefix.get_ref()));
@@ -130,10 +135,14 @@ pub(super) fn rules(c: &mut Checker<'_>, listed: Vec<text::Policy>, sets: &[Set]
     rules
 }
 
-/// Reads the sources that pass: those of the file and those of the list it names.
-pub(super) fn allow(
+/// How many bad lines of a list are told one by one.
+const TOLD: usize = 10;
+
+/// Reads sources: those of the file and those of the list it names.
+pub(super) fn sources(
     c: &mut Checker<'_>,
-    said: &text::Allow,
+    said: &text::Sources,
+    [prefixes, file_key]: [&'static str; 2],
     folder: Folder<'_>,
 ) -> Arc<[AnyPrefix]> {
     let any = |place| match place {
@@ -146,7 +155,7 @@ pub(super) fn allow(
             Some(place) => all.push(any(place)),
             None => {
                 let what = format!("{:?} is no prefix and no address", prefix.get_ref());
-                c.problem(prefix, "allow.prefixes", what);
+                c.problem(prefix, prefixes, what);
             }
         }
     }
@@ -154,15 +163,87 @@ pub(super) fn allow(
         let shown = folder.shown(file.get_ref());
         match folder.text(file.get_ref()) {
             Ok(list) => {
+                let mut bad = 0;
                 for line in lines(&list) {
                     match line {
                         Ok((place, _)) => all.push(any(place)),
-                        Err(bad) => c.problem(file, "allow.file", format!("{shown}: {bad}")),
+                        Err(what) => {
+                            bad += 1;
+                            if bad <= TOLD {
+                                c.problem(file, file_key, format!("{shown}: {what}"));
+                            }
+                        }
                     }
                 }
+                if bad > TOLD {
+                    let what = format!("{shown}: and {} lines more", bad - TOLD);
+                    c.problem(file, file_key, what);
+                }
             }
-            Err(error) => c.problem(file, "allow.file", format!("{shown}: {error}")),
+            Err(error) => c.problem(file, file_key, format!("{shown}: {error}")),
         }
     }
     all.into()
+}
+
+/// Reads the policy that is to be compared with this one: as sound as if it were in force. Names of
+/// files in it are relative to where it is.
+pub(super) fn candidate(
+    c: &mut Checker<'_>,
+    file: &Spanned<PathBuf>,
+    senders: &[u32],
+    workers: usize,
+    folder: Folder<'_>,
+) -> Option<Arc<Rules>> {
+    let shown = folder.shown(file.get_ref());
+    let beside = match folder {
+        Folder::Disk(folder) => folder.join(file.get_ref()).parent().map(Path::to_path_buf),
+        Folder::Bundle(_) => None,
+    };
+    let its = beside.as_deref().map_or(folder, Folder::Disk);
+    let read = folder.text(file.get_ref()).map_err(|error| format!("{shown}: {error}"));
+    let judged = read.and_then(|text| {
+        judge(&text, Path::new(&shown), senders, workers, its).map_err(|bad| bad.to_string())
+    });
+    judged.map_err(|what| c.problem(file, "rules.candidate", what)).ok().map(Arc::new)
+}
+
+/// Judges the text of a candidate.
+fn judge(
+    text: &str,
+    path: &Path,
+    senders: &[u32],
+    workers: usize,
+    folder: Folder<'_>,
+) -> Result<Rules, ConfigError> {
+    let mut ruled: text::Ruled = shape(text, path)?;
+    let mut c = Checker { text, problems: Vec::new() };
+    if let Some(further) = ruled.rules.candidate.take() {
+        let what = "a candidate has none itself: leave it out";
+        c.problem(&further, "rules.candidate", what);
+    }
+    let (rules, _) = ruled_by(&mut c, ruled, senders, workers, folder);
+    c.end(path)?;
+    Ok(rules)
+}
+
+/// Makes what sources are looked up in.
+pub(super) fn joined(
+    c: &mut Checker<'_>,
+    allow: &[AnyPrefix],
+    block: &[AnyPrefix],
+) -> Arc<Sources> {
+    let mut listed = Listed::default();
+    for (all, said) in [(allow, Source::Allowed), (block, Source::Blocked)] {
+        for prefix in all {
+            match *prefix {
+                AnyPrefix::V4(prefix) => listed.v4(prefix, said),
+                AnyPrefix::V6(prefix) => listed.v6(prefix, said),
+            }
+        }
+    }
+    listed.build().map(Arc::new).unwrap_or_else(|full| {
+        c.problems.push(Problem { line: 1, key: "block", what: full.to_string() });
+        Arc::default()
+    })
 }

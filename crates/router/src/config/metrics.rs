@@ -1,0 +1,103 @@
+//! The `[metrics]` of a router's, gate's or grantor's configuration.
+//!
+//! ```toml
+//! [metrics]
+//! listen = "127.0.0.1:9273"    # metrics and a page by HTTP; without it, none
+//! hosts = ["gate-1.example.net"]   # names it is asked for by, beside addresses and localhost
+//! keep = "/var/lib/fingerpost/history"   # the page's history and attacks over a restart
+//! ```
+//!
+//! What is said here needs a restart to change.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::control::hosts::is_name;
+
+/// Where metrics and the page are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metrics {
+    /// The address and port.
+    pub listen: SocketAddr,
+    /// The names by which that is asked for, beside IP addresses and `localhost`.
+    pub hosts: Vec<String>,
+    /// Where the page's history is kept over a restart, if it is.
+    pub keep: Option<PathBuf>,
+}
+
+/// The shape.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Text {
+    listen: Option<Spanned<String>>,
+    hosts: Option<Spanned<Vec<Spanned<String>>>>,
+    keep: Option<Spanned<PathBuf>>,
+}
+
+/// Takes a problem: where it begins in the text, the key, and what is wrong.
+pub(crate) type Tell<'a> = &'a mut dyn FnMut(usize, &'static str, String);
+
+impl Metrics {
+    /// Judges what was read; none where nothing is listened for.
+    pub(crate) fn check(text: Text, problem: Tell<'_>) -> Option<Self> {
+        let said = text.hosts.iter().flat_map(|hosts| hosts.get_ref());
+        for name in said.filter(|name| !is_name(name.get_ref())) {
+            let what = format!(
+                "{:?} is no name such as gate-1.example.net, without a port (IP addresses need not be \
+                 listed)",
+                name.get_ref()
+            );
+            problem(name.span().start, "metrics.hosts", what);
+        }
+        if let Some(keep) = text.keep.as_ref().filter(|keep| !keep.get_ref().is_absolute()) {
+            let what = "a file of this name might be anywhere: begin it with /".to_owned();
+            problem(keep.span().start, "metrics.keep", what);
+        }
+        let Some(listen) = text.listen else {
+            let hosts = text.hosts.map(|it| (it.span().start, "metrics.hosts"));
+            let keep = text.keep.map(|it| (it.span().start, "metrics.keep"));
+            for (at, key) in [hosts, keep].into_iter().flatten() {
+                problem(at, key, "nobody listens: say where, by `listen`".to_owned());
+            }
+            return None;
+        };
+        let Ok(at) = listen.get_ref().parse() else {
+            let what =
+                format!("{:?} is no address and port, such as 127.0.0.1:9273", listen.get_ref());
+            problem(listen.span().start, "metrics.listen", what);
+            return None;
+        };
+        let hosts = text.hosts.map_or(Vec::new(), Spanned::into_inner);
+        let hosts = hosts.into_iter().map(Spanned::into_inner).collect();
+        Some(Self { listen: at, hosts, keep: text.keep.map(Spanned::into_inner) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_problem_is_told_with_its_place() {
+        let check = |text: &str| {
+            let mut problems = Vec::new();
+            let metrics = Metrics::check(toml::from_str(text).unwrap(), &mut |at, key, what| {
+                problems.push((at, key, what));
+            });
+            (metrics, problems)
+        };
+        assert_eq!(check(""), (None, Vec::new()));
+        let (metrics, problems) = check("listen = \"127.0.0.1:1\"\nhosts = [\"gate\"]");
+        assert_eq!(metrics.map(|it| it.hosts), Some(vec!["gate".to_owned()]));
+        assert!(problems.is_empty());
+        let (metrics, problems) = check("listen = \"here\"\nhosts = [\"gate:80\", \"10.0.0.1\"]");
+        let at: Vec<_> = problems.iter().map(|it| (it.0, it.1)).collect();
+        let expect = [(25, "metrics.hosts"), (36, "metrics.hosts"), (9, "metrics.listen")];
+        assert!(metrics.is_none() && at == expect, "{problems:?}");
+        assert_eq!(check("hosts = [\"gate\"]").1.len(), 1, "nobody listens");
+        assert_eq!(check("keep = \"history\"").1.len(), 2, "nor is it known where that is");
+    }
+}

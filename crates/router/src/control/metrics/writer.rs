@@ -1,0 +1,99 @@
+//! Families of metrics, written by `prometheus-client`, and the older text format made of that.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::fmt::Write;
+
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
+
+/// What a family of metrics is.
+pub(super) struct Family<'a> {
+    pub(super) name: &'a str,
+    pub(super) help: &'a str,
+    pub(super) unit: Option<Unit>,
+}
+
+pub(super) fn family<'a>(name: &'a str, help: &'a str) -> Family<'a> {
+    Family { name, help, unit: None }
+}
+
+pub(super) fn bytes<'a>(name: &'a str, help: &'a str) -> Family<'a> {
+    Family { name, help, unit: Some(Unit::Bytes) }
+}
+
+/// Labels of one metric, and its value.
+pub(super) type Value<'a, const N: usize, T = u64> = ([(&'static str, &'a str); N], T);
+
+/// Writes families.
+pub(super) struct Writer<'a>(pub(super) DescriptorEncoder<'a>);
+
+impl Writer<'_> {
+    pub(super) fn counter<'v, const N: usize>(
+        &mut self,
+        it: &Family<'_>,
+        values: impl IntoIterator<Item = Value<'v, N>>,
+    ) -> fmt::Result {
+        let kind = MetricType::Counter;
+        let mut family = self.0.encode_descriptor(it.name, it.help, it.unit.as_ref(), kind)?;
+        for (labels, value) in values {
+            if N == 0 {
+                return ConstCounter::new(value).encode(family);
+            }
+            ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn gauge<'v, const N: usize>(
+        &mut self,
+        it: &Family<'_>,
+        values: impl IntoIterator<Item = Value<'v, N>>,
+    ) -> fmt::Result {
+        // A float: the crate's integers are signed, and these are below 2^53.
+        self.level(it, values.into_iter().map(|(labels, value)| (labels, value as f64)))
+    }
+
+    /// Writes a gauge that has fractions.
+    pub(super) fn level<'v, const N: usize>(
+        &mut self,
+        it: &Family<'_>,
+        values: impl IntoIterator<Item = Value<'v, N, f64>>,
+    ) -> fmt::Result {
+        let kind = MetricType::Gauge;
+        let mut family = self.0.encode_descriptor(it.name, it.help, it.unit.as_ref(), kind)?;
+        for (labels, value) in values {
+            if N == 0 {
+                return ConstGauge::new(value).encode(family);
+            }
+            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes the text format 0.0.4 of OpenMetrics: counters' families have the names of their
+/// samples, units are not told apart, and nothing marks the end.
+pub(super) fn classic(openmetrics: &str) -> String {
+    let word = |line: &str, at: usize| line.split(' ').nth(at).unwrap_or_default().to_owned();
+    let types = openmetrics.lines().filter(|line| line.starts_with("# TYPE "));
+    let counters: HashSet<String> =
+        types.filter(|line| word(line, 3) == "counter").map(|line| word(line, 2)).collect();
+    let mut text = String::with_capacity(openmetrics.len() + 64 * counters.len());
+    for line in openmetrics.lines() {
+        let about = line.starts_with("# HELP ") || line.starts_with("# TYPE ");
+        let name = word(line, 2);
+        if about && counters.contains(&name) {
+            let rest = &line["# HELP ".len() + name.len()..];
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{}{name}_total{rest}", &line[.."# HELP ".len()]);
+        } else if about || !line.starts_with('#') {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text
+}

@@ -1,0 +1,60 @@
+//! Decisions of grantors, taken from the ring, and told to the kernel's side.
+//!
+//! They come to every worker; one about a flow is left to the worker whose it is. What the gate
+//! has taken over and is about declined flows goes on to the filter before user space, where
+//! there is one (`early.rs`).
+
+use gate::decision::{Item, Say};
+use gate::state::Decision;
+
+use super::Station;
+use crate::vantage::rings::Early;
+
+/// Decisions that are taken in a turn.
+const DECISIONS: usize = 4096;
+
+impl Station {
+    /// Takes what was decided since the last turn.
+    pub(super) fn take_decisions(&mut self) {
+        for _ in 0..DECISIONS {
+            let Ok((item, stamp)) = self.ends.decisions.pop() else { break };
+            if !self.concerns(&item) {
+                continue;
+            }
+            // What has no effect is counted there.
+            let done = self.gate.decide(self.now, &item, stamp, |flow| self.key.hash(flow));
+            if done.is_ok() {
+                self.tell_early(&item);
+            }
+        }
+        if self.early_lost && self.ends.early.push(Early::Clear).is_ok() {
+            self.early_lost = false;
+        }
+    }
+
+    /// Says whether a decision may be about a flow that comes to this worker.
+    fn concerns(&self, item: &Item) -> bool {
+        match (&self.steering, item.scope.flow()) {
+            (Some(steering), Some(flow)) => steering.has(self.key.hash(&flow)),
+            _ => true,
+        }
+    }
+
+    /// Tells the kernel's side what a decision means for declined flows. What finds no room
+    /// there may be lost where it declines; where it does not, all is to be forgotten.
+    fn tell_early(&mut self, item: &Item) {
+        if !self.early {
+            return;
+        }
+        let (told, may_be_lost) = match (item.scope.flow(), item.say) {
+            (Some(flow), Say::Decide(Decision::Decline { expire_s })) => {
+                (Early::Decline(flow, expire_s), true)
+            }
+            (Some(flow), _) => (Early::Forgive(flow), false),
+            // Flows within those prefixes are not looked for one by one.
+            (None, Say::Decide(Decision::Decline { .. })) => return,
+            (None, _) => (Early::Clear, false),
+        };
+        self.early_lost |= self.ends.early.push(told).is_err() && !may_be_lost;
+    }
+}

@@ -1,0 +1,70 @@
+//! What leaves next.
+//!
+//! Answers to what is too big go first: they are few by their rate. Cookies and what the link lets
+//! go take turns, so that neither a flood of SYNs nor a full link keeps the other from leaving.
+
+use gate::limit::link::Leaving as Left;
+use gate::policy::Address;
+use wire::{ipv4, ipv6, udp};
+
+use super::Station;
+use crate::datapath::{Key, Leaving, Way};
+use crate::vantage::kept::{To, Waits};
+
+impl Station {
+    /// Appends what leaves now, as far as there is `room`.
+    pub(super) fn let_go(&mut self, room: usize, leaving: &mut Vec<Leaving>) {
+        for _ in 0..room {
+            if let Some(reply) = self.replies.next() {
+                leaving.push(reply);
+                continue;
+            }
+            // Neither a flood of SYNs nor a full link is to keep the other from leaving.
+            self.cookies_first = !self.cookies_first;
+            if self.cookies_first
+                && let Some(cookie) = self.asker.next()
+            {
+                leaving.push(cookie);
+                continue;
+            }
+            let left = self.link.next(self.now).and_then(|left| match left {
+                Left::Operational(number) | Left::Request(number, _) | Left::Granted(number) => {
+                    self.kept.take(number)
+                }
+            });
+            match left {
+                Some(waits) => leaving.push(Self::leaving(waits)),
+                None => match self.asker.next() {
+                    Some(cookie) => leaving.push(cookie),
+                    None => return,
+                },
+            }
+        }
+    }
+
+    /// Says how a packet leaves that the link has let go.
+    #[inline(always)]
+    fn leaving(waits: Waits) -> Leaving {
+        let Waits { frame, to, dscp, hash } = waits;
+        let (grantor, direct) = match to {
+            To::Destination(key) => return Leaving { frame, key, way: Way::Forwarded },
+            To::Grantor(grantor) => (grantor, false),
+            To::Direct(grantor) => (grantor, true),
+        };
+        let key = match grantor {
+            Address::V4(address) => Key::V4(address),
+            Address::V6(address) => Key::V6(address),
+        };
+        Leaving { frame, key, way: Way::Tunnel { dscp, hash, direct } }
+    }
+
+    /// Returns the bytes that a packet has more on the link than when it came.
+    pub(super) fn outer_len(&self, to: To) -> usize {
+        let udp = if self.tunnels.udp.is_some() { udp::LEN } else { 0 };
+        match to {
+            To::Destination(_) | To::Direct(_) => 0,
+            To::Grantor(Address::V4(_)) => ipv4::LEN + udp,
+            To::Grantor(Address::V6(_)) => ipv6::LEN + udp,
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! A worker's station: its gate and its share of the link, between its ports.
+//!
+//! ```text
+//!   sift   parse ─► flow, hash ─► Gate::process, a part ─► verdicts
+//!            request, granted, back ─► kept, by number ─► Link
+//!            front, not for us ─────► stays in the batch
+//!            the rest ──────────────► dropped, counted
+//!   next   ICMP first, then in turn cookies and what the Link lets go
+//! ```
+//!
+//! Time is read once a turn. The worker's link is its share of the configured bandwidth;
+//! what its queues have no place for is counted as `low_priority` where it was a request,
+//! and as `link_full` else.
+//!
+//! **The hash** of a flow is taken here, under a key that all workers share, once a packet. All packets of a
+//! pair have to come to one worker whatever their ports, since nothing of a flow is shared
+//! between workers: a card with several queues sees to that, or `steering.rs`.
+//!
+//! Packets from the back network are routed like any others; where TCP is to be held to what fits
+//! the tunnel, the SYNs among them are looked at, because what a server announces is
+//! what its client will send through the tunnel.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `setup` | what a station is made from |
+//! | `decide` | decisions, at the beginning of a turn |
+//! | `talk` | questions about flows, then |
+//! | `sift` | what came in: parsed, hashed, judged |
+//! | `settle` | what becomes of a packet by its verdict |
+//! | `leave` | what leaves next |
+
+mod decide;
+mod leave;
+mod settle;
+mod setup;
+mod sift;
+mod talk;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gate::flow::Key as HashKey;
+use gate::gate::{Gate, Packet, Verdict as Judged};
+use gate::limit::link::Link;
+use port::{Arena, Frame};
+
+use super::config::{BACK, FRONT};
+use super::cookie::Asker;
+use super::kept::Kept;
+use super::last::Last;
+use super::reply::Replies;
+use super::retained;
+use super::rings::Ends;
+use super::sampler::Sampler;
+use super::steering::Steering;
+use super::tally::{Sight, Tally};
+use crate::datapath::{self, Leaving, Sifting, Tunnels, Verdict};
+use crate::stats::WorkerStats;
+
+pub use setup::Setup;
+pub(super) use setup::places;
+
+/// What is done beside packets in a turn, in entries of the table.
+const WORK: u32 = 256;
+
+/// A worker's gate and its share of the link.
+pub struct Station {
+    clock: Box<dyn FnMut() -> u64 + Send>,
+    now: u64,
+    key: HashKey,
+    gate: Gate,
+    link: Link<u32>,
+    kept: Kept,
+    /// Places for all but requests.
+    others: usize,
+    tunnels: Tunnels,
+    /// What TCP may announce over IPv4, if it is held to that; 20 bytes less over IPv6.
+    clamp: Option<u16>,
+    steering: Option<Steering>,
+    replies: Replies,
+    asker: Asker,
+    /// Cookies have been let go before the link.
+    cookies_first: bool,
+    ends: Ends,
+    /// A list in the making: the question's number, the next entry, flows still to be told.
+    listing: Option<(u32, usize, u32)>,
+    last: Last,
+    sampler: Sampler,
+    tally: Arc<Tally>,
+    leave: Option<(u32, Arc<Mutex<Vec<u8>>>)>,
+    /// The kernel drops packets of declined flows.
+    early: bool,
+    /// It was not told what it had to be.
+    early_lost: bool,
+    red_dropped: u64,
+    clamped: u64,
+    incoming: Vec<Frame>,
+    /// The part that is judged: what the gate is told, each one's frame, what it says.
+    packets: Vec<Packet>,
+    flows: Vec<Frame>,
+    verdicts: Vec<Judged>,
+}
+
+impl datapath::Station for Station {
+    fn begin(&mut self) {
+        self.now = (self.clock)();
+        self.take_decisions();
+        self.gate.turn(self.now, WORK);
+        self.talk();
+    }
+
+    fn guards(&self, ingress: usize) -> bool {
+        ingress == FRONT || ingress == BACK && self.clamp.is_some()
+    }
+
+    fn sift(&mut self, mut sifting: Sifting<'_>) {
+        match sifting.ingress {
+            FRONT => self.judge(sifting),
+            _ => self.clamp(&mut sifting),
+        }
+    }
+
+    fn leave(&mut self, room: usize, leaving: &mut Vec<Leaving>) {
+        self.let_go(room, leaving);
+    }
+
+    fn tunnels(&self) -> Tunnels {
+        self.tunnels
+    }
+
+    fn too_big(&mut self, arena: &mut Arena, frame: &Frame, mtu: u32, stats: &WorkerStats) {
+        if self.replies.too_big(arena, frame, mtu, self.now) {
+            stats.originated();
+        }
+    }
+
+    fn end(&mut self, idle: bool) {
+        if idle {
+            self.gate.idle();
+        }
+        self.tally.show(&Sight {
+            counts: self.gate.counts(),
+            table: self.gate.table(),
+            link: &self.link,
+            answered: self.replies.sent,
+            unanswered: self.replies.spared,
+            cookies_sent: self.asker.sent,
+            cookies_unsent: self.asker.unsent,
+            clamped: self.clamped,
+            red_dropped: self.red_dropped,
+            uncounted: self.gate.uncounted(),
+        });
+    }
+
+    fn is_busy(&self) -> bool {
+        self.listing.is_some() || !self.ends.questions.is_empty()
+    }
+
+    fn waiting(&self) -> usize {
+        self.kept.len() + self.replies.len() + self.asker.len()
+    }
+
+    fn close(&mut self, arena: &mut Arena, stats: &WorkerStats) {
+        while let Some(waits) = self.kept.pop() {
+            arena.free(waits.frame);
+            stats.ended(Verdict::LinkFull, 1);
+        }
+        while let Some(reply) = self.replies.next().or_else(|| self.asker.next()) {
+            arena.free(reply.frame);
+            stats.ended(Verdict::LinkFull, 1);
+        }
+        // Once: a worker ends a second time when it is dropped.
+        if let Some((worker, left)) = self.leave.take() {
+            let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+            let table = self.gate.table();
+            for (_, entry) in table.within(0..table.capacity()) {
+                retained::put(&mut left, worker, &entry.flow(), entry.record());
+            }
+        }
+        datapath::Station::end(self, true);
+    }
+}

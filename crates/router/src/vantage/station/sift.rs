@@ -1,0 +1,183 @@
+//! What came in, in one pass: parsed, hashed, its own judged and settled, the rest handed over.
+//!
+//! ```text
+//!   received ─► flow, hash ─┬─ mine ─────► │ packets │ flows │   a part of PART, side by side
+//!      │                    └─ another's ─► his ring, with hash        ▼
+//!      └ of no flow ─► stays in the batch                    the gate ─► verdicts ─► settled
+//! ```
+//!
+//! Each packet is parsed and hashed once, by the worker that its port brought it to. What another
+//! worker has handed over (`steering.rs`) brings its hash along, and was parsed: only its addresses
+//! are read.
+//!
+//! A batch is gone through in parts: what is known of one, a hundred bytes a packet, is still in
+//! the nearest cache when its packets are settled. What is no packet of a flow stays in the batch,
+//! which finds out what it is; that it now comes before packets of a flow that stay puts no
+//! packet of a flow before another.
+
+use std::vec::Drain;
+
+use gate::flow::Flow;
+use gate::gate::{GROUP, Packet, Verdict as Judged};
+use port::Frame;
+use wire::{ethernet, ipv4, ipv6, mss};
+
+use super::Station;
+use super::settle::Settled;
+use crate::datapath::{Locals, Parsed, Sifting, Verdict, parse, source_v4, source_v6};
+
+/// Packets of a part: two groups of the gate's.
+pub(super) const PART: usize = 2 * GROUP;
+/// How far ahead of the parser packets are fetched into the cache, in frames.
+const AHEAD: usize = 8;
+
+/// Packets and bytes that do not stay in the batch.
+#[derive(Default)]
+struct Taken {
+    packets: u64,
+    bytes: u64,
+}
+
+impl Taken {
+    #[inline(always)]
+    fn add(&mut self, bytes: usize) {
+        self.packets += 1;
+        self.bytes += bytes as u64;
+    }
+}
+
+impl Station {
+    /// Judges what came in on the front interface.
+    pub(super) fn judge(&mut self, mut sifting: Sifting<'_>) {
+        std::mem::swap(sifting.frames, &mut self.incoming);
+        let mut incoming = std::mem::take(&mut self.incoming);
+        let mut taken = Taken::default();
+        let mut frames = incoming.drain(..);
+        while frames.len() > 0 {
+            self.read(&mut frames, &mut sifting, &mut taken);
+            self.judge_part(&mut sifting, &mut taken);
+        }
+        drop(frames);
+        self.incoming = incoming;
+        if taken.packets > 0 {
+            sifting.stats.received(taken.packets, taken.bytes);
+        }
+    }
+
+    /// Parses and hashes what came in until a part is full, and hands over what is others'.
+    fn read(
+        &mut self,
+        frames: &mut Drain<'_, Frame>,
+        sifting: &mut Sifting<'_>,
+        taken: &mut Taken,
+    ) {
+        let Self { gate, key, steering, packets, flows, .. } = self;
+        let &mut Sifting { ref mut arena, handed, mac, locals, stats, .. } = sifting;
+        packets.clear();
+        while flows.len() < PART
+            && let Some(frame) = frames.next()
+        {
+            if let Some(ahead) = frames.as_slice().get(AHEAD) {
+                arena.prefetch(ahead);
+            }
+            let bytes = arena.bytes(&frame);
+            let flow = if handed { flow_of_parsed(bytes) } else { flow(bytes, mac, locals) };
+            let Some(flow) = flow else {
+                sifting.frames.push(frame);
+                continue;
+            };
+            let hash = if handed { frame.mark() } else { key.hash(&flow) };
+            if let Some(steering) = steering
+                && !handed
+                && let Some(given) = steering.hand_over(hash, bytes)
+            {
+                if !given {
+                    taken.add(bytes.len());
+                    stats.ended(Verdict::HandoverFull, 1);
+                }
+                arena.free(frame);
+                continue;
+            }
+            gate.fetch(hash);
+            packets.push(Packet { flow, hash, bytes: frame.len() as u32 });
+            flows.push(frame);
+        }
+        if let Some(steering) = steering {
+            steering.ring();
+        }
+    }
+
+    /// Has the gate judge the part in hand, and settles it.
+    fn judge_part(&mut self, sifting: &mut Sifting<'_>, taken: &mut Taken) {
+        let (packets, flows) = (&self.packets[..], &self.flows[..]);
+        let verdicts = &mut self.verdicts[..packets.len()];
+        let arena = &*sifting.arena;
+        let bytes = |at: usize| {
+            flows.get(at).and_then(|frame| arena.bytes(frame).get(ethernet::LEN..)).unwrap_or(&[])
+        };
+        self.gate.process_with(self.now, packets, bytes, verdicts);
+        self.sampler.look(self.now, packets, verdicts, &mut self.ends.samples);
+        let packets = std::mem::take(&mut self.packets);
+        let verdicts = std::mem::take(&mut self.verdicts);
+        let mut flows = std::mem::take(&mut self.flows);
+        for ((frame, packet), verdict) in flows.drain(..).zip(&packets).zip(&verdicts) {
+            let len = frame.len();
+            if let &Judged::Ask { cookie } = verdict {
+                let Sifting { arena, mac, locals, .. } = sifting;
+                if self.asker.answer(arena, &frame, cookie, *mac, locals) {
+                    sifting.stats.originated();
+                }
+            }
+            match self.settle(frame, packet, verdict) {
+                Settled::Stays(frame) => {
+                    sifting.frames.push(frame);
+                    continue;
+                }
+                Settled::Kept => {}
+                Settled::Ended(frame, hash, verdict) => {
+                    self.last.note(hash, verdict, self.now);
+                    sifting.arena.free(frame);
+                    sifting.stats.ended(verdict, 1);
+                }
+            }
+            taken.add(len);
+        }
+        (self.packets, self.flows, self.verdicts) = (packets, flows, verdicts);
+    }
+
+    /// Holds TCP to what fits the tunnel, in SYNs that come from the back network.
+    pub(super) fn clamp(&mut self, sifting: &mut Sifting<'_>) {
+        let Some(most) = self.clamp else { return };
+        for frame in sifting.frames.iter() {
+            let bytes = sifting.arena.bytes_mut(frame);
+            let Some(packet) = bytes.get_mut(ethernet::LEN..) else { continue };
+            let six = packet.first().is_some_and(|first| first >> 4 == 6);
+            let most = if six { most.saturating_sub(20) } else { most };
+            // What cannot be read is the parser's to judge.
+            self.clamped += u64::from(mss::clamp(packet, most).unwrap_or(false));
+        }
+    }
+}
+
+/// Returns the flow of a frame that a router may forward.
+#[inline(always)]
+fn flow(bytes: &[u8], mac: [u8; 6], locals: &Locals) -> Option<Flow> {
+    match parse(bytes, mac, locals) {
+        Parsed::V4(dst) => Some(Flow::v4(source_v4(bytes), dst)),
+        Parsed::V6(dst) => Some(Flow::v6(source_v6(bytes), dst)),
+        Parsed::Done(_) => None,
+    }
+}
+
+/// Returns the flow of a frame that another worker has parsed, and found to be of one.
+#[inline]
+fn flow_of_parsed(bytes: &[u8]) -> Option<Flow> {
+    let packet = bytes.get(ethernet::LEN..)?;
+    if packet.first()? >> 4 == 6 {
+        let view = ipv6::View::parse(packet).ok()?;
+        Some(Flow::v6(view.src(), view.dst()))
+    } else {
+        let view = ipv4::View::parse(packet).ok()?;
+        Some(Flow::v4(view.src(), view.dst()))
+    }
+}

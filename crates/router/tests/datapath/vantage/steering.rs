@@ -1,0 +1,163 @@
+//! Several workers: whatever port a packet came by, its flow's worker judges it, every packet is
+//! counted by one of them, and nothing allocates.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+use fastrand::Rng;
+use fingerpost_router::datapath::Verdict;
+use fingerpost_router::vantage::Steering;
+use gate::flow::{Flow, Key};
+use port::handover;
+use wire::tunnel::Outer;
+use wire::{ipv4, ipv6};
+
+use super::{MS, PROTECTED, Rig, config};
+use crate::packets::{v4, v6};
+
+const SIX: u128 = 0x2001_0db8 << 96;
+
+fn rigs(workers: usize, bytes: usize) -> Vec<Rig> {
+    let key = Key::random();
+    let ends = handover::ends(workers, bytes).unwrap();
+    let place = |(at, (giver, handed))| {
+        let steering = Steering::new(at, workers, giver);
+        Rig::among(config("1gbit", ""), key.clone(), Some((steering, handed)))
+    };
+    ends.into_iter().enumerate().map(place).collect()
+}
+
+/// Takes a turn, and sees that nothing is allocated; says whether there was anything to do.
+fn turn(rig: &mut Rig) -> bool {
+    rig.clock.fetch_add(MS / 10, Ordering::Relaxed);
+    let mut busy = false;
+    let allocated = allocation_counter::measure(|| {
+        busy = rig.worker.poll() > 0 || rig.worker.held() > 0;
+    });
+    assert_eq!(allocated.count_total, 0);
+    busy
+}
+
+/// Takes turns with all of them until all is quiet.
+fn rest(rigs: &mut [Rig]) {
+    for _ in 0..100_000 {
+        let mut busy = false;
+        for rig in rigs.iter_mut() {
+            busy |= turn(rig);
+        }
+        if !busy {
+            return;
+        }
+    }
+    panic!("something waits for ever");
+}
+
+/// Returns the pair of addresses in a tunnel's packet.
+fn pair(frame: &[u8]) -> (u128, u128) {
+    let outer = Outer::parse(&frame[14..]).unwrap();
+    let inner = &frame[14 + outer.offset..14 + outer.end];
+    if inner[0] >> 4 == 6 {
+        let view = ipv6::View::parse(inner).unwrap();
+        return (view.src(), view.dst());
+    }
+    let view = ipv4::View::parse(inner).unwrap();
+    (view.src().into(), view.dst().into())
+}
+
+#[test]
+fn a_flow_is_one_workers_whatever_port_its_packets_come_by() {
+    const WORKERS: usize = 3;
+    let mut rigs = rigs(WORKERS, handover::BYTES);
+    let mut rng = Rng::with_seed(11);
+    let mut judged_by = HashMap::new();
+    let (mut sent, mut left, mut passed) = (0, 0, 0);
+    for _ in 0..400 {
+        for _ in 0..rng.u32(..40) {
+            let n = rng.u32(..300);
+            let packet = match n % 3 {
+                0 => v4(0xc000_0200 + n, PROTECTED),
+                1 => v6(SIX | 1 << 16 | u128::from(n), SIX | 9),
+                // Of no protected network: it leaves by the front, whoever judges it.
+                _ => v4(0xc633_6400 + n, 0xc000_0207),
+            };
+            assert!(rigs[rng.usize(..WORKERS)].far[0].send(&packet));
+            sent += 1;
+        }
+        rest(&mut rigs);
+        for (at, rig) in rigs.iter_mut().enumerate() {
+            while let Some(frame) = rig.far[1].take() {
+                let owner = *judged_by.entry(pair(&frame)).or_insert(at);
+                assert_eq!(owner, at, "a flow has been with two workers");
+                left += 1;
+            }
+            while rig.far[0].take().is_some() {
+                passed += 1;
+            }
+            rig.check();
+        }
+    }
+    assert_eq!(judged_by.len(), 200, "every flow has been seen");
+    let all: Vec<_> = rigs.iter().map(|rig| rig.worker.stats().snapshot()).collect();
+    assert_eq!(all.iter().map(|it| it.received).sum::<u64>(), sent);
+    let refused: u64 = all.iter().map(|it| it.count(Verdict::LowPriority)).sum();
+    assert_eq!(left + passed + refused, sent);
+    assert!(left > 1000 && passed > 1000, "{left} left, {passed} passed");
+    for (at, rig) in rigs.iter().enumerate() {
+        let flows = judged_by.values().filter(|owner| **owner == at).count();
+        assert_eq!(rig.tally.packets("received"), all[at].received);
+        assert!((35..100).contains(&flows), "worker {at} has {flows} of 200");
+    }
+}
+
+#[test]
+fn what_another_has_no_room_for_ends_and_is_counted() {
+    let mut rigs = rigs(2, 4096);
+    // The other takes no turn.
+    for n in 0..500 {
+        assert!(rigs[0].far[0].send(&v4(0xc000_0200 + n, PROTECTED)));
+    }
+    (0..50).for_each(|_| _ = turn(&mut rigs[0]));
+    rigs[0].check();
+    let full = rigs[0].count(Verdict::HandoverFull);
+    let own = rigs[0].tally.packets("received");
+    assert!(full > 100 && own > 150, "{full} found no room, {own} are its own");
+    assert_eq!(rigs[0].worker.stats().snapshot().received, full + own);
+    rest(&mut rigs);
+    assert_eq!(rigs[1].worker.stats().snapshot().received, 500 - full - own);
+    rigs.iter().for_each(Rig::check);
+}
+
+/// Its hash is taken by who gave it and by nobody else: one that comes with another hash finds nothing
+/// of its flow.
+#[test]
+fn what_was_handed_over_is_found_by_the_hash_that_came_with_it() {
+    const FLOWS: u32 = 40;
+    let mut rng = Rng::with_seed(3);
+    let key = Key::new(|| rng.u64(..));
+    let mut ends = handover::ends(2, handover::BYTES).unwrap();
+    let (mut other, _) = ends.pop().unwrap();
+    let (giver, handed) = ends.pop().unwrap();
+    let place = Some((Steering::new(0, 2, giver), handed));
+    let mut rig = Rig::among(config("1gbit", ""), key.clone(), place);
+    // What is the other's is not known here, granted or not.
+    (0..FLOWS).for_each(|n| rig.grant(Flow::v4(0xc000_0200 + n, PROTECTED), 1000));
+    rig.rest();
+    let mut granted = |rig: &mut Rig, change: u32| {
+        for n in 0..FLOWS {
+            let hash = key.hash(&Flow::v4(0xc000_0200 + n, PROTECTED)) ^ change;
+            assert!(other.give(0, hash, &v4(0xc000_0200 + n, PROTECTED)));
+        }
+        other.ring();
+        rig.rest();
+        let dscps = std::iter::from_fn(|| rig.far[1].take())
+            .map(|frame| Outer::parse(&frame[14..]).unwrap().dscp);
+        let (granted, asking): (Vec<_>, Vec<_>) = dscps.partition(|dscp| *dscp == 1);
+        assert_eq!((granted.len() + asking.len()) as u32, FLOWS);
+        granted.len()
+    };
+    let right = granted(&mut rig, 0);
+    assert!((10..30).contains(&right), "{right} of {FLOWS} are its own");
+    assert_eq!(granted(&mut rig, 1), 0);
+    assert_eq!(rig.worker.stats().snapshot().received, u64::from(2 * FLOWS));
+    rig.check();
+}
