@@ -14,7 +14,10 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::process::ExitCode;
 
-use router::control::api::{FlowTold, GateTold, Item, ProgramTold, Request};
+use router::control::api::{
+    CandidateTold, DifferingTold, FlowTold, GateTold, Item, OutcomeTold, PolicyTold, ProgramTold,
+    Request,
+};
 
 use crate::client::{self, PATIENCE};
 
@@ -95,6 +98,9 @@ pub(crate) fn flow(out: &mut impl Write, it: &FlowTold) -> std::io::Result<()> {
     if let Some(prefix) = &it.allowed {
         writeln!(out, "    its source passes before anything is asked: {prefix}")?;
     }
+    if let Some(prefix) = &it.blocked {
+        writeln!(out, "    its source is blocked: {prefix}")?;
+    }
     if let (Some(rule), Some(action)) = (&it.rule, &it.action) {
         let line = it.line.map(|line| format!(" (line {line})")).unwrap_or_default();
         let version = it.version.as_ref().map(|it| format!(" {it}")).unwrap_or_default();
@@ -111,8 +117,12 @@ pub(crate) fn flow(out: &mut impl Write, it: &FlowTold) -> std::io::Result<()> {
     if let Some(bits) = it.limit_each {
         writeln!(out, "    at most {bits} bit/s to each destination within")?;
     }
+    if let Some(candidate) = &it.candidate {
+        writeln!(out, "    the candidate would say: {}", outcome(candidate))?;
+    }
     if it.early {
-        writeln!(out, "    its packets are dropped in the kernel: declined")?;
+        let why = it.dropped.as_deref().unwrap_or("declined");
+        writeln!(out, "    its packets are dropped in the kernel: {why}")?;
     } else if let (Some(dropped), Some(ago)) = (&it.dropped, it.dropped_ago) {
         let meant = match &**dropped {
             "syn_cookie" => ": a SYN, answered to see whether its address is its own",
@@ -137,6 +147,9 @@ pub(crate) fn gate(out: &mut impl Write, it: &GateTold) -> std::io::Result<()> {
         it.prefixes,
         it.grantors.len()
     )?;
+    if it.allowed + it.blocked > 0 {
+        writeln!(out, "sources: {} prefixes allowed, {} blocked", it.allowed, it.blocked)?;
+    }
     for grantor in &it.silent {
         writeln!(out, "grantor {grantor} is silent: others get its flows")?;
     }
@@ -152,7 +165,53 @@ pub(crate) fn gate(out: &mut impl Write, it: &GateTold) -> std::io::Result<()> {
             writeln!(out, "{part} {name} {value}")?;
         }
     }
+    for it in &it.policies {
+        policy(out, it)?;
+    }
+    it.shadow.as_ref().map_or(Ok(()), |shadow| candidate(out, shadow))
+}
+
+/// Writes what became of packets by a rule, if there were any.
+fn policy(out: &mut impl Write, it: &PolicyTold) -> std::io::Result<()> {
+    let some: Vec<_> = it.packets.iter().filter(|(_, packets)| **packets > 0).collect();
+    if some.is_empty() {
+        return Ok(());
+    }
+    let action = it.action.as_ref().map(|action| format!(" ({action})")).unwrap_or_default();
+    write!(out, "policy {}{action}", it.policy)?;
+    for (name, packets) in some {
+        write!(out, " {name} {packets}")?;
+    }
+    writeln!(out, " bytes {}", it.bytes.values().sum::<u64>())
+}
+
+/// Writes what a candidate would do.
+fn candidate(out: &mut impl Write, it: &CandidateTold) -> std::io::Result<()> {
+    let version = it.version.as_ref().map(|it| format!(" {it}")).unwrap_or_default();
+    let (prefixes, packets, samples) = (it.prefixes, it.packets, it.samples);
+    writeln!(
+        out,
+        "candidate{version}: {prefixes} prefixes, asked about {packets} packets by {samples} samples"
+    )?;
+    for it in &it.changes {
+        let DifferingTold { policy, candidate, packets, .. } = it;
+        writeln!(out, "    {policy} -> {candidate}: {packets} packets")?;
+    }
+    for it in &it.flows {
+        let (policy, candidate) = (outcome(&it.policy), outcome(&it.candidate));
+        writeln!(
+            out,
+            "    {} > {}: {policy} -> {candidate}, {} packets, {:.1} s ago",
+            it.source, it.destination, it.packets, it.ago
+        )?;
+    }
     Ok(())
+}
+
+fn outcome(it: &OutcomeTold) -> String {
+    let line = it.line.map(|line| format!(" (line {line})")).unwrap_or_default();
+    let rule = it.rule.as_ref().map(|rule| format!(" by {rule}{line}")).unwrap_or_default();
+    format!("{}{rule}", it.action)
 }
 
 /// Writes what is known of a flow program.

@@ -364,6 +364,13 @@ fn flow(out: &mut impl Write, it: &Changed) -> std::io::Result<()> {
 pub(crate) fn grantor(out: &mut impl Write, it: &GrantorTold) -> std::io::Result<()> {
     let (reloads, refused) = (it.reloads, it.reloads_refused);
     writeln!(out, "policy read anew {reloads} times, {refused} refused")?;
+    writeln!(out, "policy sha256 {}", it.digest)?;
+    for it in &it.gates {
+        match it.heard_ago {
+            Some(ago) => writeln!(out, "gate {} heard {ago:.1} s ago", it.gate)?,
+            None => writeln!(out, "gate {} not heard", it.gate)?,
+        }
+    }
     for (name, prefixes) in &it.lists {
         writeln!(out, "list {name} {prefixes} prefixes")?;
     }

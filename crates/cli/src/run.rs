@@ -120,6 +120,9 @@ impl Service for Routing {
             Some(Err(error)) => eprintln!("fingerpost: the rules have changed: {error}"),
             None => {}
         }
+        for told in self.daemon.news() {
+            eprintln!("fingerpost: {told}");
+        }
         let trouble = self.daemon.last_save().and_then(|saved| saved.as_ref().err());
         let trouble = trouble.map(ToString::to_string);
         if trouble != self.said {

@@ -146,7 +146,9 @@ fn draw_ports(frame: &mut Frame<'_>, area: Rect, state: &State) {
         let left: u64 = it
             .steered
             .iter()
-            .filter(|(name, _)| *name != "taken" && *name != "declined")
+            .filter(|(name, _)| {
+                !["taken", "nested_tags", "blocked", "declined"].contains(&name.as_str())
+            })
             .map(|it| it.1)
             .sum();
         let row = Row::new([

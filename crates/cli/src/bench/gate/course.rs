@@ -28,6 +28,34 @@ pub(super) fn source(number: u32) -> u32 {
     number.wrapping_mul(SPREAD)
 }
 
+/// Numbers of sources: each another, until all have been, or of so many flows by chance.
+pub(super) struct Numbers {
+    /// How many flows there are to draw from, if not each source is another.
+    flows: Option<u32>,
+    drawn: u64,
+    last: u32,
+}
+
+impl Numbers {
+    pub(super) fn new(flows: Option<u32>) -> Self {
+        Self { flows, drawn: 1, last: 0 }
+    }
+
+    /// Returns the next.
+    pub(super) fn draw(&mut self) -> u32 {
+        match self.flows {
+            Some(flows) => {
+                self.drawn = self.drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (((self.drawn >> 32) * u64::from(flows)) >> 32) as u32
+            }
+            None => {
+                self.last = self.last.wrapping_add(1);
+                self.last
+            }
+        }
+    }
+}
+
 /// A way of taking packets; see the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Variant {
@@ -75,11 +103,8 @@ pub(super) struct Course {
     /// Readers of the policy read while it lives.
     _policy: Publisher<Policy>,
     entries: usize,
-    /// How many flows are granted, to draw from.
-    granted: Option<u32>,
-    drawn: u64,
+    numbers: Numbers,
     now: u64,
-    source: u32,
     sent: u64,
 }
 
@@ -104,10 +129,8 @@ impl Course {
             key: Key::random(),
             _policy: publisher,
             entries,
-            granted: None,
-            drawn: 1,
+            numbers: Numbers::new(None),
             now: 0,
-            source: 0,
             sent: 0,
         })
     }
@@ -149,22 +172,13 @@ impl Course {
             // What finds no room is missed when the packets are counted.
             let _ = self.gate.decide(self.now, &item, Stamp::default(), |flow| key.hash(flow));
         }
-        self.granted = Some(flows);
+        self.numbers = Numbers::new(Some(flows));
     }
 
     /// Draws a packet: of a granted flow, or from a source that has not been before, until
     /// all have.
     pub(super) fn packet(&mut self) -> Packet {
-        let number = match self.granted {
-            Some(flows) => {
-                self.drawn = self.drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                (((self.drawn >> 32) * u64::from(flows)) >> 32) as u32
-            }
-            None => {
-                self.source = self.source.wrapping_add(1);
-                self.source
-            }
-        };
+        let number = self.numbers.draw();
         self.of(Flow::v4(source(number), PROTECTED))
     }
 
@@ -223,7 +237,8 @@ impl Course {
         let counts = self.gate.counts();
         ensure!(counts.received.packets == self.sent, "the gate has not counted every packet");
         ensure!(counts.received == counts.ended(), "a packet has not one verdict");
-        let expect = if self.granted.is_some() { counts.granted } else { counts.requests };
+        let expect =
+            if self.variant == Variant::Granted { counts.granted } else { counts.requests };
         let noted = counts.noted + counts.unnoted > 0;
         ensure!(noted == (self.variant == Variant::Admission), "who should be admitted was not");
         ensure!(expect == counts.received, "a packet was not what it was to be: {counts:?}");

@@ -19,7 +19,8 @@
 //! Counters are held against what was sent: a figure from a gate that loses count is none.
 //!
 //! `--stages` measures what each stage of a packet's way takes by itself, those two among
-//! them (`stages.rs`).
+//! them (`stages.rs`); `--worker` the whole way, between memory ports (`worker.rs`); `--expiry`
+//! what forgetting flows takes that are over (`expiry.rs`).
 
 use std::process::ExitCode;
 
@@ -31,7 +32,10 @@ use super::record::Figure;
 use crate::progress;
 
 mod course;
+mod expiry;
+mod flood;
 mod stages;
+mod worker;
 
 use course::{Course, Variant};
 
@@ -47,8 +51,14 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = 11)]
     parts: usize,
     /// What each stage of a packet's way takes by itself, in place of the variants
-    #[arg(long)]
+    #[arg(long, group = "instead")]
     stages: bool,
+    /// A whole worker between memory ports, in place of the variants
+    #[arg(long, group = "instead")]
+    worker: bool,
+    /// Forgetting flows that are over, in place of the variants
+    #[arg(long, group = "instead")]
+    expiry: bool,
     #[command(flatten)]
     output: super::Output,
 }
@@ -75,7 +85,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     pin(0);
     if args.stages {
-        return by_stages(args);
+        return stages::run(args);
+    }
+    if args.worker {
+        return worker::run(args);
+    }
+    if args.expiry {
+        return expiry::run(args);
     }
     let mut scores: Vec<Score> = Vec::new();
     for &log in &args.entries {
@@ -102,53 +118,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         summary: score.summary,
         samples: args.parts,
         bytes: score.bytes,
-    });
-    args.output.keep(figures)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Measures what each stage takes, table by table.
-#[expect(clippy::print_stdout, reason = "the result")]
-fn by_stages(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut all = Vec::new();
-    for &log in &args.entries {
-        let words = format!("stages, 2^{log} entries");
-        let stages = progress::during(&words, || stages::measure(1 << log, args.parts))?;
-        all.push((1usize << log, stages));
-    }
-    if args.output.json {
-        let tables: Vec<_> = all
-            .iter()
-            .map(|(entries, stages)| serde_json::json!({ "entries": entries, "stages": stages }))
-            .collect();
-        println!("{}", serde_json::to_string_pretty(&tables)?);
-    } else {
-        println!("one core, no I/O, ns a packet, median of {} parts", args.parts);
-        for (entries, stages) in &all {
-            println!("2^{} entries, all in use", entries.ilog2());
-            for stages::Stage { name, summary: Summary { median, mad, min, max }, cycles } in stages
-            {
-                print!("  {name:<28} {median:>7.1} ±{mad:.1} ({min:.1} to {max:.1})");
-                println!(
-                    "{}",
-                    cycles.map_or(String::new(), |cycles| format!("  {cycles:.0} cycles"))
-                );
-            }
-        }
-    }
-    let figures = all.iter().flat_map(|&(entries, ref stages)| {
-        stages.iter().map(move |stage| Figure {
-            bench: "gate",
-            table: "flood",
-            routes: entries,
-            contestant: stage.name,
-            case: "stage",
-            threads: 1,
-            unit: "ns/packet",
-            summary: stage.summary,
-            samples: args.parts,
-            bytes: entries * size_of::<gate::table::Entry>(),
-        })
     });
     args.output.keep(figures)?;
     Ok(ExitCode::SUCCESS)

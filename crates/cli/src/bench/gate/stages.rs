@@ -17,6 +17,7 @@
 //! the measurement.
 
 use std::hint::black_box;
+use std::process::ExitCode;
 
 use anyhow::ensure;
 use fib::{Hop, Prefix, Publisher};
@@ -31,30 +32,78 @@ use serde::Serialize;
 use wire::tunnel::{Ends, Header};
 use wire::{ethernet, ipv4};
 
+use super::Args;
 use super::course::{BATCH, Course, GAP, PROTECTED, Variant, source};
+use super::flood::{self, FRAME, unicast};
 use crate::bench::clock::{Clock, Summary, hertz};
+use crate::bench::record::Figure;
+use crate::progress;
 
 /// Packets of a part.
 const PACKETS: usize = 1 << 16;
 const MAC: [u8; 6] = [2, 0, 0, 0, 1, 0];
 /// Room in front of a frame's packet for the outer header.
 const ROOM: usize = ipv4::LEN;
-/// A frame of the least length, its checksum apart.
-const FRAME: usize = 60;
 
 /// What one stage takes.
 #[derive(Serialize)]
-pub(super) struct Stage {
-    pub(super) name: &'static str,
+struct Stage {
+    name: &'static str,
     /// Nanoseconds a packet.
     #[serde(flatten)]
-    pub(super) summary: Summary,
+    summary: Summary,
     /// Cycles a packet at the clock that the kernel states, if it does.
-    pub(super) cycles: Option<f64>,
+    cycles: Option<f64>,
+}
+
+/// Measures what each stage takes, table by table.
+#[expect(clippy::print_stdout, reason = "the result")]
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut all = Vec::new();
+    for &log in &args.entries {
+        let words = format!("stages, 2^{log} entries");
+        let stages = progress::during(&words, || measure(1 << log, args.parts))?;
+        all.push((1usize << log, stages));
+    }
+    if args.output.json {
+        let tables: Vec<_> = all
+            .iter()
+            .map(|(entries, stages)| serde_json::json!({ "entries": entries, "stages": stages }))
+            .collect();
+        println!("{}", serde_json::to_string_pretty(&tables)?);
+    } else {
+        println!("one core, no I/O, ns a packet, median of {} parts", args.parts);
+        for (entries, stages) in &all {
+            println!("2^{} entries, all in use", entries.ilog2());
+            for Stage { name, summary: Summary { median, mad, min, max }, cycles } in stages {
+                print!("  {name:<28} {median:>7.1} ±{mad:.1} ({min:.1} to {max:.1})");
+                println!(
+                    "{}",
+                    cycles.map_or(String::new(), |cycles| format!("  {cycles:.0} cycles"))
+                );
+            }
+        }
+    }
+    let figures = all.iter().flat_map(|&(entries, ref stages)| {
+        stages.iter().map(move |stage| Figure {
+            bench: "gate",
+            table: "flood",
+            routes: entries,
+            contestant: stage.name,
+            case: "stage",
+            threads: 1,
+            unit: "ns/packet",
+            summary: stage.summary,
+            samples: args.parts,
+            bytes: entries * size_of::<gate::table::Entry>(),
+        })
+    });
+    args.output.keep(figures)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Measures all of them, with a table of so many entries.
-pub(super) fn measure(entries: usize, parts: usize) -> anyhow::Result<Vec<Stage>> {
+fn measure(entries: usize, parts: usize) -> anyhow::Result<Vec<Stage>> {
     let mut stages = Vec::new();
     let mut time = |name, stage: &mut dyn FnMut() -> anyhow::Result<usize>, expect: usize| {
         let mut part = || {
@@ -71,12 +120,11 @@ pub(super) fn measure(entries: usize, parts: usize) -> anyhow::Result<Vec<Stage>
         anyhow::Ok(())
     };
 
-    // The last of all numbers: none of those that fill the table. A worker takes packets from
-    // unicast addresses only.
-    let unicast = |src: &u32| !matches!(src >> 24, 0 | 127 | 224..);
-    let sources = (0..u32::MAX).rev().map(source).filter(unicast).take(PACKETS);
-    let new: Vec<Flow> = sources.map(|src| Flow::v4(src, PROTECTED)).collect();
-    let mut frames: Vec<[u8; ROOM + FRAME]> = new.iter().map(frame).collect::<Result<_, _>>()?;
+    // The last of all numbers: none of those that fill the table.
+    let sources = (0..u32::MAX).rev().map(source).filter(|&src| unicast(src)).take(PACKETS);
+    let sources: Vec<u32> = sources.collect();
+    let new: Vec<Flow> = sources.iter().map(|&src| Flow::v4(src, PROTECTED)).collect();
+    let mut frames: Vec<_> = sources.into_iter().map(behind).collect::<Result<_, _>>()?;
     let locals = Locals::default();
     let parsed = |frame: &[u8; ROOM + FRAME]| parse(&frame[ROOM..], MAC, &locals);
     time(
@@ -129,7 +177,7 @@ pub(super) fn measure(entries: usize, parts: usize) -> anyhow::Result<Vec<Stage>
             let policy = reader.current();
             let (dsts, mut hops, mut protected) = ([PROTECTED; BATCH], [Hop::NONE; BATCH], 0);
             for _ in 0..PACKETS / BATCH {
-                policy.actions_v4(black_box(&dsts), &mut hops, |_, action| {
+                policy.actions_v4(black_box(&dsts), &mut hops, |_, action, _| {
                     protected += usize::from(action == Some(Action::Grantors(set)));
                 });
             }
@@ -186,19 +234,11 @@ pub(super) fn measure(entries: usize, parts: usize) -> anyhow::Result<Vec<Stage>
     Ok(stages)
 }
 
-/// Makes the frame of a flow's packet, behind the room.
-fn frame(flow: &Flow) -> anyhow::Result<[u8; ROOM + FRAME]> {
-    let gate::flow::Pair::V4 { src, dst } = flow.pair() else {
-        anyhow::bail!("the flows are of IPv4");
-    };
-    let mut frame = [0; ROOM + FRAME];
-    let bytes = &mut frame[ROOM..];
-    let ether = ethernet::Header { dst: MAC, src: [2, 0, 0, 0, 1, 1], kind: ethernet::IPV4 };
-    ether.emit(bytes)?;
-    let total_len = (FRAME - ethernet::LEN) as u16;
-    let packet = ipv4::Header { total_len, ttl: 64, protocol: 17, src, dst, ..Default::default() };
-    packet.emit(&mut bytes[ethernet::LEN..])?;
-    Ok(frame)
+/// Makes the frame of a source's packet, behind the room.
+fn behind(src: u32) -> anyhow::Result<[u8; ROOM + FRAME]> {
+    let mut bytes = [0; ROOM + FRAME];
+    bytes[ROOM..].copy_from_slice(&flood::frame(MAC, src)?);
+    Ok(bytes)
 }
 
 /// Finds packets' flows as a gate does: all indexes of a batch, all entries, all comparisons.

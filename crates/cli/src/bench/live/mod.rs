@@ -319,11 +319,14 @@ impl<A: Family> Bench<'_, A> {
         cases.push((format!("reader, a flood by {batch}"), Load::Flood { batch }));
         let mut rates = vec![Vec::new(); cases.len()];
         for round in 1..=self.args.rounds {
-            for (&(ref case, load), rates) in cases.iter().zip(&mut rates) {
+            // Each round begins with another: none always follows the same one.
+            for at in 0..cases.len() {
+                let at = (at + round) % cases.len();
+                let ((case, load), rates) = (&cases[at], &mut rates[at]);
                 let what = format!("{}: {case}, round {round}", self.engine);
                 let stage = Stage::new(self.keys, &[], 1);
                 let (_, speed) = progress::during(&what, || {
-                    self.stage(&stage, feed, 1, |feed| feed.go_on(time, load, || stage.end()))
+                    self.stage(&stage, feed, 1, |feed| feed.go_on(time, *load, || stage.end()))
                 })?;
                 rates.extend(speed);
             }
