@@ -11,26 +11,15 @@
 . "$(dirname "$0")/crossing.sh"
 
 prefixes 1
-cat >"$work/router.conf" <<'CONF'
-router id 10.0.0.1;
-log stderr { warning, error, fatal, bug };
-protocol device { scan time 10; }
-protocol kernel { scan time 60; ipv4 { import none; export all; }; }
-protocol bgp from_a { local 10.0.1.1 as 65000; neighbor 10.0.1.2 as 65001; ipv4 { import all; export none; }; }
-protocol bgp from_b { local 10.0.2.1 as 65000; neighbor 10.0.2.2 as 65002; ipv4 { import all; export none; }; }
-CONF
-birdc() { within "$1" birdc -s "$work/$1.ctl" "${@:2}"; }
+two_sessions
 configure
 start_router
 start=$(now)
 bird_in router
 bird=$launched
 halves
-# The kernel's count is quick to ask; the router's must follow.
-full() { [ "$(birdc router show route count | awk '/of.*routes for/ {print $1; exit}')" -ge "$total" ]; }
 wait_for 120 full || fail "BIRD has not all routes: $(birdc router show route count)"
 echo "   BIRD has $total routes after $(since "$start") s"
-settled() { [ "$(have)" -ge "$total" ]; }
 last=$(now)
 wait_for 120 settled || fail "the router has $(have) of $total routes"
 echo "   the router has them $(since "$last") s later"
@@ -41,7 +30,6 @@ check both
 
 echo "a session is reset: half of the table goes and comes"
 birdc router disable from_a >/dev/null
-half() { [ "$(have)" -le $((total * 6 / 10)) ]; }
 wait_for 60 half || fail "the routes of a stay: $(have)"
 rest
 agrees

@@ -39,7 +39,6 @@ protocol device { scan time 10; }
 protocol kernel { scan time 60; ipv6 { import none; export all; }; }
 protocol bgp from_b { local fd00:2::1 as 65000; neighbor fd00:2::2 as 65002; error wait time 1, 2; ipv6 { import all; export none; }; }
 CONF
-birdc() { within "$1" birdc -s "$work/$1.ctl" "${@:2}"; }
 have6() { show -j fib | json 'print(d[1]["routes"])'; }
 settled() { [ "$(have6)" -ge "$total" ]; }
 emptied() { [ "$(have6)" -lt 100 ]; }

@@ -16,6 +16,8 @@
 #   silent, rest           nothing has changed for a second; waits until it is so
 #   prefixes EVERY         every so many prefixes of the full table, into $work/prefixes
 #   halves                 BIRD in a with the prefixes on odd lines, in b with the even ones
+#   two_sessions           configures BIRD in the router to take them from both, for the kernel
+#   full, settled, half    BIRD has all routes; the router has them; it has one half
 #   check WHO              packets come out where the prefixes of WHO say (follow.py)
 #   frr DAEMON ARGS        a daemon of FRR's in the namespace router
 #   fly, flown             packets to a all the time; they all came, once
@@ -111,6 +113,23 @@ CONF
         bird_in "$name"
     done
 }
+
+two_sessions() {
+    cat >"$work/router.conf" <<'CONF'
+router id 10.0.0.1;
+log stderr { warning, error, fatal, bug };
+protocol device { scan time 10; }
+protocol kernel { scan time 60; ipv4 { import none; export all; }; }
+protocol bgp from_a { local 10.0.1.1 as 65000; neighbor 10.0.1.2 as 65001; ipv4 { import all; export none; }; }
+protocol bgp from_b { local 10.0.2.1 as 65000; neighbor 10.0.2.2 as 65002; ipv4 { import all; export none; }; }
+CONF
+}
+
+birdc() { within "$1" birdc -s "$work/$1.ctl" "${@:2}"; }
+# BIRD's count is quick to ask; the router's must follow.
+full() { [ "$(birdc router show route count | awk '/of.*routes for/ {print $1; exit}')" -ge "$total" ]; }
+settled() { [ "$(have)" -ge "$total" ]; }
+half() { [ "$(have)" -le $((total * 6 / 10)) ]; }
 
 # BIRD in a namespace by its configuration; its process is `$launched`.
 bird_in() {

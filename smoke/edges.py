@@ -275,22 +275,33 @@ def fragments():
 
 def tags():
     """Tagged frames are the host's, which has no such interface: nothing passes. A tag with a
-    priority only (VLAN 0) is none to the host, which forwards what is under it, if it forwards."""
-    forwards = lambda on: subprocess.run(["ip", "netns", "exec", f"{prefix}gate", "sysctl", "-qw", f"net.ipv4.ip_forward={on}"], check=True)
+    priority only (VLAN 0) is none to the host, which would forward what is under it, past the gate;
+    so the gate judges that. The host forwards all the while."""
     cases = [
         ("802.1Q", v4(41), [Dot1Q(vlan=5)]),
-        ("802.1Q, priority only, without forwarding", v4(42), [Dot1Q(vlan=0, prio=6)]),
+        ("802.1Q behind a priority", v4(42), [Dot1Q(vlan=0, prio=6), Dot1Q(vlan=5)]),
         ("802.1Q with IPv6", v6(43), [Dot1Q(vlan=4094)]),
         ("802.1ad and 802.1Q", v4(44), [Dot1AD(vlan=7), Dot1Q(vlan=5)]),
     ]
     for name, packet, tag in cases:
         forget()
         before = steered()
-        forwards(int(tag[0].vlan != 0))
         send(packet, *tag)
         left = awaits(lambda: steered()["tagged"] == before["tagged"] + 1)
         check(f"{name}: left to the kernel, and nothing comes out", left and nothing_came(packet), (before, steered()))
-        forwards(1)
+    priorities = [Dot1Q(vlan=0, prio=6), Dot1AD(vlan=0), Dot1Q(vlan=0), Dot1AD(vlan=0, prio=1)]
+    for count in range(1, 5):
+        for packet in (v4(50 + count), v6(50 + count)):
+            forget()
+            before = steered()["taken"]
+            send(packet, *priorities[:count])
+            judged = comes_out(packet) and nothing_came(v4(99))
+            ways = [frame for frame in grantor.seen if raw(packet)[-44 - count :] in frame]
+            check(f"{count} with a priority only, IPv{packet.version}: judged by the gate, and by nobody else", judged and len(ways) == 1 and steered()["taken"] == before + 2, (judged, ways))
+    forget()
+    before, packet = steered()["nested_tags"], v4(61)
+    send(packet, *priorities, Dot1Q(vlan=0))
+    check("five of them: dropped and counted", nothing_came(packet) and steered()["nested_tags"] == before + 1, steered())
 
 
 def extensions():

@@ -114,7 +114,7 @@ assert counters["balanced"]
 ended = counters["sent"] + sum(counters["punted"].values()) + sum(counters["dropped"].values())
 assert counters["received"] + counters["originated"] == ended, counters
 packets = gate["packets"]
-verdicts = ["request", "granted", "back", "front", "no_route", "declined", "over_rate", "policy", "no_grantor", "program", "program_error", "over_limit", "over_limit_each", "allowed", "syn_cookie", "proof"]
+verdicts = ["request", "granted", "back", "front", "no_route", "blocked", "declined", "over_rate", "policy", "no_grantor", "program", "program_error", "over_limit", "over_limit_each", "allowed", "syn_cookie", "proof"]
 assert packets["received"] == sum(packets[name] for name in verdicts), packets
 dropped = counters["dropped"]
 got = {
@@ -133,7 +133,7 @@ got = {
 wrong = {name: (value, got[name]) for name, value in want.items() if got[name] != value}
 if wrong:
     sys.exit(f"counters, (expected, counted): {wrong}\n{json.dumps(report, indent=1)}")
-for name in ("declined", "over_rate", "policy", "no_grantor", "program", "program_error", "over_limit", "over_limit_each"):
+for name in ("blocked", "declined", "over_rate", "policy", "no_grantor", "program", "program_error", "over_limit", "over_limit_each"):
     assert packets[name] == dropped[name], name
 print(f"   {len(want)} counters as expected, {counters['received']} packets received, every one counted")
 COMPARE

@@ -65,8 +65,10 @@ namespace() {
 
 join() {
     local a=$1 a_name=$2 a_mac=$3 b=$4 b_name=$5 b_mac=$6
-    ip -n "$prefix$a" link add "$a_name" address "$a_mac" type veth \
-        peer name "$b_name" address "$b_mac" netns "$prefix$b"
+    local each=()
+    [ -z "${queues:-}" ] || each=(numrxqueues "$queues" numtxqueues "$queues")
+    ip -n "$prefix$a" link add "$a_name" address "$a_mac" "${each[@]}" type veth \
+        peer name "$b_name" address "$b_mac" "${each[@]}" netns "$prefix$b"
     ip -n "$prefix$a" link set "$a_name" up
     ip -n "$prefix$b" link set "$b_name" up
 }

@@ -32,8 +32,12 @@ guarded() {
 assert c["balanced"], c
 ended = c["sent"] + sum(c["punted"].values()) + sum(c["dropped"].values())
 assert c["received"] + c.get("originated", 0) == ended, c
-ends = """request granted allowed back front no_route declined over_rate policy no_grantor program
+ends = """request granted allowed back front no_route blocked declined over_rate policy no_grantor program
     program_error over_limit over_limit_each syn_cookie proof"""
 assert p["received"] == sum(p[name] for name in ends.split()), p
+for what in "packets", "bytes":
+    assert d["gate"][what]["received"] == sum(sum(it[what].values()) for it in d["gate"]["policies"]), d["gate"]
+by = {name: sum(it["packets"][name] for it in d["gate"]["policies"]) for name in ("request", "granted", "passed")}
+assert by == {"request": p["request"], "granted": p["granted"] + p["allowed"], "passed": p["back"] + p["front"]}, (by, p)
 print("   every one of", c["received"], "packets counted, and", c.get("originated", 0), "of our own")' <"$work/$name.json"
 }

@@ -1,6 +1,6 @@
 """The page in a headless Chromium, held against what `show` says.
 
-web.py gate|router PREFIX PROGRAM FOLDER PID, in the namespace of the gate; called by web.sh. The
+web.py gate|router|grantor PREFIX PROGRAM FOLDER PID, in the namespace of the gate; called by web.sh. The
 process is interrupted in the end.
 """
 
@@ -81,15 +81,20 @@ def server():
         check(f"GET {path}: there is nothing", get(path)[0] == 404)
     for method in ("POST", "PUT", "DELETE", "OPTIONS"):
         check(f"{method} is refused", get("/api/about", method)[0] == 405)
+    for name in ("evil.example", "127.0.0.1.evil.example:9275", "gate", ""):
+        status, _, body = get("/api/destinations", Host=name)
+        check(f"asked for as {name!r} it says what to do", status == 421 and b"hosts = [" in body, (status, body))
+    for name in ("127.0.0.1", "localhost:9275", "[::1]:1", "gate.example", "GATE.example:80"):
+        check(f"asked for as {name!r} it answers", get("/metrics", Host=name)[0] == 200)
     slow = []
     for _ in range(60):
         it = socket.create_connection(AT)
-        it.sendall(b"GET /api/history HTTP/1.1\r\nHost: x\r\nX-Slow:")
+        it.sendall(b"GET /api/history HTTP/1.1\r\nHost: localhost\r\nX-Slow:")
         slow.append(it)
         it = socket.create_connection(AT)
         it.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         # Asks a hundred times and reads nothing; or says nothing that anybody understands.
-        with_what = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 100 if len(slow) % 4 else b"\x16\x03\x01\x00\xff" * 50
+        with_what = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100 if len(slow) % 4 else b"\x16\x03\x01\x00\xff" * 50
         try:
             it.sendall(with_what)
         except OSError:
@@ -109,6 +114,7 @@ def shown(browser, what, script, patience=30):
 def numbers_of_gate(browser):
     """The page has what `show gate -j` has, once both are at rest."""
     gate = show("gate")
+    browser.wait("the rules are there", f"document.querySelector('#rules th') && [...document.querySelectorAll('#rules tr')].flatMap(r => [...r.cells].slice(3, 7)).reduce((all, c) => all + Number(c.textContent.replace(/\\D/g, '')), 0) == {gate['packets']['received']}")
     browser.wait("the numbers are there", f"document.querySelector('#verdicts') && {ROWS % 'verdicts'}.received?.[1].replace(/\\D/g, '') == {gate['packets']['received']}")
     names = [name for name, value in gate["packets"].items() if value]
     rows = browser.value(ROWS % "verdicts")
@@ -117,6 +123,12 @@ def numbers_of_gate(browser):
     table = browser.value("[...document.querySelectorAll('#tiles div')].find(d => d.textContent.startsWith('flow table')).lastChild.textContent")
     flows, capacity = table.split(" of ")
     check("the flow table's load", (digits(flows), digits(capacity)) == (gate["table"]["flows"], gate["table"]["capacity"]), table)
+    rules = browser.value(ROWS % "rules")
+    told = {it["policy"]: it for it in gate["policies"] if it.get("action") or sum(it["packets"].values())}
+    cells = {name: [digits(cell) for cell in row[2:]] for name, row in rules.items()}
+    expected = {name: [it["packets"][what] for what in ("request", "granted", "passed", "dropped")] + [sum(it["bytes"].values())] for name, it in told.items()}
+    check(f"{len(told)} lines of rules, as `show gate -j` has them", cells == expected, (cells, expected))
+    check("with what they say", rules["192.0.2.9/32"][0] == "back (line 17)", rules)
     link = browser.value(ROWS % "link")
     check("requests that lost their places", digits(link["requests"][-1]) == gate["link"]["requests_dropped"], link)
     policy = browser.value(ROWS % "policy")
@@ -152,6 +164,16 @@ def top_of_gate(browser):
     check("and has the packets that were sent", packets == sent, (packets, top))
     became = [round(got[dst][what] * seconds) for dst, what in (("192.0.2.7", "requests"), ("192.0.2.9", "passed"), ("192.0.2.66", "dropped"))]
     check("and what became of them", became == [12, 6, 3], got)
+    rules = {it["policy"]: {name: value for name, value in it["packets"].items() if value} for it in show("gate")["policies"]}
+    expected = {"192.0.2.0/24": {"request": 12}, "192.0.2.9/32": {"passed": 6}, "192.0.2.66/32": {"dropped": 3}}
+    check("by rule it is the same, exactly", {name: rules[name] for name in expected} == expected, rules)
+    text = get("/metrics")[2].decode()
+    rates = {(dst, what): float(rate) for dst, what, rate in re.findall(r'^fingerpost_gate_destination_packets_per_second{destination="([^"]+)",outcome="(\w+)"} (\S+)$', text, re.M)}
+    of = {"request": "requests", "granted": "granted", "passed": "passed", "dropped": "dropped"}
+    # Of whole slices of time, which may be others than a moment ago.
+    again = {it["destination"]: it for it in json.loads(get("/api/destinations")[2])["destinations"]}
+    near = all(abs(rates[dst, name] - it[what]) <= 0.3 * max(it[what], 0.01) for dst, it in again.items() for name, what in of.items())
+    check("metrics have the same estimates", len(rates) == 4 * len(sent) and near, (rates, again))
     rows = list(browser.value(ROWS % "top"))
     check("most of all first", rows == sorted(sent, key=sent.get, reverse=True), rows)
 
@@ -182,6 +204,62 @@ def flood(seconds, rate=800):
         time.sleep(0.01)
 
 
+def candidate_of_gate(browser):
+    """The candidate would drop what goes to 192.0.2.7, and has no holes; it says so of what was sent."""
+    shown(browser, "a candidate is compared", f"document.querySelector('#changes td:last-child')?.textContent == '12'")
+    rows = browser.value(ROWS % "changes")
+    expected = {"grantors site": ["drop", "12"], "back": ["grantors site", "6"], "drop": ["grantors site", "3"]}
+    check("by what both say", rows == expected, rows)
+    rows = browser.value("[...document.querySelectorAll('#changed tr')].map(r => [...r.cells].map(c => c.textContent))")
+    expected = ["10.1.0.30", "192.0.2.7", "grantors site by 192.0.2.0/24 (line 14)", "drop by 192.0.2.7/32 (line 8)", "12"]
+    check("and the flows are listed, the latest first", len(rows) == 3 and rows[-1] == expected, rows)
+    words = browser.value("document.querySelector('#compared').textContent")
+    check("with its name as it is written", words.startswith("<b>two</b>: of 21 packets"), words)
+
+
+def numbers_of_grantor(browser):
+    """The page has what `show grantor` and `show distribution` have, of what a gate has asked."""
+    many = {"10.1.0.30": 3, "10.1.0.31": 2, "10.1.0.66": 4, "10.1.0.77": 1}
+    shown(browser, "its policy is a bundle's", f"{ROWS % 'bundle'}['version in force']?.[0] === '1'", 60)
+    shown(browser, "a gate is heard and another is not", f"(r => r['10.2.0.1']?.[0] === 'now' && r['10.2.0.99']?.[0] === 'never')({ROWS % 'gates'})")
+    for src, times in many.items():
+        for last in range(times):
+            client.send(packet(src, f"192.0.2.{last + 100}"))
+    shown(browser, "a policy that fails is an alarm", "!document.querySelector('#failures').hidden && document.querySelector('#failures').textContent.includes('<b>seventy-seven</b>')")
+    if pictures:
+        browser.shoot(f"{pictures}/grantor-fails.png", 1100, False)
+    grantor = show("grantor")
+    policy = grantor["policy"]
+    check("every request was decided of", (policy["granted"], policy["declined"], policy["failed"]) == (5, 5, 1), policy)
+    some = {name: value for name, value in policy.items() if value and name != "memory_bytes"}
+    browser.wait("the numbers are there", f"{ROWS % 'decided'}.requests?.[1] == {policy['requests']}")
+    rows = {name.split(":")[0].replace(" ", "_"): cells for name, cells in browser.value(ROWS % "decided").items()}
+    check(f"{len(some)} counters as `show grantor -j` has them", set(rows) == set(some) and not as_in(rows, some, some, 1), (rows, some))
+    tiles = browser.value("[...document.querySelectorAll('#tiles div')].map(d => d.textContent)")
+    check("one of two gates is heard", any(it.startswith("gates heard1 of 2") for it in tiles), tiles)
+    script = browser.value(ROWS % "script")
+    check("the policy by its digest, and its lists", script["sha256"] == [grantor["digest"]] and script["lists"] == ["deny: 1 prefixes"], script)
+    changes = browser.value("[...document.querySelectorAll('#changes tr')].map(r => [...r.cells].map(c => c.textContent))")
+    expected = {f"{was}_{will}": int(many) for was, will, many in changes}
+    check("what the candidate would say", expected == grantor["shadow"]["changes"] == {"declined_granted": 5}, (changes, grantor["shadow"]))
+    flows = browser.value("document.querySelectorAll('#changed th').length")
+    check("and of which flows", flows == len(grantor["shadow"]["flows"]) == 5, flows)
+    check("the plots have what was decided", browser.value("[...document.querySelectorAll('figure')].some(f => f.textContent.startsWith('Decisions a second, by kind') && f.querySelectorAll('path.line').length)"))
+    shown(browser, "the alarm ends with the failures", "document.querySelector('#failures').hidden")
+    pack(2)
+    shown(browser, "another bundle is seen to come", f"(r => r['version in force']?.[0] === '2' && r['can go back to']?.[0] === '1')({ROWS % 'bundle'})")
+    told = show("distribution")
+    check("in the state that `show distribution -j` has", browser.value(ROWS % "bundle")["state"][0].split(":")[0] in (told["state"], "watching", "canary", "held"), told)
+    subprocess.run([program, "bundle", "rollback", "--socket", f"{work}/sock"], check=True, capture_output=True)
+    shown(browser, "and to be taken back", f"(r => r['version in force']?.[0] === '1' && r.state?.[0].startsWith('rolled back'))({ROWS % 'bundle'}) && document.querySelector('#refused th')?.textContent === '2'")
+
+
+def pack(version):
+    """Puts a bundle where members look for it."""
+    command = [program, "bundle", "pack", f"{work}/site", "--version", str(version), "--canary", "100%", "--key", f"{work}/site.key", "-o", f"{work}/in/{version}.bundle"]
+    subprocess.run(command, check=True, capture_output=True)
+
+
 def attack(browser):
     before = browser.value("document.querySelectorAll('#attacks th').length")
     began = None
@@ -210,32 +288,89 @@ def lost_and_found(browser):
     shown(browser, "and goes on: contact", "document.querySelector('#lost').hidden && !document.title.startsWith('✕') && !document.body.classList.contains('is-lost')")
 
 
-def begun_anew(browser):
-    """The page that is open goes over to another process by itself."""
-    rows = browser.value("document.querySelectorAll('#attacks th').length")
+def at_work():
+    """Says whether the process runs; its end is the shell's to wait for, which may be slow."""
+    try:
+        return open(f"/proc/{pid}/stat").read().rsplit(") ", 1)[1][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def started():
+    """Another gate by the same configuration."""
     with open(f"{work}/again.log", "wb") as log:
         command = [program, "gate", "-c", f"{work}/gate.toml"]
-        again = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
-    shown(browser, "and one that begins anew: contact", "document.querySelector('#lost').hidden && document.querySelector('#attacks td.none')")
-    tile = browser.value("document.querySelector('#tiles div:last-child').textContent")
-    check("with nothing of the one before", rows == 1 and tile.endswith("0 received") and digits(tile) == 0, (rows, tile))
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
+
+
+def restarted(browser):
+    """A restart in the middle of an attack: the page that is open shows its beginning, and its end."""
+    goes_on = "document.querySelector('#attacks td')?.textContent === 'goes on' && document.querySelector('#attacks th').textContent"
+    began = before = again = at = None
+    for now in flood(90):
+        if began is None and now > 3:
+            began = browser.value(goes_on) or None
+            before = began and now
+        elif began and again is None and now > before + 3:
+            os.kill(int(pid), signal.SIGINT)
+            while at_work():
+                time.sleep(0.02)
+            again, at = started(), now
+        elif again and now > at + 8 and browser.value("document.querySelector('#lost').hidden"):
+            break
+    check("an attack goes on when the gate is stopped and started", again is not None, began)
+    shown(browser, "the page has contact again", "document.querySelector('#lost').hidden")
+    check("and shows when it began", browser.value(goes_on) == began and browser.value("document.querySelectorAll('#attacks th').length") == 2, browser.value("document.querySelector('#attacks').innerText"))
+    about, told = json.loads(get("/api/about")[2]), json.loads(get("/api/attacks")[2])[-1]
+    check("which was before this process", told["began"] < about["began"] - 3 and told["ended"] is None, (about, told))
+    rows = json.loads(get("/api/history?since=0")[2])["rows"]
+    gaps = [two[1] - one[1] for one, two in zip(rows, rows[1:])]
+    check(f"{len(rows)} seconds in order, {max(gaps):.1f} s of them missing", rows[0][1] < told["began"] - 10 and min(gaps) > 0 and max(gaps) < 10 and rows[-1][1] > about["began"] + 5)
+    browser.open(URL)
+    shown(browser, "as a page does that is opened anew", f"({goes_on}) === '{began}' && document.querySelectorAll('figure .edge').length >= 2")
+    if pictures:
+        browser.value("document.querySelector('[data-seconds=\"300\"]').click()")
+        browser.shoot(f"{pictures}/restarted.png", 1100, False)
+    shown(browser, "its end is seen", "document.querySelector('#attack').hidden && document.querySelectorAll('#attacks th').length == 2", 60)
     again.send_signal(signal.SIGINT)
     check("which ends well", again.wait(20) == 0)
+    words = open(f"{work}/again.log").read()
+    check("and has said what it went on with", re.search(r"the history goes on with \d+ seconds and 2 attacks", words), words)
+
+
+def begun_anew(browser):
+    """The page that is open goes over to another process by itself; what was kept is damaged."""
+    with open(f"{work}/history", "r+b") as file:
+        file.truncate(os.path.getsize(f"{work}/history") - 7)
+    again = started()
+    shown(browser, "a history that is cut short stops nobody, and begins anew", "document.querySelector('#lost').hidden && document.querySelector('#attacks td.none')")
+    tile = browser.value("document.querySelector('#tiles div:last-child').textContent")
+    check("with nothing of the one before", tile.endswith("0 received") and digits(tile) == 0, tile)
+    again.send_signal(signal.SIGINT)
+    check("which ends well", again.wait(20) == 0)
+    words = open(f"{work}/again.log").read()
+    check("and has said where the damaged file is", "not as long as it says it is; set aside as" in words and os.path.exists(f"{work}/history.damaged"), words)
 
 
 client = Tap(f"{prefix}client", "c0")
 browser = Browser(work)
 browser.open(URL)
 shown(browser, f"the page of a {role}", "document.querySelectorAll('#tiles div').length > 3 && document.querySelectorAll('figure svg path').length > 10")
-check("has its sections", browser.value("[...document.querySelectorAll('section.gate')].every(s => s.hidden)") == (role == "router"))
+for name, roles in {"gate": ["gate"], "grantor": ["grantor"], "candidate": ["gate"], "distribution": ["grantor"]}.items():
+    hidden = browser.value(f"[...document.querySelectorAll('section.{name}')].map(s => s.hidden)")
+    check(f"the sections of a {name}", hidden and all(it != (role in roles) for it in hidden), hidden)
 if role == "gate":
     top_of_gate(browser)
+    candidate_of_gate(browser)
     numbers_of_gate(browser)
     silent(browser)
     attack(browser)
     # What was in hand has ended.
     gate = numbers_of_gate(browser)
     check("requests were dropped for others", gate["link"]["requests_dropped"] > 100, gate["link"])
+elif role == "grantor":
+    pack(1)
+    numbers_of_grantor(browser)
 else:
     for _ in range(20):
         client.send(packet("10.1.0.30", "192.0.2.7"))
@@ -263,7 +398,10 @@ if role == "gate":
     check("without a word", not browser.complaints, browser.complaints)
 else:
     check("the browser has nothing to complain of", not browser.complaints, browser.complaints)
-os.kill(int(pid), signal.SIGINT)
+if role == "gate":
+    restarted(browser)
+else:
+    os.kill(int(pid), signal.SIGINT)
 shown(browser, "a process that ended: no contact", "!document.querySelector('#lost').hidden")
 if role == "gate":
     begun_anew(browser)

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# A gate with a full table by BGP, as the router in bird.sh: test 13 of the study.
+#
+#   source s0 ── r0 gate r1 ── a0 a: BIRD, half of the table
+#                (BIRD)  r2 ── b0 b: BIRD, the other half
+#
+# It has to have loaded the routes within a minute, follow a session that is reset, send packets where the
+# kernel would (follow.py), by its own interfaces and by the host's, and refuse a hole in a protected prefix
+# that is not named as one.
+. "$(dirname "$0")/crossing.sh"
+
+prefixes 1
+two_sessions
+bird_in router
+halves
+wait_for 120 full || fail "BIRD has not all routes: $(birdc router show route count)"
+in_kernel() { [ "$(within router ip route | wc -l)" -ge "$total" ]; }
+wait_for 120 in_kernel || fail "the kernel has not all routes"
+
+gate_with() {
+    cat >"$work/gate.toml" <<CONFIG
+[front]
+interface = "r0"
+[back]
+interface = "r1"
+[link]
+bandwidth = "10gbit"
+[[grantors]]
+name = "site"
+members = [{ address = "10.0.1.2" }]
+[[policy]]
+prefix = "192.0.2.0/24"
+grantors = "site"
+[[policy]]
+prefix = "192.0.2.128/25"
+action = "front"
+$1
+[[policy]]
+prefix = "0.0.0.0/0"
+action = "front"
+[control]
+socket = "$work/sock"
+CONFIG
+}
+gate_with ""
+refuse 1 "192.0.2.128/25 would lead past the protection of 192.0.2.0/24" "$program" gate check -c "$work/gate.toml"
+gate_with "exempt = true"
+start=$(now)
+launch router "$program" gate -c "$work/gate.toml" -j >"$work/gate.json" 2>"$work/gate.log"
+gate=$launched
+wait_for 60 grep -q 'guarding after' "$work/gate.log" || fail "the gate has not loaded its routes in a minute"
+echo "   guarding $(since "$start") s after its start, with $(have) routes"
+agrees
+check both
+birdc router disable from_a >/dev/null
+wait_for 60 half || fail "the routes of a stay: $(have)"
+rest
+agrees
+check b
+birdc router enable from_a >/dev/null
+wait_for 120 settled || fail "the routes of a do not come back: $(have)"
+rest
+agrees
+check both
+kill -INT "$gate"
+wait "$gate" || fail "the gate ended with $?"
+json 'c = d["counters"]; assert c["balanced"] and c["received"] > 0, c; print("  ", c["received"], "packets received, and every one counted")' <"$work/gate.json"
