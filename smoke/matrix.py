@@ -242,9 +242,6 @@ def main():
         packet = make(src)
         sent.append((name, packet, where, dscp))
         items.append(item(src, number, terms))
-    # The last one, of a flow of its own, has those before it in front of it.
-    marker = "10.8.0.1"
-    items.append(item(marker, GRANTED_, struct.pack("<3I", 1000, 50_000, 1000)))
     decide(items)
     before = show()["packets"]
     grantor.take()
@@ -254,10 +251,11 @@ def main():
         client.send(FRONT + CLIENT + kind + raw(packet))
         time.sleep(0.001)
         grantor.take()
-    client.send(FRONT + CLIENT + b"\x08\x00" + raw(four(tcp(9))(marker)))
+    # What is to come may overtake: the classes have queues of their own. What is not to come is counted below.
+    awaited = {source(raw(packet)) for _, packet, where, _ in sent if where}
     until = time.monotonic() + PATIENCE
     arrived = {}
-    while socket.inet_aton(marker) not in arrived and time.monotonic() < until:
+    while not awaited <= arrived.keys() and time.monotonic() < until:
         select.select([grantor.socket], [], [], 0.05)
         grantor.take()
         arrived = {}
@@ -279,10 +277,15 @@ def main():
                 words = (words & 0xFFFF) + (words >> 16)
             if words != 0xFFFF:
                 wrong.append(f"{name}: the header's checksum is wrong: {got[0][1][:20].hex()}")
-    after = show()["packets"]
-    more = {name: after[name] - before[name] for name in ("granted", "direct", "program", "program_error", "request")}
+    names = ("granted", "direct", "program", "program_error", "request")
+    while True:
+        after = show()["packets"]
+        more = {name: after[name] - before[name] for name in names}
+        if more["granted"] + more["program"] >= len(sent) or time.monotonic() > until:
+            break
+        time.sleep(0.02)
     # What goes directly was granted too.
-    granted = ways["tunnel"] + ways["direct"] + 1
+    granted = ways["tunnel"] + ways["direct"]
     want = {"granted": granted, "direct": ways["direct"], "program": ways[None], "program_error": 0, "request": 0}
     if more != want:
         wrong.append(f"counters {more}, not {want}")

@@ -80,7 +80,8 @@ def page(accept):
 def told():
     """What is told is what was sent, of each rule; returns it."""
     all_of_them = sum(packets.values())
-    gate = wait(f"{all_of_them} packets are received", lambda it: it["packets"]["received"] >= all_of_them)
+    wait(f"{all_of_them} packets are received", lambda it: it["packets"]["received"] >= all_of_them)
+    gate = show()
     for what, expected in ("packets", packets), ("bytes", size):
         got = {(it["policy"], outcome): many for it in gate["policies"] for outcome, many in it[what].items() if many}
         check(f"{what} by rule: {len(got)} numbers, exactly", got == dict(expected), (got, dict(expected)))
