@@ -106,7 +106,8 @@ impl Ground {
         if !self.pool.forget(at, len) {
             return false;
         }
-        if self.stays.back().is_none_or(|now| Arc::strong_count(&now.held) > 1) {
+        // Asked this way, not by a count: what its last holder has read comes before.
+        if self.stays.back_mut().is_none_or(|now| Arc::get_mut(&mut now.held).is_none()) {
             self.stays.push_back(Stay::default());
         }
         match self.stays.make_contiguous() {

@@ -22,6 +22,11 @@
 #[cfg(all(feature = "std", target_arch = "aarch64", target_endian = "little"))]
 mod aarch64;
 pub(crate) mod lanes;
+#[cfg(all(
+    feature = "std",
+    any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))
+))]
+mod level;
 mod loads;
 pub(crate) mod search;
 #[cfg(all(feature = "std", target_arch = "x86_64"))]

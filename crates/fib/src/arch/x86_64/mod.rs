@@ -8,41 +8,33 @@
 //!   all      + VPOPCNTDQ                                 counts in lanes by one instruction
 //! ```
 //!
-//! Found once for the process: a load and a comparison a batch, where asking for each
-//! feature took a twentieth of a burst of 32. `FINGERPOST_SIMD=base` (or `counts`, or
-//! `wide`) in the environment keeps the level from being higher, so that every kernel's
-//! twin can be tested and measured on the machine at hand.
+//! `FINGERPOST_SIMD=base` (or `counts`, or `wide`) in the environment keeps the level from
+//! being higher.
 #![expect(unsafe_code, reason = "a call of code for a CPU that was looked for just before")]
 
 pub(super) mod lanes;
 mod search;
 
-use core::sync::atomic::{AtomicU8, Ordering};
 use std::is_x86_feature_detected;
 
 use super::Kernel;
+use super::level::Level;
 
-const UNKNOWN: u8 = 0;
 const BASE: u8 = 1;
 const COUNTS: u8 = 2;
 const WIDE: u8 = 3;
 const ALL: u8 = 4;
 
-/// The level of this process, once somebody has asked.
-static LEVEL: AtomicU8 = AtomicU8::new(UNKNOWN);
+static LEVEL: Level = Level::new();
 
 /// Returns the level of this process.
 #[inline(always)]
 fn level() -> u8 {
-    match LEVEL.load(Ordering::Relaxed) {
-        UNKNOWN => find_level(),
-        level => level,
-    }
+    LEVEL.get(find)
 }
 
-/// Asks the CPU and the environment. Several threads may do so at once; all find the same.
-#[cold]
-fn find_level() -> u8 {
+/// Returns the level that this CPU has, if not a lower one is asked for.
+fn find(asked: Option<&str>) -> u8 {
     let counts = is_x86_feature_detected!("popcnt")
         && is_x86_feature_detected!("bmi1")
         && is_x86_feature_detected!("bmi2");
@@ -52,9 +44,7 @@ fn find_level() -> u8 {
         && is_x86_feature_detected!("avx512vl");
     let all = wide && is_x86_feature_detected!("avx512vpopcntdq");
     let has = BASE + u8::from(counts) + u8::from(wide) + u8::from(all);
-    let level = has.min(highest(std::env::var("FINGERPOST_SIMD").ok().as_deref()));
-    LEVEL.store(level, Ordering::Relaxed);
-    level
+    has.min(highest(asked))
 }
 
 /// Returns the level that is asked for at the most; what is not understood asks for none.
