@@ -10,7 +10,9 @@
 //!   ≤         1   1    1    0    0    …        count: 3
 //! ```
 //!
-//! What lies behind the starts is masked out: it is neither read nor counted.
+//! What lies behind the starts is not counted, and not read where the slice ends before the
+//! vector does. Where it does not, the whole vector is read and the mask is for the result:
+//! that takes an instruction, and a mask for the load four.
 //! Starts lie in words of 32 bits, the first in the lowest bits of its word.
 //! [`byte_rank`] and [`half_rank`] are the twins for any CPU, by halves; [`Wide`] has
 //! the same as methods.

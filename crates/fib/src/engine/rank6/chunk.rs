@@ -18,7 +18,7 @@
 
 use alloc::vec::Vec;
 
-use crate::arch::search::{HALVES, byte, byte_rank, half, half_rank};
+use crate::arch::search::{BYTES, HALVES, byte, byte_rank, half, half_rank};
 
 /// How a probe's rank among some starts is found.
 pub(super) trait Search: Copy {
@@ -91,7 +91,7 @@ impl Width {
 
 /// Returns how many separators `starts` have.
 #[inline(always)]
-pub(super) fn separators(starts: usize) -> usize {
+pub(super) const fn separators(starts: usize) -> usize {
     (starts - 1) / HALVES
 }
 
@@ -102,8 +102,9 @@ pub(super) fn is_large(starts: usize) -> bool {
 
 /// Returns the words of so many starts, filled up to whole vectors, one at least.
 #[inline(always)]
-fn filled(starts: usize) -> usize {
-    starts.div_ceil(HALVES).max(1) * (HALVES / 2)
+const fn filled(starts: usize) -> usize {
+    let vectors = starts.div_ceil(HALVES);
+    (if vectors == 0 { 1 } else { vectors }) * (HALVES / 2)
 }
 
 /// Appends starts, filled up.
@@ -178,8 +179,24 @@ pub(super) fn many_values(starts: usize) -> usize {
 
 /// Returns where the starts of a chunk of many begin.
 #[inline(always)]
-pub(super) fn many_starts(starts: usize) -> usize {
+pub(super) const fn many_starts(starts: usize) -> usize {
     1 + filled(separators(starts))
+}
+
+/// The words that a node may reach into, a chunk of few, and one of many with values of a byte
+/// and one vector of separators. They are looked at as one array of that length: what is
+/// computed from a rank lies in it, which the compiler sees, and needs no check of its own (a
+/// tenth more lookups by prefixes).
+const NEAR_NODE: usize = 16 + BYTES + 1;
+const NEAR_FEW: usize = HALVES / 2 + HALVES / 2 + 1;
+const NEAR_MANY: usize = many_starts(MOST) + filled(MOST) + MOST / 4 + 1;
+/// The most starts whose separators are one vector.
+const MOST: usize = HALVES * (HALVES + 1);
+
+/// Returns `N` words from `at` on, if there are as many.
+#[inline(always)]
+fn near<const N: usize>(words: &[u32], at: usize) -> Option<&[u32; N]> {
+    words.get(at..at + N)?.first_chunk()
 }
 
 /// Looks a probe up in a chunk of few.
@@ -191,7 +208,16 @@ pub(super) fn find_few<S: Search>(
     probe: u32,
     width: Width,
 ) -> u32 {
-    let chunk = &words[at..];
+    match near::<NEAR_FEW>(words, at) {
+        Some(chunk) if width != Width::Words => in_few(by, chunk, starts, probe, width),
+        _ => few_at_end(words, at, starts, probe, width),
+    }
+}
+
+#[inline(always)]
+fn in_few<S: Search>(by: S, chunk: &[u32], starts: usize, probe: u32, width: Width) -> u32 {
+    // Never more; said so that it need not be asked.
+    let starts = (starts - 1) % HALVES + 1;
     let rank = by.halves(chunk, starts, probe);
     width.value(&chunk[starts.div_ceil(2)..], rank)
 }
@@ -206,23 +232,41 @@ pub(super) fn find_many<S: Search, const LARGE: bool>(
     probe: u32,
     width: Width,
 ) -> u32 {
-    let chunk = &words[at..];
+    if LARGE {
+        return in_large(by, &words[at..], probe, width);
+    }
+    match near::<NEAR_MANY>(words, at) {
+        Some(chunk) if width == Width::Bytes => in_many(by, chunk, probe, width),
+        _ => many_at_end(words, at, probe, width),
+    }
+}
+
+#[inline(always)]
+fn in_many<S: Search>(by: S, chunk: &[u32], probe: u32, width: Width) -> u32 {
+    let starts = chunk[0] as usize;
+    // Never more; said so that it need not be asked.
+    let last = separators(starts).min(HALVES);
+    let line = by.halves(&chunk[1..], HALVES, probe).min(last);
+    let lines = 1 + HALVES / 2;
+    let rank = line * HALVES + by.halves(&chunk[lines + line * (HALVES / 2)..], HALVES, probe);
+    let values = lines + (last + 1) * (HALVES / 2);
+    width.value(&chunk[values..], rank.min(starts))
+}
+
+/// Looks a probe up in a chunk of any number of separators.
+#[inline(always)]
+fn in_large<S: Search>(by: S, chunk: &[u32], probe: u32, width: Width) -> u32 {
     let starts = chunk[0] as usize;
     let last = separators(starts);
+    let lines = many_starts(starts);
+    // All vectors before the one with the line are below the probe.
     let mut line = 0;
-    let mut all = 1 + HALVES / 2;
-    if LARGE {
-        // All vectors before the one with the line are below the probe.
-        all = many_starts(starts);
-        for at in (1..all).step_by(HALVES / 2) {
-            line += by.halves(&chunk[at..], HALVES, probe);
-        }
-    } else {
-        line += by.halves(&chunk[1..], HALVES, probe);
+    for at in (1..lines).step_by(HALVES / 2) {
+        line += by.halves(&chunk[at..], HALVES, probe);
     }
     let line = line.min(last);
-    let rank = line * HALVES + by.halves(&chunk[all + line * (HALVES / 2)..], HALVES, probe);
-    let values = all + (last + 1) * (HALVES / 2);
+    let rank = line * HALVES + by.halves(&chunk[lines + line * (HALVES / 2)..], HALVES, probe);
+    let values = lines + (last + 1) * (HALVES / 2);
     width.value(&chunk[values..], rank.min(starts))
 }
 
@@ -234,18 +278,50 @@ pub(super) fn find_node<S: Search>(
     (at, starts): (usize, usize),
     probe: u32,
 ) -> u32 {
-    let node = &words[at..];
+    match near::<NEAR_NODE>(words, at) {
+        Some(node) => in_node(by, node, starts, probe),
+        None => node_at_end(words, at, starts, probe),
+    }
+}
+
+#[inline(always)]
+fn in_node<S: Search>(by: S, node: &[u32], starts: usize, probe: u32) -> u32 {
     let rank = by.bytes(node, starts, probe);
     node[starts.div_ceil(4) + rank]
+}
+
+// What lies at the end of an array, where no window fits.
+
+#[cold]
+#[inline(never)]
+fn few_at_end(words: &[u32], at: usize, starts: usize, probe: u32, width: Width) -> u32 {
+    in_few(Scalar, &words[at..], starts, probe, width)
+}
+
+#[cold]
+#[inline(never)]
+fn many_at_end(words: &[u32], at: usize, probe: u32, width: Width) -> u32 {
+    in_many(Scalar, &words[at..], probe, width)
+}
+
+#[cold]
+#[inline(never)]
+fn node_at_end(words: &[u32], at: usize, starts: usize, probe: u32) -> u32 {
+    in_node(Scalar, &words[at..], starts, probe)
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        Scalar, Width, few, few_len, find_few, find_many, find_node, is_large, many, many_len,
-        many_values, node, node_len,
+        NEAR_MANY, Scalar, Width, few, few_len, find_few, find_many, find_node, is_large, many,
+        many_len, many_values, node, node_len,
     };
     use alloc::vec::Vec;
+
+    /// The words with others behind them, as but the last of an array have.
+    fn followed(words: &[u32]) -> Vec<u32> {
+        words.iter().copied().chain(0..NEAR_MANY as u32).collect()
+    }
 
     #[test]
     fn every_format_finds_what_a_scan_finds() {
@@ -264,9 +340,12 @@ mod tests {
                 words.insert(0, 9);
                 let scan = |probe| list.iter().rev().find(|item| item.0 <= probe).unwrap().1;
                 if !is_large(starts) {
+                    let longer = followed(&words);
                     for probe in (0..=65_535).step_by(11) {
-                        let found = find_many::<_, false>(Scalar, &words, 1, probe, width);
-                        assert_eq!(found, scan(probe));
+                        for words in [&words, &longer] {
+                            let found = find_many::<_, false>(Scalar, words, 1, probe, width);
+                            assert_eq!(found, scan(probe));
+                        }
                     }
                 }
                 let last = starts as u32 * step;
@@ -277,9 +356,12 @@ mod tests {
                 if starts <= 32 {
                     let words = few(&list, width);
                     assert_eq!(words.len(), few_len(starts, width));
+                    let longer = followed(&words);
                     for probe in probes() {
-                        let found = find_few(Scalar, &words, (0, starts), probe, width);
-                        assert_eq!(found, scan(probe));
+                        for words in [&words, &longer] {
+                            let found = find_few(Scalar, words, (0, starts), probe, width);
+                            assert_eq!(found, scan(probe));
+                        }
                     }
                 }
             }
@@ -288,9 +370,12 @@ mod tests {
                     (0..=starts as u32).map(|at| (at * 3, at * 77_777)).collect();
                 let words = node(&list);
                 assert_eq!(words.len(), node_len(starts));
+                let longer = followed(&words);
                 for probe in 0..=255 {
                     let scan = list.iter().rev().find(|item| item.0 <= probe).unwrap().1;
-                    assert_eq!(find_node(Scalar, &words, (0, starts), probe), scan);
+                    for words in [&words, &longer] {
+                        assert_eq!(find_node(Scalar, words, (0, starts), probe), scan);
+                    }
                 }
             }
         }

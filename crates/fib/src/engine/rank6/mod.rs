@@ -104,8 +104,7 @@ impl<A: Family> Rank6<A> {
     /// Returns where the entry of the first two stages is.
     #[inline(always)]
     fn at(&self, addr: A) -> usize {
-        let block = usize::from(self.direct[addr.bits(0, Cuts::<A>::DIRECT)]);
-        block << Cuts::<A>::NODE | addr.bits(Cuts::<A>::DIRECT, Cuts::<A>::NODE)
+        place(&self.direct, addr)
     }
 
     /// Follows an entry of the blocks through its node.
@@ -154,6 +153,13 @@ impl<A: Family> Rank6<A> {
         let len = self.long[at].1 as usize;
         &self.long[at + 1..=at + len]
     }
+}
+
+/// Returns where the entry of the first two stages is, by the numbers of the first.
+#[inline(always)]
+fn place<A: Family>(direct: &[u16], addr: A) -> usize {
+    let block = usize::from(direct[addr.bits(0, Cuts::<A>::DIRECT)]);
+    block << Cuts::<A>::NODE | addr.bits(Cuts::<A>::DIRECT, Cuts::<A>::NODE)
 }
 
 /// Ranges, of which one holds an address.

@@ -22,14 +22,18 @@
 //! cleared and written for each burst: without both, bursts of 32 are looked up three times
 //! as fast on RND and half as fast again on PFX (guide: `measuring.md`).
 
+use core::mem::take;
+
 use super::chunk::{Search, Width, find_few, find_many, find_node};
 use super::entry::{LARGE, PAYLOAD, counted, kind, kind_of, many_at, payload};
-use super::{Cuts, Rank6};
+use super::{Cuts, Rank6, place};
 use crate::arch::lanes::{LANES, Lanes, Wide, WideKernel};
 use crate::table::fetch_ahead;
 use crate::{Family, Hop};
 
-/// How many lookups go through the passes together: their state is a few KiB.
+/// How many lookups go through the passes together at the most: their state is a few KiB. A batch
+/// ends in groups of 64, 32 and 16, each of a size that is known when it is compiled, so that
+/// who is in a list needs no check.
 const GROUP: usize = 256;
 
 /// A batch of lookups, as a kernel.
@@ -111,20 +115,37 @@ impl<A: Family> WideKernel for Batch<'_, A> {
 
     #[inline(always)]
     fn run(self, wide: Wide) {
-        let whole = self.addrs.len() / LANES * LANES;
-        let (addrs, few) = self.addrs.split_at(whole);
-        let (out, few_out) = self.out.split_at_mut(whole);
+        let Self { table, addrs, out } = self;
         let mut lists = Lists::new();
+        let (groups, rest) = addrs.as_chunks::<GROUP>();
+        let (groups_out, rest_out) = out.as_chunks_mut::<GROUP>();
         let mut ahead = addrs.chunks(GROUP);
         fetch(ahead.next());
-        for (addrs, out) in addrs.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
+        for (addrs, out) in groups.iter().zip(groups_out) {
             // While this group is looked up.
             fetch(ahead.next());
-            group(self.table, wide, addrs, out, &mut lists);
+            group(table, wide, addrs, out, &mut lists);
         }
-        for (&addr, out) in few.iter().zip(few_out) {
-            *out = one(self.table, wide, addr);
+        let mut rest = Batch { table, addrs: rest, out: rest_out };
+        rest.groups::<64>(wide, &mut lists);
+        rest.groups::<32>(wide, &mut lists);
+        rest.groups::<LANES>(wide, &mut lists);
+        for (&addr, out) in rest.addrs.iter().zip(rest.out) {
+            *out = one(table, wide, addr);
         }
+    }
+}
+
+impl<A: Family> Batch<'_, A> {
+    /// Looks up as many groups of this size as there are, and keeps what is left.
+    #[inline(always)]
+    fn groups<const N: usize>(&mut self, wide: Wide, lists: &mut Lists) {
+        let (groups, addrs) = self.addrs.as_chunks::<N>();
+        let (groups_out, out) = take(&mut self.out).as_chunks_mut::<N>();
+        for (addrs, out) in groups.iter().zip(groups_out) {
+            group(self.table, wide, addrs, out, lists);
+        }
+        (self.addrs, self.out) = (addrs, out);
     }
 }
 
@@ -155,14 +176,22 @@ fn from_kind(wide: Wide, entries: Lanes, kind: u32) -> u16 {
 }
 
 #[inline(always)]
-fn group<A: Family>(table: &Rank6<A>, wide: Wide, addrs: &[A], out: &mut [Hop], lists: &mut Lists) {
+fn group<A: Family, const N: usize>(
+    table: &Rank6<A>,
+    wide: Wide,
+    addrs: &[A; N],
+    out: &mut [Hop; N],
+    lists: &mut Lists,
+) {
+    const { assert!(N.is_power_of_two() && N <= GROUP, "who is in a list is in the group") };
     let Lists { nodes, tables, few, many, large, others } = lists;
     // The first two stages, key by key: two near loads and nothing to decide.
+    let direct = &table.direct[..1 << Cuts::<A>::DIRECT];
     let (sixteens, _) = addrs.as_chunks::<LANES>();
     let (answers, _) = out.as_chunks_mut::<LANES>();
     for (addrs, out) in sixteens.iter().zip(answers) {
         for (addr, out) in addrs.iter().zip(out) {
-            *out = Hop(table.blocks[table.at(*addr)]);
+            *out = Hop(table.blocks[place(direct, *addr)]);
         }
     }
     let mut who = wide.load(FIRST);
@@ -182,12 +211,14 @@ fn group<A: Family>(table: &Rank6<A>, wide: Wide, addrs: &[A], out: &mut [Hop], 
         return;
     }
     for &who in nodes.take() {
-        let (addr, out) = (addrs[usize::from(who)], &mut out[usize::from(who)]);
+        let who = usize::from(who) % N;
+        let (addr, out) = (addrs[who], &mut out[who]);
         let probe = addr.bits(Cuts::<A>::NODES, Cuts::<A>::NODE) as u32;
         *out = Hop(find_node(wide, &table.nodes, counted(out.0), probe));
     }
     for &who in tables.take() {
-        let (addr, out) = (addrs[usize::from(who)], &mut out[usize::from(who)]);
+        let who = usize::from(who) % N;
+        let (addr, out) = (addrs[who], &mut out[who]);
         let slot = addr.bits(Cuts::<A>::NODES, Cuts::<A>::NODE);
         *out = Hop(table.nodes[payload(out.0) as usize + slot]);
     }
@@ -208,22 +239,26 @@ fn group<A: Family>(table: &Rank6<A>, wide: Wide, addrs: &[A], out: &mut [Hop], 
         who = wide.add(who, wide.all(LANES as u32));
     }
     for &who in few.take() {
-        let (addr, out) = (addrs[usize::from(who)], &mut out[usize::from(who)]);
+        let who = usize::from(who) % N;
+        let (addr, out) = (addrs[who], &mut out[who]);
         let chunk = counted(out.0);
         *out = Hop(find_few(wide, &table.chunks, chunk, probe(addr), Width::Bytes));
     }
     for &who in many.take() {
-        let (addr, out) = (addrs[usize::from(who)], &mut out[usize::from(who)]);
+        let who = usize::from(who) % N;
+        let (addr, out) = (addrs[who], &mut out[who]);
         let chunk = many_at(out.0);
         *out = Hop(find_many::<_, false>(wide, &table.chunks, chunk, probe(addr), Width::Bytes));
     }
     for &who in large.take() {
-        let (addr, out) = (addrs[usize::from(who)], &mut out[usize::from(who)]);
+        let who = usize::from(who) % N;
+        let (addr, out) = (addrs[who], &mut out[who]);
         let chunk = many_at(out.0);
         *out = Hop(find_many::<_, true>(wide, &table.chunks, chunk, probe(addr), Width::Bytes));
     }
     for &who in others.take() {
-        let (addr, out) = (addrs[usize::from(who)], &mut out[usize::from(who)]);
+        let who = usize::from(who) % N;
+        let (addr, out) = (addrs[who], &mut out[who]);
         *out = table.rest(wide, table.chunk(wide, out.0, probe(addr)), addr);
     }
 }
