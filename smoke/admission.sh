@@ -19,12 +19,7 @@ within client ip neigh replace 10.1.0.1 lladdr 02:00:00:00:01:01 dev c0
 
 printf '%s\n' 203.0.113.0/24 >"$work/allow.txt"
 cat >"$work/gate.toml" <<CONFIG
-[front]
-interface = "g0"
-[back]
-interface = "g1"
-[link]
-bandwidth = "100mbit"
+$(sides 100mbit)
 [table]
 entries = 4096
 [[grantors]]

@@ -20,29 +20,13 @@ within gate ip -6 neigh replace fd02::2 lladdr 02:00:00:00:02:02 dev g1
 
 guard() { # NAME EARLY_PREFIXES
     cat >"$work/$1.toml" <<CONFIG
-[front]
-interface = "g0"
-[back]
-interface = "g1"
-[link]
-bandwidth = "1gbit"
+$(sides 1gbit)
 [table]
 entries = 4096
 early_prefixes = $2
 [admission]
 off = true
-[[grantors]]
-name = "site"
-members = [{ address = "10.2.0.2" }]
-[[grantors]]
-name = "site6"
-members = [{ address = "fd02::2" }]
-[[policy]]
-prefix = "192.0.2.0/24"
-grantors = "site"
-[[policy]]
-prefix = "2001:db8:2::/48"
-grantors = "site6"
+$(both_families)
 [allow]
 prefixes = ["203.0.113.128/25", "2001:db8:9:1::/64"]
 [block]

@@ -28,12 +28,7 @@ CONFIG
 }
 gate() {
     cat <<CONFIG
-[front]
-interface = "g0"
-[back]
-interface = "g1"
-[link]
-bandwidth = "1gbit"
+$(sides 1gbit)
 [table]
 entries = 4096
 [[policy]]

@@ -26,29 +26,13 @@ within client ip neigh replace 10.1.0.1 lladdr 02:00:00:00:01:01 dev c0
 
 guard() {
     cat >"$work/$1.toml" <<CONFIG
-[front]
-interface = "g0"
-[back]
-interface = "g1"
-[link]
-bandwidth = "100mbit"
+$(sides 100mbit)
 [table]
 entries = 2048
 [admission]
 proof = "$1"
 cookies = 5000
-[[grantors]]
-name = "site"
-members = [{ address = "10.2.0.2" }]
-[[grantors]]
-name = "site6"
-members = [{ address = "fd02::2" }]
-[[policy]]
-prefix = "192.0.2.0/24"
-grantors = "site"
-[[policy]]
-prefix = "2001:db8:2::/48"
-grantors = "site6"
+$(both_families)
 [decisions]
 v1_from = ["10.2.0.2"]
 [control]

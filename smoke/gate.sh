@@ -28,29 +28,12 @@ for name in declined grantedv2; do
 done
 printf '%s\n' "$(printf '11%.0s' $(seq 32))" >"$work/grantor.key"
 cat >"$work/gate.toml" <<CONFIG
-[front]
-interface = "g0"
-[back]
-interface = "g1"
-[link]
-bandwidth = "1gbit"
+$(sides 1gbit)
 [table]
 entries = 65536
 keep = "$work/flows"
 
-[[grantors]]
-name = "site"
-members = [{ address = "10.2.0.2" }]
-[[grantors]]
-name = "site6"
-members = [{ address = "fd02::2" }]
-
-[[policy]]
-prefix = "192.0.2.0/24"
-grantors = "site"
-[[policy]]
-prefix = "2001:db8:2::/48"
-grantors = "site6"
+$(both_families)
 [[policy]]
 prefix = "192.0.2.9/32"
 action = "back"

@@ -20,12 +20,7 @@ within gate ip route add 192.0.2.0/24 via 10.2.0.2
 
 "$program" program build grantedv2 -o "$work/program.o" >"$work/build.log"
 cat >"$work/gate.toml" <<CONFIG
-[front]
-interface = "g0"
-[back]
-interface = "g1"
-[link]
-bandwidth = "20mbit"
+$(sides 20mbit)
 [table]
 entries = 4096
 [[grantors]]

@@ -17,26 +17,10 @@ within gate ip neigh add fd02::2 lladdr 02:00:00:00:02:02 dev g1
 umask 077
 printf '%s\n' "$(printf '11%.0s' $(seq 32))" >"$work/grantor.key"
 cat >"$work/gate.toml" <<CONFIG
-[front]
-interface = "g0"
-[back]
-interface = "g1"
-[link]
-bandwidth = "1gbit"
+$(sides 1gbit)
 [table]
 entries = 4096
-[[grantors]]
-name = "site"
-members = [{ address = "10.2.0.2" }]
-[[grantors]]
-name = "site6"
-members = [{ address = "fd02::2" }]
-[[policy]]
-prefix = "192.0.2.0/24"
-grantors = "site"
-[[policy]]
-prefix = "2001:db8:2::/48"
-grantors = "site6"
+$(both_families)
 [[sender]]
 id = 7
 keys = { 1 = "grantor.key" }

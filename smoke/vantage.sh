@@ -5,6 +5,9 @@
 # The gate is .1 on both sides, the grantor 10.2.0.2. A client has no address: whose kernel is to
 # answer, and for which, each test says itself, and what is routed where.
 #
+#   sides BANDWIDTH           prints which interface is which, and what the link to the back takes
+#   both_families             prints a set of grantors for either family, and whom they protect:
+#                             192.0.2.0/24 by 10.2.0.2 and 2001:db8:2::/48 by fd02::2
 #   guarded NAME COMMAND...   a gate by $work/NAME.toml while the command runs; it must end well
 #                             with every packet counted, and says so in $work/NAME.json
 . "$(dirname "${BASH_SOURCE[0]}")/place.sh"
@@ -17,6 +20,27 @@ join grantor t0 02:00:00:00:02:02 gate g1 02:00:00:00:02:01
 within gate ip addr add 10.1.0.1/24 dev g0
 within gate ip addr add 10.2.0.1/24 dev g1
 within grantor ip addr add 10.2.0.2/24 dev t0
+
+sides() {
+    printf '%s\n' '[front]' 'interface = "g0"' '[back]' 'interface = "g1"' '[link]' "bandwidth = \"$1\""
+}
+
+both_families() {
+    cat <<'CONFIG'
+[[grantors]]
+name = "site"
+members = [{ address = "10.2.0.2" }]
+[[grantors]]
+name = "site6"
+members = [{ address = "fd02::2" }]
+[[policy]]
+prefix = "192.0.2.0/24"
+grantors = "site"
+[[policy]]
+prefix = "2001:db8:2::/48"
+grantors = "site6"
+CONFIG
+}
 
 guarded() {
     local name=$1 status=0

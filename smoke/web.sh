@@ -15,12 +15,7 @@ within gate ip route add 192.0.2.0/24 via 10.2.0.2
 within gate ip neigh add 10.2.0.2 lladdr 02:00:00:00:02:02 dev g1
 
 cat >"$work/gate.toml" <<CONFIG
-[front]
-interface = "g0"
-[back]
-interface = "g1"
-[link]
-bandwidth = "2mbit"
+$(sides 2mbit)
 requests = 16
 [table]
 entries = 4096
