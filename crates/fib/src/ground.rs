@@ -217,7 +217,7 @@ impl Deref for Stand {
 
 /// Says how many words to make room for where there are so many.
 fn room_for(words: usize) -> usize {
-    Table::<AtomicU32>::filling(words + words / 4)
+    Table::<AtomicU32>::filling(words.saturating_add(words / 4))
 }
 
 /// Makes room.

@@ -48,6 +48,19 @@ impl Span {
     }
 }
 
+/// Returns whether a span lies in what places of 32 bits can name.
+fn reaches(at: usize, len: usize) -> bool {
+    at.checked_add(len).is_some_and(|end| u32::try_from(end).is_ok())
+}
+
+/// Adds to a count of users.
+fn count_users(users: u32, more: u32) -> u32 {
+    match users.checked_add(more) {
+        Some(users) => users,
+        None => panic!("a span of 2^32 users"),
+    }
+}
+
 impl<T: Copy + Eq + Hash> Pool<T> {
     pub(crate) fn new() -> Self {
         Self {
@@ -61,16 +74,22 @@ impl<T: Copy + Eq + Hash> Pool<T> {
 
     /// Finds or stores `content`, counting `users` more users of it. Says where it
     /// is and whether it was not there before.
+    ///
+    /// # Panics
+    ///
+    /// If the array would hold more than 2^32 items, or a span 2^32 users: engines' entries
+    /// name fewer places, which they find out first.
     pub(crate) fn intern(&mut self, content: &[T], users: u32) -> (usize, bool) {
         let hash = self.hasher.hash_one(content);
         let items = &self.items;
         if let Some(span) = self.index.find_mut(hash, |span| &items[span.range()] == content) {
-            span.users += users;
+            span.users = count_users(span.users, users);
             return (span.at as usize, false);
         }
         let hole = self.holes.take(content.len());
         self.free -= hole.map_or(0, |_| content.len());
         let at = hole.unwrap_or(self.items.len());
+        assert!(reaches(at, content.len()), "a pool of more than 2^32 items");
         self.items.write(at, content);
         let span = Span { at: at as u32, len: content.len() as u32, users };
         let (hasher, items) = (&self.hasher, &self.items);
@@ -86,7 +105,7 @@ impl<T: Copy + Eq + Hash> Pool<T> {
     pub(crate) fn retain(&mut self, at: usize, len: usize) {
         let hash = self.hasher.hash_one(&self.items[at..at + len]);
         match self.index.find_mut(hash, |span| span.range() == (at..at + len)) {
-            Some(span) => span.users += 1,
+            Some(span) => span.users = count_users(span.users, 1),
             None => unreachable!("whoever retains a span has interned it"),
         }
     }
@@ -175,8 +194,23 @@ impl<T: Copy + Eq + Hash> Pool<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::Pool;
+    use super::{Pool, reaches};
     use alloc::vec::Vec;
+
+    #[test]
+    #[should_panic(expected = "a span of 2^32 users")]
+    fn span_with_more_users_than_can_be_counted_is_refused() {
+        let mut pool = Pool::new();
+        pool.intern(&[1], u32::MAX);
+        pool.intern(&[1], 1);
+    }
+
+    #[test]
+    fn pool_reaches_as_far_as_places_of_32_bits() {
+        let most = u32::MAX as usize;
+        assert!(reaches(0, most) && reaches(most, 0) && reaches(most - 1, 1));
+        assert!(!reaches(most, 1) && !reaches(0, most + 1) && !reaches(usize::MAX, 1));
+    }
 
     #[test]
     fn equal_content_is_stored_once_and_freed_with_its_last_user() {

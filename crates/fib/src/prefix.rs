@@ -7,6 +7,8 @@
 //! address, and the shorter first where they are equal, so that a prefix comes
 //! before everything it covers.
 
+use alloc::format;
+use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
 
@@ -137,18 +139,47 @@ impl fmt::Display for BadPrefix {
         f.write_str(match self {
             Self::Address => "the address is not of this family",
             Self::Length => "the prefix length is not a number within the address's width",
-            Self::HostBits => {
-                "bits beyond the prefix length are set (truncate it if that is meant)"
-            }
+            Self::HostBits => "the prefix has host bits set: bits beyond its length",
         })
     }
 }
 
 impl core::error::Error for BadPrefix {}
 
+impl BadPrefix {
+    /// Describes the error with `text`, which was read as a prefix of `A`, for the operator: host
+    /// bits with the prefix that was probably meant.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use fingerpost_fib::{BadPrefix, Prefix};
+    /// let error = "10.0.0.1/8".parse::<Prefix<u32>>().unwrap_err();
+    /// assert_eq!(
+    ///     error.describe::<u32>("10.0.0.1/8"),
+    ///     "prefix \"10.0.0.1/8\" has host bits set; did you mean 10.0.0.0/8?"
+    /// );
+    /// ```
+    pub fn describe<A: Addr>(self, text: &str) -> String {
+        match self {
+            Self::Address => format!("{text:?} is not an address or prefix"),
+            Self::Length => {
+                format!("prefix {text:?} has no valid length (0 to {})", A::BITS)
+            }
+            Self::HostBits => {
+                let (addr, len) = text.split_once('/').unwrap_or((text, ""));
+                let meant = Prefix::truncate(
+                    A::parse(addr).unwrap_or_default(),
+                    len.parse().unwrap_or(A::BITS),
+                );
+                format!("prefix {text:?} has host bits set; did you mean {meant}?")
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    extern crate alloc;
     use super::{BadPrefix, Prefix};
     use alloc::string::ToString;
 
@@ -173,6 +204,18 @@ mod tests {
         assert_eq!(bad("10.0.0/8"), BadPrefix::Address);
         assert_eq!(bad("::/0"), BadPrefix::Address);
         assert_eq!(Prefix::truncate(0x0a01_0203_u32, 8).to_string(), "10.0.0.0/8");
+    }
+
+    #[test]
+    fn host_bits_are_described_with_the_prefix_that_was_meant() {
+        let describe =
+            |text: &str| text.parse::<Prefix<u128>>().unwrap_err().describe::<u128>(text);
+        assert_eq!(
+            describe("2001:db8::1/32"),
+            "prefix \"2001:db8::1/32\" has host bits set; did you mean 2001:db8::/32?"
+        );
+        assert_eq!(describe("::/129"), "prefix \"::/129\" has no valid length (0 to 128)");
+        assert_eq!(describe("10.0.0.0/8"), "\"10.0.0.0/8\" is not an address or prefix");
     }
 
     #[test]

@@ -17,8 +17,7 @@
 //! Of IPv6, all but small tables are laid out by rank6 where the CPU has vectors for it: on
 //! the table of July 2026 it is smaller than the DXR of as many bits, its lookups of
 //! addresses drawn by prefix took 0.57 of that one's time in the same run, and an update a
-//! twelfth. Its bytes a route are a start of two and a hop, where the runs of most routes
-//! merge; the rest is the first stages. Without vectors DXR is the quicker.
+//! twelfth. Without vectors DXR is the quicker.
 //!
 //! Of IPv4 likewise by rank: on the tables of 2023 and 2026 it answers more than twice as
 //! often as a DXR of about as many bytes.
@@ -38,15 +37,12 @@ use alloc::vec::Vec;
 use crate::arch::search::in_vectors;
 use crate::build::sweep_block;
 use crate::engine::dxr::{self, Shape};
-use crate::engine::rank;
+use crate::engine::{halves, rank, rank6};
 use crate::runs::Run;
 use crate::{Caches, Choice, Family, Hop, Prefix, Rib};
 
 /// Up to this many routes a first stage of 2^16 entries would be most of the table.
 const SMALL: usize = 4096;
-
-/// What the first stages of rank6 take, about.
-const RANK6: usize = 200 << 10;
 
 /// Lists the engines among which the choice is, the quickest in a cache that holds
 /// them all first.
@@ -75,55 +71,24 @@ fn candidates<A: Family>(routes: usize) -> Vec<Choice> {
     all
 }
 
-/// What estimates go by.
-struct Census<A: Family> {
-    routes: usize,
-    /// The highest hop index.
-    hops: u32,
-    /// The whole table's.
-    runs: Vec<Run<A>>,
-    /// The same for upper halves, where a table of two halves is a candidate; what is
-    /// longer than a half shows as one more run.
-    uppers: Vec<Run<A::Upper>>,
-}
+/// Input of the estimates: the whole table's runs.
+struct Census<A: Family>(Vec<Run<A>>);
 
 impl<A: Family> Census<A> {
     fn of(rib: &Rib<A>) -> Self {
         let mut runs = Vec::new();
         sweep_block(rib, Prefix::ALL, &mut runs);
-        let mut uppers: Vec<Run<A::Upper>> = Vec::new();
-        if A::BITS > 64 {
-            for run in &runs {
-                let start = run.start.upper();
-                // Hops are one higher there, and 0 stands for what is looked up below.
-                let whole = A::from_upper(start) == run.start;
-                let hop = if whole { Hop(run.hop.0.saturating_add(1)) } else { Hop(0) };
-                match uppers.last_mut() {
-                    Some(last) if last.start == start => last.hop = hop,
-                    _ => uppers.push(Run { start, hop }),
-                }
-            }
-            uppers.dedup_by_key(|run| run.hop);
-        }
-        let hops = rib.iter().map(|(_, hop)| hop).max().unwrap_or(Hop::NONE).0;
-        Self { routes: rib.len(), hops, runs, uppers }
+        Self(runs)
     }
 
     /// Estimates the bytes that the table would take.
     fn bytes(&self, choice: Choice) -> usize {
         match choice {
-            Choice::Dxr(shape) => dxr::estimate::bytes(shape, &self.runs),
-            Choice::Halves(shape) => dxr::estimate::bytes(shape, &self.uppers),
-            // To lay it out is as quick as to guess.
-            Choice::Rank => rank::bytes(&self.runs).unwrap_or(usize::MAX),
-            Choice::Rank6 => {
-                let hop = match self.hops {
-                    ..256 => 1,
-                    256..=0xffff => 2,
-                    _ => 7,
-                };
-                RANK6 + self.routes * (2 + hop)
-            }
+            Choice::Dxr(shape) => dxr::estimate::bytes(shape, &self.0),
+            Choice::Halves(shape) => halves::bytes(shape, &self.0),
+            // To lay these out is as quick as to guess.
+            Choice::Rank => rank::bytes(&self.0).unwrap_or(usize::MAX),
+            Choice::Rank6 => rank6::bytes(&self.0).unwrap_or(usize::MAX),
             _ => unreachable!("each candidate has an estimate"),
         }
     }
@@ -305,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_are_estimated_near_enough() {
+    fn halves_are_estimated_as_they_are_built() {
         let route = |i: u128| {
             let len = if i.is_multiple_of(50) { 128 } else { 32 + (i % 33) as u32 };
             let addr = 0x2001 << 112 | (i * 0x9e37_79b9) << 80 | i;
@@ -319,7 +284,7 @@ mod tests {
         for estimate in Choice::estimates::<u128>(&rib).into_iter().filter(halves) {
             let built = Fib::build(&rib, estimate.choice, 1).unwrap().footprint();
             let off = built.abs_diff(estimate.bytes) as f64 / built as f64;
-            assert!(off < 0.35, "{:?}: about {}, was {built}", estimate.choice, estimate.bytes);
+            assert!(off < 0.05, "{:?}: about {}, was {built}", estimate.choice, estimate.bytes);
         }
     }
 }

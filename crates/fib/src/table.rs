@@ -23,6 +23,9 @@
 //! Where spans are replaced and never changed, both tables can look at one array instead
 //! (`ground.rs`).
 //!
+//! Sizes are checked at the allocation: a table whose bytes would not fit the address
+//! space is a panic, as for a `Vec`, and never a smaller table than its length.
+//!
 //! Arrays shrink as they grow: of one that has come to hold less than half of what it has
 //! room for, the rest is given back, so that what a table once held costs nothing later.
 
@@ -75,6 +78,7 @@ impl<T> Table<T> {
     /// Collects the items of an iterator into aligned memory.
     pub(crate) fn collect(items: impl ExactSizeIterator<Item = T>) -> Self {
         const { assert!(!core::mem::needs_drop::<T>(), "a table drops no items") };
+        const { assert!(size_of::<T>() > 0, "items of no size need no table") };
         let mut table = Self::with_capacity(items.len());
         let mut len = 0;
         for item in items.take(table.capacity) {
@@ -115,6 +119,10 @@ impl<T> Table<T> {
 impl<T: Copy> Table<T> {
     /// Copies `items` into aligned memory.
     ///
+    /// # Panics
+    ///
+    /// If that is beyond the address space, as the memory is some larger than `items`.
+    ///
     /// # Examples
     ///
     /// ```
@@ -123,12 +131,17 @@ impl<T: Copy> Table<T> {
     /// assert_eq!((table[2], table.len()), (4, 3));
     /// ```
     pub fn new(items: &[T]) -> Self {
-        let mut table = Self::with_capacity(items.len() + items.len() / 16);
+        let mut table = Self::with_capacity(with_spare(items.len()));
         table.copy_whole(items);
         table
     }
 
     /// Makes a table of `len` equal items, for an owner that writes it in place.
+    ///
+    /// # Panics
+    ///
+    /// If their bytes are more than `isize::MAX`. If the system has no memory left the process
+    /// ends, as with a `Vec`.
     ///
     /// # Examples
     ///
@@ -152,7 +165,7 @@ impl<T: Copy> Table<T> {
     fn copy_whole(&mut self, items: &[T]) {
         if items.len() > self.capacity || roomy::<T>(self.capacity, items.len()) {
             // A little room, so that growth by updates does not move it each time.
-            *self = Self::with_capacity(items.len() + items.len() / 16);
+            *self = Self::with_capacity(with_spare(items.len()));
         }
         self.len = items.len();
         self.copy_span(items, 0..items.len());
@@ -205,12 +218,26 @@ impl<T> Drop for Table<T> {
     }
 }
 
+/// The number of items to allocate for `len` and some more.
+fn with_spare(len: usize) -> usize {
+    len.saturating_add(len / 16)
+}
+
 /// The memory of `capacity` items: whole lines, or whole huge pages.
+///
+/// # Panics
+///
+/// If that is more than `isize::MAX` bytes.
 fn layout<T>(capacity: usize) -> Layout {
-    let bytes = capacity * size_of::<T>();
-    let align = if bytes >= HUGE / 2 { HUGE } else { LINE };
-    Layout::from_size_align(bytes.next_multiple_of(align), align.max(align_of::<T>()))
-        .unwrap_or_else(|_| unreachable!("a table is far smaller than the address space"))
+    let layout = capacity.checked_mul(size_of::<T>()).and_then(|bytes| {
+        let align = if bytes >= HUGE / 2 { HUGE } else { LINE };
+        let bytes = bytes.checked_next_multiple_of(align)?;
+        Layout::from_size_align(bytes, align.max(align_of::<T>())).ok()
+    });
+    match layout {
+        Some(layout) => layout,
+        None => panic!("a table of {capacity} items is beyond the address space"),
+    }
 }
 
 impl<T: Copy> Clone for Table<T> {
@@ -373,13 +400,20 @@ impl<T: Copy + PartialEq> Master<T> {
 
     /// Appends a span to the journal.
     fn note(&mut self, at: usize, len: usize) {
+        let (Ok(from), Ok(count)) = (u32::try_from(at), u32::try_from(len)) else {
+            // Beyond what a span can name: every table is now further behind than the journal
+            // reaches, and is copied whole.
+            self.oldest += self.journal.len() as u64 + 1;
+            self.journal.clear();
+            return;
+        };
         let lines = size_of_val(&self.items[..]) / LINE;
         let most = lines.clamp(*JOURNAL.start(), *JOURNAL.end());
         while self.journal.len() >= most {
             self.journal.pop_front();
             self.oldest += 1;
         }
-        self.journal.push_back((at as u32, len as u32));
+        self.journal.push_back((from, count));
     }
 
     /// Writes `content` at `at` as [`write`](Self::write) does, and leaves out what
@@ -480,6 +514,37 @@ mod tests {
             let align = if bytes >= HUGE / 2 { HUGE } else { LINE.min(bytes) };
             assert_eq!(table.as_ptr() as usize % align.max(1), 0);
         }
+    }
+
+    #[test]
+    fn table_beyond_the_address_space_is_refused() {
+        let most = isize::MAX as usize;
+        // The first took eight bytes for its 2^61 + 1 items.
+        let sizes: [fn(usize) -> usize; 4] = [
+            |_| Table::filled(1u64, (1 << 61) + 1).len(),
+            |_| Table::filled(1u64, usize::MAX).len(),
+            |most| Table::filled(1u8, most).len(),
+            |most| Table::<u32>::filling(most / 4 + 1),
+        ];
+        for (number, make) in sizes.into_iter().enumerate() {
+            let refused = std::panic::catch_unwind(|| make(most)).expect_err("it is refused");
+            let words = refused.downcast::<alloc::string::String>().expect("words");
+            assert!(words.contains("beyond the address space"), "{number}: {words}");
+        }
+    }
+
+    #[test]
+    fn span_beyond_the_journals_numbers_has_every_table_copied_whole() {
+        let mut master = Master::new(vec![1u32, 2]);
+        let mut table = master.freeze();
+        master.items[1] = 3;
+        master.note(1 << 32, 1);
+        master.refresh(&mut table);
+        assert_eq!(table[..], [1, 3]);
+        let before = table.seen;
+        master.write(0, &[9]);
+        master.refresh(&mut table);
+        assert_eq!((&table[..], table.seen), (&[9, 3][..], before + 1));
     }
 
     #[test]

@@ -202,6 +202,16 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> View<T> {
         put(self.bytes.as_mut(), 10, sum.to_be_bytes());
     }
 
+    /// Sets the TTL, and updates the checksum (RFC 1624).
+    #[inline]
+    pub fn set_ttl(&mut self, ttl: u8) {
+        let old = u16_at(self.bytes.as_ref(), 8);
+        let new = u16::from(ttl) << 8 | old & 0x00ff;
+        let sum = checksum::update(self.checksum(), old, new);
+        put(self.bytes.as_mut(), 8, new.to_be_bytes());
+        put(self.bytes.as_mut(), 10, sum.to_be_bytes());
+    }
+
     /// Sets the type of service, DSCP and ECN, and updates the checksum.
     #[inline]
     pub fn set_tos(&mut self, tos: u8) {

@@ -208,6 +208,12 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> View<T> {
         bytes[7] = bytes[7].wrapping_sub(1);
     }
 
+    /// Sets the hop limit.
+    #[inline]
+    pub fn set_hop_limit(&mut self, hop_limit: u8) {
+        self.bytes.as_mut()[7] = hop_limit;
+    }
+
     /// Sets the traffic class, DSCP and ECN.
     #[inline]
     pub fn set_traffic_class(&mut self, class: u8) {

@@ -23,6 +23,7 @@
 //! | [`icmp`] | ICMP and ICMPv6 | RFC 792, RFC 4443 |
 //! | [`tcp`] | TCP with options | RFC 9293 |
 //! | [`udp`] | UDP | RFC 768 |
+//! | [`gue`] | Generic UDP Encapsulation, variant 0 | draft-ietf-intarea-gue |
 //!
 //! What is made of them has modules too: [`tunnel`] is IP in IP (RFC 2003, RFC 2473, RFC
 //! 6040), [`icmp_error`] the answers to packets that cannot go on (RFC 1812, RFC 4443),
@@ -54,6 +55,7 @@ pub mod arp;
 pub mod checksum;
 mod error;
 pub mod ethernet;
+pub mod gue;
 pub mod icmp;
 pub mod icmp_error;
 pub mod ipv4;

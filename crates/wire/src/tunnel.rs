@@ -4,6 +4,7 @@
 //! ```text
 //!   │ outer IPv4 or IPv6 │ inner IPv4 (protocol 4) or IPv6 (protocol 41) … │
 //!   │ outer IPv4 or IPv6 │ UDP │ inner IPv4 or IPv6 …                      │
+//!   │ outer IPv4 or IPv6 │ UDP │ GUE, private data │ inner IPv4 or IPv6 …  │
 //! ```
 //!
 //! **ECN.** On the way in the outer header copies the inner one's two bits ("normal mode",
@@ -37,9 +38,13 @@
 //! to tunnels there (RFC 6935), but only between ends that were both told so (RFC 6936, 4), it is
 //! what Linux drops unless it was, and there is no other checksum over the outer addresses. Who
 //! receives takes 0 in both, and refuses one that is wrong.
+//!
+//! **GUE's variant 0** (`gue.rs`) has a header with room for private data, which an authenticated
+//! tunnel uses; this module does not interpret it. A receiver distinguishes the variants by the
+//! first two bits.
 
 use crate::checksum::{Sum, pseudo_ipv4, pseudo_ipv6};
-use crate::{BadHeader, ipv4, ipv6, udp};
+use crate::{BadHeader, gue, ipv4, ipv6, udp};
 
 /// The protocol number of IPv4 in IP.
 pub const IPV4_IN_IP: u8 = 4;
@@ -118,6 +123,13 @@ impl Header {
         self.outer_len() + if self.udp.is_some() { udp::LEN } else { 0 }
     }
 
+    /// Returns the headers' length with one of GUE, variant 0, that has so many bytes of private
+    /// data.
+    #[inline]
+    pub fn len_with(&self, private: usize) -> usize {
+        self.len() + gue::LEN + private
+    }
+
     /// Returns that of the outer IP header.
     #[inline]
     fn outer_len(&self) -> usize {
@@ -147,13 +159,35 @@ impl Header {
     /// neither IPv4 nor IPv6, [`BadHeader::Length`] if the whole is too long for the outer
     /// header, or the DSCP or the flow label for its field.
     pub fn emit(&self, bytes: &mut [u8]) -> Result<usize, BadHeader> {
-        let len = self.len();
+        self.emit_all(None, bytes)
+    }
+
+    /// Does so with a header of GUE, variant 0, between UDP and the inner packet, which begins
+    /// after [`len_with`](Self::len_with).
+    ///
+    /// # Errors
+    ///
+    /// As [`emit`](Self::emit), and as [`gue::Header::emit`]; [`BadHeader::Kind`] without UDP.
+    pub fn emit_with(&self, private: &[u8], bytes: &mut [u8]) -> Result<usize, BadHeader> {
+        if self.udp.is_none() {
+            return Err(BadHeader::Kind);
+        }
+        self.emit_all(Some(private), bytes)
+    }
+
+    // Each of the two callers knows whether there is private data.
+    #[inline(always)]
+    fn emit_all(&self, private: Option<&[u8]>, bytes: &mut [u8]) -> Result<usize, BadHeader> {
+        let len = private.map_or(self.len(), |private| self.len_with(private.len()));
         let inner = bytes.get(len..).ok_or(BadHeader::Truncated)?;
         let (protocol, tos) = protocol_and_tos(inner)?;
         if self.dscp > 63 {
             return Err(BadHeader::Length);
         }
         let tos = self.dscp << 2 | tos & CE;
+        if let Some(private) = private {
+            gue::Header { protocol, private }.emit(&mut bytes[self.len()..])?;
+        }
         let protocol = if self.udp.is_some() { udp::PROTOCOL } else { protocol };
         match self.ends {
             Ends::V4 { src, dst } => ipv4::Header {
@@ -218,6 +252,10 @@ pub struct Outer {
     pub dscp: u8,
     /// Its ECN bits.
     pub ecn: u8,
+    /// The UDP ports, where there is UDP.
+    pub ports: Option<Ports>,
+    /// The bytes of private data before the inner packet.
+    pub private: usize,
     /// Where the inner packet begins.
     pub offset: usize,
     /// Where the inner packet ends: what follows is the link's padding.
@@ -266,7 +304,7 @@ impl Outer {
                 if protocol_and_tos(&packet[offset..end])?.0 != protocol {
                     return Err(BadHeader::Version);
                 }
-                Ok(Self { dscp, ecn, offset, end })
+                Ok(Self { dscp, ecn, ports: None, private: 0, offset, end })
             }
             (udp::PROTOCOL, Some(port)) => {
                 let datagram = udp::View::parse(&packet[offset..end])?;
@@ -277,8 +315,23 @@ impl Outer {
                     return Err(BadHeader::Checksum);
                 }
                 let end = offset + usize::from(datagram.length());
-                protocol_and_tos(datagram.payload())?;
-                Ok(Self { dscp, ecn, offset: offset + udp::LEN, end })
+                let ports = Some(Ports { src: datagram.src_port(), dst: port });
+                let payload = datagram.payload();
+                let (private, header) = match payload.first().map(|first| first >> 6) {
+                    Some(0) => {
+                        let header = gue::View::parse(payload)?;
+                        if protocol_and_tos(header.payload())?.0 != header.protocol() {
+                            return Err(BadHeader::Version);
+                        }
+                        (header.private().len(), header.header_len())
+                    }
+                    _ => {
+                        protocol_and_tos(payload)?;
+                        (0, 0)
+                    }
+                };
+                let offset = offset + udp::LEN + header;
+                Ok(Self { dscp, ecn, ports, private, offset, end })
             }
             _ => Err(BadHeader::Kind),
         }
@@ -307,6 +360,15 @@ pub fn ecn_out(inner: u8, outer: u8) -> Option<u8> {
         (ECT_0, ECT_1) => Some(ECT_1),
         (inner, _) => Some(inner),
     }
+}
+
+/// Returns the ECN bits of an inner packet.
+///
+/// # Errors
+///
+/// [`BadHeader::Truncated`] or [`BadHeader::Version`].
+pub fn ecn_of(inner: &[u8]) -> Result<u8, BadHeader> {
+    protocol_and_tos(inner).map(|(_, tos)| tos & CE)
 }
 
 /// Gives an inner packet that leaves a tunnel its ECN bits, and says whether it may go on.

@@ -16,7 +16,7 @@
 
 use alloc::vec::Vec;
 
-use super::dxr::{Dxr, DxrBuilder, Entry, Shape};
+use super::dxr::{Dxr, DxrBuilder, Entry, Shape, estimate};
 use super::{Builder, Engine, Part, Step};
 use crate::image::{BadImage, Imaged, Parts, Stored};
 use crate::runs::Run;
@@ -137,6 +137,13 @@ fn lower_shape<A: Family>(upper: Shape) -> Shape {
     let plain = || Shape::new::<A>(A::MIN_K, 0);
     let lower = Shape::new::<A>(upper.direct(), upper.extension()).or_else(|_| plain());
     lower.unwrap_or_else(|_| unreachable!("every family takes its own least K"))
+}
+
+/// Estimates the bytes that lookups in a table of `runs`, which tile the space, could touch,
+/// the upper half in `shape`: those of its two tables.
+pub(crate) fn bytes<A: Family>(shape: Shape, runs: &[Run<A>]) -> usize {
+    let (upper, lower) = divide(Prefix::ALL, runs);
+    estimate::bytes(shape, &upper) + estimate::bytes(lower_shape::<A>(shape), &lower)
 }
 
 /// In images each half is a table of its own. The upper one may lead to the lower by any

@@ -1,53 +1,276 @@
 //! A file that is replaced whole, or not at all.
+//!
+//! ```text
+//!   create .NAME.PID.new ─► write ─► fsync ─► rename to NAME ─► fsync of the folder
+//!         └───────────────┴─────────┴──────────┴─ fails: removed, NAME is as it was
+//! ```
+//!
+//! A reader that opens the file, at any moment and after any crash, finds all of the old or all of
+//! the new contents. Each step is a call of [`Disk`], and the tests let each of them fail. The
+//! rename cannot be undone: if the folder cannot be synced after it, the new file is in place and
+//! complete, and the error reports it.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
-/// Writes `bytes` to the file `path`, in place of what it held. Whoever opens it, at any
-/// moment and after any crash, finds all of the old or all of the new: a file beside it is
-/// written, made to last, and given its name.
+/// Replaces a file that every user may read, less the umask: mode 0666.
 ///
 /// # Errors
 ///
-/// What the system says, such as that the disk is full. Then the old file is as it was,
-/// and nothing is left beside it.
+/// As [`replace_with_mode`].
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut name = OsString::from(".");
-    name.push(path.file_name().ok_or(io::ErrorKind::InvalidFilename)?);
-    name.push(std::format!(".{}", std::process::id()));
-    let beside = path.with_file_name(name);
-    let replaced = write(&beside, bytes).and_then(|()| fs::rename(&beside, path));
-    if replaced.is_err() {
-        // Whether it was made at all decides whether this can succeed.
-        let _ = fs::remove_file(&beside);
-        return replaced;
-    }
-    // The name lasts when the folder does. A folder that cannot be opened has it anyway.
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) {
-        let _ = folder.sync_all();
-    }
-    Ok(())
+    replace_with_mode(path, bytes, 0o666)
 }
 
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
+/// Writes `bytes` to the file `path`, in place of what it held, with the permissions `mode` less
+/// the umask: a file beside it is written, made to last, and given its name.
+///
+/// # Errors
+///
+/// The system's error, such as a full disk, with the step that failed. Then the old file is
+/// unchanged, and no temporary file remains. Only if the folder cannot be synced the new file is in
+/// place, and may be the old one again after a loss of power.
+pub fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    replace_on(&mut System, path, bytes, mode)
+}
+
+/// The steps of it, as a disk does them.
+trait Disk {
+    /// The open temporary file.
+    type File: Write;
+
+    /// Makes a file, in place of one that a process of before has left.
+    fn create(&mut self, path: &Path, mode: u32) -> io::Result<Self::File>;
+    /// Brings a file to the disk.
+    fn sync(&mut self, file: &mut Self::File) -> io::Result<()>;
+    /// Renames a file over another one.
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Brings a folder's names to the disk.
+    fn sync_folder(&mut self, folder: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&mut self, path: &Path) -> io::Result<()>;
+}
+
+fn replace_on<D: Disk>(disk: &mut D, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let beside = beside(path)?;
+    let step = |what: &str, path: &Path, error: io::Error| {
+        io::Error::new(error.kind(), std::format!("{what} {}: {error}", path.display()))
+    };
+    // Only a file that was created is removed: the path may be a folder.
+    let mut file =
+        disk.create(&beside, mode).map_err(|error| step("cannot make", &beside, error))?;
+    let mut write = || {
+        file.write_all(bytes).map_err(|error| step("cannot write", &beside, error))?;
+        disk.sync(&mut file).map_err(|error| step("cannot sync", &beside, error))?;
+        disk.rename(&beside, path).map_err(|error| step("cannot replace", path, error))
+    };
+    if let Err(error) = write() {
+        let _ = disk.remove(&beside);
+        return Err(error);
+    }
+    // The name lasts when the folder does.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    match disk.sync_folder(folder) {
+        // A folder that may be written to and not read has the name anyway.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        done => done.map_err(|error| step("replaced, but cannot sync the folder", folder, error)),
+    }
+}
+
+/// Names the file that is written beside `path`.
+fn beside(path: &Path) -> io::Result<PathBuf> {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().ok_or(io::ErrorKind::InvalidFilename)?);
+    name.push(std::format!(".{}.new", std::process::id()));
+    Ok(path.with_file_name(name))
+}
+
+/// The system's disk.
+struct System;
+
+impl Disk for System {
+    type File = File;
+
+    fn create(&mut self, path: &Path, mode: u32) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create_new(true).mode(mode);
+        match options.open(path) {
+            // Of a process of the same number that was killed, and with the mode of then.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(path)?;
+                options.open(path)
+            }
+            opened => opened,
+        }
+    }
+
+    fn sync(&mut self, file: &mut File) -> io::Result<()> {
+        file.sync_all()
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn sync_folder(&mut self, folder: &Path) -> io::Result<()> {
+        File::open(folder)?.sync_all()
+    }
+
+    fn remove(&mut self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::replace;
-    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::string::{String, ToString};
     use std::vec::Vec;
+
+    use super::*;
+
+    /// A folder of its own for a test.
+    fn folder(name: &str) -> PathBuf {
+        let folder =
+            std::env::temp_dir().join(std::format!("fp-replace-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// The system's disk, of which one step fails.
+    struct Faulty {
+        /// Steps until then.
+        left: usize,
+        kind: io::ErrorKind,
+    }
+
+    /// A file whose writes are short, and one of which fails.
+    struct FaultyFile {
+        file: File,
+        /// Writes until then.
+        left: usize,
+        kind: io::ErrorKind,
+    }
+
+    impl Write for FaultyFile {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.left = self.left.checked_sub(1).ok_or(self.kind)?;
+            self.file.write(&bytes[..bytes.len().min(3)])
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            self.file.flush()
+        }
+    }
+
+    /// The writes of the test's contents.
+    const WRITES: usize = 4;
+
+    impl Faulty {
+        fn step(&mut self) -> io::Result<()> {
+            self.left = self.left.checked_sub(1).ok_or(self.kind)?;
+            Ok(())
+        }
+    }
+
+    impl Disk for Faulty {
+        type File = FaultyFile;
+
+        fn create(&mut self, path: &Path, mode: u32) -> io::Result<FaultyFile> {
+            self.step()?;
+            let (file, left) = (System.create(path, mode)?, self.left);
+            self.left = self.left.saturating_sub(WRITES);
+            Ok(FaultyFile { file, left, kind: self.kind })
+        }
+
+        fn sync(&mut self, file: &mut FaultyFile) -> io::Result<()> {
+            self.step()?;
+            System.sync(&mut file.file)
+        }
+
+        fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+            self.step()?;
+            System.rename(from, to)
+        }
+
+        fn sync_folder(&mut self, folder: &Path) -> io::Result<()> {
+            self.step()?;
+            System.sync_folder(folder)
+        }
+
+        fn remove(&mut self, path: &Path) -> io::Result<()> {
+            System.remove(path)
+        }
+    }
+
+    #[test]
+    fn fault_at_any_step_leaves_the_old_file_and_nothing_beside_it() {
+        use io::ErrorKind::{Other, OutOfMemory, QuotaExceeded, StorageFull};
+        let folder = folder("faults");
+        let path = folder.join("state");
+        let last = 1 + WRITES + 2;
+        for kind in [StorageFull, QuotaExceeded, OutOfMemory, Other] {
+            for left in 0..=last + 1 {
+                replace(&path, b"the old").unwrap();
+                let mut disk = Faulty { left, kind };
+                let done = replace_on(&mut disk, &path, b"another one", 0o600);
+                assert_eq!(names(&folder), ["state"], "after {left} steps");
+                let held = fs::read(&path).unwrap();
+                let Err(error) = done else {
+                    assert_eq!((left, &held[..]), (last + 1, &b"another one"[..]));
+                    continue;
+                };
+                assert_eq!(error.kind(), kind);
+                let (words, new) = match left {
+                    0 => ("cannot make ", false),
+                    _ if left <= WRITES => ("cannot write ", false),
+                    5 => ("cannot sync ", false),
+                    6 => ("cannot replace ", false),
+                    _ => ("replaced, but cannot sync the folder ", true),
+                };
+                assert!(error.to_string().starts_with(words), "after {left} steps: {error}");
+                let expected: &[u8] = if new { b"another one" } else { b"the old" };
+                assert_eq!(held, expected, "after {left} steps");
+            }
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn interrupted_writes_go_on() {
+        let folder = folder("interrupted");
+        let path = folder.join("state");
+        let beside = beside(&path).unwrap();
+        let mut file = FaultyFile {
+            file: System.create(&beside, 0o600).unwrap(),
+            left: 100,
+            kind: io::ErrorKind::Other,
+        };
+        file.write_all(b"short writes are gone on with").unwrap();
+        assert_eq!(fs::read(&beside).unwrap(), b"short writes are gone on with");
+        // The leftover of a killed process with the same number does not matter, nor does its mode.
+        fs::set_permissions(&beside, fs::Permissions::from_mode(0o644)).unwrap();
+        replace_with_mode(&path, b"whole", 0o600).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(names(&folder), ["state"]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn a_file_is_replaced_or_stays_and_nothing_is_left_beside_it() {
-        let folder = std::env::temp_dir().join(std::format!("fp-image-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let folder = folder("whole");
         let path = folder.join("table.image");
         replace(&path, b"one").unwrap();
         replace(&path, b"another").unwrap();
@@ -58,10 +281,7 @@ mod tests {
         assert!(replace(&taken, b"three").is_err());
         assert!(replace(&folder.join("nowhere/table.image"), b"four").is_err());
         assert!(replace("/".as_ref(), b"five").is_err());
-        let mut left: Vec<_> =
-            fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        left.sort();
-        assert_eq!(left, ["table.image", "taken"]);
+        assert_eq!(names(&folder), ["table.image", "taken"]);
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -57,7 +57,7 @@ mod parts;
 
 pub use error::{BadImage, NotKept};
 #[cfg(feature = "std")]
-pub use file::replace;
+pub use file::{replace, replace_with_mode};
 pub use item::Item;
 pub use parts::{Imaged, Parts, Stored};
 

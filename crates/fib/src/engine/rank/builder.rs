@@ -52,8 +52,9 @@ impl<A: Addr, F: Form> RankBuilder<A, F> {
     /// The grains to try, one after the other while there are too few places.
     pub(crate) const GRAINS: [u32; 4] = [0, 2, 4, 6];
 
-    /// Starts an empty table whose places are 2^`grain` words apart.
+    /// Starts an empty table whose places are 2^`grain` words apart, with `grain` limited to 6.
     pub fn new(grain: u32) -> Self {
+        let grain = grain.min(6);
         Self {
             direct: Master::new(vec![0; 1 << upper::<A>()]),
             chunks: Ground::new(),

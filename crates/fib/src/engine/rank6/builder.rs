@@ -27,6 +27,16 @@ use crate::runs::{Run, split};
 use crate::table::Master;
 use crate::{Family, Full, Prefix};
 
+/// Counts the bytes of a table of `runs`, which tile the whole space, by laying it out;
+/// `None` if it would be beyond a limit.
+pub(crate) fn bytes<A: Family>(runs: &[Run<A>]) -> Option<usize> {
+    let mut builder = Rank6Builder::default();
+    builder.patch(Prefix::ALL, runs).ok()?;
+    let pools = [&builder.blocks, &builder.nodes, &builder.chunks, &builder.deep];
+    let words: usize = pools.iter().map(|pool| size_of_val(pool.all())).sum();
+    Some(size_of_val(&builder.direct[..]) + words + size_of_val(builder.long.all()))
+}
+
 /// The builder of [`Rank6`].
 #[derive(Debug)]
 pub struct Rank6Builder<A: Family> {

@@ -54,6 +54,7 @@ use chunk::{Scalar, Search, Width, find_few, find_many, find_node};
 use entry::{counted, kind, kind_of, many_at, payload};
 
 pub use builder::Rank6Builder;
+pub(crate) use builder::bytes;
 
 mod builder;
 mod chunk;
