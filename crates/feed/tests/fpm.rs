@@ -1,17 +1,18 @@
 //! The FPM feed, with a sender that does what FRR's zebra does.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
 use fib::Prefix;
-use fingerpost_feed::fpm::{Fpm, Settings};
+use fingerpost_feed::fpm::{Fpm, Peers, Refusal, Settings};
 use fingerpost_feed::netlink::{Follower, Link, Neighbour, Nobody, RouteInfo, Rule, Target, Via};
 
 const NEW_ROUTE: u16 = 24;
 const DEL_ROUTE: u16 = 25;
 const NEW_NEXTHOP: u16 = 104;
+const DEL_NEXTHOP: u16 = 105;
 
 fn message(kind: u16, header: &[u8], attributes: &[(u16, Vec<u8>)]) -> Vec<u8> {
     let mut bytes = vec![0; 16];
@@ -113,9 +114,11 @@ struct Scene {
 
 impl Scene {
     fn new(quiet: u64) -> Self {
-        let listen = "127.0.0.1:0".parse().unwrap();
-        let settings =
-            Settings { listen, quiet: Duration::from_millis(quiet), ..Settings::default() };
+        Self::with(Settings { quiet: Duration::from_millis(quiet), ..Settings::default() })
+    }
+
+    fn with(settings: Settings) -> Self {
+        let settings = Settings { listen: "127.0.0.1:0".parse().unwrap(), ..settings };
         Self { fpm: Fpm::listen(settings).expect("it listens"), told: Told::default() }
     }
 
@@ -131,6 +134,15 @@ impl Scene {
             self.fpm.pump(&mut self.told, 100).expect("the listener stands");
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Pumps until a peer has been refused for `why`, and its connection is closed.
+    fn refused(&mut self, mut peer: &TcpStream, count: u64, why: Refusal) {
+        self.until(|scene| scene.fpm.counters().refused >= count);
+        let refused = self.fpm.counters().last_refused.expect("a peer was refused");
+        assert_eq!((self.fpm.counters().refused, refused.why), (count, why), "{refused}");
+        // Closed with bytes unread, a connection is reset.
+        assert!(matches!(peer.read(&mut [0]), Ok(0) | Err(_)));
     }
 
     fn frames(&mut self, count: u64) {
@@ -183,15 +195,30 @@ fn routes_come_in_pieces_and_change_at_once() {
 }
 
 #[test]
+fn nexthop_that_goes_in_the_frame_of_its_route_leaves_nothing_reported() {
+    let mut scene = Scene::new(50);
+    let mut zebra = scene.connect();
+    let mut gone = nexthop(1, "192.0.2.1");
+    gone[4..6].copy_from_slice(&DEL_NEXTHOP.to_ne_bytes());
+    let frames = [nexthop(1, "192.0.2.1"), route(NEW_ROUTE, 1, 1), gone, route(NEW_ROUTE, 2, 9)];
+    zebra.write_all(&frame(&frames)).expect("it is read");
+    scene.frames(1);
+    // The follower holds that every report is a change.
+    assert_eq!((scene.told.routes.len(), scene.told.calls), (0, 2));
+}
+
+#[test]
 fn a_real_zebra_is_understood() {
     let settings = Settings { listen: "127.0.0.1:0".parse().unwrap(), ..Settings::default() };
     let mut fpm = Fpm::listen(settings).expect("it listens");
     let mut zebra = TcpStream::connect(fpm.address().unwrap()).expect("it is listened to");
+    let begun = Instant::now();
+    while !fpm.pump(&mut Nobody, 100).expect("the listener stands").connected {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{fpm:?}");
+    }
     zebra.write_all(GOLDEN).expect("there is room in the socket");
     drop(zebra);
-    let begun = Instant::now();
-    while fpm.counters().connections == 0 || fpm.pump(&mut Nobody, 100).unwrap().connected {
-        fpm.pump(&mut Nobody, 100).expect("the listener stands");
+    while fpm.pump(&mut Nobody, 100).expect("the listener stands").connected {
         assert!(begun.elapsed() < Duration::from_secs(20), "{fpm:?}");
     }
     let mirror = fpm.mirror();
@@ -248,6 +275,7 @@ fn what_is_not_sent_again_is_swept_and_nothing_before_that() {
     assert_eq!(scene.fpm.left().len(), 1);
 
     // Broken off in the midst, and again: what came by then counts as sent.
+    drop(zebra);
     let mut again = scene.connect();
     again.write_all(&frame(&[nexthop(7, "192.0.2.7"), route(NEW_ROUTE, 502, 7)])).expect("read");
     scene.frames(frames + 1);
@@ -308,18 +336,87 @@ fn bytes_at_random_do_not_panic() {
             let at = dice(bytes.len());
             bytes[at] = dice(256) as u8;
         }
+        let begun = Instant::now();
+        while !fpm.pump(&mut Nobody, 100).expect("the listener stands").connected {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{fpm:?}");
+        }
         zebra.write_all(&bytes).expect("there is room in the socket");
         drop(zebra);
-        let connections = fpm.counters().connections + 1;
-        let begun = Instant::now();
-        loop {
-            let pumped = fpm.pump(&mut Nobody, 100).expect("the listener stands");
-            if fpm.counters().connections >= connections && !pumped.connected {
-                break;
-            }
+        while fpm.pump(&mut Nobody, 100).expect("the listener stands").connected {
             assert!(begun.elapsed() < Duration::from_secs(20), "{fpm:?}");
         }
     }
     let counters = fpm.counters();
     assert!(counters.damaged > 100 && counters.frames > 100, "{fpm:?}");
+}
+
+#[test]
+fn second_peer_is_refused_while_the_first_is_connected() {
+    let mut scene = Scene::new(50);
+    let mut zebra = scene.connect();
+    zebra.write_all(&frame(&[nexthop(1, "192.0.2.1"), route(NEW_ROUTE, 1, 1)])).expect("read");
+    scene.swept(1);
+    let mut other = scene.connect();
+    let theirs = frame(&[nexthop(1, "192.0.2.9"), route(NEW_ROUTE, 1, 1), route(NEW_ROUTE, 2, 1)]);
+    other.write_all(&theirs).expect("there is room in the socket");
+    scene.refused(&other, 1, Refusal::Busy);
+    assert_eq!(scene.told.gateway(1).as_deref(), Some("192.0.2.1"));
+    assert_eq!((scene.told.routes.len(), scene.told.calls), (1, 1));
+    assert!(scene.fpm.is_complete() && scene.fpm.left().is_empty());
+    // The first goes on, and leaves the place to another when it ends.
+    zebra.write_all(&frame(&[route(NEW_ROUTE, 3, 1)])).expect("it is read");
+    scene.frames(2);
+    assert_eq!(scene.told.gateway(3).as_deref(), Some("192.0.2.1"));
+    drop(zebra);
+    let mut zebra = scene.connect();
+    zebra.write_all(&frame(&[nexthop(1, "192.0.2.1"), route(NEW_ROUTE, 3, 1)])).expect("read");
+    scene.swept(2);
+    assert_eq!((scene.fpm.counters().refused, scene.told.routes.len()), (1, 1));
+}
+
+#[test]
+fn peer_of_another_user_is_refused() {
+    let own = nix::unistd::Uid::effective().as_raw();
+    let peers = Peers { users: vec![own + 1], ..Peers::default() };
+    let mut scene = Scene::with(Settings { peers, ..Settings::default() });
+    let mut peer = scene.connect();
+    peer.write_all(GOLDEN).expect("there is room in the socket");
+    scene.refused(&peer, 1, Refusal::User(own));
+    assert_eq!((scene.fpm.counters().connections, scene.told.calls), (0, 0));
+}
+
+#[test]
+fn peer_that_closes_before_it_is_taken_is_refused() {
+    // The kernel would report root as the owner of its socket.
+    let peers = Peers { users: vec![0], ..Peers::default() };
+    let mut scene = Scene::with(Settings { peers, ..Settings::default() });
+    let mut peer = scene.connect();
+    peer.write_all(&frame(&[nexthop(1, "192.0.2.1"), route(NEW_ROUTE, 1, 1)])).expect("room");
+    drop(peer);
+    scene.until(|scene| scene.fpm.counters().refused == 1);
+    let refused = scene.fpm.counters().last_refused.expect("a peer was refused");
+    assert_eq!((refused.why, scene.told.calls), (Refusal::NoUser, 0));
+}
+
+#[test]
+fn connection_without_routes_sweeps_nothing() {
+    let moment = Duration::from_millis(10);
+    let mut scene = Scene::with(Settings { quiet: moment, longest: moment, ..Settings::default() });
+    let mut zebra = scene.connect();
+    zebra.write_all(&frame(&[nexthop(1, "192.0.2.1"), route(NEW_ROUTE, 1, 1)])).expect("read");
+    scene.swept(1);
+    drop(zebra);
+    scene.until(|scene| format!("{:?}", scene.fpm).contains("connected: false"));
+    let mut zebra = scene.connect();
+    let nothing = [nexthop(1, "192.0.2.2"), route(DEL_ROUTE, 9, 0)];
+    zebra.write_all(&frame(&nothing)).expect("it is read");
+    scene.frames(2);
+    std::thread::sleep(3 * moment);
+    let pumped = scene.fpm.pump(&mut scene.told, 100).expect("the listener stands");
+    assert!(pumped.resynchronising && !pumped.resynchronised && scene.fpm.due().is_none());
+    assert_eq!((scene.fpm.counters().sweeps, scene.told.routes.len()), (1, 1));
+    zebra.write_all(&frame(&[route(NEW_ROUTE, 2, 1)])).expect("it is read");
+    scene.swept(2);
+    assert_eq!(scene.told.gateway(1), None);
+    assert_eq!(scene.told.gateway(2).as_deref(), Some("192.0.2.2"));
 }

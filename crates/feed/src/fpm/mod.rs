@@ -20,32 +20,41 @@
 //!   is away and while it repeats itself. When no prefix that is new to this connection
 //!   has come for a while ([`Settings::quiet`]; changes of those that have come do not
 //!   count, as they never cease), or after [`Settings::longest`], what is left is gone.
-//!   The mirrors are apart because a zebra that was restarted gives the numbers of its
-//!   nexthop groups new meanings.
+//!   A connection that has sent no route ends nothing: zebra has at least the routes of
+//!   connected networks. The mirrors are apart because a zebra that was restarted gives
+//!   the numbers of its nexthop groups new meanings.
 //! - Only routes and nexthop objects are taken. Links, addresses and neighbours are the
 //!   kernel's to tell; a way out over an interface that is down is the router's to leave
 //!   out.
 //!
 //! zebra writes from a thread and a queue of its own, and is not held up by a socket that
-//! is full; still, [`Fpm::pump`] takes whatever is there and waits for nothing. One
-//! connection is served, the latest: a zebra that comes back after a crash must not wait
-//! for the old connection to be given up.
+//! is full; still, [`Fpm::pump`] reads all available bytes and never waits.
+//!
+//! Routes decide where packets go, so not every process that can connect may send them
+//! (`peers.rs`). One connection is served at a time. While it lives, others are closed and
+//! counted: a second peer must neither replace the first one nor have its routes swept. A
+//! zebra that crashed is no obstacle, because the kernel closes its connection before
+//! another begins and what is there is read before another is taken; a host that vanished is
+//! noticed by keepalive probes, after [`Settings::dead`].
 
 mod frame;
+mod peers;
+mod replay;
 
 use core::fmt;
 use core::net::SocketAddr;
 use std::io::{self, Read};
-use std::mem;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::socket::setsockopt;
-use nix::sys::socket::sockopt::{KeepAlive, RcvBuf};
+use nix::sys::socket::sockopt::{KeepAlive, RcvBuf, TcpKeepCount, TcpKeepIdle, TcpKeepInterval};
 
-use crate::netlink::{Damage, Follower, Mirror};
+pub use self::peers::{Peers, Refusal, Refused};
+pub use self::replay::{Applied, Replay};
+use crate::netlink::{Damage, Follower, Mirror, Owners};
 
 /// The port that FRR connects to unless told otherwise.
 pub const PORT: u16 = 2620;
@@ -55,11 +64,21 @@ const READ: usize = 256 << 10;
 /// How much may wait in the socket, in bytes.
 const WAITING: usize = 8 << 20;
 
+/// The most connections that one [`Fpm::pump`] accepts or refuses.
+const ACCEPTED: usize = 16;
+/// The number of keepalive probes that a peer may leave unanswered.
+const PROBES: u32 = 3;
+
 /// How FRR is followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Where to listen.
     pub listen: SocketAddr,
+    /// The peers that may connect.
+    pub peers: Peers,
+    /// How long a peer that sends nothing may leave keepalive probes unanswered before it
+    /// counts as gone; whole seconds, at least 4.
+    pub dead: Duration,
     /// For how long no new prefix must come until everything is taken to have been sent.
     pub quiet: Duration,
     /// How long after a connection everything is taken to have been sent in any case.
@@ -69,7 +88,13 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         let listen = SocketAddr::from(([127, 0, 0, 1], PORT));
-        Self { listen, quiet: Duration::from_secs(3), longest: Duration::from_secs(120) }
+        Self {
+            listen,
+            peers: Peers::default(),
+            dead: Duration::from_secs(20),
+            quiet: Duration::from_secs(3),
+            longest: Duration::from_secs(120),
+        }
     }
 }
 
@@ -82,6 +107,10 @@ pub struct Counters {
     pub messages: u64,
     /// Connections accepted.
     pub connections: u64,
+    /// Connections refused.
+    pub refused: u64,
+    /// The last of them.
+    pub last_refused: Option<Refused>,
     /// How often everything was taken to have been sent, and the rest was swept away.
     pub sweeps: u64,
     /// Messages left out, and streams given up, because they were damaged.
@@ -117,6 +146,8 @@ struct Connection {
     began: Instant,
     /// When a prefix came that had not come before.
     last_new: Instant,
+    /// Whether a route has arrived on it.
+    has_routes: bool,
     /// Says that what was left of earlier connections is gone.
     swept: bool,
 }
@@ -124,12 +155,10 @@ struct Connection {
 /// FRR, listened to.
 pub struct Fpm {
     listener: TcpListener,
+    owners: Owners,
     connection: Option<Connection>,
     poll: Epoll,
-    /// What has come by the last connection.
-    mirror: Mirror,
-    /// What is left of earlier ones; no two have the same prefix.
-    older: Vec<Mirror>,
+    routes: Replay,
     settings: Settings,
     counters: Counters,
 }
@@ -141,16 +170,17 @@ impl Fpm {
     ///
     /// What the system says, for instance if somebody else listens there.
     pub fn listen(settings: Settings) -> io::Result<Self> {
+        let owners = Owners::open().map_err(io::Error::other)?;
         let listener = TcpListener::bind(settings.listen)?;
         listener.set_nonblocking(true)?;
         let poll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         poll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
         Ok(Self {
             listener,
+            owners,
             connection: None,
             poll,
-            mirror: Mirror::new(),
-            older: Vec::new(),
+            routes: Replay::new(),
             settings,
             counters: Counters::default(),
         })
@@ -176,26 +206,10 @@ impl Fpm {
     /// What the system says of the socket that listens.
     pub fn pump(&mut self, to: &mut dyn Follower, limit: usize) -> io::Result<Pumped> {
         let mut pumped = Pumped::default();
-        self.accept()?;
-        while let Some(connection) = &mut self.connection {
-            match connection.receive() {
-                Ok(0) => self.connection = None,
-                Ok(_) => {
-                    let (mirror, older) = (&mut self.mirror, &mut self.older);
-                    match connection.understand(mirror, older, &mut self.counters, to) {
-                        Ok(messages) => pumped.messages += messages,
-                        Err(damage) => {
-                            note(&mut self.counters, damage);
-                            self.connection = None;
-                        }
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => self.connection = None,
-            }
-            if pumped.messages >= limit {
-                pumped.more = true;
+        loop {
+            self.read(&mut pumped, to, limit);
+            // With the rest unread it is not known whether the peer is still there.
+            if pumped.more || !self.accept()? {
                 break;
             }
         }
@@ -206,6 +220,29 @@ impl Fpm {
         pumped.resynchronising =
             self.connection.as_ref().is_none_or(|connection| !connection.swept);
         Ok(pumped)
+    }
+
+    /// Reads what the peer has sent, until nothing is there or `limit` is reached.
+    fn read(&mut self, pumped: &mut Pumped, to: &mut dyn Follower, limit: usize) {
+        while let Some(connection) = &mut self.connection {
+            match connection.receive() {
+                Ok(0) => self.connection = None,
+                Ok(_) => match connection.understand(&mut self.routes, &mut self.counters, to) {
+                    Ok(messages) => pumped.messages += messages,
+                    Err(damage) => {
+                        note(&mut self.counters, damage);
+                        self.connection = None;
+                    }
+                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => self.connection = None,
+            }
+            if pumped.messages >= limit {
+                pumped.more = true;
+                break;
+            }
+        }
     }
 
     /// Has zebra send everything again: the connection is closed, and its next one begins
@@ -220,33 +257,33 @@ impl Fpm {
     }
 
     /// Returns when to [`pump`](Self::pump) although nothing has come: then everything is
-    /// taken to have been sent.
+    /// taken to have been sent. Never, while the connection has sent no route.
     pub fn due(&self) -> Option<Instant> {
         let connection = self.connection.as_ref()?;
         let quiet = connection.last_new + self.settings.quiet;
-        (!connection.swept).then(|| quiet.min(connection.began + self.settings.longest))
+        let waits = connection.has_routes && !connection.swept;
+        waits.then(|| quiet.min(connection.began + self.settings.longest))
     }
 
     /// Tells a follower that knows nothing yet of every route there is.
     pub fn tell(&self, to: &mut dyn Follower) {
-        self.older.iter().chain([&self.mirror]).for_each(|mirror| mirror.tell_routes(to));
+        self.routes.tell(to);
     }
 
     /// Forgets all routes: zebra has been away for too long.
     pub fn forget(&mut self, to: &mut dyn Follower) {
-        self.mirror.become_new(Mirror::new(), to);
-        self.forget_older(to);
+        self.routes.forget(to);
     }
 
     /// Returns what zebra has sent by the last connection: all there is, unless
     /// [`left`](Self::left) has something.
     pub fn mirror(&self) -> &Mirror {
-        &self.mirror
+        self.routes.mirror()
     }
 
     /// Returns what is left of earlier connections, and has not been sent again or swept.
     pub fn left(&self) -> &[Mirror] {
-        &self.older
+        self.routes.left()
     }
 
     /// Returns what has happened so far.
@@ -254,51 +291,77 @@ impl Fpm {
         &self.counters
     }
 
-    /// Takes the latest connection that waits, in place of the one there is.
-    fn accept(&mut self) -> io::Result<()> {
-        loop {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
+    /// Accepts the first waiting connection that is allowed, if none is open, and refuses the
+    /// others; returns whether it has accepted one.
+    fn accept(&mut self) -> io::Result<bool> {
+        for _ in 0..ACCEPTED {
+            let (stream, peer) = match self.listener.accept() {
+                Ok(accepted) => accepted,
                 Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => return Ok(()),
+                    io::ErrorKind::WouldBlock => return Ok(false),
                     io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => continue,
                     _ => return Err(error),
                 },
             };
-            stream.set_nonblocking(true)?;
-            // Neither is needed: a smaller buffer, and a dead peer noticed later.
-            let _ = setsockopt(&stream, RcvBuf, &WAITING);
-            let _ = setsockopt(&stream, KeepAlive, &true);
-            self.poll.add(&stream, EpollEvent::new(EpollFlags::EPOLLIN, 1))?;
-            self.counters.connections += 1;
-            let now = Instant::now();
-            self.connection = Some(Connection {
-                stream,
-                buffer: vec![0; READ],
-                start: 0,
-                end: 0,
-                began: now,
-                last_new: now,
-                swept: false,
-            });
-            self.older.push(mem::take(&mut self.mirror));
-            self.older.retain(|older| !older.has_no_routes());
+            match self.check(&stream, peer) {
+                Ok(()) => {
+                    self.take(stream)?;
+                    return Ok(true);
+                }
+                Err(why) => {
+                    self.counters.refused += 1;
+                    self.counters.last_refused = Some(Refused { peer, why });
+                }
+            }
         }
+        Ok(false)
+    }
+
+    /// Judges whether a connection may be served.
+    fn check(&mut self, stream: &TcpStream, peer: SocketAddr) -> Result<(), Refusal> {
+        if self.connection.is_some() {
+            return Err(Refusal::Busy);
+        }
+        // Of a connection that is gone there is no address.
+        let own = stream.local_addr().map_err(|_| Refusal::NoUser)?;
+        let owner = self.owners.of(own, peer).map_err(Refusal::System)?;
+        self.settings.peers.check(peer.ip(), owner)
+    }
+
+    /// Begins with a connection.
+    fn take(&mut self, stream: TcpStream) -> io::Result<()> {
+        stream.set_nonblocking(true)?;
+        // Not needed: without it the buffer is smaller.
+        let _ = setsockopt(&stream, RcvBuf, &WAITING);
+        let wait = (self.settings.dead.as_secs() as u32 / (PROBES + 1)).max(1);
+        setsockopt(&stream, KeepAlive, &true)?;
+        setsockopt(&stream, TcpKeepIdle, &wait)?;
+        setsockopt(&stream, TcpKeepInterval, &wait)?;
+        setsockopt(&stream, TcpKeepCount, &PROBES)?;
+        self.poll.add(&stream, EpollEvent::new(EpollFlags::EPOLLIN, 1))?;
+        self.counters.connections += 1;
+        let now = Instant::now();
+        self.connection = Some(Connection {
+            stream,
+            buffer: vec![0; READ],
+            start: 0,
+            end: 0,
+            began: now,
+            last_new: now,
+            has_routes: false,
+            swept: false,
+        });
+        self.routes.connect();
+        Ok(())
     }
 
     fn sweep(&mut self, to: &mut dyn Follower) -> bool {
         let Some(connection) = &mut self.connection else { return false };
         connection.swept = true;
-        self.forget_older(to);
+        self.routes.sweep(to);
         self.counters.sweeps += 1;
         self.counters.last_swept = Some(Instant::now());
         true
-    }
-
-    fn forget_older(&mut self, to: &mut dyn Follower) {
-        for mut older in self.older.drain(..) {
-            older.become_new(Mirror::new(), to);
-        }
     }
 }
 
@@ -316,27 +379,21 @@ impl Connection {
     /// Applies every frame that is whole; returns how many messages they held.
     fn understand(
         &mut self,
-        mirror: &mut Mirror,
-        older: &mut [Mirror],
+        routes: &mut Replay,
         counters: &mut Counters,
         to: &mut dyn Follower,
     ) -> Result<usize, Damage> {
-        let (mut messages, mut new) = (0, 0);
-        while let Some((length, content)) = frame::first(&self.buffer[self.start..self.end])? {
-            let framed = mirror.apply_frame(content, older, to);
-            messages += framed.messages;
-            new += framed.new;
-            counters.frames += 1;
-            counters.messages += framed.messages as u64;
-            if let Some(damage) = framed.damage {
-                note(counters, Damage { at: damage.at + frame::HEADER, ..damage });
-            }
-            self.start += length;
-        }
-        if new > 0 {
+        let applied = routes.apply(&self.buffer[self.start..self.end], to);
+        self.start += applied.bytes;
+        counters.frames += applied.frames;
+        counters.messages += applied.messages as u64;
+        counters.damaged += applied.damaged;
+        counters.last_damage = applied.last_damage.or(counters.last_damage);
+        if applied.new > 0 {
+            self.has_routes = true;
             self.last_new = Instant::now();
         }
-        Ok(messages)
+        applied.broken.map_or(Ok(applied.messages), Err)
     }
 }
 
@@ -357,7 +414,7 @@ impl fmt::Debug for Fpm {
         f.debug_struct("Fpm")
             .field("settings", &self.settings)
             .field("connected", &self.connection.is_some())
-            .field("mirror", &self.mirror)
+            .field("mirror", self.routes.mirror())
             .field("counters", &self.counters)
             .finish_non_exhaustive()
     }

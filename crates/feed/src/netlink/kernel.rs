@@ -15,7 +15,8 @@
 //! mirror.
 //!
 //! It is begun by [`Kernel::start`]; by an overrun, when messages were lost; by
-//! [`Kernel::resynchronise`]. An overrun in its midst begins it again, and each overrun
+//! [`Kernel::resynchronise`]; when IPv6 routes end by themselves, which the kernel does not
+//! say in time ([`Mirror::expiry`]). An overrun in its midst begins it again, and each overrun
 //! doubles the receive buffer, up to a limit.
 //!
 //! Nothing here waits: [`Kernel::pump`] takes what is there.
@@ -33,6 +34,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 use super::error::{Damage, Error};
 use super::follower::Follower;
+use super::lookup::{Found, Lookup};
 use super::message::Messages;
 use super::mirror::Mirror;
 use super::neighbour;
@@ -64,6 +66,11 @@ const LARGEST_BUFFER: usize = 512 << 20;
 const RECEIVE: usize = 64 << 10;
 /// How many receives of events come before one of a dump.
 const EVENTS: usize = 64;
+/// How long after the expiry of a route the routes are read again: the kernel counts in hundredths
+/// of a second, and messages take their time.
+const EXPIRED: Duration = Duration::from_millis(30);
+/// How long after a resynchronisation one may follow for the sake of routes that end.
+const OFTEN: Duration = Duration::from_millis(500);
 /// How long after one that was taken although interrupted the next one begins.
 const LATER: Duration = Duration::from_secs(10);
 
@@ -125,6 +132,8 @@ pub struct Kernel {
     events: Socket,
     dump: Socket,
     requests: Socket,
+    /// For lookups of single routes; opened by the first.
+    lookup: Option<Lookup>,
     poll: Epoll,
     buffer: Vec<u8>,
     mirror: Mirror,
@@ -164,6 +173,7 @@ impl Kernel {
             events,
             dump,
             requests,
+            lookup: None,
             poll,
             buffer: vec![0; RECEIVE],
             mirror: Mirror::new(),
@@ -226,7 +236,7 @@ impl Kernel {
     /// [`Error`]. What was read before has been told.
     pub fn pump(&mut self, to: &mut dyn Follower, limit: usize) -> Result<Pumped, Error> {
         let mut pumped = Pumped::default();
-        if self.resync.is_none() && self.later.is_some_and(|at| at <= Instant::now()) {
+        if self.due().is_some_and(|at| at <= Instant::now()) {
             self.resynchronise()?;
         }
         loop {
@@ -307,9 +317,45 @@ impl Kernel {
         }
     }
 
+    /// Queries the kernel for the route of `table` that it uses for `address`, and reports the
+    /// resulting changes to the follower. Returns whether the answer had a usable route: it has
+    /// none if the route refuses packets, or is of another table.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`].
+    pub fn reread(
+        &mut self,
+        table: u32,
+        address: IpAddr,
+        to: &mut dyn Follower,
+    ) -> Result<bool, Error> {
+        let mut lookup = match self.lookup.take() {
+            Some(lookup) => lookup,
+            None => Lookup::open()?,
+        };
+        let mut taken = Ok(false);
+        let found = lookup.get_with(address, |message| {
+            taken = self.mirror.correct(table, address, Some(message), to);
+        });
+        self.lookup = Some(lookup);
+        if found? == Found::Nothing {
+            taken = self.mirror.correct(table, address, None, to);
+        }
+        note(&mut self.counters, taken.map(drop));
+        Ok(taken.unwrap_or(false))
+    }
+
     /// Returns when to [`pump`](Self::pump) although nothing has come.
     pub fn due(&self) -> Option<Instant> {
-        self.later.filter(|_| self.resync.is_none())
+        if self.resync.is_some() {
+            return None;
+        }
+        // After the moment itself, and not for each of several that end together.
+        let last = self.counters.last_resynchronised;
+        let expiry = self.mirror.expiry().map(|at| at + EXPIRED);
+        let expiry = expiry.map(|at| last.map_or(at, |last| at.max(last + OFTEN)));
+        self.later.into_iter().chain(expiry).min()
     }
 
     /// Returns what the kernel has, as far as is known.

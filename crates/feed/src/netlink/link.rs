@@ -10,7 +10,8 @@ use super::error::Damage;
 use super::message::Message;
 use super::uapi::{
     IFF_LOOPBACK, IFF_LOWER_UP, IFF_RUNNING, IFF_UP, IFLA_ADDRESS, IFLA_IFNAME, IFLA_INFO_DATA,
-    IFLA_INFO_KIND, IFLA_LINKINFO, IFLA_MASTER, IFLA_MTU, IFLA_VRF_TABLE,
+    IFLA_INFO_KIND, IFLA_INFO_SLAVE_KIND, IFLA_LINKINFO, IFLA_MASTER, IFLA_MTU, IFLA_VRF_TABLE,
+    IFLA_XDP, IFLA_XDP_ATTACHED,
 };
 
 /// An interface, as the kernel last described it.
@@ -34,8 +35,12 @@ pub struct Link {
     pub master: Option<u32>,
     /// What kind of virtual interface it is (`veth`, `vrf` …); empty for hardware.
     pub kind: String,
+    /// The kind of its master (`bond`, `bridge`, `vrf` …); empty without one.
+    pub member_of: String,
     /// The table of a VRF.
     pub table: Option<u32>,
+    /// Returns whether an XDP program is attached.
+    pub xdp: bool,
 }
 
 /// A message about a link.
@@ -57,8 +62,12 @@ pub struct LinkView<'a> {
     pub master: Option<u32>,
     /// What kind of virtual interface it is.
     pub kind: &'a [u8],
+    /// The kind of its master.
+    pub member_of: &'a [u8],
     /// The table of a VRF.
     pub table: Option<u32>,
+    /// Returns whether an XDP program is attached.
+    pub xdp: bool,
 }
 
 impl<'a> LinkView<'a> {
@@ -78,7 +87,9 @@ impl<'a> LinkView<'a> {
             mtu: 0,
             master: None,
             kind: &[],
+            member_of: &[],
             table: None,
+            xdp: false,
         };
         for attribute in attributes {
             let attribute = attribute?;
@@ -88,6 +99,16 @@ impl<'a> LinkView<'a> {
                 IFLA_MTU => view.mtu = attribute.u32()?,
                 IFLA_MASTER => view.master = Some(attribute.u32()?),
                 IFLA_LINKINFO => view.info(&attribute)?,
+                IFLA_XDP => {
+                    for attribute in attribute.nested() {
+                        let attribute = attribute?;
+                        // 0 means no program; other values are the mode (linux/if_link.h,
+                        // XDP_ATTACHED_…).
+                        if attribute.kind == IFLA_XDP_ATTACHED {
+                            view.xdp = attribute.value.first().is_some_and(|mode| *mode != 0);
+                        }
+                    }
+                }
                 _ => {}
             }
         }
@@ -99,6 +120,7 @@ impl<'a> LinkView<'a> {
             let attribute = attribute?;
             match attribute.kind {
                 IFLA_INFO_KIND => self.kind = attribute.text(),
+                IFLA_INFO_SLAVE_KIND => self.member_of = attribute.text(),
                 // The kind comes first; what its data means goes by it.
                 IFLA_INFO_DATA if self.kind == b"vrf" => {
                     for data in attribute.nested() {
@@ -127,7 +149,9 @@ impl<'a> LinkView<'a> {
             mtu: self.mtu,
             master: self.master.filter(|&master| master != 0),
             kind: text(self.kind),
+            member_of: text(self.member_of),
             table: self.table,
+            xdp: self.xdp,
         }
     }
 }

@@ -23,12 +23,12 @@ use nix::errno::Errno;
 use super::error::{Damage, Error};
 use super::follower::{RouteInfo, Target, Via};
 use super::kernel::errno;
-use super::message::Messages;
+use super::message::{Message, Messages};
 use super::route::{AnyPrefix, RouteView};
 use super::socket::{Received, Socket};
 use super::uapi::{
     AF_INET, AF_INET6, NLM_F_REQUEST, NLMSG_ERROR, RTA_DST, RTM_F_FIB_MATCH, RTM_F_LOOKUP_TABLE,
-    RTM_GETROUTE, RTM_NEWROUTE, RTN_ANYCAST, RTN_BLACKHOLE, RTN_BROADCAST, RTN_LOCAL,
+    RTM_GETLINK, RTM_GETROUTE, RTM_NEWROUTE, RTN_ANYCAST, RTN_BLACKHOLE, RTN_BROADCAST, RTN_LOCAL,
     RTN_MULTICAST, RTN_PROHIBIT, RTN_THROW, RTN_UNICAST, RTN_UNREACHABLE, RTNH_F_LINKDOWN,
 };
 
@@ -72,6 +72,15 @@ impl Lookup {
     ///
     /// [`Error`]: the system's, or an answer that is none.
     pub fn get(&mut self, address: IpAddr) -> Result<Found, Error> {
+        self.get_with(address, |_| {})
+    }
+
+    /// Does so, and shows the message with the route, if the kernel has one.
+    pub(super) fn get_with(
+        &mut self,
+        address: IpAddr,
+        mut show: impl FnMut(&Message<'_>),
+    ) -> Result<Found, Error> {
         let asked = "a lookup";
         let number = self.socket.number();
         self.socket.send(&request(address, number))?;
@@ -80,6 +89,7 @@ impl Lookup {
                 match message.kind {
                     _ if message.sequence != number => {}
                     RTM_NEWROUTE => {
+                        show(&message);
                         let view = RouteView::parse(&message).ok().flatten();
                         let found = view.and_then(|view| found(&view).ok().flatten());
                         return found.ok_or(Error::Refused { asked, source: Errno::EBADMSG });
@@ -102,6 +112,32 @@ impl Lookup {
     }
 }
 
+impl Lookup {
+    /// Waits until the kernel has finished and reported the current change of interfaces: it
+    /// removes the routes of a link that goes down before it reports the link, which takes seconds
+    /// with many routes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`].
+    pub fn wait_for_links(&mut self) -> Result<(), Error> {
+        // Of the loopback interface, 1 in every namespace: the answer itself is of no
+        // interest. The request is served within the call, by the holder of the lock that
+        // such changes need (`rtnl_lock`).
+        let number = self.socket.number();
+        let mut bytes = Vec::with_capacity(32);
+        bytes.extend(32u32.to_ne_bytes());
+        bytes.extend(RTM_GETLINK.to_ne_bytes());
+        bytes.extend(NLM_F_REQUEST.to_ne_bytes());
+        bytes.extend(number.to_ne_bytes());
+        bytes.extend([0; 8]);
+        bytes.extend(1u32.to_ne_bytes());
+        bytes.extend([0; 8]);
+        self.socket.send(&bytes)?;
+        self.socket.drain(&mut self.buffer)
+    }
+}
+
 impl fmt::Debug for Lookup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lookup").finish_non_exhaustive()
@@ -109,7 +145,7 @@ impl fmt::Debug for Lookup {
 }
 
 /// Says what a route of an answer comes to; `None` if it is of a kind that is not known.
-fn found(view: &RouteView<'_>) -> Result<Option<Found>, Damage> {
+pub(super) fn found(view: &RouteView<'_>) -> Result<Option<Found>, Damage> {
     let Some(target) = target(view)? else { return Ok(None) };
     let info = RouteInfo { target: Arc::new(target), metric: view.metric, protocol: view.protocol };
     Ok(Some(Found::Route { table: view.table, prefix: view.prefix, info }))

@@ -13,6 +13,11 @@
 //! everything else is shared. Applying a message allocates nothing unless it brings a
 //! list or a path that was not there.
 //!
+//! An IPv6 route may expire. The kernel stops using it at that moment and reports it up to a minute
+//! later; it never reports that a lifetime was prolonged (by a router advertisement). So
+//! [`Mirror::expiry`] is the earliest known expiry, and a resynchronisation then reads the current
+//! state; it leaves out expired routes.
+//!
 //! Left out, and counted: routes for a type of service or a source prefix, which a
 //! table of destinations cannot hold, and types that forward nothing this program knows.
 //! Copies that the kernel caches (`RTM_F_CLONED`) are no routes and are not counted.
@@ -20,6 +25,7 @@
 //! Invariant: the follower has been told, for every prefix, of what [`Mirror::routes_v4`]
 //! and [`Mirror::routes_v6`] give.
 
+mod correct;
 mod differ;
 mod frame;
 mod lists;
@@ -33,6 +39,7 @@ use core::fmt;
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
+use std::time::{Duration, Instant};
 
 use fib::{Addr, Hop, Prefix, Rib};
 
@@ -61,6 +68,9 @@ pub(crate) use self::order::Origin;
 /// How many changed prefixes a trie may remember, which nobody here asks for.
 const REMEMBERED: usize = 1 << 16;
 
+/// How long after one look at routes that have ended the next one is due.
+const ENDED: Duration = Duration::from_secs(10);
+
 /// What the kernel has, as its messages have told.
 #[derive(Default)]
 pub struct Mirror {
@@ -75,6 +85,8 @@ pub struct Mirror {
     v6: BTreeMap<u32, Rib<u128>>,
     lists: Lists,
     left_out: u64,
+    /// When the first route expires, or may have been renewed.
+    expiry: Option<Instant>,
     /// The table and prefix that the last message of a dump was about.
     dumped: Option<(u32, AnyPrefix)>,
     /// Memory used again for every message.
@@ -276,6 +288,11 @@ impl Mirror {
         self.left_out
     }
 
+    /// Returns when to read the routes again, because one of them will have expired.
+    pub fn expiry(&self) -> Option<Instant> {
+        self.expiry
+    }
+
     /// Returns the bytes that the tables hold on the heap.
     pub fn footprint(&self) -> usize {
         let v4: usize = self.v4.values().map(Rib::footprint).sum();
@@ -300,6 +317,13 @@ impl Mirror {
         if !whatever && (route.tos != 0 || route.source_length != 0 || !forwards) {
             self.left_out += 1;
             return Ok(());
+        }
+        if let Some(left) = route.expires.filter(|_| !deletion) {
+            let due = Instant::now() + if left.is_zero() { ENDED } else { left };
+            self.expiry = Some(self.expiry.map_or(due, |expiry| expiry.min(due)));
+            if left.is_zero() {
+                return Ok(());
+            }
         }
         let mut path = mem::take(&mut self.path);
         let mut dead = mem::take(&mut self.dead);

@@ -18,6 +18,7 @@
 
 use core::fmt;
 use core::net::IpAddr;
+use core::time::Duration;
 
 use fib::Prefix;
 
@@ -25,8 +26,9 @@ use super::attribute::{Attribute, Attributes, Bytes, address};
 use super::error::Damage;
 use super::message::Message;
 use super::uapi::{
-    AF_INET, AF_INET6, RTA_DST, RTA_ENCAP, RTA_FLOW, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH,
-    RTA_NH_ID, RTA_OIF, RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE, RTA_VIA, RTNH_F_DEAD, RTNH_F_ONLINK,
+    AF_INET, AF_INET6, RTA_CACHEINFO, RTA_DST, RTA_ENCAP, RTA_FLOW, RTA_GATEWAY, RTA_METRICS,
+    RTA_MULTIPATH, RTA_NH_ID, RTA_OIF, RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE, RTA_VIA, RTNH_F_DEAD,
+    RTNH_F_ONLINK,
 };
 
 /// A message about a route of IPv4 or IPv6.
@@ -54,6 +56,9 @@ pub struct RouteView<'a> {
     pub preferred_source: Option<IpAddr>,
     /// The nexthop object it goes by, 0 if by none.
     pub nexthop: u32,
+    /// The remaining lifetime: of IPv6, by router advertisement or `expires`. Zero: it has expired,
+    /// and the kernel has not removed it yet.
+    pub expires: Option<Duration>,
     /// A hash of what else tells it from others: path metrics (MTU …) and realm; 0 if
     /// there is nothing.
     pub other: u32,
@@ -150,6 +155,7 @@ impl<'a> RouteView<'a> {
             metric: 0,
             preferred_source: None,
             nexthop: 0,
+            expires: None,
             other: 0,
             // The lowest byte has the flags of the only way out.
             single: Way { flags: flags as u8, ..Way::NONE },
@@ -164,6 +170,7 @@ impl<'a> RouteView<'a> {
                 RTA_OIF => view.single.interface = attribute.u32()?,
                 RTA_PREFSRC => view.preferred_source = Some(attribute.address()?),
                 RTA_NH_ID => view.nexthop = attribute.u32()?,
+                RTA_CACHEINFO => view.expires = expiry(&attribute)?,
                 RTA_METRICS | RTA_FLOW => view.other = mix(view.other, &attribute),
                 RTA_MULTIPATH => view.several = Some(attribute),
                 _ => view.single.attribute(&attribute)?,
@@ -184,6 +191,16 @@ impl<'a> RouteView<'a> {
         let (bytes, at) = self.several.map_or((&[][..], 0), |several| (several.value, several.at));
         Ways { single, bytes, at }
     }
+}
+
+/// Reads when a route ends from `struct rta_cacheinfo`: its third word, in hundredths of a second;
+/// 0 is never, below 0 has been.
+fn expiry(attribute: &Attribute<'_>) -> Result<Option<Duration>, Damage> {
+    let what = "cache information shorter than its words";
+    let word = attribute.value.get(8..12).and_then(|word| word.try_into().ok());
+    let hundredths = i32::from_ne_bytes(word.ok_or(attribute.damage(what))?);
+    let left = u64::try_from(hundredths).unwrap_or(0);
+    Ok((hundredths != 0).then(|| Duration::from_millis(10 * left)))
 }
 
 /// Adds an attribute to a hash (FNV-1a).

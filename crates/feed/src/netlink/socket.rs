@@ -39,7 +39,7 @@ pub(crate) enum Received {
     Lost,
 }
 
-/// A netlink socket of the routing family.
+/// A netlink socket, of the routing family by default.
 #[derive(Debug)]
 pub(crate) struct Socket {
     fd: OwnedFd,
@@ -49,9 +49,13 @@ pub(crate) struct Socket {
 impl Socket {
     /// Opens a socket in the network namespace of the calling thread and joins `groups`.
     pub(crate) fn open(groups: u32) -> Result<Self, Error> {
+        Self::of(SockProtocol::NetlinkRoute, groups)
+    }
+
+    /// The same for another of netlink's families.
+    pub(crate) fn of(protocol: SockProtocol, groups: u32) -> Result<Self, Error> {
         let failed = |doing| move |source| Error::System { doing, source };
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        let protocol = SockProtocol::NetlinkRoute;
         let fd = socket(AddressFamily::Netlink, SockType::Raw, flags, protocol)
             .map_err(failed("opening a netlink socket"))?;
         bind(fd.as_raw_fd(), &NetlinkAddr::new(0, groups))

@@ -22,6 +22,10 @@ pub(crate) const NLM_F_REPLACE: u16 = 0x100;
 pub(crate) const NLM_F_CREATE: u16 = 0x400;
 pub(crate) const NLM_F_APPEND: u16 = 0x800;
 
+// linux/sock_diag.h, net/tcp_states.h
+pub(crate) const SOCK_DIAG_BY_FAMILY: u16 = 20;
+pub(crate) const TCP_ESTABLISHED: u8 = 1;
+
 // linux/rtnetlink.h: messages
 pub(crate) const RTM_NEWLINK: u16 = 16;
 pub(crate) const RTM_DELLINK: u16 = 17;
@@ -67,6 +71,7 @@ pub(crate) const RTA_PREFSRC: u16 = 7;
 pub(crate) const RTA_METRICS: u16 = 8;
 pub(crate) const RTA_MULTIPATH: u16 = 9;
 pub(crate) const RTA_FLOW: u16 = 11;
+pub(crate) const RTA_CACHEINFO: u16 = 12;
 pub(crate) const RTA_TABLE: u16 = 15;
 pub(crate) const RTA_VIA: u16 = 18;
 pub(crate) const RTA_ENCAP: u16 = 22;
@@ -107,8 +112,11 @@ pub(crate) const IFLA_IFNAME: u16 = 3;
 pub(crate) const IFLA_MTU: u16 = 4;
 pub(crate) const IFLA_MASTER: u16 = 10;
 pub(crate) const IFLA_LINKINFO: u16 = 18;
+pub(crate) const IFLA_XDP: u16 = 43;
+pub(crate) const IFLA_XDP_ATTACHED: u16 = 2;
 pub(crate) const IFLA_INFO_KIND: u16 = 1;
 pub(crate) const IFLA_INFO_DATA: u16 = 2;
+pub(crate) const IFLA_INFO_SLAVE_KIND: u16 = 4;
 pub(crate) const IFLA_VRF_TABLE: u16 = 1;
 pub(crate) const IFF_UP: u32 = 0x1;
 pub(crate) const IFF_LOOPBACK: u32 = 0x8;

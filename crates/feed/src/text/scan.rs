@@ -73,26 +73,11 @@ fn slow(text: &[u8], truncate: bool) -> Result<AnyPrefix, String> {
 fn read<A: Addr>(text: &str, truncate: bool) -> Result<Prefix<A>, String> {
     match text.parse::<Prefix<A>>() {
         Ok(prefix) => Ok(prefix),
-        Err(BadPrefix::HostBits) => {
+        Err(BadPrefix::HostBits) if truncate => {
             let (addr, len) = text.split_once('/').unwrap_or((text, ""));
-            let meant = Prefix::truncate(
-                A::parse(addr).unwrap_or_default(),
-                len.parse().unwrap_or(A::BITS),
-            );
-            if truncate {
-                return Ok(meant);
-            }
-            Err(format!(
-                "{text} has bits set beyond its length: write {meant} if that is meant, \
-                 or load with host bits truncated"
-            ))
+            Ok(Prefix::truncate(A::parse(addr).unwrap_or_default(), len.parse().unwrap_or(A::BITS)))
         }
-        Err(BadPrefix::Length) => {
-            Err(format!("{text} has no prefix length from 0 to {}: write ADDRESS/LENGTH", A::BITS))
-        }
-        Err(BadPrefix::Address) => {
-            Err(format!("{text:?} is not an address or prefix: a line begins with one"))
-        }
+        Err(error) => Err(error.describe::<A>(text)),
     }
 }
 

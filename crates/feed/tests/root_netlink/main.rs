@@ -47,6 +47,36 @@ fn steps(kernel: &mut Kernel, told: &mut Told, lines: &str) {
     }
 }
 
+/// Pumps for a while, or until a prefix has no route; returns the time that took.
+fn pumped_until_gone(kernel: &mut Kernel, follower: &mut Told, prefix: &str) -> Option<Duration> {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(4) {
+        kernel.pump(follower, 1000).expect("the kernel goes on");
+        if kernel.mirror().best_v6(254, prefix.parse().unwrap()).is_none() {
+            return Some(began.elapsed());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    None
+}
+
+#[test]
+fn ipv6_route_with_a_lifetime_ends_with_it_unless_that_is_prolonged() {
+    const PREFIX: &str = "2001:db8:9::/48";
+    let (mut kernel, mut follower) = started();
+    let add = |verb: &str, seconds: u32| {
+        ip(&format!("-6 route {verb} {PREFIX} via 2001:db8:a::2 expires {seconds}"));
+    };
+    add("add", 2);
+    let gone = pumped_until_gone(&mut kernel, &mut follower, PREFIX).expect("the route ends");
+    assert!(gone > Duration::from_millis(1_500), "after {gone:?}");
+    assert!(kernel.counters().resynchronisations > 1);
+    // The kernel may not have removed the one that has ended.
+    add("replace", 1);
+    add("replace", 100);
+    assert_eq!(pumped_until_gone(&mut kernel, &mut follower, PREFIX), None, "it was prolonged");
+}
+
 #[test]
 fn what_is_there_at_the_start_is_read() {
     network();
@@ -458,4 +488,38 @@ fn the_kernel_resolves_what_it_is_asked_to() {
 fn index_of(kernel: &Kernel, name: &str) -> u32 {
     let mut links = kernel.mirror().links().iter();
     *links.find(|(_, link)| link.name == name).expect("the interface is there").0
+}
+
+#[test]
+fn route_is_reread_before_its_message_is() {
+    let (mut kernel, mut follower) = started();
+    let main = 254;
+    for (line, address) in [
+        ("route add 198.51.100.0/24 via 10.0.0.2", "198.51.100.9"),
+        ("route add 198.51.100.0/28 via 10.0.1.2 metric 7", "198.51.100.9"),
+        ("route replace 198.51.100.0/28 via 10.0.2.2 metric 7", "198.51.100.9"),
+        ("route del 198.51.100.0/28", "198.51.100.9"),
+        ("route del 198.51.100.0/24", "198.51.100.9"),
+        ("-6 route add 2001:db8:1::/48 via 2001:db8:a::2", "2001:db8:1::9"),
+        ("-6 route replace 2001:db8:1::/48 via 2001:db8:b::2", "2001:db8:1::9"),
+        ("-6 route add 2001:db8:1::/64 via 2001:db8:c::2", "2001:db8:1::9"),
+        ("-6 route del 2001:db8:1::/48", "2001:db8:1::9"),
+        ("-6 route del 2001:db8:1::/64", "2001:db8:1::9"),
+    ] {
+        ip(line);
+        let address: IpAddr = address.parse().expect("an address");
+        let before = follower.calls;
+        assert_eq!(kernel.reread(main, address, &mut follower), Ok(true), "{line}");
+        let seen = follower.calls;
+        // Of a route under another one nothing is learned by this address.
+        assert_eq!(seen - before, usize::from(line != "-6 route del 2001:db8:1::/48"), "{line}");
+        assert_eq!(kernel.reread(main, address, &mut follower), Ok(true), "{line}");
+        assert_eq!(follower.calls, seen, "{line}: agreed upon, and reported again");
+        // The message that comes later changes nothing, or what could not be known.
+        checked(&mut kernel, &mut follower, line);
+    }
+    ip("route add blackhole 203.0.113.0/24");
+    let address = "203.0.113.1".parse().expect("an address");
+    assert_eq!(kernel.reread(main, address, &mut follower), Ok(false), "it has no prefix");
+    checked(&mut kernel, &mut follower, "a blackhole");
 }

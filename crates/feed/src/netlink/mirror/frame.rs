@@ -47,14 +47,31 @@ impl Mirror {
             framed.messages += 1;
             let applied = message.and_then(|message| match message.kind {
                 RTM_NEWROUTE | RTM_DELROUTE => self.sole_route(&message, &mut about),
-                RTM_NEWNEXTHOP | RTM_DELNEXTHOP => self.apply_from(&message, Origin::Sole, to),
+                RTM_NEWNEXTHOP | RTM_DELNEXTHOP => {
+                    // It reports routes itself, of which the follower must know by then.
+                    framed.new += self.report(&mut about, older, to);
+                    self.apply_from(&message, Origin::Sole, to)
+                }
                 _ => Ok(()),
             });
             framed.damage = framed.damage.or(applied.err());
         }
-        for (table, prefix, before) in about {
+        framed.new += self.report(&mut about, older, to);
+        framed
+    }
+
+    /// Reports what has become of the prefixes that messages were about; returns how many were
+    /// not there before.
+    fn report(
+        &mut self,
+        about: &mut Vec<Before>,
+        older: &mut [Self],
+        to: &mut dyn Follower,
+    ) -> usize {
+        let mut new = 0;
+        for (table, prefix, before) in about.drain(..) {
             let after = self.best(table, prefix);
-            framed.new += usize::from(before.is_none() && after.is_some());
+            new += usize::from(before.is_none() && after.is_some());
             let known = older.iter_mut().find_map(|older| older.take_out(table, prefix));
             if after != known.or(before).as_ref() {
                 match prefix {
@@ -63,7 +80,7 @@ impl Mirror {
                 }
             }
         }
-        framed
+        new
     }
 
     fn sole_route(&mut self, message: &Message<'_>, about: &mut Vec<Before>) -> Result<(), Damage> {
