@@ -326,8 +326,9 @@ mod tests {
 
     #[test]
     fn sizes_that_cannot_be_are_refused() {
-        for (frames, size) in [(0, 2048), (4, 0), (4, 1024), (4, 3000), (4, 8192), (1 << 22, 2048)]
-        {
+        let beyond = [(1 << 22, 2048), ((1 << 20) + 1, 4096), (u32::MAX, 2048), (u32::MAX, 4096)];
+        let odd = [(0, 2048), (4, 0), (4, 1024), (4, 3000), (4, 8192), (4, u32::MAX)];
+        for (frames, size) in odd.into_iter().chain(beyond) {
             let error = Arena::new(frames, size).map(drop).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{frames} of {size}: {error}");
         }

@@ -32,6 +32,7 @@
 //! | [`Replay`]        | a preset pool, over and over            | measuring the datapath    |
 //! | [`PcapPort`]      | a capture file                          | reproducing a case        |
 //! | [`Faulty`]        | any of the above, damaged               | tests                     |
+//! | [`AbsentPort`]    | none                                    | an interface that is gone |
 //! | [`handover::Handed`] | other workers, whose queues brought them | flows that are one worker's |
 //!
 //! Rules for every port: `receive`, `transmit` and `flush` never block, never
@@ -62,6 +63,7 @@
 
 #![deny(unsafe_code)]
 
+mod absent;
 pub mod af_xdp;
 mod arena;
 pub mod faulty;
@@ -71,8 +73,10 @@ pub mod host;
 pub mod memory;
 pub mod pcap;
 
+use std::ops::AddAssign;
 use std::os::fd::BorrowedFd;
 
+pub use absent::AbsentPort;
 pub use arena::Arena;
 pub use faulty::Faulty;
 pub use frame::{Frame, HEADROOM};
@@ -159,7 +163,7 @@ pub struct PortStats {
     /// Frames taken by [`Port::punt`].
     pub punted: u64,
     /// Packets that the steering program left to the kernel. It is a property
-    /// of the interface: all its queues report the same sum.
+    /// of the interface, which the port of its queue 0 reports.
     pub passed: u64,
     /// Received packets lost because the receive ring was full.
     pub rx_ring_full: u64,
@@ -171,4 +175,63 @@ pub struct PortStats {
     pub tx_invalid: u64,
     /// Frames taken for sending and lost because the other end had no room.
     pub tx_lost: u64,
+    /// Received packets that the steering program took and that came to no socket, because
+    /// the kernel could not redirect them. It is a property of the interface
+    /// ([`af_xdp::Interface::stats`]); ports report none.
+    pub undelivered: u64,
+    /// Times that the kernel found the fill ring empty; not a loss as such.
+    pub fill_ring_empty: u64,
+    /// Frames given for receiving and refused as malformed; no packet is lost by that.
+    pub fill_invalid: u64,
+    /// Times that the kernel looked for a packet to send and found none; no loss.
+    pub tx_ring_empty: u64,
+}
+
+impl PortStats {
+    /// Returns the received packets that never reached the caller, for any reason.
+    pub fn lost(&self) -> u64 {
+        self.rx_ring_full + self.fill_empty + self.rx_dropped + self.undelivered
+    }
+}
+
+impl AddAssign for PortStats {
+    fn add_assign(&mut self, other: Self) {
+        // Whole, so that a counter that is added to the struct is added here.
+        let Self {
+            received,
+            received_bytes,
+            transmitted,
+            transmitted_bytes,
+            punted,
+            passed,
+            rx_ring_full,
+            fill_empty,
+            rx_dropped,
+            tx_invalid,
+            tx_lost,
+            undelivered,
+            fill_ring_empty,
+            fill_invalid,
+            tx_ring_empty,
+        } = other;
+        for (sum, more) in [
+            (&mut self.received, received),
+            (&mut self.received_bytes, received_bytes),
+            (&mut self.transmitted, transmitted),
+            (&mut self.transmitted_bytes, transmitted_bytes),
+            (&mut self.punted, punted),
+            (&mut self.passed, passed),
+            (&mut self.rx_ring_full, rx_ring_full),
+            (&mut self.fill_empty, fill_empty),
+            (&mut self.rx_dropped, rx_dropped),
+            (&mut self.tx_invalid, tx_invalid),
+            (&mut self.tx_lost, tx_lost),
+            (&mut self.undelivered, undelivered),
+            (&mut self.fill_ring_empty, fill_ring_empty),
+            (&mut self.fill_invalid, fill_invalid),
+            (&mut self.tx_ring_empty, tx_ring_empty),
+        ] {
+            *sum += more;
+        }
+    }
 }

@@ -28,8 +28,9 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -43,6 +44,21 @@ use crate::{Arena, Frame, Port, PortStats};
 const BUFFER: usize = 64 << 10;
 /// The largest block that is believed.
 const LARGEST: usize = 4 << 20;
+
+/// Makes an empty file for packets, which only its owner may read, with any umask and any earlier
+/// mode.
+///
+/// # Errors
+///
+/// The system's.
+pub fn create(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    // Not of a device, such as /dev/null.
+    if file.metadata()?.is_file() {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
 
 /// Reads the packets of a pcap or pcapng file.
 ///
@@ -353,8 +369,8 @@ impl PcapPort {
     ) -> Result<Self, BadCapture> {
         let pool = input.map_or_else(|| Ok(Pool::new()), read)?;
         let packets = pool.len() as u64;
-        let create = |path: &Path| {
-            File::create(path)
+        let writer = |path: &Path| {
+            create(path)
                 .and_then(|file| Writer::new(BufWriter::new(file), Format::of(path)))
                 .map_err(|error| BadCapture {
                     path: path.to_owned(),
@@ -365,7 +381,7 @@ impl PcapPort {
         };
         Ok(Self {
             replay: Replay::new(name, pool, Sink::Count).with_limit(packets),
-            writer: output.map(create).transpose()?,
+            writer: output.map(writer).transpose()?,
             failed: None,
             stats: PortStats::default(),
         })
@@ -544,6 +560,23 @@ mod tests {
         raw[28 + 8] = 101;
         let error = take_all(&[section, raw].concat()[..]).unwrap_err();
         assert!(matches!(error, (12, _, Why::Link(101))), "{error:?}");
+    }
+
+    #[test]
+    fn files_of_packets_are_their_owners_alone() {
+        let path = std::env::temp_dir().join(format!("fp-pcap-mode-{}", std::process::id()));
+        std::fs::write(&path, b"of a version before").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        for _ in 0..2 {
+            let file = create(&path).unwrap();
+            let about = file.metadata().unwrap();
+            assert_eq!((about.len(), about.permissions().mode() & 0o777), (0, 0o600));
+            std::fs::remove_file(&path).unwrap();
+        }
+        let device = Path::new("/dev/null");
+        let before = std::fs::metadata(device).unwrap().permissions();
+        create(device).unwrap();
+        assert_eq!(std::fs::metadata(device).unwrap().permissions(), before);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use caps::{CapSet, Capability};
 use fingerpost_port::af_xdp::bpf::Mode;
-use fingerpost_port::af_xdp::steer::Steered;
+use fingerpost_port::af_xdp::steer::{Early, STALL, Steered};
 use fingerpost_port::af_xdp::{Error, Interface, Locals, ModeChoice, RingSizes, Socket};
 use fingerpost_port::{Arena, Frame, Port};
 use nix::sched::{CloneFlags, unshare};
@@ -61,9 +61,10 @@ fn programs(interface: &str) -> bool {
     ip(&format!("-d link show {interface}")).contains("xdp")
 }
 
-/// Sends `rounds` times 64 frames each way, waits for them at the other end
-/// and compares them byte by byte; then sends `strays` frames that are the
-/// host's.
+/// Sends `rounds` times 64 frames each way, waits for them at the other end and compares them byte
+/// by byte; then sends `strays` frames for the host. The protocol is 253 (RFC 3692): a socket of a
+/// veth completes the checksum of a UDP datagram that looks partial, and random bytes do in 1 of
+/// 65,536.
 const PEER: &str = r#"
 import os, socket, struct, sys
 rounds, strays, ordered = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "ordered"
@@ -77,10 +78,10 @@ mac = lambda last: bytes([2, 0, 0, 0, 0, last])
 def frame(to, source, number):
     size = 60 + number * 7 % 1455
     if number % 2:
-        head = struct.pack("!BBHHHBBH", 0x45, 0, size - 14, number & 0xffff, 0, 64, 17, 0)
+        head = struct.pack("!BBHHHBBH", 0x45, 0, size - 14, number & 0xffff, 0, 64, 253, 0)
         ip = head + bytes([198, 18, 0, 1]) + bytes([203, 0, 113, number & 255]); kind = 0x0800
     else:
-        ip = struct.pack("!IHBB", 0x60000000, size - 54, 17, 64) + bytes([0x20, 1] + [0] * 13 + [1])
+        ip = struct.pack("!IHBB", 0x60000000, size - 54, 253, 64) + bytes([0x20, 1] + [0] * 13 + [1])
         ip += bytes([0x20, 2] + [0] * 13 + [number & 255]); kind = 0x86dd
     payload = (struct.pack("!I", number) + os.urandom(1) * 1500)
     return (to + source + struct.pack("!H", kind) + ip + payload)[:size]
@@ -120,6 +121,10 @@ fn forward(choice: ModeChoice, mtu: u32, frame_size: u32, mode: &str) {
     let capacity = arena.capacity();
     let open = |name| Interface::open(name, 1, &Locals::default(), choice).unwrap();
     let (a1, b0) = (open("a1"), open("b0"));
+    // A machine that is busy may leave this thread alone for long; no packet is to be lost by that.
+    for interface in [&a1, &b0] {
+        interface.set_stall(None).unwrap();
+    }
     let mut a = Socket::bind(&a1, 0, &mut arena, sizes).unwrap();
     let mut b = Socket::bind(&b0, 0, &mut arena, sizes).unwrap();
     assert_eq!(a.mode(), mode, "{:?}", a1.fallback());
@@ -218,13 +223,16 @@ fn two_queues_are_two_workers() {
     let sizes = RingSizes::all(256);
     let open = |name| Interface::open(name, 2, &Locals::default(), ModeChoice::Copy).unwrap();
     let (a1, b0) = (open("a1"), open("b0"));
+    for interface in [&a1, &b0] {
+        interface.set_stall(None).unwrap();
+    }
     let stop = AtomicBool::new(false);
     let counts = thread::scope(|scope| {
         let workers = [0, 1].map(|queue| {
             let mut arena = Arena::new(2 * sizes.frames() + 64, 2048).unwrap();
             let mut a = Socket::bind(&a1, queue, &mut arena, sizes).unwrap();
             let mut b = Socket::bind(&b0, queue, &mut arena, sizes).unwrap();
-            assert_eq!((a.queue(), a.interface().name()), (queue, "a1"));
+            assert_eq!((a.queue(), &*a.interface().name()), (queue, "a1"));
             let stop = &stop;
             scope.spawn(move || {
                 if queue == 1 {
@@ -450,4 +458,163 @@ fn nothing_is_left_when_the_process_is_killed() {
         assert!(Instant::now() < deadline, "the kernel takes the program away");
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+#[test]
+fn interface_whose_device_is_made_again_keeps_its_counters_and_takes_packets() {
+    network(1, 1500);
+    let sizes = RingSizes::all(64);
+    let mut arena = Arena::new(1024, 2048).unwrap();
+    let a1 = Interface::open("a1", 1, &Locals::default(), ModeChoice::Auto).unwrap();
+    let mut frames = Vec::new();
+    // Ten packets to a1, of which the last byte of the MAC is this.
+    let send = |last: u8| {
+        let text = format!(
+            "import socket\ns = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)\ns.bind(('a0', 0))\n\
+             for n in range(10):\n s.send(bytes([2,0,0,0,0,{last},2,0,0,0,0,0xa0,8,0,0x45]) \
+             + bytes(7) + bytes([64]) + bytes(37))"
+        );
+        assert!(Command::new("python3").args(["-c", &text]).status().unwrap().success());
+    };
+    let mut took = 0;
+    let mut takes = |a: &mut Socket, arena: &mut Arena, last| {
+        // The first receive has packets come here.
+        assert_eq!(a.receive(arena, 64, &mut frames), 0);
+        send(last);
+        took += 10;
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while a1.counts().unwrap()[Steered::Taken] < took || frames.len() < 10 {
+            assert!(Instant::now() < deadline, "{:?}", a1.counts());
+            a.receive(arena, 64, &mut frames);
+        }
+        frames.drain(..).for_each(|frame| arena.free(frame));
+    };
+    let mut a = Socket::bind(&a1, 0, &mut arena, sizes).unwrap();
+    takes(&mut a, &mut arena, 0xa1);
+    a1.set_mac([2, 0, 0, 0, 0, 0x77]).unwrap();
+    takes(&mut a, &mut arena, 0x77);
+    drop(a);
+
+    ip("link delete a1");
+    a1.detach();
+    assert!(!a1.is_attached());
+    ip("link add a1 address 02:00:00:00:00:78 type veth peer name a0 address 02:00:00:00:00:a0");
+    ip("link set a0 up");
+    ip("link set a1 up");
+    let index = nix::net::if_::if_nametoindex("a1").unwrap();
+    a1.reattach(index, [2, 0, 0, 0, 0, 0x78], 1500).unwrap();
+    assert!(programs("a1") && a1.is_attached() && a1.index() == index);
+    let mut a = Socket::bind(&a1, 0, &mut arena, sizes).unwrap();
+    takes(&mut a, &mut arena, 0x78);
+    a1.reattach(index + 1000, [2; 6], 1500).expect_err("there is no such device");
+    assert!(!programs("a1") && !a1.is_attached());
+}
+
+/// Sends this many packets from a0 to a1 that are the router's.
+fn send(packets: u64) {
+    let text = format!(
+        "import socket\ns = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)\ns.bind(('a0', 0))\n\
+         for n in range({packets}):\n s.send(bytes([2,0,0,0,0,0xa1,2,0,0,0,0,0xa0,8,0,0x45]) \
+         + bytes(7) + bytes([64]) + bytes(37))"
+    );
+    assert!(Command::new("python3").args(["-c", &text]).status().unwrap().success());
+}
+
+/// Waits until the steering program has counted so many packets in one way.
+fn counted(interface: &Interface, which: Steered, count: u64) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while interface.counts().unwrap()[which] < count {
+        assert!(Instant::now() < deadline, "{which:?}: {:?}", interface.counts());
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn stalled_worker_gets_no_packets_until_it_receives_again() {
+    let guard = Early { closed: true, ..Early::default() };
+    for (guard, end) in [(None, Steered::Stalled), (Some(guard), Steered::Unserved)] {
+        network(1, 1500);
+        let sizes = RingSizes::all(64);
+        let mut arena = Arena::new(256, 2048).unwrap();
+        let (none, auto) = (Locals::default(), ModeChoice::Auto);
+        let a1 = match guard {
+            None => Interface::open("a1", 1, &none, auto),
+            Some(early) => Interface::open_guarding("a1", 1, &none, auto, early),
+        };
+        let a1 = a1.unwrap();
+        let mut a = Socket::bind(&a1, 0, &mut arena, sizes).unwrap();
+        let mut frames = Vec::new();
+        assert_eq!(a.receive(&mut arena, 16, &mut frames), 0);
+        // Nothing came, so nothing was left lying: a worker may sleep.
+        thread::sleep(Duration::from_millis(300));
+        send(1);
+        counted(&a1, Steered::Taken, 1);
+        // It was, and is not received.
+        thread::sleep(Duration::from_millis(300));
+        send(10);
+        counted(&a1, end, 10);
+        let counts = a1.counts().unwrap();
+        assert_eq!((counts[Steered::Taken], counts[end]), (1, 10), "{counts:?}");
+        assert_eq!(counts.passed(), if end.drops() { 0 } else { 10 });
+        // A worker may be given as long as it likes.
+        a1.set_stall(None).unwrap();
+        send(1);
+        counted(&a1, Steered::Taken, 2);
+        a1.set_stall(Some(STALL)).unwrap();
+        send(1);
+        counted(&a1, end, 11);
+        // It receives again, and so has packets again.
+        assert_eq!(a.receive(&mut arena, 16, &mut frames), 2);
+        assert_eq!(a.receive(&mut arena, 16, &mut frames), 0);
+        send(1);
+        counted(&a1, Steered::Taken, 3);
+        assert_eq!(a.receive(&mut arena, 16, &mut frames), 1);
+    }
+}
+
+#[test]
+fn overload_every_packet_taken_was_received_or_lost() {
+    network(1, 1500);
+    let sizes = RingSizes::all(64);
+    let mut arena = Arena::new(128, 2048).unwrap();
+    let a1 = Interface::open("a1", 1, &Locals::default(), ModeChoice::Auto).unwrap();
+    let mut a = Socket::bind(&a1, 0, &mut arena, sizes).unwrap();
+    let mut frames = Vec::new();
+    a.receive(&mut arena, 16, &mut frames);
+    // More than the rings hold, while the worker still counts as one that receives.
+    send(3000);
+    while a.receive(&mut arena, 16, &mut frames) > 0 {
+        frames.drain(..).for_each(|frame| arena.free(frame));
+    }
+    let rest = || {
+        // The first call only remembers what was taken; 100 ms later it has all arrived, or never.
+        a1.stats().unwrap();
+        thread::sleep(Duration::from_millis(150));
+        let (stats, counts) = (a1.stats().unwrap(), a1.counts().unwrap());
+        (counts[Steered::Taken], counts[Steered::Stalled], stats)
+    };
+    let (taken, stalled, stats) = rest();
+    assert_eq!(taken + stalled, 3000);
+    assert!(stats.lost() > 0, "{stats:?}");
+    assert_eq!(taken, stats.received + stats.lost(), "{stats:?}");
+    assert_eq!(stats.undelivered, 0, "{stats:?}");
+    assert_eq!(stats.fill_ring_empty, stats.fill_empty, "{stats:?}");
+    assert_eq!(stats.received, a.stats().received);
+
+    // A socket that closes with packets in its ring: they never arrive, and that is seen.
+    send(3);
+    counted(&a1, Steered::Taken, taken + 3);
+    drop(a);
+    let (taken, _, stats) = rest();
+    assert_eq!(stats.undelivered, 3, "{stats:?}");
+    assert_eq!(taken, stats.received + stats.lost(), "{stats:?}");
+    // And another socket goes on where that one ended.
+    let mut b = Socket::bind(&a1, 0, &mut arena, sizes).unwrap();
+    b.receive(&mut arena, 16, &mut frames);
+    send(2);
+    counted(&a1, Steered::Taken, taken + 2);
+    assert_eq!(b.receive(&mut arena, 16, &mut frames), 2);
+    let (taken, _, stats) = rest();
+    assert_eq!(taken, stats.received + stats.lost(), "{stats:?}");
+    assert_eq!(b.stats().received, 2);
 }

@@ -181,7 +181,6 @@ fn priority_tags_are_looked_through() {
         (v6("2001:db8:1::1", 1), Steered::Expiring),
         (ethernet(MAC, 0x0806, &[0; 28]), Steered::Arp),
         (ethernet(MAC, 0x88cc, &[0; 40]), Steered::NotIp),
-        (ethernet(PEER, 0x0800, &[0x45; 28]), Steered::NotMine),
     ];
     let through: [&[(u16, u16)]; 5] = [
         &[(Q, 0)],
@@ -227,6 +226,48 @@ fn priority_tags_are_looked_through() {
     ] {
         assert_eq!(run(&gate, &short[..len]), want, "{len}");
     }
+}
+
+#[test]
+fn mac_changed_packets_to_the_new_one_are_taken_and_to_the_old_one_are_not() {
+    let steering = steering();
+    let to = |mac: [u8; 6]| [&mac[..], &v4("203.0.113.1", 64)[6..]].concat();
+    assert_eq!(run(&steering, &to(MAC)), Steered::NoSocket);
+    // Each byte counts.
+    for byte in 0..6 {
+        let mut next = MAC;
+        next[byte] ^= 0x10;
+        steering.set_mac(next).expect("the MAC is changed");
+        assert_eq!(run(&steering, &to(MAC)), Steered::NotMine, "byte {byte}");
+        let program = steering.program();
+        let before = steering.counts().unwrap()[Steered::NoSocket];
+        assert_eq!(program.test_run(&to(next), 1).unwrap().retval, Action::Pass as u32);
+        assert_eq!(steering.counts().unwrap()[Steered::NoSocket], before + 1, "byte {byte}");
+    }
+}
+
+/// A frame to another MAC than the gate knows of may be to the interface's next one.
+#[test]
+fn gate_frame_to_another_mac_is_dropped_and_counted() {
+    let closed = Early { closed: true, ..Early::default() };
+    let gate = Steering::guarding(MAC, 4, &locals(), closed).expect("the program loads");
+    let to = |mac: [u8; 6], packet: &[u8]| [&mac[..], &packet[6..]].concat();
+    let packets = [
+        v4("203.0.113.1", 64),
+        v6("2001:db8:1::1", 64),
+        v4("192.0.2.1", 64),
+        tagged(&v4("203.0.113.1", 64), &[(0x8100, 0)]),
+        ethernet(MAC, 0x0806, &[0; 28]),
+    ];
+    for (n, packet) in packets.iter().enumerate() {
+        let run = gate.program().test_run(&to(PEER, packet), 1).expect("the program runs");
+        assert_eq!(run.retval, Action::Drop as u32, "packet {n}");
+        assert_eq!(gate.counts().unwrap()[Steered::Astray], n as u64 + 1);
+    }
+    assert_eq!(run(&gate, &to([0xff; 6], &packets[4])), Steered::Group, "ARP to all is the host's");
+    gate.set_mac(PEER).expect("the MAC is changed");
+    let run = gate.program().test_run(&to(PEER, &packets[0]), 1).expect("the program runs");
+    assert_eq!((run.retval, gate.counts().unwrap()[Steered::Unserved]), (Action::Drop as u32, 1));
 }
 
 #[test]
@@ -363,7 +404,7 @@ fn soon(seconds: f64) -> u64 {
 
 #[test]
 fn declined_flows_end_here_until_their_time_is_over() {
-    let steering = Steering::guarding(MAC, 4, &locals(), Early { flows: 1024, prefixes: 0 })
+    let steering = Steering::guarding(MAC, 4, &locals(), Early { flows: 1024, ..Early::default() })
         .expect("the program loads");
     let declined = |packet: &[u8]| {
         let before = steering.counts().unwrap()[Steered::Declined];
@@ -402,6 +443,40 @@ fn declined_flows_end_here_until_their_time_is_over() {
         let src = IpAddr::V4((0x0a00_0000 + n).into());
         steering.decline(src, dst4, Some(soon(60.0))).expect("what was not met for long goes");
     }
+}
+
+/// Packets that no socket receives are dropped where a gate guards and does not fail open, and no
+/// others are: the host's packets stay the host's.
+#[test]
+fn packet_without_socket_is_dropped_on_a_closed_front() {
+    let closed = Early { closed: true, ..Early::default() };
+    let front = Steering::guarding(MAC, 4, &locals(), closed).expect("the program loads");
+    let open = Steering::guarding(MAC, 4, &locals(), Early::default()).expect("the program loads");
+    let undecided = [
+        v4("203.0.113.1", 64),
+        v6("2001:db8:1::1", 64),
+        tagged(&v4("203.0.113.1", 64), &[(0x8100, 0)]),
+        v4("240.0.0.1", 2),
+    ];
+    for packet in &undecided {
+        let before = front.counts().unwrap();
+        let end = front.program().test_run(packet, 1).expect("the program runs");
+        assert_eq!(end.retval, Action::Drop as u32, "{packet:02x?}");
+        let after = front.counts().unwrap();
+        assert_eq!(after[Steered::Unserved], before[Steered::Unserved] + 1);
+        assert_eq!(after.passed(), before.passed(), "it is not counted as the host's");
+        assert_eq!(run(&open, packet), Steered::NoSocket, "an open one passes it");
+    }
+    for (packet, want) in [
+        (v4("192.0.2.1", 64), Steered::Local),
+        (v4("203.0.113.1", 1), Steered::Expiring),
+        (ethernet(MAC, 0x0806, &[0; 28]), Steered::Arp),
+    ] {
+        assert_eq!(run(&front, &packet), want);
+    }
+    // Observing is the operator's order, and passes all.
+    front.observe(true).unwrap();
+    assert_eq!(run(&front, &undecided[0]), Steered::Observed);
 }
 
 /// SplitMix64; the seed is fixed so that a failure repeats.
@@ -481,7 +556,7 @@ fn blocked(list: &[Source], src: IpAddr) -> bool {
 }
 
 fn guarding(prefixes: u32) -> Steering {
-    let early = Early { flows: 16, prefixes };
+    let early = Early { flows: 16, prefixes, ..Early::default() };
     Steering::guarding(MAC, 4, &locals(), early).expect("the program loads")
 }
 
@@ -593,4 +668,65 @@ fn a_list_that_finds_no_room_is_known_in_part() {
     let all = [Source { address: source(0, false), len: 26, drops: true }];
     assert_eq!(none.set_blocked(&all).unwrap(), Written { there: 0, left: 1 });
     assert_eq!(run(&none, &of(source(1, false))), Steered::NoSocket);
+}
+
+/// A packet for the host with a source behind the gate is dropped, since the host would answer it there.
+#[test]
+fn packet_for_the_host_with_a_source_inside_is_dropped_and_counted() {
+    let early = Early { inside: 8, closed: true, ..Early::default() };
+    let front = Steering::guarding(MAC, 4, &locals(), early).expect("the program loads");
+    let entry = |text: &str, len, drops| Source { address: text.parse().unwrap(), len, drops };
+    let inside = [
+        entry("203.0.113.0", 24, true),
+        entry("203.0.113.8", 29, false),
+        entry("2001::", 16, true),
+        entry("2001:db8:ffff::", 48, false),
+    ];
+    let from = |mut packet: Vec<u8>, src: &str| {
+        match src.parse().unwrap() {
+            IpAddr::V4(src) => packet[26..30].copy_from_slice(&src.octets()),
+            IpAddr::V6(src) => packet[22..38].copy_from_slice(&src.octets()),
+        }
+        packet
+    };
+    let mine = [
+        (v4("192.0.2.1", 64), Steered::Local),
+        (v4("203.0.113.200", 1), Steered::Expiring),
+        (v4("224.0.0.5", 64), Steered::Multicast),
+        (v4("169.254.1.1", 64), Steered::LinkLocal),
+        (v6("2001:db8::1", 64), Steered::Local),
+        (v6("2001:db8:5::5", 1), Steered::Expiring),
+        (v6("ff02::5", 64), Steered::Multicast),
+        (v6("fe80::5", 64), Steered::LinkLocal),
+    ];
+    for (packet, want) in &mine {
+        assert_eq!(run(&front, packet), *want, "no prefix is inside yet");
+    }
+    front.set_inside(&inside).expect("there is room");
+    let (mut dropped, mut bytes) = (0, 0);
+    for (packet, want) in &mine {
+        let six = packet[12..14] == [0x86, 0xdd];
+        let [forged, honest, beside] = match six {
+            false => ["203.0.113.7", "203.0.113.9", "198.51.100.1"],
+            true => ["2001:db8::7", "2001:db8:ffff::7", "fd00::1"],
+        };
+        let packet = |src| tagged(&from(packet.clone(), src), &[(0x8100, 0)]);
+        let run_it = front.program().test_run(&packet(forged), 1).expect("the program runs");
+        assert_eq!(run_it.retval, Action::Drop as u32, "{want:?}");
+        (dropped, bytes) = (dropped + 1, bytes + packet(forged).len() as u64 - 4);
+        assert_eq!(front.counts().unwrap()[Steered::Forged], dropped);
+        assert_eq!(front.forged_bytes().unwrap(), bytes);
+        assert_eq!(run(&front, &packet(honest)), *want, "a prefix within that is not inside");
+        assert_eq!(run(&front, &packet(beside)), *want);
+        front.observe(true).unwrap();
+        assert_eq!(run(&front, &packet(forged)), *want, "an interface that is only observed");
+        front.observe(false).unwrap();
+    }
+    // Another list, and none.
+    front.set_inside(&inside[2..]).expect("there is room");
+    assert_eq!(run(&front, &mine[0].0), Steered::Local);
+    front.set_inside(&[]).expect("nothing is written");
+    assert_eq!(run(&front, &mine[4].0), Steered::Local);
+    let many: Vec<Source> = (0..9).map(|n| entry(&format!("10.{n}.0.0"), 16, true)).collect();
+    assert_eq!(front.set_inside(&many).unwrap_err().raw_os_error(), Some(28), "ENOSPC");
 }

@@ -10,22 +10,28 @@
 //! Everything is looked up in the network namespace of the calling thread;
 //! once open, sockets may be used from any.
 //!
-//! Limits: the MAC, the MTU and the number of queues are those at the time of
-//! opening. A device whose MAC changes must be opened again.
+//! A device can change while a value of this type owns it, and the reader of the kernel's link
+//! messages reports that here: another MAC ([`Interface::set_mac`]), another MTU
+//! ([`Interface::set_mtu`]), its end ([`Interface::detach`]), and another device in its place
+//! ([`Interface::reattach`]). The steering program, its maps and its counters stay the same
+//! throughout, so that nothing that was counted is lost. The kernel knows a device by its
+//! index, and so do the program and the sockets; its name may change ([`Interface::rename`]).
+//!
+//! Limits: the number of queues is that at the time of opening. Sockets are of one device
+//! and end with it: if another replaces it, they must be bound again.
 
-#![expect(unsafe_code, reason = "ioctl(2) reads and writes through pointers")]
-
-use std::ffi::{CString, c_char};
 use std::io;
-use std::mem;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use super::bpf::{AttachError, Link, Mode};
+use super::device::{self, Device, dropped};
 use super::error::{BPF, Error, NET_ADMIN, NET_RAW};
 use super::socket;
-use super::steer::{Counts, Early, Locals, Source, Steering, Written};
+use super::socket::Watched;
+use super::steer::{Counts, Early, Locals, Source, Steered, Steering, Written};
+use crate::PortStats;
 
 /// Which ways of receiving may be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,21 +53,55 @@ pub struct Interface(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
+    queues: u32,
+    choice: ModeChoice,
+    /// Before `steering`: the program goes off the device first.
+    attachment: RwLock<Attachment>,
+    steering: Steering,
+    sockets: Mutex<Sockets>,
+}
+
+/// The age of a count of redirected packets after which all of them have arrived or are lost.
+const ARRIVED: Duration = Duration::from_millis(100);
+
+/// The sockets of an interface, and what those were that are closed.
+#[derive(Debug, Default)]
+struct Sockets {
+    open: Vec<Arc<Watched>>,
+    closed: PortStats,
+    /// Packets that had been taken at a moment.
+    taken: Option<(Instant, u64)>,
+    undelivered: u64,
+    /// The device's drops before it was taken over.
+    dropped_before: u64,
+    /// The drops of this device and those before it since then; the drops of those before it alone.
+    lost: u64,
+    lost_before: u64,
+}
+
+/// The device that the program is on, as it was last described.
+#[derive(Debug)]
+struct Attachment {
     name: String,
     index: u32,
     mac: [u8; 6],
     mtu: usize,
-    queues: u32,
-    choice: ModeChoice,
-    /// Before `steering`: the program goes off the device first.
-    link: Link,
-    fallback: Option<AttachError>,
-    steering: Steering,
+    /// The receive queues that the device had when the program was put on it.
+    device_queues: u32,
+    /// `None` where the device is gone, or the program could not be attached.
+    link: Option<Link>,
+    /// The mode of the program, or its last one.
+    mode: Mode,
+    fallback: Option<String>,
+    /// It is only observed because of the configuration, and because it cannot be served.
+    observed: bool,
+    left: bool,
 }
 
 impl Interface {
     /// Takes over the device `name` with the first `queues` of its receive
-    /// queues; packets of the others stay with the host.
+    /// queues; packets of the others stay with the host, or are dropped where a gate guards
+    /// ([`Early::closed`]). [`queues`] counts them.
     ///
     /// # Errors
     ///
@@ -121,52 +161,138 @@ impl Interface {
             }
             _ => Error::Program(error),
         })?;
-        let attach = |mode| Link::attach(steering.program(), index, mode);
-        let (link, fallback) = match choice {
-            ModeChoice::Generic => (attach(Mode::Generic), None),
-            _ => match attach(Mode::Native) {
-                Err(
-                    why @ (AttachError::Unsupported
-                    | AttachError::Queues
-                    | AttachError::Mtu
-                    | AttachError::Other(_)),
-                ) if choice == ModeChoice::Auto => (attach(Mode::Generic), Some(why)),
-                other => (other, None),
-            },
-        };
+        let (link, fallback) = attach(&steering, index, choice);
         let link = link.map_err(|error| attach_error(error, name, mtu))?;
-        let name = name.to_owned();
-        Ok(Self(Arc::new(Inner {
+        let (name, mode) = (name.to_owned(), link.mode());
+        let dropped_before = dropped(&name).unwrap_or(0);
+        let device_queues = device::queues(&name).unwrap_or(queues);
+        let sockets = Mutex::new(Sockets { dropped_before, ..Sockets::default() });
+        let attachment = RwLock::new(Attachment {
             name,
             index,
             mac,
             mtu,
-            queues,
-            choice,
-            link,
+            device_queues,
+            link: Some(link),
+            mode,
             fallback,
-            steering,
-        })))
+            observed: false,
+            left: false,
+        });
+        Ok(Self(Arc::new(Inner { queues, choice, attachment, steering, sockets })))
+    }
+
+    /// Moves to another device, which has taken the place of the one before: its index, its
+    /// MAC and its MTU in bytes. The program is on it when this returns; sockets are still to
+    /// be bound.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`]; the program is then on no device.
+    pub fn reattach(&self, index: u32, mac: [u8; 6], mtu: usize) -> Result<(), Error> {
+        let mut now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
+        now.link = None;
+        let name = now.name.clone();
+        let unset = |source| Error::System {
+            doing: "set the MAC of the steering program",
+            interface: name.clone(),
+            source,
+        };
+        self.0.steering.set_mac(mac).map_err(unset)?;
+        // Until there are sockets on this device packets are to find none, and not those of the
+        // one before, which take nothing any more.
+        for queue in 0..self.0.queues {
+            let _ = self.0.steering.sockets().delete(&queue.to_ne_bytes());
+        }
+        (now.index, now.mac, now.mtu) = (index, mac, mtu);
+        now.device_queues = device::queues(&name).unwrap_or(now.device_queues);
+        let mut sockets = self.sockets();
+        sockets.lost_before = sockets.lost;
+        sockets.dropped_before = dropped(&name).unwrap_or(0);
+        drop(sockets);
+        let (link, fallback) = attach(&self.0.steering, index, self.0.choice);
+        let link = link.map_err(|error| attach_error(error, &name, mtu))?;
+        now.mode = link.mode();
+        (now.link, now.fallback) = (Some(link), fallback);
+        Ok(())
+    }
+
+    /// Returns how many receive queues the device has now. Where they are not those that it had when
+    /// the program was put on it, puts the program on it again: a veth in native mode runs no program
+    /// on queues that are added later. Packets pass to the host for the moment between.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`]; the program may then be on no device.
+    pub fn follow_queues(&self) -> Result<u32, Error> {
+        let mut now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
+        let there = device::queues(&now.name)?;
+        if there == now.device_queues || now.link.is_none() {
+            return Ok(there);
+        }
+        now.link = None;
+        let (link, fallback) = attach(&self.0.steering, now.index, self.0.choice);
+        let link = link.map_err(|error| attach_error(error, &now.name, now.mtu))?;
+        (now.mode, now.device_queues) = (link.mode(), there);
+        (now.link, now.fallback) = (Some(link), fallback);
+        Ok(there)
+    }
+
+    /// Detaches the program from the device, or from its remains.
+    pub fn detach(&self) {
+        self.0.attachment.write().unwrap_or_else(PoisonError::into_inner).link = None;
+    }
+
+    /// Returns whether the program is on a device.
+    pub fn is_attached(&self) -> bool {
+        self.attachment(|now| now.link.is_some())
+    }
+
+    /// Follows the device's MAC: packets to this one are taken from now on, to no other.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`; the MAC is then as before.
+    pub fn set_mac(&self, mac: [u8; 6]) -> io::Result<()> {
+        let mut now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
+        self.0.steering.set_mac(mac)?;
+        now.mac = mac;
+        Ok(())
+    }
+
+    /// Follows the device's MTU, in bytes.
+    pub fn set_mtu(&self, mtu: usize) {
+        self.0.attachment.write().unwrap_or_else(PoisonError::into_inner).mtu = mtu;
+    }
+
+    fn attachment<T>(&self, read: impl FnOnce(&Attachment) -> T) -> T {
+        read(&self.0.attachment.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Follows the device's name.
+    pub fn rename(&self, name: &str) {
+        let mut now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
+        name.clone_into(&mut now.name);
     }
 
     /// Returns its name.
-    pub fn name(&self) -> &str {
-        &self.0.name
+    pub fn name(&self) -> String {
+        self.attachment(|now| now.name.clone())
     }
 
     /// Returns its index in its network namespace.
     pub fn index(&self) -> u32 {
-        self.0.index
+        self.attachment(|now| now.index)
     }
 
     /// Returns its hardware address.
     pub fn mac(&self) -> [u8; 6] {
-        self.0.mac
+        self.attachment(|now| now.mac)
     }
 
     /// Returns the largest IP packet, in bytes.
     pub fn mtu(&self) -> usize {
-        self.0.mtu
+        self.attachment(|now| now.mtu)
     }
 
     /// Returns how many of its queues were taken over.
@@ -181,13 +307,13 @@ impl Interface {
 
     /// Returns where in the kernel the steering program runs.
     pub fn attached(&self) -> Mode {
-        self.0.link.mode()
+        self.attachment(|now| now.mode)
     }
 
     /// Says why the program is not in the driver, where [`ModeChoice::Auto`]
     /// fell back to generic.
-    pub fn fallback(&self) -> Option<&AttachError> {
-        self.0.fallback.as_ref()
+    pub fn fallback(&self) -> Option<String> {
+        self.attachment(|now| now.fallback.clone())
     }
 
     /// Replaces the host's own addresses.
@@ -226,6 +352,24 @@ impl Interface {
         self.0.steering.set_blocked(list)
     }
 
+    /// States which prefixes are behind the gate.
+    ///
+    /// # Errors
+    ///
+    /// See [`Steering::set_inside`].
+    pub fn set_inside(&self, list: &[Source]) -> io::Result<()> {
+        self.0.steering.set_inside(list)
+    }
+
+    /// Counts the bytes of packets for the host that were dropped for a source behind the gate.
+    ///
+    /// # Errors
+    ///
+    /// See [`Steering::forged_bytes`].
+    pub fn forged_bytes(&self) -> io::Result<u64> {
+        self.0.steering.forged_bytes()
+    }
+
     /// Says whether packets of a source are dropped so.
     ///
     /// # Errors
@@ -251,7 +395,25 @@ impl Interface {
     ///
     /// Those of `bpf(2)`.
     pub fn observe(&self, only: bool) -> io::Result<()> {
-        self.0.steering.observe(only)
+        let mut now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
+        self.0.steering.observe(only || now.left)?;
+        now.observed = only;
+        Ok(())
+    }
+
+    /// Leaves all packets to the host while the device cannot be served, or no longer: what
+    /// [`observe`](Self::observe) was last called with holds again then.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn give_back(&self, left: bool) -> io::Result<()> {
+        let mut now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
+        if now.left != left {
+            self.0.steering.observe(now.observed || left)?;
+            now.left = left;
+        }
+        Ok(())
     }
 
     /// Says whether all packets are left to the host.
@@ -272,8 +434,107 @@ impl Interface {
         self.0.steering.counts()
     }
 
+    /// Sets how long a worker may stall.
+    ///
+    /// # Errors
+    ///
+    /// See [`Steering::set_stall`].
+    pub fn set_stall(&self, limit: Option<Duration>) -> io::Result<()> {
+        self.0.steering.set_stall(limit)
+    }
+
+    /// Returns whether received packets may have partial checksums: those of a veth, which come
+    /// from a kernel that left them to the device, and those that the kernel has handled already.
+    pub(super) fn has_partial_checksums(&self) -> bool {
+        let driver = || Device::find(&self.name()).ok()?.driver();
+        self.attached() == Mode::Generic || driver().is_none_or(|name| name == *b"veth")
+    }
+
+    /// Adds up the counters of the interface's sockets, those that are closed included. The
+    /// device's drops on the way out (`tx_lost`) cover all packets sent on it, the host's own too.
+    ///
+    /// The packets that the steering program has redirected are those `received`, waiting and
+    /// [lost](PortStats::lost). The kernel has no counter of failed redirections: they are the
+    /// packets missing ([`PortStats::undelivered`]) of those redirected before the last call
+    /// but 100 ms, so that they are known when packets have ceased to come for so long, or when
+    /// they are more than those received meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn stats(&self) -> io::Result<PortStats> {
+        let counts = self.counts()?;
+        let mut sockets = self.sockets();
+        let mut sum = sockets.closed;
+        let mut waiting = 0;
+        for socket in &sockets.open {
+            // First what waits: a packet that is received in between counts twice, and no loss.
+            waiting += socket.waiting();
+            sum += socket.stats();
+        }
+        let taken = counts[Steered::Taken];
+        match sockets.taken {
+            Some((when, before)) if when.elapsed() >= ARRIVED => {
+                let arrived = sum.received + waiting + sum.lost();
+                sockets.undelivered = sockets.undelivered.max(before.saturating_sub(arrived));
+                sockets.taken = Some((Instant::now(), taken));
+            }
+            Some(_) => {}
+            None => sockets.taken = Some((Instant::now(), taken)),
+        }
+        let dropped = dropped(&self.name()).unwrap_or(0);
+        let lost = sockets.lost_before + dropped.saturating_sub(sockets.dropped_before);
+        // A device that is gone has dropped what it had dropped.
+        sockets.lost = sockets.lost.max(lost);
+        Ok(PortStats {
+            passed: counts.passed(),
+            undelivered: sockets.undelivered,
+            tx_lost: sockets.lost,
+            ..sum
+        })
+    }
+
+    /// Adds the counters of a socket.
+    pub(super) fn join(&self, socket: &Arc<Watched>) {
+        self.sockets().open.push(Arc::clone(socket));
+    }
+
+    /// Keeps the counters of a socket that closes, if it has joined.
+    pub(super) fn leave(&self, socket: &Arc<Watched>) {
+        let mut sockets = self.sockets();
+        if let Some(at) = sockets.open.iter().position(|open| Arc::ptr_eq(open, socket)) {
+            let socket = sockets.open.swap_remove(at);
+            sockets.closed += socket.stats();
+        }
+    }
+
+    fn sockets(&self) -> MutexGuard<'_, Sockets> {
+        self.0.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn steering(&self) -> &Steering {
         &self.0.steering
+    }
+}
+
+/// Attaches the program where `choice` allows; returns why not in the driver, if that was tried.
+fn attach(
+    steering: &Steering,
+    index: u32,
+    choice: ModeChoice,
+) -> (Result<Link, AttachError>, Option<String>) {
+    let attach = |mode| Link::attach(steering.program(), index, mode);
+    match choice {
+        ModeChoice::Generic => (attach(Mode::Generic), None),
+        _ => match attach(Mode::Native) {
+            Err(
+                why @ (AttachError::Unsupported
+                | AttachError::Queues
+                | AttachError::Mtu
+                | AttachError::Other(_)),
+            ) if choice == ModeChoice::Auto => (attach(Mode::Generic), Some(why.to_string())),
+            other => (other, None),
+        },
     }
 }
 
@@ -304,140 +565,5 @@ fn attach_error(error: AttachError, name: &str, mtu: usize) -> Error {
         AttachError::Other(source) => {
             Error::System { doing: "attach the steering program", interface, source }
         }
-    }
-}
-
-/// `struct ethtool_channels` of linux/ethtool.h.
-#[repr(C)]
-#[derive(Default)]
-struct Channels {
-    command: u32,
-    max: [u32; 4],
-    rx: u32,
-    tx: u32,
-    other: u32,
-    combined: u32,
-}
-
-/// `ETHTOOL_GCHANNELS`.
-const GET_CHANNELS: u32 = 0x3c;
-
-/// `struct ethtool_value` of linux/ethtool.h.
-#[repr(C)]
-struct Value {
-    command: u32,
-    data: u32,
-}
-
-/// `ETHTOOL_STXCSUM`.
-const SET_TX_CHECKSUM: u32 = 0x17;
-
-/// Has the host compute the checksums of what it sends over `name` itself, as
-/// `ethtool -K NAME tx off` does.
-///
-/// A veth leaves them to a card that there is none of; what an AF_XDP socket at its other end
-/// takes has not passed one, and would arrive with half a checksum.
-///
-/// # Errors
-///
-/// [`Error`]: there is no such interface, or the right to change it is missing.
-pub fn compute_checksums(name: &str) -> Result<(), Error> {
-    let device = Device::find(name)?;
-    let mut value = Value { command: SET_TX_CHECKSUM, data: 0 };
-    let mut ifreq = Device::empty();
-    ifreq.ifr_ifru.ifru_data = (&raw mut value).cast();
-    // The kernel reads one `struct ethtool_value` through the pointer, which is what it
-    // points to.
-    device.ask(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq)
-}
-
-/// A device by name, and a socket to ask about it.
-struct Device {
-    name: CString,
-    socket: OwnedFd,
-}
-
-impl Device {
-    fn find(name: &str) -> Result<Self, Error> {
-        let missing = || Error::NoInterface { interface: name.to_owned() };
-        if name.is_empty() || name.len() >= libc::IFNAMSIZ {
-            return Err(missing());
-        }
-        let c_name = CString::new(name).map_err(|_| missing())?;
-        // SAFETY: no pointer; it makes a descriptor.
-        let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-        if fd < 0 {
-            let error = io::Error::last_os_error();
-            return Err(Error::system("ask about it", name, &[], error));
-        }
-        // SAFETY: made just above, and nobody else knows it.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        let device = Self { name: c_name, socket };
-        device.index()?;
-        Ok(device)
-    }
-
-    /// Asks one question about the device.
-    fn ask(&self, request: libc::Ioctl, ifreq: &mut libc::ifreq) -> Result<(), Error> {
-        for (to, from) in ifreq.ifr_name.iter_mut().zip(self.name.as_bytes_with_nul()) {
-            *to = *from as c_char;
-        }
-        // SAFETY:
-        // - all requests made here read the name from a `struct ifreq` and
-        //   write their answer into the same; a pointer in it is the caller's
-        //   care.
-        let answer = unsafe { libc::ioctl(self.socket.as_raw_fd(), request, &raw mut *ifreq) };
-        if answer == 0 {
-            return Ok(());
-        }
-        let (error, name) = (io::Error::last_os_error(), self.name.to_string_lossy());
-        Err(match error.raw_os_error() {
-            Some(libc::ENODEV | libc::ENXIO) => Error::NoInterface { interface: name.into() },
-            _ => Error::system("ask about it", &name, &[], error),
-        })
-    }
-
-    fn empty() -> libc::ifreq {
-        // SAFETY: a `struct ifreq` is an array of characters and a union of
-        // plain integers and pointers; all of them may be zero.
-        unsafe { mem::zeroed() }
-    }
-
-    fn index(&self) -> Result<u32, Error> {
-        let mut ifreq = Self::empty();
-        self.ask(libc::SIOCGIFINDEX as libc::Ioctl, &mut ifreq)?;
-        // SAFETY: the arm that SIOCGIFINDEX writes.
-        Ok(unsafe { ifreq.ifr_ifru.ifru_ifindex } as u32)
-    }
-
-    fn mtu(&self) -> Result<usize, Error> {
-        let mut ifreq = Self::empty();
-        self.ask(libc::SIOCGIFMTU as libc::Ioctl, &mut ifreq)?;
-        // SAFETY: the arm that SIOCGIFMTU writes.
-        Ok(unsafe { ifreq.ifr_ifru.ifru_mtu } as usize)
-    }
-
-    fn mac(&self) -> Result<[u8; 6], Error> {
-        let mut ifreq = Self::empty();
-        self.ask(libc::SIOCGIFHWADDR as libc::Ioctl, &mut ifreq)?;
-        // SAFETY: the arm that SIOCGIFHWADDR writes.
-        let address = unsafe { ifreq.ifr_ifru.ifru_hwaddr };
-        if address.sa_family != libc::ARPHRD_ETHER {
-            let interface = self.name.to_string_lossy().into_owned();
-            return Err(Error::NotEthernet { interface });
-        }
-        Ok(std::array::from_fn(|byte| address.sa_data[byte] as u8))
-    }
-
-    /// Counts the receive queues, where the driver tells.
-    fn queues(&self) -> Option<u32> {
-        let mut channels = Channels { command: GET_CHANNELS, ..Channels::default() };
-        let mut ifreq = Self::empty();
-        ifreq.ifr_ifru.ifru_data = (&raw mut channels).cast();
-        // The kernel writes one `struct ethtool_channels` through the pointer,
-        // which is what it points to.
-        self.ask(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq).ok()?;
-        let queues = channels.rx + channels.combined;
-        (queues > 0).then_some(queues)
     }
 }

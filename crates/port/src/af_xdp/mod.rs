@@ -42,6 +42,7 @@
 //! ```
 
 pub mod bpf;
+mod device;
 mod error;
 mod interface;
 pub(crate) mod region;
@@ -50,7 +51,8 @@ mod socket;
 pub mod steer;
 pub(crate) mod umem;
 
+pub use device::{Description, compute_checksums, describe, queues};
 pub use error::Error;
-pub use interface::{Interface, ModeChoice, compute_checksums};
-pub use socket::{RingSizes, Socket, settle};
+pub use interface::{Interface, ModeChoice};
+pub use socket::{RingSizes, Socket, largest_mtu, settle};
 pub use steer::Locals;

@@ -39,6 +39,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What a slot may be: plain old data that any bytes are a value of.
@@ -57,10 +58,18 @@ unsafe impl Slot for u64 {}
 unsafe impl Slot for libc::xdp_desc {}
 
 /// A socket's mapping of one ring.
+#[derive(Debug)]
 struct Mapping {
     base: NonNull<u8>,
     len: usize,
 }
+
+// SAFETY: the mapping is this value's own (the kernel apart), what is reached through it by
+// reference are atomics, and nothing in it is bound to a thread.
+unsafe impl Send for Mapping {}
+
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps the ring that `page_offset` names, `len` bytes of it.
@@ -107,9 +116,27 @@ impl Drop for Mapping {
     }
 }
 
+/// The number of waiting slots of a ring, for an observer.
+#[derive(Debug)]
+pub(crate) struct Depth {
+    mapping: Arc<Mapping>,
+    producer: u64,
+    consumer: u64,
+}
+
+impl Depth {
+    /// Counts the slots that are filled and were not given back.
+    pub(crate) fn get(&self) -> u32 {
+        let read = |offset| self.mapping.counter(offset).load(Ordering::Acquire);
+        // The consumer first: it never passes the producer.
+        let consumer = read(self.consumer);
+        read(self.producer).wrapping_sub(consumer)
+    }
+}
+
 /// One ring, from either side.
 struct Ring<T> {
-    mapping: Mapping,
+    mapping: Arc<Mapping>,
     offsets: libc::xdp_ring_offset,
     slots: NonNull<T>,
     size: u32,
@@ -128,7 +155,7 @@ impl<T: Slot> Ring<T> {
     ) -> io::Result<Self> {
         assert!(size.is_power_of_two(), "the kernel has taken only powers of two");
         let len = offsets.desc as usize + size as usize * size_of::<T>();
-        let mapping = Mapping::new(socket, len, page_offset)?;
+        let mapping = Arc::new(Mapping::new(socket, len, page_offset)?);
         assert!((offsets.desc as usize).is_multiple_of(align_of::<T>()), "the kernel's layout");
         // SAFETY: `desc` is less than `len`, so this is inside the mapping.
         let slots = unsafe { mapping.base.add(offsets.desc as usize) }.cast();
@@ -258,6 +285,13 @@ impl<T: Slot> Consumer<T> {
         page_offset: libc::off_t,
     ) -> io::Result<Self> {
         Ok(Self { ring: Ring::new(socket, size, offsets, page_offset)?, next: 0, filled: 0 })
+    }
+
+    /// Returns how many slots wait, for others to look at.
+    pub(crate) fn depth(&self) -> Depth {
+        let Ring { mapping, offsets, .. } = &self.ring;
+        let (producer, consumer) = (offsets.producer, offsets.consumer);
+        Depth { mapping: Arc::clone(mapping), producer, consumer }
     }
 
     /// Returns how many slots are waiting, looking at the kernel's counter only

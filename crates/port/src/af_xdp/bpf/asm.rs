@@ -172,6 +172,8 @@ pub enum Helper {
     AdjustTail = 65,
     /// Asks the kernel's own routing table.
     FibLookup = 69,
+    /// Nanoseconds since the machine started, as of the last tick (Linux 5.11).
+    KtimeCoarseNs = 160,
 }
 
 /// What an XDP program returns.
@@ -248,7 +250,7 @@ impl Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(usize);
 
-/// Code in the making. Each method appends one instruction.
+/// Code in the making. Each method appends one instruction, but for [`Self::map_lookup`].
 ///
 /// # Examples
 ///
@@ -381,6 +383,15 @@ impl<'m> Assembler<'m> {
     /// slots): no call, no key, never null.
     pub fn load_map_value(&mut self, dst: Reg, map: &'m Map, off: u32) -> &mut Self {
         self.wide(dst, PSEUDO_MAP_VALUE, map.as_fd().as_raw_fd(), off as i32)
+    }
+
+    /// Looks up the key at `key` on the stack: r0 is the address of its value, or zero, and r1 to
+    /// r5 are lost (five slots).
+    pub fn map_lookup(&mut self, map: &'m Map, key: i16) -> &mut Self {
+        self.load_map(Reg::R1, map)
+            .mov(Reg::R2, Reg::R10)
+            .add(Reg::R2, i32::from(key))
+            .call(Helper::MapLookup)
     }
 
     /// Jumps.

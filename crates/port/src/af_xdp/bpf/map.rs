@@ -50,6 +50,8 @@ pub enum Kind {
 
 /// `BPF_F_NO_PREALLOC`.
 const NO_PREALLOC: u32 = 1;
+/// `BPF_F_MMAPABLE`.
+const MAPPABLE: u32 = 1 << 10;
 
 /// A map in the kernel; dropping it closes our descriptor.
 #[derive(Debug)]
@@ -78,6 +80,23 @@ impl Map {
         value_size: usize,
         entries: u32,
     ) -> io::Result<Self> {
+        // The only way to have one: nodes are allocated as they come.
+        let flags = if kind == Kind::LpmTrie { NO_PREALLOC } else { 0 };
+        Self::create(kind, name, [key_size, value_size], entries, flags)
+    }
+
+    /// Makes an array whose values this process can map.
+    pub(super) fn mappable(name: &str, value_size: usize, entries: u32) -> io::Result<Self> {
+        Self::create(Kind::Array, name, [4, value_size], entries, MAPPABLE)
+    }
+
+    fn create(
+        kind: Kind,
+        name: &str,
+        [key_size, value_size]: [usize; 2],
+        entries: u32,
+        map_flags: u32,
+    ) -> io::Result<Self> {
         let size = |bytes: usize| {
             u32::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
         };
@@ -90,8 +109,7 @@ impl Map {
             key_size: size(key_size)?,
             value_size: size(value_size)?,
             max_entries: entries,
-            // The only way to have one: nodes are allocated as they come.
-            map_flags: if kind == Kind::LpmTrie { NO_PREALLOC } else { 0 },
+            map_flags,
             name: sys::name(name),
             ..Default::default()
         };

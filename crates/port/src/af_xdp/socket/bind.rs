@@ -16,12 +16,13 @@ use std::thread;
 use std::time::Duration;
 
 use super::option::{get, set};
+use super::watch::Watched;
 use super::{RingSizes, Socket};
 use crate::af_xdp::bpf::Mode;
 use crate::af_xdp::error::{Capability, Error, NET_ADMIN, NET_RAW};
 use crate::af_xdp::interface::{Interface, ModeChoice};
 use crate::af_xdp::ring::{Consumer, Producer};
-use crate::{Arena, Port, PortStats};
+use crate::{Arena, HEADROOM, Port};
 
 /// Bytes in front of an IP packet: an Ethernet header and two VLAN tags.
 const LINK_HEADER: usize = 14 + 2 * 4;
@@ -44,6 +45,12 @@ const SO_SNDBUFFORCE: c_int = 32;
 const BUSY_RETRIES: u32 = 500;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
+/// Returns the largest MTU, in bytes, of an interface whose packets fit frames of `frame_size`
+/// bytes, which is 2048 or 4096.
+pub const fn largest_mtu(frame_size: usize) -> usize {
+    frame_size - HEADROOM as usize - LINK_HEADER
+}
+
 impl Socket {
     /// Opens queue `queue` of the interface, with the arena's memory.
     ///
@@ -60,12 +67,12 @@ impl Socket {
         sizes: RingSizes,
     ) -> Result<Self, Error> {
         sizes.check()?;
-        let name = interface.name();
+        let name = &*interface.name();
         if queue >= interface.queues() {
             let (interface, queues) = (name.to_owned(), interface.queues());
             return Err(Error::NoQueue { interface, queue, queues });
         }
-        let limit = arena.room() - LINK_HEADER;
+        let limit = largest_mtu(arena.frame_size());
         if interface.mtu() > limit {
             return Err(Error::MtuTooLarge {
                 interface: name.to_owned(),
@@ -87,14 +94,17 @@ impl Socket {
         make_rings(fd.as_fd(), sizes).map_err(rings)?;
         let libc::xdp_mmap_offsets { rx, tx, fr, cr } = ring_offsets(fd.as_fd()).map_err(rings)?;
         let ring = fd.as_fd();
+        let receive =
+            Consumer::new(ring, sizes.receive, rx, libc::XDP_PGOFF_RX_RING).map_err(rings)?;
+        let watched = Arc::new(Watched::new(Arc::clone(&fd), receive.depth()));
         let mut socket = Self {
             fill: Producer::new(ring, sizes.fill, fr, FILL_AT).map_err(rings)?,
             completion: Consumer::new(ring, sizes.completion, cr, COMPLETION_AT).map_err(rings)?,
-            receive: Consumer::new(ring, sizes.receive, rx, libc::XDP_PGOFF_RX_RING)
-                .map_err(rings)?,
+            receive,
             transmit: Producer::new(ring, sizes.transmit, tx, libc::XDP_PGOFF_TX_RING)
                 .map_err(rings)?,
             interface: interface.clone(),
+            name: name.to_owned(),
             queue,
             sizes,
             tag: arena.tag(),
@@ -105,7 +115,9 @@ impl Socket {
             filling: 0,
             sending: 0,
             entered: false,
-            stats: PortStats::default(),
+            partial: interface.has_partial_checksums(),
+            turns: 0,
+            watched,
             host: None,
             fd,
         };
@@ -113,6 +125,7 @@ impl Socket {
         socket.tune();
         arena.umem().join(&socket.fd);
         socket.stock(arena);
+        interface.join(&socket.watched);
         Ok(socket)
     }
 

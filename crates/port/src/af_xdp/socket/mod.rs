@@ -24,6 +24,8 @@
 //!   call, 256 where `XDP_MAX_TX_SKB_BUDGET` is known (Linux 6.17).
 //! - A call is made only when the ring's flag asks for it (`need_wakeup`).
 //!
+//! Packets of a veth may have partial checksums, which are completed (`checksum.rs`).
+//!
 //! Limits: one buffer a packet (no `XDP_USE_SG`), so the MTU must fit a frame.
 //! Dropping a socket loses the frames in its rings to the arena until the arena
 //! itself goes: the kernel may still be reading them.
@@ -31,7 +33,9 @@
 #![expect(unsafe_code, reason = "system calls, and frames handed to the kernel")]
 
 mod bind;
+mod checksum;
 mod option;
+mod watch;
 
 use std::ffi::c_int;
 use std::io;
@@ -39,8 +43,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::bind::largest_mtu;
 pub(super) use self::bind::open;
-use self::option::{get, set};
+use self::option::set;
+pub(super) use self::watch::Watched;
 use super::bpf::Mode;
 use super::error::Error;
 use super::interface::Interface;
@@ -94,6 +100,10 @@ impl RingSizes {
     }
 }
 
+/// Receives between two beats of the pulse while packets come: the cache line is the program's,
+/// too.
+const BEAT: u32 = 4;
+
 /// A port on one queue of an interface.
 pub struct Socket {
     // The rings are unmapped before the descriptor closes.
@@ -103,6 +113,8 @@ pub struct Socket {
     transmit: Producer<libc::xdp_desc>,
     fd: Arc<OwnedFd>,
     interface: Interface,
+    /// The interface's name when it was bound.
+    name: String,
     queue: u32,
     sizes: RingSizes,
     /// Identity of the arena whose memory this is.
@@ -117,14 +129,27 @@ pub struct Socket {
     sending: u32,
     /// The steering program sends packets here.
     entered: bool,
-    stats: PortStats,
-    host: Option<Host>,
+    /// Checksums of packets may be partial.
+    partial: bool,
+    /// Calls of receive, of which some tell the steering program.
+    turns: u32,
+    watched: Arc<Watched>,
+    /// The host, and the number of the device that the socket is of.
+    host: Option<(Host, u32)>,
 }
 
 impl Socket {
-    /// Gives what is punted to `host` from now on; without one a punt is refused.
-    pub fn set_host(&mut self, host: Host) {
-        self.host = Some(host);
+    /// Gives what is punted to `host` from now on, as from this interface; without one a punt
+    /// is refused.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Host::register`].
+    pub fn set_host(&mut self, host: Host) -> io::Result<()> {
+        let index = self.interface.index();
+        host.register(index)?;
+        self.host = Some((host, index));
+        Ok(())
     }
 
     /// Lets receiving run the device's work in our own system call instead of
@@ -257,9 +282,15 @@ pub fn settle() {
     }
 }
 
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.interface.leave(&self.watched);
+    }
+}
+
 impl Port for Socket {
     fn name(&self) -> &str {
-        self.interface.name()
+        &self.name
     }
 
     fn mac(&self) -> [u8; 6] {
@@ -280,11 +311,16 @@ impl Port for Socket {
             // The token anew: the kernel names each frame it was given once.
             out.push(Frame { at: addr as u32, len, tag: self.tag, mark: 0 });
         }
+        if self.partial {
+            for frame in out.iter().rev().take(count) {
+                checksum::complete(arena.bytes_mut(frame));
+            }
+        }
         if count > 0 {
             self.receive.release();
             self.filling -= count as u32;
-            self.stats.received += count as u64;
-            self.stats.received_bytes += bytes;
+            self.watched.received.add(count as u64);
+            self.watched.received_bytes.add(bytes);
         } else {
             if !self.entered {
                 self.enter();
@@ -296,23 +332,27 @@ impl Port for Socket {
         if self.filling < self.sizes.stock() {
             self.stock(arena);
         }
+        self.turns = self.turns.wrapping_add(1);
+        if count == 0 || self.turns.is_multiple_of(BEAT) {
+            self.interface.steering().beat(self.queue);
+        }
         count
     }
 
     fn transmit(&mut self, arena: &mut Arena, frames: &mut Vec<Frame>) -> usize {
         self.check(arena);
         let fit = (self.transmit.free(frames.len() as u32) as usize).min(frames.len());
-        let mut written = 0;
+        let (mut written, mut bytes) = (0, 0);
         for frame in frames.drain(..fit) {
             assert!(frame.tag == self.tag, "a frame was given to an arena that it is not of");
             if frame.len == 0 {
                 // The kernel skips such a descriptor and never completes it.
-                self.stats.tx_invalid += 1;
+                self.watched.tx_invalid.add(1);
                 arena.free(frame);
                 continue;
             }
             let Frame { at, len, .. } = frame;
-            self.stats.transmitted_bytes += u64::from(len);
+            bytes += u64::from(len);
             // SAFETY: the token has just been taken apart, so nobody has the
             // frame any more; its tag says that it is of this socket's memory.
             unsafe { self.transmit.push(libc::xdp_desc { addr: u64::from(at), len, options: 0 }) };
@@ -321,14 +361,17 @@ impl Port for Socket {
         if written > 0 {
             self.transmit.publish();
             self.sending += written;
-            self.stats.transmitted += u64::from(written);
+            self.watched.transmitted.add(u64::from(written));
+            self.watched.transmitted_bytes.add(bytes);
         }
         fit
     }
 
     fn punt(&mut self, arena: &mut Arena, frame: Frame) -> bool {
-        let taken = self.host.as_ref().is_some_and(|host| host.give(arena.bytes(&frame)));
+        let host = self.host.as_ref();
+        let taken = host.is_some_and(|(host, index)| host.give(*index, arena.bytes(&frame)));
         arena.free(frame);
+        self.watched.punted.add(u64::from(taken));
         taken
     }
 
@@ -366,19 +409,12 @@ impl Port for Socket {
     }
 
     fn stats(&self) -> PortStats {
-        // SAFETY: six integers, for which zero is a value.
-        let mut kernel: libc::xdp_statistics = unsafe { std::mem::zeroed() };
-        // An older kernel fills in fewer; the others stay zero.
-        let _ = get(self.fd.as_fd(), libc::SOL_XDP, libc::XDP_STATISTICS, &mut kernel);
-        PortStats {
-            passed: self.interface.counts().map_or(0, |counts| counts.passed()),
-            rx_ring_full: kernel.rx_ring_full,
-            fill_empty: kernel.rx_fill_ring_empty_descs,
-            // The kernel counts a missing frame in both.
-            rx_dropped: kernel.rx_dropped.saturating_sub(kernel.rx_fill_ring_empty_descs),
-            tx_invalid: self.stats.tx_invalid + kernel.tx_invalid_descs,
-            ..self.stats
-        }
+        // A system call for each reason, which one queue has to make.
+        let passed = match self.queue {
+            0 => self.interface.counts().map_or(0, |counts| counts.passed()),
+            _ => 0,
+        };
+        PortStats { passed, ..self.watched.stats() }
     }
 
     fn mode(&self) -> &'static str {

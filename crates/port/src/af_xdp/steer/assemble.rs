@@ -9,7 +9,8 @@ use super::super::bpf::asm::{
 };
 use super::blocked::Blocked;
 use super::declined::Declined;
-use super::{Steered, kept, tags};
+use super::inside::Inside;
+use super::{Steered, kept, pulse, tags};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 
 /// Switches: the interface is only observed; some sources are blocked.
@@ -38,25 +39,44 @@ fn word(bytes: [u8; 4]) -> i32 {
 
 /// What a program is made for, and the maps that it works with.
 pub(super) struct Parts<'m> {
-    pub(super) mac: [u8; 6],
+    /// The interface's MAC, in the first six bytes of its one element.
+    pub(super) mac: &'m Map,
     /// The interface is one of a gate.
     pub(super) guards: bool,
+    /// Packets that no socket takes are dropped.
+    pub(super) closed: bool,
     pub(super) sockets: &'m Map,
+    /// When the first packet came that a queue's worker has not looked for yet, and how long ago
+    /// that may be.
+    pub(super) pulse: [&'m Map; 2],
+    /// The helper that returns the time.
+    pub(super) clock: Helper,
     pub(super) switches: &'m Map,
     pub(super) counts: &'m Map,
     pub(super) locals: [&'m Map; 2],
     pub(super) blocked: Option<&'m Blocked>,
     pub(super) declined: Option<&'m Declined>,
+    pub(super) inside: Option<&'m Inside>,
 }
 
 /// Writes the program down.
 pub(super) fn assemble<'m>(parts: &Parts<'m>) -> Result<Code<'m>, BadCode> {
-    let &Parts { mac, guards, sockets, switches, counts, locals: [v4, v6], blocked, declined } =
-        parts;
+    let &Parts {
+        mac, guards, closed, sockets, switches, counts, blocked, declined, inside, ..
+    } = parts;
+    let [v4, v6] = parts.locals;
     let asks = blocked.is_some() || declined.is_some();
     let mut asm = Assembler::new();
     let exits = Steered::ALL.map(|why| (why, asm.label()));
     let to = |why: Steered| exits[why as usize].1;
+    // Packets for the host whose source has to be looked at first: one way for each reason and family.
+    let hosts = FOR_HOST.map(|why| (why, [asm.label(), asm.label()]));
+    let to_host = |six: bool| {
+        move |why: Steered| {
+            let checked = hosts.iter().find(|(host, _)| inside.is_some() && *host == why);
+            checked.map_or(to(why), |(_, labels)| labels[usize::from(six)])
+        }
+    };
 
     // Ethernet.
     asm.mov(R9, R1)
@@ -65,12 +85,14 @@ pub(super) fn assemble<'m>(parts: &Parts<'m>) -> Result<Code<'m>, BadCode> {
         .mov(R2, R6)
         .add(R2, 14)
         .jump_if(Cond::Gt, R2, R7, to(Steered::Short));
-    let [m0, m1, m2, m3, m4, m5] = mac;
     let not_mine = asm.label();
-    asm.load(Size::Word, R2, R6, 0)
-        .jump_if32(Cond::Ne, R2, word([m0, m1, m2, m3]), not_mine)
+    asm.load_map_value(R1, mac, 0)
+        .load(Size::Word, R2, R6, 0)
+        .load(Size::Word, R3, R1, 0)
+        .jump_if32(Cond::Ne, R2, R3, not_mine)
         .load(Size::Half, R2, R6, 4)
-        .jump_if32(Cond::Ne, R2, half([m4, m5]), not_mine);
+        .load(Size::Half, R3, R1, 4)
+        .jump_if32(Cond::Ne, R2, R3, not_mine);
     tags::strip(&mut asm, guards, to);
     let (ipv4, ipv6, redirect) = (asm.label(), asm.label(), asm.label());
     asm.load(Size::Half, R2, R6, ETHERTYPE)
@@ -83,31 +105,28 @@ pub(super) fn assemble<'m>(parts: &Parts<'m>) -> Result<Code<'m>, BadCode> {
     asm.bind(not_mine)
         .load(Size::Byte, R2, R6, 0)
         .jump_if32(Cond::Set, R2, 1, to(Steered::Group))
-        .jump(to(Steered::NotMine));
+        .jump(to(if closed { Steered::Astray } else { Steered::NotMine }));
 
     asm.bind(ipv4);
-    steer_v4(&mut asm, v4, to);
+    steer_v4(&mut asm, v4, to_host(false));
     if asks {
         kept::v4(&mut asm);
     }
     asm.jump(redirect);
     asm.bind(ipv6);
-    steer_v6(&mut asm, v6, to);
+    steer_v6(&mut asm, v6, to_host(true));
     if asks {
         kept::v6(&mut asm);
     }
     asm.jump(redirect);
 
-    // The socket of this queue, or the host where there is none, or all are its own.
+    // The socket of this queue; without one, or if all packets are the host's, the host, or a drop.
     let take = asm.label();
     asm.bind(redirect)
         .op32(Op::Mov, R2, 0)
         .store(Size::Word, R10, -4, R2)
         .op32(Op::Mov, R7, 0)
-        .load_map(R1, switches)
-        .mov(R2, R10)
-        .add(R2, -4)
-        .call(Helper::MapLookup)
+        .map_lookup(switches, -4)
         .jump_if(Cond::Eq, R0, 0, take)
         .load(Size::Word, R7, R0, 0)
         .jump_if32(Cond::Set, R7, OBSERVES as i32, to(Steered::Observed))
@@ -122,16 +141,31 @@ pub(super) fn assemble<'m>(parts: &Parts<'m>) -> Result<Code<'m>, BadCode> {
         .load(Size::Word, R2, R9, context::RX_QUEUE_INDEX)
         .op32(Op::Mov, R3, Action::Pass as i32)
         .call(Helper::RedirectMap)
-        .jump_if32(Cond::Eq, R0, Action::Redirect as i32, to(Steered::Taken));
-    // Falls through to `NoSocket`, which is why that one stands first here.
+        .jump_if32(
+            Cond::Ne,
+            R0,
+            Action::Redirect as i32,
+            to(if closed { Steered::Unserved } else { Steered::NoSocket }),
+        );
+    let stalled = if closed { Steered::Unserved } else { Steered::Stalled };
+    pulse::ask(&mut asm, parts.pulse, parts.clock, to(Steered::Taken), to(stalled));
     let count = asm.label();
+    if let Some(inside) = inside {
+        drop_inside(&mut asm, inside, switches, &hosts, [count, to(Steered::Forged)]);
+    }
     // The verifier takes no code that nothing leads to.
     let there = |why| match why {
         Steered::Blocked => blocked.is_some(),
         Steered::Declined => declined.is_some(),
+        Steered::Forged => inside.is_some(),
+        why if FOR_HOST.contains(&why) => inside.is_none(),
+        Steered::Astray => closed,
+        Steered::NotMine => !closed,
+        Steered::Unserved => closed,
+        Steered::NoSocket | Steered::Stalled => !closed,
         _ => true,
     };
-    for (why, label) in exits.into_iter().rev().filter(|(why, _)| there(*why)) {
+    for (why, label) in exits.into_iter().filter(|(why, _)| there(*why)) {
         let action = match why {
             Steered::Taken => Action::Redirect,
             why if why.drops() => Action::Drop,
@@ -144,10 +178,7 @@ pub(super) fn assemble<'m>(parts: &Parts<'m>) -> Result<Code<'m>, BadCode> {
     // CAP_PERFMON to load.
     asm.bind(count)
         .store(Size::Word, R10, -4, R7)
-        .load_map(R1, counts)
-        .mov(R2, R10)
-        .add(R2, -4)
-        .call(Helper::MapLookup)
+        .map_lookup(counts, -4)
         .jump_if(Cond::Eq, R0, 0, end)
         .load(Size::Double, R1, R0, 0)
         .add(R1, 1)
@@ -156,6 +187,41 @@ pub(super) fn assemble<'m>(parts: &Parts<'m>) -> Result<Code<'m>, BadCode> {
         .mov(R0, R8)
         .exit();
     asm.finish()
+}
+
+/// Reasons to leave an IP packet to the host.
+const FOR_HOST: [Steered; 4] =
+    [Steered::Expiring, Steered::Multicast, Steered::LinkLocal, Steered::Local];
+
+/// Drops packets for the host with a source inside; passes the others, each for its reason, and all
+/// where the interface is only observed.
+fn drop_inside<'m>(
+    asm: &mut Assembler<'m>,
+    inside: &'m Inside,
+    switches: &'m Map,
+    hosts: &[(Steered, [Label; 2])],
+    [count, drop]: [Label; 2],
+) {
+    let (v4, v6, kept, look_up, pass) =
+        (asm.label(), asm.label(), asm.label(), asm.label(), asm.label());
+    for &(why, [four, six]) in hosts {
+        asm.bind(four).op32(Op::Mov, R7, why as i32).jump(v4);
+        asm.bind(six).op32(Op::Mov, R7, why as i32).jump(v6);
+    }
+    asm.bind(v4);
+    kept::v4(asm);
+    asm.jump(kept).bind(v6);
+    kept::v6(asm);
+    asm.bind(kept)
+        .op32(Op::Mov, R2, 0)
+        .store(Size::Word, R10, -4, R2)
+        .map_lookup(switches, -4)
+        .jump_if(Cond::Eq, R0, 0, look_up)
+        .load(Size::Word, R2, R0, 0)
+        .jump_if32(Cond::Set, R2, OBSERVES as i32, pass)
+        .bind(look_up);
+    inside.ask(asm, pass, drop);
+    asm.bind(pass).op32(Op::Mov, R8, Action::Pass as i32).jump(count);
 }
 
 fn steer_v4<'m>(asm: &mut Assembler<'m>, locals: &'m Map, to: impl Fn(Steered) -> Label) {
@@ -176,10 +242,7 @@ fn steer_v4<'m>(asm: &mut Assembler<'m>, locals: &'m Map, to: impl Fn(Steered) -
         .load(Size::Word, R2, R6, V4_DESTINATION)
         .jump_if32(Cond::Eq, R2, word([255; 4]), to(Steered::Multicast))
         .store(Size::Word, R10, -4, R2)
-        .load_map(R1, locals)
-        .mov(R2, R10)
-        .add(R2, -4)
-        .call(Helper::MapLookup)
+        .map_lookup(locals, -4)
         .jump_if(Cond::Ne, R0, 0, to(Steered::Local));
 }
 
@@ -201,9 +264,6 @@ fn steer_v6<'m>(asm: &mut Assembler<'m>, locals: &'m Map, to: impl Fn(Steered) -
         .store(Size::Double, R10, -16, R2)
         .load(Size::Double, R2, R6, V6_DESTINATION + 8)
         .store(Size::Double, R10, -8, R2)
-        .load_map(R1, locals)
-        .mov(R2, R10)
-        .add(R2, -16)
-        .call(Helper::MapLookup)
+        .map_lookup(locals, -16)
         .jump_if(Cond::Ne, R0, 0, to(Steered::Local));
 }

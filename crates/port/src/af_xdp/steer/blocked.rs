@@ -6,7 +6,7 @@
 //!                     └───────────────┴──────► declined.rs
 //! ```
 //!
-//! The maps are tries (`BPF_MAP_TYPE_LPM_TRIE`): prefixes that are blocked, and those within them
+//! The maps are tries (`prefixes.rs`): prefixes that are blocked, and those within them
 //! that pass. Where there is no list, one bit of a word that is read anyway says so.
 //!
 //! **Another list** is gone over to prefix by prefix, so that no address is ever taken for another than
@@ -20,19 +20,17 @@
 //! A blocked prefix and those within it that pass are there together or not at all: where there is
 //! no room, or the kernel refuses one of them, the blocked one is left out or taken back, and its packets
 //! are dropped by who would have been asked next. Forgetting an entry costs time and no packet.
-//!
-//! A node takes about 100 bytes, and only prefixes that are there take any.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io;
 use std::net::IpAddr;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
-use super::super::bpf::asm::{Assembler, Cond, Helper, Label, Op, Reg, Size};
+use super::super::bpf::asm::{Assembler, Cond, Label, Reg};
 use super::super::bpf::{Kind, Map};
-use super::kept::{self, BITS};
-use Reg::{R0, R1, R2, R7, R8, R10};
+use super::kept;
+use super::prefixes::{Place, Prefixes};
+use Reg::R7;
 
 /// What is said of the sources within a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +44,7 @@ pub struct Source {
 }
 
 impl Source {
-    fn place(&self) -> Place {
+    pub(super) fn place(&self) -> Place {
         (self.address, self.len)
     }
 
@@ -68,9 +66,6 @@ fn bits(address: IpAddr) -> (u128, u32) {
     }
 }
 
-/// A prefix.
-type Place = (IpAddr, u8);
-
 /// How much of a list the kernel goes by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
@@ -83,65 +78,25 @@ pub struct Written {
 /// The maps of one interface.
 #[derive(Debug)]
 pub(super) struct Blocked {
-    /// Prefixes to one byte: whether they are dropped.
-    v4: Map,
-    v6: Map,
+    /// Marked: packets of these sources are dropped.
+    prefixes: Prefixes,
     bytes: Map,
-    /// What stands in them.
-    written: Mutex<HashMap<Place, bool>>,
-}
-
-/// A prefix as the maps have it.
-fn key((address, len): Place) -> Vec<u8> {
-    let mut key = u32::from(len).to_ne_bytes().to_vec();
-    match address {
-        IpAddr::V4(address) => key.extend(address.octets()),
-        IpAddr::V6(address) => key.extend(address.octets()),
-    }
-    key
 }
 
 impl Blocked {
     /// Makes maps of so many prefixes of each family.
     pub(super) fn new(prefixes: u32) -> io::Result<Self> {
         Ok(Self {
-            v4: Map::new(Kind::LpmTrie, "fp_blocked4", 4 + 4, 1, prefixes)?,
-            v6: Map::new(Kind::LpmTrie, "fp_blocked6", 4 + 16, 1, prefixes)?,
+            prefixes: Prefixes::new(["fp_blocked4", "fp_blocked6"], prefixes)?,
             bytes: Map::array(Kind::PercpuArray, "fp_blocked", 8, 1)?,
-            written: Mutex::default(),
         })
-    }
-
-    fn map(&self, (address, _): Place) -> &Map {
-        if address.is_ipv4() { &self.v4 } else { &self.v6 }
-    }
-
-    fn write(
-        &self,
-        written: &mut HashMap<Place, bool>,
-        place: Place,
-        drops: bool,
-    ) -> io::Result<()> {
-        if written.get(&place) == Some(&drops) {
-            return Ok(());
-        }
-        self.map(place).update(&key(place), &[drops.into()])?;
-        written.insert(place, drops);
-        Ok(())
-    }
-
-    fn delete(&self, written: &mut HashMap<Place, bool>, place: Place) -> io::Result<()> {
-        if written.contains_key(&place) {
-            self.map(place).delete(&key(place))?;
-            written.remove(&place);
-        }
-        Ok(())
     }
 
     /// Goes over to this list: blocked prefixes, none within another, each followed by those within it
     /// that pass.
     pub(super) fn set(&self, list: &[Source]) -> io::Result<Written> {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let prefixes = &self.prefixes;
+        let mut written = prefixes.written();
         let groups = self.fitting(list);
         let wanted: HashSet<Place> =
             groups.iter().flat_map(|group| &list[group.clone()]).map(Source::place).collect();
@@ -152,24 +107,25 @@ impl Blocked {
         let of = |four: bool, all: &mut dyn Iterator<Item = &Place>| {
             all.filter(|(address, _)| address.is_ipv4() == four).count()
         };
-        let crowded = |four: bool, map: &Map| {
-            of(four, &mut wanted.iter()) + of(four, &mut gone.iter()) > map.entries() as usize
+        let [room4, room6] = prefixes.room();
+        let crowded = |four: bool, room: usize| {
+            of(four, &mut wanted.iter()) + of(four, &mut gone.iter()) > room
         };
-        if crowded(true, &self.v4) || crowded(false, &self.v6) {
+        if crowded(true, room4) || crowded(false, room6) {
             let mut all: Vec<Place> = written.keys().copied().collect();
             all.sort_unstable_by_key(|(_, len)| *len);
-            all.into_iter().try_for_each(|place| self.delete(&mut written, place))?;
+            all.into_iter().try_for_each(|place| prefixes.delete(&mut written, place))?;
             gone.clear();
         }
         for group in groups {
             let group = &list[group];
             // The blocked one, which is the shortest, last.
             let mut all = group.iter().rev();
-            if all.try_for_each(|it| self.write(&mut written, it.place(), it.drops)).is_err() {
-                group.iter().try_for_each(|it| self.delete(&mut written, it.place()))?;
+            if all.try_for_each(|it| prefixes.write(&mut written, it.place(), it.drops)).is_err() {
+                group.iter().try_for_each(|it| prefixes.delete(&mut written, it.place()))?;
             }
         }
-        gone.into_iter().try_for_each(|place| self.delete(&mut written, place))?;
+        gone.into_iter().try_for_each(|place| prefixes.delete(&mut written, place))?;
         Ok(Written { there: written.len(), left: list.len() - written.len() })
     }
 
@@ -183,7 +139,7 @@ impl Blocked {
             let first = &list[group.start];
             list[group.clone()][1..].iter().all(|it| first.covers(it))
         }));
-        let mut room = [self.v4.entries() as usize, self.v6.entries() as usize];
+        let mut room = self.prefixes.room();
         let all = list.iter().filter(|it| it.address.is_ipv4()).count();
         if all > room[0] || list.len() - all > room[1] {
             groups.sort_by_key(|group| list[group.start].len);
@@ -200,8 +156,7 @@ impl Blocked {
     /// Says whether the longest prefix around a source that the maps know is one whose packets are
     /// dropped, and there is one.
     pub(super) fn drops(&self, source: IpAddr) -> io::Result<bool> {
-        let place = (source, if source.is_ipv4() { 32 } else { 128 });
-        Ok(self.map(place).lookup(&key(place))?.is_some_and(|drops| drops != [0]))
+        Ok(self.prefixes.find(source)? == Some(true))
     }
 
     /// Counts the bytes dropped, Ethernet headers included and the link's padding not.
@@ -212,22 +167,9 @@ impl Blocked {
     /// Goes to `drop` with a packet whose flow was kept and whose source is blocked; else goes on. r7
     /// has the switches, of which `any` says whether anybody is.
     pub(super) fn ask<'m>(&'m self, asm: &mut Assembler<'m>, any: i32, drop: Label) {
-        let (ask, six, found, over) = (asm.label(), asm.label(), asm.label(), asm.label());
-        asm.jump_if32(Cond::Set, R7, any, ask).jump(over).bind(ask).jump_if32(Cond::Eq, R8, 6, six);
-        for (map, width) in [(&self.v4, 32), (&self.v6, 128)] {
-            if width == 128 {
-                asm.bind(six);
-            }
-            asm.op32(Op::Mov, R2, width)
-                .store(Size::Word, R10, BITS, R2)
-                .load_map(R1, map)
-                .mov(R2, R10)
-                .add(R2, i32::from(BITS))
-                .call(Helper::MapLookup)
-                .jump_if(Cond::Ne, R0, 0, found)
-                .jump(over);
-        }
-        asm.bind(found).load(Size::Byte, R2, R0, 0).jump_if32(Cond::Eq, R2, 0, over);
+        let (ask, over) = (asm.label(), asm.label());
+        asm.jump_if32(Cond::Set, R7, any, ask).jump(over).bind(ask);
+        self.prefixes.look_up(asm, over);
         kept::count(asm, &self.bytes, drop);
         asm.bind(over);
     }

@@ -23,7 +23,7 @@ use std::net::IpAddr;
 use super::super::bpf::asm::{Assembler, Cond, Helper, Label, Reg, Size};
 use super::super::bpf::{Kind, Map};
 use super::kept::{self, FLOW};
-use Reg::{R0, R1, R2, R8, R10};
+use Reg::{R0, R8};
 
 /// The maps of one interface.
 #[derive(Debug)]
@@ -82,12 +82,7 @@ impl Declined {
             if last {
                 asm.bind(six);
             }
-            asm.load_map(R1, map)
-                .mov(R2, R10)
-                .add(R2, i32::from(FLOW))
-                .call(Helper::MapLookup)
-                .jump_if(Cond::Ne, R0, 0, found)
-                .jump(over);
+            asm.map_lookup(map, FLOW).jump_if(Cond::Ne, R0, 0, found).jump(over);
         }
         asm.bind(found).load(Size::Double, R8, R0, 0).call(Helper::KtimeNs).jump_if(
             Cond::Ge,

@@ -12,7 +12,7 @@
 //! link has padded.
 
 use super::super::bpf::Map;
-use super::super::bpf::asm::{Assembler, Cond, Helper, Label, Op, Reg, Size};
+use super::super::bpf::asm::{Assembler, Cond, Label, Op, Reg, Size};
 use Reg::{R0, R1, R2, R6, R8, R10};
 
 /// Where the flow is, and the bits of a prefix before it.
@@ -57,10 +57,7 @@ pub(super) fn count<'m>(asm: &mut Assembler<'m>, bytes: &'m Map, then: Label) {
     let counted = asm.label();
     asm.op32(Op::Mov, R2, 0)
         .store(Size::Word, R10, INDEX, R2)
-        .load_map(R1, bytes)
-        .mov(R2, R10)
-        .add(R2, i32::from(INDEX))
-        .call(Helper::MapLookup)
+        .map_lookup(bytes, INDEX)
         .jump_if(Cond::Eq, R0, 0, counted)
         .load(Size::Double, R1, R0, 0)
         .load(Size::Double, R2, R10, LENGTH)

@@ -14,6 +14,10 @@
 //!   └──────► the host's stack, one counter for each reason ◄───────────┴──────────┘
 //! ```
 //!
+//! - The MAC is an element of a map, so that one that changes while packets pass is followed
+//!   between two of them. On a gate's front a unicast frame to another MAC is dropped
+//!   ([`Early::closed`]): the kernel would drop it too, but where the interface's MAC has just
+//!   changed and is not known here yet, the kernel would forward it past the gate.
 //! - Packets with TTL or hop limit 1 or less are passed, so that the kernel
 //!   answers them with Time Exceeded (RFC 1812 section 5.3.1).
 //! - What has a VLAN tag is passed: a tagged packet belongs to a VLAN interface
@@ -22,10 +26,15 @@
 //! - Checksums, total lengths, options and martian sources are *not* looked at
 //!   here: those packets are the router's to judge and to count.
 //! - Where no socket is bound to the queue the packet is passed, so nothing is
-//!   lost between attaching the program and binding, or after a socket is gone.
+//!   lost between attaching the program and binding, or after a socket is gone. On
+//!   an interface that a gate guards the packet is dropped and counted instead
+//!   ([`Early::closed`]): the host would forward it undecided.
+//! - A queue whose worker has not received for 100 ms ([`STALL`]) while packets came is treated as
+//!   if it had no socket (`pulse.rs`).
 //! - Packets of sources that a gate blocks, and of flows that it has declined, are
-//!   dropped, where it says which (`blocked.rs`, `declined.rs`); an interface that
-//!   is only observed drops nothing.
+//!   dropped, where it says which (`blocked.rs`, `declined.rs`), and so are packets for the host
+//!   with a source behind the gate (`inside.rs`); an interface that is only observed drops
+//!   none of them.
 //! - An interface that is only observed passes what it would have taken, and
 //!   counts it: one flag, looked at last, turns it from one to the other between
 //!   two packets.
@@ -39,22 +48,30 @@
 mod assemble;
 mod blocked;
 mod declined;
+mod inside;
 mod kept;
 mod outcome;
+mod prefixes;
+mod pulse;
 mod tags;
 
 pub use blocked::{Source, Written};
 pub use outcome::{Counts, Steered};
+pub use pulse::STALL;
 
 use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
+use super::bpf::asm::Helper;
 use super::bpf::{Kind, LoadError, Map, Program};
 use assemble::{BLOCKS, OBSERVES, Parts, assemble};
 use blocked::Blocked;
 use declined::Declined;
+use inside::Inside;
+use pulse::Pulse;
 
 /// Addresses of one family that can be the host's own.
 const LOCALS: u32 = 4096;
@@ -88,13 +105,20 @@ pub struct Early {
     pub flows: u32,
     /// Prefixes of blocked sources, with those within them that pass.
     pub prefixes: u32,
+    /// Prefixes by whether their hosts are behind the gate.
+    pub inside: u32,
+    /// Packets that no socket takes: else they are left to the host.
+    pub closed: bool,
 }
 
 /// The program of one interface and the maps it works with.
 #[derive(Debug)]
 pub struct Steering {
     program: Program,
+    /// The interface's MAC, and two bytes of nothing.
+    mac: Map,
     sockets: Map,
+    pulse: Pulse,
     /// One word, a bit for each thing that can be turned on and off.
     switches: Map,
     counts: Map,
@@ -102,6 +126,7 @@ pub struct Steering {
     v6: Map,
     blocked: Option<Blocked>,
     declined: Option<Declined>,
+    inside: Option<Inside>,
     locals: Mutex<Locals>,
     /// What stands in `switches`.
     on: Mutex<u32>,
@@ -140,42 +165,68 @@ impl Steering {
         guards: Option<Early>,
     ) -> Result<Self, LoadError> {
         let failed = |cause| LoadError { cause, log: String::new() };
+        let mac_map = Map::array(Kind::Array, "fp_mac", 8, 1).map_err(failed)?;
         let sockets = Map::array(Kind::Xskmap, "fp_sockets", 4, queues).map_err(failed)?;
+        let pulse = Pulse::new(queues).map_err(failed)?;
         let switches = Map::array(Kind::Array, "fp_switches", 4, 1).map_err(failed)?;
         let reasons = Steered::ALL.len() as u32;
         let counts = Map::array(Kind::PercpuArray, "fp_steered", 8, reasons).map_err(failed)?;
         let v4 = Map::new(Kind::Hash, "fp_locals4", 4, 1, LOCALS).map_err(failed)?;
         let v6 = Map::new(Kind::Hash, "fp_locals6", 16, 1, LOCALS).map_err(failed)?;
-        let Early { flows, prefixes } = guards.unwrap_or_default();
+        let Early { flows, prefixes, inside, closed } = guards.unwrap_or_default();
         let blocked = (prefixes > 0).then(|| Blocked::new(prefixes).ok()).flatten();
         let declined = (flows > 0).then(|| Declined::new(flows)).transpose().map_err(failed)?;
-        let code = assemble(&Parts {
-            mac,
+        let inside = (inside > 0).then(|| Inside::new(inside)).transpose().map_err(failed)?;
+        let parts = |clock| Parts {
+            clock,
+            pulse: pulse.maps(),
+            mac: &mac_map,
             guards: guards.is_some(),
+            closed,
             sockets: &sockets,
             switches: &switches,
             counts: &counts,
             locals: [&v4, &v6],
             blocked: blocked.as_ref(),
             declined: declined.as_ref(),
-        })
-        .unwrap_or_else(|error| unreachable!("the steering program is fixed: {error}"));
-        let program = Program::load("fp_steer", &code)?;
+            inside: inside.as_ref(),
+        };
+        let load = |clock| {
+            let code = assemble(&parts(clock))
+                .unwrap_or_else(|error| unreachable!("the steering program is fixed: {error}"));
+            Program::load("fp_steer", &code)
+        };
+        // A kernel that has no coarse clock has the exact one.
+        let program = load(Helper::KtimeCoarseNs).or_else(|_| load(Helper::KtimeNs))?;
         let (none, on) = (Mutex::default(), Mutex::default());
         let steering = Self {
             program,
+            mac: mac_map,
             sockets,
+            pulse,
             switches,
             counts,
             v4,
             v6,
             blocked,
             declined,
+            inside,
             locals: none,
             on,
         };
+        steering.set_mac(mac).map_err(failed)?;
         steering.set_locals(locals).map_err(failed)?;
         Ok(steering)
+    }
+
+    /// Redirects packets to this MAC from now on, and to no other.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn set_mac(&self, mac: [u8; 6]) -> io::Result<()> {
+        let [m0, m1, m2, m3, m4, m5] = mac;
+        self.mac.set(0, &[m0, m1, m2, m3, m4, m5, 0, 0])
     }
 
     /// Replaces the host's own addresses. New ones are added before old ones
@@ -266,6 +317,26 @@ impl Steering {
         self.blocked.as_ref().map_or(Ok(0), Blocked::bytes)
     }
 
+    /// States which prefixes are behind the gate, and which within them are not (`drops` false): a packet for
+    /// the host with a source behind the gate is dropped from now on. Nothing is dropped where
+    /// [`Early::inside`] is 0.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`: `ENOSPC` beyond the room for prefixes. What was written by then stays.
+    pub fn set_inside(&self, list: &[Source]) -> io::Result<()> {
+        self.inside.as_ref().map_or(Ok(()), |inside| inside.set(list))
+    }
+
+    /// Counts the bytes of packets dropped so.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn forged_bytes(&self) -> io::Result<u64> {
+        self.inside.as_ref().map_or(Ok(0), Inside::bytes)
+    }
+
     /// Only observes from the next packet on, or takes packets again.
     ///
     /// # Errors
@@ -306,6 +377,31 @@ impl Steering {
             }
         }
         Ok(counts)
+    }
+
+    /// Reads one counter, summed over the CPUs.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn count(&self, which: Steered) -> io::Result<u64> {
+        self.counts.counter(which as u32)
+    }
+
+    /// Sets how long a worker may leave packets unread before the host gets them or they are
+    /// dropped; `None` means for ever. The default is [`STALL`].
+    ///
+    /// # Errors
+    ///
+    /// Those of `bpf(2)`.
+    pub fn set_stall(&self, limit: Option<Duration>) -> io::Result<()> {
+        self.pulse.set_limit(limit)
+    }
+
+    /// Notes that the worker of a queue has received.
+    #[inline]
+    pub(super) fn beat(&self, queue: u32) {
+        self.pulse.beat(queue);
     }
 
     /// Returns the loaded program.

@@ -36,17 +36,26 @@ pub enum Steered {
     Observed,
     /// Dropped: on an interface of a gate, more priority tags than are looked through.
     Nested,
+    /// Dropped: on a gate's front interface, to another's MAC, and the gate does not fail open.
+    Astray,
     /// Dropped: from a source that a gate blocks.
     Blocked,
     /// Dropped: of a flow that a gate has declined.
     Declined,
+    /// Dropped: for the host, on a gate's front interface, with a source that is behind the gate.
+    Forged,
+    /// Dropped: on a gate's front interface, because no socket has the queue or its worker stands
+    /// still, and the gate does not fail open.
+    Unserved,
+    /// Passed: the router's, but the queue's worker has stalled.
+    Stalled,
     /// Passed: the router's, but no socket has the queue.
     NoSocket,
 }
 
 impl Steered {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 21] = [
         Self::Taken,
         Self::Short,
         Self::Group,
@@ -61,8 +70,12 @@ impl Steered {
         Self::Local,
         Self::Observed,
         Self::Nested,
+        Self::Astray,
         Self::Blocked,
         Self::Declined,
+        Self::Forged,
+        Self::Unserved,
+        Self::Stalled,
         Self::NoSocket,
     ];
 
@@ -83,15 +96,27 @@ impl Steered {
             Self::Local => "local",
             Self::Observed => "observed",
             Self::Nested => "nested_tags",
+            Self::Astray => "other_mac_dropped",
             Self::Blocked => "blocked",
             Self::Declined => "declined",
+            Self::Forged => "forged",
+            Self::Unserved => "unserved",
+            Self::Stalled => "stalled",
             Self::NoSocket => "no_socket",
         }
     }
 
     /// Says whether such packets are dropped.
     pub const fn drops(self) -> bool {
-        matches!(self, Self::Nested | Self::Blocked | Self::Declined)
+        matches!(
+            self,
+            Self::Nested
+                | Self::Astray
+                | Self::Blocked
+                | Self::Declined
+                | Self::Forged
+                | Self::Unserved
+        )
     }
 }
 

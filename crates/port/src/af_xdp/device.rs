@@ -1,0 +1,255 @@
+//! Questions about a device, by name: its MAC, MTU, queues, driver and offloads (`ioctl(2)`).
+//!
+//! The device is looked up in the network namespace of the calling thread.
+
+#![expect(unsafe_code, reason = "ioctl(2) reads and writes through pointers")]
+
+use std::ffi::{CString, c_char};
+use std::fs;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::error::Error;
+
+/// Counts the packets that a device has dropped on the way out, as `ip -s link` shows them.
+pub(super) fn dropped(name: &str) -> Option<u64> {
+    let all = fs::read_to_string("/proc/thread-self/net/dev").ok()?;
+    let mine =
+        |line: &str| line.trim_start().strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
+    // Eight numbers of what is received, then bytes, packets, errors and drops of what is sent.
+    all.lines().find_map(mine)?.split_whitespace().nth(11)?.parse().ok()
+}
+
+/// Counts the receive queues of the device `name`: those that the driver reports, else those
+/// that sysfs lists, else one.
+///
+/// # Errors
+///
+/// [`Error`]: there is no such interface.
+pub fn queues(name: &str) -> Result<u32, Error> {
+    let device = Device::find(name)?;
+    Ok(device.queues().or_else(|| device.listed_queues()).unwrap_or(1))
+}
+
+/// `struct ethtool_channels` of linux/ethtool.h.
+#[repr(C)]
+#[derive(Default)]
+struct Channels {
+    command: u32,
+    max: [u32; 4],
+    rx: u32,
+    tx: u32,
+    other: u32,
+    combined: u32,
+}
+
+/// `struct ethtool_drvinfo` of linux/ethtool.h: names of the driver, its version, its firmware, its
+/// bus and its ROM, and numbers.
+#[repr(C)]
+struct DriverInfo {
+    command: u32,
+    text: [[u8; 32]; 5],
+    rest: [u32; 8],
+}
+
+/// `ETHTOOL_GDRVINFO`.
+const GET_DRIVER: u32 = 0x03;
+
+/// `ETHTOOL_GCHANNELS`.
+const GET_CHANNELS: u32 = 0x3c;
+
+/// `struct ethtool_value` of linux/ethtool.h.
+#[repr(C)]
+struct Value {
+    command: u32,
+    data: u32,
+}
+
+/// `ETHTOOL_STXCSUM`.
+const SET_TX_CHECKSUM: u32 = 0x17;
+
+/// Has the host compute the checksums of what it sends over `name` itself, as
+/// `ethtool -K NAME tx off` does.
+///
+/// A veth leaves them to a card that does not exist, and an AF_XDP socket at its other end has to
+/// complete them packet by packet. With this call the sender computes them.
+///
+/// # Errors
+///
+/// [`Error`]: there is no such interface, or the right to change it is missing.
+pub fn compute_checksums(name: &str) -> Result<(), Error> {
+    let device = Device::find(name)?;
+    let mut value = Value { command: SET_TX_CHECKSUM, data: 0 };
+    let mut ifreq = Device::empty();
+    ifreq.ifr_ifru.ifru_data = (&raw mut value).cast();
+    // The kernel reads one `struct ethtool_value` through the pointer, which is what it
+    // points to.
+    device.ask(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq)
+}
+
+/// `ETHTOOL_GFLAGS`, and two of its flags (linux/ethtool.h).
+const GET_FLAGS: u32 = 0x25;
+const FLAG_RX_VLAN: u32 = 1 << 8;
+const FLAG_LRO: u32 = 1 << 15;
+
+/// A device as it is before it is taken over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// Its hardware address.
+    pub mac: [u8; 6],
+    /// The largest packet in bytes.
+    pub mtu: usize,
+    /// The number of its receive queues, where the driver reports it.
+    pub queues: Option<u32>,
+    /// Whether it merges received packets (large receive offload).
+    pub lro: bool,
+    /// Whether it strips VLAN tags from received packets.
+    pub strips_vlan: bool,
+}
+
+/// Describes the device `name` without taking it over.
+///
+/// # Errors
+///
+/// [`Error`]: there is no such interface, or it is no Ethernet interface.
+pub fn describe(name: &str) -> Result<Description, Error> {
+    let device = Device::find(name)?;
+    let flags = device.flags().unwrap_or(0);
+    Ok(Description {
+        mac: device.mac()?,
+        mtu: device.mtu()?,
+        queues: device.queues().or_else(|| device.listed_queues()),
+        lro: flags & FLAG_LRO != 0,
+        strips_vlan: flags & FLAG_RX_VLAN != 0,
+    })
+}
+
+/// A device by name, and a socket to ask about it.
+pub(super) struct Device {
+    name: CString,
+    socket: OwnedFd,
+}
+
+impl Device {
+    pub(super) fn find(name: &str) -> Result<Self, Error> {
+        let missing = || Error::NoInterface { interface: name.to_owned() };
+        if name.is_empty() || name.len() >= libc::IFNAMSIZ {
+            return Err(missing());
+        }
+        let c_name = CString::new(name).map_err(|_| missing())?;
+        // SAFETY: no pointer; it makes a descriptor.
+        let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        if fd < 0 {
+            let error = io::Error::last_os_error();
+            return Err(Error::system("ask about it", name, &[], error));
+        }
+        // SAFETY: made just above, and nobody else knows it.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let device = Self { name: c_name, socket };
+        device.index()?;
+        Ok(device)
+    }
+
+    /// Asks one question about the device.
+    fn ask(&self, request: libc::Ioctl, ifreq: &mut libc::ifreq) -> Result<(), Error> {
+        for (to, from) in ifreq.ifr_name.iter_mut().zip(self.name.as_bytes_with_nul()) {
+            *to = *from as c_char;
+        }
+        // SAFETY:
+        // - all requests made here read the name from a `struct ifreq` and
+        //   write their answer into the same; a pointer in it is the caller's
+        //   care.
+        let answer = unsafe { libc::ioctl(self.socket.as_raw_fd(), request, &raw mut *ifreq) };
+        if answer == 0 {
+            return Ok(());
+        }
+        let (error, name) = (io::Error::last_os_error(), self.name.to_string_lossy());
+        Err(match error.raw_os_error() {
+            Some(libc::ENODEV | libc::ENXIO) => Error::NoInterface { interface: name.into() },
+            _ => Error::system("ask about it", &name, &[], error),
+        })
+    }
+
+    fn empty() -> libc::ifreq {
+        // SAFETY: a `struct ifreq` is an array of characters and a union of
+        // plain integers and pointers; all of them may be zero.
+        unsafe { mem::zeroed() }
+    }
+
+    pub(super) fn index(&self) -> Result<u32, Error> {
+        let mut ifreq = Self::empty();
+        self.ask(libc::SIOCGIFINDEX as libc::Ioctl, &mut ifreq)?;
+        // SAFETY: the arm that SIOCGIFINDEX writes.
+        Ok(unsafe { ifreq.ifr_ifru.ifru_ifindex } as u32)
+    }
+
+    pub(super) fn mtu(&self) -> Result<usize, Error> {
+        let mut ifreq = Self::empty();
+        self.ask(libc::SIOCGIFMTU as libc::Ioctl, &mut ifreq)?;
+        // SAFETY: the arm that SIOCGIFMTU writes.
+        Ok(unsafe { ifreq.ifr_ifru.ifru_mtu } as usize)
+    }
+
+    pub(super) fn mac(&self) -> Result<[u8; 6], Error> {
+        let mut ifreq = Self::empty();
+        self.ask(libc::SIOCGIFHWADDR as libc::Ioctl, &mut ifreq)?;
+        // SAFETY: the arm that SIOCGIFHWADDR writes.
+        let address = unsafe { ifreq.ifr_ifru.ifru_hwaddr };
+        if address.sa_family != libc::ARPHRD_ETHER {
+            let interface = self.name.to_string_lossy().into_owned();
+            return Err(Error::NotEthernet { interface });
+        }
+        Ok(std::array::from_fn(|byte| address.sa_data[byte] as u8))
+    }
+
+    /// Returns the offloads that are on, where the driver reports them.
+    fn flags(&self) -> Option<u32> {
+        let mut value = Value { command: GET_FLAGS, data: 0 };
+        let mut ifreq = Self::empty();
+        ifreq.ifr_ifru.ifru_data = (&raw mut value).cast();
+        // The kernel writes one `struct ethtool_value` through the pointer, which is what it
+        // points to.
+        self.ask(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq).ok()?;
+        Some(value.data)
+    }
+
+    /// Returns the driver's name, where it reports one.
+    pub(super) fn driver(&self) -> Option<Vec<u8>> {
+        let mut info = DriverInfo { command: GET_DRIVER, text: [[0; 32]; 5], rest: [0; 8] };
+        let mut ifreq = Self::empty();
+        ifreq.ifr_ifru.ifru_data = (&raw mut info).cast();
+        // The kernel writes one `struct ethtool_drvinfo` through the pointer, which is what it
+        // points to.
+        self.ask(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq).ok()?;
+        let [name, ..] = info.text;
+        Some(name.into_iter().take_while(|&byte| byte != 0).collect())
+    }
+
+    /// Counts the receive queues that sysfs lists, where it shows this network namespace.
+    fn listed_queues(&self) -> Option<u32> {
+        let folder = Path::new("/sys/class/net").join(self.name.to_str().ok()?);
+        let index = fs::read_to_string(folder.join("ifindex")).ok()?;
+        if index.trim().parse() != Ok(self.index().ok()?) {
+            return None;
+        }
+        let entries = fs::read_dir(folder.join("queues")).ok()?.flatten();
+        let count =
+            entries.filter(|entry| entry.file_name().as_bytes().starts_with(b"rx-")).count();
+        u32::try_from(count).ok().filter(|&count| count > 0)
+    }
+
+    /// Counts the receive queues, where the driver reports them.
+    pub(super) fn queues(&self) -> Option<u32> {
+        let mut channels = Channels { command: GET_CHANNELS, ..Channels::default() };
+        let mut ifreq = Self::empty();
+        ifreq.ifr_ifru.ifru_data = (&raw mut channels).cast();
+        // The kernel writes one `struct ethtool_channels` through the pointer,
+        // which is what it points to.
+        self.ask(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq).ok()?;
+        let queues = channels.rx + channels.combined;
+        (queues > 0).then_some(queues)
+    }
+}

@@ -1,0 +1,68 @@
+//! Sources behind a gate: packets that arrive at its front with one of these addresses are forged, also
+//! those for the host.
+//!
+//! ```text
+//!   for the host: own address, TTL over, multicast, link-local ─► source's longest prefix
+//!                                              inside ─► dropped, counted with its bytes
+//!                                              none, or outside, or only observed ─► the host
+//! ```
+//!
+//! The host would answer such a packet to its source (RFC 1122, 3.2.2.6; RFC 1812, 5.3.1), which is a protected
+//! host: a stranger could make the gate itself send any number of packets there without a decision of a
+//! grantor (RFC 2827). Packets that a socket takes are the gate's own to check.
+//!
+//! Limit: a frame to a group MAC, which only a neighbor on the link can send, is left to the host.
+
+use std::collections::HashMap;
+use std::io;
+
+use super::super::bpf::asm::{Assembler, Label};
+use super::super::bpf::{Kind, Map};
+use super::blocked::Source;
+use super::kept;
+use super::prefixes::{Place, Prefixes};
+
+/// The maps of one interface.
+#[derive(Debug)]
+pub(super) struct Inside {
+    /// Marked: hosts with these addresses are behind the gate.
+    prefixes: Prefixes,
+    bytes: Map,
+}
+
+impl Inside {
+    /// Makes maps of so many prefixes of each family.
+    pub(super) fn new(prefixes: u32) -> io::Result<Self> {
+        Ok(Self {
+            prefixes: Prefixes::new(["fp_inside4", "fp_inside6"], prefixes)?,
+            bytes: Map::array(Kind::PercpuArray, "fp_forged", 8, 1)?,
+        })
+    }
+
+    /// Replaces the prefixes: writes from the longest to the shortest, then deletes from the shortest to
+    /// the longest.
+    pub(super) fn set(&self, list: &[Source]) -> io::Result<()> {
+        let mut written = self.prefixes.written();
+        let wanted: HashMap<Place, bool> =
+            list.iter().map(|source| (source.place(), source.drops)).collect();
+        let mut new: Vec<Place> = wanted.keys().copied().collect();
+        new.sort_unstable_by_key(|(_, len)| std::cmp::Reverse(*len));
+        let mut gone: Vec<Place> =
+            written.keys().filter(|place| !wanted.contains_key(*place)).copied().collect();
+        gone.sort_unstable_by_key(|(_, len)| *len);
+        new.into_iter()
+            .try_for_each(|place| self.prefixes.write(&mut written, place, wanted[&place]))?;
+        gone.into_iter().try_for_each(|place| self.prefixes.delete(&mut written, place))
+    }
+
+    /// Counts the bytes dropped, Ethernet headers included and the link's padding not.
+    pub(super) fn bytes(&self) -> io::Result<u64> {
+        self.bytes.counter(0)
+    }
+
+    /// Goes to `drop` with a packet whose flow was kept and whose source is inside, else to `pass`.
+    pub(super) fn ask<'m>(&'m self, asm: &mut Assembler<'m>, pass: Label, drop: Label) {
+        self.prefixes.look_up(asm, pass);
+        kept::count(asm, &self.bytes, drop);
+    }
+}

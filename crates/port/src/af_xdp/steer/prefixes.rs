@@ -1,0 +1,103 @@
+//! A set of prefixes in the kernel, each with a mark: two tries (`BPF_MAP_TYPE_LPM_TRIE`), one for each family.
+//!
+//! A node takes about 100 bytes, and only prefixes that are there take any.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::super::bpf::asm::{Assembler, Cond, Label, Op, Reg, Size};
+use super::super::bpf::{Kind, Map};
+use super::kept::BITS;
+use Reg::{R0, R2, R8, R10};
+
+/// A prefix: its address and its length.
+pub(super) type Place = (IpAddr, u8);
+
+/// What stands in the tries.
+pub(super) type Marks = HashMap<Place, bool>;
+
+/// The tries, and what stands in them.
+#[derive(Debug)]
+pub(super) struct Prefixes {
+    /// Prefixes to one byte: the mark.
+    v4: Map,
+    v6: Map,
+    written: Mutex<Marks>,
+}
+
+/// A prefix as the tries have it.
+fn key((address, len): Place) -> Vec<u8> {
+    let mut key = u32::from(len).to_ne_bytes().to_vec();
+    match address {
+        IpAddr::V4(address) => key.extend(address.octets()),
+        IpAddr::V6(address) => key.extend(address.octets()),
+    }
+    key
+}
+
+impl Prefixes {
+    /// Makes tries for so many prefixes of each family.
+    pub(super) fn new([v4, v6]: [&str; 2], entries: u32) -> io::Result<Self> {
+        Ok(Self {
+            v4: Map::new(Kind::LpmTrie, v4, 4 + 4, 1, entries)?,
+            v6: Map::new(Kind::LpmTrie, v6, 4 + 16, 1, entries)?,
+            written: Mutex::default(),
+        })
+    }
+
+    /// Returns how many prefixes of IPv4 and of IPv6 there is room for.
+    pub(super) fn room(&self) -> [usize; 2] {
+        [self.v4.entries() as usize, self.v6.entries() as usize]
+    }
+
+    pub(super) fn written(&self) -> MutexGuard<'_, Marks> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn map(&self, (address, _): Place) -> &Map {
+        if address.is_ipv4() { &self.v4 } else { &self.v6 }
+    }
+
+    pub(super) fn write(&self, written: &mut Marks, place: Place, mark: bool) -> io::Result<()> {
+        if written.get(&place) == Some(&mark) {
+            return Ok(());
+        }
+        self.map(place).update(&key(place), &[mark.into()])?;
+        written.insert(place, mark);
+        Ok(())
+    }
+
+    pub(super) fn delete(&self, written: &mut Marks, place: Place) -> io::Result<()> {
+        if written.contains_key(&place) {
+            self.map(place).delete(&key(place))?;
+            written.remove(&place);
+        }
+        Ok(())
+    }
+
+    /// Returns the mark of the longest prefix around an address, if there is a prefix.
+    pub(super) fn find(&self, address: IpAddr) -> io::Result<Option<bool>> {
+        let place = (address, if address.is_ipv4() { 32 } else { 128 });
+        Ok(self.map(place).lookup(&key(place))?.map(|mark| mark != [0]))
+    }
+
+    /// Goes to `none` with a packet whose flow was kept, unless the longest prefix around its source has
+    /// the mark.
+    pub(super) fn look_up<'m>(&'m self, asm: &mut Assembler<'m>, none: Label) {
+        let (six, found) = (asm.label(), asm.label());
+        asm.jump_if32(Cond::Eq, R8, 6, six);
+        for (map, width) in [(&self.v4, 32), (&self.v6, 128)] {
+            if width == 128 {
+                asm.bind(six);
+            }
+            asm.op32(Op::Mov, R2, width)
+                .store(Size::Word, R10, BITS, R2)
+                .map_lookup(map, BITS)
+                .jump_if(Cond::Ne, R0, 0, found)
+                .jump(none);
+        }
+        asm.bind(found).load(Size::Byte, R2, R0, 0).jump_if32(Cond::Eq, R2, 0, none);
+    }
+}

@@ -1,0 +1,98 @@
+//! The pulse: whether the worker of a queue still receives.
+//!
+//! ```text
+//!   word of a queue:   0 ──── a packet is taken: now ────► time ──── STALL later ────► stalled
+//!                      ▲                                    │                            │
+//!                      └──────────── the worker receives ◄──┴────────────────────────────┘
+//! ```
+//!
+//! A packet that finds 0 writes the time there; the worker writes 0 whenever it receives, be it
+//! nothing. So the word is the time of the first packet that the worker has not looked for yet: a
+//! worker that sleeps because no packet comes never counts as stalled, and needs no clock. A packet
+//! that finds a time of more than [`STALL`] ago is not redirected: the host gets it, or it is
+//! dropped where a gate guards, until the worker receives again.
+//!
+//! The clock is the kernel's coarse one, which costs a load and is right to a tick (at most 10 ms);
+//! before Linux 5.11, which lacks it for programs, the exact one.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::super::bpf::asm::{Assembler, Cond, Helper, Label, Op, Reg, Size, context};
+use super::super::bpf::{Kind, Map, Words};
+use Reg::{R0, R1, R2, R6, R8, R9, R10};
+
+/// The default time that a worker may leave a packet unread.
+pub const STALL: Duration = Duration::from_millis(100);
+
+/// A word for each queue of an interface.
+#[derive(Debug)]
+pub(super) struct Pulse {
+    words: Words,
+    /// The time in nanoseconds after which a worker counts as stalled.
+    limit: Map,
+}
+
+impl Pulse {
+    /// Makes the words of so many queues.
+    pub(super) fn new(queues: u32) -> io::Result<Self> {
+        let words = Words::new("fp_pulse", queues)?;
+        let limit = Map::array(Kind::Array, "fp_stall", 8, 1)?;
+        let pulse = Self { words, limit };
+        pulse.set_limit(Some(STALL))?;
+        Ok(pulse)
+    }
+
+    /// Sets how long a worker may stall; `None` means for ever.
+    pub(super) fn set_limit(&self, limit: Option<Duration>) -> io::Result<()> {
+        let nanos = limit.and_then(|limit| i64::try_from(limit.as_nanos()).ok());
+        self.limit.set(0, &nanos.unwrap_or(i64::MAX).to_ne_bytes())
+    }
+
+    /// Returns the maps: of the words, and of the limit.
+    pub(super) fn maps(&self) -> [&Map; 2] {
+        [self.words.map(), &self.limit]
+    }
+
+    /// Notes that the worker of a queue has received.
+    #[inline]
+    pub(super) fn beat(&self, queue: u32) {
+        // Relaxed: nothing goes with it. Written only where there is something to clear, because
+        // the line is the program's, too.
+        if let Some(word) = self.words.get(queue as usize)
+            && word.load(Ordering::Relaxed) != 0
+        {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Goes to `taken` with a packet whose queue has a worker that receives, else to `stalled`. r9 has
+/// the context.
+pub(super) fn ask<'m>(
+    asm: &mut Assembler<'m>,
+    [pulse, limit]: [&'m Map; 2],
+    clock: Helper,
+    taken: Label,
+    stalled: Label,
+) {
+    let since = asm.label();
+    asm.load(Size::Word, R2, R9, context::RX_QUEUE_INDEX)
+        .store(Size::Word, R10, -4, R2)
+        .map_lookup(pulse, -4)
+        .jump_if(Cond::Eq, R0, 0, taken)
+        .mov(R6, R0)
+        .call(clock)
+        .load(Size::Double, R8, R6, 0)
+        .jump_if(Cond::Ne, R8, 0, since)
+        .store(Size::Double, R6, 0, R0)
+        .jump(taken)
+        // Signed: another CPU may have written a later time than this one's clock shows.
+        .bind(since)
+        .op(Op::Sub, R0, R8)
+        .load_map_value(R1, limit, 0)
+        .load(Size::Double, R2, R1, 0)
+        .jump_if(Cond::Sgt, R0, R2, stalled)
+        .jump(taken);
+}
