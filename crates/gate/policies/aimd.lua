@@ -1,7 +1,8 @@
 -- aimd: additive increase, multiplicative decrease (Chiu, Jain, 1989), by the marks of RED.
 --
 -- A flow begins with 256 KiB a second. Whenever it asks for renewal it gets 64 more, or half
--- of what it had if the packet that asks has met congestion on its way from the gate.
+-- of what it had if the packet that asks has met congestion on its way from the gate. A rate is
+-- remembered from the first renewal on, so that sources that come only once evict no other rate.
 
 local rates = store(262144)
 local first, step, least, most = 256, 64, 32, 8192
@@ -12,7 +13,7 @@ function decide(p)
     if p.renewal then
         rate = p.congested and rate // 2 or rate + step
         rate = math.max(least, math.min(most, rate))
+        rates:set(flow, rate)
     end
-    rates:set(flow, rate)
     return grant { rate = rate, expire = 30, renewal = 5, step = 5 }
 end

@@ -1,7 +1,8 @@
--- lists: who is on the list `allow` is granted, who is on `deny` is not, and everybody else is
--- let to the Web by the program of that name.
+-- lists: a source on the list `allow` is granted, one on `deny` is declined, and all others
+-- are let to the Web by the program of that name.
 --
--- A line of either list is a prefix; what follows it in `allow` is a rate in KiB a second.
+-- A line of either list is a prefix; in `allow` a rate in KiB a second follows it. The lists match
+-- addresses, so no forged packet can cause a decision.
 
 local allow, deny = list "allow", list "deny"
 
@@ -11,7 +12,7 @@ function decide(p)
         return grant { rate = rate == true and 1024 or rate }
     end
     if p:src_in(deny) then
-        return decline(600)
+        return decline { expire = 600, proven = true }
     end
     return web { rate = 512, expire = 300 }
 end

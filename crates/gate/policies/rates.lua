@@ -1,12 +1,14 @@
--- rates: everybody gets the rate of the longest prefix on the list `rates` that has its
--- address, in KiB a second; 0 declines. Who is on no prefix gets a little.
+-- rates: each source gets the rate of the longest prefix on the list `rates` that has its
+-- address, in KiB a second; 0 declines. A source on no prefix gets a little.
+--
+-- The list is about addresses, so no forged packet can bring a decision about.
 
 local rates = list "rates"
 
 function decide(p)
     local rate = p:src_in(rates) or 64
     if rate == 0 then
-        return decline(600)
+        return decline { expire = 600, proven = true }
     end
     return grant { rate = rate, expire = 120 }
 end

@@ -1,25 +1,32 @@
 -- reputation: an autonomous system whose hosts do what nobody needs is trusted less.
 --
 -- The list `asn` has the number of the system behind each prefix. A request to a port that
--- nothing listens on costs its system a point, of which one comes back every ten seconds; who has
--- lost more than 50 is declined for a while, and the rate falls with what is lost before that.
+-- nothing listens on costs its system a point; one comes back every second. The fewer points a
+-- system has left, the lower is the rate that new flows from it begin with, down to a sixth.
+--
+-- Sources of requests may be forged. So points are capped, a minute forgives all of them, no
+-- system is declined for them, and a flow that is granted keeps at least the rate that it has. A
+-- request to a closed port is declined for that port only.
 
 local asn = list "asn"
 local points, seen = store(65536), store(65536)
+local rates = store(262144)
 local open = { [22] = true, [25] = true, [80] = true, [443] = true }
+local full, most = 2048, 50
 
 function decide(p)
     local system = p:src_in(asn) or 0
     local lost, last = points:get(system) or 0, seen:get(system) or now()
-    lost = math.max(0, lost - (now() - last) / 10)
-    local wrong = p.protocol == 6 and not open[p.dst_port or 0]
-    if wrong then
-        lost = lost + 1
+    lost = math.max(0, lost - (now() - last))
+    local flow = p.src .. " " .. p.dst
+    local rate = math.floor(full / (1 + lost / 10))
+    if p.renewal then
+        rate = math.max(rate, rates:get(flow) or full)
+    elseif p.protocol == 6 and p.dst_port and not open[p.dst_port] then
+        points:set(system, math.min(most, lost + 1))
+        seen:set(system, now())
+        return decline { expire = 10, protocol = 6, port = p.dst_port }
     end
-    points:set(system, lost)
-    seen:set(system, now())
-    if wrong or lost > 50 then
-        return decline(lost > 50 and 600 or 60)
-    end
-    return grant { rate = math.floor(2048 / (1 + lost / 10)), expire = 60 }
+    rates:set(flow, rate)
+    return grant { rate = rate, expire = 60 }
 end

@@ -26,6 +26,10 @@
 //! Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012). The SYN's sequence number is not
 //! in it, because the reset does not say it. Who guesses is right once in 2^31 packets.
 //!
+//! **The secret** is another one from time to time ([`Secrets::rotate`]): from a slot on that no
+//! worker has come to yet, so that all of them, which have to know each other's cookies, change
+//! with the same slot. Cookies of the last secret stay valid for as long as any cookie does.
+//!
 //! **The cookie must not be acceptable** to the SYN that it answers: one from x + 1 to x + 1 + the
 //! data that came with it would begin a connection with nobody. Such a SYN, one in 2^32 and less
 //! than one in 65535 whatever it brings, is not answered.
@@ -36,6 +40,8 @@
 //! O(1), about forty rounds of SipHash for a cookie, eighty for a check.
 
 use core::fmt;
+
+use fib::Reader;
 
 use crate::flow::Flow;
 use crate::limit::bucket::{Bucket, DEEPEST};
@@ -59,9 +65,7 @@ impl Secret {
 
     /// Makes one from the operating system's random generator.
     pub fn random() -> Self {
-        use std::hash::{BuildHasher, RandomState};
-        let state = RandomState::new();
-        Self([state.hash_one(0u64), state.hash_one(1u64)])
+        Self::new(crate::random::word)
     }
 }
 
@@ -69,6 +73,33 @@ impl fmt::Debug for Secret {
     /// Keeps the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")
+    }
+}
+
+/// The secret in force, and the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Secrets {
+    current: Secret,
+    previous: Secret,
+    /// The slot that the current one is in force from.
+    from: u64,
+}
+
+impl Secrets {
+    /// Begins with one.
+    pub fn new(secret: Secret) -> Self {
+        Self { current: secret, previous: secret, from: 0 }
+    }
+
+    /// Returns those of from now on, with a fresh one: in force two slots after that of `now`.
+    #[must_use]
+    pub fn rotate(&self, fresh: Secret, now: u64) -> Self {
+        Self { current: fresh, previous: self.current, from: (now >> SLOT) + 2 }
+    }
+
+    /// Returns the secret of a slot.
+    fn of(&self, slot: u64) -> Secret {
+        if slot >= self.from { self.current } else { self.previous }
     }
 }
 
@@ -104,7 +135,9 @@ pub struct Syn {
 /// Who makes cookies, and knows them again.
 #[derive(Debug)]
 pub struct Cookies {
-    secret: Secret,
+    secrets: Secrets,
+    /// The reader of published secrets, if any.
+    published: Option<Reader<Secrets>>,
     /// The slot of the first of the keys; the other is that of the one before.
     slot: u64,
     keys: [[u64; 2]; 2],
@@ -118,7 +151,8 @@ impl Cookies {
     pub fn new(terms: &Terms, now: u64) -> Self {
         let rate = u64::from(terms.rate.min(MOST_ANSWERS)) * u64::from(PRICE);
         let mut it = Self {
-            secret: terms.secret,
+            secrets: Secrets::new(terms.secret),
+            published: None,
             slot: 0,
             keys: [[0; 2]; 2],
             rate: Bucket::new(rate, DEEPEST, now),
@@ -128,9 +162,23 @@ impl Cookies {
         it
     }
 
+    /// Adopts the published secrets at the beginning of each slot.
+    pub fn follow(&mut self, published: Reader<Secrets>) {
+        self.published = Some(published);
+        self.set(self.slot);
+    }
+
     fn set(&mut self, slot: u64) {
-        let Secret(secret) = self.secret;
-        let key = |slot| [0, 1].map(|half| siphash(secret, &[slot, half]));
+        if let Some(published) = &mut self.published {
+            self.secrets = *published.current();
+            // A slot lasts for seconds, for which the publisher need not wait.
+            published.idle();
+        }
+        let secrets = self.secrets;
+        let key = |slot| {
+            let Secret(secret) = secrets.of(slot);
+            [0, 1].map(|half| siphash(secret, &[slot, half]))
+        };
         self.slot = slot;
         self.keys = [key(slot), key(slot.wrapping_sub(1))];
     }
@@ -220,7 +268,9 @@ fn round([mut a, mut b, mut c, mut d]: [u64; 4]) -> [u64; 4] {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cookies, SLOT, Secret, Syn, Terms, siphash};
+    use fib::Publisher;
+
+    use super::{Cookies, SLOT, Secret, Secrets, Syn, Terms, siphash};
     use crate::flow::Flow;
 
     const SECRET: Secret = Secret([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
@@ -337,6 +387,49 @@ mod tests {
         assert!(
             given(&mut it, 0u32.wrapping_sub(1), u16::MAX) && given(&mut it, 1 << 31, u16::MAX)
         );
+    }
+
+    /// Two workers that look at the clock at different times know each other's cookies while the
+    /// secret changes, and a cookie of the last secret is good for as long as its slots are.
+    #[test]
+    fn workers_know_each_others_cookies_while_the_secret_rotates() {
+        let mut publisher = Publisher::new(Secrets::new(SECRET));
+        let mut workers: [Cookies; 2] = core::array::from_fn(|_| {
+            let mut worker = cookies(u32::MAX);
+            worker.follow(publisher.reader());
+            worker
+        });
+        let mut random = 1u64..;
+        let (flow, slot) = (Flow::v4(3, 4), 1u64 << SLOT);
+        let mut numbers = std::collections::BTreeSet::new();
+        let mut last = None;
+        for step in 0..100u64 {
+            let now = step * slot / 4;
+            if step % 20 == 7 {
+                let fresh = Secret::new(|| random.next().unwrap());
+                let next = publisher.current().rotate(fresh, now);
+                publisher.publish(Box::new(next));
+                assert!(publisher.reclaim().is_some(), "no worker holds the last one");
+            }
+            let [early, late] = &mut workers;
+            let segment = syn(9);
+            let number = early.give(&flow, &segment, now).unwrap().acknowledgement;
+            numbers.insert(number);
+            // The other one looks at the clock once a slot.
+            if step % 4 == 3 {
+                late.give(&Flow::v4(9, 9), &segment, now).unwrap();
+                assert!(late.knows(&flow, segment.ports, number, now), "step {step}");
+            }
+            if let Some((given, number)) = last.replace((now, number)) {
+                let good = (now >> SLOT) - (given >> SLOT) <= 1;
+                assert_eq!(early.knows(&flow, segment.ports, number, now), good, "step {step}");
+            }
+            assert!(!early.knows(&flow, segment.ports, number ^ 1, now), "step {step}");
+        }
+        // A number for each slot: nothing of a secret is left in those of the next.
+        assert_eq!(numbers.len(), 25);
+        let last = publisher.current().of(u64::MAX);
+        assert_ne!(last, SECRET);
     }
 
     /// Chance is two in 2^32 for each.

@@ -22,10 +22,12 @@
 //! **Bounded.** [`Wheels::due`] does as much as it is allowed and goes on there next time;
 //! who is late is only late, since states expire by themselves (`state.rs`).
 //!
-//! **Two wheels over the same links**, for requests and for what was decided. The first
-//! list of the first wheel is then the request that expires soonest, which is the least
-//! patient and, among equals, the oldest: the one to give up when the table is full.
-//! Whatever was granted or declined is in the other wheel, and is never looked at for it.
+//! **Three wheels over the same links**, for requests, for granted flows and for declined flows.
+//! The first list of the first wheel is then the request that expires soonest, which is
+//! the least patient and, among equals, the oldest: the one to give up when the table is full. The
+//! first list of the last is the decline that expires soonest: the one to evict when declines have
+//! used their share, or a grant would find no room. Granted flows are in neither, so eviction never
+//! reads them.
 
 use fib::{Table, fetch_ahead};
 
@@ -48,11 +50,16 @@ const HEAD: u32 = 1 << 31;
 pub enum Wheel {
     /// Requests.
     Requests,
-    /// What was granted or declined.
+    /// Granted flows, and flows run by a program.
     Decided,
+    /// Declined flows.
+    Declined,
 }
 
-/// Both wheels.
+/// All wheels.
+pub const WHEELS: [Wheel; 3] = [Wheel::Requests, Wheel::Decided, Wheel::Declined];
+
+/// The wheels.
 #[derive(Debug)]
 pub struct Wheels {
     /// Before and after, by entry.
@@ -62,7 +69,7 @@ pub struct Wheels {
     /// A bit for each list with entries.
     occupied: Box<[[u64; WORDS]]>,
     /// The next tick of each wheel.
-    ticks: [u64; 2],
+    ticks: [u64; WHEELS.len()],
 }
 
 impl Wheels {
@@ -70,13 +77,13 @@ impl Wheels {
     pub fn new(entries: usize, now: u64) -> Self {
         Self {
             links: Table::filled([NONE; 2], entries),
-            heads: vec![NONE; 2 * LEVELS * SLOTS].into(),
-            occupied: vec![[0; WORDS]; 2 * LEVELS].into(),
-            ticks: [now >> TICK; 2],
+            heads: vec![NONE; WHEELS.len() * LEVELS * SLOTS].into(),
+            occupied: vec![[0; WORDS]; WHEELS.len() * LEVELS].into(),
+            ticks: [now >> TICK; WHEELS.len()],
         }
     }
 
-    /// Files `entry`, which is in neither wheel.
+    /// Files `entry`, which is in no wheel.
     pub fn file(&mut self, entry: u32, wheel: Wheel, expire_at: u64) {
         let now = self.ticks[wheel as usize];
         let tick = (expire_at >> TICK).saturating_add(1).max(now);
@@ -207,14 +214,14 @@ fn list(wheel: Wheel, level: usize, slot: usize) -> usize {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{Wheel, Wheels};
+    use super::{WHEELS, Wheel, Wheels};
 
     const SECOND: u64 = 1_000_000_000;
 
     /// Takes out all that are over, `work` at a time.
     fn drain(wheels: &mut Wheels, now: u64, work: u32, expires: &[u64]) -> Vec<u32> {
         let mut gone = Vec::new();
-        for wheel in [Wheel::Requests, Wheel::Decided] {
+        for wheel in WHEELS {
             let mut idle = 0;
             while idle < 3 {
                 let mut left = work;
@@ -246,7 +253,7 @@ mod tests {
                 let later = now + rng.u64(..1 << magnitude);
                 match model.get(&entry) {
                     None => {
-                        let wheel = if rng.bool() { Wheel::Requests } else { Wheel::Decided };
+                        let wheel = WHEELS[rng.usize(..WHEELS.len())];
                         expires[entry as usize] = later;
                         wheels.file(entry, wheel, later);
                         model.insert(entry, wheel);

@@ -136,14 +136,7 @@ impl Key {
 
     /// Makes a key from the operating system's random generator.
     pub fn random() -> Self {
-        use std::hash::{BuildHasher, RandomState};
-        // SipHash under a key the system gave, of a counter.
-        let state = RandomState::new();
-        let mut count = 0u64;
-        Self::new(|| {
-            count += 1;
-            state.hash_one(count)
-        })
+        Self::new(crate::random::word)
     }
 
     /// Returns the hash of a flow.

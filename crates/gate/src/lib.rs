@@ -31,6 +31,8 @@
 //! | [`policy`] | what becomes of packets by destination, and whose grantors decide |
 //! | [`priority`] | the priority of a request |
 //! | [`program`] | flow programs: loaded, verified, run |
+//! | [`tunnel`] | tunnels whose packets prove that a gate has sent them |
+//! | [`random`] | random numbers for keys, secrets and sessions |
 //! | [`state`] | what a gate remembers of a flow, and what that makes of a packet |
 //!
 //! # Examples
@@ -79,5 +81,7 @@ pub mod limit;
 pub mod policy;
 pub mod priority;
 pub mod program;
+pub mod random;
 pub mod state;
 pub mod table;
+pub mod tunnel;

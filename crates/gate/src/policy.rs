@@ -28,7 +28,8 @@
 //! answers, a hop, stands for an action and a line.
 //!
 //! **Sources** that pass, and those that are blocked, are looked up before anything else is
-//! (`policy/sources.rs`).
+//! (`policy/sources.rs`). Packets that only a forger sends by the front, by their source or because
+//! they are for a tunnel's end, have an action of their own (`policy/forged.rs`).
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -41,8 +42,11 @@ use crate::flow::{Flow, Pair, permute};
 use crate::gate::Line;
 use crate::limit::aggregate::{Limit, MOST_LIMITS};
 
+mod forged;
 pub mod sources;
 
+pub use forged::Forged;
+use forged::{Sides, Single};
 use sources::{Source, Sources};
 
 /// Buckets of a set, as a power of two.
@@ -61,6 +65,8 @@ pub enum Action {
     Front,
     /// They are dropped.
     Drop,
+    /// They are dropped: only a forger sends them by the front.
+    Forged,
 }
 
 impl Action {
@@ -231,6 +237,7 @@ pub struct Draft {
     /// The hop of each.
     hops: HashMap<Place, Hop>,
     sources: Arc<Sources>,
+    sides: Sides,
 }
 
 impl Draft {
@@ -310,6 +317,35 @@ impl Draft {
         self.exempt6.push(prefix);
     }
 
+    /// States whether hosts with addresses of an IPv4 prefix are behind the gate: packets at the
+    /// front with such a source are forged. The longest prefix counts.
+    pub fn inside_v4(&mut self, prefix: Prefix<u32>, inside: bool) {
+        self.sides.v4(prefix, inside);
+    }
+
+    /// States the same of an IPv6 prefix.
+    pub fn inside_v6(&mut self, prefix: Prefix<u128>, inside: bool) {
+        self.sides.v6(prefix, inside);
+    }
+
+    /// States that tunnels end at an address: packets at the front that are for it, or that have it
+    /// as their source, are forged. This replaces what was added for the prefix of this address
+    /// alone, so it comes after the rules.
+    pub fn tunnel_end(&mut self, address: Address) {
+        let line = core::mem::replace(&mut self.line, Line::NONE);
+        match Single::from(address) {
+            Single::V4(prefix) => {
+                self.v4(prefix, Action::Forged);
+                self.sides.v4(prefix, true);
+            }
+            Single::V6(prefix) => {
+                self.v6(prefix, Action::Forged);
+                self.sides.v6(prefix, true);
+            }
+        }
+        self.line = line;
+    }
+
     /// Makes the policy, of this generation.
     ///
     /// # Errors
@@ -330,6 +366,7 @@ impl Draft {
             places: self.places.clone().into(),
             sets: self.sets.clone().into(),
             sources: Arc::clone(&self.sources),
+            forged: self.sides.build()?,
             generation,
         })
     }
@@ -369,6 +406,7 @@ pub struct Policy {
     sets: Box<[GrantorSet]>,
     /// Sources of which something is said before destinations are asked.
     sources: Arc<Sources>,
+    forged: Forged,
     generation: u64,
 }
 
@@ -422,16 +460,22 @@ impl Policy {
         self.sources.of(flow)
     }
 
+    /// Returns which sources no packet at the front can have.
+    #[inline]
+    pub fn forged(&self) -> &Forged {
+        &self.forged
+    }
+
     /// Returns what becomes of packets of a flow, if there is a route.
     pub fn action(&self, flow: &Flow) -> Option<Action> {
-        match flow.pair() {
-            Pair::V4 { dst, .. } => self.action_v4(dst),
-            Pair::V6 { dst, .. } => self.action_v6(dst),
-        }
+        self.ruled(flow).0
     }
 
     /// Returns the same with where its packets count.
     pub fn ruled(&self, flow: &Flow) -> (Option<Action>, Line) {
+        if self.forged.holds(flow) {
+            return (Some(Action::Forged), Line::NONE);
+        }
         let hop = match flow.pair() {
             Pair::V4 { dst, .. } => self.v4.lookup(dst),
             Pair::V6 { dst, .. } => self.v6.lookup(dst),

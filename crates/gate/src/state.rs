@@ -15,10 +15,14 @@
 //!               request   last seen
 //!               granted   spent  | window's end | next renewal | rate:32 step:32
 //!               program   the cookie, all eight
+//!               provisional   last seen | until | which packets
 //! ```
 //!
 //! Whatever the state, a decision brings the flow to the one it names; that is how a
-//! grantor changes its mind. A flow that expires is a request again with the very
+//! grantor changes its mind. The exception is a **provisional** decline (`state/provisional.rs`):
+//! it rests on a packet whose source may be forged, so it never overrides a grant, a program, a
+//! decline by address or a proof, lasts seconds, and leaves the flow a request beneath it. A flow
+//! that expires is a request again with the very
 //! packet that finds it so, and a new one: of the first priority. So is a request whose
 //! lifetime is over, whether or not its entry has been taken away yet: what a packet gets
 //! never depends on how far the table has been swept.
@@ -43,8 +47,12 @@
 //! it, of the packet and of the record; tests/model.rs holds it against a slow twin.
 
 mod bytes;
+mod provisional;
+mod traffic;
 
 pub use bytes::BYTES;
+pub use provisional::LONGEST_PROVISIONAL_S;
+pub use traffic::{Traffic, TransportView};
 
 use crate::priority::{ALLOWANCE, FIRST, SHORTEST, dscp, lifetime, priority};
 use crate::program::Answer;
@@ -69,6 +77,8 @@ pub enum State {
     Declined,
     /// A program decides of each packet.
     Program,
+    /// Asking for a decision, while some or all of its packets are declined on no proof.
+    Provisional,
 }
 
 /// What a grantor decides of a flow.
@@ -76,11 +86,23 @@ pub enum State {
 pub enum Decision {
     /// To let it through.
     Grant(Grant),
-    /// To keep it out for so many seconds.
+    /// To drop its packets for so many seconds, overriding earlier decisions: because of its
+    /// addresses, or with proof that the source of its packets is genuine.
     Decline {
         /// Seconds until it may ask again.
         expire_s: u32,
     },
+    /// To drop some of its packets for a few seconds, without proof that its source is genuine.
+    Provisional(Provisional),
+}
+
+/// A decline that rests on what a packet was, and not on proof of where it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Provisional {
+    /// Seconds until these packets may ask again; [`LONGEST_PROVISIONAL_S`] at the most.
+    pub expire_s: u32,
+    /// Which packets of the flow.
+    pub traffic: Traffic,
 }
 
 /// On what terms a flow is let through.
@@ -135,6 +157,9 @@ pub enum Outcome {
     OverRate,
     /// Its flow is declined.
     Declined,
+    /// Some traffic of its flow is declined, [`Record::provisional_traffic`];
+    /// [`Record::classified`] makes an outcome of whether the packet is such traffic.
+    Classify,
     /// The program of this number is to say; [`Record::answer`] makes an outcome of that.
     Run(u8),
     /// Its program lets it go as it is, without the grantor.
@@ -163,6 +188,11 @@ pub struct Record {
 }
 
 const _: () = assert!(size_of::<Record>() == 88);
+
+/// The value of `program` for a request, beneath a provisional decline too: its source is unknown,
+const UNPROVEN: u8 = 0;
+/// or its source has shown that the address is its own.
+const PROVEN: u8 = 1;
 
 /// Of a request: when a packet asked last.
 const LAST_SEEN: usize = 0;
@@ -201,12 +231,13 @@ impl Record {
         self.body[LAST_SEEN] = now;
         self.priority = FIRST;
         self.allowance = ALLOWANCE;
+        self.program = UNPROVEN;
         self.expire_at = now.saturating_add(lifetime(FIRST));
     }
 
     /// Decides what becomes of a packet of `bytes`, Ethernet header included, and
     /// remembers it.
-    #[inline]
+    #[inline(always)]
     pub fn packet(&mut self, now: u64, bytes: u32) -> Outcome {
         if now >= self.expire_at {
             self.begin(now);
@@ -216,6 +247,7 @@ impl Record {
             State::Granted => self.spend(now, bytes),
             State::Declined => Outcome::Declined,
             State::Program => Outcome::Run(self.program),
+            State::Provisional => self.provisional(now),
         }
     }
 
@@ -296,11 +328,18 @@ impl Record {
 
     /// Takes over a decision and says whether it counts: one that its sender numbered
     /// before the one in force comes late and changes nothing.
+    ///
+    /// A provisional decline does not count either while the flow [is settled](Self::is_settled),
+    /// and its stamp is never remembered, so that none makes a grant come late.
     pub fn decide(&mut self, now: u64, decision: &Decision, stamp: Stamp) -> bool {
+        if let Decision::Provisional(provisional) = *decision {
+            return !self.is_late(stamp) && self.decline_for_now(now, provisional);
+        }
         if !self.take(stamp) {
             return false;
         }
         match *decision {
+            Decision::Provisional(_) => {}
             Decision::Decline { expire_s } => {
                 self.state = State::Declined;
                 self.expire_at = after(now, expire_s, SECOND);

@@ -5,7 +5,7 @@
 use fingerpost_gate::decision::v1::{Reader, Writer};
 use fingerpost_gate::decision::{Item, Program, Refused, Say, Scope};
 use fingerpost_gate::flow::Flow;
-use fingerpost_gate::state::{Decision, Grant};
+use fingerpost_gate::state::{Decision, Grant, Provisional, Traffic};
 
 fn golden() -> Vec<(&'static str, Vec<u8>)> {
     let lines = include_str!("golden/v1.hex").lines();
@@ -19,8 +19,10 @@ fn golden() -> Vec<(&'static str, Vec<u8>)> {
 fn items(name: &str) -> Vec<Item> {
     let v4 = Scope::of(&Flow::v4(0xc000_0201, 0xc633_6407));
     let v6 = Scope::of(&Flow::v6(0x2001_0db8 << 96 | 1, 0x2001_0db8_ffff_u128 << 80 | 2));
-    let declined =
-        |scope, expire_s| Item { scope, say: Say::Decide(Decision::Decline { expire_s }) };
+    let declined = |scope, expire_s| {
+        let decline = Provisional { expire_s, traffic: Traffic::All };
+        Item { scope, say: Say::Decide(Decision::Provisional(decline)) }
+    };
     let granted = |scope, [rate_kib, expire_s, next_renewal_ms, renewal_step_ms]: [u32; 4]| {
         let grant = Grant { rate_kib, expire_s, next_renewal_ms, renewal_step_ms };
         Item { scope, say: Say::Decide(Decision::Grant(grant)) }

@@ -11,7 +11,7 @@ use fingerpost_gate::decision::v2::receiver::Receiver;
 use fingerpost_gate::decision::v2::sender::{BEAT, Busy, MOST_WAITING, Sender, TRIES};
 use fingerpost_gate::decision::{Item, Program, Refused, Say, Scope};
 use fingerpost_gate::flow::Flow;
-use fingerpost_gate::state::{Decision, Grant, Record, Stamp};
+use fingerpost_gate::state::{Decision, Grant, Provisional, Record, Stamp, Traffic};
 
 const SECRET: [u8; 32] = {
     let mut secret = [0; 32];
@@ -39,8 +39,9 @@ fn items() -> Vec<Item> {
     cookie[..6].copy_from_slice(&[1, 2, 3, 4, 5, 6]);
     let grant =
         Grant { rate_kib: 1024, expire_s: 300, next_renewal_ms: 240_000, renewal_step_ms: 3_000 };
+    let decline = Provisional { expire_s: 600, traffic: Traffic::All };
     vec![
-        Item { scope: v4, say: Say::Decide(Decision::Decline { expire_s: 600 }) },
+        Item { scope: v4, say: Say::Decide(Decision::Provisional(decline)) },
         Item { scope: v6, say: Say::Decide(Decision::Grant(grant)) },
         Item { scope: v4, say: Say::Run(Program { expire_s: 60, program: 3, cookie }) },
         Item {

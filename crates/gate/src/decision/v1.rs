@@ -9,6 +9,9 @@
 //!         4, 5  program                    expire_s:32 program:8 0:16 words:8 cookie
 //! ```
 //!
+//! A decline of this version carries no proof that its packet was not forged: it is provisional
+//! (`state/provisional.rs`). This version has no decline of only some packets of a flow.
+//!
 //! Nothing in it says who speaks, or when: whoever can send a datagram to the gate
 //! can decide. A gate takes it only where it is told to, from addresses it is told.
 //!
@@ -20,7 +23,7 @@
 use super::cursor::{Cursor, put_grant, put_program};
 use super::{Item, Refused, Say, Scope};
 use crate::flow::{Flow, Pair};
-use crate::state::Decision;
+use crate::state::{Decision, Provisional, Traffic};
 
 /// The UDP port that messages come from.
 pub const SOURCE_PORT: u16 = 0xa0a0;
@@ -69,7 +72,10 @@ impl<'a> Reader<'a> {
             Flow::v6(cursor.u128()?, cursor.u128()?)
         };
         let say = match kind & !1 {
-            DECLINED => Say::Decide(Decision::Decline { expire_s: cursor.u32()? }),
+            DECLINED => {
+                let (expire_s, traffic) = (cursor.u32()?, Traffic::All);
+                Say::Decide(Decision::Provisional(Provisional { expire_s, traffic }))
+            }
             GRANTED => Say::Decide(Decision::Grant(cursor.grant()?)),
             _ => Say::Run(cursor.program()?),
         };
@@ -120,7 +126,12 @@ impl Writer {
         let flow = item.scope.flow()?;
         let out = &mut self.bytes;
         let kind = match item.say {
-            Say::Decide(Decision::Decline { .. }) => DECLINED,
+            Say::Decide(Decision::Provisional(Provisional { traffic, .. }))
+                if traffic != Traffic::All =>
+            {
+                return None;
+            }
+            Say::Decide(Decision::Decline { .. } | Decision::Provisional(_)) => DECLINED,
             Say::Decide(Decision::Grant(_)) => GRANTED,
             Say::Run(_) => PROGRAM,
             Say::Flush => return None,
@@ -137,7 +148,10 @@ impl Writer {
             }
         }
         match &item.say {
-            Say::Decide(Decision::Decline { expire_s }) => {
+            Say::Decide(
+                Decision::Decline { expire_s }
+                | Decision::Provisional(Provisional { expire_s, .. }),
+            ) => {
                 out.extend_from_slice(&expire_s.to_be_bytes());
             }
             Say::Decide(Decision::Grant(grant)) => put_grant(out, grant),

@@ -81,7 +81,10 @@ impl<I: Index> Gate<I> {
                 let belongs = Belongs { set, generation };
                 if resets.right >> at & 1 != 0 {
                     match entry {
-                        Some(entry) => door.table.belong(entry, belongs),
+                        Some(entry) => {
+                            door.table.belong(entry, belongs);
+                            door.table.prove(entry, now);
+                        }
                         None => {
                             if let Some(entry) = door.prove(flow, *hash, belongs, now) {
                                 let (table, runner) = (&mut *door.table, &mut self.runner);
@@ -110,12 +113,7 @@ impl<I: Index> Gate<I> {
                         if entry.is_none() {
                             self.wide.apply(table, runner, number, flow, now);
                         }
-                        match table.packet(number, now, *bytes) {
-                            Outcome::Run(program) => {
-                                runner.packet(table, number, program, now, read(at), *bytes)
-                            }
-                            outcome => outcome,
-                        }
+                        runner.outcome(table, number, now, *bytes, || read(at))
                     }
                     Came::Out(_) | Came::Asked(_) if self.wide.declines(flow, now) => {
                         Outcome::Declined
@@ -270,7 +268,8 @@ impl<I: Index> Door<'_, I> {
     fn prove(&mut self, flow: &Flow, hash: u32, belongs: Belongs, now: u64) -> Option<u32> {
         let first = self.admission.as_ref().and_then(|admission| admission.seen(hash, now));
         self.make_room(1);
-        let record = Record::asked(first.unwrap_or(now));
+        let mut record = Record::asked(first.unwrap_or(now));
+        record.prove(now);
         let entry = self.table.restore(flow, hash, belongs, record, now).ok()?;
         if let Some(admission) = &mut self.admission {
             admission.forget(hash, now);

@@ -2,13 +2,22 @@
 //!
 //! A decision about a flow without an entry gives it one, if the policy gives its
 //! destination to grantors: a request whose entry had to go is answered all the same, and
-//! makes room for the answer.
+//! makes room for the answer. A grant finds room as long as anything in the table is not granted;
+//! declines have a share of it (`table/room.rs`).
+//!
+//! **A provisional decline** rests on no proof that its packet was not forged
+//! (`state/provisional.rs`). It has no effect on a flow that is granted, run by a program, declined
+//! by its addresses, or proven. It makes an entry only where a packet of the flow would, and only
+//! if one is free: forged sources that a policy declines take no room from others.
 //!
 //! A decision about prefixes applies to the flows that are known, by a walk of bounded
 //! steps, and to those that come while it lasts, from a list of at most [`MOST_WIDE`]
 //! that new flows are held against; the latest counts. A flow that gets no entry (admission.rs) is
 //! declined by it all the same; for a grant it has to come again. A flow that a grantor has decided
 //! of by itself since is left alone, by the stamp.
+//!
+//! Decisions are **retracted** by their stamps: all of a sender up to a number ([`Gate::retract`]),
+//! by such a walk too. A flow that one of them is in force of is forgotten, and asks again.
 
 use super::run::Runner;
 use super::{Counts, Gate};
@@ -35,16 +44,31 @@ struct Rule {
     walked: usize,
 }
 
-/// The decisions about prefixes, the latest last.
+/// Decisions to retract: those of a sender, up to a number.
+#[derive(Clone, Copy, Debug)]
+struct Retraction {
+    upto: Stamp,
+    /// The position of the walk.
+    walked: usize,
+}
+
+/// The most retractions at a time.
+const MOST_RETRACTIONS: usize = 64;
+
+/// The decisions about prefixes, the latest last, and the retractions.
 #[derive(Debug)]
 pub(super) struct Wide {
     rules: Vec<Rule>,
+    retractions: Vec<Retraction>,
 }
 
 impl Default for Wide {
     /// Has room for all there may be.
     fn default() -> Self {
-        Self { rules: Vec::with_capacity(MOST_WIDE) }
+        Self {
+            rules: Vec::with_capacity(MOST_WIDE),
+            retractions: Vec::with_capacity(MOST_RETRACTIONS),
+        }
     }
 }
 
@@ -64,9 +88,12 @@ impl Wide {
         }
         let about = |rule: &&Rule| now < rule.until && rule.scope.contains(flow);
         if let Some(rule) = self.rules.iter().rev().find(about) {
+            if declines(&rule.say) {
+                table.bound_declined();
+            }
             // A flush has nothing to say to a flow that has just begun.
             if rule.say != Say::Flush {
-                let _ = rule.say(table, runner, entry, now, Stamp::default());
+                let _ = rule.say(table, runner, entry, now, rule.stamp);
             }
         }
     }
@@ -76,7 +103,7 @@ impl Wide {
     pub(super) fn declines(&self, flow: &Flow, now: u64) -> bool {
         let about = |rule: &&Rule| now < rule.until && rule.scope.contains(flow);
         let latest = self.rules.iter().rev().find(about);
-        latest.is_some_and(|rule| matches!(rule.say, Say::Decide(Decision::Decline { .. })))
+        latest.is_some_and(|rule| declines(&rule.say))
     }
 
     /// Goes on with the walks, with at most `work` entries looked at, and forgets what is over.
@@ -88,6 +115,9 @@ impl Wide {
         now: u64,
         work: usize,
     ) {
+        if !self.retractions.is_empty() {
+            self.walk_retractions(table, counts, work);
+        }
         if self.rules.is_empty() {
             return;
         }
@@ -116,6 +146,39 @@ impl Wide {
     }
 }
 
+impl Wide {
+    /// Continues the retractions, with at most `work` entries read for each.
+    #[cold]
+    fn walk_retractions<I: Index>(
+        &mut self,
+        table: &mut FlowTable<I>,
+        counts: &mut Counts,
+        work: usize,
+    ) {
+        for Retraction { upto, walked } in &mut self.retractions {
+            let end = (*walked + work).min(table.capacity());
+            while *walked < end {
+                let part = *walked..end.min(*walked + 64);
+                *walked = part.end;
+                let mut met = [0; 64];
+                let mut count = 0;
+                for (entry, kept) in table.within(part) {
+                    let (state, stamp) = (kept.record().state(), kept.record().stamp());
+                    let theirs = stamp.sender == upto.sender && stamp.number <= upto.number;
+                    if theirs && state != State::Request {
+                        met[count] = entry;
+                        count += 1;
+                    }
+                }
+                met[..count].iter().for_each(|&entry| table.remove(entry));
+                counts.retracted += count as u64;
+            }
+        }
+        let capacity = table.capacity();
+        self.retractions.retain(|retraction| retraction.walked < capacity);
+    }
+}
+
 impl Rule {
     /// Applies to a flow what is left of this at `now`, in whole seconds, rounded up.
     fn say<I: Index>(
@@ -128,7 +191,9 @@ impl Rule {
     ) -> Result<(), Ignored> {
         let expire_s = self.until.saturating_sub(now).div_ceil(SECOND) as u32;
         let say = match self.say {
-            Say::Decide(Decision::Decline { .. }) => Say::Decide(Decision::Decline { expire_s }),
+            Say::Decide(Decision::Decline { .. } | Decision::Provisional(_)) => {
+                Say::Decide(Decision::Decline { expire_s })
+            }
             Say::Decide(Decision::Grant(grant)) => {
                 Say::Decide(Decision::Grant(Grant { expire_s, ..grant }))
             }
@@ -148,20 +213,29 @@ fn apply<I: Index>(
     say: &Say,
     stamp: Stamp,
 ) -> Result<(), Ignored> {
+    let record = table.entry(entry).record();
     let counts = match say {
         Say::Flush => {
             table.remove(entry);
             true
         }
+        Say::Decide(Decision::Provisional(_)) if record.is_settled(now) => {
+            return Err(Ignored::Unproven);
+        }
         Say::Decide(decision) => table.decide(entry, now, decision, stamp),
         // What comes late is not even tried.
-        Say::Run(_) if table.entry(entry).record().is_late(stamp) => false,
+        Say::Run(_) if record.is_late(stamp) => false,
         Say::Run(program) => {
             let begun = runner.begin(now, program).ok_or(Ignored::Program)?;
             table.run(entry, now, &begun, stamp)
         }
     };
     if counts { Ok(()) } else { Err(Ignored::Late) }
+}
+
+/// Returns whether a decision keeps packets out.
+fn declines(say: &Say) -> bool {
+    matches!(say, Say::Decide(Decision::Decline { .. } | Decision::Provisional(_)))
 }
 
 /// Where a decision with this result is counted.
@@ -171,6 +245,7 @@ fn counter<'a>(counts: &'a mut Counts, result: &Result<(), Ignored>) -> &'a mut 
         Err(Ignored::Late) => &mut counts.late,
         Err(Ignored::Unprotected) => &mut counts.unprotected,
         Err(Ignored::Program) => &mut counts.programs,
+        Err(Ignored::Unproven) => &mut counts.unproven,
         Err(Ignored::NoRoom | Ignored::TooManyWide) => &mut counts.no_room,
     }
 }
@@ -186,6 +261,8 @@ pub enum Ignored {
     Unprotected,
     /// It asks for a flow program that is not there, or that refuses what it is given.
     Program,
+    /// A decline without proof of a flow that is granted or proven, or has no entry.
+    Unproven,
     /// There are [`MOST_WIDE`] decisions about prefixes already.
     TooManyWide,
 }
@@ -197,6 +274,7 @@ impl core::fmt::Display for Ignored {
             Self::NoRoom => "the flow table has no entry left: give it more",
             Self::Unprotected => "the policy gives the destination to no grantor",
             Self::Program => "the flow program is not there, or refuses the cookie",
+            Self::Unproven => "the flow is granted or proven, and the decline rests on no proof",
             Self::TooManyWide => "too many decisions about prefixes are in force",
         })
     }
@@ -233,6 +311,28 @@ impl<I: Index> Gate<I> {
         result
     }
 
+    /// Retracts all decisions of a sender up to a number, those about prefixes at once and those
+    /// about flows by a walk; returns whether there is room for another walk.
+    pub fn retract(&mut self, upto: Stamp) -> bool {
+        let theirs = |stamp: Stamp| stamp.sender == upto.sender && stamp.number <= upto.number;
+        let Wide { rules, retractions } = &mut self.wide;
+        // A retraction up to a higher number makes those up to lower ones unnecessary.
+        retractions.retain(|retraction| !theirs(retraction.upto));
+        if retractions.len() == MOST_RETRACTIONS {
+            return false;
+        }
+        rules.retain(|rule| !theirs(rule.stamp));
+        retractions.push(Retraction { upto, walked: 0 });
+        true
+    }
+
+    /// Returns whether a walk through the table is under way.
+    pub fn is_walking(&self) -> bool {
+        let capacity = self.table.capacity();
+        let walks = |rule: &Rule| rule.walked < capacity;
+        !self.wide.retractions.is_empty() || self.wide.rules.iter().any(walks)
+    }
+
     fn decide_flow(
         &mut self,
         now: u64,
@@ -241,8 +341,16 @@ impl<I: Index> Gate<I> {
         say: &Say,
         stamp: Stamp,
     ) -> Result<(), Ignored> {
+        let declines = declines(say);
         let entry = match self.table.find(flow, hash) {
-            Some(entry) => entry,
+            Some(entry) => {
+                let state = self.table.entry(entry).record().state();
+                // It may not be the one that goes: it is no decline yet.
+                if declines && !matches!(state, State::Declined | State::Provisional) {
+                    self.counts.given_up += self.table.bound_declined() as u64;
+                }
+                entry
+            }
             None => {
                 let policy = self.policy.current();
                 let Some(Action::Grantors(set)) = policy.action(flow) else {
@@ -253,8 +361,14 @@ impl<I: Index> Gate<I> {
                 if let Say::Run(program) = say {
                     self.runner.begin(now, program).ok_or(Ignored::Program)?;
                 }
+                if matches!(say, Say::Decide(Decision::Provisional(_))) && self.is_pressed() {
+                    return Err(Ignored::Unproven);
+                }
+                if declines {
+                    self.counts.given_up += self.table.bound_declined() as u64;
+                }
                 if self.table.room() == 0 {
-                    self.counts.given_up += self.table.make_room(1) as u64;
+                    self.counts.given_up += self.table.make_room_for_grant() as u64;
                 }
                 let entry = self.table.insert(flow, hash, belongs, now);
                 let entry = entry.map_err(|_| Ignored::NoRoom)?;
@@ -264,6 +378,13 @@ impl<I: Index> Gate<I> {
             }
         };
         apply(&mut self.table, &mut self.runner, entry, now, say, stamp)
+    }
+
+    /// Returns whether the first packet of a flow gets no entry, or only in another's place.
+    fn is_pressed(&self) -> bool {
+        let flows = self.table.len();
+        let asks = self.admission.as_ref().is_some_and(|admission| admission.is_pressed(flows));
+        asks || self.table.room() == 0
     }
 
     /// Forgets the first packet of a flow that a grantor has spoken of since.
@@ -282,6 +403,8 @@ impl<I: Index> Gate<I> {
     ) -> Result<(), Ignored> {
         let expire_s = match say {
             Say::Decide(Decision::Decline { expire_s }) => expire_s,
+            // About addresses, it rests on no packet.
+            Say::Decide(Decision::Provisional(decline)) => decline.expire_s,
             Say::Decide(Decision::Grant(grant)) => grant.expire_s,
             Say::Run(program) => program.expire_s,
             Say::Flush => 0,

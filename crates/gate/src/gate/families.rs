@@ -2,9 +2,9 @@
 
 use fib::Hop;
 
-use super::{GROUP, Left, Packet};
+use super::{GROUP, Left, Line, Packet};
 use crate::flow::{Flow, Pair};
-use crate::policy::{Address, Policy};
+use crate::policy::{Action, Address, Policy};
 
 /// Addresses by family, and which packet each is of.
 pub(super) struct Families {
@@ -81,7 +81,7 @@ impl Families {
     }
 }
 
-/// Looks up the destinations of packets, those of a family together.
+/// Looks up the destinations of packets, and the sources, those of a family together.
 pub(super) fn look_up(policy: &Policy, packets: &[Packet], left: &mut [Left]) {
     let mut families =
         Families::of(left.iter().map(|left| dst(&packets[usize::from(left.at)].flow)));
@@ -97,4 +97,16 @@ pub(super) fn look_up(policy: &Policy, packets: &[Packet], left: &mut [Left]) {
             (left.action, left.line) = (action, line);
         });
     });
+    let forged = policy.forged();
+    let flow = |left: &Left| &packets[usize::from(left.at)].flow;
+    if !left.iter().any(|left| forged.may_hold(flow(left))) {
+        return;
+    }
+    let mut families = Families::of(left.iter().map(|left| src(flow(left))));
+    let mut forge = |number: u8| {
+        let left = &mut left[usize::from(number)];
+        (left.action, left.line) = (Some(Action::Forged), Line::NONE);
+    };
+    families.v4(|srcs, hops, of| forged.v4(srcs, hops, |at| forge(of[at])));
+    families.v6(|srcs, hops, of| forged.v6(srcs, hops, |at| forge(of[at])));
 }

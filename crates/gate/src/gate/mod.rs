@@ -27,7 +27,11 @@
 //!
 //! **Insertion stops after the first failure in a group** (4.5.2): the packets after it go
 //! on as requests without an entry, at the priority of new ones. It fails only when nothing
-//! in the table can be given up, which is when all of it was granted or declined.
+//! in the table can be given up, which is when all of it was granted or declined (declines have a
+//! share only, and go before a grant is refused).
+//!
+//! **Forged packets** (`policy/forged.rs`) are found with the policy, in step 4, and so have no
+//! entry; a source on the allow-list does not help them.
 //!
 //! **Lists of sources** come before everything: packets of one that is allowed go to the grantor of
 //! their destination like granted ones, with no entry, no rate and no limit but the link's; what is not
@@ -38,7 +42,7 @@
 //!
 //! **Flows with a program** have it run in the steps that know a flow's state, with the
 //! packet's bytes, which [`Gate::process_with`] is given a way to. Without bytes they
-//! are requests.
+//! are errors.
 //!
 //! The alternative by coroutines is in `woven.rs`.
 //!
@@ -63,7 +67,7 @@ use std::sync::Arc;
 use fib::Reader;
 
 use crate::admission::{Admission, Terms};
-use crate::cookie::{self, Cookies};
+use crate::cookie::{self, Cookies, Secrets};
 use crate::flow::Flow;
 use crate::index::Index;
 use crate::index::lines::Lines;
@@ -158,6 +162,13 @@ impl<I: Index> Gate<I> {
     /// [`set_admission`](Self::set_admission) and packets whose bytes can be had.
     pub fn set_cookies(&mut self, terms: &cookie::Terms, now: u64) {
         self.cookies = Some(Cookies::new(terms, now));
+    }
+
+    /// Has cookies made with the secrets that are published, where they are made at all.
+    pub fn follow_secrets(&mut self, published: Reader<Secrets>) {
+        if let Some(cookies) = &mut self.cookies {
+            cookies.follow(published);
+        }
     }
 
     /// Has so many bytes between outer and inner header count against limits from now on: where
@@ -268,7 +279,10 @@ impl<I: Index> Gate<I> {
                     let runner = &mut self.runner;
                     verdicts[at] = match resets.right >> at & 1 {
                         0 => known(table, runner, policy, limits, entry, now, packet, || bytes(at)),
-                        _ => Verdict::Drop(Reason::Proof),
+                        _ => {
+                            table.prove(entry, now);
+                            Verdict::Drop(Reason::Proof)
+                        }
                     };
                     let line = policy.line_of(table.entry(entry).belongs().set);
                     self.counts.verdict(&self.ledger, line, &verdicts[at], packet.bytes);
@@ -284,6 +298,14 @@ impl<I: Index> Gate<I> {
             look_up(policy, packets, left);
             self.admit(now, packets, bytes, verdicts, left, resets);
         }
+    }
+
+    /// Counts a forged packet: its source is an address of the gate's own machine. The caller must
+    /// not pass it to [`process`](Self::process).
+    pub fn drop_forged(&mut self, bytes: u32) -> Verdict {
+        let verdict = Verdict::Drop(Reason::Forged);
+        self.counts.verdict(&self.ledger, Line::NONE, &verdict, bytes);
+        verdict
     }
 
     /// Does what is due beside packets: forgets flows that are over, and goes on with
@@ -313,9 +335,9 @@ impl<I: Index> Gate<I> {
         &self.table
     }
 
-    /// Counts packets that no limit of a destination was held against, for want of a place.
-    pub fn uncounted(&self) -> u64 {
-        self.limits.uncounted()
+    /// Counts the times that a destination with a limit took the place of another in use.
+    pub fn displaced(&self) -> u64 {
+        self.limits.displaced()
     }
 
     /// Returns what became of packets by the rule that decided.
@@ -343,10 +365,7 @@ fn known<'a, I: Index>(
     bytes: impl FnOnce() -> &'a [u8],
 ) -> Verdict {
     let set = table.entry(entry).belongs().set;
-    let mut outcome = table.packet(entry, now, packet.bytes);
-    if let Outcome::Run(program) = outcome {
-        outcome = runner.packet(table, entry, program, now, bytes(), packet.bytes);
-    }
+    let outcome = runner.outcome(table, entry, now, packet.bytes, bytes);
     sent(policy, limits, set, now, packet, outcome)
 }
 
@@ -401,7 +420,7 @@ fn judged(set: Option<&GrantorSet>, hash: u32, outcome: Outcome) -> Verdict {
         Outcome::OverRate => Verdict::Drop(Reason::OverRate),
         Outcome::Refused => Verdict::Drop(Reason::Program),
         // Whoever names a program has it run before a verdict is made.
-        Outcome::Error | Outcome::Run(_) => Verdict::Drop(Reason::ProgramError),
+        Outcome::Error | Outcome::Run(_) | Outcome::Classify => Verdict::Drop(Reason::ProgramError),
         Outcome::Declined => Verdict::Drop(Reason::Declined),
     }
 }

@@ -44,8 +44,26 @@ impl Runner {
         takes.then(|| Begun { program: number, tag: program.tag(), expire_s, cookie })
     }
 
+    /// Returns the outcome for a packet of so many bytes of the flow with this entry; its bytes are
+    /// read where a program or a decline of some traffic has to see them.
+    #[inline(always)]
+    pub(super) fn outcome<'a, I: Index>(
+        &mut self,
+        table: &mut FlowTable<I>,
+        entry: u32,
+        now: u64,
+        length: u32,
+        bytes: impl FnOnce() -> &'a [u8],
+    ) -> Outcome {
+        match table.packet(entry, now, length) {
+            Outcome::Run(program) => self.packet(table, entry, program, now, bytes(), length),
+            Outcome::Classify => table.classify(entry, now, bytes()),
+            outcome => outcome,
+        }
+    }
+
     /// Asks the program of the flow with this entry about a packet.
-    pub(super) fn packet<I: Index>(
+    fn packet<I: Index>(
         &mut self,
         table: &mut FlowTable<I>,
         entry: u32,

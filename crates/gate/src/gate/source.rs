@@ -56,6 +56,7 @@ pub(super) fn past(action: Option<Action>) -> Verdict {
     match action {
         Some(Action::Back) => Verdict::Back,
         Some(Action::Front) => Verdict::Front,
+        Some(Action::Forged) => Verdict::Drop(Reason::Forged),
         Some(_) => Verdict::Drop(Reason::Policy),
         None => Verdict::NoRoute,
     }

@@ -14,10 +14,12 @@ use crate::flow::{Flow, Key};
 use crate::policy::{Action, Address, Draft, Grantor, Policy};
 use crate::program::tests::shipped;
 use crate::program::{Answer, Machine, Programs};
-use crate::state::{Begun, Decision, Grant, Outcome, Record, Stamp};
+use crate::state::{Begun, Decision, Grant, Outcome, Provisional, Record, Stamp, Traffic};
 
 mod admission;
 mod cookies;
+mod declines;
+mod forged;
 mod ledger;
 mod limits;
 mod versions;
@@ -104,6 +106,10 @@ fn expected(
     };
     let record = records.entry(packet.flow).or_insert_with(|| Record::new(now));
     let mut outcome = record.packet(now, packet.bytes);
+    if outcome == Outcome::Classify {
+        let traffic = record.provisional_traffic();
+        outcome = record.classified(now, traffic.contains(&bytes_of(packet)));
+    }
     if let Outcome::Run(number) = outcome {
         let (mut cookie, until) = (record.cookie(), record.expire_at());
         let answer = match programs.get(number) {
@@ -122,7 +128,7 @@ fn expected(
         (Outcome::OverRate, _) => Verdict::Drop(Reason::OverRate),
         (Outcome::Refused, _) => Verdict::Drop(Reason::Program),
         (Outcome::Error, _) => Verdict::Drop(Reason::ProgramError),
-        (Outcome::Run(_), _) => panic!("it was run"),
+        (Outcome::Run(_) | Outcome::Classify, _) => panic!("it was run, or read"),
         (_, None) => Verdict::Drop(Reason::NoGrantor),
         (Outcome::Direct, Some(grantor)) => Verdict::Direct { grantor },
         (Outcome::Request { dscp }, Some(grantor)) => Verdict::Request { grantor, dscp },
@@ -190,9 +196,14 @@ fn against_the_twin(group: usize, seed: u64, admission: Option<f64>) {
         }
         for _ in 0..rng.u8(..4) {
             let flow = random_flow(&mut rng);
-            let decision = match rng.bool() {
-                true => Decision::Decline { expire_s: rng.u32(..20) },
-                false => Decision::Grant(Grant {
+            let decision = match rng.u8(..4) {
+                0 => Decision::Decline { expire_s: rng.u32(..20) },
+                1 => Decision::Provisional(Provisional {
+                    expire_s: rng.u32(..20),
+                    traffic: [Traffic::All, Traffic::Protocol(6), Traffic::Protocol(17)]
+                        [rng.usize(..3)],
+                }),
+                _ => Decision::Grant(Grant {
                     rate_kib: rng.u32(..4),
                     next_renewal_ms: 1_000,
                     renewal_step_ms: 500,
@@ -210,6 +221,15 @@ fn against_the_twin(group: usize, seed: u64, admission: Option<f64>) {
             let set = publisher.current().action(&flow);
             // What is known by the policy before this one is still decided of.
             if let Some(Action::Grantors(_)) = set {
+                let provisional = matches!(decision, Decision::Provisional(_));
+                let known = records.get(&flow);
+                let settled = known.is_some_and(|record| record.is_settled(now));
+                if provisional && (settled || result == Err(Ignored::Unproven)) {
+                    // A packet whose source still has to be proven makes no entry either.
+                    assert_eq!(result, Err(Ignored::Unproven));
+                    assert!(settled || admission.is_some());
+                    continue;
+                }
                 let record = records.entry(flow).or_insert_with(|| Record::new(now));
                 let counts = record.decide(now, &decision, stamp);
                 assert_eq!(result, if counts { Ok(()) } else { Err(Ignored::Late) });
@@ -416,12 +436,12 @@ fn a_program_for_a_prefix_begins_anew_for_each_flow() {
         assert!(matches!(send(&mut gate, 2, src), Verdict::Granted { renew: false, .. }), "{src}");
         assert_eq!(send(&mut gate, 3, src), Verdict::Drop(Reason::Program));
     }
-    // Without bytes to go by it asks again.
+    // Without bytes to go by it is an error, and nothing of the flow is changed.
     let packets = [packet(&key, Flow::v4(7, PROTECTED), 1000)];
     let mut verdict = [Verdict::NoRoute];
     gate.process(4, &packets, &mut verdict);
-    assert!(matches!(verdict[0], Verdict::Request { dscp: 41, .. }));
-    assert_eq!(gate.table().running(), 19);
+    assert_eq!(verdict[0], Verdict::Drop(Reason::ProgramError));
+    assert_eq!(gate.table().running(), 20);
 }
 
 #[test]

@@ -90,6 +90,9 @@ pub enum Reason {
     OverLimitEach,
     /// It brought a cookie back, and was meant for the gate.
     Proof,
+    /// Only a forger sends it by the front: its source is behind the gate or the gate's own, or it
+    /// is for a tunnel's end.
+    Forged,
 }
 
 /// Packets and bytes.
@@ -147,6 +150,8 @@ pub struct Counts {
     pub over_limit: Count,
     /// Dropped, over the limit of a destination.
     pub over_limit_each: Count,
+    /// Packets that only a forger sends by the front.
+    pub forged: Count,
     /// Dropped SYNs, which were to be answered by a cookie.
     pub syn_cookies: Count,
     /// Dropped resets, which brought a cookie back.
@@ -174,8 +179,13 @@ pub struct Counts {
     pub expired: u64,
     /// Decisions that took effect on a flow.
     pub decided: u64,
+    /// Flows that send requests again because a decision was retracted.
+    pub retracted: u64,
     /// Decisions that came late.
     pub late: u64,
+    /// Declines without proof of the source that had no effect: the flow was granted or proven, or
+    /// had no entry.
+    pub unproven: u64,
     /// Decisions for which there was no entry left.
     pub no_room: u64,
     /// Decisions of flows that the policy gives to no grantor.
@@ -216,6 +226,7 @@ impl Counts {
             Verdict::Drop(Reason::OverLimitEach) => &mut self.over_limit_each,
             Verdict::Ask { .. } => &mut self.syn_cookies,
             Verdict::Drop(Reason::Proof) => &mut self.proofs,
+            Verdict::Drop(Reason::Forged) => &mut self.forged,
         };
         count.add(bytes);
         ledger.enter(line, verdict.fate(), bytes);
@@ -241,6 +252,7 @@ impl Counts {
             self.over_limit_each,
             self.syn_cookies,
             self.proofs,
+            self.forged,
         ];
         let packets = all.iter().map(|count| count.packets).sum();
         Count { packets, bytes: all.iter().map(|count| count.bytes).sum() }

@@ -2,11 +2,15 @@
 //!
 //! The fields are those that the documentation names (docs/guide/grantor.md). Addresses
 //! become text only when a policy reads them.
+//!
+//! A packet whose IPv6 extension headers cannot be parsed is no request. A renewal still has
+//! addresses, and the policy sees those, with protocol 255: otherwise forged packets of this kind
+//! with the addresses of a granted flow would suppress its renewals.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use fib::Prefix;
-use mlua::{IntoLua, Lua, UserData, UserDataFields, UserDataMethods};
+use mlua::{IntoLua, Lua, MetaMethod, UserData, UserDataFields, UserDataMethods};
 use wire::{ipv4, ipv6};
 
 use super::lists::Value;
@@ -17,6 +21,10 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMP: u8 = 1;
 const ICMP6: u8 = 58;
+/// Reserved (RFC 5237): the protocol behind extension headers that cannot be parsed.
+const UNREADABLE: u8 = 255;
+/// The DSCP of packets that ask for renewal.
+const RENEWAL: u8 = 2;
 
 /// A packet's headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +62,14 @@ impl Facts {
             }
             6 => {
                 let ip = ipv6::View::parse(packet).ok()?;
-                let upper = ip.upper().ok()?;
+                let upper = match ip.upper() {
+                    Ok(upper) => upper,
+                    Err(_) if dscp == RENEWAL => {
+                        let offset = ipv6::LEN + ip.payload().len();
+                        ipv6::Upper { protocol: UNREADABLE, offset, fragment: None }
+                    }
+                    Err(_) => return None,
+                };
                 let end = ipv6::LEN + usize::from(ip.payload_len());
                 let later = upper.fragment.is_some_and(|part| part.offset > 0);
                 let facts = Self {
@@ -124,6 +139,13 @@ impl UserData for Packet {
             let len = if facts.flow.is_v6() { v6.unwrap_or(v4) } else { v4 };
             facts.prefix(len).ok_or_else(|| mlua::Error::runtime("a prefix longer than an address"))
         });
+        // Comes after the fields and methods above: a misspelt field would be nil for ever.
+        methods.add_meta_method(
+            MetaMethod::Index,
+            |_, _, key: String| -> mlua::Result<mlua::Value> {
+                Err(mlua::Error::runtime(format!("a packet has no field `{key}`")))
+            },
+        );
     }
 }
 

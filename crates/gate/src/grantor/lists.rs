@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A line is a prefix or an address and, after blanks, what is said of it: a number, a word or
-//! several, or nothing. The longest prefix counts. What begins with `#` is a comment. A prefix
-//! with bits set beyond its length is refused: most often it is a slip.
+//! several, or nothing. The longest prefix counts. `#` and `;` begin a comment, so that lists such
+//! as Spamhaus' DROP (`1.10.16.0/20 ; SBL256894`) are read as they are. A prefix with host bits set
+//! is refused, because most often it is a slip.
 //!
 //! [`Lists`] are all lists by their names, a snapshot that is published as tables are
 //! ([`fib::Publisher`]): files are read again by whoever follows them, and the next batch of
@@ -18,7 +19,7 @@ use core::fmt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fib::{Choice, Fib, Full, Hop, Prefix, Rib};
+use fib::{BadPrefix, Choice, Fib, Full, Hop, Prefix, Rib};
 
 /// What a list says of a prefix.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,8 +51,8 @@ pub enum BadList {
     Line {
         /// Its number, from 1.
         number: usize,
-        /// What stands where a prefix should.
-        text: String,
+        /// Describes the error, with the text that was read.
+        error: String,
     },
     /// The prefixes exceed what the tables can hold.
     Full(Full),
@@ -60,9 +61,7 @@ pub enum BadList {
 impl fmt::Display for BadList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Line { number, text } => {
-                write!(f, "line {number}: `{text}` is no prefix and no address")
-            }
+            Self::Line { number, error } => write!(f, "line {number}: {error}"),
             Self::Full(full) => full.fmt(f),
         }
     }
@@ -87,14 +86,18 @@ pub enum Place {
 
 impl Place {
     /// Reads a prefix, or an address, which is a prefix of all its bits.
-    pub fn parse(text: &str) -> Option<Self> {
-        let whole = |bits: u32| match text.contains('/') {
-            true => text.to_owned(),
-            false => format!("{text}/{bits}"),
-        };
+    ///
+    /// # Errors
+    ///
+    /// A description of what is wrong with `text` ([`fib::BadPrefix::describe`]).
+    pub fn parse(text: &str) -> Result<Self, String> {
         match text.contains(':') {
-            true => whole(128).parse().map(Self::V6).ok(),
-            false => whole(32).parse().map(Self::V4).ok(),
+            true => {
+                text.parse().map(Self::V6).map_err(|error: BadPrefix| error.describe::<u128>(text))
+            }
+            false => {
+                text.parse().map(Self::V4).map_err(|error: BadPrefix| error.describe::<u32>(text))
+            }
         }
     }
 }
@@ -102,11 +105,11 @@ impl Place {
 /// Walks the lines of a list: each a place and what is said of it.
 pub fn lines(text: &str) -> impl Iterator<Item = Result<(Place, &str), BadList>> {
     text.lines().enumerate().filter_map(|(at, line)| {
-        let line = line.split('#').next().unwrap_or_default().trim();
-        let (place, said) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        let bad = || BadList::Line { number: at + 1, text: place.to_owned() };
+        let line = line.split(['#', ';']).next().unwrap_or_default().trim();
+        let (place, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let bad = |error| BadList::Line { number: at + 1, error };
         (!line.is_empty())
-            .then(|| Place::parse(place).map(|place| (place, said.trim())).ok_or_else(bad))
+            .then(|| Place::parse(place).map(|place| (place, rest.trim())).map_err(bad))
     })
 }
 
@@ -117,7 +120,12 @@ pub struct List {
     v6: Fib<u128>,
     values: Vec<Value>,
     prefixes: usize,
+    /// The first prefix of each of the first values.
+    samples: Vec<Place>,
 }
+
+/// The values of which a list has a sample.
+const SAMPLES: usize = 16;
 
 impl List {
     /// Reads a list from its text.
@@ -139,11 +147,15 @@ impl List {
     pub fn parse(text: &str) -> Result<Self, BadList> {
         let (mut v4, mut v6) = (Rib::<u32>::new(), Rib::<u128>::new());
         let mut values: Vec<Value> = Vec::new();
+        let mut samples = Vec::new();
         let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
         for line in lines(text) {
             let (place, said) = line?;
             let number = *numbers.entry(said.to_owned()).or_insert_with(|| {
                 values.push(Value::of(said));
+                if samples.len() < SAMPLES {
+                    samples.push(place);
+                }
                 values.len() as u32
             });
             match place {
@@ -156,7 +168,13 @@ impl List {
             v4: Fib::build(&v4, Choice::Auto, 1)?,
             v6: Fib::build(&v6, Choice::Auto, 1)?,
             values,
+            samples,
         })
+    }
+
+    /// Returns some of its prefixes, of each of its first values one: for a dry run.
+    pub(super) fn samples(&self) -> &[Place] {
+        &self.samples
     }
 
     fn value(&self, hop: Hop) -> Option<&Value> {
@@ -229,10 +247,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_prefix_is_named_with_its_line() {
+    fn line_without_a_prefix_is_named_with_its_number() {
         for bad in ["10.0.0.1/8", "10.0.0/8", "example.org", "::1/129", "1.2.3.4/33"] {
-            let error = List::parse(&format!("10.0.0.0/8\n{bad} x\n")).unwrap_err();
-            assert_eq!(error, BadList::Line { number: 2, text: bad.to_owned() }, "{bad}");
+            let error = List::parse(&format!("10.0.0.0/8\n{bad} x\n")).unwrap_err().to_string();
+            assert!(
+                error.starts_with("line 2: ") && error.contains(&format!("{bad:?}")),
+                "{error}"
+            );
         }
+        let error = List::parse("10.0.0.1/8\n").unwrap_err().to_string();
+        let expected = r#"line 1: prefix "10.0.0.1/8" has host bits set; did you mean 10.0.0.0/8?"#;
+        assert_eq!(error, expected);
+    }
+
+    #[test]
+    fn spamhaus_drop_list_is_read_as_published() {
+        let text = "; Spamhaus DROP List 2026/11/23 - (c) 2026 The Spamhaus Project SLU\n\
+                    ; https://www.spamhaus.org/drop/drop.txt\n\
+                    1.10.16.0/20 ; SBL256894\n\
+                    1.19.0.0/16;SBL434604\n\
+                    2a06:e480::/29 ; SBL301771\n";
+        let list = List::parse(text).unwrap();
+        assert_eq!(list.len(), 3);
+        assert_eq!(list.v4(0x010a_1001), Some(&Value::True));
+        assert_eq!(list.v4(0x0113_0001), Some(&Value::True));
+        assert_eq!(list.v6(0x2a06_e480 << 96), Some(&Value::True));
     }
 }

@@ -12,7 +12,9 @@
 //! nothing is shared but the lists, which are snapshots. Requests are few (a twentieth of the
 //! link), so that a policy may take microseconds; what it may take at the most is limited
 //! (`script.rs`). What another policy would do is seen beside it (`shadow.rs`), or on recorded packets
-//! (`trial.rs`). Fragments can be judged as the packets that they are of (`fragments.rs`). A policy that fails, by an error, by time or by memory, is counted, and the
+//! (`trial.rs`). A dry run (`rehearsal.rs`) finds errors that affect any packet before the first
+//! one arrives. Fragments can be decided as the packets that they belong to (`fragments.rs`). A
+//! policy that fails, by an error, by time or by memory, is counted, and the
 //! fallback is what the packet gets: traffic never waits for a script to be mended, and granted
 //! packets never meet one.
 //!
@@ -21,10 +23,12 @@
 
 pub mod shipped;
 
+mod bytecode;
 mod facts;
 mod fragments;
 mod lists;
 mod open;
+mod rehearsal;
 mod ruling;
 mod script;
 mod shadow;
@@ -33,7 +37,8 @@ mod trial;
 
 pub use fragments::{Fragments, Gathered};
 pub use lists::{BadList, List, Lists, Place, Value, lines};
-pub use open::{Closed, Opened, open, open_with};
+pub use open::{Closed, Opened, open, open_checked, open_with};
+pub use rehearsal::rehearse;
 pub use ruling::Ruling;
 pub use shadow::{Difference, Shadow};
 pub use trial::{Fate, Trial};
@@ -46,7 +51,7 @@ use fib::{Hop, Reader};
 
 use crate::decision::{Item, Say, Scope};
 use crate::flow::{Flow, Pair};
-use crate::state::Decision;
+use crate::state::{Decision, Provisional, Traffic};
 use facts::Facts;
 use script::{Board, Failed, Script, Shared};
 
@@ -65,9 +70,10 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 100,000 instructions, 64 MiB; declined for ten seconds when the policy fails.
+    /// 100,000 instructions, 64 MiB; declined provisionally for ten seconds when the policy fails.
     fn default() -> Self {
-        let decline = Say::Decide(Decision::Decline { expire_s: 10 });
+        let decline = Provisional { expire_s: 10, traffic: Traffic::All };
+        let decline = Say::Decide(Decision::Provisional(decline));
         let fallback = Ruling { say: Some(decline), deliver: false };
         Self { instructions: 100_000, memory: 64 << 20, fallback }
     }
@@ -249,7 +255,9 @@ impl Grantor {
         counts.delivered += u64::from(ruling.deliver);
         *match ruling.say {
             Some(Say::Decide(Decision::Grant(_))) => &mut counts.granted,
-            Some(Say::Decide(Decision::Decline { .. })) => &mut counts.declined,
+            Some(Say::Decide(Decision::Decline { .. } | Decision::Provisional(_))) => {
+                &mut counts.declined
+            }
             Some(Say::Run(_)) => &mut counts.programs,
             Some(Say::Flush) | None => &mut counts.undecided,
         } += 1;
@@ -321,5 +329,9 @@ fn find(
     values.zip(of_six).for_each(|(value, at)| found[at] = value.cloned());
 }
 
+#[cfg(test)]
+mod forged;
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod tests;

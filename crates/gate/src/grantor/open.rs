@@ -9,12 +9,14 @@
 //!
 //! The outer source is the gate that is told the decision. Whether it is one that may ask is
 //! the caller's to say. The inner ECN bits follow the outer ones by RFC 6040, where the
-//! published grantors mark what did not ask for it.
+//! published grantors mark packets that do not support ECN. A mark that the inner packet already
+//! had does not count as congestion after the gate: its sender may have written it.
 
-use wire::tunnel::{CE, Outer, settle_ecn};
+use wire::tunnel::{CE, Outer, ecn_of, settle_ecn};
 use wire::{BadHeader, ipv4, ipv6};
 
 use crate::policy::Address;
+use crate::tunnel::Refused;
 
 /// A packet out of its tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +27,7 @@ pub struct Opened {
     pub to: Address,
     /// The outer DSCP.
     pub dscp: u8,
-    /// Whether it met congestion on its way from the gate, or before it.
+    /// Whether it met congestion on its way from the gate.
     pub congested: bool,
     /// Where the inner packet begins.
     pub offset: usize,
@@ -45,6 +47,8 @@ impl Opened {
 pub enum Closed {
     /// It is no packet with a packet in it.
     Header(BadHeader),
+    /// It has no proof that a gate has sent it.
+    Refused(Refused),
     /// It met congestion and its sender cannot be told but by a loss (RFC 6040, 4.2).
     Congested,
 }
@@ -64,7 +68,22 @@ pub fn open(packet: &mut [u8]) -> Result<Opened, Closed> {
 ///
 /// [`Closed`].
 pub fn open_with(packet: &mut [u8], port: Option<u16>) -> Result<Opened, Closed> {
+    open_checked(packet, port, |_, outer| Ok(outer.dscp))
+}
+
+/// Does so with packets that pass a check, which returns the DSCP that counts. The packet is as it
+/// came when it is checked.
+///
+/// # Errors
+///
+/// [`Closed`].
+pub fn open_checked(
+    packet: &mut [u8],
+    port: Option<u16>,
+    check: impl FnOnce(&[u8], &Outer) -> Result<u8, Refused>,
+) -> Result<Opened, Closed> {
     let outer = Outer::parse_with(packet, port).map_err(Closed::Header)?;
+    let dscp = check(packet, &outer).map_err(Closed::Refused)?;
     let (gate, to) = match packet[0] >> 4 {
         4 => {
             let ip = ipv4::View::parse(&packet[..]).map_err(Closed::Header)?;
@@ -76,9 +95,10 @@ pub fn open_with(packet: &mut [u8], port: Option<u16>) -> Result<Opened, Closed>
         }
     };
     let inner = &mut packet[outer.offset..outer.end];
+    let marked = ecn_of(inner).map_err(Closed::Header)? == CE;
     if !settle_ecn(inner, outer.ecn).map_err(Closed::Header)? {
         return Err(Closed::Congested);
     }
-    let Outer { dscp, ecn, offset, end } = outer;
-    Ok(Opened { gate, to, dscp, congested: ecn == CE, offset, end })
+    let Outer { ecn, offset, end, .. } = outer;
+    Ok(Opened { gate, to, dscp, congested: ecn == CE && !marked, offset, end })
 }

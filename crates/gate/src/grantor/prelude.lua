@@ -1,30 +1,64 @@
 -- What policies say decisions with. Times are in seconds, rates in KiB a second.
--- Rust reads the tables that these make, and judges what is in them.
+-- Rust reads the tables that these make, and judges what is in them. A key that a decision does not
+-- have is an error here: `expires = 30` would otherwise grant for the default time.
+
+local error, next, type = error, next, type
+
+-- The keys of each decision; `kind` is in a table that was used before.
+local keys = {
+    grant = { rate = 1, expire = 1, renewal = 1, step = 1, deliver = 1, kind = 1 },
+    decline = { expire = 1, protocol = 1, port = 1, proven = 1, deliver = 1, kind = 1 },
+    run = { program = 1, cookie = 1, expire = 1, deliver = 1, kind = 1 },
+    limits = { rate = 1, second = 1, expire = 1, renewal = 1, step = 1, direct = 1, deliver = 1 },
+    tcp_services = { rate = 1, listen = 1, remote = 1, expire = 1, renewal = 1, step = 1, deliver = 1 },
+}
+
+local function check(name, terms, known)
+    if type(terms) ~= "table" then
+        error("`" .. name .. "` takes a table, as in `" .. name .. " { rate = 1024 }`", 3)
+    end
+    for key in next, terms do
+        if not known[key] then
+            error("`" .. name .. "` has no key `" .. (type(key) == "string" and key or type(key)) .. "`", 3)
+        end
+    end
+end
 
 function grant(terms)
+    check("grant", terms, keys.grant)
     terms.kind = "grant"
     return terms
 end
 
-function decline(seconds)
-    return { kind = "decline", expire = seconds }
+-- decline(seconds), or decline { expire = seconds, protocol = …, port = …, proven = true }
+function decline(terms)
+    if type(terms) ~= "table" then terms = { expire = terms } end
+    check("decline", terms, keys.decline)
+    terms.kind = "decline"
+    return terms
 end
 
 function pass()
     return { kind = "pass" }
 end
 
-function run(terms)
+local function program(terms)
     terms.kind = "run"
     return terms
 end
 
+function run(terms)
+    check("run", terms, keys.run)
+    return program(terms)
+end
+
 -- The programs that come with Fingerpost, by what their cookies are (docs/guide/programs.md).
 
-local function limits(number, terms)
+local function limits(name, number, terms)
+    check(name, terms, keys.limits)
     local milliseconds = function(seconds) return math.floor(seconds * 1000) end
     local expire = terms.expire or 300
-    return run {
+    return program {
         program = number,
         expire = expire,
         deliver = terms.deliver,
@@ -34,11 +68,12 @@ local function limits(number, terms)
     }
 end
 
-function grantedv2(terms) return limits(2, terms) end
-function web(terms) return limits(3, terms) end
-function dns(terms) return limits(5, terms) end
+function grantedv2(terms) return limits("grantedv2", 2, terms) end
+function web(terms) return limits("web", 3, terms) end
+function dns(terms) return limits("dns", 5, terms) end
 
 function tcp_services(terms)
+    check("tcp_services", terms, keys.tcp_services)
     local ports = {}
     local listen, remote = terms.listen or {}, terms.remote or {}
     for _, port in ipairs(listen) do ports[#ports + 1] = port end
@@ -49,5 +84,5 @@ function tcp_services(terms)
         math.floor((terms.renewal or expire * 0.8) * 1000),
         math.floor((terms.step or 3) * 1000), #listen | #remote << 4)
     for _, port in ipairs(ports) do cookie = cookie .. string.pack("<I2", port) end
-    return run { program = 4, expire = expire, cookie = cookie, deliver = terms.deliver }
+    return program { program = 4, expire = expire, cookie = cookie, deliver = terms.deliver }
 end

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   grant   { rate KiB/s, expire s = 300, renewal s = 0.8 × expire, step s = 3, deliver = true }
-//!   decline   expire s                                              , deliver = false
+//!   decline   expire s, protocol = all, port = all, proven = false  , deliver = false
 //!   run     { program, expire s = 300, cookie = "",                  deliver = true }
 //!   pass      nothing: the packet is delivered, and the next one asks again
 //!   nil       nothing: the packet is dropped, and the next one asks again
@@ -13,7 +13,7 @@
 use mlua::{Error, Table, Value};
 
 use crate::decision::{Program, Say};
-use crate::state::{Decision, Grant};
+use crate::state::{Decision, Grant, Provisional, Traffic};
 
 /// What is to become of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub(super) fn ruling(said: &Value) -> mlua::Result<Ruling> {
         "pass" => return Ok(Ruling { say: None, deliver: true }),
         "decline" => {
             let expire_s = whole("expire", number(table, "expire", None)?)?;
-            (Say::Decide(Decision::Decline { expire_s }), false)
+            (Say::Decide(decline(table, expire_s)?), false)
         }
         "run" => {
             let program = whole("program", number(table, "program", None)?)?;
@@ -77,6 +77,33 @@ pub(super) fn ruling(said: &Value) -> mlua::Result<Ruling> {
     };
     let deliver = table.raw_get::<Option<bool>>("deliver")?.unwrap_or(deliver);
     Ok(Ruling { say: Some(say), deliver })
+}
+
+/// Reads what a decline is about and rests on: without `proven` it is provisional.
+fn decline(table: &Table, expire_s: u32) -> mlua::Result<Decision> {
+    let field = |name: &str| -> mlua::Result<Option<f64>> { table.raw_get(name) };
+    let small = |name: &str, value: f64, most: u32| {
+        whole(name, value).ok().filter(|&value| value <= most).ok_or_else(|| bad(name))
+    };
+    let proven = table.raw_get::<Option<bool>>("proven")?.unwrap_or(false);
+    let traffic = match (field("protocol")?, field("port")?) {
+        (None, None) => Traffic::All,
+        (None, Some(_)) => return Err(Error::runtime("a `port` without its `protocol`")),
+        (Some(protocol), port) => {
+            let protocol = small("protocol", protocol, u8::MAX.into())? as u8;
+            match port {
+                None => Traffic::Protocol(protocol),
+                Some(port) => {
+                    Traffic::Port { protocol, port: small("port", port, u16::MAX.into())? as u16 }
+                }
+            }
+        }
+    };
+    match (proven, traffic) {
+        (false, traffic) => Ok(Decision::Provisional(Provisional { expire_s, traffic })),
+        (true, Traffic::All) => Ok(Decision::Decline { expire_s }),
+        (true, _) => Err(Error::runtime("a decline that is `proven` is about the whole flow")),
+    }
 }
 
 fn number(table: &Table, field: &str, unless: Option<f64>) -> mlua::Result<f64> {

@@ -17,7 +17,7 @@ use std::collections::hash_map::{Entry, HashMap};
 use super::{Decided, Grantor, Request};
 use crate::decision::{Item, Say};
 use crate::flow::Flow;
-use crate::state::Decision;
+use crate::state::{Decision, Traffic};
 
 /// The most flows that are remembered of those that change.
 const MOST: usize = 256;
@@ -115,7 +115,7 @@ impl Decided {
     pub fn kind(&self) -> &'static str {
         match self.item.map(|Item { say, .. }| say) {
             Some(Say::Decide(Decision::Grant(_))) => "granted",
-            Some(Say::Decide(Decision::Decline { .. })) => "declined",
+            Some(Say::Decide(Decision::Decline { .. } | Decision::Provisional(_))) => "declined",
             Some(Say::Run(_)) => "program",
             Some(Say::Flush) | None => "undecided",
         }
@@ -131,7 +131,18 @@ impl core::fmt::Display for Decided {
                 true
             }
             Some(Say::Decide(Decision::Decline { expire_s })) => {
-                write!(f, "declined for {expire_s} s")?;
+                write!(f, "declined for {expire_s} s, proven")?;
+                false
+            }
+            Some(Say::Decide(Decision::Provisional(decline))) => {
+                write!(f, "declined for {} s", decline.expire_s)?;
+                match decline.traffic {
+                    Traffic::All => {}
+                    Traffic::Protocol(protocol) => write!(f, " (protocol {protocol})")?,
+                    Traffic::Port { protocol, port } => {
+                        write!(f, " (protocol {protocol}, port {port})")?;
+                    }
+                }
                 false
             }
             Some(Say::Run(program)) => {

@@ -1,9 +1,13 @@
 //! What a policy remembers from packet to packet: numbers by keys, so many at most.
 //!
 //! `store(1000)` makes one. When it is full, what was put in first goes: a flood of new keys
-//! costs the oldest of them and no memory. Each worker's policy has its own.
+//! costs the oldest of them and no memory. Each worker's policy has its own. All stores of a
+//! policy share so many bytes ([`Room`]), as many as its Lua state may have: where they are
+//! used up, a new key costs the oldest ones of its store.
 
+use core::cell::Cell;
 use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
 
 use mlua::{UserData, UserDataMethods};
 
@@ -11,6 +15,32 @@ use mlua::{UserData, UserDataMethods};
 const MOST_KEYS: usize = 1 << 20;
 /// The most bytes of a key.
 const LONGEST_KEY: usize = 256;
+/// The bytes that a key costs beside its own, twice: a place in the map and one in the order.
+const OVERHEAD: usize = 128;
+
+/// The bytes that are left for all stores of a policy.
+#[derive(Clone, Debug)]
+pub(super) struct Room(Rc<Cell<usize>>);
+
+impl Room {
+    pub(super) fn new(bytes: usize) -> Self {
+        Self(Rc::new(Cell::new(bytes)))
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let left = self.0.get().checked_sub(bytes);
+        self.0.set(left.unwrap_or(self.0.get()));
+        left.is_some()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.0.set(self.0.get().saturating_add(bytes));
+    }
+}
+
+fn cost(key: &[u8]) -> usize {
+    2 * key.len() + OVERHEAD
+}
 
 /// Numbers by keys.
 #[derive(Debug)]
@@ -18,25 +48,50 @@ pub(super) struct Store {
     most: usize,
     numbers: HashMap<Box<[u8]>, f64>,
     order: VecDeque<Box<[u8]>>,
+    room: Room,
 }
 
 impl Store {
-    pub(super) fn new(most: usize) -> Self {
-        Self { most: most.clamp(1, MOST_KEYS), numbers: HashMap::new(), order: VecDeque::new() }
+    pub(super) fn new(most: usize, room: &Room) -> Self {
+        Self {
+            most: most.clamp(1, MOST_KEYS),
+            numbers: HashMap::new(),
+            order: VecDeque::new(),
+            room: room.clone(),
+        }
     }
 
-    fn set(&mut self, key: &[u8], number: f64) {
+    /// Puts a number in; false if other stores have used up all room.
+    fn set(&mut self, key: &[u8], number: f64) -> bool {
         if let Some(kept) = self.numbers.get_mut(key) {
             *kept = number;
-            return;
+            return true;
         }
-        if self.numbers.len() >= self.most
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.numbers.remove(&oldest);
+        if self.numbers.len() >= self.most {
+            self.remove_oldest();
+        }
+        while !self.room.take(cost(key)) {
+            if !self.remove_oldest() {
+                return false;
+            }
         }
         self.numbers.insert(key.into(), number);
         self.order.push_back(key.into());
+        true
+    }
+
+    /// Removes what was put in first; false if there is nothing.
+    fn remove_oldest(&mut self) -> bool {
+        let Some(oldest) = self.order.pop_front() else { return false };
+        self.room.give_back(cost(&oldest));
+        self.numbers.remove(&oldest);
+        true
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.room.give_back(self.order.iter().map(|key| cost(key)).sum());
     }
 }
 
@@ -53,19 +108,22 @@ fn key(value: &mlua::Value) -> mlua::Result<Vec<u8>> {
     }
 }
 
+fn stored(done: bool) -> mlua::Result<()> {
+    done.then_some(()).ok_or_else(|| mlua::Error::runtime("the policy's stores are full"))
+}
+
 impl UserData for Store {
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
         methods.add_method("get", |_, this, at: mlua::Value| {
             Ok(this.numbers.get(&key(&at)?[..]).copied())
         });
         methods.add_method_mut("set", |_, this, (at, number): (mlua::Value, f64)| {
-            this.set(&key(&at)?, number);
-            Ok(())
+            stored(this.set(&key(&at)?, number))
         });
         methods.add_method_mut("add", |_, this, (at, number): (mlua::Value, f64)| {
             let key = key(&at)?;
             let sum = this.numbers.get(&key[..]).copied().unwrap_or(0.0) + number;
-            this.set(&key, sum);
+            stored(this.set(&key, sum))?;
             Ok(sum)
         });
     }
@@ -77,13 +135,26 @@ mod tests {
 
     #[test]
     fn the_oldest_goes_when_it_is_full() {
-        let mut store = Store::new(2);
-        store.set(b"a", 1.0);
-        store.set(b"b", 2.0);
-        store.set(b"a", 3.0);
-        store.set(b"c", 4.0);
+        let mut store = Store::new(2, &Room::new(1 << 20));
+        assert!(store.set(b"a", 1.0) && store.set(b"b", 2.0));
+        assert!(store.set(b"a", 3.0) && store.set(b"c", 4.0));
         assert_eq!(store.numbers.get(&b"a"[..]), None);
         assert_eq!(store.numbers.get(&b"b"[..]), Some(&2.0));
         assert_eq!((store.numbers.len(), store.order.len()), (2, 2));
+    }
+
+    #[test]
+    fn stores_share_their_room_and_give_it_back() {
+        let room = Room::new(3 * cost(b"a"));
+        let (mut first, mut second) = (Store::new(99, &room), Store::new(99, &room));
+        assert!(first.set(b"a", 1.0) && first.set(b"b", 2.0) && first.set(b"c", 3.0));
+        assert!(!second.set(b"d", 4.0), "the first store has all of it");
+        // Within a store, the oldest makes room.
+        assert!(first.set(b"e", 5.0));
+        assert_eq!((first.numbers.len(), first.numbers.get(&b"a"[..])), (3, None));
+        drop(first);
+        assert!(second.set(b"d", 4.0));
+        drop(second);
+        assert_eq!(room.0.get(), 3 * cost(b"a"));
     }
 }

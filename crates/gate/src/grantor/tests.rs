@@ -14,7 +14,7 @@ use crate::gate::{Gate, Packet, Verdict};
 use crate::policy::{Action, Address, Draft, Grantor as At};
 use crate::program::Machine;
 use crate::program::tests::shipped;
-use crate::state::{Decision, Grant, Stamp};
+use crate::state::{Decision, Grant, Provisional, Stamp, Traffic};
 
 const SECOND: u64 = 1_000_000_000;
 const SERVER: u32 = 0xc000_0207;
@@ -82,6 +82,14 @@ fn grants(rate_kib: u32, expire_s: u32, next_renewal_ms: u32, renewal_step_ms: u
 }
 
 fn declines(expire_s: u32) -> Say {
+    declines_some(expire_s, Traffic::All)
+}
+
+fn declines_some(expire_s: u32, traffic: Traffic) -> Say {
+    Say::Decide(Decision::Provisional(Provisional { expire_s, traffic }))
+}
+
+fn declines_proven(expire_s: u32) -> Say {
     Say::Decide(Decision::Decline { expire_s })
 }
 
@@ -115,6 +123,18 @@ fn what_a_policy_returns_is_judged() {
     );
     assert_eq!(grant, Ok(Some(grants(1, 9, 500, 2_000))));
     assert_eq!(says("function decide(p) return decline(60) end"), Ok(Some(declines(60))));
+    for (terms, declined) in [
+        ("expire = 6", declines(6)),
+        ("expire = 6, proven = true", declines_proven(6)),
+        ("expire = 6, protocol = p.protocol", declines_some(6, Traffic::Protocol(6))),
+        (
+            "expire = 6, protocol = 6, port = p.dst_port",
+            declines_some(6, Traffic::Port { protocol: 6, port: 80 }),
+        ),
+    ] {
+        let policy = format!("function decide(p) return decline {{ {terms} }} end");
+        assert_eq!(says(&policy), Ok(Some(declined)), "{terms}");
+    }
     assert_eq!(says("function decide(p) end"), Ok(None));
     assert_eq!(says("function decide(p) return pass() end"), Ok(None));
     let run = says("function decide(p) return run { program = 7, cookie = 'ab' } end");
@@ -126,6 +146,10 @@ fn what_a_policy_returns_is_judged() {
         ("grant { rate = -1 }", "`rate` cannot"),
         ("grant { rate = 0/0 }", "`rate` cannot"),
         ("decline(2^40)", "`expire` cannot"),
+        ("decline { expire = 1, protocol = 256 }", "`protocol` cannot"),
+        ("decline { expire = 1, protocol = 6, port = 65536 }", "`port` cannot"),
+        ("decline { expire = 1, port = 80 }", "a `port` without its `protocol`"),
+        ("decline { expire = 1, proven = true, protocol = 6 }", "about the whole flow"),
         ("run { program = 256 }", "`program` cannot"),
         ("run { program = 1, cookie = string.rep('x', 65) }", "`cookie` cannot"),
         ("{ kind = 'flush' }", "`kind` cannot"),
@@ -206,9 +230,14 @@ fn the_limits_cannot_be_caught() {
         "os",
         "require",
         "setmetatable",
+        "getmetatable",
+        "utf8",
         "collectgarbage",
         "string.find",
+        "string.match",
+        "string.gmatch",
         "string.gsub",
+        "string.dump",
     ] {
         let policy = format!("function decide(p) return {gone} == nil and decline(1) or nil end");
         assert_eq!(says(&policy), Ok(Some(declines(1))), "{gone}");
@@ -289,8 +318,8 @@ fn allow_and_deny_and_the_web_for_the_rest() {
     let mut say = |src| ask(&mut grantor, 1, &syn(src, 80), 41, false).item.unwrap().say;
     assert_eq!(say(0x0a00_0001), grants(1024, 300, 240_000, 3_000));
     assert_eq!(say(0x0a01_0001), grants(77, 300, 240_000, 3_000));
-    assert_eq!(say(0xac10_0001), declines(600));
-    assert_eq!(say(0x0b00_0001), declines(600));
+    assert_eq!(say(0xac10_0001), declines_proven(600));
+    assert_eq!(say(0x0b00_0001), declines_proven(600));
     // The program's cookie is one that the program takes.
     let Say::Run(run) = say(1) else { panic!("no program") };
     let terms = [512u32, 25, 240_000, 3_000].map(u32::to_le_bytes).concat();
@@ -316,7 +345,7 @@ fn rates_by_prefix() {
     let mut grantor = grantor(policy("rates"), &published);
     let mut say = |packet: &[u8]| ask(&mut grantor, 1, packet, 41, false).item.unwrap().say;
     assert_eq!(say(&syn(0x0a02_0000, 80)), grants(100, 120, 96_000, 3_000));
-    assert_eq!(say(&syn(0x0a01_0000, 80)), declines(600));
+    assert_eq!(say(&syn(0x0a01_0000, 80)), declines_proven(600));
     assert_eq!(say(&syn6(5)), grants(9, 120, 96_000, 3_000));
     assert_eq!(say(&syn(1, 80)), grants(64, 120, 96_000, 3_000));
 }
@@ -325,20 +354,23 @@ fn rates_by_prefix() {
 fn reputation_falls_and_recovers() {
     let published = Publisher::new(lists(&[("asn", "10.0.0.0/8 64496\n11.0.0.0/8 64497\n")]));
     let mut grantor = grantor(policy("reputation"), &published);
-    let mut say = |second: u64, src, port| {
-        ask(&mut grantor, second * SECOND, &syn(src, port), 41, false).item.unwrap().say
+    let mut say = |second: u64, src, port, dscp| {
+        ask(&mut grantor, second * SECOND, &syn(src, port), dscp, false).item.unwrap().say
     };
-    assert_eq!(say(1, 0x0a00_0001, 443), grants(2048, 60, 48_000, 3_000));
-    // Its hosts go through ports that nothing listens on.
-    (0..50).for_each(|host| assert_eq!(say(1, 0x0a00_0000 + host, 23), declines(60)));
-    assert_eq!(say(1, 0x0a00_0001, 443), grants(341, 60, 48_000, 3_000));
-    for _ in 0..5 {
-        say(1, 0x0a00_0000, 23);
-    }
-    assert_eq!(say(1, 0x0a00_0001, 443), declines(600));
-    // Others are as they were; and it is forgiven with time.
-    assert_eq!(say(1, 0x0b00_0001, 443), grants(2048, 60, 48_000, 3_000));
-    assert_eq!(say(801, 0x0a00_0001, 443), grants(2048, 60, 48_000, 3_000));
+    let granted = |rate| grants(rate, 60, 48_000, 3_000);
+    let telnet = declines_some(10, Traffic::Port { protocol: 6, port: 23 });
+    assert_eq!(say(1, 0x0a00_0001, 443, 41), granted(2048));
+    // Its hosts, or forgers of their addresses, probe closed ports: points are capped.
+    (0..5_000).for_each(|host| assert_eq!(say(1, 0x0a00_0000 + host, 23, 41), telnet));
+    assert_eq!(say(1, 0x0a00_0002, 443, 41), granted(341));
+    // A flow granted before keeps its grant, for any packet that requests the renewal.
+    assert_eq!(say(1, 0x0a00_0001, 443, 2), granted(2048));
+    assert_eq!(say(1, 0x0a00_0001, 23, 2), granted(2048));
+    // Others are as they were; and all is forgiven within a minute.
+    assert_eq!(say(1, 0x0b00_0001, 443, 41), granted(2048));
+    assert_eq!(say(26, 0x0a00_0003, 443, 41), granted(585));
+    assert_eq!(say(26, 0x0a00_0002, 443, 2), granted(585));
+    assert_eq!(say(52, 0x0a00_0003, 443, 41), granted(2048));
 }
 
 #[test]
@@ -389,12 +421,33 @@ fn who_has_heard_the_server_is_granted() {
     let mut other = tcp(1, 0x10);
     other[21] ^= 1;
     assert_eq!(says(3, &other, 41), (None, true));
-    assert_eq!(says(3, &tcp(2, 0x12), 41), (Some(declines(600)), false));
+    assert_eq!(says(3, &tcp(2, 0x12), 41), (None, false));
     assert_eq!(says(3, &tcp(2, 0x18), 2), granted);
-    assert_eq!(says(3, &syn(1, 81), 41), (Some(declines(60)), false));
+    let not_served = declines_some(10, Traffic::Port { protocol: 6, port: 81 });
+    assert_eq!(says(3, &syn(1, 81), 41), (Some(not_served), false));
     let mut udp = tcp(3, 0x10);
     udp[9] = 17;
-    assert_eq!(says(3, &udp, 41), (Some(declines(600)), false));
+    assert_eq!(says(3, &udp, 41), (Some(declines_some(10, Traffic::Protocol(17))), false));
+    // The packet that requests a renewal may be forged: the flow is renewed for any packet.
+    for packet in [udp, tcp(1, 0x12), syn(1, 81)] {
+        assert_eq!(says(4, &packet, 2), granted);
+    }
+}
+
+/// Headers that cannot be read cost a request its decision and a renewal nothing.
+#[test]
+fn renewal_by_a_packet_with_a_broken_chain_is_decided_by_its_addresses() {
+    let none = Publisher::new(Lists::new());
+    let mut grantor = grantor(policy("aimd"), &none);
+    let mut broken = syn6(5);
+    (broken[6], broken[41]) = (60, 200);
+    assert_eq!(ask(&mut grantor, 1, &broken, 41, false).item, None);
+    let item = ask(&mut grantor, 1, &broken, 2, false).item.unwrap();
+    assert_eq!((item.scope, item.say), (Scope::of(&Flow::v6(5, 7)), grants(320, 30, 5_000, 5_000)));
+    let text = "function decide(p) error(p.protocol .. tostring(p.dst_port)) end";
+    let mut grantor = Grantor::new(text, none.reader(), Limits::default()).unwrap();
+    ask(&mut grantor, 1, &broken, 2, false);
+    assert!(grantor.last_error().unwrap().contains("255nil"));
 }
 
 /// A packet in a tunnel from gate 10.0.0.9 to grantor 10.0.0.1.
@@ -426,6 +479,9 @@ fn packets_come_out_of_their_tunnel() {
     assert!(opened.congested);
     let ip = ipv4::View::parse(&bytes[opened.offset..opened.end]).unwrap();
     assert_eq!((ip.tos(), ip.checksum_ok()), (3, true));
+    // Marked when it came: its sender may have done so.
+    let mut bytes = sealed(&bytes[opened.offset..opened.end], 2, 3);
+    assert!(!open(&mut bytes).unwrap().congested);
     assert!(matches!(open(&mut syn(1, 80)), Err(Closed::Header(_))));
     assert!(matches!(open(&mut []), Err(Closed::Header(_))));
 }

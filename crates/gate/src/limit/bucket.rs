@@ -65,10 +65,15 @@ impl Bucket {
         self.credit >= u64::from(bytes) * SECOND + self.depth.checked_shr(halves).unwrap_or(0)
     }
 
-    /// Says whether there is as much credit at `now` as there can be.
-    pub fn is_full(&mut self, now: u64) -> bool {
+    /// Returns the nanoseconds until there is as much credit as there can be, rounded up.
+    pub fn debt(&mut self, now: u64) -> u64 {
         self.fill(now);
-        self.credit == self.depth
+        (self.depth - self.credit).div_ceil(self.rate.max(1))
+    }
+
+    /// Removes the tokens of so many nanoseconds at the rate, as far as there are any.
+    pub fn owe(&mut self, nanoseconds: u64) {
+        self.credit = self.credit.saturating_sub(self.rate.saturating_mul(nanoseconds));
     }
 
     /// Takes the credit of so many bytes, as far as there is any.

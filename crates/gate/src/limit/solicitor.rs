@@ -98,7 +98,7 @@ impl<T: Copy> Solicitor<T> {
 
     /// Offers a request, and returns the one that is dropped for want of a place, which may
     /// be it.
-    #[inline]
+    #[inline(always)]
     pub fn offer(&mut self, request: Request<T>) -> Option<Request<T>> {
         self.counts.offered += 1;
         let class = usize::from(request.dscp.min(HIGHEST_DSCP));
@@ -146,9 +146,29 @@ impl<T: Copy> Solicitor<T> {
         if !self.bucket.try_take(now, request.bytes.saturating_add(FRAMING)) {
             return None;
         }
+        self.pop()
+    }
+
+    /// Returns the request that leaves next, regardless of the rate.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Request<T>> {
+        if self.present == 0 {
+            return None;
+        }
         self.counts.sent += 1;
         let highest = self.highest();
         self.remove(self.oldest[highest], highest)
+    }
+
+    /// Drops the request that would go for a newcomer with this DSCP if all places were taken, and
+    /// returns it: the youngest of the lowest class, if that is lower.
+    pub fn displace(&mut self, dscp: u8) -> Option<Request<T>> {
+        let lowest = self.present.trailing_zeros() as usize;
+        if lowest >= usize::from(dscp.min(HIGHEST_DSCP)) {
+            return None;
+        }
+        self.counts.dropped += 1;
+        self.remove(self.youngest[lowest], lowest)
     }
 
     /// Returns the request that leaves next when the rate allows it.
@@ -165,12 +185,15 @@ impl<T: Copy> Solicitor<T> {
         Some(self.bucket.ready_at(now, bytes))
     }
 
+    #[inline(always)]
     fn highest(&self) -> usize {
         63 - self.present.leading_zeros() as usize
     }
 
     fn remove(&mut self, at: u32, class: usize) -> Option<Request<T>> {
-        let Node { request, older, younger } = self.nodes[at as usize];
+        let node = &mut self.nodes[at as usize];
+        let (request, older, younger) = (node.request.take(), node.older, node.younger);
+        node.younger = self.free;
         match older {
             NONE => self.oldest[class] = younger,
             older => self.nodes[older as usize].younger = younger,
@@ -182,7 +205,6 @@ impl<T: Copy> Solicitor<T> {
         if self.oldest[class] == NONE {
             self.present &= !(1 << class);
         }
-        self.nodes[at as usize] = Node { request: None, older: NONE, younger: self.free };
         self.free = at;
         self.len -= 1;
         request
@@ -244,6 +266,24 @@ mod tests {
             let counts = solicitor.counts();
             assert_eq!(counts.offered, counts.sent + counts.dropped + solicitor.len() as u64);
         }
+    }
+
+    #[test]
+    fn displaced_request_is_the_youngest_of_the_lowest_class() {
+        let mut solicitor = Solicitor::new(8, Bucket::new(1, 1, 0));
+        assert_eq!((solicitor.displace(63), solicitor.pop()), (None, None));
+        for (packet, dscp) in [(0, 41), (1, 30), (2, 30), (3, 43)] {
+            assert_eq!(solicitor.offer(request(packet, dscp)), None);
+        }
+        assert_eq!(solicitor.displace(30), None);
+        assert_eq!(solicitor.displace(31), Some(request(2, 30)));
+        assert_eq!(solicitor.displace(63), Some(request(1, 30)));
+        assert_eq!(
+            [solicitor.pop(), solicitor.pop()],
+            [Some(request(3, 43)), Some(request(0, 41))]
+        );
+        let counts = solicitor.counts();
+        assert_eq!((counts.offered, counts.sent, counts.dropped, solicitor.len()), (4, 2, 2, 0));
     }
 
     /// The study's fourth test: twice the channel's rate, priorities mixed.

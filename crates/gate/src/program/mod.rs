@@ -80,10 +80,10 @@ pub enum Answer {
     Forward(Prepared),
     /// It may not.
     Decline,
-    /// Something is wrong; it may not.
+    /// Something is wrong with the packet or with what the program made of it: it may not, and the
+    /// cookie is as it was.
     Error,
-    /// Nothing that counts: the packet is none that can be read, or it may go without having
-    /// been prepared. The flow asks again.
+    /// The program is not there, in the version that the flow began with. The flow asks again.
     Nothing,
 }
 
@@ -165,6 +165,10 @@ impl Machine {
 
     /// Runs a program's `pkt` for a packet that begins with its IP header, at `now`.
     /// `length` is the frame's, Ethernet header included.
+    ///
+    /// A packet whose headers cannot be read, one that the program lets go without having prepared
+    /// it, and any other return value is [`Answer::Error`]: the packet is dropped, and the flow is
+    /// unchanged. Any host can forge such a packet of the flow.
     pub fn packet(
         &mut self,
         program: &Program,
@@ -174,7 +178,8 @@ impl Machine {
         packet: &[u8],
         length: u32,
     ) -> Answer {
-        let Some(parsed) = Parsed::new(packet) else { return Answer::Nothing };
+        let Some(parsed) = Parsed::new(packet) else { return Answer::Error };
+        let before = *cookie;
         let mut memory = Memory {
             context: &parsed.context(now, expire_at),
             stack: &mut self.stack,
@@ -183,12 +188,13 @@ impl Machine {
             bytes: parsed.bytes,
             prepared: None,
         };
-        match machine::run(&program.packet, &mut memory) {
-            Ok(0) => memory.prepared.map_or(Answer::Nothing, Answer::Forward),
-            Ok(1) => Answer::Decline,
-            Ok(_) => Answer::Error,
-            Err(_) => {
-                self.faults += 1;
+        let result = machine::run(&program.packet, &mut memory);
+        self.faults += u64::from(result.is_err());
+        match (result, memory.prepared) {
+            (Ok(0), Some(prepared)) => Answer::Forward(prepared),
+            (Ok(1), _) => Answer::Decline,
+            _ => {
+                *cookie = before;
                 Answer::Error
             }
         }

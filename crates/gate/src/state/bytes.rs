@@ -41,6 +41,7 @@ impl Record {
             1 => State::Granted,
             2 => State::Declined,
             3 => State::Program,
+            4 => State::Provisional,
             _ => return None,
         };
         let runs = state == State::Program;
@@ -106,7 +107,7 @@ mod tests {
             rng.fill(&mut bytes);
             bytes[12] &= 7;
             let Some(mut record) = Record::from_bytes(&bytes) else {
-                assert!(bytes[12] > State::Program as u8);
+                assert!(bytes[12] > State::Provisional as u8);
                 continue;
             };
             let terms = Grant { rate_kib: 1, expire_s: 8, next_renewal_ms: 7, renewal_step_ms: 6 };

@@ -13,9 +13,10 @@
 //!
 //! A flow has an entry from its first packet on, if there is room, or from its second where it has to
 //! show itself (`admission.rs`). A table that is full
-//! gives up its cheapest request (`expiry.rs`); what was granted or declined it keeps
-//! until that expires. When there is no request left to give up, the packet goes on as a
-//! request without an entry.
+//! gives up its cheapest request (`expiry.rs`); it keeps granted flows until they expire.
+//! Declines have a share of the table ([`FlowTable::bound_declined`]), and the one that expires
+//! soonest is evicted before a grant is refused. When there is no request left to give up, the
+//! packet goes on as a request without an entry.
 //!
 //! Nothing is allocated after [`FlowTable::new`].
 
@@ -95,7 +96,11 @@ impl Entry {
 
 /// Which wheel an entry in this state is in.
 fn wheel(state: State) -> Wheel {
-    if state == State::Request { Wheel::Requests } else { Wheel::Decided }
+    match state {
+        State::Request => Wheel::Requests,
+        State::Granted | State::Program => Wheel::Decided,
+        State::Declined | State::Provisional => Wheel::Declined,
+    }
 }
 
 /// All flows of a worker.
@@ -208,7 +213,7 @@ impl<I: Index> FlowTable<I> {
     }
 
     /// Decides what becomes of a packet of the flow with this entry.
-    #[inline]
+    #[inline(always)]
     pub fn packet(&mut self, entry: u32, now: u64, bytes: u32) -> Outcome {
         let record = &mut self.entries[entry as usize].record;
         let (before, expire_at) = (record.state(), record.expire_at());
@@ -218,6 +223,28 @@ impl<I: Index> FlowTable<I> {
             self.refile(entry, before);
         }
         outcome
+    }
+
+    /// Returns the outcome for a packet with these bytes, Ethernet header left out, of a flow of
+    /// which some traffic is declined: what [`packet`](Self::packet) left open.
+    #[cold]
+    pub fn classify(&mut self, entry: u32, now: u64, bytes: &[u8]) -> Outcome {
+        let record = &mut self.entries[entry as usize].record;
+        let expire_at = record.expire_at();
+        let is_declined = record.provisional_traffic().contains(bytes);
+        let outcome = record.classified(now, is_declined);
+        if record.expire_at() < expire_at {
+            self.refile(entry, State::Provisional);
+        }
+        outcome
+    }
+
+    /// Records that the source of the flow with this entry has proven its address.
+    pub fn prove(&mut self, entry: u32, now: u64) {
+        let record = &mut self.entries[entry as usize].record;
+        let before = record.state();
+        record.prove(now);
+        self.refile(entry, before);
     }
 
     /// Takes over a decision of the flow with this entry, and says whether it counts.
@@ -277,7 +304,9 @@ impl<I: Index> FlowTable<I> {
         match state {
             State::Request => {}
             State::Granted => self.granted = self.granted.wrapping_add_signed(by),
-            State::Declined => self.declined = self.declined.wrapping_add_signed(by),
+            State::Declined | State::Provisional => {
+                self.declined = self.declined.wrapping_add_signed(by);
+            }
             State::Program => self.running = self.running.wrapping_add_signed(by),
         }
     }
@@ -357,7 +386,7 @@ impl<I: Index> FlowTable<I> {
         self.granted
     }
 
-    /// Counts the declined flows, likewise.
+    /// Counts the flows that are declined, provisionally or not, likewise.
     pub fn declined(&self) -> usize {
         self.declined
     }

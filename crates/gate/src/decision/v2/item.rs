@@ -2,30 +2,37 @@
 //!
 //! ```text
 //!   type:8 | family:8 | source length:8 | destination length:8 | source | destination
-//!   1 declined   expire_s:32
+//!   1 declined   expire_s:32                                provisionally, if it is about one flow
 //!   2 granted    rate_kib:32 expire_s:32 next_ms:32 step_ms:32
 //!   3 program    expire_s:32 program:8 0:16 words:8 cookie
 //!   4 flush
+//!   5 declined, on proof or by address       expire_s:32
+//!   6 declined provisionally, some packets   expire_s:32 protocol:8 has_port:8 port:16
 //! ```
 //!
 //! Addresses are 4 bytes where the family is 4, and 16 where it is 6; bits beyond a length
-//! are zero.
+//! are zero. Type 1 about prefixes rests on addresses, and is as firm as 5.
 
 use fib::{Addr, Prefix};
 
 use super::MOST_ITEMS;
 use crate::decision::cursor::{Cursor, put_grant, put_program};
 use crate::decision::{Item, Refused, Say, Scope};
-use crate::state::Decision;
+use crate::state::{Decision, Provisional, Traffic};
 
 const DECLINED: u8 = 1;
 const GRANTED: u8 = 2;
 const PROGRAM: u8 = 3;
 const FLUSH: u8 = 4;
+const DECLINED_FIRM: u8 = 5;
+const DECLINED_SOME: u8 = 6;
 
 pub(super) fn put(out: &mut Vec<u8>, item: &Item) {
     let kind = match item.say {
-        Say::Decide(Decision::Decline { .. }) => DECLINED,
+        Say::Decide(Decision::Decline { .. }) if item.scope.flow().is_none() => DECLINED,
+        Say::Decide(Decision::Decline { .. }) => DECLINED_FIRM,
+        Say::Decide(Decision::Provisional(Provisional { traffic: Traffic::All, .. })) => DECLINED,
+        Say::Decide(Decision::Provisional(_)) => DECLINED_SOME,
         Say::Decide(Decision::Grant(_)) => GRANTED,
         Say::Run(_) => PROGRAM,
         Say::Flush => FLUSH,
@@ -46,6 +53,17 @@ pub(super) fn put(out: &mut Vec<u8>, item: &Item) {
         Say::Decide(Decision::Decline { expire_s }) => {
             out.extend_from_slice(&expire_s.to_be_bytes());
         }
+        Say::Decide(Decision::Provisional(Provisional { expire_s, traffic })) => {
+            out.extend_from_slice(&expire_s.to_be_bytes());
+            match *traffic {
+                Traffic::All => {}
+                Traffic::Protocol(protocol) => out.extend_from_slice(&[protocol, 0, 0, 0]),
+                Traffic::Port { protocol, port } => {
+                    let [high, low] = port.to_be_bytes();
+                    out.extend_from_slice(&[protocol, 1, high, low]);
+                }
+            }
+        }
         Say::Decide(Decision::Grant(grant)) => put_grant(out, grant),
         Say::Run(program) => put_program(out, program),
         Say::Flush => {}
@@ -63,7 +81,22 @@ fn get(cursor: &mut Cursor<'_>) -> Result<Item, Refused> {
         _ => return Err(Refused::Malformed),
     };
     let say = match kind {
-        DECLINED => Say::Decide(Decision::Decline { expire_s: cursor.u32()? }),
+        DECLINED if scope.flow().is_some() => {
+            let (expire_s, traffic) = (cursor.u32()?, Traffic::All);
+            Say::Decide(Decision::Provisional(Provisional { expire_s, traffic }))
+        }
+        DECLINED | DECLINED_FIRM => Say::Decide(Decision::Decline { expire_s: cursor.u32()? }),
+        DECLINED_SOME if scope.flow().is_some() => {
+            let expire_s = cursor.u32()?;
+            let traffic = match cursor.take()? {
+                [protocol, 0, 0, 0] => Traffic::Protocol(protocol),
+                [protocol, 1, high, low] => {
+                    Traffic::Port { protocol, port: u16::from_be_bytes([high, low]) }
+                }
+                _ => return Err(Refused::Malformed),
+            };
+            Say::Decide(Decision::Provisional(Provisional { expire_s, traffic }))
+        }
         GRANTED => Say::Decide(Decision::Grant(cursor.grant()?)),
         PROGRAM => Say::Run(cursor.program()?),
         FLUSH => Say::Flush,
@@ -83,4 +116,42 @@ pub(super) fn get_all(body: &[u8], items: &mut Vec<Item>) -> Result<(), Refused>
         items.push(get(&mut cursor)?);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::Flow;
+
+    #[test]
+    fn declines_have_types_by_their_evidence() {
+        let flow = Scope::of(&Flow::v4(0x0a00_0001, 0xc000_0207));
+        let prefix = Scope::V4(Prefix::truncate(0x0a00_0000, 24), Prefix::ALL);
+        let provisional = |traffic| Decision::Provisional(Provisional { expire_s: 9, traffic });
+        let cases: [(Scope, Decision, u8, &[u8]); 5] = [
+            (flow, provisional(Traffic::All), 1, &[]),
+            (prefix, Decision::Decline { expire_s: 9 }, 1, &[]),
+            (flow, Decision::Decline { expire_s: 9 }, 5, &[]),
+            (flow, provisional(Traffic::Protocol(17)), 6, &[17, 0, 0, 0]),
+            (flow, provisional(Traffic::Port { protocol: 6, port: 81 }), 6, &[6, 1, 0, 81]),
+        ];
+        let mut items = Vec::new();
+        for (scope, decision, kind, rest) in cases {
+            let item = Item { scope, say: Say::Decide(decision) };
+            let mut bytes = Vec::new();
+            put(&mut bytes, &item);
+            assert_eq!((bytes[0], &bytes[12..]), (kind, &[&[0, 0, 0, 9][..], rest].concat()[..]));
+            get_all(&bytes, &mut items).unwrap();
+            assert_eq!(items, [item]);
+            // Meaningless items are refused: some packets of a prefix, a port without its flag.
+            if kind == 6 {
+                for (at, value) in [(2, 24), (17, 2), (17, 1 - bytes[17])] {
+                    let mut wrong = bytes.clone();
+                    (wrong[at], wrong[7], wrong[19]) = (value, 0, 81);
+                    let means = at == 17 && value == 1;
+                    assert_eq!(get_all(&wrong, &mut items).is_ok(), means, "{at} {value}");
+                }
+            }
+        }
+    }
 }

@@ -4,13 +4,16 @@
 //! moment in which messages are refused: the new one is added on both sides, then
 //! signed with, then the old one is removed. The code is HMAC-SHA-256 (RFC 2104, FIPS
 //! 180-4) cut to its first 128 bits, as RFC 4868 does, compared in constant time; both
-//! come from the RustCrypto crates.
+//! come from the RustCrypto crates. The keys of tunnels (`tunnel/`) are derived from the same
+//! secrets: what is hashed for those begins with a letter, and every message of the protocol with
+//! its version.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
 use super::TAG;
 use crate::decision::Refused;
+use crate::tunnel::{LABEL, TunnelKey};
 
 /// The keys that two peers share.
 #[derive(Clone, Default)]
@@ -56,6 +59,21 @@ impl Keys {
     /// Returns the number of the key that messages are signed with.
     pub fn signing(&self) -> u16 {
         self.signing
+    }
+
+    /// Returns the numbers of the keys, in order.
+    pub fn numbers(&self) -> Vec<u16> {
+        let mut numbers: Vec<u16> = self.keys.iter().map(|(number, _)| *number).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    /// Derives what tunnels are sealed with in a session of a gate from the key of this number.
+    pub fn tunnel(&self, number: u16, session: u64) -> Option<TunnelKey> {
+        let mac = self.find(number)?.clone();
+        let code = mac.chain_update(LABEL).chain_update(session.to_be_bytes()).finalize();
+        let code = code.into_bytes();
+        code.first_chunk::<16>().map(|secret| TunnelKey::new(number, session, *secret))
     }
 
     fn find(&self, number: u16) -> Option<&Hmac<Sha256>> {

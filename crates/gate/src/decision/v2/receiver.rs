@@ -59,6 +59,11 @@ impl<'a> Taken<'a, '_> {
         })
     }
 
+    /// Returns the number of the key that its sender signs with.
+    pub fn key(&self) -> u16 {
+        self.key
+    }
+
     /// Returns which message this was, to answer it.
     pub fn asked(&self) -> Asked {
         Asked { sender: self.sender, number: self.number, key: self.key }
@@ -85,8 +90,9 @@ impl Receiver {
         }
     }
 
-    /// Takes no more decisions of this sender, and says whether there was one. What it has
-    /// decided stays, and so does the memory of what was taken, for when it comes back.
+    /// Removes this sender, and returns whether there was one.
+    /// [`Gate::retract`](crate::gate::Gate::retract) retracts its decisions; the record of the
+    /// numbers taken stays, in case the sender is added again.
     pub fn dismiss(&mut self, sender: u32) -> bool {
         let peer = self.peers.iter_mut().find(|peer| peer.sender == sender);
         peer.map(|peer| peer.keys = Keys::default()).is_some()

@@ -113,6 +113,11 @@ impl Sender {
         }
     }
 
+    /// Returns the gate's session, as far as it is known; 0 otherwise.
+    pub fn session(&self) -> u64 {
+        self.session
+    }
+
     /// Signs with other keys from now on, what is in flight too.
     pub fn set_keys(&mut self, keys: Keys) {
         self.keys = keys;

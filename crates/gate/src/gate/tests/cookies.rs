@@ -9,8 +9,8 @@ use crate::admission;
 use crate::cookie::{Cookie, Secret, Terms};
 use crate::decision::{Item, Say, Scope};
 use crate::flow::{Flow, Key, Pair};
-use crate::gate::{Gate, Reason, Verdict};
-use crate::state::{Decision, Stamp};
+use crate::gate::{Gate, Ignored, Reason, Verdict};
+use crate::state::{Decision, Provisional, Stamp, Traffic};
 
 const PORT: u16 = 40_000;
 
@@ -289,4 +289,30 @@ fn proofs_are_found_in_groups_and_in_full_tables() {
     assert_eq!(rig.reset(30, late, PORT, cookie.acknowledgement), PROOF);
     assert_eq!((rig.gate.table().granted(), rig.gate.counts().proven), (64, 24));
     assert_eq!(rank(rig.syn(SECOND, late, PORT)), 42);
+}
+
+/// A proven source is not declined for packets that others send with its address.
+#[test]
+fn decline_without_proof_has_no_effect_on_a_proven_flow() {
+    let mut rig = Rig::new(100, 0.0, 1000);
+    let flow = Flow::v4(7, PROTECTED);
+    let decide = |rig: &mut Rig, now, decision| {
+        let key = rig.key.clone();
+        let item = Item { scope: Scope::of(&flow), say: Say::Decide(decision) };
+        rig.gate.decide(now, &item, Stamp::default(), |flow| key.hash(flow))
+    };
+    let decline = Decision::Provisional(Provisional { expire_s: 600, traffic: Traffic::All });
+    let cookie = rig.asked(0, flow, PORT);
+    assert_eq!(rig.reset(1, flow, PORT, cookie.acknowledgement), PROOF);
+    assert_eq!(decide(&mut rig, 2, decline), Err(Ignored::Unproven));
+    assert_eq!(rank(rig.syn(3, flow, PORT)), 41);
+    // An entry by another way is proven by the next answer.
+    assert_eq!(decide(&mut rig, 4, Decision::Decline { expire_s: 0 }), Ok(()));
+    assert_eq!(rank(rig.syn(5, flow, PORT)), 41);
+    assert_eq!(decide(&mut rig, 6, decline), Ok(()));
+    assert_eq!(rig.syn(7, flow, PORT), Verdict::Drop(Reason::Declined));
+    assert_eq!(rig.reset(8, flow, PORT, cookie.acknowledgement), PROOF);
+    assert_eq!(rank(rig.syn(9, flow, PORT)), 41);
+    assert_eq!(decide(&mut rig, 10, decline), Err(Ignored::Unproven));
+    assert_eq!(rig.gate.counts().unproven, 2);
 }

@@ -107,7 +107,7 @@ fn each_destination_has_its_own_limit() {
     assert!(rig.gate.counts().over_limit_each.packets > 5_000);
     assert_eq!(rig.gate.counts().over_limit.packets, 0);
     assert!(near(rig.rate(&[six], SECOND)[0], 9.5));
-    assert_eq!(rig.gate.uncounted(), 0);
+    assert_eq!(rig.gate.displaced(), 0);
 }
 
 /// By groups and one by one: the entry, the rate, the decline and the limit of nobody on the list

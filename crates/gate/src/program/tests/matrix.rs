@@ -154,7 +154,7 @@ fn grantedv2_holds_to_two_limits() {
         ("a later fragment", v4(TCP, 5, &[0; 64]), GO, true),
         ("ICMP", v4(1, 0, &icmp(8)), GO, true),
         ("GRE", v4(47, 0, &[0; 4]), GO, true),
-        ("no packet", vec![0x45, 0, 0], Answer::Nothing, false),
+        ("no packet", vec![0x45, 0, 0], Answer::Error, false),
     ];
     matrix("grantedv2", &open, &narrow, GO, &rows);
     let direct = Flow::new("grantedv2", 5, &terms(100, 0, 1)).send(6, &rows[0].1, 60);
