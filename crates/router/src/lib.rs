@@ -21,6 +21,7 @@ mod daemon;
 pub mod datapath;
 pub mod distribution;
 pub mod grantor;
+pub mod preflight;
 mod role;
 mod router;
 pub mod stats;

@@ -18,11 +18,11 @@ use std::sync::Arc;
 
 use fib::{Publisher, Reader};
 use port::af_xdp::{self, Interface, RingSizes, Socket};
-use port::handover::Handed;
-use port::{Arena, Host, Port, PortStats};
+use port::{AbsentPort, Arena, Host, Port, PortStats};
 
 use crate::config::{self, Config, Target};
 use crate::control::links;
+use crate::control::plane::Ports;
 use crate::control::routes::{Routes, RoutesError};
 use crate::control::workers::Workers;
 use crate::datapath::{
@@ -31,9 +31,12 @@ use crate::datapath::{
 };
 use crate::stats::{Snapshot, WorkerStats};
 
-/// The largest MTU whose frames fit the smaller of the two frame sizes: 2048 bytes
-/// less the headroom and the Ethernet header.
-const SMALL_FRAME_MTU: usize = 2048 - port::HEADROOM as usize - 14;
+/// The largest MTU whose packets fit the smaller of the two frame sizes, and the larger.
+const SMALL_FRAME_MTU: usize = af_xdp::largest_mtu(2048);
+pub(crate) const LARGEST_MTU: usize = af_xdp::largest_mtu(4096);
+
+/// Slots for received packets in all further queues of a worker.
+const SHARED_SLOTS: u32 = 8 * 2048;
 
 /// Says why the router did not start.
 #[derive(Debug)]
@@ -42,6 +45,11 @@ pub enum StartError {
     NoInterface {
         /// Their names.
         names: Vec<String>,
+    },
+    /// Interfaces that are of a kind that cannot be a port.
+    Unfit {
+        /// The reason for each.
+        reasons: Vec<String>,
     },
     /// The routes.
     Routes(RoutesError),
@@ -91,6 +99,7 @@ impl fmt::Display for StartError {
                 "{}: no such interface in this network namespace (see `ip link`)",
                 names.join(", ")
             ),
+            Self::Unfit { reasons } => f.write_str(&reasons.join("; ")),
             Self::Routes(error) => error.fmt(f),
             Self::Feed(error) => error.fmt(f),
             Self::Full(error) => error.fmt(f),
@@ -118,7 +127,7 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::NoInterface { .. } => None,
+            Self::NoInterface { .. } | Self::Unfit { .. } => None,
             Self::Routes(error) => Some(error),
             Self::Feed(error) => Some(error),
             Self::Full(error) => Some(error),
@@ -164,8 +173,12 @@ pub struct Router;
 pub struct PortInfo {
     /// The interface.
     pub name: String,
-    /// The worker, and the interface's queue, from 0.
+    /// The index of its device; 0 where it could not be served.
+    pub index: u32,
+    /// The worker, from 0.
     pub worker: usize,
+    /// The interface's queue, from 0.
+    pub queue: u32,
     /// How packets cross, such as `AF_XDP copy`.
     pub mode: &'static str,
     /// Its hardware address.
@@ -183,7 +196,7 @@ impl Router {
     ///
     /// [`StartError`]; nothing is left behind then.
     pub fn start(config: Config) -> Result<Running, StartError> {
-        present(&config)?;
+        present(&config, &by_name)?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let routes = Routes::load(&config, threads)?;
 
@@ -191,7 +204,8 @@ impl Router {
         let addresses = links::addresses().map_err(system("list the addresses"))?;
         let locals = Arc::new(links::locals(&addresses));
         let steered: af_xdp::Locals = addresses.into_iter().collect();
-        let interfaces = open(&config, &steered, Vec::new())?;
+        let each = config.interfaces.iter().map(|wanted| open_one(&config, wanted, &steered));
+        let interfaces = each.collect::<Result<Vec<_>, _>>()?;
         let links: Vec<_> = interfaces.iter().map(|link| (link.mac(), link.mtu())).collect();
         let adjacencies = Publisher::new(routes.adjacencies(&config, &links));
         let ingresses = Publisher::new(Ingresses::alike(Ingress { locals, ..Ingress::default() }));
@@ -202,7 +216,7 @@ impl Router {
             ingresses: ingresses.reader(),
         };
         let Started { workers, ports, wanted, .. } =
-            start(&config, &interfaces, None, readers, Vec::new(), None)?;
+            start(&config, &interfaces, None, readers, Vec::new(), None, Unserved::Refuse)?;
         Ok(Running { workers, ports, routes, adjacencies, ingresses, wanted, config, interfaces })
     }
 }
@@ -214,8 +228,15 @@ pub(crate) struct Readers {
     pub(crate) ingresses: Reader<Ingresses>,
 }
 
-/// Makes the station of a worker, by its number.
-pub(crate) type MakeStation<'a> = dyn FnMut(usize, &[Interface]) -> Box<dyn Station> + 'a;
+/// A worker's station.
+pub(crate) struct Stationed {
+    pub(crate) station: Box<dyn Station>,
+    /// The port for packets of the first interface that other workers hand over, if they do.
+    pub(crate) handed: Option<Box<dyn Port>>,
+}
+
+/// Makes the station of a worker, by its number; `None` if it cannot be made.
+pub(crate) type MakeStation<'a> = dyn FnMut(usize, &[Interface]) -> Option<Stationed> + 'a;
 
 /// What makes workers those of a gate.
 pub(crate) struct Stations<'a> {
@@ -223,9 +244,15 @@ pub(crate) struct Stations<'a> {
     pub(crate) frames: u32,
     /// Makes their stations.
     pub(crate) make: &'a mut MakeStation<'a>,
-    /// What they receive from each other, of those packets that came in on the first
-    /// interface; empty where they hand nothing over.
-    pub(crate) handed: Vec<Handed>,
+}
+
+/// The effect on a start if an interface cannot be served.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unserved {
+    /// The start fails.
+    Refuse,
+    /// The start goes on without the interface.
+    Skip,
 }
 
 /// Workers that were started.
@@ -236,27 +263,43 @@ pub(crate) struct Started {
     pub(crate) wanted: Vec<WantReceiver>,
     /// Where each of them counts, and where others did before them.
     pub(crate) stats: Vec<Arc<WorkerStats>>,
+    /// The largest MTU, in bytes, whose packets fit their frames.
+    pub(crate) mtu: usize,
 }
 
-/// Refuses interfaces that are not there.
-pub(crate) fn present(config: &Config) -> Result<(), StartError> {
-    let missing = config.interfaces.iter().map(|interface| &interface.name);
-    let names: Vec<_> = missing.filter(|name| !links::exists(name)).cloned().collect();
-    if names.is_empty() { Ok(()) } else { Err(StartError::NoInterface { names }) }
+/// Refuses interfaces that are not there, or of a kind that cannot be a port.
+pub(crate) fn present(
+    config: &Config,
+    index_of: &dyn Fn(&str) -> io::Result<u32>,
+) -> Result<(), StartError> {
+    let names = config.interfaces.iter().map(|interface| interface.name.as_str());
+    let missing = names.clone().filter(|name| index_of(name).is_err());
+    let missing: Vec<_> = missing.map(str::to_owned).collect();
+    if !missing.is_empty() {
+        return Err(StartError::NoInterface { names: missing });
+    }
+    let reasons = links::unfit_among(names)?;
+    if reasons.is_empty() { Ok(()) } else { Err(StartError::Unfit { reasons }) }
 }
 
-/// Takes the interfaces over, the addresses of `steered` being the host's own; those in
-/// `held` have been.
+/// Finds the device of a name.
+pub(crate) fn by_name(name: &str) -> io::Result<u32> {
+    Ok(nix::net::if_::if_nametoindex(name)?)
+}
+
+/// Takes the interfaces of `ports` over, the addresses of `steered` being the host's own; those
+/// in `held` have been.
 pub(crate) fn open(
     config: &Config,
+    ports: &Ports,
     steered: &af_xdp::Locals,
     mut held: Vec<Interface>,
 ) -> Result<Vec<Interface>, StartError> {
     let mut interfaces = Vec::new();
-    for wanted in &config.interfaces {
-        let at = held.iter().position(|one| one.name() == wanted.name);
+    for (wanted, port) in config.interfaces.iter().zip(ports.iter()) {
+        let at = held.iter().position(|one| one.index() == port.interface);
         interfaces.push(match at {
-            Some(at) => adjust(held.swap_remove(at), wanted, steered)?,
+            Some(at) => adjust(config, held.swap_remove(at), wanted, steered)?,
             None => open_one(config, wanted, steered)?,
         });
     }
@@ -269,30 +312,50 @@ pub(crate) fn open_one(
     wanted: &config::Interface,
     steered: &af_xdp::Locals,
 ) -> Result<Interface, StartError> {
-    let queues = config.cores.len() as u32;
+    let queues = wanted_queues(config, wanted)?;
     let (name, mode) = (&wanted.name, wanted.mode);
     let interface = match wanted.guard {
         Some(early) => Interface::open_guarding(name, queues, steered, mode, early)?,
         None => Interface::open(name, queues, steered, mode)?,
     };
-    adjust(interface, wanted, steered)
+    adjust(config, interface, wanted, steered)
+}
+
+/// Returns how many queues of an interface are to be taken over: as many as are configured, else
+/// all; at least one for each worker, which opening it then refuses.
+pub(crate) fn wanted_queues(
+    config: &Config,
+    wanted: &config::Interface,
+) -> Result<u32, StartError> {
+    let queues = wanted.queues.map_or_else(|| af_xdp::queues(&wanted.name), Ok)?;
+    Ok(queues.max(config.cores.len() as u32))
+}
+
+/// Returns the rings of a queue that packets are only received by, where a worker has so many of
+/// them: together no more than [`SHARED_SLOTS`], as long as that leaves each a burst's worth.
+fn receiving_only(queues: u32) -> RingSizes {
+    let receive = (SHARED_SLOTS / queues.max(1)).clamp(256, 2048);
+    let receive = 1 << receive.ilog2();
+    RingSizes { fill: receive, receive, transmit: 64, completion: 64 }
 }
 
 /// Tells the steering program of an interface what it goes by.
 fn adjust(
+    config: &Config,
     interface: Interface,
     wanted: &config::Interface,
     steered: &af_xdp::Locals,
 ) -> Result<Interface, StartError> {
     let doing = "tell the steering program of an interface";
-    let told = interface.set_locals(steered).and_then(|()| interface.observe(wanted.observe));
-    told.map_err(|source| StartError::System { doing, source })?;
+    let result = interface.set_locals(steered).and_then(|()| interface.observe(wanted.observe));
+    let result = result.and_then(|()| interface.set_stall(config.stall));
+    result.map_err(|source| StartError::System { doing, source })?;
     Ok(interface)
 }
 
-/// Starts a worker on each core, with a queue of every interface and readers of its own;
-/// packets that are the host's after all go to `host`. They count where those before them
-/// did, in `stats`.
+/// Starts a worker on each core, with readers of its own and its share of the queues of every
+/// interface: worker 0 of two has the queues 0, 2, 4, … and sends by queue 0. Packets that are the
+/// host's after all go to `host`. The workers count where those before them did, in `stats`.
 pub(crate) fn start(
     config: &Config,
     interfaces: &[Interface],
@@ -300,6 +363,7 @@ pub(crate) fn start(
     readers: impl Fn() -> Readers,
     mut stats: Vec<Arc<WorkerStats>>,
     mut stations: Option<Stations<'_>>,
+    unserved: Unserved,
 ) -> Result<Started, StartError> {
     let system = |doing| move |source| StartError::System { doing, source };
     let sizes = RingSizes::default();
@@ -307,27 +371,61 @@ pub(crate) fn start(
     let frame_size = if widest > SMALL_FRAME_MTU { 4096 } else { 2048 };
     let frames = interfaces.len() as u32 * (sizes.frames() + HELD as u32) + 2 * SIZE as u32;
     let frames = frames + stations.as_ref().map_or(0, |stations| stations.frames);
+    let total = config.cores.len() as u32;
+    let mut parts = Vec::new();
     let mut workers = Vec::new();
     let mut ports = Vec::new();
     let mut wanted = Vec::new();
     for (number, &core) in config.cores.iter().enumerate() {
+        let first = number as u32;
+        let further: Vec<(usize, u32)> = interfaces
+            .iter()
+            .enumerate()
+            .flat_map(|(at, interface)| {
+                let queues = (first + total..interface.queues()).step_by(total as usize);
+                queues.map(move |queue| (at, queue))
+            })
+            .collect();
+        let receiving = receiving_only(further.len() as u32);
+        let frames = frames + further.len() as u32 * receiving.frames();
         let mut arena = Arena::new(frames, frame_size).map_err(system("get memory for packets"))?;
-        let mut mine: Vec<Box<dyn Port>> = Vec::new();
-        for interface in interfaces {
-            let mut socket = Socket::bind(interface, number as u32, &mut arena, sizes)?;
-            if let Some(host) = host {
-                socket.set_host(host.clone());
-            }
-            ports.push(PortInfo {
-                name: interface.name().to_owned(),
-                worker: number,
-                mode: socket.mode(),
-                mac: interface.mac(),
-                mtu: interface.mtu(),
-                fallback: interface.fallback().map(ToString::to_string),
+        let mut bind = |interface: &Interface, queue, sizes| -> Result<Box<dyn Port>, StartError> {
+            let (name, mac, mtu) = (interface.name(), interface.mac(), interface.mtu());
+            let gone = || af_xdp::Error::NoInterface { interface: name.clone() };
+            let attached = interface.is_attached().then_some(()).ok_or_else(gone);
+            let bound = attached
+                .and_then(|()| Socket::bind(interface, queue, &mut arena, sizes))
+                .map_err(StartError::from);
+            let bound = bound.and_then(|mut socket| {
+                if let Some(host) = host {
+                    let registered = socket.set_host(host.clone());
+                    registered.map_err(system("let packets go back to the kernel (tc)"))?;
+                }
+                Ok(socket)
             });
-            mine.push(Box::new(socket));
+            let (port, index, fallback): (Box<dyn Port>, _, _) = match (bound, unserved) {
+                (Ok(socket), _) => (Box::new(socket), interface.index(), interface.fallback()),
+                (Err(why), Unserved::Skip) => {
+                    let absent = AbsentPort::new(&*name, mac, mtu);
+                    let absent = absent.map_err(system("make a descriptor"))?;
+                    (Box::new(absent), 0, Some(why.to_string()))
+                }
+                (Err(why), Unserved::Refuse) => return Err(why),
+            };
+            let (worker, mode) = (number, port.mode());
+            ports.push(PortInfo { name, index, worker, queue, mode, mac, mtu, fallback });
+            Ok(port)
+        };
+        let mine = interfaces.iter().map(|interface| bind(interface, first, sizes));
+        let mine = mine.collect::<Result<Vec<_>, _>>()?;
+        let mut others = Vec::new();
+        for (at, queue) in further {
+            others.push((bind(&interfaces[at], queue, receiving)?, at));
         }
+        parts.push((core, arena, mine, others));
+    }
+    // From here on nothing fails because of an interface: stations are not lost for that.
+    for (number, (core, arena, mine, others)) in parts.into_iter().enumerate() {
         let Readers { tables, adjacencies, ingresses } = readers();
         let (wants, want) = wants();
         wanted.push(want);
@@ -338,17 +436,27 @@ pub(crate) fn start(
         let setup =
             WorkerSetup { arena, ports: mine, tables, adjacencies, ingresses, wants, stats };
         let mut worker = Worker::new(setup);
+        for (port, at) in others {
+            worker = worker.with_queue(port, at);
+        }
+        if host.is_some() {
+            worker = worker.with_punts(config.punts.share(config.cores.len()));
+        }
         if let Some(stations) = &mut stations {
-            worker = worker.with_station((stations.make)(number, interfaces));
-            if let (false, Some(first)) = (stations.handed.is_empty(), interfaces.first()) {
-                let handed = stations.handed.remove(0).behind(first.mac(), first.mtu());
-                worker = worker.with_handed(Box::new(handed), 0);
+            let Some(Stationed { station, handed }) = (stations.make)(number, interfaces) else {
+                let lost = io::Error::other("the worker before it has died");
+                return Err(system("give a worker its flows")(lost));
+            };
+            worker = worker.with_station(station);
+            if let Some(handed) = handed {
+                worker = worker.with_handed(handed, 0);
             }
         }
         workers.push((worker, core));
     }
     let workers = Workers::start(workers).map_err(system("start the workers"))?;
-    Ok(Started { workers, ports, wanted, stats })
+    let mtu = af_xdp::largest_mtu(frame_size as usize);
+    Ok(Started { workers, ports, wanted, stats, mtu })
 }
 
 /// A router at work, until it is stopped or dropped.

@@ -80,6 +80,18 @@ impl WorkerStats {
         add(&self.batches, 1);
     }
 
+    /// Counts packets that came for the worker and were lost before it had them.
+    pub(crate) fn lost(&self, verdict: Verdict, n: u64) {
+        add(&self.received, n);
+        self.ended(verdict, n);
+    }
+
+    /// Counts packets as ended so that were counted as sent.
+    pub(crate) fn unsent(&self, verdict: Verdict, n: u64) {
+        add(&self.verdicts[Verdict::Sent as usize], n.wrapping_neg());
+        self.ended(verdict, n);
+    }
+
     #[inline(always)]
     pub(crate) fn sent_bytes(&self, bytes: u64) {
         add(&self.sent_bytes, bytes);
@@ -132,9 +144,9 @@ impl WorkerStats {
 pub struct Snapshot {
     /// Packets by how they ended, in the order of [`Verdict::ALL`].
     pub verdicts: [u64; Verdict::COUNT],
-    /// Frames taken from ports.
+    /// Frames taken from ports, and those that ports have lost.
     pub received: u64,
-    /// Their bytes, Ethernet header included.
+    /// Bytes of those that were taken, Ethernet header included.
     pub received_bytes: u64,
     /// Bytes of the frames sent, Ethernet header included.
     pub sent_bytes: u64,

@@ -113,7 +113,7 @@ fn all_contradictions_are_told_at_once() {
 [[interface]]
 name = "west"
 mode = "fast"
-queues = 3
+queues = 1
 [[interface]]
 name = "west"
 [[interface]]
@@ -168,7 +168,7 @@ engine_v6 = "D16X8R/64"
     let told = problems(text);
     let expect = [
         "4: interface.mode: \"fast\" is none of auto, zero-copy, copy, generic",
-        "5: interface.queues: 3 queues and 2 workers",
+        "5: interface.queues: 1 queues and 2 workers",
         "7: interface.name: \"west\" is there twice",
         "9: interface.name: \"an-interface-too-long\" cannot be an interface",
         "12: nexthop.interface: there is no [[interface]] \"east\" (there is: west, west, an-",
@@ -182,10 +182,10 @@ engine_v6 = "D16X8R/64"
         "31: routes.nexthop: there is no [[nexthop]] \"d\" (there is: a, a, blackhole, c)",
         "34: routes.spread: an empty list",
         "35: routes: either `nexthop` or `spread`",
-        "40: route.prefix: \"10.0.0.1/8\": bits beyond the prefix length are set",
+        "40: route.prefix: prefix \"10.0.0.1/8\" has host bits set; did you mean 10.0.0.0/8?",
         "44: route.nexthop: there is no [[nexthop]] \"e\"",
         "46: route.prefix: 10.0.0.0/8 is there twice",
-        "49: route.prefix: \"2001:db8::g/32\": the address cannot be read",
+        "49: route.prefix: \"2001:db8::g/32\" is not an address or prefix",
         "52: workers.cores: core 0 is listed twice",
         "54: fib.engine: \"D99\": ",
     ];
@@ -226,4 +226,38 @@ fn a_file_that_is_not_there_is_named() {
     let error = Config::load("/no/such/router.toml").unwrap_err();
     assert!(matches!(error, ConfigError::Read { .. }));
     assert!(error.to_string().starts_with("/no/such/router.toml: cannot be read: "), "{error}");
+}
+
+#[test]
+fn peers_of_frrs_feed_are_read_and_wrong_ones_named() {
+    let base = "[[interface]]\nname = \"a\"\n[feed]\n";
+    let whole = format!(
+        "{base}fpm = \"127.0.0.1:2620\"\nfpm_users = [\"root\", \"104\"]\n\
+         fpm_peers = [\"192.0.2.7\", \"2001:db8::/64\"]\n"
+    );
+    let feed = parse(&whole).expect("it is good").fpm.expect("a feed");
+    assert_eq!(feed.peers.users, [0, 104]);
+    let remote: Vec<String> = feed.peers.remote.iter().map(ToString::to_string).collect();
+    assert_eq!(remote, ["192.0.2.7/32", "2001:db8::/64"]);
+    let plain = parse(&format!("{base}fpm = \"[::1]:2620\"\n")).expect("it is good");
+    let peers = plain.fpm.expect("a feed").peers;
+    assert!(peers.users.contains(&0) && peers.remote.is_empty(), "{peers:?}");
+    assert!(parse("[[interface]]\nname = \"a\"\n").expect("it is good").fpm.is_none());
+
+    let wrong = format!(
+        "{base}fpm = \"127.0.0.1:2620\"\nfpm_users = [\"no such user\"]\n\
+         fpm_peers = [\"192.0.2.7/24\", \"here\"]\n"
+    );
+    assert_eq!(
+        problems(&wrong),
+        [
+            "5: feed.fpm_users: there is no user \"no such user\"",
+            "6: feed.fpm_peers: \"192.0.2.7/24\" is no address and no prefix, such as 192.0.2.0/28",
+            "6: feed.fpm_peers: \"here\" is no address and no prefix, such as 192.0.2.0/28",
+        ]
+    );
+    let without = format!("{base}fpm_users = [\"root\"]\nfpm_peers = [\"192.0.2.7\"]\n");
+    let without = problems(&without);
+    assert_eq!(without.len(), 2, "{without:?}");
+    assert!(without.iter().all(|problem| problem.ends_with("has no effect without `fpm`")));
 }

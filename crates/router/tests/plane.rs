@@ -150,6 +150,35 @@ fn several_ways_are_a_group_of_those_that_can_be_used() {
 }
 
 #[test]
+fn hops_behind_a_port_that_goes_down_change_before_the_next_commit() {
+    for mut rig in both() {
+        let group = to(&[(1, Some("192.0.2.1"), 1), (2, Some("192.0.2.2"), 1)]);
+        rig.route(MAIN, "10.0.0.0/8", Some(&group));
+        rig.route(MAIN, "11.0.0.0/8", Some(&to(&[(1, Some("192.0.2.1"), 1)])));
+        rig.route(MAIN, "12.0.0.0/8", Some(&to(&[(2, Some("192.0.2.2"), 1)])));
+        rig.neighbour(1, "192.0.2.1", Some(1));
+        rig.neighbour(2, "192.0.2.2", Some(2));
+        rig.commit();
+        let commits = rig.plane.counts().commits;
+        // As the kernel reports: the link first, then a message for each of its routes.
+        rig.plane.link(1, Some(&Link { running: false, ..link(1) }));
+        for flow in 0..100 {
+            assert_eq!(rig.asked(0, "10.0.0.1", flow).1.port(), Ok(1), "flow {flow}");
+        }
+        assert_eq!(rig.leads("11.0.0.1"), Err(Verdict::HostRoute));
+        assert_eq!(rig.leads("12.0.0.1"), Ok((1, 2)));
+        assert_eq!(rig.plane.counts().commits, commits, "no table was needed for it");
+        rig.route(MAIN, "11.0.0.0/8", None);
+        rig.commit();
+        assert_eq!(rig.leads("11.0.0.1"), Err(Verdict::NoRoute));
+        rig.plane.link(1, Some(&link(1)));
+        rig.commit();
+        let to_first = |flow| rig.asked(0, "10.0.0.1", flow).1.port() == Ok(0);
+        assert!((0..100).map(to_first).filter(|first| *first).count() > 20);
+    }
+}
+
+#[test]
 fn ports_have_the_routes_of_their_table() {
     for mut rig in both() {
         rig.neighbour(1, "192.0.2.1", Some(1));
@@ -332,5 +361,132 @@ fn hosts_on_a_link_are_in_the_table_that_has_its_route() {
         rig.commit();
         assert_eq!(rig.leads_from(1, "192.0.2.7"), Err(Verdict::NoRoute));
         assert_eq!(rig.leads_from(0, "192.0.2.7"), Ok((0, 7)));
+    }
+}
+
+#[test]
+fn link_with_another_mac_and_mtu_is_used_with_the_next_commit() {
+    for mut rig in both() {
+        rig.route(MAIN, "10.0.0.0/8", Some(&to(&[(1, Some("192.0.2.1"), 1)])));
+        rig.neighbour(1, "192.0.2.1", Some(7));
+        rig.commit();
+        rig.plane.link(1, Some(&Link { mtu: 1280, mac: Some(mac(0x99)), ..link(1) }));
+        assert!(rig.plane.take_port_changes() && !rig.plane.take_port_changes());
+        rig.commit();
+        let (_, adjacency) = rig.asked(0, "10.1.1.1", 0);
+        assert_eq!((adjacency.src_mac(), adjacency.mtu()), (mac(0x99), 1280));
+        assert_eq!(rig.ingresses.current().get(0).mac, Some(mac(0x99)));
+        assert_eq!(rig.ingresses.current().get(1).mac, Some(mac(0x12)));
+        // A name is no change of what packets see.
+        rig.plane.link(1, Some(&Link { name: "wan0".to_owned(), mtu: 1280, ..link(1) }));
+        rig.commit();
+        assert_eq!(rig.leads("10.1.1.1"), Ok((0, 7)));
+        let port = rig.plane.ports().get(1).unwrap();
+        assert_eq!((&*port.name, &*port.configured), ("wan0", "eth1"));
+    }
+}
+
+#[test]
+fn device_made_again_is_the_port_once_workers_have_sockets_on_it() {
+    for mut rig in both() {
+        let through = |interface| to(&[(interface, Some("192.0.2.1"), 1)]);
+        rig.route(MAIN, "10.0.0.0/8", Some(&through(1)));
+        rig.neighbour(1, "192.0.2.1", Some(7));
+        rig.commit();
+        rig.plane.link(1, None);
+        rig.commit();
+        assert!(rig.plane.ports().has_gone());
+        assert_eq!(rig.leads("10.1.1.1"), Err(Verdict::HostRoute), "the kernel's");
+        // Another device, and one of a port that is there.
+        let named = |name: &str| Link { name: name.to_owned(), ..link(1) };
+        let (wan, next, taken) = (named("wan0"), named("eth1"), link(2));
+        assert!(!rig.plane.adopt_devices([(8, &wan), (2, &taken)].into_iter()));
+        assert!(rig.plane.adopt_devices([(2, &taken), (9, &next)].into_iter()));
+        assert!(!rig.plane.ports().has_gone());
+        rig.route(MAIN, "10.0.0.0/8", Some(&through(9)));
+        rig.neighbour(9, "192.0.2.1", Some(7));
+        rig.commit();
+        assert_eq!(rig.leads("10.1.1.1"), Err(Verdict::HostRoute), "without sockets, too");
+        rig.plane.set_served(&[true, true, true]);
+        rig.commit();
+        assert_eq!(rig.leads("10.1.1.1"), Ok((0, 7)));
+        assert_eq!(rig.plane.ports().get(9).map(|port| &*port.configured), Some("eth1"));
+    }
+}
+
+#[test]
+fn device_of_a_kind_that_cannot_be_a_port_is_named() {
+    let mut rig = Rig::new(0, false);
+    for (kind, member_of, words) in [
+        ("", "", None),
+        ("veth", "vrf", None),
+        ("bridge", "", None),
+        ("bond", "", Some("a bond")),
+        ("vlan", "", Some("a VLAN device")),
+        ("macvlan", "", Some("a MAC-VLAN device")),
+        ("ipvlan", "", Some("an IP-VLAN device")),
+        ("", "bond", Some("member of a bond")),
+        ("veth", "bridge", Some("member of a bridge")),
+    ] {
+        let (kind, member_of) = (kind.to_owned(), member_of.to_owned());
+        rig.plane.link(1, Some(&Link { kind, member_of, ..link(1) }));
+        let unfit = rig.plane.ports().get(1).unwrap().unfit.clone();
+        match (words, unfit) {
+            (None, None) => {}
+            (Some(words), Some(unfit)) => {
+                assert!(unfit.starts_with("eth1 is ") && unfit.contains(words), "{unfit}");
+                assert!(unfit.ends_with("its packets are left to Linux"), "{unfit}");
+            }
+            (words, unfit) => panic!("{words:?}: {unfit:?}"),
+        }
+    }
+}
+
+/// A kernel moves the addresses of an interface into the table of the VRF that it is put into.
+#[test]
+fn port_put_into_a_vrf_is_led_to_its_table_and_back_when_taken_out() {
+    for mut rig in both() {
+        let rule = |priority, action| Rule { priority, action, ..ruled("eth9", 77)[0].clone() };
+        let rules = [
+            rule(0, Action::Table(LOCAL)),
+            rule(1000, Action::Vrf),
+            rule(32766, Action::Table(MAIN)),
+        ];
+        rig.plane.rules(&rules);
+        rig.commit();
+        let vrf = |table| Link { kind: "vrf".to_owned(), table: Some(table), ..link(9) };
+        rig.plane.link(9, Some(&vrf(30)));
+        let moved = |rig: &Rig| rig.plane.ports().get(1).unwrap().has_moved();
+        rig.plane.take_port_changes();
+        assert!(!moved(&rig));
+        rig.plane.link(1, Some(&Link { master: Some(9), member_of: "vrf".to_owned(), ..link(1) }));
+        assert!(moved(&rig) && rig.plane.take_port_changes());
+        rig.plane.link(1, Some(&link(1)));
+        assert!(!moved(&rig) && rig.plane.take_port_changes(), "it is out again");
+        // The VRF gets another table, and is gone.
+        rig.plane.link(1, Some(&Link { master: Some(9), ..link(1) }));
+        rig.plane.link(9, None);
+        assert!(!moved(&rig));
+    }
+}
+
+#[test]
+fn own_address_in_a_followed_table_is_own_as_one_in_the_local_table_is() {
+    for mut rig in both() {
+        let own = info(Target::Local);
+        rig.route(OTHER, "10.0.0.1/32", Some(&own));
+        rig.route(LOCAL, "10.0.0.1/32", Some(&own));
+        rig.route(OTHER, "2001:db8::1/128", Some(&own));
+        rig.route(OTHER, "10.0.0.2/32", Some(&to(&[(3, Some("192.0.2.1"), 1)])));
+        rig.commit();
+        assert_eq!(rig.plane.locals(), [ip("10.0.0.1"), ip("2001:db8::1")]);
+        assert!(rig.ingresses.current().get(2).locals.holds_v4(0x0a00_0001));
+        rig.route(LOCAL, "10.0.0.1/32", None);
+        rig.route(OTHER, "2001:db8::1/128", None);
+        rig.commit();
+        assert_eq!(rig.plane.locals(), [ip("10.0.0.1")]);
+        rig.route(OTHER, "10.0.0.1/32", Some(&to(&[(3, Some("192.0.2.1"), 1)])));
+        rig.commit();
+        assert_eq!(rig.plane.locals(), Vec::<std::net::IpAddr>::new());
     }
 }

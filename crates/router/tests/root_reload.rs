@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use fingerpost_router::config::Config;
 use fingerpost_router::{Daemon, ReloadError};
 use network::{ip, set};
+use port::af_xdp::steer::Steered;
 
 /// Moves this thread into a new namespace whose kernel forwards from a1 to b1.
 fn network() {
@@ -188,22 +189,65 @@ fn no_packet_is_lost_from_one_configuration_to_another() {
     assert!(sent > 5_000 && stats.received < sent, "some were the kernel's: {sent}");
 }
 
-#[test]
-fn an_interface_made_again_is_found_by_a_reload() {
-    network();
-    let mut daemon = Daemon::start(config(TWO)).expect("it starts");
+/// Deletes a1 and makes it again, with a peer.
+fn make_again() {
     ip("link delete a1");
     ip("link add a1 address 02:00:00:00:00:a1 type veth peer name a0 address 02:00:00:00:00:a0");
     ip("link set a0 up");
     ip("link set a1 up");
     ip("address add 198.51.100.1/24 dev a1");
-    assert!(!program("a1"));
-    thread::sleep(Duration::from_millis(100));
+}
+
+/// Waits until the router's program is on a1, and nothing is wrong with its interfaces.
+fn taken_over(daemon: &mut Daemon, attend: bool) {
+    let start = Instant::now();
+    while !(program("a1") && daemon.problems().is_empty()) {
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", daemon.problems());
+        if attend {
+            daemon.attend();
+        } else if program("a1") {
+            break;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn interface_made_again_is_taken_over_with_its_counters_without_and_with_a_reload() {
+    network();
+    let mut daemon = Daemon::start(config(TWO)).expect("it starts");
+    let passes = |daemon: &Daemon| {
+        let (peer, received) = (peer(), daemon.stats().received);
+        forwards(daemon, received);
+        let (sent, came, twice) = ends(peer);
+        assert_eq!((came + lost(), twice), (sent, 0));
+    };
+    passes(&daemon);
+    let before = daemon.interfaces()[0].counts().unwrap();
+    make_again();
+    taken_over(&mut daemon, true);
+    passes(&daemon);
+    let after = daemon.interfaces()[0].counts().unwrap();
+    assert!(after[Steered::Taken] > before[Steered::Taken], "{before:?}, then {after:?}");
+    let changes = daemon.change(config(TWO)).expect("nothing has changed");
+    assert_eq!(changes.to_string(), "nothing to change");
+
+    // A reload before the workers have followed does the same.
+    make_again();
+    taken_over(&mut daemon, false);
     let told = daemon.change(config(TWO)).expect("it is found");
     assert_eq!(told.to_string(), "changed a1; workers replaced");
-    assert!(program("a1") && daemon.alive());
-    let peer = peer();
-    forwards(&daemon, 0);
-    let (sent, came, twice) = ends(peer);
-    assert_eq!((came + lost(), twice), (sent, 0));
+    passes(&daemon);
+
+    // Under another name it is the same interface, for the file as it was and for one that has it.
+    ip("link set a1 down");
+    ip("link set a1 name x1");
+    ip("link set x1 up");
+    let changes = daemon.change(config(TWO)).expect("the name means what it meant");
+    assert_eq!(changes.to_string(), "nothing to change");
+    passes(&daemon);
+    let changes = daemon.change(config(&TWO.replace("a1", "x1"))).expect("it is the router's");
+    assert_eq!(changes.to_string(), "added x1; removed a1; workers replaced");
+    passes(&daemon);
+    assert!(daemon.stop() && daemon.stats().balanced());
 }

@@ -19,8 +19,11 @@ use std::time::{Duration, Instant};
 
 use fingerpost_router::config::Config;
 use fingerpost_router::datapath::Verdict;
-use fingerpost_router::{Router, StartError};
+use fingerpost_router::{Router, Running, StartError};
 use network::ip;
+use port::af_xdp::bpf::asm::{Assembler, Helper, Reg};
+use port::af_xdp::bpf::{LiveRun, Program};
+use port::af_xdp::steer::Steered;
 
 fn network() {
     network::network(&["a", "b"]);
@@ -155,4 +158,53 @@ fn a_start_that_fails_leaves_nothing() {
     assert!(error.to_string().starts_with("b1: another XDP program"), "{error}");
     assert!(!has_program("a1") && has_program("b1"));
     assert!(first.alive());
+}
+
+/// An IPv4 packet from a0 to a1 that the router has a black hole for.
+fn blackholed() -> Vec<u8> {
+    let mut frame = [2, 0, 0, 0, 0, 0xa1, 2, 0, 0, 0, 0, 0xa0, 8, 0].to_vec();
+    let mut header = [0; 20];
+    header[..10].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17]);
+    header[12..].copy_from_slice(&[198, 51, 100, 9, 203, 0, 113, 200]);
+    let words = header.as_chunks::<2>().0.iter().map(|word| u32::from(u16::from_be_bytes(*word)));
+    let sum: u32 = words.sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    header[10..12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+    frame.extend(header);
+    frame.resize(60, 0);
+    frame
+}
+
+#[test]
+fn overload_every_packet_taken_is_counted_as_received_and_dropped() {
+    network();
+    let mut running = Router::start(config(CONFIG)).expect("the router starts");
+    // The kernel itself sends, faster than a worker receives: out of a0, and so into a1.
+    let mut asm = Assembler::new();
+    let a0 = nix::net::if_::if_nametoindex("a0").expect("it is there");
+    asm.mov(Reg::R1, a0 as i32).mov(Reg::R2, 0).call(Helper::Redirect).exit();
+    let flood = Program::load("flood", &asm.finish().expect("it is sound")).expect("it loads");
+    let frame = blackholed();
+    let lost = |running: &Running| {
+        let stats = running.stats();
+        stats.iter().filter(|(verdict, _)| verdict.is_ports()).map(|(_, count)| count).sum::<u64>()
+    };
+    let start = Instant::now();
+    while lost(&running) == 0 {
+        let run = LiveRun { ifindex: a0, queue: 0, repeat: 200_000, batch: 64 };
+        flood.run_live(&frame, run).expect("frames are sent");
+        assert!(start.elapsed() < Duration::from_secs(30), "{:?}", running.stats());
+    }
+    assert!(running.stop());
+    let (stats, a1) = (running.stats(), running.interfaces()[0].clone());
+    assert!(stats.balanced(), "{stats:?}");
+    let taken = a1.counts().expect("its counters")[Steered::Taken];
+    assert_eq!(stats.received, taken, "{stats:?}");
+    assert_eq!(stats.dropped(), taken, "{stats:?}");
+    // And by the interface itself, whose sockets are closed.
+    a1.stats().expect("its counters");
+    thread::sleep(Duration::from_millis(150));
+    let port = a1.stats().expect("its counters");
+    assert_eq!(port.received + port.lost(), taken, "{port:?}");
+    assert_eq!((port.lost(), port.undelivered), (lost(&running), 0), "{port:?}");
 }

@@ -5,30 +5,35 @@
 //! by one that raises no further problem; nothing of it gets out, because a file
 //! with a problem gives no [`Config`].
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use fib::{Addr, BadPrefix, Choice, Prefix};
+use fib::{Addr, Choice, Prefix};
 use port::af_xdp::ModeChoice;
 use toml::Spanned;
 
 use super::{
-    CONTROL, Config, ConfigError, ImageFile, Interface, Metrics, NextHop, Problem, RouteFile,
-    Target, Via, place, text,
+    CONTROL, Config, ConfigError, ImageFile, Interface, Level, Metrics, NextHop, Problem,
+    RouteFile, Target, Via, feeds, place, stall, text,
 };
-use crate::datapath::{Adjacency, SourceCheck};
+use crate::datapath::{Adjacency, PuntRates, SourceCheck};
 
 /// The name that leads nowhere.
 const BLACKHOLE: &str = "blackhole";
 
-struct Checker<'t> {
+pub(super) struct Checker<'t> {
     text: &'t str,
     problems: Vec<Problem>,
 }
 
 impl Checker<'_> {
-    fn problem<T>(&mut self, at: &Spanned<T>, key: &'static str, what: impl Into<String>) {
+    pub(super) fn problem<T>(
+        &mut self,
+        at: &Spanned<T>,
+        key: &'static str,
+        what: impl Into<String>,
+    ) {
         let (line, _) = place(self.text, at.span().start);
         self.problems.push(Problem { line, key, what: what.into() });
     }
@@ -36,6 +41,7 @@ impl Checker<'_> {
 
 pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config, ConfigError> {
     let mut c = Checker { text, problems: Vec::new() };
+    let stall = stall(file.workers.stall_ms);
     let cores = cores(&mut c, file.workers);
     let interfaces = interfaces(&mut c, file.interface, cores.len());
     let next_hops = next_hops(&mut c, file.nexthop, &interfaces);
@@ -50,8 +56,11 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
             route(&mut c, &prefix, target, &mut routes_v4);
         }
     }
-    let fpm = listen(&mut c, file.feed.fpm, "feed.fpm", 2620);
+    let fpm = feeds::check(&mut c, file.feed);
     let metrics = Metrics::check(file.metrics, &mut |at, key, what| {
+        c.problems.push(Problem { line: place(text, at).0, key, what });
+    });
+    let log = Level::check(file.log, &mut |at, key, what| {
         c.problems.push(Problem { line: place(text, at).0, key, what });
     });
     let socket = file.control.socket.unwrap_or_else(|| CONTROL.into());
@@ -101,29 +110,16 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
         routes_v4,
         routes_v6,
         cores,
+        stall,
         engine_v4,
         engine_v6,
         fpm,
         control,
         image,
         metrics,
+        log,
+        punts: file.punt.rates(PuntRates::ROUTER),
     })
-}
-
-/// Reads where to listen.
-fn listen(
-    c: &mut Checker<'_>,
-    text: Option<Spanned<String>>,
-    key: &'static str,
-    port: u16,
-) -> Option<SocketAddr> {
-    let text = text?;
-    let read = text.get_ref().parse();
-    if read.is_err() {
-        let what = format!("{:?} is no address and port, such as 127.0.0.1:{port}", text.get_ref());
-        c.problem(&text, key, what);
-    }
-    read.ok()
 }
 
 fn cores(c: &mut Checker<'_>, workers: text::Workers) -> Vec<Option<usize>> {
@@ -168,15 +164,16 @@ fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize)
                 ModeChoice::Auto
             }
         };
-        if let Some(queues) = queues
-            && *queues.get_ref() as usize != workers
+        if let Some(queues) = &queues
+            && (*queues.get_ref() as usize) < workers
         {
             let what = format!(
-                "{} queues and {workers} workers: each worker takes one queue of every interface",
+                "{} queues and {workers} workers: each worker needs a queue of every interface",
                 queues.get_ref()
             );
-            c.problem(&queues, "interface.queues", what);
+            c.problem(queues, "interface.queues", what);
         }
+        let queues = queues.map(Spanned::into_inner);
         let sources = match sources.as_ref().map(|it| it.get_ref().as_str()) {
             None | Some("off") => SourceCheck::Off,
             Some("loose") => SourceCheck::Loose,
@@ -196,7 +193,8 @@ fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize)
         }
         let name = name.into_inner();
         let (mode, table) = (choice, number);
-        interfaces.push(Interface { name, mode, table, sources, observe, guard: None });
+        let guard = None;
+        interfaces.push(Interface { name, mode, queues, table, sources, observe, guard });
     }
     if interfaces.len() > Adjacency::MOST_PORTS {
         let what = format!("more than {}", Adjacency::MOST_PORTS);
@@ -323,13 +321,7 @@ fn route<A: Addr>(
             c.problem(prefix, "route.prefix", format!("{read} is there twice"));
         }
         Ok(read) => routes.push((read, target)),
-        Err(bad) => {
-            let what = match bad {
-                BadPrefix::Address => "the address cannot be read".into(),
-                bad => bad.to_string(),
-            };
-            c.problem(prefix, "route.prefix", format!("{:?}: {what}", prefix.get_ref()));
-        }
+        Err(error) => c.problem(prefix, "route.prefix", error.describe::<A>(prefix.get_ref())),
     }
 }
 

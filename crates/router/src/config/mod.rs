@@ -3,6 +3,7 @@
 //! ```toml
 //! [[interface]]
 //! name = "eth0"                # mode = "auto" | "zero-copy" | "copy" | "generic"
+//!                              # queues = 4 (the first ones; else all that it has)
 //!                              # table = 100 (the kernel's, for `run`; else by `ip rule`)
 //!                              # sources = "off" | "loose" | "strict" (RFC 3704)
 //!                              # observe = true: leave its packets to the kernel, and
@@ -23,21 +24,31 @@
 //! nexthop = "blackhole"
 //!
 //! [workers]
-//! cores = [0, 1]               # a worker on each, and a queue of every interface
+//! cores = [0, 1]               # a worker on each; the queues of every interface are shared out
+//! stall_ms = 100               # a worker that stalls for so long gets no more packets; 0: no
+//! limit
 //!
 //! [feed]
 //! fpm = "127.0.0.1:2620"       # FRR's routes, not the kernel's (for `run`)
+//! fpm_users = ["frr"]          # users that may send them; default: root, frr, the router's own
+//! fpm_peers = ["192.0.2.7"]    # other hosts that may send them; else none
 //!
 //! [control]
-//! socket = "/run/fingerpost.sock"   # "" for none
+//! socket = "/run/fingerpost/control.sock"   # "" for none
 //!
 //! [image]
 //! path = "/var/lib/fingerpost/table.image"   # saved at the end, used at the start (`run`)
 //! every = 60                   # seconds; saved as often after changes too
 //!
+//! [log]
+//! level = "info"          # error, warn, info, debug: config/logging.rs
+//!
 //! [metrics]
 //! listen = "127.0.0.1:9273"    # metrics and a page by HTTP; without it, none (for `run`)
 //! hosts = ["router.example.net"]   # names it is asked for by: config/metrics.rs
+//!
+//! [punt]
+//! too_big = 10000              # packets a second for the kernel, by class: config/punt.rs
 //!
 //! [fib]
 //! engine = "auto"              # for IPv4; `engine_v6` for IPv6
@@ -53,21 +64,26 @@
 //! `[[route]]` over every file.
 
 mod check;
+mod feeds;
+pub(crate) mod logging;
 pub(crate) mod metrics;
+pub(crate) mod punt;
 mod text;
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use feed::fpm;
 use fib::{Choice, Prefix};
 use port::af_xdp::ModeChoice;
-use port::af_xdp::steer::Early;
+use port::af_xdp::steer::{Early, STALL};
 use serde::de::DeserializeOwned;
 
-use crate::datapath::SourceCheck;
+use crate::datapath::{PuntRates, SourceCheck};
 
+pub use logging::Level;
 pub use metrics::Metrics;
 
 /// A configuration without contradictions.
@@ -87,18 +103,24 @@ pub struct Config {
     pub routes_v6: Vec<(Prefix<u128>, Target)>,
     /// The core of each worker; `None` leaves it to the system.
     pub cores: Vec<Option<usize>>,
+    /// How long a worker may stall before it gets no more packets, if that is limited.
+    pub stall: Option<Duration>,
     /// The engine of the IPv4 table.
     pub engine_v4: Choice,
     /// The engine of the IPv6 table.
     pub engine_v6: Choice,
-    /// Where FRR's routes are listened for, in place of the kernel's (`run` only).
-    pub fpm: Option<SocketAddr>,
+    /// How FRR's routes are taken, in place of the kernel's (`run` only).
+    pub fpm: Option<fpm::Settings>,
     /// Where the control socket is; none where it is not wanted.
     pub control: Option<PathBuf>,
     /// Where metrics are asked for by HTTP; none where that is not wanted (`run` only).
     pub metrics: Option<Metrics>,
+    /// The least severe level of the log; the program's default where it is not set.
+    pub log: Option<Level>,
     /// Where an image of the tables is kept, if one is (`run` only).
     pub image: Option<ImageFile>,
+    /// The most punts a second, by class (`run` only).
+    pub punts: PuntRates,
 }
 
 /// Where an image of the tables is kept.
@@ -117,6 +139,8 @@ pub struct Interface {
     pub name: String,
     /// Which ways of receiving may be used.
     pub mode: ModeChoice,
+    /// How many of its receive queues are taken over, the first ones; all, if not configured.
+    pub queues: Option<u32>,
     /// The kernel's table by which its packets are forwarded; that which the kernel's rules
     /// lead to, if none is said (`run` only).
     pub table: Option<u32>,
@@ -131,7 +155,7 @@ pub struct Interface {
 /// The kernel's table of routes where nothing else is said.
 pub const MAIN: u32 = 254;
 /// Where the control socket is, where nothing else is said.
-pub const CONTROL: &str = "/run/fingerpost.sock";
+pub const CONTROL: &str = "/run/fingerpost/control.sock";
 
 /// Who packets are handed to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -294,6 +318,12 @@ impl ConfigError {
         let problems = vec![Problem { line: 1, key: "distribution.keep_dir", what }];
         Self::Sense { path: path.into(), problems }
     }
+}
+
+/// Reads how long a worker may stall, in milliseconds: 0 means no limit.
+pub(crate) fn stall(milliseconds: Option<u64>) -> Option<Duration> {
+    let limit = milliseconds.map_or(STALL, Duration::from_millis);
+    (!limit.is_zero()).then_some(limit)
 }
 
 /// Reads the shape of a file.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::metrics;
+use super::{logging, metrics, punt};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -23,6 +23,8 @@ pub(super) struct File {
     pub(super) feed: Feed,
     pub(super) image: Option<Image>,
     pub(super) metrics: metrics::Text,
+    pub(super) log: logging::Text,
+    pub(super) punt: punt::Text,
 }
 
 #[derive(Debug, Deserialize)]
@@ -65,6 +67,7 @@ pub(super) struct Route {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Workers {
     pub(super) cores: Option<Spanned<Vec<Spanned<usize>>>>,
+    pub(super) stall_ms: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -91,4 +94,6 @@ pub(super) struct Image {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Feed {
     pub(super) fpm: Option<Spanned<String>>,
+    pub(super) fpm_peers: Vec<Spanned<String>>,
+    pub(super) fpm_users: Option<Vec<Spanned<String>>>,
 }

@@ -256,10 +256,11 @@ pub(super) fn feeds(following: &Following) -> Vec<Item> {
             overruns: 0,
             resynchronisations: fpm.sweeps,
             damaged: fpm.damaged,
+            refused: fpm.refused,
             changes: counts.changes,
             commits: counts.commits,
             troubles: 0,
-            last_trouble: None,
+            last_trouble: fpm.last_refused.map(|refused| refused.to_string()),
         })
     });
     let kernel = Item::Feed(api::Feed {
@@ -268,6 +269,7 @@ pub(super) fn feeds(following: &Following) -> Vec<Item> {
         overruns: feed.overruns,
         resynchronisations: feed.resynchronisations,
         damaged: feed.damaged,
+        refused: 0,
         changes: counts.changes,
         commits: counts.commits,
         troubles,
@@ -287,6 +289,12 @@ pub(super) fn interfaces(ports: &Ports, view: &View) -> Result<Vec<Item>, String
         let interface = interfaces.iter().find(|it| it.index() == port.interface);
         let counts = interface.map(port::af_xdp::Interface::counts).transpose();
         let counts = counts.map_err(|error| format!("{}: its counters: {error}", port.name))?;
+        let stats = interface.map(port::af_xdp::Interface::stats).transpose();
+        let stats = stats.map_err(|error| format!("{}: its counters: {error}", port.name))?;
+        let stats = stats.unwrap_or_default();
+        let names = |counts: &[(&str, u64)]| {
+            counts.iter().map(|&(name, count)| (name.to_owned(), count)).collect()
+        };
         let named = |counts: port::af_xdp::steer::Counts| {
             counts.iter().map(|(which, count)| (which.name().to_owned(), count)).collect()
         };
@@ -298,9 +306,28 @@ pub(super) fn interfaces(ports: &Ports, view: &View) -> Result<Vec<Item>, String
             up: port.up,
             table: port.table,
             rules: port.stray.as_ref().map(ToString::to_string),
-            mode: view.mode(&port.name).to_owned(),
+            mode: view.mode(port.interface).to_owned(),
+            configured: (port.configured != port.name).then(|| port.configured.clone()),
+            problem: port.problem.clone(),
             observe: interface.is_some_and(|it| it.observes().unwrap_or(false)),
             steered: counts.map(named).unwrap_or_default(),
+            received: stats.received,
+            received_bytes: stats.received_bytes,
+            transmitted: stats.transmitted,
+            transmitted_bytes: stats.transmitted_bytes,
+            lost: names(&[
+                ("rx_ring_full", stats.rx_ring_full),
+                ("fill_empty", stats.fill_empty),
+                ("rx_dropped", stats.rx_dropped),
+                ("undelivered", stats.undelivered),
+                ("tx_invalid", stats.tx_invalid),
+                ("tx_dropped", stats.tx_lost),
+            ]),
+            rings: names(&[
+                ("fill_ring_empty", stats.fill_ring_empty),
+                ("fill_invalid", stats.fill_invalid),
+                ("tx_ring_empty", stats.tx_ring_empty),
+            ]),
         }))
     };
     ports.iter().map(item).collect()

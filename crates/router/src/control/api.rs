@@ -56,6 +56,11 @@ pub enum Order {
     Rollback,
     /// Take versions again that were refused.
     Retry,
+    /// Retract all decisions of a sender at a gate.
+    Flush {
+        /// The sender.
+        sender: u32,
+    },
 }
 
 /// What is asked.
@@ -283,12 +288,40 @@ pub struct Interface {
     pub rules: Option<String>,
     /// How packets cross, such as `AF_XDP copy`.
     pub mode: String,
+    /// The name that it was configured by, where it has been renamed since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configured: Option<String>,
+    /// The reason that it does not work as a port at the moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
     /// Its packets are left to the kernel, and those counted as `observed` that would have
     /// been taken.
     #[serde(default)]
     pub observe: bool,
     /// What the steering program took, and what it left to the kernel by reason.
     pub steered: BTreeMap<String, u64>,
+    /// Packets that workers took from it: `taken` of `steered` is the sum of this, the packets that
+    /// wait in the rings, and those `lost` on the way in.
+    #[serde(default)]
+    pub received: u64,
+    /// Bytes of them.
+    #[serde(default)]
+    pub received_bytes: u64,
+    /// Packets handed to it for sending.
+    #[serde(default)]
+    pub transmitted: u64,
+    /// Bytes of them.
+    #[serde(default)]
+    pub transmitted_bytes: u64,
+    /// Packets lost, by reason: `rx_ring_full`, `fill_empty`, `rx_dropped` and `undelivered` on the
+    /// way in, `tx_invalid` (malformed) and `tx_dropped` (by the device, the kernel's own packets
+    /// among them) on the way out.
+    #[serde(default)]
+    pub lost: BTreeMap<String, u64>,
+    /// Events of the rings that lose no packet by themselves: `fill_ring_empty`, `fill_invalid`,
+    /// `tx_ring_empty`.
+    #[serde(default)]
+    pub rings: BTreeMap<String, u64>,
 }
 
 /// A next hop.
@@ -370,6 +403,9 @@ pub struct Feed {
     pub resynchronisations: u64,
     /// Messages that made no sense.
     pub damaged: u64,
+    /// Connections of peers that were refused.
+    #[serde(default)]
+    pub refused: u64,
     /// Changes that the plane took over.
     pub changes: u64,
     /// Commits that published something.
@@ -484,6 +520,9 @@ pub struct Audit {
     pub checks: u64,
     /// Those that did not go where they should, and did not settle.
     pub mismatches: u64,
+    /// Times that the routes of one destination alone were read and published again for it.
+    #[serde(default)]
+    pub route_heals: u64,
     /// Times that everything was read anew for it.
     pub heals: u64,
     /// The last mismatch, in words.

@@ -5,11 +5,14 @@
 //!        one thread, tokio's current-thread runtime       └ a blocking thread of tokio's
 //! ```
 //!
-//! RFC 9110 and RFC 9112 are hyper's to keep. Only requests to this server are answered (`hosts.rs`), only `GET` and `HEAD` are answered, and
-//! nothing that a client says changes anything. A connection may last [`LONGEST`], a
-//! client may take [`HEADERS`] for its headers. Where there are [`MOST`] and another comes, the
-//! oldest ends: clients that are slow or say nothing, however many, keep nobody out, and who
-//! was at work connects again. Pages are made on a thread apart, since they ask the control
+//! RFC 9110 and RFC 9112 are hyper's to keep. Only requests to this server are answered
+//! (`hosts.rs`), only `GET` and `HEAD` are answered, and nothing that a client sends changes
+//! anything. A connection may last [`LONGEST`], a client may take [`HEADERS`] for its headers.
+//! Each client has a share (`clients.rs`): so many connections, of which its own oldest ends when
+//! it opens another, and so many requests a second; beyond them it gets 429. Where there are
+//! [`MOST`] connections and another comes, the client with most of them loses its oldest. So
+//! clients that are slow or send nothing, however many connections they open, end their own and
+//! keep no other client out. Pages are made on a thread apart, since they ask the control
 //! thread, which may be in the middle of something; a page that nobody waits for any more is
 //! not begun.
 //!
@@ -21,28 +24,28 @@
 //! (`docs/decisions/0009-metrics-and-http.md`).
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::oneshot;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 
+use super::clients::{Client, Connections, Requests};
 use super::hosts::Hosts;
 use super::rights;
 
 /// Connections at once.
-const MOST: usize = 16;
+pub(super) const MOST: usize = 64;
 /// How long a connection may last.
 const LONGEST: Duration = Duration::from_secs(120);
 /// How long a client may take for its headers.
@@ -149,33 +152,35 @@ impl Drop for Http {
 
 async fn serve(listener: TcpListener, hosts: Arc<Hosts>, pages: Arc<dyn Pages>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-    let mut open = VecDeque::<AbortHandle>::with_capacity(MOST);
+    let mut open = Connections::new(MOST);
+    let requests = Arc::new(Mutex::new(Requests::default()));
     // Ends them all when this ends.
     let mut connections = JoinSet::new();
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, peer)) = listener.accept().await else {
             // Out of descriptors, as a rule: others may close some.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        open.retain(|connection| !connection.is_finished());
-        if open.len() == MOST
-            && let Some(oldest) = open.pop_front()
-        {
-            oldest.abort();
-        }
+        let client = Client::of(peer.ip());
+        open.make_room(client);
         while connections.try_join_next().is_some() {}
         let (hosts, pages) = (Arc::clone(&hosts), Arc::clone(&pages));
-        open.push_back(connections.spawn(async move {
-            let service =
-                service_fn(move |request| respond(Arc::clone(&hosts), Arc::clone(&pages), request));
+        let requests = Arc::clone(&requests);
+        let connection = connections.spawn(async move {
+            let service = service_fn(move |request| {
+                let mut requests = requests.lock().unwrap_or_else(PoisonError::into_inner);
+                let allowed = requests.admit(client, Instant::now());
+                respond(Arc::clone(&hosts), Arc::clone(&pages), request, allowed)
+            });
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEADERS)
                 .serve_connection(TokioIo::new(stream), service);
             // A client that is gone or wrong is no trouble of ours.
             let _ = tokio::time::timeout(LONGEST, connection).await;
-        }));
+        });
+        open.add(client, connection);
     }
 }
 
@@ -183,7 +188,13 @@ async fn respond(
     hosts: Arc<Hosts>,
     pages: Arc<dyn Pages>,
     request: Request<Incoming>,
+    allowed: bool,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
+    if !allowed {
+        let mut response = response(Reply::words(429, "more requests than one client may make"));
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        return Ok(response);
+    }
     if let Err(reply) = hosts.judge(&request) {
         return Ok(response(reply));
     }
@@ -276,7 +287,15 @@ mod tests {
         for (name, value) in FOR_BROWSERS {
             assert!(heard.contains(&format!("\r\n{name}: {value}\r\n")), "{heard}");
         }
-        // Nor do they stop the end.
+        // A client over its share gets the time to wait, in `Retry-After`.
+        let many = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
+        let last = format!("GET / HTTP/1.1\r\n{rest}\r\n");
+        let heard = say(at, &format!("{many}{last}"));
+        let (served, refused) =
+            (heard.matches("HTTP/1.1 200 ").count(), heard.matches("HTTP/1.1 429 ").count());
+        assert!(served > 0 && refused > 0 && served + refused == 1001, "{served}, {refused}");
+        assert!(heard.contains("\r\nretry-after: 1\r\n"));
+        // Nor do slow clients stop the end.
         drop(server);
         assert!(TcpListener::bind(at).is_ok());
     }

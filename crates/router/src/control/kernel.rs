@@ -8,43 +8,65 @@
 //!
 //! A turn takes at most `BURST` messages, so that under a storm of changes what came
 //! first is published while the rest is still being read, and a question waits for no
-//! more than a turn. Where workers still read what a commit must change, the next turn
+//! more than a turn. While more is there after every turn, turns grow to `LARGEST_BURST`:
+//! what many messages change in one block of a table is laid out once.
+//! A port that goes down is a publication of its own, before its routes are removed. Where workers
+//! still read what a commit must change, the next turn
 //! begins a moment later; they pass within microseconds when they have packets, and hold
 //! nothing when they sleep.
 //!
 //! Neighbours that packets wait for are asked for through the kernel (which sends the ARP
 //! request or neighbour solicitation); gateways without a neighbour entry too, whether
-//! packets wait or not, every second. Those in use are confirmed every `FRESHEN`, because
-//! the kernel does not see the packets that would keep its entries alive.
+//! packets wait or not, every second.
+//!
+//! The kernel does not see the packets that would make it confirm its entries, so the router
+//! reports them: a neighbour that workers have used since the second before (`datapath/want.rs`),
+//! and whose entry has become stale, is reported as used. The kernel then does what it does for
+//! packets of its own (RFC 4861, 7.3.3): it waits a while for a confirmation, probes, and gives
+//! the entry up or takes a new MAC. Gateways are reported every `FRESHEN` whether used or not, so
+//! that the first packet after a pause finds them.
 //!
 //! Where FRR sends its routes itself (`feed::fpm`), they are taken from there, and from the
 //! kernel all but the routes.
 
+use std::collections::BTreeSet;
 use std::iter;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use feed::fpm::Fpm;
 use feed::netlink::{Counters, Follower, Kernel, Mirror, Pumped, RouteInfo};
-use fib::{Family, Prefix};
+use fib::{Family, Hop, Prefix};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use port::af_xdp::Interface;
 
 use super::api::{Audit, Event, Happened};
 use super::asks::Asked;
+use super::audit::auditor::HEAL;
+use super::calm::Calm;
+use super::devices::Devices;
 use super::monitor::{Tee, Told, Watchers};
 use super::plane::{ButRoutes, One, Plane, PlaneTable, Way};
-use crate::datapath::WantReceiver;
+use super::report::{FEEDS, Feeds, Reporter};
+use crate::datapath::{MARKS, WantReceiver};
 
 /// Messages between two commits, at the most.
 const BURST: usize = 4096;
+/// The same where turns have left messages behind again and again.
+const LARGEST_BURST: usize = 1 << 16;
+/// Addresses whose routes are healed one by one within [`HEAL`]; beyond that all routes are read
+/// again.
+const MOST_HEALED: usize = 16;
 /// How often unresolved gateways are asked for.
 const ASK: Duration = Duration::from_secs(1);
-/// How often gateways in use are confirmed.
+/// The interval at which gateways are confirmed, used or not.
 const FRESHEN: Duration = Duration::from_secs(20);
+/// The delay after one refused connection before the next is logged.
+const LOG: Duration = Duration::from_secs(5);
 /// How long a turn waits for something to do, in milliseconds: what workers want is found
 /// out by looking.
 const WAIT: u16 = 5;
@@ -58,7 +80,7 @@ pub struct Following {
     pub plane: Plane,
     kernel: Kernel,
     fpm: Option<Fpm>,
-    interfaces: Vec<Interface>,
+    devices: Devices,
     wanted: Vec<WantReceiver>,
     asked: Instant,
     freshened: Instant,
@@ -67,11 +89,22 @@ pub struct Following {
     /// Who listens to what happens.
     watchers: Watchers,
     /// The overruns and resynchronisations that listeners were told of, by feed.
-    said: [(u64, u64); 2],
+    reported: Feeds,
+    /// The links and feeds as last written to the log.
+    reporter: Reporter,
+    logged: Option<Feeds>,
+    /// The count of refused connections at the last log line, and its time.
+    refusals: (u64, Option<Instant>),
     /// What the auditor has come to.
     pub(super) audit: Audit,
-    /// When the last mismatch was healed.
+    /// The last time that all routes were read again for a mismatch.
     pub(super) healed: Option<Instant>,
+    /// Addresses whose routes were healed one by one, and when.
+    healed_addresses: Vec<(IpAddr, Instant)>,
+    /// Whether routes come so slowly that the kernel and the plane can be compared.
+    calm: Calm,
+    /// The number of messages that the next turn takes.
+    burst: usize,
     /// The plane is to be told of every route when they have been read anew.
     retell: bool,
 }
@@ -82,22 +115,28 @@ impl Following {
         plane: Plane,
         kernel: Kernel,
         fpm: Option<Fpm>,
-        interfaces: Vec<Interface>,
+        devices: Devices,
         wanted: Vec<WantReceiver>,
     ) -> Self {
         let now = Instant::now();
         Self {
+            calm: Calm::new(now, plane.counts().changes),
+            burst: BURST,
+            healed_addresses: Vec::new(),
             plane,
             kernel,
             fpm,
-            interfaces,
+            devices,
             wanted,
             asked: now.checked_sub(ASK).unwrap_or(now),
             freshened: now,
             troubles: 0,
             last_trouble: None,
             watchers: Watchers::default(),
-            said: [(0, 0); 2],
+            reported: Feeds::default(),
+            reporter: Reporter::default(),
+            logged: None,
+            refusals: (0, None),
             audit: Audit::default(),
             healed: None,
             retell: false,
@@ -127,8 +166,29 @@ impl Following {
     /// Works for other ports from now on: those of `interfaces`, of workers that ask by
     /// `wanted`.
     pub(crate) fn set_ports(&mut self, interfaces: Vec<Interface>, wanted: Vec<WantReceiver>) {
-        self.interfaces = interfaces;
+        self.devices.set(interfaces);
         self.wanted = wanted;
+    }
+
+    /// Works for other workers from now on, that ask by `wanted` and have sockets on those
+    /// ports that are `served`.
+    pub(crate) fn set_workers(&mut self, wanted: Vec<WantReceiver>, served: &[bool]) {
+        self.wanted = wanted;
+        self.plane.set_served(served);
+    }
+
+    /// Adjusts the interfaces to the kernel's links.
+    fn follow_devices(&mut self) {
+        if self.plane.ports().has_gone() {
+            let links = self.kernel.mirror().links().iter();
+            self.plane.adopt_devices(links.map(|(&index, link)| (index, link)));
+        }
+        if self.plane.take_port_changes() || self.devices.is_due() {
+            let problems = self.devices.follow(self.plane.ports());
+            for (at, problem) in problems.into_iter().enumerate() {
+                self.plane.set_problem(at, problem);
+            }
+        }
     }
 
     /// Returns who listens to what happens.
@@ -164,7 +224,11 @@ impl Following {
         self.watchers = std::mem::take(&mut before.watchers);
         self.audit = std::mem::take(&mut before.audit);
         self.healed = before.healed;
-        self.said = self.feeds();
+        self.healed_addresses = std::mem::take(&mut before.healed_addresses);
+        self.refusals = before.refusals;
+        self.reported = self.feeds();
+        self.logged = Some(self.feeds());
+        self.reporter = std::mem::take(&mut before.reporter);
     }
 
     /// Says whether routes are being read anew, or FRR has not said them all.
@@ -181,6 +245,57 @@ impl Following {
         }
         let begun = self.kernel.resynchronise();
         self.note(begun);
+    }
+
+    /// Returns whether the kernel and the plane can be compared at this moment.
+    pub(super) fn is_calm(&self) -> bool {
+        self.calm.is_calm(Instant::now())
+    }
+
+    /// Heals the routes that hold an address: reads the one that the kernel uses, and tells
+    /// the plane of all that the mirror has. Returns whether that may help: not, if it has been
+    /// done for this address or for many others within [`HEAL`].
+    pub(super) fn heal_address(&mut self, table: u32, address: IpAddr) -> bool {
+        self.healed_addresses.retain(|(_, at)| at.elapsed() < HEAL);
+        let known = self.healed_addresses.iter().any(|(other, _)| *other == address);
+        if known || self.healed_addresses.len() >= MOST_HEALED {
+            return false;
+        }
+        self.healed_addresses.push((address, Instant::now()));
+        if self.fpm.is_none() {
+            let read = self.kernel.reread(table, address, &mut self.plane);
+            self.note(read.map(drop));
+        }
+        self.plane.is_told_again();
+        match address {
+            IpAddr::V4(v4) => self.republish_v4(table, u32::from(v4)),
+            IpAddr::V6(v6) => self.republish_v6(table, u128::from(v6)),
+        }
+        true
+    }
+
+    /// Publishes the routes that hold an address to the plane, one by one. Each is removed first,
+    /// so that its block is rebuilt in any case.
+    fn republish_v4(&mut self, table: u32, address: u32) {
+        for length in 0..=u32::BITS {
+            let prefix = Prefix::truncate(address, length);
+            let best = self.route_v4(table, prefix).cloned();
+            if best.is_some() || has_route(&self.plane, table, |table| table.v4, prefix) {
+                self.plane.route_v4(table, prefix, None);
+                self.plane.route_v4(table, prefix, best.as_ref());
+            }
+        }
+    }
+
+    fn republish_v6(&mut self, table: u32, address: u128) {
+        for length in 0..=u128::BITS {
+            let prefix = Prefix::truncate(address, length);
+            let best = self.route_v6(table, prefix).cloned();
+            if best.is_some() || has_route(&self.plane, table, |table| table.v6, prefix) {
+                self.plane.route_v6(table, prefix, None);
+                self.plane.route_v6(table, prefix, best.as_ref());
+            }
+        }
     }
 
     /// Tells the plane of every route, and of the end of those that only it has.
@@ -218,20 +333,22 @@ impl Following {
     /// Takes one turn; says whether the next one should come soon.
     fn turn(&mut self) -> bool {
         let mut more = false;
+        let burst = self.burst;
         let mut told = (!self.watchers.is_empty()).then(Told::default);
         let pumped = match &mut self.fpm {
-            None => pump_kernel(&mut self.kernel, &mut self.plane, false, &mut told),
+            None => pump_kernel(&mut self.kernel, &mut self.plane, false, &mut told, burst),
             Some(fpm) => {
                 let pumped = match &mut told {
-                    None => fpm.pump(&mut self.plane, BURST),
+                    None => fpm.pump(&mut self.plane, burst),
                     Some(told) => {
                         let plane = &mut self.plane;
-                        fpm.pump(&mut Tee { plane, but_routes: false, told }, BURST)
+                        fpm.pump(&mut Tee { plane, but_routes: false, told }, burst)
                     }
                 };
                 match pumped {
                     Ok(pumped) => {
                         more = pumped.more;
+                        log_refused(fpm, &mut self.refusals);
                         // Until then what has not come again may be in the image yet.
                         if pumped.resynchronised {
                             self.plane.retire();
@@ -239,7 +356,7 @@ impl Following {
                     }
                     Err(error) => self.note(Err(error)),
                 }
-                pump_kernel(&mut self.kernel, &mut self.plane, true, &mut told)
+                pump_kernel(&mut self.kernel, &mut self.plane, true, &mut told, burst)
             }
         };
         match pumped {
@@ -258,30 +375,46 @@ impl Following {
                 return true;
             }
         }
+        self.burst = if more { (2 * burst).min(LARGEST_BURST) } else { BURST };
+        self.follow_devices();
         let committed = self.plane.commit();
+        let drained = !more && committed.published;
+        self.calm.turn(Instant::now(), self.plane.counts().changes, drained);
         if committed.locals {
             let locals = self.plane.locals().into_iter().collect();
-            for at in 0..self.interfaces.len() {
-                let told = self.interfaces[at].set_locals(&locals);
-                self.note(told);
+            for at in 0..self.devices.interfaces().len() {
+                let result = self.devices.interfaces()[at].set_locals(&locals);
+                self.note(result);
             }
         }
         if let Some(told) = told {
             self.watchers.committed(&told, &self.plane);
             self.tell_feeds();
         }
+        self.report();
         self.ask();
         more || !committed.published
     }
 
+    /// Writes what has happened to links and feeds to the log.
+    fn report(&mut self) {
+        self.reporter.report_links(self.plane.ports());
+        self.reporter.report_troubles(self.troubles, self.last_trouble.as_deref());
+        let feeds = self.feeds();
+        // The read at the start is no resynchronisation.
+        if let Some(before) = self.logged.replace(feeds) {
+            Reporter::report_feeds(&before, &feeds);
+        }
+    }
+
     /// Adds one who listens to what happens from now on.
     pub(crate) fn watch(&mut self) -> Receiver<Arc<Event>> {
-        self.said = self.feeds();
+        self.reported = self.feeds();
         self.watchers.add()
     }
 
     /// Returns the overruns and resynchronisations of the kernel's feed and of FRR's.
-    fn feeds(&self) -> [(u64, u64); 2] {
+    fn feeds(&self) -> Feeds {
         let kernel = self.feed();
         let fpm = self.fpm().map_or((0, 0), |fpm| (0, fpm.sweeps));
         [(kernel.overruns, kernel.resynchronisations), fpm]
@@ -290,14 +423,14 @@ impl Following {
     /// Tells listeners what has happened to the feeds as a whole.
     fn tell_feeds(&mut self) {
         let now = self.feeds();
-        for (feed, (before, now)) in ["kernel", "fpm"].iter().zip(self.said.iter().zip(now)) {
+        for (feed, (before, now)) in FEEDS.iter().zip(self.reported.iter().zip(now)) {
             let pairs = [("overrun", before.0, now.0), ("resynchronisation", before.1, now.1)];
             for (what, _, total) in pairs.into_iter().filter(|(_, before, now)| before != now) {
                 let (feed, what) = ((*feed).to_owned(), what.to_owned());
                 self.watchers.tell(Happened::Feed { feed, what, total });
             }
         }
-        self.said = now;
+        self.reported = now;
     }
 
     /// Has the kernel resolve neighbours.
@@ -319,10 +452,46 @@ impl Following {
         if freshen {
             self.freshened = now;
         }
-        for (interface, address) in self.plane.gateways(freshen) {
+        let mut confirmed: BTreeSet<_> = self.plane.gateways(freshen).into_iter().collect();
+        confirmed.extend(self.stale_in_use());
+        for (interface, address) in confirmed {
             let _ = self.kernel.resolve(interface, address);
         }
     }
+}
+
+impl Following {
+    /// Lists the neighbours that workers have used since the last time and the kernel holds for
+    /// stale.
+    fn stale_in_use(&self) -> Vec<(u32, IpAddr)> {
+        let mut used = vec![0; MARKS / 64];
+        for worker in &self.wanted {
+            worker.take_marks(&mut used);
+        }
+        if used.iter().all(|word| *word == 0) {
+            return Vec::new();
+        }
+        let bit = |hop: Hop| {
+            let at = hop.0 as usize % MARKS;
+            used[at / 64] >> (at % 64) & 1 == 1
+        };
+        let neighbours = self.kernel.mirror().neighbours();
+        let stale = |key: &(u32, IpAddr)| {
+            neighbours.get(key).is_some_and(|known| known.mac.is_some() && known.wants_use())
+        };
+        self.plane.in_use(bit).into_iter().filter(stale).collect()
+    }
+}
+
+/// Returns whether the plane has a route of a feed's for a prefix.
+fn has_route<A: Family>(
+    plane: &Plane,
+    table: u32,
+    of: impl for<'a> Fn(PlaneTable<'a>) -> One<'a, A>,
+    prefix: Prefix<A>,
+) -> bool {
+    let hop = plane.table(table).and_then(|table| of(table).rib().get(prefix));
+    hop.is_some_and(|hop| matches!(plane.way(hop), Some(Way::Route(_))))
 }
 
 /// Lists the routes of a family that the plane has and no mirror.
@@ -344,28 +513,44 @@ fn only_there<A: Family>(
     gone
 }
 
+/// Logs the last connection that was refused, and how many there were before it.
+fn log_refused(fpm: &Fpm, (logged, at): &mut (u64, Option<Instant>)) {
+    let counters = fpm.counters();
+    let new = counters.refused.saturating_sub(*logged);
+    let Some(last) = counters.last_refused.filter(|_| new > 0) else { return };
+    if at.is_some_and(|at| at.elapsed() < LOG) {
+        return;
+    }
+    (*logged, *at) = (counters.refused, Some(Instant::now()));
+    let before = if new > 1 { format!(" ({} more before it)", new - 1) } else { String::new() };
+    eprintln!("fingerpost: fpm: {last}{before}");
+}
+
 /// Takes what the kernel has to say; where somebody listens, what the plane is told is kept.
 fn pump_kernel(
     kernel: &mut Kernel,
     plane: &mut Plane,
     but_routes: bool,
     told: &mut Option<Told>,
+    burst: usize,
 ) -> Result<Pumped, feed::netlink::Error> {
     match told {
-        Some(told) => kernel.pump(&mut Tee { plane, but_routes, told }, BURST),
-        None if but_routes => kernel.pump(&mut ButRoutes(plane), BURST),
-        None => kernel.pump(plane, BURST),
+        Some(told) => kernel.pump(&mut Tee { plane, but_routes, told }, burst),
+        None if but_routes => kernel.pump(&mut ButRoutes(plane), burst),
+        None => kernel.pump(plane, burst),
     }
 }
 
-/// Follows until `stop`, and gives back what it had.
+/// Follows until `stop`, counting its turns, and gives back what it had.
 pub(crate) fn follow(
     mut following: Following,
     asked: Asked<Following>,
     stop: &AtomicBool,
+    turns: &AtomicU64,
 ) -> (Following, Asked<Following>) {
     let mut soon = true;
     while !stop.load(Ordering::Relaxed) {
+        turns.fetch_add(1, Ordering::Relaxed);
         let wait = if soon { SOON } else { WAIT };
         {
             let kernel = PollFd::new(following.kernel.as_fd(), PollFlags::POLLIN);

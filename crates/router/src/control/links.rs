@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 
+use feed::netlink::{Kernel, Link, Nobody};
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::SockaddrStorage;
 
@@ -19,6 +20,44 @@ use crate::datapath::Locals;
 /// Says whether there is an interface of this name.
 pub fn exists(name: &str) -> bool {
     nix::net::if_::if_nametoindex(name).is_ok()
+}
+
+/// Returns why an interface of this kind cannot be a port, if it cannot: its packets are Linux's.
+///
+/// A bond, a VLAN device or a MAC-VLAN device has no queues of its own, so that an AF_XDP
+/// socket on it sees nothing, or only what the interface below it lets through. A member of a
+/// bond or a bridge has no packets of its own.
+pub fn unfit(link: &Link) -> Option<String> {
+    let name = &link.name;
+    let left = "its packets are left to Linux";
+    let kind = match &*link.kind {
+        "bond" | "team" => "a bond",
+        "vlan" => "a VLAN device",
+        "macvlan" | "macvtap" => "a MAC-VLAN device",
+        "ipvlan" | "ipvtap" => "an IP-VLAN device",
+        _ => match &*link.member_of {
+            "bond" | "team" => return Some(format!("{name} is a member of a bond: {left}")),
+            "bridge" | "openvswitch" => {
+                return Some(format!("{name} is a member of a bridge: {left}"));
+            }
+            _ => return None,
+        },
+    };
+    Some(format!("{name} is {kind}, which cannot be a port: {left}"))
+}
+
+/// Returns why interfaces of these names cannot be ports, of each that cannot.
+///
+/// # Errors
+/// The kernel's list of its links.
+pub fn unfit_among<'n>(
+    names: impl Iterator<Item = &'n str>,
+) -> Result<Vec<String>, feed::netlink::Error> {
+    let mut kernel = Kernel::open()?;
+    kernel.survey(&mut Nobody)?;
+    let links = kernel.mirror().links();
+    let link = |name: &str| links.values().find(|link| link.name == name);
+    Ok(names.filter_map(|name| link(name).and_then(unfit)).collect())
 }
 
 /// Lists the addresses of all interfaces, broadcast ones included, each once and

@@ -5,25 +5,29 @@
 //!                                  Line … ◄─┘
 //! ```
 //!
-//! The socket belongs to who starts the router, and nobody else may connect (mode 0600).
+//! The socket belongs to the user that starts the router, and no other user may connect: the
+//! file is made with its final mode, 0600, so that there is no moment in which one could.
 //! A file that is there is a router at work, and an error, if somebody answers on it;
 //! otherwise it was left by one that was killed, and is replaced. A client that does not
-//! read is given up after [`PATIENCE`], and no more than [`MOST`] are served at once.
+//! read is given up after [`PATIENCE`], and no more than [`MOST`] are served at once; a
+//! client's slot is free again however its thread ends (`slots.rs`).
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Write};
 use std::iter;
-use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{self, AddressFamily, Backlog, SockFlag, SockType, UnixAddr};
+use nix::sys::stat::{Mode, fchmod};
 
 use super::api::{Item, Line, Message, Order, Request};
 use super::asks::Asker;
@@ -31,6 +35,7 @@ use super::audit::diff::{self, Ended};
 use super::kernel::Following;
 use super::look::Look;
 use super::rights;
+use super::slots::Slots;
 use crate::daemon::{Daemon, Saver};
 use crate::distribution::Wish;
 
@@ -77,8 +82,8 @@ impl Server {
         if fs::symlink_metadata(path).is_ok() {
             fs::remove_file(path)?;
         }
-        let listener = UnixListener::bind(path)?;
-        fs::set_permissions(path, Permissions::from_mode(0o600))?;
+        create_folder(path)?;
+        let listener = bind(path)?;
         listener.set_nonblocking(true)?;
         let stop = Arc::new(AtomicBool::new(false));
         let ending = Arc::clone(&stop);
@@ -101,26 +106,49 @@ impl Drop for Server {
     }
 }
 
+/// Makes a listening socket whose file no other user may connect to, from its creation on.
+///
+/// The mode of a bound socket's file is that of the socket itself, less the umask (`unix_bind` of
+/// the kernel), so the mode is set before the file exists.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let socket = socket::socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    socket::bind(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+    socket::listen(&socket, Backlog::new(128)?)?;
+    Ok(socket.into())
+}
+
+/// Creates the folder of the socket if only that is missing: `/run/fingerpost` is empty after a
+/// boot. Others may enter it; whether they may connect is the socket's own mode.
+fn create_folder(path: &Path) -> io::Result<()> {
+    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    match fs::DirBuilder::new().mode(0o755).create(folder) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(io::Error::new(
+            error.kind(),
+            format!("the folder {} cannot be created: {error}", folder.display()),
+        )),
+        _ => Ok(()),
+    }
+}
+
 fn listen(listener: &UnixListener, sources: &Sources, stop: &AtomicBool) {
-    let serving = Arc::new(AtomicUsize::new(0));
+    let slots = Slots::new(MOST);
     while !stop.load(Ordering::Relaxed) {
         let Ok((client, _)) = listener.accept() else {
             std::thread::sleep(LOOK);
             continue;
         };
-        if serving.fetch_add(1, Ordering::Relaxed) >= MOST {
-            serving.fetch_sub(1, Ordering::Relaxed);
-            continue;
-        }
-        let (sources, done) = (sources.clone(), Arc::clone(&serving));
-        let client = Builder::new().name("control-client".into()).spawn(move || {
+        let Some(slot) = slots.take() else { continue };
+        let sources = sources.clone();
+        // Where there is no thread for it, the closure is dropped, and the slot with it.
+        let _ = Builder::new().name("control-client".into()).spawn(move || {
+            let _slot = slot;
             // A client that is gone is no trouble of ours.
             let _ = serve(&client, &sources);
-            done.fetch_sub(1, Ordering::Relaxed);
         });
-        if client.is_err() {
-            serving.fetch_sub(1, Ordering::Relaxed);
-        }
     }
 }
 
@@ -230,6 +258,9 @@ fn carry_out(order: Order, sources: &Sources) -> Result<Vec<Item>, String> {
     {
         return done.map(|told| vec![Item::Done(told)]);
     }
+    if let Order::Flush { sender } = order {
+        return sources.look.role.gate()?.flush(sender).map(|report| vec![Item::Done(report)]);
+    }
     let wish = match &order {
         Order::Rollback => Some(Wish::GoBack),
         Order::Retry => Some(Wish::Forgive),
@@ -242,6 +273,7 @@ fn carry_out(order: Order, sources: &Sources) -> Result<Vec<Item>, String> {
     let done = sources.orders.ask(move |daemon| match order {
         // Done above.
         Order::Rollback | Order::Retry => Err("this router takes no bundles".to_owned()),
+        Order::Flush { .. } => Err("this router has no flows".to_owned()),
         Order::Reload => match daemon.reload() {
             Ok(told) => Ok(Done::Words(told.to_string())),
             Err(error) => Err(error.to_string()),
@@ -263,4 +295,41 @@ fn carry_out(order: Order, sources: &Sources) -> Result<Vec<Item>, String> {
         },
     };
     Ok(vec![Item::Done(words)])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn control_socket_has_its_final_mode_from_the_first_moment() {
+        let folder = std::env::temp_dir().join(format!("fp-socket-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("control.sock");
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let watching = scope.spawn(|| {
+                let mut modes = std::collections::BTreeSet::new();
+                while !done.load(Ordering::Relaxed) {
+                    if let Ok(about) = fs::symlink_metadata(&path) {
+                        modes.insert(about.mode() & 0o7777);
+                    }
+                }
+                modes
+            });
+            for _ in 0..2000 {
+                let listener = bind(&path).unwrap();
+                assert!(UnixStream::connect(&path).is_ok());
+                drop(listener);
+                fs::remove_file(&path).unwrap();
+            }
+            let _last = bind(&path).unwrap();
+            std::thread::sleep(LOOK);
+            done.store(true, Ordering::Relaxed);
+            assert_eq!(watching.join().unwrap(), [0o600].into());
+        });
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

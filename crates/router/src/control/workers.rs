@@ -13,7 +13,8 @@
 //! that work must not starve. A port with a descriptor wakes its worker; where
 //! one has none, the sleep is a short one. Sleeping, a worker holds no table.
 //! While packets wait for a neighbour every sleep is short. The counters of the ports are
-//! copied out from time to time, between turns; the worker's clock ticks from here, too.
+//! copied out from time to time, between turns, and what they have lost is counted as dropped; the
+//! worker's clock ticks from here, too.
 //!
 //! A worker that is told to stop first lets its ports take no more, and forwards what they
 //! had taken: the kernel forwards from the next packet on.
@@ -35,7 +36,7 @@ use nix::unistd::Pid;
 use port::PortStats;
 
 use super::rights;
-use crate::datapath::{Lookup, TICK, Worker};
+use crate::datapath::{Lookup, Remains, TICK, Worker};
 use crate::stats::{Snapshot, WorkerStats};
 
 /// Empty turns before the core is yielded, and before the worker sleeps.
@@ -78,8 +79,10 @@ impl WorkersView {
 #[derive(Debug)]
 pub struct Workers {
     stop: Arc<AtomicBool>,
+    /// They stop so that others replace them.
+    suspends: Arc<AtomicBool>,
     view: WorkersView,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<JoinHandle<Remains>>,
 }
 
 impl Workers {
@@ -94,6 +97,7 @@ impl Workers {
     ) -> io::Result<Self> {
         let mut all = Self {
             stop: Arc::new(AtomicBool::new(false)),
+            suspends: Arc::new(AtomicBool::new(false)),
             view: WorkersView::default(),
             threads: Vec::new(),
         };
@@ -102,14 +106,16 @@ impl Workers {
             let shown = Arc::new(Shown { stats: Arc::clone(worker.stats()), ports });
             let (tell, told) = sync_channel(1);
             let (stop, mine) = (Arc::clone(&all.stop), Arc::clone(&shown));
+            let suspends = Arc::clone(&all.suspends);
             let thread = Builder::new().name(format!("worker-{number}")).spawn(move || {
                 let pinned = core.map_or(Ok(()), pin).and_then(|()| rights::keep(&rights::WORKER));
                 let go = pinned.is_ok();
                 // The starter waits for this and for nothing after it.
                 let _ = tell.send(pinned);
-                if go {
-                    run(worker, &stop, &mine);
+                if !go {
+                    return Remains::default();
                 }
+                run(worker, &stop, &suspends, &mine)
             })?;
             all.threads.push(thread);
             all.view.shown.push(shown);
@@ -139,10 +145,22 @@ impl Workers {
     /// Stops all workers at the end of their turns and waits for them: their ports
     /// are closed when this returns. Says whether all ended as they should.
     pub fn stop(&mut self) -> bool {
+        self.end().0
+    }
+
+    /// Stops all workers as [`stop`](Self::stop) does, so that others replace them, and returns the
+    /// remains of each: none of one that has died.
+    pub fn suspend(&mut self) -> Vec<Remains> {
+        self.suspends.store(true, Ordering::Relaxed);
+        self.end().1
+    }
+
+    fn end(&mut self) -> (bool, Vec<Remains>) {
         self.stop.store(true, Ordering::Relaxed);
         // Every one is waited for, whatever another's end was.
         let ends: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
-        ends.iter().all(Result::is_ok)
+        let well = ends.iter().all(Result::is_ok);
+        (well, ends.into_iter().map(Result::unwrap_or_default).collect())
     }
 }
 
@@ -161,11 +179,17 @@ fn pin(core: usize) -> io::Result<()> {
     })
 }
 
-fn run<L: Lookup>(mut worker: Worker<L>, stop: &AtomicBool, shown: &Shown) {
+fn run<L: Lookup>(
+    mut worker: Worker<L>,
+    stop: &AtomicBool,
+    suspends: &AtomicBool,
+    shown: &Shown,
+) -> Remains {
     let mut empty = 0;
     let mut turns = 0u32;
     let mut reported = Instant::now();
     let mut ticked = reported;
+    let mut ports = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         if worker.poll() > 0 {
             empty = 0;
@@ -185,14 +209,19 @@ fn run<L: Lookup>(mut worker: Worker<L>, stop: &AtomicBool, shown: &Shown) {
                 ticked = now;
             }
             if now - reported >= REPORT {
-                report(&worker, shown);
+                report(&mut worker, &mut ports, shown);
                 reported = now;
             }
         }
     }
     drain(&mut worker);
+    if suspends.load(Ordering::Relaxed) {
+        report(&mut worker, &mut ports, shown);
+        return worker.suspend();
+    }
     worker.close();
-    report(&worker, shown);
+    report(&mut worker, &mut ports, shown);
+    Remains::default()
 }
 
 /// Forwards what the ports have taken, and lets them take no more: what comes after it is
@@ -225,13 +254,21 @@ fn sleep<L: Lookup>(worker: &Worker<L>) {
             // at once every time, this is a loop that polls.
             let timeout = if worker.is_busy() { DOZE } else { SLEEP };
             let _ = poll(&mut each, PollTimeout::from(timeout));
+            // The socket of an interface that is gone is ready at once, and for ever.
+            let gone = |descriptor: &PollFd<'_>| {
+                descriptor.revents().is_some_and(|events| events == PollFlags::POLLERR)
+            };
+            if each.iter().any(gone) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
         _ => std::thread::sleep(NAP),
     }
 }
 
-fn report<L: Lookup>(worker: &Worker<L>, shown: &Shown) {
-    let mut ports = shown.ports.lock().unwrap_or_else(PoisonError::into_inner);
-    ports.clear();
-    ports.extend(worker.ports().map(|port| port.stats()));
+/// Counts what the ports have lost since the last time, and shows what they have counted.
+fn report<L: Lookup>(worker: &mut Worker<L>, ports: &mut Vec<PortStats>, shown: &Shown) {
+    worker.count_losses(ports);
+    let mut shown = shown.ports.lock().unwrap_or_else(PoisonError::into_inner);
+    shown.clone_from(ports);
 }

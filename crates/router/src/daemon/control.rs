@@ -5,7 +5,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 
 use crate::control::asks::Asked;
@@ -18,18 +18,25 @@ pub(super) struct Control {
     thread: JoinHandle<(Following, Asked<Following>)>,
 }
 
+/// The turns of the current control thread.
+pub(super) type Turns = Arc<AtomicU64>;
+
 impl Control {
-    /// Starts the thread.
+    /// Starts the thread, which counts its turns in `turns`.
     ///
     /// # Errors
     ///
     /// The system's.
-    pub(super) fn start(following: Following, asked: Asked<Following>) -> io::Result<Self> {
+    pub(super) fn start(
+        following: Following,
+        requests: Asked<Following>,
+        turns: &Turns,
+    ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let ending = Arc::clone(&stop);
+        let (ending, turns) = (Arc::clone(&stop), Arc::clone(turns));
         let thread = Builder::new()
             .name("control".into())
-            .spawn(move || follow(following, asked, &ending))?;
+            .spawn(move || follow(following, requests, &ending, &turns))?;
         Ok(Self { stop, thread })
     }
 

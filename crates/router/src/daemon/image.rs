@@ -100,7 +100,7 @@ impl fmt::Display for SaveError {
             Self::Gone => f.write_str("the control thread does not answer"),
             Self::NotKept(error) => error.fmt(f),
             Self::File { path, source } => {
-                write!(f, "{}: not saved, and left as it was: {source}", path.display())
+                write!(f, "{}: not saved: {source}", path.display())
             }
         }
     }

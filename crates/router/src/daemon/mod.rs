@@ -20,13 +20,14 @@
 mod control;
 mod image;
 mod reload;
+mod remake;
 mod view;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use feed::fpm::{self, Fpm};
+use feed::fpm::Fpm;
 use feed::netlink::Kernel;
 use port::Host;
 use port::af_xdp::Interface;
@@ -34,19 +35,25 @@ use port::af_xdp::Interface;
 use crate::config::{self, Config, Metrics};
 use crate::control::asks::{self, Asked, Asker};
 use crate::control::audit::auditor::Auditor;
+use crate::control::devices::{DeviceStates, Devices};
 use crate::control::hosts::Hosts;
 use crate::control::http::Http;
 use crate::control::kernel::Following;
 use crate::control::look::Look;
 use crate::control::plane::{ButRoutes, Plane, PlanePort, Ports};
+use crate::control::progress::Progress;
 use crate::control::server::{Server, Sources};
 use crate::control::workers::Workers;
+use crate::datapath::Remains;
 use crate::role::Role;
-use crate::router::{PortInfo, Readers, StartError, Started, Stations, open, present, start};
+use crate::router::{
+    PortInfo, Readers, StartError, Started, Stations, Unserved, by_name, open, present, start,
+};
 use crate::stats::Snapshot;
 use crate::web::Web;
-use control::Control;
+use control::{Control, Turns};
 use image::Saves;
+use remake::Remaking;
 use view::Seen;
 
 pub(crate) use image::Saver;
@@ -54,7 +61,7 @@ pub use image::{ImageStart, SaveError, Saved};
 pub use reload::{ReloadError, Reloaded};
 pub(crate) use view::View;
 
-/// The TUN device by which packets go back to the kernel.
+/// The TAP device by which packets go back to the kernel.
 const HOST: &str = "fingerpost";
 
 /// A router that follows the kernel, until it is stopped or dropped.
@@ -67,6 +74,7 @@ pub struct Daemon {
     auditor: Option<Auditor>,
     workers: Workers,
     control: Option<Control>,
+    turns: Turns,
     asker: Asker<Following>,
     /// What clients of the control socket want done.
     orders: Option<Asked<Self>>,
@@ -77,9 +85,14 @@ pub struct Daemon {
     saves: Saves,
     /// When it was last asked whether the kernel's rules have changed.
     rules_looked: Instant,
-    /// They had, and were gone over to.
-    rules_tried: bool,
+    /// How often in a row they had changed and were applied.
+    rules_tried: u32,
     role: Role,
+    /// Frames that each worker's station may keep; `None` where workers have none.
+    station_frames: Option<u32>,
+    /// The remains of the last workers, by their number.
+    remains: Vec<Remains>,
+    remaking: Remaking,
 }
 
 /// What makes a daemon a gate, or a grantor.
@@ -110,14 +123,14 @@ impl Daemon {
             None => (Role::Router, None),
             Some(Guard { role, stations }) => (role, Some(stations)),
         };
+        let station_frames = stations.as_ref().map(|stations| stations.frames);
         let began = Instant::now();
-        present(&config)?;
+        present(&config, &by_name)?;
         // Before the kernel is asked, so that the device is known when it tells.
-        let host = Host::open(HOST).map_err(system("make the TUN device `fingerpost`"))?;
-        let listen = |listen| Fpm::listen(fpm::Settings { listen, ..fpm::Settings::default() });
-        let fpm = config.fpm.map(listen).transpose();
+        let host = Host::open(HOST).map_err(system("make the TAP device `fingerpost`"))?;
+        let fpm = config.fpm.clone().map(Fpm::listen).transpose();
         let fpm = fpm.map_err(system("listen for FRR (`[feed] fpm`)"))?;
-        let (mut plane, mut kernel) = prepare(&config)?;
+        let (mut plane, mut kernel) = prepare(&config, &by_name)?;
         let (early, mut image_start) = image::adopt(&config, &mut plane, &mut kernel, began)?;
         let locals = match &early {
             Some(early) => early.locals.clone(),
@@ -126,10 +139,12 @@ impl Daemon {
                 plane.locals().into_iter().collect()
             }
         };
-        let interfaces = open(&config, &locals, Vec::new())?;
+        let interfaces = open(&config, plane.ports(), &locals, Vec::new())?;
         let its = || readers(&plane);
-        let started = start(&config, &interfaces, Some(&host), its, Vec::new(), stations)?;
-        let Started { workers, ports, wanted, stats } = started;
+        let unserved = Unserved::Refuse;
+        let host_of = Some(&host);
+        let started = start(&config, &interfaces, host_of, its, Vec::new(), stations, unserved)?;
+        let Started { workers, ports, wanted, stats, mtu } = started;
         if let Some(early) = early {
             image_start = early.go_on(&config, &mut plane, &mut kernel, began)?;
             let locals = plane.locals().into_iter().collect();
@@ -138,13 +153,17 @@ impl Daemon {
             }
         }
 
-        let (asker, asked) = asks::pair().map_err(system("make a wake-up descriptor"))?;
+        let (asker, requests) = asks::pair().map_err(system("make a wake-up descriptor"))?;
         let (orderer, orders) = asks::pair().map_err(system("make a wake-up descriptor"))?;
         let view = Arc::new(View::default());
-        view.show(Seen { stats, ports, interfaces: interfaces.clone(), table: table(&plane) });
-        let following = Following::new(plane, kernel, fpm, interfaces, wanted);
-        let control =
-            Control::start(following, asked).map_err(system("start the control thread"))?;
+        let states = DeviceStates::default();
+        let (table, devices) = (table(&plane), states.clone());
+        view.show(Seen { stats, ports, interfaces: interfaces.clone(), table, devices });
+        let devices = Devices::new(interfaces, states, matches!(role, Role::Gate(_)));
+        let following = Following::new(plane, kernel, fpm, devices, wanted);
+        let turns = Turns::default();
+        let control = Control::start(following, requests, &turns);
+        let control = control.map_err(system("start the control thread"))?;
         let mut daemon = Self {
             server: None,
             metrics: None,
@@ -152,6 +171,7 @@ impl Daemon {
             auditor: None,
             workers,
             control: Some(control),
+            turns,
             asker,
             orders: Some(orders),
             view,
@@ -160,8 +180,11 @@ impl Daemon {
             image_start,
             saves: Saves::default(),
             rules_looked: began,
-            rules_tried: false,
+            rules_tried: 0,
             role,
+            station_frames,
+            remains: Vec::new(),
+            remaking: Remaking::new(mtu),
         };
         if let Some(path) = daemon.config.control.clone() {
             daemon.server = Some(daemon.serve(&path, orderer)?);
@@ -188,21 +211,32 @@ impl Daemon {
         Look { control, view, role: self.role.clone() }
     }
 
-    /// Does what clients of the control socket want done, saves the image when it is time,
-    /// and goes over to other tables when the kernel's rules have changed, which it says; to
-    /// be called from time to time by the thread that started the router.
+    /// Executes the commands of the control socket's clients, saves the image when it is time,
+    /// replaces workers where a device has been replaced, and changes the tables when the kernel's
+    /// rules have changed, which it reports; the thread that started the router must call it from
+    /// time to time.
     pub fn attend(&mut self) -> Option<Result<Reloaded, ReloadError>> {
         self.save_sometimes();
         if let Some(orders) = self.orders.take() {
             orders.answer(self);
             self.orders = Some(orders);
         }
+        self.follow_devices();
         self.follow_rules()
     }
 
-    /// Takes what an operator should know of the page; to be called from time to time.
-    pub fn news(&self) -> Vec<String> {
-        self.web.as_ref().map(|web| web.news()).unwrap_or_default()
+    /// Returns new lines for the operator on the page and the interfaces; to be called from time to
+    /// time.
+    pub fn news(&mut self) -> Vec<String> {
+        let mut news = self.web.as_ref().map(|web| web.news()).unwrap_or_default();
+        news.extend(self.remaking.take_news());
+        news
+    }
+
+    /// Returns why interfaces do not work as ports, of each that does not: none where the router
+    /// is ready.
+    pub fn problems(&self) -> Vec<String> {
+        self.view.devices().into_iter().filter_map(|device| device.problem).collect()
     }
 
     /// Leaves the packets of an interface to the kernel and counts those that would have
@@ -214,14 +248,15 @@ impl Daemon {
     /// Names the interfaces if it is none of them; what the system says.
     pub fn observe(&mut self, name: &str, only: bool) -> Result<(), String> {
         let interfaces = self.view.interfaces();
-        let Some(interface) = interfaces.iter().find(|interface| interface.name() == name) else {
+        let configured = self.config.interfaces.iter().position(|wanted| wanted.name == name);
+        let known = interfaces.iter().position(|interface| interface.name() == name);
+        let Some(at) = known.or(configured) else {
             let names: Vec<_> = interfaces.iter().map(Interface::name).collect();
             return Err(format!("{name}: no interface of this router ({})", names.join(", ")));
         };
-        interface.observe(only).map_err(|error| format!("{name}: {error}"))?;
-        for interface in self.config.interfaces.iter_mut().filter(|it| it.name == name) {
-            interface.observe = only;
-        }
+        let observed = interfaces[at].observe(only);
+        observed.map_err(|error| format!("{name}: {error}"))?;
+        self.config.interfaces[at].observe = only;
         Ok(())
     }
 
@@ -253,6 +288,11 @@ impl Daemon {
     /// Says whether the workers and the control thread are at work.
     pub fn alive(&self) -> bool {
         self.workers.alive() && self.control.as_ref().is_some_and(Control::alive)
+    }
+
+    /// Returns what the progress of its threads is seen by.
+    pub fn progress(&self) -> Progress {
+        Progress::new(Arc::clone(&self.view), Arc::clone(&self.turns))
     }
 
     /// Stops everything but what shows the counters, which are final afterwards, and saves
@@ -288,16 +328,19 @@ fn table(plane: &Plane) -> u32 {
     plane.ports().iter().next().map_or(config::MAIN, |port| port.table)
 }
 
+/// Finds the device that a configuration's name means.
+type IndexOf<'a> = dyn Fn(&str) -> std::io::Result<u32> + 'a;
+
 /// Learns from the kernel what a configuration needs to be known; the tables are
 /// published. Routes of FRR's are still to be told to the plane.
-fn learn(config: &Config) -> Result<(Plane, Kernel), StartError> {
-    let (mut plane, mut kernel) = prepare(config)?;
+fn learn(config: &Config, index: &IndexOf<'_>) -> Result<(Plane, Kernel), StartError> {
+    let (mut plane, mut kernel) = prepare(config, index)?;
     dump(config, &mut plane, &mut kernel)?;
     Ok((plane, kernel))
 }
 
 /// Makes a plane to which nothing has been told yet, and who will tell it.
-fn prepare(config: &Config) -> Result<(Plane, Kernel), StartError> {
+fn prepare(config: &Config, index: &IndexOf<'_>) -> Result<(Plane, Kernel), StartError> {
     if !config.next_hops.is_empty()
         || !config.files.is_empty()
         || !config.routes_v4.is_empty()
@@ -305,7 +348,8 @@ fn prepare(config: &Config) -> Result<(Plane, Kernel), StartError> {
     {
         return Err(StartError::StaticRoutes);
     }
-    let ports = config.interfaces.iter().map(port).collect::<Result<Vec<_>, _>>();
+    let ports = config.interfaces.iter().map(|interface| port(interface, index));
+    let ports = ports.collect::<Result<Vec<_>, _>>();
     let ports = Ports::new(ports.map_err(system("look an interface up"))?);
     // Tables that share their memory cannot be saved one by one.
     let together = config.image.is_none();
@@ -339,18 +383,25 @@ fn readers(plane: &Plane) -> Readers {
 }
 
 /// Finds the interface of a port; what else is to be known of it the kernel will say.
-fn port(interface: &config::Interface) -> std::io::Result<PlanePort> {
+fn port(interface: &config::Interface, index: &IndexOf<'_>) -> std::io::Result<PlanePort> {
     Ok(PlanePort {
-        interface: nix::net::if_::if_nametoindex(interface.name.as_str())?,
+        interface: index(&interface.name)?,
         name: interface.name.clone(),
+        configured: interface.name.clone(),
         mac: [0; 6],
         mtu: 0,
         up: false,
+        enabled: false,
+        gone: false,
+        served: true,
+        unfit: None,
+        problem: None,
         master: None,
         table: interface.table.unwrap_or(config::MAIN),
         ruled: interface.table.is_none(),
         further: false,
         stray: None,
+        isolated: [false; 2],
         sources: interface.sources,
     })
 }

@@ -1,5 +1,9 @@
 //! The reload: from one configuration to another, without losing a packet.
 //!
+//! A name in the configuration means the device of that name. If there is no such device, and the
+//! device that it meant until now was renamed, it goes on meaning that one: a file that was not
+//! changed is as good after the renaming as before.
+//!
 //! What only says how a port judges its packets (`sources`, `observe`) is changed where it
 //! is. For anything else a second router is made beside the first, and takes over:
 //!
@@ -24,23 +28,25 @@
 //! metrics are, and whether FRR is listened to are fixed for the life of the process.
 
 use std::fmt;
+use std::io;
 use std::time::{Duration, Instant};
 
-use nix::net::if_::if_nametoindex;
 use port::af_xdp::Interface;
 
 use super::control::Control;
 use super::view::Seen;
-use super::{Daemon, learn, publish, readers, system, table};
+use super::{Daemon, by_name, learn, publish, readers, system, table};
 use crate::config::{self, Config, ConfigError};
+use crate::control::devices::Devices;
 use crate::control::kernel::Following;
-use crate::control::plane::{Plane, PlanePort, Ports};
+use crate::control::plane::{Plane, PlanePort};
 use crate::datapath::WantReceiver;
-use crate::router::{StartError, Started, open, open_one, present, start};
+use crate::role::Role;
+use crate::router::{StartError, Started, Unserved, open, open_one, present, wanted_queues};
 
 /// How often it is asked whether rules have changed.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long until a change of rules that did not succeed is tried again.
+/// The longest delay before a change of rules that did not last is tried again.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// What a reload came to.
@@ -146,48 +152,69 @@ impl Daemon {
         if !keys.is_empty() {
             return Err(ReloadError::Fixed { keys });
         }
-        let mut told = compare(&self.config, &config);
-        for name in self.stale() {
-            told.replaced = true;
-            if !told.removed.contains(&name) && !told.changed.contains(&name) {
-                told.changed.push(name);
+        let mut changes = compare(&self.config, &config);
+        for name in self.stale(&config) {
+            changes.replaced = true;
+            if !changes.added.contains(&name) && !changes.changed.contains(&name) {
+                changes.changed.push(name);
             }
         }
-        if told.replaced {
+        if changes.replaced {
             self.replace(config)?;
-        } else if !told.changed.is_empty() {
+        } else if !changes.changed.is_empty() {
             self.adjust(config).map_err(ReloadError::Start)?;
         } else {
             self.config = config;
         }
-        Ok(told)
+        Ok(changes)
     }
 
-    /// Goes over to the tables that the kernel's rules lead to, if they have changed; looked
-    /// at once a second, and tried every [`AGAIN`].
+    /// Changes to the tables that the kernel's rules lead to, if they have changed; checked once a
+    /// second. After a failure it tries again, after twice as long each time.
     pub(super) fn follow_rules(&mut self) -> Option<Result<Reloaded, ReloadError>> {
-        let due = if self.rules_tried { AGAIN } else { LOOK };
+        let due = AGAIN.min(LOOK * 2u32.saturating_pow(self.rules_tried));
         if self.rules_looked.elapsed() < due {
             return None;
         }
         self.rules_looked = Instant::now();
+        // Packets that the kernel failed to deliver are known after two reads.
+        for interface in self.view.interfaces() {
+            let _ = interface.stats();
+        }
         let moved = self.asker.ask(|it| it.plane.ports().iter().any(PlanePort::has_moved));
-        self.rules_tried = moved == Some(true);
-        self.rules_tried.then(|| self.change(self.config.clone()))
+        if moved != Some(true) {
+            self.rules_tried = 0;
+            return None;
+        }
+        self.rules_tried += 1;
+        Some(self.change(self.config.clone()))
     }
 
-    /// Lists the interfaces that are no longer what they were when they were taken over:
-    /// deleted and made again, with another MAC or MTU, or led to another table by the rules.
-    fn stale(&self) -> Vec<String> {
+    /// Lists the interfaces whose names in `config` mean other devices than those that are
+    /// held, or that the rules lead to other tables.
+    fn stale(&self, config: &Config) -> Vec<String> {
         let Some(ports) = self.asker.ask(|it| it.plane.ports().clone()) else {
             return Vec::new();
         };
-        let interfaces = self.view.interfaces();
-        let moved =
-            |interface: &Interface| ports.get(interface.index()).is_some_and(PlanePort::has_moved);
-        let stale = |it: &&Interface| !is_as_opened(it, &ports) || moved(it);
-        let stale = interfaces.iter().filter(stale);
-        stale.map(|interface| interface.name().to_owned()).collect()
+        let held = self.view.interfaces();
+        let stale = |wanted: &&config::Interface| {
+            let Ok(index) = self.index_of(&wanted.name) else { return true };
+            let moved = ports.get(index).is_some_and(PlanePort::has_moved);
+            let served = self.view.ports().iter().any(|port| port.index == index);
+            moved || !served || held.iter().all(|interface| interface.index() != index)
+        };
+        config.interfaces.iter().filter(stale).map(|wanted| wanted.name.clone()).collect()
+    }
+
+    /// Finds the device that a name in a configuration means: the one of that name, or else the
+    /// one that it meant before and that was renamed since.
+    fn index_of(&self, name: &str) -> io::Result<u32> {
+        by_name(name).or_else(|error| {
+            let at = self.config.interfaces.iter().position(|wanted| wanted.name == name);
+            let index = at.and_then(|at| Some(self.view.interfaces().get(at)?.index()));
+            let there = index.filter(|index| nix::net::if_::if_indextoname(*index).is_ok());
+            there.ok_or(error)
+        })
     }
 
     /// Changes what ports judge by, where they are.
@@ -203,40 +230,47 @@ impl Daemon {
 
     /// Puts a router by `config` in the place of what is there.
     fn replace(&mut self, config: Config) -> Result<(), ReloadError> {
-        present(&config).map_err(ReloadError::Start)?;
-        let (mut plane, kernel) = learn(&config).map_err(ReloadError::Start)?;
+        let index_of = |name: &str| self.index_of(name);
+        present(&config, &index_of).map_err(ReloadError::Start)?;
+        let (mut plane, kernel) = learn(&config, &index_of).map_err(ReloadError::Start)?;
         let locals = plane.locals().into_iter().collect();
         // Interfaces that nobody has can be taken over beside the others.
         let held = self.view.interfaces();
-        let mut kept: Vec<_> =
-            held.iter().filter(|one| stays(one, &config, &plane)).cloned().collect();
-        for wanted in &config.interfaces {
-            if held.iter().all(|one| one.name() != wanted.name) {
-                let one = open_one(&config, wanted, &locals);
-                kept.push(one.map_err(ReloadError::Start)?);
+        let mut kept = Vec::new();
+        for (wanted, port) in config.interfaces.iter().zip(plane.ports().iter()) {
+            match held.iter().find(|one| one.index() == port.interface) {
+                Some(one) if stays(one, wanted, &config) => kept.push(one.clone()),
+                Some(_) => {}
+                None => {
+                    let one = open_one(&config, wanted, &locals);
+                    kept.push(one.map_err(ReloadError::Start)?);
+                }
             }
         }
         drop(held);
 
         let Some(control) = self.control.take() else { return Ok(()) };
-        let Some((mut before, asked)) = control.stop() else { return Ok(()) };
+        let Some((mut before, requests)) = control.stop() else { return Ok(()) };
         // FRR would not say again what it has said.
         if let Some(fpm) = before.fpm_feed() {
             fpm.tell(&mut plane);
             if let Err(error) = publish(&mut plane) {
-                self.control = Control::start(before, asked).ok();
+                self.control = Control::start(before, requests, &self.turns).ok();
                 return Err(ReloadError::Start(error));
             }
         }
-        self.workers.stop();
+        self.remains = self.workers.suspend();
         // Interfaces that do not stay are given back here.
         before.set_ports(Vec::new(), Vec::new());
-        self.view.show(Seen { stats: self.view.counting(), ..Seen::default() });
+        let devices = self.view.device_states();
+        self.view.show(Seen { stats: self.view.counting(), devices, ..Seen::default() });
         let (following, result) = match self.engage(&config, &plane, kept.clone()) {
             Ok((interfaces, wanted)) => {
                 self.config = config;
                 let fpm = before.take_fpm();
-                let mut following = Following::new(plane, kernel, fpm, interfaces, wanted);
+                let guards = matches!(self.role, Role::Gate(_));
+                let devices = Devices::new(interfaces, self.view.device_states(), guards);
+                let mut following = Following::new(plane, kernel, fpm, devices, wanted);
                 // Whoever listens goes on listening.
                 following.succeed(&mut before);
                 (following, Ok(()))
@@ -255,7 +289,8 @@ impl Daemon {
                 }
             }
         };
-        let control = Control::start(following, asked).map_err(system("start the control thread"));
+        let control = Control::start(following, requests, &self.turns)
+            .map_err(system("start the control thread"));
         self.control = Some(control.map_err(ReloadError::Start)?);
         result
     }
@@ -269,32 +304,26 @@ impl Daemon {
         kept: Vec<Interface>,
     ) -> Result<(Vec<Interface>, Vec<WantReceiver>), StartError> {
         let locals = plane.locals().into_iter().collect();
-        let interfaces = open(config, &locals, kept)?;
-        let (host, counting) = (Some(&self.host), self.view.counting());
-        let started = start(config, &interfaces, host, || readers(plane), counting, None)?;
-        let Started { workers, ports, wanted, stats } = started;
+        let interfaces = open(config, plane.ports(), &locals, kept)?;
+        let its = || readers(plane);
+        let started = self.start_workers(config, &interfaces, its, Unserved::Refuse)?;
+        let Started { workers, ports, wanted, stats, mtu } = started;
         self.workers = workers;
-        let seen = Seen { stats, ports, interfaces: interfaces.clone(), table: table(plane) };
-        self.view.show(seen);
+        self.remaking.set_mtu(mtu);
+        let (table, devices) = (table(plane), self.view.device_states());
+        self.view.show(Seen { stats, ports, interfaces: interfaces.clone(), table, devices });
         Ok((interfaces, wanted))
     }
 }
 
-/// Says whether an interface that is there is what `config` wants, and still what the
-/// kernel has.
-fn stays(interface: &Interface, config: &Config, plane: &Plane) -> bool {
-    let wanted = config.interfaces.iter().find(|wanted| wanted.name == interface.name());
-    let wanted = wanted.is_some_and(|wanted| {
-        wanted.mode == interface.choice() && config.cores.len() as u32 == interface.queues()
-    });
-    wanted && is_as_opened(interface, plane.ports())
-}
-
-/// Says whether a device is what it was when it was taken over.
-fn is_as_opened(interface: &Interface, ports: &Ports) -> bool {
-    let there = if_nametoindex(interface.name()).ok() == Some(interface.index());
-    let port = ports.get(interface.index()).filter(|_| there);
-    port.is_some_and(|port| port.mac == interface.mac() && usize::from(port.mtu) == interface.mtu())
+/// Returns whether an interface that is held is opened as `wanted` wants it.
+fn stays(interface: &Interface, wanted: &config::Interface, config: &Config) -> bool {
+    // By the name that it has now: the configuration's may be an older one.
+    let named = config::Interface { name: interface.name(), ..wanted.clone() };
+    let queues = wanted_queues(config, &named).ok();
+    wanted.mode == interface.choice()
+        && queues == Some(interface.queues())
+        && interface.is_attached()
 }
 
 /// Lists the keys of which a router at work keeps the value it was started with.
@@ -305,6 +334,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
         ("feed.fpm", old.fpm != new.fpm),
         ("image.path", path(old) != path(new)),
         ("metrics", old.metrics != new.metrics),
+        ("log", old.log != new.log),
     ];
     each.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
 }
@@ -318,8 +348,10 @@ fn compare(old: &Config, new: &Config) -> Reloaded {
     let mut told = Reloaded {
         replaced: before != after
             || old.cores != new.cores
+            || old.stall != new.stall
             || old.engine_v4 != new.engine_v4
-            || old.engine_v6 != new.engine_v6,
+            || old.engine_v6 != new.engine_v6
+            || old.punts != new.punts,
         added: after.iter().filter(|name| !before.contains(name)).cloned().collect(),
         removed: before.iter().filter(|name| !after.contains(name)).cloned().collect(),
         changed: Vec::new(),

@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use port::af_xdp::Interface;
 use port::af_xdp::steer::Steered;
 
+use crate::control::devices::{DeviceState, DeviceStates};
 use crate::datapath::Verdict;
 use crate::router::PortInfo;
 use crate::stats::{Snapshot, WorkerStats};
@@ -22,6 +23,8 @@ pub(crate) struct Seen {
     pub(crate) interfaces: Vec<Interface>,
     /// The kernel's table that is meant where none is said.
     pub(crate) table: u32,
+    /// The known state of the interfaces' devices.
+    pub(crate) devices: DeviceStates,
 }
 
 /// What others may look at.
@@ -43,9 +46,16 @@ impl View {
         // What the kernel drops for a gate is counted as if a worker had dropped it.
         for interface in self.interfaces() {
             let counts = interface.counts().unwrap_or_default();
+            // Packets that no socket received belong to no worker either.
+            let undelivered = interface.stats().map_or(0, |stats| stats.undelivered);
+            stats.received += undelivered;
+            stats.verdicts[Verdict::Undelivered as usize] += undelivered;
             for (steered, bytes, verdict) in [
                 (Steered::Blocked, interface.blocked_bytes(), Verdict::Blocked),
                 (Steered::Declined, interface.declined_bytes(), Verdict::Declined),
+                (Steered::Forged, interface.forged_bytes(), Verdict::Forged),
+                // Their bytes are not counted.
+                (Steered::Unserved, Ok(0), Verdict::Unserved),
             ] {
                 stats.received += counts[steered];
                 stats.received_bytes += bytes.unwrap_or(0);
@@ -72,11 +82,21 @@ impl View {
         self.with(|seen| seen.ports.clone())
     }
 
-    /// Returns how packets cross on a port.
-    pub(crate) fn mode(&self, name: &str) -> &'static str {
+    /// Returns how packets cross on the port of an interface's index.
+    pub(crate) fn mode(&self, index: u32) -> &'static str {
         self.with(|seen| {
-            seen.ports.iter().find(|port| port.name == name).map_or("", |port| port.mode)
+            seen.ports.iter().find(|port| port.index == index).map_or("", |port| port.mode)
         })
+    }
+
+    /// Returns where the control thread keeps what is known of the interfaces' devices.
+    pub(super) fn device_states(&self) -> DeviceStates {
+        self.with(|seen| seen.devices.clone())
+    }
+
+    /// Returns what is known of the interfaces' devices, in their order.
+    pub(crate) fn devices(&self) -> Vec<DeviceState> {
+        self.with(|seen| seen.devices.get())
     }
 
     pub(crate) fn table(&self) -> u32 {

@@ -27,7 +27,7 @@ use fib::Hop;
 
 use super::hold::HELD;
 use super::source::{source_v4, source_v6};
-use super::want::Key;
+use super::want::{Key, WantSender};
 use super::{Lookup, Parsed, Verdict};
 
 /// The most frames in a batch. Larger ones amortise more and leave the L1 cache:
@@ -122,6 +122,12 @@ impl Batch {
         self.count = 0;
         self.v4.clear();
         self.v6.clear();
+    }
+
+    /// Marks the hops of its destinations as used.
+    pub(super) fn mark(&self, wants: &WantSender) {
+        let hops = self.v4.destinations().chain(self.v6.destinations());
+        hops.for_each(|&hop| wants.mark(hop));
     }
 
     /// Puts the destination of a packet that waits before those of the frames, which

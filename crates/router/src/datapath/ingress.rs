@@ -22,6 +22,9 @@ use super::{Locals, SourceCheck};
 /// What holds for packets of one port.
 #[derive(Clone, Debug, Default)]
 pub struct Ingress {
+    /// The port's own hardware address, where that may change; `None`: the one that the port
+    /// had when the worker was made.
+    pub mac: Option<[u8; 6]>,
     /// The number of the table that its packets are looked up in.
     pub table: usize,
     /// The router's own addresses, as seen from there.
@@ -30,6 +33,9 @@ pub struct Ingress {
     pub sources: SourceCheck,
     /// What the table has no route for is looked up further by the host.
     pub further: bool,
+    /// The host would look its packets of IPv4, and of IPv6, up in another table: it forwards
+    /// and answers none.
+    pub isolated: [bool; 2],
 }
 
 /// The ingresses by the worker's port numbers.

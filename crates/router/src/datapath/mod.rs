@@ -24,6 +24,7 @@
 //! | `want` | which neighbours: from the worker to the control side |
 //! | `station` | what a gate takes out of a batch, and what leaves on its account |
 //! | `sample` | now and then a destination, for the auditor |
+//! | `punt` | punts to the host's stack, policed by class |
 //! | `rewrite` | MACs, TTL, checksum, length |
 //! | `verdict` | how a packet can end |
 //!
@@ -39,6 +40,7 @@ mod ingress;
 mod locals;
 mod lookup;
 mod parse;
+mod punt;
 mod rewrite;
 mod sample;
 mod source;
@@ -57,11 +59,12 @@ pub use ingress::{Ingress, Ingresses};
 pub use locals::Locals;
 pub use lookup::{Lookup, Numbered, Tables};
 pub use parse::{Parsed, parse};
+pub use punt::{PuntClass, PuntRates};
 pub use rewrite::{Rewritten, originate, rewrite_v4, rewrite_v6};
 pub use sample::Sample;
 pub use source::SourceCheck;
 pub(crate) use source::{source_v4, source_v6};
 pub use station::{Leaving, Sifting, Station, Tunnels, Way};
 pub use verdict::{Class, Verdict};
-pub use want::{Key, Want, WantReceiver, WantSender, wants};
-pub use worker::{TICK, Worker, WorkerSetup};
+pub use want::{Key, MARKS, Want, WantReceiver, WantSender, wants};
+pub use worker::{Remains, TICK, Worker, WorkerSetup};

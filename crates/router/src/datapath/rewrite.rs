@@ -59,6 +59,22 @@ pub fn rewrite_v6(frame: &mut [u8], adjacency: &Adjacency) -> Rewritten {
     Ok((port, trimmed(len, total)))
 }
 
+/// Reverts the rewrite of a packet received on the port with address `mac`, for the host to forward
+/// it; the sender's MAC is lost.
+#[cold]
+pub(super) fn restore(frame: &mut [u8], mac: [u8; 6]) -> Verdict {
+    let Some((ether, packet)) = frame.split_first_chunk_mut::<{ ethernet::LEN }>() else {
+        return Verdict::Runt;
+    };
+    ether[..6].copy_from_slice(&mac);
+    if let Ok(mut packet) = ipv4::View::parse(&mut *packet) {
+        packet.set_ttl(packet.ttl().saturating_add(1));
+    } else if let Ok(mut packet) = ipv6::View::parse(packet) {
+        packet.set_hop_limit(packet.hop_limit().saturating_add(1));
+    }
+    Verdict::Redirect
+}
+
 /// Prepares a packet that this machine sends itself, of either family: it has passed no
 /// hop, and keeps its TTL.
 #[inline]

@@ -24,13 +24,20 @@
 //! port: unspecified, loopback, multicast, reserved, link-local. Packets for the router
 //! itself and what it does not forward are not asked here: the host asks.
 //!
+//! At a gate a station takes packets out of what a port received before they are a batch. There the
+//! check is a pass of its own before the station ([`drop_spoofed`]): no packet that it refuses is
+//! ever judged, remembered or sent to a grantor.
+//!
 //! Limits: a default route is a route, and makes `Loose` pass nearly everything; the
 //! variant that leaves it out (RFC 3704, 2.5) is not there.
 
-use fib::Hop;
+use fib::{Hop, Reader};
+use port::{Arena, Frame};
 use wire::{ethernet, ipv4, ipv6};
 
-use super::{Adjacencies, Verdict};
+use super::batch::Kind;
+use super::{Adjacencies, Batch, Ingress, Lookup, Verdict, parse};
+use crate::stats::WorkerStats;
 
 /// Which sources packets of a port may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,6 +79,58 @@ impl SourceCheck {
             None => right(&hop),
         };
         if self == Self::Off || passes && !own { Ok(()) } else { Err(Verdict::Spoofed) }
+    }
+}
+
+/// The ingress interface of a port's packets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival<'w> {
+    /// The port's number.
+    pub(super) port: usize,
+    /// Its address.
+    pub(super) mac: [u8; 6],
+    /// The settings for its packets.
+    pub(super) terms: &'w Ingress,
+}
+
+/// Drops the packets among `frames`, at most a batch, that their port's check refuses.
+pub(super) fn drop_spoofed(
+    arena: &mut Arena,
+    frames: &mut Vec<Frame>,
+    batch: &mut Batch,
+    tables: &mut impl Lookup,
+    adjacencies: &mut Reader<Adjacencies>,
+    arrival: Arrival<'_>,
+    stats: &WorkerStats,
+) {
+    let Arrival { port, mac, terms } = arrival;
+    let locals = &*terms.locals;
+    batch.clear();
+    frames.iter().for_each(|frame| batch.push(parse(arena.bytes(frame), mac, locals)));
+    batch.seal();
+    batch.add_sources(frames.iter().map(|frame| arena.bytes(frame)));
+    batch.lookup(tables, terms.table);
+    // After the tables: every hop of theirs means something in these.
+    let adjacencies = adjacencies.current();
+    let mut outcomes = batch.outcomes();
+    let (mut sources_v4, mut sources_v6) = (batch.sources_v4(), batch.sources_v6());
+    let mut is_spoofed = || {
+        let (own, hop) = match outcomes.next()?.0 {
+            Kind::V4 => sources_v4.next().map(|(from, hop)| (locals.holds_v4(from), hop)),
+            Kind::V6 => sources_v6.next().map(|(from, hop)| (locals.holds_v6(from), hop)),
+            Kind::Done(_) => None,
+        }?;
+        terms.sources.judge(adjacencies, hop, port, own).err()
+    };
+    let (mut dropped, mut bytes) = (0, 0);
+    for frame in frames.extract_if(.., |_| is_spoofed().is_some()) {
+        dropped += 1;
+        bytes += frame.len() as u64;
+        arena.free(frame);
+    }
+    if dropped > 0 {
+        stats.received(dropped, bytes);
+        stats.ended(Verdict::Spoofed, dropped);
     }
 }
 

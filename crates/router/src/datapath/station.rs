@@ -19,13 +19,15 @@
 //! packet past the gate.
 
 use fib::Hop;
+use gate::tunnel::{PRIVATE, Private};
 use port::{Arena, Frame};
 use wire::tunnel::{Ends, Header, Ports};
 use wire::{ethernet, ipv4, ipv6};
 
 use super::batch::SIZE;
-use super::turn::{Turn, rewrite};
+use super::turn::{Punts, Turn, rewrite};
 use super::want::Key;
+use super::worker::{FEW, MARKING};
 use super::{
     Adjacencies, Locals, Lookup, Parsed, Rewritten, Verdict, Worker, flow_v4, flow_v6, originate,
     rewrite_v4, rewrite_v6,
@@ -85,6 +87,8 @@ pub enum Way {
         hash: u32,
         /// Not in it after all, but by the way that leads to its end, where that is known.
         direct: bool,
+        /// With a seal, which the station makes ([`Station::seal`]).
+        sealed: bool,
     },
 }
 
@@ -100,6 +104,8 @@ pub struct Tunnels {
     pub from6: u128,
     /// The UDP port that they have at their ends, if they have one.
     pub udp: Option<u16>,
+    /// The UDP port of sealed tunnels, which always use UDP.
+    pub sealed: u16,
     /// A secret that flow labels and source ports are made with.
     pub secret: u64,
     /// The most bytes of a packet, outer header included.
@@ -109,12 +115,13 @@ pub struct Tunnels {
 impl Tunnels {
     /// Returns the outer header of a packet to this end, of the flow with this hash.
     #[inline(always)]
-    fn header(&self, end: Key, dscp: u8, hash: u32) -> Header {
+    fn header(&self, end: Key, dscp: u8, hash: u32, sealed: bool) -> Header {
         let ends = match end {
             Key::V4(dst) => Ends::V4 { src: self.from4, dst },
             Key::V6(dst) => Ends::V6 { src: self.from6, dst, flow_label: self.label(hash) },
         };
-        let udp = self.udp.map(|port| Ports::of(self.label(hash) >> 6, port));
+        let port = if sealed { Some(self.sealed) } else { self.udp };
+        let udp = port.map(|port| Ports::of(self.label(hash) >> 6, port));
         Header { ends, dscp, hop_limit: HOPS, udp }
     }
 
@@ -143,8 +150,20 @@ pub trait Station: Send {
     /// Returns what its tunnels have in common.
     fn tunnels(&self) -> Tunnels;
 
-    /// Is told of a packet that does not fit the tunnel: the inner one may have `mtu` bytes.
-    fn too_big(&mut self, arena: &mut Arena, frame: &Frame, mtu: u32, stats: &WorkerStats);
+    /// Returns the private data of a sealed packet with this outer header (`gate::tunnel`); nothing
+    /// where it cannot be sealed any more.
+    fn seal(&mut self, header: &Header, inner: &[u8]) -> Option<Private>;
+
+    /// Records a packet, of a granted flow or not, that does not fit the tunnel: the inner one
+    /// may have `mtu` bytes.
+    fn too_big(
+        &mut self,
+        arena: &mut Arena,
+        frame: &Frame,
+        mtu: u32,
+        granted: bool,
+        stats: &WorkerStats,
+    );
 
     /// Ends a turn; without packets, `idle`.
     fn end(&mut self, idle: bool);
@@ -155,7 +174,10 @@ pub trait Station: Send {
     /// Counts the packets that wait.
     fn waiting(&self) -> usize;
 
-    /// Ends all packets that wait.
+    /// Ends all packets that wait, their frames being of this arena: it goes on with another.
+    fn suspend(&mut self, arena: &mut Arena, stats: &WorkerStats);
+
+    /// Ends all packets that wait, and itself.
     fn close(&mut self, arena: &mut Arena, stats: &WorkerStats);
 }
 
@@ -167,16 +189,20 @@ const AHEAD: usize = 4;
 const HOPS: u8 = 64;
 /// The DSCP of granted packets.
 const GRANTED: u8 = 1;
+/// The highest DSCP of granted packets: of those that ask for renewal.
+const RENEWAL: u8 = 2;
 
 impl<L: Lookup> Worker<L> {
     /// Sends what leaves on the station's account, and returns how many packets did.
     pub(super) fn depart(&mut self) -> usize {
         let Self { arena, lanes, tables, adjacencies, ingresses, batch, leaving, .. } = self;
         let (wants, stats, now) = (&mut self.wants, &*self.stats, self.now);
+        let policer = &mut self.punts;
         let Some(station) = self.station.as_deref_mut() else { return 0 };
         // What waits for a neighbour waits with what came in on the guarded port.
         let ingress = (0..lanes.len()).find(|&port| station.guards(port)).unwrap_or(0);
-        let table = ingresses.current().get(ingress).table;
+        let terms = ingresses.current().get(ingress);
+        let (table, further, isolated) = (terms.table, terms.further, terms.isolated);
         let tunnels = station.tunnels();
         let mut departing = 0;
         while departing < SIZE {
@@ -194,6 +220,9 @@ impl<L: Lookup> Worker<L> {
             }
             batch.seal();
             let (v4, v6) = batch.lookup(tables, table);
+            if leaving.len() < FEW || now % MARKING == 1 {
+                batch.mark(wants);
+            }
             stats.looked_up(v4 as u64, v6 as u64);
             let adjacencies = adjacencies.current();
             let (mut each, mut outcomes) = (leaving.drain(..), batch.outcomes());
@@ -213,17 +242,22 @@ impl<L: Lookup> Worker<L> {
                     {
                         let (sent, mtu) = send_directly(arena, &frame, hop, adjacencies);
                         if sent == Err(Verdict::TooBig) {
-                            station.too_big(arena, &frame, mtu, stats);
+                            station.too_big(arena, &frame, mtu, true, stats);
                         }
                         sent
                     }
-                    Way::Tunnel { dscp, hash, .. } => {
-                        let header = tunnels.header(key, dscp, hash);
-                        match enter(arena, &mut frame, hop, adjacencies, &header, tunnels.most) {
+                    Way::Tunnel { dscp, hash, sealed, .. } => {
+                        let header = tunnels.header(key, dscp, hash, sealed);
+                        let most = tunnels.most;
+                        let mut sealer: Option<&mut dyn Station> = None;
+                        if sealed {
+                            sealer = Some(&mut *station);
+                        }
+                        match enter(arena, &mut frame, hop, adjacencies, &header, most, sealer) {
                             Entered::Yes => send_own(arena, &frame, hop, adjacencies),
                             Entered::No(verdict) => Err(verdict),
                             Entered::TooBig(mtu) => {
-                                station.too_big(arena, &frame, mtu, stats);
+                                station.too_big(arena, &frame, mtu, dscp <= RENEWAL, stats);
                                 Err(Verdict::TooBig)
                             }
                         }
@@ -240,9 +274,9 @@ impl<L: Lookup> Worker<L> {
                     Err(verdict) => verdict,
                 };
                 let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
-                let missing = Verdict::NoRoute;
+                let punts = Punts { policer: &mut *policer, further, isolated };
                 let turn =
-                    Turn { arena, lanes, stats, adjacencies, wants, ingress, table, missing, now };
+                    Turn { arena, lanes, stats, adjacencies, wants, ingress, table, punts, now };
                 match way {
                     Way::Forwarded => turn.stay(frame, kind, hop, verdict),
                     Way::Own | Way::Returned { .. } | Way::Dropped(_) | Way::Tunnel { .. } => {
@@ -282,7 +316,9 @@ fn enter(
     adjacencies: &Adjacencies,
     header: &Header,
     most: u16,
+    sealer: Option<&mut dyn Station>,
 ) -> Entered {
+    let len = if sealer.is_some() { header.len_with(PRIVATE) } else { header.len() };
     let bytes = arena.bytes(frame);
     let packet = bytes.get(ethernet::LEN..).unwrap_or_default();
     let (inner, link) = if packet.first().is_some_and(|first| first >> 4 == 6) {
@@ -297,8 +333,8 @@ fn enter(
     match link.port() {
         Ok(_) => {
             let most = usize::from(most.min(link.mtu()));
-            if inner + header.len() > most {
-                return Entered::TooBig(most.saturating_sub(header.len()) as u32);
+            if inner + len > most {
+                return Entered::TooBig(most.saturating_sub(len) as u32);
             }
         }
         // It may be too long, which is seen when it leaves.
@@ -306,7 +342,7 @@ fn enter(
         Err(verdict) => return Entered::No(verdict),
     }
     // The link's padding stays outside.
-    if !arena.resize(frame, ethernet::LEN + inner) || !arena.grow_front(frame, header.len()) {
+    if !arena.resize(frame, ethernet::LEN + inner) || !arena.grow_front(frame, len) {
         return Entered::No(Verdict::TooBig);
     }
     let bytes = arena.bytes_mut(frame);
@@ -316,7 +352,14 @@ fn enter(
     let kind = if header.is_v6() { ethernet::IPV6 } else { ethernet::IPV4 };
     ether[12..].copy_from_slice(&kind.to_be_bytes());
     // What was parsed can be emitted, but for a whole of more than 64 KiB.
-    match header.emit(packet) {
+    let emitted = match sealer {
+        None => header.emit(packet),
+        Some(station) => match station.seal(header, packet.get(len..).unwrap_or_default()) {
+            Some(private) => header.emit_with(&private, packet),
+            None => return Entered::No(Verdict::NoGrantor),
+        },
+    };
+    match emitted {
         Ok(_) => Entered::Yes,
         Err(_) => Entered::No(Verdict::TooBig),
     }

@@ -15,6 +15,7 @@ use wire::{ethernet, ipv4, ipv6};
 
 use super::batch::{Kind, SIZE};
 use super::hold::{HELD, Held, Hold, Wait};
+use super::punt::{Policer, Punt};
 use super::want::Key;
 use super::{
     Adjacencies, Batch, Class, Rewritten, Verdict, WantSender, flow_v4, flow_v6, originate,
@@ -26,11 +27,14 @@ use crate::stats::WorkerStats;
 /// for a neighbour.
 pub(super) struct Lane {
     pub(super) port: Box<dyn Port>,
-    /// The port that its packets came by: itself, but where others hand them over.
+    /// The port that its packets came by: itself, but for a further queue of a port, and where
+    /// others hand them over.
     pub(super) ingress: usize,
+    /// Other workers hand them over.
+    pub(super) handed: bool,
     pub(super) mac: [u8; 6],
     pub(super) staged: Vec<Frame>,
-    staged_bytes: u64,
+    pub(super) staged_bytes: u64,
     pub(super) hold: Hold,
 }
 
@@ -68,9 +72,19 @@ pub(super) struct Turn<'w> {
     pub(super) ingress: usize,
     /// The number of its table.
     pub(super) table: usize,
-    /// How packets end that the table has no route for.
-    pub(super) missing: Verdict,
+    /// The budget of packets for the host.
+    pub(super) punts: Punts<'w>,
     pub(super) now: u64,
+}
+
+/// The classes of punts that are allowed for one port.
+pub(super) struct Punts<'w> {
+    pub(super) policer: &'w mut Policer,
+    /// The host looks up in other tables what this one has no route for.
+    pub(super) further: bool,
+    /// The host would look packets of IPv4, and of IPv6, up in another table: it forwards and
+    /// answers none.
+    pub(super) isolated: [bool; 2],
 }
 
 impl Turn<'_> {
@@ -102,26 +116,19 @@ impl Turn<'_> {
             match rewritten {
                 Ok((egress, len)) => match self.lanes.get_mut(usize::from(egress)) {
                     Some(lane) => lane.stage(self.arena, frame, len),
-                    None => self.finish(frame, Verdict::NoRoute),
+                    None => self.finish(frame, Verdict::NoRoute, own),
                 },
                 Err(Verdict::Unresolved) => self.hold(frame, kind, hop, wait, own),
-                Err(verdict) => self.drop_or_punt(frame, verdict, own),
+                Err(verdict) => self.finish(frame, verdict, own),
             }
         }
-    }
-
-    /// Ends a packet; one of this machine's own is never handed to its host, which would
-    /// send it past the gate, or to itself.
-    fn drop_or_punt(&mut self, frame: Frame, verdict: Verdict, own: bool) {
-        let kept = own && verdict.class() == Class::Punted;
-        self.finish(frame, if kept { Verdict::NoRoute } else { verdict });
     }
 
     /// Ends a packet of this machine's own that does not leave, or holds it.
     pub(super) fn stay_own(mut self, frame: Frame, kind: Kind, hop: Hop, verdict: Verdict) {
         match verdict {
             Verdict::Unresolved => self.hold(frame, kind, hop, Wait::new(self.now), true),
-            verdict => self.drop_or_punt(frame, verdict, true),
+            verdict => self.finish(frame, verdict, true),
         }
     }
 
@@ -129,7 +136,7 @@ impl Turn<'_> {
     pub(super) fn stay(mut self, frame: Frame, kind: Kind, hop: Hop, verdict: Verdict) {
         match verdict {
             Verdict::Unresolved => self.hold(frame, kind, hop, Wait::new(self.now), false),
-            verdict => self.finish(frame, verdict),
+            verdict => self.finish(frame, verdict, false),
         }
     }
 
@@ -150,29 +157,45 @@ impl Turn<'_> {
         };
         // What was rewritten, had it been resolved, can be read.
         let (Ok(key), Some(lane)) = (key, self.lanes.get_mut(self.ingress)) else {
-            return self.finish(frame, Verdict::Unresolved);
+            return self.finish(frame, Verdict::Unresolved, own);
         };
         if wait.asks(hop, self.now) {
             self.wants.ask(hop, self.table, key, self.now);
         }
         if let Some(oldest) = lane.hold.push(Held { frame, key, wait, own }) {
-            self.finish(oldest.frame, Verdict::Unresolved);
+            self.finish(oldest.frame, Verdict::Unresolved, oldest.own);
         }
     }
 
-    /// Ends a packet that is not sent: hands it to the host of the port it came from,
-    /// or frees it.
-    fn finish(&mut self, frame: Frame, verdict: Verdict) {
-        let mut verdict = if verdict == Verdict::NoRoute { self.missing } else { verdict };
-        if verdict.class() == Class::Punted
-            && let Some(lane) = self.lanes.get_mut(self.ingress)
-        {
-            if !lane.port.punt(self.arena, frame) {
-                verdict = Verdict::NoHost;
-            }
-        } else {
-            self.arena.free(frame);
+    /// Ends a packet that is not sent: hands it to the host of the port it came from, or
+    /// frees it. One of this machine's own is never handed to its host, which would send it
+    /// past the gate, or to itself.
+    fn finish(&mut self, frame: Frame, verdict: Verdict, own: bool) {
+        if own {
+            let kept = verdict.class() == Class::Punted;
+            return self.drop(frame, if kept { Verdict::NoRoute } else { verdict });
         }
+        let Punts { further, isolated, .. } = self.punts;
+        let bytes = self.arena.bytes(&frame);
+        let six = bytes.get(ethernet::LEN).is_some_and(|first| first >> 4 == 6);
+        let Some(punt) = Punt::of(verdict, further, bytes) else {
+            return self.drop(frame, verdict);
+        };
+        if isolated[usize::from(six)] && !punt.is_local() {
+            return self.drop(frame, punt.refused);
+        }
+        if punt.class.is_some_and(|class| !self.punts.policer.take(class)) {
+            return self.drop(frame, punt.limited);
+        }
+        let Some(lane) = self.lanes.get_mut(self.ingress) else {
+            return self.drop(frame, punt.refused);
+        };
+        let taken = lane.port.punt(self.arena, frame);
+        self.stats.ended(if taken { punt.taken } else { punt.refused }, 1);
+    }
+
+    fn drop(&mut self, frame: Frame, verdict: Verdict) {
+        self.arena.free(frame);
         self.stats.ended(verdict, 1);
     }
 }
@@ -182,7 +205,13 @@ impl Lane {
     /// leave by one.
     pub(super) fn new(port: Box<dyn Port>, ingress: usize) -> Self {
         let staged = Vec::with_capacity(SIZE + HELD);
-        Self { mac: port.mac(), port, ingress, staged, staged_bytes: 0, hold: Hold::new() }
+        let (handed, hold) = (false, Hold::new());
+        Self { mac: port.mac(), port, ingress, handed, staged, staged_bytes: 0, hold }
+    }
+
+    /// Makes the lane of packets that other workers hand over, as if they had come in by `ingress`.
+    pub(super) fn handed(port: Box<dyn Port>, ingress: usize) -> Self {
+        Self { handed: true, ..Self::new(port, ingress) }
     }
 
     /// Takes a frame that is to leave here, and is `len` bytes long from now on.

@@ -13,6 +13,9 @@
 //! There is no "other" and no "error": who adds a way for a packet to end adds a
 //! verdict, and the tests then ask for a packet that ends so.
 //!
+//! Packets that a port lost before the worker had them are received and dropped in this sense: the
+//! worker counts them from time to time by what its ports have counted.
+//!
 //! A **punt** hands the packet to the host's own stack: it is for the host, or
 //! it is of a kind that the router leaves to it. With AF_XDP the steering program
 //! leaves to the kernel what the packet alone tells, before the router sees it, so
@@ -44,6 +47,14 @@ pub enum Verdict {
     /// the neighbour is not known, or the host is to refuse: its stack forwards or
     /// answers (RFC 1812, 5.2.7.1).
     HostRoute,
+    /// Punted: no route; the host answers Destination Unreachable (RFC 1812, 5.2.7.1).
+    Unreachable,
+    /// Punted: longer than the MTU of the next hop's link; the host answers Fragmentation
+    /// Needed or Packet Too Big (RFC 1191, RFC 8201), or fragments (RFC 791).
+    Oversize,
+    /// Punted: it leaves by the interface that it came in on; the host forwards it and
+    /// sends a Redirect where one is due (RFC 1812, 5.2.7.2; RFC 4861, 8.2).
+    Redirect,
 
     /// Dropped: shorter than an Ethernet header.
     Runt,
@@ -78,20 +89,34 @@ pub enum Verdict {
     Spoofed,
     /// Dropped: the TTL or hop limit would become zero (RFC 1812, 5.3.1; RFC 8200, 3).
     TtlExpired,
-    /// Dropped: no route.
+    /// Dropped: no route, and the host was not to answer (`punt.rs`).
     NoRoute,
     /// Dropped: the route leads nowhere on purpose.
     Blackhole,
     /// Dropped: the next hop's MAC did not become known in time, or too many packets
     /// waited for one (RFC 1122, 2.3.2.2; RFC 4861, 7.2.2).
     Unresolved,
-    /// Dropped: longer than the MTU of the next hop's link. The router does not
-    /// fragment, whatever the flags allow.
+    /// Dropped: longer than the MTU of the next hop's link, and the host was not to answer
+    /// or to fragment it (`punt.rs`).
     TooBig,
     /// Dropped: the port to send on had no room, twice.
     TxFull,
     /// Dropped: to be punted, and the port has no host that takes it.
     NoHost,
+    /// Dropped: to be punted, and its class had used up its rate (`punt.rs`).
+    PuntLimit,
+
+    /// Dropped before a worker had it: the port's receive ring was full.
+    RxRingFull,
+    /// Dropped before a worker had it: no free frame was waiting for it.
+    FillEmpty,
+    /// Dropped before a worker had it: longer than a frame, or refused by the port.
+    RxDropped,
+    /// Dropped before a worker had it: the steering program took it, and the kernel did not deliver
+    /// it.
+    Undelivered,
+    /// Dropped after it was handed to the port: refused as malformed.
+    TxInvalid,
 
     /// Dropped by a gate: the packet's source is on the block list.
     Blocked,
@@ -115,12 +140,29 @@ pub enum Verdict {
     SynCookie,
     /// Dropped by a gate: a reset that brought a cookie back, and was meant for the gate.
     Proof,
+    /// Dropped by a gate: only a forger sends it by the front, because its source is behind the
+    /// gate, a grantor or the gate itself, or because it is for a tunnel's end (RFC 2827).
+    Forged,
     /// Dropped by a gate: a request, while others of higher priority took the places.
     LowPriority,
     /// Dropped by a gate: the protected link is full, and its queues were long.
     LinkFull,
     /// Dropped by a gate: the flow is another worker's, who had no room for more.
     HandoverFull,
+    /// Dropped by a gate: no worker took it from the front interface, and the gate does not fail
+    /// open.
+    Unserved,
+
+    /// Dropped by a grantor: a packet of a tunnel, on an interface not in `[tunnel] interfaces`.
+    TunnelInterface,
+    /// Dropped by a grantor: a packet of a tunnel without a tag, where each has to have one.
+    TunnelUntagged,
+    /// Dropped by a grantor: the tag's key or its gate's session is not known.
+    TunnelKey,
+    /// Dropped by a grantor: the tag is not that of the packet.
+    TunnelForged,
+    /// Dropped by a grantor: the packet was taken before, or is too old for that to be known.
+    TunnelReplayed,
 }
 
 /// The three ways to end.
@@ -136,7 +178,7 @@ pub enum Class {
 
 impl Verdict {
     /// Every verdict, in the order of their numbers.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 59] = [
         Self::Sent,
         Self::OwnAddress,
         Self::Arp,
@@ -145,6 +187,9 @@ impl Verdict {
         Self::Tagged,
         Self::EtherType,
         Self::HostRoute,
+        Self::Unreachable,
+        Self::Oversize,
+        Self::Redirect,
         Self::Runt,
         Self::NotOurs,
         Self::Truncated,
@@ -166,6 +211,12 @@ impl Verdict {
         Self::TooBig,
         Self::TxFull,
         Self::NoHost,
+        Self::PuntLimit,
+        Self::RxRingFull,
+        Self::FillEmpty,
+        Self::RxDropped,
+        Self::Undelivered,
+        Self::TxInvalid,
         Self::Blocked,
         Self::Declined,
         Self::OverRate,
@@ -177,9 +228,16 @@ impl Verdict {
         Self::OverLimitEach,
         Self::SynCookie,
         Self::Proof,
+        Self::Forged,
         Self::LowPriority,
         Self::LinkFull,
         Self::HandoverFull,
+        Self::Unserved,
+        Self::TunnelInterface,
+        Self::TunnelUntagged,
+        Self::TunnelKey,
+        Self::TunnelForged,
+        Self::TunnelReplayed,
     ];
     /// How many verdicts there are.
     pub const COUNT: usize = Self::ALL.len();
@@ -195,6 +253,9 @@ impl Verdict {
             Self::Tagged => "tagged",
             Self::EtherType => "ethertype",
             Self::HostRoute => "host_route",
+            Self::Unreachable => "unreachable",
+            Self::Oversize => "oversize",
+            Self::Redirect => "redirect",
             Self::Runt => "runt",
             Self::NotOurs => "not_ours",
             Self::Truncated => "truncated",
@@ -216,6 +277,12 @@ impl Verdict {
             Self::TooBig => "too_big",
             Self::TxFull => "tx_full",
             Self::NoHost => "no_host",
+            Self::PuntLimit => "punt_limit",
+            Self::RxRingFull => "rx_ring_full",
+            Self::FillEmpty => "fill_empty",
+            Self::RxDropped => "rx_dropped",
+            Self::Undelivered => "undelivered",
+            Self::TxInvalid => "tx_invalid",
             Self::Blocked => "blocked",
             Self::Declined => "declined",
             Self::OverRate => "over_rate",
@@ -227,15 +294,39 @@ impl Verdict {
             Self::OverLimitEach => "over_limit_each",
             Self::SynCookie => "syn_cookie",
             Self::Proof => "proof",
+            Self::Forged => "forged",
             Self::LowPriority => "low_priority",
             Self::LinkFull => "link_full",
             Self::HandoverFull => "handover_full",
+            Self::Unserved => "unserved",
+            Self::TunnelInterface => "tunnel_interface",
+            Self::TunnelUntagged => "tunnel_untagged",
+            Self::TunnelKey => "tunnel_key",
+            Self::TunnelForged => "tunnel_forged",
+            Self::TunnelReplayed => "tunnel_replayed",
         }
+    }
+
+    /// Returns whether packets end so outside a worker: before it had them, or after it sent them.
+    pub const fn is_ports(self) -> bool {
+        matches!(
+            self,
+            Self::RxRingFull
+                | Self::FillEmpty
+                | Self::RxDropped
+                | Self::Undelivered
+                | Self::TxInvalid
+        )
     }
 
     /// Says whether only a gate ends packets so (`vantage/`), and no plain router.
     pub const fn is_gates(self) -> bool {
-        self as u8 >= Self::Blocked as u8
+        self as u8 >= Self::Blocked as u8 && self as u8 <= Self::Unserved as u8
+    }
+
+    /// Returns whether only a grantor ends packets so (`grantor/`).
+    pub const fn is_grantors(self) -> bool {
+        self as u8 >= Self::TunnelInterface as u8
     }
 
     /// Returns which of the three ways this is.
@@ -248,7 +339,10 @@ impl Verdict {
             | Self::Broadcast
             | Self::Tagged
             | Self::EtherType
-            | Self::HostRoute => Class::Punted,
+            | Self::HostRoute
+            | Self::Unreachable
+            | Self::Oversize
+            | Self::Redirect => Class::Punted,
             _ => Class::Dropped,
         }
     }
@@ -285,6 +379,6 @@ mod tests {
             let same = Verdict::ALL.iter().filter(|other| other.name() == verdict.name());
             assert_eq!(same.count(), 1, "{verdict:?} has a name of its own");
         }
-        assert_eq!(Verdict::ALL.iter().filter(|v| v.class() == Class::Punted).count(), 7);
+        assert_eq!(Verdict::ALL.iter().filter(|v| v.class() == Class::Punted).count(), 10);
     }
 }

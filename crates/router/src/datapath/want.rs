@@ -16,6 +16,12 @@
 //! the ring for what is new. Two destinations that share a place in it ask more often
 //! than they need, which who takes must stand anyway; a packet that waits asks for itself
 //! no more often than that (`hold.rs`).
+//!
+//! **Use.** The kernel confirms a neighbour that packets are sent to and lets any other grow
+//! stale, and it does not see the worker's packets. So the worker marks the hops that it uses, a
+//! bit each, and the control side takes the marks, clears them and tells the kernel. Hops share
+//! bits by their number modulo [`MARKS`]: so an unused neighbour may be confirmed.
+//! Both sides write a word without a lock, so that a mark may be lost: the next packet sets it.
 
 use std::iter;
 use std::net::IpAddr;
@@ -28,6 +34,8 @@ use fib::Hop;
 const SLOTS: usize = 256;
 /// What is remembered of those asked.
 const MEMORY: usize = 256;
+/// Bits for hops in use.
+pub const MARKS: usize = 1 << 16;
 /// How many ticks a want is not asked again.
 pub(super) const AGAIN: u64 = 5;
 
@@ -65,12 +73,19 @@ struct Ring {
     /// How many were ever put, and taken.
     put: Count,
     taken: Count,
+    /// The hops in use, a bit each.
+    marks: Box<[AtomicU64]>,
 }
 
 /// Makes a ring and returns its ends: for a worker, and for the control side.
 pub fn wants() -> (WantSender, WantReceiver) {
     let slots = [const { [const { AtomicU64::new(0) }; 4] }; SLOTS];
-    let ring = Arc::new(Ring { slots, put: Count::default(), taken: Count::default() });
+    let ring = Arc::new(Ring {
+        slots,
+        put: Count::default(),
+        taken: Count::default(),
+        marks: (0..MARKS / 64).map(|_| AtomicU64::new(0)).collect(),
+    });
     let asked = vec![None; MEMORY].into();
     (WantSender { ring: Arc::clone(&ring), put: 0, asked }, WantReceiver { ring, taken: 0 })
 }
@@ -119,6 +134,19 @@ impl WantSender {
     }
 }
 
+impl WantSender {
+    /// Marks a hop as used.
+    #[inline]
+    pub(super) fn mark(&self, hop: Hop) {
+        let at = hop.0 as usize % MARKS;
+        let Some(word) = self.ring.marks.get(at / 64) else { return };
+        let (bit, now) = (1 << (at % 64), word.load(Ordering::Relaxed));
+        if now & bit == 0 {
+            word.store(now | bit, Ordering::Relaxed);
+        }
+    }
+}
+
 /// The control side's end.
 #[derive(Debug)]
 pub struct WantReceiver {
@@ -146,6 +174,16 @@ impl WantReceiver {
         Some(Want { hop: Hop((who >> 32) as u32), table: who as u32 as usize, address })
     }
 
+    /// Adds the hops that were used since the last time to `used`, bit by bit: [`MARKS`] of them,
+    /// a hop's at its number modulo that.
+    pub fn take_marks(&self, used: &mut [u64]) {
+        for (word, used) in self.ring.marks.iter().zip(used) {
+            if word.load(Ordering::Relaxed) != 0 {
+                *used |= word.swap(0, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Takes all that are there.
     pub fn drain(&mut self) -> impl Iterator<Item = Want> {
         iter::from_fn(|| self.take())
@@ -154,7 +192,7 @@ impl WantReceiver {
 
 #[cfg(test)]
 mod tests {
-    use super::{AGAIN, Hop, Key, SLOTS, Want, wants};
+    use super::{AGAIN, Hop, Key, MARKS, SLOTS, Want, wants};
 
     #[test]
     fn wants_come_out_as_they_went_in_and_not_again_too_soon() {
@@ -179,6 +217,20 @@ mod tests {
             [first, want(u32::MAX, 70_000, "2001:db8::7"), want(3, 0, "::192.0.2.1"), first];
         assert_eq!(got, expect);
         assert_eq!(get.take(), None);
+    }
+
+    #[test]
+    fn marks_are_taken_once_and_hops_far_apart_share_one() {
+        let (ask, get) = wants();
+        for hop in [3, 64, MARKS as u32 + 3] {
+            ask.mark(Hop(hop));
+        }
+        let mut used = vec![0; MARKS / 64];
+        get.take_marks(&mut used);
+        assert_eq!((used[0], used[1]), (1 << 3, 1));
+        used.fill(0);
+        get.take_marks(&mut used);
+        assert!(used.iter().all(|word| *word == 0));
     }
 
     #[test]

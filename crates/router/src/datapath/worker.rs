@@ -1,7 +1,8 @@
 //! The worker: one core's turn over its ports.
 //!
-//! A worker owns an arena, one queue of every port and its readers of the tables,
-//! and shares nothing that is written with any other worker. A turn is:
+//! A worker owns an arena, a queue of every port (or several, of which it sends by the
+//! first) and its readers of the tables, and shares nothing that is written with any
+//! other worker. A turn is:
 //!
 //! ```text
 //!   for each port:
@@ -32,22 +33,31 @@
 //! in [`Worker::new`]; `tests/allocation.rs` counts allocations while packets of
 //! every kind pass.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fib::Reader;
-use port::{Arena, Frame, Port};
+use port::{Arena, Frame, Port, PortStats};
 
 use super::batch::{Kind, SIZE};
-use super::turn::{Lane, Turn, rewrite};
+use super::punt::Policer;
+use super::rewrite::restore;
+use super::source::{Arrival, drop_spoofed};
+use super::turn::{Lane, Punts, Turn, rewrite};
 use super::{
-    Adjacencies, Batch, Ingresses, Leaving, Lookup, Sifting, SourceCheck, Station, Verdict,
-    WantSender, parse,
+    Adjacencies, Batch, Ingresses, Leaving, Lookup, PuntClass, PuntRates, Sifting, SourceCheck,
+    Station, Verdict, WantSender, parse,
 };
 use crate::stats::WorkerStats;
 
 /// How often [`Worker::tick`] is to be called, about.
 pub const TICK: Duration = Duration::from_millis(100);
+
+/// Batches of fewer packets than this always mark the hops that they use; larger ones, of which
+/// each packet counts, in one of so many ticks: a second.
+pub(super) const FEW: usize = 32;
+pub(super) const MARKING: u64 = 10;
 
 /// How far ahead of the parser packets are fetched into the cache, in frames.
 const AHEAD: usize = 8;
@@ -70,6 +80,22 @@ pub struct WorkerSetup<L> {
     pub stats: Arc<WorkerStats>,
 }
 
+/// The state that a worker leaves to the next one.
+#[derive(Default)]
+pub struct Remains {
+    /// Its station, if it had one.
+    pub station: Option<Box<dyn Station>>,
+    /// The port by which other workers hand packets over, if there was one.
+    pub handed: Option<Box<dyn Port>>,
+}
+
+impl fmt::Debug for Remains {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let has = (self.station.is_some(), self.handed.is_some());
+        f.debug_tuple("Remains").field(&has).finish()
+    }
+}
+
 /// One core's share of the router.
 pub struct Worker<L> {
     pub(super) arena: Arena,
@@ -79,6 +105,7 @@ pub struct Worker<L> {
     pub(super) ingresses: Reader<Ingresses>,
     pub(super) wants: WantSender,
     pub(super) stats: Arc<WorkerStats>,
+    pub(super) punts: Policer,
     frames: Vec<Frame>,
     pub(super) batch: Box<Batch>,
     pub(super) station: Option<Box<dyn Station>>,
@@ -102,6 +129,7 @@ impl<L: Lookup> Worker<L> {
             ingresses,
             wants,
             stats,
+            punts: Policer::new(PuntRates::LOCAL_ONLY),
             frames: Vec::with_capacity(SIZE),
             batch: Box::new(Batch::new()),
             station: None,
@@ -111,11 +139,26 @@ impl<L: Lookup> Worker<L> {
         }
     }
 
+    /// Adds another receive queue of the port number `ingress`; no packet leaves by it.
+    #[must_use]
+    pub fn with_queue(mut self, port: Box<dyn Port>, ingress: usize) -> Self {
+        self.lanes.push(Lane::new(port, ingress));
+        self
+    }
+
     /// Has it take packets of its flows from other workers, by `port`: as if they had come in
     /// on the port number `ingress`. Nothing leaves by it.
     #[must_use]
     pub fn with_handed(mut self, port: Box<dyn Port>, ingress: usize) -> Self {
-        self.lanes.push(Lane::new(port, ingress));
+        self.lanes.push(Lane::handed(port, ingress));
+        self
+    }
+
+    /// Lets the host forward and answer for the router, at these rates of this worker's own;
+    /// without, it is handed what its own routes lead to.
+    #[must_use]
+    pub fn with_punts(mut self, rates: PuntRates) -> Self {
+        self.punts = Policer::new(rates);
         self
     }
 
@@ -158,19 +201,24 @@ impl<L: Lookup> Worker<L> {
     fn turn(&mut self, from: usize) -> usize {
         let Self { arena, lanes, tables, adjacencies, ingresses, frames, batch, .. } = self;
         let (wants, stats, now) = (&mut self.wants, &*self.stats, self.now);
+        let policer = &mut self.punts;
         let station = self.station.as_deref_mut();
         let Some(lane) = lanes.get_mut(from) else { return 0 };
-        let (ingress, handed) = (lane.ingress, lane.ingress != from);
+        let (ingress, handed) = (lane.ingress, lane.handed);
         let all = lane.port.receive(arena, SIZE, frames);
         if all == 0 && lane.hold.len() == 0 {
             return 0;
         }
-        let mac = lane.mac;
         let terms = ingresses.current().get(ingress);
+        let mac = terms.mac.unwrap_or(lane.mac);
         let locals = &*terms.locals;
         if let Some(station) = station
             && station.guards(ingress)
         {
+            if terms.sources != SourceCheck::Off && !handed {
+                let arrival = Arrival { port: ingress, mac, terms };
+                drop_spoofed(arena, frames, batch, tables, adjacencies, arrival, stats);
+            }
             station.sift(Sifting { arena, frames, ingress, handed, mac, locals, stats });
             if frames.is_empty() && lane.hold.len() == 0 {
                 return all;
@@ -210,16 +258,19 @@ impl<L: Lookup> Worker<L> {
         }
         // After the tables: every hop of theirs means something in these.
         let adjacencies = adjacencies.current();
-        let table = terms.table;
-        let missing = if terms.further { Verdict::HostRoute } else { Verdict::NoRoute };
+        let (table, further, isolated) = (terms.table, terms.further, terms.isolated);
         // What was handed over waits with what came by its port, and is released with it.
         let waits = lanes.get(from).is_some_and(|lane| lane.hold.len() > 0);
         if waits {
             let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
-            Turn { arena, lanes, stats, adjacencies, wants, ingress, table, missing, now }
+            let punts = Punts { policer: &mut *policer, further, isolated };
+            Turn { arena, lanes, stats, adjacencies, wants, ingress, table, punts, now }
                 .release(batch);
         }
 
+        if received < FEW || now % MARKING == 1 {
+            batch.mark(wants);
+        }
         let (mut sources_v4, mut sources_v6) = (batch.sources_v4(), batch.sources_v6());
         let mut judge = |kind| {
             let (own, hop) = match kind {
@@ -234,17 +285,23 @@ impl<L: Lookup> Worker<L> {
             let kind = refused.map_or(kind, Kind::Done);
             let verdict = match rewrite(arena.bytes_mut(&frame), kind, hop, adjacencies) {
                 Ok((egress, len)) => match lanes.get_mut(usize::from(egress)) {
-                    Some(lane) => {
+                    Some(lane)
+                        if usize::from(egress) != ingress
+                            || isolated != [false; 2]
+                            || !policer.take(PuntClass::Redirect) =>
+                    {
                         lane.stage(arena, frame, len);
                         continue;
                     }
+                    Some(_) => restore(arena.bytes_mut(&frame), mac),
                     // An adjacency on a port that this worker does not have.
                     None => Verdict::NoRoute,
                 },
                 Err(verdict) => verdict,
             };
             let (arena, lanes, wants) = (&mut *arena, &mut **lanes, &mut *wants);
-            Turn { arena, lanes, stats, adjacencies, wants, ingress, table, missing, now }
+            let punts = Punts { policer: &mut *policer, further, isolated };
+            Turn { arena, lanes, stats, adjacencies, wants, ingress, table, punts, now }
                 .stay(frame, kind, hop, verdict);
         }
 
@@ -260,6 +317,7 @@ impl<L> Worker<L> {
     /// end.
     pub fn tick(&mut self) {
         self.now += 1;
+        self.punts.tick();
         for lane in &mut self.lanes {
             while let Some(late) = lane.hold.expired(self.now) {
                 self.arena.free(late.frame);
@@ -267,6 +325,25 @@ impl<L> Worker<L> {
             }
         }
         self.tell_held();
+    }
+
+    /// Counts what the ports have lost since `before` was read from them, and returns what they
+    /// have counted now: so that every packet that came for this worker is in its counters.
+    pub fn count_losses(&mut self, before: &mut Vec<PortStats>) {
+        before.resize_with(self.lanes.len(), PortStats::default);
+        for (lane, before) in self.lanes.iter().zip(before) {
+            let now = lane.port.stats();
+            for (verdict, was, is) in [
+                (Verdict::RxRingFull, before.rx_ring_full, now.rx_ring_full),
+                (Verdict::FillEmpty, before.fill_empty, now.fill_empty),
+                (Verdict::RxDropped, before.rx_dropped, now.rx_dropped),
+            ] {
+                self.stats.lost(verdict, is.saturating_sub(was));
+            }
+            let invalid = now.tx_invalid.saturating_sub(before.tx_invalid);
+            self.stats.unsent(Verdict::TxInvalid, invalid);
+            *before = now;
+        }
     }
 
     /// Lets the ports take nothing more; what they have taken comes with the next
@@ -289,6 +366,27 @@ impl<L> Worker<L> {
         self.tell_held();
     }
 
+    /// Ends the packets that wait and gives away what is not of this worker's memory: its
+    /// station, and the port by which other workers hand packets over. Both go on with another
+    /// worker.
+    pub fn suspend(mut self) -> Remains {
+        let mut station = self.station.take();
+        if let Some(station) = &mut station {
+            station.suspend(&mut self.arena, &self.stats);
+        }
+        let handed = self.lanes.iter().position(|lane| lane.handed);
+        let handed = handed.map(|at| {
+            let lane = &mut self.lanes[at];
+            while let Some(held) = lane.hold.pop() {
+                self.arena.free(held.frame);
+                self.stats.ended(Verdict::Unresolved, 1);
+            }
+            self.lanes.remove(at).port
+        });
+        self.close();
+        Remains { station, handed }
+    }
+
     /// Returns how many packets wait: for a neighbour's MAC, or in a station's queues.
     pub fn held(&self) -> usize {
         let queued = self.station.as_ref().map_or(0, |station| station.waiting());
@@ -309,8 +407,8 @@ impl<L> Worker<L> {
         }
     }
 
-    /// Returns the ports, in the order in which adjacencies number them; the one that other
-    /// workers hand packets over by is the last.
+    /// Returns the ports, in the order in which adjacencies number them; then the further queues
+    /// of them; the one that other workers hand packets over by is the last.
     pub fn ports(&self) -> impl Iterator<Item = &dyn Port> {
         self.lanes.iter().map(|lane| &*lane.port)
     }

@@ -282,7 +282,7 @@ impl Working {
             match self.machine.look(now, self.member.sample()) {
                 Act::Nothing => {}
                 Act::TakeOver => self.take_over(),
-                Act::Settle => self.settle(),
+                Act::Settle(warning) => self.settle(&warning.unwrap_or_default()),
                 Act::GoBack(why) => {
                     self.count("rolled_back");
                     if let Err(error) = self.go_back(&why) {
@@ -320,9 +320,22 @@ impl Working {
     /// Looks at the source, and takes the highest of what is new there.
     fn poll(&mut self) {
         self.count("polls");
-        let (keys, mut found) = (self.settings.keys.clone(), Vec::new());
+        let keys = self.settings.keys.clone();
+        // Of all that is there the best is kept, and no other: each may have 64 MiB.
+        let (mut best, mut seen, mut refused) = (None::<Bundle>, 0, Vec::new());
         let polled = self.poller.poll(&self.stop, &mut |name, bytes| {
-            found.push(Bundle::open(bytes, Some(&keys)).map_err(|bad| format!("{name}: {bad}")));
+            seen += 1;
+            let opened = bytes
+                .and_then(|bytes| Bundle::open(bytes, Some(&keys)).map_err(|bad| bad.to_string()));
+            match opened {
+                Ok(bundle) => {
+                    let higher = |best: &Bundle| best.header().version < bundle.header().version;
+                    if best.as_ref().is_none_or(higher) {
+                        best = Some(bundle);
+                    }
+                }
+                Err(bad) => refused.push(format!("{name}: {bad}")),
+            }
         });
         self.unreached = None;
         match polled {
@@ -334,22 +347,11 @@ impl Working {
                 return;
             }
         }
-        let mut best: Option<Bundle> = None;
-        for found in found {
-            self.count("bundles");
-            match found {
-                Ok(bundle) => {
-                    let higher = |best: &Bundle| best.header().version < bundle.header().version;
-                    if best.as_ref().is_none_or(higher) {
-                        best = Some(bundle);
-                    }
-                }
-                Err(error) => {
-                    self.count("bundles_refused");
-                    self.board.say([format!("distribution: refused: {error}")]);
-                    self.trouble = Some(error);
-                }
-            }
+        (0..seen).for_each(|_| self.count("bundles"));
+        for error in refused {
+            self.count("bundles_refused");
+            self.board.say([format!("distribution: refused: {error}")]);
+            self.trouble = Some(error);
         }
         if let Some(best) = best {
             self.hear(Arc::new(best));
@@ -432,13 +434,13 @@ impl Working {
         self.tell("refused", version, why);
     }
 
-    fn settle(&mut self) {
+    fn settle(&mut self, warning: &str) {
         self.machine.settle();
         self.count("settled");
         match self.save() {
             Ok(()) => {
                 let version = self.machine.record.in_force().unwrap_or_default();
-                self.tell("settled", version, "");
+                self.tell("settled", version, warning);
             }
             Err(error) => self.trouble = Some(error),
         }

@@ -205,8 +205,18 @@ mod tests {
                 "local x = list 'none'\nfunction decide(p) end",
                 "no list named `none`",
             ),
-            ("deny.txt", "nowhere", "list.file: deny.txt: line 1: `nowhere`"),
-            ("allow.txt", "nowhere", "allow.file: allow.txt: line 1: `nowhere`"),
+            (
+                "p/policy.lua",
+                "function decide(p) if p.ttl > 99 then return grnat { rate = 5 } end end",
+                "grantor.toml:2: policy.file: policy:1: undefined global `grnat`",
+            ),
+            (
+                "p/policy.lua",
+                "function decide(p) while p.dst_port == 4711 do end end",
+                "policy.file: decide fails for a made-up packet, TCP SYN to port 4711 over IPv4",
+            ),
+            ("deny.txt", "nowhere", "list.file: deny.txt: line 1: \"nowhere\""),
+            ("allow.txt", "nowhere", "allow.file: allow.txt: line 1: \"nowhere\""),
         ] {
             let error = with(name, text).unwrap_err();
             assert!(error.contains(says), "{says:?} is not in: {error}");

@@ -9,6 +9,7 @@
 //! poll_seconds = 60
 //! canary_minutes = 60          # how long who is no canary waits, from when the bundle was packed
 //! watch_seconds = 300          # how long a version is on trial
+//! idle_watch_seconds = 3600    # how long at most, if it decides too few requests to be judged
 //! failures_per_second = 0.5    # as many more than before are taken; of scripts and flow programs
 //! granted_fraction = 0.5       # of what was granted before; 0: not looked at
 //! grantors_lost = 0            # as many more may be silent than before
@@ -27,6 +28,8 @@ use super::key::PublicKey;
 const POLL_SECONDS: u64 = 60;
 const CANARY_MINUTES: u64 = 60;
 const WATCH_SECONDS: u64 = 300;
+/// The longest trial of a version that decides too few requests, in trials.
+const IDLE_TRIALS: u64 = 12;
 const FAILURES: f64 = 0.5;
 const GRANTED_FRACTION: f64 = 0.5;
 
@@ -47,6 +50,8 @@ pub struct Settings {
     pub canary: Duration,
     /// How long a version is on trial.
     pub watch: Duration,
+    /// The longest time of a trial with too few requests.
+    pub idle: Duration,
     /// What is too bad.
     pub limits: Limits,
 }
@@ -89,6 +94,7 @@ pub(crate) struct Text {
     poll_seconds: Option<Spanned<u64>>,
     canary_minutes: Option<Spanned<u64>>,
     watch_seconds: Option<Spanned<u64>>,
+    idle_watch_seconds: Option<Spanned<u64>>,
     failures_per_second: Option<Spanned<f64>>,
     granted_fraction: Option<Spanned<f64>>,
     grantors_lost: Option<u64>,
@@ -194,6 +200,14 @@ impl Settings {
             86_400,
             problem,
         );
+        let idle = within(
+            text.idle_watch_seconds,
+            "distribution.idle_watch_seconds",
+            watch.saturating_mul(IDLE_TRIALS),
+            watch.max(1),
+            12 * 86_400,
+            problem,
+        );
         let failures = text.failures_per_second;
         if let Some(failures) = failures.as_ref().filter(|it| !(0.0..1e9).contains(it.get_ref())) {
             let what = "not a number from 0 on".to_owned();
@@ -212,6 +226,7 @@ impl Settings {
             poll: Duration::from_secs(poll),
             canary: Duration::from_secs(60 * canary),
             watch: Duration::from_secs(watch),
+            idle: Duration::from_secs(idle),
             limits: Limits {
                 failures: failures.map_or(FAILURES, Spanned::into_inner),
                 granted: granted.map_or(GRANTED_FRACTION, Spanned::into_inner),
@@ -246,9 +261,10 @@ mod tests {
         assert_eq!(settings.source, Source::Path("/etc/x/in".into()));
         assert_eq!((settings.keys[0], settings.poll.as_secs()), (key, 60));
         assert!(!settings.name.is_empty());
+        assert_eq!((settings.watch.as_secs(), settings.idle.as_secs()), (300, 3600));
         let (_, wrong) = read(
             "source = 'https://x/y'\npublic_keys = ['00']\nkeep_dir = 'x'\nname = ''\n\
-             poll_seconds = 0\nwatch_seconds = 0\nfailures_per_second = -1.0\ngranted_fraction = 2.0\n",
+             poll_seconds = 0\nwatch_seconds = 0\nidle_watch_seconds = 0\nfailures_per_second = -1.0\ngranted_fraction = 2.0\n",
         );
         let all = [
             "source",
@@ -257,6 +273,7 @@ mod tests {
             "name",
             "poll_seconds",
             "watch_seconds",
+            "idle_watch_seconds",
             "failures_per_second",
             "granted_fraction",
         ];

@@ -28,7 +28,7 @@ const GRANTING: Duration = Duration::from_secs(10);
 /// How far back what is usual is looked for.
 const USUAL: Duration = Duration::from_secs(60);
 /// Packets that say something of a share.
-const ENOUGH: u64 = 20;
+pub(super) const ENOUGH: u64 = 20;
 
 /// What a member counts: all but the last only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,13 +7,15 @@
 //! ```
 //!
 //! Every file is written beside its place, brought to the disk, and renamed; then the folder is
-//! brought to the disk too. A bundle is there before the record names it. Who is killed or loses
-//! power at any moment finds the state before or the one after.
+//! brought to the disk too ([`replace_with_mode`]). A bundle is there before the record names it. A
+//! process that is killed or loses power at any moment finds the state before or the one after.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use fib::image::replace_with_mode;
 
 use super::bundle::{Bundle, MOST_BYTES};
 use super::key::PublicKey;
@@ -79,34 +81,6 @@ pub(crate) fn bundle(folder: &Path, version: u64, keys: &[PublicKey]) -> Result<
     Ok(bundle)
 }
 
-/// Writes a file in its place, whole or not at all, so that it stays.
-///
-/// # Errors
-///
-/// The system's.
-pub fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let beside = folder.join(name);
-    let write = || {
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&beside)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&beside, path)?;
-        File::open(folder)?.sync_all()
-    };
-    let done = write();
-    if done.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    done
-}
-
 impl Kept {
     /// Takes the folder for this process; it is made if it is not there.
     ///
@@ -147,7 +121,7 @@ impl Kept {
         let path = record_of(&self.folder);
         let told = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let text = serde_json::to_vec(record).map_err(|error| told(&error))?;
-        write_whole(&path, &text, 0o600).map_err(|error| told(&error))
+        replace_with_mode(&path, &text, 0o600).map_err(|error| told(&error))
     }
 
     /// Keeps a bundle.
@@ -157,7 +131,7 @@ impl Kept {
     /// Says what the system says.
     pub(crate) fn keep(&self, bundle: &Bundle) -> Result<(), String> {
         let path = bundle_of(&self.folder, bundle.header().version);
-        let done = write_whole(&path, bundle.bytes(), 0o600);
+        let done = replace_with_mode(&path, bundle.bytes(), 0o600);
         done.map_err(|error| format!("{}: {error}", path.display()))
     }
 

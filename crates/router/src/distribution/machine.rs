@@ -8,6 +8,10 @@
 //!        └── rolled back: the version before, this one is refused ◄── worse than before
 //! ```
 //!
+//! A trial ends well when its time is over and the version has decided [`ENOUGH`] requests: a
+//! version without requests is untested. On a member with fewer requests, such as a spare one, the
+//! trial ends later, with a warning.
+//!
 //! Everything that a member tells of itself is said by one of these states ([`Machine::state`]).
 //! While a version is on trial no other is taken over. What is to be remembered is in the
 //! [`Record`]; who drives this (`agent.rs`) writes it before it does what it was told to.
@@ -16,7 +20,7 @@ use std::time::Duration;
 
 use super::bundle::Header;
 use super::config::Settings;
-use super::health::{Sample, Samples, Usual};
+use super::health::{ENOUGH, Sample, Samples, Usual};
 use super::record::{Offer, Record};
 
 /// A moment: by the clock on the wall, in seconds since 1970, and by one that is never set.
@@ -32,8 +36,9 @@ pub(super) enum Act {
     Nothing,
     /// The version that is offered is to be taken over.
     TakeOver,
-    /// The version in force has stood its trial.
-    Settle,
+    /// The version in force has stood its trial, or has been on it for as long as it may be: then
+    /// with a warning.
+    Settle(Option<String>),
     /// The version before is to be gone back to, for this reason.
     GoBack(String),
 }
@@ -44,6 +49,24 @@ struct Trial {
     since: Duration,
     usual: Usual,
     canary: bool,
+    /// The member's count of requests when the version was first checked, and since.
+    first: Option<u64>,
+    decided: u64,
+}
+
+impl Trial {
+    fn new(since: Duration, usual: Usual, canary: bool) -> Self {
+        Self { since, usual, canary, first: None, decided: 0 }
+    }
+
+    /// Records the member's count of requests. A count that restarts loses none.
+    fn count(&mut self, judged: u64) {
+        let first = self.first.get_or_insert(judged);
+        if judged < *first {
+            *first = 0;
+        }
+        self.decided = self.decided.max(judged - *first);
+    }
 }
 
 /// The machine.
@@ -62,11 +85,7 @@ impl Machine {
     /// Begins where a record ends. A version that was on trial is on trial again: what was usual
     /// before it is not known any more, so that only failures and silence count.
     pub(super) fn new(settings: Settings, record: Record, now: Now) -> Self {
-        let trial = record.trial.map(|_| Trial {
-            since: now.steady,
-            usual: Usual::default(),
-            canary: false,
-        });
+        let trial = record.trial.map(|_| Trial::new(now.steady, Usual::default(), false));
         // The highest, as long as nothing higher was taken.
         let back = record.refused.last_key_value();
         let back = back.filter(|(version, _)| record.in_force().is_none_or(|it| it < **version));
@@ -84,12 +103,21 @@ impl Machine {
     /// Looks at how things are.
     pub(super) fn look(&mut self, now: Now, sample: Sample) -> Act {
         self.samples.push(now.steady, sample);
-        if let Some(trial) = &self.trial {
+        if let Some(trial) = &mut self.trial {
+            trial.count(sample.judged);
             if let Some(why) = self.samples.worse(&trial.usual, &self.settings.limits) {
                 return Act::GoBack(why);
             }
-            if now.steady.saturating_sub(trial.since) >= self.settings.watch {
-                return Act::Settle;
+            let watched = now.steady.saturating_sub(trial.since);
+            if watched >= self.settings.watch && trial.decided >= ENOUGH {
+                return Act::Settle(None);
+            }
+            if watched >= self.settings.idle {
+                return Act::Settle(Some(format!(
+                    "warning: held after {} s although it has decided only {} requests",
+                    watched.as_secs(),
+                    trial.decided
+                )));
             }
             return Act::Nothing;
         }
@@ -117,7 +145,7 @@ impl Machine {
         let usual = self.samples.usual();
         self.samples.begin();
         let canary = self.is_canary(&offer);
-        self.trial = Some(Trial { since: now.steady, usual, canary });
+        self.trial = Some(Trial::new(now.steady, usual, canary));
         self.back = None;
     }
 
@@ -159,8 +187,12 @@ impl Machine {
     pub(super) fn state(&self, now: Now) -> (&'static str, Option<String>, Option<u64>) {
         if let Some(trial) = &self.trial {
             let state = if trial.canary { "canary" } else { "watching" };
-            let left = self.settings.watch.saturating_sub(now.steady.saturating_sub(trial.since));
-            return (state, None, Some(left.as_secs()));
+            let watched = now.steady.saturating_sub(trial.since);
+            if watched < self.settings.watch {
+                return (state, None, Some((self.settings.watch - watched).as_secs()));
+            }
+            let why = format!("it has decided {} of the {ENOUGH} required requests", trial.decided);
+            return (state, Some(why), Some(self.settings.idle.saturating_sub(watched).as_secs()));
         }
         if let Some(offer) = &self.offer {
             let left = self.until(offer).saturating_sub(now.wall);

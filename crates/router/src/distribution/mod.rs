@@ -47,5 +47,4 @@ pub(crate) use bundle::Folder;
 pub use bundle::{BadBundle, Bundle, Header};
 pub use config::Settings;
 pub(crate) use health::Sample;
-pub use kept::write_whole;
 pub use share::Share;

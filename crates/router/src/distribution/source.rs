@@ -11,11 +11,12 @@
 //!
 //! Nothing here is trusted: a source can keep bundles back, and no more. Redirects are not
 //! followed. A folder may hold [`MOST_IN_FOLDER`] bundles, whose names end with `.bundle`; each is
-//! handed over by itself, and who hears them takes the highest version.
+//! handed over and freed before the next is read, and the highest version counts. A path longer
+//! than a bundle, or that is no file, is refused by its metadata, unread.
 
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,10 +30,11 @@ use hyper::header::{
 };
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use nix::fcntl::OFlag;
 use tokio::net::TcpStream;
 use tokio::runtime;
 
-use super::bundle::MOST_BYTES;
+use super::bundle::{BadBundle, MOST_BYTES};
 use super::config::Source;
 
 /// Bundles in a folder that are looked at.
@@ -43,6 +45,9 @@ const LONGEST: Duration = Duration::from_secs(60);
 const LASTING: Duration = Duration::from_secs(2);
 /// How often it is seen that nobody waits for it any more.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// The bytes of what may be a bundle, or why they were not read.
+pub(super) type Offered = Result<Vec<u8>, String>;
 
 /// What was last seen of a file.
 type Mark = (PathBuf, u64, i64, i64, u64);
@@ -70,7 +75,7 @@ impl Poller {
     pub(super) fn poll(
         &mut self,
         stop: &AtomicBool,
-        hear: &mut dyn FnMut(String, Vec<u8>),
+        hear: &mut dyn FnMut(String, Offered),
     ) -> Result<bool, String> {
         match self.source.clone() {
             Source::Path(path) => {
@@ -81,7 +86,7 @@ impl Poller {
                 let url = format!("http://{host}:{port}{path}");
                 let got = self.fetch(&host, port, &path, stop);
                 match got.map_err(|error| format!("{url}: {error}"))? {
-                    Some(bytes) => hear(url, bytes),
+                    Some(bytes) => hear(url, Ok(bytes)),
                     None => return Ok(false),
                 }
                 Ok(true)
@@ -95,18 +100,19 @@ impl Poller {
         self.tags = [None, None];
     }
 
-    fn look(&mut self, path: &Path, hear: &mut dyn FnMut(String, Vec<u8>)) -> io::Result<bool> {
+    fn look(&mut self, path: &Path, hear: &mut dyn FnMut(String, Offered)) -> io::Result<bool> {
         let mut paths = Vec::new();
         if fs::metadata(path)?.is_dir() {
             for entry in fs::read_dir(path)? {
                 let path = entry?.path();
-                if path.extension().is_some_and(|extension| extension == "bundle") {
-                    paths.push(path);
+                if path.extension().is_none_or(|extension| extension != "bundle") {
+                    continue;
                 }
-            }
-            if paths.len() > MOST_IN_FOLDER {
-                let what = format!("more than {MOST_IN_FOLDER} bundles: take old ones away");
-                return Err(io::Error::other(what));
+                if paths.len() == MOST_IN_FOLDER {
+                    let what = format!("more than {MOST_IN_FOLDER} bundles: remove old ones");
+                    return Err(io::Error::other(what));
+                }
+                paths.push(path);
             }
             paths.sort();
         } else {
@@ -121,10 +127,7 @@ impl Poller {
             return Ok(false);
         }
         for (path, ..) in &marks {
-            let mut bytes = Vec::new();
-            // One more than may be, so that it is seen to be too large.
-            File::open(path)?.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes)?;
-            hear(path.display().to_string(), bytes);
+            hear(path.display().to_string(), read(path));
         }
         // What is written meanwhile has another time or size, and is read again.
         self.marks = marks;
@@ -163,6 +166,26 @@ impl Poller {
             bytes
         }))
     }
+}
+
+/// Reads a file that may be a bundle.
+fn read(path: &Path) -> Offered {
+    let failed = |error: io::Error| error.to_string();
+    // Opening a pipe would wait for its other end.
+    let mut options = OpenOptions::new();
+    let options = options.read(true).custom_flags(OFlag::O_NONBLOCK.bits());
+    let file = options.open(path).map_err(failed)?;
+    let about = file.metadata().map_err(failed)?;
+    if !about.is_file() {
+        return Err("not a file".to_owned());
+    }
+    if about.len() > MOST_BYTES as u64 {
+        return Err(BadBundle::TooLarge(about.len() as usize).to_string());
+    }
+    let mut bytes = Vec::with_capacity(about.len() as usize + 1);
+    // It may grow while it is read: one byte more than may be shows that it is too large.
+    file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
 }
 
 type Got = Option<(Vec<u8>, [Option<HeaderValue>; 2])>;
@@ -231,7 +254,8 @@ mod tests {
 
     fn all(poller: &mut Poller) -> Result<Vec<Vec<u8>>, String> {
         let mut heard = Vec::new();
-        let new = poller.poll(&AtomicBool::new(false), &mut |_, bytes| heard.push(bytes))?;
+        let new =
+            poller.poll(&AtomicBool::new(false), &mut |_, bytes| heard.push(bytes.unwrap()))?;
         assert_eq!(new, !heard.is_empty());
         Ok(heard)
     }
@@ -264,6 +288,22 @@ mod tests {
             fs::write(folder.join(format!("{at}.bundle")), b"x").unwrap();
         }
         assert!(all(&mut both).unwrap_err().contains("more than 64"));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn path_too_long_or_no_file_is_refused_unread() {
+        let folder = std::env::temp_dir().join(format!("fp-unread-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        // As long as any disk, and none of it written; and a pipe without a writer.
+        fs::File::create(folder.join("long.bundle")).unwrap().set_len(1 << 40).unwrap();
+        nix::unistd::mkfifo(&folder.join("pipe.bundle"), nix::sys::stat::Mode::S_IRUSR).unwrap();
+        fs::write(folder.join("sound.bundle"), b"sound").unwrap();
+        let mut poller = Poller::new(Source::Path(folder.clone()));
+        let mut offered = Vec::new();
+        poller.poll(&AtomicBool::new(false), &mut |_, bytes| offered.push(bytes)).unwrap();
+        let large = BadBundle::TooLarge(1 << 40).to_string();
+        assert_eq!(offered, [Err(large), Err("not a file".to_owned()), Ok(b"sound".to_vec())]);
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -12,11 +12,11 @@ use super::config::Config;
 use super::panel::Panel;
 use super::station::{PLACES, Station, Tunnels};
 use super::told::GrantorTold;
+use crate::control::progress::Progress;
 use crate::daemon::{Daemon, Guard};
-use crate::datapath;
 use crate::distribution::{self, Agent};
 use crate::role::Role;
-use crate::router::{PortInfo, StartError, Stations, present};
+use crate::router::{PortInfo, StartError, Stationed, Stations, by_name, present};
 use crate::stats::Snapshot;
 
 /// A grantor, until it is stopped or dropped.
@@ -38,7 +38,7 @@ impl Grantor {
     /// [`StartError`]; nothing is left behind then.
     pub fn start(config: &Config) -> Result<Self, StartError> {
         let router = config.router();
-        present(&router)?;
+        present(&router, &by_name)?;
         let sound = |bundle: &Arc<distribution::Bundle>| {
             let over = Config::load_over(&config.path, Some(bundle));
             let over = over.map_err(|error| error.to_string())?;
@@ -53,20 +53,27 @@ impl Grantor {
             Some((begun, over, said)) => (Some(begun), over, said),
             None => (None, None, Vec::new()),
         };
+        if over.is_none() {
+            config.try_policies().map_err(wrong("load the policies"))?;
+        }
         let config = over.as_ref().unwrap_or(config);
         let doing = "start the policies, the record and the post";
         let (panel, mut ends) =
             Panel::start(config).map_err(|source| StartError::System { doing, source })?;
         let panel = Arc::new(panel);
         let fixed = &config.fixed;
-        let (ends_at, gates, port) = (fixed.ends.clone(), fixed.gates.clone(), fixed.port);
-        let tunnels = Tunnels { ends: ends_at, gates, port };
-        let mut make = |_: usize, _: &[Interface]| -> Box<dyn datapath::Station> {
-            let (asks, answers) = ends.remove(0);
-            Box::new(Station::new(tunnels.clone(), asks, answers))
+        let tunnels = Tunnels {
+            ends: fixed.ends.clone(),
+            gates: fixed.gates.clone(),
+            port: fixed.udp_port(),
+            ports: fixed.tunnel_ports(),
+            sealed: fixed.sealed,
         };
-        let handed = Vec::new();
-        let stations = Stations { frames: PLACES as u32, make: &mut make, handed };
+        let mut make = |_: usize, _: &[Interface]| -> Option<Stationed> {
+            let station = Box::new(Station::new(tunnels.clone(), ends.remove(0)));
+            Some(Stationed { station, handed: None })
+        };
+        let stations = Stations { frames: PLACES as u32, make: &mut make };
         let role = Role::Grantor(Arc::clone(&panel));
         let daemon = Daemon::start_guarded(router, Guard { role, stations })?;
         let agent = match (settings, begun, panel.board()) {
@@ -114,6 +121,16 @@ impl Grantor {
     /// Describes the grantor.
     pub fn told(&self) -> GrantorTold {
         self.panel.told()
+    }
+
+    /// Returns what the progress of its threads is seen by.
+    pub fn progress(&self) -> Progress {
+        self.daemon.progress().with(self.panel.turns())
+    }
+
+    /// Returns why interfaces do not work as ports, of each that does not.
+    pub fn problems(&self) -> Vec<String> {
+        self.daemon.problems()
     }
 
     /// Says whether all threads are at work.

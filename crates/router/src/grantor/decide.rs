@@ -25,6 +25,7 @@ use rtrb::{Consumer, Producer};
 
 use super::station::{Answer, Ask};
 use super::told::ShadowTold;
+use crate::control::progress::Turns;
 use crate::control::rights;
 
 /// How long the thread sleeps when nothing asks.
@@ -138,6 +139,7 @@ impl Deciding {
 pub(super) struct Decider {
     orders: Sender<Order>,
     shown: Arc<Mutex<Shown>>,
+    turns: Turns,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -149,7 +151,9 @@ impl Decider {
         let (ready, loaded) = channel();
         let shown = Arc::new(Mutex::new(Shown::default()));
         let stop = Arc::new(AtomicBool::new(false));
+        let turns = Turns::default();
         let (mine, ending) = (Arc::clone(&shown), Arc::clone(&stop));
+        let counted = Arc::clone(&turns);
         let name = format!("policy {number}");
         let thread = Builder::new().name(name).spawn(move || {
             let _ = rights::keep(&[]);
@@ -162,6 +166,7 @@ impl Decider {
                         post: setup.post,
                         record: setup.record,
                         fragments: setup.fragments,
+                        turns: counted,
                     };
                     decide(deciding, ends, &ordered, &mine, &ending);
                 }
@@ -170,7 +175,7 @@ impl Decider {
         })?;
         let loaded = loaded.recv().unwrap_or_else(|_| Err("the thread is gone".into()));
         loaded.map_err(io::Error::other)?;
-        Ok(Self { orders, shown, stop, thread: Some(thread) })
+        Ok(Self { orders, shown, turns, stop, thread: Some(thread) })
     }
 
     /// Has it go over to other policies.
@@ -184,6 +189,10 @@ impl Decider {
     /// Returns what it shows.
     pub(super) fn shown(&self) -> Shown {
         lock(&self.shown).clone()
+    }
+
+    pub(super) fn turns(&self) -> Turns {
+        Arc::clone(&self.turns)
     }
 
     pub(super) fn alive(&self) -> bool {
@@ -207,6 +216,7 @@ struct Ends {
     post: SyncSender<Letter>,
     record: Option<Producer<Ask>>,
     fragments: Option<Ruling>,
+    turns: Turns,
 }
 
 /// What is to be decided of next: packets, each with the further fragments of it.
@@ -288,7 +298,7 @@ fn decide(
     shown: &Mutex<Shown>,
     stop: &AtomicBool,
 ) {
-    let Ends { mut asks, mut answers, post, mut record, fragments } = ends;
+    let Ends { mut asks, mut answers, post, mut record, fragments, turns } = ends;
     let mut intake = Intake {
         punishment: fragments,
         fragments: Fragments::default(),
@@ -300,6 +310,7 @@ fn decide(
     let (mut decided, mut pieces) = (Vec::with_capacity(BATCH), Pieces::default());
     let (mut lost, mut told, mut untold) = (0, Instant::now(), true);
     while !stop.load(Ordering::Relaxed) {
+        turns.fetch_add(1, Ordering::Relaxed);
         for (policies, tell) in orders.try_iter() {
             let _ = tell.send(deciding.reload(&policies));
             untold = true;

@@ -9,7 +9,7 @@
 //!
 //! A worker runs no Lua: what it would wait for is another thread's, and what waits for that
 //! is only what asks. A policy that is slow or fails costs requests, never a granted packet.
-//! When the ring is full, requests are dropped and counted as `low_priority`.
+//! Requests wait by priority; those that find no place are dropped and counted as `low_priority`.
 //!
 //! What is decided is the crate `gate`'s (`gate::grantor`); interfaces, routes, neighbours, the
 //! control socket and the metrics are the router's.

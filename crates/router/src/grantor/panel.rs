@@ -18,23 +18,22 @@ use std::time::Duration;
 
 use fib::Publisher;
 use gate::grantor::Lists;
-use rtrb::{Consumer, Producer, RingBuffer};
+use gate::tunnel::GateKeys;
+use rtrb::RingBuffer;
 use sha2::{Digest, Sha256};
 
 use super::config::{Config, Fixed};
 use super::decide::{Decider, Policies, Setup};
 use super::post::Post;
 use super::record::Recorder;
-use super::station::{Answer, Ask, PLACES};
+use super::station::{Ends, FLIGHT, PLACES};
 use super::told::{GateHeard, GrantorTold, ShadowTold};
+use crate::control::progress::Turns;
 use crate::distribution::{Board, Bundle, Member, Sample};
 use crate::vantage::told::{ProgramTold, hexadecimal};
 
 /// How long the policies may take to go over to other lists, to reclaim the last.
 const PASS: Duration = Duration::from_millis(500);
-
-/// A worker's ends of the rings to its policy.
-pub(super) type Ends = (Producer<Ask>, Consumer<Answer>);
 
 /// What is asked while a grantor works.
 #[derive(Debug)]
@@ -63,25 +62,27 @@ impl Panel {
     /// Starts the post and a policy for each worker; what is wrong with a policy is an error.
     pub(super) fn start(config: &Config) -> io::Result<(Self, Vec<Ends>)> {
         let (voice, programs) = (config.voice.clone(), config.programs.clone());
-        let (post, letters) = Post::start(voice, &config.fixed.gates, programs)?;
+        let keys = Publisher::new(GateKeys::default());
+        let mut readers: Vec<_> = config.fixed.cores.iter().map(|_| keys.reader()).collect();
+        let (post, letters) = Post::start(voice, &config.fixed.gates, programs, keys)?;
         let recorder = config.fixed.record.as_ref().map(Recorder::start).transpose()?;
         let lists = Publisher::new(config.lists.clone());
         let (mut deciders, mut ends) = (Vec::new(), Vec::new());
         for number in 0..config.fixed.cores.len() {
-            let (asks, asked) = RingBuffer::new(PLACES);
+            let (asks, queue) = RingBuffer::new(FLIGHT);
             let (answers, answered) = RingBuffer::new(PLACES);
             let setup = Setup {
                 policies: config.policies.clone(),
                 lists: [lists.reader(), lists.reader()],
                 limits: config.fixed.limits,
                 fragments: config.fixed.fragments,
-                asks: asked,
+                asks: queue,
                 answers,
                 post: letters.clone(),
                 record: recorder.as_ref().map(|recorder| recorder.taker(PLACES)),
             };
             deciders.push(Decider::start(number, setup)?);
-            ends.push((asks, answered));
+            ends.push(Ends { asks, answers: answered, keys: readers.remove(0) });
         }
         let policies = config.policies.clone();
         let bundle = config.bundle.clone();
@@ -99,7 +100,10 @@ impl Panel {
     pub(crate) fn reload(&self) -> Result<String, String> {
         let mut ruling = self.ruling.lock().unwrap_or_else(PoisonError::into_inner);
         let bundle = ruling.bundle.clone();
-        let done = self.read(bundle.as_ref()).and_then(|config| self.adopt(&mut ruling, config));
+        let done = self.read(bundle.as_ref()).and_then(|config| {
+            config.try_policies()?;
+            self.adopt(&mut ruling, config)
+        });
         match &done {
             Ok(_) => ruling.reloads += 1,
             Err(_) => ruling.refused += 1,
@@ -201,6 +205,11 @@ impl Panel {
             shadow,
             record_failed: self.recorder.as_ref().and_then(Recorder::failed),
         }
+    }
+
+    /// Returns where the threads that make and send decisions count their turns.
+    pub(super) fn turns(&self) -> impl Iterator<Item = Turns> {
+        self.deciders.iter().map(Decider::turns).chain([self.post.turns()])
     }
 
     /// Says whether all threads are at work.

@@ -9,6 +9,7 @@
 //! configured hears of this grantor a few times a second, decisions or not, so that it can give
 //! the flows to another when this one is gone. Programs are sent to the gates that want them by the same
 //! messages (`programs.rs`).
+//! Workers check a gate's sealed tunnels by the session in its answers (`gate::tunnel`).
 //! The gate's address is the outer
 //! source of the packet that asked, which the station has held against the gates that are
 //! configured.
@@ -22,14 +23,17 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use fib::Publisher;
 use gate::decision::v1;
 use gate::decision::v2::courier::Parcel;
 use gate::decision::v2::keys::Keys;
 use gate::decision::v2::{PORT, sender::Sender};
 use gate::policy::Address;
+use gate::tunnel::GateKeys;
 
 use super::decide::Letter;
 use super::programs::Programs;
+use crate::control::progress::Turns;
 use crate::control::rights;
 use crate::vantage::config::ip;
 
@@ -85,6 +89,7 @@ impl Sent {
 pub(super) struct Post {
     pub(super) sent: Arc<Sent>,
     pub(super) programs: Arc<Programs>,
+    turns: Turns,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -95,6 +100,7 @@ impl Post {
         voice: Voice,
         gates: &[Address],
         programs: Vec<Parcel>,
+        keys: Publisher<GateKeys>,
     ) -> io::Result<(Self, mpsc::SyncSender<Letter>)> {
         let (letters, received) = mpsc::sync_channel(LETTERS);
         let port = if matches!(voice, Voice::V1) { v1::SOURCE_PORT } else { 0 };
@@ -114,6 +120,8 @@ impl Post {
         let heard = Mutex::new(known.iter().map(|gate| (*gate, None)).collect());
         let sent = Arc::new(Sent { heard, ..Sent::default() });
         let stop = Arc::new(AtomicBool::new(false));
+        let turns = Turns::default();
+        let counted = Arc::clone(&turns);
         let (counts, ending) = (Arc::clone(&sent), Arc::clone(&stop));
         let programs = Arc::new(Programs::new(programs));
         let carried = Arc::clone(&programs);
@@ -129,6 +137,9 @@ impl Post {
                 four,
                 six,
                 gates,
+                keys,
+                known: GateKeys::default(),
+                sessions: BTreeMap::new(),
                 sent: counts,
                 programs: carried,
                 parcels,
@@ -136,9 +147,13 @@ impl Post {
                 begin,
                 out,
             }
-            .work(&received, &ending);
+            .work(&received, &counted, &ending);
         })?;
-        Ok((Self { sent, programs, stop, thread: Some(thread) }, letters))
+        Ok((Self { sent, programs, turns, stop, thread: Some(thread) }, letters))
+    }
+
+    pub(super) fn turns(&self) -> Turns {
+        Arc::clone(&self.turns)
     }
 
     pub(super) fn alive(&self) -> bool {
@@ -180,6 +195,11 @@ struct Office {
     four: UdpSocket,
     six: Option<UdpSocket>,
     gates: HashMap<IpAddr, Gate>,
+    /// The keys that gates seal tunnels with, as workers read them, and as published last.
+    keys: Publisher<GateKeys>,
+    known: GateKeys,
+    /// The session of each gate that it is of.
+    sessions: BTreeMap<IpAddr, u64>,
     sent: Arc<Sent>,
     programs: Arc<Programs>,
     /// Those of them that the gates are given.
@@ -195,8 +215,9 @@ fn add(counter: &AtomicU64, number: u64) {
 }
 
 impl Office {
-    fn work(&mut self, letters: &Receiver<Letter>, stop: &AtomicBool) {
+    fn work(&mut self, letters: &Receiver<Letter>, turns: &AtomicU64, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
+            turns.fetch_add(1, Ordering::Relaxed);
             match letters.recv_timeout(GATHER) {
                 Ok(letter) => {
                     self.take(&letter);
@@ -290,8 +311,9 @@ impl Office {
     fn hear(&mut self) {
         let now = self.now();
         let mut bytes = [0; 2048];
-        for socket in [Some(&self.four), self.six.as_ref()].into_iter().flatten() {
-            while let Ok((len, from)) = socket.recv_from(&mut bytes) {
+        while self.keys.reclaim().is_some() {}
+        for six in [false, true] {
+            while let Some((len, from)) = self.take_answer(six, &mut bytes) {
                 let gate = from.ip().to_canonical();
                 let heard = match self.gates.get_mut(&gate) {
                     Some(Gate::V2(sender)) => sender.receive(now, &bytes[..len]).is_ok(),
@@ -299,10 +321,37 @@ impl Office {
                 };
                 if heard {
                     self.sent.hears(gate);
+                    self.learn(gate);
                 }
                 add(if heard { &self.sent.answers } else { &self.sent.answers_refused }, 1);
             }
         }
+    }
+}
+
+impl Office {
+    fn take_answer(&self, six: bool, bytes: &mut [u8]) -> Option<(usize, SocketAddr)> {
+        let socket = if six { self.six.as_ref()? } else { &self.four };
+        socket.recv_from(bytes).ok()
+    }
+
+    /// Publishes the tunnel keys of a gate's session to the workers, if the session is new.
+    fn learn(&mut self, gate: IpAddr) {
+        let (Some(Gate::V2(sender)), Voice::V2(_, keys)) = (self.gates.get(&gate), &self.voice)
+        else {
+            return;
+        };
+        let session = sender.session();
+        if session == 0 || self.sessions.insert(gate, session) == Some(session) {
+            return;
+        }
+        let each = keys.numbers().into_iter().filter_map(|number| keys.tunnel(number, session));
+        let address = match gate {
+            IpAddr::V4(address) => Address::V4(address.into()),
+            IpAddr::V6(address) => Address::V6(address.into()),
+        };
+        self.known.set(address, session, each.collect());
+        self.keys.publish(Box::new(self.known.clone()));
     }
 }
 

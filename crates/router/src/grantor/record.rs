@@ -6,11 +6,13 @@
 //!
 //! A capture that tcpdump and Wireshark read: each packet in a tunnel's header with its gate
 //! and the DSCP that it asked with. Two files of half the room each, so that the last requests are
-//! always there. A disk that is too slow costs records; no request waits for it. Packets are
+//! always there. They are clients' packets: only the owner may read them. A disk that is too slow
+//! costs records; no request waits for it. Packets are
 //! written whole, so that the file can be read while it grows.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, BufWriter};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,7 +21,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gate::policy::Address;
-use port::pcap::{Format, Writer};
+use port::pcap::{Format, Writer, create};
 use rtrb::{Consumer, Producer, RingBuffer};
 use wire::ethernet;
 use wire::tunnel::{Ends, Header};
@@ -118,14 +120,17 @@ struct Tape {
 }
 
 fn open(path: &Path) -> io::Result<Writer<BufWriter<File>>> {
-    Writer::new(BufWriter::with_capacity(BUFFER, File::create(path)?), Format::Pcap)
+    Writer::new(BufWriter::with_capacity(BUFFER, create(path)?), Format::Pcap)
 }
 
 impl Tape {
     /// Goes on after what an earlier run has left, which becomes the old one.
     fn begin(record: Record) -> io::Result<Self> {
         if record.path.exists() {
-            std::fs::rename(&record.path, Record::old(&record.path))?;
+            let old = Record::old(&record.path);
+            std::fs::rename(&record.path, &old)?;
+            // An earlier version made it readable for all users.
+            std::fs::set_permissions(&old, Permissions::from_mode(0o600))?;
         }
         let out = open(&record.path)?;
         Ok(Self { record, out, len: FILE_HEADER, waiting: FILE_HEADER, since: Instant::now() })

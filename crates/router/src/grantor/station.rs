@@ -1,19 +1,35 @@
 //! A worker's station in a grantor: packets out of their tunnel, and those that ask set aside.
 //!
 //! ```text
+//!   on an interface not in [tunnel] interfaces ─► tunnel_interface
 //!   outer source no gate of ours ─► spoofed          CE on what does not know ECN ─► link_full
+//!   no seal, or no right one ─► tunnel_untagged, tunnel_key, tunnel_forged, tunnel_replayed
 //!   DSCP 0, 1 ────────────────────► stays in the batch, decapsulated
-//!   DSCP 2 … ─► kept, copied to the ring ─► answer: forwarded, or `declined`
+//!   DSCP 2 … ─► kept, copied ─► queue, by priority ─► ring ─► answer: forwarded, or `declined`
 //! ```
 //!
 //! Decapsulation is in place: the frame begins later, with a new Ethernet header. What is not
 //! for the end of a tunnel stays as it is and is routed like any packet. A packet that asks
 //! is copied for the policy (few do), so that the frame need not leave the worker.
+//!
+//! **The queue** is the one that a gate's link has for requests (`gate/src/limit/solicitor.rs`):
+//! the highest DSCP is decided of first, and where all places are taken the lowest goes for a
+//! higher one, as `low_priority`. Packets that ask for the renewal of a grant come before all
+//! requests. The ring to the policy holds [`FLIGHT`] only, so that what waits waits where it is
+//! sorted.
 
-use gate::grantor::{Closed, open_with};
+use std::time::Instant;
+
+use fib::Reader;
+use gate::grantor::{Closed, open_checked};
+use gate::limit::bucket::Bucket;
+use gate::limit::solicitor::{Request, Solicitor};
 use gate::policy::Address;
+use gate::priority::HIGHEST_DSCP;
+use gate::tunnel::{Checker, GateKeys, Private, Refused};
 use port::{Arena, Frame};
 use rtrb::{Consumer, Producer};
+use wire::tunnel::Header;
 use wire::{BadHeader, ethernet, ipv4, ipv6, udp};
 
 use crate::datapath::{self, Key, Leaving, SIZE, Sifting, Verdict, Way};
@@ -21,11 +37,15 @@ use crate::stats::WorkerStats;
 
 /// Requests that a worker keeps.
 pub(super) const PLACES: usize = 512;
+/// Packets on their way to the policy: twice a batch.
+pub(super) const FLIGHT: usize = 64;
+/// The DSCP of packets that ask for renewal.
+const RENEWAL: u8 = 2;
 /// The most bytes of a packet that asks.
 const MOST: usize = 2048;
 
 /// A packet that asks, for the policy.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Ask {
     pub(super) number: u32,
     pub(super) gate: Address,
@@ -55,6 +75,25 @@ pub(super) struct Tunnels {
     pub(super) gates: Vec<Address>,
     /// Packets in UDP to this port are taken too.
     pub(super) port: Option<u16>,
+    /// The ports that they may come in on.
+    pub(super) ports: Vec<usize>,
+    /// They have to be sealed.
+    pub(super) sealed: bool,
+}
+
+/// Returns the source of a packet.
+fn source(packet: &[u8]) -> Option<Address> {
+    if packet.first()? >> 4 == 6 {
+        return ipv6::View::parse(packet).ok().map(|ip| Address::V6(ip.src()));
+    }
+    ipv4::View::parse(packet).ok().map(|ip| Address::V4(ip.src()))
+}
+
+/// The connections of a worker's station: its policy's thread and the post.
+pub(super) struct Ends {
+    pub(super) asks: Producer<Ask>,
+    pub(super) answers: Consumer<Answer>,
+    pub(super) keys: Reader<GateKeys>,
 }
 
 /// A worker's station.
@@ -64,24 +103,50 @@ pub(super) struct Station {
     answers: Consumer<Answer>,
     kept: Box<[Option<(Frame, Key)>]>,
     free: Vec<u32>,
+    /// The request for the policy of each kept packet, by number.
+    copies: Box<[Ask]>,
+    /// Requests that are not sent to the policy yet.
+    queue: Solicitor<u32>,
     incoming: Vec<Frame>,
+    keys: Reader<GateKeys>,
+    checker: Checker,
+    begin: Instant,
+    now: u64,
 }
 
 /// What becomes of a packet.
+#[derive(Debug)]
 enum Settled {
     Stays(Frame),
     Kept,
+    /// It is dropped with this verdict, or replaces another that is.
     Ended(Frame, Verdict),
 }
 
 impl Station {
-    pub(super) fn new(tunnels: Tunnels, asks: Producer<Ask>, answers: Consumer<Answer>) -> Self {
+    pub(super) fn new(tunnels: Tunnels, ends: Ends) -> Self {
+        let Ends { asks, answers, keys } = ends;
+        let blank = Ask {
+            number: 0,
+            gate: Address::V4(0),
+            dscp: 0,
+            congested: false,
+            len: 0,
+            bytes: [0; MOST],
+        };
         Self {
+            keys,
+            checker: Checker::new(tunnels.gates.iter().copied()),
+            begin: Instant::now(),
+            now: 0,
             tunnels,
             asks,
             answers,
             kept: (0..PLACES).map(|_| None).collect(),
             free: (0..PLACES as u32).rev().collect(),
+            copies: vec![blank; PLACES].into(),
+            // It leaves as fast as the policy takes it: no rate is held to.
+            queue: Solicitor::new(PLACES, Bucket::new(0, 0, 0)),
             incoming: Vec::with_capacity(SIZE),
         }
     }
@@ -116,13 +181,33 @@ impl Station {
         tunnelled && self.tunnels.ends.contains(&to)
     }
 
-    fn settle(&mut self, arena: &mut Arena, mut frame: Frame) -> Settled {
+    fn settle(&mut self, arena: &mut Arena, mut frame: Frame, port: usize) -> Settled {
         if !self.ends_here(arena.bytes(&frame)) {
             return Settled::Stays(frame);
         }
+        if !self.tunnels.ports.contains(&port) {
+            return Settled::Ended(frame, Verdict::TunnelInterface);
+        }
         let packet = arena.bytes_mut(&frame).get_mut(ethernet::LEN..).unwrap_or_default();
-        let opened = match open_with(packet, self.tunnels.port) {
+        if !source(packet).is_some_and(|gate| self.tunnels.gates.contains(&gate)) {
+            return Settled::Ended(frame, Verdict::Spoofed);
+        }
+        let Self { keys, checker, now, tunnels, .. } = self;
+        let opened = open_checked(packet, tunnels.port, |packet, outer| match tunnels.sealed {
+            true => checker.check(keys.current(), packet, outer, *now),
+            false => Ok(outer.dscp),
+        });
+        let opened = match opened {
             Ok(opened) => opened,
+            Err(Closed::Refused(refused)) => {
+                let verdict = match refused {
+                    Refused::Untagged => Verdict::TunnelUntagged,
+                    Refused::Key => Verdict::TunnelKey,
+                    Refused::Forged => Verdict::TunnelForged,
+                    Refused::Replayed => Verdict::TunnelReplayed,
+                };
+                return Settled::Ended(frame, verdict);
+            }
             Err(Closed::Header(BadHeader::Checksum)) => {
                 return Settled::Ended(frame, Verdict::BadChecksum);
             }
@@ -130,9 +215,6 @@ impl Station {
             Err(Closed::Header(_)) => return Settled::Stays(frame),
             Err(Closed::Congested) => return Settled::Ended(frame, Verdict::LinkFull),
         };
-        if !self.tunnels.gates.contains(&opened.gate) {
-            return Settled::Ended(frame, Verdict::Spoofed);
-        }
         let mut ether = [0; ethernet::LEN];
         ether.copy_from_slice(&arena.bytes(&frame)[..ethernet::LEN]);
         if !arena.resize(&mut frame, ethernet::LEN + opened.end)
@@ -160,42 +242,59 @@ impl Station {
         if inner.len() > MOST {
             return Settled::Ended(frame, Verdict::TooBig);
         }
+        let class = if opened.dscp == RENEWAL { HIGHEST_DSCP } else { opened.dscp };
+        let mut displaced = None;
+        if self.free.is_empty()
+            && let Some(lowest) = self.queue.displace(class)
+        {
+            displaced = self.take(lowest.packet);
+        }
         let Some(number) = self.free.pop() else {
             return Settled::Ended(frame, Verdict::LowPriority);
         };
-        let mut ask = Ask {
-            number,
-            gate: opened.gate,
-            dscp: opened.dscp,
-            congested: opened.congested,
-            len: inner.len() as u16,
-            bytes: [0; MOST],
-        };
-        ask.bytes[..inner.len()].copy_from_slice(inner);
-        if self.asks.push(ask).is_err() {
-            self.free.push(number);
-            return Settled::Ended(frame, Verdict::LowPriority);
-        }
+        let copy = &mut self.copies[number as usize];
+        copy.number = number;
+        (copy.gate, copy.dscp, copy.congested) = (opened.gate, opened.dscp, opened.congested);
+        copy.len = inner.len() as u16;
+        copy.bytes[..inner.len()].copy_from_slice(inner);
+        // There is a place for each number.
+        let _ = self.queue.offer(Request { packet: number, dscp: class, bytes: 0 });
         self.kept[number as usize] = Some((frame, key));
-        Settled::Kept
+        match displaced {
+            Some((frame, _)) => Settled::Ended(frame, Verdict::LowPriority),
+            None => Settled::Kept,
+        }
+    }
+
+    /// Sends the policy what waits, the highest priority first, as far as there is room.
+    fn feed(&mut self) {
+        while !self.asks.is_full()
+            && let Some(Request { packet: number, .. }) = self.queue.pop()
+        {
+            // It had room a moment ago, and no other thread fills it.
+            let _ = self.asks.push(self.copies[number as usize].clone());
+        }
     }
 }
 
 impl datapath::Station for Station {
-    fn begin(&mut self) {}
+    fn begin(&mut self) {
+        self.now = self.begin.elapsed().as_nanos() as u64;
+        self.feed();
+    }
 
     fn guards(&self, _ingress: usize) -> bool {
         true
     }
 
     fn sift(&mut self, sifting: Sifting<'_>) {
-        let Sifting { arena, frames, stats, .. } = sifting;
+        let Sifting { arena, frames, stats, ingress, .. } = sifting;
         std::mem::swap(frames, &mut self.incoming);
         let mut incoming = std::mem::take(&mut self.incoming);
         let (mut taken, mut bytes) = (0, 0);
         for frame in incoming.drain(..) {
             let len = frame.len() as u64;
-            match self.settle(arena, frame) {
+            match self.settle(arena, frame, ingress) {
                 Settled::Stays(frame) => {
                     frames.push(frame);
                     continue;
@@ -210,6 +309,7 @@ impl datapath::Station for Station {
             bytes += len;
         }
         self.incoming = incoming;
+        self.feed();
         if taken > 0 {
             stats.received(taken, bytes);
         }
@@ -229,12 +329,20 @@ impl datapath::Station for Station {
         datapath::Tunnels::default()
     }
 
-    fn too_big(&mut self, _: &mut Arena, _: &Frame, _: u32, _: &WorkerStats) {}
+    fn seal(&mut self, _: &Header, _: &[u8]) -> Option<Private> {
+        None
+    }
 
-    fn end(&mut self, _idle: bool) {}
+    fn too_big(&mut self, _: &mut Arena, _: &Frame, _: u32, _: bool, _: &WorkerStats) {}
+
+    fn end(&mut self, idle: bool) {
+        if idle {
+            self.keys.idle();
+        }
+    }
 
     fn is_busy(&self) -> bool {
-        !self.answers.is_empty()
+        !self.answers.is_empty() || !self.queue.is_empty() && !self.asks.is_full()
     }
 
     fn waiting(&self) -> usize {
@@ -242,13 +350,105 @@ impl datapath::Station for Station {
     }
 
     fn close(&mut self, arena: &mut Arena, stats: &WorkerStats) {
+        self.suspend(arena, stats);
+    }
+
+    fn suspend(&mut self, arena: &mut Arena, stats: &WorkerStats) {
         for kept in &mut self.kept {
             if let Some((frame, _)) = kept.take() {
                 arena.free(frame);
                 stats.ended(Verdict::LowPriority, 1);
             }
         }
+        while self.queue.pop().is_some() {}
         self.free.clear();
         self.free.extend((0..PLACES as u32).rev());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rtrb::RingBuffer;
+    use wire::tunnel::{Ends, Header};
+
+    use super::*;
+
+    const GATE: u32 = 0x0a02_0001;
+    const END: u32 = 0x0a09_0164;
+
+    /// A request or renewal in the gate's tunnel, as a frame.
+    fn sealed(arena: &mut Arena, src: u32, dscp: u8) -> Frame {
+        let mut inner = [0; 40];
+        let header =
+            ipv4::Header { total_len: 40, protocol: 6, ttl: 9, src, dst: 7, ..Default::default() };
+        header.emit(&mut inner).unwrap();
+        let ends = Ends::V4 { src: GATE, dst: END };
+        let outer = Header { ends, dscp, hop_limit: 64, udp: None };
+        let mut bytes = [&[0; 34][..], &inner].concat();
+        outer.emit(&mut bytes[14..]).unwrap();
+        bytes[12..14].copy_from_slice(&ethernet::IPV4.to_be_bytes());
+        let mut frame = arena.alloc().unwrap();
+        assert!(arena.resize(&mut frame, bytes.len()));
+        arena.bytes_mut(&frame).copy_from_slice(&bytes);
+        frame
+    }
+
+    fn source(ask: &Ask) -> u32 {
+        ipv4::View::parse(ask.packet()).unwrap().src()
+    }
+
+    #[test]
+    fn full_queue_drops_the_lowest_priority_and_serves_the_highest_first() {
+        let mut arena = Arena::new(2 * PLACES as u32, 2048).unwrap();
+        let (asks, mut queue) = RingBuffer::new(FLIGHT);
+        let (mut answer, answers) = RingBuffer::new(PLACES);
+        let tunnels = Tunnels {
+            ends: vec![Address::V4(END)],
+            gates: vec![Address::V4(GATE)],
+            port: None,
+            ports: vec![0],
+            sealed: false,
+        };
+        let keys = fib::Publisher::new(GateKeys::default()).reader();
+        let mut station = Station::new(tunnels, super::Ends { asks, answers, keys });
+        let mut settle = |station: &mut Station, src, dscp| {
+            let frame = sealed(&mut arena, src, dscp);
+            match station.settle(&mut arena, frame, 0) {
+                Settled::Kept => None,
+                Settled::Ended(frame, verdict) => {
+                    let src = ipv4::View::parse(&arena.bytes(&frame)[14..]).unwrap().src();
+                    arena.free(frame);
+                    Some((src, verdict))
+                }
+                Settled::Stays(frame) => panic!("{frame:?} stays"),
+            }
+        };
+        // A flood of first packets takes all places, some of them on their way to the policy.
+        for src in 0..PLACES as u32 {
+            assert_eq!(settle(&mut station, src, 41), None);
+            station.feed();
+        }
+        assert_eq!(settle(&mut station, 9999, 41), Some((9999, Verdict::LowPriority)));
+        // One that has been patient, and a renewal, find room: the youngest of the flood goes.
+        let youngest = PLACES as u32 - 1;
+        let low = Verdict::LowPriority;
+        assert_eq!(settle(&mut station, 10_001, 43), Some((youngest, low)));
+        assert_eq!(settle(&mut station, 10_002, 2), Some((youngest - 1, low)));
+        assert_eq!(settle(&mut station, 10_003, 30), Some((10_003, low)));
+        // The policy has what was on its way, and then the highest first.
+        let mut order = Vec::new();
+        while let Ok(ask) = queue.pop() {
+            order.push(source(&ask));
+            answer.push(Answer { number: ask.number, deliver: true }).unwrap();
+            station.feed();
+        }
+        assert_eq!(order.len(), PLACES);
+        let flight = FLIGHT as u32;
+        assert!(order.iter().take(FLIGHT).copied().eq(0..flight));
+        assert_eq!(order[FLIGHT..FLIGHT + 3], [10_002, 10_001, flight]);
+        // Each is answered once, and all numbers are free again.
+        let mut leaving = Vec::new();
+        datapath::Station::leave(&mut station, 2 * PLACES, &mut leaving);
+        assert_eq!((leaving.len(), datapath::Station::waiting(&station)), (PLACES, 0));
     }
 }

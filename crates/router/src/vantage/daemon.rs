@@ -16,30 +16,34 @@ use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use fib::Publisher;
-use gate::cookie::Secret;
+use gate::cookie::{Secret, Secrets};
 use gate::flow::Key;
 use gate::policy::Address;
+use gate::random;
+use gate::tunnel::TunnelKeys;
 use nix::ifaddrs::getifaddrs;
+use port::Port;
 use port::af_xdp::Interface;
-use port::handover;
+use port::handover::{self, Handed};
 
 use super::config::{BACK, Config, FRONT, SteeredBy};
-use super::decisions::Decisions;
+use super::decisions::{Decisions, Session};
 use super::early::{self, Writer};
 use super::panel::{Panel, Unchanged};
-use super::retained;
+use super::retained::{self, Retained};
 use super::rings::rings;
 use super::shelf::Shelf;
 use super::station::{Setup, Station, places};
 use super::steering::Steering;
 use super::tally::Tally;
+use crate::control::progress::Progress;
 use crate::daemon::{Daemon, Guard};
-use crate::datapath;
 use crate::distribution::{self, Agent};
 use crate::role::Role;
-use crate::router::{PortInfo, StartError, Stations, present};
+use crate::router::{PortInfo, StartError, Stationed, Stations, by_name, present};
 use crate::stats::Snapshot;
 
 /// A gate, until it is stopped or dropped.
@@ -64,7 +68,7 @@ impl Vantage {
     pub fn start(config: &Config) -> Result<Self, StartError> {
         let system = |doing| move |source| StartError::System { doing, source };
         let router = config.router();
-        present(&router)?;
+        present(&router, &by_name)?;
         let sound = |bundle: &Arc<distribution::Bundle>| {
             Config::load_over(&config.path, Some(bundle)).map_err(|error| error.to_string())
         };
@@ -116,7 +120,9 @@ impl Vantage {
         .flatten()
         .collect();
         let name = &fixed.back.name;
-        let session = fastrand::Rng::new().u64(1..);
+        let keys = Publisher::new(TunnelKeys::default());
+        let mut key_readers: Vec<_> = (0..workers).map(|_| keys.reader()).collect();
+        let session = Session { number: random::word().max(1), keys };
         let writer = Writer::new(tellers, policy.reader(), fixed.early);
         let programs = Publisher::new(config.programs.clone());
         let mut program_readers: Vec<_> = (0..workers).map(|_| programs.reader()).collect();
@@ -127,16 +133,24 @@ impl Vantage {
                 .map_err(system("listen for decisions"))?;
         let tallies: Vec<_> = (0..workers).map(|_| Arc::new(Tally::default())).collect();
         let mut readers: Vec<_> = (0..workers).map(|_| policy.reader()).collect();
+        let secrets = Publisher::new(Secrets::new(Secret::random()));
+        let mut secret_readers: Vec<_> = (0..workers).map(|_| secrets.reader()).collect();
         let panel = Panel::new(config, policy, shelf, tallies.clone(), talks, decisions);
         let panel = panel.map_err(io::Error::other).map_err(system("make the candidate"))?;
-        let panel = Arc::new(panel.with_samples(samples));
+        let panel = Arc::new(panel.with_samples(samples).with_secrets(secrets));
 
-        let (key, secret) = (Key::random(), Secret::random());
+        let key = Key::random();
         let left = fixed.keep.as_ref().map(|_| Arc::<Mutex<Vec<u8>>>::default());
         let read = fixed.keep.as_ref().map(|path| retained::read(path, workers));
         let (mut known, restored) = match read {
             None => (vec![Vec::new(); workers], None),
-            Some(Ok(known)) => {
+            Some(Ok(mut known)) => {
+                // Of a sender that is gone nothing is left.
+                let known_sender = |flow: &Retained| {
+                    let sender = flow.1.stamp().sender;
+                    sender == 0 || config.trust.senders.iter().any(|(id, _)| *id == sender)
+                };
+                known.iter_mut().for_each(|known| known.retain(known_sender));
                 let count = known.iter().map(Vec::len).sum::<usize>();
                 // Another key, other owners: each takes its own out of all.
                 let known = if software { vec![known.concat(); workers] } else { known };
@@ -144,14 +158,13 @@ impl Vantage {
             }
             Some(Err(error)) => (vec![Vec::new(); workers], Some(Err(error))),
         };
-        let udp = if fixed.udp.is_some() { 8 } else { 0 };
-        let overhead = udp + if has(true) { 40 } else { 20 };
+        let overhead = fixed.between() + if has(true) { 40 } else { 20 };
         let sharing = if software { handover::ends(workers, handover::BYTES) } else { Ok(vec![]) };
-        let (mut givers, handed): (VecDeque<_>, Vec<_>) =
+        let (mut givers, mut handed): (VecDeque<_>, VecDeque<_>) =
             sharing.map_err(system("make what workers hand packets over by"))?.into_iter().unzip();
-        let mut make = |worker: usize, interfaces: &[Interface]| -> Box<dyn datapath::Station> {
+        let mut make = |worker: usize, interfaces: &[Interface]| -> Option<Stationed> {
             let link = interfaces.get(BACK).map_or(1500, |it| it.mtu().min(u16::MAX.into()));
-            Box::new(Station::new(Setup {
+            let station = Box::new(Station::new(Setup {
                 fixed,
                 workers,
                 from4: from4.unwrap_or(0),
@@ -161,9 +174,11 @@ impl Vantage {
                 mtu: fixed.mtu.min(link as u16),
                 overhead,
                 key: key.clone(),
-                seed: fastrand::Rng::new().u64(..),
-                secret,
+                seed: random::word(),
+                secrets: secret_readers.remove(0),
                 policy: readers.remove(0),
+                keys: key_readers.remove(0),
+                stream: worker as u16,
                 programs: program_readers.remove(0),
                 ends: ends.remove(0),
                 steering: givers.pop_front().map(|giver| Steering::new(worker, workers, giver)),
@@ -171,9 +186,13 @@ impl Vantage {
                 retained: std::mem::take(&mut known[worker]),
                 leave: left.as_ref().map(|left| (worker as u32, Arc::clone(left))),
                 clock: Box::new(early::now),
-            }))
+            }));
+            let behind = |first: &Interface| (first.mac(), first.mtu());
+            let (mac, mtu) = interfaces.get(FRONT).map_or(([0; 6], 1500), behind);
+            let handed = handed.pop_front().map(|port: Handed| port.behind(mac, mtu));
+            Some(Stationed { station, handed: handed.map(|port| Box::new(port) as Box<dyn Port>) })
         };
-        let stations = Stations { frames: places(fixed) as u32, make: &mut make, handed };
+        let stations = Stations { frames: places(fixed) as u32, make: &mut make };
         let role = Role::Gate(Arc::clone(&panel));
         let guard = Guard { role, stations };
         let daemon = Daemon::start_guarded(router, guard)?;
@@ -202,11 +221,12 @@ impl Vantage {
     pub fn attend(&mut self) -> Vec<String> {
         self.daemon.attend();
         self.panel.compare();
-        let mut told = self.panel.look_after_grantors();
-        told.extend(self.panel.news_of_programs());
-        told.extend(self.daemon.news());
-        told.extend(self.panel.board().map(|board| board.said()).unwrap_or_default());
-        told
+        self.panel.rotate_secrets(Instant::now());
+        self.panel.look_after_grantors();
+        let mut lines = self.panel.news_of_programs();
+        lines.extend(self.daemon.news());
+        lines.extend(self.panel.board().map(|board| board.said()).unwrap_or_default());
+        lines
     }
 
     /// Reads the configuration again, and goes over to the policy and the senders in it.
@@ -233,9 +253,19 @@ impl Vantage {
         self.panel.gate()
     }
 
+    /// Returns why interfaces do not work as ports, of each that does not.
+    pub fn problems(&self) -> Vec<String> {
+        self.daemon.problems()
+    }
+
     /// Says whether all threads are at work.
     pub fn alive(&self) -> bool {
         self.daemon.alive() && self.panel.alive()
+    }
+
+    /// Returns what the progress of its threads is seen by.
+    pub fn progress(&self) -> Progress {
+        self.daemon.progress().with([self.panel.turns()])
     }
 
     /// Says how many flows there were from before, or why none; nothing where none are kept.

@@ -39,6 +39,8 @@ pub(super) struct Writer {
     most: usize,
     /// Times that the kernel refused.
     troubles: u64,
+    /// When expired ones are searched for next: not with each decline of a flood.
+    sweep_at: u64,
 }
 
 /// Returns the kernel's monotonic time, which its programs go by.
@@ -58,7 +60,7 @@ impl Writer {
     /// Writes at most so many flows down, for workers with these rings.
     pub(super) fn new(rings: Vec<Consumer<Early>>, policy: Reader<Policy>, most: u32) -> Self {
         let (written, most) = (HashMap::new(), most as usize);
-        Self { rings, policy, front: None, written, most, troubles: 0 }
+        Self { rings, policy, front: None, written, most, troubles: 0, sweep_at: 0 }
     }
 
     /// Writes them down for this interface from now on.
@@ -88,7 +90,8 @@ impl Writer {
         let protected = matches!(policy.action(&flow), Some(Action::Grantors(_)));
         let concerned = protected && policy.source(&flow).is_none();
         let now = now();
-        if self.written.len() >= self.most {
+        if self.written.len() >= self.most && now >= self.sweep_at {
+            self.sweep_at = now + SECOND;
             self.written.retain(|_, until| *until > now);
         }
         let room = self.written.len() < self.most || self.written.contains_key(&flow);

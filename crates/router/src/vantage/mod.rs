@@ -30,6 +30,7 @@
 //! | `shadow` | a candidate beside the policy, compared by these samples |
 //! | `rings` | to a worker and back, without locks |
 //! | `decisions` | what grantors say, from sockets to rings |
+//! | `permits` | limits of each sender, and retraction of its decisions |
 //! | `shelf` | flow programs: the configuration's, and those that grantors send |
 //! | `early` | declined flows that end in the kernel |
 //! | `blocked` | blocked sources that end there |
@@ -45,9 +46,11 @@ mod daemon;
 mod decisions;
 mod early;
 mod health;
+mod inside;
 mod kept;
 mod last;
 mod panel;
+mod permits;
 mod policies;
 mod reply;
 mod retained;
@@ -64,10 +67,13 @@ pub use daemon::Vantage;
 pub use gate::gate::Fate;
 pub(crate) use panel::Panel;
 pub use panel::{Unchanged, told};
+pub use permits::Permit;
 pub use retained::Retained;
 pub use rings::{Ends, Rings, rings};
 pub use sampler::Sampled;
 pub use station::{Setup, Station};
 pub use steering::Steering;
 pub use tally::Tally;
+#[cfg(test)]
+pub(crate) use tally::words;
 pub(crate) use tally::{About, is_gauge};

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fib::Publisher;
+use gate::cookie::{Secret, Secrets};
 use gate::policy::{BadPolicy, Policy};
 use port::af_xdp::Interface;
 use rtrb::Consumer;
@@ -27,13 +28,16 @@ use rtrb::Consumer;
 use super::blocked;
 use super::config::{Config, Fixed, Rules, ip};
 use super::decisions::Decisions;
+use super::early;
 use super::health::Health;
+use super::inside;
 use super::policies::Lines;
 use super::rings::Talk;
 use super::sampler::Sampled;
 use super::shadow::Shadow;
 use super::shelf::Shelf;
 use super::tally::{About, Tally};
+use crate::control::progress::Turns;
 use crate::distribution::{Board, Bundle, Member, Sample};
 
 mod counted;
@@ -44,6 +48,8 @@ use told::{CandidateTold, GateTold, ProgramTold};
 
 /// How long the workers may take to go over to another policy, to reclaim the last.
 const PASS: Duration = Duration::from_millis(500);
+/// How long SYN cookies are made with a secret.
+const ROTATION: Duration = Duration::from_secs(3600);
 
 /// What is asked while a gate works.
 #[derive(Debug)]
@@ -56,7 +62,10 @@ pub(crate) struct Panel {
     /// Of the candidate, if there is one.
     shadow: Mutex<Option<Shadow>>,
     rules: Mutex<Ruling>,
+    /// The secret of SYN cookies, and the time of its last change.
+    secrets: Mutex<Option<(Publisher<Secrets>, Instant)>>,
     blocked: blocked::Writer,
+    inside: inside::Writer,
     // Before the shelf, whose thread ends with it.
     decisions: Decisions,
     shelf: Shelf,
@@ -129,7 +138,9 @@ impl Panel {
                 refused: 0,
                 health: Health::default(),
             }),
+            secrets: Mutex::default(),
             blocked: blocked::Writer::default(),
+            inside: inside::Writer::default(),
             decisions,
             shelf,
             changing: Mutex::default(),
@@ -145,6 +156,23 @@ impl Panel {
     /// Has these samples to give.
     pub(super) fn with_samples(self, samples: Vec<Consumer<Sampled>>) -> Self {
         Self { samples: Mutex::new(samples), ..self }
+    }
+
+    /// Rotates these secrets from time to time.
+    pub(super) fn with_secrets(self, secrets: Publisher<Secrets>) -> Self {
+        Self { secrets: Mutex::new(Some((secrets, Instant::now()))), ..self }
+    }
+
+    /// Has SYN cookies made with another secret where the last one is [`ROTATION`] old.
+    pub(super) fn rotate_secrets(&self, now: Instant) {
+        let mut secrets = lock(&self.secrets);
+        let Some((secrets, since)) = &mut *secrets else { return };
+        if now.duration_since(*since) >= ROTATION {
+            let next = secrets.current().rotate(Secret::random(), early::now());
+            secrets.publish(Box::new(next));
+            *since = now;
+        }
+        while secrets.reclaim().is_some() {}
     }
 
     /// Takes the samples that workers have left; the candidate is compared by them.
@@ -173,6 +201,11 @@ impl Panel {
         lock(&self.shadow).as_ref().map(Shadow::told)
     }
 
+    /// Returns where the thread that receives decisions counts its turns.
+    pub(super) fn turns(&self) -> Turns {
+        self.decisions.turns()
+    }
+
     /// Says whether who listens to grantors is at work.
     pub(super) fn alive(&self) -> bool {
         self.decisions.alive() && self.shelf.alive()
@@ -183,11 +216,13 @@ impl Panel {
         if self.fixed.early > 0 {
             self.decisions.set_front(front.clone());
         }
+        let (rules, _) = self.ruling();
         if self.fixed.early_prefixes > 0 {
             self.blocked.set_front(front.clone());
-            let (rules, _) = self.ruling();
             self.blocked.go_over(&rules.sources);
         }
+        self.inside.set_front(front.clone());
+        self.inside.write(&rules);
     }
 
     /// Reads the configuration again and goes over to what may change of it, or to nothing.
@@ -249,6 +284,7 @@ impl Panel {
         drop(ruling);
         // Who asks meanwhile need not wait for it.
         self.blocked.go_over(&rules.sources);
+        self.inside.write(&rules);
         let (count, senders) = (rules.rules.len(), config.trust.senders.len());
         let blocked = match rules.block.len() {
             0 => String::new(),
@@ -260,16 +296,28 @@ impl Panel {
         ))
     }
 
-    /// Looks for grantors that say nothing any more, and gives their flows to others; returns
-    /// what is to be said of it.
-    pub(super) fn look_after_grantors(&self) -> Vec<String> {
+    /// Retracts all decisions of a sender so far, and returns a confirmation.
+    ///
+    /// # Errors
+    /// Reports that 0 is no sender.
+    pub(crate) fn flush(&self, sender: u32) -> Result<String, String> {
+        if sender == 0 {
+            return Err("0 is no sender: name one of [[sender]]".to_owned());
+        }
+        self.decisions.flush(sender);
+        Ok(format!("retracted all decisions of sender {sender}: their flows send requests again"))
+    }
+
+    /// Looks for grantors that have become silent, gives their flows to others, and logs it.
+    pub(super) fn look_after_grantors(&self) {
         let mut ruling = lock(&self.rules);
         let ruling = &mut *ruling;
         if !ruling.rules.sets.iter().any(|set| set.silent.is_some()) {
-            return Vec::new();
+            return;
         }
-        let told = ruling.health.look(&ruling.rules, &self.decisions.heard(), Instant::now());
-        if !told.is_empty() {
+        let lines = ruling.health.look(&ruling.rules, &self.decisions.heard(), Instant::now());
+        if !lines.is_empty() {
+            lines.iter().for_each(|line| log::warn!("{line}"));
             // Which was sound with all of them. Of the same generation: what was granted stays.
             let silent = ruling.health.silent();
             if let Ok(policy) = ruling.rules.policy_without(ruling.generation, silent) {
@@ -277,7 +325,6 @@ impl Panel {
                 while ruling.policy.reclaim_within(PASS).is_some() {}
             }
         }
-        told
     }
 
     fn ruling(&self) -> (Arc<Rules>, u64) {

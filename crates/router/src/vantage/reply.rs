@@ -11,9 +11,24 @@
 //!
 //! So many a second at the most (RFC 4443, 2.4(f)); what is beyond that is counted. Some
 //! packets are never answered (`wire/src/icmp_error.rs`).
+//!
+//! **Budgets.** Any host can send packets that are too long, with any source address, and must not
+//! use up the answers that others need. So each answer is charged to three budgets, and needs all
+//! of them:
+//!
+//! ```text
+//!   the tunnel        half for any packet, half for granted ones; these may take of both
+//!   source prefix     a tenth: /24 and /48, by keyed hash in one of 1024 places
+//!   destination       half: the address, by keyed hash in one of 1024 places
+//! ```
+//!
+//! A granted flow needs its answer most, and forged sources are requests with most policies:
+//! granted packets have budgets of their own by source and destination too. Budgets that share a
+//! place are one; an attacker that does not know the key cannot choose which.
 
 use std::collections::VecDeque;
 
+use gate::flow::{Flow, Key as HashKey};
 use gate::limit::bucket::{Bucket, DEEPEST};
 use port::{Arena, Frame};
 use wire::icmp_error::{LONGEST_V6, Reason, emit_v4, emit_v6};
@@ -25,6 +40,11 @@ use crate::datapath::{Key, Leaving, Way};
 const MOST: usize = 64;
 /// What an answer takes of a bucket: it counts bytes, and these are all the same.
 const PRICE: u32 = 1000;
+/// Budgets of source prefixes, and of destinations.
+const PLACES: usize = 1024;
+/// A source prefix may have one answer in so many, a destination one in so many.
+const OF_SOURCE: u64 = 10;
+const OF_DESTINATION: u64 = 2;
 
 /// Who answers.
 #[derive(Debug)]
@@ -32,35 +52,79 @@ pub(super) struct Replies {
     /// From these addresses.
     from4: Option<u32>,
     from6: Option<u128>,
-    rate: Bucket,
+    /// For any packet, and for granted ones only.
+    rates: [Bucket; 2],
+    /// By source prefix, and by destination.
+    by_source: Box<[Bucket]>,
+    by_destination: Box<[Bucket]>,
+    key: HashKey,
     ready: VecDeque<(Frame, Key)>,
     scratch: Box<[u8; LONGEST_V6]>,
     pub(super) sent: u64,
-    /// Those beyond the rate, and those without an address or a frame to answer by.
+    /// Those beyond a budget, and those without an address or a frame to answer by.
     pub(super) spared: u64,
 }
 
 impl Replies {
     /// Answers from these addresses, at most so many times a second.
     pub(super) fn new(from4: Option<u32>, from6: Option<u128>, rate: u32, now: u64) -> Self {
-        let rate = Bucket::new(u64::from(rate) * u64::from(PRICE), DEEPEST, now);
+        let bucket =
+            |part: u64| Bucket::new(u64::from(rate) * u64::from(PRICE) / part, DEEPEST, now);
+        let rates = [bucket(2), bucket(2)];
+        let by_source = vec![bucket(OF_SOURCE); PLACES].into();
+        let by_destination = vec![bucket(OF_DESTINATION); PLACES].into();
+        let key = HashKey::random();
         let scratch = Box::new([0; LONGEST_V6]);
         let ready = VecDeque::with_capacity(MOST);
-        Self { from4, from6, rate, ready, scratch, sent: 0, spared: 0 }
+        let (sent, spared) = (0, 0);
+        Self { from4, from6, rates, by_source, by_destination, key, ready, scratch, sent, spared }
     }
 
-    /// Answers a packet that is longer than `mtu`; says whether it did.
-    pub(super) fn too_big(&mut self, arena: &mut Arena, frame: &Frame, mtu: u32, now: u64) -> bool {
-        let done = self.ready.len() < MOST
-            && self.rate.allows(now, PRICE)
-            && self.answer(arena, frame, mtu).is_some();
-        if done {
-            self.rate.take(PRICE);
-            self.sent += 1;
-        } else {
-            self.spared += 1;
+    /// Answers a packet, of a granted flow or not, that is longer than `mtu`; returns whether it
+    /// did.
+    pub(super) fn too_big(
+        &mut self,
+        arena: &mut Arena,
+        frame: &Frame,
+        mtu: u32,
+        granted: bool,
+        now: u64,
+    ) -> bool {
+        let packet = arena.bytes(frame).get(ethernet::LEN..).unwrap_or_default();
+        let budget = self.budget(packet, granted, now);
+        let answered =
+            budget.filter(|_| self.ready.len() < MOST && self.answer(arena, frame, mtu).is_some());
+        match answered {
+            Some([rate, source, destination]) => {
+                self.rates[rate].take(PRICE);
+                self.by_source[source].take(PRICE);
+                self.by_destination[destination].take(PRICE);
+                self.sent += 1;
+            }
+            None => self.spared += 1,
         }
-        done
+        answered.is_some()
+    }
+
+    /// Returns the budgets that an answer to a packet is to be charged to, if all have it.
+    fn budget(&mut self, packet: &[u8], granted: bool, now: u64) -> Option<[usize; 3]> {
+        // IPv4 addresses are where no IPv6 source is.
+        let (source, destination) = if packet.first()? >> 4 == 6 {
+            let ip = ipv6::View::parse(packet).ok()?;
+            (ip.src() >> 80 << 80, ip.dst())
+        } else {
+            let ip = ipv4::View::parse(packet).ok()?;
+            ((ip.src() >> 8 << 8).into(), ip.dst().into())
+        };
+        let of = |kind: u128, address| {
+            self.key.hash(&Flow::v6(kind << 1 | u128::from(granted), address)) as usize % PLACES
+        };
+        let (source, destination) = (of(0, source), of(1, destination));
+        let rate = [1, 0].into_iter().filter(|&rate| granted || rate == 0);
+        let rate = rate.into_iter().find(|&rate| self.rates[rate].allows(now, PRICE))?;
+        let allowed = self.by_source[source].allows(now, PRICE)
+            && self.by_destination[destination].allows(now, PRICE);
+        allowed.then_some([rate, source, destination])
     }
 
     fn answer(&mut self, arena: &mut Arena, frame: &Frame, mtu: u32) -> Option<()> {

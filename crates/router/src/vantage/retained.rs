@@ -71,7 +71,8 @@ fn get(bytes: &[u8; FLOW]) -> Option<(u32, Retained)> {
 /// The system's; the file is then as it was.
 pub(super) fn write(path: &Path, flows: &[u8]) -> io::Result<usize> {
     let whole = [&MAGIC[..], &boot()?, flows].concat();
-    fib::image::replace(path, &whole)?;
+    // Only the operator may read which hosts communicate.
+    fib::image::replace_with_mode(path, &whole, 0o600)?;
     Ok(flows.len() / FLOW)
 }
 
@@ -111,7 +112,10 @@ pub(super) fn read(path: &Path, workers: usize) -> io::Result<Vec<Vec<Retained>>
 
 #[cfg(test)]
 mod tests {
-    use super::{Flow, Record, put, read, write};
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::{BOOT, FLOW, Flow, MAGIC, Record, get, put, read, write};
 
     #[test]
     fn flows_come_back_and_nothing_damaged_does() {
@@ -124,7 +128,11 @@ mod tests {
         for (worker, flow) in [0, 1, 1].into_iter().zip(&flows) {
             put(&mut bytes, worker, flow, &Record::new(7));
         }
+        // Only its owner may read the file now, with any earlier mode.
+        std::fs::write(&path, b"").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         assert_eq!(write(&path, &bytes).unwrap(), 3);
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let whole = std::fs::read(&path).unwrap();
         let of = |workers| -> Vec<Vec<Flow>> {
             std::fs::write(&path, &whole).unwrap();
@@ -141,6 +149,59 @@ mod tests {
         other[10] ^= 1;
         std::fs::write(&path, &other).unwrap();
         assert!(read(&path, 2).unwrap_err().to_string().contains("another boot"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// After any change of the bytes: flows that are read, written and read again are the same.
+    #[test]
+    fn accepted_file_is_the_same_when_it_is_written_again() {
+        let folder = std::env::temp_dir().join(format!("fp-flows-fuzz-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("flows");
+        let mut bytes = Vec::new();
+        for number in 0..6 {
+            let flow = if number % 2 == 0 { Flow::v4(number, 2) } else { Flow::v6(3 << 64, 4) };
+            put(&mut bytes, number / 3, &flow, &Record::new(7));
+        }
+        write(&path, &bytes).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        let head = MAGIC.len() + BOOT;
+        let mut rng = fastrand::Rng::with_seed(16);
+        let (mut taken, mut refused) = (0, 0);
+        for _ in 0..5_000 {
+            let mut other = whole.clone();
+            for _ in 0..rng.u8(1..4) {
+                let at = rng.usize(..other.len());
+                match rng.u8(..4) {
+                    0 => other[at] = rng.u8(..),
+                    1 => other[at] ^= 1 << rng.u8(..8),
+                    2 => other.truncate(at.max(1)),
+                    _ => _ = other.drain(..at.min(FLOW)),
+                }
+            }
+            std::fs::write(&path, &other).unwrap();
+            let workers = rng.usize(1..4);
+            let Ok(all) = read(&path, workers) else {
+                refused += 1;
+                continue;
+            };
+            taken += 1;
+            assert_eq!(all.len(), workers);
+            let (flows, rest) = other[head..].as_chunks::<FLOW>();
+            assert!(rest.is_empty());
+            for bytes in flows {
+                let written = |bytes: &[u8; FLOW]| {
+                    let (worker, (flow, record)) = get(bytes).unwrap();
+                    let mut again = Vec::new();
+                    put(&mut again, worker, &flow, &record);
+                    <[u8; FLOW]>::try_from(again).unwrap()
+                };
+                let again = written(bytes);
+                assert_eq!(again[..37], bytes[..37], "the worker and the flow");
+                assert_eq!(written(&again), again);
+            }
+        }
+        assert!(taken > 300 && refused > 300, "{taken} taken, {refused} refused");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -13,7 +13,7 @@
 
 use gate::decision::Item;
 use gate::flow::Flow;
-use gate::state::{Stamp, State};
+use gate::state::{Stamp, State, Traffic};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::sampler::Sampled;
@@ -28,8 +28,14 @@ const TALK: usize = 256;
 /// Samples on their way: more than a second has (`sampler.rs`).
 const SAMPLES: usize = 8192;
 
-/// A decision and which it is.
-pub(super) type Decided = (Item, Stamp);
+/// A decision, or the end of some.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Decided {
+    /// A decision and which it is.
+    Item(Item, Stamp),
+    /// All decisions of this sender up to this number are retracted.
+    Retract(Stamp),
+}
 
 /// What the kernel is to know of declined flows.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +78,8 @@ pub(super) struct Known {
     pub(super) program: u8,
     /// Nanoseconds until the state is over.
     pub(super) left: u64,
+    /// Of a flow that is declined provisionally: which of its packets.
+    pub(super) traffic: Traffic,
     /// Nanoseconds since a packet asked.
     pub(super) idle: u64,
     pub(super) priority: u8,
@@ -106,7 +114,13 @@ pub struct Rings {
 impl Rings {
     /// Tells the worker a decision; says whether there was room.
     pub fn decide(&mut self, item: Item, stamp: Stamp) -> bool {
-        self.decisions.push((item, stamp)).is_ok()
+        self.decisions.push(Decided::Item(item, stamp)).is_ok()
+    }
+
+    /// Sends the worker a retraction of a sender's decisions up to a number; returns whether there
+    /// was room.
+    pub fn retract(&mut self, upto: Stamp) -> bool {
+        self.decisions.push(Decided::Retract(upto)).is_ok()
     }
 
     /// Takes the oldest sample.

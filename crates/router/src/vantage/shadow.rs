@@ -41,9 +41,10 @@ const RECENT: usize = 64;
 const OTHERS: &str = "others";
 
 /// The outcomes that there are without a grantor set, in words; those with one have the numbers after.
-const WITHOUT: [&str; 6] = ["no route", "back", "front", "drop", "allowed", "blocked"];
+const WITHOUT: [&str; 7] = ["no route", "back", "front", "drop", "allowed", "blocked", "forged"];
 const ALLOWED: usize = 4;
 const BLOCKED: usize = 5;
+const FORGED: usize = 6;
 
 /// One of two policies.
 #[derive(Debug)]
@@ -72,6 +73,7 @@ impl Side {
             Some(Action::Back) => 1,
             Some(Action::Front) => 2,
             Some(Action::Drop) => 3,
+            Some(Action::Forged) => FORGED,
             Some(Action::Grantors(_)) if said.is_some() => ALLOWED,
             Some(Action::Grantors(set)) => self.sets.get(usize::from(set)).copied().unwrap_or(0),
         }
@@ -143,6 +145,9 @@ impl OutcomeTold {
         if let Some(prefix) = rules.blocking(source) {
             let rule = Some(prefix.to_string());
             return Self { action: WITHOUT[BLOCKED].to_owned(), rule, line: None };
+        }
+        if rules.is_forged(source, destination) {
+            return Self { action: WITHOUT[FORGED].to_owned(), rule: None, line: None };
         }
         let rule = rules.find(destination);
         let by = |action: String| Self {

@@ -25,7 +25,7 @@ pub(super) struct Sight<'w> {
     pub(super) cookies_unsent: u64,
     pub(super) clamped: u64,
     pub(super) red_dropped: u64,
-    pub(super) uncounted: u64,
+    pub(super) displaced: u64,
 }
 
 /// What a number is about.
@@ -45,7 +45,7 @@ pub(crate) enum About {
 
 type Word = (About, &'static str, fn(&Sight<'_>) -> u64);
 
-const WORDS: [Word; 82] = [
+const WORDS: [Word; 86] = [
     (About::Packets, "received", |it| it.counts.received.packets),
     (About::Packets, "request", |it| it.counts.requests.packets),
     (About::Packets, "granted", |it| it.counts.granted.packets),
@@ -64,6 +64,7 @@ const WORDS: [Word; 82] = [
     (About::Packets, "over_limit_each", |it| it.counts.over_limit_each.packets),
     (About::Packets, "syn_cookie", |it| it.counts.syn_cookies.packets),
     (About::Packets, "proof", |it| it.counts.proofs.packets),
+    (About::Packets, "forged", |t| t.counts.forged.packets),
     (About::Packets, "allowed", |it| it.counts.allowed.packets),
     (About::Packets, "direct", |it| it.counts.direct.packets),
     (About::Packets, "without_entry", |it| it.counts.without_entry),
@@ -87,6 +88,7 @@ const WORDS: [Word; 82] = [
     (About::Bytes, "over_limit_each", |it| it.counts.over_limit_each.bytes),
     (About::Bytes, "syn_cookie", |it| it.counts.syn_cookies.bytes),
     (About::Bytes, "proof", |it| it.counts.proofs.bytes),
+    (About::Bytes, "forged", |t| t.counts.forged.bytes),
     (About::Bytes, "allowed", |it| it.counts.allowed.bytes),
     (About::Table, "running", |it| it.table.running() as u64),
     (About::Table, "capacity", |it| it.table.capacity() as u64),
@@ -102,11 +104,13 @@ const WORDS: [Word; 82] = [
     (About::Table, "given_up", |it| it.counts.given_up),
     (About::Table, "expired", |it| it.counts.expired),
     (About::Decisions, "decided", |it| it.counts.decided),
+    (About::Decisions, "retracted", |t| t.counts.retracted),
     (About::Decisions, "late", |it| it.counts.late),
     (About::Decisions, "no_room", |it| it.counts.no_room),
+    (About::Decisions, "unproven", |t| t.counts.unproven),
     (About::Decisions, "unprotected", |it| it.counts.unprotected),
     (About::Decisions, "programs", |it| it.counts.programs),
-    (About::Link, "limits_uncounted", |it| it.uncounted),
+    (About::Link, "limits_displaced", |t| t.displaced),
     (About::Link, "requests_offered", |it| it.link.requests().counts().offered),
     (About::Link, "requests_sent", |it| it.link.requests().counts().sent),
     (About::Link, "requests_dropped", |it| it.link.requests().counts().dropped),
@@ -179,6 +183,12 @@ impl Tally {
         let mut all = self.iter();
         all.find(|word| (word.0, word.1) == (about, name)).map_or(0, |word| word.2)
     }
+}
+
+/// Lists the numbers' names.
+#[cfg(test)]
+pub(crate) fn words() -> impl Iterator<Item = (About, &'static str)> {
+    WORDS.iter().map(|(about, name, _)| (*about, *name))
 }
 
 /// Says whether a number is of the moment, and not a count.

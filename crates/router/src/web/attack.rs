@@ -92,6 +92,8 @@ impl Second {
 pub(super) struct Attacks {
     all: VecDeque<Attack>,
     on: bool,
+    /// Attacks that have begun since the start.
+    begun: u64,
     /// The last seconds: those that may turn out to be the beginning.
     last: VecDeque<Second>,
     /// Seconds since the last hot one, and when that ended.
@@ -174,6 +176,17 @@ impl Attacks {
         }
         self.all.push_back(attack);
         self.on = true;
+        self.begun += 1;
+    }
+
+    /// Returns the attack that is going on, if there is one.
+    pub(super) fn current(&self) -> Option<&Attack> {
+        self.all.back().filter(|_| self.on)
+    }
+
+    /// Counts the attacks that have begun since the start.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun
     }
 
     /// Tells of all.
@@ -183,6 +196,21 @@ impl Attacks {
 }
 
 impl Attack {
+    /// Returns how it began, in words.
+    pub(super) fn beginning(&self) -> String {
+        let Self { received_peak, dropped_peak, .. } = self;
+        format!("{received_peak} packets/s, of which {dropped_peak} are dropped")
+    }
+
+    /// Returns how it ended, in words.
+    pub(super) fn end(&self) -> String {
+        let lasted = self.ended.map_or(0.0, |ended| ended - self.began);
+        let total: u64 = self.dropped.values().sum();
+        let most = self.dropped.iter().max_by_key(|(_, count)| **count);
+        let most = most.map(|(reason, _)| format!(", most as {reason}")).unwrap_or_default();
+        format!("after {lasted:.0} s: {total} packets dropped{most}")
+    }
+
     fn grow(&mut self, second: &Second) {
         self.received_peak = self.received_peak.max(second.rate(second.received));
         self.dropped_peak = self.dropped_peak.max(second.rate(second.all_dropped()));
@@ -225,6 +253,24 @@ mod tests {
         let all: u64 = seconds[4..].iter().map(|it| it.1).sum();
         assert_eq!(dropped.values().sum::<u64>(), all);
         assert!(dropped["low_priority"] > dropped["declined"]);
+    }
+
+    #[test]
+    fn log_lines_have_the_numbers_of_the_attack() {
+        let mut seconds = vec![QUIETLY; 4];
+        seconds.extend([HOT, QUIETLY, HOT, (9000, 4000)]);
+        let begun = after(&seconds);
+        assert_eq!(begun.begun(), 1);
+        let line = begun.current().unwrap().beginning();
+        assert_eq!(line, "9000 packets/s, of which 4000 are dropped");
+        seconds.extend([QUIETLY; QUIET]);
+        let ended = after(&seconds);
+        assert!(ended.current().is_none() && ended.begun() == 1);
+        let line = ended.told()[0].end();
+        assert!(
+            line.starts_with("after 4 s: ") && line.ends_with(", most as low_priority"),
+            "{line}"
+        );
     }
 
     #[test]

@@ -132,7 +132,9 @@ impl Keeper {
             let seen = lock(seen);
             Kept { history: seen.history.kept(), attacks: seen.attacks.kept() }
         };
-        let done = to_bytes(&kept).and_then(|bytes| fib::image::replace(&self.path, &bytes));
+        // Only the operator may read attacks and destinations.
+        let done = to_bytes(&kept)
+            .and_then(|bytes| fib::image::replace_with_mode(&self.path, &bytes, 0o600));
         if let (Err(error), false) = (&done, self.troubled) {
             let path = self.path.display();
             lock(seen).news.push(format!("{path}: the history is not kept: {error}"));
@@ -143,6 +145,8 @@ impl Keeper {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::web::attack::Second;
     use crate::web::history::Number;
@@ -199,6 +203,8 @@ mod tests {
         let before = seen(NOW);
         let mut keeper = Keeper::begin(path.clone(), &mut Seen::default(), NOW);
         keeper.keep(&Mutex::new(seen(NOW)));
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "only the operator may read attacks");
         let mut after = again(&path, NOW + 3.0);
         assert_eq!(after.news, ["the history goes on with 29 seconds and 1 attacks of before"]);
         // Columns by their names, all rows and one more.

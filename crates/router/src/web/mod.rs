@@ -35,7 +35,7 @@ use serde::Serialize;
 use crate::control::api::Request;
 use crate::control::http::{Pages, Reply, Wish};
 use crate::control::look::Look;
-use crate::control::metrics;
+use crate::control::metrics::{self, Watched};
 #[cfg(test)]
 pub(crate) use top::Destination;
 pub(crate) use top::Told as Destinations;
@@ -142,8 +142,12 @@ impl Pages for Web {
     fn page(&self, wish: &Wish) -> Reply {
         let request = match wish.path.as_str() {
             "/metrics" => {
-                let destinations = self.watch.with(|seen| seen.top.told());
-                return metrics::page(&self.look, self.start, destinations, &wish.accept);
+                let watched = self.watch.with(|seen| Watched {
+                    destinations: seen.top.told(),
+                    attack: seen.attacks.current().is_some(),
+                    attacks: seen.attacks.begun(),
+                });
+                return metrics::page(&self.look, self.start, watched, &wish.accept);
             }
             "/api/about" => return json(&self.about()),
             "/api/history" => {

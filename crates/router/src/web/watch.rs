@@ -146,9 +146,20 @@ impl Watcher {
         if self.role.gate().is_ok() {
             let dropped = since.iter().filter(|(verdict, _)| verdict.is_gates());
             let dropped = dropped.map(|(verdict, count)| (verdict.name(), count)).collect();
+            let before = seen.attacks.current().is_some();
             seen.attacks.see(Second { time: now, seconds, received: since.received, dropped });
+            report(before, &seen.attacks);
             seen.top.turn(seconds);
         }
+    }
+}
+
+/// Writes to the log that an attack begins or ends.
+fn report(before: bool, attacks: &Attacks) {
+    match (before, attacks.current(), attacks.told().back()) {
+        (false, Some(attack), _) => log::warn!("an attack has begun: {}", attack.beginning()),
+        (true, None, Some(attack)) => log::warn!("the attack has ended {}", attack.end()),
+        _ => {}
     }
 }
 

@@ -4,9 +4,10 @@
 use fib::{Choice, Hop, Prefix, Rib, Updater};
 use fingerpost_router::datapath::{Adjacency, Tables, Verdict};
 
+use crate::packets::OWN4;
 use crate::packets::{v4, v6};
 use crate::reference::Way;
-use crate::rig::{OWN4, Rig, adjacencies, hop, ingresses};
+use crate::rig::{Rig, adjacencies, hop, ingresses};
 
 const HERE: u32 = 0xc000_0263;
 const HERE6: u128 = 0x2001_0db8 << 96 | 0x63;

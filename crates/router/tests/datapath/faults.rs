@@ -7,8 +7,9 @@ use port::Port;
 use port::faulty::{Faults, Faulty};
 use wire::{ethernet, ipv4, ipv6};
 
-use crate::packets::{draw, spoil};
-use crate::reference::{Way, header_checksum};
+use crate::packets::draw_spoilt;
+use crate::packets::header_checksum;
+use crate::reference::Way;
 use crate::rig::{Rig, adjacencies, hop};
 
 /// Checks that a frame may leave the router: addressed by a gateway of the model,
@@ -59,15 +60,7 @@ fn the_sums_hold_whatever_the_ports_do() {
             for _ in 0..rng.usize(..7) {
                 rig.worker.tick();
             }
-            let frames: Vec<_> = (0..rng.usize(..500))
-                .map(|_| {
-                    let mut frame = draw(&mut rng);
-                    if rng.u8(..) < 32 {
-                        spoil(&mut rng, &mut frame);
-                    }
-                    frame
-                })
-                .collect();
+            let frames: Vec<_> = (0..rng.usize(..500)).map(|_| draw_spoilt(&mut rng, 32)).collect();
             let sent = frames.len() as u64;
             // The balance and the return of every frame are checked in there.
             let counted = rig.pass(frames);

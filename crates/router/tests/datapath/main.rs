@@ -8,6 +8,7 @@
 //! | `rules` | every verdict, random traffic, noise |
 //! | `vrfs` | several tables |
 //! | `sources` | which sources may come in where |
+//! | `punts` | punts that the host answers, fragments and forwards, and their rates |
 //! | `waiting` | packets that wait for a neighbour |
 //! | `flows` | groups: shares, flows that stay, the twin of the hash |
 //! | `allocation` | nothing is allocated while packets pass |
@@ -19,7 +20,9 @@ mod allocation;
 mod changes;
 mod faults;
 mod flows;
+mod losses;
 mod packets;
+mod punts;
 mod reference;
 mod rig;
 mod rules;

@@ -3,8 +3,31 @@
 use fastrand::Rng;
 use wire::{ethernet, ipv4, ipv6};
 
-use crate::reference::header_checksum;
-use crate::rig::{MAC, OWN4, OWN6, mac};
+/// The MAC of port 0.
+pub(crate) const MAC: [u8; 6] = [2, 0, 0, 0, 1, 0];
+/// The router's own addresses.
+pub(crate) const OWN4: u32 = 0xc633_6401;
+pub(crate) const OWN6: u128 = 0x2001_0db8_ffff << 80 | 1;
+
+/// The MAC of a port.
+pub(crate) fn mac(port: usize) -> [u8; 6] {
+    let [a, b, c, d, e, _] = MAC;
+    [a, b, c, d, e, port as u8]
+}
+
+/// Computes an IPv4 header's checksum, whatever stands in its place.
+pub(crate) fn header_checksum(header: &[u8]) -> usize {
+    let mut sum = 0;
+    for at in (0..header.len()).step_by(2) {
+        if at != 10 {
+            sum += usize::from(header[at]) << 8 | usize::from(header[at + 1]);
+        }
+        if sum > 0xffff {
+            sum -= 0xffff;
+        }
+    }
+    0xffff - sum
+}
 
 /// An IPv4 packet in a frame for the router, all of it sound.
 pub(crate) fn v4(src: u32, dst: u32) -> Vec<u8> {
@@ -157,6 +180,15 @@ pub(crate) fn draw(rng: &mut Rng) -> Vec<u8> {
         };
         v6_with(header, padding)
     }
+}
+
+/// Draws a packet, and spoils `spoilt` of 256.
+pub(crate) fn draw_spoilt(rng: &mut Rng, spoilt: u8) -> Vec<u8> {
+    let mut frame = draw(rng);
+    if rng.u8(..) < spoilt {
+        spoil(rng, &mut frame);
+    }
+    frame
 }
 
 /// Spoils a frame: some bits, some bytes, its end, its kind or its destination.

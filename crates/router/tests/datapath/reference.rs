@@ -10,6 +10,7 @@
 use fingerpost_router::datapath::{SourceCheck, Verdict};
 
 use crate::flows::flow;
+use crate::packets::header_checksum;
 
 pub(crate) struct Gateway {
     pub(crate) dst_mac: [u8; 6],
@@ -58,6 +59,8 @@ pub(crate) struct Model {
     /// The gateway of each bucket of each group.
     pub(crate) groups: Vec<Vec<usize>>,
     pub(crate) seed: u64,
+    /// The host answers for the router, without limit.
+    pub(crate) answers: bool,
 }
 
 fn word(bytes: &[u8], at: usize) -> usize {
@@ -66,20 +69,6 @@ fn word(bytes: &[u8], at: usize) -> usize {
 
 fn number(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0, |value, &byte| value * 256 + byte as u128)
-}
-
-/// The checksum of RFC 791: ones' complement of the ones' complement sum.
-pub(crate) fn header_checksum(header: &[u8]) -> usize {
-    let mut sum = 0;
-    for at in (0..header.len()).step_by(2) {
-        if at != 10 {
-            sum += word(header, at);
-        }
-        if sum > 0xffff {
-            sum -= 0xffff;
-        }
-    }
-    0xffff - sum
 }
 
 fn inside(address: u128, block: u128, len: u32, width: u32) -> bool {
@@ -92,6 +81,8 @@ impl Model {
     pub(crate) fn decide(&self, port: usize, frame: &[u8]) -> (Verdict, Option<(usize, Vec<u8>)>) {
         match self.decide_inner(port, frame) {
             Ok((port, bytes)) => (Verdict::Sent, Some((port, bytes))),
+            Err(Verdict::TooBig) if self.answers => (Verdict::Oversize, None),
+            Err(Verdict::NoRoute) if self.answers => (Verdict::Unreachable, None),
             Err(verdict) => (verdict, None),
         }
     }

@@ -11,13 +11,14 @@ use std::sync::Arc;
 use fib::engine::linear::Linear;
 use fib::{Engine, Hop, Prefix, Publisher};
 use fingerpost_router::datapath::{
-    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Lookup, SourceCheck, Verdict, WantReceiver,
-    Worker, WorkerSetup, wants,
+    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Lookup, PuntRates, SourceCheck, Verdict,
+    WantReceiver, Worker, WorkerSetup, wants,
 };
 use fingerpost_router::stats::{Snapshot, WorkerStats};
 use port::memory::Host;
 use port::{Arena, MemoryPort, Port};
 
+use crate::packets::{OWN4, OWN6, mac};
 use crate::reference::{Entrance, Gateway, Model, Paper, Way};
 
 /// Lists of routes of each family, as the datapath sees tables.
@@ -34,9 +35,6 @@ impl Lookup for Lists {
     fn idle(&mut self) {}
 }
 
-pub(crate) const MAC: [u8; 6] = [2, 0, 0, 0, 1, 0];
-pub(crate) const OWN4: u32 = 0xc633_6401;
-pub(crate) const OWN6: u128 = 0x2001_0db8_ffff << 80 | 1;
 pub(crate) const FRAMES: u32 = 1024;
 
 /// The routes as text, with the gateway's place, `None` for the black hole.
@@ -70,12 +68,6 @@ pub(crate) const OTHER_ROUTES: [(&str, Way); 6] = [
     ("2001:db8::/32", Way::To(2)),
     ("2001:db8:1::/48", Way::To(0)),
 ];
-
-/// The MAC of a port.
-pub(crate) fn mac(port: usize) -> [u8; 6] {
-    let [a, b, c, d, e, _] = MAC;
-    [a, b, c, d, e, port as u8]
-}
 
 pub(crate) struct Rig<L = Lists> {
     pub(crate) worker: Worker<L>,
@@ -111,6 +103,7 @@ pub(crate) fn model() -> Model {
         gateways: vec![gateway(1, 1500), gateway(2, 1500), gateway(0, 1500), gateway(2, 100)],
         groups: Vec::new(),
         seed: 0,
+        answers: false,
     }
 }
 
@@ -155,10 +148,12 @@ pub(crate) fn ingresses(model: &Model) -> Ingresses {
         let Paper { own4, own6, .. } = &model.tables[entrance.table];
         let locals = Arc::new(Locals::new(own4.iter().copied(), own6.iter().copied()));
         Ingress {
+            mac: None,
             table: entrance.table,
             locals,
             sources: entrance.sources,
             further: entrance.further,
+            ..Ingress::default()
         }
     }))
 }
@@ -234,6 +229,12 @@ impl<L: Lookup> Rig<L> {
         });
         let seen = Snapshot::default();
         Self { worker, far, hosts, model, adjacencies, ingresses, wants, seen }
+    }
+
+    /// Lets the hosts forward and answer for the router, at these rates.
+    pub(crate) fn with_punts(mut self, rates: PuntRates) -> Self {
+        self.worker = self.worker.with_punts(rates);
+        self
     }
 
     /// Sends `frames` in on port 0 and does as [`pass_on`](Self::pass_on).

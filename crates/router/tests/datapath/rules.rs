@@ -1,7 +1,8 @@
 //! Every rule: packets that each verdict is for, drawn ones, and noise.
 
-use crate::packets::{arriving, draw, ether, seal, sound, sound6, spoil, v4, v4_with, v6, v6_with};
-use crate::rig::{MAC, OWN4, OWN6, Rig};
+use crate::packets::{MAC, OWN4, OWN6};
+use crate::packets::{arriving, draw_spoilt, ether, seal, sound, sound6, v4, v4_with, v6, v6_with};
+use crate::rig::Rig;
 use fastrand::Rng;
 use fingerpost_router::datapath::{SIZE, Verdict};
 use port::{Arena, Frame, MemoryPort, Port, PortStats};
@@ -207,12 +208,19 @@ fn a_full_ring_takes_what_fits() {
 #[test]
 fn every_verdict_has_a_test_that_leads_to_it() {
     let made = made_by_hand();
-    // Those of gates: vantage.rs.
-    for verdict in Verdict::ALL.into_iter().filter(|verdict| !verdict.is_gates()) {
+    // Those of gates: vantage.rs; of grantors: smoke/grantor.sh; of the host: punts.rs.
+    let plain = |verdict: &Verdict| !verdict.is_gates() && !verdict.is_grantors();
+    for verdict in Verdict::ALL.into_iter().filter(plain) {
         let by_hand = made.iter().any(|(expect, _)| *expect == verdict);
         let by_port = matches!(verdict, Verdict::TxFull | Verdict::NoHost | Verdict::Spoofed);
         let by_waiting = verdict == Verdict::Unresolved;
-        assert!(by_hand || by_waiting || by_port, "no packet ends as {verdict:?}");
+        // Of a port's own counters: control.rs and root_start.rs.
+        let by_port = by_port || verdict.is_ports();
+        let by_punts = matches!(
+            verdict,
+            Verdict::Unreachable | Verdict::Oversize | Verdict::Redirect | Verdict::PuntLimit
+        );
+        assert!(by_hand || by_waiting || by_port || by_punts, "no packet ends as {verdict:?}");
     }
 }
 
@@ -222,15 +230,7 @@ fn drawn_and_spoilt_packets_end_as_in_the_model() {
     let mut met = [0u64; Verdict::COUNT];
     for seed in 0..6_000 {
         let mut rng = Rng::with_seed(seed);
-        let frames: Vec<_> = (0..rng.usize(1..=SIZE))
-            .map(|_| {
-                let mut frame = draw(&mut rng);
-                if rng.u8(..) < 96 {
-                    spoil(&mut rng, &mut frame);
-                }
-                frame
-            })
-            .collect();
+        let frames: Vec<_> = (0..rng.usize(1..=SIZE)).map(|_| draw_spoilt(&mut rng, 96)).collect();
         let port = rng.usize(..3);
         let frames: Vec<_> = frames.into_iter().map(|frame| arriving(frame, port)).collect();
         let counted = rig.compare_on(port, &frames);
@@ -241,7 +241,12 @@ fn drawn_and_spoilt_packets_end_as_in_the_model() {
     // The draw reaches every rule, or it proves little.
     for (verdict, met) in Verdict::ALL.into_iter().zip(met) {
         let by_state = matches!(verdict, Verdict::TxFull | Verdict::NoHost | Verdict::Unresolved);
-        let by_state = by_state || verdict.is_gates();
+        let by_punts = matches!(
+            verdict,
+            Verdict::Unreachable | Verdict::Oversize | Verdict::Redirect | Verdict::PuntLimit
+        );
+        let by_state = by_state || by_punts || verdict.is_gates() || verdict.is_ports();
+        let by_state = by_state || verdict.is_grantors();
         assert!(by_state || met >= 100, "{verdict:?} met {met} times");
     }
 }

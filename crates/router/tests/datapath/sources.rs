@@ -6,9 +6,10 @@ use std::sync::Arc;
 use fingerpost_router::datapath::{Adjacency, Group, SourceCheck, Verdict};
 
 use crate::flows::grouped;
+use crate::packets::{OWN4, OWN6};
 use crate::packets::{arriving, draw, v4, v6};
 use crate::reference::Way;
-use crate::rig::{OWN4, OWN6, Rig, adjacencies, hop, ingresses};
+use crate::rig::{Rig, adjacencies, hop, ingresses};
 
 /// Where all of them go: to the router's port 1.
 const THERE: u32 = 0x0a00_0001;

@@ -2,229 +2,42 @@
 //! is allocated, and what enters a tunnel comes out as it was.
 
 use std::collections::HashMap;
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use fastrand::Rng;
-use fib::engine::linear::Linear;
-use fib::{Engine, Hop, Prefix, Publisher};
-use fingerpost_router::datapath::{
-    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Lookup, Verdict, Worker, WorkerSetup, wants,
-};
-use fingerpost_router::stats::WorkerStats;
-use fingerpost_router::vantage::{Config, Fate, Rings, Setup, Station, Steering, Tally, rings};
-use gate::cookie::Secret;
+use fib::Hop;
+use fingerpost_router::datapath::{Adjacency, Verdict};
+use fingerpost_router::vantage::Fate;
 use gate::decision::{Item, Say, Scope};
 use gate::flow::{Flow, Key};
-use gate::policy::Policy;
 use gate::state::{Decision, Grant, Stamp};
-use port::handover::Handed;
-use port::{Arena, MemoryPort, Port};
 use wire::tunnel::Outer;
 use wire::{ethernet, icmp, ipv4, ipv6, tcp};
 
-use crate::packets::{draw, ether, spoil, v4, v4_with, v6};
-use crate::rig::{OWN4, mac};
+use crate::packets::{OWN4, mac};
+use crate::packets::{draw, ether, sound, spoil, v4, v4_with, v6, v6_with};
+use rig::{BACK4, BACK6, GRANTOR, GRANTOR6, MS, NEXT, OUTSIDE6, PROTECTED, Rig, config, meanings};
 
 mod cookies;
+mod forged;
 mod parts;
+mod rig;
+mod sealed;
 mod steering;
 
-const FRAMES: u32 = 4096;
-const MS: u64 = 1_000_000;
-const PROTECTED: u32 = 0x0a00_0001;
-const GRANTOR: u32 = 0xac10_0001;
-const GRANTOR6: u128 = 0xfd02 << 112 | 2;
-const BACK4: u32 = 0xac10_00fe;
-const BACK6: u128 = 0xfd02 << 112 | 1;
-const NEXT: [u8; 6] = [2, 0, 0, 0, 9, 1];
-
-/// One table for all ports.
-struct List(Linear<u32>, Linear<u128>);
-
-impl Lookup for List {
-    fn lookup_v4(&mut self, _: usize, keys: &[u32], hops: &mut [Hop]) {
-        self.0.lookup_batch(keys, hops);
-    }
-    fn lookup_v6(&mut self, _: usize, keys: &[u128], hops: &mut [Hop]) {
-        self.1.lookup_batch(keys, hops);
-    }
-    fn pass(&mut self) {}
-    fn idle(&mut self) {}
-}
-
-struct Rig {
-    worker: Worker<List>,
-    far: Vec<MemoryPort>,
-    clock: Arc<AtomicU64>,
-    rings: Rings,
-    tally: Arc<Tally>,
-    adjacencies: Publisher<Adjacencies>,
-    policy: Publisher<Policy>,
-    config: Config,
-}
-
-fn config(bandwidth: &str, more: &str) -> Config {
-    let text = format!(
-        r#"
-        [front]
-        interface = "front"
-        [back]
-        interface = "back"
-        [link]
-        bandwidth = "{bandwidth}"
-        requests = 64
-        granted = 512
-        [table]
-        entries = 1024
-        [[grantors]]
-        name = "site"
-        members = [{{ address = "172.16.0.1" }}]
-        [[grantors]]
-        name = "site6"
-        members = [{{ address = "fd02::2" }}]
-        [[grantors]]
-        name = "nobody"
-        members = [{{ address = "172.16.0.9", weight = 0 }}]
-        [[policy]]
-        prefix = "10.0.0.0/8"
-        grantors = "site"
-        [[policy]]
-        prefix = "192.0.2.0/24"
-        action = "front"
-        [[policy]]
-        prefix = "10.1.2.0/24"
-        action = "drop"
-        [[policy]]
-        prefix = "10.1.3.0/24"
-        grantors = "nobody"
-        [[policy]]
-        prefix = "198.51.100.0/24"
-        action = "back"
-        [[policy]]
-        prefix = "2001:db8::/32"
-        grantors = "site6"
-        [[policy]]
-        prefix = "2001:db8:1::/48"
-        grantors = "site"
-        [[policy]]
-        prefix = "10.1.4.0/24"
-        grantors = "site"
-        limit = "400kbit"
-        [[policy]]
-        prefix = "10.1.5.0/24"
-        grantors = "site"
-        limit_each = "400kbit"
-        {more}"#
-    );
-    Config::parse(&text, Path::new("gate.toml")).expect("the configuration is sound")
-}
-
-fn meanings() -> Adjacencies {
-    let mut adjacencies = Adjacencies::new();
-    adjacencies.set(Hop(1), Adjacency::new(0, NEXT, mac(0), 1500));
-    adjacencies.set(Hop(2), Adjacency::new(1, NEXT, mac(1), 1500));
-    adjacencies
-}
-
-impl Rig {
-    fn new(config: Config) -> Self {
-        Self::among(config, Key::random(), None)
-    }
-
-    /// One of several, that hand each other what is of their flows.
-    fn among(config: Config, key: Key, place: Option<(Steering, Handed)>) -> Self {
-        let (steering, handed) = place.unzip();
-        let (mut far, mut ports) = (Vec::new(), Vec::<Box<dyn Port>>::new());
-        for at in 0..2 {
-            let (end, near) = MemoryPort::pair(&format!("far{at}"), &format!("near{at}"));
-            far.push(end);
-            ports.push(Box::new(near.with_mac(mac(at))));
-        }
-        let four = |text: &str, hop| (text.parse::<Prefix<u32>>().unwrap(), Hop(hop));
-        let six = |text: &str, hop| (text.parse::<Prefix<u128>>().unwrap(), Hop(hop));
-        let v4 = [four("0.0.0.0/0", 1), four("172.16.0.0/16", 2), four("198.51.100.0/24", 2)];
-        let v6 = [six("::/0", 1), six("fd02::/64", 2)];
-        let locals = Arc::new(Locals::new([OWN4], []));
-        let adjacencies = Publisher::new(meanings());
-        let ingresses = Publisher::new(Ingresses::alike(Ingress { locals, ..Ingress::default() }));
-        let policy = Publisher::new(config.rules.policy(1).unwrap());
-        let (its, ends) = rings();
-        let clock = Arc::new(AtomicU64::new(5_000 * MS));
-        let time = Arc::clone(&clock);
-        let tally = Arc::new(Tally::default());
-        let station = Station::new(Setup {
-            fixed: &config.fixed,
-            workers: 1,
-            from4: BACK4,
-            from6: BACK6,
-            front4: Some(OWN4),
-            front6: Some(0xfd01 << 112 | 1),
-            mtu: 1500,
-            overhead: 40,
-            key,
-            seed: 7,
-            secret: Secret::new(|| 7),
-            policy: policy.reader(),
-            programs: Publisher::new(config.programs.clone()).reader(),
-            ends,
-            steering,
-            tally: Arc::clone(&tally),
-            retained: Vec::new(),
-            leave: None,
-            clock: Box::new(move || time.load(Ordering::Relaxed)),
-        });
-        let mut worker = Worker::new(WorkerSetup {
-            arena: Arena::new(FRAMES, 2048).unwrap(),
-            ports,
-            tables: List(Linear::new(v4), Linear::new(v6)),
-            adjacencies: adjacencies.reader(),
-            ingresses: ingresses.reader(),
-            wants: wants().0,
-            stats: Arc::new(WorkerStats::new()),
-        })
-        .with_station(Box::new(station));
-        if let Some(handed) = handed {
-            worker = worker.with_handed(Box::new(handed.behind(mac(0), 1500)), 0);
-        }
-        Self { worker, far, clock, rings: its, tally, adjacencies, policy, config }
-    }
-
-    /// Takes turns until all is quiet, a tenth of a millisecond each; returns how many.
-    fn rest(&mut self) {
-        for _ in 0..100_000 {
-            self.clock.fetch_add(MS / 10, Ordering::Relaxed);
-            if self.worker.poll() == 0 && self.worker.held() == 0 {
-                return;
-            }
-        }
-        panic!("something waits for ever");
-    }
-
-    fn check(&self) {
-        let now = self.worker.stats().snapshot();
-        assert!(now.balanced(), "{now:?}");
-        // A packet that waits is one frame.
-        let back = self.worker.arena().available() + self.worker.held();
-        assert_eq!(back, FRAMES as usize);
-    }
-
-    fn count(&self, verdict: Verdict) -> u64 {
-        self.worker.stats().snapshot().count(verdict)
-    }
-
-    fn grant(&mut self, flow: Flow, rate_kib: u32) {
-        let terms =
-            Grant { rate_kib, expire_s: 60, next_renewal_ms: 50_000, renewal_step_ms: 1000 };
-        let say = Say::Decide(Decision::Grant(terms));
-        assert!(self.rings.decide(Item { scope: Scope::of(&flow), say }, Stamp::default()));
-    }
-
-    fn decline(&mut self, flow: Flow) {
-        let say = Say::Decide(Decision::Decline { expire_s: 60 });
-        assert!(self.rings.decide(Item { scope: Scope::of(&flow), say }, Stamp::default()));
-    }
+#[test]
+fn plain_packet_over_the_mtu_is_the_hosts_and_one_for_a_tunnel_never() {
+    let mut rig = Rig::new(config("1gbit", ""));
+    let long = |dst| v4_with(ipv4::Header { total_len: 1501, dst, src: 0xc000_0201, ..sound() }, 0);
+    rig.far[0].send(&long(0xc633_6409));
+    rig.rest();
+    assert_eq!((rig.count(Verdict::Oversize), rig.count(Verdict::TooBig)), (1, 0));
+    assert!(rig.hosts[0].take().is_some(), "the host is handed the plain one");
+    rig.far[0].send(&long(PROTECTED));
+    rig.rest();
+    assert_eq!((rig.count(Verdict::Oversize), rig.count(Verdict::TooBig)), (1, 1));
+    assert!(rig.hosts.iter().all(|host| host.take().is_none()), "and not the one for a tunnel");
+    rig.check();
 }
 
 #[test]
@@ -234,8 +47,8 @@ fn what_enters_a_tunnel_comes_out_as_it_was() {
     let six = 0x2001_0db8 << 96;
     let cases = [
         (v4(0xc000_0201, PROTECTED), 20, true),
-        (v6(six | 1 << 16, six | 9), 40, false),
-        (v6(six | 2 << 16, six | 1 << 80), 20, true),
+        (v6(OUTSIDE6 | 1 << 16, six | 9), 40, false),
+        (v6(OUTSIDE6 | 2 << 16, six | 1 << 80), 20, true),
     ];
     for (sent, outer_len, four) in cases {
         rig.far[0].send(&sent);
@@ -267,8 +80,8 @@ fn what_enters_a_tunnel_with_udp_comes_out_as_it_was() {
     for n in 0..200u32 {
         let sent = match n % 3 {
             0 => v4(0xc000_0200 + n, PROTECTED),
-            1 => v6(six | 1 << 16 | u128::from(n), six | 9),
-            _ => v6(six | 2 << 16 | u128::from(n), six | 1 << 80),
+            1 => v6(OUTSIDE6 | 1 << 16 | u128::from(n), six | 9),
+            _ => v6(OUTSIDE6 | 2 << 16 | u128::from(n), six | 1 << 80),
         };
         let mut of_flow = Vec::new();
         for _ in 0..2 {
@@ -289,45 +102,40 @@ fn what_enters_a_tunnel_with_udp_comes_out_as_it_was() {
     }
     assert!(ports.len() > 190, "{}", ports.len());
     rig.check();
-    // What does not fit is told what does: 28 bytes less, and 48.
-    let mut told = Vec::new();
-    for (dst, four) in [(PROTECTED, true), (0, false)] {
-        for len in [1452u16, 1453, 1472, 1473] {
-            let frame = if four {
-                let src = 0xc000_0299;
-                let header = ipv4::Header {
-                    ttl: 9,
-                    protocol: 17,
-                    src,
-                    dst,
-                    total_len: len,
-                    ..Default::default()
-                };
-                v4_with(header, 0)
-            } else {
-                let header = ipv6::Header {
-                    payload_len: len - 40,
-                    next_header: 17,
-                    hop_limit: 9,
-                    src: six | 7,
-                    dst: six | 9,
-                    ..Default::default()
-                };
-                crate::packets::v6_with(header, 0)
-            };
-            rig.far[0].send(&frame);
-            rig.rest();
-            let got = rig.far[0].take().map(|got| match four {
-                true => u32::from(u16::from_be_bytes([got[40], got[41]])),
-                false => u32::from_be_bytes([got[58], got[59], got[60], got[61]]),
-            });
-            assert_eq!(got.is_none(), rig.far[1].take().is_some());
-            told.push(got);
-        }
-    }
-    let expect = [None, None, None, Some(1472), None, Some(1452), Some(1452), Some(1452)];
-    assert_eq!(told, expect);
+    // The answers to packets that do not fit have the MTU that does: 28 bytes less, and 48.
+    let answers = [1452, 1453, 1472, 1473].map(|len| answered_mtus(&mut rig, len));
+    let (four, six) = (Some(1472), Some(1452));
+    assert_eq!(answers, [[None, None], [None, six], [None, six], [four, six]]);
     rig.check();
+}
+
+/// Sends a packet of this length over IPv4 and one over IPv6: the MTU in the ICMP error, or `None`
+/// where the packet goes to the grantor.
+fn answered_mtus(rig: &mut Rig, len: u16) -> [Option<u16>; 2] {
+    let four = ipv4::Header {
+        ttl: 9,
+        protocol: 17,
+        src: 0xc000_0299,
+        dst: PROTECTED,
+        total_len: len,
+        ..Default::default()
+    };
+    let six = ipv6::Header {
+        payload_len: len - 40,
+        next_header: 17,
+        hop_limit: 9,
+        src: OUTSIDE6 | 7,
+        dst: 0x2001_0db8 << 96 | 9,
+        ..Default::default()
+    };
+    // The MTU of Fragmentation Needed, and the low half of that of Packet Too Big.
+    [(v4_with(four, 0), 40), (v6_with(six, 0), 60)].map(|(frame, at)| {
+        rig.far[0].send(&frame);
+        rig.rest();
+        let mtu = rig.far[0].take().map(|got| u16::from_be_bytes([got[at], got[at + 1]]));
+        assert_eq!(mtu.is_none(), rig.far[1].take().is_some());
+        mtu
+    })
 }
 
 /// Whatever comes, with decisions at random, a link that is too narrow, and time that
@@ -381,13 +189,15 @@ fn every_packet_ends_once_and_nothing_is_allocated() {
         }
     }
     // Programs are compiled by clang: smoke/gate.sh. Cookies have to be asked for: cookies.rs. To hand
-    // packets over takes two workers: steering.rs.
+    // packets over takes two workers: steering.rs. The kernel drops what no worker takes:
+    // queues.sh.
     let elsewhere = [
         Verdict::Program,
         Verdict::ProgramError,
         Verdict::SynCookie,
         Verdict::Proof,
         Verdict::HandoverFull,
+        Verdict::Unserved,
     ];
     let gates = |verdict: &Verdict| verdict.is_gates() && !elsewhere.contains(verdict);
     for verdict in Verdict::ALL.into_iter().filter(gates) {
@@ -412,6 +222,7 @@ fn every_packet_ends_once_and_nothing_is_allocated() {
         "syn_cookie",
         "proof",
         "allowed",
+        "forged",
     ];
     assert_eq!(packets("received"), ended.into_iter().map(packets).sum::<u64>());
     for (name, verdict) in [
@@ -422,6 +233,7 @@ fn every_packet_ends_once_and_nothing_is_allocated() {
         ("no_grantor", Verdict::NoGrantor),
         ("over_limit", Verdict::OverLimit),
         ("over_limit_each", Verdict::OverLimitEach),
+        ("forged", Verdict::Forged),
     ] {
         assert_eq!(packets(name), rig.count(verdict), "{name}");
     }
@@ -492,24 +304,20 @@ fn a_tunnel_waits_for_its_neighbour_and_is_never_handed_to_the_host() {
     assert_eq!((rig.count(Verdict::HostRoute), rig.count(Verdict::NoRoute)), (0, 1));
 }
 
+/// A packet that is a byte longer than what the tunnel takes.
+fn oversize(src: u32, dst: u32) -> Vec<u8> {
+    let header =
+        ipv4::Header { ttl: 9, protocol: 17, src, dst, total_len: 1481, ..Default::default() };
+    v4_with(header, 0)
+}
+
 #[test]
-fn what_is_too_big_is_answered_as_often_as_allowed() {
+fn oversize_packets_are_answered_within_the_budget_of_their_source() {
     let mut rig = Rig::new(config("1gbit", "[tunnel]\nanswers = 50"));
-    let big = |src| {
-        let header = ipv4::Header {
-            ttl: 9,
-            protocol: 17,
-            src,
-            dst: PROTECTED,
-            total_len: 1481,
-            ..Default::default()
-        };
-        v4_with(header, 0)
-    };
     let mut answers = 0;
     // For two seconds, a thousand a second.
     for step in 0..2000u32 {
-        rig.far[0].send(&big(0xc000_0201));
+        rig.far[0].send(&oversize(0xc000_0201, PROTECTED));
         rig.clock.fetch_add(MS, Ordering::Relaxed);
         rig.worker.poll();
         rig.worker.poll();
@@ -523,10 +331,43 @@ fn what_is_too_big_is_answered_as_often_as_allowed() {
         }
         rig.check();
     }
-    // Fifty a second, and a burst of nine.
-    assert!((100..=110).contains(&answers), "{answers}");
+    // A tenth of fifty a second, and a burst of nine.
+    assert!((18..=20).contains(&answers), "{answers}");
     assert_eq!(rig.count(Verdict::TooBig), 2000);
     assert_eq!(rig.worker.stats().snapshot().originated, answers);
+}
+
+/// Neither one source nor forged ones from everywhere take the answers that others need.
+#[test]
+fn oversize_packets_of_a_flood_leave_others_their_answers() {
+    for forged in [false, true] {
+        let mut rig = Rig::new(config("1gbit", "[tunnel]\nanswers = 50"));
+        let (modest, granted) = (0xc000_0301, 0xc000_0401);
+        rig.grant(Flow::v4(granted, PROTECTED), 1 << 20);
+        let mut answers: HashMap<u32, u32> = HashMap::new();
+        for step in 0..2000u32 {
+            let source = if forged { 0x0b00_0000 + (step << 8) } else { 0xc000_0201 };
+            rig.far[0].send(&oversize(source, PROTECTED));
+            if step % 200 == 199 {
+                rig.far[0].send(&oversize(modest, PROTECTED + 1));
+                rig.far[0].send(&oversize(granted, PROTECTED));
+            }
+            rig.clock.fetch_add(MS, Ordering::Relaxed);
+            rig.worker.poll();
+            rig.worker.poll();
+            while let Some(got) = rig.far[0].take() {
+                let view = ipv4::View::parse(&got[14..]).unwrap();
+                *answers.entry(view.dst()).or_default() += 1;
+            }
+            rig.check();
+        }
+        assert_eq!(answers.get(&granted), Some(&10), "{forged}: {}", answers.len());
+        if !forged {
+            assert_eq!(answers.get(&modest), Some(&10), "{answers:?}");
+        }
+        // All of them are within the rate, and two bursts.
+        assert!(answers.values().sum::<u32>() <= 100 + 20, "{forged}");
+    }
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use fib::{Choice, Family, Fib, FibsUpdater, Hop, Prefix, Reader, Rib, Updater};
 use fingerpost_router::datapath::{Numbered, Tables, Verdict};
 
+use crate::packets::{OWN4, OWN6};
 use crate::packets::{arriving, v4, v6};
 use crate::reference::{Model, Paper};
-use crate::rig::{OWN4, OWN6, Rig, ingresses, model, routes4, routes6};
+use crate::rig::{Rig, ingresses, model, routes4, routes6};
 
 const HERE: u32 = 0xc000_0263;
 const HERE6: u128 = 0x2001_0db8 << 96 | 0x63;

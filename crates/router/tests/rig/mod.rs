@@ -56,12 +56,19 @@ impl Rig {
             name: format!("eth{interface}"),
             mac: [0; 6],
             mtu: 0,
+            configured: format!("eth{interface}"),
             up: false,
+            enabled: false,
+            gone: false,
+            served: true,
+            unfit: None,
+            problem: None,
             master: None,
             table: if interface == 3 { OTHER } else { MAIN },
             ruled: interface != 3,
             further: false,
             stray: None,
+            isolated: [false; 2],
             sources: SourceCheck::Off,
         };
         let ports = Ports::new([1, 2, 3].map(port));
@@ -151,6 +158,8 @@ pub(crate) fn link(index: u32) -> Link {
         mtu: 1500,
         master: None,
         kind: String::new(),
+        member_of: String::new(),
         table: None,
+        xdp: false,
     }
 }

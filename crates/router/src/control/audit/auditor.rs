@@ -14,15 +14,22 @@
 //! them they find a table that is not made of its routes, and routes that are not the
 //! kernel's.
 //!
-//! To heal is to read all of the kernel's routes anew (where FRR's are followed, to have zebra
-//! send all of its), and then to tell the plane of every one, whether it is thought to know it
-//! or not, and of the end of those that it has and nobody else. At most once in [`HEAL`]: what
-//! that does not mend is a bug, or somebody's rule that we do not follow, and is counted on.
+//! Comparisons wait for calm (`control/calm.rs`): while many routes arrive, or wait to be
+//! published, or are read again, no difference counts. A difference that remains after SETTLE is
+//! checked once more, for as long, after the kernel has finished its work on links: it removes
+//! routes before it reports that.
 //!
-//! A thread of its own, without rights; the control thread is asked one question a round,
-//! of at most [`DOUBTS`] and a sample of each worker. Without packets nothing is asked. While
-//! routes are read anew, and while an image of them is in use, nothing is held against anybody.
-//! Like the comparison (`diff.rs`), it asks the kernel for destinations in the main table only.
+//! To heal, the auditor queries the kernel for the one route that it uses for the destination, and
+//! publishes every route that holds it to the plane again. A difference that returns within
+//! [`HEAL`], or for many destinations, makes the feed read all of the kernel's routes again (where
+//! FRR's are followed, zebra sends all of its routes) and publish every one to the plane, known or
+//! not, and withdraw those that only the plane has. This happens at most once in [`HEAL`]: a
+//! difference that stays is a bug, or a rule that the router does not follow, and is still counted.
+//!
+//! A thread of its own, without rights; it sends the control thread one query a round, of at most
+//! [`DOUBTS`] and a sample of each worker. Without packets it sends none, nor
+//! while an image of the routes is in use. Like the comparison (`diff.rs`), it queries the kernel
+//! for destinations in the main table only.
 
 use std::io;
 use std::net::IpAddr;
@@ -98,12 +105,20 @@ impl Drop for Auditor {
 /// A destination, in the table of this place in the workers' order.
 type Destination = (usize, IpAddr);
 
+/// A destination that differed.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    of: Destination,
+    since: Instant,
+    /// The kernel has finished since what it was doing to links.
+    waited: bool,
+}
+
 struct Audit {
     control: Asker<Following>,
     view: Arc<View>,
     lookup: Lookup,
-    /// What differed, and since when.
-    doubts: Vec<(Destination, Instant)>,
+    doubts: Vec<Doubt>,
     logged: Option<Instant>,
 }
 
@@ -131,7 +146,7 @@ impl Audit {
     fn round(&mut self) {
         let samples = self.view.counting();
         let samples = samples.iter().filter_map(|stats| stats.sample().take());
-        let mut all: Vec<Destination> = self.doubts.iter().map(|(it, _)| *it).collect();
+        let mut all: Vec<Destination> = self.doubts.iter().map(|doubt| doubt.of).collect();
         let fresh: Vec<_> = samples.filter(|it| resolvable(it.1) && !all.contains(it)).collect();
         all.extend(fresh);
         if all.is_empty() {
@@ -155,12 +170,19 @@ impl Audit {
         for (to, says) in all.into_iter().zip(says) {
             let Some(says) = says else { continue };
             let Judged::Differs(difference) = self.judge(to.1, &says) else { continue };
-            let known = self.doubts.iter().find(|(it, _)| *it == to);
-            let since = known.map_or(now, |(_, since)| *since);
-            if now.duration_since(since) >= settle {
-                self.mismatch(*difference);
-            } else if left.len() < DOUBTS {
-                left.push((to, since));
+            let known = self.doubts.iter().find(|doubt| doubt.of == to).copied();
+            let mut doubt = known.unwrap_or(Doubt { of: to, since: now, waited: false });
+            if now.duration_since(doubt.since) >= settle {
+                if doubt.waited {
+                    self.mismatch(*difference, says.table, to.1);
+                    continue;
+                }
+                // A refusal counts as done: the doubt is checked again either way.
+                let _ = self.lookup.wait_for_links();
+                doubt = Doubt { since: Instant::now(), waited: true, ..doubt };
+            }
+            if left.len() < DOUBTS {
+                left.push(doubt);
             }
         }
         self.doubts = left;
@@ -198,7 +220,7 @@ impl Audit {
         let names = self.view.interfaces();
         let name = |index: u32| {
             let known = names.iter().find(|interface| interface.index() == index);
-            known.map_or_else(|| format!("if{index}"), |interface| interface.name().to_owned())
+            known.map_or_else(|| format!("if{index}"), |interface| interface.name())
         };
         let said = |it: Sided| {
             let words = words(&name, &it.way);
@@ -216,13 +238,13 @@ impl Audit {
     }
 
     /// A mismatch that has not settled.
-    fn mismatch(&mut self, difference: Difference) {
+    fn mismatch(&mut self, difference: Difference, table: u32, address: IpAddr) {
         let words = answer::difference(&difference);
         if self.logged.is_none_or(|at| at.elapsed() >= LOG) {
             self.logged = Some(Instant::now());
-            eprintln!("fingerpost: audit: {words}");
+            log::warn!("audit: {words}");
         }
-        self.control.ask(move |it| it.mismatch(difference, words));
+        self.control.ask(move |sync| sync.mismatch(difference, words, table, address));
     }
 }
 
@@ -256,14 +278,18 @@ fn say(plane: &Plane, (at, address): Destination) -> Option<Says> {
 impl Following {
     /// Says whether the routes are as the kernel has them, as far as is known.
     fn may_be_audited(&self) -> bool {
-        !self.is_resynchronising() && !self.plane.has_adopted()
+        self.is_calm() && !self.is_resynchronising() && !self.plane.has_adopted()
     }
 
     /// Takes a mismatch down, and heals it.
-    fn mismatch(&mut self, difference: Difference, words: String) {
+    fn mismatch(&mut self, difference: Difference, words: String, table: u32, address: IpAddr) {
         self.audit.mismatches += 1;
         self.audit.last_mismatch = Some(words);
         self.watchers().tell(Happened::Audit(difference));
+        if self.heal_address(table, address) {
+            self.audit.route_heals += 1;
+            return;
+        }
         let lately = self.healed.is_some_and(|at| at.elapsed() < HEAL);
         if !lately {
             self.healed = Some(Instant::now());

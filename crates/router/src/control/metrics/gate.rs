@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::Gathered;
+use super::help;
 use super::writer::{Family, Writer, bytes, family};
 use crate::vantage::told::PolicyTold;
 use crate::vantage::{About, is_gauge};
@@ -22,104 +23,146 @@ impl Gathered {
             let all = numbers.iter().filter(move |it| it.0 == about);
             all.map(|&(_, name, value)| ([("verdict", name)], value))
         };
-        let it = family("gate_packets", "Packets that the gate judged, by its verdict");
-        to.counter(&it, of(About::Packets))?;
-        to.counter(&bytes("gate", "Bytes of them"), of(About::Bytes))?;
+        let metric = family("gate_packets", "Packets that the gate decided, by verdict");
+        to.counter(&metric, of(About::Packets))?;
+        to.counter(
+            &bytes("gate", "Bytes of the packets that the gate decided, by verdict"),
+            of(About::Bytes),
+        )?;
         encode_policies(to, &gate.policies())?;
-        encode_destinations(to, &self.destinations)?;
+        encode_destinations(to, &self.watched.destinations)?;
+        let help = "1 while an attack goes on, by the rule of the page: packets dropped by the gate are \
+                    many and a large share of all";
+        to.gauge(&family("gate_attack", help), [([], self.watched.attack.into())])?;
+        let help = "Attacks that have begun since the start; the page and the log have their times";
+        to.counter(&family("gate_attacks", help), [([], self.watched.attacks)])?;
         for (about, part) in [(About::Table, "flow_table"), (About::Link, "link")] {
             for &(_, name, value) in numbers.iter().filter(|it| it.0 == about) {
                 let name_of = format!("gate_{part}_{name}");
-                let it = family(&name_of, "Of the gate's table and link: see the guide");
+                let metric = family(&name_of, help::of(about, name).unwrap_or(name));
                 if is_gauge(about, name) {
-                    to.gauge(&it, [([], value)])?;
+                    to.gauge(&metric, [([], value)])?;
                 } else {
-                    to.counter(&it, [([], value)])?;
+                    to.counter(&metric, [([], value)])?;
                 }
             }
         }
         let heard = gate.heard();
         let decided = numbers.iter().filter(|it| it.0 == About::Decisions);
         let all = decided.map(|it| (it.1, it.2)).chain(heard);
-        let it = family("gate_decisions", "What grantors have said, and what came of it");
-        to.counter(&it, all.map(|(name, value)| ([("what", name)], value)))?;
+        let metric = family(
+            "gate_decisions",
+            "Messages and decisions of grantors, by result; forged, replayed and unknown_source \
+             are not from a grantor",
+        );
+        to.counter(&metric, all.map(|(name, value)| ([("what", name)], value)))?;
         let each: Vec<_> = gate
             .grantors()
             .into_iter()
             .map(|(at, gone)| (at.to_string(), u64::from(gone)))
             .collect();
-        let it = family("gate_grantor_silent", "It is taken to be gone, and gets no flows");
-        to.gauge(&it, each.iter().map(|(at, gone)| ([("grantor", at.as_str())], *gone)))?;
+        let metric = family(
+            "gate_grantor_silent",
+            "1 while a grantor is silent and others get its flows; check it and the path to it",
+        );
+        to.gauge(&metric, each.iter().map(|(at, gone)| ([("grantor", at.as_str())], *gone)))?;
         let programs: Vec<_> = gate
             .programs()
             .into_iter()
             .filter(|it| it.state == "in_force")
             .map(|it| (it.number.to_string(), it.origin, it.digest))
             .collect();
-        let it = family("gate_program", "A flow program that decisions may name");
+        let metric =
+            family("gate_program", "A flow program in force that decisions may name; always 1");
         let labels = programs.iter().map(|(number, origin, digest)| {
             let labels = [("number", number), ("origin", origin), ("sha256", digest)];
             (labels.map(|(name, value)| (name, value.as_str())), 1)
         });
-        to.gauge(&it, labels)?;
+        to.gauge(&metric, labels)?;
         let (generation, reloads, refused) = gate.policy();
-        to.gauge(&family("gate_policy_generation", "The policy in force"), [([], generation)])?;
-        to.counter(&family("gate_reloads", "Policies read anew"), [([], reloads)])?;
-        let it = family("gate_reloads_refused", "Those that were not taken over");
-        to.counter(&it, [([], refused)])?;
+        to.gauge(
+            &family(
+                "gate_policy_generation",
+                "Generation of the policy in force; each applied reload adds one",
+            ),
+            [([], generation)],
+        )?;
+        to.counter(
+            &family("gate_reloads", "Reloads of the policy that were applied"),
+            [([], reloads)],
+        )?;
+        let metric = family(
+            "gate_reloads_refused",
+            "Reloads of the policy that were refused; the previous policy stays in force: see the \
+             log",
+        );
+        to.counter(&metric, [([], refused)])?;
         let Some(shadow) = gate.candidate() else { return Ok(()) };
         // They begin anew with each policy and each candidate.
-        let it = family("gate_candidate_samples", "Packets that the candidate was asked about");
-        to.gauge(&it, [([], shadow.samples)])?;
-        let it = family("gate_candidate_packets", "Packets that these stand for");
-        to.gauge(&it, [([], shadow.packets)])?;
-        let it = family("gate_candidate_changes", "Those of them that it would decide otherwise");
+        let metric = family(
+            "gate_candidate_samples",
+            "Sampled packets that the candidate has decided beside the policy",
+        );
+        to.gauge(&metric, [([], shadow.samples)])?;
+        let metric = family(
+            "gate_candidate_packets",
+            "Packets that the candidate's samples represent: an estimate",
+        );
+        to.gauge(&metric, [([], shadow.packets)])?;
+        let metric = family(
+            "gate_candidate_changes",
+            "Packets for which candidate and policy differ: an estimate",
+        );
         let changes = shadow.changes.iter().map(|it| {
             let labels = [("policy", it.policy.as_str()), ("candidate", it.candidate.as_str())];
             (labels, it.packets)
         });
-        to.gauge(&it, changes)
+        to.gauge(&metric, changes)
     }
 }
 
 /// Writes what became of packets by the rule that decided.
 fn encode_policies(to: &mut Writer<'_>, policies: &[PolicyTold]) -> fmt::Result {
-    let mut write = |it: Family<'_>, of: fn(&PolicyTold) -> &BTreeMap<String, u64>| {
+    let mut write = |metric: Family<'_>, of: fn(&PolicyTold) -> &BTreeMap<String, u64>| {
         let values = policies.iter().flat_map(|policy| {
             let each = of(policy).iter();
             each.map(|(outcome, &count)| {
                 ([("policy", policy.policy.as_str()), ("outcome", outcome.as_str())], count)
             })
         });
-        to.counter(&it, values)
+        to.counter(&metric, values)
     };
     let what = "Packets by the rule of the policy that decided, all that were received";
-    write(family("gate_policy_packets", what), |it| &it.packets)?;
-    write(bytes("gate_policy", "Bytes of them"), |it| &it.bytes)
+    write(family("gate_policy_packets", what), |rule| &rule.packets)?;
+    write(
+        bytes("gate_policy", "Bytes of the packets by the rule of the policy that decided"),
+        |rule| &rule.bytes,
+    )
 }
 
 /// Writes what samples say of destinations.
 fn encode_destinations(to: &mut Writer<'_>, it: &Destinations) -> fmt::Result {
-    let what = "Estimates of destinations are of so many seconds";
+    let what = "Seconds that the estimates of destinations cover";
     to.level(&family("gate_sampled_seconds", what), [([], it.seconds)])?;
-    let what = "And by so many samples";
+    let what = "Samples behind the estimates of destinations; few samples make large errors";
     to.gauge(&family("gate_sampled_packets", what), [([], it.samples)])?;
-    let what = "One packet in so many was a sample, at the least; 1: they are exact";
+    let what = "At least one packet in this many was a sample; at 1 the estimates are exact";
     to.gauge(&family("gate_sampling_interval", what), [([], it.every.into())])?;
     let names: Vec<String> = it.destinations.iter().map(|it| it.destination.to_string()).collect();
     let all = || names.iter().map(String::as_str).zip(&it.destinations);
     let packets = all().flat_map(|(name, it)| {
         it.outcomes().map(|(outcome, rate)| ([("destination", name), ("outcome", outcome)], rate))
     });
-    let what = "Of the destinations with most packets, by samples: an estimate";
+    let what = "Packets a second of the destinations with most of them, by outcome: an estimate by samples";
     to.level(&family("gate_destination_packets_per_second", what), packets)?;
-    let what = "Bytes of them, by samples";
+    let what = "Bytes a second of the destinations with most packets: an estimate by samples";
     let each = all().map(|(name, it)| ([("destination", name)], it.bits / 8.0));
     to.level(&family("gate_destination_bytes_per_second", what), each)?;
-    let what = "Their part of all packets, by samples";
+    let what = "Share of all packets of the destinations with most of them: an estimate by samples";
     let each = all().map(|(name, it)| ([("destination", name)], it.share));
     to.level(&family("gate_destination_share_ratio", what), each)?;
-    let what = "The relative standard error of these estimates; 0 where every packet was a sample";
+    let what =
+        "Relative standard error of the estimates of a destination; 0 if every packet was a sample";
     let each = all().map(|(name, it)| ([("destination", name)], it.error));
     to.level(&family("gate_destination_error_ratio", what), each)
 }

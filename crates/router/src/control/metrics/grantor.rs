@@ -9,25 +9,36 @@ use super::writer::{Writer, bytes, family};
 impl Gathered {
     pub(super) fn encode_grantor(&self, to: &mut Writer<'_>) -> fmt::Result {
         let Ok(grantor) = self.role.grantor() else { return Ok(()) };
-        let told = grantor.told();
+        let state = grantor.told();
         let by = |numbers: &'_ BTreeMap<String, u64>| -> Vec<(String, u64)> {
             numbers.iter().map(|(name, value)| (name.clone(), *value)).collect()
         };
-        let (memory, said): (Vec<_>, Vec<_>) =
-            by(&told.policy).into_iter().partition(|(name, _)| name == "memory_bytes");
-        let it = family("grantor_policy", "What the policy said of requests");
-        to.counter(&it, said.iter().map(|(name, value)| ([("what", name.as_str())], *value)))?;
+        let (memory, requests): (Vec<_>, Vec<_>) =
+            by(&state.policy).into_iter().partition(|(name, _)| name == "memory_bytes");
+        let metric = family(
+            "grantor_policy",
+            "Requests, by the policy's decision; failed and over_time are faults of the policy: \
+             show grantor has its last error",
+        );
+        to.counter(
+            &metric,
+            requests.iter().map(|(name, value)| ([("what", name.as_str())], *value)),
+        )?;
         to.gauge(
-            &bytes("grantor_memory", "What the policies have in use"),
+            &bytes("grantor_memory", "Memory that the policies' Lua states have in use; at [policy] memory calls begin to fail"),
             memory.iter().map(|it| ([], it.1)),
         )?;
-        let post = by(&told.post);
-        let it = family("grantor_decisions", "Decisions on their way to the gates");
-        to.counter(&it, post.iter().map(|(name, value)| ([("what", name.as_str())], *value)))?;
-        let it = family("grantor_reloads", "Policies read anew");
-        to.counter(&it, [([], told.reloads)])?;
-        let it = family("grantor_reloads_refused", "Those that were not taken over");
-        to.counter(&it, [([], told.reloads_refused)])?;
+        let post = by(&state.post);
+        let metric = family("grantor_decisions", "Messages and decisions to the gates, by result");
+        to.counter(&metric, post.iter().map(|(name, value)| ([("what", name.as_str())], *value)))?;
+        let metric = family("grantor_reloads", "Reloads of the policy that were applied");
+        to.counter(&metric, [([], state.reloads)])?;
+        let metric = family(
+            "grantor_reloads_refused",
+            "Reloads of the policy that were refused; the previous policy stays in force: see the \
+             log",
+        );
+        to.counter(&metric, [([], state.reloads_refused)])?;
         let programs: Vec<_> = grantor
             .programs()
             .into_iter()
@@ -35,35 +46,53 @@ impl Gathered {
                 Some((it.gate?.to_string(), it.number.to_string(), it.name?, it.state))
             })
             .collect();
-        let it = family("grantor_program", "How it stands with a flow program at a gate");
+        let metric = family("grantor_program", "State of a flow program at a gate; always 1");
         let labels = programs.iter().map(|(gate, number, name, state)| {
             let labels = [("gate", gate), ("number", number), ("program", name), ("state", state)];
             (labels.map(|(name, value)| (name, value.as_str())), 1)
         });
-        to.gauge(&it, labels)?;
-        let Some(shadow) = &told.shadow else { return Ok(()) };
+        to.gauge(&metric, labels)?;
+        let Some(shadow) = &state.shadow else { return Ok(()) };
         // They begin anew with each candidate.
-        let it =
-            family("grantor_candidate_requests", "Requests that the candidate was asked about");
-        to.gauge(&it, [([], shadow.requests)])?;
+        let metric = family(
+            "grantor_candidate_requests",
+            "Requests that the candidate has decided beside the policy, since it was loaded",
+        );
+        to.gauge(&metric, [([], shadow.requests)])?;
         let changes = by(&shadow.changes);
-        let it = family("grantor_candidate_changes", "Those that it says something else of");
-        to.gauge(&it, changes.iter().map(|(name, value)| ([("change", name.as_str())], *value)))
+        let metric = family(
+            "grantor_candidate_changes",
+            "Requests for which candidate and policy differ, since the candidate was loaded",
+        );
+        to.gauge(&metric, changes.iter().map(|(name, value)| ([("change", name.as_str())], *value)))
     }
 
     pub(super) fn encode_distribution(&self, to: &mut Writer<'_>) -> fmt::Result {
         let Ok(board) = self.role.distribution() else { return Ok(()) };
-        let told = board.told();
-        let it = family("distribution_version", "The bundle in force; 0 for none");
-        to.gauge(&it, [([], told.version.unwrap_or(0))])?;
-        let it = family("distribution_floor", "The highest version that was ever taken over");
-        to.gauge(&it, [([], told.floor)])?;
-        let it = family("distribution_state", "The state that a member is in; always 1");
-        to.gauge(&it, [([("state", told.state.as_str())], 1)])?;
-        let it = family("distribution_trouble", "1 while the source gives nothing that is sound");
-        to.gauge(&it, [([], u64::from(told.trouble.is_some()))])?;
-        let it = family("distribution", "What became of bundles: see the guide");
-        let counts = told.counts.iter();
-        to.counter(&it, counts.map(|(what, count)| ([("what", what.as_str())], *count)))
+        let state = board.told();
+        let metric = family("distribution_version", "Version of the bundle in force; 0 for none");
+        to.gauge(&metric, [([], state.version.unwrap_or(0))])?;
+        let metric = family(
+            "distribution_floor",
+            "The highest version of a bundle that was ever applied; lower ones are refused",
+        );
+        to.gauge(&metric, [([], state.floor)])?;
+        let metric = family(
+            "distribution_state",
+            "State of this member of the distribution, in a label; always 1",
+        );
+        to.gauge(&metric, [([("state", state.state.as_str())], 1)])?;
+        let metric = family(
+            "distribution_trouble",
+            "1 while the source of bundles has no valid one; show distribution has the reason",
+        );
+        to.gauge(&metric, [([], u64::from(state.trouble.is_some()))])?;
+        let metric = family(
+            "distribution",
+            "Polls of the source and bundles, by result; if polls_failed grows, the source cannot \
+             be reached",
+        );
+        let counts = state.counts.iter();
+        to.counter(&metric, counts.map(|(what, count)| ([("what", what.as_str())], *count)))
     }
 }

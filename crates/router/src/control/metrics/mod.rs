@@ -20,10 +20,14 @@
 //! | `router` | workers, tables, feeds, interfaces |
 //! | `gate` | verdicts, rules, destinations, the flow table, the link |
 //! | `grantor` | policies in Lua, and bundles |
+//! | `process` | memory, processor time and descriptors, by the standard names |
+//! | `help` | HELP texts of a gate's table and link |
 //! | `writer` | families, and the older format |
 
 mod gate;
 mod grantor;
+mod help;
+mod process;
 mod router;
 mod writer;
 
@@ -32,7 +36,7 @@ use std::fmt;
 use std::time::Instant;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::{Registry, Unit};
 
 use super::answer;
@@ -42,13 +46,24 @@ use super::look::Look;
 use crate::role::Role;
 use crate::stats::Snapshot;
 use crate::web::Destinations;
+use process::Process;
 use writer::{Family, Writer, classic, family};
 
 const OPENMETRICS: &str = "application/openmetrics-text";
 
-/// Makes the page; `accept` is what the client would like to have, `destinations` what samples say.
-pub(crate) fn page(look: &Look, start: Instant, destinations: Destinations, accept: &str) -> Reply {
-    match Gathered::gather(look, start, destinations) {
+/// The findings of the page's watch.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    /// The destinations as estimated from samples.
+    pub(crate) destinations: Destinations,
+    /// Whether an attack goes on, and how many there were.
+    pub(crate) attack: bool,
+    pub(crate) attacks: u64,
+}
+
+/// Makes the page; `accept` is the format that the client prefers.
+pub(crate) fn page(look: &Look, start: Instant, watched: Watched, accept: &str) -> Reply {
+    match Gathered::gather(look, start, watched) {
         Ok(gathered) => gathered.reply(accept.contains(OPENMETRICS)),
         Err(words) => Reply::words(503, &words),
     }
@@ -66,11 +81,11 @@ struct Gathered {
     hops: u64,
     audit: Audit,
     role: Role,
-    destinations: Destinations,
+    watched: Watched,
 }
 
 impl Gathered {
-    fn gather(look: &Look, start: Instant, destinations: Destinations) -> Result<Self, String> {
+    fn gather(look: &Look, start: Instant, watched: Watched) -> Result<Self, String> {
         let found = look.control.ask(|it| {
             let mut neighbours = BTreeMap::new();
             for (index, ..) in it.plane.neighbours() {
@@ -98,15 +113,20 @@ impl Gathered {
             hops,
             audit,
             role: look.role.clone(),
-            destinations,
+            watched,
         })
     }
 
     fn reply(self, openmetrics: bool) -> Reply {
         let mut registry = Registry::with_prefix("fingerpost");
         registry.register_collector(Box::new(self));
+        let mut own = Registry::default();
+        own.register_collector(Box::new(Process::read()));
         let mut body = String::new();
-        if prometheus_client::encoding::text::encode(&mut body, &registry).is_err() {
+        let written = text::encode_registry(&mut body, &registry)
+            .and_then(|()| text::encode_registry(&mut body, &own))
+            .and_then(|()| text::encode_eof(&mut body));
+        if written.is_err() {
             return Reply::words(500, "the metrics cannot be written");
         }
         if openmetrics {
@@ -125,20 +145,38 @@ impl Collector for Gathered {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut to = Writer(encoder);
         let version = [([("version", env!("CARGO_PKG_VERSION"))], 1)];
-        to.gauge(&family("build_info", "What was built; always 1"), version)?;
-        let up = Family { unit: Some(Unit::Seconds), ..family("uptime", "Since the start") };
+        to.gauge(&family("build_info", "Version of the program; always 1"), version)?;
+        let up = Family {
+            unit: Some(Unit::Seconds),
+            ..family("uptime", "Time since the start of the program")
+        };
         to.level(&up, [([], self.uptime)])?;
         self.encode_workers(&mut to)?;
         self.encode_tables(&mut to)?;
         self.encode_feeds(&mut to)?;
         let (checks, mismatches, heals) =
             (self.audit.checks, self.audit.mismatches, self.audit.heals);
-        let it = family("audit_checks", "Destinations held against the routes and the kernel");
-        to.counter(&it, [([], checks)])?;
-        let it = family("audit_mismatches", "Those that did not go where they should");
-        to.counter(&it, [([], mismatches)])?;
-        let it = family("audit_heals", "Times that everything was read anew for it");
-        to.counter(&it, [([], heals)])?;
+        let metric = family(
+            "audit_checks",
+            "Destinations of packets that were compared with the routes and with the kernel's lookup",
+        );
+        to.counter(&metric, [([], checks)])?;
+        let metric = family(
+            "audit_mismatches",
+            "Compared destinations that the kernel would send elsewhere; more than a few after \
+             changes of routes are a bug: see `show audit`",
+        );
+        to.counter(&metric, [([], mismatches)])?;
+        let metric = family(
+            "audit_route_heals",
+            "Mismatches healed by reading the routes of one destination; if it grows, `show audit`",
+        );
+        to.counter(&metric, [([], self.audit.route_heals)])?;
+        let metric = family(
+            "audit_heals",
+            "Times that all routes were read again because a comparison failed",
+        );
+        to.counter(&metric, [([], heals)])?;
         self.encode_gate(&mut to)?;
         self.encode_grantor(&mut to)?;
         self.encode_distribution(&mut to)?;
@@ -173,7 +211,7 @@ mod tests {
             neighbours: BTreeMap::from([("eth0".to_owned(), 2)]),
             hops: 4,
             role: Role::Router,
-            destinations: Destinations::default(),
+            watched: Watched::default(),
             audit: Audit { checks: 11, ..Audit::default() },
         }
     }

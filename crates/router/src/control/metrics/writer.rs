@@ -48,6 +48,15 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Writes a counter that has fractions.
+    pub(super) fn total(&mut self, metric: &Family<'_>, value: Option<f64>) -> fmt::Result {
+        let Some(value) = value else { return Ok(()) };
+        let kind = MetricType::Counter;
+        let family =
+            self.0.encode_descriptor(metric.name, metric.help, metric.unit.as_ref(), kind)?;
+        ConstCounter::new(value).encode(family)
+    }
+
     pub(super) fn gauge<'v, const N: usize>(
         &mut self,
         it: &Family<'_>,

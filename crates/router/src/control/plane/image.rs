@@ -294,10 +294,12 @@ impl Plane {
     pub(super) fn publish_ingresses(&mut self, locals: &[IpAddr]) {
         let locals = Arc::new(links::locals(locals));
         let ingress = |port: &super::PlanePort| super::Ingress {
+            mac: (port.mac != [0; 6]).then_some(port.mac),
             table: self.place(port.table).unwrap_or(0),
             locals: Arc::clone(&locals),
             sources: port.sources,
             further: port.further,
+            isolated: port.isolated,
         };
         let ingresses = super::Ingresses::new(self.ports.iter().map(ingress));
         self.ingresses.publish(Box::new(ingresses));

@@ -24,6 +24,11 @@
 //! **Several ways out** become a group (`datapath/group.rs`), whose members are hops of
 //! their own, one a gateway; a member that is down or not resolved has no flows.
 //!
+//! **A port that goes down** changes what the hops behind it mean: at once, in one
+//! publication, before the commit. The routes that go with it may be a million, and packets
+//! need not wait for them: groups divide their flows among the members that are left, and
+//! what has no other way is the host's.
+//!
 //! **Order of a commit**: adjacencies, then tables, so that every hop of a table means
 //! something; hops that were dropped are free when every worker has left the tables that
 //! had them (`hops.rs`).
@@ -116,7 +121,8 @@ pub struct Plane {
     publisher: Publisher<Adjacencies>,
     /// Some hop may mean something else than is published.
     stale: bool,
-    locals: BTreeSet<IpAddr>,
+    /// The router's own addresses, each with its table.
+    locals: BTreeSet<(IpAddr, u32)>,
     ingresses: Publisher<Ingresses>,
     locals_changed: bool,
     /// The hops of the image whose tables are in use, with a reference each.
@@ -133,6 +139,8 @@ pub struct Plane {
     /// Workers may have readers: the tables are settled.
     begun: bool,
     ages: Ages,
+    /// A port has changed since the last query.
+    ports_differ: bool,
 }
 
 impl Plane {
@@ -169,6 +177,7 @@ impl Plane {
             counts: Counts::default(),
             told: false,
             ages: Ages::new(),
+            ports_differ: false,
         })
     }
 
@@ -231,6 +240,45 @@ impl Plane {
         self.near.iter()
     }
 
+    /// Gives ports whose device is gone the devices among `links` that have their names; returns
+    /// whether it gave any.
+    pub fn adopt_devices<'l>(&mut self, links: impl Iterator<Item = (u32, &'l Link)>) -> bool {
+        let adopted = self.ports.adopt(links);
+        if adopted {
+            self.ports_changed();
+            self.follow_rules();
+            self.touched();
+        }
+        adopted
+    }
+
+    /// Notes which ports workers have sockets on, in the ports' order.
+    pub fn set_served(&mut self, served: &[bool]) {
+        for (port, served) in self.ports.iter_mut().zip(served) {
+            port.served = *served;
+        }
+        self.ports_changed();
+    }
+
+    /// Notes why a port does not work, or that it does again, by its place.
+    pub(crate) fn set_problem(&mut self, at: usize, problem: Option<String>) {
+        if let Some(port) = self.ports.at_mut(at) {
+            port.problem = problem;
+        }
+    }
+
+    /// Returns whether a port has changed since the last call.
+    pub fn take_port_changes(&mut self) -> bool {
+        std::mem::take(&mut self.ports_differ)
+    }
+
+    fn ports_changed(&mut self) {
+        self.stale = true;
+        self.ports_differ = true;
+        // The next commit publishes the MAC of each port.
+        self.locals_changed = true;
+    }
+
     /// Says how long a route that is there has been what it is.
     pub fn age(&self, table: u32, prefix: AnyPrefix) -> Age {
         self.ages.age(table, prefix)
@@ -253,7 +301,9 @@ impl Plane {
 
     /// Lists the router's own addresses, broadcast addresses included.
     pub fn locals(&self) -> Vec<IpAddr> {
-        self.locals.iter().copied().collect()
+        let mut locals: Vec<_> = self.locals.iter().map(|(address, _)| *address).collect();
+        locals.dedup();
+        locals
     }
 
     /// Changes which sources packets of the ports may have, in the ports' order.
@@ -289,6 +339,29 @@ impl Plane {
         let asked = |gateway: &(u32, IpAddr)| all || self.near.mac(gateway.0, gateway.1).is_none();
         let list: BTreeSet<_> = mine.filter(asked).collect();
         list.into_iter().collect()
+    }
+
+    /// Lists the neighbours behind ports that packets of these hops are sent to; of a group, all
+    /// its members. `used` returns whether packets used a hop.
+    pub fn in_use(&self, used: impl Fn(Hop) -> bool) -> BTreeSet<(u32, IpAddr)> {
+        let mut list = BTreeSet::new();
+        for (_, way, _) in self.hops.iter().filter(|(hop, ..)| used(*hop)) {
+            match way {
+                Way::Route(target) => {
+                    if let Target::Via(vias) = &**target {
+                        let each =
+                            vias.iter().filter_map(|via| Some((via.interface, via.gateway?)));
+                        list.extend(each);
+                    }
+                }
+                &Way::Neighbour { interface, address } => {
+                    list.insert((interface, address));
+                }
+                Way::Gone(_) => {}
+            }
+        }
+        list.retain(|(interface, _)| self.ports.get(*interface).is_some());
+        list
     }
 
     /// Says which neighbours a packet waits for that wants `hop` and goes to `address`.
@@ -496,15 +569,18 @@ impl Plane {
         }
     }
 
-    /// Takes over a change of the local table: the router's own addresses, and those of
-    /// everybody on a link.
-    fn local(&mut self, address: Option<IpAddr>, best: Option<&RouteInfo>) {
+    /// Applies a change of the local table, or of a followed one, in which a VRF has the
+    /// addresses of its interfaces: the router's own addresses, and those of all hosts on a link.
+    fn local(&mut self, table: u32, address: Option<IpAddr>, best: Option<&RouteInfo>) {
         let Some(address) = address else { return };
         let mine = best.is_some_and(|best| {
             matches!(*best.target, Target::Local | Target::Broadcast | Target::Multicast)
         });
-        self.locals_changed |=
-            if mine { self.locals.insert(address) } else { self.locals.remove(&address) };
+        self.locals_changed |= if mine {
+            self.locals.insert((address, table))
+        } else {
+            self.locals.remove(&(address, table))
+        };
     }
 }
 
@@ -544,9 +620,12 @@ impl Follower for Plane {
     fn route_v4(&mut self, table: u32, prefix: Prefix<u32>, best: Option<&RouteInfo>) {
         if table == LOCAL {
             let one = prefix.len() == 32;
-            return self.local(one.then(|| IpAddr::V4(prefix.addr().into())), best);
+            return self.local(table, one.then(|| IpAddr::V4(prefix.addr().into())), best);
         }
         let Some(at) = self.place(table) else { return };
+        if prefix.len() == 32 {
+            self.local(table, Some(IpAddr::V4(prefix.addr().into())), best);
+        }
         self.stale |= self.v4.follow(at, &mut self.hops, prefix, best);
         self.ages.changed(table, AnyPrefix::V4(prefix));
         self.touched();
@@ -558,9 +637,12 @@ impl Follower for Plane {
     fn route_v6(&mut self, table: u32, prefix: Prefix<u128>, best: Option<&RouteInfo>) {
         if table == LOCAL {
             let one = prefix.len() == 128;
-            return self.local(one.then(|| IpAddr::V6(prefix.addr().into())), best);
+            return self.local(table, one.then(|| IpAddr::V6(prefix.addr().into())), best);
         }
         let Some(at) = self.place(table) else { return };
+        if prefix.len() == 128 {
+            self.local(table, Some(IpAddr::V6(prefix.addr().into())), best);
+        }
         self.stale |= self.v6.follow(at, &mut self.hops, prefix, best);
         self.ages.changed(table, AnyPrefix::V6(prefix));
         self.touched();
@@ -570,13 +652,22 @@ impl Follower for Plane {
     }
 
     fn link(&mut self, index: u32, link: Option<&Link>) {
-        self.stale |= self.ports.update(index, link);
+        let was_up = self.ports.get(index).is_some_and(|port| port.up);
+        let changed = self.ports.update(index, link);
+        if changed {
+            self.ports_changed();
+        }
+        let is_up = self.ports.get(index).is_some_and(|port| port.up);
+        if self.begun && was_up && !is_up && self.settle_meanings() {
+            self.publish_adjacencies();
+        }
         let vrf = link.filter(|link| link.kind == "vrf").and_then(|link| link.table);
         let before = match vrf {
             Some(table) => self.vrfs.insert(index, table),
             None => self.vrfs.remove(&index),
         };
-        if before != vrf || link.is_some_and(|link| link.master.is_some()) {
+        // A rule may name a port by its name, or by the VRF that it is in, or was.
+        if before != vrf || changed {
             self.follow_rules();
         }
         self.touched();

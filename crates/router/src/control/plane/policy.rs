@@ -16,6 +16,9 @@
 //! a table a port; where one comes before the table is settled that is said, with the rule.
 //! A mark is 0 when a packet arrives, so rules for other marks say nothing of it; nor do
 //! those of the interface that packets leave by, which only the host's own sockets choose.
+//!
+//! A port whose table the configuration names is isolated where the rules lead elsewhere: the
+//! kernel would forward and answer punted packets by routes that the port's table lacks.
 
 use std::fmt;
 
@@ -43,6 +46,17 @@ pub enum Led {
     Depends(String),
     /// To no table.
     Nowhere,
+}
+
+impl Led {
+    /// Returns whether the rules lead away from a table, for any packet.
+    fn is_elsewhere(&self, table: u32) -> bool {
+        match self {
+            Self::Table { number, .. } => *number != table,
+            Self::Depends(_) => false,
+            Self::Nowhere => true,
+        }
+    }
 }
 
 /// Where the rules lead packets of a port that go by another table.
@@ -123,9 +137,16 @@ impl Plane {
             return;
         }
         let Self { ports, rules, vrfs, .. } = self;
-        for port in ports.iter_mut().filter(|port| port.ruled) {
+        for port in ports.iter_mut() {
+            let moved = port.has_moved();
             let vrf = port.master.and_then(|master| vrfs.get(&master)).copied();
             let [v4, v6] = [false, true].map(|v6| lead(rules, v6, &port.name, vrf));
+            if !port.ruled {
+                let isolated = [&v4, &v6].map(|led| led.is_elsewhere(port.table));
+                self.locals_changed |= port.isolated != isolated;
+                port.isolated = isolated;
+                continue;
+            }
             port.stray = None;
             match v4 {
                 Led::Table { number, further } if number == port.table || !self.begun => {
@@ -140,6 +161,7 @@ impl Plane {
                 }
                 led => port.stray = Some(Stray { led, v6: false }),
             }
+            self.ports_differ |= port.has_moved() != moved;
         }
         let numbers = self.ports.tables();
         if self.begun || numbers == self.numbers {
@@ -243,6 +265,13 @@ mod tests {
             by("r2", rule(101, Action::Unreachable)),
         ]);
         assert_eq!(lead(&ended, false, "r2", None), table(7, true), "the kernel refuses the rest");
+    }
+
+    #[test]
+    fn rules_that_lead_to_another_table_or_to_none_isolate_a_port() {
+        assert!(table(254, false).is_elsewhere(100) && Led::Nowhere.is_elsewhere(100));
+        assert!(!table(100, true).is_elsewhere(100));
+        assert!(!Led::Depends("rule 5 of IPv4".to_owned()).is_elsewhere(100));
     }
 
     #[test]

@@ -67,6 +67,7 @@ impl Place {
             poll: Duration::from_secs(1),
             canary: Duration::from_secs(60),
             watch: Duration::from_secs(60),
+            idle: Duration::from_secs(720),
             limits: Limits { failures: 0.5, granted: 0.5, lost: 0 },
         };
         let (events, asked) = asks::pair().unwrap();
@@ -99,7 +100,7 @@ impl Place {
         let header = Header { version, created: now(self.working.start).wall, canary: share };
         let files = BTreeMap::from([("gate.toml".to_owned(), text.as_bytes().to_vec())]);
         let bytes = pack(&header, &files, &self.key).unwrap();
-        super::super::write_whole(&self.folder.join("source"), &bytes, 0o600).unwrap();
+        fib::image::replace_with_mode(&self.folder.join("source"), &bytes, 0o600).unwrap();
         self.working.poll();
         self.working.show();
     }
@@ -116,7 +117,7 @@ impl Place {
     fn take(&mut self, version: u64) {
         self.offer(version, Share::ALL, "x");
         self.look();
-        self.working.settle();
+        self.working.settle("");
         self.working.show();
     }
 

@@ -17,6 +17,7 @@ fn settings() -> Settings {
         poll: Duration::from_secs(1),
         canary: Duration::from_secs(3600),
         watch: Duration::from_secs(30),
+        idle: Duration::from_secs(360),
         limits: Limits { failures: 0.5, granted: 0.5, lost: 0 },
     }
 }
@@ -26,12 +27,28 @@ struct Member {
     machine: Machine,
     seconds: u64,
     sum: Sample,
+    /// Requests a second.
+    requests: u64,
 }
 
 impl Member {
     fn new(record: Record) -> Self {
         let now = Now { wall: CREATED, steady: Duration::ZERO };
-        Self { machine: Machine::new(settings(), record, now), seconds: 0, sum: Sample::default() }
+        Self {
+            machine: Machine::new(settings(), record, now),
+            seconds: 0,
+            sum: Sample::default(),
+            requests: 10,
+        }
+    }
+
+    /// A canary member of version 1 that has decided no request.
+    fn without_requests() -> Self {
+        let mut member = Self::new(Record::default());
+        member.requests = 0;
+        member.offer(1, Share::ALL);
+        member.until(0);
+        member
     }
 
     fn now(&self) -> Now {
@@ -46,11 +63,12 @@ impl Member {
     fn second(&mut self, failures: u64) -> Act {
         self.seconds += 1;
         self.sum.failures += failures;
+        self.sum.judged += self.requests;
         let (now, act) = (self.now(), self.machine.look(self.now(), self.sum));
         match &act {
             Act::Nothing => {}
             Act::TakeOver => self.machine.taken(now),
-            Act::Settle => self.machine.settle(),
+            Act::Settle(_) => self.machine.settle(),
             Act::GoBack(why) => assert!(self.machine.go_back(why).is_some()),
         }
         act
@@ -85,7 +103,7 @@ fn a_canary_takes_it_at_once_and_the_others_when_its_time_has_come() {
     assert_eq!(other.offer(1, Share::of(0).unwrap()), Offer::New);
     assert_eq!(canary.until(0), (Act::TakeOver, 1));
     assert_eq!((canary.state(), canary.in_force()), ("canary", Some(1)));
-    assert_eq!(canary.until(0), (Act::Settle, 30));
+    assert_eq!(canary.until(0), (Act::Settle(None), 30));
     assert_eq!((canary.state(), canary.until(0).0), ("held", Act::Nothing));
     assert_eq!(other.second(0), Act::Nothing);
     assert_eq!((other.state(), other.in_force()), ("waiting", None));
@@ -121,7 +139,7 @@ fn what_is_worse_is_taken_back_and_not_taken_again() {
     let mut member = Member::new(Record::default());
     member.offer(1, Share::ALL);
     member.until(0);
-    assert_eq!(member.until(0).0, Act::Settle);
+    assert_eq!(member.until(0).0, Act::Settle(None));
     member.offer(2, Share::ALL);
     assert_eq!(member.until(0).0, Act::TakeOver);
     let (act, after) = member.until(10);
@@ -140,7 +158,7 @@ fn what_is_worse_is_taken_back_and_not_taken_again() {
     assert_eq!(member.offer(2, Share::ALL), Offer::New);
     member.offer(3, Share::ALL);
     assert_eq!(member.until(0), (Act::TakeOver, 1));
-    assert_eq!(member.until(0), (Act::Settle, 30));
+    assert_eq!(member.until(0), (Act::Settle(None), 30));
     assert_eq!((member.state(), member.in_force()), ("held", Some(3)));
 }
 
@@ -159,7 +177,7 @@ fn nothing_else_is_taken_while_one_is_on_trial() {
     member.offer(1, Share::ALL);
     member.until(0);
     member.offer(2, Share::ALL);
-    assert_eq!(member.until(0), (Act::Settle, 30));
+    assert_eq!(member.until(0), (Act::Settle(None), 30));
     assert_eq!(member.in_force(), Some(1));
     assert_eq!(member.until(0), (Act::TakeOver, 1));
     assert_eq!(member.in_force(), Some(2));
@@ -175,7 +193,7 @@ fn a_trial_goes_on_after_a_restart_and_failures_count_in_it() {
     member.until(0);
     let mut again = Member::new(member.machine.record.clone());
     assert_eq!(again.state(), "watching");
-    assert_eq!(again.until(0), (Act::Settle, 30));
+    assert_eq!(again.until(0), (Act::Settle(None), 30));
     let mut again = Member::new(member.machine.record);
     assert!(matches!(again.until(9).0, Act::GoBack(_)));
     assert_eq!(again.in_force(), Some(1));
@@ -192,4 +210,32 @@ fn what_is_not_sound_is_refused_and_leaves_everything() {
     assert_eq!((member.state(), member.in_force()), ("held", Some(1)));
     assert_eq!(member.offer(2, Share::ALL), Offer::Refused("no policy in it".into()));
     assert_eq!(member.until(0), (Act::Nothing, 100_000));
+}
+
+#[test]
+fn version_without_requests_is_held_late_and_with_a_warning() {
+    let mut member = Member::without_requests();
+    (0..31).for_each(|_| assert_eq!(member.second(0), Act::Nothing));
+    let (state, why, left) = member.machine.state(member.now());
+    assert_eq!((state, left), ("canary", Some(329)));
+    assert_eq!(why.as_deref(), Some("it has decided 0 of the 20 required requests"));
+    let (act, after) = member.until(0);
+    let Act::Settle(Some(warning)) = &act else { panic!("{act:?}") };
+    assert!(warning.contains("only 0 requests") && after == 329, "{warning} after {after}");
+}
+
+#[test]
+fn version_is_held_as_soon_as_it_has_decided_enough() {
+    let mut member = Member::without_requests();
+    (0..100).for_each(|_| assert_eq!(member.second(0), Act::Nothing));
+    member.requests = 7;
+    assert_eq!(member.until(0), (Act::Settle(None), 3));
+    assert_eq!(member.state(), "held");
+}
+
+#[test]
+fn version_without_requests_is_rolled_back_after_a_failure() {
+    let mut member = Member::without_requests();
+    (0..100).for_each(|_| assert_eq!(member.second(0), Act::Nothing));
+    assert!(matches!(member.until(10).0, Act::GoBack(_)));
 }

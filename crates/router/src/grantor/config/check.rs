@@ -12,7 +12,7 @@ use gate::decision::v2::piece::MOST_OBJECT;
 use gate::grantor::{List, Lists, Ruling};
 use gate::policy::Address;
 use gate::program::Program;
-use gate::state::{Decision, Grant};
+use gate::state::{Decision, Grant, Provisional, Traffic};
 use toml::Spanned;
 
 use super::text::{Decisions, Listed, Ruled, Sent};
@@ -29,7 +29,11 @@ fn ruling(text: &str) -> Option<Ruling> {
         ["nothing"] => Some(Ruling::NOTHING),
         ["decline", seconds] => {
             let expire_s = seconds.parse().ok()?;
-            let say = Some(Say::Decide(Decision::Decline { expire_s }));
+            // The contents of a packet that the policy failed on, or that stayed incomplete, are no
+            // proof of its source.
+            let traffic = Traffic::All;
+            let decline = Decision::Provisional(Provisional { expire_s, traffic });
+            let say = Some(Say::Decide(decline));
             Some(Ruling { say, deliver: false })
         }
         ["grant", rate, seconds] => {

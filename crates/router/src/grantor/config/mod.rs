@@ -7,6 +7,8 @@
 //! addresses = ["10.9.1.100"]      # where tunnels end: routed here, and no interface's own
 //! gates = ["10.2.0.1"]            # where they may begin
 //! udp_port = 6080                 # with UDP to this port too; without it, IP in IP only
+//! interfaces = ["eth0"]           # where they may come in; without it, by the first interface only
+//! authentication = "on"           # or "off"; on where decisions are of version 2
 //!
 //! [policy]                        # docs/guide/grantor.md
 //! file = "policy.lua"
@@ -32,8 +34,9 @@
 //! keys = { 1 = "grantor.key" }    # by number: files of 64 hexadecimal digits; the highest signs
 //! ```
 //!
-//! `[workers]`, `[control]` and `[metrics]` are those of the router, `[distribution]` is told of in
-//! `distribution/config.rs`. The policy, the candidate, the lists and the programs are read again with
+//! `[workers]`, `[punt]`, `[control]` and `[metrics]` are those of the router, `[distribution]` is
+//! described in `distribution/config.rs`. The policy, the candidate, the lists and the programs are
+//! read again with
 //! SIGHUP, and taken over if all of them are sound; the keys stay those of the start, and what
 //! stands in [`Fixed`] cannot change. The same can come in a bundle's `grantor.toml`, `[policy]` with
 //! `file` and `candidate`, all `[[list]]` and all `[[program]]`, in the place of those in the file.
@@ -43,6 +46,7 @@ mod text;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fib::{Choice, Publisher};
 use gate::decision::v2::courier::Parcel;
@@ -50,14 +54,15 @@ use gate::grantor::{Limits, Lists, Ruling};
 use gate::policy::Address;
 use port::af_xdp::ModeChoice;
 use toml::Spanned;
+use wire::tunnel::GUE;
 
 use self::check::Checker;
 use self::text::{File, Ruled, RuledPolicy};
 use super::decide::Policies;
 use super::post::Voice;
 use super::record::Record;
-use crate::config::{self, CONTROL, ConfigError, MAIN, Metrics, Problem, place, shape};
-use crate::datapath::SourceCheck;
+use crate::config::{self, CONTROL, ConfigError, Level, MAIN, Metrics, Problem, place, shape};
+use crate::datapath::{PuntRates, SourceCheck};
 use crate::distribution::{self, Bundle, Folder, Settings, in_force};
 
 /// Room for recorded requests where nothing is said.
@@ -96,6 +101,10 @@ pub struct Fixed {
     pub gates: Vec<Address>,
     /// The UDP port at which their packets come, those that come in UDP.
     pub port: Option<u16>,
+    /// The interfaces that tunnels may arrive on.
+    pub tunnels: Vec<String>,
+    /// They have to prove that a gate has sent them.
+    pub sealed: bool,
     /// What the policies are held to.
     pub limits: Limits,
     /// Fragments are judged as the packets they are of, and this becomes of who leaves one
@@ -105,12 +114,31 @@ pub struct Fixed {
     pub record: Option<Record>,
     /// The core of each worker.
     pub cores: Vec<Option<usize>>,
+    /// How long a worker may stall before it gets no more packets, if that is limited.
+    pub stall: Option<Duration>,
     /// Where the control socket is.
     pub control: Option<PathBuf>,
     /// Where metrics are asked for.
     pub metrics: Option<Metrics>,
+    /// The least severe lines that the log has.
+    pub log: Option<Level>,
+    /// The most punts a second, by class.
+    pub punts: PuntRates,
     /// How policies come as bundles, if they do.
     pub distribution: Option<Settings>,
+}
+
+impl Fixed {
+    /// Returns the UDP port at which packets of tunnels are taken: sealed ones always have one.
+    pub fn udp_port(&self) -> Option<u16> {
+        self.port.or(self.sealed.then_some(GUE))
+    }
+
+    /// Returns the numbers of the ports that tunnels may arrive on.
+    pub(super) fn tunnel_ports(&self) -> Vec<usize> {
+        let each = self.interfaces.iter().enumerate();
+        each.filter(|(_, name)| self.tunnels.contains(name)).map(|(at, _)| at).collect()
+    }
 }
 
 impl Config {
@@ -149,7 +177,8 @@ impl Config {
         Self::check(shape(&text, path)?, &text, path, bundle)
     }
 
-    /// Loads the policies, as the threads that are asked will.
+    /// Loads the policies, as the policies' threads will, and runs them on made-up packets
+    /// ([`gate::grantor::rehearse`]).
     ///
     /// # Errors
     ///
@@ -180,6 +209,42 @@ impl Config {
         if let Some(port) = port.as_ref().filter(|port| *port.get_ref() == 0) {
             c.problem(port, "tunnel.udp_port", "0 is no port; GUE has 6080");
         }
+        let tunnels = match file.tunnel.interfaces {
+            None => names.first().into_iter().cloned().collect(),
+            Some(listed) => {
+                if listed.get_ref().is_empty() {
+                    c.problem(
+                        &listed,
+                        "tunnel.interfaces",
+                        "empty: all tunnel packets would be dropped",
+                    );
+                }
+                let strange = listed.get_ref().iter().find(|name| !names.contains(name));
+                if let Some(strange) = strange {
+                    let what = format!("{strange:?} is none of `interfaces`");
+                    c.problem(&listed, "tunnel.interfaces", what);
+                }
+                listed.into_inner()
+            }
+        };
+        let version = *file.decisions.version.get_ref();
+        let sealed = match file.tunnel.authentication.as_ref().map(|at| (at, at.get_ref().as_str()))
+        {
+            None => version == 2,
+            Some((_, "off")) => false,
+            Some((at, "on")) => {
+                if version == 1 {
+                    let what = "version 1 of the protocol has no keys to prove anything with";
+                    c.problem(at, "tunnel.authentication", what);
+                }
+                true
+            }
+            Some((at, other)) => {
+                let what = format!("{other:?} is neither on nor off");
+                c.problem(at, "tunnel.authentication", what);
+                true
+            }
+        };
         let mib = file.policy.record_mib;
         if let Some(mib) = &mib
             && !(1..=1 << 20).contains(mib.get_ref())
@@ -203,8 +268,10 @@ impl Config {
         }
         let fragments = c.ruling(file.policy.fragments.as_ref(), "policy.fragments");
         let voice = c.voice(&file.decisions, beside);
-        let version = *file.decisions.version.get_ref();
         let metrics = Metrics::check(file.metrics, &mut |at, key, what| {
+            c.problems.push(Problem { line: place(text, at).0, key, what });
+        });
+        let log = Level::check(file.log, &mut |at, key, what| {
             c.problems.push(Problem { line: place(text, at).0, key, what });
         });
         let distribution = file.distribution.map(|said| {
@@ -234,12 +301,17 @@ impl Config {
             ends,
             gates,
             port: port.map(Spanned::into_inner),
+            tunnels,
+            sealed,
             limits,
             fragments,
             record,
+            stall: config::stall(file.workers.stall_ms),
             cores: cores.map_or(vec![None], |cores| cores.into_iter().map(Some).collect()),
             control: (!socket.as_os_str().is_empty()).then_some(socket),
             metrics,
+            log,
+            punts: file.punt.rates(PuntRates::ROUTER),
             distribution,
         };
         let bundle = bundle.cloned();
@@ -247,7 +319,7 @@ impl Config {
     }
 
     /// Returns the router that carries this grantor.
-    pub(super) fn router(&self) -> config::Config {
+    pub(crate) fn router(&self) -> config::Config {
         let interface = |name: &String| config::Interface {
             name: name.clone(),
             mode: ModeChoice::Auto,
@@ -255,6 +327,7 @@ impl Config {
             sources: SourceCheck::Off,
             observe: false,
             guard: None,
+            queues: None,
         };
         config::Config {
             path: self.path.clone(),
@@ -264,12 +337,15 @@ impl Config {
             routes_v4: Vec::new(),
             routes_v6: Vec::new(),
             cores: self.fixed.cores.clone(),
+            stall: self.fixed.stall,
             engine_v4: Choice::Auto,
             engine_v6: Choice::Auto,
             fpm: None,
             control: self.fixed.control.clone(),
             metrics: self.fixed.metrics.clone(),
+            log: self.fixed.log,
             image: None,
+            punts: self.fixed.punts,
         }
     }
 }
@@ -293,7 +369,7 @@ fn try_policies(
     let shadow = policies.shadow.as_ref();
     for (which, text) in [("policy", Some(&policies.policy)), ("candidate", shadow)] {
         if let Some(text) = text {
-            let made = gate::grantor::Grantor::new(text, lists.reader(), limits);
+            let made = gate::grantor::rehearse(text, lists.reader(), limits);
             made.map_err(|bad| (which, bad.to_string()))?;
         }
     }

@@ -51,5 +51,5 @@ fn everything_that_is_wrong_is_named_with_its_line() {
         (20, "program.file"),
     ];
     assert_eq!(found, expect);
-    assert!(problems[6].what.contains("line 2: `nowhere`"), "{}", problems[6].what);
+    assert!(problems[6].what.contains("line 2: \"nowhere\""), "{}", problems[6].what);
 }

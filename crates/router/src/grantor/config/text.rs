@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::config::metrics;
+use crate::config::{logging, metrics, punt};
 use crate::distribution;
 
 #[derive(Deserialize)]
@@ -29,6 +29,10 @@ pub(super) struct File {
     pub(super) control: Control,
     #[serde(default)]
     pub(super) metrics: metrics::Text,
+    #[serde(default)]
+    pub(super) log: logging::Text,
+    #[serde(default)]
+    pub(super) punt: punt::Text,
     pub(super) distribution: Option<distribution::config::Text>,
 }
 
@@ -56,6 +60,8 @@ pub(super) struct Tunnel {
     pub(super) addresses: Vec<Spanned<String>>,
     pub(super) gates: Vec<Spanned<String>>,
     pub(super) udp_port: Option<Spanned<u16>>,
+    pub(super) interfaces: Option<Spanned<Vec<String>>>,
+    pub(super) authentication: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -99,6 +105,7 @@ pub(super) struct Decisions {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Workers {
     pub(super) cores: Option<Vec<usize>>,
+    pub(super) stall_ms: Option<u64>,
 }
 
 #[derive(Default, Deserialize)]

@@ -12,16 +12,21 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use feed::netlink::AnyPrefix;
 use gate::cookie::MOST_ANSWERS;
 use gate::decision::v2::keys::Keys;
+use gate::gate::MOST_WIDE;
+use gate::grantor::Place;
 use gate::index::MOST_ENTRIES;
 use gate::program::{Program, Programs};
 use port::af_xdp::ModeChoice;
 use toml::Spanned;
 
-use super::{Admission, Config, Fixed, IN_BUNDLE, Rules, Side, SteeredBy, Trust, ip, text};
-use crate::config::{CONTROL, ConfigError, Metrics, Problem, place, shape};
+use super::{Admission, Config, Fixed, IN_BUNDLE, Member, Rules, Side, SteeredBy, Trust, ip, text};
+use crate::config::{CONTROL, ConfigError, Level, Metrics, Problem, place, shape, stall};
+use crate::datapath::{PuntRates, SourceCheck};
 use crate::distribution::{self, Bundle, Folder, Settings};
+use crate::vantage::permits::Permit;
 
 /// What there is where nothing is said.
 const ENTRIES: usize = 1 << 20;
@@ -118,8 +123,11 @@ pub(super) fn check(
 ) -> Result<Config, ConfigError> {
     let mut c = Checker { text, problems: Vec::new() };
     let beside = path.parent().unwrap_or(Path::new(""));
-    let front = side(&mut c, &file.front.interface, file.front.mode.as_ref(), "front.interface");
-    let back = side(&mut c, &file.back.interface, file.back.mode.as_ref(), "back.interface");
+    let mut front =
+        side(&mut c, &file.front.interface, file.front.mode.as_ref(), "front.interface");
+    let mut back = side(&mut c, &file.back.interface, file.back.mode.as_ref(), "back.interface");
+    front.sources = sources(&mut c, file.front.sources.as_ref(), "front.sources");
+    back.sources = sources(&mut c, file.back.sources.as_ref(), "back.sources");
     if front.name == back.name {
         let what = format!("{:?} is the front interface already", back.name);
         c.problem(&file.back.interface, "back.interface", what);
@@ -135,7 +143,8 @@ pub(super) fn check(
     }
     let bits = c.rate(&file.link.bandwidth, "link.bandwidth");
     let entries = c.count(file.table.entries, "table.entries", ENTRIES, MOST_ENTRIES);
-    let fixed = Fixed {
+    let authentication = authentication(&mut c, file.tunnel.authentication.as_ref());
+    let mut fixed = Fixed {
         front,
         back,
         steering: match file.front.steering.as_ref().map(|by| (by, by.get_ref().as_str())) {
@@ -147,6 +156,7 @@ pub(super) fn check(
                 SteeredBy::Software
             }
         },
+        fail_open: file.front.fail_open,
         address4: address4.map(u32::from),
         address6: address6.map(u128::from),
         mtu: file.back.mtu.map_or(u16::MAX, Spanned::into_inner),
@@ -174,13 +184,19 @@ pub(super) fn check(
             }
             port.into_inner()
         }),
+        sealed: false,
         answers: file.tunnel.answers.unwrap_or(ANSWERS),
+        stall: stall(file.workers.stall_ms),
         cores: cores(&mut c, file.workers.cores),
         control: {
             let socket = file.control.socket.unwrap_or_else(|| CONTROL.into());
             (!socket.as_os_str().is_empty()).then_some(socket)
         },
+        punts: file.punt.rates(PuntRates::GATE),
         metrics: Metrics::check(file.metrics, &mut |at, key, what| {
+            c.problems.push(Problem { line: place(text, at).0, key, what });
+        }),
+        log: Level::check(file.log, &mut |at, key, what| {
             c.problems.push(Problem { line: place(text, at).0, key, what });
         }),
         distribution: file.distribution.map(|said| {
@@ -193,7 +209,7 @@ pub(super) fn check(
     let ids: Vec<u32> = file.sender.iter().map(|sender| *sender.id.get_ref()).collect();
     let further = addresses(&mut c, &file.decisions.from, "decisions.from");
     let v1_from = addresses(&mut c, &file.decisions.v1_from, "decisions.v1_from");
-    let senders = senders(&mut c, file.sender, path);
+    let (senders, permits) = senders(&mut c, file.sender, path);
     let workers = fixed.cores.len();
     let (rules, programs) = match bundle {
         None => {
@@ -214,13 +230,45 @@ pub(super) fn check(
             of_bundle(bundle, |_| ids, workers)?
         }
     };
+    let tunnels = match authentication {
+        Some((_, false)) => Vec::new(),
+        stated => {
+            let members = || rules.sets.iter().flat_map(|set| &set.members);
+            let named = |member: &Member| Some((member.grantor.address, member.sender?));
+            if let Some((line, _)) = stated
+                && let Some(unnamed) = members().find(|member| member.sender.is_none())
+            {
+                let what = format!(
+                    "{} has no `sender`, whose key its tunnels would be sealed with",
+                    unnamed.grantor.address
+                );
+                let problems = vec![Problem { line, key: "tunnel.authentication", what }];
+                return Err(ConfigError::Sense { path: path.into(), problems });
+            }
+            members().filter_map(named).collect()
+        }
+    };
+    // Members of a bundle name senders of the file: a tunnel's overhead has to be the same before
+    // and after a bundle.
+    let by_bundle = fixed.distribution.is_some() && !senders.is_empty();
+    fixed.sealed = match authentication {
+        Some((_, on)) => on,
+        None => by_bundle || !tunnels.is_empty(),
+    };
     let mut from: Vec<IpAddr> = rules.grantors().map(ip).collect();
     from.extend(further);
     Ok(Config {
         path: path.into(),
         fixed,
         rules,
-        trust: Trust { senders, from, v1_from, programs: file.decisions.programs_from_grantors },
+        trust: Trust {
+            senders,
+            permits,
+            from,
+            v1_from,
+            tunnels,
+            programs: file.decisions.programs_from_grantors,
+        },
         programs,
         bundle: bundle.cloned(),
     })
@@ -252,6 +300,9 @@ fn ruled_by(
     if rules.rules.is_empty() && c.problems.is_empty() {
         let what = "there is none, and nothing would pass; protect a prefix".into();
         c.problems.push(Problem { line: 1, key: "policy", what });
+    }
+    if c.problems.is_empty() {
+        rules::tunnel_ends(c, &rules);
     }
     if c.problems.is_empty()
         && let Err(bad) = rules.policy(1)
@@ -314,7 +365,35 @@ fn side(
             ModeChoice::Auto
         }
     };
-    Side { name: name.get_ref().clone(), mode: choice }
+    Side { name: name.get_ref().clone(), mode: choice, sources: SourceCheck::Off }
+}
+
+/// Reads whether tunnels are sealed, with its line, if that is stated.
+fn authentication(c: &mut Checker<'_>, value: Option<&Spanned<String>>) -> Option<(usize, bool)> {
+    let value = value?;
+    let on = match value.get_ref().as_str() {
+        "on" => true,
+        "off" => false,
+        other => {
+            let what = format!("{other:?} is neither on nor off");
+            c.problem(value, "tunnel.authentication", what);
+            false
+        }
+    };
+    Some((c.line(value), on))
+}
+
+/// Reads which sources packets of an interface may have.
+fn sources(c: &mut Checker<'_>, check: Option<&Spanned<String>>, key: &'static str) -> SourceCheck {
+    match check.map(|check| (check, check.get_ref().as_str())) {
+        None | Some((_, "off")) => SourceCheck::Off,
+        Some((_, "loose")) => SourceCheck::Loose,
+        Some((_, "strict")) => SourceCheck::Strict,
+        Some((at, other)) => {
+            c.problem(at, key, format!("{other:?} is none of off, loose, strict"));
+            SourceCheck::Off
+        }
+    }
 }
 
 /// Reads a rate in bits a second, in the words of tc(8).
@@ -387,9 +466,13 @@ fn addresses(c: &mut Checker<'_>, listed: &[Spanned<String>], key: &'static str)
     listed.iter().filter_map(|at| c.read(at, key, "an IP address")).collect()
 }
 
-fn senders(c: &mut Checker<'_>, listed: Vec<text::Sender>, path: &Path) -> Vec<(u32, Keys)> {
+/// Senders by number: their keys, and what each may decide.
+type Senders = (Vec<(u32, Keys)>, Vec<(u32, Permit)>);
+
+fn senders(c: &mut Checker<'_>, listed: Vec<text::Sender>, path: &Path) -> Senders {
     let mut senders: Vec<(u32, Keys)> = Vec::new();
-    for text::Sender { id, keys } in listed {
+    let mut permits = Vec::new();
+    for text::Sender { id, keys, prefixes, max_expiry, max_prefix_decisions } in listed {
         let number = *id.get_ref();
         if number == 0 || senders.iter().any(|(other, _)| *other == number) {
             c.problem(&id, "sender.id", format!("{number} is 0, or there twice"));
@@ -410,8 +493,43 @@ fn senders(c: &mut Checker<'_>, listed: Vec<text::Sender>, path: &Path) -> Vec<(
             }
         }
         senders.push((number, read));
+        permits.push((number, permit(c, &prefixes, max_expiry, max_prefix_decisions)));
     }
-    senders
+    (senders, permits)
+}
+
+/// Reads what a sender may decide.
+fn permit(
+    c: &mut Checker<'_>,
+    prefixes: &[Spanned<String>],
+    max_expiry: Option<Spanned<u32>>,
+    max_prefix_decisions: Option<Spanned<usize>>,
+) -> Permit {
+    let mut permit = Permit::default();
+    for prefix in prefixes {
+        match Place::parse(prefix.get_ref()) {
+            Ok(Place::V4(read)) => permit.prefixes.push(AnyPrefix::V4(read)),
+            Ok(Place::V6(read)) => permit.prefixes.push(AnyPrefix::V6(read)),
+            Err(what) => c.problem(prefix, "sender.prefixes", what),
+        }
+    }
+    if let Some(most) = max_expiry {
+        if *most.get_ref() == 0 {
+            c.problem(&most, "sender.max_expiry", "0 seconds: no decision would have an effect");
+        }
+        permit.max_expiry = most.into_inner();
+    }
+    if let Some(most) = max_prefix_decisions {
+        if *most.get_ref() > MOST_WIDE {
+            let what = format!(
+                "{} is more than {MOST_WIDE}, the limit of all senders together",
+                most.get_ref()
+            );
+            c.problem(&most, "sender.max_prefix_decisions", what);
+        }
+        permit.max_prefix_decisions = most.into_inner();
+    }
+    permit
 }
 
 /// Loads the flow programs: what does not pass the verifier is no program.

@@ -4,6 +4,8 @@
 //! [front]
 //! interface = "eth0"           # where packets come from; mode as for the router
 //! steering = "software"        # who brings packets to their flow's worker; or "card"
+//! fail_open = false            # true: the kernel has what no worker takes, and may forward it
+//! sources = "off"              # reverse path filtering, as for the router; of [back] too
 //! [back]
 //! interface = "eth1"           # towards the grantors
 //! address4 = "10.9.0.1"        # where tunnels begin; without it the interface's own
@@ -53,6 +55,9 @@
 //! [[sender]]                   # who may decide by version 2 of the protocol
 //! id = 1
 //! keys = { 1 = "grantor.key" } # by number: files of 64 hexadecimal digits
+//! prefixes = ["192.0.2.0/24"]  # destinations it may decide about; without it, all
+//! max_expiry = 86400           # seconds; longer decisions are shortened
+//! max_prefix_decisions = 16    # by prefix, in force at a time; more are refused
 //!
 //! [[program]]                  # what decisions may name: docs/guide/programs.md
 //! number = 3
@@ -66,6 +71,7 @@
 //! [tunnel]
 //! clamp_mss = true             # hold TCP to what fits
 //! udp_port = 6080              # in UDP to this port; without it, IP in IP
+//! authentication = "on"        # or "off"; default: on for members with a sender
 //! answers = 100                # ICMP errors a second, at the most
 //!
 //! [rules]
@@ -75,8 +81,8 @@
 //! [distribution]               # policies as signed bundles: distribution/config.rs
 //! ```
 //!
-//! `[workers]`, `[control]` and `[metrics]` are those of the router. What stands in
-//! [`Fixed`] holds as long as the gate works; the rest can be read again (SIGHUP), and is
+//! `[workers]`, `[punt]`, `[control]` and `[metrics]` are those of the router. The settings in
+//! [`Fixed`] hold as long as the gate works; the rest can be read again (SIGHUP), and is
 //! taken over whole or not at all. Grantor sets, policy, lists of sources, programs and rules can come
 //! in a bundle's `gate.toml`, which then stand in the place of all of those in the file. A candidate
 //! (`shadow.rs`) is a file of the same parts.
@@ -101,12 +107,15 @@ use gate::gate::Line;
 use gate::policy::sources::Sources;
 use gate::policy::{Action, Address, BadPolicy, Draft, Grantor, Policy};
 use gate::program::Programs;
+use gate::tunnel::OVERHEAD;
 use port::af_xdp::ModeChoice;
-use port::af_xdp::steer::Early;
+use port::af_xdp::steer::{Early, Source};
+use wire::udp;
 
-use crate::config::{self, ConfigError, MAIN, Metrics, shape};
-use crate::datapath::SourceCheck;
+use crate::config::{self, ConfigError, Level, MAIN, Metrics, shape};
+use crate::datapath::{PuntRates, SourceCheck};
 use crate::distribution::{Bundle, Settings, in_force};
+use crate::vantage::permits::Permit;
 
 pub(crate) use check::survey;
 
@@ -114,6 +123,9 @@ pub(crate) use check::survey;
 pub const FRONT: usize = 0;
 /// The port towards the grantors.
 pub const BACK: usize = 1;
+/// The most prefixes behind a gate that its steering program knows; those that are there take memory, and
+/// no others.
+const MOST_INSIDE: u32 = 1 << 20;
 
 /// A configuration without contradictions.
 #[derive(Clone, Debug)]
@@ -144,6 +156,9 @@ pub struct Fixed {
     pub back: Side,
     /// Who brings packets to the worker whose flow they are of.
     pub steering: SteeredBy,
+    /// Packets of the front interface that no worker takes are left to the kernel, which may
+    /// forward them undecided; else they are dropped.
+    pub fail_open: bool,
     /// Where tunnels over IPv4 begin, if it is said.
     pub address4: Option<u32>,
     /// Where tunnels over IPv6 begin, if it is said.
@@ -170,14 +185,22 @@ pub struct Fixed {
     pub clamp_mss: bool,
     /// The UDP port that tunnels go to, if they have UDP.
     pub udp: Option<u16>,
+    /// Tunnels to grantors whose secret is known are sealed.
+    pub sealed: bool,
     /// ICMP errors a second at the most, of all workers.
     pub answers: u32,
     /// The core of each worker.
     pub cores: Vec<Option<usize>>,
+    /// How long a worker may stall before it gets no more packets, if that is limited.
+    pub stall: Option<Duration>,
     /// Where the control socket is.
     pub control: Option<PathBuf>,
     /// Where metrics are asked for.
     pub metrics: Option<Metrics>,
+    /// The least severe lines that the log has.
+    pub log: Option<Level>,
+    /// How many packets a second the kernel is handed, by class.
+    pub punts: PuntRates,
     /// How policies come as bundles, if they do.
     pub distribution: Option<Settings>,
 }
@@ -210,6 +233,8 @@ pub struct Side {
     pub name: String,
     /// Which ways of receiving may be used.
     pub mode: ModeChoice,
+    /// Which sources its packets may have.
+    pub sources: SourceCheck,
 }
 
 /// What becomes of packets, by destination.
@@ -280,12 +305,27 @@ pub struct Rule {
 pub struct Trust {
     /// The senders of version 2, with their keys.
     pub senders: Vec<(u32, Keys)>,
+    /// The limits of each sender.
+    pub permits: Vec<(u32, Permit)>,
     /// Where they speak from: the grantors of the policy, and whoever else is named.
     pub from: Vec<IpAddr>,
     /// Who may decide by version 1.
     pub v1_from: Vec<IpAddr>,
+    /// The sender at the end of each tunnel that is sealed.
+    pub tunnels: Vec<(Address, u32)>,
     /// Senders may send flow programs, in the numbers that `[[program]]` leaves free.
     pub programs: bool,
+}
+
+impl Fixed {
+    /// Returns the most bytes between an outer and an inner header.
+    pub fn between(&self) -> u16 {
+        match (self.sealed, self.udp) {
+            (true, _) => udp::LEN as u16 + OVERHEAD as u16,
+            (false, Some(_)) => udp::LEN as u16,
+            (false, None) => 0,
+        }
+    }
 }
 
 impl Config {
@@ -342,17 +382,23 @@ impl Config {
     }
 
     /// Returns the router that carries this gate.
-    pub(super) fn router(&self) -> config::Config {
+    pub(crate) fn router(&self) -> config::Config {
         let interface = |side: &Side, early| config::Interface {
             name: side.name.clone(),
             mode: side.mode,
+            queues: None,
             table: Some(MAIN),
-            sources: SourceCheck::Off,
+            sources: side.sources,
             observe: false,
             guard: Some(early),
         };
-        let Fixed { early, early_prefixes, .. } = self.fixed;
-        let front = Early { flows: early, prefixes: early_prefixes };
+        let Fixed { early, early_prefixes, fail_open, .. } = self.fixed;
+        let front = Early {
+            flows: early,
+            prefixes: early_prefixes,
+            inside: MOST_INSIDE,
+            closed: !fail_open,
+        };
         config::Config {
             path: self.path.clone(),
             interfaces: vec![
@@ -364,12 +410,15 @@ impl Config {
             routes_v4: Vec::new(),
             routes_v6: Vec::new(),
             cores: self.fixed.cores.clone(),
+            stall: self.fixed.stall,
             engine_v4: Choice::Auto,
             engine_v6: Choice::Auto,
             fpm: None,
             control: self.fixed.control.clone(),
             metrics: self.fixed.metrics.clone(),
+            log: self.fixed.log,
             image: None,
+            punts: self.fixed.punts,
         }
     }
 }
@@ -414,6 +463,14 @@ impl Rules {
             }
         }
         draft.sources(Arc::clone(&self.sources));
+        for rule in &self.rules {
+            let Some(inside) = rule.inside() else { continue };
+            match rule.prefix {
+                AnyPrefix::V4(prefix) => draft.inside_v4(prefix, inside),
+                AnyPrefix::V6(prefix) => draft.inside_v6(prefix, inside),
+            }
+        }
+        self.grantors().for_each(|grantor| draft.tunnel_end(grantor));
         draft.build(generation)
     }
 
@@ -422,6 +479,17 @@ impl Rules {
         let length = |rule: &&Rule| length(rule.prefix, address);
         let matching = self.rules.iter().filter(|rule| length(rule).is_some());
         matching.max_by_key(length)
+    }
+
+    /// Returns whether a packet with these addresses on the front is forged: the source is behind
+    /// the gate, or one of the two is a grantor.
+    pub fn is_forged(&self, source: IpAddr, destination: IpAddr) -> bool {
+        let of = |address| self.grantors().any(|grantor| ip(grantor) == address);
+        let length = |rule: &&Rule| length(rule.prefix, source).filter(|_| rule.inside().is_some());
+        let matching = self.rules.iter().filter(|rule| length(rule).is_some());
+        of(source)
+            || of(destination)
+            || matching.max_by_key(length).is_some_and(|rule| rule.inside() == Some(true))
     }
 
     /// Returns the prefix by which a source passes, if it does: the longest.
@@ -450,11 +518,29 @@ impl Rules {
             Action::Back => "back".to_owned(),
             Action::Front => "front".to_owned(),
             Action::Drop => "drop".to_owned(),
+            Action::Forged => "forged".to_owned(),
             Action::Grantors(set) => match self.sets.get(usize::from(set)) {
                 Some(set) => format!("grantors {}", set.name),
                 None => format!("grantors {set}"),
             },
         }
+    }
+
+    /// Returns the prefixes that the rules state to be behind the gate, or not to be (`drops` false), and
+    /// the ends of tunnels, which are behind it.
+    pub(in crate::vantage) fn behind(&self) -> Vec<Source> {
+        let rules = self.rules.iter().filter_map(|rule| {
+            let (address, len) = match rule.prefix {
+                AnyPrefix::V4(prefix) => (IpAddr::V4(prefix.addr().into()), prefix.len()),
+                AnyPrefix::V6(prefix) => (IpAddr::V6(prefix.addr().into()), prefix.len()),
+            };
+            Some(Source { address, len: len as u8, drops: rule.inside()? })
+        });
+        let ends = self.grantors().map(|end| match end {
+            Address::V4(end) => Source { address: IpAddr::V4(end.into()), len: 32, drops: true },
+            Address::V6(end) => Source { address: IpAddr::V6(end.into()), len: 128, drops: true },
+        });
+        rules.chain(ends).collect()
     }
 
     /// Walks the addresses of all grantors.
@@ -464,6 +550,15 @@ impl Rules {
 }
 
 impl Rule {
+    /// Returns whether hosts of the prefix are behind the gate, where the rule states it.
+    fn inside(&self) -> Option<bool> {
+        match self.action {
+            Action::Grantors(_) => Some(true),
+            Action::Front => Some(false),
+            _ => None,
+        }
+    }
+
     /// Returns the set whose grantors decide, if the policy has a copy of it for this rule alone.
     fn own(&self) -> Option<u16> {
         let own = self.limit.or(self.limit_each).is_some() || self.counted != Line::OTHERS;

@@ -1,5 +1,6 @@
 //! A configuration that is sound, and what is said of those that are not.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use feed::netlink::AnyPrefix;
@@ -7,6 +8,7 @@ use gate::policy::Action;
 use gate::policy::sources::Source;
 
 use super::{Admission, Config, check};
+use crate::datapath::SourceCheck;
 
 const SOUND: &str = r#"
 [front]
@@ -26,6 +28,9 @@ grantors = "site"
 prefix = "192.0.2.9/32"
 action = "back"
 exempt = true
+[[policy]]
+prefix = "10.9.1.1/32"
+action = "drop"
 [[policy]]
 prefix = "0.0.0.0/0"
 action = "front"
@@ -78,6 +83,56 @@ fn what_is_wrong_is_told_with_its_line_and_all_of_it() {
     assert!(told.contains("unknown field"), "{told}");
 }
 
+/// RFC 3704 at a gate, as at a router.
+#[test]
+fn sources_are_checked_at_either_side_where_the_file_states_it() {
+    let config = Config::parse(SOUND, Path::new("gate.toml")).unwrap();
+    let of = |config: &Config| [config.fixed.front.sources, config.fixed.back.sources];
+    assert_eq!(of(&config), [SourceCheck::Off; 2]);
+    let checked = SOUND
+        .replace("\"eth0\"", "\"eth0\"\nsources = \"loose\"")
+        .replace("\"eth1\"", "\"eth1\"\nsources = \"strict\"");
+    let config = Config::parse(&checked, Path::new("gate.toml")).unwrap();
+    assert_eq!(of(&config), [SourceCheck::Loose, SourceCheck::Strict]);
+    let router = config.router();
+    let carried: Vec<_> = router.interfaces.iter().map(|interface| interface.sources).collect();
+    assert_eq!(carried, [SourceCheck::Loose, SourceCheck::Strict]);
+    let error = refused(&checked.replace("loose", "lose"));
+    assert!(error.contains("front.sources: \"lose\" is none of off, loose, strict"), "{error}");
+}
+
+#[test]
+fn policy_that_leads_to_a_tunnel_end_past_the_gate_is_refused() {
+    let open = SOUND.replace("[[policy]]\nprefix = \"10.9.1.1/32\"\naction = \"drop\"\n", "");
+    let error = refused(&open);
+    let expect =
+        "gate.toml:20: policy.action: 0.0.0.0/0 leads by \"front\" to 10.9.1.1, where tunnels end";
+    assert!(error.contains(expect), "{error}");
+    let error = refused(&SOUND.replace("action = \"drop\"", "action = \"back\""));
+    assert!(error.contains("10.9.1.1/32 leads by \"back\" to 10.9.1.1"), "{error}");
+}
+
+/// The effect of rules on sources, one by one, against the tables that a gate looks them up in.
+#[test]
+fn rules_and_policy_find_the_same_packets_forged() {
+    let rules = Config::parse(SOUND, Path::new("gate.toml")).unwrap().rules;
+    let policy = rules.policy(1).unwrap();
+    let near = ["192.0.2.0", "192.0.2.9", "192.0.3.0", "10.9.1.1", "10.9.1.2", "203.0.113.5"];
+    let mut forged = 0;
+    for source in near {
+        for destination in near {
+            let [source, destination] =
+                [source, destination].map(|text| text.parse::<Ipv4Addr>().unwrap());
+            let flow = gate::flow::Flow::v4(source.into(), destination.into());
+            let is_forged = rules.is_forged(source.into(), destination.into());
+            assert_eq!(policy.action(&flow) == Some(Action::Forged), is_forged, "{flow}");
+            forged += u32::from(is_forged);
+        }
+    }
+    // Three of the sources, the exempt host behind the gate among them, and one destination.
+    assert_eq!(forged, 3 * 6 + 3);
+}
+
 #[test]
 fn admission_can_be_had_always_or_never() {
     let with = |text: &str| {
@@ -124,14 +179,17 @@ fn limits_and_allowed_sources_are_read_and_told_with_their_lines() {
     assert_eq!(by("2001:db8::1").as_deref(), Some("2001:db8::1/128"));
     assert_eq!(by("2001:db8::2"), None);
     std::fs::write(&list, "203.0.113.0/24\n203.0.113.300\n").unwrap();
-    let told = parse(&text).unwrap_err().to_string();
-    assert!(told.contains("allow.txt: line 2: `203.0.113.300` is no prefix"), "{told}");
+    let error = parse(&text).unwrap_err().to_string();
+    assert!(
+        error.contains("allow.txt: line 2: \"203.0.113.300\" is not an address or prefix"),
+        "{error}"
+    );
     std::fs::remove_dir_all(&folder).unwrap();
-    let told = parse(&text).unwrap_err().to_string();
-    assert!(told.contains("allow.file: ") && told.contains("allow.txt: No such file"), "{told}");
-    let told = refused(&SOUND.replace("action = \"front\"", "action = \"front\"\nlimit = \"1x\""));
-    assert!(told.contains("only what goes to grantors has limits"), "{told}");
-    assert!(told.contains("policy.limit: \"1x\" is no rate"), "{told}");
+    let error = parse(&text).unwrap_err().to_string();
+    assert!(error.contains("allow.file: ") && error.contains("allow.txt: No such file"), "{error}");
+    let error = refused(&SOUND.replace("action = \"front\"", "action = \"front\"\nlimit = \"1x\""));
+    assert!(error.contains("only what goes to grantors has limits"), "{error}");
+    assert!(error.contains("policy.limit: \"1x\" is no rate"), "{error}");
 }
 
 #[test]
@@ -172,20 +230,24 @@ fn blocked_sources_are_read_and_told_with_their_lines() {
     // Each bad line with its file and number; of many the first.
     std::fs::write(&list, "203.0.113.0/24\n203.0.113.1/24\n".to_owned() + &"x\n".repeat(30))
         .unwrap();
-    let told = parse(&text).unwrap_err().to_string();
-    assert!(told.contains("block.txt: line 2: `203.0.113.1/24` is no prefix"), "{told}");
-    assert!(told.contains("block.txt: line 11: `x`") && !told.contains("line 12"), "{told}");
+    let error = parse(&text).unwrap_err().to_string();
+    assert!(error.contains("block.txt: line 2: prefix \"203.0.113.1/24\" has host bits set; did you mean 203.0.113.0/24?"), "{error}");
     assert!(
-        told.contains("block.file: ") && told.contains("block.txt: and 21 lines more"),
-        "{told}"
+        error.contains("block.txt: line 11: \"x\" is not an address or prefix")
+            && !error.contains("line 12"),
+        "{error}"
+    );
+    assert!(
+        error.contains("block.file: ") && error.contains("block.txt: and 21 lines more"),
+        "{error}"
     );
     std::fs::remove_dir_all(&folder).unwrap();
-    let told = parse(&text).unwrap_err().to_string();
-    assert!(told.contains("block.txt: No such file"), "{told}");
-    let told = refused(&format!("{SOUND}[block]\nprefixes = [\"10.0.0.1/8\"]\n"));
-    assert!(told.contains("gate.toml:23: block.prefixes: \"10.0.0.1/8\" is no prefix"), "{told}");
-    let told = refused(&format!("{SOUND}[table]\nearly_prefixes = 5000000\n"));
-    assert!(told.contains("table.early_prefixes: 5000000 is more than 4194304"), "{told}");
+    let error = parse(&text).unwrap_err().to_string();
+    assert!(error.contains("block.txt: No such file"), "{error}");
+    let error = refused(&format!("{SOUND}[block]\nprefixes = [\"10.0.0.1/8\"]\n"));
+    assert!(error.contains("gate.toml:26: block.prefixes: prefix \"10.0.0.1/8\" has host bits set; did you mean 10.0.0.0/8?"), "{error}");
+    let error = refused(&format!("{SOUND}[table]\nearly_prefixes = 5000000\n"));
+    assert!(error.contains("table.early_prefixes: 5000000 is more than 4194304"), "{error}");
 }
 
 /// As they come: the lists that others keep, of both families.

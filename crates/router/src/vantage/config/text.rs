@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::config::metrics;
+use crate::config::{logging, metrics, punt};
 use crate::distribution::config as distribution;
 
 #[derive(Debug, Deserialize)]
@@ -46,6 +46,10 @@ pub(super) struct File {
     pub(super) control: Control,
     #[serde(default)]
     pub(super) metrics: metrics::Text,
+    #[serde(default)]
+    pub(super) log: logging::Text,
+    #[serde(default)]
+    pub(super) punt: punt::Text,
     pub(super) distribution: Option<distribution::Text>,
 }
 
@@ -67,6 +71,9 @@ pub(super) struct Front {
     pub(super) interface: Spanned<String>,
     pub(super) mode: Option<Spanned<String>>,
     pub(super) steering: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) fail_open: bool,
+    pub(super) sources: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -77,6 +84,7 @@ pub(super) struct Back {
     pub(super) address4: Option<Spanned<String>>,
     pub(super) address6: Option<Spanned<String>>,
     pub(super) mtu: Option<Spanned<u16>>,
+    pub(super) sources: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -146,6 +154,10 @@ pub(super) struct Policy {
 pub(super) struct Sender {
     pub(super) id: Spanned<u32>,
     pub(super) keys: Spanned<BTreeMap<String, Spanned<PathBuf>>>,
+    #[serde(default)]
+    pub(super) prefixes: Vec<Spanned<String>>,
+    pub(super) max_expiry: Option<Spanned<u32>>,
+    pub(super) max_prefix_decisions: Option<Spanned<usize>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -169,6 +181,7 @@ pub(super) struct Tunnel {
     pub(super) clamp_mss: bool,
     pub(super) answers: Option<u32>,
     pub(super) udp_port: Option<Spanned<u16>>,
+    pub(super) authentication: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -182,6 +195,7 @@ pub(super) struct Rules {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Workers {
     pub(super) cores: Option<Spanned<Vec<usize>>>,
+    pub(super) stall_ms: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -15,12 +15,25 @@ use crate::vantage::tally::About;
 pub(super) struct Kernel {
     declined: (u64, u64),
     blocked: (u64, u64),
+    forged: (u64, u64),
+}
+
+impl Kernel {
+    /// Returns all of them.
+    fn all(&self) -> (u64, u64) {
+        let Self { declined, blocked, forged } = self;
+        (declined.0 + blocked.0 + forged.0, declined.1 + blocked.1 + forged.1)
+    }
 }
 
 impl Panel {
     /// Reads what the kernel has dropped.
     pub(super) fn kernel(&self) -> Kernel {
-        Kernel { declined: self.decisions.dropped_early(), blocked: self.blocked.dropped() }
+        Kernel {
+            declined: self.decisions.dropped_early(),
+            blocked: self.blocked.dropped(),
+            forged: self.inside.dropped(),
+        }
     }
 
     /// Returns the workers' numbers, added up, in the order of the list.
@@ -41,21 +54,26 @@ impl Panel {
             }
         }
         // As if a worker had dropped them.
-        let Kernel { declined, blocked } = *kernel;
+        let Kernel { declined, blocked, forged } = *kernel;
+        let (packets, bytes) = kernel.all();
         let (flows, troubles) = self.decisions.early();
         let (written, more_troubles) = self.blocked.counts();
         for (about, name, value) in &mut all {
             match (about, *name) {
-                (About::Packets, "received" | "early") => *value += declined.0 + blocked.0,
+                (About::Packets, "received" | "early") => *value += packets,
                 (About::Packets, "declined") => *value += declined.0,
                 (About::Packets, "blocked") => *value += blocked.0,
-                (About::Bytes, "received") => *value += declined.1 + blocked.1,
+                (About::Packets, "forged") => *value += forged.0,
+                (About::Bytes, "received") => *value += bytes,
                 (About::Bytes, "declined") => *value += declined.1,
                 (About::Bytes, "blocked") => *value += blocked.1,
+                (About::Bytes, "forged") => *value += forged.1,
                 (About::Table, "early") => *value = flows,
                 (About::Table, "early_prefixes") => *value = written.there as u64,
                 (About::Table, "early_prefixes_left") => *value = written.left as u64,
-                (About::Table, "early_troubles") => *value = troubles + more_troubles,
+                (About::Table, "early_troubles") => {
+                    *value = troubles + more_troubles + self.inside.failures();
+                }
                 _ => {}
             }
         }
@@ -76,10 +94,10 @@ impl Panel {
         let rules = &ruling.rules;
         let tell = |(whose, mut fates): (Whose<'_>, Fates)| {
             if whose == Whose::None {
-                let Kernel { declined, blocked } = kernel;
                 let dropped = &mut fates[Fate::Dropped as usize];
-                dropped.packets += declined.0 + blocked.0;
-                dropped.bytes += declined.1 + blocked.1;
+                let (packets, bytes) = kernel.all();
+                dropped.packets += packets;
+                dropped.bytes += bytes;
             }
             let rule = if let Whose::Rule(rule) = whose { Some(rule) } else { None };
             let each = Fate::ALL.into_iter().map(Fate::name).zip(fates);

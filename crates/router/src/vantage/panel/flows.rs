@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use gate::flow::{Flow, Pair};
-use gate::state::State;
+use gate::state::{State, Traffic};
 
 use super::told::{FlowTold, OutcomeTold};
 use super::{Panel, Talks, lock};
@@ -72,39 +72,43 @@ impl Panel {
             Answer::Seen(ago) => Some(seconds(*ago)),
             _ => None,
         });
-        let mut told = match known {
+        let mut status = match known {
             Some(known) => tell(known, &rules, generation),
             None => FlowTold::unknown(src, dst, generation),
         };
-        told.allowed = rules.allowing(src).map(|prefix| prefix.to_string());
-        told.blocked = rules.blocking(src).map(|prefix| prefix.to_string());
-        for (state, prefix) in [("allowed", &told.allowed), ("blocked", &told.blocked)] {
+        status.allowed = rules.allowing(src).map(|prefix| prefix.to_string());
+        status.blocked = rules.blocking(src).map(|prefix| prefix.to_string());
+        for (state, prefix) in [("allowed", &status.allowed), ("blocked", &status.blocked)] {
             if prefix.is_some() && known.is_none() {
-                told.state = state.to_owned();
+                status.state = state.to_owned();
             }
         }
+        if rules.is_forged(src, dst) && status.blocked.is_none() {
+            status.state = Verdict::Forged.name().to_owned();
+        }
         if let Some(&Rule { prefix, action, line, limit, limit_each, .. }) = rules.find(dst) {
-            told.rule = Some(prefix.to_string());
-            (told.limit, told.limit_each) = (limit, limit_each);
-            told.action = Some(rules.words(action));
-            told.line = Some(line);
+            status.rule = Some(prefix.to_string());
+            (status.limit, status.limit_each) = (limit, limit_each);
+            status.action = Some(rules.words(action));
+            status.line = Some(line);
         }
         let candidate = rules.candidate.as_deref();
-        told.candidate = candidate.map(|it| OutcomeTold::of(it, Some(&rules), src, dst));
-        told.seen_ago = seen.filter(|_| known.is_none());
+        status.candidate =
+            candidate.map(|outcome| OutcomeTold::of(outcome, Some(&rules), src, dst));
+        status.seen_ago = seen.filter(|_| known.is_none());
         let cookies = self.fixed.admission.is_some_and(|it| it.cookies.is_some());
-        told.proof = (cookies && known.is_none()).then(|| "syn-cookie".to_owned());
-        let blocked = told.blocked.is_some() && self.blocked.has(src);
-        told.early = blocked || told.blocked.is_none() && self.decisions.is_early(&flow);
-        told.version = rules.version.clone();
-        told.dropped = dropped.map(|(name, _)| name.to_owned());
-        told.dropped_ago = dropped.map(|(_, ago)| seconds(ago));
-        if told.early {
+        status.proof = (cookies && known.is_none()).then(|| "syn-cookie".to_owned());
+        let blocked = status.blocked.is_some() && self.blocked.has(src);
+        status.early = blocked || status.blocked.is_none() && self.decisions.is_early(&flow);
+        status.version = rules.version.clone();
+        status.dropped = dropped.map(|(name, _)| name.to_owned());
+        status.dropped_ago = dropped.map(|(_, ago)| seconds(ago));
+        if status.early {
             let why = if blocked { Verdict::Blocked } else { Verdict::Declined };
-            told.dropped = Some(why.name().to_owned());
-            told.dropped_ago = None;
+            status.dropped = Some(why.name().to_owned());
+            status.dropped_ago = None;
         }
-        Ok(told)
+        Ok(status)
     }
 
     /// Lists flows, at most so many of a worker.
@@ -129,12 +133,22 @@ fn tell(known: &Known, rules: &Rules, generation: u64) -> FlowTold {
         Pair::V6 { src, dst } => (IpAddr::V6(src.into()), IpAddr::V6(dst.into())),
     };
     let over = known.left == 0;
-    let state = if over { "Expired".to_owned() } else { format!("{:?}", known.state) };
+    let state = match known.state {
+        _ if over => "Expired".to_owned(),
+        State::Provisional => "Declined".to_owned(),
+        state => format!("{state:?}"),
+    };
+    let traffic = match known.traffic {
+        Traffic::All => None,
+        Traffic::Protocol(protocol) => Some(format!("protocol {protocol}")),
+        Traffic::Port { protocol, port } => Some(format!("protocol {protocol}, port {port}")),
+    };
     let granted = known.state == State::Granted && !over;
     let decided = known.state != State::Request && known.stamp.sender != 0;
     FlowTold {
         state: state.to_lowercase(),
         expires: Some(seconds(known.left)),
+        traffic,
         program: (known.state == State::Program && !over).then_some(known.program),
         priority: (known.state == State::Request).then_some(known.priority),
         asked_ago: (known.state == State::Request).then(|| seconds(known.idle)),

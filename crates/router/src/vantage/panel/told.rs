@@ -188,6 +188,10 @@ pub struct FlowTold {
     /// Until the state is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<f64>,
+    /// The declined packets, by protocol and port, of a flow of which only some are declined. The
+    /// others are requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<String>,
     /// Of a flow that a program decides of: its number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<u8>,
@@ -271,6 +275,7 @@ impl FlowTold {
             destination,
             state: "unknown".to_owned(),
             expires: None,
+            traffic: None,
             program: None,
             priority: None,
             asked_ago: None,

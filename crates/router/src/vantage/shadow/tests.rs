@@ -200,7 +200,7 @@ fn more_pairs_than_are_told_apart_are_counted_together() {
     let mut shadow = Shadow::new(&rules(&many("a"), &many("b"))).unwrap().unwrap();
     for at in 0..PAIRS + 9 {
         let to = [10, (at / 256) as u8, (at % 256) as u8, 1];
-        shadow.see(Instant::now(), &sampled([10, 0, 0, 1].into(), to.into(), 2));
+        shadow.see(Instant::now(), &sampled([203, 0, 113, 1].into(), to.into(), 2));
     }
     let told = shadow.told();
     assert_eq!(told.changes.len(), PAIRS + 1);

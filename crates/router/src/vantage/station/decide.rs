@@ -5,10 +5,10 @@
 //! there is one (`early.rs`).
 
 use gate::decision::{Item, Say};
-use gate::state::Decision;
+use gate::state::{Decision, LONGEST_PROVISIONAL_S, Provisional, Traffic};
 
 use super::Station;
-use crate::vantage::rings::Early;
+use crate::vantage::rings::{Decided, Early};
 
 /// Decisions that are taken in a turn.
 const DECISIONS: usize = 4096;
@@ -17,7 +17,21 @@ impl Station {
     /// Takes what was decided since the last turn.
     pub(super) fn take_decisions(&mut self) {
         for _ in 0..DECISIONS {
-            let Ok((item, stamp)) = self.ends.decisions.pop() else { break };
+            let (item, stamp) = match self.ends.decisions.peek() {
+                Ok(&Decided::Item(item, stamp)) => (item, stamp),
+                Ok(&Decided::Retract(upto)) => {
+                    // It waits where there is no room.
+                    if !self.gate.retract(upto) {
+                        break;
+                    }
+                    let _ = self.ends.decisions.pop();
+                    // Declined flows among these are reported again when they are declined again.
+                    self.early_lost |= self.early;
+                    continue;
+                }
+                Err(_) => break,
+            };
+            let _ = self.ends.decisions.pop();
             if !self.concerns(&item) {
                 continue;
             }
@@ -50,9 +64,14 @@ impl Station {
             (Some(flow), Say::Decide(Decision::Decline { expire_s })) => {
                 (Early::Decline(flow, expire_s), true)
             }
+            // The kernel knows flows, and not which of their packets are declined.
+            (
+                Some(flow),
+                Say::Decide(Decision::Provisional(Provisional { expire_s, traffic: Traffic::All })),
+            ) => (Early::Decline(flow, expire_s.min(LONGEST_PROVISIONAL_S)), true),
             (Some(flow), _) => (Early::Forgive(flow), false),
             // Flows within those prefixes are not looked for one by one.
-            (None, Say::Decide(Decision::Decline { .. })) => return,
+            (None, Say::Decide(Decision::Decline { .. } | Decision::Provisional(_))) => return,
             (None, _) => (Early::Clear, false),
         };
         self.early_lost |= self.ends.early.push(told).is_err() && !may_be_lost;

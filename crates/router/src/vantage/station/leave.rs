@@ -5,6 +5,7 @@
 
 use gate::limit::link::Leaving as Left;
 use gate::policy::Address;
+use gate::tunnel::OVERHEAD;
 use wire::{ipv4, ipv6, udp};
 
 use super::Station;
@@ -33,7 +34,7 @@ impl Station {
                 }
             });
             match left {
-                Some(waits) => leaving.push(Self::leaving(waits)),
+                Some(waits) => leaving.push(self.leaving(waits)),
                 None => match self.asker.next() {
                     Some(cookie) => leaving.push(cookie),
                     None => return,
@@ -44,7 +45,7 @@ impl Station {
 
     /// Says how a packet leaves that the link has let go.
     #[inline(always)]
-    fn leaving(waits: Waits) -> Leaving {
+    fn leaving(&mut self, waits: Waits) -> Leaving {
         let Waits { frame, to, dscp, hash } = waits;
         let (grantor, direct) = match to {
             To::Destination(key) => return Leaving { frame, key, way: Way::Forwarded },
@@ -55,16 +56,30 @@ impl Station {
             Address::V4(address) => Key::V4(address),
             Address::V6(address) => Key::V6(address),
         };
-        Leaving { frame, key, way: Way::Tunnel { dscp, hash, direct } }
+        let sealed = self.seals(grantor);
+        Leaving { frame, key, way: Way::Tunnel { dscp, hash, direct, sealed } }
+    }
+
+    /// Returns whether packets to this grantor are sealed. Where no tunnel is, nothing is looked
+    /// up.
+    #[inline(always)]
+    fn seals(&mut self, grantor: Address) -> bool {
+        self.is_sealing && self.keys.current().find(grantor).is_some()
     }
 
     /// Returns the bytes that a packet has more on the link than when it came.
-    pub(super) fn outer_len(&self, to: To) -> usize {
-        let udp = if self.tunnels.udp.is_some() { udp::LEN } else { 0 };
-        match to {
-            To::Destination(_) | To::Direct(_) => 0,
-            To::Grantor(Address::V4(_)) => ipv4::LEN + udp,
-            To::Grantor(Address::V6(_)) => ipv6::LEN + udp,
-        }
+    #[inline(always)]
+    pub(super) fn outer_len(&mut self, to: To) -> usize {
+        let To::Grantor(grantor) = to else { return 0 };
+        let outer = match grantor {
+            Address::V4(_) => ipv4::LEN,
+            Address::V6(_) => ipv6::LEN,
+        };
+        let between = match (self.seals(grantor), self.tunnels.udp) {
+            (true, _) => udp::LEN + OVERHEAD,
+            (false, Some(_)) => udp::LEN,
+            (false, None) => 0,
+        };
+        outer + between
     }
 }

@@ -38,10 +38,13 @@ mod talk;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use fib::Reader;
 use gate::flow::Key as HashKey;
 use gate::gate::{Gate, Packet, Verdict as Judged};
 use gate::limit::link::Link;
+use gate::tunnel::{Private, Stream, TunnelKeys};
 use port::{Arena, Frame};
+use wire::tunnel::Header;
 
 use super::config::{BACK, FRONT};
 use super::cookie::Asker;
@@ -73,6 +76,11 @@ pub struct Station {
     /// Places for all but requests.
     others: usize,
     tunnels: Tunnels,
+    /// The keys of sealed tunnels, by their ends, and the numbers of this worker's packets.
+    keys: Reader<TunnelKeys>,
+    /// Some tunnel is sealed, as of the beginning of the turn.
+    is_sealing: bool,
+    stream: Stream,
     /// What TCP may announce over IPv4, if it is held to that; 20 bytes less over IPv6.
     clamp: Option<u16>,
     steering: Option<Steering>,
@@ -103,6 +111,7 @@ pub struct Station {
 impl datapath::Station for Station {
     fn begin(&mut self) {
         self.now = (self.clock)();
+        self.is_sealing = !self.keys.current().is_empty();
         self.take_decisions();
         self.gate.turn(self.now, WORK);
         self.talk();
@@ -127,8 +136,20 @@ impl datapath::Station for Station {
         self.tunnels
     }
 
-    fn too_big(&mut self, arena: &mut Arena, frame: &Frame, mtu: u32, stats: &WorkerStats) {
-        if self.replies.too_big(arena, frame, mtu, self.now) {
+    fn seal(&mut self, header: &Header, inner: &[u8]) -> Option<Private> {
+        let key = self.keys.current().of(header)?;
+        self.stream.seal(key, header, self.now, inner)
+    }
+
+    fn too_big(
+        &mut self,
+        arena: &mut Arena,
+        frame: &Frame,
+        mtu: u32,
+        granted: bool,
+        stats: &WorkerStats,
+    ) {
+        if self.replies.too_big(arena, frame, mtu, granted, self.now) {
             stats.originated();
         }
     }
@@ -136,6 +157,7 @@ impl datapath::Station for Station {
     fn end(&mut self, idle: bool) {
         if idle {
             self.gate.idle();
+            self.keys.idle();
         }
         self.tally.show(&Sight {
             counts: self.gate.counts(),
@@ -147,19 +169,19 @@ impl datapath::Station for Station {
             cookies_unsent: self.asker.unsent,
             clamped: self.clamped,
             red_dropped: self.red_dropped,
-            uncounted: self.gate.uncounted(),
+            displaced: self.gate.displaced(),
         });
     }
 
     fn is_busy(&self) -> bool {
-        self.listing.is_some() || !self.ends.questions.is_empty()
+        self.listing.is_some() || !self.ends.questions.is_empty() || self.gate.is_walking()
     }
 
     fn waiting(&self) -> usize {
         self.kept.len() + self.replies.len() + self.asker.len()
     }
 
-    fn close(&mut self, arena: &mut Arena, stats: &WorkerStats) {
+    fn suspend(&mut self, arena: &mut Arena, stats: &WorkerStats) {
         while let Some(waits) = self.kept.pop() {
             arena.free(waits.frame);
             stats.ended(Verdict::LinkFull, 1);
@@ -168,6 +190,11 @@ impl datapath::Station for Station {
             arena.free(reply.frame);
             stats.ended(Verdict::LinkFull, 1);
         }
+        datapath::Station::end(self, true);
+    }
+
+    fn close(&mut self, arena: &mut Arena, stats: &WorkerStats) {
+        datapath::Station::suspend(self, arena, stats);
         // Once: a worker ends a second time when it is dropped.
         if let Some((worker, left)) = self.leave.take() {
             let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
@@ -176,6 +203,5 @@ impl datapath::Station for Station {
                 retained::put(&mut left, worker, &entry.flow(), entry.record());
             }
         }
-        datapath::Station::end(self, true);
     }
 }

@@ -46,6 +46,7 @@ impl Station {
             Judged::Drop(Reason::OverLimit) => return ended(frame, Verdict::OverLimit),
             Judged::Drop(Reason::OverLimitEach) => return ended(frame, Verdict::OverLimitEach),
             Judged::Drop(Reason::Proof) => return ended(frame, Verdict::Proof),
+            Judged::Drop(Reason::Forged) => return ended(frame, Verdict::Forged),
             Judged::Ask { .. } => return ended(frame, Verdict::SynCookie),
             Judged::Back => (To::Destination(key(flow)), 0),
             Judged::Granted { grantor, renew } => (To::Grantor(grantor), 1 + u8::from(renew)),

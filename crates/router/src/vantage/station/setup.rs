@@ -7,14 +7,15 @@ use std::sync::{Arc, Mutex};
 
 use fib::Reader;
 use gate::admission::Terms;
-use gate::cookie::{self, Secret};
+use gate::cookie::{self, Secret, Secrets};
 use gate::flow::Key as HashKey;
 use gate::gate::{Gate, Verdict as Judged};
 use gate::limit::link::{self, Link};
 use gate::limit::red::Parameters;
 use gate::policy::Policy;
 use gate::program::Programs;
-use wire::udp;
+use gate::tunnel::{Stream, TunnelKeys};
+use wire::tunnel::GUE;
 
 use super::Station;
 use super::sift::PART;
@@ -58,9 +59,13 @@ pub struct Setup<'a> {
     /// What cannot be guessed, for the queues.
     pub seed: u64,
     /// What cookies are made with, the same for all workers.
-    pub secret: Secret,
+    pub secrets: Reader<Secrets>,
     /// The policy.
     pub policy: Reader<Policy>,
+    /// The keys of sealed tunnels.
+    pub keys: Reader<TunnelKeys>,
+    /// The number of this worker's stream of sealed packets, no other's in this session.
+    pub stream: u16,
     /// The flow programs.
     pub programs: Reader<Programs>,
     /// Its ends of the rings.
@@ -106,14 +111,15 @@ impl Station {
         // IP and TCP without options: 40 bytes of IPv4.
         let clamp = fixed.clamp_mss.then(|| setup.mtu.saturating_sub(setup.overhead + 40));
         let mut gate = Gate::new(fixed.entries, setup.policy, now);
-        gate.set_encapsulation(if fixed.udp.is_some() { udp::LEN as u32 } else { 0 });
+        gate.set_encapsulation(fixed.between() as u32);
         gate.set_programs(setup.programs);
         gate.set_ledger(Arc::clone(setup.tally.ledger()));
         if let Some(Admission { above, remember, cookies }) = fixed.admission {
             gate.set_admission(&Terms { above, remember, seed: (setup.seed >> 32) as u32 });
             if let Some(rate) = cookies {
                 let rate = rate.div_ceil(workers as u32);
-                gate.set_cookies(&cookie::Terms { secret: setup.secret, rate }, now);
+                gate.set_cookies(&cookie::Terms { secret: Secret::random(), rate }, now);
+                gate.follow_secrets(setup.secrets);
             }
         }
         for (flow, record) in setup.retained {
@@ -134,9 +140,13 @@ impl Station {
                 from4: setup.from4,
                 from6: setup.from6,
                 udp: fixed.udp,
+                sealed: fixed.udp.unwrap_or(GUE),
                 secret: setup.seed.rotate_left(17) ^ 0x9e37_79b9_7f4a_7c15,
                 most: fixed.mtu,
             },
+            keys: setup.keys,
+            is_sealing: false,
+            stream: Stream::new(setup.stream),
             clamp,
             steering: setup.steering,
             replies: Replies::new(setup.front4, setup.front6, answers, now),

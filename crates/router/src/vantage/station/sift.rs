@@ -11,20 +11,24 @@
 //! are read.
 //!
 //! A batch is gone through in parts: what is known of one, a hundred bytes a packet, is still in
-//! the nearest cache when its packets are settled. What is no packet of a flow stays in the batch,
-//! which finds out what it is; that it now comes before packets of a flow that stay puts no
-//! packet of a flow before another.
+//! the nearest cache when its packets are settled. A packet with an address of this machine as its
+//! source is forged and ends here: these addresses change with the interfaces, and not with the
+//! policy. Packets of no flow stay in the batch, which handles them; they move before packets of
+//! flows that stay, but packets of one flow keep their order.
 
 use std::vec::Drain;
 
-use gate::flow::Flow;
-use gate::gate::{GROUP, Packet, Verdict as Judged};
+use gate::flow::{Flow, Pair};
+use gate::gate::{GROUP, Gate, Packet, Verdict as Judged};
 use port::Frame;
 use wire::{ethernet, ipv4, ipv6, mss};
 
 use super::Station;
 use super::settle::Settled;
-use crate::datapath::{Locals, Parsed, Sifting, Verdict, parse, source_v4, source_v6};
+use crate::datapath::{Locals, Parsed, Sifting, Tunnels, Verdict, parse, source_v4, source_v6};
+use crate::vantage::last::Last;
+use crate::vantage::rings::Ends;
+use crate::vantage::sampler::Sampler;
 
 /// Packets of a part: two groups of the gate's.
 pub(super) const PART: usize = 2 * GROUP;
@@ -71,7 +75,8 @@ impl Station {
         sifting: &mut Sifting<'_>,
         taken: &mut Taken,
     ) {
-        let Self { gate, key, steering, packets, flows, .. } = self;
+        let Self { gate, key, steering, packets, flows, tunnels, last, now, sampler, ends, .. } =
+            self;
         let &mut Sifting { ref mut arena, handed, mac, locals, stats, .. } = sifting;
         packets.clear();
         while flows.len() < PART
@@ -87,6 +92,14 @@ impl Station {
                 continue;
             };
             let hash = if handed { frame.mark() } else { key.hash(&flow) };
+            if !handed && is_own(&flow, tunnels, locals) {
+                let packet = Packet { flow, hash, bytes: bytes.len() as u32 };
+                let verdict = drop_own(gate, sampler, ends, last, packet, *now);
+                taken.add(bytes.len());
+                stats.ended(verdict, 1);
+                arena.free(frame);
+                continue;
+            }
             if let Some(steering) = steering
                 && !handed
                 && let Some(given) = steering.hand_over(hash, bytes)
@@ -167,6 +180,31 @@ fn flow(bytes: &[u8], mac: [u8; 6], locals: &Locals) -> Option<Flow> {
         Parsed::V6(dst) => Some(Flow::v6(source_v6(bytes), dst)),
         Parsed::Done(_) => None,
     }
+}
+
+/// Returns whether a packet has an address of this machine as its source: no other host has it.
+#[inline(always)]
+fn is_own(flow: &Flow, tunnels: &Tunnels, locals: &Locals) -> bool {
+    match flow.pair() {
+        Pair::V4 { src, .. } => src == tunnels.from4 || locals.holds_v4(src),
+        Pair::V6 { src, .. } => src == tunnels.from6 || locals.holds_v6(src),
+    }
+}
+
+/// Counts a packet with an address of this machine for its source.
+#[cold]
+fn drop_own(
+    gate: &mut Gate,
+    sampler: &mut Sampler,
+    ends: &mut Ends,
+    last: &mut Last,
+    packet: Packet,
+    now: u64,
+) -> Verdict {
+    let verdict = gate.drop_forged(packet.bytes);
+    sampler.look(now, &[packet], &[verdict], &mut ends.samples);
+    last.note(packet.hash, Verdict::Forged, now);
+    Verdict::Forged
 }
 
 /// Returns the flow of a frame that another worker has parsed, and found to be of one.

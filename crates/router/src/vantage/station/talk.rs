@@ -3,6 +3,8 @@
 //! A list of all flows is made a part of the table a turn, so that no packet waits for it; an
 //! answer that finds no room in the ring waits for the next turn.
 
+use gate::state::{State, Traffic};
+
 use super::Station;
 use crate::vantage::rings::{Answer, Known, Question};
 
@@ -63,11 +65,22 @@ impl Station {
     fn known(&self, entry: u32) -> Known {
         let entry = self.gate.table().entry(entry);
         let (record, belongs) = (entry.record(), entry.belongs());
+        let (state, until, traffic) = match record.state() {
+            // One that is over is a request with its next packet, and already here.
+            State::Provisional if record.provisional_until() <= self.now => {
+                (State::Request, record.expire_at(), Traffic::All)
+            }
+            State::Provisional => {
+                (State::Provisional, record.provisional_until(), record.provisional_traffic())
+            }
+            state => (state, record.expire_at(), Traffic::All),
+        };
         Known {
             flow: entry.flow(),
-            state: record.state(),
+            state,
             program: record.program(),
-            left: record.expire_at().saturating_sub(self.now),
+            left: until.saturating_sub(self.now),
+            traffic,
             idle: self.now.saturating_sub(record.last_seen()),
             priority: record.priority(),
             set: belongs.set,

@@ -6,8 +6,8 @@ use wire::ipv4;
 use wire::tunnel::Outer;
 
 use super::{PROTECTED, Rig, config};
+use crate::packets::OWN4;
 use crate::packets::v4;
-use crate::rig::OWN4;
 
 #[test]
 fn a_long_batch_keeps_its_order_whatever_is_among_it() {
@@ -16,7 +16,7 @@ fn a_long_batch_keeps_its_order_whatever_is_among_it() {
     let mut rng = Rng::with_seed(5);
     let (mut asking, mut passing, mut own) = (Vec::new(), Vec::new(), 0);
     for n in 0..PACKETS {
-        let src = 0xc633_6400 + n;
+        let src = 0xc633_6500 + n;
         let dst = match rng.u8(..3) {
             0 => {
                 asking.push(src);

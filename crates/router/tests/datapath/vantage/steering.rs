@@ -76,7 +76,7 @@ fn a_flow_is_one_workers_whatever_port_its_packets_come_by() {
             let n = rng.u32(..300);
             let packet = match n % 3 {
                 0 => v4(0xc000_0200 + n, PROTECTED),
-                1 => v6(SIX | 1 << 16 | u128::from(n), SIX | 9),
+                1 => v6(SIX + (1 << 96) + u128::from(n), SIX | 9),
                 // Of no protected network: it leaves by the front, whoever judges it.
                 _ => v4(0xc633_6400 + n, 0xc000_0207),
             };

@@ -16,7 +16,7 @@ use toml::Spanned;
 use super::{Checker, ruled_by};
 use crate::config::{ConfigError, Problem, shape};
 use crate::distribution::Folder;
-use crate::vantage::config::{Member, Rule, Rules, Set, text};
+use crate::vantage::config::{Member, Rule, Rules, Set, ip, text};
 use crate::vantage::policies;
 
 /// What silence may be taken for a grantor's end: three times that of one who lives, or more.
@@ -114,12 +114,7 @@ pub(super) fn rules(c: &mut Checker<'_>, listed: Vec<text::Policy>, sets: &[Set]
         };
         let limit = bound(limit, "policy.limit");
         let limit_each = bound(limit_each, "policy.limit_each");
-        let read = if prefix.get_ref().contains(':') {
-            prefix.get_ref().parse().map(AnyPrefix::V6)
-        } else {
-            prefix.get_ref().parse().map(AnyPrefix::V4)
-        };
-        match read {
+        match Place::parse(prefix.get_ref()).map(any) {
             Ok(read) if rules.iter().any(|other| other.prefix == read) => {
                 c.problem(&prefix, "policy.prefix", format!("{} is there twice", prefix.get_ref()));
             }
@@ -127,12 +122,37 @@ pub(super) fn rules(c: &mut Checker<'_>, listed: Vec<text::Policy>, sets: &[Set]
                 let counted = policies::first(rules.len());
                 rules.push(Rule { prefix, action, exempt, limit, limit_each, counted, line });
             }
-            Err(bad) => {
-                c.problem(&prefix, "policy.prefix", format!("{:?}: {bad}", prefix.get_ref()));
-            }
+            Err(error) => c.problem(&prefix, "policy.prefix", error),
         }
     }
     rules
+}
+
+/// Finds rules that lead to a tunnel's end past the gate: packets sent there from outside would be
+/// delivered as granted. The gate drops them under all rules; a rule to the contrary is a mistake.
+pub(super) fn tunnel_ends(c: &mut Checker<'_>, rules: &Rules) {
+    let mut ends: Vec<IpAddr> = rules.grantors().map(ip).collect();
+    ends.sort_unstable();
+    ends.dedup();
+    for end in ends {
+        let Some(rule) = rules.find(end) else { continue };
+        if !matches!(rule.action, Action::Back | Action::Front) {
+            continue;
+        }
+        let (prefix, action) = (rule.prefix, rules.words(rule.action));
+        let what = format!(
+            "{prefix} leads by {action:?} to {end}, where tunnels end: packets out of them are \
+             delivered without a check; add a [[policy]] with the prefix of {end} and action = \"drop\""
+        );
+        c.problems.push(Problem { line: rule.line, key: "policy.action", what });
+    }
+}
+
+fn any(place: Place) -> AnyPrefix {
+    match place {
+        Place::V4(prefix) => AnyPrefix::V4(prefix),
+        Place::V6(prefix) => AnyPrefix::V6(prefix),
+    }
 }
 
 /// How many bad lines of a list are told one by one.
@@ -145,18 +165,11 @@ pub(super) fn sources(
     [prefixes, file_key]: [&'static str; 2],
     folder: Folder<'_>,
 ) -> Arc<[AnyPrefix]> {
-    let any = |place| match place {
-        Place::V4(prefix) => AnyPrefix::V4(prefix),
-        Place::V6(prefix) => AnyPrefix::V6(prefix),
-    };
     let mut all = Vec::new();
     for prefix in &said.prefixes {
         match Place::parse(prefix.get_ref()) {
-            Some(place) => all.push(any(place)),
-            None => {
-                let what = format!("{:?} is no prefix and no address", prefix.get_ref());
-                c.problem(prefix, prefixes, what);
-            }
+            Ok(place) => all.push(any(place)),
+            Err(error) => c.problem(prefix, prefixes, error),
         }
     }
     if let Some(file) = &said.file {

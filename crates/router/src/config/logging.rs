@@ -1,0 +1,91 @@
+//! The `[log]` of a router's, gate's or grantor's configuration.
+//!
+//! ```toml
+//! [log]
+//! level = "info"    # error, warn, info or debug: the least severe lines that are written
+//! ```
+//!
+//! `--log-level` and `FINGERPOST_LOG` override it. It is read at the start, and not by a reload.
+
+use core::str::FromStr;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::metrics::Tell;
+
+/// The severity of a line of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// The program cannot do what it is for.
+    Error,
+    /// Something is wrong, and the program goes on.
+    Warn,
+    /// Events that an operator wants to find in the log later.
+    Info,
+    /// Details that help to find a fault of the program.
+    Debug,
+}
+
+impl FromStr for Level {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "error" => Ok(Self::Error),
+            "warn" => Ok(Self::Warn),
+            "info" => Ok(Self::Info),
+            "debug" => Ok(Self::Debug),
+            _ => Err(format!("{text:?} is no level: error, warn, info or debug")),
+        }
+    }
+}
+
+impl From<Level> for log::LevelFilter {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Error => Self::Error,
+            Level::Warn => Self::Warn,
+            Level::Info => Self::Info,
+            Level::Debug => Self::Debug,
+        }
+    }
+}
+
+/// The shape.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Text {
+    level: Option<Spanned<String>>,
+}
+
+impl Level {
+    /// Checks the level; `None` where the file sets no level.
+    pub(crate) fn check(text: Text, problem: Tell<'_>) -> Option<Self> {
+        let level = text.level?;
+        let parsed = level.get_ref().parse();
+        parsed.map_err(|what| problem(level.span().start, "log.level", what)).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn level_is_one_of_four_or_a_problem() {
+        let check = |text: &str| {
+            let mut problems = Vec::new();
+            let level = Level::check(toml::from_str(text).unwrap(), &mut |at, key, what| {
+                problems.push((at, key, what));
+            });
+            (level, problems)
+        };
+        assert_eq!(check(""), (None, Vec::new()));
+        assert_eq!(check("level = \"debug\"").0, Some(Level::Debug));
+        let (level, problems) = check("level = \"verbose\"");
+        let what = "\"verbose\" is no level: error, warn, info or debug".to_owned();
+        assert_eq!((level, problems), (None, vec![(8, "log.level", what)]));
+        assert_eq!(log::LevelFilter::from(Level::Warn), log::LevelFilter::Warn);
+    }
+}

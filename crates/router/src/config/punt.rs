@@ -1,0 +1,46 @@
+//! The `[punt]` of a router's, gate's or grantor's configuration: how many packets a second are
+//! handed to the kernel, by class (`datapath/punt.rs`).
+//!
+//! ```toml
+//! [punt]
+//! local = 20000        # for the router's own addresses, where they reach a worker; ARP, multicast
+//! unreachable = 1000   # no route: the kernel answers Destination Unreachable
+//! too_big = 10000      # the kernel answers Fragmentation Needed or Packet Too Big
+//! fragment = 20000     # the kernel fragments
+//! redirect = 100       # the kernel forwards, and sends a Redirect where one is due
+//! forward = 50000      # by routes that lead to the kernel; without it, no limit
+//! ```
+//!
+//! The rates are of the whole router; each worker has its share. 0 hands over none. A gate's
+//! `redirect` is 0 where it is not written.
+
+use serde::Deserialize;
+
+use crate::datapath::PuntRates;
+
+/// The shape.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Text {
+    local: Option<u32>,
+    forward: Option<u32>,
+    unreachable: Option<u32>,
+    too_big: Option<u32>,
+    fragment: Option<u32>,
+    redirect: Option<u32>,
+}
+
+impl Text {
+    /// Returns the rates, those that are left out as in `default`.
+    pub(crate) fn rates(&self, default: PuntRates) -> PuntRates {
+        let or = |rate: Option<u32>, default: u32| rate.unwrap_or(default);
+        PuntRates {
+            local: or(self.local, default.local),
+            forward: or(self.forward, default.forward),
+            unreachable: or(self.unreachable, default.unreachable),
+            too_big: or(self.too_big, default.too_big),
+            fragment: or(self.fragment, default.fragment),
+            redirect: or(self.redirect, default.redirect),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Devices: the interfaces of the router, kept what the kernel's links are.
+//!
+//! ```text
+//!   link messages ─► Plane's ports ─┬─► Devices: MAC, MTU, name, program on or off ─► Interface
+//!                                   └─► states ─► the thread that owns the workers
+//! ```
+//!
+//! The control thread calls [`Devices::follow`] in the turn in which a port has changed, so
+//! that a new MAC is compared, and a new device has the steering program, within milliseconds
+//! of the kernel's message. Sockets are of one device: where another has taken its place, or
+//! where packets no longer fit the frames, the thread that owns the workers replaces them
+//! (`daemon/remake.rs`); it reads the necessary steps here.
+//!
+//! Queues that are added while a gate works have no socket. Devices puts the program on the device
+//! again, which drops their packets, and reports a problem; a restart serves them.
+//!
+//! A router leaves interfaces that it cannot serve to the kernel. A gate never does: packets that
+//! come in on its front interface and find no socket are dropped there, unless it is
+//! configured to fail open.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use port::af_xdp::Interface;
+
+use super::plane::{PlanePort, Ports};
+use crate::router::LARGEST_MTU;
+
+/// The delay before a refused request to the system is repeated.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The known state of a port's device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceState {
+    /// Its name.
+    pub name: String,
+    /// Its index.
+    pub index: u32,
+    /// The largest packet, in bytes.
+    pub mtu: usize,
+    /// The steering program is on it, and it is up as far as the administrator is concerned:
+    /// sockets can be bound.
+    pub usable: bool,
+    /// The reason that it does not work as a port.
+    pub problem: Option<String>,
+}
+
+/// The states of all ports, for other threads to read.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceStates(Arc<RwLock<Vec<DeviceState>>>);
+
+impl DeviceStates {
+    /// Returns the states, in the ports' order.
+    pub fn get(&self) -> Vec<DeviceState> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, states: Vec<DeviceState>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = states;
+    }
+}
+
+/// The interfaces, and what is known of them.
+#[derive(Debug)]
+pub struct Devices {
+    interfaces: Vec<Interface>,
+    states: DeviceStates,
+    /// The interfaces are a gate's: nothing is left to the kernel.
+    guards: bool,
+    /// The time at which a refused request to the system is repeated, and the number of a gate's queues
+    /// is read again.
+    again: Option<Instant>,
+}
+
+impl Devices {
+    /// Takes interfaces in the ports' order, those of a gate if it `guards`, and where their
+    /// states are to be read.
+    pub fn new(interfaces: Vec<Interface>, states: DeviceStates, guards: bool) -> Self {
+        Self { interfaces, states, guards, again: Some(Instant::now()) }
+    }
+
+    /// Returns the interfaces.
+    pub fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    /// Works for other interfaces from now on.
+    pub fn set(&mut self, interfaces: Vec<Interface>) {
+        self.interfaces = interfaces;
+        self.again = Some(Instant::now());
+    }
+
+    /// Returns whether something is to be tried again by now.
+    pub fn is_due(&self) -> bool {
+        self.again.is_some_and(|again| again <= Instant::now())
+    }
+
+    /// Adjusts every interface to its port; returns the problem of each, in the ports'
+    /// order.
+    pub fn follow(&mut self, ports: &Ports) -> Vec<Option<String>> {
+        // The number of queues changes without a message of the kernel.
+        self.again = self.guards.then(|| Instant::now() + AGAIN);
+        let (mut problems, mut states) = (Vec::new(), Vec::new());
+        for at in 0..self.interfaces.len() {
+            let Some(port) = ports.iter().nth(at) else { continue };
+            let interface = &self.interfaces[at];
+            let mut problem = match adjust(interface, port, self.guards) {
+                Ok(problem) => problem,
+                Err(error) => {
+                    self.again = Some(Instant::now() + AGAIN);
+                    Some(error)
+                }
+            };
+            if problem.is_none() && !port.served {
+                let what = if port.enabled { "waits for the workers" } else { "is down" };
+                problem = Some(format!("{} was created again and {what}", port.name));
+            }
+            states.push(DeviceState {
+                name: port.name.clone(),
+                index: port.interface,
+                mtu: port.mtu.into(),
+                usable: port.enabled && interface.is_attached(),
+                problem: problem.clone(),
+            });
+            problems.push(problem);
+        }
+        self.states.set(states);
+        problems
+    }
+}
+
+/// Makes an interface what its port is. Returns why that cannot be a port at the moment; the
+/// error is what the system refused.
+fn adjust(interface: &Interface, port: &PlanePort, guards: bool) -> Result<Option<String>, String> {
+    if port.gone {
+        interface.detach();
+        return Ok(Some(format!("{} is gone", port.name)));
+    }
+    let failed = |error: std::io::Error| format!("{}: {error}", port.name);
+    interface.rename(&port.name);
+    let mtu = usize::from(port.mtu);
+    if interface.index() != port.interface || !interface.is_attached() {
+        let attached = interface.reattach(port.interface, port.mac, mtu);
+        attached.map_err(|error| error.to_string())?;
+    }
+    if interface.mac() != port.mac {
+        interface.set_mac(port.mac).map_err(failed)?;
+    }
+    interface.set_mtu(mtu);
+    // Until the router uses the tables that the rules lead to, the kernel forwards.
+    let led = port
+        .has_moved()
+        .then(|| format!("{} is assigned to another table by the rules", port.name));
+    let unserved = || {
+        let (there, served) = (interface.follow_queues().ok()?, interface.queues());
+        (guards && there > served).then(|| {
+            format!(
+                "{} has {there} receive queues, of which {served} are served: packets of the others \
+                 reach no worker until the gate is restarted",
+                port.name
+            )
+        })
+    };
+    let problem = port.unfit.clone().or(led).or_else(unserved).or_else(|| {
+        let left =
+            if guards { "larger packets are dropped" } else { "its packets are left to Linux" };
+        let name = &port.name;
+        (mtu > LARGEST_MTU).then(|| {
+            format!("{name} has an MTU of {mtu} bytes, the limit is {LARGEST_MTU}: {left}")
+        })
+    });
+    interface.give_back(problem.is_some() && !guards).map_err(failed)?;
+    Ok(problem)
+}

@@ -1,0 +1,265 @@
+//! Punt: packets for the host's stack, policed by class.
+//!
+//! ```text
+//!   verdict ─► class ─► token left? ─ yes ─► port.punt ─► the kernel forwards, answers, delivers
+//!                           └ no ──► dropped, or (a redirect) forwarded by the router itself
+//! ```
+//!
+//! The kernel answers what the router does not: Fragmentation Needed (RFC 1191) and Packet Too
+//! Big (RFC 8201) where a packet exceeds the next link's MTU, fragments where the sender allows
+//! it (RFC 791), Destination Unreachable where there is no route (RFC 1812, 5.2.7.1), Redirect
+//! where a packet leaves by the interface that it came in on (RFC 1812, 5.2.7.2; RFC 4861, 8.2).
+//! It applies its own settings as it does so: `ip_forward`, `send_redirects`, rate limits by
+//! destination, filters.
+//!
+//! A punt is a system call, in which the kernel does all of its work: some microseconds of the
+//! worker's time. So each class has a token bucket, and a flood of one class takes neither the
+//! worker's time nor the tokens of another class. Credit is counted in tenths of a packet, so
+//! that a tick of the worker, a tenth of a second, adds the rate: no clock is read. A bucket
+//! holds two ticks' worth, and at least one packet.
+//!
+//! Limits: buckets are by class and not by sender, so that one sender can use up a class. Packets
+//! that the steering program passes to the kernel (for own addresses, ARP, expired TTLs) do not
+//! pass here: netfilter polices them.
+
+use wire::{ethernet, ipv4};
+
+use super::Verdict;
+
+/// The kinds of punts that have a rate of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PuntClass {
+    /// For the router itself: own addresses, ARP, multicast, broadcast, tags, other protocols.
+    Local,
+    /// The route leads to the host, which forwards or refuses.
+    Forward,
+    /// No route: the host answers.
+    Unreachable,
+    /// Longer than the next link's MTU, not to be fragmented: the host answers.
+    TooBig,
+    /// Longer than the next link's MTU, and may be fragmented: the host does so.
+    Fragment,
+    /// Leaves by its ingress interface: the host forwards it, and sends a Redirect.
+    Redirect,
+}
+
+/// The most punts a second, by class. 0: none; [`UNLIMITED`](Self::UNLIMITED).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PuntRates {
+    /// The rate of [`PuntClass::Local`].
+    pub local: u32,
+    /// The rate of [`PuntClass::Forward`].
+    pub forward: u32,
+    /// The rate of [`PuntClass::Unreachable`].
+    pub unreachable: u32,
+    /// The rate of [`PuntClass::TooBig`].
+    pub too_big: u32,
+    /// The rate of [`PuntClass::Fragment`].
+    pub fragment: u32,
+    /// The rate of [`PuntClass::Redirect`].
+    pub redirect: u32,
+}
+
+impl PuntRates {
+    /// The rate that does not limit.
+    pub const UNLIMITED: u32 = u32::MAX;
+
+    /// Only what is for the host: a router without routes of the kernel's.
+    pub const LOCAL_ONLY: Self = Self {
+        local: Self::UNLIMITED,
+        forward: Self::UNLIMITED,
+        unreachable: 0,
+        too_big: 0,
+        fragment: 0,
+        redirect: 0,
+    };
+
+    /// The default of a gate: no redirects, because they could lead past it.
+    pub const GATE: Self = Self { redirect: 0, ..Self::ROUTER };
+
+    /// The default of a router: some percent of a core at the most, but for what the host
+    /// forwards by its routes.
+    pub const ROUTER: Self = Self {
+        local: 20_000,
+        forward: Self::UNLIMITED,
+        unreachable: 1_000,
+        too_big: 10_000,
+        fragment: 20_000,
+        redirect: 100,
+    };
+
+    /// Returns the share of each of so many workers, rounded up.
+    #[must_use]
+    pub fn share(self, workers: usize) -> Self {
+        let share = |rate: u32| match rate {
+            Self::UNLIMITED => rate,
+            rate => rate.div_ceil(u32::try_from(workers.max(1)).unwrap_or(u32::MAX)),
+        };
+        Self {
+            local: share(self.local),
+            forward: share(self.forward),
+            unreachable: share(self.unreachable),
+            too_big: share(self.too_big),
+            fragment: share(self.fragment),
+            redirect: share(self.redirect),
+        }
+    }
+
+    /// Returns the rates in the order of the classes.
+    fn by_class(self) -> [u32; CLASSES] {
+        let Self { local, forward, unreachable, too_big, fragment, redirect } = self;
+        [local, forward, unreachable, too_big, fragment, redirect]
+    }
+}
+
+impl Default for PuntRates {
+    fn default() -> Self {
+        Self::ROUTER
+    }
+}
+
+const CLASSES: usize = PuntClass::Redirect as usize + 1;
+/// The cost of a packet, in tenths: a tick is a tenth of a second.
+const PACKET: u64 = 10;
+
+/// The token buckets of one worker.
+#[derive(Debug)]
+pub(super) struct Policer {
+    /// The tokens of a tick, in tenths of a packet.
+    rates: [u32; CLASSES],
+    /// In tenths of a packet.
+    credit: [u64; CLASSES],
+}
+
+impl Policer {
+    /// Makes full buckets for one worker's share of the rates.
+    pub(super) fn new(rates: PuntRates) -> Self {
+        let rates = rates.by_class();
+        Self { rates, credit: rates.map(depth) }
+    }
+
+    /// Takes a token, and returns whether there was one.
+    pub(super) fn take(&mut self, class: PuntClass) -> bool {
+        let at = class as usize;
+        let (Some(rate), Some(credit)) = (self.rates.get(at), self.credit.get_mut(at)) else {
+            return false;
+        };
+        if *rate == PuntRates::UNLIMITED {
+            return true;
+        }
+        let Some(left) = credit.checked_sub(PACKET) else { return false };
+        *credit = left;
+        true
+    }
+
+    /// Adds what a tick brings.
+    pub(super) fn tick(&mut self) {
+        for (credit, rate) in self.credit.iter_mut().zip(self.rates) {
+            *credit = (*credit + u64::from(rate)).min(depth(rate));
+        }
+    }
+}
+
+/// Returns the most credit of a rate, in tenths of a packet: two ticks' worth, and so much that a
+/// tick loses nothing of what is less than a packet.
+fn depth(rate: u32) -> u64 {
+    let rate = u64::from(rate);
+    if rate == 0 { 0 } else { (2 * rate).max(PACKET - 1 + rate) }
+}
+
+/// The method of a punt, and the verdict if it fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Punt {
+    /// The class to police; `None`: a token was taken before.
+    pub(super) class: Option<PuntClass>,
+    /// The verdict of a packet that the host accepted.
+    pub(super) taken: Verdict,
+    /// The verdict if its class has no token left.
+    pub(super) limited: Verdict,
+    /// The verdict if the port has no host, or it refuses.
+    pub(super) refused: Verdict,
+}
+
+impl Punt {
+    /// Returns how a packet that ends in `verdict` is punted, if it is. Where `further`, the host
+    /// looks up in other tables what this one has no route for.
+    pub(super) fn of(verdict: Verdict, further: bool, frame: &[u8]) -> Option<Self> {
+        let (class, taken) = match verdict {
+            Verdict::TooBig => {
+                let class =
+                    if may_fragment(frame) { PuntClass::Fragment } else { PuntClass::TooBig };
+                let (limited, refused) = (verdict, verdict);
+                let class = Some(class);
+                return Some(Self { class, taken: Verdict::Oversize, limited, refused });
+            }
+            Verdict::NoRoute if !further => {
+                let (class, taken) = (Some(PuntClass::Unreachable), Verdict::Unreachable);
+                return Some(Self { class, taken, limited: verdict, refused: verdict });
+            }
+            Verdict::NoRoute | Verdict::HostRoute => (Some(PuntClass::Forward), Verdict::HostRoute),
+            Verdict::Redirect => (None, verdict),
+            Verdict::OwnAddress
+            | Verdict::Arp
+            | Verdict::Multicast
+            | Verdict::Broadcast
+            | Verdict::Tagged
+            | Verdict::EtherType => (Some(PuntClass::Local), verdict),
+            _ => return None,
+        };
+        Some(Self { class, taken, limited: Verdict::PuntLimit, refused: Verdict::NoHost })
+    }
+
+    /// Returns whether the packet is for the host itself.
+    pub(super) fn is_local(&self) -> bool {
+        self.class == Some(PuntClass::Local)
+    }
+}
+
+/// Returns whether a router may fragment a packet: IPv4 without Don't Fragment (RFC 791, 3.1).
+fn may_fragment(frame: &[u8]) -> bool {
+    const DONT_FRAGMENT: u8 = 0b010;
+    let packet = frame.get(ethernet::LEN..).unwrap_or_default();
+    packet.first().is_some_and(|first| first >> 4 == 4)
+        && ipv4::View::parse(packet).is_ok_and(|packet| packet.flags() & DONT_FRAGMENT == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Policer, PuntClass, PuntRates};
+
+    #[test]
+    fn policer_over_any_time_takes_rate_and_two_ticks_and_no_more() {
+        for rate in [1, 3, 10, 1_000, 20_000] {
+            let mut policer = Policer::new(PuntRates { too_big: rate, ..PuntRates::default() });
+            let mut taken = 0;
+            for _ in 0..100 {
+                while policer.take(PuntClass::TooBig) {
+                    taken += 1;
+                }
+                policer.tick();
+            }
+            let burst = (rate / 5).max(1);
+            assert!(
+                (10 * rate - rate / 10..=10 * rate + burst).contains(&taken),
+                "{rate}: {taken}"
+            );
+            assert!(policer.take(PuntClass::Unreachable), "another class has its own");
+        }
+    }
+
+    #[test]
+    fn policer_of_rate_zero_takes_nothing_and_unlimited_all() {
+        let mut policer = Policer::new(PuntRates::LOCAL_ONLY);
+        policer.tick();
+        for _ in 0..100_000 {
+            assert!(policer.take(PuntClass::Local) && !policer.take(PuntClass::Redirect));
+        }
+    }
+
+    #[test]
+    fn shares_of_workers_add_up_to_the_rate() {
+        let share = PuntRates { too_big: 10, redirect: 0, ..PuntRates::default() }.share(4);
+        assert_eq!((share.too_big, share.redirect), (3, 0));
+        assert_eq!(share.forward, PuntRates::UNLIMITED);
+    }
+}

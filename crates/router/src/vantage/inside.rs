@@ -1,0 +1,56 @@
+//! The prefixes behind the gate, as the front interface's program has them: it drops packets for this
+//! host that have such a source.
+//!
+//! ```text
+//!   Rules ─► prefixes with grantors, at the front, tunnel ends ─► map of the program ─► drops, counts
+//! ```
+//!
+//! The workers check the sources of all other packets (`gate/src/policy/forged.rs`). Packets for the
+//! host never reach a worker, and the host would answer them to their source.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use port::af_xdp::Interface;
+use port::af_xdp::steer::Steered;
+
+use super::config::Rules;
+
+/// Writes the prefixes for the program of the front interface.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    front: OnceLock<Interface>,
+    failures: AtomicU64,
+}
+
+impl Writer {
+    /// Writes for this interface from now on.
+    pub(super) fn set_front(&self, front: Interface) {
+        // There is one front as long as a gate works.
+        let _ = self.front.set(front);
+    }
+
+    /// Replaces the prefixes by those of the rules; logs and counts a failure.
+    pub(super) fn write(&self, rules: &Rules) {
+        let Some(front) = self.front.get() else { return };
+        if let Err(error) = front.set_inside(&rules.behind()) {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+            log::error!(
+                "the kernel refused a prefix behind the gate: {error}: packets for this host whose \
+                 source is in it are answered"
+            );
+        }
+    }
+
+    /// Returns the packets that were dropped and their bytes.
+    pub(super) fn dropped(&self) -> (u64, u64) {
+        let Some(front) = self.front.get() else { return (0, 0) };
+        let packets = front.counts().map_or(0, |counts| counts[Steered::Forged]);
+        (packets, front.forged_bytes().unwrap_or(0))
+    }
+
+    /// Counts the failures.
+    pub(super) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,144 @@
+//! Punts: packets that the host forwards, fragments and answers for the router, and their rates.
+
+use fastrand::Rng;
+use fingerpost_router::datapath::{Ingress, Ingresses, PuntRates, Verdict};
+use wire::{ipv4, ipv6};
+
+use crate::packets::{MAC, OWN4};
+use crate::packets::{draw_spoilt, sound, sound6, v4, v4_with, v6, v6_with};
+use crate::rig::{Rig, ingresses};
+
+const HERE: u32 = 0xc000_0263;
+/// Routed by none.
+const NOWHERE: u32 = 0x0808_0808;
+/// Behind the port with the small MTU of 100.
+const NARROW: u32 = 0xcb00_7107;
+/// Routed to a gateway behind port 0, where packets of `pass` come in.
+const BACK: u32 = 0xc000_0201;
+const DONT_FRAGMENT: u8 = 0b010;
+
+/// Every class without limit, but for redirects.
+const ALL: PuntRates = PuntRates {
+    unreachable: PuntRates::UNLIMITED,
+    too_big: PuntRates::UNLIMITED,
+    fragment: PuntRates::UNLIMITED,
+    ..PuntRates::LOCAL_ONLY
+};
+
+fn big(flags: u8) -> Vec<u8> {
+    v4_with(ipv4::Header { total_len: 200, dst: NARROW, src: HERE, flags, ..sound() }, 0)
+}
+
+fn big6() -> Vec<u8> {
+    let dst = 0x2001_0db8_0003 << 80 | 3;
+    v6_with(ipv6::Header { payload_len: 100, dst, ..sound6() }, 0)
+}
+
+#[test]
+fn drawn_packets_that_the_router_cannot_send_reach_the_host_as_they_came() {
+    let mut rig = Rig::new().with_punts(ALL);
+    rig.model.answers = true;
+    let mut met = [0; Verdict::COUNT];
+    for seed in 0..1_000 {
+        let mut rng = Rng::with_seed(seed);
+        let frames: Vec<_> = (0..rng.usize(1..200)).map(|_| draw_spoilt(&mut rng, 32)).collect();
+        let counted = rig.compare_on(0, &frames);
+        met.iter_mut().zip(counted.verdicts).for_each(|(met, n)| *met += n);
+    }
+    for verdict in [Verdict::Unreachable, Verdict::Oversize, Verdict::HostRoute] {
+        assert!(met[verdict as usize] > 100, "{verdict:?}: {met:?}");
+    }
+    for verdict in [Verdict::NoRoute, Verdict::TooBig, Verdict::PuntLimit] {
+        assert_eq!(met[verdict as usize], 0, "{verdict:?}");
+    }
+}
+
+#[test]
+fn flood_of_one_class_is_dropped_beyond_its_rate_and_leaves_the_others_theirs() {
+    let rates = PuntRates { local: 50, unreachable: 100, too_big: 20, fragment: 30, ..ALL };
+    let mut rig = Rig::new().with_punts(rates);
+    // Two ticks' worth is there at the start.
+    let counted = rig.pass((0..200).map(|_| big(DONT_FRAGMENT)));
+    assert_eq!((counted.count(Verdict::Oversize), counted.count(Verdict::TooBig)), (4, 196));
+    let counted = rig.pass([big(0), big6(), v4(HERE, NOWHERE), v4(HERE, OWN4)]);
+    assert_eq!(counted.count(Verdict::Oversize), 1, "it may be fragmented, the other may not");
+    assert_eq!(counted.count(Verdict::TooBig), 1, "Packet Too Big is of the class of the flood");
+    assert_eq!((counted.count(Verdict::Unreachable), counted.count(Verdict::OwnAddress)), (1, 1));
+    // Over ten seconds of flood each class has its rate.
+    let mut all = counted - counted;
+    for _ in 0..100 {
+        rig.worker.tick();
+        let frames =
+            (0..40).flat_map(|_| [big(DONT_FRAGMENT), big(0), v4(HERE, NOWHERE), v4(HERE, OWN4)]);
+        all = all + rig.pass(frames);
+        while rig.hosts[0].take().is_some() {}
+    }
+    let count = |verdict| all.count(verdict);
+    assert!((200 + 300..=200 + 300 + 6).contains(&count(Verdict::Oversize)), "{all:?}");
+    assert_eq!(count(Verdict::Oversize) + count(Verdict::TooBig), 8_000);
+    assert!((1_000..=1_020).contains(&count(Verdict::Unreachable)), "{all:?}");
+    assert_eq!(count(Verdict::Unreachable) + count(Verdict::NoRoute), 4_000);
+    assert!((500..=510).contains(&count(Verdict::OwnAddress)), "{all:?}");
+    assert_eq!(count(Verdict::OwnAddress) + count(Verdict::PuntLimit), 4_000);
+}
+
+#[test]
+fn packet_that_leaves_where_it_came_is_the_hosts_while_redirects_last() {
+    let mut rig = Rig::new().with_punts(PuntRates { redirect: 20, ..ALL });
+    let mut six = v6(0x2001_0db8 << 96 | 0x63, HERE.into());
+    let frames: Vec<_> = (0..9).map(|_| v4(HERE, BACK)).collect();
+    let counted = rig.pass(&frames);
+    assert_eq!((counted.count(Verdict::Redirect), counted.count(Verdict::Sent)), (4, 5));
+    for _ in 0..4 {
+        let punted = rig.hosts[0].take().expect("the host got it");
+        let mut want = frames[0].clone();
+        // Only the neighbour that sent the frame is forgotten.
+        want[6..12].copy_from_slice(&punted[6..12]);
+        assert_eq!((punted.len(), &punted[..6]), (want.len(), &MAC[..]));
+        assert_eq!(punted, want, "TTL and checksum are those of before");
+    }
+    // The other family, by a route to a gateway behind port 0.
+    rig.worker.tick();
+    let mut there = rig.adjacencies.current().clone();
+    let to = *there.get(crate::rig::hop(crate::reference::Way::To(2)));
+    there.set(crate::rig::hop(crate::reference::Way::To(0)), to);
+    rig.adjacencies.publish(Box::new(there));
+    six[14 + 24..14 + 40].copy_from_slice(&(0x2001_0db8u128 << 96 | 0x64).to_be_bytes());
+    let counted = rig.pass([&six]);
+    assert_eq!(counted.count(Verdict::Redirect), 1);
+    let punted = rig.hosts[0].take().expect("the host got it");
+    assert_eq!(punted[14..], six[14..], "the hop limit is that of before");
+}
+
+#[test]
+fn host_with_another_table_gets_no_packet_to_forward() {
+    let mut rig = Rig::new().with_punts(PuntRates { redirect: 100, ..ALL });
+    let model = crate::rig::model();
+    let terms = ingresses(&model);
+    let isolated = |isolated| {
+        let terms = terms.clone();
+        Ingresses::new((0..3).map(move |port| Ingress { isolated, ..terms.get(port).clone() }))
+    };
+    let host4 = v4(HERE, 0x0a01_0309);
+    let host6 = v6(0x2001_0db8 << 96 | 0x63, 0x2001_0db8_0001_0003 << 64 | 9);
+    let frames = [
+        v4(HERE, NOWHERE),
+        big(0),
+        big(DONT_FRAGMENT),
+        host4,
+        v4(HERE, BACK),
+        host6,
+        v4(HERE, OWN4),
+    ];
+    rig.ingresses.publish(Box::new(isolated([true, false])));
+    let counted = rig.pass(&frames);
+    assert_eq!((counted.count(Verdict::NoRoute), counted.count(Verdict::TooBig)), (1, 2));
+    assert_eq!((counted.count(Verdict::NoHost), counted.count(Verdict::HostRoute)), (1, 1));
+    assert_eq!((counted.count(Verdict::OwnAddress), counted.count(Verdict::Sent)), (1, 1));
+    rig.ingresses.publish(Box::new(isolated([false, true])));
+    let counted = rig.pass(&frames);
+    assert_eq!((counted.count(Verdict::Unreachable), counted.count(Verdict::Oversize)), (1, 2));
+    assert_eq!((counted.count(Verdict::NoHost), counted.count(Verdict::HostRoute)), (1, 1));
+    // No redirects where either family is isolated: the router forwards.
+    assert_eq!((counted.count(Verdict::Redirect), counted.count(Verdict::Sent)), (0, 1));
+}

@@ -1,0 +1,189 @@
+//! No packet reaches a protected host but by a verdict that allows it.
+//!
+//! ```text
+//!   frame ─► the steering program, in the kernel ─► passed: would the kernel forward it?
+//!                │ (BPF_PROG_TEST_RUN)
+//!                └ taken ─► a worker with a gate ─► what leaves: has it been allowed?
+//!                                       └────────► the host: would it forward it to a protected one?
+//! ```
+//!
+//! Frames are drawn from everything that a stranger can send (`passage/frames.rs`), grants and
+//! declines come at random beside them. What is allowed is stated here a second time, from the
+//! documents and slowly (`passage/rule.rs`).
+//!
+//! No socket is bound under `BPF_PROG_TEST_RUN`, so that what would be taken ends as `Unserved`.
+//!
+//! Limits: one interface and one queue; what happens while interfaces change is tried in
+//! namespaces (`smoke/devices.sh`, `smoke/queues.sh`, `smoke/passage.sh`).
+//!
+//! Needs root, hence the feature `root-tests`.
+
+#![allow(dead_code, reason = "the rig and its packets serve other tests too")]
+
+#[path = "passage/frames.rs"]
+mod frames;
+#[path = "datapath/vantage/rig.rs"]
+mod gate_rig;
+#[path = "datapath/packets.rs"]
+mod packets;
+#[path = "passage/rule.rs"]
+mod rule;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use fastrand::Rng;
+use gate::flow::Flow;
+use port::af_xdp::Locals;
+use port::af_xdp::bpf::asm::Action;
+use port::af_xdp::steer::{Early, Steered, Steering};
+
+use frames::{CLIENTS, PROTECTED6};
+use gate_rig::{BACK4, BACK6, FRONT6, MS, OUTSIDE6, PROTECTED, Rig, config};
+use packets::{MAC, OWN4};
+use rule::{Left, Rule};
+
+/// Frames of a case, in parts between which decisions come.
+const PARTS: usize = 400;
+const PART: usize = 64;
+
+fn locals() -> Locals {
+    let v4 = [OWN4, BACK4].map(|own| IpAddr::V4(Ipv4Addr::from(own)));
+    let v6 = [FRONT6, BACK6].map(|own| IpAddr::V6(Ipv6Addr::from(own)));
+    v4.into_iter().chain(v6).collect()
+}
+
+/// What became of a frame at the steering program, and its bytes then.
+fn steer(steering: &Steering, frame: &[u8]) -> (Steered, Vec<u8>) {
+    let before = steering.counts().expect("the counters can be read");
+    let run = steering.program().test_run(frame, 1).expect("the program runs");
+    let after = steering.counts().expect("the counters can be read");
+    let moved = after.iter().zip(before.iter()).find(|((_, after), (_, before))| after != before);
+    let (which, _) = moved.expect("every frame is counted").0;
+    let action = if which.drops() { Action::Drop } else { Action::Pass };
+    assert_eq!(run.retval, action as u32, "{which:?}");
+    (which, run.output)
+}
+
+/// Lets the grantors decide on some flows.
+fn decide(rng: &mut Rng, rig: &mut Rig, rule: &mut Rule) {
+    for _ in 0..rng.usize(..4) {
+        let client = rng.u32(..8);
+        let flow = match rng.bool() {
+            true => Flow::v4(CLIENTS | client, PROTECTED | rng.u32(..2)),
+            false => {
+                let src = OUTSIDE6 | u128::from(client) << 16;
+                Flow::v6(src, PROTECTED6 | rng.u128(..2))
+            }
+        };
+        let grants = rng.u8(..3) > 0;
+        if grants {
+            rig.grant(flow, 1 << 20)
+        } else {
+            rig.decline(flow)
+        }
+        rule.decide(&flow, grants);
+    }
+}
+
+fn run(more: &str, udp: Option<u16>, seed: u64) {
+    let lists = "[allow]\nprefixes = [\"192.0.2.39\"]\n[block]\nprefixes = [\"192.0.2.36/30\"]\n";
+    let mut rig = Rig::new(config("10gbit", &format!("{lists}{more}")));
+    let closed = Early { closed: true, inside: 16, ..Early::default() };
+    let steering = Steering::guarding(MAC, 1, &locals(), closed)
+        .expect("the program loads (this test needs root)");
+    steering.set_inside(&rule::behind()).expect("there is room");
+    let (mut rng, mut rule) = (Rng::with_seed(seed), Rule::new(udp));
+    let mut steered: HashMap<Steered, u32> = HashMap::new();
+    let mut left: HashMap<Left, u32> = HashMap::new();
+    let mut would_pass = 0;
+    for _ in 0..PARTS {
+        decide(&mut rng, &mut rig, &mut rule);
+        rig.rest();
+        for _ in 0..PART {
+            let mut frame = frames::draw(&mut rng);
+            if rng.bool() {
+                frame = frames::sealed(frame);
+            }
+            if frame.len() < 14 {
+                continue;
+            }
+            let forwards = rule::kernel_forwards(&frame);
+            would_pass += u32::from(forwards);
+            let (which, bytes) = steer(&steering, &frame);
+            *steered.entry(which).or_default() += 1;
+            if which.drops() {
+                if which == Steered::Unserved {
+                    rig.far[0].send(&bytes);
+                }
+            } else {
+                assert!(!forwards, "{which:?}: the kernel would forward {frame:02x?}");
+                let answers = rule::host_answers_behind(&frame);
+                assert!(!answers, "{which:?}: the kernel would answer {frame:02x?}");
+            }
+        }
+        rig.rest();
+        for (at, back) in [(0, false), (1, true)] {
+            while let Some(frame) = rig.far[at].take() {
+                let why = if back { rule.back(&frame) } else { rule.front(&frame) };
+                let why = why.unwrap_or_else(|why| panic!("{why}: {frame:02x?}"));
+                *left.entry(why).or_default() += 1;
+            }
+            while let Some(frame) = rig.hosts[at].take() {
+                if let Err(why) = rule.host(&frame) {
+                    panic!("{why}: {frame:02x?}");
+                }
+                *left.entry(Left::Host).or_default() += 1;
+            }
+        }
+        rig.check();
+        rig.clock.fetch_add(MS, std::sync::atomic::Ordering::Relaxed);
+    }
+    println!("{would_pass} the kernel would forward; {steered:?}; {left:?}");
+    // A generator that meets few rules would show nothing.
+    let common = [
+        Steered::Unserved,
+        Steered::Group,
+        Steered::Astray,
+        Steered::Tagged,
+        Steered::Nested,
+        Steered::Arp,
+        Steered::NotIp,
+        Steered::Unparsed,
+        Steered::Expiring,
+        Steered::Multicast,
+        Steered::LinkLocal,
+        Steered::Local,
+        Steered::Forged,
+    ];
+    for which in common {
+        assert!(steered.get(&which).is_some_and(|&count| count >= 20), "{which:?}: {steered:?}");
+    }
+    for which in [Left::Request, Left::Granted, Left::Allowed, Left::Back, Left::Front] {
+        assert!(left.get(&which).is_some_and(|&count| count >= 20), "{which:?}: {left:?}");
+    }
+    assert!(would_pass as usize > PARTS * PART / 4, "{would_pass}");
+}
+
+#[test]
+fn gate_passes_no_packet_to_a_protected_host_undecided() {
+    run("", None, 1);
+}
+
+#[test]
+fn gate_with_udp_tunnels_passes_no_packet_to_a_protected_host_undecided() {
+    run("[tunnel]\nudp_port = 6080", Some(6080), 2);
+}
+
+/// The rule itself finds a program that passes too much: one of an interface that is no gate's.
+#[test]
+fn rule_finds_a_program_that_passes_what_the_kernel_forwards() {
+    let open = Steering::new(MAC, 1, &locals()).expect("the program loads");
+    let mut rng = Rng::with_seed(3);
+    let past = (0..1000)
+        .map(|_| frames::draw(&mut rng))
+        .filter(|frame| frame.len() >= 14 && rule::kernel_forwards(frame))
+        .filter(|frame| !steer(&open, frame).0.drops())
+        .count();
+    assert!(past > 250, "{past}");
+}
