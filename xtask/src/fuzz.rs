@@ -26,8 +26,23 @@ use crate::step::{Step, Words};
 use crate::{needs, plan};
 
 /// Each target and the longest input worth its time, in bytes.
-const TARGETS: [(&str, u32); 4] =
-    [("engines_small", 256), ("engines_wide", 256), ("netlink", 2048), ("text", 64)];
+const TARGETS: [(&str, u32); 15] = [
+    ("bundles", 1024),
+    ("captures", 1024),
+    ("configs", 2048),
+    ("control", 256),
+    ("decisions", 1024),
+    ("engines_small", 256),
+    ("engines_wide", 256),
+    ("fpm", 1024),
+    ("image", 64),
+    ("mrt", 512),
+    ("netlink", 2048),
+    ("packets", 256),
+    ("programs", 256),
+    ("text", 64),
+    ("tunnels", 512),
+];
 
 /// What makes the compiler count every edge that is taken, as `cargo fuzz` has it; but
 /// in several units, because one holds every engine of five families.

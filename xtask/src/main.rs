@@ -6,6 +6,7 @@
 //! smoke [NAME...]     the program against independent ones, in namespaces
 //! loom                the publication protocol under every interleaving
 //! tsan                the same code with threads, under ThreadSanitizer
+//! asan                tables, images and the arena under AddressSanitizer
 //! exhaustive          all 2^32 IPv4 addresses, a million updates; 64 FIBs
 //! neon                the library for AArch64, under emulation
 //! fuzz [TARGET...]    the fuzz targets, for some seconds or hours
@@ -53,6 +54,7 @@ usage: cargo xtask VERB
   smoke [NAME...]     the smoke tests in network namespaces, all or the named
   loom                the publication protocol under every interleaving
   tsan                the threaded tests under ThreadSanitizer
+  asan                the tests of tables, images and the arena under AddressSanitizer
   exhaustive [--engines NAME,...]
                       all 2^32 IPv4 addresses against a painted array, 200 million
                       of IPv6, real streams and a million updates: every engine,
@@ -99,6 +101,7 @@ fn run() -> Result<bool> {
         Some("smoke") => plan::smoke(&rest)?,
         Some("loom") => none(&rest).and_then(|()| plan::loom())?,
         Some("tsan") => none(&rest).and_then(|()| plan::tsan())?,
+        Some("asan") => none(&rest).and_then(|()| plan::asan())?,
         Some("exhaustive") => plan::exhaustive(&rest)?,
         Some("neon") => none(&rest).and_then(|()| neon::steps())?,
         Some("fuzz") => fuzz::steps(&rest)?,

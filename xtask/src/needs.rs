@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 type Package = (&'static str, &'static [&'static str]);
 
 /// What `test` and `smoke` need.
-const PACKAGES: [Package; 17] = [
+const PACKAGES: [Package; 25] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("frr", &["/usr/lib/frr/zebra", "--version"]),
@@ -26,11 +26,22 @@ const PACKAGES: [Package; 17] = [
     ("python3-prometheus-client", &["/usr/bin/python3", "-c", "import prometheus_client"]),
     // The page is looked at by a browser.
     ("chromium", &["chromium", "--version"]),
+    ("traceroute", &["traceroute", "-V"]),
+    // Turns checksum offload off where tests send packets that a card would complete.
+    ("ethtool", &["ethtool", "--version"]),
     ("tmux", &["tmux", "-V"]),
     // Loses messages on the way, since the kernel here has no netem.
     ("nftables", &["nft", "--version"]),
     ("util-linux", &["setpriv", "--version"]),
     ("procps", &["ps", "--version"]),
+    // The service units are booted in a container.
+    ("systemd-container", &["systemd-nspawn", "--version"]),
+    // Debian's own kernel is booted in QEMU; it has devices that the machine's may lack.
+    ("qemu-system-x86", &["qemu-system-x86_64", "--version"]),
+    ("linux-image-amd64", &["sh", "-c", "ls /boot/vmlinuz-*-amd64"]),
+    ("busybox-static", &["sh", "-c", "busybox true && ! ldd $(command -v busybox)"]),
+    ("cpio", &["cpio", "--version"]),
+    ("kmod", &["/usr/sbin/modprobe", "--version"]),
     // Flow programs are compiled in tests of the gate and of the command line.
     ("clang", &["clang", "--version"]),
     // `bench agree` and `bench engines` compile a program around DPDK's tables.

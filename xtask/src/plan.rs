@@ -92,6 +92,7 @@ pub(crate) fn test(smoke: Smoke) -> Result<Vec<Step>> {
     steps.push(fuzz::corpus()?);
     steps.extend(loom()?);
     steps.extend(tsan()?);
+    steps.extend(asan()?);
     if smoke == Smoke::Skip {
         for (package, _) in root_test_targets(&metadata()?) {
             steps.push(Step::skipped(&format!("root tests of {package}"), ASKED_FOR));
@@ -234,6 +235,29 @@ pub(crate) fn tsan() -> Result<Vec<Step>> {
     )])
 }
 
+/// `asan`: the crates with `unsafe` code, with every memory access checked (AddressSanitizer): tables, images
+/// and lookup kernels of `fib`, arena and packet files of `port`.
+pub(crate) fn asan() -> Result<Vec<Step>> {
+    let target = target()?.join("asan");
+    let host = host()?;
+    let mut words = vec!["test", "--target", &host, "--lib", "--no-fail-fast"];
+    for package in ["fingerpost-fib", "fingerpost-port"] {
+        words.extend(["--package", package]);
+    }
+    for test in ["image", "battery", "accounting"] {
+        words.extend(["--test", test]);
+    }
+    Ok(vec![Step::tests(
+        "AddressSanitizer",
+        Words::cargo(&words)
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env("RUSTFLAGS", "-Zsanitizer=address")
+            .env("FINGERPOST_ENGINES", KERNEL_ENGINES)
+            .env("CARGO_TARGET_DIR", target.to_string_lossy()),
+        &[],
+    )])
+}
+
 /// The target that the compiler builds for by itself.
 pub(crate) fn host() -> Result<String> {
     let output = Command::new("rustc").arg("-vV").output().context("running rustc -vV")?;
@@ -265,6 +289,7 @@ pub(crate) fn exhaustive(args: &[String]) -> Result<Vec<Step>> {
         step("full tables, streams and memory", "full"),
         step("64 FIBs", "many_fibs"),
         step("8 FIBs that share", "fibs_full"),
+        step("the choice's estimates", "estimates"),
     ])
 }
 

@@ -18,8 +18,8 @@ use crate::step::{Step, Words};
 /// The longest a smoke test may take, in seconds.
 const LIMIT: &str = "180";
 
-/// What is sourced by the others.
-const SOURCED: [&str; 4] = ["place", "crossing", "vantage", "protected"];
+/// Scripts that are no tests: the others source them, or run them elsewhere.
+const PARTS: [&str; 5] = ["place", "crossing", "vantage", "protected", "debian-guest"];
 
 /// The scripts of `smoke/` by name; all, or only those asked for.
 pub(crate) fn scripts(only: &[String]) -> Result<Vec<(String, PathBuf)>> {
@@ -29,7 +29,7 @@ pub(crate) fn scripts(only: &[String]) -> Result<Vec<(String, PathBuf)>> {
         let path = entry.context("reading the folder smoke")?.path();
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let script = path.extension().is_some_and(|extension| extension == "sh");
-        if script && !SOURCED.contains(&&*name) {
+        if script && !PARTS.contains(&&*name) {
             found.push((name, path));
         }
     }

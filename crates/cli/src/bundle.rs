@@ -22,10 +22,11 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail, ensure};
 use clap::Subcommand;
+use fib::image::replace_with_mode;
 use router::control::api::DistributionTold;
 use router::distribution::bundle::{MOST_BYTES, MOST_FILES, pack, wrong_name};
 use router::distribution::key::{PublicKey, SecretKey, hex};
-use router::distribution::{Bundle, Header, Settings, Share, survey, write_whole};
+use router::distribution::{Bundle, Header, Settings, Share, survey};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -133,7 +134,7 @@ fn keygen(file: &Path) -> anyhow::Result<ExitCode> {
     let key = SecretKey::random().context("reading random numbers")?;
     let lines = [(file, key.text(), 0o600), (&public, key.public().to_string(), 0o644)];
     for (path, text, mode) in lines {
-        let done = write_whole(path, format!("{text}\n").as_bytes(), mode);
+        let done = replace_with_mode(path, format!("{text}\n").as_bytes(), mode);
         done.with_context(|| format!("writing {}", path.display()))?;
     }
     writeln!(std::io::stdout(), "{}", key.public())?;
@@ -264,7 +265,7 @@ fn release(args: &Release) -> anyhow::Result<ExitCode> {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    write_whole(path, bytes, 0o644).with_context(|| format!("writing {}", path.display()))
+    replace_with_mode(path, bytes, 0o644).with_context(|| format!("writing {}", path.display()))
 }
 
 /// Says in a line what was done with a bundle.

@@ -8,7 +8,7 @@
 //! The router compares, with a connection to the kernel of its own
 //! (`router/src/control/audit/diff.rs`). Nothing is printed where all is the same; what was
 //! compared is said beside it, on standard error. As diff(1): exit status 1 if there is a
-//! difference, 0 if there is none.
+//! difference, else 0. The command waits for a router that is starting: 30 s, or `--wait`.
 
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
@@ -20,6 +20,11 @@ use router::control::answer::difference;
 use router::control::api::{Item, Request};
 
 use crate::client::{self, At, PATIENCE};
+
+/// The time to wait for a router that was just started.
+const START: Duration = Duration::from_secs(30);
+/// The longest `--settle`.
+const LONGEST_SETTLE: Duration = Duration::from_secs(60);
 
 /// What `fib` takes.
 #[derive(clap::Args)]
@@ -53,7 +58,7 @@ struct Kernel {
     #[arg(short, long)]
     json: bool,
     /// How long what differs may take to agree: changes on their way are no difference
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = settle)]
     settle: Duration,
     /// Addresses that are asked of the kernel, for each thousand routes
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
@@ -74,15 +79,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut compared = None;
     let patience = PATIENCE + args.settle;
+    let at = args.at.or_wait(START);
     if args.json {
         let mut array = client::Array::new(&mut out);
-        client::ask(&args.at.socket, &request, patience, &mut |item| match item {
+        client::ask(&at, &request, patience, &mut |item| match item {
             Item::Difference(it) => array.item(&it),
             other => keep(&mut compared, other),
         })?;
         array.end()?;
     } else {
-        client::ask(&args.at.socket, &request, patience, &mut |item| match item {
+        client::ask(&at, &request, patience, &mut |item| match item {
             Item::Difference(it) => Ok(writeln!(out, "{}", difference(&it))?),
             other => keep(&mut compared, other),
         })?;
@@ -103,17 +109,8 @@ fn keep(compared: &mut Option<router::control::api::Compared>, item: Item) -> an
     Ok(())
 }
 
-/// Reads a time: seconds, `2s`, `0.5s` or `200ms`.
-fn time(text: &str) -> Result<Duration, String> {
-    let (number, unit) = match text.strip_suffix("ms") {
-        Some(number) => (number, 1e-3),
-        None => (text.strip_suffix('s').unwrap_or(text), 1.0),
-    };
-    let seconds: f64 = number.parse().map_err(|_| "not a time such as 2s or 200ms".to_owned())?;
-    Duration::try_from_secs_f64(seconds * unit)
-        .ok()
-        .filter(|time| time.as_secs() <= 60)
-        .ok_or_else(|| "not between 0 and 60 seconds".to_owned())
+fn settle(text: &str) -> Result<Duration, String> {
+    client::time(text, LONGEST_SETTLE)
 }
 
 #[cfg(test)]
@@ -144,15 +141,5 @@ mod tests {
         assert!(
             difference(&it).contains("the routes have blackhole, the workers' table 10.0.0.0/7")
         );
-    }
-
-    #[test]
-    fn times() {
-        assert_eq!(time("2s"), Ok(Duration::from_secs(2)));
-        assert_eq!(time("1.5"), Ok(Duration::from_millis(1500)));
-        assert_eq!(time("200ms"), Ok(Duration::from_millis(200)));
-        for bad in ["", "s", "-1s", "61s", "nan", "1h"] {
-            assert!(time(bad).is_err(), "{bad}");
-        }
     }
 }

@@ -1,4 +1,5 @@
-//! `fingerpost flow explain SRC DST`: what a running gate knows of a flow.
+//! `fingerpost flow explain SRC DST`: the state of a flow at a running gate;
+//! `flow flush --sender N`: retracts a sender's decisions.
 //!
 //! ```text
 //!   192.0.2.1 > 198.51.100.7 granted for 281.4 s by sender 1, decision 1234
@@ -15,11 +16,12 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 
 use router::control::api::{
-    CandidateTold, DifferingTold, FlowTold, GateTold, Item, OutcomeTold, PolicyTold, ProgramTold,
-    Request,
+    CandidateTold, DifferingTold, FlowTold, GateTold, Item, Order, OutcomeTold, PolicyTold,
+    ProgramTold, Request,
 };
 
 use crate::client::{self, PATIENCE};
+use crate::order;
 
 /// What `flow` takes.
 #[derive(clap::Args)]
@@ -44,14 +46,25 @@ enum What {
         #[arg(value_name = "DST")]
         dst: IpAddr,
     },
+    /// Retract all decisions of a sender: its flows send requests again
+    Flush {
+        /// The `id` of its `sender` in the gate's configuration
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        sender: u32,
+    },
 }
 
 /// Asks, and prints.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let What::Explain { src, dst } = args.what;
+    let (src, dst) = match args.what {
+        What::Explain { src, dst } => (src, dst),
+        What::Flush { sender } => {
+            return order::give(&args.at, &Order::Flush { sender }, args.json);
+        }
+    };
     let mut known = false;
     let mut out = std::io::stdout().lock();
-    client::ask(&args.at.socket, &Request::Flow { src, dst }, PATIENCE, &mut |item| {
+    client::ask(&args.at, &Request::Flow { src, dst }, PATIENCE, &mut |item| {
         if let Item::Flow(told) = item {
             known = told.state != "unknown";
             if args.json {
@@ -74,6 +87,9 @@ pub(crate) fn flow(out: &mut impl Write, it: &FlowTold) -> std::io::Result<()> {
     }
     if let Some(expires) = it.expires {
         write!(out, " for {expires:.1} s")?;
+    }
+    if let Some(traffic) = &it.traffic {
+        write!(out, " ({traffic} only)")?;
     }
     if let (Some(sender), Some(decision)) = (it.sender, it.decision) {
         write!(out, " by sender {sender}, decision {decision}")?;

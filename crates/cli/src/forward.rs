@@ -31,11 +31,14 @@ const TICK: Duration = Duration::from_secs(1);
 /// How soon a signal is noticed.
 const NOTICE: Duration = Duration::from_millis(20);
 
+/// The configuration that is read unless another is named.
+const CONFIG: &str = "/etc/fingerpost/forward.toml";
+
 /// What `forward` takes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The configuration
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
     config: PathBuf,
     /// Read the configuration and the routes, say whether they are sound, and stop
     #[arg(long)]
@@ -95,7 +98,7 @@ fn announce(running: &Running) {
         let fallback = port.fallback.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
         eprintln!(
             "fingerpost: {}, queue {}: {}, MTU {}{fallback}",
-            port.name, port.worker, port.mode, port.mtu
+            port.name, port.queue, port.mode, port.mtu
         );
     }
     let (v4, v6) = (routes.v4.fib(), routes.v6.fib());

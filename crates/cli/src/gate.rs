@@ -13,21 +13,29 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use router::control::api::Counters;
+use router::control::progress::Progress;
+use router::preflight;
 use router::vantage::{Config, Vantage};
 use serde_json::json;
 
 use crate::service::{self, Service};
-use crate::{bundle, progress};
+use crate::{bundle, check, progress};
 
 mod bgp;
 
+/// The configuration that is read unless another is named.
+pub(crate) const CONFIG: &str = "/etc/fingerpost/gate.toml";
+
 /// What `gate` takes.
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     /// The configuration
-    #[arg(short, long, value_name = "FILE", required = true)]
-    config: Option<PathBuf>,
+    #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
+    config: PathBuf,
+    /// Wait for interfaces that do not exist yet, as at boot, for as long as it takes
+    #[arg(long)]
+    wait_for_interfaces: bool,
     /// Write the counters at the end as JSON
     #[arg(short, long)]
     json: bool,
@@ -40,11 +48,10 @@ enum What {
     /// Read a configuration, say whether it is sound, and stop
     Check {
         /// The configuration
-        #[arg(short, long, value_name = "FILE")]
+        #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
         config: PathBuf,
-        /// Judge it with this bundle, and not with the one in force
-        #[arg(long, value_name = "FILE")]
-        bundle: Option<PathBuf>,
+        #[command(flatten)]
+        options: check::Options,
     },
     /// Write the configuration of a BGP speaker that announces what the gate protects
     BgpConfig(bgp::Args),
@@ -52,19 +59,18 @@ enum What {
 
 /// Guards until a signal.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    match (&args.what, &args.config) {
-        (Some(What::Check { config, bundle }), _) => check(config, bundle.as_deref()),
-        (Some(What::BgpConfig(args)), _) => {
+    match &args.what {
+        Some(What::Check { config, options }) => judge(config, options),
+        Some(What::BgpConfig(args)) => {
             std::io::stdout().write_all(bgp::text(args)?.as_bytes())?;
             Ok(ExitCode::SUCCESS)
         }
-        (None, Some(config)) => guard(config, args.json),
-        (None, None) => anyhow::bail!("no configuration: fingerpost gate -c FILE"),
+        None => guard(args),
     }
 }
 
-fn check(path: &Path, bundle: Option<&Path>) -> anyhow::Result<ExitCode> {
-    let config = match bundle {
+fn judge(path: &Path, options: &check::Options) -> anyhow::Result<ExitCode> {
+    let config = match &options.bundle {
         None => Config::load(path)?,
         Some(file) => {
             let local = Config::local(path)?;
@@ -73,9 +79,8 @@ fn check(path: &Path, bundle: Option<&Path>) -> anyhow::Result<ExitCode> {
         }
     };
     let (fixed, rules, trust) = (&config.fixed, &config.rules, &config.trust);
-    writeln!(
-        std::io::stdout(),
-        "sound: front {}, back {}, {} prefixes, {} grantor sets, {} senders, version 1 {}{}",
+    let sound = format!(
+        "front {}, back {}, {} prefixes, {} grantor sets, {} senders, version 1 {}{}",
         fixed.front.name,
         fixed.back.name,
         rules.rules.len(),
@@ -83,31 +88,35 @@ fn check(path: &Path, bundle: Option<&Path>) -> anyhow::Result<ExitCode> {
         trust.senders.len(),
         if trust.v1_from.is_empty() { "off" } else { "on" },
         bundle::over(config.bundle.as_deref())
-    )?;
-    Ok(ExitCode::SUCCESS)
+    );
+    check::report(&sound, &preflight::gate(&config, options.offline), options.json)
 }
 
-fn guard(path: &Path, json: bool) -> anyhow::Result<ExitCode> {
-    let config = Config::local(path)?;
-    let signals = service::prepare()?;
+fn guard(args: &Args) -> anyhow::Result<ExitCode> {
+    let config = Config::local(&args.config)?;
+    let signals = service::prepare(config.fixed.log)?;
+    let names = [config.fixed.front.name.as_str(), config.fixed.back.name.as_str()];
+    if args.wait_for_interfaces && !signals.wait_for_interfaces(&names) {
+        return Ok(ExitCode::SUCCESS);
+    }
     let start = Instant::now();
     let mut vantage = progress::during("following the kernel", || Vantage::start(&config))?;
     service::announce(&vantage.ports());
     match vantage.restored() {
-        Some(Ok(count)) => eprintln!("fingerpost: {count} flows known from before"),
-        Some(Err(error)) => eprintln!("fingerpost: no flows known from before: {error}"),
+        Some(Ok(count)) => log::info!("{count} flows restored"),
+        Some(Err(error)) => log::warn!("no flows restored: {error}"),
         None => {}
     }
     let took = start.elapsed().as_secs_f64();
-    eprintln!("fingerpost: guarding after {took:.2} s; Ctrl-C stops");
+    log::info!("guarding after {took:.2} s; Ctrl-C stops");
     let well = signals.serve(&mut vantage);
     match vantage.keep() {
-        Some(Ok(count)) => eprintln!("fingerpost: {count} flows kept"),
-        Some(Err(error)) => eprintln!("fingerpost: no flows kept: {error}"),
+        Some(Ok(count)) => log::info!("{count} flows saved"),
+        Some(Err(error)) => log::warn!("no flows saved: {error}"),
         None => {}
     }
-    let told = |counters: &Counters| json!({ "counters": counters, "gate": vantage.told() });
-    service::report(&vantage.stats(), well, json.then_some(told))
+    let state = |counters: &Counters| json!({ "counters": counters, "gate": vantage.told() });
+    service::report(&vantage.stats(), well, args.json.then_some(state))
 }
 
 impl Service for Vantage {
@@ -115,10 +124,18 @@ impl Service for Vantage {
         Vantage::alive(self)
     }
 
+    fn progress(&self) -> Progress {
+        Vantage::progress(self)
+    }
+
     fn attend(&mut self) {
-        for told in Vantage::attend(self) {
-            eprintln!("fingerpost: {told}");
+        for line in Vantage::attend(self) {
+            log::info!("{line}");
         }
+    }
+
+    fn problems(&self) -> Vec<String> {
+        Vantage::problems(self)
     }
 
     fn reload(&mut self) -> Result<String, String> {

@@ -10,19 +10,27 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use router::control::api::Counters;
+use router::control::progress::Progress;
 use router::grantor::{Config, Grantor};
+use router::preflight;
 use serde_json::json;
 
 use crate::service::{self, Service};
-use crate::{bundle, progress};
+use crate::{bundle, check, progress};
+
+/// The configuration that is read unless another is named.
+pub(crate) const CONFIG: &str = "/etc/fingerpost/grantor.toml";
 
 /// What `grantor` takes.
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     /// The configuration
-    #[arg(short, long, value_name = "FILE", required = true)]
-    config: Option<PathBuf>,
+    #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
+    config: PathBuf,
+    /// Wait for interfaces that do not exist yet, as at boot, for as long as it takes
+    #[arg(long)]
+    wait_for_interfaces: bool,
     /// Write the counters at the end as JSON
     #[arg(short, long)]
     json: bool,
@@ -35,11 +43,10 @@ enum What {
     /// Read a configuration with its policy, say whether it is sound, and stop
     Check {
         /// The configuration
-        #[arg(short, long, value_name = "FILE")]
+        #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
         config: PathBuf,
-        /// Judge it with this bundle, and not with the one in force
-        #[arg(long, value_name = "FILE")]
-        bundle: Option<PathBuf>,
+        #[command(flatten)]
+        options: check::Options,
     },
     /// Write a policy that comes with this to standard output, or their names
     Policy {
@@ -51,11 +58,10 @@ enum What {
 
 /// Grants until a signal.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    match (&args.what, &args.config) {
-        (Some(What::Check { config, bundle }), _) => check(config, bundle.as_deref()),
-        (Some(What::Policy { name }), _) => policy(name.as_deref()),
-        (None, Some(config)) => grant(config, args.json),
-        (None, None) => anyhow::bail!("no configuration: fingerpost grantor -c FILE"),
+    match &args.what {
+        Some(What::Check { config, options }) => judge(config, options),
+        Some(What::Policy { name }) => policy(name.as_deref()),
+        None => grant(args),
     }
 }
 
@@ -79,8 +85,8 @@ fn policy(name: Option<&str>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn check(path: &Path, bundle: Option<&Path>) -> anyhow::Result<ExitCode> {
-    let config = match bundle {
+fn judge(path: &Path, options: &check::Options) -> anyhow::Result<ExitCode> {
+    let config = match &options.bundle {
         None => Config::load(path)?,
         Some(file) => {
             let local = Config::local(path)?;
@@ -93,27 +99,30 @@ fn check(path: &Path, bundle: Option<&Path>) -> anyhow::Result<ExitCode> {
         0 => String::new(),
         some => format!(", {some} programs"),
     };
-    writeln!(
-        std::io::stdout(),
-        "sound: {} interfaces, {} tunnel ends, {} gates, {} lists{programs}{}",
+    let sound = format!(
+        "{} interfaces, {} tunnel ends, {} gates, {} lists{programs}{}",
         config.fixed.interfaces.len(),
         config.fixed.ends.len(),
         config.fixed.gates.len(),
         config.lists.len(),
         bundle::over(config.bundle.as_deref())
-    )?;
-    Ok(ExitCode::SUCCESS)
+    );
+    check::report(&sound, &preflight::grantor(&config, options.offline), options.json)
 }
 
-fn grant(path: &Path, json: bool) -> anyhow::Result<ExitCode> {
-    let config = Config::local(path)?;
-    let signals = service::prepare()?;
+fn grant(args: &Args) -> anyhow::Result<ExitCode> {
+    let config = Config::local(&args.config)?;
+    let signals = service::prepare(config.fixed.log)?;
+    let names: Vec<_> = config.fixed.interfaces.iter().map(String::as_str).collect();
+    if args.wait_for_interfaces && !signals.wait_for_interfaces(&names) {
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut grantor = progress::during("following the kernel", || Grantor::start(&config))?;
     service::announce(&grantor.ports());
-    eprintln!("fingerpost: granting; Ctrl-C stops");
+    log::info!("granting; Ctrl-C stops");
     let well = signals.serve(&mut grantor);
-    let told = |counters: &Counters| json!({ "counters": counters, "grantor": grantor.told() });
-    service::report(&grantor.stats(), well, json.then_some(told))
+    let state = |counters: &Counters| json!({ "counters": counters, "grantor": grantor.told() });
+    service::report(&grantor.stats(), well, args.json.then_some(state))
 }
 
 impl Service for Grantor {
@@ -121,10 +130,18 @@ impl Service for Grantor {
         Grantor::alive(self)
     }
 
+    fn progress(&self) -> Progress {
+        Grantor::progress(self)
+    }
+
     fn attend(&mut self) {
-        for told in Grantor::attend(self) {
-            eprintln!("fingerpost: {told}");
+        for line in Grantor::attend(self) {
+            log::info!("{line}");
         }
+    }
+
+    fn problems(&self) -> Vec<String> {
+        Grantor::problems(self)
     }
 
     fn reload(&mut self) -> Result<String, String> {

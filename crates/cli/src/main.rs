@@ -43,6 +43,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 mod bench;
 mod bundle;
 mod capture;
+mod check;
 mod client;
 mod completions;
 mod demo;
@@ -52,6 +53,7 @@ mod forward;
 mod gate;
 mod grantor;
 mod lab;
+mod logging;
 mod man;
 mod monitor;
 mod namespace;
@@ -69,11 +71,15 @@ mod table;
 mod tables;
 mod top;
 mod urgent;
+mod watchdog;
 
 /// A software router whose whole Internet routing table fits in the CPU's cache.
 #[derive(Parser)]
 #[command(name = "fingerpost", version, arg_required_else_help = true)]
 struct Cli {
+    /// Write lines of the log from this level on: error, warn, info or debug
+    #[arg(long, global = true, value_name = "LEVEL", value_parser = logging::parse)]
+    log_level: Option<router::config::Level>,
     #[command(subcommand)]
     command: Command,
 }
@@ -134,7 +140,19 @@ fn command_line() -> clap::Command {
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let cli = Cli::parse();
+    let done = logging::start(cli.log_level).and_then(|()| run_command(cli.command));
+    done.unwrap_or_else(|error| {
+        if reader_is_gone(&error) {
+            return ExitCode::SUCCESS;
+        }
+        logging::failure(&explain(&error));
+        ExitCode::FAILURE
+    })
+}
+
+fn run_command(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
         Command::Demo(args) => demo::run(&args),
         Command::Forward(args) => forward::run(&args),
         Command::Run(args) => run::run(&args),
@@ -158,14 +176,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
-    };
-    done.unwrap_or_else(|error| {
-        if reader_is_gone(&error) {
-            return ExitCode::SUCCESS;
-        }
-        eprintln!("fingerpost: {}", explain(&error));
-        ExitCode::FAILURE
-    })
+    }
 }
 
 /// Writes an error and its causes in one line. Some errors tell their cause

@@ -34,7 +34,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // By lines: what has happened is to be seen at once.
     let mut out = std::io::stdout().lock();
-    client::ask(&args.at.socket, &Request::Monitor, None, &mut |item| {
+    client::ask(&args.at, &Request::Monitor, None, &mut |item| {
         let Item::Event(event) = item else { return Ok(()) };
         if args.json {
             serde_json::to_writer(&mut out, &event)?;

@@ -74,9 +74,10 @@ pub(crate) fn retry(args: &Reload) -> anyhow::Result<ExitCode> {
     give(&args.at, &Order::Retry, args.json)
 }
 
-fn give(at: &client::At, order: &Order, json: bool) -> anyhow::Result<ExitCode> {
+/// Sends a command, and writes its result.
+pub(crate) fn give(at: &client::At, order: &Order, json: bool) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
-    client::ask(&at.socket, order, PATIENCE, &mut |item| {
+    client::ask(at, order, PATIENCE, &mut |item| {
         if let Item::Done(done) = item {
             if json {
                 serde_json::to_writer(&mut out, &serde_json::json!({ "done": done }))?;

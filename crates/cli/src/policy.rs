@@ -55,7 +55,7 @@ struct Test {
     #[arg(value_name = "POLICY.lua")]
     candidate: PathBuf,
     /// The grantor's configuration: its policy, lists and limits
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", default_value = crate::grantor::CONFIG)]
     config: PathBuf,
     /// A capture (.pcap, .pcapng, also .gz) of packets to the protected network
     #[arg(long, value_name = "FILE", group = "packets")]

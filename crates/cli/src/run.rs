@@ -1,11 +1,10 @@
-//! `fingerpost run -c FILE`: the router that follows the kernel, until it is told to stop.
+//! `fingerpost run [-c FILE]`: the router that follows the kernel, until it is stopped.
 //!
 //! A [service] that is ready when the first full table is published and
 //! packets are taken. SIGHUP has it go over to its configuration as it is now. Whichever way
 //! the process ends, the kernel has the interfaces again with its descriptors, and goes on
 //! forwarding by its own routes.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -13,21 +12,31 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use router::config::Config;
 use router::control::api::Counters;
-use router::{Daemon, ImageStart};
+use router::control::progress::Progress;
+use router::{Daemon, ImageStart, preflight};
 use serde_json::json;
 
-use crate::progress;
 use crate::service::{self, Service};
+use crate::{check, progress};
+
+/// The configuration that is read unless another is named.
+const CONFIG: &str = "/etc/fingerpost/run.toml";
 
 /// What `run` takes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The configuration
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
     config: PathBuf,
-    /// Read the configuration, say whether it is sound, and stop
+    /// Check the configuration against this machine, report whether it is sound, and stop
     #[arg(long)]
     check: bool,
+    /// With --check: check the file alone, not this machine's interfaces, queues, cores and folders
+    #[arg(long, requires = "check")]
+    offline: bool,
+    /// Wait for interfaces that do not exist yet, as at boot, for as long as it takes
+    #[arg(long)]
+    wait_for_interfaces: bool,
     /// Write the counters at the end as JSON
     #[arg(short, long)]
     json: bool,
@@ -38,18 +47,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = Config::load(&args.config)?;
     if args.check {
         let names: Vec<_> = config.interfaces.iter().map(|it| it.name.as_str()).collect();
-        writeln!(std::io::stdout(), "sound: ports {}", names.join(", "))?;
+        let findings = preflight::router(&config, args.offline);
+        return check::report(&format!("ports {}", names.join(", ")), &findings, args.json);
+    }
+    let signals = service::prepare(config.log)?;
+    let names: Vec<_> = config.interfaces.iter().map(|link| link.name.as_str()).collect();
+    if args.wait_for_interfaces && !signals.wait_for_interfaces(&names) {
         return Ok(ExitCode::SUCCESS);
     }
-    let signals = service::prepare()?;
     let start = Instant::now();
     let daemon = progress::during("following the kernel", || Daemon::start(config))?;
     announce(&daemon, start.elapsed())?;
     let mut routing = Routing { daemon, said: None };
     let well = signals.serve(&mut routing);
     match routing.daemon.last_save() {
-        Some(Ok(saved)) => eprintln!("fingerpost: image saved: {saved}"),
-        Some(Err(error)) => eprintln!("fingerpost: no image saved: {error}"),
+        Some(Ok(saved)) => log::info!("image saved: {saved}"),
+        Some(Err(error)) => log::warn!("no image saved: {error}"),
         None => {}
     }
     service::report(
@@ -64,10 +77,10 @@ fn announce(daemon: &Daemon, took: Duration) -> anyhow::Result<()> {
     let ms = |took: &Duration| took.as_secs_f64() * 1e3;
     match daemon.image_start() {
         ImageStart::Unasked => {}
-        ImageStart::Missing => eprintln!("fingerpost: no image yet; started without one"),
-        ImageStart::Refused(why) => eprintln!("fingerpost: started without the image: {why}"),
-        ImageStart::Used { ready, forwarding } => eprintln!(
-            "fingerpost: tables of the image ready after {:.1} ms, forwarding by them after {:.1} ms",
+        ImageStart::Missing => log::info!("no image file yet; started without one"),
+        ImageStart::Refused(why) => log::warn!("started without the image: {why}"),
+        ImageStart::Used { ready, forwarding } => log::info!(
+            "tables of the image ready after {:.1} ms, forwarding by them after {:.1} ms",
             ms(ready),
             ms(forwarding)
         ),
@@ -90,12 +103,12 @@ fn announce(daemon: &Daemon, took: Duration) -> anyhow::Result<()> {
         it.plane.tables().map(one).collect::<Vec<_>>()
     });
     for table in tables.context("the control thread does not answer")? {
-        eprintln!("fingerpost: {table}");
+        log::info!("{table}");
     }
     let socket =
         daemon.config().control.as_ref().map(|path| format!(", asked at {}", path.display()));
-    eprintln!(
-        "fingerpost: following the kernel after {:.2} s{}; Ctrl-C stops",
+    log::info!(
+        "following the kernel after {:.2} s{}; Ctrl-C stops",
         took.as_secs_f64(),
         socket.unwrap_or_default()
     );
@@ -114,21 +127,29 @@ impl Service for Routing {
         self.daemon.alive()
     }
 
+    fn progress(&self) -> Progress {
+        self.daemon.progress()
+    }
+
     fn attend(&mut self) {
         match self.daemon.attend() {
-            Some(Ok(told)) => eprintln!("fingerpost: the rules have changed: {told}"),
-            Some(Err(error)) => eprintln!("fingerpost: the rules have changed: {error}"),
+            Some(Ok(change)) => log::info!("routing rules have changed: {change}"),
+            Some(Err(error)) => log::warn!("routing rules have changed: {error}"),
             None => {}
         }
-        for told in self.daemon.news() {
-            eprintln!("fingerpost: {told}");
+        for line in self.daemon.news() {
+            log::info!("{line}");
         }
         let trouble = self.daemon.last_save().and_then(|saved| saved.as_ref().err());
         let trouble = trouble.map(ToString::to_string);
         if trouble != self.said {
-            trouble.iter().for_each(|error| eprintln!("fingerpost: no image saved: {error}"));
+            trouble.iter().for_each(|error| log::warn!("no image saved: {error}"));
             self.said = trouble;
         }
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.daemon.problems()
     }
 
     fn reload(&mut self) -> Result<String, String> {

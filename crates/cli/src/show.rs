@@ -117,16 +117,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut found = true;
     let is_found = |item: &Item| !matches!(item, Item::Answer(it) if it.route.is_none());
-    let (socket, request) = (&args.at.socket, args.what.request());
+    let (at, request) = (&args.at, args.what.request());
     if args.json {
         let mut array = client::Array::new(&mut out);
-        client::ask(socket, &request, PATIENCE, &mut |item| {
+        client::ask(at, &request, PATIENCE, &mut |item| {
             found &= is_found(&item);
             json(&mut array, &item)
         })?;
         array.end()?;
     } else {
-        client::ask(socket, &request, PATIENCE, &mut |item| {
+        client::ask(at, &request, PATIENCE, &mut |item| {
             found &= is_found(&item);
             Ok(text(&mut out, &item, explain)?)
         })?;
@@ -179,11 +179,25 @@ fn text(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()>
                 it.mode,
                 if it.observe { " observed" } else { "" }
             )?;
+            if let Some(configured) = &it.configured {
+                writeln!(out, "    configured as {configured}")?;
+            }
+            if let Some(problem) = &it.problem {
+                writeln!(out, "    does not work as a port: {problem}")?;
+            }
             if let Some(rules) = &it.rules {
                 writeln!(out, "    {rules}: not followed, packets go by table {}", it.table)?;
             }
             for (reason, count) in it.steered.iter().filter(|(_, count)| **count > 0) {
                 writeln!(out, "    {reason} {count}")?;
+            }
+            writeln!(
+                out,
+                "    received {} packets {} bytes, transmitted {} packets {} bytes",
+                it.received, it.received_bytes, it.transmitted, it.transmitted_bytes
+            )?;
+            for (reason, count) in it.lost.iter().filter(|(_, count)| **count > 0) {
+                writeln!(out, "    lost {reason} {count}")?;
             }
             Ok(())
         }
@@ -211,7 +225,7 @@ fn text(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()>
             writeln!(
                 out,
                 "{}: {} messages, {} changes in {} commits, {} resynchronisations, {} overruns, \
-                 {} damaged, {} troubles",
+                 {} damaged, {} refused, {} troubles",
                 it.name,
                 it.messages,
                 it.changes,
@@ -219,6 +233,7 @@ fn text(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()>
                 it.resynchronisations,
                 it.overruns,
                 it.damaged,
+                it.refused,
                 it.troubles
             )?;
             it.last_trouble.iter().try_for_each(|trouble| writeln!(out, "    {trouble}"))
@@ -229,10 +244,12 @@ fn text(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()>
             counters(out, &it.counters)
         }
         Item::Audit(it) => {
-            let (checks, wrong, heals) = (it.checks, it.mismatches, it.heals);
+            let (checks, wrong) = (it.checks, it.mismatches);
+            let (route_heals, heals) = (it.route_heals, it.heals);
             writeln!(
                 out,
-                "{checks} destinations checked, {wrong} mismatches, {heals} times healed"
+                "{checks} destinations checked, {wrong} mismatches, {route_heals} healed by route, \
+                 {heals} by reading all routes again"
             )?;
             it.last_mismatch.iter().try_for_each(|last| writeln!(out, "    {last}"))
         }

@@ -198,7 +198,7 @@ fn worker(
     ];
     let sources = if sources { SourceCheck::Loose } else { SourceCheck::Off };
     let locals = Arc::new(Locals::new([OWN], [1]));
-    let ingress = Ingress { table: 0, locals, sources, further: false };
+    let ingress = Ingress { table: 0, locals, sources, ..Ingress::default() };
     Ok(Worker::new(WorkerSetup {
         arena: Arena::new(2048, 2048).context("memory for frames")?,
         ports,

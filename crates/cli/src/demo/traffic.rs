@@ -99,10 +99,7 @@ impl Generator {
             // r9: its record.
             .op(Op::And, R8, (count - 1) as i32)
             .store(Size::Word, R10, -4, R8)
-            .mov(R2, R10)
-            .add(R2, -4)
-            .load_map(R1, &records)
-            .call(Helper::MapLookup)
+            .map_lookup(&records, -4)
             .jump_if(Cond::Eq, R0, 0, drop)
             .mov(R9, R0)
             .load(Size::Half, R1, R9, 12)

@@ -50,7 +50,7 @@ struct InterfaceReport {
 #[derive(Debug, Serialize)]
 struct PortReport {
     interface: String,
-    queue: usize,
+    queue: u32,
     mode: &'static str,
     received: u64,
     transmitted: u64,
@@ -69,7 +69,7 @@ impl Report {
             let mut passed: Reasons =
                 counts.iter().map(|(which, count)| (which.name(), count)).collect();
             let taken = passed.remove("taken").unwrap_or(0);
-            Ok(InterfaceReport { name: interface.name().to_owned(), taken, passed })
+            Ok(InterfaceReport { name: interface.name(), taken, passed })
         });
         Ok(Self {
             seconds: took.as_secs_f64(),
@@ -87,7 +87,7 @@ impl Report {
                 .ports()
                 .map(|(port, stats)| PortReport {
                     interface: port.name.clone(),
-                    queue: port.worker,
+                    queue: port.queue,
                     mode: port.mode,
                     received: stats.received,
                     transmitted: stats.transmitted,

@@ -28,7 +28,7 @@ use router::vantage::Config;
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The gate's configuration
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", default_value = super::CONFIG)]
     config: PathBuf,
     /// The speaker's configuration that is written
     #[arg(long, value_enum, default_value = "bird")]

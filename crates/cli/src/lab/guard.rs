@@ -49,7 +49,7 @@ fn gate_config(bits: u64) -> String {
 fn grantor_config() -> String {
     format!(
         "interfaces = [\"narrow\", \"inside\"]\n\
-         [tunnel]\naddresses = [\"{TUNNELS_END}\"]\ngates = [\"{}\", \"{}\"]\n\
+         [tunnel]\naddresses = [\"{TUNNELS_END}\"]\ngates = [\"{}\", \"{}\"]\nauthentication = \"off\"\n\
          [policy]\nfile = \"policy.lua\"\n\
          [[list]]\nname = \"services\"\nfile = \"services.txt\"\n\
          [decisions]\nversion = 2\nid = 1\nkeys = {{ 1 = \"grantor.key\" }}\n\

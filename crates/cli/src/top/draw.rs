@@ -147,7 +147,16 @@ fn draw_ports(frame: &mut Frame<'_>, area: Rect, state: &State) {
             .steered
             .iter()
             .filter(|(name, _)| {
-                !["taken", "nested_tags", "blocked", "declined"].contains(&name.as_str())
+                ![
+                    "taken",
+                    "nested_tags",
+                    "other_mac_dropped",
+                    "blocked",
+                    "declined",
+                    "forged",
+                    "unserved",
+                ]
+                .contains(&name.as_str())
             })
             .map(|it| it.1)
             .sum();
@@ -157,11 +166,12 @@ fn draw_ports(frame: &mut Frame<'_>, area: Rect, state: &State) {
             Cell::from(it.mode.clone()),
             Cell::from(scaled(state.taken(it))),
             Cell::from(left.to_string()),
+            Cell::from(it.lost.values().sum::<u64>().to_string()),
         ]);
         if it.up { row } else { row.style(WRONG) }
     });
-    let header = ["port", "", "mode", "taken/s", "left to the kernel"];
-    table(frame, area, "ports", &header, rows, &[16, 9, 22, 10, 18]);
+    let header = ["port", "", "mode", "taken/s", "left to the kernel", "lost"];
+    table(frame, area, "ports", &header, rows, &[16, 9, 22, 10, 18, 10]);
 }
 
 fn table<'a>(
@@ -251,6 +261,7 @@ mod tests {
             overruns: 0,
             resynchronisations: 1,
             damaged: 0,
+            refused: 0,
             changes: 700 * times,
             commits: 10 * times,
             troubles: 0,
@@ -265,11 +276,19 @@ mod tests {
             table: 254,
             rules: None,
             mode: "AF_XDP copy".to_owned(),
+            configured: None,
+            problem: None,
             observe: false,
             steered: BTreeMap::from([
                 ("taken".to_owned(), 3_000_000 * times),
                 ("arp".to_owned(), 9),
             ]),
+            received: 2_999_958 * times,
+            received_bytes: 0,
+            transmitted: 0,
+            transmitted_bytes: 0,
+            lost: BTreeMap::from([("rx_ring_full".to_owned(), 42 * times)]),
+            rings: BTreeMap::new(),
         };
         Shown {
             fibs: vec![fib],

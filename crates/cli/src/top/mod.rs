@@ -100,7 +100,7 @@ fn look(args: &Args) -> anyhow::Result<Shown> {
     let requests =
         [Request::Fib, Request::Feeds, Request::Workers, Request::Interfaces, Request::Audit];
     for request in requests {
-        client::ask(&args.at.socket, &request, PATIENCE, &mut |item| {
+        client::ask(&args.at, &request, PATIENCE, &mut |item| {
             match item {
                 Item::Fib(it) => shown.fibs.push(it),
                 Item::Feed(it) => shown.feeds.push(it),

@@ -23,7 +23,7 @@ use gate::decision::{Item, Say, Scope};
 use gate::flow::{Flow, Key};
 use gate::gate::Gate;
 use gate::policy::{Action, Address, Draft, Grantor};
-use gate::state::{Decision, Stamp};
+use gate::state::{Decision, Grant, Stamp};
 use serde::Serialize;
 
 use super::Args;
@@ -117,7 +117,8 @@ fn measure(entries: usize) -> anyhow::Result<Score> {
     let key = Key::random();
     let flows = (entries / 4 * 3) as u64;
     let gap = LIFETIME * SECOND / flows;
-    let say = Say::Decide(Decision::Decline { expire_s: LIFETIME as u32 });
+    let terms = Grant { rate_kib: 1, expire_s: LIFETIME as u32, ..Grant::default() };
+    let say = Say::Decide(Decision::Grant(terms));
     for number in 0..flows {
         let flow = Flow::v4(source(number as u32), PROTECTED);
         let item = Item { scope: Scope::of(&flow), say };

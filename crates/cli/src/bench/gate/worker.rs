@@ -28,11 +28,12 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use fib::{Choice, Hop, Prefix, Publisher, Rib, Updater};
-use gate::cookie::Secret;
+use gate::cookie::{Secret, Secrets};
 use gate::decision::{Item, Say, Scope};
 use gate::flow::{Flow, Key};
 use gate::policy::Policy;
 use gate::state::{Decision, Grant, Stamp};
+use gate::tunnel::TunnelKeys;
 use port::Arena;
 use port::memory::{Look, Pool, Replay, Sink};
 use router::datapath::{
@@ -211,6 +212,7 @@ impl Bench {
         let ingresses = Publisher::new(Ingresses::alike(Ingress { locals, ..Ingress::default() }));
         let policy = Publisher::new(config.rules.policy(1).context("the policy")?);
         let programs = Publisher::new(config.programs.clone());
+        let keys = Publisher::new(TunnelKeys::default());
         let (rings, ends) = rings();
         let tally = Arc::new(Tally::default());
         let began = Instant::now();
@@ -225,8 +227,10 @@ impl Bench {
             overhead: 20,
             key: Key::random(),
             seed: 7,
-            secret: Secret::new(|| 7),
+            secrets: Publisher::new(Secrets::new(Secret::new(|| 7))).reader(),
             policy: policy.reader(),
+            keys: keys.reader(),
+            stream: 0,
             programs: programs.reader(),
             ends,
             steering: None,

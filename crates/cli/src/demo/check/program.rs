@@ -73,10 +73,7 @@ impl Checker {
         }
         asm.bind(count)
             .store(Size::Word, R10, -4, R1)
-            .mov(R2, R10)
-            .add(R2, -4)
-            .load_map(R1, counts)
-            .call(Helper::MapLookup)
+            .map_lookup(counts, -4)
             .jump_if(Cond::Eq, R0, 0, none)
             // One CPU's own, and XDP does not preempt itself: no atomic.
             .load(Size::Double, R1, R0, 0)

@@ -1,0 +1,62 @@
+//! The reports of `run --check`, `gate check` and `grantor check`: one line for a configuration
+//! that is sound, warnings beside it, errors in its place.
+//!
+//! ```text
+//!   sound: ports eth0, eth1                                            standard output, status 0
+//!   fingerpost: warning: eth1 is down: `ip link set eth1 up`           standard error
+//!   fingerpost: eth9: no such interface in this network namespace …    standard error, status 1
+//! ```
+//!
+//! With `-j` all of it is one JSON object on standard output.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use router::preflight::Finding;
+use serde_json::json;
+
+/// The options of `gate check` and `grantor check`.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Judge it with this bundle, and not with the one in force
+    #[arg(long, value_name = "FILE")]
+    pub(crate) bundle: Option<PathBuf>,
+    /// Check the file alone, not this machine's interfaces, queues, cores and folders
+    #[arg(long)]
+    pub(crate) offline: bool,
+    /// Write JSON
+    #[arg(short, long)]
+    pub(crate) json: bool,
+}
+
+/// Writes what a check has found about a configuration that can be read.
+pub(crate) fn report(sound: &str, findings: &[Finding], json: bool) -> anyhow::Result<ExitCode> {
+    let (mut errors, mut warnings) = (Vec::new(), Vec::new());
+    for finding in findings {
+        match finding {
+            Finding::Error(what) => errors.push(what.as_str()),
+            Finding::Warning(what) => warnings.push(what.as_str()),
+        }
+    }
+    let mut out = std::io::stdout().lock();
+    if json {
+        let document = json!({
+            "sound": errors.is_empty(),
+            "summary": errors.is_empty().then_some(sound),
+            "errors": errors,
+            "warnings": warnings,
+        });
+        writeln!(out, "{document}")?;
+        return Ok(if errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    for warning in &warnings {
+        eprintln!("fingerpost: warning: {warning}");
+    }
+    if !errors.is_empty() {
+        bail!("{}", errors.join("\nfingerpost: "));
+    }
+    writeln!(out, "sound: {sound}")?;
+    Ok(ExitCode::SUCCESS)
+}
