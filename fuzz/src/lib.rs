@@ -18,7 +18,18 @@
 //! |---|---|
 //! | `engines_small` | `u8` and `u16`, every engine, every address compared |
 //! | `engines_wide` | `u32`, `u64` and `u128`, at borders and at addresses of the script |
+//! | `fpm` | what FRR's protocol reports, in pieces and over two connections, against the mirrors |
+//! | `image` | images with changed bytes: refused, or kept as they were read |
+//! | `mrt` | files of routes plain, gzipped and bzipped, at once and in pieces |
 //! | `netlink` | what a mirror of the kernel has told, against what it shows |
+//! | `packets` | frames and extension headers, against a slow reading of them |
+//! | `tunnels` | packets from a tunnel, against the packet before and the packet put in |
+//! | `decisions` | messages of both versions: accepted ones can be written again, forged ones are refused |
+//! | `programs` | damaged object files: programs that pass the verifier run without a fault |
+//! | `bundles` | packed bundles open, opened ones were signed |
+//! | `control` | lines of the control socket go round |
+//! | `configs` | accepted configurations are consistent, errors name their line |
+//! | `captures` | captures are the same when written and read again |
 //! | `text` | what `Prefix` and `Choice` read, against the standard library and back |
 //!
 //! The targets (`fuzz_targets/`) are three lines each around the functions here, and
@@ -27,10 +38,21 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bundles;
+pub mod captures;
+pub mod configs;
+pub mod control;
+pub mod decisions;
 pub mod engines;
+pub mod fpm;
+pub mod image;
+pub mod mrt;
 pub mod netlink;
+pub mod packets;
+pub mod programs;
 pub mod script;
 mod subject;
 pub mod text;
+pub mod tunnels;
 
 pub use engines::{Bench, Tally};

@@ -21,9 +21,9 @@ const KERNEL: &[u8] = include_bytes!("../../crates/feed/tests/golden/linux-6.18.
 
 /// What has been told: the best route of each prefix by table.
 #[derive(Debug, Default, PartialEq)]
-struct Told {
-    v4: BTreeMap<(u32, Prefix<u32>), RouteInfo>,
-    v6: BTreeMap<(u32, Prefix<u128>), RouteInfo>,
+pub(crate) struct Told {
+    pub(crate) v4: BTreeMap<(u32, Prefix<u32>), RouteInfo>,
+    pub(crate) v6: BTreeMap<(u32, Prefix<u128>), RouteInfo>,
     links: BTreeMap<u32, Link>,
     rules: Vec<Rule>,
 }

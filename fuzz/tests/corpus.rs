@@ -4,7 +4,10 @@
 use std::fs;
 use std::path::Path;
 
-use fingerpost_fuzz::{Bench, netlink, text};
+use fingerpost_fuzz::{
+    Bench, bundles, captures, configs, control, decisions, fpm, image, mrt, netlink, packets,
+    programs, text, tunnels,
+};
 
 /// Every input of a target, in order of name.
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
@@ -56,8 +59,136 @@ fn netlink() {
 }
 
 #[test]
+fn fpm() {
+    let counts = corpus("fpm").into_iter().map(|(_, input)| fpm::fpm(&input));
+    let (frames, damaged) = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    assert!(frames > 200 && damaged > 5, "{frames} frames, {damaged} damaged messages");
+}
+
+#[test]
+fn image() {
+    let inputs = corpus("image");
+    let accepted = inputs.iter().filter(|(_, input)| image::image(input)).count();
+    let refused = inputs.len() - accepted;
+    assert!(accepted > 10 && refused > 10, "{accepted} accepted, {refused} refused");
+}
+
+#[test]
+fn mrt() {
+    let with_routes = corpus("mrt").into_iter().filter(|(_, input)| mrt::mrt(input)).count();
+    assert!(with_routes > 10, "{with_routes} with routes or changes");
+}
+
+#[test]
 fn text() {
     for (_, input) in corpus("text") {
         text::text(&input);
     }
+}
+
+/// Changes of each input that are played too: the same in each run, `FUZZ_MUTATIONS` or so many.
+const MUTATIONS: usize = 64;
+
+/// Changes an input a little: bits, bytes, lengths, pieces of another.
+fn mutate(random: &mut impl FnMut(usize) -> usize, input: &mut Vec<u8>, other: &[u8]) {
+    for _ in 0..=random(4) {
+        let at = random(input.len().max(1));
+        match random(7) {
+            _ if input.is_empty() => input.push(random(256) as u8),
+            0 => input[at] ^= 1 << random(8),
+            1 => input[at] = random(256) as u8,
+            2 => input[at] = [0, 1, 0x7f, 0x80, 0xff][random(5)],
+            3 => input.truncate(at),
+            4 => input.insert(at, random(256) as u8),
+            5 => drop(input.remove(at)),
+            _ => {
+                let from = random(other.len().max(1));
+                let piece = &other[from.min(other.len())..];
+                let piece = &piece[..random(piece.len() + 1)];
+                input.splice(at.., piece.iter().copied());
+            }
+        }
+    }
+}
+
+/// Plays a target's corpus, and changes of it, and returns the tally of the corpus.
+fn tally<T: Clone + Default + std::fmt::Debug>(target: &str, one: impl Fn(&[u8], &mut T)) -> T {
+    let mut tally = T::default();
+    let inputs = corpus(target);
+    for (name, input) in &inputs {
+        println!("{target}/{name}");
+        one(input, &mut tally);
+    }
+    println!("{target}: {tally:?}");
+    let rounds = std::env::var("FUZZ_MUTATIONS").ok().and_then(|text| text.parse().ok());
+    let mut all = tally.clone();
+    // Xorshift (Marsaglia, 2003): any sequence will do that is always the same.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as usize % below
+    };
+    for (name, input) in &inputs {
+        for round in 0..rounds.unwrap_or(MUTATIONS) {
+            let mut changed = input.clone();
+            let other = &inputs[random(inputs.len())].1;
+            mutate(&mut random, &mut changed, other);
+            let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                one(&changed, &mut all);
+            }));
+            assert!(played.is_ok(), "{target}/{name}, change {round}: {changed:02x?}");
+        }
+    }
+    println!("{target} with changes: {all:?}");
+    tally
+}
+
+#[test]
+fn packets() {
+    let tally = tally("packets", packets::packets);
+    assert!(tally.forwarded >= 8 && tally.ended >= 30 && tally.chains >= 5, "{tally:?}");
+}
+
+#[test]
+fn tunnels() {
+    let tally = tally("tunnels", tunnels::tunnels);
+    assert!(tally.opened >= 5 && tally.closed >= 10 && tally.round >= 5, "{tally:?}");
+}
+
+#[test]
+fn decisions() {
+    let tally = tally("decisions", decisions::decisions);
+    assert!(tally.v1 >= 5 && tally.v2 >= 5 && tally.refused >= 5, "{tally:?}");
+}
+
+#[test]
+fn programs() {
+    let tally = tally("programs", programs::programs);
+    assert!(tally.passed >= 5 && tally.refused >= 5, "{tally:?}");
+}
+
+#[test]
+fn bundles() {
+    let tally = tally("bundles", bundles::bundles);
+    assert!(tally.packed >= 5 && tally.opened >= 2 && tally.refused >= 10, "{tally:?}");
+}
+
+#[test]
+fn control() {
+    let tally = tally("control", control::control);
+    assert!(tally.understood >= 10 && tally.refused >= 5, "{tally:?}");
+}
+
+#[test]
+fn configs() {
+    let tally = tally("configs", configs::configs);
+    assert!(tally.taken >= 2 && tally.refused >= 10, "{tally:?}");
+}
+
+#[test]
+fn captures() {
+    let tally = tally("captures", captures::captures);
+    assert!(tally.packets >= 10 && tally.refused >= 3, "{tally:?}");
 }

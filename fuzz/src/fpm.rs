@@ -1,0 +1,102 @@
+//! Plays bytes as what a peer sends by FRR's protocol over two connections, and holds the
+//! routes to what was reported of them.
+//!
+//! ```text
+//! bytes ─┬─ whole ────► Replay ─► reported, change by change ┐
+//!        └─ in pieces ► Replay ─► reported                   ├─ equal? and to the mirrors
+//! ```
+//!
+//! The reports to a follower must not depend on the segments of the TCP stream, must match the
+//! mirrors (a prefix counts in the first that has it), and every report must be a
+//! change. The first byte decides whether the messages of a real zebra come before the input,
+//! the second where the first connection ends, the third how long the pieces are.
+
+use feed::fpm::Replay;
+use std::net::IpAddr;
+
+use feed::netlink::{Follower, Link, Neighbour, RouteInfo, Rule};
+use fib::Prefix;
+
+use crate::netlink::Told;
+
+const ZEBRA: &[u8] = include_bytes!("../../crates/feed/tests/golden/frr-8.4.4.fpm");
+
+/// One way of playing the input.
+#[derive(Default)]
+struct Play {
+    replay: Replay,
+    follower: Told,
+    frames: u64,
+    damaged: u64,
+}
+
+impl Play {
+    /// Plays a connection, cut into pieces of so many bytes.
+    fn connection(&mut self, bytes: &[u8], piece: usize) {
+        self.replay.connect();
+        let mut waiting = Vec::new();
+        for piece in bytes.chunks(piece) {
+            waiting.extend_from_slice(piece);
+            let applied = self.replay.apply(&waiting, &mut self.follower);
+            waiting.drain(..applied.bytes);
+            self.frames += applied.frames;
+            self.damaged += applied.damaged + u64::from(applied.broken.is_some());
+            if applied.broken.is_some() {
+                break;
+            }
+        }
+        let mut whole = Told::default();
+        for mirror in self.replay.left().iter().chain([self.replay.mirror()]) {
+            // No two have the same prefix: this panics if a follower would hear it twice.
+            mirror.tell_routes(&mut Once(&mut whole));
+        }
+        assert_eq!(self.follower, whole, "the reports and the mirrors");
+    }
+}
+
+/// Lets every prefix be reported once.
+struct Once<'a>(&'a mut Told);
+
+impl Follower for Once<'_> {
+    fn route_v4(&mut self, table: u32, prefix: Prefix<u32>, best: Option<&RouteInfo>) {
+        assert!(!self.0.v4.contains_key(&(table, prefix)), "{prefix} is in two mirrors");
+        self.0.route_v4(table, prefix, best);
+    }
+    fn route_v6(&mut self, table: u32, prefix: Prefix<u128>, best: Option<&RouteInfo>) {
+        assert!(!self.0.v6.contains_key(&(table, prefix)), "{prefix} is in two mirrors");
+        self.0.route_v6(table, prefix, best);
+    }
+    fn link(&mut self, _: u32, _: Option<&Link>) {}
+    fn address(&mut self, _: u32, _: IpAddr, _: u8, _: bool) {}
+    fn neighbour(&mut self, _: u32, _: IpAddr, _: Option<&Neighbour>) {}
+    fn rules(&mut self, _: &[Rule]) {}
+}
+
+/// Plays one input; returns how many frames were whole and how many messages were damaged.
+///
+/// # Panics
+///
+/// If what was reported depends on the pieces, or is not what there is.
+pub fn fpm(input: &[u8]) -> (u64, u64) {
+    let Some((&[mode, end, piece], input)) = input.split_first_chunk::<3>() else { return (0, 0) };
+    let (first, second) = input.split_at(input.len() * usize::from(end) / 255);
+    let mut before = if mode & 1 == 0 { ZEBRA.to_vec() } else { Vec::new() };
+    before.extend_from_slice(first);
+    let play = |piece: usize| {
+        let mut play = Play::default();
+        play.connection(&before, piece);
+        play.connection(second, piece);
+        play.replay.sweep(&mut play.follower);
+        let mut whole = Told::default();
+        play.replay.mirror().tell_routes(&mut whole);
+        assert_eq!(play.follower, whole, "after the sweep the last routes remain");
+        play
+    };
+    let (whole, pieces) = (play(usize::MAX), play(1 + usize::from(piece)));
+    assert_eq!(whole.follower, pieces.follower, "in pieces of {} bytes", 1 + piece);
+    assert_eq!((whole.frames, whole.damaged), (pieces.frames, pieces.damaged));
+    let mut gone = whole;
+    gone.replay.forget(&mut gone.follower);
+    assert_eq!(gone.follower, Told::default(), "everything was forgotten");
+    (gone.frames, gone.damaged)
+}
