@@ -19,25 +19,12 @@ wait_for 120 in_kernel || fail "the kernel has not all routes"
 
 gate_with() {
     cat >"$work/gate.toml" <<CONFIG
-[front]
-interface = "r0"
-[back]
-interface = "r1"
-[link]
-bandwidth = "10gbit"
-[[grantors]]
-name = "site"
-members = [{ address = "10.0.1.2" }]
-[[policy]]
-prefix = "192.0.2.0/24"
-grantors = "site"
-[[policy]]
-prefix = "192.0.2.128/25"
-action = "front"
+$(gate_sides r0 r1 10gbit)
+$(gate_site '{ address = "10.0.1.2" }')
+$(gate_policy 192.0.2.128/25 front)
 $1
-[[policy]]
-prefix = "0.0.0.0/0"
-action = "front"
+$(gate_policy 10.0.1.2/32 drop)
+$(gate_policy 0.0.0.0/0 front)
 [control]
 socket = "$work/sock"
 CONFIG
@@ -64,4 +51,5 @@ agrees
 check both
 kill -INT "$gate"
 wait "$gate" || fail "the gate ended with $?"
-json 'c = d["counters"]; assert c["balanced"] and c["received"] > 0, c; print("  ", c["received"], "packets received, and every one counted")' <"$work/gate.json"
+balanced <"$work/gate.json"
+json 'assert d["counters"]["received"] > 0, d' <"$work/gate.json"

@@ -35,7 +35,7 @@ file = "block.txt"
 [control]
 socket = "$work/sock"
 CONFIG
-    printf '%s\n' "# what nobody wants" "203.0.113.0/24 a word for people" 198.51.100.7 203.0.113.200/32 >"$work/block.txt"
+    printf '%s\n' "# unwanted sources" "203.0.113.0/24 a word for people" "198.51.100.7 ; SBL256894" 203.0.113.200/32 >"$work/block.txt"
     guarded "$1" within client "$python" "$here/smoke/block.py" "$prefix" "$program" "$work" "$2" "$data"
     json 'p, dropped = d["gate"]["packets"], d["counters"]["dropped"]
 assert p["blocked"] == dropped["blocked"] > 0, (p, dropped)' <"$work/$1.json"

@@ -55,4 +55,17 @@ status=0
 "${generate[@]}" >/dev/full 2>"$work/err" || status=$?
 [ "$status" -eq 1 ] || fail "a full disk gave status $status"
 grep -q 'No space left' "$work/err" || fail "a full disk: $(cat "$work/err")"
+
+# The log: severities for the journal, none elsewhere; levels by option and by environment.
+: >"$work/journal"
+status=0
+JOURNAL_STREAM=$(stat -c %d:%i "$work/journal") "$program" run -c /nonexistent 2>>"$work/journal" || status=$?
+[ "$status" -eq 1 ] || fail "a configuration that is not there gave status $status"
+grep -q '^<3>/nonexistent: ' "$work/journal" || fail "in the journal: $(cat "$work/journal")"
+refuse 1 'fingerpost: /nonexistent: ' env JOURNAL_STREAM=1:1 "$program" run -c /nonexistent
+refuse 2 'error, warn, info or debug' "$program" --log-level loud run -c /nonexistent
+refuse 1 'FINGERPOST_LOG: "loud" is no level' env FINGERPOST_LOG=loud "$program" run -c /nonexistent
+printf '[[interface]]\nname = "eth0"\n[log]\nlevel = "loud"\n' >"$work/loud.toml"
+refuse 1 'log.level' "$program" run --check -c "$work/loud.toml"
+
 echo "completions, pages, JSON, pipes and the generator behave"

@@ -16,7 +16,7 @@ import time
 sys.path.insert(0, __file__.rsplit("/", 1)[0])
 
 from crowd import Flood, Grantor, connect
-from packets import Tap, finish
+from packets import Checks, Tap
 from scapy.compat import raw
 from scapy.layers.inet import IP, TCP
 from scapy.layers.inet6 import IPv6
@@ -27,13 +27,7 @@ PROTECTED6 = "2001:db8:2::7"
 ENTRIES = 2048
 COOKIES = 5000
 PATIENCE = 5.0
-wrong = []
-
-
-def check(what, holds, told=""):
-    print(f"   {'ok  ' if holds else 'BAD '} {what}", flush=True)
-    if not holds:
-        wrong.append(f"{what}: {told}")
+check = Checks()
 
 
 def ask(*words):
@@ -217,7 +211,7 @@ def main():
     besieged(grantor)
     if proof == "syn-cookie":
         bounds(tap)
-    finish(wrong)
+    check.finish()
 
 
 prefix, program, work, proof = sys.argv[1:5]

@@ -57,8 +57,7 @@ stop_router() {
     kill -INT "$router"
     wait "$router" || status=$?
     [ "$status" -eq 0 ] || fail "the router ended with $status"
-    json 'r = d; assert r["balanced"]; assert r["received"] == r["sent"] + sum(r["punted"].values()) + sum(r["dropped"].values()); print("  ", r["received"], "packets received, and every one counted")' \
-        <"$work/report.json"
+    balanced <"$work/report.json"
     [ ! -e "$work/sock" ] || fail "the socket is left"
 }
 

@@ -27,7 +27,6 @@ class Grantor:
         self.tap, self.say, self.lock = tap, say, threading.Lock()
         self.all, self.of, self.grants = [], {}, set()
         tap.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        tap.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUFFORCE if hasattr(socket, "SO_RCVBUFFORCE") else 33, 1 << 24)
         threading.Thread(target=self.run, daemon=True).start()
 
     def run(self):

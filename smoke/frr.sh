@@ -35,6 +35,16 @@ agrees 20s
 same
 check both
 show feeds
+# Bash's own way to connect: a process that may not read this tree can do it.
+connect_as_nobody() {
+    within router setpriv --reuid 65534 --regid 65534 --clear-groups \
+        timeout 20 bash -c 'exec 3<>/dev/tcp/127.0.0.1/2620; cat <&3' >/dev/null 2>&1 || true
+}
+refused() { grep -q "fpm: connection from 127.0.0.1:[0-9]* refused: $1" "$work/fingerpost.log"; }
+echo "a second peer is refused while zebra is connected"
+connect_as_nobody
+wait_for 10 refused "another peer is connected" || fail "no refusal in the log: $(cat "$work/fingerpost.log")"
+agrees
 
 echo "a's daemon ends: its half goes"
 # shellcheck disable=SC2046
@@ -51,6 +61,9 @@ echo "zebra and bgpd are killed and started again: routes stay meanwhile, and ar
 # shellcheck disable=SC2154
 kill -KILL "$frr_bgpd" "$frr_zebra"
 wait "$frr_bgpd" "$frr_zebra" 2>/dev/null || true
+# Refusals are logged every five seconds: the connection is made until this one is.
+refused_nobody() { connect_as_nobody; refused "user 65534 is not in feed.fpm_users"; }
+wait_for 20 refused_nobody || fail "no refusal in the log: $(cat "$work/fingerpost.log")"
 check b
 rm -f "$work/frr/zserv"
 frr zebra -M dplane_fpm_nl

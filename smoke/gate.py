@@ -25,7 +25,7 @@ import urllib.request
 
 sys.path.insert(0, __file__.rsplit("/", 1)[0])
 
-from packets import Tap, finish
+from packets import Checks, Tap
 from vantage import PATIENCE, PROTECTED, in_namespace, pair, udp, v1, v1_declined, v1_granted
 from scapy.compat import raw
 from scapy.layers.inet import ICMP, IP, UDP
@@ -36,14 +36,8 @@ from scapy.packet import Raw
 CLIENT, FRONT, BACK, GRANTOR = (f"02:00:00:00:0{n}" for n in ("1:02", "1:01", "2:01", "2:02"))
 PROTECTED6 = "2001:db8:2::7"
 KEY, SENDER = b"\x11" * 32, 7
-wrong = []
+check = Checks()
 counted = {"program": 0, "direct": 0, "received": 0, "tunnelled": 0, "declined": 0, "policy": 0, "too_big": 0, "originated": 0, "back": 0, "front": 0}
-
-
-def check(what, holds, told=""):
-    print(f"   {'ok  ' if holds else 'BAD '} {what}", flush=True)
-    if not holds:
-        wrong.append(f"{what}: {told}")
 
 
 def v4(src, dst=PROTECTED, size=40, **fields):
@@ -131,7 +125,7 @@ def awaits(what, holds, patience=PATIENCE):
     while not holds(now := gate()) and time.monotonic() < until:
         time.sleep(0.02)
     if not holds(now):
-        wrong.append(f"{what}: {now['decisions']}")
+        check.complaints.append(f"{what}: {now['decisions']}")
     return now
 
 
@@ -513,7 +507,7 @@ def main():
         counted["tunnelled"] = len(grantor.seen)
     with open(f"{work}/expected.json", "w", encoding="ascii") as file:
         json.dump(counted, file)
-    finish(wrong)
+    check.finish()
 
 
 prefix, program, work, process = sys.argv[1:4] + [int(sys.argv[4])]

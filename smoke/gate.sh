@@ -64,7 +64,7 @@ socket = "$work/sock"
 listen = "127.0.0.1:9274"
 CONFIG
 
-"$program" gate check -c "$work/gate.toml" >"$work/check.log"
+within gate "$program" gate check -c "$work/gate.toml" >"$work/check.log" 2>&1
 grep -q '^sound: front g0, back g1, 5 prefixes, 2 grantor sets, 1 senders, version 1 on' \
     "$work/check.log" || fail "check: $(cat "$work/check.log")"
 sed 's/^exempt.*//' "$work/gate.toml" >"$work/hole.toml"
@@ -72,6 +72,8 @@ refuse 1 "192.0.2.9/32 would lead past the protection of 192.0.2.0/24" \
     "$program" gate check -c "$work/hole.toml"
 sed 's/^interface = "g1"/interface = "g7"/' "$work/gate.toml" >"$work/none.toml"
 refuse 1 "g7: no such interface" within gate "$program" gate -c "$work/none.toml"
+refuse 1 "g7: no such interface" within gate "$program" gate check -c "$work/none.toml"
+"$program" gate check --offline -c "$work/none.toml" | grep -q '^sound: front g0, back g7' || fail "check --offline"
 [ -z "$(programs gate)" ] || fail "left behind on: $(programs gate)"
 
 launch gate "$program" gate -c "$work/gate.toml" -j >"$work/report.json" 2>"$work/gate.log"
@@ -87,7 +89,7 @@ wait "$gate" || status=$?
 [ "$status" -eq 0 ] || fail "the gate ended with $status"
 [ -z "$(programs gate)" ] || fail "a program is left on: $(programs gate)"
 [ ! -e "$work/sock" ] || fail "the socket is left"
-grep -q 'flows kept' "$work/gate.log" || fail "no flows are kept"
+grep -q 'flows saved' "$work/gate.log" || fail "no flows are kept"
 "$python" - "$work/expected.json" "$work/report.json" <<'COMPARE'
 import json, sys
 
@@ -97,7 +99,7 @@ assert counters["balanced"]
 ended = counters["sent"] + sum(counters["punted"].values()) + sum(counters["dropped"].values())
 assert counters["received"] + counters["originated"] == ended, counters
 packets = gate["packets"]
-verdicts = ["request", "granted", "back", "front", "no_route", "blocked", "declined", "over_rate", "policy", "no_grantor", "program", "program_error", "over_limit", "over_limit_each", "allowed", "syn_cookie", "proof"]
+verdicts = ["request", "granted", "back", "front", "no_route", "blocked", "declined", "over_rate", "policy", "no_grantor", "program", "program_error", "over_limit", "over_limit_each", "allowed", "syn_cookie", "proof", "forged"]
 assert packets["received"] == sum(packets[name] for name in verdicts), packets
 dropped = counters["dropped"]
 got = {

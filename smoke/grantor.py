@@ -16,7 +16,7 @@ import time
 
 sys.path.insert(0, __file__.rsplit("/", 1)[0])
 
-from packets import Tap, finish
+from packets import Checks, Tap
 from scapy.compat import raw
 from scapy.layers.inet import IP, TCP, UDP, fragment
 from scapy.layers.l2 import Ether
@@ -25,19 +25,13 @@ from scapy.packet import Raw
 prefix, work, process = sys.argv[1], sys.argv[2], int(sys.argv[3])
 GATE, GRANTOR, INSIDE, SERVER = (f"02:00:00:00:0{n}" for n in ("2:01", "2:02", "3:01", "3:02"))
 PATIENCE = 8.0
-wrong = []
+check = Checks()
 want = {"declined": 0, "spoofed": 0, "link_full": 0, "requests": 0, "over_time": 0, "items": 0}
 
 gate, server = Tap(f"{prefix}gate", "g0"), Tap(f"{prefix}server", "v0")
 decisions = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 decisions.bind(("10.2.0.1", 45232))
 decisions.settimeout(PATIENCE)
-
-
-def check(what, holds, told=""):
-    print(f"   {'ok  ' if holds else 'BAD '} {what}", flush=True)
-    if not holds:
-        wrong.append(f"{what}: {told}")
 
 
 def inner(src, port=80, tos=0):
@@ -185,4 +179,4 @@ with open(f"{work}/policy.lua", "w", encoding="ascii") as policy:
 
 with open(f"{work}/expected.json", "w", encoding="ascii") as out:
     json.dump(want, out)
-finish(wrong)
+check.finish()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The guide's ten commands (docs/guide/running.md), as they stand there, on a machine of our
-# own: /etc, /run and /usr/local are copies that go with it. At the end it forwards by what
-# BIRD has from its neighbour.
+# own: /etc, /run and /usr/local are copies that go with it. Nothing waits between them, as when a
+# person pastes them. At the end the machine forwards by what BIRD has from its neighbour.
 #
 #   source s0 ── eth0 router eth1 ── a0 a: BIRD
 . "$(dirname "$0")/crossing.sh"
@@ -60,20 +60,21 @@ while read -r command; do
     echo "   $number  $command"
     case $command in
         *" &") eval "${command% &} &" ;;
-        "fingerpost fib"*)
-            tries=0
-            until ip route show 203.0.113.0/24 | grep -q bird && [ -S /run/fingerpost.sock ]; do
-                tries=$((tries + 1))
-                [ "$tries" -lt 150 ] || { echo "no route from BIRD, or no router"; exit 1; }
-                sleep 0.1
-            done
-            eval "$command" ;;
         *) eval "$command" >"$1/output" 2>&1 || { cat "$1/output"; exit 1; } ;;
     esac
 done <"$1/commands"
+tries=0
+until ip route show 203.0.113.0/24 | grep -q bird; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 150 ] || { echo "no route from BIRD"; exit 1; }
+    sleep 0.1
+done
 touch "$1/ready"
 while [ ! -e "$1/asked" ]; do sleep 0.05; done
-fingerpost show route 203.0.113.1
+FINGERPOST_SOCKET=/run/fingerpost/control.sock fingerpost show route 203.0.113.1
+status=0
+fingerpost show --wait 100ms --socket /run/none.sock counters 2>"$1/none" || status=$?
+[ "$status" = 1 ] && grep -q "no router answers here" "$1/none" || { cat "$1/none"; exit 1; }
 fingerpost show -j counters >"$1/counters"
 fingerpost fib diff kernel
 MACHINE

@@ -48,16 +48,7 @@ function decide(p) return grant { rate = 1000, expire = 300 } end
 POLICY
 grantor_file() { # name, interface, tunnel end, id
     cat >"$work/$1.toml" <<CONFIG
-interfaces = ["$2"]
-[tunnel]
-addresses = ["$3"]
-gates = ["10.2.0.1"]
-[policy]
-file = "policy.lua"
-[decisions]
-version = 2
-id = $4
-keys = { 1 = "$1.key" }
+$(grantor_config "\"$2\"" "$3" 10.2.0.1 "$4" "$1.key")
 [control]
 socket = "$work/$1.sock"
 CONFIG
@@ -65,12 +56,7 @@ CONFIG
 grantor_file one a0 10.9.1.101 1
 grantor_file two b0 10.9.1.102 2
 cat >"$work/gate.toml" <<CONFIG
-[front]
-interface = "f0"
-[back]
-interface = "g0"
-[link]
-bandwidth = "1gbit"
+$(gate_sides f0 g0 1gbit)
 [table]
 entries = 4096
 [[grantors]]
@@ -98,11 +84,9 @@ launch one "$program" grantor -c "$work/one.toml" >"$work/one.out" 2>"$work/one.
 one=$launched
 launch two "$program" grantor -c "$work/two.toml" >"$work/two.out" 2>"$work/two.log"
 two=$launched
-launch gate "$program" gate -c "$work/gate.toml" -j >"$work/gate.json" 2>"$work/gate.log"
-gate=$launched
 wait_for 20 grep -q 'granting' "$work/one.log" || fail "grantor one does not start"
 wait_for 20 grep -q 'granting' "$work/two.log" || fail "grantor two does not start"
-wait_for 20 grep -q 'guarding after' "$work/gate.log" || fail "the gate does not start"
+start_gate
 
 launch server "$python" "$here/smoke/heartbeat.py" receive "$work/received"
 receiver=$launched

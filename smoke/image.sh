@@ -15,7 +15,7 @@ said() { grep -q "$1" "$work/fingerpost.log" || fail "the router does not say: $
 
 echo "the first start has no image; it is saved at the end"
 start_router
-said "no image yet"
+said "no image file yet"
 [ "$(have)" -ge "$total" ] || fail "$(have) routes of $total"
 stop_router
 said "image saved: $work/table.image"
@@ -92,7 +92,7 @@ launch router bash -c 'mount -t tmpfs -o size=64k none "$0" && exec "$@"' "$work
     "$program" run -c "$work/router.toml" -j >"$work/report.json" 2>"$work/fingerpost.log"
 router=$launched
 wait_for 20 grep -q 'following the kernel after' "$work/fingerpost.log" || fail "the router does not start"
-refuse 1 "not saved, and left as it was: No space left" "$program" save --socket "$work/sock"
+refuse 1 "not saved: cannot write $work/small/.table.image." "$program" save --socket "$work/sock"
 [ -z "$(ls -A "/proc/$router/root$work/small")" ] || fail "something is left on the full disk"
 agrees
 stop_router

@@ -19,17 +19,11 @@ import time
 
 sys.path.insert(0, __file__.rsplit("/", 1)[0])
 
-from packets import Tap, finish
+from packets import Checks, Tap
 from vantage import FRAMING, PROTECTED, Template, address, in_namespace, pair, udp, v1, v1_granted
 
 LINK = 20e6
-wrong = []
-
-
-def check(what, holds, told=""):
-    print(f"   {'ok  ' if holds else 'BAD '} {what}", flush=True)
-    if not holds:
-        wrong.append(f"{what}: {told}")
+check = Checks()
 
 
 def ask(*words):
@@ -51,7 +45,6 @@ class Sink:
     def __init__(self, tap):
         self.tap, self.lock = tap, threading.Lock()
         self.clear()
-        tap.socket.setsockopt(socket.SOL_SOCKET, 33, 1 << 25)
         threading.Thread(target=self.run, daemon=True).start()
 
     def clear(self):
@@ -207,7 +200,7 @@ def main():
     sink = Sink(Tap(f"{prefix}grantor", "t0"))
     changes(say, sink)
     flooded(say, sink)
-    finish(wrong)
+    check.finish()
 
 
 prefix, program, work, process = sys.argv[1:4] + [int(sys.argv[4])]

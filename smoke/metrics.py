@@ -16,7 +16,16 @@ from prometheus_client import openmetrics, parser
 import prometheus_client.openmetrics.parser
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
-LABELS = {"worker", "reason", "table", "af", "feed", "interface", "engine", "version"}
+STANDARD = {
+    "process_cpu_seconds_total",
+    "process_resident_memory_bytes",
+    "process_virtual_memory_bytes",
+    "process_threads",
+    "process_open_fds",
+    "process_max_fds",
+    "process_start_time_seconds",
+}
+LABELS = {"direction", "worker", "reason", "table", "af", "feed", "interface", "engine", "version"}
 
 
 def get(url, accept):
@@ -32,12 +41,15 @@ def show(program, socket, what):
 
 def sums(families):
     """Adds samples up by name, and by name and reason; checks what every family must have."""
-    total, by_reason = defaultdict(float), defaultdict(float)
+    total, by_reason, helps = defaultdict(float), defaultdict(float), set()
     for family in families:
+        assert family.documentation not in helps, f"{family.name} has another's help"
+        helps.add(family.documentation)
         assert family.documentation, f"{family.name} has no help"
         assert family.type in ("counter", "gauge"), f"{family.name} is of type {family.type}"
         for sample in family.samples:
-            assert sample.name.startswith("fingerpost_"), sample.name
+            own = sample.name.startswith("fingerpost_")
+            assert own or sample.name in STANDARD, sample.name
             assert sample.name.endswith("_total") == (family.type == "counter"), sample.name
             assert set(sample.labels) <= LABELS, sample
             total[sample.name] += sample.value
@@ -58,6 +70,11 @@ def compare(total, by_reason, program, socket):
         (total["fingerpost_audit_mismatches_total"], show(program, socket, "audit")[0]["mismatches"]),
         (total["fingerpost_next_hops"], len(show(program, socket, "nexthops"))),
     ]
+    interfaces = show(program, socket, "interfaces")
+    for unit, suffix in (("packets", ""), ("bytes", "_bytes")):
+        both = sum(it["received" + suffix] + it["transmitted" + suffix] for it in interfaces)
+        pairs.append((total[f"fingerpost_interface_{unit}_total"], both))
+    assert total["fingerpost_interface_packets_total"] >= counters["received"] + counters["sent"]
     for kind in ("punted", "dropped"):
         for reason, count in counters[kind].items():
             pairs.append((by_reason[f"fingerpost_packets_{kind}_total", reason], count))
@@ -67,6 +84,9 @@ def compare(total, by_reason, program, socket):
             steered[reason] += count
     for reason, count in steered.items():
         pairs.append((by_reason["fingerpost_steered_packets_total", reason], count))
+    missing = STANDARD - set(total)
+    assert not missing, f"the process does not show {missing}"
+    assert total["process_resident_memory_bytes"] > 1 << 20, "the process has no memory"
     assert counters["received"] > 0 and counters["sent"] > 0, "nothing was forwarded"
     assert len(pairs) > 20, "the router shows less than it should"
     return [pair for pair in pairs if pair[0] != pair[1]]

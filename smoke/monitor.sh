@@ -29,6 +29,9 @@ step link set r2 down
 step link set r2 up
 up() { tail -n 20 "$work/events" | grep '"name":"r2"' | tail -n 1 | grep -q '"up":true'; }
 wait_for 5 up || fail "r2 is not told to be up: $(tail -n 3 "$work/events")"
+logged() { grep -q "^fingerpost: $1\$" "$work/fingerpost.log"; }
+wait_for 5 logged 'warning: link r2: down' || fail "the log has no r2 down: $(cat "$work/fingerpost.log")"
+wait_for 5 logged 'link r2: up' || fail "the log has no r2 up: $(cat "$work/fingerpost.log")"
 kill "$listener" "$other"
 wait "$listener" "$other" 2>/dev/null || true
 "$python" "$here/smoke/monitor.py" "$work/events" small

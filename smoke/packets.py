@@ -25,6 +25,7 @@ from scapy.layers.l2 import Ether
 CLONE_NEWNET = 0x40000000
 ETH_P_ALL = 0x0003
 PATIENCE = 5.0
+SO_RCVBUFFORCE = 33  # from asm-generic/socket.h: Python has no name for it
 
 
 class Tap:
@@ -39,6 +40,8 @@ class Tap:
         try:
             # A socket stays in the namespace it was made in.
             self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+            # A gate releases more packets at once than the default buffer holds.
+            self.socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 25)
             self.socket.bind((interface, 0))
         finally:
             libc.setns(home, CLONE_NEWNET)
@@ -152,6 +155,21 @@ def difference(want, got):
     b = Ether(got).show2(dump=True).splitlines()
     lines = [f"   want {x.strip()}   got {y.strip()}" for x, y in zip(a, b) if x != y]
     return "\n".join(lines) or f"   want {want.hex()}\n   got  {got.hex()}"
+
+
+class Checks:
+    """Prints the result of each check, and keeps a complaint for each that failed."""
+
+    def __init__(self):
+        self.complaints = []
+
+    def __call__(self, name, holds, detail=""):
+        print(f"   {'ok  ' if holds else 'BAD '} {name}", flush=True)
+        if not holds:
+            self.complaints.append(f"{name}: {detail}")
+
+    def finish(self):
+        finish(self.complaints)
 
 
 def finish(wrong):

@@ -12,6 +12,22 @@
 #   launch NAME COMMAND...     the same in the background, as process $launched
 #   refuse STATUS TEXT COMMAND...   the command must end with STATUS and say TEXT
 #   fail WORDS...              ends the test
+#   own_checksums NAME IFACE   the kernel of a namespace computes the checksums of what it sends by
+#                              this interface
+#   start_gate [NAME]          starts a gate in the namespace gate by $work/NAME.toml (gate.toml) and
+#                              waits until it guards; its process is $gate, its report NAME.json
+#   balanced                   fails unless the counters of standard input, the report of a gate or of
+#                              a router, have one end for each packet
+#
+# Parts of a configuration, printed:
+#
+#   gate_sides FRONT BACK BANDWIDTH [LINES]   the interfaces, with these lines for the front, and the
+#                                             link
+#   gate_site MEMBER                          a set of one grantor, and 192.0.2.0/24 protected by it
+#   gate_policy PREFIX ACTION                 a policy that asks no grantor
+#   gate_sender ID KEY ADDRESS                a sender of decisions by version 2
+#   grantor_config INTERFACES ADDRESS GATE ID KEY
+#                                             a grantor with policy.lua that signs by this key
 
 set -euo pipefail
 
@@ -88,9 +104,71 @@ launch() {
     launched=$!
 }
 
+# A veth leaves checksums to a card, which it does not have, and frames that an AF_XDP socket takes
+# arrive without them.
+own_checksums() { within "$1" ethtool -K "$2" tx off >/dev/null; }
+
+start_gate() {
+    local name=${1:-gate}
+    launch gate "$program" gate -c "$work/$name.toml" -j >"$work/$name.json" 2>"$work/$name.log"
+    gate=$launched
+    wait_for 20 grep -q 'guarding after' "$work/$name.log" || fail "the gate does not start"
+}
+
 # Runs a piece of Python with the JSON of standard input as `d`.
 json() {
     "$python" -c "import json, sys; d = json.load(sys.stdin); $1"
+}
+
+balanced() {
+    json 'c = d.get("counters", d)
+assert c["balanced"], c
+ended = c["sent"] + sum(c["punted"].values()) + sum(c["dropped"].values())
+assert c["received"] + c.get("originated", 0) == ended, c
+print("  ", c["received"], "packets received,", c.get("originated", 0), "originated, and every one counted")'
+}
+
+gate_sides() {
+    printf '%s\n' '[front]' "interface = \"$1\"" ${4:+"$4"} \
+        '[back]' "interface = \"$2\"" '[link]' "bandwidth = \"$3\""
+}
+
+gate_site() {
+    cat <<CONFIG
+[[grantors]]
+name = "site"
+members = [$1]
+[[policy]]
+prefix = "192.0.2.0/24"
+grantors = "site"
+CONFIG
+}
+
+gate_policy() { printf '[[policy]]\nprefix = "%s"\naction = "%s"\n' "$1" "$2"; }
+
+gate_sender() {
+    cat <<CONFIG
+[[sender]]
+id = $1
+keys = { 1 = "$2" }
+[decisions]
+from = ["$3"]
+CONFIG
+}
+
+grantor_config() {
+    cat <<CONFIG
+interfaces = [$1]
+[tunnel]
+addresses = ["$2"]
+gates = ["$3"]
+[policy]
+file = "policy.lua"
+[decisions]
+version = 2
+id = $4
+keys = { 1 = "$5" }
+CONFIG
 }
 
 # Names the interfaces of a namespace that have an XDP program.

@@ -78,18 +78,8 @@ refuse 1 'object' "$program" program check "$work/cut.o"
 printf '%s\n' "$(printf '11%.0s' $(seq 32))" >"$work/key"
 chmod 600 "$work/key"
 cat >"$work/gate.toml" <<CONFIG
-[front]
-interface = "g0"
-[back]
-interface = "g1"
-[link]
-bandwidth = "1gbit"
-[[grantors]]
-name = "site"
-members = [{ address = "10.2.0.2" }]
-[[policy]]
-prefix = "192.0.2.0/24"
-grantors = "site"
+$(gate_sides g0 g1 1gbit)
+$(gate_site '{ address = "10.2.0.2" }')
 [[sender]]
 id = 7
 keys = { 1 = "key" }
@@ -97,7 +87,7 @@ keys = { 1 = "key" }
 number = 1
 file = "sound.o"
 CONFIG
-"$program" gate check -c "$work/gate.toml" >"$work/check.log" || fail "$(cat "$work/check.log")"
+"$program" gate check --offline -c "$work/gate.toml" >"$work/check.log" || fail "$(cat "$work/check.log")"
 sed -i 's/sound.o/endless.raw.o/' "$work/gate.toml"
 refuse 1 'it would never end' "$program" gate check -c "$work/gate.toml"
 grep -q 'gate.toml:18' "$work/refuse.log" || fail "no line: $(cat "$work/refuse.log")"

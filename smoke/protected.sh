@@ -4,6 +4,11 @@
 #
 # The client is 10.1.0.2, the grantor 10.2.0.2 and 10.9.1.100, where tunnels end, and the server
 # 192.0.2.7. What comes back does so through the grantor's kernel, and the gate.
+#
+#   gate_config                     prints a gate's configuration: the grantor protects 192.0.2.0/24 and
+#                                   signs as sender 7; the control socket is $work/gate.sock
+#   start_grantor [NAME [REPORT]]   starts a grantor by $work/NAME.toml (grantor.toml) and waits until it
+#                                   grants; its process is $grantor, its report REPORT.json (NAME.json)
 . "$(dirname "${BASH_SOURCE[0]}")/place.sh"
 
 for name in client gate grantor server; do
@@ -23,3 +28,23 @@ within server ip route add default via 192.0.2.1
 within grantor ip route add 10.1.0.0/24 via 10.2.0.1
 within gate ip route add 10.9.1.100/32 via 10.2.0.2
 within gate ip route add 192.0.2.0/24 via 10.2.0.2
+
+gate_config() {
+    cat <<CONFIG
+$(gate_sides f0 g0 1gbit)
+[table]
+entries = 4096
+$(gate_site '{ address = "10.9.1.100", sender = 7 }')
+$(gate_sender 7 grantor.key 10.2.0.2)
+[control]
+socket = "$work/gate.sock"
+CONFIG
+}
+
+start_grantor() {
+    local name=${1:-grantor}
+    local report=${2:-$name}
+    launch grantor "$program" grantor -c "$work/$name.toml" -j >"$work/$report.json" 2>"$work/$report.log"
+    grantor=$launched
+    wait_for 20 grep -q 'granting' "$work/$report.log" || fail "the grantor does not start"
+}

@@ -52,7 +52,7 @@ goes 12.0.0.1 a
 
 echo "the rules change"
 within router ip rule add iif r0 lookup 101 priority 50
-wait_for 10 grep -q 'the rules have changed: changed r0; workers replaced' "$work/fingerpost.log" || fail "nothing happens"
+wait_for 10 grep -q 'routing rules have changed: changed r0; workers replaced' "$work/fingerpost.log" || fail "nothing happens"
 [ "$(of_r0 | cut -d' ' -f1)" = 101 ] || fail "r0 by $(of_r0)"
 goes 11.0.0.1 a
 

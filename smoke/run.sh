@@ -35,13 +35,41 @@ arrive() {
 }
 lladdr() { show -j route "$1" | json 'print(d[0].get("mac"))'; }
 
-"$program" run -c "$work/router.toml" --check | grep -q '^sound: ports r0, r1, r2' || fail "--check"
+# A check sees what a start would see: first what is sound, then what is not, each named.
+check() { within router "$program" run -c "$1" --check "${@:2}"; }
+cannot_start() { # TEXT CHANGE: of the configuration, by sed
+    sed "$2" "$work/router.toml" >"$work/wrong.toml"
+    refuse 1 "$1" check "$work/wrong.toml"
+    refuse 1 "" within router timeout 20 "$program" run -c "$work/wrong.toml"
+    check "$work/wrong.toml" --offline >"$work/offline.log" || fail "$1: the file alone is sound"
+}
+check "$work/router.toml" 2>"$work/check.log" | grep -q '^sound: ports r0, r1, r2' || fail "--check"
+! grep -q warning "$work/check.log" || fail "warnings: $(cat "$work/check.log")"
+cannot_start 'r9: no such interface' 's/"r2"/"r9"/'
+cannot_start 'lo: not an Ethernet interface' 's/"r2"/"lo"/'
+cannot_start 'r0: 2 queues wanted, it has 1' '$a [workers]\ncores = [0, 1]'
+cannot_start 'there is no core 999' '$a [workers]\ncores = [999]'
+cannot_start 'cannot listen for metrics at 192.0.2.200:9273' '$a [metrics]\nlisten = "192.0.2.200:9273"'
+within router ip link add d0 type veth peer name d1
+sed 's/"r2"/"d0"/; $a [image]\npath = "/no/such/folder/image"' "$work/router.toml" >"$work/warned.toml"
+check "$work/warned.toml" -j >"$work/check.json" || fail "warnings are no errors"
+json 'assert d["sound"] and not d["errors"], d
+down, folder = sorted(d["warnings"])
+assert down.startswith("d0 is down") and folder.startswith("image.path: the folder /no/such/folder does not exist"), d' \
+    <"$work/check.json"
+within router ip link delete d0
+[ -z "$(programs router)" ] || fail "a check leaves programs on: $(programs router)"
 refuse 1 "no router answers here" show routes
 
 start_router
 [ "$(programs router)" = "r0 r1 r2" ] || fail "programs on: $(programs router)"
 same
 agrees
+
+# A router's own programs are no finding; those of somebody else are.
+check "$work/router.toml" >"$work/check.log" || fail "--check beside a router at work"
+sed "s|$work/sock|$work/other.sock|" "$work/router.toml" >"$work/other.toml"
+refuse 1 "r0: another XDP program is attached" check "$work/other.toml"
 
 echo "a second one is refused, and the first goes on"
 refuse 1 "" within router "$program" run -c "$work/router.toml"

@@ -5,18 +5,17 @@ client's namespace with the prefix of the namespaces, the program, the scratch f
 `card`, which steers; or `again`, software at a gate that knows the flows from before.
 """
 
-import json
 import socket
 import struct
-import subprocess
 import sys
 import time
 from collections import Counter
+from functools import partial
 
 sys.path.insert(0, __file__.rsplit("/", 1)[0])
 
-from packets import finish
-from vantage import Template, address, in_namespace, udp, v1, v1_granted
+from packets import Checks
+from vantage import Template, address, in_namespace, show, udp, v1, v1_granted
 
 FLOWS = 60
 # Ports of each: that all go by one queue happens to one pair in eight million.
@@ -25,18 +24,7 @@ PORTS = range(5000, 5024)
 RATE, SIZE, PACKETS = 64, 1000, 240
 
 prefix, program, work, by = sys.argv[1:]
-wrong = []
-
-
-def check(what, holds, told=""):
-    print(f"   {'ok  ' if holds else 'BAD '} {what}", flush=True)
-    if not holds:
-        wrong.append(f"{what}: {told}")
-
-
-def ask(*words):
-    command = [program, "show", "-j", *words, "--socket", f"{work}/sock"]
-    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+check, ask = Checks(), partial(show, program, work)
 
 
 def gate():
@@ -102,4 +90,4 @@ if times == 1:
     check("the rate is that of one worker", 0 < granted <= 2 * most and granted < PACKETS, granted)
 else:
     check("each worker has the rate", granted > most, granted)
-finish(wrong)
+check.finish()

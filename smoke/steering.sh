@@ -10,28 +10,15 @@
 queues=2
 . "$(dirname "$0")/vantage.sh"
 
-within client ip addr add 10.1.0.2/24 dev c0
-within gate ip neigh replace 10.2.0.2 lladdr 02:00:00:00:02:02 dev g1
-within gate ip neigh replace 10.1.0.2 lladdr 02:00:00:00:01:02 dev g0
+known_ends
 
 configure() {
     cat >"$work/$1.toml" <<CONFIG
-[front]
-interface = "g0"
-steering = "$2"
-[back]
-interface = "g1"
-[link]
-bandwidth = "1gbit"
+$(gate_sides g0 g1 1gbit "steering = \"$2\"")
 [table]
 entries = 4096
 keep = "$work/flows-$2"
-[[grantors]]
-name = "site"
-members = [{ address = "10.2.0.2" }]
-[[policy]]
-prefix = "192.0.2.0/24"
-grantors = "site"
+$(gate_site '{ address = "10.2.0.2" }')
 [decisions]
 v1_from = ["10.2.0.2"]
 [workers]

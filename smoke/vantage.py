@@ -6,9 +6,11 @@ version 2 signed by `hmac` as docs/decision-protocol.md does.
 
 import hashlib
 import hmac
+import json
 import os
 import socket
 import struct
+import subprocess
 
 PROTECTED = "192.0.2.7"
 # The MACs of the client, of the gate's two sides and of the grantor.
@@ -36,6 +38,12 @@ def setns(descriptor):
 
     if ctypes.CDLL(None, use_errno=True).setns(descriptor, 0x40000000):
         raise OSError(ctypes.get_errno(), "setns")
+
+
+def show(program, work, *words):
+    """Returns what `fingerpost show -j` prints for these words, by the socket in the scratch folder."""
+    command = [program, "show", "-j", *words, "--socket", f"{work}/sock"]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def udp(address, port):

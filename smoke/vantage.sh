@@ -6,6 +6,7 @@
 # answer, and for which, each test says itself, and what is routed where.
 #
 #   sides BANDWIDTH           prints which interface is which, and what the link to the back takes
+#   known_ends                gives the client 10.1.0.2, and the gate the MACs of both ends
 #   both_families             prints a set of grantors for either family, and whom they protect:
 #                             192.0.2.0/24 by 10.2.0.2 and 2001:db8:2::/48 by fd02::2
 #   guarded NAME COMMAND...   a gate by $work/NAME.toml while the command runs; it must end well
@@ -22,7 +23,16 @@ within gate ip addr add 10.2.0.1/24 dev g1
 within grantor ip addr add 10.2.0.2/24 dev t0
 
 sides() {
-    printf '%s\n' '[front]' 'interface = "g0"' '[back]' 'interface = "g1"' '[link]' "bandwidth = \"$1\""
+    # A machine that is busy with tests lets a worker wait for longer than 100 ms; stalled.sh and
+    # queues.sh are about what happens then.
+    printf '%s\n' '[workers]' 'stall_ms = 2000'
+    gate_sides g0 g1 "$1"
+}
+
+known_ends() {
+    within client ip addr add 10.1.0.2/24 dev c0
+    within gate ip neigh replace 10.1.0.2 lladdr 02:00:00:00:01:02 dev g0
+    within gate ip neigh replace 10.2.0.2 lladdr 02:00:00:00:02:02 dev g1
 }
 
 both_families() {
@@ -45,23 +55,19 @@ CONFIG
 guarded() {
     local name=$1 status=0
     shift
-    launch gate "$program" gate -c "$work/$name.toml" -j >"$work/$name.json" 2>"$work/$name.log"
-    local gate=$launched
-    wait_for 20 grep -q 'guarding after' "$work/$name.log" || fail "the gate does not start"
+    local gate
+    start_gate "$name"
     "$@"
     kill -INT "$gate"
     wait "$gate" || status=$?
     [ "$status" -eq 0 ] || fail "the gate ended with $status"
-    json 'c, p = d["counters"], d["gate"]["packets"]
-assert c["balanced"], c
-ended = c["sent"] + sum(c["punted"].values()) + sum(c["dropped"].values())
-assert c["received"] + c.get("originated", 0) == ended, c
+    balanced <"$work/$name.json"
+    json 'p = d["gate"]["packets"]
 ends = """request granted allowed back front no_route blocked declined over_rate policy no_grantor program
-    program_error over_limit over_limit_each syn_cookie proof"""
+    program_error over_limit over_limit_each syn_cookie proof forged"""
 assert p["received"] == sum(p[name] for name in ends.split()), p
 for what in "packets", "bytes":
     assert d["gate"][what]["received"] == sum(sum(it[what].values()) for it in d["gate"]["policies"]), d["gate"]
 by = {name: sum(it["packets"][name] for it in d["gate"]["policies"]) for name in ("request", "granted", "passed")}
-assert by == {"request": p["request"], "granted": p["granted"] + p["allowed"], "passed": p["back"] + p["front"]}, (by, p)
-print("   every one of", c["received"], "packets counted, and", c.get("originated", 0), "of our own")' <"$work/$name.json"
+assert by == {"request": p["request"], "granted": p["granted"] + p["allowed"], "passed": p["back"] + p["front"]}, (by, p)' <"$work/$name.json"
 }

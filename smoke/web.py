@@ -86,12 +86,13 @@ def server():
         check(f"asked for as {name!r} it says what to do", status == 421 and b"hosts = [" in body, (status, body))
     for name in ("127.0.0.1", "localhost:9275", "[::1]:1", "gate.example", "GATE.example:80"):
         check(f"asked for as {name!r} it answers", get("/metrics", Host=name)[0] == 200)
-    slow = []
+    # Another client than we are: each has its share, and uses up its own.
+    slow, from_another = [], ("127.0.0.2", 0)
     for _ in range(60):
-        it = socket.create_connection(AT)
+        it = socket.create_connection(AT, source_address=from_another)
         it.sendall(b"GET /api/history HTTP/1.1\r\nHost: localhost\r\nX-Slow:")
         slow.append(it)
-        it = socket.create_connection(AT)
+        it = socket.create_connection(AT, source_address=from_another)
         it.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         # Asks a hundred times and reads nothing; or says nothing that anybody understands.
         with_what = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100 if len(slow) % 4 else b"\x16\x03\x01\x00\xff" * 50
@@ -128,7 +129,7 @@ def numbers_of_gate(browser):
     cells = {name: [digits(cell) for cell in row[2:]] for name, row in rules.items()}
     expected = {name: [it["packets"][what] for what in ("request", "granted", "passed", "dropped")] + [sum(it["bytes"].values())] for name, it in told.items()}
     check(f"{len(told)} lines of rules, as `show gate -j` has them", cells == expected, (cells, expected))
-    check("with what they say", rules["192.0.2.9/32"][0] == "back (line 17)", rules)
+    check("with what they say", rules["192.0.2.9/32"][0] == "back (line 19)", rules)
     link = browser.value(ROWS % "link")
     check("requests that lost their places", digits(link["requests"][-1]) == gate["link"]["requests_dropped"], link)
     policy = browser.value(ROWS % "policy")
@@ -211,7 +212,7 @@ def candidate_of_gate(browser):
     expected = {"grantors site": ["drop", "12"], "back": ["grantors site", "6"], "drop": ["grantors site", "3"]}
     check("by what both say", rows == expected, rows)
     rows = browser.value("[...document.querySelectorAll('#changed tr')].map(r => [...r.cells].map(c => c.textContent))")
-    expected = ["10.1.0.30", "192.0.2.7", "grantors site by 192.0.2.0/24 (line 14)", "drop by 192.0.2.7/32 (line 8)", "12"]
+    expected = ["10.1.0.30", "192.0.2.7", "grantors site by 192.0.2.0/24 (line 16)", "drop by 192.0.2.7/32 (line 8)", "12"]
     check("and the flows are listed, the latest first", len(rows) == 3 and rows[-1] == expected, rows)
     words = browser.value("document.querySelector('#compared').textContent")
     check("with its name as it is written", words.startswith("<b>two</b>: of 21 packets"), words)

@@ -19,12 +19,7 @@ $(sides 2mbit)
 requests = 16
 [table]
 entries = 4096
-[[grantors]]
-name = "site"
-members = [{ address = "10.2.0.2" }]
-[[policy]]
-prefix = "192.0.2.0/24"
-grantors = "site"
+$(gate_site '{ address = "10.2.0.2" }')
 [[policy]]
 prefix = "192.0.2.9/32"
 action = "back"
@@ -42,13 +37,8 @@ listen = "127.0.0.1:9275"
 hosts = ["gate.example"]
 keep = "$work/history"
 CONFIG
-cat >"$work/next.toml" <<'CONFIG'
-[[grantors]]
-name = "site"
-members = [{ address = "10.2.0.2" }]
-[[policy]]
-prefix = "192.0.2.0/24"
-grantors = "site"
+cat >"$work/next.toml" <<CONFIG
+$(gate_site '{ address = "10.2.0.2" }')
 [[policy]]
 prefix = "192.0.2.7/32"
 action = "drop"
@@ -87,13 +77,7 @@ printf '%s\n' "$(printf '2b%.0s' $(seq 32))" >"$work/grantor.key"
 "$program" bundle keygen "$work/site.key" >"$work/public"
 sed -e 's/candidate = .*//; s/members = .*/members = [{ address = "10.9.1.100", sender = 7 }]/' \
     -e 's#/sock"#/gate.sock"#; /^\[metrics\]/,$d' "$work/gate.toml" >"$work/asks.toml"
-cat >>"$work/asks.toml" <<'CONFIG'
-[[sender]]
-id = 7
-keys = { 1 = "grantor.key" }
-[decisions]
-from = ["10.2.0.2"]
-CONFIG
+gate_sender 7 grantor.key 10.2.0.2 >>"$work/asks.toml"
 cat >"$work/grantor.toml" <<CONFIG
 interfaces = ["t0"]
 [tunnel]
@@ -116,6 +100,7 @@ public_keys = ["$(cat "$work/public")"]
 keep_dir = "$work/kept"
 poll_seconds = 1
 watch_seconds = 2
+idle_watch_seconds = 2
 failures_per_second = 1000000
 CONFIG
 echo 'function decide(p) return decline(1) end' >"$work/local.lua"
