@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 type Package = (&'static str, &'static [&'static str]);
 
 /// What `test` and `smoke` need.
-const PACKAGES: [Package; 25] = [
+const PACKAGES: [Package; 26] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("frr", &["/usr/lib/frr/zebra", "--version"]),
@@ -32,6 +32,8 @@ const PACKAGES: [Package; 25] = [
     ("tmux", &["tmux", "-V"]),
     // Loses messages on the way, since the kernel here has no netem.
     ("nftables", &["nft", "--version"]),
+    // Makes system calls fail.
+    ("strace", &["strace", "--version"]),
     ("util-linux", &["setpriv", "--version"]),
     ("procps", &["ps", "--version"]),
     // The service units are booted in a container.

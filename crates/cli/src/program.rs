@@ -160,7 +160,7 @@ fn build(args: &Build) -> anyhow::Result<ExitCode> {
     let bytes = std::fs::read(&object)?;
     let output = args.output.clone().unwrap_or_else(|| stem.with_extension("o"));
     let done = judge(&output, &bytes, args.json)?;
-    std::fs::write(&output, bytes).with_context(|| format!("writing {}", output.display()))?;
+    fib::image::replace(&output, &bytes)?;
     Ok(done)
 }
 

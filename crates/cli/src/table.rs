@@ -5,12 +5,10 @@
 //! took, which engine it is and why, and what others would cost. `generate` writes the synthetic table that the demo uses.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::Subcommand;
 use feed::Recipe;
 use fib::engine::Place;
@@ -192,12 +190,9 @@ fn generate(args: &Generate) -> anyhow::Result<ExitCode> {
             out.flush()?;
         }
         Some(path) => {
-            let write = || {
-                let mut out = BufWriter::new(File::create(path)?);
-                table.write_text(&mut out)?;
-                out.flush()
-            };
-            write().with_context(|| format!("writing {}", path.display()))?;
+            let mut text = Vec::new();
+            table.write_text(&mut text)?;
+            fib::image::replace(path, &text)?;
         }
     }
     Ok(ExitCode::SUCCESS)

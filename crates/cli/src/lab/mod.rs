@@ -158,8 +158,7 @@ fn ddos(args: &Ddos) -> Result<ExitCode> {
         eprintln!("fingerpost: interrupted; what there is so far");
     }
     if let Some(file) = &args.html {
-        std::fs::write(file, html::page(&report))
-            .with_context(|| format!("writing {}", file.display()))?;
+        fib::image::replace(file, html::page(&report).as_bytes())?;
     }
     report.print(args.json)?;
     Ok(if report.holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })

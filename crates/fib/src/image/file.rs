@@ -26,7 +26,8 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Writes `bytes` to the file `path`, in place of what it held, with the permissions `mode` less
-/// the umask: a file beside it is written, made to last, and given its name.
+/// the umask: a file beside it is written, made to last, and given its name. Of a symbolic link the
+/// target is replaced. A device or a pipe, such as `/dev/stdout`, is written to as it is.
 ///
 /// # Errors
 ///
@@ -34,7 +35,15 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// unchanged, and no temporary file remains. Only if the folder cannot be synced the new file is in
 /// place, and may be the old one again after a loss of power.
 pub fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    replace_on(&mut System, path, bytes, mode)
+    match fs::metadata(path) {
+        Ok(known) if !known.is_file() && !known.is_dir() => {
+            let mut device = OpenOptions::new().write(true).open(path)?;
+            device.write_all(bytes)
+        }
+        Ok(_) => replace_on(&mut System, &fs::canonicalize(path)?, bytes, mode),
+        // A new file, or a path that the first step reports the error of.
+        Err(_) => replace_on(&mut System, path, bytes, mode),
+    }
 }
 
 /// The steps of it, as a disk does them.
@@ -282,6 +291,23 @@ mod tests {
         assert!(replace(&folder.join("nowhere/table.image"), b"four").is_err());
         assert!(replace("/".as_ref(), b"five").is_err());
         assert_eq!(names(&folder), ["table.image", "taken"]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn link_keeps_its_target_which_is_replaced_and_device_is_written_to() {
+        let folder = folder("links");
+        let (file, link) = (folder.join("table.image"), folder.join("link"));
+        fs::write(&file, b"one").unwrap();
+        std::os::unix::fs::symlink("table.image", &link).unwrap();
+        replace(&link, b"another").unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"another");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        let null = folder.join("null");
+        std::os::unix::fs::symlink("/dev/null", &null).unwrap();
+        replace(&null, b"nothing").unwrap();
+        assert_eq!(fs::read(&null).unwrap(), b"");
+        assert_eq!(names(&folder), ["link", "null", "table.image"]);
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -63,13 +63,13 @@ impl Host {
     /// without `/dev/net/tun`, or where the kernel has no `clsact` (`CONFIG_NET_SCH_INGRESS`).
     pub fn open(name: &str) -> io::Result<Self> {
         let builder = DeviceBuilder::new().name(name).layer(Layer::L2).mtu(MTU);
-        let device = builder.enable(false).build_sync()?;
+        let device = builder.enable(false).build_sync().map_err(without_device)?;
         device.set_nonblocking(true)?;
         // Before it is up: it is to send nothing of its own. A kernel without IPv6 has no such
         // switch.
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
         let (mac, index) = (device.mac_address()?, device.if_index()?);
-        tc::add_clsact(index)?;
+        tc::add_clsact(index).map_err(without_clsact)?;
         device.enabled(true)?;
         let device = Arc::new(device);
         Ok(Self { device, name: name.into(), mac, index, interfaces: Arc::default() })
@@ -116,6 +116,27 @@ impl Host {
         let number = interface.to_be_bytes();
         let parts = [IoSlice::new(destination), IoSlice::new(rest), IoSlice::new(&number)];
         self.device.send_vectored(&parts).is_ok()
+    }
+}
+
+/// Adds what to do to an error of the TAP device's making.
+fn without_device(error: io::Error) -> io::Error {
+    let remedy = match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => {
+            "the kernel has no /dev/net/tun: load its module by `modprobe tun`"
+        }
+        Some(libc::EBUSY) => "another process of this network namespace has it: end that one",
+        _ => return error,
+    };
+    io::Error::new(error.kind(), format!("{error}; {remedy}"))
+}
+
+/// Adds what to do to an error of the TAP device's filters.
+fn without_clsact(error: io::Error) -> io::Error {
+    let remedy = "the kernel has no `clsact`: load its module by `modprobe sch_ingress`";
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => io::Error::new(error.kind(), format!("{error}; {remedy}")),
+        _ => error,
     }
 }
 

@@ -84,15 +84,15 @@ impl Server {
         }
         create_folder(path)?;
         let listener = bind(path)?;
-        listener.set_nonblocking(true)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let ending = Arc::clone(&stop);
-        let thread = Builder::new().name("control-socket".into()).spawn(move || {
+        let ending = Arc::new(AtomicBool::new(false));
+        // Without a thread it is dropped, and the file with it.
+        let mut server = Self { path: path.into(), stop: Arc::clone(&ending), thread: None };
+        server.thread = Some(Builder::new().name("control-socket".into()).spawn(move || {
             // Those who connect are answered by others' rights.
             let _ = rights::keep(&[]);
             listen(&listener, &sources, &ending);
-        })?;
-        Ok(Self { path: path.into(), stop, thread: Some(thread) })
+        })?);
+        Ok(server)
     }
 }
 
@@ -106,16 +106,20 @@ impl Drop for Server {
     }
 }
 
-/// Makes a listening socket whose file no other user may connect to, from its creation on.
+/// Makes a listening socket that does not block, and whose file no other user may connect to, from
+/// its creation on. No file stays behind an error.
 ///
 /// The mode of a bound socket's file is that of the socket itself, less the umask (`unix_bind` of
 /// the kernel), so the mode is set before the file exists.
 fn bind(path: &Path) -> io::Result<UnixListener> {
-    let flags = SockFlag::SOCK_CLOEXEC;
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket::socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
     fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
     socket::bind(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
-    socket::listen(&socket, Backlog::new(128)?)?;
+    if let Err(error) = socket::listen(&socket, Backlog::new(128)?) {
+        let _ = fs::remove_file(path);
+        return Err(error.into());
+    }
     Ok(socket.into())
 }
 

@@ -156,8 +156,7 @@ fn family<A: Family>(
     });
     outcome.keep(args.record.as_deref())?;
     if let Some(file) = &args.html {
-        std::fs::write(file, html::page(&outcome))
-            .with_context(|| format!("writing {}", file.display()))?;
+        fib::image::replace(file, html::page(&outcome).as_bytes())?;
         eprintln!("fingerpost: the report is {}", file.display());
     }
     outcome.print(args.json)?;
