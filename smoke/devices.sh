@@ -116,6 +116,22 @@ after() {
     echo "   $change: 0 of 100 packets bypass the gate"
 }
 changes
+echo "   the rule of docs/guide/gate.md closes the window before the program is attached, and holds without a gate"
+grep -A3 '^nft add table inet gate' "$here/docs/guide/gate.md" | sed '/^```/d; s/eth0/f0/' >"$work/rules.sh"
+[ "$(grep -c '^nft add' "$work/rules.sh")" = 3 ] || fail "no rule in the guide: $(cat "$work/rules.sh")"
+within gate bash -e "$work/rules.sh"
+plain=$(counted plain) front_mac=02:00:00:00:01:01
+touch "$work/flood"
+while [ -e "$work/flood" ]; do send 20 2>/dev/null || true; done &
+flood=$!
+for _ in 1 2 3 4 5; do
+    within gate ip link delete f0
+    create f0 02:00:00:00:01:01
+    goes_on tunnels
+done
+rm "$work/flood"
+wait "$flood"
+[ "$(counted plain)" = "$plain" ] || fail "$(($(counted plain) - plain)) packets have bypassed the gate beside the rule"
 echo "   without its front the gate is not ready"
 within gate ip link delete f0
 wait_for 10 eval 'problems | grep -q "f0 is gone"' || fail "the problem is not reported: $(show interfaces)"
@@ -128,9 +144,13 @@ kill -INT "$gate"
 wait "$gate" || fail "the gate ended with $?"
 balanced <"$work/gate.json"
 [ -z "$(programs gate)" ] || fail "a program is left on: $(programs gate)"
+plain=$(counted plain)
+send 50
+[ "$(counted plain)" = "$plain" ] || fail "the rule lets packets pass without a gate"
+within gate nft delete table inet gate
+goes_on plain
 
 echo "at a router"
-within gate sysctl -qw net.ipv4.ip_forward=1
 printf 'interface = [{ name = "f0" }, { name = "g0" }]\n[control]\nsocket = "%s"\n' "$work/sock" >"$work/router.toml"
 launch gate "$program" run -c "$work/router.toml" -j >"$work/report.json" 2>"$work/router.log"
 router=$launched
