@@ -101,7 +101,7 @@ struct Attachment {
 impl Interface {
     /// Takes over the device `name` with the first `queues` of its receive
     /// queues; packets of the others stay with the host, or are dropped where a gate guards
-    /// ([`Early::closed`]). [`queues`] counts them.
+    /// ([`Early::closed`]). [`queues`](super::queues) counts them.
     ///
     /// # Errors
     ///
