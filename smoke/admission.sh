@@ -38,6 +38,10 @@ CONFIG
 
 start_gate
 within client "$python" "$here/smoke/admission.py" "$prefix" "$program" "$work" "$gate"
+# There is no page, and the log has the attacks.
+for line in 'an attack has begun: ' 'the attack has ended '; do
+    wait_for 20 grep -q "$line" "$work/gate.log" || fail "not in the log: $line"
+done
 kill -INT "$gate"
 status=0
 wait "$gate" || status=$?

@@ -191,12 +191,17 @@ impl Daemon {
         }
         let auditor = Auditor::start(daemon.asker.clone(), Arc::clone(&daemon.view));
         daemon.auditor = Some(auditor.map_err(system("start the auditor"))?);
-        if let Some(Metrics { listen, hosts, keep }) = daemon.config.metrics.clone() {
-            let told = |source| StartError::Metrics { listen, source };
-            let web = Arc::new(Web::start(daemon.look(), keep).map_err(told)?);
-            let pages = Arc::clone(&web);
-            daemon.metrics = Some(Http::start(listen, Hosts::new(&hosts), pages).map_err(told)?);
-            daemon.web = Some(web);
+        let metrics = daemon.config.metrics.clone();
+        // A gate without a page logs attacks, too.
+        if metrics.is_some() || matches!(daemon.role, Role::Gate(_)) {
+            let web = Web::start(daemon.look(), metrics.as_ref());
+            daemon.web = Some(Arc::new(web.map_err(system("start the watch"))?));
+        }
+        if let (Some(Metrics { listen, hosts, .. }), Some(web)) = (metrics, &daemon.web) {
+            let pages = web.clone();
+            let http = Http::start(listen, Hosts::new(&hosts), pages);
+            let failed = |source| StartError::Metrics { listen, source };
+            daemon.metrics = Some(http.map_err(failed)?);
         }
         Ok(daemon)
     }

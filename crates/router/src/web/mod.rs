@@ -27,11 +27,11 @@ mod top;
 mod watch;
 
 use std::io;
-use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
 use serde::Serialize;
 
+use crate::config::Metrics;
 use crate::control::api::Request;
 use crate::control::http::{Pages, Reply, Wish};
 use crate::control::look::Look;
@@ -76,13 +76,14 @@ fn unix(time: SystemTime) -> f64 {
 }
 
 impl Web {
-    /// Begins to watch; the history is kept in the file `keep`, if that is said.
+    /// Starts the watch. With `metrics` it takes samples of packets for the page, and keeps the
+    /// history where they say; without, it only logs attacks.
     ///
     /// # Errors
     ///
     /// The system's.
-    pub(crate) fn start(look: Look, keep: Option<PathBuf>) -> io::Result<Self> {
-        let watch = Watch::start(look.view.clone(), look.role.clone(), keep)?;
+    pub(crate) fn start(look: Look, metrics: Option<&Metrics>) -> io::Result<Self> {
+        let watch = Watch::start(look.view.clone(), look.role.clone(), metrics)?;
         Ok(Self { look, start: Instant::now(), began: SystemTime::now(), watch })
     }
 

@@ -1,11 +1,11 @@
-//! The watch: a thread that looks at the numbers once a second, for as long as there is a page.
+//! The watch: a thread that reads the numbers once a second. A gate without a page has one that only
+//! logs attacks.
 //!
 //! It reads what the workers show, what the steering programs have counted and what a grantor's
 //! policies say, and takes samples of workers four times a second, so that the rings do not fill. It asks the control thread nothing,
 //! so that the history goes on while that is busy.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -16,6 +16,7 @@ use super::history::{History, Number};
 use super::kept::Keeper;
 use super::top::Top;
 use super::unix;
+use crate::config::Metrics;
 use crate::control::rights;
 use crate::daemon::View;
 use crate::datapath::{Class, Verdict};
@@ -63,12 +64,18 @@ pub(super) fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
 }
 
 impl Watch {
-    /// Begins; goes on with what is in the file `keep`, if that is said, and keeps it there.
+    /// Starts the thread. With `metrics` it takes samples, and continues the history that is in
+    /// their file, if they name one.
     ///
     /// # Errors
     ///
     /// The system's.
-    pub(super) fn start(view: Arc<View>, role: Role, keep: Option<PathBuf>) -> io::Result<Self> {
+    pub(super) fn start(
+        view: Arc<View>,
+        role: Role,
+        metrics: Option<&Metrics>,
+    ) -> io::Result<Self> {
+        let (samples, keep) = (metrics.is_some(), metrics.and_then(|metrics| metrics.keep.clone()));
         let seen = Arc::<Mutex<Seen>>::default();
         let now = unix(SystemTime::now());
         let mut keeper = keep.map(|path| Keeper::begin(path, &mut lock(&seen), now));
@@ -79,7 +86,9 @@ impl Watch {
         let thread = Builder::new().name("watch".into()).spawn(move || {
             let _ = rights::keep(&[]);
             while stopped.recv_timeout(SAMPLES) == Err(RecvTimeoutError::Timeout) {
-                watcher.samples();
+                if samples {
+                    watcher.samples();
+                }
                 if watcher.last.elapsed() >= SECOND {
                     watcher.second();
                     if let Some(keeper) = &mut keeper {
