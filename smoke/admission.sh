@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A gate with a small table under floods of forged sources: tests 4, 5 and 12 of the study.
+# A gate with a small table under floods of forged sources.
 #
 #   client c0 ── g0 gate g1 ── t0 grantor      10.1.0.x │ 10.2.0.x, protected: 192.0.2.0/24
 #

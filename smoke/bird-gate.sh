@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A gate with a full table by BGP, as the router in bird.sh: test 13 of the study.
+# A gate with a full table by BGP, as the router in bird.sh.
 #
 #   source s0 ── r0 gate r1 ── a0 a: BIRD, half of the table
 #                (BIRD)  r2 ── b0 b: BIRD, the other half

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What is odd at a gate: the study's test 15. Packets out of hops, too big for the tunnel,
+# What is odd at a gate: packets out of hops, too big for the tunnel,
 # in fragments, with VLAN tags, with options and extension headers, and broken ones:
 #
 #   client c0 ── g0 gate g1 ── t0 grantor      10.1.0.x, fd01::x │ 10.2.0.x, fd02::x

@@ -144,7 +144,7 @@ def v2_granted(src, rate=1000, expire=600, dst=PROTECTED):
 
 
 def first_packets(client, grantor):
-    """The study's first test: the outer header, and the inner bytes."""
+    """The outer header, and the inner bytes."""
     packet = v4("10.1.0.2", tos=0x02)
     send(client, packet)
     got = grantor.wait("10.1.0.2", 1)

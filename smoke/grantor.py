@@ -1,7 +1,7 @@
 """A gate for grantor.sh, by scapy and the standard library.
 
 Nothing of the grantor's code is here: tunnels are made and packets computed by scapy, decisions
-unpacked by `struct` as the study of the published gates says. Called within the gate's namespace
+unpacked by `struct` as Gatekeeper's grantors lay them out. Called within the gate's namespace
 with the prefix of the namespaces, the scratch folder and the grantor's process; writes what must
 have been counted to expected.json there.
 """

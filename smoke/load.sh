@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# A gate that is changed under load, and one whose link is flooded by what was granted: tests 14
-# and 17 of the study.
+# A gate that is changed under load, and one whose link is flooded by what was granted.
 #
 #   client c0 ── g0 gate g1 ── t0 grantor      10.1.0.x │ 10.2.0.x, protected: 192.0.2.0/24
 #

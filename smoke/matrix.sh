@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The flow programs that come with this, compiled by clang, at a gate: test 8 of the study.
+# The flow programs that come with this, compiled by clang, at a gate.
 #
 #   client c0 ── g0 gate g1 ── t0 grantor
 #

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Hostile flow programs, compiled by clang: test 9 of the study. Each is refused with the
+# Hostile flow programs, compiled by clang. Each is refused with the
 # section and the reason, by `program build`, by `program check` and by the gate's configuration, and what is
 # sound passes; no object is left of what was refused.
 . "$(dirname "$0")/place.sh"

@@ -10,7 +10,7 @@
 # A gate with SIGKILL, and started again at once as systemd would; a gate's BGP session; a
 # gate's restart in good order, after which its flows are known; the policy's script, which
 # fails from then on. None of them should cost a granted flow more than a second, and the last
-# nothing (the study's test 16).
+# nothing.
 . "$(dirname "$0")/place.sh"
 heartbeat=$here/smoke/heartbeat.py
 

@@ -1,6 +1,6 @@
 """What scripts about gates share: sockets in other namespaces, frames, and messages of grantors.
 
-Nothing of the gate's code is here: version 1 is packed by `struct` as the study's section 4 says,
+Nothing of the gate's code is here: version 1 is packed by `struct` as Gatekeeper's grantors pack it,
 version 2 signed by `hmac` as docs/decision-protocol.md does.
 """
 
@@ -57,7 +57,7 @@ def pair(src, dst):
     return socket.inet_aton(src) + socket.inet_aton(dst)
 
 
-# Version 1, as the study's section 4 has it.
+# Version 1, as Gatekeeper's grantors send it.
 def v1(*decisions):
     return bytes([1, 0, 0, 0]) + b"".join(decisions)
 

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scale_is_that_of_the_study() {
+    fn priority_is_the_logarithm_of_the_wait() {
         const US: u64 = 1_000;
         const MS: u64 = 1_000 * US;
         const S: u64 = 1_000 * MS;

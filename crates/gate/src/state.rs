@@ -37,8 +37,8 @@
 //! [`Record::answer`] takes what it said. A flow whose program is not there, in the version that
 //! the flow began with, or says nothing that counts, is a request again, and a new one.
 //!
-//! Two departures from the published gates, both towards what a decision says (study,
-//! 2.3): a grant that finds the flow granted leaves the window running, where a renewal
+//! Two differences from Gatekeeper's own implementation, so that a decision means what it
+//! says: a grant that finds the flow granted leaves the window running, where a renewal
 //! would hand out a second one; and a decision that its sender numbered before the one in
 //! force is refused as late, where retransmission could undo what came after it. What a
 //! program remembers is its own: a decision that names it again begins it anew.
@@ -482,7 +482,6 @@ mod tests {
         })
     }
 
-    /// The study's second test.
     #[test]
     fn ten_packets_a_millisecond_apart() {
         let mut record = Record::new(5 * MS);
@@ -504,7 +503,6 @@ mod tests {
         assert_eq!(first, 7, "an allowance of seven");
     }
 
-    /// The study's third test.
     #[test]
     fn a_patient_sender_rises() {
         let mut record = Record::new(0);

@@ -1,6 +1,6 @@
 //! Version 1 of the decision protocol against messages made by another hand.
 //!
-//! `golden/v1.py` packs them with Python's struct, from the study and nothing else.
+//! `golden/v1.py` packs them with Python's struct, and shares no code with the gate.
 
 use fingerpost_gate::decision::v1::{Reader, Writer};
 use fingerpost_gate::decision::{Item, Program, Refused, Say, Scope};
@@ -75,7 +75,7 @@ fn both_ways_are_byte_for_byte() {
 }
 
 #[test]
-fn the_lengths_are_the_studys() {
+fn messages_have_the_lengths_of_gatekeepers() {
     let length = |name: &str| {
         golden().into_iter().find(|(have, _)| *have == name).map(|(_, bytes)| bytes.len() - 4)
     };

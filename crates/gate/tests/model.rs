@@ -1,6 +1,6 @@
 //! The states of flows against a slow twin, over millions of decisions and packets.
 //!
-//! The twin is written from the study's section 2.3 in another way: exact picoseconds in
+//! The twin is written from the rules of `state.rs` in another way: exact picoseconds in
 //! 128 bits, priorities found by doubling, states as values that carry what they need,
 //! windows as a list of what was sent. It shares no code with the gate.
 //!

@@ -13,8 +13,8 @@
 //!   next group                             until no address is left
 //! ```
 //!
-//! Qiaobin Fu, "Towards deployable and scalable …", PhD thesis, Boston 2020,
-//! sections 2.4.2, 4.5.3 and 4.5.4; Chen et al., "Improving hash join performance
+//! Qiaobin Fu, *High-Performance Software Packet Processing*, PhD thesis, Boston 2020,
+//! sections 2.5.2, 2.5.3, 4.5.3 and 4.5.4; Chen et al., "Improving hash join performance
 //! through prefetching", TODS 2007, for the former.
 //!
 //! A group ends with its longest lookup, its last steps overlapping little;

@@ -1,4 +1,4 @@
-//! Version 1: the messages of the published gates (study, 4), byte for byte.
+//! Version 1: the messages of Gatekeeper's grantors, byte for byte.
 //!
 //! ```text
 //!   message   1:8 | 0:8 | 0:16 | decision …                  UDP, port 41120 to 45232

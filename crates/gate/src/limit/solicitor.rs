@@ -13,8 +13,8 @@
 //! takes O(1): the highest and the lowest class are the ends of 64 bits.
 //!
 //! Published gates hand requests from the packet path to a core of their own through a
-//! ring, all of a burst or, when the ring is congested, nothing, whatever its priority
-//! (study, 3). Here each worker has a solicitor of its own with its share of the rate: flows
+//! ring, all of a burst or, when the ring is congested, nothing, whatever its
+//! priority. Here each worker has a solicitor of its own with its share of the rate: flows
 //! are spread over workers by a secret hash, so each has its part of every priority, and
 //! the hand-over of a batch ([`Solicitor::offer_all`]) is a call that keeps priorities by
 //! itself.
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!((counts.offered, counts.sent, counts.dropped, solicitor.len()), (4, 2, 2, 0));
     }
 
-    /// The study's fourth test: twice the channel's rate, priorities mixed.
+    /// Twice the channel's rate, priorities mixed.
     #[test]
     fn overload_keeps_the_rate_and_every_high_priority() {
         const LINK: u64 = 1_000_000_000;

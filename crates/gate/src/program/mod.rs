@@ -25,7 +25,7 @@
 //! | `library.rs` | which there are: of the gate's own configuration, and sent by grantors |
 //! | `shipped.rs` | the programs that come with this, in C |
 //!
-//! The interface is that of the published gates (study, 5) but for how a packet is read: what
+//! The interface is that of Gatekeeper's programs but for how a packet is read: what
 //! `pkt_ctx_to_pkt` returns is a description with three pointers, and every access to the
 //! packet's bytes has to be preceded by a comparison with the third, its end, as in the
 //! kernel's XDP programs. It is written down in `programs/flow.h`. Why the verifier and the

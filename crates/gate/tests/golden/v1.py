@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Version 1 of the decision protocol by hand, for tests/decision_v1.rs.
 
-Written from the study's section 4 with nothing but struct; it knows nothing of the
-gate's code. `python3 v1.py > v1.hex`: a name and a message a line.
+Written with nothing but struct from the layout of Gatekeeper's messages; it shares no code with
+the gate. `python3 v1.py > v1.hex`: a name and a message a line.
 """
 import ipaddress
 import struct

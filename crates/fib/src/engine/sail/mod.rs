@@ -1,6 +1,6 @@
 //! SAIL: a splitting approach to IP lookup.
 //!
-//! Qiaobin Fu, "Towards deployable and scalable …", PhD thesis, Boston 2020,
+//! Qiaobin Fu, *High-Performance Software Packet Processing*, PhD thesis, Boston 2020,
 //! chapter 3; Yang, Xie, Li, Fu, Liu, Li, Mathy, "Guarantee IP Lookup Performance
 //! with FIB Explosion", SIGCOMM 2014.
 //!

@@ -1,6 +1,6 @@
 //! SAIL for small IPv6 tables: levels 16, 24, 32, 40, 48 and 64.
 //!
-//! Qiaobin Fu, "Towards deployable and scalable …", PhD thesis, Boston 2020, section
+//! Qiaobin Fu, *High-Performance Software Packet Processing*, PhD thesis, Boston 2020, section
 //! 3.6.1 (Yang et al., "Guarantee IP lookup performance with FIB explosion", SIGCOMM
 //! 2014, is where SAIL comes from). Every route is pushed down to the next of the
 //! levels; a node that is not all one hop has a *chunk* on the level below, one

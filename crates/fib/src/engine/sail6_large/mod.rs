@@ -1,6 +1,6 @@
 //! SAIL for large IPv6 tables: bitmaps to 24, Bloom filters above, pivots between.
 //!
-//! Qiaobin Fu, "Towards deployable and scalable …", PhD thesis, Boston 2020, section
+//! Qiaobin Fu, *High-Performance Software Packet Processing*, PhD thesis, Boston 2020, section
 //! 3.6.2. What decides how long the match is stands on chip; every next hop stands
 //! off chip, in hash tables, and one probe of these answers most lookups:
 //!

@@ -9,7 +9,7 @@ use crate::flow::{Flow, Key};
 use crate::gate::{Gate, Ignored, Packet, Reason, Verdict};
 use crate::state::{Decision, Grant, Stamp};
 
-/// The study's twelfth test with admission: a million random flows leave the table half empty, and
+/// With admission, a million random flows leave the table half empty, and
 /// whoever is patient is known at each packet.
 #[test]
 fn a_flood_fills_no_more_of_the_table_than_is_said() {
@@ -104,7 +104,7 @@ fn without_an_entry_patience_and_wide_declines_count() {
     assert_eq!(gate.counts().declined.packets, 2);
 }
 
-/// The study's twelfth test: 4096 entries under a million random flows.
+/// 4096 entries under a million random flows.
 #[test]
 fn a_flood_costs_no_granted_flow_and_a_decision_finds_room() {
     const ENTRIES: usize = 4096;
