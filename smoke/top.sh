@@ -16,7 +16,7 @@ terminal() { tmux -L fingerpost "$@"; }
 screen() { terminal capture-pane -p -t top; }
 shows() { screen | grep -q -- "$1"; }
 # Ended with the rest: the server belongs to no namespace.
-trap 'tmux -L fingerpost kill-server 2>/dev/null || true; leave' EXIT
+trap 'status=$?; tmux -L fingerpost kill-server 2>/dev/null; (exit "$status"); leave' EXIT
 terminal -f /dev/null new-session -d -s top -x 120 -y 40 bash --norc
 terminal send-keys -t top "PS1='\$? ready> '" Enter
 wait_for 5 shows '^0 ready>' || fail "no terminal: $(screen)"
@@ -29,9 +29,10 @@ ended() {
     wait_for 5 shows "^$1 ready>" || fail "it does not end with $1: $(screen)"
     shows 'q quits' && fail "the screen is left: $(screen)"
     terminal send-keys -t top "stty -a | md5sum" Enter
-    modes() { [ "$(screen | grep -c ' -$')" -eq 2 ]; }
+    sums() { screen | grep -E '^[0-9a-f]{32}  -$'; }
+    modes() { [ "$(sums | wc -l)" -eq 2 ]; }
     wait_for 5 modes || fail "no modes: $(screen)"
-    [ "$(screen | grep ' -$' | sort -u | wc -l)" -eq 1 ] || fail "the terminal is not as before: $(screen)"
+    [ "$(sums | sort -u | wc -l)" -eq 1 ] || fail "the terminal is not as before: $(screen)"
 }
 
 show_top
