@@ -71,14 +71,14 @@ fn frame(messages: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Remembers what it is told, and holds that it is told of changes only.
+/// Records the routes that are reported, and checks that each report is a change.
 #[derive(Default)]
-struct Told {
+struct RecordedRoutes {
     routes: BTreeMap<Prefix<u32>, RouteInfo>,
     calls: usize,
 }
 
-impl Follower for Told {
+impl Follower for RecordedRoutes {
     fn route_v4(&mut self, table: u32, prefix: Prefix<u32>, best: Option<&RouteInfo>) {
         assert_eq!(table, 254);
         self.calls += 1;
@@ -86,7 +86,7 @@ impl Follower for Told {
             Some(best) => self.routes.insert(prefix, best.clone()),
             None => self.routes.remove(&prefix),
         };
-        assert_ne!(old.as_ref(), best, "{prefix}: told of no change");
+        assert_ne!(old.as_ref(), best, "{prefix}: a report without a change");
     }
     fn route_v6(&mut self, _: u32, _: Prefix<u128>, _: Option<&RouteInfo>) {
         panic!("no route of IPv6 was sent");
@@ -97,7 +97,7 @@ impl Follower for Told {
     fn rules(&mut self, _: &[Rule]) {}
 }
 
-impl Told {
+impl RecordedRoutes {
     /// The gateway of 10.x.y.0/24.
     fn gateway(&self, number: u32) -> Option<String> {
         let prefix = Prefix::truncate(0x0a00_0000 | number << 8, 24);
@@ -109,7 +109,7 @@ impl Told {
 
 struct Scene {
     fpm: Fpm,
-    told: Told,
+    recorded: RecordedRoutes,
 }
 
 impl Scene {
@@ -119,7 +119,10 @@ impl Scene {
 
     fn with(settings: Settings) -> Self {
         let settings = Settings { listen: "127.0.0.1:0".parse().unwrap(), ..settings };
-        Self { fpm: Fpm::listen(settings).expect("it listens"), told: Told::default() }
+        Self {
+            fpm: Fpm::listen(settings).expect("the socket listens"),
+            recorded: RecordedRoutes::default(),
+        }
     }
 
     fn connect(&self) -> TcpStream {
@@ -131,7 +134,7 @@ impl Scene {
         let begun = Instant::now();
         while !done(self) {
             assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", self.fpm);
-            self.fpm.pump(&mut self.told, 100).expect("the listener stands");
+            self.fpm.pump(&mut self.recorded, 100).expect("the listener works");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -167,31 +170,31 @@ fn routes_come_in_pieces_and_change_at_once() {
     for piece in bytes.concat().chunks(7) {
         zebra.write_all(piece).expect("it is read");
         zebra.flush().expect("it is read");
-        scene.fpm.pump(&mut scene.told, 100).expect("the listener stands");
+        scene.fpm.pump(&mut scene.recorded, 100).expect("the listener works");
     }
     scene.frames(4);
-    assert_eq!(scene.told.gateway(1).as_deref(), Some("192.0.2.1"));
-    assert_eq!(scene.told.calls, 2);
+    assert_eq!(scene.recorded.gateway(1).as_deref(), Some("192.0.2.1"));
+    assert_eq!(scene.recorded.calls, 2);
     // An update is a deletion and a new route in one frame: one change.
     let update = [route(DEL_ROUTE, 1, 0), route(NEW_ROUTE, 1, 2)];
     zebra.write_all(&frame(&[nexthop(2, "192.0.2.2")])).expect("it is read");
     zebra.write_all(&frame(&update)).expect("it is read");
     scene.frames(6);
-    assert_eq!(scene.told.gateway(1).as_deref(), Some("192.0.2.2"));
-    assert_eq!(scene.told.calls, 3);
+    assert_eq!(scene.recorded.gateway(1).as_deref(), Some("192.0.2.2"));
+    assert_eq!(scene.recorded.calls, 3);
     // The same again is no change, and neither is what goes and comes back.
     zebra.write_all(&frame(&update)).expect("it is read");
     scene.frames(7);
-    assert_eq!(scene.told.calls, 3);
+    assert_eq!(scene.recorded.calls, 3);
     // A nexthop object that changes takes its routes along.
     zebra.write_all(&frame(&[nexthop(2, "192.0.2.3")])).expect("it is read");
     scene.frames(8);
-    assert_eq!(scene.told.gateway(1).as_deref(), Some("192.0.2.3"));
+    assert_eq!(scene.recorded.gateway(1).as_deref(), Some("192.0.2.3"));
     zebra.write_all(&frame(&[route(DEL_ROUTE, 2, 0)])).expect("it is read");
     scene.frames(9);
-    assert_eq!(scene.told.gateway(2), None);
+    assert_eq!(scene.recorded.gateway(2), None);
     scene.swept(1);
-    assert_eq!((scene.told.routes.len(), scene.fpm.counters().damaged), (1, 0));
+    assert_eq!((scene.recorded.routes.len(), scene.fpm.counters().damaged), (1, 0));
 }
 
 #[test]
@@ -204,21 +207,21 @@ fn nexthop_that_goes_in_the_frame_of_its_route_leaves_nothing_reported() {
     zebra.write_all(&frame(&frames)).expect("it is read");
     scene.frames(1);
     // The follower holds that every report is a change.
-    assert_eq!((scene.told.routes.len(), scene.told.calls), (0, 2));
+    assert_eq!((scene.recorded.routes.len(), scene.recorded.calls), (0, 2));
 }
 
 #[test]
 fn a_real_zebra_is_understood() {
     let settings = Settings { listen: "127.0.0.1:0".parse().unwrap(), ..Settings::default() };
-    let mut fpm = Fpm::listen(settings).expect("it listens");
+    let mut fpm = Fpm::listen(settings).expect("the socket listens");
     let mut zebra = TcpStream::connect(fpm.address().unwrap()).expect("it is listened to");
     let begun = Instant::now();
-    while !fpm.pump(&mut Nobody, 100).expect("the listener stands").connected {
+    while !fpm.pump(&mut Nobody, 100).expect("the listener works").connected {
         assert!(begun.elapsed() < Duration::from_secs(20), "{fpm:?}");
     }
     zebra.write_all(GOLDEN).expect("there is room in the socket");
     drop(zebra);
-    while fpm.pump(&mut Nobody, 100).expect("the listener stands").connected {
+    while fpm.pump(&mut Nobody, 100).expect("the listener works").connected {
         assert!(begun.elapsed() < Duration::from_secs(20), "{fpm:?}");
     }
     let mirror = fpm.mirror();
@@ -252,13 +255,13 @@ fn what_is_not_sent_again_is_swept_and_nothing_before_that() {
     (0..1000).for_each(|number| all.extend(frame(&[route(NEW_ROUTE, number, 1)])));
     zebra.write_all(&all).expect("it is read");
     scene.swept(1);
-    assert_eq!(scene.told.routes.len(), 1000);
+    assert_eq!(scene.recorded.routes.len(), 1000);
     drop(zebra);
     scene.until(|scene| format!("{:?}", scene.fpm).contains("connected: false"));
-    assert_eq!(scene.told.routes.len(), 1000, "routes stay while zebra is away");
+    assert_eq!(scene.recorded.routes.len(), 1000, "routes stay while zebra is away");
 
     // It comes back, says less, and means something else by the number of the object.
-    let calls = scene.told.calls;
+    let calls = scene.recorded.calls;
     let mut zebra = scene.connect();
     let mut some = frame(&[nexthop(1, "192.0.2.9"), nexthop(2, "192.0.2.1")]);
     (0..500).for_each(|number| some.extend(frame(&[route(NEW_ROUTE, number, 2)])));
@@ -267,11 +270,11 @@ fn what_is_not_sent_again_is_swept_and_nothing_before_that() {
     zebra.write_all(&some).expect("it is read");
     let frames = 1001 + 503;
     scene.frames(frames);
-    assert_eq!(scene.told.gateway(0).as_deref(), Some("192.0.2.1"));
-    assert_eq!(scene.told.gateway(500).as_deref(), Some("192.0.2.9"));
-    assert_eq!(scene.told.gateway(501), None);
-    assert_eq!(scene.told.gateway(502).as_deref(), Some("192.0.2.1"), "as it was meant before");
-    assert_eq!(scene.told.calls, calls + 2);
+    assert_eq!(scene.recorded.gateway(0).as_deref(), Some("192.0.2.1"));
+    assert_eq!(scene.recorded.gateway(500).as_deref(), Some("192.0.2.9"));
+    assert_eq!(scene.recorded.gateway(501), None);
+    assert_eq!(scene.recorded.gateway(502).as_deref(), Some("192.0.2.1"), "as it was meant before");
+    assert_eq!(scene.recorded.calls, calls + 2);
     assert_eq!(scene.fpm.left().len(), 1);
 
     // Broken off in the midst, and again: what came by then counts as sent.
@@ -279,21 +282,21 @@ fn what_is_not_sent_again_is_swept_and_nothing_before_that() {
     let mut again = scene.connect();
     again.write_all(&frame(&[nexthop(7, "192.0.2.7"), route(NEW_ROUTE, 502, 7)])).expect("read");
     scene.frames(frames + 1);
-    assert_eq!(scene.told.gateway(502).as_deref(), Some("192.0.2.7"));
-    assert_eq!(scene.told.gateway(500).as_deref(), Some("192.0.2.9"));
-    assert_eq!(scene.told.routes.len(), 999);
+    assert_eq!(scene.recorded.gateway(502).as_deref(), Some("192.0.2.7"));
+    assert_eq!(scene.recorded.gateway(500).as_deref(), Some("192.0.2.9"));
+    assert_eq!(scene.recorded.routes.len(), 999);
     // Changes of what has come do not put the sweep off.
     let swept = scene.fpm.counters().sweeps;
     while scene.fpm.counters().sweeps == swept {
         let update = [route(DEL_ROUTE, 502, 0), route(NEW_ROUTE, 502, 7)];
         again.write_all(&frame(&update)).expect("it is read");
-        scene.fpm.pump(&mut scene.told, 100).expect("the listener stands");
+        scene.fpm.pump(&mut scene.recorded, 100).expect("the listener works");
         std::thread::sleep(Duration::from_millis(2));
     }
-    assert_eq!(scene.told.routes.len(), 1);
+    assert_eq!(scene.recorded.routes.len(), 1);
     assert!(scene.fpm.left().is_empty());
-    scene.fpm.forget(&mut scene.told);
-    assert!(scene.told.routes.is_empty());
+    scene.fpm.forget(&mut scene.recorded);
+    assert!(scene.recorded.routes.is_empty());
 }
 
 #[test]
@@ -306,17 +309,17 @@ fn a_damaged_message_is_left_out_and_a_damaged_stream_given_up() {
     zebra.write_all(&frame(&[bad, route(NEW_ROUTE, 3, 1)])).expect("it is read");
     scene.frames(2);
     assert_eq!(scene.fpm.counters().damaged, 1);
-    assert_eq!(scene.told.routes.len(), 2);
+    assert_eq!(scene.recorded.routes.len(), 2);
     zebra.write_all(&[1, 2, 0, 4]).expect("it is read");
     scene.until(|scene| scene.fpm.counters().damaged == 2);
-    let damage = scene.fpm.counters().last_damage.expect("it is told");
+    let damage = scene.fpm.counters().last_damage.expect("the damage is reported");
     assert!(damage.to_string().contains("protobuf"), "{damage}");
-    assert!(!scene.fpm.pump(&mut scene.told, 1).expect("it stands").connected);
-    assert_eq!(scene.told.routes.len(), 2, "what was accepted stays");
+    assert!(!scene.fpm.pump(&mut scene.recorded, 1).expect("the listener works").connected);
+    assert_eq!(scene.recorded.routes.len(), 2, "what was accepted stays");
     let mut zebra = scene.connect();
     zebra.write_all(&frame(&[nexthop(1, "192.0.2.1"), route(NEW_ROUTE, 4, 1)])).expect("read");
     scene.frames(3);
-    assert_eq!(scene.told.routes.len(), 3);
+    assert_eq!(scene.recorded.routes.len(), 3);
 }
 
 #[test]
@@ -327,7 +330,7 @@ fn bytes_at_random_do_not_panic() {
         (state >> 33) as usize % limit
     };
     let settings = Settings { listen: "127.0.0.1:0".parse().unwrap(), ..Settings::default() };
-    let mut fpm = Fpm::listen(settings).expect("it listens");
+    let mut fpm = Fpm::listen(settings).expect("the socket listens");
     let good = frame(&[nexthop(2, "192.0.2.2"), route(NEW_ROUTE, 2, 2), route(DEL_ROUTE, 3, 0)]);
     for _ in 0..400 {
         let mut zebra = TcpStream::connect(fpm.address().unwrap()).expect("it is listened to");
@@ -337,12 +340,12 @@ fn bytes_at_random_do_not_panic() {
             bytes[at] = dice(256) as u8;
         }
         let begun = Instant::now();
-        while !fpm.pump(&mut Nobody, 100).expect("the listener stands").connected {
+        while !fpm.pump(&mut Nobody, 100).expect("the listener works").connected {
             assert!(begun.elapsed() < Duration::from_secs(20), "{fpm:?}");
         }
         zebra.write_all(&bytes).expect("there is room in the socket");
         drop(zebra);
-        while fpm.pump(&mut Nobody, 100).expect("the listener stands").connected {
+        while fpm.pump(&mut Nobody, 100).expect("the listener works").connected {
             assert!(begun.elapsed() < Duration::from_secs(20), "{fpm:?}");
         }
     }
@@ -360,18 +363,18 @@ fn second_peer_is_refused_while_the_first_is_connected() {
     let theirs = frame(&[nexthop(1, "192.0.2.9"), route(NEW_ROUTE, 1, 1), route(NEW_ROUTE, 2, 1)]);
     other.write_all(&theirs).expect("there is room in the socket");
     scene.refused(&other, 1, Refusal::Busy);
-    assert_eq!(scene.told.gateway(1).as_deref(), Some("192.0.2.1"));
-    assert_eq!((scene.told.routes.len(), scene.told.calls), (1, 1));
+    assert_eq!(scene.recorded.gateway(1).as_deref(), Some("192.0.2.1"));
+    assert_eq!((scene.recorded.routes.len(), scene.recorded.calls), (1, 1));
     assert!(scene.fpm.is_complete() && scene.fpm.left().is_empty());
     // The first goes on, and leaves the place to another when it ends.
     zebra.write_all(&frame(&[route(NEW_ROUTE, 3, 1)])).expect("it is read");
     scene.frames(2);
-    assert_eq!(scene.told.gateway(3).as_deref(), Some("192.0.2.1"));
+    assert_eq!(scene.recorded.gateway(3).as_deref(), Some("192.0.2.1"));
     drop(zebra);
     let mut zebra = scene.connect();
     zebra.write_all(&frame(&[nexthop(1, "192.0.2.1"), route(NEW_ROUTE, 3, 1)])).expect("read");
     scene.swept(2);
-    assert_eq!((scene.fpm.counters().refused, scene.told.routes.len()), (1, 1));
+    assert_eq!((scene.fpm.counters().refused, scene.recorded.routes.len()), (1, 1));
 }
 
 #[test]
@@ -382,7 +385,7 @@ fn peer_of_another_user_is_refused() {
     let mut peer = scene.connect();
     peer.write_all(GOLDEN).expect("there is room in the socket");
     scene.refused(&peer, 1, Refusal::User(own));
-    assert_eq!((scene.fpm.counters().connections, scene.told.calls), (0, 0));
+    assert_eq!((scene.fpm.counters().connections, scene.recorded.calls), (0, 0));
 }
 
 #[test]
@@ -395,7 +398,7 @@ fn peer_that_closes_before_it_is_taken_is_refused() {
     drop(peer);
     scene.until(|scene| scene.fpm.counters().refused == 1);
     let refused = scene.fpm.counters().last_refused.expect("a peer was refused");
-    assert_eq!((refused.why, scene.told.calls), (Refusal::NoUser, 0));
+    assert_eq!((refused.why, scene.recorded.calls), (Refusal::NoUser, 0));
 }
 
 #[test]
@@ -412,11 +415,11 @@ fn connection_without_routes_sweeps_nothing() {
     zebra.write_all(&frame(&nothing)).expect("it is read");
     scene.frames(2);
     std::thread::sleep(3 * moment);
-    let pumped = scene.fpm.pump(&mut scene.told, 100).expect("the listener stands");
+    let pumped = scene.fpm.pump(&mut scene.recorded, 100).expect("the listener works");
     assert!(pumped.resynchronising && !pumped.resynchronised && scene.fpm.due().is_none());
-    assert_eq!((scene.fpm.counters().sweeps, scene.told.routes.len()), (1, 1));
+    assert_eq!((scene.fpm.counters().sweeps, scene.recorded.routes.len()), (1, 1));
     zebra.write_all(&frame(&[route(NEW_ROUTE, 2, 1)])).expect("it is read");
     scene.swept(2);
-    assert_eq!(scene.told.gateway(1), None);
-    assert_eq!(scene.told.gateway(2).as_deref(), Some("192.0.2.2"));
+    assert_eq!(scene.recorded.gateway(1), None);
+    assert_eq!(scene.recorded.gateway(2).as_deref(), Some("192.0.2.2"));
 }
