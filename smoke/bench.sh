@@ -62,8 +62,8 @@ PY
 
 # What others are given is what the sums are of.
 run tiny --export "$work/export" 2>>"$work/run.log" || fail "no export"
-labelled=$(sed -n 's/^labelled = "\(.*\)"/\1/p' bench/definitions/tiny.toml)
-[ "$(sha256sum <"$work/export/routes.txt")" = "$labelled  -" ] || fail "other routes are exported"
+labeled=$(sed -n 's/^labeled = "\(.*\)"/\1/p' bench/definitions/tiny.toml)
+[ "$(sha256sum <"$work/export/routes.txt")" = "$labeled  -" ] || fail "other routes are exported"
 for stream in RND SEQ REP PFX ZIPF; do
     sum=$(sed -n "/name = \"$stream\"/,/^\$/s/^answers = \"\(.*\)\"/\1/p" bench/definitions/tiny.toml)
     [ "$(sha256sum <"$work/export/$stream.answers")" = "$sum  -" ] ||
@@ -74,7 +74,7 @@ done
 mkdir "$work/definitions"
 cp bench/definitions/tiny.t* "$work/definitions"
 tiny=$work/definitions/tiny.toml
-sed -i 's/^labelled = "./labelled = "-/' "$tiny"
+sed -i 's/^labeled = "./labeled = "-/' "$tiny"
 refuse 1 "the routes have other next hops" "$program" bench run "$tiny"
 cp bench/definitions/tiny.toml "$tiny"
 echo "10.9.9.0/24	64500" >>"$work/definitions/tiny.txt"

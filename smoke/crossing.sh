@@ -167,7 +167,7 @@ fly() {
     within source ip -6 route add default via fd00:0::1
     within router ip route add 203.0.113.0/24 via 10.0.1.2
     within router ip -6 route add 2001:db8::/32 via fd00:1::2
-    # A first packet that waits for a neighbour is not the matter.
+    # A first packet that waits for a neighbor is not the matter.
     within source ping -qc1 -W5 203.0.113.1 >/dev/null || fail "the kernel does not forward"
     within source ping -6 -qc1 -W5 2001:db8::1 >/dev/null || fail "the kernel does not forward IPv6"
     mkfifo "$work/end"

@@ -39,7 +39,7 @@ state=off
 sent() { show -j counters | json 'print(d[0]["sent"])'; }
 pinged() { within source ping -c 5 -i 0.02 -W 2 -q "$1" >"$work/ping.log"; }
 # `forwards ADDRESS`: five pings are answered; with the router on, the router itself has sent them, except
-# for the first to an unknown neighbour.
+# for the first to an unknown neighbor.
 forwards() {
     local before=0
     [ "$state" = off ] || before=$(sent)

@@ -78,7 +78,7 @@ def send(packet, *tags):
     client.send(raw(frame / packet))
 
 
-def tunnelled(frame):
+def tunneled(frame):
     """Returns the inner packet of a frame from a tunnel that is as it has to be."""
     outer = Ether(frame)
     ip = outer[IP] if outer.type == 0x0800 else outer[IPv6] if outer.type == 0x86DD else None
@@ -108,7 +108,7 @@ def comes_out(packet, patience=PATIENCE):
     want = raw(packet)
     while time.monotonic() < until:
         grantor.take()
-        if any(tunnelled(frame) == want for frame in grantor.seen):
+        if any(tunneled(frame) == want for frame in grantor.seen):
             return True
         select.select([grantor.socket], [], [], 0.05)
     return False

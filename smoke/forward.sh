@@ -69,7 +69,7 @@ for interface in r0 r1 r2; do
 done
 [ "$(programs router)" = "r0 r1 r2" ] || fail "programs on: $(programs router)"
 
-# The kernel keeps its own: ARP, neighbour discovery and ping.
+# The kernel keeps its own: ARP, neighbor discovery and ping.
 ip -n "${prefix}source" neigh flush dev s0
 within source ping -c 2 -i 0.2 -W 2 -q 10.0.0.1 >"$work/ping.log" || fail "no answer from 10.0.0.1"
 within source ping -c 2 -i 0.2 -W 2 -q fd00::1 >"$work/ping.log" || fail "no answer from fd00::1"

@@ -37,7 +37,7 @@ CLIENT, FRONT, BACK, GRANTOR = (f"02:00:00:00:0{n}" for n in ("1:02", "1:01", "2
 PROTECTED6 = "2001:db8:2::7"
 KEY, SENDER = b"\x11" * 32, 7
 check = Checks()
-counted = {"program": 0, "direct": 0, "received": 0, "tunnelled": 0, "declined": 0, "policy": 0, "too_big": 0, "originated": 0, "back": 0, "front": 0}
+counted = {"program": 0, "direct": 0, "received": 0, "tunneled": 0, "declined": 0, "policy": 0, "too_big": 0, "originated": 0, "back": 0, "front": 0}
 
 
 def v4(src, dst=PROTECTED, size=40, **fields):
@@ -79,7 +79,7 @@ class Grantor:
                     self.others.append(frame)
 
     def of(self, src):
-        """The tunnelled packets of a source: time, DSCP, inner bytes, frame."""
+        """The tunneled packets of a source: time, DSCP, inner bytes, frame."""
         six = ":" in src
         key = socket.inet_pton(socket.AF_INET6 if six else socket.AF_INET, src)
         with self.lock:
@@ -504,7 +504,7 @@ def main():
     others("http://127.0.0.1:9274/metrics")
     time.sleep(0.2)
     with grantor.lock:
-        counted["tunnelled"] = len(grantor.seen)
+        counted["tunneled"] = len(grantor.seen)
     with open(f"{work}/expected.json", "w", encoding="ascii") as file:
         json.dump(counted, file)
     check.finish()

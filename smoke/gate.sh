@@ -104,7 +104,7 @@ assert packets["received"] == sum(packets[name] for name in verdicts), packets
 dropped = counters["dropped"]
 got = {
     "received": packets["received"],
-    "tunnelled": packets["request"] + packets["granted"] - dropped["too_big"]
+    "tunneled": packets["request"] + packets["granted"] - dropped["too_big"]
     - packets["direct"] - dropped["low_priority"] - dropped["link_full"] - dropped["unresolved"],
     "declined": dropped["declined"],
     "policy": dropped["policy"],

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The guide's ten commands (docs/guide/running.md), as they stand there, on a machine of our
 # own: /etc, /run and /usr/local are copies that go with it. Nothing waits between them, as when a
-# person pastes them. At the end the machine forwards by what BIRD has from its neighbour.
+# person pastes them. At the end the machine forwards by what BIRD has from its neighbor.
 #
 #   source s0 ── eth0 router eth1 ── a0 a: BIRD
 . "$(dirname "$0")/crossing.sh"

@@ -38,7 +38,7 @@ touch "$work/end"
 wait "$watch" || fail "$(cat "$work/watch.log")"
 cat "$work/watch.log"
 sed -n 's/^fingerpost: /   /p' "$work/fingerpost.log" | grep -e image -e following
-# Tables, links and neighbours; what is left until packets are taken is the kernel's, which
+# Tables, links and neighbors; what is left until packets are taken is the kernel's, which
 # makes the sockets and their rings.
 ready=$(sed -n 's/.*tables of the image ready after \([0-9]*\).*/\1/p' "$work/fingerpost.log")
 [ "$ready" -lt 100 ] || fail "the tables of the image are ready after $ready ms"

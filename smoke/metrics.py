@@ -66,7 +66,7 @@ def compare(total, by_reason, program, socket):
         (total["fingerpost_sent_bytes_total"], counters["sent_bytes"]),
         (total["fingerpost_table_routes"], sum(it["routes"] for it in show(program, socket, "fib"))),
         (total["fingerpost_table_size_bytes"], sum(it["bytes"] for it in show(program, socket, "fib"))),
-        (total["fingerpost_neighbours"], len(show(program, socket, "neighbours"))),
+        (total["fingerpost_neighbors"], len(show(program, socket, "neighbors"))),
         (total["fingerpost_audit_mismatches_total"], show(program, socket, "audit")[0]["mismatches"]),
         (total["fingerpost_next_hops"], len(show(program, socket, "nexthops"))),
     ]

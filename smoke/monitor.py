@@ -25,7 +25,7 @@ def small(events):
     generations = [it["generation"] for it in routes]
     assert generations == sorted(generations) and len(set(generations)) == 4, generations
     assert all(it["table"] == 254 for it in routes)
-    macs = [it.get("mac") for it in events if it["event"] == "neighbour" and it["address"] == "10.0.1.77"]
+    macs = [it.get("mac") for it in events if it["event"] == "neighbor" and it["address"] == "10.0.1.77"]
     assert macs == ["02:00:00:00:00:77", "02:00:00:00:00:78", None], macs
     links = [it["up"] for it in events if it["event"] == "interface" and it["name"] == "r2"]
     assert False in links and links[-1], links

@@ -127,7 +127,7 @@ def is_undecided(seen):
     return False
 
 
-def is_tunnelled(seen):
+def is_tunneled(seen):
     # Destinations 10.2.0.2 and fd02::2, from the gate's own addresses.
     return seen[26:34] == socket.inet_aton("10.2.0.1") + socket.inet_aton("10.2.0.2") or seen[22:54] == (
         socket.inet_pton(socket.AF_INET6, "fd02::1") + socket.inet_pton(socket.AF_INET6, "fd02::2")
@@ -167,14 +167,14 @@ while time.monotonic() < quiet:
     beyond.take()
     time.sleep(0.05)
 
-undecided = [seen for seen in beyond.seen if is_undecided(seen) and not is_tunnelled(seen)]
-tunnelled = [seen for seen in beyond.seen if is_tunnelled(seen)]
-what = f"{sent} frames: {len(undecided)} reach a protected host undecided, {len(tunnelled)} go to the grantor"
+undecided = [seen for seen in beyond.seen if is_undecided(seen) and not is_tunneled(seen)]
+tunneled = [seen for seen in beyond.seen if is_tunneled(seen)]
+what = f"{sent} frames: {len(undecided)} reach a protected host undecided, {len(tunneled)} go to the grantor"
 if case == "off":
     check(what, len(undecided) > FRAMES / 10, len(undecided))
 else:
     check(what, not undecided, [seen.hex() for seen in undecided[:3]])
     # While the front has another MAC or is down, no frame is for it.
     least = FRAMES / 10 if case == "on" else 30
-    check("and many are requests", len(tunnelled) > least, len(tunnelled))
+    check("and many are requests", len(tunneled) > least, len(tunneled))
 check.finish()

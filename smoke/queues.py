@@ -88,11 +88,11 @@ else:
 to = lambda frame: socket.inet_ntoa(frame[30:34])
 ipv4 = lambda: [frame for frame in beyond.seen if frame[12:14] == b"\x08\x00"]
 undecided = lambda: sum(to(frame) == PROTECTED for frame in ipv4())
-tunnelled = lambda: sum(to(frame) == "10.2.0.2" for frame in ipv4())
+tunneled = lambda: sum(to(frame) == "10.2.0.2" for frame in ipv4())
 want = now["no_socket"] if case == "open" else 0
-while (undecided() < want or tunnelled() < now["taken"]) and time.monotonic() < until:
+while (undecided() < want or tunneled() < now["taken"]) and time.monotonic() < until:
     beyond.take()
     time.sleep(0.02)
 check(f"{undecided()} of them arrived undecided", undecided() == want, want)
-check(f"{tunnelled()} of them arrived as requests", tunnelled() == now["taken"], now)
+check(f"{tunneled()} of them arrived as requests", tunneled() == now["taken"], now)
 check.finish()

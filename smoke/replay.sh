@@ -58,7 +58,7 @@ same
 echo "the peers go"
 kill "$speakers"
 wait "$speakers" 2>/dev/null || true
-# The speakers have been neighbours since, with host routes.
+# The speakers have been neighbors since, with host routes.
 gone() { [ "$(have)" -le "$((table + 40))" ]; }
 wait_for 60 gone || fail "their routes stay: $(have), not $table"
 rest

@@ -2,7 +2,7 @@
 
 routes.py NAMESPACE PROGRAM SOCKET [SECONDS]: the differences, and exit status 1 if there
 are any after waiting for at most so long. The kernel is asked by `ip -j route`, which
-shares nothing with the router. Host routes of the router's own, for neighbours on a
+shares nothing with the router. Host routes of the router's own, for neighbors on a
 link, are left out; so is fe80::/64, which every link has.
 """
 
@@ -49,7 +49,7 @@ def kernel(namespace):
 def router(program, path):
     routes = {}
     for route in output(program, "show", "--socket", path, "-j", "routes"):
-        if route["kind"] != "neighbour":
+        if route["kind"] != "neighbor":
             ways = frozenset((via.get("gateway"), via["dev"]) for via in route.get("via", []))
             routes[route["prefix"]] = (route["kind"], ways)
     return routes

@@ -4,7 +4,7 @@
 #   source s0 ── r0 router r1 ── a0 a
 #                          r2 ── b0 b
 #
-# `ip` changes routes, links, addresses and neighbours; ping says whether packets still
+# `ip` changes routes, links, addresses and neighbors; ping says whether packets still
 # arrive, `ip -j route` what the router must know, and the counters that the packets went
 # through the router and not past it through the kernel.
 . "$(dirname "$0")/crossing.sh"
@@ -30,7 +30,7 @@ arrive() {
     before=$(counter '["sent"]')
     within source ping -c "$1" -i 0.05 -W 2 -q "$2" >"$work/ping.log" || fail "$2: $(cat "$work/ping.log")"
     after=$(counter '["sent"]')
-    # Both ways; the first to an unknown neighbour may go by the kernel.
+    # Both ways; the first to an unknown neighbor may go by the kernel.
     [ $((after - before)) -ge $((2 * $1 - 2)) ] || fail "$2: the router sent $((after - before)) of $((2 * $1))"
 }
 lladdr() { show -j route "$1" | json 'print(d[0].get("mac"))'; }
@@ -112,7 +112,7 @@ for gone in 11.0.0.0/24 12.0.0.0/8 13.0.0.0/8 14.0.0.0/8 16.0.0.0/8; do
 done
 agrees
 
-echo "a neighbour's MAC changes"
+echo "a neighbor's MAC changes"
 within b ip link set b0 address 02:00:00:00:03:09
 within router ip neigh replace 10.0.2.2 lladdr 02:00:00:00:03:09 dev r2
 wait_for 2 eval '[ "$(lladdr 11.0.0.1)" = 02:00:00:00:03:09 ]' || fail "the new MAC is not taken: $(lladdr 11.0.0.1)"
@@ -146,7 +146,7 @@ arrive 5 11.0.0.1
 
 show -j audit | json 'assert d[0]["checks"] > 0 and d[0]["mismatches"] == 0, d' || fail "the auditor"
 
-for what in routes neighbours interfaces nexthops counters fib feeds workers audit; do
+for what in routes neighbors interfaces nexthops counters fib feeds workers audit; do
     show -j "$what" | json 'assert d, "empty"' || fail "show -j $what"
     show "$what" >/dev/null || fail "show $what"
 done

@@ -10,9 +10,9 @@ for name in a b; do
     within "$name" ip link set lo up
 done
 within source ip route add default via 10.0.0.1
-# Both neighbours are known, and stay so.
-within router ip neighbour add 10.0.1.2 lladdr 02:00:00:00:02:02 dev r1 nud permanent
-within router ip neighbour add 10.0.2.2 lladdr 02:00:00:00:03:02 dev r2 nud permanent
+# Both neighbors are known, and stay so.
+within router ip neighbor add 10.0.1.2 lladdr 02:00:00:00:02:02 dev r1 nud permanent
+within router ip neighbor add 10.0.2.2 lladdr 02:00:00:00:03:02 dev r2 nud permanent
 within router ip -force -batch "$work/batch" 2>/dev/null || true
 configure
 start_router

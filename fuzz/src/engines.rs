@@ -221,7 +221,7 @@ fn perform<A: Family>(cast: &mut [Subject<A>], ops: &[Op<A>], tally: &mut Tally)
     cleared.filter(|same| !same).count() == 0
 }
 
-/// Adds a prefix's ends and their neighbours.
+/// Adds a prefix's ends and their neighbors.
 fn mark<A: Addr>(borders: &mut BTreeSet<A>, prefix: Prefix<A>) {
     for end in [prefix.addr(), prefix.last()] {
         borders.extend([step(end, u128::MAX), end, step(end, 1)]);

@@ -14,7 +14,7 @@
 use feed::fpm::Replay;
 use std::net::IpAddr;
 
-use feed::netlink::{Follower, Link, Neighbour, RouteInfo, Rule};
+use feed::netlink::{Follower, Link, Neighbor, RouteInfo, Rule};
 use fib::Prefix;
 
 use crate::netlink::Told;
@@ -68,7 +68,7 @@ impl Follower for Once<'_> {
     }
     fn link(&mut self, _: u32, _: Option<&Link>) {}
     fn address(&mut self, _: u32, _: IpAddr, _: u8, _: bool) {}
-    fn neighbour(&mut self, _: u32, _: IpAddr, _: Option<&Neighbour>) {}
+    fn neighbor(&mut self, _: u32, _: IpAddr, _: Option<&Neighbor>) {}
     fn rules(&mut self, _: &[Rule]) {}
 }
 

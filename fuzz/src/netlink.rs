@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use feed::netlink::{Follower, Link, Messages, Mirror, Neighbour, RouteInfo, Rule};
+use feed::netlink::{Follower, Link, Messages, Mirror, Neighbor, RouteInfo, Rule};
 use fib::Prefix;
 
 const KERNEL: &[u8] = include_bytes!("../../crates/feed/tests/golden/linux-6.18.netlink");
@@ -50,7 +50,7 @@ impl Follower for Told {
         note(&mut self.links, index, link);
     }
     fn address(&mut self, _: u32, _: IpAddr, _: u8, _: bool) {}
-    fn neighbour(&mut self, _: u32, _: IpAddr, _: Option<&Neighbour>) {}
+    fn neighbor(&mut self, _: u32, _: IpAddr, _: Option<&Neighbor>) {}
     fn rules(&mut self, rules: &[Rule]) {
         self.rules = rules.to_vec();
     }

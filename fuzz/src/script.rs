@@ -4,7 +4,7 @@
 //! byte 0        then, for each operation, one byte and what it calls for
 //! a header      0-2  announce    len, as many bytes of address as len needs, hop
 //! (see engines) 3-5  announce    near a known prefix: which, how, len, hop
-//!               6    announce    a row of neighbours: which, len, count, hop
+//!               6    announce    a row of neighbors: which, len, count, hop
 //!               7    withdraw    a known prefix: which
 //!               8    withdraw    near a known prefix: which, how, len
 //!               9    withdraw    everything within a known prefix: which
@@ -76,7 +76,7 @@ impl Bytes<'_> {
         Some(u32::from(self.byte()?) % (A::BITS + 1))
     }
 
-    /// Mostly one of seven, so that neighbours often agree.
+    /// Mostly one of seven, so that neighbors often agree.
     fn hop(&mut self) -> Option<Hop> {
         let byte = self.byte()?;
         Some(Hop(match byte {

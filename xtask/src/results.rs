@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
 
     /// Takes one line of output.
     pub(crate) fn line(&mut self, line: &str) {
-        let plain = strip_colour(line);
+        let plain = strip_color(line);
         if let Some(program) = program(&plain) {
             self.died();
             self.program = Some(program.to_owned());
@@ -121,8 +121,8 @@ fn result(line: &str) -> Option<[u32; 3]> {
     Some(found)
 }
 
-/// Removes the escape sequences of a coloured line.
-fn strip_colour(line: &str) -> String {
+/// Removes the escape sequences of a colored line.
+fn strip_color(line: &str) -> String {
     let mut plain = String::with_capacity(line.len());
     let mut chars = line.chars();
     while let Some(char) = chars.next() {

@@ -1,4 +1,4 @@
-//! Runs the scripts under `smoke/`: one behaviour each, in namespaces of its own.
+//! Runs the scripts under `smoke/`: one behavior each, in namespaces of its own.
 //!
 //! A script is told the program to test (`FINGERPOST`), where the repository and
 //! the data are, and the prefix of the names it may make (`SMOKE_PREFIX`). It

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn journal_is_recognised_by_device_and_inode() {
+    fn journal_is_recognized_by_device_and_inode() {
         let about = fstat(std::io::stderr()).unwrap();
         let stream = format!("{}:{}", about.st_dev, about.st_ino);
         assert!(is_journal(Some(&stream)));

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   added 10.1.0.0/16 via 10.0.1.2 dev r1 generation 7
-//!   neighbour 10.0.1.2 dev r1 lladdr 02:00:00:00:02:02
+//!   neighbor 10.0.1.2 dev r1 lladdr 02:00:00:00:02:02
 //!   lost 1234
 //! ```
 //!
-//! Routes taken over, changed and given up, neighbours, interfaces, and what happens to
+//! Routes taken over, changed and given up, neighbors, interfaces, and what happens to
 //! the feeds as a whole, until Ctrl-C or the router's end. With `-j` an object a line, each with
 //! the time in seconds since 1970. Whoever reads too slowly is told how much was lost, in the place
 //! where it was; the router waits for nobody.
@@ -61,9 +61,9 @@ fn text(event: &Event) -> String {
             };
             format!("{change}{kind} {prefix}{}{table} generation {generation}", vias(via))
         }
-        Happened::Neighbour { address, dev, mac } => match mac {
-            Some(mac) => format!("neighbour {address} dev {dev} lladdr {mac}"),
-            None => format!("neighbour {address} dev {dev} unknown"),
+        Happened::Neighbor { address, dev, mac } => match mac {
+            Some(mac) => format!("neighbor {address} dev {dev} lladdr {mac}"),
+            None => format!("neighbor {address} dev {dev} unknown"),
         },
         Happened::Interface { name, there, up, mtu, mac } => {
             if !there {

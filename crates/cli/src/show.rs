@@ -54,8 +54,8 @@ enum What {
         #[arg(long)]
         explain: bool,
     },
-    /// The neighbours that can be used
-    Neighbours,
+    /// The neighbors that can be used
+    Neighbors,
     /// The ports, and what the steering program left to the kernel
     Interfaces,
     /// The next hops, and what is done with their packets
@@ -94,7 +94,7 @@ impl What {
                 Request::Routes { within: within.clone(), family }
             }
             Self::Route { address, .. } => Request::Route { address: *address },
-            Self::Neighbours => Request::Neighbours,
+            Self::Neighbors => Request::Neighbors,
             Self::Interfaces => Request::Interfaces,
             Self::Nexthops => Request::NextHops,
             Self::Counters => Request::Counters,
@@ -140,7 +140,7 @@ fn json(array: &mut client::Array<impl Write>, item: &Item) -> anyhow::Result<()
     match item {
         Item::Route(it) => array.item(it),
         Item::Answer(it) => array.item(it),
-        Item::Neighbour(it) => array.item(it),
+        Item::Neighbor(it) => array.item(it),
         Item::Interface(it) => array.item(it),
         Item::NextHop(it) => array.item(it),
         Item::Counters(it) => array.item(it),
@@ -165,7 +165,7 @@ fn text(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()>
     match item {
         Item::Route(it) => writeln!(out, "{}", route(it)),
         Item::Answer(it) => answer(out, it, explain),
-        Item::Neighbour(it) => writeln!(out, "{} dev {} lladdr {}", it.address, it.dev, it.mac),
+        Item::Neighbor(it) => writeln!(out, "{} dev {} lladdr {}", it.address, it.dev, it.mac),
         Item::Interface(it) => {
             let state = if it.up { "up" } else { "down" };
             writeln!(
@@ -224,13 +224,13 @@ fn text(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()>
         Item::Feed(it) => {
             writeln!(
                 out,
-                "{}: {} messages, {} changes in {} commits, {} resynchronisations, {} overruns, \
+                "{}: {} messages, {} changes in {} commits, {} resynchronizations, {} overruns, \
                  {} damaged, {} refused, {} troubles",
                 it.name,
                 it.messages,
                 it.changes,
                 it.commits,
-                it.resynchronisations,
+                it.resynchronizations,
                 it.overruns,
                 it.damaged,
                 it.refused,
@@ -274,9 +274,9 @@ pub(crate) fn vias(vias: &[api::Via]) -> String {
 fn route(route: &api::Route) -> String {
     match route.kind.as_str() {
         "via" => format!("{}{}", route.prefix, vias(&route.via)),
-        "neighbour" => {
+        "neighbor" => {
             let dev = route.via.first().map_or("", |via| via.dev.as_str());
-            format!("{} dev {dev} neighbour", route.prefix)
+            format!("{} dev {dev} neighbor", route.prefix)
         }
         kind => format!("{kind} {}", route.prefix),
     }

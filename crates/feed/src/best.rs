@@ -12,7 +12,7 @@
 //! | peer address | 9.1.2.2 g | lower, IPv4 before IPv6 |
 //!
 //! Left out: `MULTI_EXIT_DISC` (step c), which compares only routes of one
-//! neighbouring AS and so gives no order among all (RFC 3345 shows what comes of
+//! neighboring AS and so gives no order among all (RFC 3345 shows what comes of
 //! it); external before internal (d) and the distance to the next hop (e), which
 //! are not in a file.
 //!

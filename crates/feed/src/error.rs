@@ -21,7 +21,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The content is none of the formats that are read.
-    Unrecognised {
+    Unrecognized {
         /// The file.
         path: PathBuf,
         /// How it begins.
@@ -62,14 +62,14 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Open { path, .. }
-        | Self::Unrecognised { path, .. }
+        | Self::Unrecognized { path, .. }
         | Self::Line { path, .. }
         | Self::Damage { path, .. }
         | Self::Kind { path, .. }) = self;
         write!(f, "{}: ", path.display())?;
         match self {
             Self::Open { source, .. } => write!(f, "cannot be read: {source}"),
-            Self::Unrecognised { text, .. } => write!(
+            Self::Unrecognized { text, .. } => write!(
                 f,
                 "neither MRT nor a text table: it begins with {text:?}; \
                  if it is one of the formats that are read, name the format"
@@ -93,7 +93,7 @@ impl core::error::Error for Error {
 /// Damage, before the file's name is known.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    Unrecognised { text: String },
+    Unrecognized { text: String },
     Line { line: u64, text: String, what: String },
     Damage { offset: u64, record: u64, what: String },
 }
@@ -105,7 +105,7 @@ impl Fault {
 
     pub(crate) fn at(self, path: PathBuf) -> Error {
         match self {
-            Self::Unrecognised { text } => Error::Unrecognised { path, text },
+            Self::Unrecognized { text } => Error::Unrecognized { path, text },
             Self::Line { line, text, what } => Error::Line { path, line, text, what },
             Self::Damage { offset, record, what } => Error::Damage { path, offset, record, what },
         }
@@ -115,7 +115,7 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unrecognised { text } => write!(f, "unknown content: {text:?}"),
+            Self::Unrecognized { text } => write!(f, "unknown content: {text:?}"),
             Self::Line { line, text, what } => show_line(f, *line, text, what),
             Self::Damage { offset, record, what } => show_damage(f, *offset, *record, what),
         }

@@ -2,7 +2,7 @@
 //! FRR.
 //!
 //! The first station of the slow path. A file is opened, unpacked as its first
-//! bytes say (gzip, bzip2 or neither), recognised by its content and read once,
+//! bytes say (gzip, bzip2 or neither), recognized by its content and read once,
 //! from front to back, in pieces: no file is held in memory whole.
 //!
 //! ```text

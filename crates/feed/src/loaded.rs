@@ -115,7 +115,7 @@ pub(crate) fn open<'r>(
         Source::new(reader).map_err(|source| Error::Open { path: name.into(), source })?;
     let format = match options.format {
         Some(format) => format,
-        None => match text::recognise(&mut source) {
+        None => match text::recognize(&mut source) {
             Ok(format) => format,
             // Nothing came before the damage: that nothing is what there is.
             Err(Fault::Damage { .. }) if options.partial => Format::Table,

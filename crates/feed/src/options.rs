@@ -2,13 +2,13 @@
 
 use core::fmt;
 
-/// How a file is to be read. The default is strict and recognises by content.
+/// How a file is to be read. The default is strict and recognizes by content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Keep what came before damage, with a warning, where the default is to
     /// return an error and nothing else.
     pub partial: bool,
-    /// The format, where it is not to be recognised by content.
+    /// The format, where it is not to be recognized by content.
     pub format: Option<Format>,
     /// Clear set bits beyond a prefix's length (`10.1.2.3/8` becomes
     /// `10.0.0.0/8`), where the default is an error. Only text can be at odds

@@ -102,7 +102,7 @@ fn a_cut_file_gives_a_beginning_of_the_table() {
         let all = names(&whole);
         let mut most = 0;
         for cut in (0..file.len()).step_by(1 + file.len() / 400) {
-            // What cannot even be recognised any more is an error, in both ways.
+            // What cannot even be recognized any more is an error, in both ways.
             let Ok(part) = table(&file[..cut]) else { continue };
             let part = names(&part);
             // The last line of a plain text that is cut may be another route.

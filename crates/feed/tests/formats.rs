@@ -59,7 +59,7 @@ fn a_wrong_line_is_named_and_what_to_do() {
     ] {
         assert!(bad(text).contains(part), "{:?}", bad(text));
     }
-    assert!(matches!(take("hello world\n", &Options::default()), Err(Error::Unrecognised { .. })));
+    assert!(matches!(take("hello world\n", &Options::default()), Err(Error::Unrecognized { .. })));
     assert!(matches!(load("/no/such/file", &Options::default()), Err(Error::Open { .. })));
     let forced = Options { format: Some(Format::Table), ..Options::default() };
     assert!(matches!(take("hello world\n", &forced), Err(Error::Line { line: 1, .. })));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use fib::Prefix;
 use fingerpost_feed::fpm::{Fpm, Peers, Refusal, Settings};
-use fingerpost_feed::netlink::{Follower, Link, Neighbour, Nobody, RouteInfo, Rule, Target, Via};
+use fingerpost_feed::netlink::{Follower, Link, Neighbor, Nobody, RouteInfo, Rule, Target, Via};
 
 const NEW_ROUTE: u16 = 24;
 const DEL_ROUTE: u16 = 25;
@@ -93,7 +93,7 @@ impl Follower for RecordedRoutes {
     }
     fn link(&mut self, _: u32, _: Option<&Link>) {}
     fn address(&mut self, _: u32, _: IpAddr, _: u8, _: bool) {}
-    fn neighbour(&mut self, _: u32, _: IpAddr, _: Option<&Neighbour>) {}
+    fn neighbor(&mut self, _: u32, _: IpAddr, _: Option<&Neighbor>) {}
     fn rules(&mut self, _: &[Rule]) {}
 }
 
@@ -416,7 +416,7 @@ fn connection_without_routes_sweeps_nothing() {
     scene.frames(2);
     std::thread::sleep(3 * moment);
     let pumped = scene.fpm.pump(&mut scene.recorded, 100).expect("the listener works");
-    assert!(pumped.resynchronising && !pumped.resynchronised && scene.fpm.due().is_none());
+    assert!(pumped.resynchronizing && !pumped.resynchronized && scene.fpm.due().is_none());
     assert_eq!((scene.fpm.counters().sweeps, scene.recorded.routes.len()), (1, 1));
     zebra.write_all(&frame(&[route(NEW_ROUTE, 2, 1)])).expect("it is read");
     scene.swept(2);

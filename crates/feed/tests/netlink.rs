@@ -5,7 +5,7 @@
 
 use fib::Prefix;
 use fingerpost_feed::netlink::{
-    Action, Damage, Follower, Link, Messages, Mirror, Neighbour, Nexthop, Nobody, RouteInfo, Rule,
+    Action, Damage, Follower, Link, Messages, Mirror, Neighbor, Nexthop, Nobody, RouteInfo, Rule,
     Target,
 };
 
@@ -34,7 +34,7 @@ fn whole() -> Mirror {
 /// Everything a mirror shows, in words.
 fn shown(mirror: &Mirror) -> String {
     let mut text = format!("{:?}\n{:?}\n", mirror.links(), mirror.addresses());
-    text += &format!("{:?}\n{:?}\n", mirror.neighbours(), mirror.nexthops());
+    text += &format!("{:?}\n{:?}\n", mirror.neighbors(), mirror.nexthops());
     text += &format!("{:?}\n", mirror.rules());
     for &table in mirror.tables().keys() {
         text += &format!("{table} {:?}\n", mirror.routes_v4(table).collect::<Vec<_>>());
@@ -191,7 +191,7 @@ impl Follower for Order {
     fn address(&mut self, index: u32, _: std::net::IpAddr, _: u8, _: bool) {
         assert!(self.links.contains(&index));
     }
-    fn neighbour(&mut self, index: u32, _: std::net::IpAddr, _: Option<&Neighbour>) {
+    fn neighbor(&mut self, index: u32, _: std::net::IpAddr, _: Option<&Neighbor>) {
         assert!(self.links.contains(&index));
     }
     fn rules(&mut self, _: &[Rule]) {}

@@ -24,7 +24,7 @@ impl Holes {
         Some(at)
     }
 
-    /// Adds a stretch, joining it with its neighbours.
+    /// Adds a stretch, joining it with its neighbors.
     pub(crate) fn give(&mut self, mut at: usize, mut len: usize) {
         if let Some((&before, &size)) = self.by_place.range(..at).next_back()
             && before + size == at

@@ -8,7 +8,7 @@
 //! ```text
 //!   items   ┃ span A (3 users) ┃ hole ┃ span B (1 user) ┃ span C (7 users) ┃
 //!   index   content hash ─► (at, len, users)
-//!   holes   by place, to join neighbours; by size, to fill the tightest fit
+//!   holes   by place, to join neighbors; by size, to fill the tightest fit
 //! ```
 //!
 //! A span is found by the hash of its content and compared in full, so that two

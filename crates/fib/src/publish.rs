@@ -66,7 +66,7 @@ use crate::sync::{Arc, AtomicPtr, AtomicU64, Mutex, MutexGuard, Ordering, fence}
 const IDLE: u64 = u64::MAX;
 
 /// Keeps what different cores write to in different cache lines: pairs of
-/// lines, because x86 prefetches the neighbour and some Arm cores have 128 bytes.
+/// lines, because x86 prefetches the neighbor and some Arm cores have 128 bytes.
 #[repr(align(128))]
 struct Line<T>(T);
 

@@ -15,7 +15,7 @@
 //! place of the library where "the longest prefix wins" is written down (the
 //! oracle, [`crate::engine::linear`], says it once more on purpose). A run says
 //! where it starts; it ends where the next one starts, or with its block. Two
-//! neighbours never have the same hop. Engines only lay runs out in memory.
+//! neighbors never have the same hop. Engines only lay runs out in memory.
 //!
 //! A full build sweeps the whole space; an incremental update sweeps one block,
 //! with the hop that covers it from outside. P routes give at most 2P + 1 runs.

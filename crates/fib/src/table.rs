@@ -441,7 +441,7 @@ impl<T: Copy + PartialEq> Master<T> {
     ///
     /// # Complexity
     ///
-    /// O(1) amortised over the items written and cut off.
+    /// O(1) amortized over the items written and cut off.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.items.truncate(len);
         let capacity = self.items.capacity();
@@ -461,7 +461,7 @@ impl<T: Copy + PartialEq> Master<T> {
     ///
     /// # Complexity
     ///
-    /// O(items written since `table` was last current), amortised: O(items) when the
+    /// O(items written since `table` was last current), amortized: O(items) when the
     /// array has outgrown the table's memory, or left more than half of it.
     pub(crate) fn refresh(&self, table: &mut Table<T>) {
         let len = self.items.len();

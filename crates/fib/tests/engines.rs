@@ -84,7 +84,7 @@ fn empty_default_and_host_routes() {
 
 #[test]
 fn a_chunk_of_all_its_addresses_and_every_next_hop_of_sixteen_bits() {
-    // One /16 in which no two neighbours agree: 2^16 ranges and 65,534 next hops.
+    // One /16 in which no two neighbors agree: 2^16 ranges and 65,534 next hops.
     let table: BTreeMap<Prefix<u32>, Hop> = (0..1u32 << 16)
         .map(|low| (Prefix::truncate(0x0a01_0000 | low, 32), Hop(1 + low % 65_534)))
         .collect();

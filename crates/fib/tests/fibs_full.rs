@@ -18,7 +18,7 @@ const FIBS: usize = 8;
 type Routes = Vec<(Prefix<u32>, Hop)>;
 
 /// The table with another hop for one route in 20: here and there, or, as by a
-/// neighbour's preference for some region, in rows of 500.
+/// neighbor's preference for some region, in rows of 500.
 fn variant(base: &Routes, fib: usize, row: usize) -> Rib<u32> {
     let mut dice = Dice::new(fib as u64);
     let mut routes = base.clone();

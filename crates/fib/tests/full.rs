@@ -76,7 +76,7 @@ fn compare<A: Family>(
     println!("{} routes, {random} addresses: {} agree", routes.len(), names.join(" "));
 }
 
-/// Every route's ends, and their neighbours.
+/// Every route's ends, and their neighbors.
 fn all_borders<A: Family>(routes: &[(Prefix<A>, Hop)]) -> Vec<A> {
     let step = |addr: A, by: u128| A::from_u128(addr.to_u128().wrapping_add(by));
     routes

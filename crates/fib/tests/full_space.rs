@@ -2,7 +2,7 @@
 //! some minutes an engine, so it runs only when asked for (`cargo xtask exhaustive`).
 //!
 //! The array is painted with the routes from the shortest to the longest, each over
-//! the addresses it covers. What colour an address has in the end is its hop; no
+//! the addresses it covers. What color an address has in the end is its hop; no
 //! search, no tree, no sweep has a part in it.
 //!
 //! `FINGERPOST_ENGINES` and `FINGERPOST_TABLES` name some of the engines and of the tables
@@ -28,8 +28,8 @@ fn paint(routes: &[(Prefix<u32>, Hop)]) -> Vec<u16> {
     let mut shortest_first = routes.to_vec();
     shortest_first.sort_by_key(|(prefix, _)| prefix.len());
     for (prefix, hop) in shortest_first {
-        let colour = u16::try_from(hop.0).unwrap();
-        canvas[prefix.addr() as usize..=prefix.last() as usize].fill(colour);
+        let color = u16::try_from(hop.0).unwrap();
+        canvas[prefix.addr() as usize..=prefix.last() as usize].fill(color);
     }
     canvas
 }

@@ -1,7 +1,7 @@
 //! Publication with real threads; `tests/loom.rs` has the small cases whole.
 //!
 //! Under ThreadSanitizer every access to a table that is not ordered against its
-//! reuse is an error even where the timing hides it. Without optimisation, so
+//! reuse is an error even where the timing hides it. Without optimization, so
 //! that `tsan.supp` can tell the frames by name:
 //!
 //! ```text

@@ -167,7 +167,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// A permutation of 32 bits: the finaliser of MurmurHash3 (Appleby, public domain).
+/// A permutation of 32 bits: the finalizer of MurmurHash3 (Appleby, public domain).
 #[inline(always)]
 pub(crate) fn permute(mut x: u32) -> u32 {
     x ^= x >> 16;

@@ -4,7 +4,7 @@
 //! only after a grantor in that network has said so; packets of flows that nobody has
 //! decided of yet are requests, few of which go on, by priority. The system is that of
 //! chapter 4 of Fu (*High-Performance Software Packet Processing*, Boston University,
-//! 2020), written from it and from the behaviour of Gatekeeper, its implementation.
+//! 2020), written from it and from the behavior of Gatekeeper, its implementation.
 //!
 //! ```text
 //!   packet ─► Flow ─► hash ─► index ─► entry ─► state ─► granted, declined, or a request

@@ -159,7 +159,7 @@ fn score(bucket: u32, grantor: &Grantor) -> f64 {
     f64::from(grantor.weight) / -even.ln()
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+/// The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 fn mix(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

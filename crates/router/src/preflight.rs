@@ -24,7 +24,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use caps::CapSet;
-use feed::netlink::{Follower, Kernel, Link, Neighbour, RouteInfo, Rule};
+use feed::netlink::{Follower, Kernel, Link, Neighbor, RouteInfo, Rule};
 use fib::Prefix;
 use gate::policy::Address;
 use nix::libc;
@@ -70,7 +70,7 @@ impl Follower for System {
 
     fn route_v4(&mut self, _: u32, _: Prefix<u32>, _: Option<&RouteInfo>) {}
     fn route_v6(&mut self, _: u32, _: Prefix<u128>, _: Option<&RouteInfo>) {}
-    fn neighbour(&mut self, _: u32, _: IpAddr, _: Option<&Neighbour>) {}
+    fn neighbor(&mut self, _: u32, _: IpAddr, _: Option<&Neighbor>) {}
     fn rules(&mut self, _: &[Rule]) {}
 }
 

@@ -150,7 +150,7 @@ pub struct Snapshot {
     pub received_bytes: u64,
     /// Bytes of the frames sent, Ethernet header included.
     pub sent_bytes: u64,
-    /// Packets that wait for a neighbour's MAC now. Between two moments the difference,
+    /// Packets that wait for a neighbor's MAC now. Between two moments the difference,
     /// which may be below zero (wrapping).
     pub held: u64,
     /// Packets that a gate made itself: answers to what was too big.

@@ -237,7 +237,7 @@ fn workers_forward_while_tables_are_swapped_and_stop_when_told() {
         routes.v4.commit().unwrap();
         routes.v4.withdraw(beside);
         routes.v4.commit().unwrap();
-        // A neighbour that is said again: as good as one that has moved.
+        // A neighbor that is said again: as good as one that has moved.
         adjacencies.publish(Box::new(adjacencies.current().clone()));
         while adjacencies.reclaim().is_some() {}
         commits += 1;

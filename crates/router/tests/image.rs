@@ -2,7 +2,7 @@
 
 mod rig;
 
-use feed::netlink::{Follower, Neighbour, Target};
+use feed::netlink::{Follower, Neighbor, Target};
 use fib::Choice;
 use fib::image::{BadImage, Image, Writer};
 use fingerpost_router::control::plane::{AdoptError, Names};
@@ -23,12 +23,12 @@ impl Names for Renumbered {
 }
 
 /// A rig to which what the kernel has is told, but for routes.
-fn with_neighbours(by: u32) -> Rig {
+fn with_neighbors(by: u32) -> Rig {
     let mut rig = Rig::new(by, false);
     for (interface, address, last) in
         [(1, "192.0.2.1", 1), (2, "192.0.2.2", 2), (2, "fe80::2", 3), (1, "192.0.2.7", 7)]
     {
-        rig.neighbour(interface, address, Some(last));
+        rig.neighbor(interface, address, Some(last));
     }
     rig
 }
@@ -78,11 +78,11 @@ fn as_before(rig: &mut Rig) {
 
 #[test]
 fn an_image_is_gone_by_at_once_and_with_the_numbers_of_now() {
-    let mut before = with_neighbours(0);
+    let mut before = with_neighbors(0);
     routes(&mut before);
     as_before(&mut before);
     let image = save(&before);
-    let mut after = with_neighbours(40);
+    let mut after = with_neighbors(40);
     adopt(&mut after, &image).unwrap();
     as_before(&mut after);
     assert!(after.ingresses.current().get(0).locals.holds_v4(0xc000_02fe));
@@ -92,24 +92,24 @@ fn an_image_is_gone_by_at_once_and_with_the_numbers_of_now() {
 
 #[test]
 fn routes_that_come_take_the_images_place_with_the_same_hops() {
-    let mut before = with_neighbours(0);
+    let mut before = with_neighbors(0);
     routes(&mut before);
     let image = save(&before);
-    let mut after = with_neighbours(7);
+    let mut after = with_neighbors(7);
     adopt(&mut after, &image).unwrap();
     let hop = |rig: &mut Rig, address| rig.asked(0, address, 0).0;
     let (ten, eleven) = (hop(&mut after, "10.1.1.1"), hop(&mut after, "11.1.1.1"));
     // The routes are told one by one, and nothing of it shows before all are: neither
-    // that 11/8 is gone, nor what is new; a neighbour's MAC does.
+    // that 11/8 is gone, nor what is new; a neighbor's MAC does.
     after.route(MAIN, "10.0.0.0/8", Some(&to(&[(1, Some("192.0.2.1"), 1)])));
     after.route(MAIN, "30.0.0.0/8", Some(&to(&[(2, Some("192.0.2.55"), 1)])));
     after.route(MAIN, "31.0.0.0/8", Some(&to(&[(2, Some("192.0.2.2"), 1)])));
     after.route(MAIN, "31.0.0.0/8", None);
     after.commit();
     as_before(&mut after);
-    let neighbour = Neighbour { mac: Some(mac(0x55)), state: 2 };
-    after.plane.neighbour(9, ip("192.0.2.55"), Some(&neighbour));
-    after.plane.neighbour(8, ip("192.0.2.1"), Some(&neighbour));
+    let neighbor = Neighbor { mac: Some(mac(0x55)), state: 2 };
+    after.plane.neighbor(9, ip("192.0.2.55"), Some(&neighbor));
+    after.plane.neighbor(8, ip("192.0.2.1"), Some(&neighbor));
     after.commit();
     assert_eq!(after.leads("10.1.1.1"), Ok((0, 0x55)));
     assert_eq!(after.leads("30.1.1.1"), Err(Verdict::NoRoute));
@@ -131,7 +131,7 @@ fn routes_that_come_take_the_images_place_with_the_same_hops() {
 
 #[test]
 fn what_is_behind_an_interface_that_is_gone_is_the_hosts() {
-    let mut before = with_neighbours(0);
+    let mut before = with_neighbors(0);
     before.route(MAIN, "10.0.0.0/8", Some(&to(&[(2, Some("192.0.2.2"), 1)])));
     // Interface 9 has no name after the restart, and 3 no name before it.
     before.route(MAIN, "11.0.0.0/8", Some(&to(&[(9, Some("192.0.2.2"), 1)])));
@@ -140,7 +140,7 @@ fn what_is_behind_an_interface_that_is_gone_is_the_hosts() {
     before.route(MAIN, "13.0.0.0/8", Some(&to(&[(1, Some("192.0.2.1"), 1)])));
     before.commit();
     let image = save(&before);
-    let mut after = with_neighbours(3);
+    let mut after = with_neighbors(3);
     adopt(&mut after, &image).unwrap();
     assert_eq!(after.leads("10.1.1.1"), Ok((1, 2)));
     assert_eq!(after.leads("11.1.1.1"), Err(Verdict::HostRoute));
@@ -150,9 +150,9 @@ fn what_is_behind_an_interface_that_is_gone_is_the_hosts() {
 
 #[test]
 fn what_is_no_image_of_this_router_changes_nothing() {
-    let mut before = with_neighbours(0);
+    let mut before = with_neighbors(0);
     routes(&mut before);
-    let mut rig = with_neighbours(0);
+    let mut rig = with_neighbors(0);
     let whole = save(&before);
     let mut damaged = whole.clone();
     damaged[whole.len() / 2] ^= 4;

@@ -24,23 +24,23 @@ fn a_route_leads_to_its_gateway_once_that_is_resolved() {
         assert_eq!(rig.leads("10.1.1.1"), Err(Verdict::Unresolved));
         let wanted = [(1, ip("192.0.2.1")), (2, ip("fe80::1"))];
         assert_eq!(rig.plane.gateways(false), wanted);
-        rig.neighbour(1, "192.0.2.1", Some(7));
-        rig.neighbour(2, "fe80::1", Some(8));
+        rig.neighbor(1, "192.0.2.1", Some(7));
+        rig.neighbor(2, "fe80::1", Some(8));
         rig.commit();
         assert_eq!(rig.leads("10.1.1.1"), Ok((0, 7)));
         assert_eq!(rig.leads("2001:db8::9"), Ok((1, 8)));
         assert_eq!(rig.leads("11.1.1.1"), Err(Verdict::NoRoute));
         assert_eq!(rig.plane.gateways(false), []);
         assert_eq!(rig.plane.gateways(true), wanted);
-        // The port's MAC and MTU are the link's; a neighbour's new MAC holds at once.
+        // The port's MAC and MTU are the link's; a neighbor's new MAC holds at once.
         let (_, adjacency) = rig.asked(0, "10.1.1.1", 0);
         assert_eq!((adjacency.src_mac(), adjacency.mtu()), (mac(0x11), 1500));
-        rig.neighbour(1, "192.0.2.1", Some(9));
+        rig.neighbor(1, "192.0.2.1", Some(9));
         rig.plane.link(2, Some(&Link { up: false, ..link(2) }));
         rig.commit();
         assert_eq!(rig.leads("10.1.1.1"), Ok((0, 9)));
         assert_eq!(rig.leads("2001:db8::9"), Err(Verdict::HostRoute));
-        rig.neighbour(1, "192.0.2.1", None);
+        rig.neighbor(1, "192.0.2.1", None);
         rig.route(MAIN, "2001:db8::/32", None);
         rig.commit();
         assert_eq!(rig.leads("10.1.1.1"), Err(Verdict::Unresolved));
@@ -61,7 +61,7 @@ fn what_the_router_cannot_do_is_the_hosts() {
         }
         // Behind an interface that is no port, resolved or not.
         rig.route(MAIN, "10.4.0.0/16", Some(&to(&[(4, Some("192.0.2.9"), 1)])));
-        rig.neighbour(4, "192.0.2.9", Some(1));
+        rig.neighbor(4, "192.0.2.9", Some(1));
         rig.commit();
         assert_eq!(rig.leads("10.0.0.1"), Err(Verdict::Blackhole));
         for address in ["10.1.0.1", "10.2.0.1", "10.3.0.1", "10.4.0.1"] {
@@ -75,9 +75,9 @@ fn hosts_on_a_link_have_routes_of_their_own_while_they_are_known() {
     for mut rig in both() {
         let connected = to(&[(1, None, 1)]);
         rig.route(MAIN, "192.0.2.0/24", Some(&connected));
-        rig.neighbour(1, "192.0.2.7", Some(7));
+        rig.neighbor(1, "192.0.2.7", Some(7));
         // Known on a link that does not have the address: no route leads there.
-        rig.neighbour(2, "192.0.2.8", Some(8));
+        rig.neighbor(2, "192.0.2.8", Some(8));
         rig.commit();
         assert_eq!(rig.leads("192.0.2.7"), Ok((0, 7)));
         assert_eq!(rig.leads("192.0.2.8"), Err(Verdict::Unresolved));
@@ -87,7 +87,7 @@ fn hosts_on_a_link_have_routes_of_their_own_while_they_are_known() {
         assert_eq!(rig.plane.wanted(hop, ip("192.0.2.9")), [(1, ip("192.0.2.9"))]);
         rig.idle();
         // A longer route by a gateway takes the host away from the link; and gives it back.
-        rig.neighbour(2, "198.51.100.1", Some(3));
+        rig.neighbor(2, "198.51.100.1", Some(3));
         let elsewhere = to(&[(2, Some("198.51.100.1"), 1)]);
         rig.route(MAIN, "192.0.2.0/28", Some(&elsewhere));
         rig.commit();
@@ -102,7 +102,7 @@ fn hosts_on_a_link_have_routes_of_their_own_while_they_are_known() {
         rig.route(MAIN, "192.0.2.7/32", None);
         rig.commit();
         assert_eq!(rig.leads("192.0.2.7"), Ok((0, 7)));
-        rig.neighbour(1, "192.0.2.7", None);
+        rig.neighbor(1, "192.0.2.7", None);
         rig.commit();
         assert_eq!(rig.leads("192.0.2.7"), Err(Verdict::Unresolved));
         rig.route(MAIN, "192.0.2.0/24", None);
@@ -122,7 +122,7 @@ fn several_ways_are_a_group_of_those_that_can_be_used() {
         let (hop, _) = rig.asked(0, "10.0.0.1", 0);
         let wanted = [(1, ip("192.0.2.1")), (2, ip("192.0.2.2"))];
         assert_eq!(rig.plane.wanted(hop, ip("10.0.0.1")), wanted);
-        rig.neighbour(1, "192.0.2.1", Some(1));
+        rig.neighbor(1, "192.0.2.1", Some(1));
         rig.commit();
         let shares = |rig: &mut Rig| {
             let mut shares = [0u32; 2];
@@ -133,7 +133,7 @@ fn several_ways_are_a_group_of_those_that_can_be_used() {
             shares
         };
         assert_eq!(shares(&mut rig), [4096, 0]);
-        rig.neighbour(2, "192.0.2.2", Some(2));
+        rig.neighbor(2, "192.0.2.2", Some(2));
         rig.commit();
         assert_eq!(shares(&mut rig), [1024, 3072]);
         rig.plane.link(1, None);
@@ -156,8 +156,8 @@ fn hops_behind_a_port_that_goes_down_change_before_the_next_commit() {
         rig.route(MAIN, "10.0.0.0/8", Some(&group));
         rig.route(MAIN, "11.0.0.0/8", Some(&to(&[(1, Some("192.0.2.1"), 1)])));
         rig.route(MAIN, "12.0.0.0/8", Some(&to(&[(2, Some("192.0.2.2"), 1)])));
-        rig.neighbour(1, "192.0.2.1", Some(1));
-        rig.neighbour(2, "192.0.2.2", Some(2));
+        rig.neighbor(1, "192.0.2.1", Some(1));
+        rig.neighbor(2, "192.0.2.2", Some(2));
         rig.commit();
         let commits = rig.plane.counts().commits;
         // As the kernel reports: the link first, then a message for each of its routes.
@@ -181,8 +181,8 @@ fn hops_behind_a_port_that_goes_down_change_before_the_next_commit() {
 #[test]
 fn ports_have_the_routes_of_their_table() {
     for mut rig in both() {
-        rig.neighbour(1, "192.0.2.1", Some(1));
-        rig.neighbour(3, "192.0.2.3", Some(3));
+        rig.neighbor(1, "192.0.2.1", Some(1));
+        rig.neighbor(3, "192.0.2.3", Some(3));
         rig.route(MAIN, "10.0.0.0/8", Some(&to(&[(1, Some("192.0.2.1"), 1)])));
         rig.route(OTHER, "10.0.0.0/8", Some(&to(&[(3, Some("192.0.2.3"), 1)])));
         rig.route(77, "10.0.0.0/8", Some(&info(Target::Blackhole)));
@@ -197,11 +197,11 @@ fn ports_have_the_routes_of_their_table() {
 fn a_host_route_of_ours_is_not_forgotten_for_one_in_another_table() {
     for mut rig in both() {
         rig.route(MAIN, "192.0.2.0/24", Some(&to(&[(1, None, 1)])));
-        rig.neighbour(1, "192.0.2.7", Some(7));
+        rig.neighbor(1, "192.0.2.7", Some(7));
         rig.commit();
-        // Another table gets a route to the same address while the neighbour goes.
+        // Another table gets a route to the same address while the neighbor goes.
         rig.route(OTHER, "192.0.2.7/32", Some(&info(Target::Blackhole)));
-        rig.neighbour(1, "192.0.2.7", None);
+        rig.neighbor(1, "192.0.2.7", None);
         rig.commit();
         assert_eq!(rig.leads("192.0.2.7"), Err(Verdict::Unresolved));
         assert_eq!(rig.plane.table(MAIN).unwrap().v4.rib().len(), 1);
@@ -238,7 +238,7 @@ fn a_worker_in_the_middle_of_a_batch_never_sees_a_hop_change_its_meaning() {
     for commits in 1..=9 {
         for mut rig in both() {
             for last in 1..=9 {
-                rig.neighbour(1, &format!("192.0.2.{last}"), Some(last));
+                rig.neighbor(1, &format!("192.0.2.{last}"), Some(last));
             }
             rig.route(MAIN, "10.0.0.0/8", Some(&by(1)));
             rig.commit();
@@ -320,8 +320,8 @@ fn a_port_goes_by_the_table_that_the_rules_lead_to() {
         rig.tables = rig.plane.readers();
         rig.route(MAIN, "10.0.0.0/8", Some(&to(&[(1, Some("192.0.2.1"), 1)])));
         rig.route(77, "10.0.0.0/8", Some(&to(&[(2, Some("192.0.2.2"), 1)])));
-        rig.neighbour(1, "192.0.2.1", Some(1));
-        rig.neighbour(2, "192.0.2.2", Some(2));
+        rig.neighbor(1, "192.0.2.1", Some(1));
+        rig.neighbor(2, "192.0.2.2", Some(2));
         rig.commit();
         assert_eq!(rig.leads_from(0, "10.1.1.1"), Ok((0, 1)));
         assert_eq!(rig.leads_from(1, "10.1.1.1"), Ok((1, 2)));
@@ -350,7 +350,7 @@ fn hosts_on_a_link_are_in_the_table_that_has_its_route() {
         rig.plane.rules(&ruled("eth1", 77));
         rig.tables = rig.plane.readers();
         rig.route(MAIN, "192.0.2.0/24", Some(&to(&[(1, None, 1)])));
-        rig.neighbour(1, "192.0.2.7", Some(7));
+        rig.neighbor(1, "192.0.2.7", Some(7));
         rig.commit();
         assert_eq!(rig.leads_from(1, "192.0.2.7"), Ok((0, 7)));
         assert_eq!(rig.leads_from(0, "192.0.2.7"), Err(Verdict::NoRoute));
@@ -368,7 +368,7 @@ fn hosts_on_a_link_are_in_the_table_that_has_its_route() {
 fn link_with_another_mac_and_mtu_is_used_with_the_next_commit() {
     for mut rig in both() {
         rig.route(MAIN, "10.0.0.0/8", Some(&to(&[(1, Some("192.0.2.1"), 1)])));
-        rig.neighbour(1, "192.0.2.1", Some(7));
+        rig.neighbor(1, "192.0.2.1", Some(7));
         rig.commit();
         rig.plane.link(1, Some(&Link { mtu: 1280, mac: Some(mac(0x99)), ..link(1) }));
         assert!(rig.plane.take_port_changes() && !rig.plane.take_port_changes());
@@ -391,7 +391,7 @@ fn device_made_again_is_the_port_once_workers_have_sockets_on_it() {
     for mut rig in both() {
         let through = |interface| to(&[(interface, Some("192.0.2.1"), 1)]);
         rig.route(MAIN, "10.0.0.0/8", Some(&through(1)));
-        rig.neighbour(1, "192.0.2.1", Some(7));
+        rig.neighbor(1, "192.0.2.1", Some(7));
         rig.commit();
         rig.plane.link(1, None);
         rig.commit();
@@ -404,7 +404,7 @@ fn device_made_again_is_the_port_once_workers_have_sockets_on_it() {
         assert!(rig.plane.adopt_devices([(2, &taken), (9, &next)].into_iter()));
         assert!(!rig.plane.ports().has_gone());
         rig.route(MAIN, "10.0.0.0/8", Some(&through(9)));
-        rig.neighbour(9, "192.0.2.1", Some(7));
+        rig.neighbor(9, "192.0.2.1", Some(7));
         rig.commit();
         assert_eq!(rig.leads("10.1.1.1"), Err(Verdict::HostRoute), "without sockets, too");
         rig.plane.set_served(&[true, true, true]);

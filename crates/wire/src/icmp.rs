@@ -43,13 +43,13 @@ pub const V6_TIME_EXCEEDED: u8 = 3;
 pub const V6_ECHO: u8 = 128;
 /// ICMPv6: echo reply.
 pub const V6_ECHO_REPLY: u8 = 129;
-/// ICMPv6: router solicitation, the first of the five messages of neighbour
+/// ICMPv6: router solicitation, the first of the five messages of neighbor
 /// discovery (RFC 4861).
 pub const V6_ROUTER_SOLICITATION: u8 = 133;
-/// ICMPv6: neighbour solicitation.
-pub const V6_NEIGHBOUR_SOLICITATION: u8 = 135;
-/// ICMPv6: neighbour advertisement.
-pub const V6_NEIGHBOUR_ADVERTISEMENT: u8 = 136;
+/// ICMPv6: neighbor solicitation.
+pub const V6_NEIGHBOR_SOLICITATION: u8 = 135;
+/// ICMPv6: neighbor advertisement.
+pub const V6_NEIGHBOR_ADVERTISEMENT: u8 = 136;
 /// ICMPv6: redirect, the last of the five.
 pub const V6_REDIRECT: u8 = 137;
 

@@ -2,7 +2,7 @@
 //!
 //! The oracle of our tests is ours; `rte_fib` and `rte_fib6` are not. The same routes
 //! go into their table and into each engine's, and millions of addresses are asked of
-//! all: both ends of every route and their neighbours outside, where an answer
+//! all: both ends of every route and their neighbors outside, where an answer
 //! changes if it changes anywhere, addresses drawn from the routes, and any. Each of
 //! DPDK's lookup functions is asked, and each engine in a batch and one by one.
 

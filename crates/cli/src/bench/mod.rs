@@ -274,13 +274,13 @@ mod tests {
     fn a_list_of_prefixes_is_spread_as_well_as_one_with_labels() {
         let prefixes = (0..20_000u32).map(|i| Prefix::truncate(i << 12, 24));
         let bare: Vec<_> = prefixes.clone().map(|prefix| (prefix, Label(0))).collect();
-        let labelled: Vec<_> = prefixes.zip((0..).map(Label)).collect();
-        for routes in [spread(&bare, 148, true), spread(&labelled, 148, false)] {
+        let labeled: Vec<_> = prefixes.zip((0..).map(Label)).collect();
+        for routes in [spread(&bare, 148, true), spread(&labeled, 148, false)] {
             let mut counts = [0; 149];
             routes.iter().for_each(|(_, hop)| counts[hop.0 as usize] += 1);
             assert_eq!(counts[0], 0);
             assert!(counts[1..].iter().all(|count| (80..200).contains(count)), "{counts:?}");
         }
-        assert_eq!(spread(&labelled, 0, false)[7].1, Hop(8));
+        assert_eq!(spread(&labeled, 0, false)[7].1, Hop(8));
     }
 }

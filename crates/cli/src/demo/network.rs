@@ -12,7 +12,7 @@
 //!
 //! and likewise 2001:2:0:0::/64 to 2001:2:0:2::/64: the blocks that RFC 2544
 //! and RFC 5180 set aside for this. Interfaces speak of themselves as little as
-//! can be (no link-local addresses, so no ND); neighbours are static.
+//! can be (no link-local addresses, so no ND); neighbors are static.
 
 use anyhow::Result;
 

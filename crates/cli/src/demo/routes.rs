@@ -3,7 +3,7 @@
 //! They come from the generator or from files. What a file has behind a prefix
 //! (a next hop, an origin AS) is hashed to one of [`NEXT_HOPS`] next hops,
 //! which share the two links that there are: odd ones lead to sink 0, even ones
-//! to sink 1. That many, and not two, because neighbouring routes with one next
+//! to sink 1. That many, and not two, because neighboring routes with one next
 //! hop melt into one run: two would make the table far smaller than a real one.
 
 use std::path::PathBuf;

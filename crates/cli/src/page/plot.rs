@@ -1,6 +1,6 @@
 //! Plots as SVG inside a page: bars with their spread, rates by footprint, goodput over time.
 //!
-//! Everything is drawn with classes and no colour of its own, so that the page's style
+//! Everything is drawn with classes and no color of its own, so that the page's style
 //! decides about light and dark (`page.css`). Text is text: it can be searched, selected
 //! and read aloud; every plot has a title, and what it shows stands in a table as well.
 

@@ -126,7 +126,7 @@ fn draw_feeds(frame: &mut Frame<'_>, area: Rect, state: &State) {
         let style = if feed.overruns > 0 { WRONG } else { Style::new() };
         lines.push(Line::from(vec![
             Span::styled(format!("  {} overruns", feed.overruns), style),
-            Span::raw(format!(", {} times read anew", feed.resynchronisations)),
+            Span::raw(format!(", {} times read anew", feed.resynchronizations)),
         ]));
     }
     let audit = &state.now.audit;
@@ -259,7 +259,7 @@ mod tests {
             name: "kernel".to_owned(),
             messages: 5,
             overruns: 0,
-            resynchronisations: 1,
+            resynchronizations: 1,
             damaged: 0,
             refused: 0,
             changes: 700 * times,

@@ -23,7 +23,7 @@
 //!   A connection that has sent no route ends nothing: zebra has at least the routes of
 //!   connected networks. The mirrors are apart because a zebra that was restarted gives
 //!   the numbers of its nexthop groups new meanings.
-//! - Only routes and nexthop objects are taken. Links, addresses and neighbours are the
+//! - Only routes and nexthop objects are taken. Links, addresses and neighbors are the
 //!   kernel's to tell; a way out over an interface that is down is the router's to leave
 //!   out.
 //!
@@ -131,9 +131,9 @@ pub struct Pumped {
     /// Says that zebra is connected.
     pub connected: bool,
     /// Says that zebra may not have sent everything yet, or is not connected.
-    pub resynchronising: bool,
+    pub resynchronizing: bool,
     /// Says that the sweep was done just now.
-    pub resynchronised: bool,
+    pub resynchronized: bool,
 }
 
 /// A connection, from its first byte on.
@@ -214,10 +214,10 @@ impl Fpm {
             }
         }
         if !pumped.more && self.due().is_some_and(|due| due <= Instant::now()) {
-            pumped.resynchronised = self.sweep(to);
+            pumped.resynchronized = self.sweep(to);
         }
         pumped.connected = self.connection.is_some();
-        pumped.resynchronising =
+        pumped.resynchronizing =
             self.connection.as_ref().is_none_or(|connection| !connection.swept);
         Ok(pumped)
     }

@@ -119,8 +119,8 @@ pub(super) fn labels<A: Addr>(
     let mut appearing = appearing.iter().copied().cycle();
     let mut routes: Vec<(Prefix<A>, Label)> = Vec::with_capacity(prefixes.len());
     let mut walk = Walk::new();
-    // Equal neighbours: those there should be, in 2^-32, less those there are.
-    let share = model.equal_neighbours();
+    // Equal neighbors: those there should be, in 2^-32, less those there are.
+    let share = model.equal_neighbors();
     let mut lacking = 0i64;
     for &prefix in prefixes {
         let place = walk.place(prefix);

@@ -2,7 +2,7 @@
 //!
 //! What makes a routing table hard or easy for a forwarding engine is not the
 //! count of its prefixes but how they lie: which lengths, what is nested in what,
-//! which blocks are crowded, and how often a neighbour goes the same way. All of
+//! which blocks are crowded, and how often a neighbor goes the same way. All of
 //! that was measured on the RouteViews tables of 2026-07-30 and is built into the
 //! program as two small models ([`model`] says what is counted); a table is dealt
 //! from the counts like cards from a pack ([`deal`]).

@@ -20,7 +20,7 @@
 //! of it; since a node's kind follows from its parent's kind and card, a table
 //! dealt from these cards without replacement has exactly as many nodes of each
 //! kind, hence the lengths, the nesting by bands of cover, and the full and empty
-//! neighbourhoods of the measured one. Where in its class they lie is chance.
+//! neighborhoods of the measured one. Where in its class they lie is chance.
 //!
 //! Labels are cards too ([`Origin`]): walking the table in order, a route has the
 //! label of the route before it, of its cover, one that was there before or a new
@@ -219,7 +219,7 @@ impl Model {
     }
 
     /// The share of routes with the label of the route before, in 2^-32.
-    pub(super) fn equal_neighbours(&self) -> i64 {
+    pub(super) fn equal_neighbors(&self) -> i64 {
         let equal: u64 = self.origins.iter().map(|cards| u64::from(cards[0])).sum();
         let all: u64 = self.origins.iter().flatten().map(|&count| u64::from(count)).sum();
         ((equal << 32) / all.max(1)) as i64

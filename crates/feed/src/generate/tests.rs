@@ -25,7 +25,7 @@ struct Shape {
     nested: f64,
     /// Shares of the nested routes by length of the cover.
     covers: BTreeMap<u32, f64>,
-    /// Shares of equal neighbours, and of nested routes equal to their cover.
+    /// Shares of equal neighbors, and of nested routes equal to their cover.
     like_before: f64,
     like_cover: f64,
     labels: usize,

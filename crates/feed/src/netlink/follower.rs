@@ -14,7 +14,7 @@ use std::sync::Arc;
 use fib::Prefix;
 
 use super::link::Link;
-use super::neighbour::Neighbour;
+use super::neighbor::Neighbor;
 use super::rule::Rule;
 
 /// One way out. Sorted and unique within a target.
@@ -77,8 +77,8 @@ pub trait Follower {
     /// An interface has an address, or has it no more.
     fn address(&mut self, index: u32, address: IpAddr, length: u8, there: bool);
 
-    /// A neighbour is there or has changed; `None`: it is gone.
-    fn neighbour(&mut self, index: u32, address: IpAddr, neighbour: Option<&Neighbour>);
+    /// A neighbor is there or has changed; `None`: it is gone.
+    fn neighbor(&mut self, index: u32, address: IpAddr, neighbor: Option<&Neighbor>);
 
     /// The rules have changed; these are all, IPv4 first, by priority.
     fn rules(&mut self, rules: &[Rule]);
@@ -93,6 +93,6 @@ impl Follower for Nobody {
     fn route_v6(&mut self, _: u32, _: Prefix<u128>, _: Option<&RouteInfo>) {}
     fn link(&mut self, _: u32, _: Option<&Link>) {}
     fn address(&mut self, _: u32, _: IpAddr, _: u8, _: bool) {}
-    fn neighbour(&mut self, _: u32, _: IpAddr, _: Option<&Neighbour>) {}
+    fn neighbor(&mut self, _: u32, _: IpAddr, _: Option<&Neighbor>) {}
     fn rules(&mut self, _: &[Rule]) {}
 }

@@ -6,7 +6,7 @@
 //!              dump ────────────┴► a new Mirror, which takes the place of the old
 //! ```
 //!
-//! A resynchronisation, of which the start is the first, has no gap: the socket for
+//! A resynchronization, of which the start is the first, has no gap: the socket for
 //! events is listening before the dump is asked for. Everything is dumped into a new,
 //! empty mirror, and events go into it as well, in the order in which things happened
 //! (`kernel/resync.rs`); they go on being applied to the mirror in use, too. Then the new
@@ -15,7 +15,7 @@
 //! mirror.
 //!
 //! It is begun by [`Kernel::start`]; by an overrun, when messages were lost; by
-//! [`Kernel::resynchronise`]; when IPv6 routes end by themselves, which the kernel does not
+//! [`Kernel::resynchronize`]; when IPv6 routes end by themselves, which the kernel does not
 //! say in time ([`Mirror::expiry`]). An overrun in its midst begins it again, and each overrun
 //! doubles the receive buffer, up to a limit.
 //!
@@ -37,7 +37,7 @@ use super::follower::Follower;
 use super::lookup::{Found, Lookup};
 use super::message::Messages;
 use super::mirror::Mirror;
-use super::neighbour;
+use super::neighbor;
 use super::socket::{Received, Socket};
 use super::uapi::{
     GROUP_IPV4_IFADDR, GROUP_IPV4_NETCONF, GROUP_IPV4_ROUTE, GROUP_IPV4_RULE, GROUP_IPV6_IFADDR,
@@ -69,7 +69,7 @@ const EVENTS: usize = 64;
 /// How long after the expiry of a route the routes are read again: the kernel counts in hundredths
 /// of a second, and messages take their time.
 const EXPIRED: Duration = Duration::from_millis(30);
-/// How long after a resynchronisation one may follow for the sake of routes that end.
+/// How long after a resynchronization one may follow for the sake of routes that end.
 const OFTEN: Duration = Duration::from_millis(500);
 /// How long after one that was taken although interrupted the next one begins.
 const LATER: Duration = Duration::from_secs(10);
@@ -96,16 +96,16 @@ pub struct Counters {
     pub messages: u64,
     /// How often messages were lost because the buffer was full.
     pub overruns: u64,
-    /// How many resynchronisations were completed, the start included.
-    pub resynchronisations: u64,
+    /// How many resynchronizations were completed, the start included.
+    pub resynchronizations: u64,
     /// How many dumps were interrupted and asked for again.
     pub interrupted: u64,
     /// Messages that were left out because they were damaged.
     pub damaged: u64,
     /// What was wrong with the last of them.
     pub last_damage: Option<Damage>,
-    /// When the last resynchronisation was complete.
-    pub last_resynchronised: Option<Instant>,
+    /// When the last resynchronization was complete.
+    pub last_resynchronized: Option<Instant>,
     /// How long it took.
     pub last_took: Duration,
     /// How much of that was spent receiving, which is the kernel's own time.
@@ -121,10 +121,10 @@ pub struct Pumped {
     pub messages: usize,
     /// Says that the limit was reached and more is there.
     pub more: bool,
-    /// Says that a resynchronisation is going on: the mirror may be out of date.
-    pub resynchronising: bool,
+    /// Says that a resynchronization is going on: the mirror may be out of date.
+    pub resynchronizing: bool,
     /// Says that one was completed just now.
-    pub resynchronised: bool,
+    pub resynchronized: bool,
 }
 
 /// The kernel of the network namespace in which this was opened.
@@ -138,7 +138,7 @@ pub struct Kernel {
     buffer: Vec<u8>,
     mirror: Mirror,
     resync: Option<Resync>,
-    /// When to resynchronise of our own accord.
+    /// When to resynchronize of our own accord.
     later: Option<Instant>,
     settings: Settings,
     counters: Counters,
@@ -191,8 +191,8 @@ impl Kernel {
     ///
     /// [`Error`].
     pub fn start(&mut self, to: &mut dyn Follower) -> Result<(), Error> {
-        self.resynchronise()?;
-        while !self.pump(to, usize::MAX)?.resynchronised {
+        self.resynchronize()?;
+        while !self.pump(to, usize::MAX)?.resynchronized {
             if self.resync.is_some() {
                 wait(&self.poll.0)?;
             }
@@ -237,7 +237,7 @@ impl Kernel {
     pub fn pump(&mut self, to: &mut dyn Follower, limit: usize) -> Result<Pumped, Error> {
         let mut pumped = Pumped::default();
         if self.due().is_some_and(|at| at <= Instant::now()) {
-            self.resynchronise()?;
+            self.resynchronize()?;
         }
         loop {
             // Events first, as an event that has been read is known to be older than what
@@ -257,13 +257,13 @@ impl Kernel {
             if idle && dumped.is_none() && pumped.messages == before {
                 break;
             }
-            if pumped.messages >= limit || pumped.resynchronised {
+            if pumped.messages >= limit || pumped.resynchronized {
                 pumped.more = true;
                 break;
             }
         }
         self.counters.messages += pumped.messages as u64;
-        pumped.resynchronising = self.resync.is_some();
+        pumped.resynchronizing = self.resync.is_some();
         Ok(pumped)
     }
 
@@ -272,7 +272,7 @@ impl Kernel {
     /// # Errors
     ///
     /// [`Error`].
-    pub fn resynchronise(&mut self) -> Result<(), Error> {
+    pub fn resynchronize(&mut self) -> Result<(), Error> {
         self.later = None;
         // A dump that is under way is not ended by asking for another: the socket is.
         if self.resync.take().is_some() {
@@ -293,14 +293,14 @@ impl Kernel {
     }
 
     /// Asks the kernel to find out the MAC of `address` on the interface `index`, or to
-    /// make sure of the one it has. What it finds out comes as a neighbour.
+    /// make sure of the one it has. What it finds out comes as a neighbor.
     ///
     /// # Errors
     ///
     /// [`Error::Refused`], for instance if there is no such interface.
     pub fn resolve(&mut self, index: u32, address: IpAddr) -> Result<(), Error> {
         let number = self.requests.number();
-        self.requests.send(&neighbour::resolve(index, address, number))?;
+        self.requests.send(&neighbor::resolve(index, address, number))?;
         // The kernel has done it by now, and answers only if it will not.
         let mut refused = None;
         let mut buffer = vec![0; 1024];
@@ -313,7 +313,7 @@ impl Kernel {
         }
         match refused {
             None => Ok(()),
-            Some(source) => Err(Error::Refused { asked: "to resolve a neighbour", source }),
+            Some(source) => Err(Error::Refused { asked: "to resolve a neighbor", source }),
         }
     }
 
@@ -352,7 +352,7 @@ impl Kernel {
             return None;
         }
         // After the moment itself, and not for each of several that end together.
-        let last = self.counters.last_resynchronised;
+        let last = self.counters.last_resynchronized;
         let expiry = self.mirror.expiry().map(|at| at + EXPIRED);
         let expiry = expiry.map(|at| last.map_or(at, |last| at.max(last + OFTEN)));
         self.later.into_iter().chain(expiry).min()
@@ -368,8 +368,8 @@ impl Kernel {
         &self.counters
     }
 
-    /// Says whether a resynchronisation is going on.
-    pub fn is_resynchronising(&self) -> bool {
+    /// Says whether a resynchronization is going on.
+    pub fn is_resynchronizing(&self) -> bool {
         self.resync.is_some()
     }
 
@@ -386,7 +386,7 @@ impl Kernel {
         };
         let received = &self.buffer[..bytes];
         // Before the first dump there is nothing that an event could change.
-        let first = self.counters.resynchronisations == 0;
+        let first = self.counters.resynchronizations == 0;
         let mut count = 0;
         let mut overrun = false;
         for message in Messages::new(received) {
@@ -413,7 +413,7 @@ impl Kernel {
         // The system doubles what it is asked for.
         let more = self.counters.buffer.min(self.settings.largest_buffer);
         self.counters.buffer = self.events.set_buffer(more)?;
-        self.resynchronise()
+        self.resynchronize()
     }
 
     /// Reads once from the socket of dumps; returns how many messages, `None` if there
@@ -428,10 +428,10 @@ impl Kernel {
         match step {
             Step::Idle => return Ok(None),
             Step::Going => {}
-            Step::Lost => self.resynchronise()?,
+            Step::Lost => self.resynchronize()?,
             Step::Done => {
                 self.finish(to);
-                pumped.resynchronised = true;
+                pumped.resynchronized = true;
             }
         }
         Ok(Some(count))
@@ -445,8 +445,8 @@ impl Kernel {
         self.mirror.become_new(resync.into_mirror(), to);
         let now = Instant::now();
         self.later = doubtful.then_some(now + LATER);
-        self.counters.resynchronisations += 1;
-        self.counters.last_resynchronised = Some(now);
+        self.counters.resynchronizations += 1;
+        self.counters.last_resynchronized = Some(now);
         self.counters.last_took = now - began;
     }
 }
@@ -479,7 +479,7 @@ impl fmt::Debug for Kernel {
         f.debug_struct("Kernel")
             .field("mirror", &self.mirror)
             .field("counters", &self.counters)
-            .field("resynchronising", &self.is_resynchronising())
+            .field("resynchronizing", &self.is_resynchronizing())
             .finish_non_exhaustive()
     }
 }

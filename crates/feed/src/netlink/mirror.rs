@@ -5,7 +5,7 @@
 //!                      │
 //!                      ├ tables   table → Rib: prefix → list of candidates   (lists.rs)
 //!                      ├ lists    each different list once → paths           (paths.rs)
-//!                      ├ links, addresses, neighbours, nexthops, rules
+//!                      ├ links, addresses, neighbors, nexthops, rules
 //!                      └ silent   what the kernel removes without a word     (silent.rs)
 //! ```
 //!
@@ -15,7 +15,7 @@
 //!
 //! An IPv6 route may expire. The kernel stops using it at that moment and reports it up to a minute
 //! later; it never reports that a lifetime was prolonged (by a router advertisement). So
-//! [`Mirror::expiry`] is the earliest known expiry, and a resynchronisation then reads the current
+//! [`Mirror::expiry`] is the earliest known expiry, and a resynchronization then reads the current
 //! state; it leaves out expired routes.
 //!
 //! Left out, and counted: routes for a type of service or a source prefix, which a
@@ -51,7 +51,7 @@ use super::error::Damage;
 use super::follower::{Follower, RouteInfo};
 use super::link::{Link, LinkView};
 use super::message::Message;
-use super::neighbour::{Neighbour, NeighbourView};
+use super::neighbor::{Neighbor, NeighborView};
 use super::netconf::NetconfView;
 use super::nexthop::{Nexthop, NexthopView};
 use super::route::{AnyPrefix, RouteView, Way};
@@ -76,7 +76,7 @@ const ENDED: Duration = Duration::from_secs(10);
 pub struct Mirror {
     links: BTreeMap<u32, Link>,
     addresses: BTreeSet<(u32, IpAddr, u8)>,
-    neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
+    neighbors: BTreeMap<(u32, IpAddr), Neighbor>,
     nexthops: BTreeMap<u32, Nexthop>,
     /// The families and indexes for which routes without a carrier do not count.
     ignoring: BTreeSet<(bool, i32)>,
@@ -179,8 +179,8 @@ impl Mirror {
                 }
             }
             RTM_NEWNEIGH | RTM_DELNEIGH => {
-                if let Some(view) = NeighbourView::parse(message)? {
-                    self.set_neighbour(&view, message.kind == RTM_NEWNEIGH, to);
+                if let Some(view) = NeighborView::parse(message)? {
+                    self.set_neighbor(&view, message.kind == RTM_NEWNEIGH, to);
                 }
             }
             RTM_NEWNEXTHOP => {
@@ -268,9 +268,9 @@ impl Mirror {
         &self.addresses
     }
 
-    /// Returns the neighbours by interface and address.
-    pub fn neighbours(&self) -> &BTreeMap<(u32, IpAddr), Neighbour> {
-        &self.neighbours
+    /// Returns the neighbors by interface and address.
+    pub fn neighbors(&self) -> &BTreeMap<(u32, IpAddr), Neighbor> {
+        &self.neighbors
     }
 
     /// Returns the nexthop objects by number.
@@ -470,14 +470,14 @@ impl Mirror {
         }
     }
 
-    fn set_neighbour(&mut self, view: &NeighbourView, there: bool, to: &mut dyn Follower) {
+    fn set_neighbor(&mut self, view: &NeighborView, there: bool, to: &mut dyn Follower) {
         let key = (view.index, view.address);
         if !there {
-            if self.neighbours.remove(&key).is_some() {
-                to.neighbour(view.index, view.address, None);
+            if self.neighbors.remove(&key).is_some() {
+                to.neighbor(view.index, view.address, None);
             }
-        } else if self.neighbours.insert(key, view.neighbour) != Some(view.neighbour) {
-            to.neighbour(view.index, view.address, Some(&view.neighbour));
+        } else if self.neighbors.insert(key, view.neighbor) != Some(view.neighbor) {
+            to.neighbor(view.index, view.address, Some(&view.neighbor));
         }
     }
 
@@ -545,7 +545,7 @@ impl fmt::Debug for Mirror {
         f.debug_struct("Mirror")
             .field("tables", &self.tables())
             .field("links", &self.links.len())
-            .field("neighbours", &self.neighbours.len())
+            .field("neighbors", &self.neighbors.len())
             .field("nexthops", &self.nexthops.len())
             .field("lists", &self.lists.len())
             .field("paths", &self.lists.paths.len())

@@ -3,7 +3,7 @@
 //! ```text
 //!  netlink ─► Socket ─► Messages ─► Attributes ─► views ─► Mirror ─► Follower
 //!             socket    message     attribute     link, address,  mirror/   follower
-//!                                                 neighbour, route,
+//!                                                 neighbor, route,
 //!                                                 nexthop, rule
 //! ```
 //!
@@ -31,7 +31,7 @@ mod link;
 mod lookup;
 mod message;
 mod mirror;
-mod neighbour;
+mod neighbor;
 mod netconf;
 mod nexthop;
 mod owner;
@@ -49,7 +49,7 @@ pub use link::{Link, LinkView};
 pub use lookup::{Found, Lookup};
 pub use message::{Message, Messages};
 pub use mirror::Mirror;
-pub use neighbour::{Neighbour, NeighbourView};
+pub use neighbor::{Neighbor, NeighborView};
 pub use netconf::NetconfView;
 pub use nexthop::{Nexthop, NexthopView};
 pub use owner::{Owner, Owners};

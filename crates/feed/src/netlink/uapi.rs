@@ -1,7 +1,7 @@
 //! The kernel's numbers, by the names of its uapi headers.
 //!
 //! From `linux/netlink.h`, `linux/rtnetlink.h`, `linux/nexthop.h`, `linux/fib_rules.h`,
-//! `linux/neighbour.h`, `linux/if_link.h`, `linux/netconf.h`, `linux/if.h`: numbers that never
+//! `linux/neighbor.h`, `linux/if_link.h`, `linux/netconf.h`, `linux/if.h`: numbers that never
 //! change.
 //! They stand here and not in a crate's list because no list has all of them, those
 //! of nexthop objects and of rules in particular. All are in host byte order but
@@ -128,7 +128,7 @@ pub(crate) const IFA_ADDRESS: u16 = 1;
 pub(crate) const IFA_LOCAL: u16 = 2;
 pub(crate) const IFA_F_SECONDARY: u8 = 1;
 
-// linux/neighbour.h
+// linux/neighbor.h
 pub(crate) const NDA_DST: u16 = 1;
 pub(crate) const NDA_LLADDR: u16 = 2;
 pub(crate) const NTF_USE: u8 = 0x1;

@@ -69,8 +69,8 @@ pub(crate) fn each_line(
     }
 }
 
-/// Recognises the format by how the content begins.
-pub(crate) fn recognise(source: &mut Source<'_>) -> Result<Format, Fault> {
+/// Recognizes the format by how the content begins.
+pub(crate) fn recognize(source: &mut Source<'_>) -> Result<Format, Fault> {
     /// Comments before the first route are rarely longer.
     const HEAD: usize = 64 * 1024;
     let head = source.peek(HEAD);
@@ -99,6 +99,6 @@ pub(crate) fn recognise(source: &mut Source<'_>) -> Result<Format, Fault> {
         // Perhaps a wrong prefix: then the reader's error names the line.
         Ok(Format::Table)
     } else {
-        Err(Fault::Unrecognised { text: excerpt(line) })
+        Err(Fault::Unrecognized { text: excerpt(line) })
     }
 }

@@ -1,7 +1,7 @@
 //! The kernel feed against the kernel, through changes at random.
 //!
 //! Batches of changes of every kind, many of them refused by the kernel; after each batch
-//! the mirror is compared with what `ip` says. In every other batch a resynchronisation
+//! the mirror is compared with what `ip` says. In every other batch a resynchronization
 //! goes on meanwhile.
 //! A failure names the seed: `FINGERPOST_SEED` runs that one, `FINGERPOST_ROUNDS` more
 //! of it.
@@ -156,7 +156,7 @@ fn churn(seed: u64, rounds: u64) {
         if round % 2 == 1 {
             // Some before the dump of routes, some after.
             let (first, second) = lines.split_at(lines.len() / 2);
-            kernel.resynchronise().expect("it begins");
+            kernel.resynchronize().expect("it begins");
             kernel.pump(&mut told, 1).expect("it goes on");
             tried(first);
             for _ in 0..dice.below(8) {

@@ -70,7 +70,7 @@ fn ipv6_route_with_a_lifetime_ends_with_it_unless_that_is_prolonged() {
     add("add", 2);
     let gone = pumped_until_gone(&mut kernel, &mut follower, PREFIX).expect("the route ends");
     assert!(gone > Duration::from_millis(1_500), "after {gone:?}");
-    assert!(kernel.counters().resynchronisations > 1);
+    assert!(kernel.counters().resynchronizations > 1);
     // The kernel may not have removed the one that has ended.
     add("replace", 1);
     add("replace", 100);
@@ -103,9 +103,9 @@ fn what_is_there_at_the_start_is_read() {
     let rule = mirror.rules().iter().find(|rule| rule.priority == 500).expect("the rule");
     assert_eq!(rule.input.as_deref(), Some("b0"));
     assert_eq!(rule.source, Some(("203.0.113.0".parse().unwrap(), 24)));
-    let macs: Vec<_> = mirror.neighbours().values().filter_map(|n| n.mac).collect();
+    let macs: Vec<_> = mirror.neighbors().values().filter_map(|n| n.mac).collect();
     assert!(macs.contains(&[2, 0, 0, 0, 0, 7]));
-    assert_eq!(kernel.counters().resynchronisations, 1);
+    assert_eq!(kernel.counters().resynchronizations, 1);
     assert_eq!(kernel.counters().damaged, 0);
 }
 
@@ -318,8 +318,8 @@ fn routes_without_a_carrier_count_as_it_is_set() {
     for (what, best) in [("ipv4/conf/all", 20), ("ipv4/conf/a0", 20), ("ipv6/conf/all", 0)] {
         set(&mut kernel, &mut told, what, "1");
         assert_eq!(metric(&kernel), best, "{what}");
-        kernel.resynchronise().expect("it begins");
-        checked(&mut kernel, &mut told, "a resynchronisation");
+        kernel.resynchronize().expect("it begins");
+        checked(&mut kernel, &mut told, "a resynchronization");
         steps(&mut kernel, &mut told, "link set a1 up");
         assert_eq!(metric(&kernel), 0, "{what}");
         steps(&mut kernel, &mut told, "link set a1 down");
@@ -359,18 +359,18 @@ fn an_address_that_goes_takes_its_routes_without_a_word() {
 }
 
 #[test]
-fn a_resynchronisation_finds_what_went_unnoticed_and_says_only_that() {
+fn a_resynchronization_finds_what_went_unnoticed_and_says_only_that() {
     let (mut kernel, mut told) = started();
     batch((0..2000u32).map(|n| format!("route add 100.64.{}.{} via 10.0.0.2", n >> 8, n & 255)));
     settle(&mut kernel, &mut told);
     checked(&mut kernel, &mut told, "2000 routes");
     told.calls = 0;
-    kernel.resynchronise().expect("it begins");
+    kernel.resynchronize().expect("it begins");
     settle(&mut kernel, &mut told);
-    assert_eq!(kernel.counters().resynchronisations, 2);
+    assert_eq!(kernel.counters().resynchronizations, 2);
     assert_eq!(told.calls, 0, "nothing has changed, and something was told");
     // Changes that come while it is going on: some before their dump, some after.
-    kernel.resynchronise().expect("it begins");
+    kernel.resynchronize().expect("it begins");
     for round in 0..20 {
         ip(&format!("route replace 100.64.0.{round} via 10.0.1.2"));
         ip(&format!("route del 100.64.7.{round}"));
@@ -379,7 +379,7 @@ fn a_resynchronisation_finds_what_went_unnoticed_and_says_only_that() {
         ip(&format!("route del 100.64.1.{round}"));
     }
     settle(&mut kernel, &mut told);
-    checked(&mut kernel, &mut told, "changes in the midst of a resynchronisation");
+    checked(&mut kernel, &mut told, "changes in the midst of a resynchronization");
 }
 
 #[test]
@@ -427,8 +427,8 @@ fn a_dump_that_is_interrupted_is_asked_for_again() {
     std::thread::scope(|scope| {
         let loader = scope.spawn(|| batch(lines.into_iter()));
         while !loader.is_finished() {
-            if !kernel.is_resynchronising() {
-                kernel.resynchronise().expect("it begins");
+            if !kernel.is_resynchronizing() {
+                kernel.resynchronize().expect("it begins");
             }
             kernel.pump(&mut told, 100).expect("the feed goes on");
         }
@@ -436,7 +436,7 @@ fn a_dump_that_is_interrupted_is_asked_for_again() {
     checked(&mut kernel, &mut told, "changes while dumps go on");
     let counters = kernel.counters();
     assert!(counters.interrupted > 0, "no dump was interrupted: {counters:?}");
-    assert!(counters.resynchronisations > 1, "{counters:?}");
+    assert!(counters.resynchronizations > 1, "{counters:?}");
 }
 
 #[test]
@@ -468,8 +468,8 @@ fn the_kernel_resolves_what_it_is_asked_to() {
             let mut fds = [PollFd::new(kernel.as_fd(), PollFlags::POLLIN)];
             poll(&mut fds, 200u16).expect("the feed can be waited for");
             kernel.pump(&mut told, 100).expect("the feed goes on");
-            let known = told.neighbours.get(&(index, address));
-            if known.and_then(|neighbour| neighbour.mac) == Some([2, 0, 0, 0, 0, 0x99]) {
+            let known = told.neighbors.get(&(index, address));
+            if known.and_then(|neighbor| neighbor.mac) == Some([2, 0, 0, 0, 0, 0x99]) {
                 break;
             }
             assert!(begun.elapsed() < Duration::from_secs(10), "{text}: {known:?}");
@@ -478,7 +478,7 @@ fn the_kernel_resolves_what_it_is_asked_to() {
     let failed = kernel.resolve(9999, "10.0.0.99".parse().unwrap());
     assert_eq!(
         failed.expect_err("there is no such interface").to_string(),
-        "the kernel refuses to resolve a neighbour: No such device \
+        "the kernel refuses to resolve a neighbor: No such device \
          (there is no such interface any more)"
     );
     drop(end);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fib::Prefix;
 use fingerpost_feed::netlink::{
-    Follower, Kernel, Link, Mirror, Neighbour, RouteInfo, Rule, Target, Via,
+    Follower, Kernel, Link, Mirror, Neighbor, RouteInfo, Rule, Target, Via,
 };
 use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
@@ -76,12 +76,12 @@ pub(crate) fn network() {
     }
 }
 
-/// Reads until nothing more comes and no resynchronisation is going on.
+/// Reads until nothing more comes and no resynchronization is going on.
 pub(crate) fn settle(kernel: &mut Kernel, told: &mut Told) {
     let mut quiet = Instant::now();
     while quiet.elapsed() < Duration::from_millis(15) {
         let pumped = kernel.pump(told, 1000).expect("the feed goes on");
-        if pumped.messages > 0 || pumped.resynchronising {
+        if pumped.messages > 0 || pumped.resynchronizing {
             quiet = Instant::now();
         } else {
             std::thread::sleep(Duration::from_millis(1));
@@ -100,7 +100,7 @@ pub(crate) struct Told {
     pub(crate) v6: BTreeMap<(u32, Prefix<u128>), RouteInfo>,
     pub(crate) links: BTreeMap<u32, Link>,
     pub(crate) addresses: BTreeSet<(u32, IpAddr, u8)>,
-    pub(crate) neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
+    pub(crate) neighbors: BTreeMap<(u32, IpAddr), Neighbor>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) calls: usize,
 }
@@ -135,11 +135,11 @@ impl Follower for Told {
         let new = if there { self.addresses.insert(key) } else { self.addresses.remove(&key) };
         assert!(new, "{address} on {index}: told of no change");
     }
-    fn neighbour(&mut self, index: u32, address: IpAddr, neighbour: Option<&Neighbour>) {
-        // The kernel's own timers change neighbours at any time: not counted.
-        match neighbour {
-            Some(neighbour) => drop(self.neighbours.insert((index, address), *neighbour)),
-            None => drop(self.neighbours.remove(&(index, address))),
+    fn neighbor(&mut self, index: u32, address: IpAddr, neighbor: Option<&Neighbor>) {
+        // The kernel's own timers change neighbors at any time: not counted.
+        match neighbor {
+            Some(neighbor) => drop(self.neighbors.insert((index, address), *neighbor)),
+            None => drop(self.neighbors.remove(&(index, address))),
         }
     }
     fn rules(&mut self, rules: &[Rule]) {
@@ -175,7 +175,7 @@ pub(crate) fn checked(kernel: &mut Kernel, told: &mut Told, step: &str) {
     assert!(told.v6 == v6, "after `{step}`: told {:?}, has {v6:?}", told.v6);
     assert_eq!(&told.links, mirror.links(), "after `{step}`");
     assert_eq!(&told.addresses, mirror.addresses(), "after `{step}`");
-    assert_eq!(&told.neighbours, mirror.neighbours(), "after `{step}`");
+    assert_eq!(&told.neighbors, mirror.neighbors(), "after `{step}`");
     assert_eq!(told.rules, mirror.rules(), "after `{step}`");
 }
 

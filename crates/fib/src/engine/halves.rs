@@ -201,7 +201,7 @@ fn divide<A: Family>(block: Prefix<A>, runs: &[Run<A>]) -> (Vec<Run<A::Upper>>, 
     (upper, lower)
 }
 
-/// Appends a run; a start given twice counts the second time, and a neighbour with
+/// Appends a run; a start given twice counts the second time, and a neighbor with
 /// the same hop is merged.
 fn push<A: Addr>(runs: &mut Vec<Run<A>>, start: A, hop: Hop) {
     if runs.last().is_some_and(|last| last.start == start) {

@@ -63,7 +63,7 @@ impl Dice {
 }
 
 /// The addresses at which an answer may change: every route's ends and their
-/// neighbours.
+/// neighbors.
 pub fn borders<A: Addr>(table: &BTreeMap<Prefix<A>, Hop>) -> Vec<A> {
     let step = |addr: A, up: bool| {
         let moved =

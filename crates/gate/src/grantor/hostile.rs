@@ -9,7 +9,7 @@ use fib::Publisher;
 use super::tests::syn;
 use super::{Grantor, Limits, Lists, Request};
 
-/// The time limit of a bounded call in tests, where other jobs run and Lua is not optimised.
+/// The time limit of a bounded call in tests, where other jobs run and Lua is not optimized.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Calls whose time or memory in C grows with their arguments.

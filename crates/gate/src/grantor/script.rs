@@ -2,7 +2,7 @@
 //!
 //! Lua 5.4, of whose libraries `math`, `string` and `table` are there, without the functions
 //! that could escape the limits (`GONE`): a policy that catches errors catches the one that
-//! ends its time, and finalisers run with the hook off. `load` and its kin are gone because
+//! ends its time, and finalizers run with the hook off. `load` and its kin are gone because
 //! policies are files. A policy is the operator's own; the limits are against mistakes, and
 //! every mistake has to end in bounded time and memory.
 //!

@@ -7,7 +7,7 @@
 //! Index and entries are apart (thesis, 4.4.2): what is probed is 8 bytes a flow, a line
 //! of the cache holds eight of them, and entries never move. The tag is the whole hash. It
 //! tells two flows apart but for one pair in 2^32, so that a lookup loads the one entry it
-//! is about, and it is what a removal or a displacement finds the home of its neighbours by.
+//! is about, and it is what a removal or a displacement finds the home of its neighbors by.
 //!
 //! The six schemes of the thesis (4.5.6) and one more, all behind [`Index`]:
 //!

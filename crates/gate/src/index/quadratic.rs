@@ -2,7 +2,7 @@
 //!
 //! The tries of a flow are 0, 1, 3, 6, 10, … slots from its home, which visits all of a
 //! power of two. The first four tries are mostly in two lines, the later ones far apart:
-//! flows of neighbouring homes do not queue behind each other, those of one home do.
+//! flows of neighboring homes do not queue behind each other, those of one home do.
 //! How it is kept is `probe.rs`.
 
 use super::probe::{Probed, Sequence};

@@ -9,7 +9,7 @@
 //!
 //! Of the requests that wait, the one of highest priority leaves next, and of those the
 //! oldest. When all places are taken, the newcomer is dropped if no one waits with less
-//! priority than it has; else the youngest of the lowest class is, in its favour. All of it
+//! priority than it has; else the youngest of the lowest class is, in its favor. All of it
 //! takes O(1): the highest and the lowest class are the ends of 64 bits.
 //!
 //! Published gates hand requests from the packet path to a core of their own through a

@@ -33,10 +33,10 @@ fn dev(plane: &Plane, interface: u32) -> String {
 pub(super) fn words(dev: &dyn Fn(u32) -> String, way: &Way) -> Words {
     let target = match way {
         Way::Route(target) => target,
-        &Way::Neighbour { interface, address } => {
+        &Way::Neighbor { interface, address } => {
             let dev = dev(interface);
             let via = vec![api::Via { gateway: Some(address), dev, weight: 1 }];
-            return Words { kind: "neighbour", via };
+            return Words { kind: "neighbor", via };
         }
         Way::Gone(_) => return Words { kind: "gone", via: Vec::new() },
     };
@@ -203,13 +203,13 @@ pub fn difference(it: &api::Difference) -> String {
     }
 }
 
-/// Lists the neighbours that can be used.
-pub(super) fn neighbours(plane: &Plane) -> Vec<Item> {
-    let mut all: Vec<_> = plane.neighbours().collect();
+/// Lists the neighbors that can be used.
+pub(super) fn neighbors(plane: &Plane) -> Vec<Item> {
+    let mut all: Vec<_> = plane.neighbors().collect();
     all.sort();
     let item = |(interface, address, mac)| {
         let dev = dev(plane, interface);
-        Item::Neighbour(api::Neighbour { address, dev, mac: api::mac(mac) })
+        Item::Neighbor(api::Neighbor { address, dev, mac: api::mac(mac) })
     };
     all.into_iter().map(item).collect()
 }
@@ -254,7 +254,7 @@ pub(super) fn feeds(following: &Following) -> Vec<Item> {
             name: "fpm".to_owned(),
             messages: fpm.messages,
             overruns: 0,
-            resynchronisations: fpm.sweeps,
+            resynchronizations: fpm.sweeps,
             damaged: fpm.damaged,
             refused: fpm.refused,
             changes: counts.changes,
@@ -267,7 +267,7 @@ pub(super) fn feeds(following: &Following) -> Vec<Item> {
         name: "kernel".to_owned(),
         messages: feed.messages,
         overruns: feed.overruns,
-        resynchronisations: feed.resynchronisations,
+        resynchronizations: feed.resynchronizations,
         damaged: feed.damaged,
         refused: 0,
         changes: counts.changes,

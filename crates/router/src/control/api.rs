@@ -81,8 +81,8 @@ pub enum Request {
         /// The address.
         address: IpAddr,
     },
-    /// The neighbours that can be used.
-    Neighbours,
+    /// The neighbors that can be used.
+    Neighbors,
     /// The ports.
     Interfaces,
     /// The next hops.
@@ -153,8 +153,8 @@ pub enum Item {
     Route(Route),
     /// Where packets to an address go.
     Answer(Answer),
-    /// A neighbour.
-    Neighbour(Neighbour),
+    /// A neighbor.
+    Neighbor(Neighbor),
     /// A port.
     Interface(Interface),
     /// A next hop.
@@ -194,7 +194,7 @@ pub enum Item {
 pub struct Route {
     /// The prefix.
     pub prefix: String,
-    /// `via`, `neighbour` (a host route of the router's own, for a neighbour on a link),
+    /// `via`, `neighbor` (a host route of the router's own, for a neighbor on a link),
     /// `blackhole`, `unreachable`, `prohibit`, `throw`, `local`, `broadcast` or `multicast`.
     pub kind: String,
     /// The ways out.
@@ -227,7 +227,7 @@ pub struct Answer {
     /// What the workers' table says: must be the route's.
     pub hop: u32,
     /// What is done: `send`, `divide` (among several ways), `wait` (for its
-    /// neighbour), `host`, `drop blackhole` or `drop no_route`.
+    /// neighbor), `host`, `drop blackhole` or `drop no_route`.
     pub action: String,
     /// The port it leaves on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -242,7 +242,7 @@ pub struct Answer {
     /// Publications of the table so far.
     pub generation: u64,
     /// Who installed the route, as iproute2 names it; none where there is no route, or it
-    /// is the router's own, for a neighbour on a link.
+    /// is the router's own, for a neighbor on a link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
     /// The route's metric.
@@ -257,9 +257,9 @@ pub struct Answer {
     pub age_or_more: bool,
 }
 
-/// A neighbour that can be used.
+/// A neighbor that can be used.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Neighbour {
+pub struct Neighbor {
     /// Its address.
     pub address: IpAddr,
     /// The interface it is behind.
@@ -400,7 +400,7 @@ pub struct Feed {
     /// Times that messages were lost for want of room.
     pub overruns: u64,
     /// Times that everything was read anew.
-    pub resynchronisations: u64,
+    pub resynchronizations: u64,
     /// Messages that made no sense.
     pub damaged: u64,
     /// Connections of peers that were refused.
@@ -458,8 +458,8 @@ pub enum Happened {
         /// The publication of the table that it is in.
         generation: u64,
     },
-    /// A neighbour's MAC has become known, has changed, or is known no more.
-    Neighbour {
+    /// A neighbor's MAC has become known, has changed, or is known no more.
+    Neighbor {
         /// Its address.
         address: IpAddr,
         /// The interface it is behind.
@@ -486,7 +486,7 @@ pub enum Happened {
     Feed {
         /// Its name.
         feed: String,
-        /// `overrun` (messages were lost) or `resynchronisation` (everything was read anew).
+        /// `overrun` (messages were lost) or `resynchronization` (everything was read anew).
         what: String,
         /// How often that has happened.
         total: u64,

@@ -15,12 +15,12 @@
 //! begins a moment later; they pass within microseconds when they have packets, and hold
 //! nothing when they sleep.
 //!
-//! Neighbours that packets wait for are asked for through the kernel (which sends the ARP
-//! request or neighbour solicitation); gateways without a neighbour entry too, whether
+//! Neighbors that packets wait for are asked for through the kernel (which sends the ARP
+//! request or neighbor solicitation); gateways without a neighbor entry too, whether
 //! packets wait or not, every second.
 //!
 //! The kernel does not see the packets that would make it confirm its entries, so the router
-//! reports them: a neighbour that workers have used since the second before (`datapath/want.rs`),
+//! reports them: a neighbor that workers have used since the second before (`datapath/want.rs`),
 //! and whose entry has become stale, is reported as used. The kernel then does what it does for
 //! packets of its own (RFC 4861, 7.3.3): it waits a while for a confirmation, probes, and gives
 //! the entry up or takes a new MAC. Gateways are reported every `FRESHEN` whether used or not, so
@@ -88,7 +88,7 @@ pub struct Following {
     last_trouble: Option<String>,
     /// Who listens to what happens.
     watchers: Watchers,
-    /// The overruns and resynchronisations that listeners were told of, by feed.
+    /// The overruns and resynchronizations that listeners were told of, by feed.
     reported: Feeds,
     /// The links and feeds as last written to the log.
     reporter: Reporter,
@@ -232,9 +232,9 @@ impl Following {
     }
 
     /// Says whether routes are being read anew, or FRR has not said them all.
-    pub(super) fn is_resynchronising(&self) -> bool {
+    pub(super) fn is_resynchronizing(&self) -> bool {
         let fpm = self.fpm.as_ref().is_some_and(|fpm| !fpm.is_complete());
-        self.retell || fpm || self.kernel.is_resynchronising()
+        self.retell || fpm || self.kernel.is_resynchronizing()
     }
 
     /// Has everything read anew, and the plane told of all of it.
@@ -243,7 +243,7 @@ impl Following {
         if let Some(fpm) = &mut self.fpm {
             fpm.again();
         }
-        let begun = self.kernel.resynchronise();
+        let begun = self.kernel.resynchronize();
         self.note(begun);
     }
 
@@ -350,7 +350,7 @@ impl Following {
                         more = pumped.more;
                         log_refused(fpm, &mut self.refusals);
                         // Until then what has not come again may be in the image yet.
-                        if pumped.resynchronised {
+                        if pumped.resynchronized {
                             self.plane.retire();
                         }
                     }
@@ -362,7 +362,7 @@ impl Following {
         match pumped {
             Ok(pumped) => {
                 more |= pumped.more;
-                if self.retell && pumped.resynchronised {
+                if self.retell && pumped.resynchronized {
                     self.retell = false;
                     self.tell_again();
                 }
@@ -370,7 +370,7 @@ impl Following {
             Err(error) => {
                 self.note(Err(error));
                 // Whatever was lost by it is read anew.
-                let again = self.kernel.resynchronise();
+                let again = self.kernel.resynchronize();
                 self.note(again);
                 return true;
             }
@@ -401,7 +401,7 @@ impl Following {
         self.reporter.report_links(self.plane.ports());
         self.reporter.report_troubles(self.troubles, self.last_trouble.as_deref());
         let feeds = self.feeds();
-        // The read at the start is no resynchronisation.
+        // The read at the start is no resynchronization.
         if let Some(before) = self.logged.replace(feeds) {
             Reporter::report_feeds(&before, &feeds);
         }
@@ -413,18 +413,18 @@ impl Following {
         self.watchers.add()
     }
 
-    /// Returns the overruns and resynchronisations of the kernel's feed and of FRR's.
+    /// Returns the overruns and resynchronizations of the kernel's feed and of FRR's.
     fn feeds(&self) -> Feeds {
         let kernel = self.feed();
         let fpm = self.fpm().map_or((0, 0), |fpm| (0, fpm.sweeps));
-        [(kernel.overruns, kernel.resynchronisations), fpm]
+        [(kernel.overruns, kernel.resynchronizations), fpm]
     }
 
     /// Tells listeners what has happened to the feeds as a whole.
     fn tell_feeds(&mut self) {
         let now = self.feeds();
         for (feed, (before, now)) in FEEDS.iter().zip(self.reported.iter().zip(now)) {
-            let pairs = [("overrun", before.0, now.0), ("resynchronisation", before.1, now.1)];
+            let pairs = [("overrun", before.0, now.0), ("resynchronization", before.1, now.1)];
             for (what, _, total) in pairs.into_iter().filter(|(_, before, now)| before != now) {
                 let (feed, what) = ((*feed).to_owned(), what.to_owned());
                 self.watchers.tell(Happened::Feed { feed, what, total });
@@ -433,7 +433,7 @@ impl Following {
         self.reported = now;
     }
 
-    /// Has the kernel resolve neighbours.
+    /// Has the kernel resolve neighbors.
     fn ask(&mut self) {
         for worker in &mut self.wanted {
             for want in worker.drain() {
@@ -461,7 +461,7 @@ impl Following {
 }
 
 impl Following {
-    /// Lists the neighbours that workers have used since the last time and the kernel holds for
+    /// Lists the neighbors that workers have used since the last time and the kernel holds for
     /// stale.
     fn stale_in_use(&self) -> Vec<(u32, IpAddr)> {
         let mut used = vec![0; MARKS / 64];
@@ -475,9 +475,9 @@ impl Following {
             let at = hop.0 as usize % MARKS;
             used[at / 64] >> (at % 64) & 1 == 1
         };
-        let neighbours = self.kernel.mirror().neighbours();
+        let neighbors = self.kernel.mirror().neighbors();
         let stale = |key: &(u32, IpAddr)| {
-            neighbours.get(key).is_some_and(|known| known.mac.is_some() && known.wants_use())
+            neighbors.get(key).is_some_and(|known| known.mac.is_some() && known.wants_use())
         };
         self.plane.in_use(bit).into_iter().filter(stale).collect()
     }

@@ -56,7 +56,7 @@ impl Look {
                 let found = control.ask(move |it| answer::answer(it, table, address));
                 Ok(vec![Item::Answer(found.ok_or_else(gone)??)])
             }
-            Request::Neighbours => control.ask(|it| answer::neighbours(&it.plane)).ok_or_else(gone),
+            Request::Neighbors => control.ask(|it| answer::neighbors(&it.plane)).ok_or_else(gone),
             Request::NextHops => control.ask(|it| answer::next_hops(&it.plane)).ok_or_else(gone),
             Request::Fib => control.ask(|it| answer::fibs(&it.plane)).ok_or_else(gone),
             Request::Feeds => control.ask(|it| answer::feeds(it)).ok_or_else(gone),

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::SystemTime;
 
-use feed::netlink::{Follower, Link, Neighbour, RouteInfo, Rule};
+use feed::netlink::{Follower, Link, Neighbor, RouteInfo, Rule};
 use fib::{Family, Prefix};
 
 use super::answer::words;
@@ -133,7 +133,7 @@ enum What {
     V4(u32, Prefix<u32>, Option<Way>, bool),
     V6(u32, Prefix<u128>, Option<Way>, bool),
     Link(u32, Option<Link>),
-    Neighbour(u32, IpAddr, Option<[u8; 6]>),
+    Neighbor(u32, IpAddr, Option<[u8; 6]>),
 }
 
 /// What the plane was told in a turn.
@@ -211,14 +211,14 @@ impl Follower for Tee<'_> {
         self.tell(|it| it.address(index, address, length, there));
     }
 
-    fn neighbour(&mut self, index: u32, address: IpAddr, neighbour: Option<&Neighbour>) {
+    fn neighbor(&mut self, index: u32, address: IpAddr, neighbor: Option<&Neighbor>) {
         let before = self.plane.mac(index, address);
-        let mac = neighbour.and_then(|neighbour| neighbour.mac);
+        let mac = neighbor.and_then(|neighbor| neighbor.mac);
         // Most messages are of how sure the kernel is, which changes nothing.
         if mac != before && !address.is_multicast() {
-            self.told.push(What::Neighbour(index, address, mac));
+            self.told.push(What::Neighbor(index, address, mac));
         }
-        self.tell(|it| it.neighbour(index, address, neighbour));
+        self.tell(|it| it.neighbor(index, address, neighbor));
     }
 
     fn rules(&mut self, rules: &[Rule]) {
@@ -267,8 +267,8 @@ fn happened(what: &What, plane: &Plane) -> Happened {
             mtu: link.as_ref().map_or(0, |link| link.mtu),
             mac: link.as_ref().and_then(|link| link.mac).map(api::mac),
         },
-        What::Neighbour(index, address, mac) => {
-            Happened::Neighbour { address: *address, dev: name(*index), mac: mac.map(api::mac) }
+        What::Neighbor(index, address, mac) => {
+            Happened::Neighbor { address: *address, dev: name(*index), mac: mac.map(api::mac) }
         }
     }
 }

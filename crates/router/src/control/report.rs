@@ -26,7 +26,7 @@ pub(super) struct Reporter {
     trouble: LogLimiter,
 }
 
-/// Counts of a feed's overruns and resynchronisations.
+/// Counts of a feed's overruns and resynchronizations.
 pub(super) type Feeds = [(u64, u64); 2];
 
 /// The feeds' names, in the order of [`Feeds`].

@@ -1,7 +1,7 @@
 //! Rights: what each thread may do, and nothing that it need not (capabilities(7)).
 //!
 //! ```text
-//!   process   NET_ADMIN  links, neighbours, interfaces taken over
+//!   process   NET_ADMIN  links, neighbors, interfaces taken over
 //!             NET_RAW    AF_XDP sockets
 //!             BPF        the steering program and its maps
 //!             IPC_LOCK   packet memory beyond RLIMIT_MEMLOCK

@@ -242,7 +242,7 @@ fn table<A: Family>(
     engine: Choice,
     threads: usize,
 ) -> Result<Updater<A>, Full> {
-    // The last one is remembered: neighbours in a table tend to share a next hop.
+    // The last one is remembered: neighbors in a table tend to share a next hop.
     let mut last = (Target::Blackhole, hops.find(&Target::Blackhole));
     let routes = routes.iter().map(|&(prefix, target)| {
         if target != last.0 {

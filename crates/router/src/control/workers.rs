@@ -12,7 +12,7 @@
 //! not heat the room, and where a core is shared with the interface's own work,
 //! that work must not starve. A port with a descriptor wakes its worker; where
 //! one has none, the sleep is a short one. Sleeping, a worker holds no table.
-//! While packets wait for a neighbour every sleep is short. The counters of the ports are
+//! While packets wait for a neighbor every sleep is short. The counters of the ports are
 //! copied out from time to time, between turns, and what they have lost is counted as dropped; the
 //! worker's clock ticks from here, too.
 //!
@@ -46,7 +46,7 @@ const PATIENT: u32 = 4096;
 const NAP: Duration = Duration::from_micros(50);
 /// A sleep until a packet comes, in milliseconds: how late a stop may be seen.
 const SLEEP: u16 = 50;
-/// The same while packets wait for a neighbour: how late they may leave.
+/// The same while packets wait for a neighbor: how late they may leave.
 const DOZE: u16 = 1;
 /// How often the ports' counters are copied out.
 const REPORT: Duration = Duration::from_millis(200);

@@ -1,7 +1,7 @@
 //! The image of a daemon's tables: saved at its end, and forwarded by at its start.
 //!
 //! ```text
-//!   start   links, neighbours asked ─► image read, checked, adopted ─► workers forward
+//!   start   links, neighbors asked ─► image read, checked, adopted ─► workers forward
 //!                                        └─ routes dumped beside ─► their tables published
 //!   stop, `fingerpost save`, every so often ─► plane ─► bytes ─► file, whole or not at all
 //! ```
@@ -47,7 +47,7 @@ pub enum ImageStart {
     Refused(String),
     /// It was used.
     Used {
-        /// How long after the start its tables were ready, links and neighbours known.
+        /// How long after the start its tables were ready, links and neighbors known.
         ready: Duration,
         /// How long after the start the workers were at work.
         forwarding: Duration,
@@ -183,7 +183,7 @@ pub(super) struct Early {
 ///
 /// # Errors
 ///
-/// What the system says of links and neighbours; never of the image.
+/// What the system says of links and neighbors; never of the image.
 pub(super) fn adopt(
     config: &Config,
     plane: &mut Plane,

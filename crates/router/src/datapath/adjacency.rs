@@ -8,14 +8,14 @@
 //! ```
 //!
 //! A table says "hop 7"; what that is, a port and two MACs, stands here, the MACs in
-//! the order in which they stand in a frame. Neighbours, links and addresses change
+//! the order in which they stand in a frame. Neighbors, links and addresses change
 //! more often than it would be good to touch a table for, so the two are published
-//! apart: `fib::Publisher<Adjacencies>` by whoever follows the neighbours, one copy of
+//! apart: `fib::Publisher<Adjacencies>` by whoever follows the neighbors, one copy of
 //! the list a publication, and a reader in every worker.
 //!
 //! A hop may also stand for a group of hops (`group.rs`). Which of them depends on the
 //! packet's flow, so [`Adjacencies::resolve`] is given the packet; it looks into it only
-//! where the hop is a group. The buckets name hops and not adjacencies: a neighbour that
+//! where the hop is a group. The buckets name hops and not adjacencies: a neighbor that
 //! is in many groups changes in one place.
 //!
 //! **Order.** A worker takes the table first and the adjacencies after it, once a
@@ -29,7 +29,7 @@
 //!
 //! That the *adjacencies* of before have come back says nothing: a reader announces what
 //! it has and then loads what there is, so a worker may have told of these, have the
-//! older table in hand, and be given the next ones. (`tests/neighbours.rs` does 3 while
+//! older table in hand, and be given the next ones. (`tests/neighbors.rs` does 3 while
 //! packets pass; by the adjacencies it fails within a second.)
 //!
 //! Then no packet is given a meaning that its table did not mean.

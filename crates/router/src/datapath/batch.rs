@@ -9,7 +9,7 @@
 //!   hops6   │ hop1 │ …
 //! ```
 //!
-//! Packets that wait for a neighbour (`hold.rs`) are looked up again with each batch of
+//! Packets that wait for a neighbor (`hold.rs`) are looked up again with each batch of
 //! their port: their destinations stand before those of the frames. Where the port asks
 //! for them, the sources follow behind the last destination of each family, in the same
 //! order. All are one lookup batch, and so of one table: a reader that took its table a
@@ -30,7 +30,7 @@ use super::source::{source_v4, source_v6};
 use super::want::{Key, WantSender};
 use super::{Lookup, Parsed, Verdict};
 
-/// The most frames in a batch. Larger ones amortise more and leave the L1 cache:
+/// The most frames in a batch. Larger ones amortize more and leave the L1 cache:
 /// 256 headers are 16 KiB.
 pub const SIZE: usize = 256;
 

@@ -22,7 +22,7 @@
 //! moves. It never shrinks. A share below 1 / [`MOST`] may get no bucket.
 //!
 //! A member of weight 0 has no flows and still belongs to the group: its link is down or
-//! its neighbour not resolved. Packets *from* there are as right as before (`source.rs`).
+//! its neighbor not resolved. Packets *from* there are as right as before (`source.rs`).
 //! Members are next hops; a group in a group is no route.
 
 use fib::Hop;

@@ -6,7 +6,7 @@
 //!       └── looked up again ◄────┘ at every turn, before what the port has received
 //! ```
 //!
-//! The first packets to a neighbour come before its MAC does (RFC 1122, 2.3.2.2 asks to
+//! The first packets to a neighbor come before its MAC does (RFC 1122, 2.3.2.2 asks to
 //! keep at least one; RFC 4861, 7.2.2 a small queue). They wait here, as they came:
 //! nothing of a held frame has been changed. The control side is told (`want.rs`); when
 //! it has published what is missing, they leave.

@@ -20,8 +20,8 @@
 //! | `source` | may the source come by this port? |
 //! | `flow` | packet → a number that its flow has in common, for groups |
 //! | `group` | one hop, several next hops: which flow by which |
-//! | `hold` | packets that wait for a neighbour's MAC |
-//! | `want` | which neighbours: from the worker to the control side |
+//! | `hold` | packets that wait for a neighbor's MAC |
+//! | `want` | which neighbors: from the worker to the control side |
 //! | `station` | what a gate takes out of a batch, and what leaves on its account |
 //! | `sample` | now and then a destination, for the auditor |
 //! | `punt` | punts to the host's stack, policed by class |

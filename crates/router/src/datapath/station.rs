@@ -199,7 +199,7 @@ impl<L: Lookup> Worker<L> {
         let (wants, stats, now) = (&mut self.wants, &*self.stats, self.now);
         let policer = &mut self.punts;
         let Some(station) = self.station.as_deref_mut() else { return 0 };
-        // What waits for a neighbour waits with what came in on the guarded port.
+        // What waits for a neighbor waits with what came in on the guarded port.
         let ingress = (0..lanes.len()).find(|&port| station.guards(port)).unwrap_or(0);
         let terms = ingresses.current().get(ingress);
         let (table, further, isolated) = (terms.table, terms.further, terms.isolated);

@@ -24,7 +24,7 @@ use super::{
 use crate::stats::WorkerStats;
 
 /// A port, what waits to leave on it during one batch, and what came in on it and waits
-/// for a neighbour.
+/// for a neighbor.
 pub(super) struct Lane {
     pub(super) port: Box<dyn Port>,
     /// The port that its packets came by: itself, but for a further queue of a port, and where

@@ -7,7 +7,7 @@
 //!   received = sent + Σ punted by reason + Σ dropped by reason + held
 //! ```
 //!
-//! where `held` are those that wait for a neighbour's MAC and have not ended yet: none
+//! where `held` are those that wait for a neighbor's MAC and have not ended yet: none
 //! when the worker has stopped.
 //!
 //! There is no "other" and no "error": who adds a way for a packet to end adds a
@@ -33,7 +33,7 @@ pub enum Verdict {
     OwnAddress,
     /// Punted: ARP (RFC 826), which the host answers.
     Arp,
-    /// Punted: a multicast destination, neighbour discovery among them
+    /// Punted: a multicast destination, neighbor discovery among them
     /// (RFC 1812, 5.2.3; RFC 4861); also any IP in a link-layer multicast frame.
     Multicast,
     /// Punted: the limited broadcast, or any IP in a link-layer broadcast frame,
@@ -44,7 +44,7 @@ pub enum Verdict {
     /// Punted: an EtherType that the router does not forward.
     EtherType,
     /// Punted: the route leads to the host or leaves by what is not the router's port,
-    /// the neighbour is not known, or the host is to refuse: its stack forwards or
+    /// the neighbor is not known, or the host is to refuse: its stack forwards or
     /// answers (RFC 1812, 5.2.7.1).
     HostRoute,
     /// Punted: no route; the host answers Destination Unreachable (RFC 1812, 5.2.7.1).

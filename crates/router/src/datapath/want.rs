@@ -11,16 +11,16 @@
 //! nothing: the next packet asks again.
 //!
 //! A want names the hop, so that a gateway can be found by it, and the destination: on a
-//! connected network that is the neighbour, and one hop stands for all of them. Packets
+//! connected network that is the neighbor, and one hop stands for all of them. Packets
 //! of one destination come by thousands; a small memory of what was asked lately keeps
 //! the ring for what is new. Two destinations that share a place in it ask more often
 //! than they need, which who takes must stand anyway; a packet that waits asks for itself
 //! no more often than that (`hold.rs`).
 //!
-//! **Use.** The kernel confirms a neighbour that packets are sent to and lets any other grow
+//! **Use.** The kernel confirms a neighbor that packets are sent to and lets any other grow
 //! stale, and it does not see the worker's packets. So the worker marks the hops that it uses, a
 //! bit each, and the control side takes the marks, clears them and tells the kernel. Hops share
-//! bits by their number modulo [`MARKS`]: so an unused neighbour may be confirmed.
+//! bits by their number modulo [`MARKS`]: so an unused neighbor may be confirmed.
 //! Both sides write a word without a lock, so that a mark may be lost: the next packet sets it.
 
 use std::iter;

@@ -387,7 +387,7 @@ impl<L> Worker<L> {
         Remains { station, handed }
     }
 
-    /// Returns how many packets wait: for a neighbour's MAC, or in a station's queues.
+    /// Returns how many packets wait: for a neighbor's MAC, or in a station's queues.
     pub fn held(&self) -> usize {
         let queued = self.station.as_ref().map_or(0, |station| station.waiting());
         queued + self.lanes.iter().map(|lane| lane.hold.len()).sum::<usize>()

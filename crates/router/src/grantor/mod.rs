@@ -11,7 +11,7 @@
 //! is only what asks. A policy that is slow or fails costs requests, never a granted packet.
 //! Requests wait by priority; those that find no place are dropped and counted as `low_priority`.
 //!
-//! What is decided is the crate `gate`'s (`gate::grantor`); interfaces, routes, neighbours, the
+//! What is decided is the crate `gate`'s (`gate::grantor`); interfaces, routes, neighbors, the
 //! control socket and the metrics are the router's.
 //!
 //! | file | what it is |

@@ -173,12 +173,12 @@ impl Station {
             },
             _ => return false,
         };
-        let tunnelled = match protocol {
+        let tunneled = match protocol {
             wire::tunnel::IPV4_IN_IP | wire::tunnel::IPV6_IN_IP => true,
             udp::PROTOCOL => self.tunnels.port.is_some(),
             _ => false,
         };
-        tunnelled && self.tunnels.ends.contains(&to)
+        tunneled && self.tunnels.ends.contains(&to)
     }
 
     fn settle(&mut self, arena: &mut Arena, mut frame: Frame, port: usize) -> Settled {

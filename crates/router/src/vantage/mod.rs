@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The packets' way is the router's (`datapath/`), with a [`Station`] between what a port
-//! has received and the batch. Interfaces, routes, neighbours, the control socket and the
+//! has received and the batch. Interfaces, routes, neighbors, the control socket and the
 //! metrics are the router's too: a gate is a [`crate::Daemon`] with stations. What it adds
 //! is below; what it decides is all in the crate `gate`, which does no I/O.
 //!

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Counted, not timed, and by gaps that are drawn (sFlow, RFC 3176, section 3.1.1): each packet
-//! has the same chance whatever its neighbours are, so that the sum of what samples of a
+//! has the same chance whatever its neighbors are, so that the sum of what samples of a
 //! destination stand for is expected to be its number of packets, and nobody can send between
 //! two samples. Gaps have no memory (geometric), so that one may be drawn anew when `every`
 //! changes.

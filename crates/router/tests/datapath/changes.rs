@@ -13,7 +13,7 @@ const HERE: u32 = 0xc000_0263;
 const HERE6: u128 = 0x2001_0db8 << 96 | 0x63;
 
 #[test]
-fn a_neighbour_with_another_mac_and_link_is_reached_from_the_next_packet_on() {
+fn a_neighbor_with_another_mac_and_link_is_reached_from_the_next_packet_on() {
     let mut rig = Rig::new();
     let there = v4(HERE, 0x0a00_0001);
     assert_eq!(rig.compare(std::slice::from_ref(&there)).sent(), 1);

@@ -51,7 +51,7 @@ fn the_sums_hold_whatever_the_ports_do() {
             Rig::with_ports(|at, port| Box::new(Faulty::new(port, faults, 10 * seed + at as u64)));
         let mut rng = Rng::with_seed(seed);
         for _ in 0..4 {
-            // Neighbours are forgotten and found again all the while.
+            // Neighbors are forgotten and found again all the while.
             let mut changed = adjacencies(&rig.model);
             for at in (0..4).filter(|_| rng.u8(..4) == 0) {
                 changed.set(hop(Way::To(at)), Adjacency::unresolved(1));

@@ -9,7 +9,7 @@
 //! | `vrfs` | several tables |
 //! | `sources` | which sources may come in where |
 //! | `punts` | punts that the host answers, fragments and forwards, and their rates |
-//! | `waiting` | packets that wait for a neighbour |
+//! | `waiting` | packets that wait for a neighbor |
 //! | `flows` | groups: shares, flows that stay, the twin of the hash |
 //! | `allocation` | nothing is allocated while packets pass |
 //! | `changes` | what is published while packets pass |

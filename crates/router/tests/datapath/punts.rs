@@ -92,7 +92,7 @@ fn packet_that_leaves_where_it_came_is_the_hosts_while_redirects_last() {
     for _ in 0..4 {
         let punted = rig.hosts[0].take().expect("the host got it");
         let mut want = frames[0].clone();
-        // Only the neighbour that sent the frame is forgotten.
+        // Only the neighbor that sent the frame is forgotten.
         want[6..12].copy_from_slice(&punted[6..12]);
         assert_eq!((punted.len(), &punted[..6]), (want.len(), &MAC[..]));
         assert_eq!(punted, want, "TTL and checksum are those of before");

@@ -278,7 +278,7 @@ fn samples_are_of_what_was_judged() {
 }
 
 #[test]
-fn a_tunnel_waits_for_its_neighbour_and_is_never_handed_to_the_host() {
+fn a_tunnel_waits_for_its_neighbor_and_is_never_handed_to_the_host() {
     let mut rig = Rig::new(config("1gbit", ""));
     let mut unknown = meanings();
     unknown.set(Hop(2), Adjacency::unresolved(1));
@@ -292,7 +292,7 @@ fn a_tunnel_waits_for_its_neighbour_and_is_never_handed_to_the_host() {
     assert_eq!((rig.worker.held(), rig.far[1].take()), (1, None));
     rig.adjacencies.publish(Box::new(meanings()));
     rig.rest();
-    let got = rig.far[1].take().expect("it leaves when the neighbour is known");
+    let got = rig.far[1].take().expect("it leaves when the neighbor is known");
     assert_eq!(ipv4::View::parse(&got[14..]).unwrap().ttl(), 64, "it has passed no hop");
 
     let mut host = meanings();

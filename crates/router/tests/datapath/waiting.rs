@@ -1,4 +1,4 @@
-//! Packets that wait for a neighbour: held, asked for, let go in order, or ended; and
+//! Packets that wait for a neighbor: held, asked for, let go in order, or ended; and
 //! counted as in hand until then.
 
 use std::collections::VecDeque;
@@ -37,7 +37,7 @@ fn left(rig: &mut Rig, port: usize) -> Vec<u8> {
 }
 
 #[test]
-fn packets_wait_and_leave_in_order_when_the_neighbour_is_known() {
+fn packets_wait_and_leave_in_order_when_the_neighbor_is_known() {
     let mut rig = Rig::new();
     publish(&mut rig, &[0]);
     let counted = rig.pass(to_ten(1..50));
@@ -203,7 +203,7 @@ fn of_a_group_the_member_is_asked_for() {
     assert!(wanted.iter().all(|want| want.hop == unknown));
 }
 
-/// A source behind a neighbour without a MAC is where its route says.
+/// A source behind a neighbor without a MAC is where its route says.
 #[test]
 fn a_source_is_right_by_its_port_before_its_mac_is_known() {
     let mut rig = Rig::new();
@@ -297,7 +297,7 @@ fn waits(model: &Model, unknown: &[usize], port: usize, frame: &[u8]) -> bool {
 }
 
 #[test]
-fn histories_of_neighbours_go_as_in_the_model() {
+fn histories_of_neighbors_go_as_in_the_model() {
     let (mut released, mut ended) = (0, 0);
     for seed in 0..40 {
         let mut rng = fastrand::Rng::with_seed(seed);

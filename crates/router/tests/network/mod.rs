@@ -38,12 +38,12 @@ pub(crate) fn network(pairs: &[&str]) {
     }
 }
 
-/// Has the kernel forward to 203.0.113.0/24 by a neighbour at b0, from a1 to b1.
+/// Has the kernel forward to 203.0.113.0/24 by a neighbor at b0, from a1 to b1.
 #[allow(dead_code, reason = "a test of static routes has no use for it")]
 pub(crate) fn forwards() {
     set("ipv4/ip_forward", "1");
     ip("address add 198.51.100.1/24 dev a1");
     ip("address add 192.0.2.1/24 dev b1");
-    ip("neighbour add 192.0.2.2 lladdr 02:00:00:00:00:b0 dev b1 nud permanent");
+    ip("neighbor add 192.0.2.2 lladdr 02:00:00:00:00:b0 dev b1 nud permanent");
     ip("route add 203.0.113.0/24 via 192.0.2.2");
 }

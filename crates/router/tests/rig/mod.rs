@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use feed::netlink::{Follower, Link, Neighbour, RouteInfo, Target, Via};
+use feed::netlink::{Follower, Link, Neighbor, RouteInfo, Target, Via};
 use fib::{Choice, Hop, Reader};
 use fingerpost_router::control::plane::{Plane, PlanePort, Ports};
 use fingerpost_router::datapath::{
@@ -81,9 +81,9 @@ impl Rig {
         Self { plane, ingresses, by, tables, adjacencies }
     }
 
-    pub(crate) fn neighbour(&mut self, index: u32, address: &str, last: Option<u8>) {
-        let neighbour = last.map(|last| Neighbour { mac: Some(mac(last)), state: 2 });
-        self.plane.neighbour(index + self.by, ip(address), neighbour.as_ref());
+    pub(crate) fn neighbor(&mut self, index: u32, address: &str, last: Option<u8>) {
+        let neighbor = last.map(|last| Neighbor { mac: Some(mac(last)), state: 2 });
+        self.plane.neighbor(index + self.by, ip(address), neighbor.as_ref());
     }
 
     pub(crate) fn route(&mut self, table: u32, prefix: &str, best: Option<&RouteInfo>) {

@@ -49,7 +49,7 @@ pub(in crate::bench) struct Args {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     engines: Vec<String>,
     /// Take turns with this contestant, to which ratios are told: `rte_fib` (DPDK's,
-    /// vectorised), `rte_fib-scalar`, or an engine
+    /// vectorized), `rte_fib-scalar`, or an engine
     #[arg(long, value_name = "NAME")]
     against: Option<String>,
     /// The streams [default: all; against a rival RND and SEQ]

@@ -25,7 +25,7 @@ use super::{Program, Rival, Shared};
 struct Entry {
     /// What it is.
     what: String,
-    licence: String,
+    license: String,
     /// 4, 6 or both.
     families: Vec<u8>,
     /// The command that builds it.
@@ -57,7 +57,7 @@ pub(in crate::bench) struct Registry {
 pub(in crate::bench) struct Built {
     pub(in crate::bench) name: String,
     pub(in crate::bench) what: String,
-    pub(in crate::bench) licence: String,
+    pub(in crate::bench) license: String,
     pub(in crate::bench) keep: bool,
     pub(in crate::bench) single: bool,
     run: String,
@@ -102,7 +102,7 @@ impl Registry {
         Ok(Ok(Built {
             name: name.to_owned(),
             what: entry.what.clone(),
-            licence: entry.licence.clone(),
+            license: entry.license.clone(),
             keep: entry.keep,
             single: entry.single,
             run: entry.run.clone(),
@@ -147,7 +147,7 @@ mod tests {
             Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/rivals/rivals.toml"));
         let registry = Registry::read(path, Path::new("unused")).unwrap();
         for (name, entry) in &registry.rivals {
-            assert!(!entry.licence.is_empty() && !entry.needs.is_empty(), "{name}");
+            assert!(!entry.license.is_empty() && !entry.needs.is_empty(), "{name}");
             assert!(entry.families.iter().all(|family| [4, 6].contains(family)), "{name}");
         }
         let error = registry.build::<u32>("none such").unwrap_err().to_string();
@@ -159,7 +159,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("fingerpost-rivals-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("rivals.toml");
-        let text = "[x]\nwhat='x'\nlicence='x'\nfamilies=[4]\nrun='x'\n\
+        let text = "[x]\nwhat='x'\nlicense='x'\nfamilies=[4]\nrun='x'\n\
                     build='echo no compiler >&2; exit 1'\nneeds='a compiler'";
         std::fs::write(&file, text).unwrap();
         let registry = Registry::read(&file, &folder.join("out")).unwrap();

@@ -3,7 +3,7 @@
 //! ```text
 //!   [table]     file, sha256 of the file              ─┐ is it the same table?
 //!   [hops]      how each route gets its next hop       │
-//!   labelled    sha256 of the lines `PREFIX HOP`      ─┘ and with the same next hops?
+//!   labeled    sha256 of the lines `PREFIX HOP`      ─┘ and with the same next hops?
 //!   [[stream]]  name, sha256 of all answers           ─► are the keys the same, and right?
 //!   [measure]   engines, rivals, bursts, threads, rounds, keys
 //! ```
@@ -54,8 +54,8 @@ pub(super) struct Table {
     sha256: String,
     /// How many routes of the family there are.
     routes: usize,
-    /// Of the routes with their next hops, as [`sums::labelled`] has it.
-    labelled: String,
+    /// Of the routes with their next hops, as [`sums::labeled`] has it.
+    labeled: String,
 }
 
 /// What is done.
@@ -145,7 +145,7 @@ impl Definition {
         folders: &[PathBuf],
         strict: Strict,
     ) -> anyhow::Result<(List<A>, Sums)> {
-        let Table { file, sha256, routes: count, labelled } = &self.table;
+        let Table { file, sha256, routes: count, labeled } = &self.table;
         let path = folders.iter().map(|folder| folder.join(file)).find(|path| path.exists());
         let Some(path) = path else {
             let places: Vec<_> = folders.iter().map(|path| path.display().to_string()).collect();
@@ -159,19 +159,19 @@ impl Definition {
         let what = format!("loading {}", path.display());
         let loaded = progress::during(&what, || feed::load(&path, &feed::Options::default()))?;
         let routes = hops::give(&self.hops, &loaded, A::BITS)?;
-        let of_routes = sums::labelled(&routes);
+        let of_routes = sums::labeled(&routes);
         if routes.len() != *count && strict == Strict::Refuse {
             bail!("{file} has {} routes of IPv{}, not {count}", routes.len(), self.family);
         }
-        same(strict, labelled, &of_routes, || "the routes have other next hops".to_owned())?;
-        Ok((routes, Sums { file: of_file, labelled: of_routes }))
+        same(strict, labeled, &of_routes, || "the routes have other next hops".to_owned())?;
+        Ok((routes, Sums { file: of_file, labeled: of_routes }))
     }
 }
 
 /// What was found of a table.
 pub(super) struct Sums {
     pub(super) file: String,
-    pub(super) labelled: String,
+    pub(super) labeled: String,
 }
 
 /// Says that a sum is what the definition says.

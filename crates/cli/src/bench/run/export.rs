@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `routes.txt` | a line `PREFIX HOP` a route; the definition's `labelled` is its SHA-256 |
+//! | `routes.txt` | a line `PREFIX HOP` a route; the definition's `labeled` is its SHA-256 |
 //! | `RND.keys`, … | the keys, as rivals read them (`bench/rivals/README.md`) |
 //! | `RND.answers`, … | a 32-bit number for each, the lowest byte first; the stream's `answers` is its SHA-256 |
 
@@ -32,7 +32,7 @@ pub(super) fn sums<A: Family>(
 ) -> anyhow::Result<ExitCode> {
     println!("sha256 = \"{}\"", found.file);
     println!("routes = {}", routes.len());
-    println!("labelled = \"{}\"", found.labelled);
+    println!("labeled = \"{}\"", found.labeled);
     let reference = Fib::build(rib, Choice::Auto, 2).context("building the reference")?;
     let mut hops = vec![Hop::NONE; definition.measure.keys];
     for asked in &definition.streams {

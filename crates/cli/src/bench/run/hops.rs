@@ -1,7 +1,7 @@
 //! Which next hop each route gets, by a rule that anybody can follow.
 //!
 //! Public tables name origins, or nothing, and seldom next hops; what a table is worth for
-//! a comparison hangs on how next hops lie in it, since equal neighbours are one range.
+//! a comparison hangs on how next hops lie in it, since equal neighbors are one range.
 //!
 //! | rule | a route's next hop |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | `cover` | of `share` % by the prefix of `cover` bits that covers it, of the others by itself |
 //! | `shares` | by its label, in the given `shares` of 100, the rest evenly over what is left of `count` |
 //!
-//! `cover` is for lists of prefixes: neighbours in one block often go the same way, as a
+//! `cover` is for lists of prefixes: neighbors in one block often go the same way, as a
 //! provider's customers do. `shares` is for tables with origins: all routes of one origin
 //! share a next hop, as with one best upstream an origin, and the upstreams have real shares.
 //!
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_go_the_way_of_their_cover() {
+    fn neighbors_go_the_way_of_their_cover() {
         let text: String =
             (0..4096u32).map(|i| format!("10.{}.{}.0/24\n", i >> 8, i & 255)).collect();
         let rule = Rule::Cover { count: 148, share: 70, cover: 12 };

@@ -339,13 +339,13 @@ fn everybody(outcome: &Outcome) -> String {
                 bytes,
                 format!("{:.2}", one.bytes_a_prefix),
                 format!("{:.2}", one.filled.median),
-                one.licence.clone(),
+                one.license.clone(),
                 what,
             ];
             (class(one), cells)
         })
         .collect();
-    let columns = ["", "version", "bytes", "a prefix", "filled in s", "licence", "what"];
+    let columns = ["", "version", "bytes", "a prefix", "filled in s", "license", "what"];
     let mut text = format!("<h2>Who took part</h2>{}", table(&columns, &rows));
     for missing in &outcome.missing {
         let _ = write!(

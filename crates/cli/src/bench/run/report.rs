@@ -78,7 +78,7 @@ pub(super) struct Contestant {
     pub(super) name: String,
     pub(super) ours: bool,
     pub(super) what: String,
-    pub(super) licence: String,
+    pub(super) license: String,
     pub(super) version: String,
     /// Whether one process served all rounds.
     pub(super) kept: bool,
@@ -369,9 +369,9 @@ fn contestant(
     curve: &[Point],
     routes: usize,
 ) -> Contestant {
-    let (ours, what, licence, kept) = match entrant {
+    let (ours, what, license, kept) = match entrant {
         Entrant::Ours(_) => (true, String::new(), "MIT OR Apache-2.0".to_owned(), false),
-        Entrant::Rival(built) => (false, built.what.clone(), built.licence.clone(), built.keep),
+        Entrant::Rival(built) => (false, built.what.clone(), built.license.clone(), built.keep),
     };
     let scores = cases.iter().zip(&found.rates).map(|(case, rates)| {
         let summary = Summary::of(rates);
@@ -394,7 +394,7 @@ fn contestant(
         name: entrant.name().to_owned(),
         ours,
         what,
-        licence,
+        license,
         version: found.version.clone(),
         kept,
         bytes: found.bytes,

@@ -17,7 +17,7 @@ pub(super) fn of(bytes: &[u8]) -> String {
 }
 
 /// Sums routes, which are sorted.
-pub(super) fn labelled<A: Addr>(routes: &[(Prefix<A>, Hop)]) -> String
+pub(super) fn labeled<A: Addr>(routes: &[(Prefix<A>, Hop)]) -> String
 where
     Prefix<A>: std::fmt::Display,
 {
@@ -46,7 +46,7 @@ fn hex(sum: Sha256) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{answers, labelled, of};
+    use super::{answers, labeled, of};
     use fib::{Hop, Prefix};
 
     #[test]
@@ -58,7 +58,7 @@ mod tests {
             ("10.0.0.0/8".parse::<Prefix<u32>>().unwrap(), Hop(7)),
             ("10.1.0.0/16".parse().unwrap(), Hop(12)),
         ];
-        assert_eq!(labelled(&routes), of(b"10.0.0.0/8 7\n10.1.0.0/16 12\n"));
+        assert_eq!(labeled(&routes), of(b"10.0.0.0/8 7\n10.1.0.0/16 12\n"));
         let hops: Vec<Hop> = (0..10_000).map(Hop).collect();
         let bytes: Vec<u8> = (0..10_000u32).flat_map(u32::to_le_bytes).collect();
         assert_eq!(answers(&hops), of(&bytes));

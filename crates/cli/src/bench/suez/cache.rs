@@ -2,7 +2,7 @@
 //!
 //! Chiueh and Pradhan (1999), section 4.2: an L1 of 16 KiB and an L2 of 1 MiB, both
 //! direct-mapped with lines of 32 bytes; a load takes 1 cycle where L1 has the
-//! line, 6 where L2 has it and 30 from memory. The TLB is not modelled.
+//! line, 6 where L2 has it and 30 from memory. The TLB is not modeled.
 //!
 //! ```text
 //!   virtual address ─► Pages ─► physical ─► L1 ─miss─► L2 ─miss─► memory
@@ -97,7 +97,7 @@ pub(super) struct Latency {
 struct Pages {
     size: u64,
     /// Pages in one way of L1.
-    colours: u64,
+    colors: u64,
     /// How many of them, from the first, are set apart.
     apart: u64,
 }
@@ -106,8 +106,8 @@ impl Pages {
     /// Returns the physical address: virtual pages lie in usable ones, in order.
     fn physical(self, address: u64) -> u64 {
         let (page, offset) = (address / self.size, address % self.size);
-        let usable = self.colours - self.apart;
-        let page = page / usable * self.colours + self.apart + page % usable;
+        let usable = self.colors - self.apart;
+        let page = page / usable * self.colors + self.apart + page % usable;
         page * self.size + offset
     }
 }
@@ -135,19 +135,19 @@ impl Hierarchy {
         page: u64,
         reserved: u64,
     ) -> Result<Self, String> {
-        let (colours, apart) = (l1.way() / page.max(1), reserved.div_ceil(page.max(1)));
+        let (colors, apart) = (l1.way() / page.max(1), reserved.div_ceil(page.max(1)));
         if page == 0 || !l1.way().is_multiple_of(page) && reserved > 0 {
             return Err(format!("a way of L1, {} bytes, is no whole pages of {page}", l1.way()));
         }
-        if apart > 0 && apart >= colours {
+        if apart > 0 && apart >= colors {
             return Err(format!(
                 "{reserved} bytes of the {} in a way of L1 are for the HAC, and \
                  nothing is left",
                 l1.way()
             ));
         }
-        // Nothing set apart: any number of colours leaves addresses as they are.
-        let pages = Pages { size: page, colours: colours.max(1), apart };
+        // Nothing set apart: any number of colors leaves addresses as they are.
+        let pages = Pages { size: page, colors: colors.max(1), apart };
         Ok(Self { l1, l2, latency, pages, bypass: false, found: [0; 3] })
     }
 

@@ -12,10 +12,10 @@ use anyhow::{Context, bail};
 
 use super::cache::{Cache, Hierarchy, Latency};
 
-/// The modelled machine and program.
+/// The modeled machine and program.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub(super) struct Machine {
-    /// Clock of the modelled processor in MHz
+    /// Clock of the modeled processor in MHz
     #[arg(long, value_name = "MHZ", default_value_t = 500.0)]
     clock: f64,
     /// Bytes of L1

@@ -144,7 +144,7 @@ fn record(
         .table4
         .iter()
         .map(|row| (format!("{model}: table 4: {} bytes", row.bytes), row.mlps, row.bytes));
-    let modelled: Vec<_> = degrees.chain(duplicates).chain(sizes).collect();
+    let modeled: Vec<_> = degrees.chain(duplicates).chain(sizes).collect();
     let real: Vec<_> =
         table6.iter().map(|score| format!("{} behind {}", score.engine, score.hac)).collect();
     let cases: Vec<_> = table6.iter().map(|score| format!("{}: {trace}", score.case)).collect();
@@ -160,14 +160,14 @@ fn record(
         samples,
         bytes,
     };
-    let modelled = modelled.iter().map(|(name, mlps, bytes)| {
+    let modeled = modeled.iter().map(|(name, mlps, bytes)| {
         let summary = Summary::of(&[*mlps]);
         figure(name, trace, "Mlookups/s of the model", summary, 1, *bytes as usize)
     });
     let real = table6.iter().zip(real.iter().zip(&cases)).map(|(score, (name, case))| {
         figure(name, case, "Mlookups/s", score.summary, score.samples, score.bytes)
     });
-    args.setting.record(modelled.chain(real))
+    args.setting.record(modeled.chain(real))
 }
 
 #[expect(clippy::print_stdout, reason = "the result")]

@@ -1,4 +1,4 @@
-//! The simulation: a trace through the HAC and the NART over the modelled memory.
+//! The simulation: a trace through the HAC and the NART over the modeled memory.
 //!
 //! ```text
 //!   packet ─► HAC, in L1 always ─hit─► 5 + 3·word cycles

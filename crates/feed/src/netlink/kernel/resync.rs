@@ -1,4 +1,4 @@
-//! A resynchronisation: dumps and events into one mirror, in the order of what happened.
+//! A resynchronization: dumps and events into one mirror, in the order of what happened.
 //!
 //! What a dump says was true when the kernel wrote it down, which is not when it is read:
 //! a part is written when the one before it is received (the first, when the dump is
@@ -19,19 +19,19 @@
 //! that does no harm, as an event says what is there and not what is different. (But for
 //! IPv4 routes of one prefix and one metric, which `ip route append` and `prepend` make:
 //! if one was replaced and then deleted within that millisecond, another may be lost until
-//! the next resynchronisation.)
+//! the next resynchronization.)
 //!
 //! A dump that the kernel calls interrupted (`NLM_F_DUMP_INTR`: something changed that may
 //! have hidden something else) is asked for again and added to what is there: an entry is
 //! missed only if every pass missed it. That of IPv6 routes is not called so, though it
 //! may skip a route for each that is deleted before it (Linux 6.18 goes on by counting);
 //! it counts as interrupted if there was a deletion. Under changes without end that could go on
-//! forever, so after some passes it is taken as it is, and another resynchronisation
+//! forever, so after some passes it is taken as it is, and another resynchronization
 //! follows later.
 //!
 //! What no dump of Linux 6.18 says: IPv6 routes of one prefix and metric that do not join
 //! (a blackhole beside gateways) and stand between some that do. They are known from their
-//! events, and lost by a resynchronisation.
+//! events, and lost by a resynchronization.
 
 use std::time::{Duration, Instant};
 
@@ -59,7 +59,7 @@ const DUMPS: [(u16, u8, usize, &str); 9] = [
     (RTM_GETADDR, 0, 8, "a dump of addresses"),
     (RTM_GETRULE, 0, 12, "a dump of rules"),
     (RTM_GETNEXTHOP, 0, 8, "a dump of nexthop objects"),
-    (RTM_GETNEIGH, 0, 12, "a dump of neighbours"),
+    (RTM_GETNEIGH, 0, 12, "a dump of neighbors"),
     (RTM_GETROUTE, AF_INET, 12, "a dump of IPv4 routes"),
     (RTM_GETROUTE, AF_INET6, 12, "a dump of IPv6 routes"),
 ];
@@ -82,7 +82,7 @@ pub(super) enum Step {
     Done,
 }
 
-/// A resynchronisation that is going on.
+/// A resynchronization that is going on.
 pub(super) struct Resync {
     mirror: Mirror,
     /// Events that have yet to be applied, as they were received.

@@ -1,6 +1,6 @@
 //! One mirror takes the place of another, and what is different is told.
 //!
-//! The end of a resynchronisation: what was gathered anew is the truth, what is not in
+//! The end of a resynchronization: what was gathered anew is the truth, what is not in
 //! it is swept away. Both sides are walked in order, side by side: O(routes), and only
 //! differences reach the follower. Links and rules are told before routes.
 
@@ -29,16 +29,16 @@ impl Mirror {
         if self.rules != new.rules {
             to.rules(&new.rules);
         }
-        for (key, neighbour) in &new.neighbours {
-            if self.neighbours.get(key) != Some(neighbour) {
-                to.neighbour(key.0, key.1, Some(neighbour));
+        for (key, neighbor) in &new.neighbors {
+            if self.neighbors.get(key) != Some(neighbor) {
+                to.neighbor(key.0, key.1, Some(neighbor));
             }
         }
         self.differ::<u32>(&new, to);
         self.differ::<u128>(&new, to);
-        for &(index, address) in self.neighbours.keys() {
-            if !new.neighbours.contains_key(&(index, address)) {
-                to.neighbour(index, address, None);
+        for &(index, address) in self.neighbors.keys() {
+            if !new.neighbors.contains_key(&(index, address)) {
+                to.neighbor(index, address, None);
             }
         }
         for &index in self.links.keys() {

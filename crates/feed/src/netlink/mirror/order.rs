@@ -15,7 +15,7 @@
 //! and those without, by nexthop object or from router advertisements, which do not.
 //! (One that a program gave the protocol of router advertisements joins all the same;
 //! only the message with all of them tells.)
-//! A message that repeats what is there changes nothing: a resynchronisation replays
+//! A message that repeats what is there changes nothing: a resynchronization replays
 //! messages over a dump that may know of them.
 
 use core::ops::Range;

@@ -92,10 +92,10 @@ impl Mirror {
             to.address(address.0, address.1, address.2, false);
         }
         let of_link = |key: &&(u32, IpAddr)| key.0 == index;
-        let neighbours: Vec<_> = self.neighbours.keys().filter(of_link).copied().collect();
-        for key in neighbours {
-            self.neighbours.remove(&key);
-            to.neighbour(key.0, key.1, None);
+        let neighbors: Vec<_> = self.neighbors.keys().filter(of_link).copied().collect();
+        for key in neighbors {
+            self.neighbors.remove(&key);
+            to.neighbor(key.0, key.1, None);
         }
         if self.links.remove(&index).is_some() {
             to.link(index, None);

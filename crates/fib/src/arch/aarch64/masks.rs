@@ -39,7 +39,7 @@ const BITS: [u8; LANES] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 
 pub(super) fn mask(lanes: Lanes) -> u16 {
     // SAFETY: NEON is part of the architecture; the array has the sixteen bytes.
     let bits = unsafe { vandq_u8(narrow(lanes), vld1q_u8(BITS.as_ptr())) };
-    // Neighbours added up thrice: eight of them in each of the first two bytes.
+    // Neighbors added up thrice: eight of them in each of the first two bytes.
     // SAFETY: as above.
     unsafe {
         let twos = vpaddq_u8(bits, bits);

@@ -31,7 +31,7 @@
 //! ([`Fib::generation`](crate::Fib::generation)).
 //!
 //! Invariants: no set holds an address that another set is for, but in words that
-//! were never written, whose address is of the neighbouring set so that they match
+//! were never written, whose address is of the neighboring set so that they match
 //! nothing; the first word of a set with a duplicate equals another of the set.
 //! O(words of a set) a hit; a miss costs that and the engine's lookup.
 
@@ -122,7 +122,7 @@ impl<A: Addr> Hac<A> {
         let Self { shape, lines, next, generation, .. } = self;
         let at = A::BITS - shape.skip - shape.index_bits;
         for set in 0..shape.sets() {
-            // An address of the neighbouring set: nobody looks for it here.
+            // An address of the neighboring set: nobody looks for it here.
             let addr = A::from_bits(set ^ 1, at, shape.index_bits);
             let first = set * shape.stride();
             let words = &mut lines[first / WORDS].0[first % WORDS..][..shape.stride()];

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbouring_prefixes_spread_evenly() {
+    fn neighboring_prefixes_spread_evenly() {
         for len in [20, 48, 64, 128] {
             let mut counts = vec![0u32; 100];
             for i in 0..100_000u128 {

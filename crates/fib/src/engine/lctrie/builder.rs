@@ -217,7 +217,7 @@ impl<A: Addr, L: Leaf> LcTrieBuilder<A, L> {
                 let strings = &strings[from..from + within];
                 self.grow(strings, first + from as u32, shared + branch, nodes)
             } else {
-                // No string: the neighbour that is nearer, whose prefixes are ours.
+                // No string: the neighbor that is nearer, whose prefixes are ours.
                 let common = |i: usize| strings.get(i).map(|base| base.key.common(part.addr()));
                 let before = from.checked_sub(1);
                 match before {

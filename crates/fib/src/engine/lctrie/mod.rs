@@ -23,7 +23,7 @@
 //!
 //! The base vector holds the routes that cover no other, the prefix vector those
 //! that do; `pre` leads to the longest prefix that covers. A child without a string
-//! leads to the neighbouring string with which it shares the most bits: every
+//! leads to the neighboring string with which it shares the most bits: every
 //! prefix that covers the child covers that string too. So all routes that can
 //! match are on one chain, and one comparison, of the address with the string,
 //! decides for each of them by its length.

@@ -2,7 +2,7 @@
 //!
 //! An IPv6 table has much of its 64 significant bits in common: 66 blocks of 16 bits
 //! hold all routes of 2026, and of a route's border only the last 16 bits before it
-//! tell it from its neighbours. So the address is cut at fixed places, and between two
+//! tell it from its neighbors. So the address is cut at fixed places, and between two
 //! cuts there is either a table or a chunk (`chunk.rs`): starts of 8 or 16 bits, as many as
 //! there are borders, one vector compared with the probe, the ones counted, and the
 //! count is the place of the value.
@@ -35,7 +35,7 @@
 //! The idea of a direct table with ranges below is DXR's (Zec, Rizzo, Mikuc 2012), the
 //! search by one comparison and a count that of B-trees for vectors (Zhou, Ross,
 //! SIGMOD 2002; Kim and others, FAST, SIGMOD 2010), and of range trees for IPv6 that are
-//! laid out without pointers (Linearised B+-trees: PlanB, NSDI 2026). Laid out and
+//! laid out without pointers (Linearized B+-trees: PlanB, NSDI 2026). Laid out and
 //! written from these ideas; no other's code was used.
 //!
 //! The families of other widths are cut in the same proportions, so that the toys run

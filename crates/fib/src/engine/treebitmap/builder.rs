@@ -54,7 +54,7 @@ impl<A: Addr, W: Bits, L: Leaf> TreeBitmapBuilder<A, W, L> {
     }
 
     /// Starts an empty table with an initial array for `initial` bits; for 0, that is
-    /// the root node, and the scheme is the paper's without its optimisation.
+    /// the root node, and the scheme is the paper's without its optimization.
     ///
     /// # Panics
     ///

@@ -25,7 +25,7 @@
 //! and 24 bytes (the paper packs its pointers tighter, into 8 bytes at stride 4; ours
 //! reach 2^32 nodes and results).
 //!
-//! Of the paper's optimisations there are two. The *initial array* answers for the
+//! Of the paper's optimizations there are two. The *initial array* answers for the
 //! first I bits with one load of one of 2^I nodes; the results of routes shorter than
 //! I are expanded into the first 2^I items of the results. I is chosen so that the
 //! length of most routes, 24 of IPv4 and 48 of IPv6, is the last within a node: 13

@@ -90,7 +90,7 @@ impl Program {
         // SAFETY:
         // - the arm of this command, which makes a descriptor;
         // - it reads 8 bytes an instruction, `Code::len` being the number of
-        //   whole ones in `bytes`, and the licence up to its NUL;
+        //   whole ones in `bytes`, and the license up to its NUL;
         // - it writes at most `log_size` bytes to the exclusive slice `log`.
         unsafe { sys::open(Command::ProgramLoad, &mut attr) }
     }

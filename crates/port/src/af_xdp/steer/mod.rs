@@ -4,7 +4,7 @@
 //! it one of two ways: into the AF_XDP socket of its queue, or on to the host's
 //! own stack, as if no router were there. The rule is that the host keeps
 //! whatever the router would not forward anyway, so that ping, ssh, ARP,
-//! neighbour discovery, routing daemons and ICMP errors work without a line of
+//! neighbor discovery, routing daemons and ICMP errors work without a line of
 //! ours:
 //!
 //! ```text

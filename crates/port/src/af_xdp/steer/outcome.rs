@@ -10,7 +10,7 @@ pub enum Steered {
     Taken,
     /// Passed: shorter than an Ethernet header.
     Short,
-    /// Passed: to a multicast or broadcast MAC (ARP requests, neighbour
+    /// Passed: to a multicast or broadcast MAC (ARP requests, neighbor
     /// solicitations, routing protocols).
     Group,
     /// Passed: to another's MAC.

@@ -278,7 +278,7 @@ fn say(plane: &Plane, (at, address): Destination) -> Option<Says> {
 impl Following {
     /// Says whether the routes are as the kernel has them, as far as is known.
     fn may_be_audited(&self) -> bool {
-        self.is_calm() && !self.is_resynchronising() && !self.plane.has_adopted()
+        self.is_calm() && !self.is_resynchronizing() && !self.plane.has_adopted()
     }
 
     /// Takes a mismatch down, and heals it.

@@ -164,7 +164,7 @@ pub(crate) fn run(
             *v6 = diff.again(*table, v6)?;
             left += v4.len() + v6.len();
         }
-        if left == 0 || (Instant::now() >= until && !diff.kernel.is_resynchronising()) {
+        if left == 0 || (Instant::now() >= until && !diff.kernel.is_resynchronizing()) {
             break;
         }
         std::thread::sleep(PAUSE);

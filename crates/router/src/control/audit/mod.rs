@@ -14,7 +14,7 @@
 //! What is compared is where packets go: the kind of a route, and its ways with their
 //! weights. Not compared are metrics, protocols and whether a gateway was said to be on
 //! its link (`onlink`), which lead no packet elsewhere; host routes of the plane's own, for
-//! neighbours on a link, which the kernel keeps as neighbours; and link-local IPv6, where
+//! neighbors on a link, which the kernel keeps as neighbors; and link-local IPv6, where
 //! each interface has the same prefix and packets are never forwarded.
 
 pub(crate) mod auditor;
@@ -102,20 +102,20 @@ fn alike(one: &Target, other: &Target) -> bool {
 /// Says whether the router's route for a prefix is the kernel's.
 fn same_route(router: Option<&Way>, kernel: Option<&Target>) -> bool {
     match (router, kernel) {
-        (None | Some(Way::Neighbour { .. }), None) => true,
+        (None | Some(Way::Neighbor { .. }), None) => true,
         (Some(Way::Route(router)), Some(kernel)) => alike(router, kernel),
         _ => false,
     }
 }
 
-/// Says whether packets to an address go where the kernel would send them. A neighbour on
+/// Says whether packets to an address go where the kernel would send them. A neighbor on
 /// a link is where a connected route leads.
 fn same_way(router: Option<&Way>, kernel: Option<&Target>) -> bool {
     match (router, kernel) {
-        (Some(&Way::Neighbour { interface, .. }), Some(Target::Via(vias))) => {
+        (Some(&Way::Neighbor { interface, .. }), Some(Target::Via(vias))) => {
             matches!(&vias[..], [via] if via.interface == interface && via.gateway.is_none())
         }
-        (Some(Way::Neighbour { .. }), _) => false,
+        (Some(Way::Neighbor { .. }), _) => false,
         _ => same_route(router, kernel),
     }
 }
@@ -151,8 +151,8 @@ mod tests {
     }
 
     #[test]
-    fn a_neighbour_is_where_its_connected_route_leads() {
-        let near = Way::Neighbour { interface: 1, address: [10, 0, 0, 7].into() };
+    fn a_neighbor_is_where_its_connected_route_leads() {
+        let near = Way::Neighbor { interface: 1, address: [10, 0, 0, 7].into() };
         let connected = Target::Via(vec![via(1, None, 1, false)]);
         assert!(same_way(Some(&near), Some(&connected)));
         assert!(same_route(Some(&near), None));

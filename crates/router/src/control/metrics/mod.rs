@@ -77,7 +77,7 @@ struct Gathered {
     fibs: Vec<Fib>,
     feeds: Vec<Feed>,
     interfaces: Vec<Interface>,
-    neighbours: BTreeMap<String, u64>,
+    neighbors: BTreeMap<String, u64>,
     hops: u64,
     audit: Audit,
     role: Role,
@@ -87,18 +87,18 @@ struct Gathered {
 impl Gathered {
     fn gather(look: &Look, start: Instant, watched: Watched) -> Result<Self, String> {
         let found = look.control.ask(|it| {
-            let mut neighbours = BTreeMap::new();
-            for (index, ..) in it.plane.neighbours() {
+            let mut neighbors = BTreeMap::new();
+            for (index, ..) in it.plane.neighbors() {
                 let name = it.plane.ports().get(index).map(|port| port.name.clone());
-                *neighbours.entry(name.unwrap_or_default()).or_insert(0) += 1;
+                *neighbors.entry(name.unwrap_or_default()).or_insert(0) += 1;
             }
             let ports = it.plane.ports().clone();
             let hops = it.plane.ways().count() as u64;
             let audit = it.audit().clone();
-            (answer::fibs(&it.plane), answer::feeds(it), ports, hops, neighbours, audit)
+            (answer::fibs(&it.plane), answer::feeds(it), ports, hops, neighbors, audit)
         });
         let gone = || "the control thread does not answer".to_owned();
-        let (fibs, feeds, ports, hops, neighbours, audit) = found.ok_or_else(gone)?;
+        let (fibs, feeds, ports, hops, neighbors, audit) = found.ok_or_else(gone)?;
         let interfaces = answer::interfaces(&ports, &look.view)?;
         let fib = |item| if let Item::Fib(it) = item { Some(it) } else { None };
         let feed = |item| if let Item::Feed(it) = item { Some(it) } else { None };
@@ -109,7 +109,7 @@ impl Gathered {
             fibs: fibs.into_iter().filter_map(fib).collect(),
             feeds: feeds.into_iter().filter_map(feed).collect(),
             interfaces: interfaces.into_iter().filter_map(interface).collect(),
-            neighbours,
+            neighbors,
             hops,
             audit,
             role: look.role.clone(),
@@ -208,7 +208,7 @@ mod tests {
             fibs: vec![fib],
             feeds: Vec::new(),
             interfaces: Vec::new(),
-            neighbours: BTreeMap::from([("eth0".to_owned(), 2)]),
+            neighbors: BTreeMap::from([("eth0".to_owned(), 2)]),
             hops: 4,
             role: Role::Router,
             watched: Watched::default(),

@@ -54,7 +54,7 @@ impl Gathered {
         }
         let metric = family(
             "packets_held",
-            "Packets that wait for a neighbour's MAC now; if it stays above 0, the neighbour does \
+            "Packets that wait for a neighbor's MAC now; if it stays above 0, the neighbor does \
              not answer",
         );
         to.gauge(&metric, each(|item| item.held))?;
@@ -129,8 +129,8 @@ impl Gathered {
              were read again: if it happens often, raise net.core.rmem_max",
         );
         to.counter(&metric, each(|item| item.overruns))?;
-        let metric = family("feed_resynchronisations", "Times that all routes were read again");
-        to.counter(&metric, each(|item| item.resynchronisations))?;
+        let metric = family("feed_resynchronizations", "Times that all routes were read again");
+        to.counter(&metric, each(|item| item.resynchronizations))?;
         let metric =
             family("feed_damaged", "Messages that could not be parsed; any is worth a report");
         to.counter(&metric, each(|item| item.damaged))?;
@@ -149,7 +149,7 @@ impl Gathered {
         let first =
             |value: fn(&Feed) -> u64| self.feeds.iter().take(1).map(move |item| ([], value(item)));
         to.counter(
-            &family("changes", "Changes of routes, links and neighbours taken over from the feeds"),
+            &family("changes", "Changes of routes, links and neighbors taken over from the feeds"),
             first(|item| item.changes),
         )?;
         let metric = family(
@@ -239,8 +239,8 @@ impl Gathered {
         to.gauge(&metric, each(|item| u64::from(item.observe)))?;
         let metric = bytes("interface_mtu", "The largest packet that fits the interface");
         to.gauge(&metric, each(|item| item.mtu.into()))?;
-        let neighbours =
-            self.neighbours.iter().map(|(name, &count)| ([("interface", name.as_str())], count));
-        to.gauge(&family("neighbours", "Neighbours of an interface whose MAC is known"), neighbours)
+        let neighbors =
+            self.neighbors.iter().map(|(name, &count)| ([("interface", name.as_str())], count));
+        to.gauge(&family("neighbors", "Neighbors of an interface whose MAC is known"), neighbors)
     }
 }

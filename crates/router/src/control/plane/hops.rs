@@ -26,8 +26,8 @@ use fib::{Full, Hop, HopTable};
 pub enum Way {
     /// Where a route of the kernel leads.
     Route(Arc<Target>),
-    /// A neighbour on a link that the router is on itself.
-    Neighbour {
+    /// A neighbor on a link that the router is on itself.
+    Neighbor {
         /// The interface.
         interface: u32,
         /// Its address.
@@ -146,7 +146,7 @@ mod tests {
 
     fn way(metric: u16) -> Way {
         let address = [10, 0, (metric >> 8) as u8, metric as u8].into();
-        Way::Neighbour { interface: 1, address }
+        Way::Neighbor { interface: 1, address }
     }
 
     #[test]

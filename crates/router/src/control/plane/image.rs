@@ -5,7 +5,7 @@
 //!           ways                 what each hop stands for, interfaces by their names
 //!           hops                 the same in words, for people and other programs
 //!   adopt   hops ◄── ways        each way has the hop that it had
-//!           links, neighbours ─► adjacencies published ─► tables of the image published
+//!           links, neighbors ─► adjacencies published ─► tables of the image published
 //!   retire  the routes have come: what they do not use goes as any hop does
 //! ```
 //!
@@ -16,8 +16,8 @@
 //! that comes and leads where one of the image led has its hop; another has one that the
 //! image did not use.
 //!
-//! **Nothing of a neighbour is kept.** What a hop means is made of its way and of what the
-//! kernel says now of links and neighbours, so that a MAC is never older than the start.
+//! **Nothing of a neighbor is kept.** What a hop means is made of its way and of what the
+//! kernel says now of links and neighbors, so that a MAC is never older than the start.
 //! A way by an interface that is gone is left to the host (`Way::Gone`).
 //!
 //! While the image's tables are in use no table is published: until
@@ -95,7 +95,7 @@ impl From<BadImage> for AdoptError {
 #[serde(rename_all = "snake_case")]
 enum KeptWay {
     Via(Vec<KeptVia>),
-    Neighbour { dev: String, address: IpAddr },
+    Neighbor { dev: String, address: IpAddr },
     Blackhole,
     Unreachable,
     Prohibit,
@@ -121,8 +121,8 @@ impl KeptWay {
     fn of(way: &Way, names: &impl Names) -> Self {
         match way {
             Way::Gone(_) => Self::Gone,
-            &Way::Neighbour { interface, address } => match names.name(interface) {
-                Some(dev) => Self::Neighbour { dev, address },
+            &Way::Neighbor { interface, address } => match names.name(interface) {
+                Some(dev) => Self::Neighbor { dev, address },
                 None => Self::Gone,
             },
             Way::Route(target) => match &**target {
@@ -148,9 +148,9 @@ impl KeptWay {
     fn way(self, hop: u32, names: &impl Names) -> Way {
         let target = match self {
             Self::Gone => None,
-            Self::Neighbour { dev, address } => {
-                let neighbour = |interface| Way::Neighbour { interface, address };
-                return names.index(&dev).map_or(Way::Gone(hop), neighbour);
+            Self::Neighbor { dev, address } => {
+                let neighbor = |interface| Way::Neighbor { interface, address };
+                return names.index(&dev).map_or(Way::Gone(hop), neighbor);
             }
             Self::Via(vias) => {
                 let via = |KeptVia { dev, gateway, weight, onlink }: KeptVia| {
@@ -191,7 +191,7 @@ impl fmt::Display for KeptWay {
                 }
                 Ok(())
             }
-            Self::Neighbour { dev, address } => write!(f, "{address} dev {dev}"),
+            Self::Neighbor { dev, address } => write!(f, "{address} dev {dev}"),
             Self::Blackhole => f.write_str("blackhole"),
             Self::Unreachable => f.write_str("unreachable"),
             Self::Prohibit => f.write_str("prohibit"),
@@ -247,7 +247,7 @@ impl Plane {
     }
 
     /// Starts with the tables of an image, in a plane without routes to which links and
-    /// neighbours have been told. `locals` are the router's own addresses, until the
+    /// neighbors have been told. `locals` are the router's own addresses, until the
     /// kernel has told them. Everything is read before anything is changed.
     ///
     /// # Errors

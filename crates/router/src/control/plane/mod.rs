@@ -1,9 +1,9 @@
-//! The plane: what the kernel says of routes and neighbours, as workers read it.
+//! The plane: what the kernel says of routes and neighbors, as workers read it.
 //!
 //! ```text
 //!   feed::netlink::Kernel ─► Follower ─► Plane
 //!       route   ─► Way ─► Hop ─► Store (IPv4, IPv6) ───┐
-//!       neighbour, link ─► Adjacency of each Hop ──────┤ commit
+//!       neighbor, link ─► Adjacency of each Hop ──────┤ commit
 //!       address, local routes ─► Locals ───────────────┘   └─► published to the workers
 //! ```
 //!
@@ -11,14 +11,14 @@
 //! said) becomes a forwarding table. What of the routes the router cannot do itself, it
 //! leaves to the kernel, packet by packet ([`Adjacency::HOST`]): next hops behind
 //! interfaces that are not its ports, and destinations that are to be refused with an
-//! ICMP error. Neighbours that are not resolved it has the kernel resolve; packets for
+//! ICMP error. Neighbors that are not resolved it has the kernel resolve; packets for
 //! them wait in the worker (`datapath/hold.rs`).
 //!
 //! **Hosts on a link.** A connected route names no gateway: every destination is its own
-//! neighbour. For each neighbour that the kernel knows, and whose longest route leads
+//! neighbor. For each neighbor that the kernel knows, and whose longest route leads
 //! to its link, the plane adds a host route of its own; a route of the kernel for the
 //! same address goes first. They are looked through at every commit of changes, which is
-//! a lookup for each neighbour and table: where a link's own route is need not be where its
+//! a lookup for each neighbor and table: where a link's own route is need not be where its
 //! packets are looked up.
 //!
 //! **Several ways out** become a group (`datapath/group.rs`), whose members are hops of
@@ -49,7 +49,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use feed::netlink::{AnyPrefix, Follower, Link, Neighbour, RouteInfo, Rule, Target, Via};
+use feed::netlink::{AnyPrefix, Follower, Link, Neighbor, RouteInfo, Rule, Target, Via};
 use fib::{Choice, Family, Full, Hop, Prefix, Publisher, Reader};
 
 use crate::datapath::{Adjacencies, Adjacency, Group, Ingress, Ingresses, SourceCheck, Tables};
@@ -235,8 +235,8 @@ impl Plane {
         &self.ports
     }
 
-    /// Walks the neighbours that are known, with their MACs.
-    pub fn neighbours(&self) -> impl Iterator<Item = (u32, IpAddr, [u8; 6])> {
+    /// Walks the neighbors that are known, with their MACs.
+    pub fn neighbors(&self) -> impl Iterator<Item = (u32, IpAddr, [u8; 6])> {
         self.near.iter()
     }
 
@@ -294,7 +294,7 @@ impl Plane {
         self.adopted.is_some()
     }
 
-    /// Returns the MAC of a neighbour, if it is known.
+    /// Returns the MAC of a neighbor, if it is known.
     pub fn mac(&self, interface: u32, address: IpAddr) -> Option<[u8; 6]> {
         self.near.mac(interface, address)
     }
@@ -332,7 +332,7 @@ impl Plane {
                 Target::Via(vias) => Some(vias),
                 _ => None,
             },
-            Way::Neighbour { .. } | Way::Gone(_) => None,
+            Way::Neighbor { .. } | Way::Gone(_) => None,
         });
         let gateways = vias.flatten().filter_map(|via| Some((via.interface, via.gateway?)));
         let mine = gateways.filter(|(interface, _)| self.ports.get(*interface).is_some());
@@ -341,7 +341,7 @@ impl Plane {
         list.into_iter().collect()
     }
 
-    /// Lists the neighbours behind ports that packets of these hops are sent to; of a group, all
+    /// Lists the neighbors behind ports that packets of these hops are sent to; of a group, all
     /// its members. `used` returns whether packets used a hop.
     pub fn in_use(&self, used: impl Fn(Hop) -> bool) -> BTreeSet<(u32, IpAddr)> {
         let mut list = BTreeSet::new();
@@ -354,7 +354,7 @@ impl Plane {
                         list.extend(each);
                     }
                 }
-                &Way::Neighbour { interface, address } => {
+                &Way::Neighbor { interface, address } => {
                     list.insert((interface, address));
                 }
                 Way::Gone(_) => {}
@@ -364,7 +364,7 @@ impl Plane {
         list
     }
 
-    /// Says which neighbours a packet waits for that wants `hop` and goes to `address`.
+    /// Says which neighbors a packet waits for that wants `hop` and goes to `address`.
     pub fn wanted(&self, hop: Hop, address: IpAddr) -> Vec<(u32, IpAddr)> {
         match self.hops.get(hop) {
             Some(Way::Route(target)) => match &**target {
@@ -375,7 +375,7 @@ impl Plane {
                 }
                 _ => Vec::new(),
             },
-            Some(&Way::Neighbour { interface, address }) => vec![(interface, address)],
+            Some(&Way::Neighbor { interface, address }) => vec![(interface, address)],
             Some(Way::Gone(_)) | None => Vec::new(),
         }
     }
@@ -460,7 +460,7 @@ impl Plane {
                 Target::Via(vias) => match &vias[..] {
                     [via] => match via.gateway {
                         Some(gateway) => Some(self.through(via.interface, gateway)),
-                        // Each destination is its own neighbour: those that are known have
+                        // Each destination is its own neighbor: those that are known have
                         // routes of their own, so this one is not.
                         None => Some(self.ports.unresolved(via.interface)),
                     },
@@ -474,7 +474,7 @@ impl Plane {
                 | Target::Broadcast
                 | Target::Multicast => None,
             },
-            &Way::Neighbour { interface, address } => Some(self.through(interface, address)),
+            &Way::Neighbor { interface, address } => Some(self.through(interface, address)),
             Way::Gone(_) => None,
         };
         Meaning::One(one.unwrap_or(Adjacency::HOST))
@@ -485,7 +485,7 @@ impl Plane {
     fn mean_group(&mut self, hop: Hop, vias: &[Via]) -> Meaning {
         let gateway = |via: &Via| {
             let address = via.gateway.filter(|_| self.ports.get(via.interface).is_some())?;
-            Some(Way::Neighbour { interface: via.interface, address })
+            Some(Way::Neighbor { interface: via.interface, address })
         };
         let Some(ways) = vias.iter().map(gateway).collect::<Option<Vec<_>>>() else {
             return Meaning::One(Adjacency::HOST);
@@ -512,7 +512,7 @@ impl Plane {
         Meaning::Several(Group::of(&weights, &before))
     }
 
-    /// Says how a packet is handed to a neighbour.
+    /// Says how a packet is handed to a neighbor.
     fn through(&self, interface: u32, address: IpAddr) -> Adjacency {
         match self.near.mac(interface, address) {
             Some(mac) => self.ports.adjacency(interface, mac),
@@ -525,18 +525,18 @@ impl Plane {
         self.told = true;
     }
 
-    /// Gives host routes to the neighbours whose link is where their routes lead, in each
+    /// Gives host routes to the neighbors whose link is where their routes lead, in each
     /// table by its own routes, and takes away those of others.
     fn settle_near(&mut self) {
         for (interface, address) in self.near.all() {
             for at in 0..self.numbers.len() {
-                self.settle_neighbour(interface, address, at);
+                self.settle_neighbor(interface, address, at);
             }
         }
         self.near.forget();
     }
 
-    fn settle_neighbour(&mut self, interface: u32, address: IpAddr, at: usize) {
+    fn settle_neighbor(&mut self, interface: u32, address: IpAddr, at: usize) {
         let hops = &mut self.hops;
         let wanted = self.near.mac(interface, address).is_some()
             && self.ports.get(interface).is_some()
@@ -549,7 +549,7 @@ impl Plane {
         }
         let mut hop = None;
         if wanted {
-            let Ok(got) = hops.acquire(&Way::Neighbour { interface, address }) else { return };
+            let Ok(got) = hops.acquire(&Way::Neighbor { interface, address }) else { return };
             self.stale |= got.1;
             hop = Some(got.0);
         }
@@ -677,12 +677,12 @@ impl Follower for Plane {
         // The local table says the same, and of broadcast addresses too.
     }
 
-    fn neighbour(&mut self, index: u32, address: IpAddr, neighbour: Option<&Neighbour>) {
-        // The kernel lists groups as neighbours too; they are nobody's next hop.
+    fn neighbor(&mut self, index: u32, address: IpAddr, neighbor: Option<&Neighbor>) {
+        // The kernel lists groups as neighbors too; they are nobody's next hop.
         if address.is_multicast() {
             return;
         }
-        self.stale |= self.near.update(index, address, neighbour.and_then(|one| one.mac));
+        self.stale |= self.near.update(index, address, neighbor.and_then(|one| one.mac));
         self.touched();
     }
 
@@ -693,7 +693,7 @@ impl Follower for Plane {
 }
 
 /// The plane without the kernel's routes, where another feed has them: own addresses,
-/// links and neighbours are still the kernel's to tell.
+/// links and neighbors are still the kernel's to tell.
 #[derive(Debug)]
 pub(crate) struct ButRoutes<'a>(pub(crate) &'a mut Plane);
 
@@ -718,8 +718,8 @@ impl Follower for ButRoutes<'_> {
         self.0.address(index, address, length, there);
     }
 
-    fn neighbour(&mut self, index: u32, address: IpAddr, neighbour: Option<&Neighbour>) {
-        self.0.neighbour(index, address, neighbour);
+    fn neighbor(&mut self, index: u32, address: IpAddr, neighbor: Option<&Neighbor>) {
+        self.0.neighbor(index, address, neighbor);
     }
 
     fn rules(&mut self, rules: &[Rule]) {

@@ -1,9 +1,9 @@
-//! Neighbours: who is on the links, by which MAC, and in which tables they have routes of ours.
+//! Neighbors: who is on the links, by which MAC, and in which tables they have routes of ours.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// What is known of one neighbour.
+/// What is known of one neighbor.
 #[derive(Clone, Debug, Default)]
 struct One {
     mac: Option<[u8; 6]>,
@@ -11,14 +11,14 @@ struct One {
     routes: Vec<usize>,
 }
 
-/// The neighbours by interface and address.
+/// The neighbors by interface and address.
 #[derive(Debug, Default)]
 pub(super) struct Near {
     all: HashMap<(u32, IpAddr), One>,
 }
 
 impl Near {
-    /// Takes over what is said of a neighbour; `None`: it is gone or cannot be used.
+    /// Takes over what is said of a neighbor; `None`: it is gone or cannot be used.
     /// Says whether its MAC has changed.
     pub(super) fn update(&mut self, interface: u32, address: IpAddr, mac: Option<[u8; 6]>) -> bool {
         let one = self.all.entry((interface, address)).or_default();
@@ -27,17 +27,17 @@ impl Near {
         changed
     }
 
-    /// Returns a neighbour's MAC.
+    /// Returns a neighbor's MAC.
     pub(super) fn mac(&self, interface: u32, address: IpAddr) -> Option<[u8; 6]> {
         self.all.get(&(interface, address))?.mac
     }
 
-    /// Says whether a neighbour has a route of the plane's in a table.
+    /// Says whether a neighbor has a route of the plane's in a table.
     pub(super) fn has_route(&self, interface: u32, address: IpAddr, at: usize) -> bool {
         self.all.get(&(interface, address)).is_some_and(|one| one.routes.contains(&at))
     }
 
-    /// Notes whether a neighbour has a route of the plane's in a table.
+    /// Notes whether a neighbor has a route of the plane's in a table.
     pub(super) fn set_route(&mut self, interface: u32, address: IpAddr, at: usize, route: bool) {
         if let Some(one) = self.all.get_mut(&(interface, address)) {
             one.routes.retain(|table| *table != at);

@@ -163,7 +163,7 @@ impl Ports {
         changed
     }
 
-    /// Says how a packet leaves by the port of an interface to a neighbour's MAC. Behind
+    /// Says how a packet leaves by the port of an interface to a neighbor's MAC. Behind
     /// what is no port, or is down, it is the host's.
     pub(super) fn adjacency(&self, interface: u32, mac: [u8; 6]) -> Adjacency {
         match self.place(interface) {
@@ -175,7 +175,7 @@ impl Ports {
         }
     }
 
-    /// Says how a packet waits for a neighbour behind the port of an interface.
+    /// Says how a packet waits for a neighbor behind the port of an interface.
     pub(super) fn unresolved(&self, interface: u32) -> Adjacency {
         match self.place(interface) {
             Some((at, port)) if port.up && port.served => Adjacency::unresolved(at),

@@ -217,7 +217,7 @@ function showRouter() {
   if (workers) fill(by("workers"), workers.map(({ worker, counters: it }) => [String(worker), count(it.received), count(it.sent), count(sum(it.punted)), count(sum(it.dropped))]));
   if (interfaces) fill(by("interfaces"), interfaces.map((it) => [it.name, [it.up ? "up" : "DOWN", "text"], [it.observe ? "observed" : it.mode, "text"], count(it.mtu), count(it.steered.taken || 0)]));
   if (fib) fill(by("fib"), fib.map((it) => [`${it.table} ${it.family}`, count(it.routes), [it.engine, "text"], rough(it.bytes, "B"), count(it.generation), [it.full || "none", "text"]]));
-  if (feeds) fill(by("feeds"), feeds.map((it) => [it.name, count(it.messages), count(it.overruns), count(it.resynchronisations), count(it.troubles), [it.last_trouble || "none", "text"]]));
+  if (feeds) fill(by("feeds"), feeds.map((it) => [it.name, count(it.messages), count(it.overruns), count(it.resynchronizations), count(it.troubles), [it.last_trouble || "none", "text"]]));
 }
 
 function show() {

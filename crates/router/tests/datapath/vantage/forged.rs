@@ -8,7 +8,7 @@ use crate::packets::OWN6;
 use crate::packets::arriving;
 
 /// A frame to the gate's front with a packet in a tunnel, as a forger makes one.
-fn tunnelled(src: u32, dst: u32, dscp: u8, udp: Option<u16>) -> Vec<u8> {
+fn tunneled(src: u32, dst: u32, dscp: u8, udp: Option<u16>) -> Vec<u8> {
     let inner = v4(0xc000_0205, PROTECTED);
     let udp = udp.map(|port| Ports::of(7, port));
     let header = Header { ends: Ends::V4 { src, dst }, dscp, hop_limit: 64, udp };
@@ -26,7 +26,7 @@ fn forged_tunnel_packet_reaches_no_grantor() {
     for dscp in [0, 1, 2, 41] {
         for udp in [None, Some(6080)] {
             for (src, dst) in [(BACK4, GRANTOR), (0xc000_0205, GRANTOR), (BACK4, PROTECTED)] {
-                rig.far[0].send(&tunnelled(src, dst, dscp, udp));
+                rig.far[0].send(&tunneled(src, dst, dscp, udp));
                 sent += 1;
             }
         }

@@ -1,4 +1,4 @@
-//! Neighbours: the MAC behind an address on a link.
+//! Neighbors: the MAC behind an address on a link.
 //!
 //! `RTM_NEWNEIGH`, `struct ndmsg` of 12 bytes: family, pad (3), index (4), state (2),
 //! flags, type. The states are those of RFC 4861, section 7.3.2, for ARP too. Entries
@@ -22,9 +22,9 @@ use super::uapi::{
 /// when it is told of the use.
 const USABLE: u16 = NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_NOARP | NUD_PERMANENT;
 
-/// A neighbour, as the kernel last described it.
+/// A neighbor, as the kernel last described it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Neighbour {
+pub struct Neighbor {
     /// Its MAC, if it may be used.
     pub mac: Option<[u8; 6]>,
     /// `NUD_…`: 1 incomplete, 2 reachable, 4 stale, 8 delay, 16 probe, 32 failed,
@@ -32,7 +32,7 @@ pub struct Neighbour {
     pub state: u16,
 }
 
-impl Neighbour {
+impl Neighbor {
     /// Says whether the kernel would like to hear of its use: it has grown stale, is
     /// unresolved, or has failed.
     pub fn wants_use(&self) -> bool {
@@ -40,19 +40,19 @@ impl Neighbour {
     }
 }
 
-/// A message about a neighbour.
+/// A message about a neighbor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NeighbourView {
+pub struct NeighborView {
     /// The interface's index.
     pub index: u32,
-    /// The neighbour's address.
+    /// The neighbor's address.
     pub address: IpAddr,
     /// What is known of it.
-    pub neighbour: Neighbour,
+    pub neighbor: Neighbor,
 }
 
-impl NeighbourView {
-    /// Reads a message; `None` if it is not about a neighbour of IPv4 or IPv6.
+impl NeighborView {
+    /// Reads a message; `None` if it is not about a neighbor of IPv4 or IPv6.
     ///
     /// # Errors
     ///
@@ -73,14 +73,14 @@ impl NeighbourView {
             }
         }
         let Some(address) = address else {
-            return Err(Damage { at: message.at, what: "a neighbour without an address" });
+            return Err(Damage { at: message.at, what: "a neighbor without an address" });
         };
         if address.is_ipv4() != (family == AF_INET) {
-            return Err(Damage { at: message.at, what: "a neighbour of another family" });
+            return Err(Damage { at: message.at, what: "a neighbor of another family" });
         }
         let state = head.u16(8);
         let mac = mac.filter(|_| state & USABLE != 0);
-        Ok(Some(Self { index: head.u32(4), address, neighbour: Neighbour { mac, state } }))
+        Ok(Some(Self { index: head.u32(4), address, neighbor: Neighbor { mac, state } }))
     }
 }
 

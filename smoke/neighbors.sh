@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A neighbour changes its MAC and announces nothing: the router reports to the kernel that the neighbour is
-# in use, so the kernel probes it, and packets reach the neighbour as soon as the kernel has its new MAC.
+# A neighbor changes its MAC and announces nothing: the router reports to the kernel that the neighbor is
+# in use, so the kernel probes it, and packets reach the neighbor as soon as the kernel has its new MAC.
 #
 #   source s0 ── r0 router r2 ── b0 b      b sends no answers
 . "$(dirname "$0")/crossing.sh"
@@ -10,7 +10,7 @@ within source ip route add default via 10.0.0.1
 within b ip route add default via 10.0.2.1
 within b ip addr add 11.0.0.1/32 dev lo
 within router ip route add 11.0.0.0/8 via 10.0.2.2
-# The kernel's neighbour timers, at a tenth to a fifth of their defaults: REACHABLE for 1 to 3 s, DELAY
+# The kernel's neighbor timers, at a tenth to a fifth of their defaults: REACHABLE for 1 to 3 s, DELAY
 # for 1 s, then three probes.
 for setting in base_reachable_time_ms=2000 delay_first_probe_time=1 retrans_time_ms=200 gc_stale_time=60; do
     within router sysctl -qw "net.ipv4.neigh.r2.$setting"
@@ -19,7 +19,7 @@ done
 # Sends packets to an address continuously, and prints for how long none arrived after the MAC had changed.
 outage() {
     local address=$1 mac=$2
-    "$python" "$here/smoke/neighbours.py" "$prefix" "$address" "$mac" || fail "packets to $address no longer arrive"
+    "$python" "$here/smoke/neighbors.py" "$prefix" "$address" "$mac" || fail "packets to $address no longer arrive"
 }
 
 configure

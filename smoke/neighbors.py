@@ -1,4 +1,4 @@
-"""neighbours.py PREFIX ADDRESS MAC: sends packets from source to an address of b, changes the MAC of b0
+"""neighbors.py PREFIX ADDRESS MAC: sends packets from source to an address of b, changes the MAC of b0
 meanwhile, and measures for how long no packet arrives. b sends nothing, so that no packet announces
 the new MAC."""
 

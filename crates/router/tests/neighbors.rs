@@ -80,7 +80,7 @@ fn next_hop(last: u8) -> Adjacency {
 /// The whole way: a packet waits, the control side hears of it and answers, the packet
 /// leaves; another waits in vain and ends after about a second, a third with the worker.
 #[test]
-fn a_neighbour_is_asked_for_answered_and_waited_for_no_longer_than_a_second() {
+fn a_neighbor_is_asked_for_answered_and_waited_for_no_longer_than_a_second() {
     let mut unresolved = Adjacencies::new();
     unresolved.set(Hop(1), Adjacency::unresolved(1));
     let mut bench = Bench::new(&[("10.0.0.0/8".parse().unwrap(), Hop(1))], unresolved.clone());
