@@ -110,9 +110,9 @@ def overload(tap, grantor):
     low = sum(1 for it in seen if it[1] < 41)
     check("and none below a new one's gets past", low <= 20, low)
     table = known["table"]
-    check("the flood has half of the table, and has marks", table["flows"] <= 2048 + 200 and table["noted"] > 1000 and table["given_up"] == 0, table)
+    check("the flood has half of the table, and has marks", table["flows"] <= 2048 + 200 and table["first_seen"] > 1000 and table["evicted"] == 0, table)
     told = ask("flow", "explain", socket.inet_ntoa(struct.pack(">I", patient[0])), PROTECTED, "-j")
-    check("explain tells when who came once did", any(it["state"] == "unknown" and 0 <= it.get("seen_ago", -1) < 3 for it in once), once)
+    check("explain tells when who came once did", any(it["state"] == "unknown" and 0 <= it.get("first_seen_ago", -1) < 3 for it in once), once)
     check("who came again has an entry", told["state"] == "request" and told["priority"] == 41, told)
 
 
@@ -179,7 +179,7 @@ def million(tap, grantor, say):
     reasons = {name: now_dropped[name] - dropped[name] for name in now_dropped if now_dropped[name] != dropped[name]}
     lost = {"rx_ring_full", "fill_empty", "rx_dropped", "undelivered", "unserved"}
     check("and nothing is dropped but requests", set(reasons) - lost <= {"low_priority"}, reasons)
-    check("no entry is given up for the flood", now["table"]["granted"] >= 100 and more("table", "given_up") <= 200, (now["table"], before["table"]))
+    check("no entry is given up for the flood", now["table"]["granted"] >= 100 and more("table", "evicted") <= 200, (now["table"], before["table"]))
     elapsed, syns = results[0]
     check(f"a new client is served within 5 s: {elapsed:.2f} s, {syns} SYNs", elapsed < 5 and isinstance(syns, int), results)
     check("the rest of the table is free", now["table"]["flows"] <= 2048 + 400, now["table"])
@@ -211,10 +211,10 @@ def limits(tap, grantor, say):
     now = gate()["packets"]
     check(f"a destination has 95 % of 2 Mbit/s: {rates[0]:.2f}", 1.9 * 0.9 <= rates[0] <= 1.9 * 1.06, rates)
     check(f"the prefix has 95 % of 4 Mbit/s: {rates[1]:.2f}", 3.8 * 0.9 <= rates[1] <= 3.8 * 1.06, rates)
-    more = {name: now[name] - before["packets"][name] for name in ("over_limit", "over_limit_each")}
+    more = {name: now[name] - before["packets"][name] for name in ("over_limit", "over_destination_limit")}
     check("what is over is counted by its reason", all(it > 100 for it in more.values()), more)
     told = ask("flow", "explain", source, hosts[0], "-j")
-    check("explain tells the limits, and what was over", (told["limit"], told["limit_each"]) == (4_000_000, 2_000_000) and told["dropped"].startswith("over_limit"), told)
+    check("explain tells the limits, and what was over", (told["limit"], told["per_destination_limit"]) == (4_000_000, 2_000_000) and told["dropped"].startswith("over_limit"), told)
 
 
 def allowed(tap, grantor, say):
@@ -234,7 +234,7 @@ def allowed(tap, grantor, say):
     check("who is on the list passes with DSCP 1", passes(friend) == [1])
     check("who is not does not", passes(other) == [])
     told = ask("flow", "explain", friend, PROTECTED, "-j")
-    check("explain tells by which prefix", told["allowed"] == "203.0.113.0/24" and not told["early"], told)
+    check("explain tells by which prefix", told["allowed"] == "203.0.113.0/24" and not told["xdp_dropped"], told)
     check("it is counted", gate()["packets"]["allowed"] == before["packets"]["allowed"] + 1)
 
     def reload(text, said):

@@ -20,18 +20,18 @@ within client ip neigh replace 10.1.0.1 lladdr 02:00:00:00:01:01 dev c0
 printf '%s\n' 203.0.113.0/24 >"$work/allow.txt"
 cat >"$work/gate.toml" <<CONFIG
 $(sides 100mbit)
-[table]
+[flow_table]
 entries = 4096
 $(gate_site '{ address = "10.2.0.2" }')
 [[policy]]
 prefix = "192.0.2.64/26"
 grantors = "site"
 limit = "4mbit"
-limit_each = "2mbit"
+per_destination_limit = "2mbit"
 [allow]
 file = "allow.txt"
 [decisions]
-v1_from = ["10.2.0.2"]
+v1_sources = ["10.2.0.2"]
 [control]
 socket = "$work/sock"
 CONFIG
@@ -47,6 +47,6 @@ status=0
 wait "$gate" || status=$?
 [ "$status" -eq 0 ] || fail "the gate ended with $status"
 json 'c = d["counters"]; assert c["balanced"], c; p = d["gate"]["packets"]
-ends = "request granted allowed back front no_route blocked declined over_rate policy no_grantor program program_error over_limit over_limit_each syn_cookie proof forged"
+ends = "request granted allowed back front no_route blocked declined over_rate policy no_grantor program program_error over_limit over_destination_limit syn_cookie proof forged"
 assert p["received"] == sum(p[name] for name in ends.split()), p
 print("   every one of", p["received"], "packets counted")' <"$work/gate.json"

@@ -86,10 +86,10 @@ def judged(what, passes, blocked, times=3):
     while gate()["packets"]["received"] < before["packets"]["received"] + sent and time.monotonic() < until:
         time.sleep(0.02)
     now, after = gate(), steered()
-    more = {name: now["packets"][name] - before["packets"][name] for name in ("received", "blocked", "early")}
+    more = {name: now["packets"][name] - before["packets"][name] for name in ("received", "blocked", "xdp_dropped")}
     here = after["blocked"] - inside["blocked"]
-    early = ends if room > 100 else 0 if room == 0 else more["early"]
-    check("   counted exactly", more == {"received": sent, "blocked": ends, "early": early} and now["bytes"]["blocked"] - before["bytes"]["blocked"] == size, (more, sent, ends, size, now["bytes"], before["bytes"]))
+    early = ends if room > 100 else 0 if room == 0 else more["xdp_dropped"]
+    check("   counted exactly", more == {"received": sent, "blocked": ends, "xdp_dropped": early} and now["bytes"]["blocked"] - before["bytes"]["blocked"] == size, (more, sent, ends, size, now["bytes"], before["bytes"]))
     check("   whoever dropped them", here == early and after["taken"] - inside["taken"] == sent - early, (here, early, sent))
     if 0 < room <= 100:
         check("   some in the kernel, some not", 0 < early < ends, (early, ends))
@@ -119,12 +119,12 @@ def lists():
     judged("who is listed does not come out, who is allowed within does", passes, blocked)
     told = gate()
     check("show gate tells the lists", (told["allowed"], told["blocked"]) == (2, 4), told)
-    there, left = told["table"]["early_prefixes"], told["table"]["early_prefixes_left"]
+    there, left = told["table"]["xdp_prefixes"], told["table"]["xdp_prefixes_overflow"]
     # Of five: a blocked one that is on the allow-list too is left out, and two that pass are in.
     check("and what the kernel knows of them", there + left == (0 if room == 0 else 5) and (there == 5 or room < 5), (there, left))
     if room != 2:
-        explains("203.0.113.5", "192.0.2.7", state="blocked", blocked="203.0.113.0/24", allowed=None, dropped="blocked", early=room > 0)
-    explains("203.0.113.200", "192.0.2.7", blocked=None, allowed="203.0.113.128/25", early=False)
+        explains("203.0.113.5", "192.0.2.7", state="blocked", blocked="203.0.113.0/24", allowed=None, dropped="blocked", xdp_dropped=room > 0)
+    explains("203.0.113.200", "192.0.2.7", blocked=None, allowed="203.0.113.128/25", xdp_dropped=False)
     before = gate()
     reads("203.0.113.0/24\n198.51.100.0/33\n", refused='block.txt: line 2: prefix "198.51.100.0/33" has no valid length')
     check("and counted", gate()["reloads_refused"] == before["reloads_refused"] + 1)
@@ -153,7 +153,7 @@ def real():
     reads("".join(texts))
     took = time.monotonic() - begun
     check(f"{len(entries)} lines in {took:.1f} s", took < 30 and gate()["blocked"] == len(entries) + 1, (took, gate()["blocked"]))
-    print("     ", {name: value for name, value in gate()["table"].items() if name.startswith("early")}, flush=True)
+    print("     ", {name: value for name, value in gate()["table"].items() if name.startswith("xdp_")}, flush=True)
     # The twin: every prefix of a family, one by one.
     dice = random.Random(5)
     four, six = ([it for it in prefixes if it.version == version] for version in (4, 6))

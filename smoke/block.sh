@@ -21,11 +21,11 @@ within gate ip -6 neigh replace fd02::2 lladdr 02:00:00:00:02:02 dev g1
 guard() { # NAME EARLY_PREFIXES
     cat >"$work/$1.toml" <<CONFIG
 $(sides 1gbit)
-[table]
+[flow_table]
 entries = 4096
-early_prefixes = $2
+xdp_blocked_prefixes = $2
 [admission]
-off = true
+enabled = false
 $(both_families)
 [allow]
 prefixes = ["203.0.113.128/25", "2001:db8:9:1::/64"]

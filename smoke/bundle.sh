@@ -64,12 +64,12 @@ socket = "$work/$1.sock"
 [distribution]
 source = "$2"
 public_keys = ["$public"]
-keep_dir = "$work/keep-$1"
+store_dir = "$work/keep-$1"
 name = "$3"
-poll_seconds = 1
-canary_minutes = 60
-watch_seconds = 3
-idle_watch_seconds = 3
+poll_interval = "1s"
+canary_delay = "60m"
+trial_time = "3s"
+max_trial_time = "3s"
 DISTRIBUTION
 }
 echo 'function decide(p) return decline(1) end' >"$work/local.lua"
@@ -91,7 +91,7 @@ $(distribution grantor http://127.0.0.1:8000/site.bundle "$other")
 CONFIG
 cat >"$work/gate.toml" <<CONFIG
 $(gate_sides f0 g0 1gbit)
-[table]
+[flow_table]
 entries = 4096
 $(gate_policy 192.0.2.0/24 drop)
 $(gate_sender 7 grantor.key 10.2.0.2)
@@ -162,7 +162,7 @@ await() { # SECONDS gate|grantor CONDITION
     wait_for "$1" told "$2" "$3" || fail "$2: not $3: $("$program" show distribution -j --socket "$work/$2.sock")"
 }
 for who in gate grantor; do
-    await 20 "$who" 'd["version"] == 1 and d["state"] == "held"'
+    await 20 "$who" 'd["version"] == 1 and d["state"] == "confirmed"'
 done
 "$program" monitor -j --socket "$work/grantor.sock" >"$work/monitor.json" 2>"$work/monitor.log" &
 monitor=$!
@@ -220,11 +220,11 @@ ASK
 echo "198.51.100.0/24" >>"$work/site/lists/deny.txt"
 pack 2 50%
 await 10 gate 'd["version"] == 2 and d["state"] == "canary"'
-await 10 grantor 'd["version"] == 1 and d["state"] == "waiting" and d["offered"] == 2 and d["left"] > 3000'
-await 10 gate 'd["version"] == 2 and d["state"] == "held" and d["before"] == [1]'
+await 10 grantor 'd["version"] == 1 and d["state"] == "waiting" and d["offered"] == 2 and d["remaining_seconds"] > 3000'
+await 10 gate 'd["version"] == 2 and d["state"] == "confirmed" and d["previous"] == [1]'
 told grantor 'd["version"] == 1'
 "$program" bundle release "$work/in/site.bundle" --key "$work/site.key" >>"$work/pack.log"
-await 10 grantor 'd["version"] == 2 and d["state"] == "held"'
+await 10 grantor 'd["version"] == 2 and d["state"] == "confirmed"'
 "$program" show grantor -j --socket "$work/grantor.sock" | json 'assert d[0]["lists"] == {"deny": 2}, d'
 echo "   version 2 at the canary first, then everywhere"
 
@@ -244,15 +244,15 @@ wait_for 10 grep -q 'turned.bundle: the signature is not that of these bytes' "$
 rm "$work/in/forged.bundle" "$work/in/turned.bundle"
 replace() { cp "$1" "$work/in/.new" && mv "$work/in/.new" "$work/in/site.bundle"; }
 replace "$work/forged.bundle"
-await 10 grantor 'd["version"] == 2 and "no trusted key" in (d["trouble"] or "")'
+await 10 grantor 'd["version"] == 2 and "no trusted key" in (d["last_error"] or "")'
 pack 1 100% "$work/site.key" "$work/one.bundle"
 replace "$work/one.bundle"
-await 10 grantor 'd["version"] == 2 and "version 1 is lower than 2" in (d["trouble"] or "")'
-await 10 gate 'd["version"] == 2 and "version 1 is lower than 2" in (d["trouble"] or "")'
+await 10 grantor 'd["version"] == 2 and "version 1 is lower than 2" in (d["last_error"] or "")'
+await 10 gate 'd["version"] == 2 and "version 1 is lower than 2" in (d["last_error"] or "")'
 echo "-- another" >>"$work/site/policy.lua"
 pack 2 100% "$work/site.key" "$work/twice.bundle"
 replace "$work/twice.bundle"
-await 10 grantor 'd["version"] == 2 and "other contents" in (d["trouble"] or "")'
+await 10 grantor 'd["version"] == 2 and "other contents" in (d["last_error"] or "")'
 replace "$work/two.bundle"
 await 10 grantor 'd["version"] == 2 and "trouble" not in d'
 echo "   forged, damaged, older and ambiguous ones refused"
@@ -293,7 +293,7 @@ within grantor "$python" -c 'import urllib.request
 text = urllib.request.urlopen("http://127.0.0.1:9273/metrics").read().decode()
 want = ["fingerpost_distribution_version 2.0", "fingerpost_distribution_floor 3.0",
         "fingerpost_distribution_state{state=\"rolled_back\"} 1.0",
-        "fingerpost_distribution_total{what=\"rolled_back\"} 1"]
+        "fingerpost_distribution_events_total{result=\"rolled_back\"} 1"]
 missing = [line for line in want if line not in text.splitlines()]
 assert not missing, (missing, [line for line in text.splitlines() if "distribution" in line])'
 # A shell has what it starts beside it ignore SIGINT.
@@ -303,7 +303,7 @@ wait "$monitor" || true
 import json, sys
 events = [json.loads(line) for line in open(sys.argv[1])]
 seen = [(e["version"], e["what"]) for e in events if e["event"] == "distribution"]
-want = [(2, "taken_over"), (2, "settled"), (3, "taken_over"), (3, "rolled_back")]
+want = [(2, "applied"), (2, "confirmed"), (3, "applied"), (3, "rolled_back")]
 assert seen == want, seen
 MONITOR
 echo "   a policy that fails at run time rolled back by itself, seen by monitor and metrics"
@@ -325,7 +325,7 @@ await 10 gate 'd["version"] == 3'
 echo "$good" >"$work/site/policy.lua"
 pack 4 100%
 for who in gate grantor; do
-    await 15 "$who" 'd["version"] == 4 and d["state"] == "held"'
+    await 15 "$who" 'd["version"] == 4 and d["state"] == "confirmed"'
 done
 
 # Killed at moments that nobody chooses, while versions come: whoever starts finds one of them, whole.

@@ -29,7 +29,7 @@ CONFIG
 gate() {
     cat <<CONFIG
 $(sides 1gbit)
-[table]
+[flow_table]
 entries = 4096
 [[policy]]
 prefix = "198.51.100.0/24"
@@ -83,7 +83,7 @@ SEND
 told() { within gate "$program" show -j gate --socket "$work/sock"; }
 # Waits until the candidate was asked about so many packets.
 asked() {
-    wait_for 10 eval "[ \$(told | json 'print(d[0][\"shadow\"][\"packets\"])') = $1 ]" ||
+    wait_for 10 eval "[ \$(told | json 'print(d[0][\"candidate\"][\"packets\"])') = $1 ]" ||
         fail "the candidate was not asked about $1 packets: $(told)"
 }
 seen() {
@@ -91,7 +91,7 @@ seen() {
         198.51.100.1 10.1.0.9 6 198.51.100.1 10.1.7.1 1 203.0.113.1 10.1.0.9 2
     asked 23
     told | json '
-g, s = d[0], d[0]["shadow"]
+g, s = d[0], d[0]["candidate"]
 # The policy in force decides: nothing is dropped by the candidate.
 assert (g["packets"]["request"], g["packets"]["back"], g["packets"]["policy"], g["packets"]["allowed"]) == (14, 7, 0, 0), g
 changes = {(it["policy"], it["candidate"]): (it["samples"], it["packets"]) for it in s["changes"]}
@@ -122,16 +122,16 @@ changed() {
     send 198.51.100.1 10.1.0.9 2 192.0.2.1 10.1.0.9 2
     asked 4
     told | json '
-(change,) = d[0]["shadow"]["changes"]
+(change,) = d[0]["candidate"]["changes"]
 assert (change["policy"], change["candidate"], change["packets"]) == ("back", "no route", 2), change'
     next <<<'[[policy]]
 prefix = "192.0.2.9/32"
 action = "front"'
     refuse 1 "next/gate.toml:8: policy: 192.0.2.9/32 would lead past" within gate "${order[@]}"
-    told | json 'assert d[0]["reloads_refused"] == 1 and d[0]["shadow"]["packets"] == 4, d'
+    told | json 'assert d[0]["reloads_refused"] == 1 and d[0]["candidate"]["packets"] == 4, d'
     sed -i '/candidate = /d' "$work/$1.toml"
     within gate "${order[@]}" >/dev/null
-    told | json 'assert "shadow" not in d[0], d'
+    told | json 'assert "candidate" not in d[0], d'
     echo "   a reload has another candidate, refuses one that is not sound, and takes it away"
 }
 measured() {

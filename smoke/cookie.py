@@ -126,11 +126,11 @@ def answers(tap):
             tap.send(raw(layers(src, "R", (own.ack + step) & 0xFFFFFFFF)))
         tap.send(raw(layers(src, "R", own.ack)))
         until = time.monotonic() + PATIENCE
-        while (now := gate()["table"])["proven"] == before["proven"] and time.monotonic() < until:
+        while (now := gate()["table"])["validated"] == before["validated"] and time.monotonic() < until:
             time.sleep(0.02)
-        check("its reset makes the entry, and those beside it nothing", (now["proven"], now["wrong_cookies"], now["flows"]) == (before["proven"] + 1, before["wrong_cookies"] + 3, before["flows"] + 1), (before, now))
+        check("its reset makes the entry, and those beside it nothing", (now["validated"], now["invalid_cookies"], now["flows"]) == (before["validated"] + 1, before["invalid_cookies"] + 3, before["flows"] + 1), (before, now))
         told = ask("flow", "explain", src, dst)
-        check("which explain tells of", f"{src} > {dst} request" in told and "syn_cookie" not in told and "proof" in told, told)
+        check("which explain tells of", f"{src} > {dst} request" in told and "syn_cookie" not in told and "cookie_reset" in told, told)
         again, _ = answer(tap, syn, 0.3)
         check("the SYN goes on and is not answered again", again is None, again)
 
@@ -171,10 +171,10 @@ def besieged(grantor):
     check(f"all connect, in {times[0]:.3f} to {times[-1]:.3f} s, median {times[len(times) // 2]:.3f}" if times else "all connect", len(times) == 10 and times[5] < 3, results)
     if proof == "second-packet":
         # The flood's second packets have made entries, until there was no room but that of others.
-        check(f"without cookies the flood fills the table: {most} of {ENTRIES}", most >= 0.95 * ENTRIES and more("table", "shown") > 1000, now["table"])
+        check(f"without cookies the flood fills the table: {most} of {ENTRIES}", most >= 0.95 * ENTRIES and more("table", "readmitted") > 1000, now["table"])
         return
-    check(f"no forged source has an entry: {most} of {ENTRIES}", most <= ENTRIES // 2 + 10 + len(clients) and (more("table", "shown"), more("table", "given_up")) == (0, 0), now["table"])
-    check("and every client has by its answer, or by a grant", more("table", "proven") >= 8 and more("table", "wrong_cookies") <= 10, now["table"])
+    check(f"no forged source has an entry: {most} of {ENTRIES}", most <= ENTRIES // 2 + 10 + len(clients) and (more("table", "readmitted"), more("table", "evicted")) == (0, 0), now["table"])
+    check("and every client has by its answer, or by a grant", more("table", "validated") >= 8 and more("table", "invalid_cookies") <= 10, now["table"])
 
 
 def bounds(tap):
@@ -188,16 +188,16 @@ def bounds(tap):
     sent, came = more("link", "cookies_sent"), more("packets", "received")
     # A bucket of 20 ms, and the time of the questions.
     check(f"at most {COOKIES} answers a second: {sent / took:.0f} of {came / took:.0f} packets", 0 < sent <= COOKIES * (took + 0.1), (sent, took))
-    check("what is beyond that goes on, and has no entry", more("link", "cookies_spared") > 0 and now["table"]["flows"] <= ENTRIES // 2 + 50, now)
+    check("what is beyond that goes on, and has no entry", more("link", "cookies_rate_limited") > 0 and now["table"]["flows"] <= ENTRIES // 2 + 50, now)
     template, draw = Segment(), random.Random(3)
     before, sent = gate()["table"], 0
-    while (now := gate()["table"])["wrong_cookies"] < before["wrong_cookies"] + 20_000 and sent < 200_000:
+    while (now := gate()["table"])["invalid_cookies"] < before["invalid_cookies"] + 20_000 and sent < 200_000:
         for _ in range(2000):
             src = 0x14000000 + draw.getrandbits(27)
             # Cookies have to be awaited for resets to be looked at.
             tap.send(template.of(src, 2) if sent % 100 == 0 else template.of(src, 4, draw.getrandbits(32)))
             sent += 1
-    check("of 20000 guessed resets none proves anything", now["proven"] == before["proven"] and now["wrong_cookies"] >= before["wrong_cookies"] + 20_000, (before, now))
+    check("of 20000 guessed resets none proves anything", now["validated"] == before["validated"] and now["invalid_cookies"] >= before["invalid_cookies"] + 20_000, (before, now))
 
 
 def main():

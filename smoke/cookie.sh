@@ -27,20 +27,20 @@ within client ip neigh replace 10.1.0.1 lladdr 02:00:00:00:01:01 dev c0
 guard() {
     cat >"$work/$1.toml" <<CONFIG
 $(sides 100mbit)
-[table]
+[flow_table]
 entries = 2048
 [admission]
-proof = "$1"
-cookies = 5000
+address_validation = "$1"
+syn_cookie_rate = 5000
 $(both_families)
 [decisions]
-v1_from = ["10.2.0.2"]
+v1_sources = ["10.2.0.2"]
 [control]
 socket = "$work/sock"
 CONFIG
     guarded "$1" within client "$python" "$here/smoke/cookie.py" "$prefix" "$program" "$work" "$1"
     json 'c, p = d["counters"], d["gate"]["packets"]
-assert (c["dropped"]["syn_cookie"], c["dropped"]["proof"]) == (p["syn_cookie"], p["proof"]), p
+assert (c["dropped"]["syn_cookie"], c["dropped"]["cookie_reset"]) == (p["syn_cookie"], p["cookie_reset"]), p
 assert c.get("originated", 0) == d["gate"]["link"]["cookies_sent"], c' <"$work/$1.json"
 }
 

@@ -33,7 +33,7 @@ routes() {
 }
 routes
 configure '[workers]
-stall_ms = 2000'
+stall_timeout = "2000ms"'
 
 state=off
 sent() { show -j counters | json 'print(d[0]["sent"])'; }

@@ -246,7 +246,7 @@ def rate():
     # two sources has a tenth of all, and what its own bucket held.
     most, least = ANSWERS / 2, 2 * ANSWERS / 10
     check(f"{sent} in {took:.1f} s: {got} answers, at most {most:.0f} a second", least * took * 0.8 <= got <= most * (took + 0.5) + 10, got)
-    check("each of them counted, and those that were spared", counted == got and now["icmp_spared"] > link["icmp_spared"], (counted, got))
+    check("each of them counted, and those that were spared", counted == got and now["icmp_rate_limited"] > link["icmp_rate_limited"], (counted, got))
 
 
 def fragments():

@@ -26,10 +26,10 @@ within gate ip -6 neigh replace fd02::2 lladdr 02:00:00:00:02:02 dev g1
 guard() {
     cat >"$work/$1.toml" <<CONFIG
 $(sides 1gbit)
-[table]
+[flow_table]
 entries = 65536
 [tunnel]
-answers = 20
+icmp_rate = 20
 $2
 $(both_families)
 [control]

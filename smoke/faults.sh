@@ -15,7 +15,7 @@ which strace >/dev/null || fail "no strace(1)"
 
 configure "[image]
 path = \"$work/table.image\"
-every = 1"
+interval = \"1s\""
 "$python" "$here/smoke/faults.py" starts "$program" "$work" "$prefix" || fail "starts"
 
 # The process is strace's child; signals go to it.

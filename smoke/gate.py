@@ -258,19 +258,19 @@ def declined(client, grantor, speak1):
     check("and then it asks anew", bool(got) and got[0][1] == 41, got[:1])
     time.sleep(0.1)
     counted["declined"] += sent - len(grantor.of("10.1.0.40"))
-    early = gate()["packets"]["early"]
+    early = gate()["packets"]["xdp_dropped"]
     check("most of them died in the kernel", early >= counted["declined"] // 2, (early, counted["declined"]))
     speak1(v1(v1_declined("10.1.0.41", 60)))
-    awaits("declined in the kernel", lambda it: it["table"]["early"] >= 1 and state("10.1.0.41")["early"])
+    awaits("declined in the kernel", lambda it: it["table"]["xdp_flows"] >= 1 and state("10.1.0.41")["xdp_dropped"])
     for _ in range(5):
         send(client, v4("10.1.0.41"))
     counted["declined"] += 5
-    now = awaits("and counted", lambda it: it["packets"]["early"] >= early + 5)
-    check("counted as if the gate had dropped them", now["packets"]["early"] == early + 5 and now["packets"]["declined"] == counted["declined"], now["packets"])
+    now = awaits("and counted", lambda it: it["packets"]["xdp_dropped"] >= early + 5)
+    check("counted as if the gate had dropped them", now["packets"]["xdp_dropped"] == early + 5 and now["packets"]["declined"] == counted["declined"], now["packets"])
     told = state("10.1.0.41")
-    check("explain says why", (told["state"], told["dropped"], told["early"]) == ("declined", "declined", True), told)
+    check("explain says why", (told["state"], told["dropped"], told["xdp_dropped"]) == ("declined", "declined", True), told)
     speak1(v1(v1_granted("10.1.0.41", 1000, 60, 50_000, 1000)))
-    awaits("forgiven", lambda it: not state("10.1.0.41")["early"])
+    awaits("forgiven", lambda it: not state("10.1.0.41")["xdp_dropped"])
     send(client, v4("10.1.0.41"))
     got = grantor.wait("10.1.0.41", 1)
     check("a grant lets it through again", [it[1] for it in got] == [1], got)
@@ -357,8 +357,8 @@ def programs(client, grantor, socket2):
     ]
     socket2.sendto(v2(session, number + 1, items), to)
     socket2.recv(2048)
-    now = awaits("programs are begun", lambda it: it["decisions"]["programs"] > before["programs"])
-    check("one that is not there is counted", now["decisions"]["programs"] == before["programs"] + 1)
+    now = awaits("programs are begun", lambda it: it["decisions"]["invalid_program"] > before["invalid_program"])
+    check("one that is not there is counted", now["decisions"]["invalid_program"] == before["invalid_program"] + 1)
     declined, limited, direct = (v4(f"10.1.0.9{n}", tos=2) for n in range(3))
     for packet in (declined, limited, direct):
         send(client, packet)

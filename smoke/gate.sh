@@ -29,9 +29,9 @@ done
 printf '%s\n' "$(printf '11%.0s' $(seq 32))" >"$work/grantor.key"
 cat >"$work/gate.toml" <<CONFIG
 $(sides 1gbit)
-[table]
+[flow_table]
 entries = 65536
-keep = "$work/flows"
+state_file = "$work/flows"
 
 $(both_families)
 [[policy]]
@@ -55,7 +55,7 @@ file = "declined.o"
 number = 2
 file = "grantedv2.o"
 [decisions]
-v1_from = ["10.2.0.2"]
+v1_sources = ["10.2.0.2"]
 [rules]
 version = "first"
 [control]
@@ -99,7 +99,7 @@ assert counters["balanced"]
 ended = counters["sent"] + sum(counters["punted"].values()) + sum(counters["dropped"].values())
 assert counters["received"] + counters["originated"] == ended, counters
 packets = gate["packets"]
-verdicts = ["request", "granted", "back", "front", "no_route", "blocked", "declined", "over_rate", "policy", "no_grantor", "program", "program_error", "over_limit", "over_limit_each", "allowed", "syn_cookie", "proof", "forged"]
+verdicts = ["request", "granted", "back", "front", "no_route", "blocked", "declined", "over_rate", "policy", "no_grantor", "program", "program_error", "over_limit", "over_destination_limit", "allowed", "syn_cookie", "cookie_reset", "forged"]
 assert packets["received"] == sum(packets[name] for name in verdicts), packets
 dropped = counters["dropped"]
 got = {
@@ -118,7 +118,7 @@ got = {
 wrong = {name: (value, got[name]) for name, value in want.items() if got[name] != value}
 if wrong:
     sys.exit(f"counters, (expected, counted): {wrong}\n{json.dumps(report, indent=1)}")
-for name in ("blocked", "declined", "over_rate", "policy", "no_grantor", "program", "program_error", "over_limit", "over_limit_each"):
+for name in ("blocked", "declined", "over_rate", "policy", "no_grantor", "program", "program_error", "over_limit", "over_destination_limit"):
     assert packets[name] == dropped[name], name
 print(f"   {len(want)} counters as expected, {counters['received']} packets received, every one counted")
 COMPARE

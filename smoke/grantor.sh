@@ -63,7 +63,7 @@ wait "$grantor" || status=$?
 import json, sys
 
 want, report = (json.load(open(path, encoding="ascii")) for path in sys.argv[1:])
-counters, policy, post = report["counters"], report["grantor"]["policy"], report["grantor"]["post"]
+counters, policy, post = report["counters"], report["grantor"]["policy"], report["grantor"]["decisions"]
 assert counters["balanced"], counters
 dropped = counters["dropped"]
 got = {
@@ -87,7 +87,7 @@ umask 077
 printf '%s\n' "$(printf '2b%.0s' $(seq 32))" >"$work/grantor.key"
 echo 'function decide(p) return decline(60) end' >"$work/next.lua"
 sed -e 's/^version = 1/version = 2\nid = 7\nkeys = { 1 = "grantor.key" }/' \
-    -e 's/^file = "policy.lua"/&\ncandidate = "next.lua"\nrecord = "requests.pcap"/' \
+    -e 's/^file = "policy.lua"/&\ncandidate = "next.lua"\nrecord_file = "requests.pcap"/' \
     "$work/v1.toml" >"$work/v2.toml"
 
 # A gate in Python that seals, and a forger that knows everything but the key.
@@ -149,7 +149,7 @@ within client "$python" "$here/smoke/sealed.py" "$prefix" "$here/crates/gate/tes
 # A candidate beside the policy is only compared; what asked is kept to try others on.
 # It shows some times a second what has come of it.
 compared() {
-    "$program" show grantor -j --socket "$work/sock" | json 's = d[0]["shadow"]; f, = s["flows"]
+    "$program" show grantor -j --socket "$work/sock" | json 's = d[0]["candidate"]; f, = s["flows"]
 assert s["changes"] == {"granted_declined": s["requests"]} and s["failed"] == 0, s
 assert (f["source"], f["policy"], f["candidate"]) == ("10.1.0.2", "granted 100 KiB/s for 60 s", "declined for 60 s"), f'
 }
@@ -168,7 +168,7 @@ kill "$server"
 wait "$server" || true
 wait "$gate" || fail "the gate ended with $?"
 wait "$grantor" || fail "the grantor ended with $?"
-json 'p = d["grantor"]["post"]; assert p["answers"] >= 1 and p["given_up"] == 0, p; assert d["counters"]["balanced"]' <"$work/v2.json"
+json 'p = d["grantor"]["decisions"]; assert p["acks_received"] >= 1 and p["abandoned"] == 0, p; assert d["counters"]["balanced"]' <"$work/v2.json"
 echo "   version 2: decisions acknowledged, none given up"
 
 echo 'function decide(p) if p.dst_port == 80 then return decline(5) end end' >"$work/next.lua"

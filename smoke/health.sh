@@ -57,12 +57,12 @@ grantor_file one a0 10.9.1.101 1
 grantor_file two b0 10.9.1.102 2
 cat >"$work/gate.toml" <<CONFIG
 $(gate_sides f0 g0 1gbit)
-[table]
+[flow_table]
 entries = 4096
 [[grantors]]
 name = "site"
 members = [{ address = "10.9.1.101", sender = 1 }, { address = "10.9.1.102", sender = 2 }]
-silent_ms = 700
+hold_time = "700ms"
 [[policy]]
 prefix = "192.0.2.0/24"
 grantors = "site"
@@ -73,7 +73,7 @@ keys = { 1 = "one.key" }
 id = 2
 keys = { 1 = "two.key" }
 [decisions]
-from = ["10.3.0.2", "10.4.0.2"]
+sources = ["10.3.0.2", "10.4.0.2"]
 [control]
 socket = "$work/gate.sock"
 CONFIG

@@ -55,7 +55,7 @@ sed -n '1001,3000 s/$/ via 10.0.1.2/; s/^/route replace /; 1001,3000 p' "$work/p
 within router ip -batch "$work/batch"
 configure "[image]
 path = \"$work/table.image\"
-every = 1"
+interval = \"1s\""
 start_router
 said "tables of the image ready"
 same

@@ -17,7 +17,7 @@ within gate ip route add 192.0.2.0/24 via 10.2.0.2
 "$program" program build grantedv2 -o "$work/program.o" >"$work/build.log"
 cat >"$work/gate.toml" <<CONFIG
 $(sides 20mbit)
-[table]
+[flow_table]
 entries = 4096
 $(gate_site '{ address = "10.9.1.1" }')
 [[policy]]
@@ -28,7 +28,7 @@ exempt = true
 number = 1
 file = "program.o"
 [decisions]
-v1_from = ["10.2.0.2"]
+v1_sources = ["10.2.0.2"]
 [control]
 socket = "$work/sock"
 CONFIG
@@ -40,6 +40,6 @@ status=0
 wait "$gate" || status=$?
 [ "$status" -eq 0 ] || fail "the gate ended with $status"
 json 'c = d["counters"]; assert c["balanced"], c; p = d["gate"]["packets"]
-ends = "request granted allowed back front no_route blocked declined over_rate policy no_grantor program program_error over_limit over_limit_each syn_cookie proof forged"
+ends = "request granted allowed back front no_route blocked declined over_rate policy no_grantor program program_error over_limit over_destination_limit syn_cookie proof forged"
 assert p["received"] == sum(p[name] for name in ends.split()), p
 print("   every one of", p["received"], "packets counted")' <"$work/gate.json"

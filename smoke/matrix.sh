@@ -18,7 +18,7 @@ umask 077
 printf '%s\n' "$(printf '11%.0s' $(seq 32))" >"$work/grantor.key"
 cat >"$work/gate.toml" <<CONFIG
 $(sides 1gbit)
-[table]
+[flow_table]
 entries = 4096
 $(both_families)
 [[sender]]

@@ -9,7 +9,7 @@ import sys
 
 
 def small(events):
-    assert events[0]["event"] == "begun", events[0]
+    assert events[0]["event"] == "started", events[0]
     routes = [it for it in events if it["event"] == "route" and it["prefix"].startswith("11.")]
     got = [
         (it["change"], it["prefix"], it["kind"], [(via.get("gateway"), via["dev"]) for via in it.get("via", [])])

@@ -26,7 +26,7 @@ within grantor sysctl -qw net.ipv4.conf.all.arp_ignore=8
 
 cat >"$work/gate.toml" <<CONFIG
 $(sides 10gbit)
-[table]
+[flow_table]
 entries = 65536
 $(both_families)
 [control]

@@ -152,7 +152,7 @@ gate_sender() {
 id = $1
 keys = { 1 = "$2" }
 [decisions]
-from = ["$3"]
+sources = ["$3"]
 CONFIG
 }
 

@@ -26,7 +26,7 @@ interface = "g1"
 cores = [0, 1]
 [link]
 bandwidth = "1gbit"
-[table]
+[flow_table]
 entries = 4096
 [control]
 socket = "$work/sock"

@@ -32,7 +32,7 @@ within gate ip route add 192.0.2.0/24 via 10.2.0.2
 gate_config() {
     cat <<CONFIG
 $(gate_sides f0 g0 1gbit)
-[table]
+[flow_table]
 entries = 4096
 $(gate_site '{ address = "10.9.1.100", sender = 7 }')
 $(gate_sender 7 grantor.key 10.2.0.2)

@@ -19,7 +19,7 @@ within gate ip route add 192.0.2.0/24 via 10.2.0.2
 configure() {
     cat >"$work/$1.toml" <<CONFIG
 $(gate_sides g0 g1 1gbit "$2")
-[table]
+[flow_table]
 entries = 4096
 $(gate_site '{ address = "10.2.0.2" }')
 [control]

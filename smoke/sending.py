@@ -60,12 +60,12 @@ def awaits(name, holds):
 
 
 def asks(src):
-    before = ask("show", "gate")[0]["decisions"]["programs"]
+    before = ask("show", "gate")[0]["decisions"]["invalid_program"]
     flow = client(src)
 
     def named():
         flow.sendto(b"asks", (PROTECTED, 7))
-        return ask("show", "gate")[0]["decisions"]["programs"] > before
+        return ask("show", "gate")[0]["decisions"]["invalid_program"] > before
 
     awaits("decisions that name what is not there are counted", named)
     told = ask("flow", "explain", src, PROTECTED)
@@ -148,7 +148,7 @@ class Hand:
 def lies(hostile, sound):
     hostile, sound = (open(path, "rb").read() for path in (hostile, sound))
     before = ask("show", "gate")[0]["decisions"]
-    programs = [it for it in ask("show", "programs") if it["state"] == "in_force"]
+    programs = [it for it in ask("show", "programs") if it["state"] == "active"]
     hand = Hand()
     WANTED, REFUSED = 1, 4
     check("its own is its own", hand.stands(1, hostile)[:2] == (REFUSED, 2))
@@ -159,7 +159,7 @@ def lies(hostile, sound):
     check("and not wanted again", hand.stands(10, hostile)[:2] == (REFUSED, 4))
     check("what is not what was announced is refused", hand.send(10, sound, b"\x05" * 32)[:2] == (REFUSED, 5))
     told = [it for it in ask("show", "programs") if it["number"] == 10]
-    check("no object is left of it", all(it["state"] != "in_force" for it in told), told)
+    check("no object is left of it", all(it["state"] != "active" for it in told), told)
     # What is none of this protocol, or not this hand's to say, is refused and counted.
     whole = piece(11, sound, 0, sound[:1024])
     silent = [
@@ -193,7 +193,7 @@ def lies(hostile, sound):
         pass
     hand.socket.settimeout(PATIENCE)
     check("nothing is in the making", all(it["number"] != 11 for it in ask("show", "programs")))
-    after = [it for it in ask("show", "programs") if it["state"] == "in_force"]
+    after = [it for it in ask("show", "programs") if it["state"] == "active"]
     check("what was in force is", after == programs, after)
     print(f"   {sum(refused.values())} messages that are none refused and counted, hostile and lying ones refused with reasons")
 

@@ -118,7 +118,7 @@ start_grantor
 wait_for 10 grep -q 'gate 10.2.0.1 refuses program 9 (only): the gate takes no programs' "$work/grantor.log" ||
     fail "the grantor is not told: $(cat "$work/grantor.log")"
 hand asks 10.1.0.10
-sed -i 's/^from = .*/&\nprograms_from_grantors = true/' "$work/gate.toml"
+sed -i 's/^sources = .*/&\naccept_programs = true/' "$work/gate.toml"
 # A third of all messages is lost from here on, both ways.
 within grantor nft -f - <<'RULES' || fail "no messages can be lost here: nft(8) does not work"
 table ip third {
@@ -159,13 +159,13 @@ hand goes 10.1.0.12 8
 within gate "$python" - <<'METRICS'
 import urllib.request
 text = urllib.request.urlopen("http://127.0.0.1:9274/metrics", timeout=10).read().decode()
-for line in ('fingerpost_gate_program{number="1",origin="configuration",', 'fingerpost_gate_program{number="9",origin="grantor 7",', 'fingerpost_gate_decisions_total{what="programs_taken"} 2', 'fingerpost_gate_decisions_total{what="programs_refused"} 1'):
+for line in ('fingerpost_gate_program{number="1",origin="configuration",', 'fingerpost_gate_program{number="9",origin="grantor 7",', 'fingerpost_gate_decisions_total{result="programs_accepted"} 2', 'fingerpost_gate_decisions_total{result="programs_refused"} 1'):
     assert line in text, f"{line}: {[it for it in text.splitlines() if 'program' in it]}"
 METRICS
 within grantor "$python" - <<'METRICS'
 import urllib.request
 text = urllib.request.urlopen("http://127.0.0.1:9275/metrics", timeout=10).read().decode()
-line = 'fingerpost_grantor_program{gate="10.2.0.1",number="9",program="only",state="in_force"} 1'
+line = 'fingerpost_grantor_program{gate="10.2.0.1",number="9",program="only",state="active"} 1'
 assert line in text, [it for it in text.splitlines() if "program" in it]
 METRICS
 
@@ -176,7 +176,7 @@ start_gate
 wait_for 20 has || fail "it is not sent again: $(at_gate) $(at_grantor)"
 hand goes 10.1.0.13 8
 # And who is told to take none any more has none.
-sed -i '/^programs_from_grantors/d' "$work/gate.toml"
+sed -i '/^accept_programs/d' "$work/gate.toml"
 "$program" reload --socket "$work/gate.sock" >"$work/reload.log" || fail "reload: $(cat "$work/reload.log")"
 wait_for 20 hand asks 10.1.0.13 || fail "$(hand asks 10.1.0.13)"
 echo "   sent again to a gate that was killed, and taken away by its configuration"
@@ -185,4 +185,4 @@ kill -INT "$gate" "$grantor"
 wait "$gate" || fail "the gate ended with $?"
 wait "$grantor" || fail "the grantor ended with $?"
 json 'assert d["counters"]["balanced"], d' <"$work/gate.json"
-json 'p = d["grantor"]["post"]; assert d["counters"]["balanced"] and p["given_up"] == 0, p' <"$work/grantor.json"
+json 'p = d["grantor"]["decisions"]; assert d["counters"]["balanced"] and p["abandoned"] == 0, p' <"$work/grantor.json"

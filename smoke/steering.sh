@@ -15,12 +15,12 @@ known_ends
 configure() {
     cat >"$work/$1.toml" <<CONFIG
 $(gate_sides g0 g1 1gbit "steering = \"$2\"")
-[table]
+[flow_table]
 entries = 4096
-keep = "$work/flows-$2"
+state_file = "$work/flows-$2"
 $(gate_site '{ address = "10.2.0.2" }')
 [decisions]
-v1_from = ["10.2.0.2"]
+v1_sources = ["10.2.0.2"]
 [workers]
 cores = [0, 1]
 [control]

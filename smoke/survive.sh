@@ -74,9 +74,9 @@ for side in "one o0 g0 1" "two t0 h0 2"; do
     read -r name front back number <<<"$side"
     cat >"$work/$name.toml" <<CONFIG
 $(gate_sides "$front" "$back" 1gbit)
-[table]
+[flow_table]
 entries = 4096
-keep = "$work/$name.flows"
+state_file = "$work/$name.flows"
 $(gate_site '{ address = "10.9.1.101", sender = 1 }')
 $(gate_sender 1 site.key 10.3.0.2)
 [control]

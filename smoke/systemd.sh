@@ -51,9 +51,9 @@ mkdir -p "$root/etc/fingerpost"
 echo 'interface = [{ name = "eth0" }, { name = "eth1" }]' >"$root/etc/fingerpost/run.toml"
 cat >"$root/etc/fingerpost/gate.toml" <<CONFIG
 $(gate_sides eth0 eth1 1gbit)
-[table]
+[flow_table]
 entries = 4096
-keep = "/var/lib/fingerpost/flows"
+state_file = "/var/lib/fingerpost/flows"
 $(gate_site '{ address = "10.0.1.2" }')
 $(gate_policy 10.0.1.2/32 drop)
 $(gate_policy 0.0.0.0/0 front)

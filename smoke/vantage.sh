@@ -25,7 +25,7 @@ within grantor ip addr add 10.2.0.2/24 dev t0
 sides() {
     # A machine that is busy with tests lets a worker wait for longer than 100 ms; stalled.sh and
     # queues.sh are about what happens then.
-    printf '%s\n' '[workers]' 'stall_ms = 2000'
+    printf '%s\n' '[workers]' 'stall_timeout = "2000ms"'
     gate_sides g0 g1 "$1"
 }
 
@@ -64,7 +64,7 @@ guarded() {
     balanced <"$work/$name.json"
     json 'p = d["gate"]["packets"]
 ends = """request granted allowed back front no_route blocked declined over_rate policy no_grantor program
-    program_error over_limit over_limit_each syn_cookie proof forged"""
+    program_error over_limit over_destination_limit syn_cookie proof forged"""
 assert p["received"] == sum(p[name] for name in ends.split()), p
 for what in "packets", "bytes":
     assert d["gate"][what]["received"] == sum(sum(it[what].values()) for it in d["gate"]["policies"]), d["gate"]

@@ -242,15 +242,15 @@ def numbers_of_grantor(browser):
     check("the policy by its digest, and its lists", script["sha256"] == [grantor["digest"]] and script["lists"] == ["deny: 1 prefixes"], script)
     changes = browser.value("[...document.querySelectorAll('#changes tr')].map(r => [...r.cells].map(c => c.textContent))")
     expected = {f"{was}_{will}": int(many) for was, will, many in changes}
-    check("what the candidate would say", expected == grantor["shadow"]["changes"] == {"declined_granted": 5}, (changes, grantor["shadow"]))
+    check("what the candidate would say", expected == grantor["candidate"]["changes"] == {"declined_granted": 5}, (changes, grantor["candidate"]))
     flows = browser.value("document.querySelectorAll('#changed th').length")
-    check("and of which flows", flows == len(grantor["shadow"]["flows"]) == 5, flows)
+    check("and of which flows", flows == len(grantor["candidate"]["flows"]) == 5, flows)
     check("the plots have what was decided", browser.value("[...document.querySelectorAll('figure')].some(f => f.textContent.startsWith('Decisions a second, by kind') && f.querySelectorAll('path.line').length)"))
     shown(browser, "the alarm ends with the failures", "document.querySelector('#failures').hidden")
     pack(2)
     shown(browser, "another bundle is seen to come", f"(r => r['version in force']?.[0] === '2' && r['can go back to']?.[0] === '1')({ROWS % 'bundle'})")
     told = show("distribution")
-    check("in the state that `show distribution -j` has", browser.value(ROWS % "bundle")["state"][0].split(":")[0] in (told["state"], "watching", "canary", "held"), told)
+    check("in the state that `show distribution -j` has", browser.value(ROWS % "bundle")["state"][0].split(":")[0] in (told["state"], "trial", "canary", "confirmed"), told)
     subprocess.run([program, "bundle", "rollback", "--socket", f"{work}/sock"], check=True, capture_output=True)
     shown(browser, "and to be taken back", f"(r => r['version in force']?.[0] === '1' && r.state?.[0].startsWith('rolled back'))({ROWS % 'bundle'}) && document.querySelector('#refused th')?.textContent === '2'")
 

@@ -17,7 +17,7 @@ within gate ip neigh add 10.2.0.2 lladdr 02:00:00:00:02:02 dev g1
 cat >"$work/gate.toml" <<CONFIG
 $(sides 2mbit)
 requests = 16
-[table]
+[flow_table]
 entries = 4096
 $(gate_site '{ address = "10.2.0.2" }')
 [[policy]]
@@ -34,8 +34,8 @@ candidate = "next.toml"
 socket = "$work/sock"
 [metrics]
 listen = "127.0.0.1:9275"
-hosts = ["gate.example"]
-keep = "$work/history"
+allowed_hosts = ["gate.example"]
+history_file = "$work/history"
 CONFIG
 cat >"$work/next.toml" <<CONFIG
 $(gate_site '{ address = "10.2.0.2" }')
@@ -97,11 +97,11 @@ listen = "127.0.0.1:9275"
 [distribution]
 source = "$work/in"
 public_keys = ["$(cat "$work/public")"]
-keep_dir = "$work/kept"
-poll_seconds = 1
-watch_seconds = 2
-idle_watch_seconds = 2
-failures_per_second = 1000000
+store_dir = "$work/kept"
+poll_interval = "1s"
+trial_time = "2s"
+max_trial_time = "2s"
+max_failure_rate = 1000000
 CONFIG
 echo 'function decide(p) return decline(1) end' >"$work/local.lua"
 mkdir "$work/in" "$work/site"

@@ -331,16 +331,16 @@ fn show(file: &Path, json: bool) -> anyhow::Result<ExitCode> {
 /// Writes what a member tells of its bundles.
 pub(crate) fn distribution(out: &mut impl Write, it: &DistributionTold) -> std::io::Result<()> {
     let version = it.version.map_or("the local configuration".into(), |it| format!("version {it}"));
-    let left = it.left.map(|left| format!(", {left} s left")).unwrap_or_default();
+    let left = it.remaining_seconds.map(|left| format!(", {left} s left")).unwrap_or_default();
     writeln!(out, "{}: {version}, {}{left}", it.name, it.state.replace('_', " "))?;
     it.reason.iter().try_for_each(|why| writeln!(out, "    {why}"))?;
     writeln!(out, "source {}", it.source)?;
-    it.trouble.iter().try_for_each(|trouble| writeln!(out, "    {trouble}"))?;
+    it.last_error.iter().try_for_each(|trouble| writeln!(out, "    {trouble}"))?;
     if let Some(offered) = it.offered {
         writeln!(out, "offered version {offered}")?;
     }
-    if !it.before.is_empty() {
-        let before: Vec<_> = it.before.iter().map(ToString::to_string).collect();
+    if !it.previous.is_empty() {
+        let before: Vec<_> = it.previous.iter().map(ToString::to_string).collect();
         writeln!(out, "to go back to: {}", before.join(", "))?;
     }
     writeln!(out, "taken so far: up to version {}", it.floor)?;

@@ -95,11 +95,11 @@ pub(crate) fn flow(out: &mut impl Write, it: &FlowTold) -> std::io::Result<()> {
         write!(out, " by sender {sender}, decision {decision}")?;
     }
     writeln!(out)?;
-    if let (Some(priority), Some(ago)) = (it.priority, it.asked_ago) {
+    if let (Some(priority), Some(ago)) = (it.priority, it.last_request_ago) {
         writeln!(out, "    priority {priority}, asked {ago:.3} s ago")?;
     }
-    if let Some(ago) = it.seen_ago {
-        let next = match it.proof.as_deref() {
+    if let Some(ago) = it.first_seen_ago {
+        let next = match it.address_validation.as_deref() {
             Some("syn-cookie") => ", of TCP with the answer to a SYN cookie",
             _ => "",
         };
@@ -130,19 +130,19 @@ pub(crate) fn flow(out: &mut impl Write, it: &FlowTold) -> std::io::Result<()> {
     if let Some(bits) = it.limit {
         writeln!(out, "    at most {bits} bit/s to {}", it.rule.as_deref().unwrap_or("it"))?;
     }
-    if let Some(bits) = it.limit_each {
+    if let Some(bits) = it.per_destination_limit {
         writeln!(out, "    at most {bits} bit/s to each destination within")?;
     }
     if let Some(candidate) = &it.candidate {
         writeln!(out, "    the candidate would say: {}", outcome(candidate))?;
     }
-    if it.early {
+    if it.xdp_dropped {
         let why = it.dropped.as_deref().unwrap_or("declined");
         writeln!(out, "    its packets are dropped in the kernel: {why}")?;
-    } else if let (Some(dropped), Some(ago)) = (&it.dropped, it.dropped_ago) {
+    } else if let (Some(dropped), Some(ago)) = (&it.dropped, it.last_drop_ago) {
         let meant = match &**dropped {
             "syn_cookie" => ": a SYN, answered to see whether its address is its own",
-            "proof" => ": its answer to a SYN cookie, which was right",
+            "cookie_reset" => ": its answer to a SYN cookie, which was right",
             _ => "",
         };
         writeln!(out, "    its last dropped packet: {dropped}, {ago:.1} s ago{meant}")?;
@@ -184,7 +184,7 @@ pub(crate) fn gate(out: &mut impl Write, it: &GateTold) -> std::io::Result<()> {
     for it in &it.policies {
         policy(out, it)?;
     }
-    it.shadow.as_ref().map_or(Ok(()), |shadow| candidate(out, shadow))
+    it.candidate.as_ref().map_or(Ok(()), |shadow| candidate(out, shadow))
 }
 
 /// Writes what became of packets by a rule, if there were any.
@@ -239,10 +239,10 @@ pub(crate) fn program(out: &mut impl Write, it: &ProgramTold) -> std::io::Result
     let state = it.state.replace('_', " ");
     write!(out, "program {}{name} {state}", it.number)?;
     // A grantor knows the size of all, but it is told only of what is coming.
-    if let (Some(there), Some(bytes)) = (it.there, it.bytes) {
+    if let (Some(there), Some(bytes)) = (it.received_bytes, it.bytes) {
         write!(out, " {there} of {bytes} bytes")?;
     }
-    let before = if it.before { ", the version before it kept" } else { "" };
+    let before = if it.previous_kept { ", the version before it kept" } else { "" };
     writeln!(out, ", of {}, sha256 {}{before}", it.origin, it.digest)?;
     it.reason.iter().try_for_each(|why| writeln!(out, "    {why}"))
 }

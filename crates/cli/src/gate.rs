@@ -86,7 +86,7 @@ fn judge(path: &Path, options: &check::Options) -> anyhow::Result<ExitCode> {
         rules.rules.len(),
         rules.sets.len(),
         trust.senders.len(),
-        if trust.v1_from.is_empty() { "off" } else { "on" },
+        if trust.v1_sources.is_empty() { "off" } else { "on" },
         bundle::over(config.bundle.as_deref())
     );
     check::report(&sound, &preflight::gate(&config, options.offline), options.json)

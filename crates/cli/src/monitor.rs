@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if args.json {
             serde_json::to_writer(&mut out, &event)?;
             writeln!(out)?;
-        } else if event.what == Happened::Begun {
+        } else if event.what == Happened::Started {
             eprintln!("fingerpost: listening; Ctrl-C ends");
         } else {
             writeln!(out, "{}", text(&event))?;
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn text(event: &Event) -> String {
     match &event.what {
-        Happened::Begun => String::new(),
+        Happened::Started => String::new(),
         Happened::Route { change, table, prefix, kind, via, generation } => {
             let table = if *table == 254 { String::new() } else { format!(" table {table}") };
             let kind = match kind.as_str() {
@@ -65,8 +65,8 @@ fn text(event: &Event) -> String {
             Some(mac) => format!("neighbor {address} dev {dev} lladdr {mac}"),
             None => format!("neighbor {address} dev {dev} unknown"),
         },
-        Happened::Interface { name, there, up, mtu, mac } => {
-            if !there {
+        Happened::Interface { name, present, up, mtu, mac } => {
+            if !present {
                 return format!("interface {name} gone");
             }
             let state = if *up { "up" } else { "down" };

@@ -374,7 +374,7 @@ pub(crate) fn grantor(out: &mut impl Write, it: &GrantorTold) -> std::io::Result
     for (name, prefixes) in &it.lists {
         writeln!(out, "list {name} {prefixes} prefixes")?;
     }
-    for (part, numbers) in [("policy", &it.policy), ("decisions", &it.post)] {
+    for (part, numbers) in [("policy", &it.policy), ("decisions", &it.decisions)] {
         for (name, value) in numbers.iter().filter(|(_, value)| **value > 0) {
             writeln!(out, "{part} {name} {value}")?;
         }
@@ -382,7 +382,7 @@ pub(crate) fn grantor(out: &mut impl Write, it: &GrantorTold) -> std::io::Result
     for (what, words) in [("last error", &it.last_error), ("not recorded", &it.record_failed)] {
         words.iter().try_for_each(|words| writeln!(out, "{what}: {words}"))?;
     }
-    let Some(shadow) = &it.shadow else { return Ok(()) };
+    let Some(shadow) = &it.candidate else { return Ok(()) };
     let (requests, failed) = (shadow.requests, shadow.failed);
     writeln!(out, "candidate asked about {requests} requests, failed {failed} times")?;
     changes(out, &shadow.changes)?;

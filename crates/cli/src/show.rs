@@ -225,18 +225,18 @@ fn text(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()>
             writeln!(
                 out,
                 "{}: {} messages, {} changes in {} commits, {} resynchronizations, {} overruns, \
-                 {} damaged, {} refused, {} troubles",
+                 {} parse errors, {} refused, {} errors",
                 it.name,
                 it.messages,
                 it.changes,
                 it.commits,
                 it.resynchronizations,
                 it.overruns,
-                it.damaged,
+                it.parse_errors,
                 it.refused,
-                it.troubles
+                it.errors
             )?;
-            it.last_trouble.iter().try_for_each(|trouble| writeln!(out, "    {trouble}"))
+            it.last_error.iter().try_for_each(|trouble| writeln!(out, "    {trouble}"))
         }
         Item::Done(it) => writeln!(out, "{it}"),
         Item::Worker(it) => {

@@ -194,7 +194,7 @@ fn routes_come_in_pieces_and_change_at_once() {
     scene.frames(9);
     assert_eq!(scene.recorded.gateway(2), None);
     scene.swept(1);
-    assert_eq!((scene.recorded.routes.len(), scene.fpm.counters().damaged), (1, 0));
+    assert_eq!((scene.recorded.routes.len(), scene.fpm.counters().parse_errors), (1, 0));
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_real_zebra_is_understood() {
         assert!(begun.elapsed() < Duration::from_secs(20), "{fpm:?}");
     }
     let mirror = fpm.mirror();
-    assert_eq!((fpm.counters().damaged, mirror.left_out()), (0, 0));
+    assert_eq!((fpm.counters().parse_errors, mirror.left_out()), (0, 0));
     let leads = |prefix: &str| {
         let best = match prefix.parse::<Prefix<u32>>() {
             Ok(prefix) => mirror.best_v4(254, prefix),
@@ -308,10 +308,10 @@ fn a_damaged_message_is_left_out_and_a_damaged_stream_given_up() {
     bad[17] = 77; // A prefix of /77.
     zebra.write_all(&frame(&[bad, route(NEW_ROUTE, 3, 1)])).expect("it is read");
     scene.frames(2);
-    assert_eq!(scene.fpm.counters().damaged, 1);
+    assert_eq!(scene.fpm.counters().parse_errors, 1);
     assert_eq!(scene.recorded.routes.len(), 2);
     zebra.write_all(&[1, 2, 0, 4]).expect("it is read");
-    scene.until(|scene| scene.fpm.counters().damaged == 2);
+    scene.until(|scene| scene.fpm.counters().parse_errors == 2);
     let damage = scene.fpm.counters().last_damage.expect("the damage is reported");
     assert!(damage.to_string().contains("protobuf"), "{damage}");
     assert!(!scene.fpm.pump(&mut scene.recorded, 1).expect("the listener works").connected);
@@ -350,7 +350,7 @@ fn bytes_at_random_do_not_panic() {
         }
     }
     let counters = fpm.counters();
-    assert!(counters.damaged > 100 && counters.frames > 100, "{fpm:?}");
+    assert!(counters.parse_errors > 100 && counters.frames > 100, "{fpm:?}");
 }
 
 #[test]

@@ -449,12 +449,15 @@ fn whole(above: Option<f64>, packets: u64, seed: u64) {
         gate.turn(now, rng.u32(..100));
     }
     let counts = gate.counts();
-    assert_eq!((counts.given_up, counts.unnoted), (0, 0));
+    assert_eq!((counts.evicted, counts.first_seen_overflow), (0, 0));
     assert!(counts.blocked.packets > packets / 10 && counts.allowed.packets > packets / 100);
     assert_eq!(counts.received, counts.ended());
     assert!(decisions > packets / 20 && counts.expired > packets / 2000, "{counts:?}");
     assert!((41..46).all(|dscp| highest[dscp] > 100), "{highest:?}");
-    assert_eq!(above.is_some(), counts.noted > packets / 2000 && counts.shown > packets / 2000);
+    assert_eq!(
+        above.is_some(),
+        counts.first_seen > packets / 2000 && counts.readmitted > packets / 2000
+    );
 }
 
 #[test]

@@ -142,10 +142,10 @@ pub fn gate(config: &vantage::Config, offline: bool) -> Vec<Finding> {
         }
     }
     if let Some(keep) = &fixed.keep {
-        findings.saved("table.keep", keep);
+        findings.saved("flow_table.state_file", keep);
     }
     if let Some(distribution) = &fixed.distribution {
-        findings.made("distribution.keep_dir", &distribution.keep);
+        findings.made("distribution.store_dir", &distribution.keep);
     }
     findings.0
 }
@@ -173,7 +173,7 @@ pub fn grantor(config: &grantor::Config, offline: bool) -> Vec<Finding> {
         findings.folder("policy.record", record.path.parent(), true);
     }
     if let Some(distribution) = &config.fixed.distribution {
-        findings.made("distribution.keep_dir", &distribution.keep);
+        findings.made("distribution.store_dir", &distribution.keep);
     }
     findings.0
 }
@@ -209,8 +209,8 @@ impl Findings {
             if let Some(source) = TcpListener::bind(metrics.listen).err().filter(|_| !running) {
                 self.error(&StartError::Metrics { listen: metrics.listen, source });
             }
-            if let Some(keep) = &metrics.keep {
-                self.saved("metrics.keep", keep);
+            if let Some(file) = &metrics.history_file {
+                self.saved("metrics.history_file", file);
             }
         }
         self.rights();

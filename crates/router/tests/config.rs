@@ -30,7 +30,7 @@ nexthop = "a"
 file = "/srv/labels.txt"
 [[routes]]
 file = "more.txt"
-spread = ["b", "a", "blackhole"]
+nexthops = ["b", "a", "blackhole"]
 
 [[route]]
 prefix = "198.51.100.0/24"
@@ -142,10 +142,10 @@ file = "x"
 nexthop = "d"
 [[routes]]
 file = "x"
-spread = []
+nexthops = []
 [[routes]]
 file = "x"
-spread = ["a"]
+nexthops = ["a"]
 nexthop = "a"
 [[route]]
 prefix = "10.0.0.1/8"
@@ -169,22 +169,22 @@ engine_v6 = "D16X8R/64"
     let expect = [
         "4: interface.mode: \"fast\" is none of auto, zero-copy, copy, generic",
         "5: interface.queues: 1 queues and 2 workers",
-        "7: interface.name: \"west\" is there twice",
+        "7: interface.name: \"west\" is a duplicate",
         "9: interface.name: \"an-interface-too-long\" cannot be an interface",
         "12: nexthop.interface: there is no [[interface]] \"east\" (there is: west, west, an-",
         "13: nexthop.mac: \"02:00:00:00:00\" is not a MAC",
         "14: nexthop.address: \"192.0.2\" is not an IP address",
-        "16: nexthop.name: \"a\" is there twice",
+        "16: nexthop.name: \"a\" is a duplicate",
         "18: nexthop.mac: \"03:00:00:00:00:01\" is not the address of one station",
         "20: nexthop.name: \"blackhole\" already means",
         "27: nexthop.mac: \"00:00:00:00:00:00\" is not the address of one station",
         "28: nexthop.address: ::1 is that of \"blackhole\" already",
         "31: routes.nexthop: there is no [[nexthop]] \"d\" (there is: a, a, blackhole, c)",
-        "34: routes.spread: an empty list",
-        "35: routes: either `nexthop` or `spread`",
+        "34: routes.nexthops: an empty list",
+        "35: routes: `nexthop` and `nexthops` exclude",
         "40: route.prefix: prefix \"10.0.0.1/8\" has host bits set; did you mean 10.0.0.0/8?",
         "44: route.nexthop: there is no [[nexthop]] \"e\"",
-        "46: route.prefix: 10.0.0.0/8 is there twice",
+        "46: route.prefix: 10.0.0.0/8 is a duplicate",
         "49: route.prefix: \"2001:db8::g/32\" is not an address or prefix",
         "52: workers.cores: core 0 is listed twice",
         "54: fib.engine: \"D99\": ",
@@ -206,12 +206,13 @@ fn an_image_has_a_place_and_tables_that_are_kept() {
     assert_eq!(image(""), None);
     let file = image("[image]\npath = \"/x/y\"\n").unwrap();
     assert_eq!((file.path.to_str(), file.every), (Some("/x/y"), None));
-    let file = image("[image]\npath = \"/x/y\"\nevery = 60\n").unwrap();
+    let file = image("[image]\npath = \"/x/y\"\ninterval = \"60s\"\n").unwrap();
     assert_eq!(file.every.map(|every| every.as_secs()), Some(60));
-    let told = problems(&with("[image]\npath = \"x\"\nevery = 0\n[fib]\nengine = \"lulea\"\n"));
+    let told =
+        problems(&with("[image]\npath = \"x\"\ninterval = \"0s\"\n[fib]\nengine = \"lulea\"\n"));
     assert!(told[0].starts_with("1: fib.engine: its tables are not kept in an image"), "{told:?}");
     assert!(told[1].starts_with("4: image.path: "), "{told:?}");
-    assert!(told[2].starts_with("5: image.every: "), "{told:?}");
+    assert!(told[2].starts_with("5: image.interval: "), "{told:?}");
     assert_eq!(told.len(), 3);
 }
 

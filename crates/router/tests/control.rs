@@ -150,7 +150,7 @@ fn spreading_keeps_labels_together_and_uses_every_next_hop() {
     }
     let folder = Folder::new("spread", &[("t.txt", &text)]);
     let config =
-        folder.config(&format!("{HOPS}\n[[routes]]\nfile = \"t.txt\"\nspread = [\"a\", \"b\"]"));
+        folder.config(&format!("{HOPS}\n[[routes]]\nfile = \"t.txt\"\nnexthops = [\"a\", \"b\"]"));
     let routes = Routes::load(&config, 1).unwrap();
     let lead = |net: u32| leads(&routes, &format!("10.{}.{}.1", net / 256, net % 256));
     assert!((0..1000).all(|pair| lead(2 * pair) == lead(2 * pair + 1)));

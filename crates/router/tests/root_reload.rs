@@ -134,7 +134,7 @@ fn no_packet_is_lost_from_one_configuration_to_another() {
     forwards(&daemon, 0);
 
     // Soft: where they are.
-    let told = daemon.change(config(&TWO.replace("\"a1\"", "\"a1\", sources = \"loose\"")));
+    let told = daemon.change(config(&TWO.replace("\"a1\"", "\"a1\", rpf = \"loose\"")));
     assert_eq!(told.unwrap().to_string(), "changed a1");
     pause();
     let told = daemon.change(config(&TWO.replace("\"a1\"", "\"a1\", observe = true"))).unwrap();

@@ -36,11 +36,11 @@ const NAMES: [&str; 2] = ["gate-a", "gate-b"];
 fn gate_config(bits: u64) -> String {
     format!(
         "[front]\ninterface = \"front\"\n[back]\ninterface = \"back\"\n\
-         [link]\nbandwidth = \"{}bit\"\n[table]\nentries = {ENTRIES}\n\
+         [link]\nbandwidth = \"{}bit\"\n[flow_table]\nentries = {ENTRIES}\n\
          [[grantors]]\nname = \"site\"\nmembers = [{{ address = \"{TUNNELS_END}\" }}]\n\
          [[policy]]\nprefix = \"{PROTECTED}\"\ngrantors = \"site\"\n\
          [[sender]]\nid = 1\nkeys = {{ 1 = \"grantor.key\" }}\n\
-         [decisions]\nfrom = [\"{}\"]\n[control]\nsocket = \"/tmp/gate.sock\"\n",
+         [decisions]\nsources = [\"{}\"]\n[control]\nsocket = \"/tmp/gate.sock\"\n",
         bits / 2,
         address(7, 2)
     )
@@ -201,7 +201,7 @@ impl Guards {
             kept.granted += packets("granted");
             kept.requests += packets("request");
             kept.declined += packets("declined");
-            kept.early += packets("early");
+            kept.early += packets("xdp_dropped");
             kept.low_priority += dropped("low_priority");
         }
         let report: Value =

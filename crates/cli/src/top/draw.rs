@@ -260,12 +260,12 @@ mod tests {
             messages: 5,
             overruns: 0,
             resynchronizations: 1,
-            damaged: 0,
+            parse_errors: 0,
             refused: 0,
             changes: 700 * times,
             commits: 10 * times,
-            troubles: 0,
-            last_trouble: None,
+            errors: 0,
+            last_error: None,
         };
         let interface = Interface {
             name: "eth0".to_owned(),

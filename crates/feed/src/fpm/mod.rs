@@ -114,7 +114,7 @@ pub struct Counters {
     /// How often everything was taken to have been sent, and the rest was swept away.
     pub sweeps: u64,
     /// Messages left out, and streams given up, because they were damaged.
-    pub damaged: u64,
+    pub parse_errors: u64,
     /// What was wrong with the last of them.
     pub last_damage: Option<Damage>,
     /// When the last sweep was.
@@ -387,7 +387,7 @@ impl Connection {
         self.start += applied.bytes;
         counters.frames += applied.frames;
         counters.messages += applied.messages as u64;
-        counters.damaged += applied.damaged;
+        counters.parse_errors += applied.parse_errors;
         counters.last_damage = applied.last_damage.or(counters.last_damage);
         if applied.new > 0 {
             self.has_routes = true;
@@ -398,7 +398,7 @@ impl Connection {
 }
 
 fn note(counters: &mut Counters, damage: Damage) {
-    counters.damaged += 1;
+    counters.parse_errors += 1;
     counters.last_damage = Some(damage);
 }
 

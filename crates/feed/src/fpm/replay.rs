@@ -34,7 +34,7 @@ pub struct Applied {
     /// The prefixes that are new to this connection.
     pub new: usize,
     /// The messages that were left out because they were damaged.
-    pub damaged: u64,
+    pub parse_errors: u64,
     /// The error of the last of them.
     pub last_damage: Option<Damage>,
     /// The error that prevents reading on.
@@ -67,7 +67,7 @@ impl Replay {
             applied.new += framed.new;
             applied.frames += 1;
             if let Some(damage) = framed.damage {
-                applied.damaged += 1;
+                applied.parse_errors += 1;
                 applied.last_damage = Some(Damage { at: damage.at + frame::HEADER, ..damage });
             }
             applied.bytes += length;

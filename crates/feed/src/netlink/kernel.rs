@@ -101,7 +101,7 @@ pub struct Counters {
     /// How many dumps were interrupted and asked for again.
     pub interrupted: u64,
     /// Messages that were left out because they were damaged.
-    pub damaged: u64,
+    pub parse_errors: u64,
     /// What was wrong with the last of them.
     pub last_damage: Option<Damage>,
     /// When the last resynchronization was complete.
@@ -462,7 +462,7 @@ fn wait(what: &impl AsFd) -> Result<(), Error> {
 
 fn note(counters: &mut Counters, applied: Result<(), Damage>) {
     if let Err(damage) = applied {
-        counters.damaged += 1;
+        counters.parse_errors += 1;
         counters.last_damage = Some(damage);
     }
 }

@@ -106,7 +106,7 @@ fn what_is_there_at_the_start_is_read() {
     let macs: Vec<_> = mirror.neighbors().values().filter_map(|n| n.mac).collect();
     assert!(macs.contains(&[2, 0, 0, 0, 0, 7]));
     assert_eq!(kernel.counters().resynchronizations, 1);
-    assert_eq!(kernel.counters().damaged, 0);
+    assert_eq!(kernel.counters().parse_errors, 0);
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl<I: Index> Gate<I> {
                         Came::In(entry)
                     }
                     None => {
-                        door.counts.wrong_cookies += u64::from(resets.wrong >> at & 1);
+                        door.counts.invalid_cookies += u64::from(resets.wrong >> at & 1);
                         door.come(flow, *hash, belongs, now, || read(at))
                     }
                 };
@@ -195,7 +195,7 @@ impl<I: Index> Door<'_, I> {
 
     fn make_room(&mut self, wanted: usize) {
         if self.gives_up && self.table.room() < wanted {
-            self.counts.given_up += self.table.make_room(wanted) as u64;
+            self.counts.evicted += self.table.make_room(wanted) as u64;
         }
     }
 
@@ -225,13 +225,17 @@ impl<I: Index> Door<'_, I> {
             }
             Arrival::Shown(first) => Some(Record::asked(first)),
             Arrival::Noted | Arrival::Unnoted => {
-                let noted = arrival == Arrival::Noted;
-                *if noted { &mut self.counts.noted } else { &mut self.counts.unnoted } += 1;
+                let first_seen = arrival == Arrival::Noted;
+                *if first_seen {
+                    &mut self.counts.first_seen
+                } else {
+                    &mut self.counts.first_seen_overflow
+                } += 1;
                 if let (Some(Segment::Syn(syn)), Some(cookies)) = (proving, &mut self.cookies) {
                     if let Some(cookie) = cookies.give(flow, &syn, now) {
                         return Came::Asked(cookie);
                     }
-                    self.counts.cookies_spared += 1;
+                    self.counts.cookies_rate_limited += 1;
                 }
                 return Came::Out(Outcome::Request { dscp: dscp(FIRST) });
             }
@@ -247,7 +251,7 @@ impl<I: Index> Door<'_, I> {
             };
             if let Ok(entry) = entry {
                 self.counts.inserted += 1;
-                self.counts.shown += u64::from(shown.is_some());
+                self.counts.readmitted += u64::from(shown.is_some());
                 return Came::In(entry);
             }
             self.full = true;
@@ -275,7 +279,7 @@ impl<I: Index> Door<'_, I> {
             admission.forget(hash, now);
         }
         self.counts.inserted += 1;
-        self.counts.proven += 1;
+        self.counts.validated += 1;
         Some(entry)
     }
 }

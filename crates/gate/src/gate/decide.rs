@@ -246,7 +246,7 @@ fn counter<'a>(counts: &'a mut Counts, result: &Result<(), Ignored>) -> &'a mut 
         Err(Ignored::Unprotected) => &mut counts.unprotected,
         Err(Ignored::Program) => &mut counts.programs,
         Err(Ignored::Unproven) => &mut counts.unproven,
-        Err(Ignored::NoRoom | Ignored::TooManyWide) => &mut counts.no_room,
+        Err(Ignored::NoRoom | Ignored::TooManyWide) => &mut counts.table_full,
     }
 }
 
@@ -347,7 +347,7 @@ impl<I: Index> Gate<I> {
                 let state = self.table.entry(entry).record().state();
                 // It may not be the one that goes: it is no decline yet.
                 if declines && !matches!(state, State::Declined | State::Provisional) {
-                    self.counts.given_up += self.table.bound_declined() as u64;
+                    self.counts.evicted += self.table.bound_declined() as u64;
                 }
                 entry
             }
@@ -365,10 +365,10 @@ impl<I: Index> Gate<I> {
                     return Err(Ignored::Unproven);
                 }
                 if declines {
-                    self.counts.given_up += self.table.bound_declined() as u64;
+                    self.counts.evicted += self.table.bound_declined() as u64;
                 }
                 if self.table.room() == 0 {
-                    self.counts.given_up += self.table.make_room_for_grant() as u64;
+                    self.counts.evicted += self.table.make_room_for_grant() as u64;
                 }
                 let entry = self.table.insert(flow, hash, belongs, now);
                 let entry = entry.map_err(|_| Ignored::NoRoom)?;
@@ -414,7 +414,7 @@ impl<I: Index> Gate<I> {
         // The same prefixes again: what was said before is over.
         rules.retain(|rule| rule.scope != scope);
         if rules.len() == MOST_WIDE {
-            self.counts.no_room += 1;
+            self.counts.table_full += 1;
             return Err(Ignored::TooManyWide);
         }
         rules.push(Rule { scope, say, stamp, until, walked: 0 });

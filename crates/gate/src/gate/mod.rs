@@ -400,7 +400,7 @@ fn sent(
     match limits.charge(limit, to, class, packet.bytes.saturating_add(bytes), now) {
         Ok(()) => verdict,
         Err(Over::All) => Verdict::Drop(Reason::OverLimit),
-        Err(Over::Each) => Verdict::Drop(Reason::OverLimitEach),
+        Err(Over::Each) => Verdict::Drop(Reason::OverDestinationLimit),
     }
 }
 

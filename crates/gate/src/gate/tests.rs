@@ -244,8 +244,8 @@ fn against_the_twin(group: usize, seed: u64, admission: Option<f64>) {
         let counts = gate.counts();
         assert_eq!(counts.received, counts.ended());
         ledger::balanced(&gate);
-        assert_eq!((counts.given_up, counts.unnoted), (0, 0));
-        assert_eq!(counts.without_entry, counts.noted);
+        assert_eq!((counts.evicted, counts.first_seen_overflow), (0, 0));
+        assert_eq!(counts.without_entry, counts.first_seen);
     }
     let counts = gate.counts();
     let met = [
@@ -263,8 +263,8 @@ fn against_the_twin(group: usize, seed: u64, admission: Option<f64>) {
         counts.program,
     ];
     assert_eq!(gate.faults(), 0);
-    let admitted = counts.noted > 500 && counts.shown > 200;
-    assert_eq!(admission.is_some(), admitted, "{} {}", counts.noted, counts.shown);
+    let admitted = counts.first_seen > 500 && counts.readmitted > 200;
+    assert_eq!(admission.is_some(), admitted, "{} {}", counts.first_seen, counts.readmitted);
     assert!(counts.programs > 100, "{}", counts.programs);
     assert!(met.iter().all(|count| count.packets > 100), "not everything was met: {met:?}");
 }
@@ -297,7 +297,7 @@ fn run_somewhere(
         }
         return;
     };
-    if gate.counts().noted > 0 && result == Err(Ignored::Unprotected) {
+    if gate.counts().first_seen > 0 && result == Err(Ignored::Unprotected) {
         return;
     }
     if record.is_late(stamp) {
@@ -515,7 +515,7 @@ fn coroutines_end_as_one_packet_after_the_other() {
             assert_eq!(woven.counts(), plain.counts());
         }
         let counts = plain.counts();
-        assert!(counts.given_up > 1000 || in_flight % 2 == 1 && counts.shown > 1000);
+        assert!(counts.evicted > 1000 || in_flight % 2 == 1 && counts.readmitted > 1000);
         assert!(counts.granted.packets > 100, "{counts:?}");
     }
 }

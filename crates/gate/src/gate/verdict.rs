@@ -87,7 +87,7 @@ pub enum Reason {
     /// What goes to its prefix is over the limit of that.
     OverLimit,
     /// What goes to its destination is over the limit of each.
-    OverLimitEach,
+    OverDestinationLimit,
     /// It brought a cookie back, and was meant for the gate.
     Proof,
     /// Only a forger sends it by the front: its source is behind the gate or the gate's own, or it
@@ -149,7 +149,7 @@ pub struct Counts {
     /// Dropped, over the limit of a prefix.
     pub over_limit: Count,
     /// Dropped, over the limit of a destination.
-    pub over_limit_each: Count,
+    pub over_destination_limit: Count,
     /// Packets that only a forger sends by the front.
     pub forged: Count,
     /// Dropped SYNs, which were to be answered by a cookie.
@@ -161,20 +161,20 @@ pub struct Counts {
     /// Requests that went on without an entry.
     pub without_entry: u64,
     /// First packets of flows that have to come again for an entry.
-    pub noted: u64,
+    pub first_seen: u64,
     /// First packets of such flows that there was no place to remember.
-    pub unnoted: u64,
+    pub first_seen_overflow: u64,
     /// Flows that got an entry because they came again.
-    pub shown: u64,
+    pub readmitted: u64,
     /// Flows that got an entry because their sources have shown that their addresses are their own.
-    pub proven: u64,
+    pub validated: u64,
     /// Resets of flows without an entry that bore no good cookie, while some were awaited.
-    pub wrong_cookies: u64,
+    pub invalid_cookies: u64,
     /// SYNs that would have been answered by a cookie, and were not: too many, or its number would
     /// have been acceptable. They went on as requests.
-    pub cookies_spared: u64,
+    pub cookies_rate_limited: u64,
     /// Entries that were given up for others.
-    pub given_up: u64,
+    pub evicted: u64,
     /// Entries that expired.
     pub expired: u64,
     /// Decisions that took effect on a flow.
@@ -187,7 +187,7 @@ pub struct Counts {
     /// had no entry.
     pub unproven: u64,
     /// Decisions for which there was no entry left.
-    pub no_room: u64,
+    pub table_full: u64,
     /// Decisions of flows that the policy gives to no grantor.
     pub unprotected: u64,
     /// Decisions to run a program that this gate does not have, or that refuses the cookie.
@@ -223,7 +223,7 @@ impl Counts {
             Verdict::Drop(Reason::Program) => &mut self.program,
             Verdict::Drop(Reason::ProgramError) => &mut self.program_error,
             Verdict::Drop(Reason::OverLimit) => &mut self.over_limit,
-            Verdict::Drop(Reason::OverLimitEach) => &mut self.over_limit_each,
+            Verdict::Drop(Reason::OverDestinationLimit) => &mut self.over_destination_limit,
             Verdict::Ask { .. } => &mut self.syn_cookies,
             Verdict::Drop(Reason::Proof) => &mut self.proofs,
             Verdict::Drop(Reason::Forged) => &mut self.forged,
@@ -249,7 +249,7 @@ impl Counts {
             self.program,
             self.program_error,
             self.over_limit,
-            self.over_limit_each,
+            self.over_destination_limit,
             self.syn_cookies,
             self.proofs,
             self.forged,

@@ -7,7 +7,6 @@
 
 use std::net::IpAddr;
 use std::path::Path;
-use std::time::Duration;
 
 use fib::{Addr, Choice, Prefix};
 use port::af_xdp::ModeChoice;
@@ -15,7 +14,7 @@ use toml::Spanned;
 
 use super::{
     CONTROL, Config, ConfigError, ImageFile, Interface, Level, Metrics, NextHop, Problem,
-    RouteFile, Target, Via, feeds, place, stall, text,
+    RouteFile, Target, TimeSpan, Via, feeds, place, stall, text,
 };
 use crate::datapath::{Adjacency, PuntRates, SourceCheck};
 
@@ -41,7 +40,7 @@ impl Checker<'_> {
 
 pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config, ConfigError> {
     let mut c = Checker { text, problems: Vec::new() };
-    let stall = stall(file.workers.stall_ms);
+    let stall = stall(file.workers.stall_timeout);
     let cores = cores(&mut c, file.workers);
     let interfaces = interfaces(&mut c, file.interface, cores.len());
     let next_hops = next_hops(&mut c, file.nexthop, &interfaces);
@@ -67,22 +66,24 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
     let control = (!socket.as_os_str().is_empty()).then_some(socket);
     let engine_v4 = engine(&mut c, file.fib.engine, "fib.engine", Choice::parse::<u32>);
     let engine_v6 = engine(&mut c, file.fib.engine_v6, "fib.engine_v6", Choice::parse::<u128>);
-    let image = file.image.map(|text::Image { path, every }| {
+    let image = file.image.map(|text::Image { path, interval }| {
         if !path.get_ref().is_absolute() {
             c.problem(
                 &path,
                 "image.path",
-                "a file of this name might be anywhere: begin it with /",
+                format!("{:?} must be an absolute path", path.get_ref()),
             );
         }
-        if let Some(every) = every.as_ref().filter(|every| *every.get_ref() == 0) {
-            c.problem(
-                every,
-                "image.every",
-                "without a pause; leave it out to save at the end only",
+        let least = TimeSpan::milliseconds(100);
+        if let Some(interval) = interval.as_ref().filter(|interval| *interval.get_ref() < least) {
+            let what = format!(
+                "{} is out of range: at least {least}; without this key the image is saved at the \
+                 end only",
+                interval.get_ref()
             );
+            c.problem(interval, "image.interval", what);
         }
-        let every = every.map(|every| Duration::from_secs(every.into_inner()));
+        let every = interval.map(|interval| interval.into_inner().into());
         ImageFile { path: path.into_inner(), every }
     });
     if let Some(image) = &image {
@@ -141,9 +142,9 @@ fn cores(c: &mut Checker<'_>, workers: text::Workers) -> Vec<Option<usize>> {
 
 fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize) -> Vec<Interface> {
     let mut interfaces: Vec<Interface> = Vec::new();
-    for text::Interface { name, mode, queues, table, sources, observe } in listed {
+    for text::Interface { name, mode, queues, table, rpf, observe } in listed {
         if interfaces.iter().any(|other| other.name == *name.get_ref()) {
-            let what = format!("{:?} is there twice", name.get_ref());
+            let what = format!("{:?} is a duplicate", name.get_ref());
             c.problem(&name, "interface.name", what);
         }
         // IFNAMSIZ is 16 with the zero at the end.
@@ -174,14 +175,14 @@ fn interfaces(c: &mut Checker<'_>, listed: Vec<text::Interface>, workers: usize)
             c.problem(queues, "interface.queues", what);
         }
         let queues = queues.map(Spanned::into_inner);
-        let sources = match sources.as_ref().map(|it| it.get_ref().as_str()) {
+        let sources = match rpf.as_ref().map(|rpf| rpf.get_ref().as_str()) {
             None | Some("off") => SourceCheck::Off,
             Some("loose") => SourceCheck::Loose,
             Some("strict") => SourceCheck::Strict,
             Some(other) => {
                 let what = format!("{other:?} is none of off, loose, strict");
-                if let Some(sources) = &sources {
-                    c.problem(sources, "interface.sources", what);
+                if let Some(rpf) = &rpf {
+                    c.problem(rpf, "interface.rpf", what);
                 }
                 SourceCheck::Off
             }
@@ -215,7 +216,7 @@ fn next_hops(
             c.problem(&name, "nexthop.name", what);
         }
         if next_hops.iter().any(|other| other.name == *name.get_ref()) {
-            c.problem(&name, "nexthop.name", format!("{:?} is there twice", name.get_ref()));
+            c.problem(&name, "nexthop.name", format!("{:?} is a duplicate", name.get_ref()));
         }
         let behind = interfaces.iter().position(|other| other.name == *interface.get_ref());
         if behind.is_none() {
@@ -265,18 +266,18 @@ fn files(
 ) -> Vec<RouteFile> {
     let mut files = Vec::new();
     for entry in listed {
-        if entry.get_ref().nexthop.is_some() && entry.get_ref().spread.is_some() {
-            c.problem(&entry, "routes", "either `nexthop` or `spread`, not both");
+        if entry.get_ref().nexthop.is_some() && entry.get_ref().nexthops.is_some() {
+            c.problem(&entry, "routes", "`nexthop` and `nexthops` exclude each other: remove one");
         }
-        let text::Routes { file, nexthop, spread } = entry.into_inner();
-        let via = match (nexthop, spread) {
+        let text::Routes { file, nexthop, nexthops } = entry.into_inner();
+        let via = match (nexthop, nexthops) {
             (Some(name), _) => Via::One(target(c, &name, "routes.nexthop", next_hops)),
             (None, Some(names)) => {
                 if names.get_ref().is_empty() {
-                    c.problem(&names, "routes.spread", "an empty list of next hops");
+                    c.problem(&names, "routes.nexthops", "an empty list of next hops");
                 }
                 let names = names.into_inner();
-                let each = names.iter().map(|name| target(c, name, "routes.spread", next_hops));
+                let each = names.iter().map(|name| target(c, name, "routes.nexthops", next_hops));
                 Via::Spread(each.collect())
             }
             (None, None) => Via::Label,
@@ -318,7 +319,7 @@ fn route<A: Addr>(
 ) {
     match prefix.get_ref().parse::<Prefix<A>>() {
         Ok(read) if routes.iter().any(|(other, _)| *other == read) => {
-            c.problem(prefix, "route.prefix", format!("{read} is there twice"));
+            c.problem(prefix, "route.prefix", format!("{read} is a duplicate"));
         }
         Ok(read) => routes.push((read, target)),
         Err(error) => c.problem(prefix, "route.prefix", error.describe::<A>(prefix.get_ref())),

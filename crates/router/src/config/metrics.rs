@@ -3,8 +3,8 @@
 //! ```toml
 //! [metrics]
 //! listen = "127.0.0.1:9273"    # metrics and a page by HTTP; without it, none
-//! hosts = ["gate-1.example.net"]   # names it is asked for by, beside addresses and localhost
-//! keep = "/var/lib/fingerpost/history"   # the page's history and attacks over a restart
+//! allowed_hosts = ["gate-1.example.net"]   # names it is asked for by, beside addresses and localhost
+//! history_file = "/var/lib/fingerpost/history"   # the page's history and attacks over a restart
 //! ```
 //!
 //! What is said here needs a restart to change.
@@ -23,9 +23,9 @@ pub struct Metrics {
     /// The address and port.
     pub listen: SocketAddr,
     /// The names by which that is asked for, beside IP addresses and `localhost`.
-    pub hosts: Vec<String>,
+    pub allowed_hosts: Vec<String>,
     /// Where the page's history is kept over a restart, if it is.
-    pub keep: Option<PathBuf>,
+    pub history_file: Option<PathBuf>,
 }
 
 /// The shape.
@@ -33,8 +33,8 @@ pub struct Metrics {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Text {
     listen: Option<Spanned<String>>,
-    hosts: Option<Spanned<Vec<Spanned<String>>>>,
-    keep: Option<Spanned<PathBuf>>,
+    allowed_hosts: Option<Spanned<Vec<Spanned<String>>>>,
+    history_file: Option<Spanned<PathBuf>>,
 }
 
 /// Takes a problem: where it begins in the text, the key, and what is wrong.
@@ -43,36 +43,43 @@ pub(crate) type Tell<'a> = &'a mut dyn FnMut(usize, &'static str, String);
 impl Metrics {
     /// Judges what was read; none where nothing is listened for.
     pub(crate) fn check(text: Text, problem: Tell<'_>) -> Option<Self> {
-        let said = text.hosts.iter().flat_map(|hosts| hosts.get_ref());
-        for name in said.filter(|name| !is_name(name.get_ref())) {
+        let names = text.allowed_hosts.iter().flat_map(|names| names.get_ref());
+        for name in names.filter(|name| !is_name(name.get_ref())) {
             let what = format!(
-                "{:?} is no name such as gate-1.example.net, without a port (IP addresses need not be \
-                 listed)",
+                "{:?} is not a host name without a port, such as gate-1.example.net (IP addresses \
+                 are always allowed)",
                 name.get_ref()
             );
-            problem(name.span().start, "metrics.hosts", what);
+            problem(name.span().start, "metrics.allowed_hosts", what);
         }
-        if let Some(keep) = text.keep.as_ref().filter(|keep| !keep.get_ref().is_absolute()) {
-            let what = "a file of this name might be anywhere: begin it with /".to_owned();
-            problem(keep.span().start, "metrics.keep", what);
+        if let Some(file) = text.history_file.as_ref().filter(|file| !file.get_ref().is_absolute())
+        {
+            let what = format!("{:?} must be an absolute path", file.get_ref());
+            problem(file.span().start, "metrics.history_file", what);
         }
         let Some(listen) = text.listen else {
-            let hosts = text.hosts.map(|it| (it.span().start, "metrics.hosts"));
-            let keep = text.keep.map(|it| (it.span().start, "metrics.keep"));
+            let hosts = text.allowed_hosts.map(|v| (v.span().start, "metrics.allowed_hosts"));
+            let keep = text.history_file.map(|v| (v.span().start, "metrics.history_file"));
             for (at, key) in [hosts, keep].into_iter().flatten() {
-                problem(at, key, "nobody listens: say where, by `listen`".to_owned());
+                problem(at, key, "metrics.listen is required with this key".to_owned());
             }
             return None;
         };
         let Ok(at) = listen.get_ref().parse() else {
-            let what =
-                format!("{:?} is no address and port, such as 127.0.0.1:9273", listen.get_ref());
+            let what = format!(
+                "{:?} is not an address and a port, such as 127.0.0.1:9273",
+                listen.get_ref()
+            );
             problem(listen.span().start, "metrics.listen", what);
             return None;
         };
-        let hosts = text.hosts.map_or(Vec::new(), Spanned::into_inner);
+        let hosts = text.allowed_hosts.map_or(Vec::new(), Spanned::into_inner);
         let hosts = hosts.into_iter().map(Spanned::into_inner).collect();
-        Some(Self { listen: at, hosts, keep: text.keep.map(Spanned::into_inner) })
+        Some(Self {
+            listen: at,
+            allowed_hosts: hosts,
+            history_file: text.history_file.map(Spanned::into_inner),
+        })
     }
 }
 
@@ -90,14 +97,16 @@ mod tests {
             (metrics, problems)
         };
         assert_eq!(check(""), (None, Vec::new()));
-        let (metrics, problems) = check("listen = \"127.0.0.1:1\"\nhosts = [\"gate\"]");
-        assert_eq!(metrics.map(|it| it.hosts), Some(vec!["gate".to_owned()]));
+        let (metrics, problems) = check("listen = \"127.0.0.1:1\"\nallowed_hosts = [\"gate\"]");
+        assert_eq!(metrics.map(|m| m.allowed_hosts), Some(vec!["gate".to_owned()]));
         assert!(problems.is_empty());
-        let (metrics, problems) = check("listen = \"here\"\nhosts = [\"gate:80\", \"10.0.0.1\"]");
+        let (metrics, problems) =
+            check("listen = \"here\"\nallowed_hosts = [\"gate:80\", \"10.0.0.1\"]");
         let at: Vec<_> = problems.iter().map(|it| (it.0, it.1)).collect();
-        let expect = [(25, "metrics.hosts"), (36, "metrics.hosts"), (9, "metrics.listen")];
+        let expect =
+            [(33, "metrics.allowed_hosts"), (44, "metrics.allowed_hosts"), (9, "metrics.listen")];
         assert!(metrics.is_none() && at == expect, "{problems:?}");
-        assert_eq!(check("hosts = [\"gate\"]").1.len(), 1, "nobody listens");
-        assert_eq!(check("keep = \"history\"").1.len(), 2, "nor is it known where that is");
+        assert_eq!(check("allowed_hosts = [\"gate\"]").1.len(), 1, "nobody listens");
+        assert_eq!(check("history_file = \"history\"").1.len(), 2, "nor is it known where that is");
     }
 }

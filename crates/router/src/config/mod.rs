@@ -5,7 +5,7 @@
 //! name = "eth0"                # mode = "auto" | "zero-copy" | "copy" | "generic"
 //!                              # queues = 4 (the first ones; else all that it has)
 //!                              # table = 100 (the kernel's, for `run`; else by `ip rule`)
-//!                              # sources = "off" | "loose" | "strict" (RFC 3704)
+//!                              # rpf = "off" | "loose" | "strict" (RFC 3704)
 //!                              # observe = true: leave its packets to the kernel, and
 //!                              # count those that would have been taken
 //!
@@ -17,7 +17,7 @@
 //!
 //! [[routes]]
 //! file = "table.txt.gz"        # beside this file, or absolute
-//! nexthop = "upstream"         # for all, or `spread = ["a", "b"]`, or by label
+//! nexthop = "upstream"         # for all, or `nexthops = ["a", "b"]`, or by label
 //!
 //! [[route]]
 //! prefix = "198.51.100.0/24"
@@ -25,7 +25,7 @@
 //!
 //! [workers]
 //! cores = [0, 1]               # a worker on each; the queues of every interface are shared out
-//! stall_ms = 100               # a worker that stalls for so long gets no more packets; 0: no
+//! stall_timeout = "100ms"               # a worker that stalls for so long gets no more packets; 0: no
 //! limit
 //!
 //! [feed]
@@ -38,14 +38,14 @@
 //!
 //! [image]
 //! path = "/var/lib/fingerpost/table.image"   # saved at the end, used at the start (`run`)
-//! every = 60                   # seconds; saved as often after changes too
+//! interval = "60s"                   # seconds; saved as often after changes too
 //!
 //! [log]
 //! level = "info"          # error, warn, info, debug: config/logging.rs
 //!
 //! [metrics]
 //! listen = "127.0.0.1:9273"    # metrics and a page by HTTP; without it, none (for `run`)
-//! hosts = ["router.example.net"]   # names it is asked for by: config/metrics.rs
+//! allowed_hosts = ["router.example.net"]   # names it is asked for by: config/metrics.rs
 //!
 //! [punt]
 //! too_big = 10000              # packets a second for the kernel, by class: config/punt.rs
@@ -69,6 +69,7 @@ pub(crate) mod logging;
 pub(crate) mod metrics;
 pub(crate) mod punt;
 mod text;
+pub(crate) mod time_span;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -85,6 +86,7 @@ use crate::datapath::{PuntRates, SourceCheck};
 
 pub use logging::Level;
 pub use metrics::Metrics;
+pub(crate) use time_span::TimeSpan;
 
 /// A configuration without contradictions.
 #[derive(Clone, Debug)]
@@ -315,14 +317,14 @@ impl Config {
 impl ConfigError {
     /// What is wrong with the bundles that a file says are kept.
     pub(crate) fn kept(path: &Path, what: String) -> Self {
-        let problems = vec![Problem { line: 1, key: "distribution.keep_dir", what }];
+        let problems = vec![Problem { line: 1, key: "distribution.store_dir", what }];
         Self::Sense { path: path.into(), problems }
     }
 }
 
 /// Reads how long a worker may stall, in milliseconds: 0 means no limit.
-pub(crate) fn stall(milliseconds: Option<u64>) -> Option<Duration> {
-    let limit = milliseconds.map_or(STALL, Duration::from_millis);
+pub(crate) fn stall(timeout: Option<TimeSpan>) -> Option<Duration> {
+    let limit = timeout.map_or(STALL, Duration::from);
     (!limit.is_zero()).then_some(limit)
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{logging, metrics, punt};
+use super::{TimeSpan, logging, metrics, punt};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -34,7 +34,7 @@ pub(super) struct Interface {
     pub(super) mode: Option<Spanned<String>>,
     pub(super) queues: Option<Spanned<u32>>,
     pub(super) table: Option<Spanned<u32>>,
-    pub(super) sources: Option<Spanned<String>>,
+    pub(super) rpf: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) observe: bool,
 }
@@ -53,7 +53,7 @@ pub(super) struct NextHop {
 pub(super) struct Routes {
     pub(super) file: PathBuf,
     pub(super) nexthop: Option<Spanned<String>>,
-    pub(super) spread: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) nexthops: Option<Spanned<Vec<Spanned<String>>>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -67,7 +67,7 @@ pub(super) struct Route {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Workers {
     pub(super) cores: Option<Spanned<Vec<Spanned<usize>>>>,
-    pub(super) stall_ms: Option<u64>,
+    pub(super) stall_timeout: Option<TimeSpan>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -87,7 +87,7 @@ pub(super) struct Control {
 #[serde(deny_unknown_fields)]
 pub(super) struct Image {
     pub(super) path: Spanned<PathBuf>,
-    pub(super) every: Option<Spanned<u64>>,
+    pub(super) interval: Option<Spanned<TimeSpan>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -248,19 +248,19 @@ pub(super) fn fibs(plane: &Plane) -> Vec<Item> {
 /// Describes the feed.
 pub(super) fn feeds(following: &Following) -> Vec<Item> {
     let (feed, counts) = (following.feed(), following.plane.counts());
-    let (troubles, last_trouble) = following.troubles();
+    let (troubles, last_error) = following.troubles();
     let fpm = following.fpm().map(|fpm| {
         Item::Feed(api::Feed {
             name: "fpm".to_owned(),
             messages: fpm.messages,
             overruns: 0,
             resynchronizations: fpm.sweeps,
-            damaged: fpm.damaged,
+            parse_errors: fpm.parse_errors,
             refused: fpm.refused,
             changes: counts.changes,
             commits: counts.commits,
-            troubles: 0,
-            last_trouble: fpm.last_refused.map(|refused| refused.to_string()),
+            errors: 0,
+            last_error: fpm.last_refused.map(|refused| refused.to_string()),
         })
     });
     let kernel = Item::Feed(api::Feed {
@@ -268,12 +268,12 @@ pub(super) fn feeds(following: &Following) -> Vec<Item> {
         messages: feed.messages,
         overruns: feed.overruns,
         resynchronizations: feed.resynchronizations,
-        damaged: feed.damaged,
+        parse_errors: feed.parse_errors,
         refused: 0,
         changes: counts.changes,
         commits: counts.commits,
-        troubles,
-        last_trouble: last_trouble.map(str::to_owned),
+        errors: troubles,
+        last_error: last_error.map(str::to_owned),
     });
     [Some(kernel), fpm].into_iter().flatten().collect()
 }

@@ -402,7 +402,7 @@ pub struct Feed {
     /// Times that everything was read anew.
     pub resynchronizations: u64,
     /// Messages that made no sense.
-    pub damaged: u64,
+    pub parse_errors: u64,
     /// Connections of peers that were refused.
     #[serde(default)]
     pub refused: u64,
@@ -411,10 +411,10 @@ pub struct Feed {
     /// Commits that published something.
     pub commits: u64,
     /// Times that the system refused what the control thread asked of it.
-    pub troubles: u64,
+    pub errors: u64,
     /// Its last words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_trouble: Option<String>,
+    pub last_error: Option<String>,
 }
 
 /// A worker.
@@ -441,7 +441,7 @@ pub struct Event {
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Happened {
     /// Whatever happens from now on is told.
-    Begun,
+    Started,
     /// A route was taken over, or given up.
     Route {
         /// `added`, `changed` or `removed`.
@@ -473,7 +473,7 @@ pub enum Happened {
         /// Its name.
         name: String,
         /// Says whether it is there at all.
-        there: bool,
+        present: bool,
         /// Says whether it is up and has a carrier.
         up: bool,
         /// The largest packet, in bytes.
@@ -498,8 +498,8 @@ pub enum Happened {
     Distribution {
         /// Its version.
         version: u64,
-        /// `taken_over`, `refused`, `settled` (it has stood its trial), `rolled_back`,
-        /// `not_rolled_back`.
+        /// `applied`, `refused`, `confirmed` (its trial is over), `rolled_back`,
+        /// `rollback_failed`.
         what: String,
         /// Why, or what came of it.
         #[serde(default, skip_serializing_if = "Option::is_none")]

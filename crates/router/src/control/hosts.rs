@@ -9,7 +9,7 @@
 //! |---|---|
 //! | an IP address | nobody has it resolve to another |
 //! | `localhost` | browsers resolve it themselves (RFC 6761, section 6.3) |
-//! | a name of `[metrics] hosts` | the operator's |
+//! | a name of `[metrics] allowed_hosts` | the operator's |
 //!
 //! Anything else is misdirected (RFC 9110, section 15.5.20), and a request without one `Host`
 //! is no request (RFC 9112, section 3.2). The port says nothing: it may be a tunnel's.
@@ -83,7 +83,7 @@ impl Hosts {
             &format!(
                 "asked for by a name that is not this one's. Ask by its IP address or by localhost; \
                  or, if {shown} is a name of it, write in its configuration:\n\n\
-                 [metrics]\nhosts = [\"{shown}\"]"
+                 [metrics]\nallowed_hosts = [\"{shown}\"]"
             ),
         ))
     }
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(judge("/", &["gate", "gate"]).unwrap_err().0, 400);
         let (status, words) = judge("http://evil.example:80/", &["gate"]).unwrap_err();
         assert_eq!(status, 421);
-        assert!(words.contains("hosts = [\"evil.example\"]"), "{words}");
+        assert!(words.contains("allowed_hosts = [\"evil.example\"]"), "{words}");
         // Nothing that is no name is said again.
         let (status, words) = judge("/", &["<b>x</b>"]).unwrap_err();
         assert!(status == 421 && !words.contains('<'), "{words}");

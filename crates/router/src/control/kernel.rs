@@ -85,7 +85,7 @@ pub struct Following {
     asked: Instant,
     freshened: Instant,
     troubles: u64,
-    last_trouble: Option<String>,
+    last_error: Option<String>,
     /// Who listens to what happens.
     watchers: Watchers,
     /// The overruns and resynchronizations that listeners were told of, by feed.
@@ -131,7 +131,7 @@ impl Following {
             asked: now.checked_sub(ASK).unwrap_or(now),
             freshened: now,
             troubles: 0,
-            last_trouble: None,
+            last_error: None,
             watchers: Watchers::default(),
             reported: Feeds::default(),
             reporter: Reporter::default(),
@@ -320,13 +320,13 @@ impl Following {
 
     /// Returns how often the system refused something, and its last words.
     pub fn troubles(&self) -> (u64, Option<&str>) {
-        (self.troubles, self.last_trouble.as_deref())
+        (self.troubles, self.last_error.as_deref())
     }
 
     fn note<E: ToString>(&mut self, result: Result<(), E>) {
         if let Err(error) = result {
             self.troubles += 1;
-            self.last_trouble = Some(error.to_string());
+            self.last_error = Some(error.to_string());
         }
     }
 
@@ -399,7 +399,7 @@ impl Following {
     /// Writes what has happened to links and feeds to the log.
     fn report(&mut self) {
         self.reporter.report_links(self.plane.ports());
-        self.reporter.report_troubles(self.troubles, self.last_trouble.as_deref());
+        self.reporter.report_troubles(self.troubles, self.last_error.as_deref());
         let feeds = self.feeds();
         // The read at the start is no resynchronization.
         if let Some(before) = self.logged.replace(feeds) {

@@ -53,7 +53,7 @@ impl Watchers {
     pub(crate) fn add(&mut self) -> Receiver<Arc<Event>> {
         let (queue, events) = sync_channel(QUEUE);
         // There is room.
-        let _ = queue.try_send(Arc::new(now(Happened::Begun)));
+        let _ = queue.try_send(Arc::new(now(Happened::Started)));
         self.0.push(Watcher { queue, lost: 0 });
         events
     }
@@ -262,7 +262,7 @@ fn happened(what: &What, plane: &Plane) -> Happened {
         What::V6(table, prefix, way, had) => route(*table, prefix.to_string(), way, *had, true),
         What::Link(index, link) => Happened::Interface {
             name: link.as_ref().map_or_else(|| name(*index), |link| link.name.clone()),
-            there: link.is_some(),
+            present: link.is_some(),
             up: link.as_ref().is_some_and(|link| link.up && link.carrier),
             mtu: link.as_ref().map_or(0, |link| link.mtu),
             mac: link.as_ref().and_then(|link| link.mac).map(api::mac),
@@ -295,7 +295,7 @@ mod tests {
         assert!(watchers.is_empty());
         let (slow, quick) = (watchers.add(), watchers.add());
         for listener in [&slow, &quick] {
-            assert_eq!(listener.recv().unwrap().what, Happened::Begun);
+            assert_eq!(listener.recv().unwrap().what, Happened::Started);
         }
         for at in 0..QUEUE + 7 {
             watchers.tell(some());

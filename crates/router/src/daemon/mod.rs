@@ -197,9 +197,9 @@ impl Daemon {
             let web = Web::start(daemon.look(), metrics.as_ref());
             daemon.web = Some(Arc::new(web.map_err(system("start the watch"))?));
         }
-        if let (Some(Metrics { listen, hosts, .. }), Some(web)) = (metrics, &daemon.web) {
+        if let (Some(Metrics { listen, allowed_hosts, .. }), Some(web)) = (metrics, &daemon.web) {
             let pages = web.clone();
-            let http = Http::start(listen, Hosts::new(&hosts), pages);
+            let http = Http::start(listen, Hosts::new(&allowed_hosts), pages);
             let failed = |source| StartError::Metrics { listen, source };
             daemon.metrics = Some(http.map_err(failed)?);
         }

@@ -135,7 +135,7 @@ pub enum Verdict {
     /// Dropped by a gate: what goes to its prefix is over the limit of that.
     OverLimit,
     /// Dropped by a gate: what goes to its destination is over the limit of each.
-    OverLimitEach,
+    OverDestinationLimit,
     /// Dropped by a gate: a SYN, answered by a cookie (RFC 9293, 3.10.7.3).
     SynCookie,
     /// Dropped by a gate: a reset that brought a cookie back, and was meant for the gate.
@@ -225,7 +225,7 @@ impl Verdict {
         Self::Program,
         Self::ProgramError,
         Self::OverLimit,
-        Self::OverLimitEach,
+        Self::OverDestinationLimit,
         Self::SynCookie,
         Self::Proof,
         Self::Forged,
@@ -291,9 +291,9 @@ impl Verdict {
             Self::Program => "program",
             Self::ProgramError => "program_error",
             Self::OverLimit => "over_limit",
-            Self::OverLimitEach => "over_limit_each",
+            Self::OverDestinationLimit => "over_destination_limit",
             Self::SynCookie => "syn_cookie",
-            Self::Proof => "proof",
+            Self::Proof => "cookie_reset",
             Self::Forged => "forged",
             Self::LowPriority => "low_priority",
             Self::LinkFull => "link_full",

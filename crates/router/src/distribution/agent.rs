@@ -185,7 +185,7 @@ impl Agent {
             events,
             counts: COUNTS.map(|name| (name, 0)).into(),
             unreached: None,
-            trouble: None,
+            last_error: None,
             start,
             stop: Arc::clone(&stop),
         };
@@ -220,8 +220,8 @@ const COUNTS: [&str; 8] = [
     "polls_failed",
     "bundles",
     "bundles_refused",
-    "taken_over",
-    "settled",
+    "applied",
+    "confirmed",
     "rolled_back",
     "rolled_back_by_hand",
 ];
@@ -255,7 +255,7 @@ struct Working {
     counts: BTreeMap<&'static str, u64>,
     /// Why the source could not be looked at, the last time.
     unreached: Option<String>,
-    trouble: Option<String>,
+    last_error: Option<String>,
     start: Instant,
     stop: Arc<AtomicBool>,
 }
@@ -286,7 +286,7 @@ impl Working {
                 Act::GoBack(why) => {
                     self.count("rolled_back");
                     if let Err(error) = self.go_back(&why) {
-                        self.trouble = Some(error);
+                        self.last_error = Some(error);
                     }
                 }
             }
@@ -340,7 +340,7 @@ impl Working {
         self.unreached = None;
         match polled {
             Ok(false) => return,
-            Ok(true) => self.trouble = None,
+            Ok(true) => self.last_error = None,
             Err(error) => {
                 self.count("polls_failed");
                 self.unreached = Some(error);
@@ -351,7 +351,7 @@ impl Working {
         for error in refused {
             self.count("bundles_refused");
             self.board.say([format!("distribution: refused: {error}")]);
-            self.trouble = Some(error);
+            self.last_error = Some(error);
         }
         if let Some(best) = best {
             self.hear(Arc::new(best));
@@ -365,7 +365,7 @@ impl Working {
             |it: &Arc<Bundle>| it.header().version == version && it.contents() != bundle.contents();
         if self.in_force.iter().chain(&self.offered).any(other) {
             self.count("bundles_refused");
-            self.trouble = Some(format!(
+            self.last_error = Some(format!(
                 "version {version} is there with other contents than those that are known: what is \
                  changed needs a higher version"
             ));
@@ -377,7 +377,7 @@ impl Working {
             Offer::Older => {
                 self.offered = None;
                 self.count("bundles_refused");
-                self.trouble = Some(format!(
+                self.last_error = Some(format!(
                     "version {version} is lower than {}, which was taken over: pack it again under a \
                      higher one, or have this member go back by `fingerpost bundle rollback`",
                     self.machine.record.floor
@@ -395,7 +395,7 @@ impl Working {
         let before = self.machine.record.clone();
         if let Err(error) = self.kept.keep(&bundle) {
             // Not the bundle's fault: it is looked at again.
-            self.trouble = Some(error);
+            self.last_error = Some(error);
             self.poller.forget();
             return;
         }
@@ -404,9 +404,9 @@ impl Working {
         match done {
             Ok(words) => {
                 self.in_force = Some(bundle);
-                self.count("taken_over");
+                self.count("applied");
                 self.kept.prune(&self.machine.record);
-                self.tell("taken_over", version, &words);
+                self.tell("applied", version, &words);
             }
             Err(why) => {
                 // As it was: nothing of it was gone over to.
@@ -414,7 +414,7 @@ impl Working {
                 self.machine.record = before;
                 self.machine.record.refuse(version, &why);
                 if let Err(error) = self.save() {
-                    self.trouble = Some(error);
+                    self.last_error = Some(error);
                 }
                 self.refused(version, &why);
             }
@@ -424,7 +424,7 @@ impl Working {
     fn refuse(&mut self, version: u64, why: &str) {
         self.machine.refuse(why);
         if let Err(error) = self.save() {
-            self.trouble = Some(error);
+            self.last_error = Some(error);
         }
         self.refused(version, why);
     }
@@ -436,13 +436,13 @@ impl Working {
 
     fn settle(&mut self, warning: &str) {
         self.machine.settle();
-        self.count("settled");
+        self.count("confirmed");
         match self.save() {
             Ok(()) => {
                 let version = self.machine.record.in_force().unwrap_or_default();
-                self.tell("settled", version, warning);
+                self.tell("confirmed", version, warning);
             }
-            Err(error) => self.trouble = Some(error),
+            Err(error) => self.last_error = Some(error),
         }
     }
 
@@ -476,7 +476,7 @@ impl Working {
                 (Err(error), None) => {
                     said.push(format!("the local configuration cannot be gone back to: {error}"));
                     let said = said.join("; ");
-                    self.tell("not_rolled_back", gone, &said);
+                    self.tell("rollback_failed", gone, &said);
                     return Err(said);
                 }
             }
@@ -513,13 +513,13 @@ impl Working {
             source: shown(&self.settings.source),
             state: state.to_owned(),
             reason,
-            left,
+            remaining_seconds: left,
             version: record.in_force(),
             offered: self.machine.offered(),
-            before,
+            previous: before,
             floor: record.floor,
             refused: record.refused.clone(),
-            trouble: self.unreached.as_ref().or(self.trouble.as_ref()).cloned(),
+            last_error: self.unreached.as_ref().or(self.last_error.as_ref()).cloned(),
             counts: counts.collect(),
         };
     }

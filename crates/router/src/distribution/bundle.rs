@@ -93,7 +93,7 @@ pub enum BadBundle {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// A name is there twice, or out of order.
+    /// A name is a duplicate, or out of order.
     Order(String),
     /// A file's bytes are not those of its digest.
     Digest(String),

@@ -3,16 +3,16 @@
 //! ```toml
 //! [distribution]
 //! source = "/srv/bundles"      # a bundle, a folder of them (*.bundle), or http://HOST[:PORT]/PATH
-//! public_keys = ["d75a…511a"]  # who may sign: fingerpost bundle keygen
-//! keep_dir = "/var/lib/fingerpost/bundles"
-//! name = "gate-1"              # this member; the host's name unless said
-//! poll_seconds = 60
-//! canary_minutes = 60          # how long who is no canary waits, from when the bundle was packed
-//! watch_seconds = 300          # how long a version is on trial
-//! idle_watch_seconds = 3600    # how long at most, if it decides too few requests to be judged
-//! failures_per_second = 0.5    # as many more than before are taken; of scripts and flow programs
-//! granted_fraction = 0.5       # of what was granted before; 0: not looked at
-//! grantors_lost = 0            # as many more may be silent than before
+//! public_keys = ["d75a…511a"]  # the keys of the signers: fingerpost bundle keygen
+//! store_dir = "/var/lib/fingerpost/bundles"
+//! name = "gate-1"              # this member's name; default: the host's name
+//! poll_interval = "60s"
+//! canary_delay = "1h"          # wait of members that are no canary, from the time of packing
+//! trial_time = "5m"            # trial of a version before it counts as good
+//! max_trial_time = "1h"        # longest trial of a version that decides too few requests
+//! max_failure_rate = 0.5       # more failures a second (scripts, flow programs) end the trial
+//! min_granted_ratio = 0.5      # fewer grants, relative to before, end the trial; 0: any number
+//! max_lost_grantors = 0        # more grantors silent than before end the trial
 //! ```
 //!
 //! What is said here is the machine's own, and needs a restart to change.
@@ -24,10 +24,13 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::key::PublicKey;
+use crate::config::TimeSpan;
 
 const POLL_SECONDS: u64 = 60;
-const CANARY_MINUTES: u64 = 60;
-const WATCH_SECONDS: u64 = 300;
+const CANARY_SECONDS: u64 = 3600;
+const MAX_CANARY_SECONDS: u64 = 60 << 20;
+const TRIAL_SECONDS: u64 = 300;
+const DAY: u64 = 86_400;
 /// The longest trial of a version that decides too few requests, in trials.
 const IDLE_TRIALS: u64 = 12;
 const FAILURES: f64 = 0.5;
@@ -89,15 +92,15 @@ pub enum Source {
 pub(crate) struct Text {
     source: Spanned<String>,
     public_keys: Spanned<Vec<Spanned<String>>>,
-    keep_dir: Spanned<PathBuf>,
+    store_dir: Spanned<PathBuf>,
     name: Option<Spanned<String>>,
-    poll_seconds: Option<Spanned<u64>>,
-    canary_minutes: Option<Spanned<u64>>,
-    watch_seconds: Option<Spanned<u64>>,
-    idle_watch_seconds: Option<Spanned<u64>>,
-    failures_per_second: Option<Spanned<f64>>,
-    granted_fraction: Option<Spanned<f64>>,
-    grantors_lost: Option<u64>,
+    poll_interval: Option<Spanned<TimeSpan>>,
+    canary_delay: Option<Spanned<TimeSpan>>,
+    trial_time: Option<Spanned<TimeSpan>>,
+    max_trial_time: Option<Spanned<TimeSpan>>,
+    max_failure_rate: Option<Spanned<f64>>,
+    min_granted_ratio: Option<Spanned<f64>>,
+    max_lost_grantors: Option<u64>,
 }
 
 /// Takes a problem: where it begins in the text, the key, and what is wrong.
@@ -116,21 +119,6 @@ fn http(url: &str) -> Option<Source> {
         return None;
     }
     Some(Source::Http { host: host.to_owned(), port, path: path.to_owned() })
-}
-
-fn within(
-    said: Option<Spanned<u64>>,
-    key: &'static str,
-    otherwise: u64,
-    least: u64,
-    most: u64,
-    problem: Tell<'_>,
-) -> u64 {
-    let Some(said) = said else { return otherwise };
-    if !(least..=most).contains(said.get_ref()) {
-        problem(said.span().start, key, format!("not within {least} and {most}"));
-    }
-    said.into_inner()
 }
 
 impl Settings {
@@ -166,9 +154,9 @@ impl Settings {
             let what = "there is none: nothing could be taken".to_owned();
             problem(text.public_keys.span().start, "distribution.public_keys", what);
         }
-        if !text.keep_dir.get_ref().is_absolute() {
+        if !text.store_dir.get_ref().is_absolute() {
             let what = "a folder of this name might be anywhere: begin it with /".to_owned();
-            problem(text.keep_dir.span().start, "distribution.keep_dir", what);
+            problem(text.store_dir.span().start, "distribution.store_dir", what);
         }
         let at = text.name.as_ref().map_or(0, |name| name.span().start);
         let name = text.name.map_or_else(host_name, Spanned::into_inner);
@@ -176,61 +164,52 @@ impl Settings {
             let what = "a name has 1 to 255 bytes: say one".to_owned();
             problem(at, "distribution.name", what);
         }
-        let poll = within(
-            text.poll_seconds,
-            "distribution.poll_seconds",
-            POLL_SECONDS,
-            1,
-            86_400,
-            problem,
-        );
+        let mut within = |stated, key, default, least, most| {
+            let range = TimeSpan::seconds(least)..=TimeSpan::seconds(most);
+            TimeSpan::within(stated, TimeSpan::seconds(default), range, &mut |at, what| {
+                problem(at, key, what);
+            })
+        };
+        let poll = within(text.poll_interval, "distribution.poll_interval", POLL_SECONDS, 1, DAY);
         let canary = within(
-            text.canary_minutes,
-            "distribution.canary_minutes",
-            CANARY_MINUTES,
+            text.canary_delay,
+            "distribution.canary_delay",
+            CANARY_SECONDS,
             0,
-            1 << 20,
-            problem,
+            MAX_CANARY_SECONDS,
         );
-        let watch = within(
-            text.watch_seconds,
-            "distribution.watch_seconds",
-            WATCH_SECONDS,
-            1,
-            86_400,
-            problem,
+        let trial = within(text.trial_time, "distribution.trial_time", TRIAL_SECONDS, 1, DAY);
+        let least = trial.as_secs().max(1);
+        let max_trial = within(
+            text.max_trial_time,
+            "distribution.max_trial_time",
+            least.saturating_mul(IDLE_TRIALS),
+            least,
+            IDLE_TRIALS * DAY,
         );
-        let idle = within(
-            text.idle_watch_seconds,
-            "distribution.idle_watch_seconds",
-            watch.saturating_mul(IDLE_TRIALS),
-            watch.max(1),
-            12 * 86_400,
-            problem,
-        );
-        let failures = text.failures_per_second;
+        let failures = text.max_failure_rate;
         if let Some(failures) = failures.as_ref().filter(|it| !(0.0..1e9).contains(it.get_ref())) {
             let what = "not a number from 0 on".to_owned();
-            problem(failures.span().start, "distribution.failures_per_second", what);
+            problem(failures.span().start, "distribution.max_failure_rate", what);
         }
-        let granted = text.granted_fraction;
+        let granted = text.min_granted_ratio;
         if let Some(granted) = granted.as_ref().filter(|it| !(0.0..=1.0).contains(it.get_ref())) {
             let what = "not a number from 0 to 1".to_owned();
-            problem(granted.span().start, "distribution.granted_fraction", what);
+            problem(granted.span().start, "distribution.min_granted_ratio", what);
         }
         Self {
             source,
             keys,
-            keep: text.keep_dir.into_inner(),
+            keep: text.store_dir.into_inner(),
             name,
-            poll: Duration::from_secs(poll),
-            canary: Duration::from_secs(60 * canary),
-            watch: Duration::from_secs(watch),
-            idle: Duration::from_secs(idle),
+            poll,
+            canary,
+            watch: trial,
+            idle: max_trial,
             limits: Limits {
                 failures: failures.map_or(FAILURES, Spanned::into_inner),
                 granted: granted.map_or(GRANTED_FRACTION, Spanned::into_inner),
-                lost: text.grantors_lost.unwrap_or(0),
+                lost: text.max_lost_grantors.unwrap_or(0),
             },
         }
     }
@@ -255,7 +234,7 @@ mod tests {
     #[test]
     fn everything_that_is_wrong_is_named() {
         let key = super::super::key::SecretKey::of([1; 32]).public();
-        let good = format!("source = 'in'\npublic_keys = ['{key}']\nkeep_dir = '/var/x'\n");
+        let good = format!("source = 'in'\npublic_keys = ['{key}']\nstore_dir = '/var/x'\n");
         let (settings, wrong) = read(&good);
         assert!(wrong.is_empty(), "{wrong:?}");
         assert_eq!(settings.source, Source::Path("/etc/x/in".into()));
@@ -263,22 +242,22 @@ mod tests {
         assert!(!settings.name.is_empty());
         assert_eq!((settings.watch.as_secs(), settings.idle.as_secs()), (300, 3600));
         let (_, wrong) = read(
-            "source = 'https://x/y'\npublic_keys = ['00']\nkeep_dir = 'x'\nname = ''\n\
-             poll_seconds = 0\nwatch_seconds = 0\nidle_watch_seconds = 0\nfailures_per_second = -1.0\ngranted_fraction = 2.0\n",
+            "source = 'https://x/y'\npublic_keys = ['00']\nstore_dir = 'x'\nname = ''\n\
+             poll_interval = '0s'\ntrial_time = '0s'\nmax_trial_time = '0s'\nmax_failure_rate = -1.0\nmin_granted_ratio = 2.0\n",
         );
         let all = [
             "source",
             "public_keys",
-            "keep_dir",
+            "store_dir",
             "name",
-            "poll_seconds",
-            "watch_seconds",
-            "idle_watch_seconds",
-            "failures_per_second",
-            "granted_fraction",
+            "poll_interval",
+            "trial_time",
+            "max_trial_time",
+            "max_failure_rate",
+            "min_granted_ratio",
         ];
         assert_eq!(wrong, all.map(|key| format!("distribution.{key}")));
-        assert!(read("source = ''\npublic_keys = []\nkeep_dir = '/'\n").1.len() == 2);
+        assert!(read("source = ''\npublic_keys = []\nstore_dir = '/'\n").1.len() == 2);
     }
 
     #[test]

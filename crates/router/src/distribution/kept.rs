@@ -1,7 +1,7 @@
 //! The folder where a member keeps its record and the bundles that it can go back to.
 //!
 //! ```text
-//!   keep_dir/record.json     what is in force: record.rs
+//!   store_dir/record.json     what is in force: record.rs
 //!            7.bundle …      as they came; signature and digests are checked whenever one is read
 //!            lock            held while a process works with the folder
 //! ```
@@ -100,7 +100,7 @@ impl Kept {
         match lock.try_lock() {
             Ok(()) => Ok(Self { folder: folder.to_owned(), _lock: lock }),
             Err(fs::TryLockError::WouldBlock) => Err(format!(
-                "{}: another gate or grantor keeps its bundles here: each needs a `keep_dir` of its own",
+                "{}: another gate or grantor keeps its bundles here: each needs a `store_dir` of its own",
                 folder.display()
             )),
             Err(fs::TryLockError::Error(error)) => Err(told(error)),
@@ -163,7 +163,7 @@ mod tests {
     fn what_is_kept_is_whole_or_an_error() {
         let folder = std::env::temp_dir().join(format!("fingerpost-kept-{}", std::process::id()));
         let kept = Kept::open(&folder).unwrap();
-        assert!(Kept::open(&folder).unwrap_err().contains("a `keep_dir` of its own"));
+        assert!(Kept::open(&folder).unwrap_err().contains("a `store_dir` of its own"));
         assert_eq!(record(&folder).unwrap(), Record::default());
         let key = SecretKey::of([3; 32]);
         let files = BTreeMap::from([("gate.toml".to_owned(), vec![b'#'; 100])]);

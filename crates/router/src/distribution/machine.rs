@@ -186,7 +186,7 @@ impl Machine {
     /// Names the state, with its reason, and how many seconds are left of it.
     pub(super) fn state(&self, now: Now) -> (&'static str, Option<String>, Option<u64>) {
         if let Some(trial) = &self.trial {
-            let state = if trial.canary { "canary" } else { "watching" };
+            let state = if trial.canary { "canary" } else { "trial" };
             let watched = now.steady.saturating_sub(trial.since);
             if watched < self.settings.watch {
                 return (state, None, Some((self.settings.watch - watched).as_secs()));
@@ -205,7 +205,7 @@ impl Machine {
         if let Some((version, why)) = &self.back {
             return ("rolled_back", Some(format!("version {version}: {why}")), None);
         }
-        (if self.record.in_force().is_some() { "held" } else { "local" }, None, None)
+        (if self.record.in_force().is_some() { "confirmed" } else { "local" }, None, None)
     }
 }
 

@@ -13,15 +13,15 @@ pub struct DistributionTold {
     pub name: String,
     /// Where bundles come from.
     pub source: String,
-    /// `local` (no bundle is in force), `waiting`, `canary` or `watching` (a version is on trial),
-    /// `held`, `rolled_back`.
+    /// `local` (no bundle is in force), `waiting`, `canary` or `trial` (a version is on trial),
+    /// `confirmed`, `rolled_back`.
     pub state: String,
     /// Why it is in that state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Seconds until that changes by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub left: Option<u64>,
+    pub remaining_seconds: Option<u64>,
     /// The version in force; none where it is the local configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
@@ -30,7 +30,7 @@ pub struct DistributionTold {
     pub offered: Option<u64>,
     /// Versions that can be gone back to.
     #[serde(default)]
-    pub before: Vec<u64>,
+    pub previous: Vec<u64>,
     /// The highest version that was ever taken: nothing lower is.
     pub floor: u64,
     /// Versions that are not taken, and why.
@@ -38,7 +38,7 @@ pub struct DistributionTold {
     pub refused: BTreeMap<u64, String>,
     /// What went wrong last, and is wrong still.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trouble: Option<String>,
+    pub last_error: Option<String>,
     /// What was counted.
     pub counts: BTreeMap<String, u64>,
 }

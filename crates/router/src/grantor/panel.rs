@@ -185,9 +185,9 @@ impl Panel {
             ("items", &sent.items),
             ("messages", &sent.messages),
             ("busy", &sent.busy),
-            ("answers", &sent.answers),
-            ("answers_refused", &sent.answers_refused),
-            ("given_up", &sent.given_up),
+            ("acks_received", &sent.answers),
+            ("acks_refused", &sent.answers_refused),
+            ("abandoned", &sent.given_up),
             ("failed", &sent.failed),
         ];
         let post = post.map(|(name, counter)| (name.into(), counter.load(Ordering::Relaxed)));
@@ -196,13 +196,13 @@ impl Panel {
         GrantorTold {
             policy,
             last_error,
-            post: post.into(),
+            decisions: post.into(),
             digest: hexadecimal(&Sha256::digest(&ruling.policies.policy)),
             gates: sent.heard().into_iter().map(gate_heard).collect(),
             lists: lists.map(|(name, list)| (name.clone(), list.len())).collect(),
             reloads: ruling.reloads,
             reloads_refused: ruling.refused,
-            shadow,
+            candidate: shadow,
             record_failed: self.recorder.as_ref().and_then(Recorder::failed),
         }
     }

@@ -89,14 +89,14 @@ fn tell(gate: IpAddr, carried: &Carried) -> ProgramTold {
     let parcel = carried.parcel();
     let sending = carried.sending();
     let (state, reason) = match carried.told().map(|told| (told.state, &told.words)) {
-        _ if sending.is_some() => ("coming", None),
-        None => ("asked", None),
-        Some((State::Wanted, _)) => ("coming", None),
-        Some((State::Judging, _)) => ("judged", None),
-        Some((State::InForce, _)) => ("in_force", None),
+        _ if sending.is_some() => ("transferring", None),
+        None => ("offered", None),
+        Some((State::Wanted, _)) => ("transferring", None),
+        Some((State::Judging, _)) => ("verifying", None),
+        Some((State::InForce, _)) => ("active", None),
         Some((State::Refused(reason), words)) => {
             let words = (!words.is_empty()).then(|| words.clone());
-            ("refused", Some(words.unwrap_or_else(|| reason.to_string())))
+            ("rejected", Some(words.unwrap_or_else(|| reason.to_string())))
         }
     };
     let bytes = parcel.object().len();
@@ -108,9 +108,9 @@ fn tell(gate: IpAddr, carried: &Carried) -> ProgramTold {
         digest: hexadecimal(parcel.digest()),
         state: state.to_owned(),
         reason,
-        there: sending.map(|next| next.min(bytes) as u64),
+        received_bytes: sending.map(|next| next.min(bytes) as u64),
         bytes: Some(bytes as u64),
-        before: false,
+        previous_kept: false,
     }
 }
 
@@ -119,8 +119,8 @@ fn words(told: &ProgramTold) -> Option<String> {
     let (gate, number) = (told.gate?, told.number);
     let name = told.name.as_deref().unwrap_or_default();
     match (told.state.as_str(), &told.reason) {
-        ("in_force", _) => Some(format!("gate {gate} has program {number} ({name})")),
-        ("refused", Some(why)) => {
+        ("active", _) => Some(format!("gate {gate} has program {number} ({name})")),
+        ("rejected", Some(why)) => {
             Some(format!("gate {gate} refuses program {number} ({name}): {why}"))
         }
         _ => None,

@@ -22,7 +22,7 @@ pub struct GrantorTold {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     /// Decisions on their way to the gates.
-    pub post: BTreeMap<String, u64>,
+    pub decisions: BTreeMap<String, u64>,
     /// Prefixes by list.
     pub lists: BTreeMap<String, usize>,
     /// The SHA-256 of the policy's text.
@@ -42,7 +42,7 @@ pub struct GrantorTold {
     pub record_failed: Option<String>,
     /// What the candidate would say, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shadow: Option<ShadowTold>,
+    pub candidate: Option<ShadowTold>,
 }
 
 /// A gate that a grantor speaks to.

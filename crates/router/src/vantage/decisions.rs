@@ -125,8 +125,8 @@ const COUNTS: [&str; 20] = [
     "v1_items",
     "v1_unknown_source",
     "v1_malformed",
-    "lost_for_want_of_room",
-    "deferred_for_want_of_room",
+    "ring_full_dropped",
+    "ring_full_deferred",
     "unknown_source",
     "forged",
     "replayed",
@@ -135,7 +135,7 @@ const COUNTS: [&str; 20] = [
     "unknown_key",
     "malformed",
     "program_offers",
-    "program_pieces",
+    "program_chunks",
     "expiry_capped",
     "outside_prefixes",
     "over_prefix_limit",
@@ -291,7 +291,7 @@ fn listeners(
     there: &[Listener],
 ) -> io::Result<Vec<Listener>> {
     let mut all = Vec::new();
-    let v1 = !trust.v1_from.is_empty();
+    let v1 = !trust.v1_sources.is_empty();
     for &address in addresses {
         for (version, port, wanted) in [(2, PORT, true), (1, v1::DESTINATION_PORT, v1)] {
             if !wanted {
@@ -460,7 +460,7 @@ impl Hearing {
     }
 
     fn take_v1(&mut self, message: &[u8], from: SocketAddr) {
-        if !self.trust.v1_from.contains(&from.ip()) || from.port() != v1::SOURCE_PORT {
+        if !self.trust.v1_sources.contains(&from.ip()) || from.port() != v1::SOURCE_PORT {
             return self.refuse("v1_unknown_source", from);
         }
         self.count("v1_messages");
@@ -473,7 +473,7 @@ impl Hearing {
             }
             for ring in &mut self.rings {
                 let lost = ring.push(Decided::Item(item, Stamp::default())).is_err();
-                *self.counts.entry("lost_for_want_of_room").or_default() += u64::from(lost);
+                *self.counts.entry("ring_full_dropped").or_default() += u64::from(lost);
             }
         }
     }
@@ -486,7 +486,7 @@ impl Hearing {
             return self.refuse("unknown_source", from);
         }
         if self.rings.iter().any(|ring| ring.slots() < MESSAGE) {
-            return self.count("deferred_for_want_of_room");
+            return self.count("ring_full_deferred");
         }
         let refused = match self.receiver.receive(message, reply) {
             Ok(taken) => {
@@ -500,7 +500,7 @@ impl Hearing {
                     if piece.is_offer() {
                         self.receiver.tell(&asked, &told, standing);
                     }
-                    let name = if piece.is_offer() { "program_offers" } else { "program_pieces" };
+                    let name = if piece.is_offer() { "program_offers" } else { "program_chunks" };
                     return self.count(name);
                 }
                 let now = Instant::now();

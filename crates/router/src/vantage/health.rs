@@ -44,7 +44,7 @@ impl Health {
     ) -> Vec<String> {
         let (mut silent, mut since) = (Silent::new(), BTreeMap::new());
         for set in &rules.sets {
-            let Some(limit) = set.silent else { continue };
+            let Some(limit) = set.hold_time else { continue };
             let mut gone = Vec::new();
             for Member { grantor, sender } in &set.members {
                 let who = (set.name.clone(), grantor.address);
@@ -89,10 +89,10 @@ mod tests {
             grantor: Grantor { address: Address::V4(number), weight: 1 },
             sender: Some(number),
         };
-        let set = |name: &str, silent: Option<u64>, members: &[u32]| Set {
+        let set = |name: &str, hold_time: Option<u64>, members: &[u32]| Set {
             name: name.to_owned(),
             members: members.iter().copied().map(member).collect(),
-            silent: silent.map(Duration::from_millis),
+            hold_time: hold_time.map(Duration::from_millis),
         };
         let sets = vec![set("site", Some(700), &[1, 2]), set("other", None, &[1, 3])];
         let rules = Rules { sets, ..Rules::default() };

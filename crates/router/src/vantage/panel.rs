@@ -312,7 +312,7 @@ impl Panel {
     pub(super) fn look_after_grantors(&self) {
         let mut ruling = lock(&self.rules);
         let ruling = &mut *ruling;
-        if !ruling.rules.sets.iter().any(|set| set.silent.is_some()) {
+        if !ruling.rules.sets.iter().any(|set| set.hold_time.is_some()) {
             return;
         }
         let lines = ruling.health.look(&ruling.rules, &self.decisions.heard(), Instant::now());
@@ -362,7 +362,7 @@ impl Panel {
             table: take(About::Table),
             link: take(About::Link),
             decisions,
-            shadow: self.candidate(),
+            candidate: self.candidate(),
         }
     }
 

@@ -145,7 +145,7 @@ impl Shelf {
     /// Counts the programs of grantors that passed the verifier, and those that did not.
     pub(super) fn counts(&self) -> [(&'static str, u64); 2] {
         let Shared { taken, refused, .. } = &*self.shared;
-        [("programs_taken", taken), ("programs_refused", refused)]
+        [("programs_accepted", taken), ("programs_refused", refused)]
             .map(|(name, counter)| (name, counter.load(Ordering::Relaxed)))
     }
 
@@ -183,10 +183,10 @@ impl Desk {
 
 fn tell(shelved: &Shelved) -> ProgramTold {
     let (state, reason) = match shelved.state {
-        State::Wanted => ("coming", None),
-        State::Judging => ("judged", None),
-        State::InForce => ("in_force", None),
-        State::Refused(reason) => ("refused", Some(reason)),
+        State::Wanted => ("transferring", None),
+        State::Judging => ("verifying", None),
+        State::InForce => ("active", None),
+        State::Refused(reason) => ("rejected", Some(reason)),
     };
     let words = Some(shelved.words.as_str()).filter(|words| !words.is_empty());
     ProgramTold {
@@ -200,8 +200,8 @@ fn tell(shelved: &Shelved) -> ProgramTold {
         digest: hexadecimal(&shelved.digest),
         state: state.to_owned(),
         reason: reason.map(|reason| words.map_or_else(|| reason.to_string(), str::to_owned)),
-        there: shelved.there.map(|(there, _)| there as u64),
+        received_bytes: shelved.there.map(|(there, _)| there as u64),
         bytes: shelved.there.map(|(_, bytes)| bytes as u64),
-        before: shelved.before,
+        previous_kept: shelved.before,
     }
 }

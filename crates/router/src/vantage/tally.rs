@@ -22,7 +22,7 @@ pub(super) struct Sight<'w> {
     pub(super) answered: u64,
     pub(super) unanswered: u64,
     pub(super) cookies_sent: u64,
-    pub(super) cookies_unsent: u64,
+    pub(super) cookies_failed: u64,
     pub(super) clamped: u64,
     pub(super) red_dropped: u64,
     pub(super) displaced: u64,
@@ -61,15 +61,15 @@ const WORDS: [Word; 86] = [
     (About::Packets, "program", |it| it.counts.program.packets),
     (About::Packets, "program_error", |it| it.counts.program_error.packets),
     (About::Packets, "over_limit", |it| it.counts.over_limit.packets),
-    (About::Packets, "over_limit_each", |it| it.counts.over_limit_each.packets),
+    (About::Packets, "over_destination_limit", |it| it.counts.over_destination_limit.packets),
     (About::Packets, "syn_cookie", |it| it.counts.syn_cookies.packets),
-    (About::Packets, "proof", |it| it.counts.proofs.packets),
+    (About::Packets, "cookie_reset", |it| it.counts.proofs.packets),
     (About::Packets, "forged", |t| t.counts.forged.packets),
     (About::Packets, "allowed", |it| it.counts.allowed.packets),
     (About::Packets, "direct", |it| it.counts.direct.packets),
     (About::Packets, "without_entry", |it| it.counts.without_entry),
     // What the kernel has dropped is added by who tells of it.
-    (About::Packets, "early", |_| 0),
+    (About::Packets, "xdp_dropped", |_| 0),
     (About::Bytes, "received", |it| it.counts.received.bytes),
     (About::Bytes, "request", |it| it.counts.requests.bytes),
     (About::Bytes, "granted", |it| it.counts.granted.bytes),
@@ -85,32 +85,32 @@ const WORDS: [Word; 86] = [
     (About::Bytes, "program", |it| it.counts.program.bytes),
     (About::Bytes, "program_error", |it| it.counts.program_error.bytes),
     (About::Bytes, "over_limit", |it| it.counts.over_limit.bytes),
-    (About::Bytes, "over_limit_each", |it| it.counts.over_limit_each.bytes),
+    (About::Bytes, "over_destination_limit", |it| it.counts.over_destination_limit.bytes),
     (About::Bytes, "syn_cookie", |it| it.counts.syn_cookies.bytes),
-    (About::Bytes, "proof", |it| it.counts.proofs.bytes),
+    (About::Bytes, "cookie_reset", |it| it.counts.proofs.bytes),
     (About::Bytes, "forged", |t| t.counts.forged.bytes),
     (About::Bytes, "allowed", |it| it.counts.allowed.bytes),
-    (About::Table, "running", |it| it.table.running() as u64),
+    (About::Table, "program_flows", |it| it.table.running() as u64),
     (About::Table, "capacity", |it| it.table.capacity() as u64),
     (About::Table, "flows", |it| it.table.len() as u64),
     (About::Table, "granted", |it| it.table.granted() as u64),
     (About::Table, "declined", |it| it.table.declined() as u64),
     (About::Table, "inserted", |it| it.counts.inserted),
-    (About::Table, "noted", |it| it.counts.noted),
-    (About::Table, "unnoted", |it| it.counts.unnoted),
-    (About::Table, "shown", |it| it.counts.shown),
-    (About::Table, "proven", |it| it.counts.proven),
-    (About::Table, "wrong_cookies", |it| it.counts.wrong_cookies),
-    (About::Table, "given_up", |it| it.counts.given_up),
+    (About::Table, "first_seen", |it| it.counts.first_seen),
+    (About::Table, "first_seen_overflow", |it| it.counts.first_seen_overflow),
+    (About::Table, "readmitted", |it| it.counts.readmitted),
+    (About::Table, "validated", |it| it.counts.validated),
+    (About::Table, "invalid_cookies", |it| it.counts.invalid_cookies),
+    (About::Table, "evicted", |it| it.counts.evicted),
     (About::Table, "expired", |it| it.counts.expired),
     (About::Decisions, "decided", |it| it.counts.decided),
     (About::Decisions, "retracted", |t| t.counts.retracted),
     (About::Decisions, "late", |it| it.counts.late),
-    (About::Decisions, "no_room", |it| it.counts.no_room),
+    (About::Decisions, "table_full", |it| it.counts.table_full),
     (About::Decisions, "unproven", |t| t.counts.unproven),
     (About::Decisions, "unprotected", |it| it.counts.unprotected),
-    (About::Decisions, "programs", |it| it.counts.programs),
-    (About::Link, "limits_displaced", |t| t.displaced),
+    (About::Decisions, "invalid_program", |it| it.counts.programs),
+    (About::Link, "limit_evictions", |t| t.displaced),
     (About::Link, "requests_offered", |it| it.link.requests().counts().offered),
     (About::Link, "requests_sent", |it| it.link.requests().counts().sent),
     (About::Link, "requests_dropped", |it| it.link.requests().counts().dropped),
@@ -124,16 +124,16 @@ const WORDS: [Word; 86] = [
     (About::Link, "request_bytes", |it| it.link.used().requests),
     (About::Link, "granted_bytes", |it| it.link.used().granted),
     (About::Link, "icmp_sent", |it| it.answered),
-    (About::Link, "icmp_spared", |it| it.unanswered),
+    (About::Link, "icmp_rate_limited", |it| it.unanswered),
     (About::Link, "cookies_sent", |it| it.cookies_sent),
-    (About::Link, "cookies_unsent", |it| it.cookies_unsent),
-    (About::Link, "cookies_spared", |it| it.counts.cookies_spared),
+    (About::Link, "cookies_failed", |it| it.cookies_failed),
+    (About::Link, "cookies_rate_limited", |it| it.counts.cookies_rate_limited),
     (About::Link, "mss_clamped", |it| it.clamped),
-    (About::Table, "early", |_| 0),
-    (About::Table, "early_prefixes", |_| 0),
-    (About::Table, "early_prefixes_left", |_| 0),
-    (About::Table, "early_troubles", |_| 0),
-    (About::Table, "percent", |it| (it.table.len() * 100 / it.table.capacity()) as u64),
+    (About::Table, "xdp_flows", |_| 0),
+    (About::Table, "xdp_prefixes", |_| 0),
+    (About::Table, "xdp_prefixes_overflow", |_| 0),
+    (About::Table, "xdp_map_errors", |_| 0),
+    (About::Table, "usage_percent", |it| (it.table.len() * 100 / it.table.capacity()) as u64),
     (About::Table, "requests", |it| {
         (it.table.len() - it.table.granted() - it.table.declined() - it.table.running()) as u64
     }),
@@ -197,14 +197,14 @@ pub(crate) fn is_gauge(about: About, name: &str) -> bool {
         About::Table => !matches!(
             name,
             "inserted"
-                | "noted"
-                | "unnoted"
-                | "shown"
-                | "proven"
-                | "wrong_cookies"
-                | "given_up"
+                | "first_seen"
+                | "first_seen_overflow"
+                | "readmitted"
+                | "validated"
+                | "invalid_cookies"
+                | "evicted"
                 | "expired"
-                | "early_troubles"
+                | "xdp_map_errors"
         ),
         About::Link => matches!(name, "requests_waiting" | "waiting" | "highest_priority"),
         _ => false,

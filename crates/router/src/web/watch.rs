@@ -75,7 +75,8 @@ impl Watch {
         role: Role,
         metrics: Option<&Metrics>,
     ) -> io::Result<Self> {
-        let (samples, keep) = (metrics.is_some(), metrics.and_then(|metrics| metrics.keep.clone()));
+        let (samples, keep) =
+            (metrics.is_some(), metrics.and_then(|metrics| metrics.history_file.clone()));
         let seen = Arc::<Mutex<Seen>>::default();
         let now = unix(SystemTime::now());
         let mut keeper = keep.map(|path| Keeper::begin(path, &mut lock(&seen), now));
@@ -178,7 +179,7 @@ fn of_gate((about, name, value): (About, &'static str, u64)) -> Number {
 
 /// The numbers of a grantor: as many with a candidate as without.
 fn of_grantor(told: &GrantorTold) -> Vec<Number> {
-    let shadow = told.shadow.as_ref();
+    let shadow = told.candidate.as_ref();
     let candidate = [
         ("requests", shadow.map(|it| it.requests)),
         ("failed", shadow.map(|it| it.failed)),
@@ -190,7 +191,7 @@ fn of_grantor(told: &GrantorTold) -> Vec<Number> {
         gauge: name == "memory_bytes",
     };
     let policy = told.policy.iter().map(|(name, value)| number("policy", name, *value));
-    let post = told.post.iter().map(|(name, value)| number("post", name, *value));
+    let post = told.decisions.iter().map(|(name, value)| number("decisions", name, *value));
     let candidate = candidate.map(|(name, value)| number("candidate", name, value.unwrap_or(0)));
     policy.chain(post).chain(candidate).collect()
 }
@@ -243,16 +244,16 @@ mod tests {
     #[test]
     fn a_grantor_has_the_same_columns_with_a_candidate_and_without() {
         let mut told: GrantorTold = serde_json::from_str(
-            r#"{"policy":{"granted":3,"memory_bytes":9},"post":{"messages":2},"lists":{}}"#,
+            r#"{"policy":{"granted":3,"memory_bytes":9},"decisions":{"messages":2},"lists":{}}"#,
         )
         .unwrap();
         let names = |told: &GrantorTold| -> Vec<String> {
             of_grantor(told).into_iter().map(|it| it.name).collect()
         };
         let before = names(&told);
-        assert_eq!(before[..3], ["policy.granted", "policy.memory_bytes", "post.messages"]);
+        assert_eq!(before[..3], ["policy.granted", "policy.memory_bytes", "decisions.messages"]);
         let changes = [("granted_declined".to_owned(), 2), ("declined_granted".to_owned(), 3)];
-        told.shadow = Some(ShadowTold { changes: changes.into(), ..ShadowTold::default() });
+        told.candidate = Some(ShadowTold { changes: changes.into(), ..ShadowTold::default() });
         assert_eq!(names(&told), before);
         let changed = of_grantor(&told).pop().unwrap();
         assert_eq!((changed.name.as_str(), changed.value), ("candidate.changed", 5));

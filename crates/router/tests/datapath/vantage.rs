@@ -218,9 +218,9 @@ fn every_packet_ends_once_and_nothing_is_allocated() {
         "program",
         "program_error",
         "over_limit",
-        "over_limit_each",
+        "over_destination_limit",
         "syn_cookie",
-        "proof",
+        "cookie_reset",
         "allowed",
         "forged",
     ];
@@ -232,7 +232,7 @@ fn every_packet_ends_once_and_nothing_is_allocated() {
         ("policy", Verdict::Policy),
         ("no_grantor", Verdict::NoGrantor),
         ("over_limit", Verdict::OverLimit),
-        ("over_limit_each", Verdict::OverLimitEach),
+        ("over_destination_limit", Verdict::OverDestinationLimit),
         ("forged", Verdict::Forged),
     ] {
         assert_eq!(packets(name), rig.count(verdict), "{name}");

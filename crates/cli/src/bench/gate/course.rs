@@ -239,8 +239,11 @@ impl Course {
         ensure!(counts.received == counts.ended(), "a packet has not one verdict");
         let expect =
             if self.variant == Variant::Granted { counts.granted } else { counts.requests };
-        let noted = counts.noted + counts.unnoted > 0;
-        ensure!(noted == (self.variant == Variant::Admission), "who should be admitted was not");
+        let first_seen = counts.first_seen + counts.first_seen_overflow > 0;
+        ensure!(
+            first_seen == (self.variant == Variant::Admission),
+            "who should be admitted was not"
+        );
         ensure!(expect == counts.received, "a packet was not what it was to be: {counts:?}");
         Ok(())
     }

@@ -337,7 +337,7 @@ impl Bench {
 
 /// A gate's configuration with so many entries.
 fn config(case: Case, entries: usize) -> anyhow::Result<Config> {
-    let off = !case.admission;
+    let enabled = case.admission;
     let text = format!(
         r#"
         [front]
@@ -346,10 +346,10 @@ fn config(case: Case, entries: usize) -> anyhow::Result<Config> {
         interface = "back"
         [link]
         bandwidth = "{bandwidth}"
-        [table]
+        [flow_table]
         entries = {entries}
         [admission]
-        off = {off}
+        enabled = {enabled}
         [[grantors]]
         name = "site"
         members = [{{ address = "172.16.0.1" }}]

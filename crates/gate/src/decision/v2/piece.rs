@@ -108,7 +108,7 @@ impl core::fmt::Display for Reason {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::NotAllowed => {
-                "the gate takes no programs from grantors: `programs_from_grantors` in its [decisions]"
+                "the gate takes no programs from grantors: `accept_programs` in its [decisions]"
             }
             Self::Own => "the gate's own configuration has a program of that number",
             Self::Others => "another grantor has sent a program of that number: name another",

@@ -62,8 +62,8 @@ fn a_flood_fills_no_more_of_the_table_than_is_said() {
     }
     let (counts, known) = (gate.counts(), [41, 42, 43, 44]);
     assert!(dscps.iter().all(|got| got[..] == known), "{dscps:?}");
-    assert!(counts.given_up == 0 && counts.unnoted < 100, "{counts:?}");
-    assert!(counts.noted > 1_400_000 && counts.shown >= 100, "{counts:?}");
+    assert!(counts.evicted == 0 && counts.first_seen_overflow < 100, "{counts:?}");
+    assert!(counts.first_seen > 1_400_000 && counts.readmitted >= 100, "{counts:?}");
 }
 
 /// What a full table cannot take is ranked by its patience all the same, and what is declined by
@@ -135,7 +135,7 @@ fn a_flood_costs_no_granted_flow_and_a_decision_finds_room() {
         assert!(verdicts[1..].iter().all(|v| matches!(v, Verdict::Request { dscp: 41, .. })));
         gate.turn(now, 64);
     }
-    assert!(gate.counts().given_up > 900_000);
+    assert!(gate.counts().evicted > 900_000);
     assert_eq!(gate.counts().without_entry, 0);
     // A decision for a flow whose entry is gone long since.
     decide(&mut gate, now, 1 << 24 | 5).unwrap();

@@ -121,7 +121,7 @@ fn who_answers_has_an_entry_and_the_rank_of_his_patience() {
         // What it is worth to others: nothing.
         let other = rig.reset(1, flow, PORT + 1, cookie.acknowledgement);
         assert_eq!((rank(other), rig.gate.table().len()), (41, 0));
-        assert_eq!(rig.gate.counts().wrong_cookies, 1);
+        assert_eq!(rig.gate.counts().invalid_cookies, 1);
         let known = rig.reset(1000, flow, PORT, cookie.acknowledgement);
         assert_eq!((known, rig.gate.table().len()), (PROOF, 1));
         // The same once more is the gate's too, and a reset of the connection is not.
@@ -130,9 +130,9 @@ fn who_answers_has_an_entry_and_the_rank_of_his_patience() {
         assert_eq!(rank(rig.syn(SECOND + 2000, flow, PORT)), 42);
         assert_eq!(rank(rig.syn(3 * SECOND + 2000, flow, PORT)), 43);
         let counts = rig.gate.counts();
-        assert_eq!((counts.proven, counts.inserted, counts.shown), (1, 1, 0));
+        assert_eq!((counts.validated, counts.inserted, counts.readmitted), (1, 1, 0));
         assert_eq!((counts.syn_cookies.packets, counts.proofs.packets), (1, 2));
-        assert_eq!(counts.wrong_cookies, 1, "none of a flow that has an entry");
+        assert_eq!(counts.invalid_cookies, 1, "none of a flow that has an entry");
         // Nothing is awaited any more: resets are what they were.
         assert_eq!(rank(rig.reset(10 * SECOND, flow, PORT, cookie.acknowledgement)), 45);
     }
@@ -179,7 +179,7 @@ fn forged_sources_that_come_again_have_no_entry() {
     }
     assert_eq!(rig.gate.table().len(), ENTRIES / 2);
     let counts = rig.gate.counts();
-    assert_eq!((counts.shown, counts.proven, counts.given_up), (0, 0, 0));
+    assert_eq!((counts.readmitted, counts.validated, counts.evicted), (0, 0, 0));
     // Who answers has the half that is left.
     let before = rig.gate.table().len();
     for src in 0..1000 {
@@ -207,8 +207,8 @@ fn a_million_forged_resets_make_no_entry() {
         rig.gate.process_with(now, &packets, |at| &bytes[at], &mut verdicts);
     }
     let counts = rig.gate.counts();
-    assert!(counts.proven <= 1 && rig.gate.table().len() <= 1, "{counts:?}");
-    assert!(counts.wrong_cookies > 900_000, "{counts:?}");
+    assert!(counts.validated <= 1 && rig.gate.table().len() <= 1, "{counts:?}");
+    assert!(counts.invalid_cookies > 900_000, "{counts:?}");
 }
 
 /// Nothing but TCP can answer; and of TCP nothing but a whole SYN is asked.
@@ -251,7 +251,7 @@ fn only_syns_are_asked_and_the_rest_is_as_it_was() {
         rig.syn(6 * SECOND, Flow::v4(2000 + src, PROTECTED), PORT);
     }
     let counts = rig.gate.counts();
-    assert_eq!((counts.syn_cookies.packets, counts.cookies_spared), (20, 80));
+    assert_eq!((counts.syn_cookies.packets, counts.cookies_rate_limited), (20, 80));
 }
 
 /// Packets of one group: a SYN and the answer to one of before; and a table that is full of
@@ -277,7 +277,7 @@ fn proofs_are_found_in_groups_and_in_full_tables() {
     for (at, verdict) in verdicts.into_iter().enumerate() {
         assert_eq!(verdict == PROOF, at % 4 != 3, "{at}");
     }
-    assert_eq!((rig.gate.table().len(), rig.gate.counts().wrong_cookies), (24, 8));
+    assert_eq!((rig.gate.table().len(), rig.gate.counts().invalid_cookies), (24, 8));
     let key = rig.key.clone();
     for src in 0..64 {
         let scope = Scope::of(&Flow::v4(1 << 16 | src, PROTECTED));
@@ -287,7 +287,7 @@ fn proofs_are_found_in_groups_and_in_full_tables() {
     let late = Flow::v4(99, PROTECTED);
     let cookie = rig.asked(20, late, PORT);
     assert_eq!(rig.reset(30, late, PORT, cookie.acknowledgement), PROOF);
-    assert_eq!((rig.gate.table().granted(), rig.gate.counts().proven), (64, 24));
+    assert_eq!((rig.gate.table().granted(), rig.gate.counts().validated), (64, 24));
     assert_eq!(rank(rig.syn(SECOND, late, PORT)), 42);
 }
 

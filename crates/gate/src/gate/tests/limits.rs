@@ -81,7 +81,7 @@ fn a_prefix_has_its_limit_and_others_none() {
     let rates = rig.rate(&flows, 0);
     assert!(near(rates.iter().sum(), 19.0), "{rates:?}");
     let counts = rig.gate.counts();
-    assert!(counts.over_limit.packets > 5_000 && counts.over_limit_each.packets == 0);
+    assert!(counts.over_limit.packets > 5_000 && counts.over_destination_limit.packets == 0);
     assert!(near(rig.rate(&[free], SECOND)[0], 81.6));
     // What is over is over by that reason, also of flows that have no entry yet.
     let asks = [packet(&rig.key, Flow::v4(9, PROTECTED), 1400); 64];
@@ -104,7 +104,7 @@ fn each_destination_has_its_own_limit() {
     flows.into_iter().chain([six]).for_each(|flow| rig.grant(flow));
     let rates = rig.rate(&flows, 0);
     assert!(near(rates[0] + rates[1], 9.5) && near(rates[2], 9.5), "{rates:?}");
-    assert!(rig.gate.counts().over_limit_each.packets > 5_000);
+    assert!(rig.gate.counts().over_destination_limit.packets > 5_000);
     assert_eq!(rig.gate.counts().over_limit.packets, 0);
     assert!(near(rig.rate(&[six], SECOND)[0], 9.5));
     assert_eq!(rig.gate.displaced(), 0);

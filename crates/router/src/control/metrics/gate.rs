@@ -55,7 +55,7 @@ impl Gathered {
             "Messages and decisions of grantors, by result; forged, replayed and unknown_source \
              are not from a grantor",
         );
-        to.counter(&metric, all.map(|(name, value)| ([("what", name)], value)))?;
+        to.counter(&metric, all.map(|(name, value)| ([("result", name)], value)))?;
         let each: Vec<_> = gate
             .grantors()
             .into_iter()
@@ -69,7 +69,7 @@ impl Gathered {
         let programs: Vec<_> = gate
             .programs()
             .into_iter()
-            .filter(|it| it.state == "in_force")
+            .filter(|it| it.state == "active")
             .map(|it| (it.number.to_string(), it.origin, it.digest))
             .collect();
         let metric =

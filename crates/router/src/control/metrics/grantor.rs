@@ -22,15 +22,18 @@ impl Gathered {
         );
         to.counter(
             &metric,
-            requests.iter().map(|(name, value)| ([("what", name.as_str())], *value)),
+            requests.iter().map(|(name, value)| ([("result", name.as_str())], *value)),
         )?;
         to.gauge(
-            &bytes("grantor_memory", "Memory that the policies' Lua states have in use; at [policy] memory calls begin to fail"),
+            &bytes("grantor_memory", "Memory that the policies' Lua states have in use; at policy.max_memory_mib calls begin to fail"),
             memory.iter().map(|it| ([], it.1)),
         )?;
-        let post = by(&state.post);
+        let post = by(&state.decisions);
         let metric = family("grantor_decisions", "Messages and decisions to the gates, by result");
-        to.counter(&metric, post.iter().map(|(name, value)| ([("what", name.as_str())], *value)))?;
+        to.counter(
+            &metric,
+            post.iter().map(|(name, value)| ([("result", name.as_str())], *value)),
+        )?;
         let metric = family("grantor_reloads", "Reloads of the policy that were applied");
         to.counter(&metric, [([], state.reloads)])?;
         let metric = family(
@@ -52,7 +55,7 @@ impl Gathered {
             (labels.map(|(name, value)| (name, value.as_str())), 1)
         });
         to.gauge(&metric, labels)?;
-        let Some(shadow) = &state.shadow else { return Ok(()) };
+        let Some(shadow) = &state.candidate else { return Ok(()) };
         // They begin anew with each candidate.
         let metric = family(
             "grantor_candidate_requests",
@@ -83,16 +86,16 @@ impl Gathered {
         );
         to.gauge(&metric, [([("state", state.state.as_str())], 1)])?;
         let metric = family(
-            "distribution_trouble",
+            "distribution_error",
             "1 while the source of bundles has no valid one; show distribution has the reason",
         );
-        to.gauge(&metric, [([], u64::from(state.trouble.is_some()))])?;
+        to.gauge(&metric, [([], u64::from(state.last_error.is_some()))])?;
         let metric = family(
-            "distribution",
+            "distribution_events",
             "Polls of the source and bundles, by result; if polls_failed grows, the source cannot \
              be reached",
         );
         let counts = state.counts.iter();
-        to.counter(&metric, counts.map(|(what, count)| ([("what", what.as_str())], *count)))
+        to.counter(&metric, counts.map(|(what, count)| ([("result", what.as_str())], *count)))
     }
 }

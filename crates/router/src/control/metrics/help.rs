@@ -13,41 +13,45 @@ pub(super) fn of(about: About, name: &str) -> Option<&'static str> {
 
 fn table(name: &str) -> Option<&'static str> {
     Some(match name {
-        "running" => "Flows that a flow program decides",
+        "program_flows" => "Flows that a flow program decides",
         "capacity" => {
-            "Entries of the flow table; the size is fixed: raise [table] if percent is high"
+            "Entries of the flow table; the size is fixed: raise flow_table.entries if usage_percent is high"
         }
         "flows" => "Entries of the flow table in use, of all states",
         "granted" => "Flows that a grantor has granted and that may pass",
         "declined" => "Flows that a grantor has declined and that are dropped",
         "inserted" => "Flows that got an entry of the flow table",
-        "noted" => "First packets that were remembered without an entry while the table fills up",
-        "unnoted" => {
+        "first_seen" => {
+            "First packets that were remembered without an entry while the table fills up"
+        }
+        "first_seen_overflow" => {
             "First packets without room in that memory either; if it grows, new sources arrive \
              faster than known ones return: turn on SYN cookies or use a larger table"
         }
-        "shown" => "Flows that got an entry because a second packet came while the table fills up",
-        "proven" => "TCP sources that answered a SYN cookie and so proved their address",
-        "wrong_cookies" => "Resets with a cookie that the gate did not send: forged, or too late",
-        "given_up" => {
+        "readmitted" => {
+            "Flows that got an entry because a second packet came while the table fills up"
+        }
+        "validated" => "TCP sources that answered a SYN cookie and so proved their address",
+        "invalid_cookies" => "Resets with a cookie that the gate did not send: forged, or too late",
+        "evicted" => {
             "Entries of requests and declines evicted for others; if it grows all the time, the \
              table is too small for the attack"
         }
         "expired" => "Entries that expired",
-        "early" => {
+        "xdp_flows" => {
             "Declined flows whose packets the steering program drops before a worker \
          receives them"
         }
-        "early_prefixes" => "Blocked prefixes whose packets the steering program drops",
-        "early_prefixes_left" => {
+        "xdp_prefixes" => "Blocked prefixes whose packets the steering program drops",
+        "xdp_prefixes_overflow" => {
             "Blocked prefixes that the kernel had no room for; workers drop their packets, at a \
              higher cost: shorten or aggregate the list"
         }
-        "early_troubles" => {
+        "xdp_map_errors" => {
             "Times that a map of the kernel could not be written; the packets are dropped by \
              workers instead: look at the log"
         }
-        "percent" => "Share of the flow table in use, of the fullest worker, in percent",
+        "usage_percent" => "Share of the flow table in use, of the fullest worker, in percent",
         "requests" => "Flows that sent a request and have no decision yet",
         _ => return None,
     })
@@ -55,7 +59,7 @@ fn table(name: &str) -> Option<&'static str> {
 
 fn link(name: &str) -> Option<&'static str> {
     Some(match name {
-        "limits_displaced" => {
+        "limit_evictions" => {
             "Times that a destination with a limit of its own replaced another one in use and \
              inherited its usage; if it grows fast, an attacker sprays packets over destinations"
         }
@@ -76,13 +80,15 @@ fn link(name: &str) -> Option<&'static str> {
         "request_bytes" => "Bytes that requests have sent over the link (bytes, total)",
         "granted_bytes" => "Bytes that granted packets have sent over the link (bytes, total)",
         "icmp_sent" => "ICMP errors that the gate sent, such as Packet Too Big",
-        "icmp_spared" => {
+        "icmp_rate_limited" => {
             "ICMP errors that were not sent because their budget was used up; if it grows without \
              an attack, a tunnel's MTU is too small for what clients send"
         }
         "cookies_sent" => "SYN cookies sent to sources that have to prove their address",
-        "cookies_unsent" => "SYN cookies that could not be sent because the port was full",
-        "cookies_spared" => "SYNs that got no cookie because the budget of cookies was used up",
+        "cookies_failed" => "SYN cookies that could not be sent because the port was full",
+        "cookies_rate_limited" => {
+            "SYNs that got no cookie because the budget of cookies was used up"
+        }
         "mss_clamped" => "SYNs whose MSS was lowered to what fits the tunnel",
         _ => return None,
     })

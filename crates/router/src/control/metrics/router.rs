@@ -132,29 +132,32 @@ impl Gathered {
         let metric = family("feed_resynchronizations", "Times that all routes were read again");
         to.counter(&metric, each(|item| item.resynchronizations))?;
         let metric =
-            family("feed_damaged", "Messages that could not be parsed; any is worth a report");
-        to.counter(&metric, each(|item| item.damaged))?;
+            family("feed_parse_errors", "Messages that could not be parsed; any is worth a report");
+        to.counter(&metric, each(|item| item.parse_errors))?;
         let metric = family(
-            "feed_refused",
+            "feed_connections_refused",
             "Connections of feeds that were refused: the log names the peer, `[feed] fpm_users` \
              and `fpm_peers` allow peers",
         );
         to.counter(&metric, each(|item| item.refused))?;
         let metric = family(
-            "feed_troubles",
+            "feed_errors",
             "Times that the system refused a request of the router; the log has the last reason",
         );
-        to.counter(&metric, each(|item| item.troubles))?;
+        to.counter(&metric, each(|item| item.errors))?;
         // Of all feeds together: the first says the same as the others.
         let first =
             |value: fn(&Feed) -> u64| self.feeds.iter().take(1).map(move |item| ([], value(item)));
         to.counter(
-            &family("changes", "Changes of routes, links and neighbors taken over from the feeds"),
+            &family(
+                "feed_changes",
+                "Changes of routes, links and neighbors taken over from the feeds",
+            ),
             first(|item| item.changes),
         )?;
         let metric = family(
-            "commits",
-            "Commits that published tables; changes over it is the mean size of a commit",
+            "table_commits",
+            "Commits that published tables; feed_changes over it is the mean size of a commit",
         );
         to.counter(&metric, first(|item| item.commits))
     }

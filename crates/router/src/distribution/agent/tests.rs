@@ -88,7 +88,7 @@ impl Place {
             events,
             counts: COUNTS.map(|name| (name, 0)).into(),
             unreached: None,
-            trouble: None,
+            last_error: None,
             start,
             stop: Arc::default(),
         };
@@ -158,9 +158,9 @@ fn what_is_taken_over_is_on_the_disk_and_what_is_not_leaves_no_trace_but_a_reaso
     place.take(3);
     assert_eq!((place.on_disk(), place.over()), (Some(1), vec![1]));
     let told = place.told();
-    assert_eq!((told.version, told.state.as_str(), told.floor), (Some(1), "held", 1));
+    assert_eq!((told.version, told.state.as_str(), told.floor), (Some(1), "confirmed", 1));
     assert_eq!(told.refused[&3], "no memory for it");
-    assert_eq!((told.counts["taken_over"], told.counts["bundles_refused"]), (1, 2));
+    assert_eq!((told.counts["applied"], told.counts["bundles_refused"]), (1, 2));
     // By hand it is tried again.
     lock(&place.fake.0).failing.clear();
     place.working.carry_out(Wish::Forgive).unwrap();
@@ -207,15 +207,15 @@ fn what_is_known_by_a_version_does_not_change_under_it() {
     place.offer(5, none, "first");
     assert_eq!(place.told().state, "waiting");
     place.offer(5, Share::ALL, "second");
-    assert!(place.told().trouble.unwrap().contains("with other contents"));
+    assert!(place.told().last_error.unwrap().contains("with other contents"));
     place.look();
     assert_eq!((place.on_disk(), place.told().state.as_str()), (None, "waiting"));
     // The same for all.
     place.offer(5, Share::ALL, "first");
     place.look();
-    assert_eq!((place.on_disk(), place.told().trouble), (Some(5), None));
+    assert_eq!((place.on_disk(), place.told().last_error), (Some(5), None));
     place.offer(4, Share::ALL, "first");
-    assert!(place.told().trouble.unwrap().contains("version 4 is lower than 5"));
+    assert!(place.told().last_error.unwrap().contains("version 4 is lower than 5"));
 }
 
 #[test]
@@ -223,9 +223,9 @@ fn a_source_that_is_away_and_a_disk_that_is_full_are_no_fault_of_a_version() {
     let mut place = Place::new("away");
     place.working.poll();
     place.working.show();
-    assert!(place.told().trouble.unwrap().contains("source: No such file"));
+    assert!(place.told().last_error.unwrap().contains("source: No such file"));
     place.take(1);
-    assert_eq!(place.told().trouble, None);
+    assert_eq!(place.told().last_error, None);
     // There and as it was: that it was away is over.
     fs::rename(place.folder.join("source"), place.folder.join("x")).unwrap();
     place.working.poll();
@@ -233,7 +233,7 @@ fn a_source_that_is_away_and_a_disk_that_is_full_are_no_fault_of_a_version() {
     assert!(place.working.unreached.is_some());
     place.working.poll();
     place.working.show();
-    assert_eq!(place.told().trouble, None);
+    assert_eq!(place.told().last_error, None);
     // Where nothing can be kept nothing is gone over to.
     let (keep, aside) = (place.folder.join("keep"), place.folder.join("aside"));
     fs::rename(&keep, &aside).unwrap();
@@ -241,7 +241,7 @@ fn a_source_that_is_away_and_a_disk_that_is_full_are_no_fault_of_a_version() {
     place.look();
     assert_eq!(place.over(), [1]);
     let told = place.told();
-    assert!(told.refused.is_empty() && told.trouble.is_some(), "{told:?}");
+    assert!(told.refused.is_empty() && told.last_error.is_some(), "{told:?}");
     fs::rename(&aside, &keep).unwrap();
     place.working.poll();
     place.look();

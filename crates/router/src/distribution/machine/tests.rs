@@ -104,14 +104,14 @@ fn a_canary_takes_it_at_once_and_the_others_when_its_time_has_come() {
     assert_eq!(canary.until(0), (Act::TakeOver, 1));
     assert_eq!((canary.state(), canary.in_force()), ("canary", Some(1)));
     assert_eq!(canary.until(0), (Act::Settle(None), 30));
-    assert_eq!((canary.state(), canary.until(0).0), ("held", Act::Nothing));
+    assert_eq!((canary.state(), canary.until(0).0), ("confirmed", Act::Nothing));
     assert_eq!(other.second(0), Act::Nothing);
     assert_eq!((other.state(), other.in_force()), ("waiting", None));
     let (_, why, left) = other.machine.state(other.now());
     assert!(why.unwrap().contains("version 1 is tried by 0 %"));
     assert_eq!(left, Some(3599));
     assert_eq!(other.until(0), (Act::TakeOver, 3599));
-    assert_eq!(other.state(), "watching");
+    assert_eq!(other.state(), "trial");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn what_is_worse_is_taken_back_and_not_taken_again() {
     member.offer(3, Share::ALL);
     assert_eq!(member.until(0), (Act::TakeOver, 1));
     assert_eq!(member.until(0), (Act::Settle(None), 30));
-    assert_eq!((member.state(), member.in_force()), ("held", Some(3)));
+    assert_eq!((member.state(), member.in_force()), ("confirmed", Some(3)));
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_trial_goes_on_after_a_restart_and_failures_count_in_it() {
     member.offer(2, Share::ALL);
     member.until(0);
     let mut again = Member::new(member.machine.record.clone());
-    assert_eq!(again.state(), "watching");
+    assert_eq!(again.state(), "trial");
     assert_eq!(again.until(0), (Act::Settle(None), 30));
     let mut again = Member::new(member.machine.record);
     assert!(matches!(again.until(9).0, Act::GoBack(_)));
@@ -207,7 +207,7 @@ fn what_is_not_sound_is_refused_and_leaves_everything() {
     member.until(0);
     member.offer(2, Share::ALL);
     member.machine.refuse("no policy in it");
-    assert_eq!((member.state(), member.in_force()), ("held", Some(1)));
+    assert_eq!((member.state(), member.in_force()), ("confirmed", Some(1)));
     assert_eq!(member.offer(2, Share::ALL), Offer::Refused("no policy in it".into()));
     assert_eq!(member.until(0), (Act::Nothing, 100_000));
 }
@@ -230,7 +230,7 @@ fn version_is_held_as_soon_as_it_has_decided_enough() {
     (0..100).for_each(|_| assert_eq!(member.second(0), Act::Nothing));
     member.requests = 7;
     assert_eq!(member.until(0), (Act::Settle(None), 3));
-    assert_eq!(member.state(), "held");
+    assert_eq!(member.state(), "confirmed");
 }
 
 #[test]

@@ -120,7 +120,7 @@ impl Checker<'_> {
         let mut parcels: Vec<Parcel> = Vec::new();
         for Sent { number, file } in listed {
             if parcels.iter().any(|it| it.number() == *number.get_ref()) {
-                let what = format!("{} is there twice", number.get_ref());
+                let what = format!("{} is a duplicate", number.get_ref());
                 self.problem(number, "program.number", what);
             }
             if version == 1 {
@@ -166,7 +166,7 @@ impl Checker<'_> {
             match list.and_then(|text| List::parse(&text).map_err(|bad| bad.to_string())) {
                 Ok(list) => {
                     if lists.insert(name.get_ref().clone(), Arc::new(list)).is_some() {
-                        let what = format!("{:?} is there twice", name.get_ref());
+                        let what = format!("{:?} is a duplicate", name.get_ref());
                         self.problem(name, "list.name", what);
                     }
                 }

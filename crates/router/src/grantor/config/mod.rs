@@ -12,13 +12,13 @@
 //!
 //! [policy]                        # docs/guide/grantor.md
 //! file = "policy.lua"
-//! instructions = 100000           # a call may take so many
-//! memory_mib = 64
+//! max_instructions = 100000           # a call may take so many
+//! max_memory_mib = 64
 //! fallback = "decline 10"         # or "grant KIB SECONDS", or "nothing"
 //! fragments = "decline 600"       # judged together; what becomes of who sends no whole packets
 //! candidate = "next.lua"          # asked beside it, heard by nobody
-//! record = "requests.pcap"        # what asks, to try policies on
-//! record_mib = 64
+//! record_file = "requests.pcap"        # what asks, to try policies on
+//! max_record_mib = 64
 //!
 //! [[list]]
 //! name = "deny"
@@ -245,21 +245,21 @@ impl Config {
                 true
             }
         };
-        let mib = file.policy.record_mib;
+        let mib = file.policy.max_record_mib;
         if let Some(mib) = &mib
             && !(1..=1 << 20).contains(mib.get_ref())
         {
-            c.problem(mib, "policy.record_mib", "not within 1 and 1048576");
+            c.problem(mib, "policy.max_record_mib", "out of range: from 1 to 1048576");
         }
         let most = mib.map_or(RECORD_MIB, Spanned::into_inner).saturating_mul(1 << 20);
-        let record = file.policy.record.map(|path| Record { path: beside.join(path), most });
+        let record = file.policy.record_file.map(|path| Record { path: beside.join(path), most });
         let mut limits = Limits::default();
-        if let Some(instructions) = file.policy.instructions {
+        if let Some(instructions) = file.policy.max_instructions {
             limits.instructions = instructions;
         }
-        if let Some(mib) = &file.policy.memory_mib {
+        if let Some(mib) = &file.policy.max_memory_mib {
             if !(1..=65_536).contains(mib.get_ref()) {
-                c.problem(mib, "policy.memory_mib", "not within 1 and 65536");
+                c.problem(mib, "policy.max_memory_mib", "out of range: from 1 to 65536");
             }
             limits.memory = mib.get_ref().saturating_mul(1 << 20);
         }
@@ -306,7 +306,7 @@ impl Config {
             limits,
             fragments,
             record,
-            stall: config::stall(file.workers.stall_ms),
+            stall: config::stall(file.workers.stall_timeout),
             cores: cores.map_or(vec![None], |cores| cores.into_iter().map(Some).collect()),
             control: (!socket.as_os_str().is_empty()).then_some(socket),
             metrics,

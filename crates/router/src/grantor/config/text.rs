@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::config::{logging, metrics, punt};
+use crate::config::{TimeSpan, logging, metrics, punt};
 use crate::distribution;
 
 #[derive(Deserialize)]
@@ -68,13 +68,13 @@ pub(super) struct Tunnel {
 #[serde(deny_unknown_fields)]
 pub(super) struct Policy {
     pub(super) file: Spanned<PathBuf>,
-    pub(super) instructions: Option<u64>,
-    pub(super) memory_mib: Option<Spanned<usize>>,
+    pub(super) max_instructions: Option<u64>,
+    pub(super) max_memory_mib: Option<Spanned<usize>>,
     pub(super) fallback: Option<Spanned<String>>,
     pub(super) fragments: Option<Spanned<String>>,
     pub(super) candidate: Option<Spanned<PathBuf>>,
-    pub(super) record: Option<PathBuf>,
-    pub(super) record_mib: Option<Spanned<u64>>,
+    pub(super) record_file: Option<PathBuf>,
+    pub(super) max_record_mib: Option<Spanned<u64>>,
 }
 
 #[derive(Deserialize)]
@@ -105,7 +105,7 @@ pub(super) struct Decisions {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Workers {
     pub(super) cores: Option<Vec<usize>>,
-    pub(super) stall_ms: Option<u64>,
+    pub(super) stall_timeout: Option<TimeSpan>,
 }
 
 #[derive(Default, Deserialize)]

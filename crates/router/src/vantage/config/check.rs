@@ -126,8 +126,8 @@ pub(super) fn check(
     let mut front =
         side(&mut c, &file.front.interface, file.front.mode.as_ref(), "front.interface");
     let mut back = side(&mut c, &file.back.interface, file.back.mode.as_ref(), "back.interface");
-    front.sources = sources(&mut c, file.front.sources.as_ref(), "front.sources");
-    back.sources = sources(&mut c, file.back.sources.as_ref(), "back.sources");
+    front.sources = sources(&mut c, file.front.rpf.as_ref(), "front.rpf");
+    back.sources = sources(&mut c, file.back.rpf.as_ref(), "back.rpf");
     if front.name == back.name {
         let what = format!("{:?} is the front interface already", back.name);
         c.problem(&file.back.interface, "back.interface", what);
@@ -142,7 +142,7 @@ pub(super) fn check(
         c.problem(mtu, "back.mtu", "less than 576 bytes, which every IPv4 host takes (RFC 791)");
     }
     let bits = c.rate(&file.link.bandwidth, "link.bandwidth");
-    let entries = c.count(file.table.entries, "table.entries", ENTRIES, MOST_ENTRIES);
+    let entries = c.count(file.flow_table.entries, "flow_table.entries", ENTRIES, MOST_ENTRIES);
     let authentication = authentication(&mut c, file.tunnel.authentication.as_ref());
     let mut fixed = Fixed {
         front,
@@ -161,21 +161,26 @@ pub(super) fn check(
         address6: address6.map(u128::from),
         mtu: file.back.mtu.map_or(u16::MAX, Spanned::into_inner),
         bits,
-        requests: c.count(file.link.requests, "link.requests", REQUESTS, MOST_PLACES),
-        granted: c.count(file.link.granted, "link.granted", GRANTED, MOST_PLACES),
+        requests: c.count(file.link.request_queue, "link.request_queue", REQUESTS, MOST_PLACES),
+        granted: c.count(file.link.granted_queue, "link.granted_queue", GRANTED, MOST_PLACES),
         entries,
         admission: admission(&mut c, file.admission, entries),
-        keep: file.table.keep.map(|path| {
+        keep: file.flow_table.state_file.map(|path| {
             if !path.get_ref().is_absolute() {
-                let what = "a file of this name might be anywhere: begin it with /";
-                c.problem(&path, "table.keep", what);
+                let what = format!("{:?} must be an absolute path", path.get_ref());
+                c.problem(&path, "flow_table.state_file", what);
             }
             path.into_inner()
         }),
-        early: early(&mut c, file.table.early, "table.early", EARLY),
+        early: early(
+            &mut c,
+            file.flow_table.xdp_declined_flows,
+            "flow_table.xdp_declined_flows",
+            EARLY,
+        ),
         early_prefixes: {
-            let said = file.table.early_prefixes;
-            early(&mut c, said, "table.early_prefixes", EARLY_PREFIXES)
+            let said = file.flow_table.xdp_blocked_prefixes;
+            early(&mut c, said, "flow_table.xdp_blocked_prefixes", EARLY_PREFIXES)
         },
         clamp_mss: file.tunnel.clamp_mss,
         udp: file.tunnel.udp_port.map(|port| {
@@ -185,8 +190,8 @@ pub(super) fn check(
             port.into_inner()
         }),
         sealed: false,
-        answers: file.tunnel.answers.unwrap_or(ANSWERS),
-        stall: stall(file.workers.stall_ms),
+        answers: file.tunnel.icmp_rate.unwrap_or(ANSWERS),
+        stall: stall(file.workers.stall_timeout),
         cores: cores(&mut c, file.workers.cores),
         control: {
             let socket = file.control.socket.unwrap_or_else(|| CONTROL.into());
@@ -207,8 +212,8 @@ pub(super) fn check(
         }),
     };
     let ids: Vec<u32> = file.sender.iter().map(|sender| *sender.id.get_ref()).collect();
-    let further = addresses(&mut c, &file.decisions.from, "decisions.from");
-    let v1_from = addresses(&mut c, &file.decisions.v1_from, "decisions.v1_from");
+    let further = addresses(&mut c, &file.decisions.sources, "decisions.sources");
+    let v1_sources = addresses(&mut c, &file.decisions.v1_sources, "decisions.v1_sources");
     let (senders, permits) = senders(&mut c, file.sender, path);
     let workers = fixed.cores.len();
     let (rules, programs) = match bundle {
@@ -265,9 +270,9 @@ pub(super) fn check(
             senders,
             permits,
             from,
-            v1_from,
+            v1_sources,
             tunnels,
-            programs: file.decisions.programs_from_grantors,
+            programs: file.decisions.accept_programs,
         },
         programs,
         bundle: bundle.cloned(),
@@ -406,35 +411,45 @@ pub(super) fn bandwidth(text: &str) -> Option<u64> {
     (1.0..=800e9).contains(&bits).then_some(bits as u64)
 }
 
-fn admission(c: &mut Checker<'_>, said: text::Admission, entries: usize) -> Option<Admission> {
-    let text::Admission { above, remember, off, proof, cookies } = said;
-    let otherwise = (REMEMBER * entries).max(REMEMBER_LEAST);
-    let remember = c.count(remember, "admission.remember", otherwise, MOST_REMEMBERED);
-    if let Some(above) = above.as_ref().filter(|it| !(0.0..=1.0).contains(it.get_ref())) {
-        c.problem(above, "admission.above", format!("{} is no share, 0 to 1", above.get_ref()));
+fn admission(c: &mut Checker<'_>, stated: text::Admission, entries: usize) -> Option<Admission> {
+    let text::Admission {
+        threshold,
+        first_packet_entries,
+        enabled,
+        address_validation,
+        syn_cookie_rate,
+    } = stated;
+    let enabled = enabled.unwrap_or(true);
+    let default = (REMEMBER * entries).max(REMEMBER_LEAST);
+    let key = "admission.first_packet_entries";
+    let first_packet_entries = c.count(first_packet_entries, key, default, MOST_REMEMBERED);
+    if let Some(share) = threshold.as_ref().filter(|share| !(0.0..=1.0).contains(share.get_ref())) {
+        let what = format!("{} is out of range: a share from 0 to 1", share.get_ref());
+        c.problem(share, "admission.threshold", what);
     }
-    let rate = cookies.as_ref().map_or(COOKIES, |rate| *rate.get_ref());
-    if let Some(cookies) = cookies.filter(|it| !(1..=MOST_ANSWERS).contains(it.get_ref())) {
-        let what = format!("{rate} is not within 1 and {MOST_ANSWERS}");
-        c.problem(&cookies, "admission.cookies", what);
+    let rate = syn_cookie_rate.as_ref().map_or(COOKIES, |rate| *rate.get_ref());
+    if let Some(stated) = syn_cookie_rate.filter(|n| !(1..=MOST_ANSWERS).contains(n.get_ref())) {
+        let what = format!("{rate} is out of range: from 1 to {MOST_ANSWERS}");
+        c.problem(&stated, "admission.syn_cookie_rate", what);
     }
-    let cookies = match proof.as_ref().map(|proof| (proof, proof.get_ref().as_str())) {
+    let method = address_validation.as_ref().map(|method| (method, method.get_ref().as_str()));
+    let syn_cookie_rate = match method {
         None | Some((_, "second-packet")) => None,
-        Some((proof, "syn-cookie")) => {
-            if off {
-                let what = "nobody would be asked for it: admission is off";
-                c.problem(proof, "admission.proof", what);
+        Some((method, "syn-cookie")) => {
+            if !enabled {
+                let what = "has no effect with `enabled = false`: remove one of the two";
+                c.problem(method, "admission.address_validation", what);
             }
             Some(rate)
         }
-        Some((proof, other)) => {
-            let what = format!("{other:?} is neither second-packet nor syn-cookie");
-            c.problem(proof, "admission.proof", what);
+        Some((method, other)) => {
+            let what = format!("{other:?} is unknown: second-packet or syn-cookie");
+            c.problem(method, "admission.address_validation", what);
             None
         }
     };
-    let above = above.map_or(ABOVE, Spanned::into_inner);
-    (!off).then_some(Admission { above, remember, cookies })
+    let threshold = threshold.map_or(ABOVE, Spanned::into_inner);
+    enabled.then_some(Admission { threshold, first_packet_entries, syn_cookie_rate })
 }
 
 fn early(
@@ -537,7 +552,7 @@ fn programs(c: &mut Checker<'_>, listed: Vec<text::Program>, folder: Folder<'_>)
     let mut programs = Programs::default();
     for text::Program { number, file } in listed {
         if programs.get(*number.get_ref()).is_some() {
-            c.problem(&number, "program.number", format!("{} is there twice", number.get_ref()));
+            c.problem(&number, "program.number", format!("{} is a duplicate", number.get_ref()));
         }
         let shown = folder.shown(file.get_ref());
         match folder.read(file.get_ref()).map(|bytes| Program::load(&bytes)) {

@@ -5,7 +5,7 @@
 //! interface = "eth0"           # where packets come from; mode as for the router
 //! steering = "software"        # who brings packets to their flow's worker; or "card"
 //! fail_open = false            # true: the kernel has what no worker takes, and may forward it
-//! sources = "off"              # reverse path filtering, as for the router; of [back] too
+//! rpf = "off"              # reverse path filtering, as for the router; of [back] too
 //! [back]
 //! interface = "eth1"           # towards the grantors
 //! address4 = "10.9.0.1"        # where tunnels begin; without it the interface's own
@@ -14,28 +14,28 @@
 //!
 //! [link]
 //! bandwidth = "1gbit"          # of the protected network's link, in the words of tc(8)
-//! [table]
+//! [flow_table]
 //! entries = 1048576            # flows, for each worker
-//! keep = "/var/lib/fingerpost/flows"   # over a restart; without it, they are forgotten
-//! early = 65536                # declined ones that end in the kernel; 0: none
-//! early_prefixes = 1048576     # blocked prefixes that do; 0: none
+//! state_file = "/var/lib/fingerpost/flows"   # over a restart; without it, they are forgotten
+//! xdp_declined_flows = 65536                # declined ones that end in the kernel; 0: none
+//! xdp_blocked_prefixes = 1048576     # blocked prefixes that do; 0: none
 //! [admission]
-//! above = 0.5                  # the share of the table from which on flows have to come twice
-//! remember = 4194304           # flows that came once, for each worker
-//! off = false
-//! proof = "syn-cookie"         # TCP has to answer a cookie; "second-packet": only to come twice
-//! cookies = 100000             # answers to SYNs a second, at the most
+//! threshold = 0.5                  # the share of the table from which on flows have to come twice
+//! first_packet_entries = 4194304           # flows that came once, for each worker
+//! enabled = true
+//! address_validation = "syn-cookie"         # TCP has to answer a cookie; "second-packet": only to come twice
+//! syn_cookie_rate = 100000             # answers to SYNs a second, at the most
 //!
 //! [[grantors]]
 //! name = "site"
 //! members = [{ address = "10.9.1.1", sender = 1, weight = 3 }, { address = "10.9.1.2", sender = 2 }]
-//! silent_ms = 700              # who has said nothing for so long gets no flows; without it, all do
+//! hold_time = "700ms"              # who has said nothing for so long gets no flows; without it, all do
 //!
 //! [[policy]]                   # the longest prefix says
 //! prefix = "192.0.2.0/24"
 //! grantors = "site"
 //! limit = "500mbit"            # on all that goes there: 5 % for requests, 95 % for what is granted
-//! limit_each = "50mbit"        # on each destination within
+//! per_destination_limit = "50mbit"        # on each destination within
 //! [[policy]]
 //! prefix = "192.0.2.9/32"      # a hole in the protection has to be named as one
 //! action = "back"              # "back", "front" or "drop"
@@ -64,15 +64,15 @@
 //! file = "web.o"
 //!
 //! [decisions]
-//! from = []                    # further addresses that senders speak from
-//! v1_from = ["10.9.1.1"]       # who may decide by version 1; without it, nobody
-//! programs_from_grantors = true   # senders may send programs, in the numbers that are free
+//! sources = []                    # further addresses that senders speak from
+//! v1_sources = ["10.9.1.1"]       # who may decide by version 1; without it, nobody
+//! accept_programs = true   # senders may send programs, in the numbers that are free
 //!
 //! [tunnel]
 //! clamp_mss = true             # hold TCP to what fits
 //! udp_port = 6080              # in UDP to this port; without it, IP in IP
 //! authentication = "on"        # or "off"; default: on for members with a sender
-//! answers = 100                # ICMP errors a second, at the most
+//! icmp_rate = 100                # ICMP errors a second, at the most
 //!
 //! [rules]
 //! version = "2026-11-22"       # what this policy is called
@@ -209,12 +209,12 @@ pub struct Fixed {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Admission {
     /// The share of the table, 0 to 1.
-    pub above: f64,
+    pub threshold: f64,
     /// Flows that a worker remembers by their first packet.
-    pub remember: usize,
+    pub first_packet_entries: usize,
     /// Where TCP has to answer a cookie: SYNs that are answered in a second at the most, by all
     /// workers.
-    pub cookies: Option<u32>,
+    pub syn_cookie_rate: Option<u32>,
 }
 
 /// Who brings packets to the worker whose flow they are of, where there are several.
@@ -266,7 +266,7 @@ pub struct Set {
     /// Its grantors.
     pub members: Vec<Member>,
     /// How long one may say nothing before others get its flows, if that is looked at.
-    pub silent: Option<Duration>,
+    pub hold_time: Option<Duration>,
 }
 
 /// A grantor of a set.
@@ -293,7 +293,7 @@ pub struct Rule {
     /// The most that may go there, in bits a second.
     pub limit: Option<u64>,
     /// The most that may go to each destination within.
-    pub limit_each: Option<u64>,
+    pub per_destination_limit: Option<u64>,
     /// Where its packets are counted.
     pub counted: Line,
     /// Where it stands in the file.
@@ -310,7 +310,7 @@ pub struct Trust {
     /// Where they speak from: the grantors of the policy, and whoever else is named.
     pub from: Vec<IpAddr>,
     /// Who may decide by version 1.
-    pub v1_from: Vec<IpAddr>,
+    pub v1_sources: Vec<IpAddr>,
     /// The sender at the end of each tunnel that is sealed.
     pub tunnels: Vec<(Address, u32)>,
     /// Senders may send flow programs, in the numbers that `[[program]]` leaves free.
@@ -449,10 +449,12 @@ impl Rules {
         }
         let share = |bits: Option<u64>| bits.map(|bits| (bits / self.workers.max(1) as u64).max(8));
         for rule in &self.rules {
-            let &Rule { prefix, exempt, limit, limit_each, .. } = rule;
+            let &Rule { prefix, exempt, limit, per_destination_limit, .. } = rule;
             draft.count(rule.counted);
             let action = match rule.own() {
-                Some(set) => Action::Grantors(draft.limited(set, share(limit), share(limit_each))),
+                Some(set) => {
+                    Action::Grantors(draft.limited(set, share(limit), share(per_destination_limit)))
+                }
                 None => rule.action,
             };
             match (prefix, exempt) {
@@ -561,7 +563,8 @@ impl Rule {
 
     /// Returns the set whose grantors decide, if the policy has a copy of it for this rule alone.
     fn own(&self) -> Option<u16> {
-        let own = self.limit.or(self.limit_each).is_some() || self.counted != Line::OTHERS;
+        let own =
+            self.limit.or(self.per_destination_limit).is_some() || self.counted != Line::OTHERS;
         match self.action {
             Action::Grantors(set) if own => Some(set),
             _ => None,

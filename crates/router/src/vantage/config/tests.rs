@@ -36,7 +36,8 @@ prefix = "0.0.0.0/0"
 action = "front"
 "#;
 
-const ORDINARY: Admission = Admission { above: 0.5, remember: 1 << 22, cookies: None };
+const ORDINARY: Admission =
+    Admission { threshold: 0.5, first_packet_entries: 1 << 22, syn_cookie_rate: None };
 
 fn refused(text: &str) -> String {
     Config::parse(text, Path::new("gate.toml")).unwrap_err().to_string()
@@ -48,9 +49,9 @@ fn a_sound_file_says_what_it_says() {
     assert_eq!(config.fixed.bits, 2_500_000_000);
     assert_eq!((config.fixed.entries, config.fixed.mtu), (1 << 20, u16::MAX));
     assert_eq!(config.fixed.admission, Some(ORDINARY));
-    assert!(config.trust.v1_from.is_empty(), "version 1 is off unless asked for");
+    assert!(config.trust.v1_sources.is_empty(), "version 1 is off unless asked for");
     assert!(!config.trust.programs, "no more do programs come from anywhere else");
-    let more = format!("{SOUND}\n[decisions]\nprograms_from_grantors = true\n");
+    let more = format!("{SOUND}\n[decisions]\naccept_programs = true\n");
     assert!(Config::parse(&more, Path::new("gate.toml")).unwrap().trust.programs);
     assert_eq!(config.trust.from.len(), 2);
     let action = |address: &str| config.rules.find(address.parse().unwrap()).unwrap().action;
@@ -73,8 +74,11 @@ fn what_is_wrong_is_told_with_its_line_and_all_of_it() {
     assert!(told.contains("is the front interface already"), "{told}");
     let told = refused(&format!("{SOUND}[[sender]]\nid = 0\nkeys = {{ 1 = \"no-such.key\" }}\n"));
     assert!(told.contains("sender.id") && told.contains("no-such.key"), "{told}");
-    let told = refused(&format!("{SOUND}[admission]\nabove = 1.5\n"));
-    assert!(told.contains("admission.above: 1.5 is no share"), "{told}");
+    let told = refused(&format!("{SOUND}[admission]\nthreshold = 1.5\n"));
+    assert!(
+        told.contains("admission.threshold: 1.5 is out of range: a share from 0 to 1"),
+        "{told}"
+    );
     let with = |port| format!("{SOUND}[tunnel]\nudp_port = {port}\n");
     assert_eq!(Config::parse(&with(6080), Path::new("")).unwrap().fixed.udp, Some(6080));
     let told = refused(&with(0));
@@ -90,15 +94,15 @@ fn sources_are_checked_at_either_side_where_the_file_states_it() {
     let of = |config: &Config| [config.fixed.front.sources, config.fixed.back.sources];
     assert_eq!(of(&config), [SourceCheck::Off; 2]);
     let checked = SOUND
-        .replace("\"eth0\"", "\"eth0\"\nsources = \"loose\"")
-        .replace("\"eth1\"", "\"eth1\"\nsources = \"strict\"");
+        .replace("\"eth0\"", "\"eth0\"\nrpf = \"loose\"")
+        .replace("\"eth1\"", "\"eth1\"\nrpf = \"strict\"");
     let config = Config::parse(&checked, Path::new("gate.toml")).unwrap();
     assert_eq!(of(&config), [SourceCheck::Loose, SourceCheck::Strict]);
     let router = config.router();
     let carried: Vec<_> = router.interfaces.iter().map(|interface| interface.sources).collect();
     assert_eq!(carried, [SourceCheck::Loose, SourceCheck::Strict]);
     let error = refused(&checked.replace("loose", "lose"));
-    assert!(error.contains("front.sources: \"lose\" is none of off, loose, strict"), "{error}");
+    assert!(error.contains("front.rpf: \"lose\" is none of off, loose, strict"), "{error}");
 }
 
 #[test]
@@ -136,19 +140,39 @@ fn rules_and_policy_find_the_same_packets_forged() {
 #[test]
 fn admission_can_be_had_always_or_never() {
     let with = |text: &str| {
-        let text = format!("{SOUND}[table]\nentries = 4096\n[admission]\n{text}\n");
+        let text = format!("{SOUND}[flow_table]\nentries = 4096\n[admission]\n{text}\n");
         Config::parse(&text, Path::new("gate.toml")).unwrap().fixed.admission
     };
-    assert_eq!(with("above = 0.0").map(|it| (it.above, it.remember)), Some((0.0, 1 << 18)));
-    assert_eq!(with("remember = 99").map(|it| it.remember), Some(99));
-    assert_eq!(with("off = true"), None);
-    assert_eq!(with("proof = \"second-packet\"\ncookies = 7").unwrap().cookies, None);
-    assert_eq!(with("proof = \"syn-cookie\"").unwrap().cookies, Some(100_000));
-    assert_eq!(with("proof = \"syn-cookie\"\ncookies = 7").unwrap().cookies, Some(7));
+    assert_eq!(
+        with("threshold = 0.0").map(|a| (a.threshold, a.first_packet_entries)),
+        Some((0.0, 1 << 18))
+    );
+    assert_eq!(with("first_packet_entries = 99").map(|a| a.first_packet_entries), Some(99));
+    assert_eq!(with("enabled = false"), None);
+    assert_eq!(
+        with("address_validation = \"second-packet\"\nsyn_cookie_rate = 7")
+            .unwrap()
+            .syn_cookie_rate,
+        None
+    );
+    assert_eq!(with("address_validation = \"syn-cookie\"").unwrap().syn_cookie_rate, Some(100_000));
+    assert_eq!(
+        with("address_validation = \"syn-cookie\"\nsyn_cookie_rate = 7").unwrap().syn_cookie_rate,
+        Some(7)
+    );
     for (text, told) in [
-        ("proof = \"captcha\"", "admission.proof: \"captcha\" is neither second-packet nor"),
-        ("off = true\nproof = \"syn-cookie\"", "admission.proof: nobody would be asked for it"),
-        ("cookies = 0", "admission.cookies: 0 is not within 1 and 100000000"),
+        (
+            "address_validation = \"captcha\"",
+            "admission.address_validation: \"captcha\" is unknown: second-packet or",
+        ),
+        (
+            "enabled = false\naddress_validation = \"syn-cookie\"",
+            "admission.address_validation: has no effect with `enabled = false`",
+        ),
+        (
+            "syn_cookie_rate = 0",
+            "admission.syn_cookie_rate: 0 is out of range: from 1 to 100000000",
+        ),
     ] {
         let refusal = refused(&format!("{SOUND}[admission]\n{text}\n"));
         assert!(refusal.contains(told), "{refusal}");
@@ -167,7 +191,7 @@ fn limits_and_allowed_sources_are_read_and_told_with_their_lines() {
     let parse = |text: &str| Config::parse(text, &folder.join("gate.toml"));
     let config = parse(&text).unwrap();
     let rule = config.rules.find("192.0.2.8".parse().unwrap()).unwrap();
-    assert_eq!((rule.limit, rule.limit_each), (Some(8_000_000), None));
+    assert_eq!((rule.limit, rule.per_destination_limit), (Some(8_000_000), None));
     assert_eq!(config.rules.set(1).map(|set| set.name.as_str()), Some("site"));
     assert!(config.rules.set(2).is_none());
     let by = |source: &str| {
@@ -246,8 +270,11 @@ fn blocked_sources_are_read_and_told_with_their_lines() {
     assert!(error.contains("block.txt: No such file"), "{error}");
     let error = refused(&format!("{SOUND}[block]\nprefixes = [\"10.0.0.1/8\"]\n"));
     assert!(error.contains("gate.toml:26: block.prefixes: prefix \"10.0.0.1/8\" has host bits set; did you mean 10.0.0.0/8?"), "{error}");
-    let error = refused(&format!("{SOUND}[table]\nearly_prefixes = 5000000\n"));
-    assert!(error.contains("table.early_prefixes: 5000000 is more than 4194304"), "{error}");
+    let error = refused(&format!("{SOUND}[flow_table]\nxdp_blocked_prefixes = 5000000\n"));
+    assert!(
+        error.contains("flow_table.xdp_blocked_prefixes: 5000000 is more than 4194304"),
+        "{error}"
+    );
 }
 
 /// As they come: the lists that others keep, of both families.

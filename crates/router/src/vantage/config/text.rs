@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::config::{logging, metrics, punt};
+use crate::config::{TimeSpan, logging, metrics, punt};
 use crate::distribution::config as distribution;
 
 #[derive(Debug, Deserialize)]
@@ -19,7 +19,7 @@ pub(super) struct File {
     pub(super) back: Back,
     pub(super) link: Link,
     #[serde(default)]
-    pub(super) table: Table,
+    pub(super) flow_table: FlowTable,
     #[serde(default)]
     pub(super) admission: Admission,
     #[serde(default)]
@@ -73,7 +73,7 @@ pub(super) struct Front {
     pub(super) steering: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) fail_open: bool,
-    pub(super) sources: Option<Spanned<String>>,
+    pub(super) rpf: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -84,34 +84,34 @@ pub(super) struct Back {
     pub(super) address4: Option<Spanned<String>>,
     pub(super) address6: Option<Spanned<String>>,
     pub(super) mtu: Option<Spanned<u16>>,
-    pub(super) sources: Option<Spanned<String>>,
+    pub(super) rpf: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Link {
     pub(super) bandwidth: Spanned<String>,
-    pub(super) requests: Option<Spanned<usize>>,
-    pub(super) granted: Option<Spanned<usize>>,
+    pub(super) request_queue: Option<Spanned<usize>>,
+    pub(super) granted_queue: Option<Spanned<usize>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Table {
+pub(super) struct FlowTable {
     pub(super) entries: Option<Spanned<usize>>,
-    pub(super) keep: Option<Spanned<PathBuf>>,
-    pub(super) early: Option<Spanned<u32>>,
-    pub(super) early_prefixes: Option<Spanned<u32>>,
+    pub(super) state_file: Option<Spanned<PathBuf>>,
+    pub(super) xdp_declined_flows: Option<Spanned<u32>>,
+    pub(super) xdp_blocked_prefixes: Option<Spanned<u32>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Admission {
-    pub(super) above: Option<Spanned<f64>>,
-    pub(super) remember: Option<Spanned<usize>>,
-    pub(super) off: bool,
-    pub(super) proof: Option<Spanned<String>>,
-    pub(super) cookies: Option<Spanned<u32>>,
+    pub(super) threshold: Option<Spanned<f64>>,
+    pub(super) first_packet_entries: Option<Spanned<usize>>,
+    pub(super) enabled: Option<bool>,
+    pub(super) address_validation: Option<Spanned<String>>,
+    pub(super) syn_cookie_rate: Option<Spanned<u32>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -126,7 +126,7 @@ pub(super) struct Sources {
 pub(super) struct Grantors {
     pub(super) name: Spanned<String>,
     pub(super) members: Spanned<Vec<Member>>,
-    pub(super) silent_ms: Option<Spanned<u64>>,
+    pub(super) hold_time: Option<Spanned<TimeSpan>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -146,7 +146,7 @@ pub(super) struct Policy {
     #[serde(default)]
     pub(super) exempt: bool,
     pub(super) limit: Option<Spanned<String>>,
-    pub(super) limit_each: Option<Spanned<String>>,
+    pub(super) per_destination_limit: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -170,16 +170,16 @@ pub(super) struct Program {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Decisions {
-    pub(super) from: Vec<Spanned<String>>,
-    pub(super) v1_from: Vec<Spanned<String>>,
-    pub(super) programs_from_grantors: bool,
+    pub(super) sources: Vec<Spanned<String>>,
+    pub(super) v1_sources: Vec<Spanned<String>>,
+    pub(super) accept_programs: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Tunnel {
     pub(super) clamp_mss: bool,
-    pub(super) answers: Option<u32>,
+    pub(super) icmp_rate: Option<u32>,
     pub(super) udp_port: Option<Spanned<u16>>,
     pub(super) authentication: Option<Spanned<String>>,
 }
@@ -195,7 +195,7 @@ pub(super) struct Rules {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Workers {
     pub(super) cores: Option<Spanned<Vec<usize>>>,
-    pub(super) stall_ms: Option<u64>,
+    pub(super) stall_timeout: Option<TimeSpan>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -47,7 +47,7 @@ impl Panel {
         for tally in &self.tallies {
             for (at, (about, name, value)) in tally.iter().enumerate() {
                 match (all.get_mut(at), name) {
-                    (Some(sum), "highest_priority" | "percent") => sum.2 = sum.2.max(value),
+                    (Some(sum), "highest_priority" | "usage_percent") => sum.2 = sum.2.max(value),
                     (Some(sum), _) => sum.2 += value,
                     (None, _) => all.push((about, name, value)),
                 }
@@ -60,7 +60,7 @@ impl Panel {
         let (written, more_troubles) = self.blocked.counts();
         for (about, name, value) in &mut all {
             match (about, *name) {
-                (About::Packets, "received" | "early") => *value += packets,
+                (About::Packets, "received" | "xdp_dropped") => *value += packets,
                 (About::Packets, "declined") => *value += declined.0,
                 (About::Packets, "blocked") => *value += blocked.0,
                 (About::Packets, "forged") => *value += forged.0,
@@ -68,10 +68,10 @@ impl Panel {
                 (About::Bytes, "declined") => *value += declined.1,
                 (About::Bytes, "blocked") => *value += blocked.1,
                 (About::Bytes, "forged") => *value += forged.1,
-                (About::Table, "early") => *value = flows,
-                (About::Table, "early_prefixes") => *value = written.there as u64,
-                (About::Table, "early_prefixes_left") => *value = written.left as u64,
-                (About::Table, "early_troubles") => {
+                (About::Table, "xdp_flows") => *value = flows,
+                (About::Table, "xdp_prefixes") => *value = written.there as u64,
+                (About::Table, "xdp_prefixes_overflow") => *value = written.left as u64,
+                (About::Table, "xdp_map_errors") => {
                     *value = troubles + more_troubles + self.inside.failures();
                 }
                 _ => {}

@@ -86,27 +86,29 @@ impl Panel {
         if rules.is_forged(src, dst) && status.blocked.is_none() {
             status.state = Verdict::Forged.name().to_owned();
         }
-        if let Some(&Rule { prefix, action, line, limit, limit_each, .. }) = rules.find(dst) {
+        if let Some(&Rule { prefix, action, line, limit, per_destination_limit, .. }) =
+            rules.find(dst)
+        {
             status.rule = Some(prefix.to_string());
-            (status.limit, status.limit_each) = (limit, limit_each);
+            (status.limit, status.per_destination_limit) = (limit, per_destination_limit);
             status.action = Some(rules.words(action));
             status.line = Some(line);
         }
         let candidate = rules.candidate.as_deref();
         status.candidate =
             candidate.map(|outcome| OutcomeTold::of(outcome, Some(&rules), src, dst));
-        status.seen_ago = seen.filter(|_| known.is_none());
-        let cookies = self.fixed.admission.is_some_and(|it| it.cookies.is_some());
-        status.proof = (cookies && known.is_none()).then(|| "syn-cookie".to_owned());
+        status.first_seen_ago = seen.filter(|_| known.is_none());
+        let cookies = self.fixed.admission.is_some_and(|a| a.syn_cookie_rate.is_some());
+        status.address_validation = (cookies && known.is_none()).then(|| "syn-cookie".to_owned());
         let blocked = status.blocked.is_some() && self.blocked.has(src);
-        status.early = blocked || status.blocked.is_none() && self.decisions.is_early(&flow);
+        status.xdp_dropped = blocked || status.blocked.is_none() && self.decisions.is_early(&flow);
         status.version = rules.version.clone();
         status.dropped = dropped.map(|(name, _)| name.to_owned());
-        status.dropped_ago = dropped.map(|(_, ago)| seconds(ago));
-        if status.early {
+        status.last_drop_ago = dropped.map(|(_, ago)| seconds(ago));
+        if status.xdp_dropped {
             let why = if blocked { Verdict::Blocked } else { Verdict::Declined };
             status.dropped = Some(why.name().to_owned());
-            status.dropped_ago = None;
+            status.last_drop_ago = None;
         }
         Ok(status)
     }
@@ -151,7 +153,7 @@ fn tell(known: &Known, rules: &Rules, generation: u64) -> FlowTold {
         traffic,
         program: (known.state == State::Program && !over).then_some(known.program),
         priority: (known.state == State::Request).then_some(known.priority),
-        asked_ago: (known.state == State::Request).then(|| seconds(known.idle)),
+        last_request_ago: (known.state == State::Request).then(|| seconds(known.idle)),
         budget: granted.then_some(known.budget),
         renewal: granted.then(|| seconds(known.renewal)),
         grantors: rules.set(known.set).map(|set| set.name.clone()),

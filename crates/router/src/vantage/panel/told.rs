@@ -53,7 +53,7 @@ pub struct GateTold {
     pub decisions: BTreeMap<String, u64>,
     /// What the candidate would do, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shadow: Option<CandidateTold>,
+    pub candidate: Option<CandidateTold>,
 }
 
 /// What became of packets of which a rule of the policy decided.
@@ -161,13 +161,13 @@ pub struct ProgramTold {
     pub reason: Option<String>,
     /// Of one that is coming: the bytes that are there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub there: Option<u64>,
+    pub received_bytes: Option<u64>,
     /// And those of the whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// The version before it is kept, for the flows that began with that.
     #[serde(default)]
-    pub before: bool,
+    pub previous_kept: bool,
 }
 
 /// Returns a digest in hexadecimal digits.
@@ -200,15 +200,15 @@ pub struct FlowTold {
     pub priority: Option<u8>,
     /// Of a request: since its last packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked_ago: Option<f64>,
+    pub last_request_ago: Option<f64>,
     /// Of a flow without an entry: since its first packet, if that is remembered. With the next one
-    /// it gets an entry, or by `proof`.
+    /// it gets an entry, or by `cookie_reset`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seen_ago: Option<f64>,
+    pub first_seen_ago: Option<f64>,
     /// What TCP of a flow without an entry needs for one while the table fills up, beside coming:
     /// `syn-cookie`, to answer that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub proof: Option<String>,
+    pub address_validation: Option<String>,
     /// Of a granted flow: the bytes left in this second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<u64>,
@@ -246,7 +246,7 @@ pub struct FlowTold {
     pub limit: Option<u64>,
     /// The most that may go to each destination within.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit_each: Option<u64>,
+    pub per_destination_limit: Option<u64>,
     /// The prefix by which its source passes before anything else is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed: Option<String>,
@@ -258,13 +258,13 @@ pub struct FlowTold {
     pub candidate: Option<OutcomeTold>,
     /// Its packets are dropped in the kernel, before they reach a worker.
     #[serde(default)]
-    pub early: bool,
+    pub xdp_dropped: bool,
     /// Why its last dropped packet was dropped, by the counter's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped: Option<String>,
     /// Since that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dropped_ago: Option<f64>,
+    pub last_drop_ago: Option<f64>,
 }
 
 impl FlowTold {
@@ -278,9 +278,9 @@ impl FlowTold {
             traffic: None,
             program: None,
             priority: None,
-            asked_ago: None,
-            seen_ago: None,
-            proof: None,
+            last_request_ago: None,
+            first_seen_ago: None,
+            address_validation: None,
             budget: None,
             renewal: None,
             grantors: None,
@@ -293,13 +293,13 @@ impl FlowTold {
             line: None,
             action: None,
             limit: None,
-            limit_each: None,
+            per_destination_limit: None,
             allowed: None,
             blocked: None,
             candidate: None,
-            early: false,
+            xdp_dropped: false,
             dropped: None,
-            dropped_ago: None,
+            last_drop_ago: None,
         }
     }
 }

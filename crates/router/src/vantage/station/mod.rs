@@ -166,7 +166,7 @@ impl datapath::Station for Station {
             answered: self.replies.sent,
             unanswered: self.replies.spared,
             cookies_sent: self.asker.sent,
-            cookies_unsent: self.asker.unsent,
+            cookies_failed: self.asker.unsent,
             clamped: self.clamped,
             red_dropped: self.red_dropped,
             displaced: self.gate.displaced(),

@@ -44,7 +44,9 @@ impl Station {
             Judged::Drop(Reason::Program) => return ended(frame, Verdict::Program),
             Judged::Drop(Reason::ProgramError) => return ended(frame, Verdict::ProgramError),
             Judged::Drop(Reason::OverLimit) => return ended(frame, Verdict::OverLimit),
-            Judged::Drop(Reason::OverLimitEach) => return ended(frame, Verdict::OverLimitEach),
+            Judged::Drop(Reason::OverDestinationLimit) => {
+                return ended(frame, Verdict::OverDestinationLimit);
+            }
             Judged::Drop(Reason::Proof) => return ended(frame, Verdict::Proof),
             Judged::Drop(Reason::Forged) => return ended(frame, Verdict::Forged),
             Judged::Ask { .. } => return ended(frame, Verdict::SynCookie),

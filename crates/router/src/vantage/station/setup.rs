@@ -20,7 +20,7 @@ use wire::tunnel::GUE;
 use super::Station;
 use super::sift::PART;
 use crate::datapath::{SIZE, Tunnels};
-use crate::vantage::config::{Admission, Fixed};
+use crate::vantage::config::Fixed;
 use crate::vantage::cookie::Asker;
 use crate::vantage::kept::Kept;
 use crate::vantage::last::Last;
@@ -114,9 +114,13 @@ impl Station {
         gate.set_encapsulation(fixed.between() as u32);
         gate.set_programs(setup.programs);
         gate.set_ledger(Arc::clone(setup.tally.ledger()));
-        if let Some(Admission { above, remember, cookies }) = fixed.admission {
-            gate.set_admission(&Terms { above, remember, seed: (setup.seed >> 32) as u32 });
-            if let Some(rate) = cookies {
+        if let Some(admission) = &fixed.admission {
+            gate.set_admission(&Terms {
+                above: admission.threshold,
+                remember: admission.first_packet_entries,
+                seed: (setup.seed >> 32) as u32,
+            });
+            if let Some(rate) = admission.syn_cookie_rate {
                 let rate = rate.div_ceil(workers as u32);
                 gate.set_cookies(&cookie::Terms { secret: Secret::random(), rate }, now);
                 gate.follow_secrets(setup.secrets);

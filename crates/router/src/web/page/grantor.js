@@ -21,9 +21,9 @@ export function picturesOfGrantor(grantor, history) {
     ["Requests a second", "a second", [rates("requests", "policy.requests"), rates("of them renewals", "policy.renewals"), rates("delivered", "policy.delivered")]],
     ["Decisions a second, by kind", "a second", [rates("granted", "policy.granted"), rates("declined", "policy.declined"), rates("programs", "policy.programs"), rates("undecided", "policy.undecided")]],
     ["Failures of the policy a second", "a second", Object.keys(FAILURES).map((name) => rates(name.replace("_", " "), `policy.${name}`))],
-    ["To the gates, a second", "a second", [rates("decisions", "post.items"), rates("messages", "post.messages"), rates("answers", "post.answers"), rates("given up", "post.given_up")]],
+    ["To the gates, a second", "a second", [rates("decisions", "decisions.items"), rates("messages", "decisions.messages"), rates("acknowledgements", "decisions.acks_received"), rates("abandoned", "decisions.abandoned")]],
   ];
-  if (grantor.shadow) {
+  if (grantor.candidate) {
     all.push(["The candidate, a second", "a second", [rates("asked", "candidate.requests"), rates("differs", "candidate.changed"), rates("failed", "candidate.failed")]]);
   }
   return all;
@@ -42,13 +42,13 @@ export function tilesOfGrantor(grantor, history) {
     tile("granted/s", rate("policy.granted"), `${rate("policy.programs")} by programs`),
     tile("declined/s", rate("policy.declined"), `${rate("policy.undecided")} undecided`),
     tile("failures/s", rough(failures(history)), `${count(all)} since the start`),
-    tile("gates heard", `${gates.filter(isHeard).length} of ${gates.length}`, `${rate("post.messages")} messages/s to them`),
+    tile("gates heard", `${gates.filter(isHeard).length} of ${gates.length}`, `${rate("decisions.messages")} messages/s to them`),
   ];
 }
 
 /** Fills what only a grantor has. */
 export function showGrantor({ grantor, programs }, history) {
-  const { policy, post } = grantor;
+  const { policy, decisions } = grantor;
   const rows = (part, numbers, words = {}) => {
     const some = Object.entries(numbers).filter(([name, value]) => value > 0 && name !== "memory_bytes");
     return some.map(([name, value]) => [
@@ -58,7 +58,7 @@ export function showGrantor({ grantor, programs }, history) {
     ]);
   };
   fill(by("decided"), rows("policy", policy, FAILURES), "nobody has asked");
-  fill(by("post"), rows("post", post), "nothing was sent");
+  fill(by("sent-decisions"), rows("decisions", decisions), "nothing was sent");
   const now = failures(history);
   by("failures").hidden = now === 0;
   const words = now > 0 ? `The policy fails: ${rough(now)} times a second. ${grantor.last_error ?? ""}` : "";

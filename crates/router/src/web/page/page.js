@@ -66,7 +66,7 @@ function showTiles() {
   const bits = (name) => rough(history.rate(name, 8), "bit/s");
   const tiles = [];
   if (gate) {
-    const early = history.rate("packets.early");
+    const early = history.rate("packets.xdp_dropped");
     const load = gate.table.capacity ? gate.table.flows / gate.table.capacity : 0;
     tiles.push(
       tile("received, packets/s", rough(history.rate("packets.received")), bits("bytes.received")),
@@ -101,7 +101,7 @@ function showHead() {
   by("what").textContent = words.join(" · ");
   const on = (told.attacks || []).some((it) => it.ended === null);
   document.title = (lost ? "✕ no contact: " : on ? "⚠ attack: " : "") + title;
-  const there = { gate, grantor, distribution, candidate: (gate || grantor)?.shadow };
+  const there = { gate, grantor, distribution, candidate: (gate || grantor)?.candidate };
   for (const [name, it] of Object.entries(there)) {
     for (const part of document.querySelectorAll(`section.${name}, div.${name}`)) part.hidden = !it;
   }
@@ -163,7 +163,7 @@ function showTop() {
   const { destinations } = told;
   if (!destinations) return;
   const { seconds, samples, every } = destinations;
-  const early = history.rate("packets.early");
+  const early = history.rate("packets.xdp_dropped");
   by("sampled").textContent =
     `Of the last ${lasting(seconds)}: ` +
     (every > 1 ? `estimated from ${count(samples)} samples, one packet in ${count(every)} or more.` : `every packet, ${count(samples)} of them.`) +
@@ -217,7 +217,7 @@ function showRouter() {
   if (workers) fill(by("workers"), workers.map(({ worker, counters: it }) => [String(worker), count(it.received), count(it.sent), count(sum(it.punted)), count(sum(it.dropped))]));
   if (interfaces) fill(by("interfaces"), interfaces.map((it) => [it.name, [it.up ? "up" : "DOWN", "text"], [it.observe ? "observed" : it.mode, "text"], count(it.mtu), count(it.steered.taken || 0)]));
   if (fib) fill(by("fib"), fib.map((it) => [`${it.table} ${it.family}`, count(it.routes), [it.engine, "text"], rough(it.bytes, "B"), count(it.generation), [it.full || "none", "text"]]));
-  if (feeds) fill(by("feeds"), feeds.map((it) => [it.name, count(it.messages), count(it.overruns), count(it.resynchronizations), count(it.troubles), [it.last_trouble || "none", "text"]]));
+  if (feeds) fill(by("feeds"), feeds.map((it) => [it.name, count(it.messages), count(it.overruns), count(it.resynchronizations), count(it.errors), [it.last_error || "none", "text"]]));
 }
 
 function show() {

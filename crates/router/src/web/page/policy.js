@@ -42,7 +42,7 @@ function outcome(said) {
 }
 
 /** Fills what a candidate would do, of a gate or of a grantor. */
-export function showCandidate({ shadow }) {
+export function showCandidate({ candidate: shadow }) {
   if (!shadow) return;
   const ofGate = Array.isArray(shadow.changes);
   const pairs = ofGate
@@ -62,27 +62,27 @@ const STATES = {
   local: "no bundle is in force: the file's own policy is",
   waiting: "a version is offered, and tried by others first",
   canary: "on trial, and one of the first to try it",
-  watching: "on trial",
-  held: "has stood its trial",
+  trial: "on trial",
+  confirmed: "in force, its trial is over",
   rolled_back: "taken back to the version before",
 };
 
 /** Fills how it stands with bundles. */
 export function showDistribution(it) {
   const state = `${it.state.replace("_", " ")}: ${STATES[it.state] ?? ""}`;
-  const left = it.left === undefined ? "" : `, ${lasting(it.left)} left`;
+  const left = it.remaining_seconds === undefined ? "" : `, ${lasting(it.remaining_seconds)} left`;
   fill(by("bundle"), [
     ["version in force", [it.version === undefined ? "none" : String(it.version), "text"]],
     ["state", [state + left, "text"]],
     ["why", [it.reason ?? "–", "text"]],
     ["offered", [it.offered === undefined ? "nothing else" : String(it.offered), "text"]],
-    ["can go back to", [it.before.join(", ") || "none", "text"]],
+    ["can go back to", [it.previous.join(", ") || "none", "text"]],
     ["the highest so far", [String(it.floor), "text"]],
     ["this member", [it.name, "text"]],
     ["from", [it.source, "text"]],
   ]);
   const refused = Object.entries(it.refused).reverse();
   fill(by("refused"), refused.map(([version, why]) => [version, [why, "text"]]), "none");
-  by("bundle-trouble").hidden = !it.trouble;
-  if (by("bundle-trouble").textContent !== (it.trouble ?? "")) by("bundle-trouble").textContent = it.trouble ?? "";
+  by("bundle-trouble").hidden = !it.last_error;
+  if (by("bundle-trouble").textContent !== (it.last_error ?? "")) by("bundle-trouble").textContent = it.last_error ?? "";
 }

@@ -80,7 +80,7 @@ const REASONS = {
   program: "declined by a flow program",
   program_error: "a flow program found something wrong",
   over_limit: "over the limit of its prefix",
-  over_limit_each: "over the limit of its destination",
+  over_destination_limit: "over the limit of its destination",
   syn_cookie: "SYNs, answered by a cookie",
   proof: "resets that brought a cookie back",
   forged: "with a source that only a forger sends here",

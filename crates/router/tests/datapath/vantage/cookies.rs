@@ -10,7 +10,7 @@ use crate::packets::{OWN4, mac};
 use crate::packets::{ether, v4_with, v6_with};
 
 const SIX: u128 = 0x2001_0db8 << 96;
-const ASKING: &str = "[admission]\nabove = 0.0\nproof = \"syn-cookie\"";
+const ASKING: &str = "[admission]\nthreshold = 0.0\naddress_validation = \"syn-cookie\"";
 
 fn header(flags: u8, sequence: u32) -> tcp::Header<'static> {
     let options = if flags == tcp::SYN { &[2, 4, 5, 180, 1, 3, 3, 7][..] } else { &[] };
@@ -154,7 +154,8 @@ fn a_flood_is_answered_as_often_as_allowed() {
     assert_eq!(granted, 1000);
     assert_eq!(rig.count(Verdict::SynCookie), answers);
     assert_eq!(rig.worker.stats().snapshot().originated, answers);
-    let ended = ["request", "granted", "syn_cookie", "proof"].map(|name| rig.tally.packets(name));
+    let ended =
+        ["request", "granted", "syn_cookie", "cookie_reset"].map(|name| rig.tally.packets(name));
     assert_eq!(rig.tally.packets("received"), ended.iter().sum::<u64>());
     assert_eq!(rig.tally.packets("received"), 41_000);
 }

@@ -72,9 +72,9 @@ pub(crate) fn config(bandwidth: &str, more: &str) -> Config {
         interface = "back"
         [link]
         bandwidth = "{bandwidth}"
-        requests = 64
-        granted = 512
-        [table]
+        request_queue = 64
+        granted_queue = 512
+        [flow_table]
         entries = 1024
         [[grantors]]
         name = "site"
@@ -113,7 +113,7 @@ pub(crate) fn config(bandwidth: &str, more: &str) -> Config {
         [[policy]]
         prefix = "10.1.5.0/24"
         grantors = "site"
-        limit_each = "400kbit"
+        per_destination_limit = "400kbit"
         {more}"#
     );
     Config::parse(&text, Path::new("gate.toml")).expect("the configuration is sound")

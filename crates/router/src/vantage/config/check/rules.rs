@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use feed::netlink::AnyPrefix;
 use gate::decision::v2::sender::BEAT;
@@ -14,34 +13,36 @@ use gate::policy::{Action, Address, Grantor};
 use toml::Spanned;
 
 use super::{Checker, ruled_by};
-use crate::config::{ConfigError, Problem, shape};
+use crate::config::{ConfigError, Problem, TimeSpan, shape};
 use crate::distribution::Folder;
 use crate::vantage::config::{Member, Rule, Rules, Set, ip, text};
 use crate::vantage::policies;
 
 /// What silence may be taken for a grantor's end: three times that of one who lives, or more.
-const SILENT_MS: RangeInclusive<u64> = 3 * BEAT / 1_000_000..=60_000;
+const HOLD_TIMES: RangeInclusive<TimeSpan> =
+    TimeSpan::milliseconds(3 * BEAT / 1_000_000)..=TimeSpan::seconds(60);
 
 /// Reads the grantor sets.
 pub(super) fn sets(c: &mut Checker<'_>, listed: Vec<text::Grantors>, senders: &[u32]) -> Vec<Set> {
     let mut sets: Vec<Set> = Vec::new();
-    for text::Grantors { name, members, silent_ms } in listed {
+    for text::Grantors { name, members, hold_time } in listed {
         if sets.iter().any(|other| other.name == *name.get_ref()) {
-            c.problem(&name, "grantors.name", format!("{:?} is there twice", name.get_ref()));
+            c.problem(&name, "grantors.name", format!("{:?} is a duplicate", name.get_ref()));
         }
         if members.get_ref().is_empty() {
             c.problem(&members, "grantors.members", "there is none: nothing could be granted");
         }
-        if let Some(limit) = &silent_ms
-            && !SILENT_MS.contains(limit.get_ref())
+        if let Some(limit) = &hold_time
+            && !HOLD_TIMES.contains(limit.get_ref())
         {
-            let (least, most) = SILENT_MS.into_inner();
-            c.problem(limit, "grantors.silent_ms", format!("not within {least} and {most}"));
+            let (least, most) = HOLD_TIMES.into_inner();
+            let what = format!("{} is out of range: from {least} to {most}", limit.get_ref());
+            c.problem(limit, "grantors.hold_time", what);
         }
         let mut read: Vec<Member> = Vec::new();
         for text::Member { address, weight, sender } in members.into_inner() {
-            if silent_ms.is_some() && sender.is_none() {
-                let what = "with `silent_ms` each member needs its `sender`, by which it is heard";
+            if hold_time.is_some() && sender.is_none() {
+                let what = "`hold_time` needs the `sender` of each member: its messages show that it is alive";
                 c.problem(&address, "grantors.members", what);
             }
             if let Some(sender) = &sender
@@ -61,12 +62,12 @@ pub(super) fn sets(c: &mut Checker<'_>, listed: Vec<text::Grantors>, senders: &[
                 weight: weight.unwrap_or(1),
             };
             if read.iter().any(|other| other.grantor.address == grantor.address) {
-                c.problem(&address, "grantors.members", format!("{at} is there twice"));
+                c.problem(&address, "grantors.members", format!("{at} is a duplicate"));
             }
             read.push(Member { grantor, sender: sender.map(Spanned::into_inner) });
         }
-        let silent = silent_ms.map(|limit| Duration::from_millis(limit.into_inner()));
-        sets.push(Set { name: name.into_inner(), members: read, silent });
+        let hold_time = hold_time.map(|limit| limit.into_inner().into());
+        sets.push(Set { name: name.into_inner(), members: read, hold_time });
     }
     sets
 }
@@ -74,7 +75,7 @@ pub(super) fn sets(c: &mut Checker<'_>, listed: Vec<text::Grantors>, senders: &[
 /// Reads what becomes of packets by destination.
 pub(super) fn rules(c: &mut Checker<'_>, listed: Vec<text::Policy>, sets: &[Set]) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::new();
-    for text::Policy { prefix, grantors, action, exempt, limit, limit_each } in listed {
+    for text::Policy { prefix, grantors, action, exempt, limit, per_destination_limit } in listed {
         let line = c.line(&prefix);
         let action = match (grantors, action) {
             (Some(name), None) => {
@@ -113,14 +114,22 @@ pub(super) fn rules(c: &mut Checker<'_>, listed: Vec<text::Policy>, sets: &[Set]
             Some(c.rate(&at, key))
         };
         let limit = bound(limit, "policy.limit");
-        let limit_each = bound(limit_each, "policy.limit_each");
+        let per_destination_limit = bound(per_destination_limit, "policy.per_destination_limit");
         match Place::parse(prefix.get_ref()).map(any) {
             Ok(read) if rules.iter().any(|other| other.prefix == read) => {
-                c.problem(&prefix, "policy.prefix", format!("{} is there twice", prefix.get_ref()));
+                c.problem(&prefix, "policy.prefix", format!("{} is a duplicate", prefix.get_ref()));
             }
             Ok(prefix) => {
                 let counted = policies::first(rules.len());
-                rules.push(Rule { prefix, action, exempt, limit, limit_each, counted, line });
+                rules.push(Rule {
+                    prefix,
+                    action,
+                    exempt,
+                    limit,
+                    per_destination_limit,
+                    counted,
+                    line,
+                });
             }
             Err(error) => c.problem(&prefix, "policy.prefix", error),
         }
