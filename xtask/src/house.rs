@@ -123,7 +123,7 @@ fn layering(metadata: &Value) -> Vec<String> {
 }
 
 /// Lists the files under `folder`; a folder that is not there has none.
-fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
+pub(crate) fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() {

@@ -3,6 +3,7 @@
 //! ```text
 //! test [--no-smoke]   everything: what CI runs and what a change must pass
 //! check               formatting, lints and the rules of the house
+//! language [PATH...]  lines that break the rules of the project's language
 //! smoke [NAME...]     the program against independent ones, in namespaces
 //! loom                the publication protocol under every interleaving
 //! tsan                the same code with threads, under ThreadSanitizer
@@ -37,6 +38,7 @@ use anyhow::{Context, Result, bail};
 
 mod fuzz;
 mod house;
+mod language;
 mod needs;
 mod neon;
 mod plan;
@@ -51,6 +53,8 @@ usage: cargo xtask VERB
   test [--no-smoke]   every test there is; the last line counts them
                       (--no-smoke leaves out what needs root and namespaces)
   check               formatting, lints and the rules of the house
+  language [PATH...]  lists the lines that break the rules of language (CONTRIBUTING.md);
+                      --record writes how many are left, and never more than before
   smoke [NAME...]     the smoke tests in network namespaces, all or the named
   loom                the publication protocol under every interleaving
   tsan                the threaded tests under ThreadSanitizer
@@ -98,6 +102,7 @@ fn run() -> Result<bool> {
             plan::test(smoke)?
         }
         Some("check") => none(&rest).and_then(|()| plan::check())?,
+        Some("language") => return language::run(&rest).map(|()| true),
         Some("smoke") => plan::smoke(&rest)?,
         Some("loom") => none(&rest).and_then(|()| plan::loom())?,
         Some("tsan") => none(&rest).and_then(|()| plan::tsan())?,

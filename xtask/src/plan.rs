@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::step::{Step, Words};
-use crate::{fuzz, house, needs, smoke as scripts};
+use crate::{fuzz, house, language, needs, smoke as scripts};
 
 /// Whether `test` runs what needs root.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,6 +58,7 @@ pub(crate) fn check() -> Result<Vec<Step>> {
         Step::own("rustfmt and clippy are there", needs::components),
         Step::command("formatting", Words::cargo(&["fmt", "--all", "--check"])),
         Step::own("house rules", move || house::check(&metadata)),
+        Step::own("language", language::check),
         Step::command(
             "lints",
             Words::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
