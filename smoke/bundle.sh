@@ -102,7 +102,7 @@ CONFIG
 mv "$work/site/lists/deny.txt" "$work/site/lists/.deny.txt"
 refuse 1 "begins with a dot" "$program" bundle pack "$work/site" --version 1 --key "$work/site.key" -o "$work/x"
 mv "$work/site/lists/.deny.txt" "$work/deny.txt"
-refuse 1 "list.file: lists/deny.txt: it is not in the bundle" \
+refuse 1 "list.file: lists/deny.txt: not in the bundle" \
     "$program" bundle pack "$work/site" --version 1 --key "$work/site.key" -o "$work/x"
 ln -s "$work/site.key" "$work/site/lists/deny.txt"
 refuse 1 "no plain file" "$program" bundle pack "$work/site" --version 1 --key "$work/site.key" -o "$work/x"
@@ -118,7 +118,7 @@ pack 1 100%
     fail "grantor check"
 "$program" bundle verify "$work/in/site.bundle" --public "$work/site.key.pub" >"$work/verify.log"
 grep -q 'for gates and grantors, 4 files' "$work/verify.log" || fail "verify: $(cat "$work/verify.log")"
-refuse 1 "which is no trusted key" "$program" bundle verify "$work/in/site.bundle" --public "$work/other.key.pub"
+refuse 1 "which is not a trusted key" "$program" bundle verify "$work/in/site.bundle" --public "$work/other.key.pub"
 refuse 1 "version 1 is there" "$program" bundle pack "$work/site" --version 1 --key "$work/site.key" -o "$work/in/site.bundle"
 "$python" - "$work/in/site.bundle" "$work" <<'OPENSSL'
 import subprocess, sys
@@ -239,12 +239,12 @@ bundle[19] = 9  # its version
 open(sys.argv[2], "wb").write(bundle)
 TURN
 await 10 gate 'd["version"] == 2 and d["counts"]["bundles_refused"] >= 2'
-wait_for 10 grep -q 'forged.bundle: signed with .*, which is no trusted key' "$work/gate.log" || fail "nothing is said of who forges"
-wait_for 10 grep -q 'turned.bundle: the signature is not that of these bytes' "$work/gate.log" || fail "nothing is said of damage"
+wait_for 10 grep -q 'forged.bundle: signed with .*, which is not a trusted key' "$work/gate.log" || fail "nothing is said of who forges"
+wait_for 10 grep -q 'turned.bundle: the signature does not match' "$work/gate.log" || fail "nothing is said of damage"
 rm "$work/in/forged.bundle" "$work/in/turned.bundle"
 replace() { cp "$1" "$work/in/.new" && mv "$work/in/.new" "$work/in/site.bundle"; }
 replace "$work/forged.bundle"
-await 10 grantor 'd["version"] == 2 and "no trusted key" in (d["last_error"] or "")'
+await 10 grantor 'd["version"] == 2 and "not a trusted key" in (d["last_error"] or "")'
 pack 1 100% "$work/site.key" "$work/one.bundle"
 replace "$work/one.bundle"
 await 10 grantor 'd["version"] == 2 and "version 1 is lower than 2" in (d["last_error"] or "")'
@@ -343,7 +343,7 @@ for at in $(seq 6); do
     grantor=$launched
 done
 pack "$((version + 1))" 100%
-await 20 grantor "d['version'] == $((version + 1)) and d['state'] == 'held'"
+await 20 grantor "d['version'] == $((version + 1)) and d['state'] == 'confirmed'"
 ls -A "$work/keep-grantor" | grep -q '\.new$' && fail "half-written files are left: $(ls "$work/keep-grantor")"
 echo "   six times kill -9 while versions come: always a whole state"
 

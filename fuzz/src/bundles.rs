@@ -8,9 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use fingerpost_router::distribution::bundle::{MOST_FILES, pack, wrong_name};
+use fingerpost_router::distribution::bundle::{MAX_FILES, name_error, pack};
 use fingerpost_router::distribution::key::SecretKey;
-use fingerpost_router::distribution::{Bundle, Header, Share};
+use fingerpost_router::distribution::{Bundle, BundleHeader, CanaryShare};
 
 /// Counts of the results of inputs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,7 +24,7 @@ pub struct Tally {
 }
 
 fn key() -> SecretKey {
-    SecretKey::of([16; 32])
+    SecretKey::from_seed([16; 32])
 }
 
 fn contents(bundle: &Bundle) -> BTreeMap<String, Vec<u8>> {
@@ -41,7 +41,7 @@ pub fn bundles(input: &[u8], tally: &mut Tally) {
     let trusted = [key().public()];
     if mode & 1 == 0 {
         let mut bytes = rest.to_vec();
-        bytes.extend_from_slice(trusted[0].bytes());
+        bytes.extend_from_slice(trusted[0].as_bytes());
         let signature = key().sign(&bytes);
         bytes.extend_from_slice(&signature);
         let Ok(bundle) = Bundle::open(bytes.clone(), Some(&trusted)) else {
@@ -55,12 +55,12 @@ pub fn bundles(input: &[u8], tally: &mut Tally) {
     }
     let [version, share, place, rest @ ..] = rest else { return };
     let files = files(rest);
-    let canary = Share::of(u16::from(*share) * 39).unwrap_or(Share::ALL);
-    let header = Header { version: 1 + u64::from(*version), created: 7, canary };
+    let canary = CanaryShare::from_hundredths(u16::from(*share) * 39).unwrap_or(CanaryShare::ALL);
+    let header = BundleHeader { version: 1 + u64::from(*version), created: 7, canary };
     let Ok(bytes) = pack(&header, &files, &key()) else {
         let sound = !files.is_empty()
-            && files.len() <= MOST_FILES
-            && files.keys().all(|name| wrong_name(name).is_none());
+            && files.len() <= MAX_FILES
+            && files.keys().all(|name| name_error(name).is_none());
         assert!(!sound, "refused without a reason: {files:?}");
         return;
     };

@@ -1,13 +1,13 @@
-//! The reports of `run --check`, `gate check` and `grantor check`: one line for a configuration
-//! that is sound, warnings beside it, errors in its place.
+//! The reports of `run --check`, `gate check` and `grantor check`: one line for a valid
+//! configuration, with its warnings, or the errors.
 //!
 //! ```text
-//!   sound: ports eth0, eth1                                            standard output, status 0
+//!   valid: ports eth0, eth1                                            standard output, status 0
 //!   fingerpost: warning: eth1 is down: `ip link set eth1 up`           standard error
 //!   fingerpost: eth9: no such interface in this network namespace …    standard error, status 1
 //! ```
 //!
-//! With `-j` all of it is one JSON object on standard output.
+//! With `-j` the report is one JSON object on standard output.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,11 +19,11 @@ use serde_json::json;
 
 /// The options of `gate check` and `grantor check`.
 #[derive(clap::Args)]
-pub(crate) struct Options {
-    /// Judge it with this bundle, and not with the one in force
+pub(crate) struct CheckArgs {
+    /// Check with this bundle instead of the one in force
     #[arg(long, value_name = "FILE")]
     pub(crate) bundle: Option<PathBuf>,
-    /// Check the file alone, not this machine's interfaces, queues, cores and folders
+    /// Check only the file, not this machine's interfaces, queues, cores and folders
     #[arg(long)]
     pub(crate) offline: bool,
     /// Write JSON
@@ -31,20 +31,20 @@ pub(crate) struct Options {
     pub(crate) json: bool,
 }
 
-/// Writes what a check has found about a configuration that can be read.
-pub(crate) fn report(sound: &str, findings: &[Finding], json: bool) -> anyhow::Result<ExitCode> {
+/// Writes the findings about a configuration that could be parsed, or its `summary`.
+pub(crate) fn report(summary: &str, findings: &[Finding], json: bool) -> anyhow::Result<ExitCode> {
     let (mut errors, mut warnings) = (Vec::new(), Vec::new());
     for finding in findings {
         match finding {
-            Finding::Error(what) => errors.push(what.as_str()),
-            Finding::Warning(what) => warnings.push(what.as_str()),
+            Finding::Error(text) => errors.push(text.as_str()),
+            Finding::Warning(text) => warnings.push(text.as_str()),
         }
     }
     let mut out = std::io::stdout().lock();
     if json {
         let document = json!({
             "sound": errors.is_empty(),
-            "summary": errors.is_empty().then_some(sound),
+            "summary": errors.is_empty().then_some(summary),
             "errors": errors,
             "warnings": warnings,
         });
@@ -57,6 +57,6 @@ pub(crate) fn report(sound: &str, findings: &[Finding], json: bool) -> anyhow::R
     if !errors.is_empty() {
         bail!("{}", errors.join("\nfingerpost: "));
     }
-    writeln!(out, "sound: {sound}")?;
+    writeln!(out, "valid: {summary}")?;
     Ok(ExitCode::SUCCESS)
 }

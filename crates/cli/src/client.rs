@@ -1,14 +1,14 @@
-//! A question on the control socket of a running router, and its answer item by item.
+//! The client of the control socket: sends a request to a running router, receives items.
 //!
 //! ```text
 //!   Request, Order ─► line of JSON ─► control socket ─► lines ─► each item, as it comes ─► End
 //! ```
 //!
-//! The socket is `--socket`, or the environment's `FINGERPOST_SOCKET`, or the router's default. A
-//! router creates it when it forwards, so that a command with `--wait` can be started with the
-//! router and gets its answer as soon as there is one.
+//! The path of the socket is `--socket`, or the environment variable `FINGERPOST_SOCKET`, or the
+//! default of the router. A router creates the socket once it forwards. So a command with `--wait`
+//! can start together with the router, and receives its response once the router is ready.
 //!
-//! An answer that ends without its end is an error, whatever came before.
+//! A response without its final line is an error, whatever items preceded.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
@@ -20,17 +20,17 @@ use router::config::CONTROL;
 use router::control::api::{Item, Line};
 use serde::Serialize;
 
-/// How long the router may take to answer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit of the router for each item of a response.
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest `--wait`.
-const LONGEST_WAIT: Duration = Duration::from_secs(3600);
-/// The time between two attempts to connect.
-const RETRY: Duration = Duration::from_millis(50);
+const MAX_WAIT: Duration = Duration::from_secs(3600);
+/// Interval of connection attempts.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Where the router is asked.
+/// The control socket, and the time to wait for it.
 #[derive(Clone, clap::Args)]
-pub(crate) struct At {
-    /// Where the router listens (`[control] socket` of its configuration)
+pub(crate) struct SocketArgs {
+    /// Path of the control socket (`[control] socket` of the configuration)
     #[arg(
         long,
         value_name = "PATH",
@@ -39,18 +39,18 @@ pub(crate) struct At {
         global = true
     )]
     pub(crate) socket: PathBuf,
-    /// Wait so long for a router that is starting [default: 30s for `fib diff`, else 0s]
-    #[arg(long, value_name = "TIME", value_parser = wait, global = true)]
+    /// Time to wait for a router that is starting, at most 3600s [default: 30s for `fib diff`, else 0s]
+    #[arg(long, value_name = "TIME", value_parser = parse_wait, global = true)]
     wait: Option<Duration>,
 }
 
-impl At {
+impl SocketArgs {
     /// Waits `default` for a router that is starting, unless the command line sets another time.
-    pub(crate) fn or_wait(&self, default: Duration) -> Self {
+    pub(crate) fn with_default_wait(&self, default: Duration) -> Self {
         Self { wait: self.wait.or(Some(default)), ..self.clone() }
     }
 
-    /// Connects; tries again until the wait is over if there is no socket, or no listener.
+    /// Connects; retries until the wait is over if there is no socket or no listener.
     fn connect(&self) -> anyhow::Result<UnixStream> {
         let path = self.socket.display();
         let begin = Instant::now();
@@ -69,20 +69,22 @@ impl At {
                     eprintln!("fingerpost: waiting up to {seconds} s for a router at {path}");
                     announced = true;
                 }
-                std::thread::sleep(RETRY);
+                std::thread::sleep(RETRY_INTERVAL);
                 continue;
             }
             let advice = match error.kind() {
                 ErrorKind::PermissionDenied => "run this as root or as the router's user",
-                _ => "start `fingerpost run`, or name its socket by --socket or FINGERPOST_SOCKET",
+                _ => {
+                    "start `fingerpost run`, or name its socket with --socket or FINGERPOST_SOCKET"
+                }
             };
             return Err(error).with_context(|| format!("{path}: no router answers here; {advice}"));
         }
     }
 }
 
-/// Reads a time: seconds, `2s`, `0.5s` or `200ms`; at most `limit`.
-pub(crate) fn time(text: &str, limit: Duration) -> Result<Duration, String> {
+/// Parses a time of at most `limit`: seconds, `2s`, `0.5s` or `200ms`.
+pub(crate) fn parse_time(text: &str, limit: Duration) -> Result<Duration, String> {
     let (number, unit) = match text.strip_suffix("ms") {
         Some(number) => (number, 1e-3),
         None => (text.strip_suffix('s').unwrap_or(text), 1.0),
@@ -94,62 +96,64 @@ pub(crate) fn time(text: &str, limit: Duration) -> Result<Duration, String> {
         .ok_or_else(|| format!("not between 0 and {} seconds", limit.as_secs()))
 }
 
-fn wait(text: &str) -> Result<Duration, String> {
-    time(text, LONGEST_WAIT)
+fn parse_wait(text: &str) -> Result<Duration, String> {
+    parse_time(text, MAX_WAIT)
 }
 
-/// Asks, and hands every item to `hear`; returns how many there were. The router may take
-/// `patience` from one item to the next, or as long as it likes.
-pub(crate) fn ask(
-    at: &At,
+/// Sends a request, and calls `handle` with each item of the response. Returns the number of items.
+/// The router may take `timeout` for each item, or unlimited time.
+pub(crate) fn send(
+    socket: &SocketArgs,
     request: &impl Serialize,
-    patience: impl Into<Option<Duration>>,
-    hear: &mut dyn FnMut(Item) -> anyhow::Result<()>,
+    timeout: impl Into<Option<Duration>>,
+    handle: &mut dyn FnMut(Item) -> anyhow::Result<()>,
 ) -> anyhow::Result<u64> {
-    let path = at.socket.display();
-    let stream = at.connect()?;
-    stream.set_read_timeout(patience.into())?;
-    let mut question = serde_json::to_string(request)?;
-    question.push('\n');
-    (&stream).write_all(question.as_bytes()).with_context(|| format!("{path}: asking"))?;
+    let path = socket.socket.display();
+    let stream = socket.connect()?;
+    stream.set_read_timeout(timeout.into())?;
+    let mut text = serde_json::to_string(request)?;
+    text.push('\n');
+    (&stream).write_all(text.as_bytes()).with_context(|| format!("{path}: sending the request"))?;
     let mut count = 0;
     for line in BufReader::new(&stream).lines() {
-        let line = line.with_context(|| format!("{path}: reading the answer"))?;
-        match serde_json::from_str(&line).with_context(|| format!("{path}: an answer"))? {
+        let line = line.with_context(|| format!("{path}: reading the response"))?;
+        match serde_json::from_str(&line)
+            .with_context(|| format!("{path}: parsing the response"))?
+        {
             Line::Item(item) => {
-                hear(*item)?;
+                handle(*item)?;
                 count += 1;
             }
             Line::End { items } if items == count => return Ok(count),
-            Line::End { items } => bail!("{path}: {items} items were told and {count} came"),
+            Line::End { items } => bail!("{path}: received {count} of {items} items"),
             Line::Error(error) => bail!("{error}"),
         }
     }
-    bail!("{path}: the router ended in the middle of its answer")
+    bail!("{path}: the router closed the connection before the end of its response")
 }
 
-/// Writes items as one JSON array, as they come.
-pub(crate) struct Array<W: Write> {
+/// A writer of one JSON array, item by item.
+pub(crate) struct JsonArray<W: Write> {
     out: W,
-    begun: bool,
+    has_items: bool,
 }
 
-impl<W: Write> Array<W> {
-    /// Begins.
+impl<W: Write> JsonArray<W> {
+    /// Creates an empty array.
     pub(crate) fn new(out: W) -> Self {
-        Self { out, begun: false }
+        Self { out, has_items: false }
     }
 
-    /// Writes one.
-    pub(crate) fn item(&mut self, item: &impl Serialize) -> anyhow::Result<()> {
-        self.out.write_all(if self.begun { b",\n" } else { b"[" })?;
-        self.begun = true;
+    /// Writes an item.
+    pub(crate) fn push(&mut self, item: &impl Serialize) -> anyhow::Result<()> {
+        self.out.write_all(if self.has_items { b",\n" } else { b"[" })?;
+        self.has_items = true;
         Ok(serde_json::to_writer(&mut self.out, item)?)
     }
 
     /// Ends the array.
     pub(crate) fn end(mut self) -> std::io::Result<()> {
-        self.out.write_all(if self.begun { b"]\n" } else { b"[]\n" })?;
+        self.out.write_all(if self.has_items { b"]\n" } else { b"[]\n" })?;
         self.out.flush()
     }
 }
@@ -158,11 +162,11 @@ impl<W: Write> Array<W> {
 mod tests {
     use std::time::Duration;
 
-    use super::{Array, time};
+    use super::{JsonArray, parse_time};
 
     #[test]
-    fn time_with_each_unit_is_read_and_bounded() {
-        let minute = |text: &str| time(text, Duration::from_secs(60));
+    fn parse_time_accepts_units_and_checks_the_limit() {
+        let minute = |text: &str| parse_time(text, Duration::from_secs(60));
         assert_eq!(minute("2s"), Ok(Duration::from_secs(2)));
         assert_eq!(minute("1.5"), Ok(Duration::from_millis(1500)));
         assert_eq!(minute("200ms"), Ok(Duration::from_millis(200)));
@@ -172,11 +176,11 @@ mod tests {
     }
 
     #[test]
-    fn an_array_is_valid_whatever_there_was() {
+    fn json_array_is_valid_with_any_number_of_items() {
         for count in 0..3 {
             let mut bytes = Vec::new();
-            let mut array = Array::new(&mut bytes);
-            (0..count).for_each(|item| array.item(&item).unwrap());
+            let mut array = JsonArray::new(&mut bytes);
+            (0..count).for_each(|item| array.push(&item).unwrap());
             array.end().unwrap();
             let read: Vec<u32> = serde_json::from_slice(&bytes).unwrap();
             assert_eq!(read, (0..count).collect::<Vec<_>>());

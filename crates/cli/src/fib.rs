@@ -1,14 +1,14 @@
-//! `fingerpost fib diff kernel`: what a running router and the kernel do not agree on.
+//! `fingerpost fib diff kernel`: compares the tables of a running router with the kernel.
 //!
 //! ```text
 //!   10.1.0.0/16: the kernel has via 10.0.1.2 dev r1, the router nothing
 //!   10.2.3.4: the kernel has 10.2.0.0/16 via 10.0.1.2 dev r1, the router 10.2.3.0/24 blackhole
 //! ```
 //!
-//! The router compares, with a connection to the kernel of its own
-//! (`router/src/control/audit/diff.rs`). Nothing is printed where all is the same; what was
-//! compared is said beside it, on standard error. As diff(1): exit status 1 if there is a
-//! difference, else 0. The command waits for a router that is starting: 30 s, or `--wait`.
+//! The router compares, over a separate netlink connection to the kernel
+//! (`router/src/control/audit/diff.rs`). The command prints one line for each difference, and a
+//! summary on standard error. As in diff(1), the exit status is 1 if there is a difference, else 0.
+//! The command waits for a router that is starting: 30 s, or `--wait`.
 
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
@@ -17,16 +17,16 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::Subcommand;
 use router::control::answer::difference;
-use router::control::api::{Item, Request};
+use router::control::api::{Compared, Item, Request};
 
-use crate::client::{self, At, PATIENCE};
+use crate::client::{self, RESPONSE_TIMEOUT, SocketArgs};
 
-/// The time to wait for a router that was just started.
-const START: Duration = Duration::from_secs(30);
+/// Default of `--wait`.
+const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 /// The longest `--settle`.
-const LONGEST_SETTLE: Duration = Duration::from_secs(60);
+const MAX_SETTLE: Duration = Duration::from_secs(60);
 
-/// What `fib` takes.
+/// The arguments of `fib`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -38,39 +38,39 @@ enum Verb {
     /// Compare the tables of a running router
     Diff {
         #[command(subcommand)]
-        with: With,
+        target: Target,
     },
 }
 
 #[derive(Subcommand)]
-enum With {
-    /// With the kernel's routes, read anew, and with its own lookups
+enum Target {
+    /// Compare with the kernel's routes and with its route lookups
     ///
     /// Exit status 1 if there is a difference.
-    Kernel(Kernel),
+    Kernel(KernelArgs),
 }
 
 #[derive(clap::Args)]
-struct Kernel {
+struct KernelArgs {
     #[command(flatten)]
-    at: At,
+    socket: SocketArgs,
     /// Write JSON: an array of the differences
     #[arg(short, long)]
     json: bool,
-    /// How long what differs may take to agree: changes on their way are no difference
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = settle)]
+    /// Time for pending changes: a difference counts if it lasts longer, at most 60s
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_settle)]
     settle: Duration,
-    /// Addresses that are asked of the kernel, for each thousand routes
+    /// Addresses to look up in the kernel, for each thousand routes
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     sample: u32,
-    /// Draw the same addresses again [default: others each time]
+    /// Seed of the random addresses [default: random]
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
 }
 
-/// Compares, and prints.
+/// Compares and prints the differences.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let Verb::Diff { with: With::Kernel(args) } = &args.verb;
+    let Verb::Diff { target: Target::Kernel(args) } = &args.verb;
     let request = Request::Diff {
         settle: args.settle.as_millis() as u64,
         sample: args.sample,
@@ -78,39 +78,39 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut compared = None;
-    let patience = PATIENCE + args.settle;
-    let at = args.at.or_wait(START);
+    let timeout = RESPONSE_TIMEOUT + args.settle;
+    let socket = args.socket.with_default_wait(DEFAULT_WAIT);
     if args.json {
-        let mut array = client::Array::new(&mut out);
-        client::ask(&at, &request, patience, &mut |item| match item {
-            Item::Difference(it) => array.item(&it),
-            other => keep(&mut compared, other),
+        let mut array = client::JsonArray::new(&mut out);
+        client::send(&socket, &request, timeout, &mut |item| match item {
+            Item::Difference(found) => array.push(&found),
+            other => store_summary(&mut compared, other),
         })?;
         array.end()?;
     } else {
-        client::ask(&at, &request, patience, &mut |item| match item {
-            Item::Difference(it) => Ok(writeln!(out, "{}", difference(&it))?),
-            other => keep(&mut compared, other),
+        client::send(&socket, &request, timeout, &mut |item| match item {
+            Item::Difference(found) => Ok(writeln!(out, "{}", difference(&found))?),
+            other => store_summary(&mut compared, other),
         })?;
         out.flush()?;
     }
-    let Some(it) = compared else { bail!("the router does not say what it has compared") };
+    let Some(summary) = compared else { bail!("the response of the router has no summary") };
     eprintln!(
         "fingerpost: {} routes and {} addresses (seed {}) compared in {:.2} s: {} differences",
-        it.routes, it.addresses, it.seed, it.seconds, it.differences
+        summary.routes, summary.addresses, summary.seed, summary.seconds, summary.differences
     );
-    Ok(if it.differences == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if summary.differences == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn keep(compared: &mut Option<router::control::api::Compared>, item: Item) -> anyhow::Result<()> {
-    if let Item::Compared(it) = item {
-        *compared = Some(it);
+fn store_summary(summary: &mut Option<Compared>, item: Item) -> anyhow::Result<()> {
+    if let Item::Compared(compared) = item {
+        *summary = Some(compared);
     }
     Ok(())
 }
 
-fn settle(text: &str) -> Result<Duration, String> {
-    client::time(text, LONGEST_SETTLE)
+fn parse_settle(text: &str) -> Result<Duration, String> {
+    client::parse_time(text, MAX_SETTLE)
 }
 
 #[cfg(test)]
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_in_words() {
+    fn difference_names_both_sides() {
         let mut it = Difference {
             what: "route".to_owned(),
             table: 254,

@@ -1,14 +1,13 @@
-//! `fingerpost forward -c FILE`: the router, until it is told to stop.
+//! `fingerpost forward -c FILE`: runs the router with routes from files until a signal.
 //!
 //! ```text
 //!   configuration ─► Router::start ─► "forwarding" ─► Ctrl-C, SIGTERM ─► stop ─► report
 //! ```
 //!
-//! What is said while it runs goes to standard error: what was taken over and in
-//! which mode, and on a terminal a line that counts along. The report at the end is
-//! the result: every counter there is, by reason, for a person or with `-j` as
-//! JSON. Whichever way the process ends, the kernel gives the interfaces back with
-//! its descriptors; there is nothing that a handler would have to clean up.
+//! Standard error receives the ports with their modes and, on a terminal, a line with live rates. The
+//! result is the report at the end: all counters by reason, as text or with `-j` as JSON. However the
+//! process ends, the kernel detaches the XDP programs with its descriptors; no handler has to clean
+//! up.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -24,26 +23,26 @@ use crate::{progress, stop};
 
 mod report;
 
-use report::Report;
+use report::ForwardReport;
 
-/// How often the counters on the terminal are renewed.
+/// Interval of updates on the terminal.
 const TICK: Duration = Duration::from_secs(1);
-/// How soon a signal is noticed.
-const NOTICE: Duration = Duration::from_millis(20);
+/// Interval of checks for a signal.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The configuration that is read unless another is named.
+/// The default configuration file.
 const CONFIG: &str = "/etc/fingerpost/forward.toml";
 
-/// What `forward` takes.
+/// The arguments of `forward`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The configuration
+    /// Configuration file
     #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
     config: PathBuf,
-    /// Read the configuration and the routes, say whether they are sound, and stop
+    /// Check the configuration and the routes, and exit
     #[arg(long)]
     check: bool,
-    /// Write the report at the end as JSON
+    /// Write the final report as JSON
     #[arg(short, long)]
     json: bool,
 }
@@ -54,13 +53,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.check {
         return check(&config);
     }
-    let stop = stop::on(&[stop::SIGINT, stop::SIGTERM, stop::SIGHUP])?;
+    let stop = stop::flag_on_signals(&[stop::SIGINT, stop::SIGTERM, stop::SIGHUP])?;
     let mut running = progress::during("loading the routes", || Router::start(config))?;
-    announce(&running);
+    print_start(&running);
     let start = Instant::now();
-    let mut well = attend(&running, &stop);
-    well &= running.stop();
-    let report = Report::new(&running, start.elapsed())?;
+    let mut healthy = wait_for_stop(&running, &stop);
+    healthy &= running.stop();
+    let report = ForwardReport::new(&running, start.elapsed())?;
     let mut out = std::io::stdout().lock();
     if args.json {
         serde_json::to_writer_pretty(&mut out, &report)?;
@@ -68,30 +67,30 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         report.write(&mut out)?;
     }
-    if !well {
+    if !healthy {
         eprintln!("fingerpost: a worker died; this is a bug, please report it");
     }
     if !report.balanced {
         eprintln!("fingerpost: the counters do not add up; this is a bug, please report it");
     }
-    Ok(if well && report.balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if healthy && report.balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Everything that can be judged without touching the system.
+/// Checks the configuration and the routes without touching the system.
 fn check(config: &Config) -> anyhow::Result<ExitCode> {
     let routes = progress::during("loading the routes", || Routes::load(config, 1))?;
     warn(&routes);
     let (v4, v6) = (routes.v4.rib().len(), routes.v6.rib().len());
     writeln!(
         std::io::stdout(),
-        "sound: {v4} IPv4 and {v6} IPv6 routes, {} next hops",
+        "valid: {v4} IPv4 and {v6} IPv6 routes, {} next hops",
         hops(&routes)
     )?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what was taken over.
-fn announce(running: &Running) {
+/// Prints the ports and the size of the tables.
+fn print_start(running: &Running) {
     let routes = running.routes();
     warn(routes);
     for (port, _) in running.ports() {
@@ -125,37 +124,37 @@ fn hops(routes: &Routes) -> usize {
     routes.hops.iter().filter(|(.., count)| *count > 0).count()
 }
 
-/// Waits for a signal, and counts along on a terminal. Says whether all workers
-/// were at work to the end.
-fn attend(running: &Running, stop: &AtomicBool) -> bool {
+/// Waits for a signal, and prints live rates on a terminal. Returns whether all workers were alive
+/// until then.
+fn wait_for_stop(running: &Running, stop: &AtomicBool) -> bool {
     let terminal = std::io::stderr().is_terminal();
     let mut before = running.stats();
-    let mut told = Instant::now();
-    let well = loop {
+    let mut printed = Instant::now();
+    let healthy = loop {
         if stop.load(Ordering::Relaxed) {
             break true;
         }
         if !running.alive() {
             break false;
         }
-        std::thread::sleep(NOTICE);
-        if terminal && told.elapsed() >= TICK {
+        std::thread::sleep(SIGNAL_INTERVAL);
+        if terminal && printed.elapsed() >= TICK {
             let now = running.stats();
-            let rate = |count: u64| count as f64 / told.elapsed().as_secs_f64();
+            let rate = |count: u64| count as f64 / printed.elapsed().as_secs_f64();
             let since = now - before;
             progress::show(&format!(
-                "\r{:.0} packets/s in, {:.0} out, {:.0} punted, {:.0} dropped; {} in all\x1b[K",
+                "\r{:.0} packets/s in, {:.0} out, {:.0} punted, {:.0} dropped; {} in total\x1b[K",
                 rate(since.received),
                 rate(since.sent()),
                 rate(since.punted()),
                 rate(since.dropped()),
                 now.received
             ));
-            (before, told) = (now, Instant::now());
+            (before, printed) = (now, Instant::now());
         }
     };
     if terminal {
         progress::show("\r\x1b[K");
     }
-    well
+    healthy
 }

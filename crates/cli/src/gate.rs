@@ -1,11 +1,10 @@
-//! `fingerpost gate -c FILE`: a gate at a vantage point, until it is told to stop.
+//! `fingerpost gate -c FILE`: runs a gate at a vantage point until a signal.
 //!
-//! A [service] that SIGHUP has go over to the policy and the senders as they
-//! are now. `fingerpost gate check -c FILE` judges the file and takes nothing over, `fingerpost gate
-//! bgp-config` writes what a BGP speaker beside the gate is to announce (`gate/bgp.rs`). A
-//! reload that fails says why and leaves everything as it was. Whichever way the process
-//! ends, the kernel has the interfaces again; whether it then lets packets past is the
-//! kernel's configuration (`net.ipv4.ip_forward`, docs/guide/gate.md).
+//! A [service] that reloads its policy and its senders on SIGHUP. A reload that fails is logged and
+//! changes nothing. `fingerpost gate check -c FILE` checks the file and attaches to no interface;
+//! `fingerpost gate bgp-config` writes the configuration of a BGP speaker beside the gate
+//! (`gate/bgp.rs`). However the process ends, the interfaces return to the kernel; whether the kernel
+//! then forwards is its own configuration (`net.ipv4.ip_forward`, docs/guide/gate.md).
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -23,63 +22,63 @@ use crate::{bundle, check, progress};
 
 mod bgp;
 
-/// The configuration that is read unless another is named.
+/// The default configuration file.
 pub(crate) const CONFIG: &str = "/etc/fingerpost/gate.toml";
 
-/// What `gate` takes.
+/// The arguments of `gate`.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     /// The configuration
     #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
     config: PathBuf,
-    /// Wait for interfaces that do not exist yet, as at boot, for as long as it takes
+    /// Wait without limit for interfaces that do not exist yet, as at boot
     #[arg(long)]
     wait_for_interfaces: bool,
-    /// Write the counters at the end as JSON
+    /// Write the final counters as JSON
     #[arg(short, long)]
     json: bool,
     #[command(subcommand)]
-    what: Option<What>,
+    verb: Option<Verb>,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
-    /// Read a configuration, say whether it is sound, and stop
+enum Verb {
+    /// Check a configuration, and exit
     Check {
         /// The configuration
         #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
         config: PathBuf,
         #[command(flatten)]
-        options: check::Options,
+        args: check::CheckArgs,
     },
-    /// Write the configuration of a BGP speaker that announces what the gate protects
+    /// Write the configuration of a BGP speaker that announces the protected prefixes
     BgpConfig(bgp::Args),
 }
 
-/// Guards until a signal.
+/// Runs the gate until a signal, or the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    match &args.what {
-        Some(What::Check { config, options }) => judge(config, options),
-        Some(What::BgpConfig(args)) => {
-            std::io::stdout().write_all(bgp::text(args)?.as_bytes())?;
+    match &args.verb {
+        Some(Verb::Check { config, args }) => check_config(config, args),
+        Some(Verb::BgpConfig(args)) => {
+            std::io::stdout().write_all(bgp::speaker_config(args)?.as_bytes())?;
             Ok(ExitCode::SUCCESS)
         }
-        None => guard(args),
+        None => run_gate(args),
     }
 }
 
-fn judge(path: &Path, options: &check::Options) -> anyhow::Result<ExitCode> {
-    let config = match &options.bundle {
+fn check_config(path: &Path, args: &check::CheckArgs) -> anyhow::Result<ExitCode> {
+    let config = match &args.bundle {
         None => Config::load(path)?,
         Some(file) => {
             let local = Config::local(path)?;
-            let bundle = bundle::of_member(file, path, local.fixed.distribution.as_ref())?;
+            let bundle = bundle::read_for_member(file, path, local.fixed.distribution.as_ref())?;
             Config::load_over(path, Some(&bundle))?
         }
     };
     let (fixed, rules, trust) = (&config.fixed, &config.rules, &config.trust);
-    let sound = format!(
+    let summary = format!(
         "front {}, back {}, {} prefixes, {} grantor sets, {} senders, version 1 {}{}",
         fixed.front.name,
         fixed.back.name,
@@ -87,12 +86,12 @@ fn judge(path: &Path, options: &check::Options) -> anyhow::Result<ExitCode> {
         rules.sets.len(),
         trust.senders.len(),
         if trust.v1_sources.is_empty() { "off" } else { "on" },
-        bundle::over(config.bundle.as_deref())
+        bundle::summary_suffix(config.bundle.as_deref())
     );
-    check::report(&sound, &preflight::gate(&config, options.offline), options.json)
+    check::report(&summary, &preflight::gate(&config, args.offline), args.json)
 }
 
-fn guard(args: &Args) -> anyhow::Result<ExitCode> {
+fn run_gate(args: &Args) -> anyhow::Result<ExitCode> {
     let config = Config::local(&args.config)?;
     let signals = service::prepare(config.fixed.log)?;
     let names = [config.fixed.front.name.as_str(), config.fixed.back.name.as_str()];
@@ -100,8 +99,8 @@ fn guard(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let start = Instant::now();
-    let mut vantage = progress::during("following the kernel", || Vantage::start(&config))?;
-    service::announce(&vantage.ports());
+    let mut vantage = progress::during("reading the kernel's routes", || Vantage::start(&config))?;
+    service::log_ports(&vantage.ports());
     match vantage.restored() {
         Some(Ok(count)) => log::info!("{count} flows restored"),
         Some(Err(error)) => log::warn!("no flows restored: {error}"),
@@ -109,14 +108,14 @@ fn guard(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let took = start.elapsed().as_secs_f64();
     log::info!("guarding after {took:.2} s; Ctrl-C stops");
-    let well = signals.serve(&mut vantage);
+    let healthy = signals.serve(&mut vantage);
     match vantage.keep() {
         Some(Ok(count)) => log::info!("{count} flows saved"),
         Some(Err(error)) => log::warn!("no flows saved: {error}"),
         None => {}
     }
     let state = |counters: &Counters| json!({ "counters": counters, "gate": vantage.told() });
-    service::report(&vantage.stats(), well, args.json.then_some(state))
+    service::report(&vantage.stats(), healthy, args.json.then_some(state))
 }
 
 impl Service for Vantage {
@@ -128,7 +127,7 @@ impl Service for Vantage {
         Vantage::progress(self)
     }
 
-    fn attend(&mut self) {
+    fn log_events(&mut self) {
         for line in Vantage::attend(self) {
             log::info!("{line}");
         }

@@ -1,8 +1,8 @@
-//! `fingerpost grantor -c FILE`: a grantor in the protected network, until it is told to stop.
+//! `fingerpost grantor -c FILE`: runs a grantor in the protected network until a signal.
 //!
-//! A [service] that SIGHUP has go over to the policy, the lists and the programs as they are
-//! now. `fingerpost grantor check -c FILE` judges the file and what it names, and takes
-//! nothing over. A reload that fails says why and leaves everything as it was.
+//! A [service] that reloads its policy, lists and programs on SIGHUP. A reload that fails is logged
+//! and changes nothing. `fingerpost grantor check -c FILE` checks the file and the files that it
+//! names, and attaches to no interface.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,54 +18,54 @@ use serde_json::json;
 use crate::service::{self, Service};
 use crate::{bundle, check, progress};
 
-/// The configuration that is read unless another is named.
+/// The default configuration file.
 pub(crate) const CONFIG: &str = "/etc/fingerpost/grantor.toml";
 
-/// What `grantor` takes.
+/// The arguments of `grantor`.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     /// The configuration
     #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
     config: PathBuf,
-    /// Wait for interfaces that do not exist yet, as at boot, for as long as it takes
+    /// Wait without limit for interfaces that do not exist yet, as at boot
     #[arg(long)]
     wait_for_interfaces: bool,
-    /// Write the counters at the end as JSON
+    /// Write the final counters as JSON
     #[arg(short, long)]
     json: bool,
     #[command(subcommand)]
-    what: Option<What>,
+    verb: Option<Verb>,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
-    /// Read a configuration with its policy, say whether it is sound, and stop
+enum Verb {
+    /// Check a configuration and its policy, and exit
     Check {
         /// The configuration
         #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
         config: PathBuf,
         #[command(flatten)]
-        options: check::Options,
+        args: check::CheckArgs,
     },
-    /// Write a policy that comes with this to standard output, or their names
+    /// Write a bundled policy to standard output, or list the bundled policies
     Policy {
-        /// Its name
+        /// Name of the policy [default: list the names]
         #[arg(value_name = "NAME")]
         name: Option<String>,
     },
 }
 
-/// Grants until a signal.
+/// Runs the grantor until a signal, or the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    match &args.what {
-        Some(What::Check { config, options }) => judge(config, options),
-        Some(What::Policy { name }) => policy(name.as_deref()),
-        None => grant(args),
+    match &args.verb {
+        Some(Verb::Check { config, args }) => check_config(config, args),
+        Some(Verb::Policy { name }) => print_policy(name.as_deref()),
+        None => run_grantor(args),
     }
 }
 
-fn policy(name: Option<&str>) -> anyhow::Result<ExitCode> {
+fn print_policy(name: Option<&str>) -> anyhow::Result<ExitCode> {
     use gate::grantor::shipped::POLICIES;
     let mut out = std::io::stdout().lock();
     match name {
@@ -77,7 +77,7 @@ fn policy(name: Option<&str>) -> anyhow::Result<ExitCode> {
         Some(name) => {
             let found = POLICIES.iter().find(|policy| policy.name == name);
             let found = found.with_context(|| {
-                format!("no policy {name}; `fingerpost grantor policy` has their names")
+                format!("no bundled policy {name}: `fingerpost grantor policy` lists the names")
             })?;
             out.write_all(found.text.as_bytes())?;
         }
@@ -85,44 +85,44 @@ fn policy(name: Option<&str>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn judge(path: &Path, options: &check::Options) -> anyhow::Result<ExitCode> {
-    let config = match &options.bundle {
+fn check_config(path: &Path, args: &check::CheckArgs) -> anyhow::Result<ExitCode> {
+    let config = match &args.bundle {
         None => Config::load(path)?,
         Some(file) => {
             let local = Config::local(path)?;
-            let bundle = bundle::of_member(file, path, local.fixed.distribution.as_ref())?;
+            let bundle = bundle::read_for_member(file, path, local.fixed.distribution.as_ref())?;
             Config::load_over(path, Some(&bundle))?
         }
     };
     config.try_policies().map_err(|bad| anyhow::anyhow!("{}: {bad}", path.display()))?;
     let programs = match config.programs.len() {
         0 => String::new(),
-        some => format!(", {some} programs"),
+        count => format!(", {count} programs"),
     };
-    let sound = format!(
+    let summary = format!(
         "{} interfaces, {} tunnel ends, {} gates, {} lists{programs}{}",
         config.fixed.interfaces.len(),
         config.fixed.ends.len(),
         config.fixed.gates.len(),
         config.lists.len(),
-        bundle::over(config.bundle.as_deref())
+        bundle::summary_suffix(config.bundle.as_deref())
     );
-    check::report(&sound, &preflight::grantor(&config, options.offline), options.json)
+    check::report(&summary, &preflight::grantor(&config, args.offline), args.json)
 }
 
-fn grant(args: &Args) -> anyhow::Result<ExitCode> {
+fn run_grantor(args: &Args) -> anyhow::Result<ExitCode> {
     let config = Config::local(&args.config)?;
     let signals = service::prepare(config.fixed.log)?;
     let names: Vec<_> = config.fixed.interfaces.iter().map(String::as_str).collect();
     if args.wait_for_interfaces && !signals.wait_for_interfaces(&names) {
         return Ok(ExitCode::SUCCESS);
     }
-    let mut grantor = progress::during("following the kernel", || Grantor::start(&config))?;
-    service::announce(&grantor.ports());
+    let mut grantor = progress::during("reading the kernel's routes", || Grantor::start(&config))?;
+    service::log_ports(&grantor.ports());
     log::info!("granting; Ctrl-C stops");
-    let well = signals.serve(&mut grantor);
+    let healthy = signals.serve(&mut grantor);
     let state = |counters: &Counters| json!({ "counters": counters, "grantor": grantor.told() });
-    service::report(&grantor.stats(), well, args.json.then_some(state))
+    service::report(&grantor.stats(), healthy, args.json.then_some(state))
 }
 
 impl Service for Grantor {
@@ -134,7 +134,7 @@ impl Service for Grantor {
         Grantor::progress(self)
     }
 
-    fn attend(&mut self) {
+    fn log_events(&mut self) {
         for line in Grantor::attend(self) {
             log::info!("{line}");
         }

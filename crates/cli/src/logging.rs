@@ -1,15 +1,15 @@
-//! The log: lines on standard error, each with how severe it is.
+//! The log: lines on standard error, each with its severity.
 //!
 //! ```text
-//!   log::warn! of any crate ─► level high enough? ─┬─ a terminal or file: fingerpost: warning: …
-//!                                                  └─ the journal:        <4>…
+//!   log::warn! of any crate ─► level enabled? ─┬─ a terminal or file: fingerpost: warning: …
+//!                                              └─ the journal:        <4>…
 //! ```
 //!
-//! The crates write by the `log` crate's macros, never from the datapath
-//! (docs/decisions/0036). The level is `--log-level`, or `FINGERPOST_LOG`, or `[log] level` of the
-//! configuration, or `info`, the first that is there. Where standard error is the journal's stream
-//! (`JOURNAL_STREAM`, systemd.exec(5)), lines begin with their severity as sd-daemon(3) has it,
-//! which the journal takes off and filters by (`journalctl -p warning`).
+//! The crates log with the macros of the `log` crate, never from the datapath (docs/decisions/0036).
+//! The level is the first that is set of `--log-level`, `FINGERPOST_LOG` and `[log] level` of the
+//! configuration, or else `info`. If standard error is the stream of the journal (`JOURNAL_STREAM`,
+//! systemd.exec(5)), lines begin with their severity as in sd-daemon(3), which the journal removes
+//! and filters by (`journalctl -p warning`).
 
 use std::env;
 use std::io::Write;
@@ -20,53 +20,55 @@ use log::{Log, Metadata, Record};
 use nix::sys::stat::fstat;
 use router::config::Level;
 
-/// Names the level where no command line does.
+/// The environment variable of the level.
 const VARIABLE: &str = "FINGERPOST_LOG";
 
-/// Writes the lines.
-struct Lines {
+/// The logger of the process, which writes to standard error.
+struct StderrLogger {
     journal: AtomicBool,
-    /// The level is the command line's or the environment's: the configuration does not count.
+    /// Whether the command line or the environment sets the level, which the configuration then
+    /// does not change.
     chosen: AtomicBool,
 }
 
-static LINES: Lines = Lines { journal: AtomicBool::new(false), chosen: AtomicBool::new(false) };
+static LOGGER: StderrLogger =
+    StderrLogger { journal: AtomicBool::new(false), chosen: AtomicBool::new(false) };
 
-/// Begins to write the log, with this level if there is one.
+/// Installs the logger, with the level of the command line, if there is one.
 pub(crate) fn start(level: Option<Level>) -> anyhow::Result<()> {
     let level = match (level, env::var(VARIABLE)) {
         (None, Ok(text)) => Some(text.parse().map_err(anyhow::Error::msg).context(VARIABLE)?),
         (level, _) => level,
     };
     let stream = env::var("JOURNAL_STREAM").ok();
-    LINES.journal.store(is_journal(stream.as_deref()), Ordering::Relaxed);
-    LINES.chosen.store(level.is_some(), Ordering::Relaxed);
-    log::set_logger(&LINES).map_err(anyhow::Error::msg)?;
+    LOGGER.journal.store(is_journal(stream.as_deref()), Ordering::Relaxed);
+    LOGGER.chosen.store(level.is_some(), Ordering::Relaxed);
+    log::set_logger(&LOGGER).map_err(anyhow::Error::msg)?;
     log::set_max_level(level.unwrap_or(Level::Info).into());
     Ok(())
 }
 
-/// Applies a configuration's level, unless the command line or the environment names one.
+/// Applies the level of the configuration, unless the command line or the environment sets one.
 pub(crate) fn configure(level: Option<Level>) {
-    if let Some(level) = level.filter(|_| !LINES.chosen.load(Ordering::Relaxed)) {
+    if let Some(level) = level.filter(|_| !LOGGER.chosen.load(Ordering::Relaxed)) {
         log::set_max_level(level.into());
     }
 }
 
-/// Writes why the program ends with a failure.
-pub(crate) fn failure(error: &str) {
-    let journal = LINES.journal.load(Ordering::Relaxed);
+/// Logs the error that ends the program.
+pub(crate) fn log_failure(error: &str) {
+    let journal = LOGGER.journal.load(Ordering::Relaxed);
     write(if journal { "<3>" } else { "fingerpost: " }, error);
 }
 
-/// Returns whether standard error is the stream `DEVICE:INODE` that the journal has given us.
+/// Returns whether standard error is the stream `DEVICE:INODE` of the journal.
 fn is_journal(stream: Option<&str>) -> bool {
     let Some((device, inode)) = stream.and_then(|text| text.split_once(':')) else { return false };
     let Ok(about) = fstat(std::io::stderr()) else { return false };
     device.parse() == Ok(about.st_dev) && inode.parse() == Ok(about.st_ino)
 }
 
-/// Returns what a line begins with.
+/// Returns the prefix of a line.
 fn prefix(level: log::Level, journal: bool) -> &'static str {
     match (journal, level) {
         (true, log::Level::Error) => "<3>",
@@ -80,21 +82,21 @@ fn prefix(level: log::Level, journal: bool) -> &'static str {
     }
 }
 
-/// Writes a message, all of its lines alike; one that cannot be written is no reason to stop.
+/// Writes a message, with the prefix before each line; ignores errors.
 fn write(prefix: &str, message: &str) {
     let mut text = String::with_capacity(prefix.len() + message.len() + 1);
     for line in message.lines() {
         text.push_str(prefix);
-        // Foreign text must not move the cursor, nor look like a log line of its own.
+        // Text from outside must not move the cursor, nor imitate a log line.
         text.extend(line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }));
         text.push('\n');
     }
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
-impl Log for Lines {
+impl Log for StderrLogger {
     fn enabled(&self, about: &Metadata<'_>) -> bool {
-        // Other crates' lines are not for operators.
+        // Lines of other crates are not for operators.
         about.target().starts_with("fingerpost") && about.level() <= log::max_level()
     }
 
@@ -108,7 +110,7 @@ impl Log for Lines {
     fn flush(&self) {}
 }
 
-/// Reads a level of the command line.
+/// Parses a level of the command line.
 pub(crate) fn parse(text: &str) -> Result<Level, String> {
     text.parse()
 }
@@ -130,12 +132,12 @@ mod tests {
     }
 
     #[test]
-    fn configured_level_counts_unless_another_was_chosen() {
+    fn configured_level_applies_unless_another_was_chosen() {
         configure(Some(Level::Warn));
         assert_eq!(log::max_level(), log::LevelFilter::Warn);
         configure(None);
         assert_eq!(log::max_level(), log::LevelFilter::Warn);
-        LINES.chosen.store(true, Ordering::Relaxed);
+        LOGGER.chosen.store(true, Ordering::Relaxed);
         configure(Some(Level::Debug));
         assert_eq!(log::max_level(), log::LevelFilter::Warn);
     }

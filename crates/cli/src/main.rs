@@ -1,37 +1,36 @@
-//! The fingerpost program: a router for Linux whose whole table fits in a cache.
+//! The fingerpost program: a router for Linux whose whole routing table fits in a cache.
 //!
-//! Each subcommand is a file (or a folder) with two items, `Args` and `run`:
+//! Each subcommand is a module with two items, `Args` and `run`:
 //!
 //! ```text
-//! demo                 the main job in a box: namespaces, a full table, every packet checked
-//! run -c FILE          the router, following the kernel's routes
-//! gate -c FILE         a DDoS gate at a vantage point; `gate check -c FILE` judges the file
-//! grantor -c FILE      a grantor in the protected network
-//! lab ddos             a server under attack, in namespaces, with the gate off and on
-//! bundle VERB          policies for gates and grantors: packed, signed, checked, taken back
-//! policy test FILE     what another policy would have made of recorded packets
-//! flow explain SRC DST what a running gate knows of a flow
-//! show WHAT            what a running router or gate knows and does
-//! reload               a running router goes over to its configuration as it is now
-//! promote, demote IF   an interface's packets are the router's, or the kernel's and counted
-//! monitor              what happens in a running router
-//! save                 has a running router save an image of its tables
-//! top                  a running router on one screen
-//! program VERB         flow programs for the gate: compiled, and checked
-//! fib diff kernel      what a running router and the kernel do not agree on
-//! forward -c FILE      the router, by routes from files
-//! route get ADDR...    one lookup, and what it touched
-//! table info FILE      what is in a table and what it costs
-//! table generate       a synthetic table
-//! table save, load     a table that is built, in a file
-//! bench                measurements with records
-//! completions, man     for shells and for reading
+//! demo                 forwards by a full table between namespaces, and checks each packet
+//! run -c FILE          runs the router with the kernel's routes
+//! gate -c FILE         runs a DDoS gate at a vantage point; `gate check` checks its file
+//! grantor -c FILE      runs a grantor in the protected network
+//! lab ddos             attacks a server in namespaces, with the gate off and on
+//! bundle VERB          packs, signs and verifies policies for gates and grantors, rolls back
+//! policy test FILE     compares a candidate policy with the current one on recorded packets
+//! flow explain SRC DST prints the state of a flow at a running gate
+//! show WHAT            prints the state of a running router, gate or grantor
+//! reload               makes a running router reload its configuration
+//! promote, demote IF   switches an interface between forwarding and observing
+//! monitor              prints the events of a running router
+//! save                 makes a running router save an image of its tables
+//! top                  shows a running router on one screen
+//! program VERB         compiles and verifies flow programs for the gate
+//! fib diff kernel      compares the tables of a running router with the kernel
+//! forward -c FILE      runs the router with routes from files
+//! route get ADDR...    looks up addresses, and prints the memory that each lookup touches
+//! table info FILE      prints the contents and the size of a table
+//! table generate       generates a synthetic table
+//! table save, load     writes and reads images of built tables
+//! bench                runs benchmarks and writes records
+//! completions, man     writes shell completions and manual pages
 //! ```
 //!
-//! Results go to standard output, everything said beside them (progress,
-//! warnings, errors) to standard error. `-j` makes the result one JSON document.
-//! Exit status: 0 done, 1 failed, 2 not understood. Whoever stops reading us
-//! (`| head`) is not an error.
+//! Results go to standard output; progress, warnings and errors go to standard error. `-j` makes the
+//! result one JSON document. Exit status: 0 success, 1 failure, 2 usage error. A closed pipe on
+//! standard output (`| head`) is not an error.
 
 #![forbid(unsafe_code)]
 
@@ -62,6 +61,7 @@ mod page;
 mod policy;
 mod program;
 mod progress;
+mod realtime;
 mod route;
 mod run;
 mod service;
@@ -70,14 +70,13 @@ mod stop;
 mod table;
 mod tables;
 mod top;
-mod urgent;
 mod watchdog;
 
 /// A software router whose whole Internet routing table fits in the CPU's cache.
 #[derive(Parser)]
 #[command(name = "fingerpost", version, arg_required_else_help = true)]
 struct Cli {
-    /// Write lines of the log from this level on: error, warn, info or debug
+    /// Set the least severe level of the log: error, warn, info or debug [default: info]
     #[arg(long, global = true, value_name = "LEVEL", value_parser = logging::parse)]
     log_level: Option<router::config::Level>,
     #[command(subcommand)]
@@ -86,55 +85,55 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Forward real packets by a full table, and check every one
+    /// Forward packets by a full table between namespaces, and check each one
     Demo(demo::Args),
-    /// Forward packets by a configuration
+    /// Run the router with routes from files
     Forward(forward::Args),
-    /// Forward packets by the kernel's routes, as BIRD, FRR or `ip` make them
+    /// Run the router with the kernel's routes, as BIRD, FRR or `ip` install them
     Run(run::Args),
-    /// Guard a protected network at a vantage point: let flows through that a grantor allows
+    /// Run a DDoS gate at a vantage point: it forwards the flows that a grantor grants
     Gate(gate::Args),
-    /// Decide of the packets that gates send, by a policy in Lua
+    /// Run a grantor: it decides the requests of gates with a policy in Lua
     Grantor(grantor::Args),
-    /// Try the gate on this machine, under attack
+    /// Run an attack against a server on this machine, with and without the gate
     Lab(lab::Args),
-    /// Ask a running gate about a flow
+    /// Query flows of a running gate, or retract them
     Flow(flow::Args),
-    /// Ask a running router
+    /// Show the state of a running router, gate or grantor
     Show(show::Args),
-    /// Have a running router read its configuration again, and go over to it
-    Reload(order::Reload),
-    /// Have a running router take the packets of an interface that it observes
-    Promote(order::Of),
-    /// Have a running router leave the packets of an interface to the kernel, and count them
-    Demote(order::Of),
-    /// Tell what happens in a running router, until Ctrl-C
+    /// Make a running router, gate or grantor reload its configuration
+    Reload(order::OrderArgs),
+    /// Make a running router forward the packets of an interface that it observes
+    Promote(order::InterfaceArgs),
+    /// Make a running router observe an interface: the kernel forwards, the router counts
+    Demote(order::InterfaceArgs),
+    /// Print the events of a running router until Ctrl-C
     Monitor(monitor::Args),
-    /// Have a running router save an image of its tables
-    Save(order::Save),
-    /// Show a running router on one screen, refreshed every second
+    /// Make a running router save an image of its tables
+    Save(order::OrderArgs),
+    /// Show a running router on one screen with live rates
     Top(top::Args),
-    /// Hold a running router's tables against others
+    /// Compare the tables of a running router with the kernel
     Fib(fib::Args),
-    /// Compile and check flow programs for the gate
+    /// Compile and verify flow programs for the gate
     Program(program::Args),
-    /// Try another policy of a grantor on recorded packets
+    /// Test a candidate policy of a grantor on recorded packets
     Policy(policy::Args),
-    /// Sign policies for gates and grantors, and have a member go back
+    /// Pack, sign and verify policies for gates and grantors, and roll back
     Bundle(bundle::Args),
-    /// Ask a table for routes
+    /// Look up addresses in a table
     Route(route::Args),
-    /// Describe a table, or make one
+    /// Describe, generate, save and load tables
     Table(table::Args),
-    /// Measure, with records
+    /// Run benchmarks
     Bench(Box<bench::Args>),
-    /// Write the completions of a shell to standard output
+    /// Write shell completions to standard output
     Completions(completions::Args),
     /// Write the manual pages
     Man(man::Args),
 }
 
-/// The whole command line as clap sees it, for completions and manual pages.
+/// Returns the definition of the command line, for completions and manual pages.
 fn command_line() -> clap::Command {
     Cli::command()
 }
@@ -143,10 +142,10 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = logging::start(cli.log_level).and_then(|()| run_command(cli.command));
     done.unwrap_or_else(|error| {
-        if reader_is_gone(&error) {
+        if is_broken_pipe(&error) {
             return ExitCode::SUCCESS;
         }
-        logging::failure(&explain(&error));
+        logging::log_failure(&explain(&error));
         ExitCode::FAILURE
     })
 }
@@ -179,8 +178,7 @@ fn run_command(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Writes an error and its causes in one line. Some errors tell their cause
-/// themselves and some leave it to us; nothing is said twice.
+/// Formats an error and its causes in one line. Skips a cause that the text before it includes.
 fn explain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -193,8 +191,8 @@ fn explain(error: &anyhow::Error) -> String {
     text
 }
 
-/// Says whether `error` is only that nobody reads our output any more.
-fn reader_is_gone(error: &anyhow::Error) -> bool {
+/// Returns whether `error` is a closed pipe on standard output.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
         .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
@@ -206,22 +204,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_is_consistent() {
         command_line().debug_assert();
     }
 
     #[test]
-    fn nothing_is_said_twice() {
+    fn explain_skips_repeated_causes() {
         let error = anyhow::anyhow!("no such file").context("x.txt: no such file");
         assert_eq!(explain(&error), "x.txt: no such file");
         assert_eq!(explain(&error.context("loading")), "loading: x.txt: no such file");
     }
 
     #[test]
-    fn only_a_reader_that_left_is_quiet() {
+    fn only_a_broken_pipe_is_quiet() {
         let error = |kind| anyhow::Error::from(std::io::Error::from(kind)).context("writing");
-        assert!(reader_is_gone(&error(ErrorKind::BrokenPipe)));
-        assert!(!reader_is_gone(&error(ErrorKind::NotFound)));
-        assert!(!reader_is_gone(&anyhow::anyhow!("broken pipe")));
+        assert!(is_broken_pipe(&error(ErrorKind::BrokenPipe)));
+        assert!(!is_broken_pipe(&error(ErrorKind::NotFound)));
+        assert!(!is_broken_pipe(&anyhow::anyhow!("broken pipe")));
     }
 }

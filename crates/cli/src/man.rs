@@ -1,9 +1,9 @@
-//! `fingerpost man [--dir FOLDER]`: the manual pages, from the same definition of
-//! the command line that parses it.
+//! `fingerpost man [--dir FOLDER]`: writes the manual pages, from the definition that parses the
+//! command line.
 //!
-//! Without a folder the main page goes to standard output (`fingerpost man |
-//! man -l -`); with one, a page for the program and one for each subcommand are
-//! written into it under the names that `man` looks for.
+//! Without a folder, it writes the main page to standard output (`fingerpost man | man -l -`). With a
+//! folder, it writes a page for the program and one for each subcommand there, under the file names
+//! that `man` expects.
 
 use std::fs;
 use std::io::Write;
@@ -12,10 +12,10 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-/// What `man` takes.
+/// The arguments of `man`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Write every page into this folder instead of the main one to standard output
+    /// Write all pages into this folder [default: the main page to standard output]
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
 }
@@ -30,8 +30,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             std::io::stdout().lock().write_all(&text)?;
         }
         Some(folder) => {
-            fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-            // A page for the help of the help is nobody's need.
+            fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+            // No pages for the `help` subcommands.
             clap_mangen::generate_to(program.disable_help_subcommand(true), folder)
                 .with_context(|| format!("writing pages into {}", folder.display()))?;
         }

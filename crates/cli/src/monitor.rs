@@ -1,4 +1,4 @@
-//! `fingerpost monitor`: what happens in a running router, while it happens.
+//! `fingerpost monitor`: prints the events of a running router as they occur.
 //!
 //! ```text
 //!   added 10.1.0.0/16 via 10.0.1.2 dev r1 generation 7
@@ -6,10 +6,10 @@
 //!   lost 1234
 //! ```
 //!
-//! Routes taken over, changed and given up, neighbors, interfaces, and what happens to
-//! the feeds as a whole, until Ctrl-C or the router's end. With `-j` an object a line, each with
-//! the time in seconds since 1970. Whoever reads too slowly is told how much was lost, in the place
-//! where it was; the router waits for nobody.
+//! Events are added, changed and removed routes, changes of neighbors and interfaces, and events of
+//! the feeds, until Ctrl-C or the end of the router. With `-j` each line is an object with the time in
+//! seconds since 1970. The router never waits for a slow reader: the event `lost` states the number
+//! of events that it dropped at that place.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -17,32 +17,32 @@ use std::process::ExitCode;
 use router::control::answer::difference;
 use router::control::api::{Event, Happened, Item, Request};
 
-use crate::client::{self, At};
-use crate::show::vias;
+use crate::client::{self, SocketArgs};
+use crate::show::vias_text;
 
-/// What `monitor` takes.
+/// The arguments of `monitor`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    at: At,
-    /// Write JSON, an object a line
+    socket: SocketArgs,
+    /// Write JSON, one object per line
     #[arg(short, long)]
     json: bool,
 }
 
-/// Listens, and prints.
+/// Prints events until the router ends.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    // By lines: what has happened is to be seen at once.
+    // Line-buffered: each event appears at once.
     let mut out = std::io::stdout().lock();
-    client::ask(&args.at, &Request::Monitor, None, &mut |item| {
+    client::send(&args.socket, &Request::Monitor, None, &mut |item| {
         let Item::Event(event) = item else { return Ok(()) };
         if args.json {
             serde_json::to_writer(&mut out, &event)?;
             writeln!(out)?;
         } else if event.what == Happened::Started {
-            eprintln!("fingerpost: listening; Ctrl-C ends");
+            eprintln!("fingerpost: monitoring; Ctrl-C stops");
         } else {
-            writeln!(out, "{}", text(&event))?;
+            writeln!(out, "{}", event_text(&event))?;
         }
         Ok(())
     })?;
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(event: &Event) -> String {
+fn event_text(event: &Event) -> String {
     match &event.what {
         Happened::Started => String::new(),
         Happened::Route { change, table, prefix, kind, via, generation } => {
@@ -59,7 +59,7 @@ fn text(event: &Event) -> String {
                 "via" | "none" => String::new(),
                 kind => format!(" {kind}"),
             };
-            format!("{change}{kind} {prefix}{}{table} generation {generation}", vias(via))
+            format!("{change}{kind} {prefix}{}{table} generation {generation}", vias_text(via))
         }
         Happened::Neighbor { address, dev, mac } => match mac {
             Some(mac) => format!("neighbor {address} dev {dev} lladdr {mac}"),
@@ -74,9 +74,9 @@ fn text(event: &Event) -> String {
             format!("interface {name} {state} mtu {mtu}{mac}")
         }
         Happened::Feed { feed, what, total } => format!("feed {feed} {what} {total}"),
-        Happened::Audit(it) => format!("audit {}", difference(it)),
+        Happened::Audit(found) => format!("audit {}", difference(found)),
         Happened::Distribution { version, what, reason } => {
-            let reason = reason.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
+            let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
             format!("distribution version {version} {}{reason}", what.replace('_', " "))
         }
         Happened::Lost { lost } => format!("lost {lost}"),

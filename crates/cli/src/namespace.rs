@@ -1,11 +1,10 @@
-//! Network namespaces without names, for what is shown on one machine (`demo`, `lab`).
+//! Anonymous network namespaces for networks on one machine (`demo`, `lab`).
 //!
-//! A namespace here has no name and no mount: it belongs to a thread that
-//! unshared it, is reached by that thread's `/proc` entry, and the kernel takes
-//! it and every interface in it away when the process ends, by `SIGKILL` too.
-//! The thread also has a view of `/sys` that shows the namespace's interfaces.
-//! What has to be done inside is sent to the thread; a socket, an XDP program or
-//! a process made there stays there whoever uses it afterwards.
+//! A namespace here has no name and no mount: it belongs to the thread that unshared it, and is
+//! accessible by the `/proc` entry of that thread. The kernel removes it and all its interfaces when
+//! the process ends, also by `SIGKILL`. The thread also has a mount of `/sys` that shows the
+//! interfaces of the namespace. Work inside is sent to the thread; a socket, an XDP program or a
+//! process that it creates stays in the namespace, whichever thread uses it later.
 
 use std::fs;
 use std::io::Write;
@@ -31,37 +30,37 @@ pub(crate) struct Namespace {
 }
 
 impl Namespace {
-    /// Makes an empty namespace, its loopback up.
+    /// Creates an empty namespace with its loopback interface up.
     pub(crate) fn new(name: &'static str) -> Result<Self> {
         let (jobs, inbox) = mpsc::channel::<Job>();
         let (ready, answer) = mpsc::channel();
         let thread = thread::Builder::new().name(format!("ns-{name}")).spawn(move || {
             let entered = enter();
             let failed = entered.is_err();
-            let told = ready.send(entered).is_ok();
-            if told && !failed {
+            let sent = ready.send(entered).is_ok();
+            if sent && !failed {
                 inbox.into_iter().for_each(|job| job());
             }
         })?;
         let path = answer
             .recv()
             .map_err(|_| anyhow!("the thread of namespace {name} died"))?
-            .with_context(|| format!("cannot make the network namespace {name}"))?;
+            .with_context(|| format!("cannot create the network namespace {name}"))?;
         let namespace = Self { name, path, jobs: Some(jobs), thread: Some(thread) };
         namespace.ip("link set lo up")?;
         Ok(namespace)
     }
 
-    /// Does something inside and returns what came of it.
+    /// Runs a job inside the namespace and returns its result.
     ///
-    /// Threads and programs started by `job` are inside too.
+    /// Threads and processes that `job` starts are inside the namespace, too.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (done, answer) = mpsc::channel();
         let job: Job = Box::new(move || {
-            // Nobody waits for it any more: then nobody misses it.
+            // Fails only if the caller does not wait any more.
             let _ = done.send(job());
         });
         self.jobs
@@ -77,7 +76,7 @@ impl Namespace {
         self.run(move || run("ip", &arguments, None))
     }
 
-    /// Runs `tc` likewise.
+    /// Runs `tc` with arguments separated by spaces.
     pub(crate) fn tc(&self, arguments: &str) -> Result<String> {
         let arguments: Vec<String> = arguments.split_whitespace().map(String::from).collect();
         self.run(move || run("tc", &arguments, None))
@@ -88,16 +87,15 @@ impl Namespace {
         self.run(move || run("ip", &["-batch".into(), "-".into()], Some(lines)).map(drop))
     }
 
-    /// Makes a veth pair, one end here and the other there, each with its name and its
-    /// address, both down.
-    pub(crate) fn join(
+    /// Creates a veth pair between two namespaces, each end with its name and MAC address, both down.
+    pub(crate) fn connect(
         &self,
         (near, near_mac): (&str, [u8; 6]),
         other: &Self,
         (far, far_mac): (&str, [u8; 6]),
     ) -> Result<()> {
-        // One queue each way: native XDP needs as many receive queues as the
-        // peer has transmit queues.
+        // One queue per direction: native XDP needs as many receive queues as the peer has transmit
+        // queues.
         self.ip(&format!(
             "link add {near} address {} numrxqueues 1 numtxqueues 1 type veth \
              peer name {far} address {} numrxqueues 1 numtxqueues 1 netns {}",
@@ -108,7 +106,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// Writes a file as seen from inside (`/proc/sys/net`, `/sys/class/net`).
+    /// Writes a file inside the namespace (`/proc/sys/net`, `/sys/class/net`).
     pub(crate) fn write(&self, path: impl Into<PathBuf>, text: &'static str) -> Result<()> {
         let path = path.into();
         self.run(move || {
@@ -119,15 +117,15 @@ impl Namespace {
 
     /// Returns the index of an interface.
     pub(crate) fn index(&self, interface: &str) -> Result<u32> {
-        self.number(format!("/sys/class/net/{interface}/ifindex")).map(|index| index as u32)
+        self.read_number(format!("/sys/class/net/{interface}/ifindex")).map(|index| index as u32)
     }
 
-    /// Returns one of the kernel's counters of an interface (`tx_dropped`, …).
+    /// Returns a kernel counter of an interface (`tx_dropped`, …).
     pub(crate) fn counter(&self, interface: &str, counter: &str) -> Result<u64> {
-        self.number(format!("/sys/class/net/{interface}/statistics/{counter}"))
+        self.read_number(format!("/sys/class/net/{interface}/statistics/{counter}"))
     }
 
-    fn number(&self, path: String) -> Result<u64> {
+    fn read_number(&self, path: String) -> Result<u64> {
         self.run(move || {
             let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
             text.trim().parse().with_context(|| format!("{path} is not a number: {text}"))
@@ -139,17 +137,17 @@ impl Drop for Namespace {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say that was not said to who asked.
+            // The callers have received all results.
             let _ = thread.join();
         }
     }
 }
 
-/// Moves the calling thread into a new namespace with a `/sys` of its own.
+/// Moves the calling thread into a new namespace with its own `/sys`.
 fn enter() -> Result<PathBuf> {
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)
         .context("unshare (CAP_SYS_ADMIN is needed)")?;
-    // Else the mount below would show outside.
+    // Without this, the mount below would propagate to the host.
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_SLAVE, None::<&str>)
         .context("mount --make-rslave /")?;
     mount(Some("sysfs"), "/sys", Some("sysfs"), MsFlags::empty(), None::<&str>)
@@ -167,7 +165,7 @@ fn run(program: &str, arguments: &[String], input: Option<String>) -> Result<Str
         .spawn()
         .with_context(|| format!("cannot run `{program}`: install the Debian package iproute2"))?;
     if let (Some(mut pipe), Some(text)) = (child.stdin.take(), input) {
-        // It stops reading at its first error, which it then explains.
+        // The program stops reading at its first error, and reports it.
         let _ = pipe.write_all(text.as_bytes());
     }
     let output = child.wait_with_output()?;
@@ -181,7 +179,7 @@ fn run(program: &str, arguments: &[String], input: Option<String>) -> Result<Str
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Writes an Ethernet address in the usual way.
+/// An Ethernet address, displayed as `02:00:00:00:00:01`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mac(pub(crate) [u8; 6]);
 

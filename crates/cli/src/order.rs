@@ -1,7 +1,8 @@
-//! `fingerpost reload`, `save`, `promote`, `demote`, `bundle rollback` and `bundle retry`: what a running router is told to do.
+//! `fingerpost reload`, `save`, `promote`, `demote`, `bundle rollback` and `bundle retry`: orders to a
+//! running router, gate or grantor.
 //!
 //! ```text
-//!   promote eth0 ─► {"do":"promote","interface":"eth0"} ─► control socket ─► what was done
+//!   promote eth0 ─► {"do":"promote","interface":"eth0"} ─► control socket ─► the result
 //! ```
 
 use std::io::Write;
@@ -9,75 +10,69 @@ use std::process::ExitCode;
 
 use router::control::api::{Item, Order};
 
-use crate::client::{self, PATIENCE};
+use crate::client::{self, RESPONSE_TIMEOUT};
 
-/// What `reload` takes, and orders that name nothing.
+/// The arguments of an order without parameters.
 #[derive(clap::Args)]
-pub(crate) struct Reload {
+pub(crate) struct OrderArgs {
     #[command(flatten)]
-    at: client::At,
+    socket: client::SocketArgs,
     /// Write JSON
     #[arg(short, long)]
     json: bool,
 }
 
-/// What `save` takes.
+/// The arguments of `promote` and `demote`.
 #[derive(clap::Args)]
-pub(crate) struct Save {
-    #[command(flatten)]
-    at: client::At,
-    /// Write JSON
-    #[arg(short, long)]
-    json: bool,
-}
-
-/// What `promote` and `demote` take.
-#[derive(clap::Args)]
-pub(crate) struct Of {
-    /// The interface
+pub(crate) struct InterfaceArgs {
+    /// Name of the interface
     #[arg(value_name = "INTERFACE")]
     interface: String,
     #[command(flatten)]
-    at: client::At,
+    socket: client::SocketArgs,
     /// Write JSON
     #[arg(short, long)]
     json: bool,
 }
 
-/// Has the router read its configuration again.
-pub(crate) fn reload(args: &Reload) -> anyhow::Result<ExitCode> {
-    give(&args.at, &Order::Reload, args.json)
+/// Makes the router reload its configuration.
+pub(crate) fn reload(args: &OrderArgs) -> anyhow::Result<ExitCode> {
+    send(&args.socket, &Order::Reload, args.json)
 }
 
-/// Has the router save an image of its tables.
-pub(crate) fn save(args: &Save) -> anyhow::Result<ExitCode> {
-    give(&args.at, &Order::Save, args.json)
+/// Makes the router save an image of its tables.
+pub(crate) fn save(args: &OrderArgs) -> anyhow::Result<ExitCode> {
+    send(&args.socket, &Order::Save, args.json)
 }
 
-/// Has the router take an interface's packets.
-pub(crate) fn promote(args: &Of) -> anyhow::Result<ExitCode> {
-    give(&args.at, &Order::Promote { interface: args.interface.clone() }, args.json)
+/// Makes the router forward the packets of an interface.
+pub(crate) fn promote(args: &InterfaceArgs) -> anyhow::Result<ExitCode> {
+    send(&args.socket, &Order::Promote { interface: args.interface.clone() }, args.json)
 }
 
-/// Has the router leave an interface's packets to the kernel.
-pub(crate) fn demote(args: &Of) -> anyhow::Result<ExitCode> {
-    give(&args.at, &Order::Demote { interface: args.interface.clone() }, args.json)
+/// Makes the router leave the packets of an interface to the kernel.
+pub(crate) fn demote(args: &InterfaceArgs) -> anyhow::Result<ExitCode> {
+    send(&args.socket, &Order::Demote { interface: args.interface.clone() }, args.json)
 }
 
-/// Has the member go back to the version of the bundles before.
-pub(crate) fn rollback(args: &Reload) -> anyhow::Result<ExitCode> {
-    give(&args.at, &Order::Rollback, args.json)
+/// Rolls the member back to its previous bundle.
+pub(crate) fn rollback(args: &OrderArgs) -> anyhow::Result<ExitCode> {
+    send(&args.socket, &Order::Rollback, args.json)
 }
 
-/// Has the member take versions again that were refused.
-pub(crate) fn retry(args: &Reload) -> anyhow::Result<ExitCode> {
-    give(&args.at, &Order::Retry, args.json)
+/// Clears the refused versions of the member.
+pub(crate) fn retry(args: &OrderArgs) -> anyhow::Result<ExitCode> {
+    send(&args.socket, &Order::Retry, args.json)
 }
 
-/// Sends a command, and writes its result.
-pub(crate) fn give(at: &client::At, order: &Order, json: bool) -> anyhow::Result<ExitCode> {
+/// Sends an order, and writes its result.
+pub(crate) fn send(
+    socket: &client::SocketArgs,
+    order: &Order,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
-    client::ask(at, order, PATIENCE, &mut |item| {
+    client::send(socket, order, RESPONSE_TIMEOUT, &mut |item| {
         if let Item::Done(done) = item {
             if json {
                 serde_json::to_writer(&mut out, &serde_json::json!({ "done": done }))?;

@@ -1,15 +1,15 @@
-//! `fingerpost policy test`: what another policy would have made of packets that were recorded.
+//! `fingerpost policy test`: compares a candidate policy with the current one on recorded packets.
 //!
 //! ```text
-//!   --recorded   requests that a grantor has kept ─► both policies, each request      gate::grantor::Shadow
-//!   --pcap FILE  any capture ─► a gate and a grantor for each policy                  gate::grantor::Trial
-//!                                          └─► flows whose outcome would change
+//!   --recorded   requests that a grantor recorded ─► both policies            gate::grantor::Shadow
+//!   --pcap FILE  any capture ─► a simulated gate and grantor for each policy  gate::grantor::Trial
+//!                                          └─► flows with another outcome
 //! ```
 //!
-//! What was recorded had passed a gate, and asks as it asked then. A capture taken elsewhere has
-//! seen no gate, so each policy gets one of its own, which lets through what its policy granted, at
-//! the rate it granted, in the capture's time. Neither touches an interface. Exit status 0 whether
-//! or not anything would change: it is a question, not a check.
+//! Recorded requests have passed a gate already, and are decided again. A capture has passed no gate.
+//! So each policy gets a simulated gate, which forwards the flows that the policy grants, at their
+//! granted rates, by the timestamps of the capture. No interface is used. The exit status is 0 also
+//! if outcomes differ.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -32,10 +32,10 @@ use wire::ethernet;
 
 use crate::progress;
 
-/// The flows of a trial's table.
+/// Entries of the flow table of a simulated gate.
 const ENTRIES: usize = 1 << 20;
 
-/// What `policy` takes.
+/// The arguments of `policy`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -44,29 +44,29 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Try another policy on recorded packets, and list the flows whose outcome would change
-    Test(Test),
+    /// Test a candidate policy on recorded packets, and list the flows with another outcome
+    Test(TestArgs),
 }
 
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("packets").required(true))]
-struct Test {
-    /// The other policy, in Lua
+struct TestArgs {
+    /// Candidate policy, in Lua
     #[arg(value_name = "POLICY.lua")]
     candidate: PathBuf,
-    /// The grantor's configuration: its policy, lists and limits
+    /// Configuration of the grantor, with its policy, lists and limits
     #[arg(short, long, value_name = "FILE", default_value = crate::grantor::CONFIG)]
     config: PathBuf,
-    /// A capture (.pcap, .pcapng, also .gz) of packets to the protected network
+    /// Read packets to the protected network from a capture (.pcap, .pcapng, also .gz)
     #[arg(long, value_name = "FILE", group = "packets")]
     pcap: Option<PathBuf>,
-    /// The requests that the grantor has recorded (`[policy] record`)
+    /// Read the requests that the grantor has recorded (`[policy] record`)
     #[arg(long, group = "packets")]
     recorded: bool,
-    /// A flow program that decisions may name, beside those of the configuration; with --pcap
+    /// Add a flow program to those of the configuration; only with --pcap, may be repeated
     #[arg(long, value_name = "NUMBER=FILE.o")]
     program: Vec<String>,
-    /// List at most so many flows, those that change most first
+    /// Limit the list of flows; those with the largest changes come first
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     flows: usize,
     /// Write JSON
@@ -74,46 +74,46 @@ struct Test {
     json: bool,
 }
 
-/// What came of a test.
+/// The result of a test.
 #[derive(Debug, Default, Serialize)]
-struct Outcome {
-    /// Packets that were read.
+struct TestResult {
+    /// Packets of the input.
     packets: u64,
-    /// Those that were no IP packets, or cut short.
+    /// Packets that are not IP or truncated.
     unread: u64,
-    /// Flows among them; of a capture only.
+    /// Flows of the packets; only for a capture.
     #[serde(skip_serializing_if = "Option::is_none")]
     flows: Option<u64>,
-    /// What each policy would have let through; of a capture only.
+    /// The packets that pass by each policy; only for a capture.
     #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<Passed>,
     #[serde(skip_serializing_if = "Option::is_none")]
     candidate: Option<Passed>,
-    /// Requests that both were asked about, and how often they differ; of records only.
+    /// Requests that both policies decided, and the differences; only for recorded requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<u64>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     changes: BTreeMap<String, u64>,
-    /// Times that the candidate failed, and its last error.
+    /// Failures of the candidate, and its last error.
     failed: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<String>,
-    /// How many flows would fare differently: of records, at most 256 are told apart.
+    /// Flows with another outcome; for recorded requests, at most 256 are distinguished.
     changed: u64,
-    /// Those that change most.
+    /// The flows with the largest changes.
     changed_flows: Vec<Changed>,
 }
 
-/// What passes by a policy.
+/// The packets that pass by a policy.
 #[derive(Debug, Default, Serialize)]
 struct Passed {
     packets: u64,
     bytes: u64,
-    /// Packets that the policy was asked about.
+    /// Requests that the policy decided.
     asked: u64,
 }
 
-/// Tests a policy.
+/// Runs the test.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Verb::Test(args) = &args.verb;
     let config = Config::load(&args.config)?;
@@ -121,19 +121,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .with_context(|| args.candidate.display().to_string())?;
     let lists = Publisher::new(config.lists.clone());
     let policy = load(&config.policies.policy, &lists, &config)
-        .with_context(|| format!("{}: the policy", args.config.display()))?;
+        .with_context(|| format!("{}: loading the policy", args.config.display()))?;
     let candidate =
         load(&text, &lists, &config).with_context(|| args.candidate.display().to_string())?;
     let mut outcome = match &args.pcap {
         Some(path) => {
             let programs = programs(&config, &args.program)?;
-            progress::during("replaying", || replay(path, policy, candidate, &programs))?
+            progress::during("replaying", || replay_capture(path, policy, candidate, &programs))?
         }
         None => {
             let record = config.fixed.record.as_ref().with_context(|| {
-                format!("{}: nothing is recorded; set `[policy] record`", args.config.display())
+                format!(
+                    "{}: requests are not recorded: set `[policy] record`",
+                    args.config.display()
+                )
             })?;
-            progress::during("asking", || ask(record, policy, candidate))?
+            progress::during("deciding", || replay_requests(record, policy, candidate))?
         }
     };
     outcome.changed_flows.truncate(args.flows);
@@ -142,7 +145,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         serde_json::to_writer_pretty(&mut out, &outcome)?;
         writeln!(out)?;
     } else {
-        tell(&mut out, &outcome)?;
+        write_result(&mut out, &outcome)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -151,7 +154,7 @@ fn load(text: &str, lists: &Publisher<Lists>, config: &Config) -> anyhow::Result
     Ok(Grantor::new(text, lists.reader(), config.fixed.limits)?)
 }
 
-/// Has the programs that the grantor sends to its gates, and reads `NUMBER=FILE.o`, each.
+/// Returns the programs that the grantor sends to its gates, and those of `NUMBER=FILE.o` arguments.
 fn programs(config: &Config, named: &[String]) -> anyhow::Result<Programs> {
     let mut programs = Programs::default();
     for sent in &config.programs {
@@ -163,7 +166,7 @@ fn programs(config: &Config, named: &[String]) -> anyhow::Result<Programs> {
             .split_once('=')
             .and_then(|(number, file)| Some((number.parse::<u8>().ok()?, file)));
         let Some((number, file)) = parts else {
-            bail!("--program {name}: not NUMBER=FILE.o with a number up to 255");
+            bail!("--program {name}: not NUMBER=FILE.o with a number from 0 to 255");
         };
         let bytes = std::fs::read(file).with_context(|| file.to_owned())?;
         let program = Program::load(&bytes).with_context(|| file.to_owned())?;
@@ -172,18 +175,18 @@ fn programs(config: &Config, named: &[String]) -> anyhow::Result<Programs> {
     Ok(programs)
 }
 
-/// Hands out each packet of a capture from its IP header on, with its time in nanoseconds since
-/// the first, which only grows; counts those that are of no IP.
-fn packets(path: &Path, mut each: impl FnMut(u64, &mut [u8])) -> anyhow::Result<u64> {
+/// Calls `each` with each packet of a capture from its IP header on, and with its monotonic time in
+/// nanoseconds since the first one. Returns the number of frames that are not IP.
+fn for_each_packet(path: &Path, mut each: impl FnMut(u64, &mut [u8])) -> anyhow::Result<u64> {
     let file = BufReader::new(File::open(path).with_context(|| path.display().to_string())?);
-    let packed = path.extension().is_some_and(|extension| extension == "gz");
+    let compressed = path.extension().is_some_and(|extension| extension == "gz");
     let reader: Box<dyn Read + Send> =
-        if packed { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) };
+        if compressed { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) };
     let (mut first, mut now, mut others) = (None, 0, 0);
     port::pcap::read_each(path, reader, |time, frame| {
         let since = time.saturating_sub(*first.get_or_insert(time));
         now = now.max(since.as_nanos() as u64);
-        match inner(frame) {
+        match ip_packet(frame) {
             Some(packet) => each(now, &mut packet.to_vec()),
             None => others += 1,
         }
@@ -191,8 +194,8 @@ fn packets(path: &Path, mut each: impl FnMut(u64, &mut [u8])) -> anyhow::Result<
     Ok(others)
 }
 
-/// Returns the IP packet of a frame, with one VLAN tag or none.
-fn inner(frame: &[u8]) -> Option<&[u8]> {
+/// Returns the IP packet of a frame with at most one VLAN tag.
+fn ip_packet(frame: &[u8]) -> Option<&[u8]> {
     const VLAN: [u8; 2] = [0x81, 0];
     let kind = frame.get(12..14)?;
     let (kind, at) =
@@ -201,17 +204,17 @@ fn inner(frame: &[u8]) -> Option<&[u8]> {
     frame.get(at..).filter(|_| ip)
 }
 
-/// Has a gate and a grantor for each policy make what they would of a capture.
-fn replay(
+/// Replays a capture against a simulated gate and grantor for each policy.
+fn replay_capture(
     path: &Path,
     policy: Grantor,
     candidate: Grantor,
     programs: &Programs,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<TestResult> {
     let mut policy = Trial::new(ENTRIES, policy, programs.clone());
     let mut candidate = Trial::new(ENTRIES, candidate, programs.clone());
     let mut count = 0;
-    let others = packets(path, |now, packet| {
+    let others = for_each_packet(path, |now, packet| {
         count += 1;
         policy.packet(now, packet);
         candidate.packet(now, packet);
@@ -235,7 +238,7 @@ fn replay(
             asked: sum.asked + fate.asked,
         })
     };
-    Ok(Outcome {
+    Ok(TestResult {
         packets: count + others,
         unread: unread + others,
         flows: Some(was.len() as u64),
@@ -244,8 +247,11 @@ fn replay(
         failed,
         last_error,
         changed: changed.len() as u64,
-        changed_flows: changed.iter().map(|(flow, was, will)| fared(flow, was, will)).collect(),
-        ..Outcome::default()
+        changed_flows: changed
+            .iter()
+            .map(|(flow, was, will)| changed_flow(flow, was, will))
+            .collect(),
+        ..TestResult::default()
     })
 }
 
@@ -260,33 +266,37 @@ fn addresses(flow: &Flow) -> (std::net::IpAddr, std::net::IpAddr) {
     }
 }
 
-/// Says how a flow fares by either policy.
-fn fared(flow: &Flow, was: &Fate, will: &Fate) -> Changed {
-    let words = |fate: &Fate| {
-        let said = fate.last.map_or("never asked".to_owned(), |last| last.to_string());
-        format!("{said}; {} of {} packets pass", fate.passed, fate.packets)
+/// Describes the outcome of a flow by either policy.
+fn changed_flow(flow: &Flow, was: &Fate, will: &Fate) -> Changed {
+    let text = |fate: &Fate| {
+        let decision = fate.last.map_or("no request".to_owned(), |last| last.to_string());
+        format!("{decision}; {} of {} packets pass", fate.passed, fate.packets)
     };
     let (source, destination) = addresses(flow);
     Changed {
         source,
         destination,
-        policy: words(was),
-        candidate: words(will),
+        policy: text(was),
+        candidate: text(will),
         requests: was.asked.max(will.asked),
     }
 }
 
-/// Asks both policies about the requests that a grantor has kept.
-fn ask(record: &Record, policy: Grantor, candidate: Grantor) -> anyhow::Result<Outcome> {
+/// Decides the recorded requests of a grantor with both policies.
+fn replay_requests(
+    record: &Record,
+    policy: Grantor,
+    candidate: Grantor,
+) -> anyhow::Result<TestResult> {
     let files = [Record::old(&record.path), record.path.clone()];
     let files: Vec<_> = files.iter().filter(|path| path.exists()).collect();
     if files.is_empty() {
-        bail!("{}: nothing has been recorded yet", record.path.display());
+        bail!("{}: no recorded requests yet", record.path.display());
     }
     let (mut policy, mut shadow) = (policy, Shadow::new(candidate));
     let (mut count, mut unread, mut before, mut last) = (0, 0, 0, 0);
     for path in files {
-        unread += packets(path, |now, packet| {
+        unread += for_each_packet(path, |now, packet| {
             count += 1;
             last = before + now;
             let Ok(opened) = open(packet) else {
@@ -299,76 +309,76 @@ fn ask(record: &Record, policy: Grantor, candidate: Grantor) -> anyhow::Result<O
             policy.decide(last, &[request], &mut decided);
             shadow.compare(last, &[request], &decided);
         })?;
-        // How long it was between the two is not known.
+        // The time between the two files is unknown.
         before = last;
     }
-    let told = ShadowTold::of(&shadow);
-    let changed = told.flows.len() as u64;
-    Ok(Outcome {
+    let comparison = ShadowTold::of(&shadow);
+    let changed = comparison.flows.len() as u64;
+    Ok(TestResult {
         packets: count,
         unread,
-        requests: Some(told.requests),
-        changes: told.changes,
-        failed: told.failed,
+        requests: Some(comparison.requests),
+        changes: comparison.changes,
+        failed: comparison.failed,
         last_error: shadow.last_error(),
         changed,
-        changed_flows: told.flows,
-        ..Outcome::default()
+        changed_flows: comparison.flows,
+        ..TestResult::default()
     })
 }
 
-fn tell(out: &mut impl Write, it: &Outcome) -> std::io::Result<()> {
-    let Outcome { packets, unread, .. } = it;
+fn write_result(out: &mut impl Write, it: &TestResult) -> std::io::Result<()> {
+    let TestResult { packets, unread, .. } = it;
     match (&it.policy, &it.candidate) {
         (Some(policy), Some(candidate)) => {
             let flows = it.flows.unwrap_or(0);
-            writeln!(out, "{packets} packets of {flows} flows, {unread} of no IP")?;
-            for (which, it) in [("policy", policy), ("candidate", candidate)] {
-                let Passed { packets, bytes, asked } = it;
+            writeln!(out, "{packets} packets of {flows} flows, {unread} unreadable")?;
+            for (which, passed) in [("policy", policy), ("candidate", candidate)] {
+                let Passed { packets, bytes, asked } = passed;
                 writeln!(
                     out,
-                    "{which:<10} {packets} packets pass, {bytes} bytes; asked about {asked}"
+                    "{which:<10} {packets} packets pass, {bytes} bytes; {asked} requests"
                 )?;
             }
         }
         _ => {
             let requests = it.requests.unwrap_or(0);
-            writeln!(out, "{requests} requests, {unread} unread")?;
+            writeln!(out, "{requests} requests, {unread} unreadable")?;
         }
     }
-    changes(out, &it.changes)?;
+    write_changes(out, &it.changes)?;
     if it.failed > 0 {
-        let error = it.last_error.as_deref().unwrap_or("over its time");
+        let error = it.last_error.as_deref().unwrap_or("over its time limit");
         writeln!(out, "the candidate failed {} times: {error}", it.failed)?;
     }
-    writeln!(out, "{} flows would fare differently", it.changed)?;
-    it.changed_flows.iter().try_for_each(|it| flow(out, it))
+    writeln!(out, "{} flows have another outcome", it.changed)?;
+    it.changed_flows.iter().try_for_each(|flow| write_flow(out, flow))
 }
 
-fn changes(out: &mut impl Write, changes: &BTreeMap<String, u64>) -> std::io::Result<()> {
+fn write_changes(out: &mut impl Write, changes: &BTreeMap<String, u64>) -> std::io::Result<()> {
     for (change, count) in changes {
         let (was, will) = change.split_once('_').unwrap_or((change, ""));
-        let how = if was == will { "otherwise" } else { "instead" };
-        writeln!(out, "{count} {was}: {will} {how} by the candidate")?;
+        let how = if was == will { " with other parameters" } else { "" };
+        writeln!(out, "{count} {was}: {will}{how} by the candidate")?;
     }
     Ok(())
 }
 
-fn flow(out: &mut impl Write, it: &Changed) -> std::io::Result<()> {
+fn write_flow(out: &mut impl Write, it: &Changed) -> std::io::Result<()> {
     writeln!(out, "{} > {}", it.source, it.destination)?;
     writeln!(out, "    policy     {}", it.policy)?;
     writeln!(out, "    candidate  {}", it.candidate)
 }
 
-/// Writes what a grantor says of itself; numbers that are zero are left out.
-pub(crate) fn grantor(out: &mut impl Write, it: &GrantorTold) -> std::io::Result<()> {
+/// Writes the status of a grantor, without counters that are zero.
+pub(crate) fn write_grantor(out: &mut impl Write, it: &GrantorTold) -> std::io::Result<()> {
     let (reloads, refused) = (it.reloads, it.reloads_refused);
-    writeln!(out, "policy read anew {reloads} times, {refused} refused")?;
+    writeln!(out, "policy reloaded {reloads} times, {refused} reloads refused")?;
     writeln!(out, "policy sha256 {}", it.digest)?;
-    for it in &it.gates {
-        match it.heard_ago {
-            Some(ago) => writeln!(out, "gate {} heard {ago:.1} s ago", it.gate)?,
-            None => writeln!(out, "gate {} not heard", it.gate)?,
+    for gate in &it.gates {
+        match gate.heard_ago {
+            Some(ago) => writeln!(out, "gate {} last heard {ago:.1} s ago", gate.gate)?,
+            None => writeln!(out, "gate {} never heard", gate.gate)?,
         }
     }
     for (name, prefixes) in &it.lists {
@@ -379,12 +389,12 @@ pub(crate) fn grantor(out: &mut impl Write, it: &GrantorTold) -> std::io::Result
             writeln!(out, "{part} {name} {value}")?;
         }
     }
-    for (what, words) in [("last error", &it.last_error), ("not recorded", &it.record_failed)] {
-        words.iter().try_for_each(|words| writeln!(out, "{what}: {words}"))?;
+    for (what, error) in [("last error", &it.last_error), ("not recorded", &it.record_failed)] {
+        error.iter().try_for_each(|error| writeln!(out, "{what}: {error}"))?;
     }
     let Some(shadow) = &it.candidate else { return Ok(()) };
     let (requests, failed) = (shadow.requests, shadow.failed);
-    writeln!(out, "candidate asked about {requests} requests, failed {failed} times")?;
-    changes(out, &shadow.changes)?;
-    shadow.flows.iter().try_for_each(|it| flow(out, it))
+    writeln!(out, "candidate decided {requests} requests, failed {failed} times")?;
+    write_changes(out, &shadow.changes)?;
+    shadow.flows.iter().try_for_each(|flow| write_flow(out, flow))
 }

@@ -1,14 +1,14 @@
-//! `fingerpost program`: flow programs for the gate, compiled and checked.
+//! `fingerpost program`: compiles and verifies flow programs for the gate.
 //!
 //! ```text
-//!   program list            the programs that come with this
-//!   program build NAME      compiles one of them, or a file in C, by clang, and checks it
-//!   program check FILE      has the verifier judge an object file
-//!   program source NAME     writes the source of one of them, or a header, to begin from
+//!   program list            lists the bundled programs
+//!   program build NAME      compiles a bundled program, or a C file, with clang, and verifies it
+//!   program check FILE      verifies an object file
+//!   program source NAME     writes the source of a bundled program, or of a header
 //! ```
 //!
-//! Objects are made by whoever uses them, by the clang that is there: none come with the
-//! program. `build` leaves no file behind that the verifier refuses.
+//! No object files are shipped: `build` compiles them with the installed clang. It writes no object
+//! file that the verifier refuses.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use clap::Subcommand;
 use gate::program::shipped::{CLANG, HEADERS, SOURCES};
 use gate::program::{Program, Verified};
 
-/// What `program` takes.
+/// The arguments of `program`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -28,29 +28,29 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// List the flow programs that come with this
+    /// List the bundled flow programs
     List,
-    /// Compile a flow program by clang, and check it
-    Build(Build),
-    /// Have the verifier judge an object file
-    Check(Check),
-    /// Write the source of a program that comes with this, or a header, to standard output
+    /// Compile a flow program with clang, and verify it
+    Build(BuildArgs),
+    /// Verify an object file
+    Check(CheckArgs),
+    /// Write the source of a bundled program or header to standard output
     Source {
-        /// Its name, or `flow.h` or `limit.h`
+        /// Name of the program, or `flow.h` or `limit.h`
         #[arg(value_name = "NAME")]
         name: String,
     },
 }
 
 #[derive(clap::Args)]
-struct Build {
-    /// A program that comes with this, or a file in C
+struct BuildArgs {
+    /// Bundled program, or C file
     #[arg(value_name = "NAME|FILE.c")]
     source: String,
-    /// Where the object goes; NAME.o unless said
+    /// Object file to write [default: NAME.o]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The compiler
+    /// Compiler to run
     #[arg(long, default_value = "clang")]
     clang: String,
     /// Write JSON
@@ -59,8 +59,8 @@ struct Build {
 }
 
 #[derive(clap::Args)]
-struct Check {
-    /// The object file
+struct CheckArgs {
+    /// Object file to verify
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Write JSON
@@ -68,7 +68,7 @@ struct Check {
     json: bool,
 }
 
-/// Does what the verb says.
+/// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.verb {
         Verb::List => list(),
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Verb::Check(args) => {
             let bytes = std::fs::read(&args.file)
                 .with_context(|| format!("reading {}", args.file.display()))?;
-            judge(&args.file, &bytes, args.json)
+            verify(&args.file, &bytes, args.json)
         }
         Verb::Source { name } => source(name),
     }
@@ -85,11 +85,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn list() -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     for source in SOURCES {
-        // The first line of each says what it is, after its name.
+        // The first line is a comment: the name and a description.
         let first = source.text.lines().next().unwrap_or_default();
-        let says = first.trim_start_matches("/* ").trim_end_matches(" */");
-        let says = says.split_once(": ").map_or(says, |(_, says)| says);
-        writeln!(out, "{:>3}  {:<14}{says}", source.number, source.name)?;
+        let comment = first.trim_start_matches("/* ").trim_end_matches(" */");
+        let description = comment.split_once(": ").map_or(comment, |(_, description)| description);
+        writeln!(out, "{:>3}  {:<14}{description}", source.number, source.name)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -98,32 +98,32 @@ fn source(name: &str) -> anyhow::Result<ExitCode> {
     let of_program = SOURCES.iter().find(|source| source.name == name).map(|source| source.text);
     let header = HEADERS.iter().find(|(header, _)| *header == name).map(|(_, text)| *text);
     let Some(text) = of_program.or(header) else {
-        bail!("{name}: no program or header of that name; `fingerpost program list` has them");
+        bail!("{name}: no such bundled program or header: `fingerpost program list` lists them");
     };
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// A folder that goes with whoever made it.
-struct Folder(PathBuf);
+/// A temporary folder, which is removed when it is dropped.
+struct TempFolder(PathBuf);
 
-impl Folder {
+impl TempFolder {
     fn new() -> anyhow::Result<Self> {
         let random = fastrand::u64(..);
         let path = std::env::temp_dir().join(format!("fingerpost-program-{random:016x}"));
-        std::fs::create_dir(&path).with_context(|| format!("making {}", path.display()))?;
+        std::fs::create_dir(&path).with_context(|| format!("creating {}", path.display()))?;
         Ok(Self(path))
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-fn build(args: &Build) -> anyhow::Result<ExitCode> {
-    let folder = Folder::new()?;
+fn build(args: &BuildArgs) -> anyhow::Result<ExitCode> {
+    let folder = TempFolder::new()?;
     for (header, text) in HEADERS {
         std::fs::write(folder.0.join(header), text)?;
     }
@@ -139,12 +139,11 @@ fn build(args: &Build) -> anyhow::Result<ExitCode> {
             (own.to_owned(), PathBuf::from(stem))
         }
         None => bail!(
-            "{}: no such file, and no program that comes with this; `fingerpost program list` \
-             has those",
+            "{}: no such file or bundled program: `fingerpost program list` lists the bundled ones",
             args.source
         ),
     };
-    let object = folder.0.join("it.o");
+    let object = folder.0.join("program.o");
     let clang = Command::new(&args.clang)
         .args(CLANG)
         .arg(&input)
@@ -155,18 +154,19 @@ fn build(args: &Build) -> anyhow::Result<ExitCode> {
         .status()
         .with_context(|| format!("running {} (Debian: apt-get install clang)", args.clang))?;
     if !clang.success() {
-        bail!("{} does not compile {}", args.clang, input.display());
+        bail!("{}: {} failed to compile it", input.display(), args.clang);
     }
     let bytes = std::fs::read(&object)?;
     let output = args.output.clone().unwrap_or_else(|| stem.with_extension("o"));
-    let done = judge(&output, &bytes, args.json)?;
+    let done = verify(&output, &bytes, args.json)?;
     fib::image::replace(&output, &bytes)?;
     Ok(done)
 }
 
-/// Says what the verifier makes of an object.
-fn judge(file: &Path, bytes: &[u8], json: bool) -> anyhow::Result<ExitCode> {
-    let program = Program::load(bytes).with_context(|| format!("{} is refused", file.display()))?;
+/// Verifies an object file, and prints the result.
+fn verify(file: &Path, bytes: &[u8], json: bool) -> anyhow::Result<ExitCode> {
+    let program = Program::load(bytes)
+        .with_context(|| format!("{}: refused by the verifier", file.display()))?;
     let sections = [("init", program.init()), ("pkt", program.packet())];
     let mut out = std::io::stdout().lock();
     if json {
@@ -182,12 +182,12 @@ fn judge(file: &Path, bytes: &[u8], json: bool) -> anyhow::Result<ExitCode> {
         writeln!(out, "{}", serde_json::json!({"file": file, "sections": all}))?;
         return Ok(ExitCode::SUCCESS);
     }
-    writeln!(out, "{}: sound", file.display())?;
+    writeln!(out, "{}: valid", file.display())?;
     for (name, code) in sections {
         let (instructions, longest, steps) = (code.instructions(), code.longest(), code.steps());
         writeln!(
             out,
-            "  {name:<5} {instructions} instructions, at most {longest} run, shown in {steps} steps"
+            "  {name:<5} {instructions} instructions, at most {longest} executed, verified in {steps} steps"
         )?;
     }
     Ok(ExitCode::SUCCESS)

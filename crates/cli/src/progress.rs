@@ -1,18 +1,16 @@
-//! Says on a terminal that something long is under way, and for how long.
+//! Shows on a terminal the name and the elapsed time of a long operation.
 //!
-//! A full table takes a second or two to load; a person who sees nothing wonders
-//! whether to press Ctrl-C. The line is rewritten in place on standard error and
-//! wiped at the end, and there is none at all where standard error is no terminal,
-//! so logs and pipes hold results only.
+//! The line appears on standard error, is updated in place and cleared at the end. If standard error
+//! is not a terminal, there is no line, so that logs and pipes receive only results.
 
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How long something takes before it is worth a word.
-const PATIENCE: Duration = Duration::from_millis(300);
+/// Delay before the line appears, and interval of its updates.
+const INTERVAL: Duration = Duration::from_millis(300);
 
-/// Does `work`, showing `what` and the time it has taken so far.
+/// Runs `work`, and shows `what` and the elapsed time meanwhile.
 pub(crate) fn during<T>(what: &str, work: impl FnOnce() -> T) -> T {
     if !std::io::stderr().is_terminal() {
         return work();
@@ -22,7 +20,7 @@ pub(crate) fn during<T>(what: &str, work: impl FnOnce() -> T) -> T {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut shown = false;
-            while waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            while waiting.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 show(&format!("\r{what} ... {:.1} s", start.elapsed().as_secs_f64()));
                 shown = true;
             }
@@ -30,13 +28,13 @@ pub(crate) fn during<T>(what: &str, work: impl FnOnce() -> T) -> T {
                 show("\r\x1b[K");
             }
         });
-        // Dropped also when `work` panics, so that the scope can end.
+        // Also dropped if `work` panics, so that the scope can end.
         let _done = done;
         work()
     })
 }
 
-/// Writes on the terminal; one that cannot be written to is no reason to stop.
+/// Writes to standard error; ignores errors.
 pub(crate) fn show(text: &str) {
     let mut err = std::io::stderr().lock();
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
@@ -45,7 +43,7 @@ pub(crate) fn show(text: &str) {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_result_is_handed_through() {
+    fn during_returns_the_result_of_the_work() {
         assert_eq!(super::during("adding", || 1 + 1), 2);
     }
 }

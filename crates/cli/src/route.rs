@@ -1,9 +1,8 @@
-//! `fingerpost route get ADDR...`: one lookup, and what it touched.
+//! `fingerpost route get ADDR...`: looks up addresses, and prints the memory that each lookup touches.
 //!
-//! The lookup is traced by the engine itself: every load it takes, in which of
-//! its arrays, and of how many bytes. The prefix comes from the `Rib`, because a
-//! forwarding table does not know prefixes any more; the two must agree on the
-//! next hop, and are compared each time. An image has the forwarding table alone.
+//! The engine itself traces the lookup: each load, with its array and its number of bytes. The prefix
+//! comes from the `Rib`, because a forwarding table has no prefixes. The two must agree on the next
+//! hop; each lookup compares them. An image has only the forwarding table.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -16,10 +15,10 @@ use fib::engine::Step;
 use fib::{Family, Rib};
 use serde::Serialize;
 
-use crate::table::image::{self, Imaged};
-use crate::tables::{self, Built, Reading, Tables};
+use crate::table::image::{self, ImageTable};
+use crate::tables::{self, Built, TableArgs, Tables};
 
-/// What `route` takes.
+/// The arguments of `route`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -28,42 +27,41 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Look addresses up: prefix, next hop, and what the lookup touched
+    /// Look up addresses: prefix, next hop, and the memory touched
     ///
     /// Exit status 1 if an address has no route.
-    Get(Get),
+    Get(GetArgs),
 }
 
-/// What `route get` takes.
+/// The arguments of `route get`.
 #[derive(clap::Args)]
-struct Get {
-    /// The addresses, IPv4 or IPv6
+struct GetArgs {
+    /// IPv4 or IPv6 addresses
     #[arg(value_name = "ADDR", required_unless_present = "file")]
     addresses: Vec<IpAddr>,
-    /// A file with more addresses, one a line, `-` for standard input
+    /// Read more addresses from a file, one per line; `-` for standard input
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// A file with routes, `-` for standard input; several make one table
+    /// Read routes from a file, `-` for standard input; may be repeated, all files form one table
     #[arg(long, value_name = "FILE")]
     table: Vec<PathBuf>,
-    /// An image of a table (`fingerpost table save`): the first of each family in it.
-    /// There are no prefixes in one
+    /// Use the first table of each family of an image (`fingerpost table save`), which has no prefixes
     #[arg(long, value_name = "FILE", conflicts_with = "table")]
     image: Option<PathBuf>,
     /// Write JSON
     #[arg(short, long)]
     json: bool,
     #[command(flatten)]
-    reading: Reading,
+    table_args: TableArgs,
 }
 
 /// The answer for one address.
 #[derive(Debug, Serialize)]
 struct Answer {
     address: IpAddr,
-    /// The longest prefix that holds it.
+    /// The longest matching prefix.
     prefix: Option<String>,
-    /// What the file has behind that prefix.
+    /// The next hop or label of that prefix in the file.
     next_hop: Option<String>,
     /// Whether there is a route.
     #[serde(skip)]
@@ -81,26 +79,26 @@ struct Load {
     bytes: usize,
 }
 
-/// Does what `route` is asked for.
+/// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::Get(args) => get(args),
     }
 }
 
-fn get(args: &Get) -> anyhow::Result<ExitCode> {
+fn get(args: &GetArgs) -> anyhow::Result<ExitCode> {
     if args.table.is_empty() && args.image.is_none() {
-        // Answers from a made-up table would look like real ones, so there is no
-        // default. This is a mistake of usage, hence the status.
+        // There is no default, because results of a synthetic table would look real. This is a
+        // usage error, hence the status.
         eprintln!(
-            "fingerpost: no routes to look up in: name a file with --table FILE\n\
-             (`fingerpost table generate --output FILE` makes a synthetic one)"
+            "fingerpost: no routes: name a file with --table FILE\n\
+             (`fingerpost table generate --output FILE` generates a synthetic table)"
         );
         return Ok(ExitCode::from(2));
     }
     let mut addresses = args.addresses.clone();
     if let Some(path) = &args.file {
-        addresses.extend(listed(path)?);
+        addresses.extend(read_addresses(path)?);
     }
     let answers = match &args.image {
         Some(path) => from_image(path, &addresses)?,
@@ -120,12 +118,12 @@ fn get(args: &Get) -> anyhow::Result<ExitCode> {
 }
 
 /// Looks the addresses up in a table of files.
-fn from_files(args: &Get, addresses: &[IpAddr]) -> anyhow::Result<Vec<Answer>> {
-    let tables = Tables::load(&args.table, &args.reading)?;
+fn from_files(args: &GetArgs, addresses: &[IpAddr]) -> anyhow::Result<Vec<Answer>> {
+    let tables = Tables::load(&args.table, &args.table_args)?;
     let v4 = addresses.iter().any(IpAddr::is_ipv4);
-    let v4 = v4.then(|| tables::build(&tables.v4, &args.reading)).transpose()?;
+    let v4 = v4.then(|| tables::build(&tables.v4, &args.table_args)).transpose()?;
     let v6 = addresses.iter().any(IpAddr::is_ipv6);
-    let v6 = v6.then(|| tables::build(&tables.v6, &args.reading)).transpose()?;
+    let v6 = v6.then(|| tables::build(&tables.v6, &args.table_args)).transpose()?;
     let mut answers = Vec::with_capacity(addresses.len());
     for &address in addresses {
         answers.push(match (address, &v4, &v6) {
@@ -146,13 +144,13 @@ fn from_image(path: &Path, addresses: &[IpAddr]) -> anyhow::Result<Vec<Answer>> 
     let bytes = image::read(path)?;
     let image = image::open(path, &bytes)?;
     let v4 = addresses.iter().any(IpAddr::is_ipv4);
-    let v4 = v4.then(|| Imaged::<u32>::of(path, &image)).transpose()?;
+    let v4 = v4.then(|| ImageTable::<u32>::load(path, &image)).transpose()?;
     let v6 = addresses.iter().any(IpAddr::is_ipv6);
-    let v6 = v6.then(|| Imaged::<u128>::of(path, &image)).transpose()?;
-    fn answer<A: Family>(address: IpAddr, key: A, table: &Imaged<A>) -> Answer {
+    let v6 = v6.then(|| ImageTable::<u128>::load(path, &image)).transpose()?;
+    fn answer<A: Family>(address: IpAddr, key: A, table: &ImageTable<A>) -> Answer {
         let (hop, steps) = table.fib.trace(key);
         let next_hop = table.label(hop).map(str::to_owned);
-        told(address, None, next_hop, hop.is_some(), table.fib.name(), steps)
+        make_answer(address, None, next_hop, hop.is_some(), table.fib.name(), steps)
     }
     let one = |&address: &IpAddr| match (address, &v4, &v6) {
         (IpAddr::V4(key), Some(table), _) => answer(address, u32::from(key), table),
@@ -162,8 +160,8 @@ fn from_image(path: &Path, addresses: &[IpAddr]) -> anyhow::Result<Vec<Answer>> 
     Ok(addresses.iter().map(one).collect())
 }
 
-/// Reads addresses, one a line.
-fn listed(path: &Path) -> anyhow::Result<Vec<IpAddr>> {
+/// Reads addresses, one per line.
+fn read_addresses(path: &Path) -> anyhow::Result<Vec<IpAddr>> {
     let text = if path.as_os_str() == "-" {
         std::io::read_to_string(std::io::stdin())
     } else {
@@ -173,7 +171,7 @@ fn listed(path: &Path) -> anyhow::Result<Vec<IpAddr>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
         .map(|(i, line)| {
-            let place = || format!("{}, line {}: `{line}` is no address", path.display(), i + 1);
+            let place = || format!("{}:{}: `{line}` is not an IP address", path.display(), i + 1);
             line.trim().parse().with_context(place)
         })
         .collect()
@@ -193,10 +191,10 @@ fn answer<A: Family>(
     }
     let prefix = longest.map(|(prefix, _)| prefix.to_string());
     let next_hop = tables.label(hop).map(str::to_owned);
-    Ok(told(address, prefix, next_hop, longest.is_some(), built.fib.name(), steps))
+    Ok(make_answer(address, prefix, next_hop, longest.is_some(), built.fib.name(), steps))
 }
 
-fn told(
+fn make_answer(
     address: IpAddr,
     prefix: Option<String>,
     next_hop: Option<String>,

@@ -1,9 +1,8 @@
-//! `fingerpost run [-c FILE]`: the router that follows the kernel, until it is stopped.
+//! `fingerpost run [-c FILE]`: runs the router with the kernel's routes until a signal.
 //!
-//! A [service] that is ready when the first full table is published and
-//! packets are taken. SIGHUP has it go over to its configuration as it is now. Whichever way
-//! the process ends, the kernel has the interfaces again with its descriptors, and goes on
-//! forwarding by its own routes.
+//! A [service] that is ready once the first full table is published and the XDP programs are
+//! attached. It reloads its configuration on SIGHUP. However the process ends, the interfaces return
+//! to the kernel with its descriptors, and the kernel continues to forward by its own routes.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,25 +18,25 @@ use serde_json::json;
 use crate::service::{self, Service};
 use crate::{check, progress};
 
-/// The configuration that is read unless another is named.
+/// The default configuration file.
 const CONFIG: &str = "/etc/fingerpost/run.toml";
 
-/// What `run` takes.
+/// The arguments of `run`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The configuration
+    /// Configuration file
     #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
     config: PathBuf,
-    /// Check the configuration against this machine, report whether it is sound, and stop
+    /// Check the configuration against this machine, and exit
     #[arg(long)]
     check: bool,
-    /// With --check: check the file alone, not this machine's interfaces, queues, cores and folders
+    /// Check only the file, not this machine's interfaces, queues, cores and folders
     #[arg(long, requires = "check")]
     offline: bool,
-    /// Wait for interfaces that do not exist yet, as at boot, for as long as it takes
+    /// Wait without limit for interfaces that do not exist yet, as at boot
     #[arg(long)]
     wait_for_interfaces: bool,
-    /// Write the counters at the end as JSON
+    /// Write the final counters as JSON
     #[arg(short, long)]
     json: bool,
 }
@@ -46,7 +45,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = Config::load(&args.config)?;
     if args.check {
-        let names: Vec<_> = config.interfaces.iter().map(|it| it.name.as_str()).collect();
+        let names: Vec<_> = config.interfaces.iter().map(|link| link.name.as_str()).collect();
         let findings = preflight::router(&config, args.offline);
         return check::report(&format!("ports {}", names.join(", ")), &findings, args.json);
     }
@@ -56,38 +55,38 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let start = Instant::now();
-    let daemon = progress::during("following the kernel", || Daemon::start(config))?;
-    announce(&daemon, start.elapsed())?;
-    let mut routing = Routing { daemon, said: None };
-    let well = signals.serve(&mut routing);
-    match routing.daemon.last_save() {
+    let daemon = progress::during("reading the kernel's routes", || Daemon::start(config))?;
+    log_start(&daemon, start.elapsed())?;
+    let mut service = RouterService { daemon, reported_error: None };
+    let healthy = signals.serve(&mut service);
+    match service.daemon.last_save() {
         Some(Ok(saved)) => log::info!("image saved: {saved}"),
         Some(Err(error)) => log::warn!("no image saved: {error}"),
         None => {}
     }
     service::report(
-        &routing.daemon.stats(),
-        well,
+        &service.daemon.stats(),
+        healthy,
         args.json.then_some(|counters: &Counters| json!(counters)),
     )
 }
 
-/// Says what was taken over.
-fn announce(daemon: &Daemon, took: Duration) -> anyhow::Result<()> {
+/// Logs the ports and the tables.
+fn log_start(daemon: &Daemon, took: Duration) -> anyhow::Result<()> {
     let ms = |took: &Duration| took.as_secs_f64() * 1e3;
     match daemon.image_start() {
         ImageStart::Unasked => {}
         ImageStart::Missing => log::info!("no image file yet; started without one"),
-        ImageStart::Refused(why) => log::warn!("started without the image: {why}"),
+        ImageStart::Refused(reason) => log::warn!("started without the image: {reason}"),
         ImageStart::Used { ready, forwarding } => log::info!(
             "tables of the image ready after {:.1} ms, forwarding by them after {:.1} ms",
             ms(ready),
             ms(forwarding)
         ),
     }
-    service::announce(&daemon.ports());
-    let tables = daemon.asker().ask(|it| {
-        let one = |table: router::control::plane::PlaneTable<'_>| {
+    service::log_ports(&daemon.ports());
+    let tables = daemon.asker().ask(|kernel_sync| {
+        let text = |table: router::control::plane::PlaneTable<'_>| {
             let (v4, v6) = (table.v4, table.v6);
             format!(
                 "table {}: {} IPv4 routes ({}, {} bytes), {} IPv6 routes ({}, {} bytes)",
@@ -100,13 +99,13 @@ fn announce(daemon: &Daemon, took: Duration) -> anyhow::Result<()> {
                 v6.footprint()
             )
         };
-        it.plane.tables().map(one).collect::<Vec<_>>()
+        kernel_sync.plane.tables().map(text).collect::<Vec<_>>()
     });
     for table in tables.context("the control thread does not answer")? {
         log::info!("{table}");
     }
     let socket =
-        daemon.config().control.as_ref().map(|path| format!(", asked at {}", path.display()));
+        daemon.config().control.as_ref().map(|path| format!(", control socket {}", path.display()));
     log::info!(
         "following the kernel after {:.2} s{}; Ctrl-C stops",
         took.as_secs_f64(),
@@ -115,14 +114,14 @@ fn announce(daemon: &Daemon, took: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A router at work.
-struct Routing {
+/// A running router.
+struct RouterService {
     daemon: Daemon,
-    /// The trouble with the image that was told.
-    said: Option<String>,
+    /// The last logged error of saving the image.
+    reported_error: Option<String>,
 }
 
-impl Service for Routing {
+impl Service for RouterService {
     fn alive(&self) -> bool {
         self.daemon.alive()
     }
@@ -131,7 +130,7 @@ impl Service for Routing {
         self.daemon.progress()
     }
 
-    fn attend(&mut self) {
+    fn log_events(&mut self) {
         match self.daemon.attend() {
             Some(Ok(change)) => log::info!("routing rules have changed: {change}"),
             Some(Err(error)) => log::warn!("routing rules have changed: {error}"),
@@ -140,11 +139,11 @@ impl Service for Routing {
         for line in self.daemon.news() {
             log::info!("{line}");
         }
-        let trouble = self.daemon.last_save().and_then(|saved| saved.as_ref().err());
-        let trouble = trouble.map(ToString::to_string);
-        if trouble != self.said {
-            trouble.iter().for_each(|error| log::warn!("no image saved: {error}"));
-            self.said = trouble;
+        let error = self.daemon.last_save().and_then(|saved| saved.as_ref().err());
+        let error = error.map(ToString::to_string);
+        if error != self.reported_error {
+            error.iter().for_each(|error| log::warn!("no image saved: {error}"));
+            self.reported_error = error;
         }
     }
 
@@ -153,8 +152,8 @@ impl Service for Routing {
     }
 
     fn reload(&mut self) -> Result<String, String> {
-        let told = self.daemon.reload().map_err(|error| error.to_string())?;
-        Ok(told.to_string())
+        let changes = self.daemon.reload().map_err(|error| error.to_string())?;
+        Ok(changes.to_string())
     }
 
     fn stop(&mut self) -> bool {

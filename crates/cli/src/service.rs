@@ -1,15 +1,15 @@
-//! What `run`, `gate` and `grantor` are alike: a service that works until it is told to stop.
+//! The common part of `run`, `gate` and `grantor`: a service that runs until a signal.
 //!
 //! ```text
-//!   prepare ─► start ─► announce ─► serve: READY=1 ─► Ctrl-C, SIGTERM ─► STOPPING=1 ─► report
-//!                                             ├─ WATCHDOG=1 while every thread goes on
-//!                                             ├─ STATUS=not ready: … while an interface does not work
-//!                                             └─ SIGHUP: RELOADING=1, reload, READY=1
+//!   prepare ─► start ─► log_ports ─► serve: READY=1 ─► Ctrl-C, SIGTERM ─► STOPPING=1 ─► report
+//!                                              ├─ WATCHDOG=1 while every thread makes progress
+//!                                              ├─ STATUS=not ready: … while an interface is down
+//!                                              └─ SIGHUP: RELOADING=1, reload, READY=1
 //! ```
 //!
-//! Under systemd (`Type=notify`) the unit is ready when the service takes packets, and not
-//! before. The watchdog (`watchdog.rs`) is fed by a thread of its own while the others go on.
-//! Without systemd it sends no notifications, which is no error.
+//! Under systemd (`Type=notify`) the unit is ready once the service forwards packets. A separate
+//! thread sends the watchdog notifications (`watchdog.rs`). Without systemd the service sends no
+//! notifications, which is not an error.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -27,54 +27,54 @@ use router::stats::Snapshot;
 use sd_notify::NotifyState;
 use serde_json::Value;
 
-use crate::watchdog::{self, Watchdog};
+use crate::watchdog::{Heartbeat, Watchdog};
 use crate::{logging, show, stop};
 
-/// How soon a signal is noticed.
-const NOTICE: Duration = Duration::from_millis(20);
+/// Interval of checks for signals and events.
+const TICK: Duration = Duration::from_millis(20);
 
-/// The interval of checks for missing interfaces.
-const LOOK: Duration = Duration::from_millis(200);
+/// Interval of checks for missing interfaces.
+const INTERFACE_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What works by threads of its own until it is stopped.
+/// A program with its own threads that runs until it is stopped.
 pub(crate) trait Service {
-    /// Whether every thread is at work.
+    /// Returns whether all threads are alive.
     fn alive(&self) -> bool;
 
-    /// Returns what the progress of its threads is seen by.
+    /// Returns the progress counters of the threads.
     fn progress(&self) -> Progress;
 
-    /// Does what is to be done every few milliseconds beside the threads.
-    fn attend(&mut self);
+    /// Handles and logs pending events; called every few milliseconds.
+    fn log_events(&mut self);
 
-    /// Returns why it is not ready, of each interface that does not work as a port.
+    /// Returns a description of each interface that does not work as a port.
     fn problems(&self) -> Vec<String>;
 
-    /// Goes over to the configuration as it is now, and tells what came of it.
+    /// Reloads the configuration, and returns a summary of the changes.
     fn reload(&mut self) -> Result<String, String>;
 
-    /// Ends the threads; says whether they ended well.
+    /// Ends the threads; returns whether all ended without a panic.
     fn stop(&mut self) -> bool;
 }
 
-/// The wishes that come as signals.
+/// The flags that signals set.
 pub(crate) struct Signals {
     stop: Arc<AtomicBool>,
     reload: Arc<AtomicBool>,
 }
 
-/// Gives up the rights that are not needed and listens for signals: to be called while
-/// there is one thread. The log uses the configuration's level.
+/// Drops capabilities that are not needed, installs the signal handlers, and sets the log level of the
+/// configuration. Must be called while the process has one thread.
 pub(crate) fn prepare(level: Option<Level>) -> anyhow::Result<Signals> {
     logging::configure(level);
-    rights::restrict().context("giving up rights")?;
-    let stop = stop::on(&[stop::SIGINT, stop::SIGTERM])?;
-    Ok(Signals { stop, reload: stop::reload_on_signal()? })
+    rights::restrict().context("dropping capabilities")?;
+    let stop = stop::flag_on_signals(&[stop::SIGINT, stop::SIGTERM])?;
+    Ok(Signals { stop, reload: stop::flag_on_sighup()? })
 }
 
 impl Signals {
-    /// Waits until there is an interface of each name, and reports those that are missing to
-    /// standard error and to systemd. Returns false if a signal came first.
+    /// Waits until all interfaces exist; reports missing ones to the log and to systemd. Returns false
+    /// if a signal stops the wait.
     pub(crate) fn wait_for_interfaces(&self, names: &[&str]) -> bool {
         let mut reported = Vec::new();
         loop {
@@ -86,66 +86,67 @@ impl Signals {
             if missing != reported {
                 let text = format!("waiting for interface {}", missing.join(", "));
                 log::info!("{text}");
-                tell(NotifyState::Status(&text));
+                notify(NotifyState::Status(&text));
                 reported = missing;
             }
             if self.stop.load(Ordering::Relaxed) {
                 return false;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(INTERFACE_INTERVAL);
         }
     }
 
-    /// Attends to the service until a signal or the death of a thread, and stops it. Says
-    /// whether all threads were at work to the end.
+    /// Runs the service until a signal or the death of a thread, and stops it. Returns whether all
+    /// threads were alive until then.
     pub(crate) fn serve(&self, service: &mut impl Service) -> bool {
-        tell(NotifyState::Ready);
-        let server = watchdog::Server::new();
+        notify(NotifyState::Ready);
+        let heartbeat = Heartbeat::new();
         let limit = sd_notify::watchdog_enabled();
         let watchdog = limit
-            .map(|limit| Watchdog::start(limit, service.progress(), server.clone()))
+            .map(|limit| Watchdog::start(limit, service.progress(), heartbeat.clone()))
             .transpose();
         if let Err(error) = &watchdog {
-            log::error!("cannot feed the watchdog: {error}");
+            log::error!("cannot start the watchdog thread: {error}");
         }
         let mut problems = Vec::new();
-        let mut well = true;
-        while well && !self.stop.load(Ordering::Relaxed) {
-            std::thread::sleep(NOTICE);
-            server.turn();
-            service.attend();
-            well = service.alive();
+        let mut healthy = true;
+        while healthy && !self.stop.load(Ordering::Relaxed) {
+            std::thread::sleep(TICK);
+            heartbeat.beat();
+            service.log_events();
+            healthy = service.alive();
             let now = service.problems();
             if now != problems {
                 let status = match &now[..] {
                     [] => "ready".to_owned(),
                     _ => format!("not ready: {}", now.join("; ")),
                 };
-                tell(NotifyState::Status(&status));
+                notify(NotifyState::Status(&status));
                 problems = now;
             }
             if self.reload.swap(false, Ordering::Relaxed) {
-                tell(NotifyState::Reloading);
+                notify(NotifyState::Reloading);
                 match service.reload() {
                     Ok(changes) => log::info!("reloaded: {changes}"),
                     Err(error) => log::error!("not reloaded: {error}"),
                 }
-                tell(NotifyState::Ready);
+                notify(NotifyState::Ready);
             }
         }
-        tell(NotifyState::Stopping);
-        service.stop() && well
+        notify(NotifyState::Stopping);
+        service.stop() && healthy
     }
 }
 
-fn tell(state: NotifyState<'_>) {
+fn notify(state: NotifyState<'_>) {
     let _ = sd_notify::notify(&[state]);
 }
 
-/// Says which ports were taken over, and how.
-pub(crate) fn announce(ports: &[PortInfo]) {
+/// Logs the ports and their modes.
+pub(crate) fn log_ports(ports: &[PortInfo]) {
     for port in ports {
-        let fallback = port.fallback.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+        let fallback =
+            port.fallback.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
         log::info!(
             "{}, queue {}: {}, MTU {}{fallback}",
             port.name,
@@ -156,11 +157,11 @@ pub(crate) fn announce(ports: &[PortInfo]) {
     }
 }
 
-/// Writes the counters at the end, as a table or, where `document` makes one of them, as
-/// JSON. The status is a failure where a thread died or the counters do not add up.
+/// Writes the final counters, as text, or as JSON with `document`. Returns a failure if a thread died
+/// or the counters do not add up.
 pub(crate) fn report(
     stats: &Snapshot,
-    well: bool,
+    healthy: bool,
     document: Option<impl FnOnce(&Counters) -> Value>,
 ) -> anyhow::Result<ExitCode> {
     let counters = answer::counters(stats);
@@ -170,14 +171,14 @@ pub(crate) fn report(
             serde_json::to_writer_pretty(&mut out, &document(&counters))?;
             writeln!(out)?;
         }
-        None => show::counters(&mut out, &counters)?,
+        None => show::write_counters(&mut out, &counters)?,
     }
     let balanced = stats.balanced();
-    if !well {
+    if !healthy {
         log::error!("a thread died; this is a bug, please report it");
     }
     if !balanced {
         log::error!("the counters do not add up; this is a bug, please report it");
     }
-    Ok(if well && balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if healthy && balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

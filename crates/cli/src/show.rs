@@ -1,11 +1,11 @@
-//! `fingerpost show WHAT`: questions to a running router.
+//! `fingerpost show WHAT`: prints the state of a running router, gate or grantor.
 //!
 //! ```text
 //!   show routes ─► {"show":"routes"} ─► control socket ─► items ─► text, or with -j JSON
 //! ```
 //!
-//! In the words of iproute2 where it has some. JSON is one array, written as the answer
-//! comes: a million routes need no memory here.
+//! The text follows the format of iproute2 where that has one. JSON is one array, written item by item
+//! as the response arrives, so that a million routes need no memory here.
 
 use std::io::{BufWriter, Write};
 use std::net::IpAddr;
@@ -14,79 +14,79 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use router::control::api::{self, Item, Request};
 
-use crate::client::{self, PATIENCE};
+use crate::client::{self, RESPONSE_TIMEOUT};
 use crate::{bundle, flow, policy};
 
-/// What `show` takes.
+/// The arguments of `show`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    at: client::At,
+    socket: client::SocketArgs,
     /// Write JSON
     #[arg(short, long, global = true)]
     json: bool,
     #[command(subcommand)]
-    what: What,
+    query: Query,
 }
 
 #[derive(Subcommand)]
-enum What {
-    /// The routes that packets are forwarded by
+enum Query {
+    /// Show the routes of the forwarding tables
     Routes {
-        /// Only those inside this prefix
+        /// Show only the routes inside this prefix
         #[arg(value_name = "PREFIX")]
         within: Option<String>,
-        /// IPv4 only
+        /// Show only IPv4
         #[arg(short = '4', conflicts_with = "six")]
         four: bool,
-        /// IPv6 only
+        /// Show only IPv6
         #[arg(short = '6')]
         six: bool,
     },
-    /// Where packets to an address go, asked of the workers' table
+    /// Look up an address in the forwarding table of the workers
     ///
     /// Exit status 1 if there is no route.
     Route {
-        /// The address
+        /// Address to look up
         #[arg(value_name = "ADDR")]
         address: IpAddr,
-        /// Tell what the lookup loaded
+        /// Show the memory that the lookup loads, and the origin of the route
         #[arg(long)]
         explain: bool,
     },
-    /// The neighbors that can be used
+    /// Show the usable neighbors
     Neighbors,
-    /// The ports, and what the steering program left to the kernel
+    /// Show the interfaces, and the packets that the steering program passed to the kernel
     Interfaces,
-    /// The next hops, and what is done with their packets
+    /// Show the next hops, and the action for their packets
     Nexthops,
-    /// Every packet, by how it ended
+    /// Show the packet counters by verdict
     Counters,
-    /// The tables
+    /// Show the forwarding tables
     Fib,
-    /// Where the routes come from
+    /// Show the route feeds
     Feeds,
-    /// The workers
+    /// Show the packet counters of each worker
     Workers,
-    /// What the auditor has come to: where packets went, and where they should
+    /// Show the results of the auditor, which compares lookups with the kernel
     Audit,
-    /// A gate: its policy, its packets by verdict, its flow table, its link, its grantors
+    /// Show a gate: policy, packets by verdict, flow table, link and grantors
     Gate,
-    /// A grantor: what its policy says, its decisions on their way, what a candidate would say
+    /// Show a grantor: policy, decisions sent, and the comparison of a candidate
     Grantor,
-    /// Flow programs: those of a gate, or those that a grantor has for its gates, and how it stands
+    /// Show the flow programs of a gate, or those that a grantor sends to its gates
     Programs,
-    /// Where a gate's or grantor's policy comes from as bundles, which is in force, and why
+    /// Show the bundle distribution of a gate or grantor: source, version and state
     Distribution,
-    /// Flows that a gate remembers
+    /// Show the flows in the flow table of a gate
     Flows {
-        /// At most so many of each worker
+        /// Limit the flows of each worker
         #[arg(long, value_name = "COUNT", default_value_t = 1000)]
         most: u32,
     },
 }
 
-impl What {
+impl Query {
     fn request(&self) -> Request {
         match self {
             Self::Routes { within, four, six } => {
@@ -111,60 +111,60 @@ impl What {
     }
 }
 
-/// Asks, and prints.
+/// Sends the request, and prints the items.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let explain = matches!(args.what, What::Route { explain: true, .. });
+    let explain = matches!(args.query, Query::Route { explain: true, .. });
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut found = true;
-    let is_found = |item: &Item| !matches!(item, Item::Answer(it) if it.route.is_none());
-    let (at, request) = (&args.at, args.what.request());
+    let is_found = |item: &Item| !matches!(item, Item::Answer(answer) if answer.route.is_none());
+    let (socket, request) = (&args.socket, args.query.request());
     if args.json {
-        let mut array = client::Array::new(&mut out);
-        client::ask(at, &request, PATIENCE, &mut |item| {
+        let mut array = client::JsonArray::new(&mut out);
+        client::send(socket, &request, RESPONSE_TIMEOUT, &mut |item| {
             found &= is_found(&item);
-            json(&mut array, &item)
+            push_json(&mut array, &item)
         })?;
         array.end()?;
     } else {
-        client::ask(at, &request, PATIENCE, &mut |item| {
+        client::send(socket, &request, RESPONSE_TIMEOUT, &mut |item| {
             found &= is_found(&item);
-            Ok(text(&mut out, &item, explain)?)
+            Ok(write_item(&mut out, &item, explain)?)
         })?;
         out.flush()?;
     }
     Ok(if found { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Writes what is inside an item.
-fn json(array: &mut client::Array<impl Write>, item: &Item) -> anyhow::Result<()> {
+/// Writes the content of an item.
+fn push_json(array: &mut client::JsonArray<impl Write>, item: &Item) -> anyhow::Result<()> {
     match item {
-        Item::Route(it) => array.item(it),
-        Item::Answer(it) => array.item(it),
-        Item::Neighbor(it) => array.item(it),
-        Item::Interface(it) => array.item(it),
-        Item::NextHop(it) => array.item(it),
-        Item::Counters(it) => array.item(it),
-        Item::Fib(it) => array.item(it),
-        Item::Feed(it) => array.item(it),
-        Item::Worker(it) => array.item(it),
-        Item::Done(it) => array.item(it),
-        Item::Audit(it) => array.item(it),
-        Item::Gate(it) => array.item(it),
-        Item::Grantor(it) => array.item(it),
-        Item::Distribution(it) => array.item(it),
-        Item::Flow(it) => array.item(it),
-        Item::Program(it) => array.item(it),
-        // Of `monitor` and `fib diff`, not of `show`.
-        Item::Event(it) => array.item(it),
-        Item::Difference(it) => array.item(it),
-        Item::Compared(it) => array.item(it),
+        Item::Route(value) => array.push(value),
+        Item::Answer(value) => array.push(value),
+        Item::Neighbor(value) => array.push(value),
+        Item::Interface(value) => array.push(value),
+        Item::NextHop(value) => array.push(value),
+        Item::Counters(value) => array.push(value),
+        Item::Fib(value) => array.push(value),
+        Item::Feed(value) => array.push(value),
+        Item::Worker(value) => array.push(value),
+        Item::Done(value) => array.push(value),
+        Item::Audit(value) => array.push(value),
+        Item::Gate(value) => array.push(value),
+        Item::Grantor(value) => array.push(value),
+        Item::Distribution(value) => array.push(value),
+        Item::Flow(value) => array.push(value),
+        Item::Program(value) => array.push(value),
+        // Items of `monitor` and `fib diff`, not of `show`.
+        Item::Event(value) => array.push(value),
+        Item::Difference(value) => array.push(value),
+        Item::Compared(value) => array.push(value),
     }
 }
 
-fn text(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()> {
+fn write_item(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()> {
     match item {
-        Item::Route(it) => writeln!(out, "{}", route(it)),
-        Item::Answer(it) => answer(out, it, explain),
+        Item::Route(it) => writeln!(out, "{}", route_text(it)),
+        Item::Answer(it) => write_answer(out, it, explain),
         Item::Neighbor(it) => writeln!(out, "{} dev {} lladdr {}", it.address, it.dev, it.mac),
         Item::Interface(it) => {
             let state = if it.up { "up" } else { "down" };
@@ -203,10 +203,10 @@ fn text(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()>
         }
         Item::NextHop(it) => {
             let kind = if it.kind == "via" { String::new() } else { format!(" {}", it.kind) };
-            let ways = vias(&it.via);
-            writeln!(out, "{}:{kind}{ways} {} uses {}", it.hop, it.action, it.routes)
+            let vias = vias_text(&it.via);
+            writeln!(out, "{}:{kind}{vias} {} uses {}", it.hop, it.action, it.routes)
         }
-        Item::Counters(it) => counters(out, it),
+        Item::Counters(it) => write_counters(out, it),
         Item::Fib(it) => {
             let full = it.full.as_ref().map(|full| format!(" FULL: {full}")).unwrap_or_default();
             writeln!(
@@ -236,12 +236,12 @@ fn text(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()>
                 it.refused,
                 it.errors
             )?;
-            it.last_error.iter().try_for_each(|trouble| writeln!(out, "    {trouble}"))
+            it.last_error.iter().try_for_each(|error| writeln!(out, "    {error}"))
         }
         Item::Done(it) => writeln!(out, "{it}"),
         Item::Worker(it) => {
             writeln!(out, "worker {}", it.worker)?;
-            counters(out, &it.counters)
+            write_counters(out, &it.counters)
         }
         Item::Audit(it) => {
             let (checks, wrong) = (it.checks, it.mismatches);
@@ -249,31 +249,32 @@ fn text(out: &mut impl Write, item: &Item, explain: bool) -> std::io::Result<()>
             writeln!(
                 out,
                 "{checks} destinations checked, {wrong} mismatches, {route_heals} healed by route, \
-                 {heals} by reading all routes again"
+                 {heals} by resynchronization"
             )?;
             it.last_mismatch.iter().try_for_each(|last| writeln!(out, "    {last}"))
         }
-        Item::Gate(it) => flow::gate(out, it),
-        Item::Grantor(it) => policy::grantor(out, it),
-        Item::Distribution(it) => bundle::distribution(out, it),
-        Item::Flow(it) => flow::flow(out, it),
-        Item::Program(it) => flow::program(out, it),
+        Item::Gate(it) => flow::write_gate(out, it),
+        Item::Grantor(it) => policy::write_grantor(out, it),
+        Item::Distribution(it) => bundle::write_distribution(out, it),
+        Item::Flow(it) => flow::write_flow(out, it),
+        Item::Program(it) => flow::write_program(out, it),
         Item::Event(_) | Item::Difference(_) | Item::Compared(_) => Ok(()),
     }
 }
 
-pub(crate) fn vias(vias: &[api::Via]) -> String {
-    let one = |via: &api::Via| {
-        let gateway = via.gateway.map(|it| format!(" via {it}")).unwrap_or_default();
+/// Formats next hops as iproute2 does.
+pub(crate) fn vias_text(vias: &[api::Via]) -> String {
+    let text = |via: &api::Via| {
+        let gateway = via.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
         let weight = if vias.len() > 1 { format!(" weight {}", via.weight) } else { String::new() };
         format!("{gateway} dev {}{weight}", via.dev)
     };
-    vias.iter().map(one).collect()
+    vias.iter().map(text).collect()
 }
 
-fn route(route: &api::Route) -> String {
+fn route_text(route: &api::Route) -> String {
     match route.kind.as_str() {
-        "via" => format!("{}{}", route.prefix, vias(&route.via)),
+        "via" => format!("{}{}", route.prefix, vias_text(&route.via)),
         "neighbor" => {
             let dev = route.via.first().map_or("", |via| via.dev.as_str());
             format!("{} dev {dev} neighbor", route.prefix)
@@ -282,8 +283,8 @@ fn route(route: &api::Route) -> String {
     }
 }
 
-fn answer(out: &mut impl Write, answer: &api::Answer, explain: bool) -> std::io::Result<()> {
-    let by = answer.route.as_ref().map_or_else(|| "no route".to_owned(), route);
+fn write_answer(out: &mut impl Write, answer: &api::Answer, explain: bool) -> std::io::Result<()> {
+    let by = answer.route.as_ref().map_or_else(|| "no route".to_owned(), route_text);
     let dev = answer.dev.as_ref().map(|dev| format!(" dev {dev}")).unwrap_or_default();
     let mac = answer.mac.as_ref().map(|mac| format!(" lladdr {mac}")).unwrap_or_default();
     writeln!(out, "{} {}{dev}{mac} by {by}", answer.address, answer.action)?;
@@ -303,7 +304,7 @@ fn answer(out: &mut impl Write, answer: &api::Answer, explain: bool) -> std::io:
 }
 
 /// Writes the counters that are not zero.
-pub(crate) fn counters(out: &mut impl Write, it: &api::Counters) -> std::io::Result<()> {
+pub(crate) fn write_counters(out: &mut impl Write, it: &api::Counters) -> std::io::Result<()> {
     writeln!(out, "received {} ({} bytes)", it.received, it.received_bytes)?;
     writeln!(out, "sent {} ({} bytes)", it.sent, it.sent_bytes)?;
     for (class, reasons) in [("punted", &it.punted), ("dropped", &it.dropped)] {

@@ -1,5 +1,4 @@
-//! Signals: the wish to stop that Ctrl-C and its like set, for who works until then, and
-//! the wish to read the configuration again.
+//! Signals: flags that Ctrl-C and SIGTERM set to stop the program, and SIGHUP to reload.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -7,9 +6,9 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context;
 pub(crate) use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Returns what becomes true with the first of these signals; a second one ends the
-/// process at once. To be called before anything is taken over.
-pub(crate) fn on(signals: &[i32]) -> anyhow::Result<Arc<AtomicBool>> {
+/// Returns a flag that the first of these signals sets; a second one ends the process at once. Must be
+/// called before the program attaches to interfaces.
+pub(crate) fn flag_on_signals(signals: &[i32]) -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for &signal in signals {
         signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
@@ -19,8 +18,8 @@ pub(crate) fn on(signals: &[i32]) -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Returns what becomes true whenever SIGHUP comes.
-pub(crate) fn reload_on_signal() -> anyhow::Result<Arc<AtomicBool>> {
+/// Returns a flag that each SIGHUP sets.
+pub(crate) fn flag_on_sighup() -> anyhow::Result<Arc<AtomicBool>> {
     let reload = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGHUP, Arc::clone(&reload)).context("listening for SIGHUP")?;
     Ok(reload)

@@ -1,8 +1,8 @@
 //! `fingerpost table info FILE...`, `table generate`, `table save` and `table load`.
 //!
-//! `info` tells what is in a table and what it costs: prefixes by length, next
-//! hops, the bytes of every array a lookup may touch, how long loading and building
-//! took, which engine it is and why, and what others would cost. `generate` writes the synthetic table that the demo uses.
+//! `info` prints the contents and the costs of a table: prefixes by length, next hops, the bytes of
+//! each array that a lookup may touch, the times of loading and building, the engine and why it was
+//! chosen, and the costs of other engines. `generate` writes the synthetic table of the demo.
 
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
@@ -16,14 +16,14 @@ use fib::{Family, Rib};
 use serde::Serialize;
 
 use crate::progress;
-use crate::tables::{self, Reading, Tables};
+use crate::tables::{self, TableArgs, Tables};
 
 mod alternatives;
 pub(crate) mod image;
 
 use alternatives::Alternative;
 
-/// What `table` takes.
+/// The arguments of `table`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -32,46 +32,46 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Say what is in a table and what it costs
-    Info(Info),
-    /// Write a synthetic table of the Internet's shape, the same for the same seed
-    Generate(Generate),
-    /// Build a table and write it to a file, to be had again at once
-    Save(image::Save),
-    /// Read such a file, check it, and say what it is
-    Load(image::Load),
+    /// Describe a table: prefixes, engine, bytes and build time
+    Info(InfoArgs),
+    /// Generate a synthetic table with the prefix lengths of the Internet
+    Generate(GenerateArgs),
+    /// Build a table and save it as an image, which loads without a build
+    Save(image::SaveArgs),
+    /// Load an image, check it, and describe it
+    Load(image::LoadArgs),
 }
 
-/// What `table info` takes.
+/// The arguments of `table info`.
 #[derive(clap::Args)]
-struct Info {
-    /// Files with routes, `-` for standard input; several make one table
+struct InfoArgs {
+    /// Files with routes, `-` for standard input; all files form one table
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// Write JSON
     #[arg(short, long)]
     json: bool,
-    /// Build the other engines that the automatic choice has too, and say how large and
-    /// how quick each is
+    /// Also build the other engines of the automatic choice, and print the size and the lookup rate
+    /// of each
     #[arg(long)]
     alternatives: bool,
     #[command(flatten)]
-    reading: Reading,
+    table_args: TableArgs,
 }
 
-/// What `table generate` takes.
+/// The arguments of `table generate`.
 #[derive(clap::Args)]
-struct Generate {
-    /// The number of IPv4 routes [default: as many as the Internet's]
+struct GenerateArgs {
+    /// Number of IPv4 routes [default: as in the Internet]
     #[arg(long, value_name = "N")]
     v4: Option<usize>,
-    /// The number of IPv6 routes [default: as many as the Internet's]
+    /// Number of IPv6 routes [default: as in the Internet]
     #[arg(long, value_name = "N")]
     v6: Option<usize>,
-    /// Which of the tables of this kind
+    /// Seed of the random generator: the same seed generates the same table
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// The number of next hops; 0 for one origin AS a route, as in RouteViews' tables
+    /// Number of next hops; 0 for the origin AS of each route, as in RouteViews tables
     /// [default: 148]
     #[arg(long, value_name = "N")]
     labels: Option<u32>,
@@ -80,7 +80,7 @@ struct Generate {
     output: Option<PathBuf>,
 }
 
-/// What `table info` says.
+/// The output of `table info`.
 #[derive(Debug, Serialize)]
 struct Summary {
     files: Vec<FileSummary>,
@@ -110,9 +110,9 @@ struct FamilySummary {
     next_hops: usize,
     prefixes_by_length: BTreeMap<u32, usize>,
     engine: String,
-    /// Why it is this engine.
+    /// The reason of the choice of the engine.
     why: String,
-    /// What the automatic choice is between.
+    /// The engines of the automatic choice.
     alternatives: Vec<Alternative>,
     parts: Vec<PartSummary>,
     bytes: usize,
@@ -126,12 +126,12 @@ struct PartSummary {
     name: &'static str,
     items: usize,
     bytes: usize,
-    /// Where the scheme's paper puts it, if it makes the difference.
+    /// The memory of the part in the paper of the scheme, if the paper distinguishes.
     #[serde(skip_serializing_if = "Option::is_none")]
     place: Option<&'static str>,
 }
 
-/// Does what `table` is asked for.
+/// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::Info(args) => info(args),
@@ -141,8 +141,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn info(args: &Info) -> anyhow::Result<ExitCode> {
-    let tables = Tables::load(&args.files, &args.reading)?;
+fn info(args: &InfoArgs) -> anyhow::Result<ExitCode> {
+    let tables = Tables::load(&args.files, &args.table_args)?;
     let files = tables.files.iter().map(|(path, report)| FileSummary {
         path: path.clone(),
         format: report.format.map(|format| format.to_string()),
@@ -171,13 +171,13 @@ fn info(args: &Info) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn generate(args: &Generate) -> anyhow::Result<ExitCode> {
-    let usual = Recipe::default();
+fn generate(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
+    let default = Recipe::default();
     let recipe = Recipe {
         seed: args.seed,
-        v4: args.v4.unwrap_or(usual.v4),
-        v6: args.v6.unwrap_or(usual.v6),
-        labels: args.labels.map_or(usual.labels, |count| (count > 0).then_some(count)),
+        v4: args.v4.unwrap_or(default.v4),
+        v6: args.v6.unwrap_or(default.v6),
+        labels: args.labels.map_or(default.labels, |count| (count > 0).then_some(count)),
     };
     let table = progress::during("generating a table", || feed::generate(&recipe));
     for warning in &table.report.warnings {
@@ -198,13 +198,13 @@ fn generate(args: &Generate) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Describes the routes of one family; `None` if there are none.
-fn family<A: Family>(rib: &Rib<A>, args: &Info) -> anyhow::Result<Option<FamilySummary>> {
+/// Describes the routes of one family; returns `None` without routes.
+fn family<A: Family>(rib: &Rib<A>, args: &InfoArgs) -> anyhow::Result<Option<FamilySummary>> {
     if rib.is_empty() {
         return Ok(None);
     }
-    let built = tables::build(rib, &args.reading)?;
-    let alternatives = alternatives::of(rib, args.alternatives, built.threads)?;
+    let built = tables::build(rib, &args.table_args)?;
+    let alternatives = alternatives::list(rib, args.alternatives, built.threads)?;
     let mut prefixes_by_length = BTreeMap::new();
     let mut hops: Vec<u32> = Vec::with_capacity(rib.len());
     for (prefix, hop) in rib {
@@ -245,7 +245,7 @@ fn family<A: Family>(rib: &Rib<A>, args: &Info) -> anyhow::Result<Option<FamilyS
 fn write(summary: &Summary, out: &mut impl Write) -> std::io::Result<()> {
     for file in &summary.files {
         let format = file.format.as_deref().unwrap_or("generated");
-        write!(out, "{}: {format}, packed: {}", file.path.display(), file.compression)?;
+        write!(out, "{}: {format}, compression: {}", file.path.display(), file.compression)?;
         write!(out, ", {} bytes, {} records", file.unpacked_bytes, file.records)?;
         if file.duplicates > 0 {
             write!(out, ", {} duplicates", file.duplicates)?;
@@ -257,19 +257,19 @@ fn write(summary: &Summary, out: &mut impl Write) -> std::io::Result<()> {
     }
     writeln!(
         out,
-        "loaded in {:.3} s, put in order in {:.3} s",
+        "loaded in {:.3} s, sorted in {:.3} s",
         summary.load_seconds, summary.insert_seconds
     )?;
     for (name, family) in [("IPv4", &summary.v4), ("IPv6", &summary.v6)] {
         let Some(family) = family else { continue };
         writeln!(out, "\n{name}: {} prefixes, {} next hops", family.prefixes, family.next_hops)?;
-        for (row, lengths) in chunks(&family.prefixes_by_length).into_iter().enumerate() {
+        for (row, lengths) in length_lines(&family.prefixes_by_length).into_iter().enumerate() {
             let title = if row == 0 { "by length" } else { "" };
             writeln!(out, "  {title:<20}{lengths}")?;
         }
         writeln!(out, "  {:<20}{} ({})", "engine", family.engine, family.why)?;
         for (row, alternative) in family.alternatives.iter().enumerate() {
-            let title = if row == 0 { "the choice is among" } else { "" };
+            let title = if row == 0 { "candidates" } else { "" };
             writeln!(out, "  {title:<20}{alternative}")?;
         }
         for part in &family.parts {
@@ -279,8 +279,8 @@ fn write(summary: &Summary, out: &mut impl Write) -> std::io::Result<()> {
         }
         writeln!(
             out,
-            "  {:<20}{:>12} bytes {:>12.3} a prefix",
-            "all", family.bytes, family.bytes_per_prefix
+            "  {:<20}{:>12} bytes {:>12.3} per prefix",
+            "total", family.bytes, family.bytes_per_prefix
         )?;
         let threads = family.build_threads;
         let plural = if threads == 1 { "" } else { "s" };
@@ -293,8 +293,8 @@ fn write(summary: &Summary, out: &mut impl Write) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The counts by length as lines of eight.
-fn chunks(lengths: &BTreeMap<u32, usize>) -> Vec<String> {
+/// Formats the counts by length, eight per line.
+fn length_lines(lengths: &BTreeMap<u32, usize>) -> Vec<String> {
     let all: Vec<String> = lengths.iter().map(|(len, count)| format!("/{len} {count}")).collect();
     all.chunks(8).map(|line| line.join("  ")).collect()
 }

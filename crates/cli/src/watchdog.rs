@@ -1,12 +1,12 @@
-//! The watchdog: systemd gets a sign of life as long as each thread of the service makes progress.
+//! The watchdog: notifies systemd as long as each thread of the service makes progress.
 //!
 //! ```text
-//!   every quarter of the limit: turns of each thread ─ all have grown? ─ yes ─► WATCHDOG=1
+//!   each quarter of the limit: counter of each thread ─ all changed? ─ yes ─► WATCHDOG=1
 //!                                                          └ no ─► nothing: systemd restarts
 //! ```
 //!
-//! It has a thread of its own, because the one that serves signals also reloads, which takes
-//! seconds with a full table. That one is watched too: it has [`LONGEST`] for what it does at once.
+//! The watchdog has its own thread, because the thread that handles signals also reloads, which takes
+//! seconds with a full table. That thread is watched, too: each of its turns may take [`MAX_TURN`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -17,53 +17,54 @@ use std::time::{Duration, Instant};
 use router::control::progress::Progress;
 use sd_notify::NotifyState;
 
-/// The longest time of a reload.
-const LONGEST: Duration = Duration::from_secs(300);
+/// Longest turn of the signal thread, which may include a reload.
+const MAX_TURN: Duration = Duration::from_secs(300);
 
-/// The turns of the thread that serves signals.
+/// The heartbeat of the thread that handles signals.
 #[derive(Clone, Debug)]
-pub(crate) struct Server {
+pub(crate) struct Heartbeat {
     turns: Arc<AtomicU64>,
     /// The start of the current turn.
     since: Arc<Mutex<Instant>>,
 }
 
-impl Server {
+impl Heartbeat {
     pub(crate) fn new() -> Self {
         Self { turns: Arc::default(), since: Arc::new(Mutex::new(Instant::now())) }
     }
 
-    /// Begins another turn.
-    pub(crate) fn turn(&self) {
+    /// Begins the next turn.
+    pub(crate) fn beat(&self) {
         self.turns.fetch_add(1, Ordering::Relaxed);
         *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Returns whether it has been in one turn for too long.
-    fn hangs(&self) -> bool {
-        self.since.lock().unwrap_or_else(PoisonError::into_inner).elapsed() > LONGEST
+    /// Returns whether the current turn exceeds [`MAX_TURN`].
+    fn is_stalled(&self) -> bool {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner).elapsed() > MAX_TURN
     }
 }
 
-/// Decides when to feed the watchdog.
+/// The comparison of successive progress counters.
 #[derive(Debug, Default)]
-struct Feeder {
-    fed: Vec<u64>,
+struct ProgressCheck {
+    last: Vec<u64>,
 }
 
-impl Feeder {
-    /// Returns whether every thread has gone on since this last held.
-    fn goes_on(&mut self, turns: Vec<u64>) -> bool {
-        let other = turns.len() != self.fed.len();
-        let on = other || turns.iter().zip(&self.fed).all(|(now, fed)| now != fed);
-        if on {
-            self.fed = turns;
+impl ProgressCheck {
+    /// Returns whether every counter has changed since the last call that returned true. Another
+    /// number of threads counts as a change.
+    fn has_progress(&mut self, turns: Vec<u64>) -> bool {
+        let resized = turns.len() != self.last.len();
+        let progress = resized || turns.iter().zip(&self.last).all(|(now, last)| now != last);
+        if progress {
+            self.last = turns;
         }
-        on
+        progress
     }
 }
 
-/// The thread that feeds the watchdog, until this is dropped.
+/// The thread that notifies systemd; dropping it ends the thread.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     stop: Option<Sender<()>>,
@@ -71,21 +72,21 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts it where systemd wants a sign of life each `limit`.
+    /// Starts the thread for a watchdog time of `limit`.
     ///
     /// # Errors
     ///
-    /// The system has no thread left.
+    /// The I/O error of the thread's creation.
     pub(crate) fn start(
         limit: Duration,
         progress: Progress,
-        server: Server,
+        heartbeat: Heartbeat,
     ) -> std::io::Result<Self> {
         let (stop, stopped) = channel::<()>();
         let thread = Builder::new().name("watchdog".into()).spawn(move || {
-            let mut feeder = Feeder::default();
+            let mut check = ProgressCheck::default();
             while stopped.recv_timeout(limit / 4) == Err(RecvTimeoutError::Timeout) {
-                if !server.hangs() && feeder.goes_on(progress.turns()) {
+                if !heartbeat.is_stalled() && check.has_progress(progress.turns()) {
                     let _ = sd_notify::notify(&[NotifyState::Watchdog]);
                 }
             }
@@ -108,31 +109,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn feeder_stalled_thread_starves_the_watchdog() {
-        let mut feeder = Feeder::default();
-        assert!(feeder.goes_on(vec![1, 1, 1]));
+    fn stalled_thread_is_no_progress() {
+        let mut check = ProgressCheck::default();
+        assert!(check.has_progress(vec![1, 1, 1]));
         for still in 0..3 {
-            let mut turns = feeder.fed.clone();
+            let mut turns = check.last.clone();
             for round in 0..5 {
                 turns
                     .iter_mut()
                     .enumerate()
                     .filter(|(at, _)| *at != still)
                     .for_each(|(_, n)| *n += 1);
-                assert!(!feeder.goes_on(turns.clone()), "thread {still}, round {round}");
+                assert!(!check.has_progress(turns.clone()), "thread {still}, round {round}");
             }
-            // It was fed last with what it then was, so that one turn of it is enough.
+            // The check holds the counters of its last progress, so that one turn of the thread is enough.
             turns[still] += 1;
-            assert!(feeder.goes_on(turns));
+            assert!(check.has_progress(turns));
         }
     }
 
     #[test]
-    fn feeder_other_number_of_threads_is_progress() {
-        let mut feeder = Feeder::default();
-        assert!(feeder.goes_on(vec![7, 7]));
-        assert!(!feeder.goes_on(vec![7, 7]));
-        assert!(feeder.goes_on(vec![7]), "a reload has ended a worker");
-        assert!(!feeder.goes_on(vec![7]));
+    fn changed_number_of_threads_is_progress() {
+        let mut check = ProgressCheck::default();
+        assert!(check.has_progress(vec![7, 7]));
+        assert!(!check.has_progress(vec![7, 7]));
+        assert!(check.has_progress(vec![7]), "a reload has ended a worker");
+        assert!(!check.has_progress(vec![7]));
     }
 }

@@ -145,7 +145,7 @@ pub fn gate(config: &vantage::Config, offline: bool) -> Vec<Finding> {
         findings.saved("flow_table.state_file", keep);
     }
     if let Some(distribution) = &fixed.distribution {
-        findings.made("distribution.store_dir", &distribution.keep);
+        findings.made("distribution.store_dir", &distribution.store_dir);
     }
     findings.0
 }
@@ -173,7 +173,7 @@ pub fn grantor(config: &grantor::Config, offline: bool) -> Vec<Finding> {
         findings.folder("policy.record", record.path.parent(), true);
     }
     if let Some(distribution) = &config.fixed.distribution {
-        findings.made("distribution.store_dir", &distribution.keep);
+        findings.made("distribution.store_dir", &distribution.store_dir);
     }
     findings.0
 }

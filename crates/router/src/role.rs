@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::distribution::Board;
+use crate::distribution::AgentStatus;
 use crate::vantage::told::ProgramTold;
 use crate::{grantor, vantage};
 
@@ -72,13 +72,13 @@ impl Role {
     /// # Errors
     ///
     /// Says that none come here.
-    pub(crate) fn distribution(&self) -> Result<&Arc<Board>, String> {
-        let board = match self {
+    pub(crate) fn distribution(&self) -> Result<&Arc<AgentStatus>, String> {
+        let agent_status = match self {
             Self::Router => None,
-            Self::Gate(panel) => panel.board(),
-            Self::Grantor(panel) => panel.board(),
+            Self::Gate(panel) => panel.agent_status(),
+            Self::Grantor(panel) => panel.agent_status(),
         };
-        board.ok_or_else(|| {
+        agent_status.ok_or_else(|| {
             format!("this {} has no [distribution] in its configuration", self.name())
         })
     }

@@ -111,7 +111,7 @@ impl Network {
         other: &Namespace,
         (far, far_mac): (&str, [u8; 6]),
     ) -> Result<()> {
-        self.router.join((near, near_mac), other, (far, far_mac))?;
+        self.router.connect((near, near_mac), other, (far, far_mac))?;
         let ends = [(&self.router, near, 1, far_mac, 2), (other, far, 2, near_mac, 1)];
         for (namespace, name, host, peer_mac, peer) in ends {
             let (v4, v6) = (

@@ -26,7 +26,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
 use crate::namespace::Namespace;
-use crate::urgent::make_urgent;
+use crate::realtime::set_realtime_priority;
 
 /// The CPUs of the parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ pub(super) fn thread_napi(
         for &task in &found {
             pin_task(task, cpu).with_context(|| format!("cannot pin {prefix}*"))?;
             if urgency == Urgency::RealTime {
-                make_urgent(task)?;
+                set_realtime_priority(task)?;
             }
         }
         if !found.is_empty() {
@@ -142,7 +142,7 @@ fn kernel_threads(prefix: &str) -> Result<Vec<Pid>> {
 pub(super) fn hurry(urgency: Urgency) -> Result<()> {
     match urgency {
         Urgency::Plain => Ok(()),
-        Urgency::RealTime => make_urgent(nix::unistd::gettid()),
+        Urgency::RealTime => set_realtime_priority(nix::unistd::gettid()),
     }
 }
 

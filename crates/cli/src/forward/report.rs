@@ -1,4 +1,4 @@
-//! What a router says when it has stopped: every counter, by reason.
+//! The final report of a router: all counters, by reason.
 //!
 //! ```text
 //!   received = sent + Σ punted + Σ dropped      (the workers, exactly)
@@ -15,18 +15,18 @@ use router::datapath::{Class, Verdict};
 use router::stats::Snapshot;
 use serde::Serialize;
 
-/// Counters by the name of their reason; all of them, also those that are zero.
+/// Counters by the name of their reason, including those that are zero.
 type Reasons = BTreeMap<&'static str, u64>;
 
-/// What `forward` has done.
+/// The counters of a run of `forward`.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct ForwardReport {
     seconds: f64,
     received: u64,
     sent: u64,
     punted: Reasons,
     dropped: Reasons,
-    /// received = sent + punted + dropped.
+    /// Whether received = sent + punted + dropped.
     pub(super) balanced: bool,
     received_bytes: u64,
     sent_bytes: u64,
@@ -36,17 +36,17 @@ pub(super) struct Report {
     ports: Vec<PortReport>,
 }
 
-/// What the steering program of an interface has decided.
+/// The decisions of the steering program of an interface.
 #[derive(Debug, Serialize)]
 struct InterfaceReport {
     name: String,
-    /// Into the router's sockets.
+    /// Packets redirected to the router's sockets.
     taken: u64,
-    /// Left to the kernel.
+    /// Packets passed to the kernel, by reason.
     passed: Reasons,
 }
 
-/// One queue of one interface.
+/// The counters of one queue of one interface.
 #[derive(Debug, Serialize)]
 struct PortReport {
     interface: String,
@@ -54,12 +54,12 @@ struct PortReport {
     mode: &'static str,
     received: u64,
     transmitted: u64,
-    /// Losses of the driver, by reason.
+    /// Packets that the driver lost, by reason.
     lost: Reasons,
 }
 
-impl Report {
-    /// Reads the counters of a router that has stopped.
+impl ForwardReport {
+    /// Reads the counters of a router.
     pub(super) fn new(running: &Running, took: Duration) -> anyhow::Result<Self> {
         let stats = running.stats();
         let interfaces = running.interfaces().iter().map(|interface| {
@@ -103,7 +103,7 @@ impl Report {
         })
     }
 
-    /// Writes it for a person: what is zero is left out.
+    /// Writes the report as text, without reasons that are zero.
     pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{:<24}{:>14}  in {:.1} s", "received", self.received, self.seconds)?;
         writeln!(out, "{:<24}{:>14}", "sent", self.sent)?;

@@ -1,20 +1,19 @@
-//! `fingerpost gate bgp-config -c FILE`: what a BGP speaker beside the gate is to announce,
-//! as an ordinary configuration of BIRD or FRR.
+//! `fingerpost gate bgp-config -c FILE`: writes the configuration of a BGP speaker (BIRD or FRR) that
+//! announces the protected prefixes of a gate.
 //!
 //! ```text
-//!   [[policy]] with grantors ─► prefixes ─► announced to the peers before the gate
-//!                                            (several gates: the routers there share flows)
+//!   [[policy]] with grantors ─► prefixes ─► announced to the upstream routers
+//!                                            (several gates: these routers distribute the flows)
 //! ```
 //!
-//! The speaker runs in the gate's network namespace and talks to the routers before it by
-//! way of the kernel, which has the gate's own addresses. It announces the protected
-//! prefixes and nothing else, learns nothing, and puts nothing into the kernel: the gate's
-//! routes are the operator's. A prefix within another protected one is left out, since it
-//! would attract nothing more; what the policy exempts is attracted with the prefix it is
-//! in, and goes past the grantors.
+//! The speaker runs in the network namespace of the gate and reaches the upstream routers through the
+//! kernel, which has the gate's own addresses. It announces only the protected prefixes, imports no
+//! routes, and installs none in the kernel: the operator configures the routes of the gate. A
+//! prefix inside another protected prefix is omitted, because it would attract no further traffic.
+//! Exempt prefixes are attracted with the prefix around them, and bypass the grantors.
 //!
-//! Stopping the speaker withdraws the prefixes, which is how a gate is taken out of service:
-//! before it is stopped, and not with it.
+//! Stopping the speaker withdraws the prefixes. To take a gate out of service, stop the speaker first
+//! and then the gate.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
@@ -27,73 +26,74 @@ use router::vantage::Config;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The gate's configuration
+    /// Configuration file of the gate
     #[arg(short, long, value_name = "FILE", default_value = super::CONFIG)]
     config: PathBuf,
-    /// The speaker's configuration that is written
+    /// BGP speaker to configure
     #[arg(long, value_enum, default_value = "bird")]
     speaker: Speaker,
-    /// The gate's AS number
+    /// AS number of the gate
     #[arg(long, value_name = "AS")]
     local_as: u32,
-    /// A router before the gate: its address and AS number; may be given several times
-    #[arg(long = "peer", value_name = "ADDRESS,AS", required = true, value_parser = peer)]
+    /// Upstream router: its address and AS number; may be repeated
+    #[arg(long = "peer", value_name = "ADDRESS,AS", required = true, value_parser = parse_peer)]
     peers: Vec<Peer>,
-    /// The speaker's identifier, an IPv4 address of its own
+    /// BGP identifier of the speaker, one of its IPv4 addresses
     #[arg(long, value_name = "ADDRESS")]
     router_id: Ipv4Addr,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Speaker {
-    /// BIRD 2
+    /// Write a configuration of BIRD 2
     Bird,
-    /// FRR's bgpd
+    /// Write a configuration of FRR's bgpd
     Frr,
 }
 
-/// A router that is told.
+/// An upstream router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Peer {
     address: IpAddr,
     number: u32,
 }
 
-fn peer(text: &str) -> Result<Peer, String> {
+fn parse_peer(text: &str) -> Result<Peer, String> {
     let (address, number) =
-        text.split_once(',').ok_or("an address and an AS number, as 192.0.2.1,64500")?;
-    let address = address.parse().map_err(|_| format!("{address:?} is no address"))?;
-    let number = number.parse().map_err(|_| format!("{number:?} is no AS number"))?;
+        text.split_once(',').ok_or("not an address and an AS number, such as 192.0.2.1,64500")?;
+    let address = address.parse().map_err(|_| format!("{address:?} is not an IP address"))?;
+    let number = number.parse().map_err(|_| format!("{number:?} is not an AS number"))?;
     Ok(Peer { address, number })
 }
 
-/// What is announced, by family.
+/// The prefixes to announce, by family.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Announced {
     v4: Vec<String>,
     v6: Vec<String>,
 }
 
-pub(super) fn text(args: &Args) -> anyhow::Result<String> {
+/// Returns the configuration of the speaker.
+pub(super) fn speaker_config(args: &Args) -> anyhow::Result<String> {
     let config = Config::load(&args.config)?;
     let protected = config.rules.rules.iter();
     let protected = protected.filter(|rule| matches!(rule.action, Action::Grantors(_)));
     let announced = announced(protected.map(|rule| rule.prefix));
     ensure!(
         args.local_as != 0 && args.peers.iter().all(|peer| peer.number != 0),
-        "AS 0 is nobody's (RFC 7607)"
+        "AS 0 is reserved (RFC 7607): set --local-as and --peer to other numbers"
     );
     for (family, prefixes, v6) in [("IPv4", &announced.v4, false), ("IPv6", &announced.v6, true)] {
         if !prefixes.is_empty() && args.peers.iter().all(|peer| peer.address.is_ipv6() != v6) {
             bail!(
-                "{}: {} of {family} cannot be announced: no --peer has an address of {family}",
+                "{}: cannot announce {}: no --peer has an {family} address",
                 args.config.display(),
                 prefixes.join(", ")
             );
         }
     }
     if announced == Announced::default() {
-        bail!("{}: nothing is protected, so there is nothing to announce", args.config.display());
+        bail!("{}: no [[policy]] with grantors: nothing to announce", args.config.display());
     }
     Ok(match args.speaker {
         Speaker::Bird => bird(args, &announced),
@@ -101,7 +101,7 @@ pub(super) fn text(args: &Args) -> anyhow::Result<String> {
     })
 }
 
-/// Leaves out what is within another prefix.
+/// Returns the prefixes that are not inside another one.
 fn announced(prefixes: impl Iterator<Item = AnyPrefix>) -> Announced {
     let (mut v4, mut v6) = (Vec::new(), Vec::new());
     for prefix in prefixes {
@@ -113,23 +113,24 @@ fn announced(prefixes: impl Iterator<Item = AnyPrefix>) -> Announced {
     fn widest<A: fib::Addr>(mut all: Vec<fib::Prefix<A>>) -> Vec<String> {
         all.sort();
         all.dedup();
-        let within = |one: &fib::Prefix<A>| all.iter().any(|it| it != one && it.covers(*one));
-        all.iter().filter(|one| !within(one)).map(ToString::to_string).collect()
+        let is_covered =
+            |prefix: &fib::Prefix<A>| all.iter().any(|p| p != prefix && p.covers(*prefix));
+        all.iter().filter(|prefix| !is_covered(prefix)).map(ToString::to_string).collect()
     }
     Announced { v4: widest(v4), v6: widest(v6) }
 }
 
-/// What stands at the head of either file, behind the speaker's mark for a comment.
-fn head(args: &Args, mark: char) -> String {
+/// Returns the comment at the top of either file; `mark` begins a comment.
+fn header_comment(args: &Args, mark: char) -> String {
     format!(
-        "{mark} Written by `fingerpost gate bgp-config` from {}: announces what that gate\n\
-         {mark} protects, learns nothing, and puts nothing into the kernel.\n",
+        "{mark} Written by `fingerpost gate bgp-config` from {}: announces the protected\n\
+         {mark} prefixes of that gate, imports no routes, and installs none in the kernel.\n",
         args.config.display()
     )
 }
 
 fn bird(args: &Args, announced: &Announced) -> String {
-    let mut out = head(args, '#');
+    let mut out = header_comment(args, '#');
     let _ = writeln!(out, "router id {};\nprotocol device {{}}", args.router_id);
     for (family, prefixes) in [("ipv4", &announced.v4), ("ipv6", &announced.v6)] {
         if prefixes.is_empty() {
@@ -151,7 +152,7 @@ fn bird(args: &Args, announced: &Announced) -> String {
         };
         let _ = writeln!(
             out,
-            "protocol bgp before{} {{\n    local as {};\n    neighbor {address} as {number};\n    \
+            "protocol bgp upstream{} {{\n    local as {};\n    neighbor {address} as {number};\n    \
              {family} {{ import none; export {export}; next hop self; }};\n}}",
             at + 1,
             args.local_as
@@ -161,7 +162,7 @@ fn bird(args: &Args, announced: &Announced) -> String {
 }
 
 fn frr(args: &Args, announced: &Announced) -> String {
-    let mut out = head(args, '!');
+    let mut out = header_comment(args, '!');
     for (number, prefix) in (1..).zip(&announced.v4) {
         let _ = writeln!(out, "ip prefix-list protected seq {} permit {prefix}", 5 * number);
     }
@@ -178,7 +179,7 @@ fn frr(args: &Args, announced: &Announced) -> String {
             );
         }
     }
-    // The prefixes are nobody's routes here.
+    // The prefixes are not in the routing table of the speaker.
     let _ = writeln!(
         out,
         "route-map nothing deny 10\nrouter bgp {}\n bgp router-id {}\n no bgp network import-check\n \
@@ -214,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_within_another_prefix_is_left_out() {
+    fn announced_omits_prefixes_inside_another_one() {
         let each = ["192.0.2.0/24", "192.0.2.128/25", "198.51.100.0/24", "192.0.2.0/24"];
         let v4 = each.map(|text| AnyPrefix::V4(text.parse().unwrap()));
         let v6 = ["2001:db8::/32", "2001:db8:1::/48"];
@@ -225,15 +226,15 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_an_address_and_a_number() {
+    fn parse_peer_requires_an_address_and_a_number() {
         let good = Peer { address: "fd00::1".parse().unwrap(), number: 64500 };
-        assert_eq!(peer("fd00::1,64500"), Ok(good));
+        assert_eq!(parse_peer("fd00::1,64500"), Ok(good));
         for (bad, why) in [
-            ("192.0.2.1", "an address and an AS number, as 192.0.2.1,64500"),
-            ("here,1", "\"here\" is no address"),
-            ("192.0.2.1,AS1", "\"AS1\" is no AS number"),
+            ("192.0.2.1", "not an address and an AS number, such as 192.0.2.1,64500"),
+            ("here,1", "\"here\" is not an IP address"),
+            ("192.0.2.1,AS1", "\"AS1\" is not an AS number"),
         ] {
-            assert_eq!(peer(bad), Err(why.to_owned()));
+            assert_eq!(parse_peer(bad), Err(why.to_owned()));
         }
     }
 }

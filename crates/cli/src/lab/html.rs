@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::report::{Figures, Judged, Report, percent};
 use super::rounds::{LOAD, STREAMS};
-use crate::page::plot::{Bar, Course, bars, escape, over_time};
-use crate::page::{figure, table, whole};
+use crate::page::plot::{Bar, TimeSeries, bar_plot, escape, time_plot};
+use crate::page::{figure, html_page, table};
 
 /// The scale of times to connect, in seconds.
 const MOST: f64 = 4.0;
@@ -15,7 +15,7 @@ const KEY: &str = "<span class=\"key ours\"></span>with the gate\
 /// Draws the page.
 pub(super) fn page(report: &Report) -> String {
     let parts = [head(report), glance(report), courses(report), figures(report)];
-    whole("A server under attack, with the gate off and on", &parts.concat())
+    html_page("A server under attack, with the gate off and on", &parts.concat())
 }
 
 fn head(report: &Report) -> String {
@@ -80,12 +80,12 @@ fn glance(report: &Report) -> String {
         figure(
             "Goodput of the established connections, percent of what they send; the line begins \
              at the one that kept the least",
-            &bars("Goodput kept, percent", &kept)
+            &bar_plot("Goodput kept, percent", &kept)
         ),
         figure(
             "Seconds until half of the new clients are connected; the line ends at the last, or \
              at the end of the scale",
-            &bars("Median time to connect, seconds", &times)
+            &bar_plot("Median time to connect, seconds", &times)
         )
     )
 }
@@ -125,8 +125,8 @@ fn courses(report: &Report) -> String {
                 (class(judged), line, points)
             })
             .collect();
-        let each: Vec<Course<'_>> =
-            lines.iter().map(|(class, line, points)| Course { class, line, points }).collect();
+        let each: Vec<TimeSeries<'_>> =
+            lines.iter().map(|(class, line, points)| TimeSeries { class, line, points }).collect();
         let what = about.map_or_else(|| "for comparison".to_owned(), |known| known.about.clone());
         let shaded = if about.is_some() { "attack" } else { "new clients come" };
         let _ = write!(
@@ -135,7 +135,7 @@ fn courses(report: &Report) -> String {
             escape(attack),
             figure(
                 &escape(&what),
-                &over_time(&format!("{attack}, over time"), shaded, MOST, &each)
+                &time_plot(&format!("{attack}, over time"), shaded, MOST, &each)
             )
         );
     }

@@ -125,7 +125,7 @@ fn ddos(args: &Ddos) -> Result<ExitCode> {
     if !(args.factor.is_finite() && args.factor > 0.0) {
         bail!("--factor {}: an attack is some times the protected link", args.factor);
     }
-    let stop = stop::on(&[stop::SIGINT, stop::SIGTERM, stop::SIGHUP])?;
+    let stop = stop::flag_on_signals(&[stop::SIGINT, stop::SIGTERM, stop::SIGHUP])?;
     let attacks = progress::during("making the attacks", || attacks(args))?;
     let seconds = args.seconds.unwrap_or(if args.quick { 4 } else { 8 });
     let scale = Scale { link: args.link * 1_000_000, factor: args.factor, seconds };

@@ -21,7 +21,7 @@ use port::{Arena, Frame, Port};
 use super::attack::{Attack, LONGEST};
 use super::topology::ATTACKER;
 use crate::namespace::Namespace;
-use crate::urgent::make_urgent;
+use crate::realtime::set_realtime_priority;
 
 /// Frames at a time.
 const BATCH: usize = 64;
@@ -107,7 +107,7 @@ fn send(
     let nanoseconds = |bytes: u64| Duration::from_nanos(bytes * 8_000_000_000 / bits.max(1));
     let mut frames: Vec<Frame> = Vec::with_capacity(BATCH);
     let mut number = 0;
-    make_urgent(nix::unistd::gettid())?;
+    set_realtime_priority(nix::unistd::gettid())?;
     let mut due = Instant::now();
     while !over.load(Ordering::Relaxed) {
         let now = Instant::now();

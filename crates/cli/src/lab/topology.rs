@@ -199,7 +199,7 @@ fn join(
     (right, far): (&Namespace, &'static str),
     mtu: u16,
 ) -> Result<()> {
-    left.join((near, mac(number, 1)), right, (far, mac(number, 2)))?;
+    left.connect((near, mac(number, 1)), right, (far, mac(number, 2)))?;
     for (namespace, name, end) in [(left, near, 1), (right, far, 2)] {
         let (own, other) = (address(number, end), address(number, 3 - end));
         let mut lines = format!("link set {name} mtu {mtu}\nlink set {name} up\n");

@@ -1,7 +1,7 @@
-//! Reports as one page of HTML that needs nothing else: `bench run`, `lab ddos`.
+//! Self-contained HTML reports of `bench run` and `lab ddos`.
 //!
-//! Style and plots are within it, there is no script, and it is readable in light and dark as
-//! the reader's system has it (`page.css`, `plot.rs`).
+//! A page contains its style and its plots (`page.css`, `plot.rs`), has no scripts, and follows the
+//! light or dark mode of the reader's system.
 
 use std::fmt::Write;
 
@@ -11,8 +11,8 @@ use plot::escape;
 
 const STYLE: &str = include_str!("page.css");
 
-/// The page, of what stands in it.
-pub(crate) fn whole(title: &str, parts: &str) -> String {
+/// Returns a page with a title and a body.
+pub(crate) fn html_page(title: &str, parts: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
@@ -21,7 +21,7 @@ pub(crate) fn whole(title: &str, parts: &str) -> String {
     )
 }
 
-/// A table: its columns, and rows with a class.
+/// Returns a table of columns and rows; each row has a CSS class.
 pub(crate) fn table(columns: &[&str], rows: &[(&str, Vec<String>)]) -> String {
     let mut text = "<div class=\"scroll\"><table><thead><tr>".to_owned();
     for column in columns {
@@ -31,7 +31,7 @@ pub(crate) fn table(columns: &[&str], rows: &[(&str, Vec<String>)]) -> String {
     for (class, cells) in rows {
         let _ = write!(text, "<tr class=\"{class}\">");
         for cell in cells {
-            // Sentences are set as such, figures in columns.
+            // Sentences are set as text, numbers in columns.
             let class = if cell.chars().count() > 40 { " class=\"text\"" } else { "" };
             let _ = write!(text, "<td{class}>{}</td>", escape(cell));
         }
@@ -40,7 +40,7 @@ pub(crate) fn table(columns: &[&str], rows: &[(&str, Vec<String>)]) -> String {
     text + "</tbody></table></div>"
 }
 
-/// A plot with what it shows.
+/// Returns a plot with its caption.
 pub(crate) fn figure(caption: &str, plot: &str) -> String {
     format!("<figure><figcaption>{caption}</figcaption>{plot}</figure>")
 }
@@ -50,7 +50,7 @@ mod tests {
     use super::table;
 
     #[test]
-    fn what_others_say_of_themselves_is_text() {
+    fn table_escapes_its_cells() {
         let text = table(&["a"], &[("ours", vec!["<script>".to_owned()])]);
         assert!(text.contains("&lt;script&gt;") && !text.contains("<script>"));
     }

@@ -1,36 +1,36 @@
-//! Plots as SVG inside a page: bars with their spread, rates by footprint, goodput over time.
+//! SVG plots for a page: bars with their spread, rates by footprint, goodput over time.
 //!
-//! Everything is drawn with classes and no color of its own, so that the page's style
-//! decides about light and dark (`page.css`). Text is text: it can be searched, selected
-//! and read aloud; every plot has a title, and what it shows stands in a table as well.
+//! The elements have CSS classes and no colors, so that the style of the page decides about light and
+//! dark mode (`page.css`). Labels are text elements, which readers can search and select and screen
+//! readers can read. Each plot has a title, and its page has the same values in a table.
 
 use std::fmt::Write;
 
-/// One bar: what it is called, how its row looks, its value and its extremes.
+/// A bar with its label, the CSS class of its row, its value and its spread.
 pub(crate) struct Bar {
     pub(crate) name: String,
     pub(crate) class: &'static str,
     pub(crate) value: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
-    /// Said behind the bar.
+    /// The text after the bar.
     pub(crate) text: String,
 }
 
-/// The widths of a bar plot: names, bars, and what is said behind them.
+/// The widths of names, bars and texts, and the height of a row.
 const NAMES: f64 = 136.0;
 const BARS: f64 = 430.0;
-const SAID: f64 = 154.0;
+const TEXTS: f64 = 154.0;
 const ROW: f64 = 22.0;
 
-/// Draws bars below each other, from 0 on, each with a line from its least to its most.
-pub(crate) fn bars(title: &str, bars: &[Bar]) -> String {
+/// Draws a bar chart from 0, with a line from the least to the largest value of each bar.
+pub(crate) fn bar_plot(title: &str, bars: &[Bar]) -> String {
     let most = bars.iter().map(|bar| bar.high.max(bar.value)).fold(f64::MIN_POSITIVE, f64::max);
-    let step = step(most);
+    let step = tick_step(most);
     let end = (most / step).ceil() * step;
     let x = |value: f64| NAMES + value / end * BARS;
     let height = bars.len() as f64 * ROW + 24.0;
-    let mut svg = open(title, NAMES + BARS + SAID, height);
+    let mut svg = open(title, NAMES + BARS + TEXTS, height);
     let mut tick = 0.0;
     while tick <= end * 1.0001 {
         let at = x(tick);
@@ -71,7 +71,7 @@ pub(crate) fn bars(title: &str, bars: &[Bar]) -> String {
     svg + "</svg>"
 }
 
-/// A point of a plot of rates by bytes.
+/// A point in a plot of rates by bytes.
 pub(crate) struct Dot {
     pub(crate) name: String,
     pub(crate) class: &'static str,
@@ -79,8 +79,8 @@ pub(crate) struct Dot {
     pub(crate) value: f64,
 }
 
-/// Draws points over bytes, both on logarithmic scales, and a curve.
-pub(crate) fn by_bytes(title: &str, unit: &str, curve: &[(f64, f64)], dots: &[Dot]) -> String {
+/// Draws points and a curve over bytes, on logarithmic scales.
+pub(crate) fn bytes_plot(title: &str, unit: &str, curve: &[(f64, f64)], dots: &[Dot]) -> String {
     let (width, height, left, foot) = (720.0, 400.0, 56.0, 40.0);
     let all = || curve.iter().copied().chain(dots.iter().map(|dot| (dot.bytes, dot.value)));
     let range = |values: &mut dyn Iterator<Item = f64>| {
@@ -139,9 +139,9 @@ pub(crate) fn by_bytes(title: &str, unit: &str, curve: &[(f64, f64)], dots: &[Do
     if !path.is_empty() {
         let _ = write!(svg, "<path class=\"limit\" d=\"M{}\"/>", path.join("L"));
     }
-    // Names that would lie on each other are moved down, the highest point's first.
+    // Overlapping names are moved down, in the order of their points from the top.
     let mut order: Vec<&Dot> = dots.iter().collect();
-    order.sort_by(|one, two| y(one.value).total_cmp(&y(two.value)));
+    order.sort_by(|a, b| y(a.value).total_cmp(&y(b.value)));
     let mut taken: Vec<(f64, f64, f64)> = Vec::new();
     for Dot { name, class, bytes, value } in order {
         let (cx, cy) = (x(*bytes), y(*value));
@@ -166,22 +166,22 @@ pub(crate) fn by_bytes(title: &str, unit: &str, curve: &[(f64, f64)], dots: &[Do
     svg + "</svg>"
 }
 
-/// What is drawn over time: a line, and points at heights of their own.
-pub(crate) struct Course<'a> {
-    /// Its row's class.
+/// A line over time, with points on a second scale.
+pub(crate) struct TimeSeries<'a> {
+    /// CSS class.
     pub(crate) class: &'static str,
-    /// Seconds, and parts of one.
+    /// Times in seconds, and shares from 0 to 1.
     pub(crate) line: &'a [(f64, f64)],
-    /// Seconds at which something began, and how long it took; `None`: for good.
+    /// Start times of operations in seconds, and their durations; `None` if one never finished.
     pub(crate) points: &'a [(f64, Option<f64>)],
 }
 
-/// Draws courses over the same time: lines against the left scale, from 0 to 100 %, points
-/// against the right one, from 0 to `most` seconds; what took longer is a cross above. From 0 on
-/// time is shaded as being `what`.
-pub(crate) fn over_time(title: &str, what: &str, most: f64, courses: &[Course<'_>]) -> String {
+/// Draws time series: lines on the left scale, from 0 to 100 %, and points on the right scale, from 0
+/// to `most` seconds, with a cross above for longer operations. The time from 0 on is shaded and has
+/// the label `phase`.
+pub(crate) fn time_plot(title: &str, phase: &str, most: f64, series: &[TimeSeries<'_>]) -> String {
     let (width, height, left, right, head, foot) = (720.0, 230.0, 48.0, 44.0, 22.0, 30.0);
-    let times = || courses.iter().flat_map(|course| course.line.iter().map(|(at, _)| *at));
+    let times = || series.iter().flat_map(|series| series.line.iter().map(|(at, _)| *at));
     let (begin, end) =
         times().fold((-1.0, 1.0), |(low, high): (f64, f64), at| (low.min(at), high.max(at)));
     let x = |at: f64| left + (at - begin) / (end - begin) * (width - left - right);
@@ -196,7 +196,7 @@ pub(crate) fn over_time(title: &str, what: &str, most: f64, courses: &[Course<'_
         height - foot - head,
         x(0.0) + 4.0,
         head + 12.0,
-        escape(what)
+        escape(phase)
     );
     for percent in [0.0, 25.0, 50.0, 75.0, 100.0] {
         let at = y(percent / 100.0);
@@ -212,7 +212,7 @@ pub(crate) fn over_time(title: &str, what: &str, most: f64, courses: &[Course<'_
             number(percent / 100.0 * most)
         );
     }
-    let every = step(end - begin).max(1.0);
+    let every = tick_step(end - begin).max(1.0);
     let mut tick = (begin / every).ceil() * every;
     while tick <= end {
         let _ = write!(
@@ -223,7 +223,7 @@ pub(crate) fn over_time(title: &str, what: &str, most: f64, courses: &[Course<'_
         );
         tick += every;
     }
-    for Course { class, line, points } in courses {
+    for TimeSeries { class, line, points } in series {
         let path: Vec<String> =
             line.iter().map(|&(at, part)| format!("{:.1} {:.1}", x(at), y(part))).collect();
         let _ = write!(svg, "<g class=\"{class}\">");
@@ -258,15 +258,15 @@ fn open(title: &str, width: f64, height: f64) -> String {
     )
 }
 
-/// A round distance between ticks, of which there are about five.
-fn step(most: f64) -> f64 {
+/// Returns a round distance between about five ticks.
+fn tick_step(most: f64) -> f64 {
     let power = 10f64.powf((most / 5.0).log10().floor());
     let steps = [1.0, 2.0, 2.5, 5.0, 10.0];
     let fit = steps.into_iter().find(|step| most / (step * power) <= 5.0);
     fit.unwrap_or(10.0) * power
 }
 
-/// Writes a number shortly.
+/// Formats a number with few digits.
 pub(crate) fn number(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),
@@ -285,16 +285,16 @@ fn binary(bytes: f64) -> String {
     }
 }
 
-/// Writes text so that it is nothing but text.
+/// Escapes text for HTML.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Bar, Course, Dot, bars, by_bytes, escape, number, over_time, step};
+    use super::{Bar, Dot, TimeSeries, bar_plot, bytes_plot, escape, number, tick_step, time_plot};
 
-    fn balanced(svg: &str) {
+    fn assert_balanced(svg: &str) {
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>"));
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         assert_eq!(svg.matches("<g ").count(), svg.matches("</g>").count());
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_a_row_and_its_name_is_text() {
+    fn bar_plot_has_a_bar_per_row_and_escapes_names() {
         let bar = |name: &str, value| Bar {
             name: name.to_owned(),
             class: "ours",
@@ -311,19 +311,20 @@ mod tests {
             high: value * 1.1,
             text: number(value),
         };
-        let svg = bars("a & b", &[bar("<x>", 100.0), bar("y", 0.0)]);
-        balanced(&svg);
+        let svg = bar_plot("a & b", &[bar("<x>", 100.0), bar("y", 0.0)]);
+        assert_balanced(&svg);
         assert_eq!(svg.matches("class=\"bar\"").count(), 2);
         assert!(svg.contains("&lt;x&gt;") && svg.contains("a &amp; b"));
-        balanced(&bars("none", &[]));
+        assert_balanced(&bar_plot("none", &[]));
     }
 
     #[test]
-    fn names_do_not_lie_on_each_other() {
+    fn bytes_plot_separates_overlapping_names() {
         let dot =
             |name: &str| Dot { name: name.to_owned(), class: "theirs", bytes: 1e6, value: 100.0 };
-        let svg = by_bytes("t", "u", &[(32768.0, 2000.0), (6.4e7, 100.0)], &[dot("aa"), dot("bb")]);
-        balanced(&svg);
+        let svg =
+            bytes_plot("t", "u", &[(32768.0, 2000.0), (6.4e7, 100.0)], &[dot("aa"), dot("bb")]);
+        assert_balanced(&svg);
         let lines: Vec<&str> = svg
             .split("class=\"name\"")
             .skip(1)
@@ -331,30 +332,30 @@ mod tests {
             .collect();
         assert_eq!(lines.len(), 2);
         assert_ne!(lines[0], lines[1]);
-        balanced(&by_bytes("t", "u", &[], &[]));
+        assert_balanced(&bytes_plot("t", "u", &[], &[]));
     }
 
     #[test]
-    fn a_course_is_a_line_with_points_and_crosses() {
+    fn time_plot_has_lines_points_and_crosses() {
         let line = [(-1.0, 1.0), (0.0, 0.5), (3.0, 0.0)];
         let points = [(0.5, Some(1.0)), (1.0, None), (2.0, Some(99.0))];
-        let course = || Course { class: "ours", line: &line, points: &points };
-        let svg = over_time("a < b", "attack", 4.0, &[course(), course()]);
-        balanced(&svg);
+        let series = || TimeSeries { class: "ours", line: &line, points: &points };
+        let svg = time_plot("a < b", "attack", 4.0, &[series(), series()]);
+        assert_balanced(&svg);
         let count = |what: &str| svg.matches(what).count();
         assert_eq!(
             (count("<circle"), count("class=\"cross\""), count("class=\"course\"")),
             (2, 4, 2)
         );
         assert!(svg.contains("a &lt; b"));
-        balanced(&over_time("none", "", 1.0, &[]));
+        assert_balanced(&time_plot("none", "", 1.0, &[]));
     }
 
     #[test]
-    fn ticks_are_round() {
-        assert_eq!(step(4.9), 1.0);
-        assert_eq!(step(930.0), 200.0);
-        assert_eq!(step(0.03), 0.01);
+    fn tick_steps_are_round() {
+        assert_eq!(tick_step(4.9), 1.0);
+        assert_eq!(tick_step(930.0), 200.0);
+        assert_eq!(tick_step(0.03), 0.01);
         assert_eq!(number(2.5), "2.5");
         assert_eq!(number(0.0), "0");
         assert_eq!(escape("<\"&\">"), "&lt;&quot;&amp;&quot;&gt;");

@@ -1,8 +1,8 @@
-//! What the engines would cost that the automatic choice is between.
+//! The costs of the engines of the automatic choice.
 //!
-//! Their bytes are estimated from the routes; who asks for it has them built, which
-//! tells the bytes to the last one, and tried: a quick rate of lookups, in turns, of
-//! addresses drawn from the routes. It is for an impression; `bench` measures.
+//! The bytes are estimated from the routes. With `--alternatives` each engine is built, which gives
+//! its exact bytes, and its lookup rate is measured shortly, engine by engine in turns, with addresses
+//! drawn from the routes. The rate is a rough value; `bench` measures exactly.
 
 use std::fmt;
 use std::hint::black_box;
@@ -14,31 +14,33 @@ use serde::Serialize;
 
 use crate::progress;
 
-/// How many addresses are looked up a pass, how many a call, and how many passes.
+/// Addresses per pass.
 const KEYS: usize = 1 << 20;
+/// Addresses per call.
 const BATCH: usize = 256;
+/// Passes, of which the fastest counts.
 const PASSES: usize = 5;
 
-/// One engine.
+/// An engine of the automatic choice.
 #[derive(Debug, Serialize)]
 pub(super) struct Alternative {
     engine: String,
     estimated_bytes: usize,
     #[serde(flatten)]
-    built: Option<Tried>,
+    built: Option<Measured>,
 }
 
-/// What is known of one that was built.
+/// The measured costs of an engine.
 #[derive(Debug, Serialize)]
-struct Tried {
+struct Measured {
     built_bytes: usize,
     build_seconds: f64,
-    /// Of the quickest pass.
+    /// The rate of the fastest pass.
     million_lookups_a_second: f64,
 }
 
-/// Tells the alternatives for `rib`, and tries them if asked to.
-pub(super) fn of<A: Family>(
+/// Lists the engines for `rib`; builds and measures them if `build` is set.
+pub(super) fn list<A: Family>(
     rib: &Rib<A>,
     build: bool,
     threads: usize,
@@ -63,7 +65,7 @@ pub(super) fn of<A: Family>(
             Fib::build(rib, estimate.choice, threads)
         })
         .with_context(|| format!("building {name}"))?;
-        alternative.built = Some(Tried {
+        alternative.built = Some(Measured {
             built_bytes: fib.footprint(),
             build_seconds: start.elapsed().as_secs_f64(),
             million_lookups_a_second: 0.0,
@@ -71,7 +73,7 @@ pub(super) fn of<A: Family>(
         fibs.push(fib);
     }
     let keys = keys(rib);
-    progress::during("looking up", || {
+    progress::during("measuring lookups", || {
         for _ in 0..PASSES {
             for (fib, alternative) in fibs.iter().zip(&mut alternatives) {
                 let rate = rate(fib, &keys);
@@ -84,7 +86,7 @@ pub(super) fn of<A: Family>(
     Ok(alternatives)
 }
 
-/// Draws addresses: of a random route, a random one.
+/// Draws random addresses of random routes.
 fn keys<A: Addr>(rib: &Rib<A>) -> Vec<A> {
     let routes: Vec<Prefix<A>> = rib.iter().map(|(prefix, _)| prefix).collect();
     let mut rng = fastrand::Rng::with_seed(1);
@@ -110,7 +112,7 @@ impl fmt::Display for Alternative {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { engine, estimated_bytes, built } = self;
         write!(f, "{engine:<12} about {estimated_bytes:>10} bytes")?;
-        if let Some(Tried { built_bytes, build_seconds, million_lookups_a_second }) = built {
+        if let Some(Measured { built_bytes, build_seconds, million_lookups_a_second }) = built {
             write!(
                 f,
                 ", built {built_bytes:>10} in {build_seconds:.3} s, \
@@ -123,18 +125,18 @@ impl fmt::Display for Alternative {
 
 #[cfg(test)]
 mod tests {
-    use super::of;
+    use super::list;
     use fib::{Hop, Prefix, Rib};
 
     #[test]
-    fn alternatives_are_built_only_if_asked_for() {
+    fn alternatives_are_built_only_on_request() {
         let routes = (0..5000u32).map(|i| (Prefix::truncate(i << 16, 24), Hop(1 + i % 9)));
         let rib = Rib::from_sorted(routes);
-        let told = of(&rib, false, 1).unwrap();
-        assert!(told.len() > 1 && told.iter().all(|one| one.built.is_none()));
-        for one in of(&rib, true, 1).unwrap() {
-            let built = one.built.unwrap();
-            assert!(built.built_bytes.abs_diff(one.estimated_bytes) < 4096);
+        let estimated = list(&rib, false, 1).unwrap();
+        assert!(estimated.len() > 1 && estimated.iter().all(|engine| engine.built.is_none()));
+        for engine in list(&rib, true, 1).unwrap() {
+            let built = engine.built.unwrap();
+            assert!(built.built_bytes.abs_diff(engine.estimated_bytes) < 4096);
             assert!(built.million_lookups_a_second > 0.0);
         }
     }

@@ -1,13 +1,13 @@
 //! `fingerpost table save FILE... -o IMAGE` and `fingerpost table load IMAGE`.
 //!
 //! ```text
-//!   files ─► Rib ─► Fib ─► IMAGE: v4/…, v6/…, routes of each, `hops`: what stands behind
-//!   IMAGE ─► read, checksum ─► tables, checked ─► what it is, and how long that took
+//!   files ─► Rib ─► Fib ─► IMAGE: v4/…, v6/…, number of routes, `hops`: labels of the hops
+//!   IMAGE ─► read, checksum ─► tables, checked ─► summary and times
 //! ```
 //!
-//! An image is written beside the one it replaces and takes its name when it is whole: a
-//! full disk leaves the old one. `load` does what a router or another program does at its
-//! start, and says what it found. Images that a running router saves are told alike.
+//! `save` writes a temporary file and renames it, so that a full disk leaves the old image. `load`
+//! performs the same steps as a router at its start, and prints a summary. It also reads the images
+//! that a running router saves.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -19,28 +19,28 @@ use fib::image::{self, Image, Writer};
 use fib::{Family, Hop, Rib};
 use serde::Serialize;
 
-use crate::tables::{self, Reading, Tables};
+use crate::tables::{self, TableArgs, Tables};
 
-/// What `table save` takes.
+/// The arguments of `table save`.
 #[derive(clap::Args)]
-pub(crate) struct Save {
-    /// Files with routes, `-` for standard input; several make one table
+pub(crate) struct SaveArgs {
+    /// Files with routes, `-` for standard input; all files form one table
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// The image to write
+    /// Image to write
     #[arg(short, long, value_name = "IMAGE")]
     output: PathBuf,
     /// Write JSON
     #[arg(short, long)]
     json: bool,
     #[command(flatten)]
-    reading: Reading,
+    table_args: TableArgs,
 }
 
-/// What `table load` takes.
+/// The arguments of `table load`.
 #[derive(clap::Args)]
-pub(crate) struct Load {
-    /// The image
+pub(crate) struct LoadArgs {
+    /// Image to load
     #[arg(value_name = "IMAGE")]
     image: PathBuf,
     /// Write JSON
@@ -48,18 +48,18 @@ pub(crate) struct Load {
     json: bool,
 }
 
-/// What is said of an image.
+/// The summary of an image.
 #[derive(Debug, Serialize)]
 struct Summary {
     path: PathBuf,
     bytes: usize,
     digest: String,
     tables: Vec<TableSummary>,
-    /// The other arrays in it.
+    /// The names of the other arrays.
     beside: Vec<String>,
-    /// To write it, until it would last; or to read the file.
+    /// The time to write and sync the file, or to read it.
     file_seconds: f64,
-    /// To check the file and make its tables.
+    /// The time to check the file and create its tables.
     #[serde(skip_serializing_if = "Option::is_none")]
     check_seconds: Option<f64>,
 }
@@ -69,19 +69,19 @@ struct TableSummary {
     name: String,
     family: &'static str,
     engine: String,
-    /// Its routes, where whoever saved it said how many.
+    /// The number of routes, if the image states it.
     #[serde(skip_serializing_if = "Option::is_none")]
     routes: Option<u64>,
-    /// What lookups may touch.
+    /// The bytes that lookups may touch.
     bytes: usize,
 }
 
-/// Saves the table of some files.
-pub(crate) fn save(args: &Save) -> anyhow::Result<ExitCode> {
-    let tables = Tables::load(&args.files, &args.reading)?;
+/// Saves the table of the files as an image.
+pub(crate) fn save(args: &SaveArgs) -> anyhow::Result<ExitCode> {
+    let tables = Tables::load(&args.files, &args.table_args)?;
     let mut writer = Writer::new();
-    add(&mut writer, "v4", &tables.v4, &args.reading)?;
-    add(&mut writer, "v6", &tables.v6, &args.reading)?;
+    add(&mut writer, "v4", &tables.v4, &args.table_args)?;
+    add(&mut writer, "v6", &tables.v6, &args.table_args)?;
     writer.array("hops", &serde_json::to_vec(&tables.labels())?);
     let bytes = writer.finish();
     let start = Instant::now();
@@ -90,32 +90,36 @@ pub(crate) fn save(args: &Save) -> anyhow::Result<ExitCode> {
     let took = start.elapsed().as_secs_f64();
     let mut summary = describe(&args.output, &Image::read(&bytes)?)?;
     summary.file_seconds = took;
-    tell(&summary, args.json)
+    print_summary(&summary, args.json)
 }
 
 fn add<A: Family>(
     writer: &mut Writer,
     name: &str,
     rib: &Rib<A>,
-    reading: &Reading,
+    table_args: &TableArgs,
 ) -> anyhow::Result<()> {
     if rib.is_empty() {
         return Ok(());
     }
-    let choice = reading.choice::<A>()?;
+    let choice = table_args.choice::<A>()?;
     if !choice.is_kept() {
-        // Before it is built, which may take long.
+        // Checked before the build, which may take long.
         let engines = fib::Choice::every::<A>().into_iter().filter(|choice| choice.is_kept());
         let names: Vec<_> = engines.map(|choice| choice.name::<A>()).collect();
-        bail!("--engine {} is not kept in images (auto, {} are)", reading.engine, names.join(", "));
+        bail!(
+            "--engine {}: images do not support it: use auto, {}",
+            table_args.engine,
+            names.join(", ")
+        );
     }
-    writer.table(name, &tables::build(rib, reading)?.fib)?;
+    writer.table(name, &tables::build(rib, table_args)?.fib)?;
     writer.array(&format!("{name}/routes"), &[rib.len() as u64]);
     Ok(())
 }
 
-/// Says what an image is.
-pub(crate) fn load(args: &Load) -> anyhow::Result<ExitCode> {
+/// Loads an image and prints its summary.
+pub(crate) fn load(args: &LoadArgs) -> anyhow::Result<ExitCode> {
     let start = Instant::now();
     let bytes = read(&args.image)?;
     let read = start.elapsed();
@@ -124,7 +128,7 @@ pub(crate) fn load(args: &Load) -> anyhow::Result<ExitCode> {
     let mut summary = describe(&args.image, &image)?;
     summary.check_seconds = Some(start.elapsed().as_secs_f64());
     summary.file_seconds = read.as_secs_f64();
-    tell(&summary, args.json)
+    print_summary(&summary, args.json)
 }
 
 /// Reads the file of an image.
@@ -132,12 +136,12 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("reading {}", path.display()))
 }
 
-/// Reads an image from the bytes of its file.
+/// Parses an image.
 pub(crate) fn open<'a>(path: &Path, bytes: &'a [u8]) -> anyhow::Result<Image<'a>> {
     Image::read(bytes).with_context(|| path.display().to_string())
 }
 
-/// Returns what stands behind each hop, as the image says.
+/// Returns the labels of the hops of an image.
 pub(crate) fn hops(image: &Image<'_>) -> anyhow::Result<Vec<String>> {
     match image.bytes("hops") {
         Ok(text) => serde_json::from_slice(text).context("the image's array `hops`"),
@@ -160,7 +164,7 @@ fn describe(path: &Path, image: &Image<'_>) -> anyhow::Result<Summary> {
         let bytes = match table.bits {
             32 => footprint::<u32>(image, &table.name),
             128 => footprint::<u128>(image, &table.name),
-            bits => bail!("{}: a table of addresses of {bits} bits", path.display()),
+            bits => bail!("{}: table with unsupported addresses of {bits} bits", path.display()),
         };
         let routes = image.array::<u64>(&format!("{}/routes", table.name)).ok();
         summary.tables.push(TableSummary {
@@ -180,12 +184,12 @@ fn describe(path: &Path, image: &Image<'_>) -> anyhow::Result<Summary> {
     Ok(summary)
 }
 
-/// Makes a table and counts the bytes that lookups may touch.
+/// Creates a table and returns the bytes that lookups may touch.
 fn footprint<A: Family>(image: &Image<'_>, name: &str) -> Result<usize, image::BadImage> {
     Ok(image.table::<A>(name)?.footprint())
 }
 
-fn tell(summary: &Summary, json: bool) -> anyhow::Result<ExitCode> {
+fn print_summary(summary: &Summary, json: bool) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if json {
         serde_json::to_writer_pretty(&mut out, summary)?;
@@ -198,7 +202,7 @@ fn tell(summary: &Summary, json: bool) -> anyhow::Result<ExitCode> {
             writeln!(out, "  {name}: {family},{routes} {engine}, {bytes} bytes")?;
         }
         if !summary.beside.is_empty() {
-            writeln!(out, "  beside: {}", summary.beside.join(", "))?;
+            writeln!(out, "  other arrays: {}", summary.beside.join(", "))?;
         }
         match summary.check_seconds {
             None => writeln!(out, "  written in {:.1} ms", summary.file_seconds * 1e3)?,
@@ -214,24 +218,24 @@ fn tell(summary: &Summary, json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The table of a family in an image, and what its hops stand for.
-pub(crate) struct Imaged<A: Family> {
+/// The table of a family in an image, and the labels of its hops.
+pub(crate) struct ImageTable<A: Family> {
     pub(crate) fib: fib::Fib<A>,
     hops: Vec<String>,
 }
 
-impl<A: Family> Imaged<A> {
-    /// Makes the first table of the family.
-    pub(crate) fn of(path: &Path, image: &Image<'_>) -> anyhow::Result<Self> {
+impl<A: Family> ImageTable<A> {
+    /// Creates the first table of the family.
+    pub(crate) fn load(path: &Path, image: &Image<'_>) -> anyhow::Result<Self> {
         let tables = image.tables();
         let Some(table) = tables.iter().find(|table| table.bits == A::BITS) else {
-            bail!("{}: there is no table of addresses of {} bits", path.display(), A::BITS);
+            bail!("{}: no table of addresses of {} bits", path.display(), A::BITS);
         };
         let fib = image.table(&table.name).with_context(|| path.display().to_string())?;
         Ok(Self { fib, hops: hops(image)? })
     }
 
-    /// Returns what a hop stands for.
+    /// Returns the label of a hop.
     pub(crate) fn label(&self, hop: Hop) -> Option<&str> {
         self.hops.get(hop.0 as usize).map(String::as_str).filter(|_| hop.is_some())
     }

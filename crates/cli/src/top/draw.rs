@@ -1,4 +1,4 @@
-//! What `top` looks like.
+//! The screen of `top`.
 //!
 //! ```text
 //!   fingerpost            1.2 M packets/s in, 1.2 M out    q quits
@@ -7,8 +7,8 @@
 //!   ┌ ports ───────────────────────────────────┐
 //! ```
 //!
-//! Rates have three digits and a unit; counts are whole. What wants attention is red: an
-//! engine at its limit, a mismatch, an overrun.
+//! Rates have three digits and a unit; counts are exact. Problems are red: an engine at its limit, a
+//! mismatch, an overrun, an interface that is down.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -21,7 +21,7 @@ use super::state::State;
 const TITLE: Style = Style::new().add_modifier(Modifier::BOLD);
 const WRONG: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 
-/// Draws everything.
+/// Draws the screen.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     let now = &state.now;
     let workers = now.workers.len() as u16 + 3;
@@ -80,7 +80,7 @@ fn draw_reasons(frame: &mut Frame<'_>, area: Rect, state: &State) {
         .reasons()
         .into_iter()
         .map(|(reason, count, rate)| Row::new([reason, scaled(rate), count.to_string()]));
-    let header = ["reason", "a second", "in all"];
+    let header = ["reason", "per second", "total"];
     table(frame, area, "dropped and punted", &header, rows, &[24, 10, 14]);
 }
 
@@ -89,22 +89,22 @@ fn draw_tables(frame: &mut Frame<'_>, area: Rect, state: &State) {
         .now
         .fibs
         .iter()
-        .map(|it| {
+        .map(|fib| {
             let row = Row::new([
-                format!("{} {}", it.table, it.family),
-                it.routes.to_string(),
-                it.engine.clone(),
-                size(it.bytes),
-                it.generation.to_string(),
+                format!("{} {}", fib.table, fib.family),
+                fib.routes.to_string(),
+                fib.engine.clone(),
+                size(fib.bytes),
+                fib.generation.to_string(),
             ]);
-            if it.full.is_some() { row.style(WRONG) } else { row }
+            if fib.full.is_some() { row.style(WRONG) } else { row }
         })
         .collect();
     let cell = match state.residency() {
         Some((cache, share)) => {
-            format!("all within {cache}, {:.0} % of it", (share * 100.0).ceil())
+            format!("all fit in {cache}, {:.0} % of it", (share * 100.0).ceil())
         }
-        None => "more than the last cache".to_owned(),
+        None => "larger than the L3 cache".to_owned(),
     };
     rows.push(Row::new([String::new(), String::new(), cell]));
     let header = ["table", "routes", "engine", "bytes", "generation"];
@@ -119,14 +119,14 @@ fn draw_feeds(frame: &mut Frame<'_>, area: Rect, state: &State) {
         scaled(commits)
     ))];
     for feed in &state.now.feeds {
-        let silent = state.silent(feed);
-        let text = format!("{}: silent for {silent:.0} s, {} messages", feed.name, feed.messages);
+        let idle = state.idle_seconds(feed);
+        let text = format!("{}: idle for {idle:.0} s, {} messages", feed.name, feed.messages);
         lines.push(Line::raw(text));
-        // Lines of their own: what wants attention is not to be cut off on a narrow screen.
+        // On a separate line, so that a narrow screen does not cut problems off.
         let style = if feed.overruns > 0 { WRONG } else { Style::new() };
         lines.push(Line::from(vec![
             Span::styled(format!("  {} overruns", feed.overruns), style),
-            Span::raw(format!(", {} times read anew", feed.resynchronizations)),
+            Span::raw(format!(", {} resynchronizations", feed.resynchronizations)),
         ]));
     }
     let audit = &state.now.audit;
@@ -141,9 +141,9 @@ fn draw_feeds(frame: &mut Frame<'_>, area: Rect, state: &State) {
 }
 
 fn draw_ports(frame: &mut Frame<'_>, area: Rect, state: &State) {
-    let rows = state.now.interfaces.iter().map(|it| {
-        let how = if it.up { "up" } else { "down" };
-        let left: u64 = it
+    let rows = state.now.interfaces.iter().map(|interface| {
+        let link = if interface.up { "up" } else { "down" };
+        let passed: u64 = interface
             .steered
             .iter()
             .filter(|(name, _)| {
@@ -158,17 +158,17 @@ fn draw_ports(frame: &mut Frame<'_>, area: Rect, state: &State) {
                 ]
                 .contains(&name.as_str())
             })
-            .map(|it| it.1)
+            .map(|(_, count)| count)
             .sum();
         let row = Row::new([
-            Cell::from(it.name.clone()),
-            Cell::from(if it.observe { "observed" } else { how }),
-            Cell::from(it.mode.clone()),
-            Cell::from(scaled(state.taken(it))),
-            Cell::from(left.to_string()),
-            Cell::from(it.lost.values().sum::<u64>().to_string()),
+            Cell::from(interface.name.clone()),
+            Cell::from(if interface.observe { "observed" } else { link }),
+            Cell::from(interface.mode.clone()),
+            Cell::from(scaled(state.taken(interface))),
+            Cell::from(passed.to_string()),
+            Cell::from(interface.lost.values().sum::<u64>().to_string()),
         ]);
-        if it.up { row } else { row.style(WRONG) }
+        if interface.up { row } else { row.style(WRONG) }
     });
     let header = ["port", "", "mode", "taken/s", "left to the kernel", "lost"];
     table(frame, area, "ports", &header, rows, &[16, 9, 22, 10, 18, 10]);
@@ -189,7 +189,7 @@ fn table<'a>(
     frame.render_widget(table, area);
 }
 
-/// Writes a number in three digits and a unit: `999`, `1.23 k`, `45.6 M`.
+/// Formats a number with three digits and a unit: `999`, `1.23 k`, `45.6 M`.
 fn scaled(number: f64) -> String {
     let mut number = number;
     for unit in ["", " k", " M", " G"] {
@@ -208,14 +208,14 @@ fn scaled(number: f64) -> String {
     format!("{number:.0} T")
 }
 
-/// Writes bytes a second as bits a second, as lines are measured.
+/// Formats bytes per second as bits per second.
 fn bits(bytes: f64) -> String {
     let scaled = scaled(bytes * 8.0);
     let gap = if scaled.contains(' ') { "" } else { " " };
     format!("{scaled}{gap}bit/s")
 }
 
-/// Writes bytes in the units of memory.
+/// Formats bytes with binary units.
 fn size(bytes: u64) -> String {
     match bytes {
         0..=1023 => format!("{bytes} B"),
@@ -233,10 +233,10 @@ mod tests {
     use ratatui::backend::TestBackend;
     use router::control::api::{Audit, Counters, Feed, Fib, Interface, Worker};
 
-    use super::super::state::{Shown, State};
+    use super::super::state::{Snapshot, State};
     use super::*;
 
-    fn shown(times: u64) -> Shown {
+    fn snapshot(times: u64) -> Snapshot {
         let counters = Counters {
             received: 3_000_000 * times,
             received_bytes: 180_000_000 * times,
@@ -290,7 +290,7 @@ mod tests {
             lost: BTreeMap::from([("rx_ring_full".to_owned(), 42 * times)]),
             rings: BTreeMap::new(),
         };
-        Shown {
+        Snapshot {
             fibs: vec![fib],
             feeds: vec![feed],
             workers: vec![Worker { worker: 0, counters }],
@@ -308,49 +308,49 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_those_between_two_looks() {
+    fn screen_shows_the_rates_between_two_snapshots() {
         let start = Instant::now();
-        let mut state = State::new(shown(1), start);
+        let mut state = State::new(snapshot(1), start);
         state.caches = vec![("L1", 32 << 10), ("L2", 2 << 20), ("L3", 32 << 20)];
         let first = screen(&state);
         assert!(first.contains("in 0 packets/s") && first.contains("drop no_route"), "{first}");
-        state.next(shown(3), start + Duration::from_secs(2));
+        state.update(snapshot(3), start + Duration::from_secs(2));
         let screen = screen(&state);
-        for words in [
+        for text in [
             "in 3.00 M packets/s 1.44 Gbit/s, out 2.99 M packets/s 1.44 Gbit/s",
             "10.0 k",
             "30000",
             "254 ipv4",
             "1107954",
             "2.3 MiB",
-            "all within L3, 8 % of it",
+            "all fit in L3, 8 % of it",
             "700 changes/s in 10 publications/s",
-            "kernel: silent for 2 s, 5 messages",
-            "  0 overruns, 1 times read anew",
+            "kernel: idle for 2 s, 5 messages",
+            "  0 overruns, 1 resynchronizations",
             "auditor: 0 mismatches, 41 checks",
             "eth0",
             "AF_XDP copy",
         ] {
-            assert!(screen.contains(words), "{words}\n{screen}");
+            assert!(screen.contains(text), "{text}\n{screen}");
         }
-        // Counters that have begun anew give no rate below zero.
-        state.next(shown(1), start + Duration::from_secs(3));
+        // A restarted counter has no negative rate.
+        state.update(snapshot(1), start + Duration::from_secs(3));
         assert_eq!(state.total()[0], 3e6);
     }
 
     #[test]
-    fn a_small_screen_is_no_error() {
-        let state = State::new(shown(1), Instant::now());
+    fn small_screen_is_drawn_without_a_panic() {
+        let state = State::new(snapshot(1), Instant::now());
         for (width, height) in [(1, 1), (20, 5), (300, 3), (80, 24)] {
             let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
             terminal.draw(|frame| draw(frame, &state)).unwrap();
         }
-        let empty = State::new(Shown::default(), Instant::now());
+        let empty = State::new(Snapshot::default(), Instant::now());
         assert!(screen(&empty).contains("0 mismatches"));
     }
 
     #[test]
-    fn numbers_keep_three_digits() {
+    fn scaled_keeps_three_digits() {
         for (number, text) in [
             (0.0, "0"),
             (999.4, "999"),

@@ -1,15 +1,14 @@
-//! `fingerpost top`: a running router on one screen, refreshed every second.
+//! `fingerpost top`: shows a running router on one screen, refreshed every second.
 //!
 //! ```text
-//!   control socket ─► Shown (counters, fib, feeds, workers, interfaces, audit) ─┐
-//!                     the one before ───────────────────────────────────────────┴─► State
+//!   control socket ─► Snapshot (fib, feeds, workers, interfaces, audit) ─┐
+//!                     the previous one ──────────────────────────────────┴─► State
 //!   State ─► draw (ratatui) ─► the terminal's alternate screen, until `q` or Ctrl-C
 //! ```
 //!
-//! What is shown is worked out in `state.rs` and drawn in `draw.rs`, neither of which knows of a
-//! terminal or a socket, so that a test sees the same frame as a person. The terminal
-//! is put back whichever way this ends: `q`, Escape and Ctrl-C, which are keys here, a
-//! signal, an error, a panic.
+//! `state.rs` computes the values and `draw.rs` draws them; neither uses a terminal or a socket, so
+//! that tests render the same frame. The terminal is restored however the program ends: by `q`,
+//! Escape or Ctrl-C, which are keys here, by a signal, an error or a panic.
 
 mod draw;
 mod state;
@@ -23,38 +22,38 @@ use anyhow::bail;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use router::control::api::{Item, Request};
 
-use crate::client::{self, At};
+use crate::client::{self, SocketArgs};
 use crate::stop;
-use state::{Shown, State};
+use state::{Snapshot, State};
 
-/// How long the router may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time limit of the router for each item of a response.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How soon a signal is noticed.
-const NOTICE: Duration = Duration::from_millis(100);
+/// Interval of checks for a signal.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What `top` takes.
+/// The arguments of `top`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    at: At,
-    /// Seconds between two looks
+    socket: SocketArgs,
+    /// Interval of updates in seconds, 0.1 to 60
     #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0)]
     delay: f64,
 }
 
-/// Shows, until `q`.
+/// Shows the router until `q`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        bail!("`top` needs a terminal (`show`, `monitor` and metrics are for programs)");
+        bail!("`top` needs a terminal: use `show`, `monitor` or metrics in programs");
     }
     if !(0.1..=60.0).contains(&args.delay) {
         bail!("--delay {}: not between 0.1 and 60 seconds", args.delay);
     }
     let every = Duration::from_secs_f64(args.delay);
-    // Before the screen is taken: nobody there is said in words.
-    let mut state = State::new(look(args)?, Instant::now());
-    let stop = stop::on(&[stop::SIGINT, stop::SIGTERM])?;
+    // Before the terminal switches to its alternate screen, so that errors stay visible.
+    let mut state = State::new(fetch(args)?, Instant::now());
+    let stop = stop::flag_on_signals(&[stop::SIGINT, stop::SIGTERM])?;
     let mut terminal = ratatui::try_init()?;
     let ended = watch(args, &stop, every, &mut state, &mut terminal);
     ratatui::restore();
@@ -75,7 +74,7 @@ fn watch(
             if stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            if !event::poll(left.min(NOTICE))? {
+            if !event::poll(left.min(SIGNAL_INTERVAL))? {
                 continue;
             }
             match event::read()? {
@@ -90,27 +89,27 @@ fn watch(
                 _ => {}
             }
         }
-        state.next(look(args)?, Instant::now());
+        state.update(fetch(args)?, Instant::now());
     }
 }
 
-/// Asks for everything that is shown.
-fn look(args: &Args) -> anyhow::Result<Shown> {
-    let mut shown = Shown::default();
+/// Requests everything on the screen.
+fn fetch(args: &Args) -> anyhow::Result<Snapshot> {
+    let mut snapshot = Snapshot::default();
     let requests =
         [Request::Fib, Request::Feeds, Request::Workers, Request::Interfaces, Request::Audit];
     for request in requests {
-        client::ask(&args.at, &request, PATIENCE, &mut |item| {
+        client::send(&args.socket, &request, RESPONSE_TIMEOUT, &mut |item| {
             match item {
-                Item::Fib(it) => shown.fibs.push(it),
-                Item::Feed(it) => shown.feeds.push(it),
-                Item::Worker(it) => shown.workers.push(it),
-                Item::Interface(it) => shown.interfaces.push(it),
-                Item::Audit(it) => shown.audit = it,
+                Item::Fib(it) => snapshot.fibs.push(it),
+                Item::Feed(it) => snapshot.feeds.push(it),
+                Item::Worker(it) => snapshot.workers.push(it),
+                Item::Interface(it) => snapshot.interfaces.push(it),
+                Item::Audit(it) => snapshot.audit = it,
                 _ => {}
             }
             Ok(())
         })?;
     }
-    Ok(shown)
+    Ok(snapshot)
 }

@@ -17,7 +17,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::distribution::told::DistributionTold;
+pub use crate::distribution::status::DistributionStatus;
 pub use crate::grantor::told::{Changed, GateHeard, GrantorTold, ShadowTold};
 pub use crate::vantage::told::{
     CandidateTold, ChangedTold, DifferingTold, FlowTold, GateTold, OutcomeTold, PolicyTold,
@@ -182,7 +182,7 @@ pub enum Item {
     /// A grantor.
     Grantor(GrantorTold),
     /// The bundles of a gate or grantor.
-    Distribution(DistributionTold),
+    Distribution(DistributionStatus),
     /// A flow of a gate.
     Flow(FlowTold),
     /// A flow program.

@@ -41,7 +41,9 @@ impl Look {
             Request::Gate => Ok(vec![Item::Gate(gate()?.gate())]),
             Request::Grantor => Ok(vec![Item::Grantor(self.role.grantor()?.told())]),
             Request::Programs => Ok(self.role.programs()?.into_iter().map(Item::Program).collect()),
-            Request::Distribution => Ok(vec![Item::Distribution(self.role.distribution()?.told())]),
+            Request::Distribution => {
+                Ok(vec![Item::Distribution(self.role.distribution()?.status())])
+            }
             Request::Flow { src, dst } => Ok(vec![Item::Flow(gate()?.flow(src, dst)?)]),
             Request::Flows { most } => {
                 Ok(gate()?.flows(most)?.into_iter().map(Item::Flow).collect())

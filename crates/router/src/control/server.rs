@@ -37,7 +37,7 @@ use super::look::Look;
 use super::rights;
 use super::slots::Slots;
 use crate::daemon::{Daemon, Saver};
-use crate::distribution::Wish;
+use crate::distribution::Command;
 
 /// How long a client may take to read or to ask.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -265,13 +265,13 @@ fn carry_out(order: Order, sources: &Sources) -> Result<Vec<Item>, String> {
     if let Order::Flush { sender } = order {
         return sources.look.role.gate()?.flush(sender).map(|report| vec![Item::Done(report)]);
     }
-    let wish = match &order {
-        Order::Rollback => Some(Wish::GoBack),
-        Order::Retry => Some(Wish::Forgive),
+    let command = match &order {
+        Order::Rollback => Some(Command::Rollback),
+        Order::Retry => Some(Command::Retry),
         _ => None,
     };
-    if let Some(wish) = wish {
-        let done = sources.look.role.distribution()?.wish(wish);
+    if let Some(command) = command {
+        let done = sources.look.role.distribution()?.execute(command);
         return done.map(|told| vec![Item::Done(told)]);
     }
     let done = sources.orders.ask(move |daemon| match order {

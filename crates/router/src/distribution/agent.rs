@@ -1,15 +1,19 @@
-//! The agent: a thread beside a gate or grantor that takes bundles over, and takes them back.
+//! The distribution agent: a thread beside a gate or grantor that applies bundles and rolls them back.
 //!
 //! ```text
-//!   source ─► signature? ─► machine: when? ─► sound here? ─► kept, recorded ─► gone over to
-//!                               ▲                                                 │
-//!                               └── a sample a second: failures, grants, silence ◄┘
+//!   source ─► signature ─► rollout: when? ─► validate ─► write to disk ─► apply
+//!                             ▲                                             │
+//!                             └── health sample each second: failures, ◄────┘
+//!                                 grants, silent grantors
 //! ```
 //!
-//! What is sound is judged by the member as it judges its own file, whole ([`Member::judge`]), and
-//! gone over to by the way of a reload ([`Member::go_over`]), which is all or nothing. The bundle and then the
-//! record are on the disk before, so that whoever starts after any end finds one state.
-//! Nothing here is in the way of packets; of the process's rights it keeps the workers'.
+//! The member validates a bundle in the same way as its configuration file, as a whole
+//! ([`DistributionMember::validate`]). It applies a bundle in the same way as a reload, all or
+//! nothing ([`DistributionMember::apply`]). The agent writes first the bundle and then the record to
+//! disk before it applies a version, so that a process that starts after a crash at any moment finds
+//! one consistent state.
+//!
+//! The agent never blocks the packet path. The thread keeps only the privileges of a worker.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,69 +25,70 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::bundle::Bundle;
-use super::config::{Settings, Source};
-use super::health::Sample;
-use super::kept::{self, Kept};
-use super::machine::{Act, Machine, Now};
-use super::record::Offer;
-use super::source::Poller;
-use super::told::DistributionTold;
+use super::config::{BundleSource, DistributionConfig};
+use super::health::HealthSample;
+use super::record::Eligibility;
+use super::rollout::{Action, Rollout, Timestamp};
+use super::source::SourcePoller;
+use super::status::DistributionStatus;
+use super::store::{self, BundleStore};
 use crate::control::api::Happened;
 use crate::control::asks::Asker;
 use crate::control::kernel::Following;
 use crate::control::rights;
 
-/// How often the member is looked at.
+/// Interval between two health samples.
 const TICK: Duration = Duration::from_secs(1);
-/// How long the thread may take to end: a disk far away may hold it.
-const END: Duration = Duration::from_secs(2);
-/// How long an order may take: a policy's threads each go over to it.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Messages that nobody has fetched.
-const MOST_SAID: usize = 64;
+/// Longest wait for the thread to end: a remote file system may block it.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest time of an operator's command: each thread of a policy has to apply the change.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bound of the queue of log messages.
+const MAX_MESSAGES: usize = 64;
 
 /// A gate or grantor, as the agent sees it.
-pub(crate) trait Member: Send + Sync {
-    /// Judges a bundle, whole, and changes nothing.
+pub(crate) trait DistributionMember: Send + Sync {
+    /// Validates a whole bundle; changes nothing.
     ///
     /// # Errors
     ///
-    /// What is wrong with it here.
-    fn judge(&self, bundle: &Arc<Bundle>) -> Result<(), String>;
+    /// The reason why the bundle is not valid for this member.
+    fn validate(&self, bundle: &Arc<Bundle>) -> Result<(), String>;
 
-    /// Goes over to a bundle, or to the local configuration alone; or leaves everything.
+    /// Applies a bundle, or the local configuration alone. Returns a summary of the change.
     ///
     /// # Errors
     ///
-    /// Why everything is as it was.
-    fn go_over(&self, bundle: Option<Arc<Bundle>>) -> Result<String, String>;
+    /// The reason why nothing was changed.
+    fn apply(&self, bundle: Option<Arc<Bundle>>) -> Result<String, String>;
 
-    /// Counts.
-    fn sample(&self) -> Sample;
+    /// Returns the current counts.
+    fn sample(&self) -> HealthSample;
 }
 
-/// What an operator may have done on a member.
+/// A command of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// Go back to the version before.
-    GoBack,
-    /// Take refused versions again.
-    Forgive,
+pub(crate) enum Command {
+    /// Return to the previous version.
+    Rollback,
+    /// Accept refused versions again.
+    Retry,
 }
 
-type Wished = (Wish, Sender<Result<String, String>>);
+type CommandRequest = (Command, Sender<Result<String, String>>);
 
-/// What others see of the agent.
-pub(crate) struct Board {
-    told: Mutex<DistributionTold>,
-    said: Mutex<Vec<String>>,
-    wishes: Mutex<Sender<Wished>>,
-    wished: Mutex<Option<Receiver<Wished>>>,
+/// The state that the agent publishes to other threads, and the queue of commands to it.
+pub(crate) struct AgentStatus {
+    status: Mutex<DistributionStatus>,
+    messages: Mutex<Vec<String>>,
+    commands: Mutex<Sender<CommandRequest>>,
+    /// Taken by the agent when it starts.
+    requests: Mutex<Option<Receiver<CommandRequest>>>,
 }
 
-impl fmt::Debug for Board {
+impl fmt::Debug for AgentStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Board").finish_non_exhaustive()
+        f.debug_struct("AgentStatus").finish_non_exhaustive()
     }
 }
 
@@ -91,56 +96,56 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Board {
-    /// Makes one, before there is an agent.
+impl AgentStatus {
+    /// Creates the state of an agent that is not started yet.
     pub(crate) fn new() -> Self {
-        let (wishes, wished) = channel();
+        let (commands, requests) = channel();
         Self {
-            told: Mutex::default(),
-            said: Mutex::default(),
-            wishes: Mutex::new(wishes),
-            wished: Mutex::new(Some(wished)),
+            status: Mutex::default(),
+            messages: Mutex::default(),
+            commands: Mutex::new(commands),
+            requests: Mutex::new(Some(requests)),
         }
     }
 
-    /// Tells of the bundles.
-    pub(crate) fn told(&self) -> DistributionTold {
-        lock(&self.told).clone()
+    /// Returns the state of the bundles.
+    pub(crate) fn status(&self) -> DistributionStatus {
+        lock(&self.status).clone()
     }
 
-    /// Takes what is to be said to who looks after the process.
-    pub(crate) fn said(&self) -> Vec<String> {
-        std::mem::take(&mut *lock(&self.said))
+    /// Removes and returns the queued log messages.
+    pub(crate) fn drain_messages(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.messages))
     }
 
-    /// Has something said.
-    pub(crate) fn say(&self, words: impl IntoIterator<Item = String>) {
-        let mut said = lock(&self.said);
-        let room = MOST_SAID.saturating_sub(said.len());
-        said.extend(words.into_iter().take(room));
+    /// Queues log messages; drops those that exceed [`MAX_MESSAGES`].
+    pub(crate) fn queue_messages(&self, new: impl IntoIterator<Item = String>) {
+        let mut messages = lock(&self.messages);
+        let room = MAX_MESSAGES.saturating_sub(messages.len());
+        messages.extend(new.into_iter().take(room));
     }
 
-    /// Has something done.
+    /// Sends a command to the agent and waits for its result.
     ///
     /// # Errors
     ///
-    /// Why it is not.
-    pub(crate) fn wish(&self, wish: Wish) -> Result<String, String> {
-        let gone = || "the thread that takes bundles over does not answer".to_owned();
-        let (tell, told) = channel();
-        lock(&self.wishes).send((wish, tell)).map_err(|_| gone())?;
-        told.recv_timeout(PATIENCE).map_err(|_| gone())?
+    /// The reason of the failure, or that the agent does not answer within [`COMMAND_TIMEOUT`].
+    pub(crate) fn execute(&self, command: Command) -> Result<String, String> {
+        let no_answer = || "the distribution thread does not answer".to_owned();
+        let (send, receive) = channel();
+        lock(&self.commands).send((command, send)).map_err(|_| no_answer())?;
+        receive.recv_timeout(COMMAND_TIMEOUT).map_err(|_| no_answer())?
     }
 }
 
-/// What a gate or grantor begins with: its folder, and what is in force.
+/// The state of a gate or grantor at its start: its bundle store and the bundle in force.
 #[derive(Debug)]
-pub(crate) struct Begun {
-    pub(crate) kept: Kept,
+pub(crate) struct InitialState {
+    pub(crate) store: BundleStore,
     pub(crate) bundle: Option<Arc<Bundle>>,
 }
 
-/// The thread; dropped, it ends.
+/// The handle of the thread; dropping it ends the thread.
 #[derive(Debug)]
 pub(crate) struct Agent {
     stop: Arc<AtomicBool>,
@@ -148,51 +153,51 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The I/O error of the store or of the thread's creation.
     pub(crate) fn start(
-        settings: &Settings,
-        begun: Begun,
-        member: Arc<dyn Member>,
-        board: Arc<Board>,
+        config: &DistributionConfig,
+        initial: InitialState,
+        member: Arc<dyn DistributionMember>,
+        status: Arc<AgentStatus>,
         events: Asker<Following>,
     ) -> io::Result<Self> {
-        let Some(wished) = lock(&board.wished).take() else {
-            return Err(io::Error::other("bundles are taken over already"));
+        let Some(requests) = lock(&status.requests).take() else {
+            return Err(io::Error::other("a distribution thread runs already"));
         };
-        let mut record = kept::record(begun.kept.folder()).map_err(io::Error::other)?;
-        // What cannot be read any more, or is not sound any more, is not in force.
-        let in_force = begun.bundle.as_ref().map(|bundle| bundle.header().version);
+        let mut record = store::read_record(initial.store.folder()).map_err(io::Error::other)?;
+        // Versions that cannot be read or are not valid any more are not in force.
+        let in_force = initial.bundle.as_ref().map(|bundle| bundle.header().version);
         while record.in_force() != in_force && record.in_force().is_some() {
-            record.lose();
+            record.drop_current();
         }
-        begun.kept.save(&record).map_err(io::Error::other)?;
+        initial.store.write_record(&record).map_err(io::Error::other)?;
         let stop = Arc::new(AtomicBool::new(false));
         let start = Instant::now();
-        let working = Working {
-            machine: Machine::new(settings.clone(), record, now(start)),
-            settings: settings.clone(),
-            kept: begun.kept,
-            in_force: begun.bundle,
+        let agent = AgentLoop {
+            rollout: Rollout::new(config.clone(), record, now(start)),
+            config: config.clone(),
+            store: initial.store,
+            in_force: initial.bundle,
             offered: None,
-            poller: Poller::new(settings.source.clone()),
-            due: Duration::ZERO,
+            poller: SourcePoller::new(config.source.clone()),
+            next_poll: Duration::ZERO,
             member,
-            board,
+            status,
             events,
             counts: COUNTS.map(|name| (name, 0)).into(),
-            unreached: None,
+            poll_error: None,
             last_error: None,
             start,
             stop: Arc::clone(&stop),
         };
-        working.show();
+        agent.publish_status();
         let run = move || {
             let _ = rights::keep(&rights::WORKER);
-            working.run(&wished);
+            agent.run(&requests);
         };
         let thread = Builder::new().name("distribution".into()).spawn(run)?;
         Ok(Self { stop, thread: Some(thread) })
@@ -205,7 +210,7 @@ impl Drop for Agent {
         let Some(thread) = self.thread.take() else { return };
         let begin = Instant::now();
         thread.thread().unpark();
-        while !thread.is_finished() && begin.elapsed() < END {
+        while !thread.is_finished() && begin.elapsed() < JOIN_TIMEOUT {
             std::thread::sleep(Duration::from_millis(5));
         }
         if thread.is_finished() {
@@ -214,7 +219,7 @@ impl Drop for Agent {
     }
 }
 
-/// What is counted.
+/// The names of the counters.
 const COUNTS: [&str; 8] = [
     "polls",
     "polls_failed",
@@ -226,102 +231,103 @@ const COUNTS: [&str; 8] = [
     "rolled_back_by_hand",
 ];
 
-fn now(start: Instant) -> Now {
+fn now(start: Instant) -> Timestamp {
     let wall = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
-    Now { wall, steady: start.elapsed() }
+    Timestamp { wall, monotonic: start.elapsed() }
 }
 
-/// Puts a source into words.
-fn shown(source: &Source) -> String {
+/// Formats a source for the status.
+fn source_text(source: &BundleSource) -> String {
     match source {
-        Source::Path(path) => path.display().to_string(),
-        Source::Http { host, port, path } => format!("http://{host}:{port}{path}"),
+        BundleSource::Path(path) => path.display().to_string(),
+        BundleSource::Http { host, port, path } => format!("http://{host}:{port}{path}"),
     }
 }
 
-/// What the thread works with.
-struct Working {
-    settings: Settings,
-    machine: Machine,
-    kept: Kept,
+/// The state of the thread.
+struct AgentLoop {
+    config: DistributionConfig,
+    rollout: Rollout,
+    store: BundleStore,
     in_force: Option<Arc<Bundle>>,
     offered: Option<Arc<Bundle>>,
-    poller: Poller,
-    /// When the source is looked at next.
-    due: Duration,
-    member: Arc<dyn Member>,
-    board: Arc<Board>,
+    poller: SourcePoller,
+    /// Time of the next poll of the source.
+    next_poll: Duration,
+    member: Arc<dyn DistributionMember>,
+    status: Arc<AgentStatus>,
     events: Asker<Following>,
     counts: BTreeMap<&'static str, u64>,
-    /// Why the source could not be looked at, the last time.
-    unreached: Option<String>,
+    /// The error of the last poll, if it failed.
+    poll_error: Option<String>,
     last_error: Option<String>,
     start: Instant,
     stop: Arc<AtomicBool>,
 }
 
-impl Working {
-    fn run(mut self, wished: &Receiver<Wished>) {
-        let mut looked = Duration::ZERO;
+impl AgentLoop {
+    fn run(mut self, requests: &Receiver<CommandRequest>) {
+        let mut last_step = Duration::ZERO;
         while !self.stop.load(Ordering::Relaxed) {
-            match wished.recv_timeout(TICK / 20) {
-                Ok((wish, tell)) => {
-                    let _ = tell.send(self.carry_out(wish));
+            match requests.recv_timeout(TICK / 20) {
+                Ok((command, reply)) => {
+                    let _ = reply.send(self.execute(command));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             let now = now(self.start);
-            if now.steady >= self.due {
+            if now.monotonic >= self.next_poll {
                 self.poll();
-                self.due = now.steady + self.settings.poll;
-            } else if now.steady < looked + TICK {
+                self.next_poll = now.monotonic + self.config.poll_interval;
+            } else if now.monotonic < last_step + TICK {
                 continue;
             }
-            looked = now.steady;
-            match self.machine.look(now, self.member.sample()) {
-                Act::Nothing => {}
-                Act::TakeOver => self.take_over(),
-                Act::Settle(warning) => self.settle(&warning.unwrap_or_default()),
-                Act::GoBack(why) => {
+            last_step = now.monotonic;
+            match self.rollout.step(now, self.member.sample()) {
+                Action::None => {}
+                Action::Apply => self.apply(),
+                Action::Confirm(warning) => self.confirm(&warning.unwrap_or_default()),
+                Action::RollBack(reason) => {
                     self.count("rolled_back");
-                    if let Err(error) = self.go_back(&why) {
+                    if let Err(error) = self.roll_back(&reason) {
                         self.last_error = Some(error);
                     }
                 }
             }
-            self.show();
+            self.publish_status();
         }
-        self.machine.record.end();
-        let _ = self.save();
+        self.rollout.record.mark_shutdown();
+        let _ = self.save_record();
     }
 
     fn count(&mut self, name: &'static str) {
         *self.counts.entry(name).or_default() += 1;
     }
 
-    fn save(&self) -> Result<(), String> {
-        self.kept.save(&self.machine.record)
+    fn save_record(&self) -> Result<(), String> {
+        self.store.write_record(&self.rollout.record)
     }
 
-    /// Tells the operator and who monitors.
-    fn tell(&self, what: &str, version: u64, words: &str) {
-        let mark = if words.is_empty() { "" } else { ": " };
-        let plain = what.replace('_', " ");
-        self.board.say([format!("distribution: version {version} {plain}{mark}{words}")]);
-        let (what, reason) = (what.to_owned(), words.to_owned());
+    /// Logs a state change of a version and sends it to `fingerpost monitor`.
+    fn report(&self, what: &str, version: u64, reason: &str) {
+        let separator = if reason.is_empty() { "" } else { ": " };
+        let state = what.replace('_', " ");
+        let message = format!("distribution: version {version} {state}{separator}{reason}");
+        self.status.queue_messages([message]);
+        let (what, reason) = (what.to_owned(), reason.to_owned());
         let reason = (!reason.is_empty()).then_some(reason);
-        // Nobody monitors a process that is about to end.
+        // Fails only while the process ends.
         let _ = self.events.ask(move |following| {
             following.watchers().tell(Happened::Distribution { version, what, reason });
         });
     }
 
-    /// Looks at the source, and takes the highest of what is new there.
+    /// Polls the source and offers the highest new version to the rollout.
     fn poll(&mut self) {
         self.count("polls");
-        let keys = self.settings.keys.clone();
-        // Of all that is there the best is kept, and no other: each may have 64 MiB.
+        let keys = self.config.keys.clone();
+        // Only the highest version stays in memory: each bundle may have 64 MiB.
         let (mut best, mut seen, mut refused) = (None::<Bundle>, 0, Vec::new());
         let polled = self.poller.poll(&self.stop, &mut |name, bytes| {
             seen += 1;
@@ -337,189 +343,197 @@ impl Working {
                 Err(bad) => refused.push(format!("{name}: {bad}")),
             }
         });
-        self.unreached = None;
+        self.poll_error = None;
         match polled {
             Ok(false) => return,
             Ok(true) => self.last_error = None,
             Err(error) => {
                 self.count("polls_failed");
-                self.unreached = Some(error);
+                self.poll_error = Some(error);
                 return;
             }
         }
         (0..seen).for_each(|_| self.count("bundles"));
         for error in refused {
             self.count("bundles_refused");
-            self.board.say([format!("distribution: refused: {error}")]);
+            self.status.queue_messages([format!("distribution: refused: {error}")]);
             self.last_error = Some(error);
         }
         if let Some(best) = best {
-            self.hear(Arc::new(best));
+            self.offer(Arc::new(best));
         }
     }
 
-    /// Hears of a bundle that somebody who is trusted has signed.
-    fn hear(&mut self, bundle: Arc<Bundle>) {
+    /// Offers a bundle with a valid signature of a trusted key to the rollout.
+    fn offer(&mut self, bundle: Arc<Bundle>) {
         let version = bundle.header().version;
-        let other =
-            |it: &Arc<Bundle>| it.header().version == version && it.contents() != bundle.contents();
-        if self.in_force.iter().chain(&self.offered).any(other) {
+        let conflicts = |known: &Arc<Bundle>| {
+            known.header().version == version && known.contents() != bundle.contents()
+        };
+        if self.in_force.iter().chain(&self.offered).any(conflicts) {
             self.count("bundles_refused");
             self.last_error = Some(format!(
-                "version {version} is there with other contents than those that are known: what is \
-                 changed needs a higher version"
+                "version {version} of the source has other contents than the known version \
+                 {version}: pack changed files with a higher version"
             ));
             return;
         }
-        match self.machine.offer(*bundle.header()) {
-            Offer::New => self.offered = Some(bundle),
-            Offer::Held | Offer::Refused(_) => self.offered = None,
-            Offer::Older => {
+        match self.rollout.offer(*bundle.header()) {
+            Eligibility::New => self.offered = Some(bundle),
+            Eligibility::InForce | Eligibility::Refused(_) => self.offered = None,
+            Eligibility::BelowFloor => {
                 self.offered = None;
                 self.count("bundles_refused");
                 self.last_error = Some(format!(
-                    "version {version} is lower than {}, which was taken over: pack it again under a \
-                     higher one, or have this member go back by `fingerpost bundle rollback`",
-                    self.machine.record.floor
+                    "version {version} is lower than {}, which was applied before: pack it again \
+                     with a higher version, or roll this member back with `fingerpost bundle \
+                     rollback`",
+                    self.rollout.record.floor
                 ));
             }
         }
     }
 
-    fn take_over(&mut self) {
+    /// Validates, stores and applies the offered bundle.
+    fn apply(&mut self) {
         let Some(bundle) = self.offered.take() else { return };
         let version = bundle.header().version;
-        if let Err(why) = self.member.judge(&bundle) {
-            return self.refuse(version, &why);
+        if let Err(reason) = self.member.validate(&bundle) {
+            return self.refuse(version, &reason);
         }
-        let before = self.machine.record.clone();
-        if let Err(error) = self.kept.keep(&bundle) {
-            // Not the bundle's fault: it is looked at again.
+        let before = self.rollout.record.clone();
+        if let Err(error) = self.store.write_bundle(&bundle) {
+            // Not an error of the bundle: the next poll offers it again.
             self.last_error = Some(error);
-            self.poller.forget();
+            self.poller.reset();
             return;
         }
-        self.machine.taken(now(self.start));
-        let done = self.save().and_then(|()| self.member.go_over(Some(Arc::clone(&bundle))));
+        self.rollout.start_trial(now(self.start));
+        let done = self.save_record().and_then(|()| self.member.apply(Some(Arc::clone(&bundle))));
         match done {
-            Ok(words) => {
+            Ok(summary) => {
                 self.in_force = Some(bundle);
                 self.count("applied");
-                self.kept.prune(&self.machine.record);
-                self.tell("applied", version, &words);
+                self.store.prune(&self.rollout.record);
+                self.report("applied", version, &summary);
             }
-            Err(why) => {
-                // As it was: nothing of it was gone over to.
-                self.machine.settle();
-                self.machine.record = before;
-                self.machine.record.refuse(version, &why);
-                if let Err(error) = self.save() {
+            Err(reason) => {
+                // Nothing was applied: restore the record.
+                self.rollout.confirm();
+                self.rollout.record = before;
+                self.rollout.record.refuse(version, &reason);
+                if let Err(error) = self.save_record() {
                     self.last_error = Some(error);
                 }
-                self.refused(version, &why);
+                self.report_refused(version, &reason);
             }
         }
     }
 
-    fn refuse(&mut self, version: u64, why: &str) {
-        self.machine.refuse(why);
-        if let Err(error) = self.save() {
+    fn refuse(&mut self, version: u64, reason: &str) {
+        self.rollout.refuse(reason);
+        if let Err(error) = self.save_record() {
             self.last_error = Some(error);
         }
-        self.refused(version, why);
+        self.report_refused(version, reason);
     }
 
-    fn refused(&mut self, version: u64, why: &str) {
+    fn report_refused(&mut self, version: u64, reason: &str) {
         self.count("bundles_refused");
-        self.tell("refused", version, why);
+        self.report("refused", version, reason);
     }
 
-    fn settle(&mut self, warning: &str) {
-        self.machine.settle();
+    fn confirm(&mut self, warning: &str) {
+        self.rollout.confirm();
         self.count("confirmed");
-        match self.save() {
+        match self.save_record() {
             Ok(()) => {
-                let version = self.machine.record.in_force().unwrap_or_default();
-                self.tell("confirmed", version, warning);
+                let version = self.rollout.record.in_force().unwrap_or_default();
+                self.report("confirmed", version, warning);
             }
             Err(error) => self.last_error = Some(error),
         }
     }
 
-    /// Goes back to the version before, or to the one before that if it cannot be read any more.
-    fn go_back(&mut self, why: &str) -> Result<String, String> {
-        let gone = self.machine.go_back(why);
-        let gone = gone.ok_or("no bundle is in force: there is nothing to go back from")?;
-        let mut said = Vec::new();
+    /// Returns to the previous version, or to an earlier one if that cannot be read.
+    fn roll_back(&mut self, reason: &str) -> Result<String, String> {
+        let refused = self.rollout.roll_back(reason);
+        let refused = refused.ok_or("no bundle is in force: nothing to roll back")?;
+        let mut messages = Vec::new();
         loop {
-            let version = self.machine.record.in_force();
-            let folder = self.kept.folder();
-            let bundle = version.map(|version| kept::bundle(folder, version, &self.settings.keys));
-            let saved = self.save();
+            let version = self.rollout.record.in_force();
+            let folder = self.store.folder();
+            let bundle =
+                version.map(|version| store::read_bundle(folder, version, &self.config.keys));
+            let saved = self.save_record();
             let done = saved.and_then(|()| bundle.transpose()).and_then(|bundle| {
                 let bundle = bundle.map(Arc::new);
-                self.member.go_over(bundle.clone()).map(|words| (bundle, words))
+                self.member.apply(bundle.clone()).map(|summary| (bundle, summary))
             });
             match (done, version) {
-                (Ok((bundle, words)), _) => {
+                (Ok((bundle, summary)), _) => {
                     self.in_force = bundle;
-                    let to = version
-                        .map_or("the local configuration".into(), |it| format!("version {it}"));
-                    self.tell("rolled_back", gone, &format!("{why}; {to} is in force"));
-                    said.push(format!("version {gone} rolled back, {to} is in force: {words}"));
-                    return Ok(said.join("; "));
+                    let target = version.map_or("the local configuration".into(), |version| {
+                        format!("version {version}")
+                    });
+                    self.report("rolled_back", refused, &format!("{reason}; {target} is in force"));
+                    messages.push(format!(
+                        "version {refused} rolled back, {target} is in force: {summary}"
+                    ));
+                    return Ok(messages.join("; "));
                 }
                 (Err(error), Some(version)) => {
-                    said.push(format!("version {version} cannot be gone back to: {error}"));
-                    self.machine.record.lose();
+                    messages.push(format!("cannot roll back to version {version}: {error}"));
+                    self.rollout.record.drop_current();
                 }
                 (Err(error), None) => {
-                    said.push(format!("the local configuration cannot be gone back to: {error}"));
-                    let said = said.join("; ");
-                    self.tell("rollback_failed", gone, &said);
-                    return Err(said);
+                    messages.push(format!("cannot roll back to the local configuration: {error}"));
+                    let message = messages.join("; ");
+                    self.report("rollback_failed", refused, &message);
+                    return Err(message);
                 }
             }
         }
     }
 
-    fn carry_out(&mut self, wish: Wish) -> Result<String, String> {
-        let done = match wish {
-            Wish::GoBack => {
-                let done = self.go_back("by hand");
+    fn execute(&mut self, command: Command) -> Result<String, String> {
+        let done = match command {
+            Command::Rollback => {
+                let done = self.roll_back("by hand");
                 self.counts
                     .entry("rolled_back_by_hand")
                     .and_modify(|count| *count += u64::from(done.is_ok()));
                 done
             }
-            Wish::Forgive => {
-                let count = self.machine.forgive();
-                self.poller.forget();
-                self.due = Duration::ZERO;
-                self.save().map(|()| format!("{count} refused versions may be taken again"))
+            Command::Retry => {
+                let count = self.rollout.clear_refused();
+                self.poller.reset();
+                self.next_poll = Duration::ZERO;
+                self.save_record()
+                    .map(|()| format!("{count} refused versions may be applied again"))
             }
         };
-        self.show();
+        self.publish_status();
         done
     }
 
-    fn show(&self) {
-        let (state, reason, left) = self.machine.state(now(self.start));
-        let record = &self.machine.record;
+    fn publish_status(&self) {
+        let (state, reason, remaining) = self.rollout.state(now(self.start));
+        let record = &self.rollout.record;
         let counts = self.counts.iter().map(|(name, count)| ((*name).to_owned(), *count));
-        let before = record.held.split_last().map_or(Vec::new(), |(_, before)| before.to_vec());
-        *lock(&self.board.told) = DistributionTold {
-            name: self.settings.name.clone(),
-            source: shown(&self.settings.source),
+        let previous = record.applied.split_last().map_or(Vec::new(), |(_, rest)| rest.to_vec());
+        *lock(&self.status.status) = DistributionStatus {
+            name: self.config.name.clone(),
+            source: source_text(&self.config.source),
             state: state.to_owned(),
             reason,
-            remaining_seconds: left,
+            remaining_seconds: remaining,
             version: record.in_force(),
-            offered: self.machine.offered(),
-            previous: before,
+            offered: self.rollout.offered(),
+            previous,
             floor: record.floor,
             refused: record.refused.clone(),
-            last_error: self.unreached.as_ref().or(self.last_error.as_ref()).cloned(),
+            last_error: self.poll_error.as_ref().or(self.last_error.as_ref()).cloned(),
             counts: counts.collect(),
         };
     }

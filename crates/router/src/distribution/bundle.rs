@@ -1,31 +1,31 @@
-//! A bundle: one signed file with everything that gates and grantors are to be told.
+//! The bundle format: one signed file with the policies and lists of gates and grantors.
 //!
 //! ```text
 //!      0       8      10       12        20        28     30         32
 //!      +-------+------+--------+---------+---------+------+----------+
 //!      |FPBUNDLE| 1:16 |share:16| version:64| created:64|files:16| 0:16 |
 //!      +-------+------+--------+---------+---------+------+----------+
-//!      | name's bytes:16 | size:32 | SHA-256 of it:256 | name |  …  a file, by name ascending
+//!      | name length:16 | size:32 | SHA-256 of the contents:256 | name | … per file, sorted by name
 //!      +-----------------------------------------------------+
-//!      | contents, in the same order, nothing between them   |
+//!      | contents, in the same order, without padding        |
 //!      +-----------------------------------------------------+
-//!      | the signer's public key:256 | Ed25519 (RFC 8032) of all before it:512 |
+//!      | public key of the signer:256 | Ed25519 signature (RFC 8032) of all before it:512 |
 //!      +-----------------------------------------------------+
 //! ```
 //!
 //! Integers are unsigned, in network byte order. `share` is the canary share in hundredths of a
-//! per cent; `created` is in seconds since 1970. There is one way to write a bundle: whatever
-//! [`Bundle::open`] takes is, byte for byte, what [`pack`] makes of the same files, so that
-//! nothing can hide between them, and two bundles are the same exactly if their bytes are.
+//! percent; `created` is in seconds since 1970. The encoding is canonical: each bundle that
+//! [`Bundle::open`] accepts equals, byte for byte, the output of [`pack`] for the same header and
+//! files. It has no bytes outside its files, and two bundles are equal exactly if their bytes are.
 //!
-//! The signature is checked before anything else is looked at, by the strict rules that leave no
-//! second signature for the same bytes. It says who has packed this; not that it is sound for a
-//! member, which that member judges (`agent.rs`). Nothing is encrypted: keys do not belong
-//! here.
+//! [`Bundle::open`] checks the signature before it parses the rest, with the strict verification that
+//! leaves no second signature for the same bytes. The signature proves the origin of a bundle, not
+//! that it is valid for a member, which validates it (`agent.rs`). A bundle is not encrypted: do not
+//! pack secret keys.
 //!
 //! Names are relative, in letters, digits, `.`, `_` and `-` with `/` between folders, and no part
-//! begins with a dot: none leads out of the bundle, and there are no two ways to write one.
-//! Nothing is ever unpacked; members read the files where they are (`Folder`).
+//! begins with a dot. So no name escapes the bundle, and each file has exactly one name. A bundle is
+//! never unpacked; members read the files in place (`FileSource`).
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -35,137 +35,136 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::key::{PublicKey, SIGNATURE, SecretKey};
-use super::share::Share;
+use super::key::{PublicKey, SIGNATURE_LEN, SecretKey};
+use super::share::CanaryShare;
 
-/// The most bytes of a bundle.
-pub const MOST_BYTES: usize = 64 << 20;
-/// The most files in one.
-pub const MOST_FILES: usize = 1024;
-/// The longest name, in bytes.
-pub const LONGEST_NAME: usize = 255;
+/// Largest bundle, in bytes.
+pub const MAX_BUNDLE_BYTES: usize = 64 << 20;
+/// Most files in a bundle.
+pub const MAX_FILES: usize = 1024;
+/// Longest name of a file, in bytes.
+pub const MAX_NAME_LEN: usize = 255;
 
 const MAGIC: [u8; 8] = *b"FPBUNDLE";
 const FORMAT: u16 = 1;
-const HEAD: usize = 32;
-const ENTRY: usize = 2 + 4 + 32;
-const TAIL: usize = 32 + SIGNATURE;
+const HEADER_LEN: usize = 32;
+const ENTRY_LEN: usize = 2 + 4 + 32;
+const TRAILER_LEN: usize = 32 + SIGNATURE_LEN;
 
-/// What a bundle says of itself.
+/// The header of a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
-    /// Its version: members take only higher ones than they have.
+pub struct BundleHeader {
+    /// The version, from 1: members apply only higher versions than before.
     pub version: u64,
-    /// When it was packed, in seconds since 1970.
+    /// The time of packing, in seconds since 1970.
     pub created: u64,
-    /// The share of members that try it first.
-    pub canary: Share,
+    /// The share of members that apply it first.
+    pub canary: CanaryShare,
 }
 
-/// Why something is no bundle, or cannot be made one.
+/// The error of a bundle that cannot be read or packed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BadBundle {
-    /// It ends too early, or goes on beyond its end.
+pub enum BundleError {
+    /// The length differs from that which the header states.
     Length {
-        /// The bytes that there are.
+        /// Bytes found.
         has: usize,
-        /// The bytes that there should be.
+        /// Bytes expected.
         wants: usize,
     },
-    /// It is larger than any bundle.
+    /// It has more than [`MAX_BUNDLE_BYTES`]: the number of bytes.
     TooLarge(usize),
-    /// It does not begin as bundles do.
-    NotOne,
-    /// It is of a format that is not known here.
+    /// It does not begin with `FPBUNDLE`.
+    Magic,
+    /// The format version is unknown.
     Format(u16),
-    /// Nobody who is trusted has signed it.
+    /// The key of the signer is not trusted.
     Signer(PublicKey),
-    /// What stands in the place of a key is none.
+    /// The public key is not an Ed25519 key.
     Key,
-    /// It is not what was signed.
+    /// The signature does not match the bytes.
     Signature,
-    /// A field of its head has no sense.
+    /// A field of the header is invalid.
     Field(&'static str),
-    /// A name cannot be in a bundle.
+    /// The name of a file is invalid.
     Name {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The rule that it breaks.
         why: &'static str,
     },
-    /// A name is a duplicate, or out of order.
+    /// The name of a file is a duplicate, or out of order.
     Order(String),
-    /// A file's bytes are not those of its digest.
+    /// The contents of a file do not match its digest.
     Digest(String),
-    /// There are too many files, or none.
+    /// The number of files is 0 or above [`MAX_FILES`].
     Files(usize),
 }
 
-impl fmt::Display for BadBundle {
+impl fmt::Display for BundleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Length { has, wants } => write!(
-                f,
-                "{has} bytes, where there should be {wants}: it was cut or added to, copy it again"
-            ),
-            Self::TooLarge(bytes) => {
-                write!(f, "{bytes} bytes: a bundle has at most {MOST_BYTES}")
+            Self::Length { has, wants } => {
+                write!(f, "{has} bytes instead of {wants}: truncated or extended, copy it again")
             }
-            Self::NotOne => f.write_str("no bundle: `fingerpost bundle pack` makes them"),
+            Self::TooLarge(bytes) => {
+                write!(f, "{bytes} bytes exceed the limit of {MAX_BUNDLE_BYTES} for a bundle")
+            }
+            Self::Magic => f.write_str("not a bundle: create one with `fingerpost bundle pack`"),
             Self::Format(format) => write!(
                 f,
-                "a bundle of format {format}, and this program knows {FORMAT}: take a newer program"
+                "unknown bundle format {format}, this program reads format {FORMAT}: upgrade it"
             ),
             Self::Signer(key) => write!(
                 f,
-                "signed with {key}, which is no trusted key: sign it with one that is, or trust this one"
+                "signed with {key}, which is not a trusted key: sign it with a trusted key, or add this one to `public_keys`"
             ),
-            Self::Key => f.write_str("bytes 96 to 65 before its end are no Ed25519 key"),
+            Self::Key => f.write_str("bytes 96 to 65 before the end are not an Ed25519 key"),
             Self::Signature => f.write_str(
-                "the signature is not that of these bytes: damaged or forged, take it from its source again",
+                "the signature does not match: damaged or forged, copy it from its source again",
             ),
-            Self::Field(what) => write!(f, "its head makes no sense: {what}"),
+            Self::Field(what) => write!(f, "invalid header: {what}"),
             Self::Name { name, why } => write!(f, "file {name:?}: {why}"),
-            Self::Order(name) => write!(f, "file {name:?}: there twice, or not in order"),
-            Self::Digest(name) => write!(f, "file {name:?}: its bytes are not those of its digest"),
-            Self::Files(count) => write!(f, "{count} files: a bundle has 1 to {MOST_FILES}"),
+            Self::Order(name) => write!(f, "file {name:?}: duplicate, or not in order"),
+            Self::Digest(name) => write!(f, "file {name:?}: the contents do not match the digest"),
+            Self::Files(count) => write!(f, "{count} files: a bundle must have 1 to {MAX_FILES}"),
         }
     }
 }
 
-impl std::error::Error for BadBundle {}
+impl std::error::Error for BundleError {}
 
-/// Says what is wrong with a file's name in a bundle, if anything is.
-pub fn wrong_name(name: &str) -> Option<&'static str> {
+/// Returns the rule that the name of a file in a bundle breaks, if it is invalid.
+pub fn name_error(name: &str) -> Option<&'static str> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte);
-    if name.is_empty() || name.len() > LONGEST_NAME {
-        Some("a name has 1 to 255 bytes")
+    if name.is_empty() || name.len() > MAX_NAME_LEN {
+        Some("a name must have 1 to 255 bytes")
     } else if !name.bytes().all(plain) {
-        Some("a name has letters, digits, . _ - and, between folders, / only")
+        Some("a name may have only letters, digits, . _ - and / between folders")
     } else if name.split('/').any(str::is_empty) {
-        Some("a name is relative, with something on both sides of each /")
+        Some("a name must be relative, without empty parts")
     } else if name.split('/').any(|part| part.starts_with('.')) {
-        Some("no part of a name begins with a dot")
+        Some("no part of a name may begin with a dot")
     } else {
         None
     }
 }
 
-/// Makes a bundle.
+/// Encodes and signs a bundle.
 ///
 /// # Errors
 ///
-/// [`BadBundle`], for what could not be read again.
+/// [`BundleError`] for a header or files that [`Bundle::open`] would reject.
 pub fn pack(
-    header: &Header,
+    header: &BundleHeader,
     files: &BTreeMap<String, Vec<u8>>,
     key: &SecretKey,
-) -> Result<Vec<u8>, BadBundle> {
-    if !(1..=MOST_FILES).contains(&files.len()) {
-        return Err(BadBundle::Files(files.len()));
+) -> Result<Vec<u8>, BundleError> {
+    if !(1..=MAX_FILES).contains(&files.len()) {
+        return Err(BundleError::Files(files.len()));
     }
     if header.version == 0 {
-        return Err(BadBundle::Field("versions begin with 1"));
+        return Err(BundleError::Field("versions begin with 1"));
     }
     let mut bytes = Vec::new();
     bytes.extend(MAGIC);
@@ -175,14 +174,14 @@ pub fn pack(
     bytes.extend(header.created.to_be_bytes());
     bytes.extend((files.len() as u16).to_be_bytes());
     bytes.extend([0; 2]);
-    let mut size = HEAD + TAIL;
+    let mut size = HEADER_LEN + TRAILER_LEN;
     for (name, content) in files {
-        if let Some(why) = wrong_name(name) {
-            return Err(BadBundle::Name { name: name.clone(), why });
+        if let Some(why) = name_error(name) {
+            return Err(BundleError::Name { name: name.clone(), why });
         }
-        size += ENTRY + name.len() + content.len();
-        if size > MOST_BYTES {
-            return Err(BadBundle::TooLarge(size));
+        size += ENTRY_LEN + name.len() + content.len();
+        if size > MAX_BUNDLE_BYTES {
+            return Err(BundleError::TooLarge(size));
         }
         bytes.extend((name.len() as u16).to_be_bytes());
         bytes.extend((content.len() as u32).to_be_bytes());
@@ -192,16 +191,16 @@ pub fn pack(
     for content in files.values() {
         bytes.extend(content);
     }
-    bytes.extend(key.public().bytes());
+    bytes.extend(key.public().as_bytes());
     let signature = key.sign(&bytes);
     bytes.extend(signature);
     Ok(bytes)
 }
 
-/// A bundle whose signature and digests are right.
+/// A bundle with a valid signature and valid digests.
 #[derive(Clone)]
 pub struct Bundle {
-    header: Header,
+    header: BundleHeader,
     signer: PublicKey,
     files: BTreeMap<String, Range<usize>>,
     contents: [u8; 32],
@@ -214,70 +213,77 @@ impl fmt::Debug for Bundle {
     }
 }
 
-/// Reads integers and names, never beyond the end.
+/// A reader of integers and names that checks the bounds.
 struct Cursor<'b> {
     bytes: &'b [u8],
     at: usize,
 }
 
 impl<'b> Cursor<'b> {
-    fn take(&mut self, count: usize) -> Result<&'b [u8], BadBundle> {
+    fn take(&mut self, count: usize) -> Result<&'b [u8], BundleError> {
         let wants = self.at.saturating_add(count);
-        let cut = BadBundle::Length { has: self.bytes.len() + TAIL, wants: wants + TAIL };
+        let cut =
+            BundleError::Length { has: self.bytes.len() + TRAILER_LEN, wants: wants + TRAILER_LEN };
         let taken = self.bytes.get(self.at..wants).ok_or(cut)?;
         self.at = wants;
         Ok(taken)
     }
 
-    fn number<const N: usize>(&mut self) -> Result<u64, BadBundle> {
+    fn number<const N: usize>(&mut self) -> Result<u64, BundleError> {
         Ok(self.take(N)?.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
     }
 }
 
 impl Bundle {
-    /// Reads a bundle that one of `trusted` has signed; whoever has, if there is nobody.
+    /// Reads a bundle that one of the `trusted` keys has signed; with `None`, any key.
     ///
     /// # Errors
     ///
-    /// [`BadBundle`].
-    pub fn open(bytes: Vec<u8>, trusted: Option<&[PublicKey]>) -> Result<Self, BadBundle> {
-        if bytes.len() > MOST_BYTES {
-            return Err(BadBundle::TooLarge(bytes.len()));
+    /// [`BundleError`].
+    pub fn open(bytes: Vec<u8>, trusted: Option<&[PublicKey]>) -> Result<Self, BundleError> {
+        if bytes.len() > MAX_BUNDLE_BYTES {
+            return Err(BundleError::TooLarge(bytes.len()));
         }
         if !bytes.starts_with(&MAGIC) {
-            return Err(BadBundle::NotOne);
+            return Err(BundleError::Magic);
         }
-        let Some(signed) = bytes.len().checked_sub(TAIL).filter(|signed| *signed >= HEAD) else {
-            return Err(BadBundle::Length { has: bytes.len(), wants: HEAD + ENTRY + TAIL });
+        let Some(signed) =
+            bytes.len().checked_sub(TRAILER_LEN).filter(|signed| *signed >= HEADER_LEN)
+        else {
+            return Err(BundleError::Length {
+                has: bytes.len(),
+                wants: HEADER_LEN + ENTRY_LEN + TRAILER_LEN,
+            });
         };
         let (body, tail) = bytes.split_at(signed);
         let mut cursor = Cursor { bytes: body, at: MAGIC.len() };
-        // Which may also say where the signature is.
+        // First, because another format may have its signature elsewhere.
         let format = cursor.number::<2>()? as u16;
         if format != FORMAT {
-            return Err(BadBundle::Format(format));
+            return Err(BundleError::Format(format));
         }
         let (key, signature) = tail.split_at(32);
-        let signer = PublicKey::of(key).ok_or(BadBundle::Key)?;
+        let signer = PublicKey::from_bytes(key).ok_or(BundleError::Key)?;
         if trusted.is_some_and(|trusted| !trusted.contains(&signer)) {
-            return Err(BadBundle::Signer(signer));
+            return Err(BundleError::Signer(signer));
         }
         if !signer.verify(&bytes[..signed + 32], signature) {
-            return Err(BadBundle::Signature);
+            return Err(BundleError::Signature);
         }
         let share = cursor.number::<2>()? as u16;
-        let canary = Share::of(share).ok_or(BadBundle::Field("a share over 100 %"))?;
+        let canary = CanaryShare::from_hundredths(share)
+            .ok_or(BundleError::Field("the canary share is above 100 %"))?;
         let version = cursor.number::<8>()?;
         let created = cursor.number::<8>()?;
         let count = cursor.number::<2>()? as usize;
         if version == 0 {
-            return Err(BadBundle::Field("versions begin with 1"));
+            return Err(BundleError::Field("versions begin with 1"));
         }
-        if !(1..=MOST_FILES).contains(&count) {
-            return Err(BadBundle::Files(count));
+        if !(1..=MAX_FILES).contains(&count) {
+            return Err(BundleError::Files(count));
         }
         if cursor.number::<2>()? != 0 {
-            return Err(BadBundle::Field("its last two bytes are not 0"));
+            return Err(BundleError::Field("the last two bytes are not 0"));
         }
         let (mut table, mut last) = (Vec::with_capacity(count), "");
         for _ in 0..count {
@@ -285,88 +291,88 @@ impl Bundle {
             let digest = cursor.take(32)?;
             let raw = cursor.take(length as usize)?;
             let name = std::str::from_utf8(raw).unwrap_or("\u{fffd}");
-            if let Some(why) = wrong_name(name) {
-                return Err(BadBundle::Name { name: name.to_owned(), why });
+            if let Some(why) = name_error(name) {
+                return Err(BundleError::Name { name: name.to_owned(), why });
             }
             if name <= last {
-                return Err(BadBundle::Order(name.to_owned()));
+                return Err(BundleError::Order(name.to_owned()));
             }
             last = name;
             table.push((name, size as usize, digest));
         }
-        let contents = Sha256::digest(&body[HEAD..cursor.at]).into();
+        let contents = Sha256::digest(&body[HEADER_LEN..cursor.at]).into();
         let mut files = BTreeMap::new();
         for (name, size, digest) in table {
             let begin = cursor.at;
             if Sha256::digest(cursor.take(size)?)[..] != *digest {
-                return Err(BadBundle::Digest(name.to_owned()));
+                return Err(BundleError::Digest(name.to_owned()));
             }
             files.insert(name.to_owned(), begin..cursor.at);
         }
         if cursor.at != body.len() {
-            let wants = cursor.at + TAIL;
-            return Err(BadBundle::Length { has: bytes.len(), wants });
+            let wants = cursor.at + TRAILER_LEN;
+            return Err(BundleError::Length { has: bytes.len(), wants });
         }
-        let header = Header { version, created, canary };
+        let header = BundleHeader { version, created, canary };
         Ok(Self { header, signer, files, contents, bytes })
     }
 
-    /// Returns what it says of itself.
-    pub fn header(&self) -> &Header {
+    /// Returns the header.
+    pub fn header(&self) -> &BundleHeader {
         &self.header
     }
 
-    /// Returns who has signed it.
+    /// Returns the public key of the signer.
     pub fn signer(&self) -> &PublicKey {
         &self.signer
     }
 
-    /// Returns the digest of its table of files: the same exactly if the files are.
+    /// Returns the digest of the file table, which is equal exactly if the files are.
     pub fn contents(&self) -> &[u8; 32] {
         &self.contents
     }
 
-    /// Returns all of it.
+    /// Returns the encoded bundle.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Returns a file.
+    /// Returns the contents of a file.
     pub fn file(&self, name: &str) -> Option<&[u8]> {
         self.bytes.get(self.files.get(name)?.clone())
     }
 
-    /// Walks the files by name.
+    /// Iterates over the files, sorted by name.
     pub fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.files.iter().map(|(name, range)| (name.as_str(), &self.bytes[range.clone()]))
     }
 
-    /// Signs the same files anew, under the same version and time, for another share.
+    /// Signs the same files, version and time for another canary share.
     ///
     /// # Errors
     ///
-    /// None for a bundle that was opened.
-    pub fn release(&self, canary: Share, key: &SecretKey) -> Result<Vec<u8>, BadBundle> {
+    /// None: a bundle that was opened can be packed.
+    pub fn release(&self, canary: CanaryShare, key: &SecretKey) -> Result<Vec<u8>, BundleError> {
         let files = self.files().map(|(name, content)| (name.to_owned(), content.to_vec()));
-        pack(&Header { canary, ..self.header }, &files.collect(), key)
+        pack(&BundleHeader { canary, ..self.header }, &files.collect(), key)
     }
 }
 
-/// Where a configuration's further files are: beside it, or in the bundle that it is of.
+/// The place of the files that a configuration names: its folder, or its bundle.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Folder<'a> {
-    /// On the disk.
+pub(crate) enum FileSource<'a> {
+    /// A folder on disk.
     Disk(&'a Path),
-    /// In a bundle.
+    /// A bundle.
     Bundle(&'a Bundle),
 }
 
-impl Folder<'_> {
+impl FileSource<'_> {
     /// Reads a file.
     ///
     /// # Errors
     ///
-    /// The system's; `NotFound` where the bundle has none of that name.
+    /// The I/O error; `NotFound` if the bundle has no file of that name.
     pub(crate) fn read(&self, name: &Path) -> io::Result<Vec<u8>> {
         match self {
             Self::Disk(folder) => std::fs::read(folder.join(name)),
@@ -374,7 +380,7 @@ impl Folder<'_> {
                 let found = name.to_str().and_then(|name| bundle.file(name));
                 let none = || {
                     let what =
-                        "it is not in the bundle: pack it too, and name it as it is named there";
+                        "not in the bundle: pack it, with the path that the configuration states";
                     io::Error::new(io::ErrorKind::NotFound, what)
                 };
                 found.map(<[u8]>::to_vec).ok_or_else(none)
@@ -382,20 +388,20 @@ impl Folder<'_> {
         }
     }
 
-    /// Reads a file of text.
+    /// Reads a text file.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read), and that it is no UTF-8.
-    pub(crate) fn text(&self, name: &Path) -> io::Result<String> {
+    /// The errors of [`read`](Self::read); `InvalidData` if the file is not UTF-8.
+    pub(crate) fn read_text(&self, name: &Path) -> io::Result<String> {
         let not_text = |bad: std::string::FromUtf8Error| {
             io::Error::new(io::ErrorKind::InvalidData, bad.utf8_error())
         };
         String::from_utf8(self.read(name)?).map_err(not_text)
     }
 
-    /// Puts the place of a file into words.
-    pub(crate) fn shown(&self, name: &Path) -> String {
+    /// Returns the path of a file for error messages.
+    pub(crate) fn display_path(&self, name: &Path) -> String {
         match self {
             Self::Disk(folder) => folder.join(name).display().to_string(),
             Self::Bundle(_) => name.display().to_string(),

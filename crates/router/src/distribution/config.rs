@@ -1,21 +1,21 @@
-//! The `[distribution]` of a gate's or grantor's configuration.
+//! The section `[distribution]` of the configuration of a gate or grantor.
 //!
 //! ```toml
 //! [distribution]
 //! source = "/srv/bundles"      # a bundle, a folder of them (*.bundle), or http://HOST[:PORT]/PATH
 //! public_keys = ["d75a…511a"]  # the keys of the signers: fingerpost bundle keygen
 //! store_dir = "/var/lib/fingerpost/bundles"
-//! name = "gate-1"              # this member's name; default: the host's name
+//! name = "gate-1"              # this member's name; default: the host name
 //! poll_interval = "60s"
-//! canary_delay = "1h"          # wait of members that are no canary, from the time of packing
-//! trial_time = "5m"            # trial of a version before it counts as good
+//! canary_delay = "1h"          # delay of members that are no canary, from the time of packing
+//! trial_time = "5m"            # trial of a version before it is confirmed
 //! max_trial_time = "1h"        # longest trial of a version that decides too few requests
-//! max_failure_rate = 0.5       # more failures a second (scripts, flow programs) end the trial
-//! min_granted_ratio = 0.5      # fewer grants, relative to before, end the trial; 0: any number
-//! max_lost_grantors = 0        # more grantors silent than before end the trial
+//! max_failure_rate = 0.5       # limit of additional failures a second (scripts, flow programs)
+//! min_granted_ratio = 0.5      # least grants, relative to before; 0: any number
+//! max_lost_grantors = 0        # limit of additional silent grantors
 //! ```
 //!
-//! What is said here is the machine's own, and needs a restart to change.
+//! A bundle does not contain this section. Changes need a restart.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,62 +31,62 @@ const CANARY_SECONDS: u64 = 3600;
 const MAX_CANARY_SECONDS: u64 = 60 << 20;
 const TRIAL_SECONDS: u64 = 300;
 const DAY: u64 = 86_400;
-/// The longest trial of a version that decides too few requests, in trials.
+/// The default of `max_trial_time`, in trial times, and its upper bound, in longest trial times.
 const IDLE_TRIALS: u64 = 12;
 const FAILURES: f64 = 0.5;
 const GRANTED_FRACTION: f64 = 0.5;
 
-/// How a member comes by bundles, and what it makes of them.
+/// The settings of bundle distribution.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    /// Where they are.
-    pub source: Source,
-    /// Who may sign them.
+pub struct DistributionConfig {
+    /// The source of bundles.
+    pub source: BundleSource,
+    /// The keys of trusted signers.
     pub keys: Vec<PublicKey>,
-    /// Where those that were taken over are kept.
-    pub keep: PathBuf,
-    /// What this member is called.
+    /// The folder of the bundle store.
+    pub store_dir: PathBuf,
+    /// This member's name, from which its canary versions follow.
     pub name: String,
-    /// How often the source is looked at.
-    pub poll: Duration,
-    /// How long a member that is no canary waits, from when a bundle was packed.
-    pub canary: Duration,
-    /// How long a version is on trial.
-    pub watch: Duration,
-    /// The longest time of a trial with too few requests.
-    pub idle: Duration,
-    /// What is too bad.
-    pub limits: Limits,
+    /// Interval of polls of the source.
+    pub poll_interval: Duration,
+    /// Delay of members that are no canary, from the time at which a bundle was packed.
+    pub canary_delay: Duration,
+    /// Time of a trial.
+    pub trial_time: Duration,
+    /// Longest time of a trial with too few requests.
+    pub max_trial_time: Duration,
+    /// Limits that end a trial with a rollback.
+    pub limits: TrialLimits,
 }
 
-/// What takes a version back.
+/// Limits of a version on trial, relative to the time before it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limits {
-    /// Failures of scripts and flow programs a second, beyond those there were before.
-    pub failures: f64,
-    /// What is granted, as a part of what was.
-    pub granted: f64,
-    /// Grantors that are silent, beyond those that were before.
-    pub lost: u64,
+pub struct TrialLimits {
+    /// Additional failures of scripts and flow programs a second.
+    pub max_failure_rate: f64,
+    /// Grants as a ratio of those before, 0 to 1.
+    pub min_granted_ratio: f64,
+    /// Additional silent grantors.
+    pub max_lost_grantors: u64,
 }
 
-/// Where bundles are.
+/// The source of bundles.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// A file, or a folder.
+pub enum BundleSource {
+    /// A bundle, or a folder of bundles.
     Path(PathBuf),
-    /// By HTTP.
+    /// An HTTP server.
     Http {
-        /// Its name or address.
+        /// Name or address of the server.
         host: String,
-        /// Its port.
+        /// TCP port.
         port: u16,
-        /// What is asked for.
+        /// Path of the bundle, with a query if there is one.
         path: String,
     },
 }
 
-/// The shape.
+/// The section as it is parsed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Text {
@@ -103,40 +103,40 @@ pub(crate) struct Text {
     max_lost_grantors: Option<u64>,
 }
 
-/// Takes a problem: where it begins in the text, the key, and what is wrong.
-pub(crate) type Tell<'a> = &'a mut dyn FnMut(usize, &'static str, String);
+/// A callback for a problem: its byte offset in the text, the key, and the message.
+pub(crate) type ReportProblem<'a> = &'a mut dyn FnMut(usize, &'static str, String);
 
-/// Reads an address of HTTP.
-fn http(url: &str) -> Option<Source> {
+/// Parses an HTTP URL without its scheme.
+fn parse_http(url: &str) -> Option<BundleSource> {
     let (authority, path) = url.split_at(url.find('/').unwrap_or(url.len()));
     let (host, port) = match authority.rsplit_once(':').filter(|(_, port)| !port.contains(']')) {
         Some((host, port)) => (host, port.parse().ok()?),
         None => (authority, 80),
     };
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    let sound = |byte: u8| byte.is_ascii_graphic() && byte != b'@' && byte != b'#';
-    if host.is_empty() || path.is_empty() || !url.bytes().all(sound) {
+    let is_valid = |byte: u8| byte.is_ascii_graphic() && byte != b'@' && byte != b'#';
+    if host.is_empty() || path.is_empty() || !url.bytes().all(is_valid) {
         return None;
     }
-    Some(Source::Http { host: host.to_owned(), port, path: path.to_owned() })
+    Some(BundleSource::Http { host: host.to_owned(), port, path: path.to_owned() })
 }
 
-impl Settings {
-    /// Judges what was read; paths are relative to `beside`.
-    pub(crate) fn check(text: Text, beside: &Path, problem: Tell<'_>) -> Self {
-        let said = text.source.get_ref();
-        let source = match said.split_once("://") {
-            None if !said.is_empty() => Source::Path(beside.join(said)),
-            Some(("http", url)) if http(url).is_some() => {
-                http(url).unwrap_or(Source::Path(PathBuf::new()))
+impl DistributionConfig {
+    /// Checks a parsed section, and reports its problems. A relative source is relative to `beside`.
+    pub(crate) fn check(text: Text, beside: &Path, problem: ReportProblem<'_>) -> Self {
+        let stated = text.source.get_ref();
+        let source = match stated.split_once("://") {
+            None if !stated.is_empty() => BundleSource::Path(beside.join(stated)),
+            Some(("http", url)) if parse_http(url).is_some() => {
+                parse_http(url).unwrap_or(BundleSource::Path(PathBuf::new()))
             }
             _ => {
                 let what = format!(
-                    "{said:?} is no file or folder and no http://HOST[:PORT]/PATH (https is not \
-                     spoken: bundles are signed, so that http, rsync or a proxy will do)"
+                    "{stated:?} is neither a path nor http://HOST[:PORT]/PATH (https is not \
+                     supported: bundles are signed, so use http, rsync or a proxy)"
                 );
                 problem(text.source.span().start, "distribution.source", what);
-                Source::Path(PathBuf::new())
+                BundleSource::Path(PathBuf::new())
             }
         };
         let mut keys = Vec::new();
@@ -144,24 +144,27 @@ impl Settings {
             match PublicKey::parse(key.get_ref()) {
                 Some(key) => keys.push(key),
                 None => {
-                    let what = "not the 64 hexadecimal digits of an Ed25519 key: fingerpost bundle keygen \
-                                writes them";
+                    let what = "not the 64 hexadecimal digits of an Ed25519 key, as `fingerpost \
+                                bundle keygen` prints them";
                     problem(key.span().start, "distribution.public_keys", what.to_owned());
                 }
             }
         }
         if text.public_keys.get_ref().is_empty() {
-            let what = "there is none: nothing could be taken".to_owned();
+            let what = "no key: the member could accept no bundle".to_owned();
             problem(text.public_keys.span().start, "distribution.public_keys", what);
         }
         if !text.store_dir.get_ref().is_absolute() {
-            let what = "a folder of this name might be anywhere: begin it with /".to_owned();
+            let what = format!(
+                "{:?} must be an absolute path",
+                text.store_dir.get_ref().display().to_string()
+            );
             problem(text.store_dir.span().start, "distribution.store_dir", what);
         }
         let at = text.name.as_ref().map_or(0, |name| name.span().start);
         let name = text.name.map_or_else(host_name, Spanned::into_inner);
         if name.is_empty() || name.len() > 255 {
-            let what = "a name has 1 to 255 bytes: say one".to_owned();
+            let what = "must have 1 to 255 bytes: set a name".to_owned();
             problem(at, "distribution.name", what);
         }
         let mut within = |stated, key, default, least, most| {
@@ -188,28 +191,32 @@ impl Settings {
             IDLE_TRIALS * DAY,
         );
         let failures = text.max_failure_rate;
-        if let Some(failures) = failures.as_ref().filter(|it| !(0.0..1e9).contains(it.get_ref())) {
-            let what = "not a number from 0 on".to_owned();
+        if let Some(failures) =
+            failures.as_ref().filter(|rate| !(0.0..1e9).contains(rate.get_ref()))
+        {
+            let what = format!("{} is not a number from 0 to below 1000000000", failures.get_ref());
             problem(failures.span().start, "distribution.max_failure_rate", what);
         }
         let granted = text.min_granted_ratio;
-        if let Some(granted) = granted.as_ref().filter(|it| !(0.0..=1.0).contains(it.get_ref())) {
-            let what = "not a number from 0 to 1".to_owned();
+        if let Some(granted) =
+            granted.as_ref().filter(|ratio| !(0.0..=1.0).contains(ratio.get_ref()))
+        {
+            let what = format!("{} is not a number from 0 to 1", granted.get_ref());
             problem(granted.span().start, "distribution.min_granted_ratio", what);
         }
         Self {
             source,
             keys,
-            keep: text.store_dir.into_inner(),
+            store_dir: text.store_dir.into_inner(),
             name,
-            poll,
-            canary,
-            watch: trial,
-            idle: max_trial,
-            limits: Limits {
-                failures: failures.map_or(FAILURES, Spanned::into_inner),
-                granted: granted.map_or(GRANTED_FRACTION, Spanned::into_inner),
-                lost: text.max_lost_grantors.unwrap_or(0),
+            poll_interval: poll,
+            canary_delay: canary,
+            trial_time: trial,
+            max_trial_time: max_trial,
+            limits: TrialLimits {
+                max_failure_rate: failures.map_or(FAILURES, Spanned::into_inner),
+                min_granted_ratio: granted.map_or(GRANTED_FRACTION, Spanned::into_inner),
+                max_lost_grantors: text.max_lost_grantors.unwrap_or(0),
             },
         }
     }
@@ -224,23 +231,24 @@ fn host_name() -> String {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> (Settings, Vec<&'static str>) {
+    fn read(text: &str) -> (DistributionConfig, Vec<&'static str>) {
         let mut wrong = Vec::new();
         let text = toml::from_str(text).unwrap();
-        let settings = Settings::check(text, Path::new("/etc/x"), &mut |_, key, _| wrong.push(key));
-        (settings, wrong)
+        let config =
+            DistributionConfig::check(text, Path::new("/etc/x"), &mut |_, key, _| wrong.push(key));
+        (config, wrong)
     }
 
     #[test]
-    fn everything_that_is_wrong_is_named() {
-        let key = super::super::key::SecretKey::of([1; 32]).public();
+    fn check_reports_every_problem() {
+        let key = super::super::key::SecretKey::from_seed([1; 32]).public();
         let good = format!("source = 'in'\npublic_keys = ['{key}']\nstore_dir = '/var/x'\n");
-        let (settings, wrong) = read(&good);
+        let (config, wrong) = read(&good);
         assert!(wrong.is_empty(), "{wrong:?}");
-        assert_eq!(settings.source, Source::Path("/etc/x/in".into()));
-        assert_eq!((settings.keys[0], settings.poll.as_secs()), (key, 60));
-        assert!(!settings.name.is_empty());
-        assert_eq!((settings.watch.as_secs(), settings.idle.as_secs()), (300, 3600));
+        assert_eq!(config.source, BundleSource::Path("/etc/x/in".into()));
+        assert_eq!((config.keys[0], config.poll_interval.as_secs()), (key, 60));
+        assert!(!config.name.is_empty());
+        assert_eq!((config.trial_time.as_secs(), config.max_trial_time.as_secs()), (300, 3600));
         let (_, wrong) = read(
             "source = 'https://x/y'\npublic_keys = ['00']\nstore_dir = 'x'\nname = ''\n\
              poll_interval = '0s'\ntrial_time = '0s'\nmax_trial_time = '0s'\nmax_failure_rate = -1.0\nmin_granted_ratio = 2.0\n",
@@ -261,16 +269,16 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_http_are_read() {
-        let of = |host: &str, port, path: &str| {
-            Some(Source::Http { host: host.into(), port, path: path.into() })
+    fn http_urls_are_parsed() {
+        let source = |host: &str, port, path: &str| {
+            Some(BundleSource::Http { host: host.into(), port, path: path.into() })
         };
-        assert_eq!(http("host/all.bundle"), of("host", 80, "/all.bundle"));
-        assert_eq!(http("10.0.0.1:8080/a/b?c"), of("10.0.0.1", 8080, "/a/b?c"));
-        assert_eq!(http("[fd00::1]:81/x"), of("fd00::1", 81, "/x"));
-        assert_eq!(http("[fd00::1]/x"), of("fd00::1", 80, "/x"));
+        assert_eq!(parse_http("host/all.bundle"), source("host", 80, "/all.bundle"));
+        assert_eq!(parse_http("10.0.0.1:8080/a/b?c"), source("10.0.0.1", 8080, "/a/b?c"));
+        assert_eq!(parse_http("[fd00::1]:81/x"), source("fd00::1", 81, "/x"));
+        assert_eq!(parse_http("[fd00::1]/x"), source("fd00::1", 80, "/x"));
         for bad in ["", "/x", "host", "host:x/y", "host:99999/y", "a b/c", "u@host/x", ":80/x"] {
-            assert_eq!(http(bad), None, "{bad}");
+            assert_eq!(parse_http(bad), None, "{bad}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Keys: who may say what gates and grantors do. Ed25519 (RFC 8032), by `ed25519-dalek`.
+//! Keys of bundle signers: Ed25519 (RFC 8032), with `ed25519-dalek`.
 //!
-//! A secret key is 64 hexadecimal digits in a file that only its owner may read, as the keys of
-//! decisions are; a public key the same without the need to hide it. Signatures are checked
-//! strictly: neither keys of small order nor a second form of the same signature are taken.
+//! A secret key is 64 hexadecimal digits in a file that only its owner may read, like the keys of
+//! decisions. A public key has the same format and needs no protection. Verification is strict: it
+//! rejects keys of small order and non-canonical signatures.
 
 use core::fmt;
 use std::fs::File;
@@ -13,10 +13,10 @@ use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 
 use crate::vantage::config::check::secret;
 
-/// The bytes of a signature.
-pub const SIGNATURE: usize = 64;
+/// Length of a signature in bytes.
+pub const SIGNATURE_LEN: usize = 64;
 
-/// What bundles are signed with.
+/// A key that signs bundles.
 #[derive(Clone)]
 pub struct SecretKey(SigningKey);
 
@@ -27,48 +27,48 @@ impl fmt::Debug for SecretKey {
 }
 
 impl SecretKey {
-    /// Makes one by the system's random numbers.
+    /// Generates a key from `/dev/urandom`.
     ///
     /// # Errors
     ///
-    /// The system's.
-    pub fn random() -> io::Result<Self> {
+    /// The I/O error of `/dev/urandom`.
+    pub fn generate() -> io::Result<Self> {
         let mut seed = [0; 32];
         File::open("/dev/urandom")?.read_exact(&mut seed)?;
-        Ok(Self::of(seed))
+        Ok(Self::from_seed(seed))
     }
 
-    /// Returns the key of this seed.
-    pub fn of(seed: [u8; 32]) -> Self {
+    /// Returns the key of a seed.
+    pub fn from_seed(seed: [u8; 32]) -> Self {
         Self(SigningKey::from_bytes(&seed))
     }
 
-    /// Reads a file.
+    /// Reads a key file.
     ///
     /// # Errors
     ///
-    /// Says what is wrong with it.
+    /// The path, and the I/O error or that the file is not a key or is readable by others.
     pub fn load(path: &Path) -> Result<Self, String> {
-        secret(path).map(Self::of)
+        secret(path).map(Self::from_seed)
     }
 
-    /// Returns what a file of it holds.
-    pub fn text(&self) -> String {
+    /// Returns the 64 hexadecimal digits of a key file.
+    pub fn to_hex(&self) -> String {
         hex(self.0.as_bytes())
     }
 
-    /// Returns what its signatures are checked by.
+    /// Returns the public key.
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.verifying_key().to_bytes())
     }
 
-    /// Signs.
-    pub fn sign(&self, bytes: &[u8]) -> [u8; SIGNATURE] {
+    /// Signs bytes.
+    pub fn sign(&self, bytes: &[u8]) -> [u8; SIGNATURE_LEN] {
         self.0.sign(bytes).to_bytes()
     }
 }
 
-/// What signatures are checked by.
+/// A key that verifies signatures.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PublicKey([u8; 32]);
 
@@ -85,13 +85,13 @@ impl fmt::Display for PublicKey {
 }
 
 impl PublicKey {
-    /// Returns the key of these bytes, if it is one.
-    pub fn of(bytes: &[u8]) -> Option<Self> {
+    /// Returns the key of 32 bytes, unless they are not a key or a key of small order.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let key = VerifyingKey::from_bytes(bytes.try_into().ok()?).ok()?;
         (!key.is_weak()).then_some(Self(key.to_bytes()))
     }
 
-    /// Reads 64 hexadecimal digits.
+    /// Parses 64 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.trim().as_bytes();
         if digits.len() != 64 {
@@ -100,15 +100,15 @@ impl PublicKey {
         let digit = |digit: u8| char::from(digit).to_digit(16);
         let pairs = digits.chunks_exact(2);
         let bytes = pairs.map(|pair| Some((digit(pair[0])? << 4 | digit(pair[1])?) as u8));
-        Self::of(&bytes.collect::<Option<Vec<u8>>>()?)
+        Self::from_bytes(&bytes.collect::<Option<Vec<u8>>>()?)
     }
 
-    /// Returns its bytes.
-    pub fn bytes(&self) -> &[u8; 32] {
+    /// Returns the bytes of the key.
+    pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// Says whether the signature is this key's, of these bytes.
+    /// Returns whether a signature of the bytes is valid for this key.
     pub fn verify(&self, bytes: &[u8], signature: &[u8]) -> bool {
         let key = VerifyingKey::from_bytes(&self.0);
         match (key, Signature::from_slice(signature)) {
@@ -118,7 +118,7 @@ impl PublicKey {
     }
 }
 
-/// Writes bytes as hexadecimal digits.
+/// Formats bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -129,7 +129,7 @@ mod tests {
 
     /// RFC 8032, 7.1, tests 1 and 2.
     #[test]
-    fn signatures_are_those_of_the_rfc() {
+    fn signatures_match_the_vectors_of_rfc_8032() {
         let bytes = |text: &str| -> Vec<u8> {
             let pair = |at: usize| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap();
             (0..text.len() / 2).map(pair).collect()
@@ -150,8 +150,8 @@ mod tests {
                  458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00",
             ),
         ] {
-            let key = SecretKey::of(bytes(seed).try_into().unwrap());
-            assert_eq!(key.text(), seed);
+            let key = SecretKey::from_seed(bytes(seed).try_into().unwrap());
+            assert_eq!(key.to_hex(), seed);
             assert_eq!(key.public().to_string(), public);
             assert_eq!(PublicKey::parse(public), Some(key.public()));
             assert_eq!(hex(&key.sign(&bytes(message))), signature);

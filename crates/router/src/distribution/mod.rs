@@ -1,50 +1,51 @@
-//! Distribution: policies and lists from one place, to gates and grantors, as signed bundles.
+//! Distribution of policies and lists from one place to gates and grantors, as signed bundles.
 //!
 //! ```text
-//!   operator: pack, sign ─► file, folder or http ─► each member: known key? higher? my turn? sound?
-//!                                                     └─► kept on disk ─► reload ─► watched ─► held
-//!                                                              ▲                      └ worse ┐
-//!                                                              └───── the version before ◄────┘
+//!   operator: pack, sign ─► file, folder or HTTP ─► each member: trusted key? higher? canary? valid?
+//!                                             └─► store on disk ─► apply ─► trial ─► confirmed
+//!                                                                   ▲         └ worse ┐
+//!                                                                   └─ previous ◄─────┘
 //! ```
 //!
-//! A bundle holds what may change while a member works: for a gate `gate.toml`, with grantor sets,
-//! policy, allow-list, programs and rules; for a grantor `grantor.toml`, with its policy, a
-//! candidate and lists; and the files they name. What is the machine's own (interfaces,
-//! addresses, keys) stays in its configuration. Decision record 16 has the reasons.
+//! A member is a gate or a grantor that applies bundles. A bundle holds the part of a configuration
+//! that may change at run time: for a gate `gate.toml`, with grantor sets, policy, allow-list,
+//! programs and rules; for a grantor `grantor.toml`, with its policy, a candidate and lists; and the
+//! files that these name. Interfaces, addresses and keys stay in the local configuration of each
+//! machine. Decision record 16 has the reasons.
 //!
-//! | file | what it is |
+//! | module | contents |
 //! |---|---|
-//! | [`bundle`] | the format |
-//! | [`key`] | who may sign |
-//! | [`share`] | who tries a version first |
+//! | [`bundle`] | the file format |
+//! | [`key`] | the keys of signers |
+//! | [`share`] | the canary share |
 //! | [`config`] | `[distribution]` |
-//! | `source` | from a path or by HTTP |
-//! | `record` | what is remembered, whatever happens |
-//! | `kept` | on the disk, whole or not at all |
-//! | `health` | worse than before? |
-//! | `machine` | what is done when |
-//! | `agent` | a thread that does it |
-//! | `begin` | what is in force when a process starts |
-//! | [`told`] | what is told of it |
+//! | `source` | polls of a path or an HTTP URL |
+//! | `record` | the persistent record of a rollout |
+//! | `store` | the store on disk, with atomic writes |
+//! | `health` | samples and their comparison with the baseline |
+//! | `rollout` | the state machine |
+//! | `agent` | the thread that drives it |
+//! | `startup` | the bundle in force when a process starts |
+//! | [`status`] | the status of the control socket |
 
 mod agent;
-mod begin;
 pub mod bundle;
 pub mod config;
 mod health;
-mod kept;
 pub mod key;
-mod machine;
 mod record;
+mod rollout;
 pub mod share;
 mod source;
-pub mod told;
+mod startup;
+pub mod status;
+mod store;
 
-pub(crate) use agent::{Agent, Board, Member, Wish};
-pub use begin::survey;
-pub(crate) use begin::{begin, in_force, text};
-pub(crate) use bundle::Folder;
-pub use bundle::{BadBundle, Bundle, Header};
-pub use config::Settings;
-pub(crate) use health::Sample;
-pub use share::Share;
+pub(crate) use agent::{Agent, AgentStatus, Command, DistributionMember};
+pub(crate) use bundle::FileSource;
+pub use bundle::{Bundle, BundleError, BundleHeader};
+pub use config::DistributionConfig;
+pub(crate) use health::HealthSample;
+pub use share::CanaryShare;
+pub use startup::check_bundle;
+pub(crate) use startup::{read_bundle_in_force, role_file, start};

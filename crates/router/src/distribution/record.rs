@@ -1,131 +1,135 @@
-//! What a member remembers of bundles, whatever happens to it: a small record on its disk.
+//! The persistent state of a rollout: a small record on the member's disk.
 //!
 //! ```text
-//!   floor    the highest version that was ever taken over: nothing lower is taken
-//!   held     versions that were taken over, the last in force: where to go back to
-//!   trial    the last of them is on trial; how often the process has died with it so far
-//!   well     the process ended as it should
-//!   refused  versions that were not sound here, or were taken back, and why
+//!   floor          the highest version that was ever applied: no lower version is eligible
+//!   applied        versions that were applied, the last of which is in force; rollback targets
+//!   trial_crashes  while the last version is on trial: unclean ends of the process so far
+//!   clean_exit     whether the last process ended cleanly
+//!   refused        versions that were not valid here or were rolled back, with the reason
 //! ```
 //!
-//! Pure: what is done to it here is written by [`super::kept::Kept`], whole or not at all, before
-//! it is done to the member. So after any end, at any moment, the record names what is to be in force.
+//! The module does no I/O. [`super::store::BundleStore`] writes the record atomically before the
+//! member applies a change. After a crash at any moment the record names the version in force.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Versions that can be gone back to.
-const KEPT: usize = 3;
-/// Refused versions that are remembered: the highest.
-const REFUSED: usize = 64;
-/// A version that the process has died with so often on trial is taken back.
-const MOST_ENDS: u32 = 2;
+/// Versions in the history, including the one in force.
+const MAX_APPLIED: usize = 3;
+/// Refused versions in the record: the highest ones stay.
+const MAX_REFUSED: usize = 64;
+/// Unclean ends of the process during a trial that cause a rollback.
+const MAX_TRIAL_CRASHES: u32 = 2;
 
 /// The record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Record {
+pub(crate) struct RolloutRecord {
     pub(super) floor: u64,
-    pub(super) held: Vec<u64>,
-    pub(super) trial: Option<u32>,
-    pub(super) well: bool,
+    #[serde(rename = "held")]
+    pub(super) applied: Vec<u64>,
+    #[serde(rename = "trial")]
+    pub(super) trial_crashes: Option<u32>,
+    #[serde(rename = "well")]
+    pub(super) clean_exit: bool,
     pub(super) refused: BTreeMap<u64, String>,
 }
 
-/// What is to be done with a version that is offered.
+/// Whether a member may apply an offered version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Offer {
-    /// It could be taken over.
+pub(super) enum Eligibility {
+    /// It may be applied.
     New,
     /// It is in force.
-    Held,
-    /// It was refused before.
+    InForce,
+    /// It was refused before, for this reason.
     Refused(String),
-    /// It is lower than one that was taken over.
-    Older,
+    /// It is lower than a version that was applied.
+    BelowFloor,
 }
 
-impl Record {
-    /// Returns the version in force, if it is a bundle's.
+impl RolloutRecord {
+    /// Returns the version in force; none if it is the local configuration.
     pub(super) fn in_force(&self) -> Option<u64> {
-        self.held.last().copied()
+        self.applied.last().copied()
     }
 
-    /// Judges a version that is offered.
-    pub(super) fn judge(&self, version: u64) -> Offer {
+    /// Returns whether an offered version may be applied.
+    pub(super) fn eligibility(&self, version: u64) -> Eligibility {
         if self.in_force() == Some(version) {
-            Offer::Held
-        } else if let Some(why) = self.refused.get(&version) {
-            Offer::Refused(why.clone())
+            Eligibility::InForce
+        } else if let Some(reason) = self.refused.get(&version) {
+            Eligibility::Refused(reason.clone())
         } else if version < self.floor {
-            Offer::Older
+            Eligibility::BelowFloor
         } else {
-            // The floor itself too: it was lost from the disk.
-            Offer::New
+            // This includes the floor itself, whose bundle was lost from the disk.
+            Eligibility::New
         }
     }
 
-    /// A version is in force from now on, on trial.
-    pub(super) fn take(&mut self, version: u64) {
+    /// Puts a version in force, on trial.
+    pub(super) fn start_trial(&mut self, version: u64) {
         self.floor = self.floor.max(version);
-        self.held.retain(|held| *held != version);
-        self.held.push(version);
-        let over = self.held.len().saturating_sub(KEPT);
-        self.held.drain(..over);
-        self.trial = Some(0);
-        self.well = false;
+        self.applied.retain(|applied| *applied != version);
+        self.applied.push(version);
+        let excess = self.applied.len().saturating_sub(MAX_APPLIED);
+        self.applied.drain(..excess);
+        self.trial_crashes = Some(0);
+        self.clean_exit = false;
     }
 
-    /// The version in force has stood its trial.
-    pub(super) fn settle(&mut self) {
-        self.trial = None;
+    /// Ends the trial of the version in force with success.
+    pub(super) fn confirm(&mut self) {
+        self.trial_crashes = None;
     }
 
-    /// The version before is in force from now on, or none; this one is not taken again.
-    pub(super) fn go_back(&mut self, why: &str) -> Option<u64> {
-        let gone = self.held.pop();
-        self.trial = None;
-        if let Some(gone) = gone {
-            self.refuse(gone, why);
+    /// Puts the previous version, or the local configuration, in force; refuses and returns the
+    /// current version.
+    pub(super) fn roll_back(&mut self, reason: &str) -> Option<u64> {
+        let current = self.applied.pop();
+        self.trial_crashes = None;
+        if let Some(current) = current {
+            self.refuse(current, reason);
         }
-        gone
+        current
     }
 
-    /// A version is not taken.
-    pub(super) fn refuse(&mut self, version: u64, why: &str) {
-        self.refused.insert(version, why.to_owned());
-        while self.refused.len() > REFUSED {
-            // What is lower is below the floor sooner than the others.
+    /// Refuses a version from now on.
+    pub(super) fn refuse(&mut self, version: u64, reason: &str) {
+        self.refused.insert(version, reason.to_owned());
+        while self.refused.len() > MAX_REFUSED {
+            // The lowest versions fall below the floor first.
             self.refused.pop_first();
         }
     }
 
-    /// The last version cannot be read any more: the one before is in force.
-    pub(super) fn lose(&mut self) {
-        self.held.pop();
-        self.trial = None;
+    /// Removes the current version, whose bundle cannot be read or applied, without refusing it.
+    pub(super) fn drop_current(&mut self) {
+        self.applied.pop();
+        self.trial_crashes = None;
     }
 
-    /// The process begins. Where it has died too often with a version on trial, that one is
-    /// taken back, which is returned.
-    pub(super) fn begin(&mut self) -> Option<u64> {
-        let well = std::mem::take(&mut self.well);
-        let ends = self.trial.as_mut().filter(|_| !well)?;
-        *ends += 1;
-        if *ends < MOST_ENDS {
+    /// Records the start of the process. Rolls back and returns the version on trial if the process
+    /// has crashed [`MAX_TRIAL_CRASHES`] times with it.
+    pub(super) fn mark_start(&mut self) -> Option<u64> {
+        let clean = std::mem::take(&mut self.clean_exit);
+        let crashes = self.trial_crashes.as_mut().filter(|_| !clean)?;
+        *crashes += 1;
+        if *crashes < MAX_TRIAL_CRASHES {
             return None;
         }
-        self.go_back(&format!("the process died {MOST_ENDS} times while it was on trial"))
+        self.roll_back(&format!("the process died {MAX_TRIAL_CRASHES} times while it was on trial"))
     }
 
-    /// The process ends as it should.
-    pub(super) fn end(&mut self) {
-        self.well = true;
+    /// Records a clean end of the process.
+    pub(super) fn mark_shutdown(&mut self) {
+        self.clean_exit = true;
     }
 
-    /// Refused versions may be taken again.
-    pub(super) fn forgive(&mut self) -> usize {
+    /// Makes refused versions eligible again; returns their number.
+    pub(super) fn clear_refused(&mut self) -> usize {
         std::mem::take(&mut self.refused).len()
     }
 }
@@ -135,66 +139,72 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_higher_versions_are_taken_and_what_was_refused_is_not() {
-        let mut record = Record::default();
-        assert_eq!(record.judge(5), Offer::New);
-        record.take(5);
-        assert_eq!((record.judge(5), record.judge(4)), (Offer::Held, Offer::Older));
-        record.settle();
-        record.take(7);
-        assert_eq!(record.go_back("bad"), Some(7));
+    fn version_is_eligible_if_it_is_above_the_floor_and_not_refused() {
+        let mut record = RolloutRecord::default();
+        assert_eq!(record.eligibility(5), Eligibility::New);
+        record.start_trial(5);
+        assert_eq!(
+            (record.eligibility(5), record.eligibility(4)),
+            (Eligibility::InForce, Eligibility::BelowFloor)
+        );
+        record.confirm();
+        record.start_trial(7);
+        assert_eq!(record.roll_back("bad"), Some(7));
         assert_eq!(record.in_force(), Some(5));
-        assert_eq!(record.judge(7), Offer::Refused("bad".into()));
-        // Below the floor still, though it is above what is in force.
-        assert_eq!((record.judge(6), record.judge(5)), (Offer::Older, Offer::Held));
-        assert_eq!(record.judge(8), Offer::New);
-        assert_eq!(record.forgive(), 1);
-        assert_eq!(record.judge(7), Offer::New);
-        record.lose();
-        assert_eq!((record.in_force(), record.judge(5)), (None, Offer::Older));
+        assert_eq!(record.eligibility(7), Eligibility::Refused("bad".into()));
+        // Version 6 is above the one in force, but below the floor.
+        assert_eq!(
+            (record.eligibility(6), record.eligibility(5)),
+            (Eligibility::BelowFloor, Eligibility::InForce)
+        );
+        assert_eq!(record.eligibility(8), Eligibility::New);
+        assert_eq!(record.clear_refused(), 1);
+        assert_eq!(record.eligibility(7), Eligibility::New);
+        record.drop_current();
+        assert_eq!((record.in_force(), record.eligibility(5)), (None, Eligibility::BelowFloor));
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
-        let mut record = Record::default();
+    fn history_and_refused_versions_are_bounded() {
+        let mut record = RolloutRecord::default();
         for version in 1..=100 {
-            record.take(version);
+            record.start_trial(version);
         }
-        assert_eq!(record.held, [98, 99, 100]);
+        assert_eq!(record.applied, [98, 99, 100]);
         for version in 1..=100 {
             record.refuse(version, "x");
         }
-        assert_eq!(record.refused.len(), REFUSED);
+        assert_eq!(record.refused.len(), MAX_REFUSED);
         assert!(record.refused.contains_key(&100) && !record.refused.contains_key(&1));
     }
 
     #[test]
-    fn a_version_that_kills_the_process_is_taken_back() {
-        let mut record = Record::default();
-        record.take(1);
-        record.settle();
-        assert_eq!(record.begin(), None);
-        record.take(2);
-        // Ended as it should, and started again, any number of times.
+    fn version_is_rolled_back_after_two_crashes_on_trial() {
+        let mut record = RolloutRecord::default();
+        record.start_trial(1);
+        record.confirm();
+        assert_eq!(record.mark_start(), None);
+        record.start_trial(2);
+        // Clean restarts do not count.
         for _ in 0..5 {
-            record.end();
-            assert_eq!(record.begin(), None);
+            record.mark_shutdown();
+            assert_eq!(record.mark_start(), None);
         }
-        assert_eq!(record.begin(), None);
-        assert_eq!(record.begin(), Some(2));
-        assert_eq!((record.in_force(), record.trial), (Some(1), None));
-        assert!(matches!(record.judge(2), Offer::Refused(_)));
-        assert_eq!(record.begin(), None);
+        assert_eq!(record.mark_start(), None);
+        assert_eq!(record.mark_start(), Some(2));
+        assert_eq!((record.in_force(), record.trial_crashes), (Some(1), None));
+        assert!(matches!(record.eligibility(2), Eligibility::Refused(_)));
+        assert_eq!(record.mark_start(), None);
     }
 
     #[test]
-    fn it_is_the_same_after_a_restart() {
-        let mut record = Record::default();
-        record.take(1);
-        record.take(1 << 60);
+    fn record_survives_serialization() {
+        let mut record = RolloutRecord::default();
+        record.start_trial(1);
+        record.start_trial(1 << 60);
         record.refuse(9, "why");
         let text = serde_json::to_string(&record).unwrap();
-        assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record);
-        assert!(serde_json::from_str::<Record>("{\"floor\":1}").is_err());
+        assert_eq!(serde_json::from_str::<RolloutRecord>(&text).unwrap(), record);
+        assert!(serde_json::from_str::<RolloutRecord>("{\"floor\":1}").is_err());
     }
 }

@@ -47,10 +47,10 @@ impl Grantor {
         let wrong =
             |doing| move |what| StartError::System { doing, source: io::Error::other(what) };
         let settings = config.fixed.distribution.as_ref();
-        let begun = settings.map(|settings| distribution::begin(settings, sound));
-        let begun = begun.transpose().map_err(wrong("begin with the bundles that are kept"))?;
-        let (begun, over, said) = match begun {
-            Some((begun, over, said)) => (Some(begun), over, said),
+        let initial = settings.map(|settings| distribution::start(settings, sound));
+        let initial = initial.transpose().map_err(wrong("begin with the bundles that are kept"))?;
+        let (initial, over, said) = match initial {
+            Some((initial, over, said)) => (Some(initial), over, said),
             None => (None, None, Vec::new()),
         };
         if over.is_none() {
@@ -76,11 +76,11 @@ impl Grantor {
         let stations = Stations { frames: PLACES as u32, make: &mut make };
         let role = Role::Grantor(Arc::clone(&panel));
         let daemon = Daemon::start_guarded(router, Guard { role, stations })?;
-        let agent = match (settings, begun, panel.board()) {
-            (Some(settings), Some(begun), Some(board)) => {
-                board.say(said);
-                let (member, board) = (Arc::clone(&panel), Arc::clone(board));
-                let agent = Agent::start(settings, begun, member, board, daemon.asker().clone());
+        let agent = match (settings, initial, panel.agent_status()) {
+            (Some(settings), Some(initial), Some(agent_status)) => {
+                agent_status.queue_messages(said);
+                let (member, status) = (Arc::clone(&panel), Arc::clone(agent_status));
+                let agent = Agent::start(settings, initial, member, status, daemon.asker().clone());
                 let doing = "start who takes bundles over";
                 Some(agent.map_err(|source| StartError::System { doing, source })?)
             }
@@ -95,7 +95,9 @@ impl Grantor {
         self.daemon.attend();
         let mut told = self.panel.news();
         told.extend(self.daemon.news());
-        told.extend(self.panel.board().map(|board| board.said()).unwrap_or_default());
+        told.extend(
+            self.panel.agent_status().map(|status| status.drain_messages()).unwrap_or_default(),
+        );
         told
     }
 

@@ -29,7 +29,7 @@ use super::record::Recorder;
 use super::station::{Ends, FLIGHT, PLACES};
 use super::told::{GateHeard, GrantorTold, ShadowTold};
 use crate::control::progress::Turns;
-use crate::distribution::{Board, Bundle, Member, Sample};
+use crate::distribution::{AgentStatus, Bundle, DistributionMember, HealthSample};
 use crate::vantage::told::{ProgramTold, hexadecimal};
 
 /// How long the policies may take to go over to other lists, to reclaim the last.
@@ -45,7 +45,7 @@ pub(crate) struct Panel {
     recorder: Option<Recorder>,
     ruling: Mutex<Ruling>,
     /// What is told of bundles, if they come.
-    board: Option<Arc<Board>>,
+    agent_status: Option<Arc<AgentStatus>>,
 }
 
 /// What can be read anew.
@@ -88,8 +88,8 @@ impl Panel {
         let bundle = config.bundle.clone();
         let ruling = Mutex::new(Ruling { lists, policies, bundle, reloads: 0, refused: 0 });
         let (path, fixed) = (config.path.clone(), config.fixed.clone());
-        let board = fixed.distribution.as_ref().map(|_| Arc::new(Board::new()));
-        Ok((Self { path, fixed, deciders, post, recorder, ruling, board }, ends))
+        let agent_status = fixed.distribution.as_ref().map(|_| Arc::new(AgentStatus::new()));
+        Ok((Self { path, fixed, deciders, post, recorder, ruling, agent_status }, ends))
     }
 
     /// Reads the policies and the lists again, and goes over to them, or to nothing of it.
@@ -112,8 +112,8 @@ impl Panel {
     }
 
     /// Returns what is told of bundles, if they come.
-    pub(crate) fn board(&self) -> Option<&Arc<Board>> {
-        self.board.as_ref()
+    pub(crate) fn agent_status(&self) -> Option<&Arc<AgentStatus>> {
+        self.agent_status.as_ref()
     }
 
     /// Reads the configuration, with a bundle over it.
@@ -222,29 +222,29 @@ fn gate_heard((gate, ago): (IpAddr, Option<Duration>)) -> GateHeard {
     GateHeard { gate, heard_ago: ago.map(|ago| ago.as_secs_f64()) }
 }
 
-impl Member for Panel {
-    fn judge(&self, bundle: &Arc<Bundle>) -> Result<(), String> {
+impl DistributionMember for Panel {
+    fn validate(&self, bundle: &Arc<Bundle>) -> Result<(), String> {
         self.read(Some(bundle))?.try_policies()
     }
 
-    fn go_over(&self, bundle: Option<Arc<Bundle>>) -> Result<String, String> {
+    fn apply(&self, bundle: Option<Arc<Bundle>>) -> Result<String, String> {
         let config = self.read(bundle.as_ref())?;
         let mut ruling = self.ruling.lock().unwrap_or_else(PoisonError::into_inner);
         self.adopt(&mut ruling, config)
     }
 
     /// Requests are what is judged, and those whose packets go on are what is granted.
-    fn sample(&self) -> Sample {
+    fn sample(&self) -> HealthSample {
         let mut counts = BTreeMap::new();
         for decider in &self.deciders {
             decider.shown().add_to(&mut counts);
         }
         let count = |name: &str| counts.get(name).copied().unwrap_or(0);
-        Sample {
+        HealthSample {
             failures: count("failed") + count("over_time"),
-            judged: count("requests"),
+            decided: count("requests"),
             granted: count("delivered"),
-            silent: 0,
+            silent_grantors: 0,
         }
     }
 }

@@ -73,11 +73,11 @@ impl Vantage {
             Config::load_over(&config.path, Some(bundle)).map_err(|error| error.to_string())
         };
         let settings = config.fixed.distribution.as_ref();
-        let begun = settings.map(|settings| distribution::begin(settings, sound));
-        let begun = begun.transpose().map_err(io::Error::other);
-        let begun = begun.map_err(system("begin with the bundles that are kept"))?;
-        let (begun, over, said) = match begun {
-            Some((begun, over, said)) => (Some(begun), over, said),
+        let initial = settings.map(|settings| distribution::start(settings, sound));
+        let initial = initial.transpose().map_err(io::Error::other);
+        let initial = initial.map_err(system("begin with the bundles that are kept"))?;
+        let (initial, over, said) = match initial {
+            Some((initial, over, said)) => (Some(initial), over, said),
             None => (None, None, Vec::new()),
         };
         let config = over.as_ref().unwrap_or(config);
@@ -204,11 +204,11 @@ impl Vantage {
         if let Some(front) = daemon.interfaces().get(FRONT) {
             panel.set_front(front);
         }
-        let agent = match (settings, begun, panel.board()) {
-            (Some(settings), Some(begun), Some(board)) => {
-                board.say(said);
-                let (member, board) = (Arc::clone(&panel), Arc::clone(board));
-                let agent = Agent::start(settings, begun, member, board, daemon.asker().clone());
+        let agent = match (settings, initial, panel.agent_status()) {
+            (Some(settings), Some(initial), Some(agent_status)) => {
+                agent_status.queue_messages(said);
+                let (member, status) = (Arc::clone(&panel), Arc::clone(agent_status));
+                let agent = Agent::start(settings, initial, member, status, daemon.asker().clone());
                 Some(agent.map_err(system("start who takes bundles over"))?)
             }
             _ => None,
@@ -225,7 +225,9 @@ impl Vantage {
         self.panel.look_after_grantors();
         let mut lines = self.panel.news_of_programs();
         lines.extend(self.daemon.news());
-        lines.extend(self.panel.board().map(|board| board.said()).unwrap_or_default());
+        lines.extend(
+            self.panel.agent_status().map(|status| status.drain_messages()).unwrap_or_default(),
+        );
         lines
     }
 

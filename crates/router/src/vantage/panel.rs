@@ -38,7 +38,7 @@ use super::shadow::Shadow;
 use super::shelf::Shelf;
 use super::tally::{About, Tally};
 use crate::control::progress::Turns;
-use crate::distribution::{Board, Bundle, Member, Sample};
+use crate::distribution::{AgentStatus, Bundle, DistributionMember, HealthSample};
 
 mod counted;
 mod flows;
@@ -72,7 +72,7 @@ pub(crate) struct Panel {
     /// Held by who goes over to another policy.
     changing: Mutex<()>,
     /// What is told of bundles, if they come.
-    board: Option<Arc<Board>>,
+    agent_status: Option<Arc<AgentStatus>>,
 }
 
 #[derive(Debug)]
@@ -144,13 +144,13 @@ impl Panel {
             decisions,
             shelf,
             changing: Mutex::default(),
-            board: config.fixed.distribution.as_ref().map(|_| Arc::new(Board::new())),
+            agent_status: config.fixed.distribution.as_ref().map(|_| Arc::new(AgentStatus::new())),
         })
     }
 
     /// Returns what is told of bundles, if they come.
-    pub(crate) fn board(&self) -> Option<&Arc<Board>> {
-        self.board.as_ref()
+    pub(crate) fn agent_status(&self) -> Option<&Arc<AgentStatus>> {
+        self.agent_status.as_ref()
     }
 
     /// Has these samples to give.
@@ -400,28 +400,28 @@ impl Panel {
     }
 }
 
-impl Member for Panel {
-    fn judge(&self, bundle: &Arc<Bundle>) -> Result<(), String> {
+impl DistributionMember for Panel {
+    fn validate(&self, bundle: &Arc<Bundle>) -> Result<(), String> {
         self.read(Some(bundle)).map(|_| ())
     }
 
-    fn go_over(&self, bundle: Option<Arc<Bundle>>) -> Result<String, String> {
+    fn apply(&self, bundle: Option<Arc<Bundle>>) -> Result<String, String> {
         let _alone = lock(&self.changing);
         self.adopt(self.read(bundle.as_ref())?)
     }
 
     /// Every packet is judged; flow programs that fail are what fails here.
-    fn sample(&self) -> Sample {
+    fn sample(&self) -> HealthSample {
         let numbers = self.numbers();
         let packets = |wanted: &str| {
             let mut found = numbers.iter().filter(|it| it.0 == About::Packets && it.1 == wanted);
             found.next().map_or(0, |it| it.2)
         };
-        Sample {
+        HealthSample {
             failures: packets("program_error"),
-            judged: packets("received"),
+            decided: packets("received"),
             granted: packets("granted"),
-            silent: lock(&self.rules).health.silent().len() as u64,
+            silent_grantors: lock(&self.rules).health.silent().len() as u64,
         }
     }
 }

@@ -11,15 +11,15 @@ use super::course::Case;
 use super::report::{Contestant, Outcome, Place, Score, percent, size};
 use crate::bench::clock::Summary;
 use crate::bench::keys::Stream;
-use crate::page::plot::{Bar, Dot, bars, by_bytes, escape, number};
-use crate::page::{figure, table, whole};
+use crate::page::plot::{Bar, Dot, bar_plot, bytes_plot, escape, number};
+use crate::page::{figure, html_page, table};
 
 /// Draws the page.
 pub(super) fn page(outcome: &Outcome) -> String {
     let title = format!("{}: longest prefix match, measured", outcome.name);
     let parts = [head, glance, streams, footprints, shares, latencies, changes, everybody]
         .map(|part| part(outcome));
-    whole(&title, &parts.concat())
+    html_page(&title, &parts.concat())
 }
 
 fn class(one: &Contestant) -> &'static str {
@@ -146,7 +146,7 @@ fn streams(outcome: &Outcome) -> String {
             percent(locality.recent),
             figure(
                 &format!("{}; the line is from the slowest round to the fastest", escape(&heading)),
-                &bars(&heading, &rows)
+                &bar_plot(&heading, &rows)
             )
         );
         let mut rows = Vec::new();
@@ -191,7 +191,8 @@ fn footprints(outcome: &Outcome) -> String {
                 value: score.summary.median,
             })
             .collect();
-        let plot = by_bytes(&format!("{stream}: rate by bytes"), "million a second", &curve, &dots);
+        let plot =
+            bytes_plot(&format!("{stream}: rate by bytes"), "million a second", &curve, &dots);
         text += &figure(
             &format!(
                 "{} {KEY}<span class=\"key limit\"></span>one load a lookup",
@@ -289,7 +290,7 @@ fn latencies(outcome: &Outcome) -> String {
         outcome.chain,
         figure(
             "Nanoseconds: the median chain, with a line to the 90th of 100",
-            &bars("Latency, ns", &plot)
+            &bar_plot("Latency, ns", &plot)
         ),
         table(&["", "50 %", "90 %", "99 %", "99.9 %"], &rows)
     )
@@ -318,7 +319,7 @@ fn changes(outcome: &Outcome) -> String {
          publish each change by itself to readers who never stop; the others change their one table \
          in place, which nobody may read meanwhile unless they say so.</p>{}",
         outcome.changes,
-        figure("Thousand changes a second", &bars("Changes, thousand a second", &plot))
+        figure("Thousand changes a second", &bar_plot("Changes, thousand a second", &plot))
     )
 }
 

@@ -71,8 +71,8 @@ impl Gathered {
     }
 
     pub(super) fn encode_distribution(&self, to: &mut Writer<'_>) -> fmt::Result {
-        let Ok(board) = self.role.distribution() else { return Ok(()) };
-        let state = board.told();
+        let Ok(agent_status) = self.role.distribution() else { return Ok(()) };
+        let state = agent_status.status();
         let metric = family("distribution_version", "Version of the bundle in force; 0 for none");
         to.gauge(&metric, [([], state.version.unwrap_or(0))])?;
         let metric = family(

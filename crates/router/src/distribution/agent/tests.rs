@@ -1,249 +1,263 @@
-//! The agent with a member that does as it is told, step by step: what it has on the disk, what
-//! the member was told, and what is shown.
+//! Runs the agent step by step with a scripted member; checks the store, the calls of the member
+//! and the published status.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use super::super::bundle::{Header, pack};
-use super::super::config::Limits;
+use super::super::bundle::{BundleHeader, pack};
+use super::super::config::TrialLimits;
 use super::super::key::SecretKey;
-use super::super::share::Share;
+use super::super::share::CanaryShare;
 use super::*;
 use crate::control::asks;
 
-/// Goes over to whatever is not named here.
+/// The script of a member and the versions that it applied.
 #[derive(Default)]
-struct Told {
-    unsound: Vec<u64>,
+struct Script {
+    /// Versions that fail validation.
+    invalid: Vec<u64>,
+    /// Versions that fail when they are applied.
     failing: Vec<u64>,
-    /// What was gone over to; 0 for the local configuration.
-    over: Vec<u64>,
+    /// Applied versions in order; 0 for the local configuration.
+    applied: Vec<u64>,
 }
 
 #[derive(Default)]
-struct Fake(Mutex<Told>);
+struct ScriptedMember(Mutex<Script>);
 
-impl Member for Fake {
-    fn judge(&self, bundle: &Arc<Bundle>) -> Result<(), String> {
-        let unsound = lock(&self.0).unsound.contains(&bundle.header().version);
-        if unsound { Err("unsound".into()) } else { Ok(()) }
+impl DistributionMember for ScriptedMember {
+    fn validate(&self, bundle: &Arc<Bundle>) -> Result<(), String> {
+        let invalid = lock(&self.0).invalid.contains(&bundle.header().version);
+        if invalid { Err("invalid".into()) } else { Ok(()) }
     }
 
-    fn go_over(&self, bundle: Option<Arc<Bundle>>) -> Result<String, String> {
+    fn apply(&self, bundle: Option<Arc<Bundle>>) -> Result<String, String> {
         let version = bundle.map_or(0, |bundle| bundle.header().version);
-        let mut told = lock(&self.0);
-        if told.failing.contains(&version) {
-            return Err("no memory for it".into());
+        let mut script = lock(&self.0);
+        if script.failing.contains(&version) {
+            return Err("out of memory".into());
         }
-        told.over.push(version);
-        Ok(format!("over to {version}"))
+        script.applied.push(version);
+        Ok(format!("applied {version}"))
     }
 
-    fn sample(&self) -> Sample {
-        Sample::default()
+    fn sample(&self) -> HealthSample {
+        HealthSample::default()
     }
 }
 
-struct Place {
+struct Fixture {
     folder: PathBuf,
     key: SecretKey,
-    fake: Arc<Fake>,
-    working: Working,
+    member: Arc<ScriptedMember>,
+    agent: AgentLoop,
 }
 
-impl Place {
+impl Fixture {
     fn new(name: &str) -> Self {
         let name = format!("fingerpost-agent-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder).unwrap();
-        let key = SecretKey::of([5; 32]);
-        let source = Source::Path(folder.join("source"));
-        let settings = Settings {
+        let key = SecretKey::from_seed([5; 32]);
+        let source = BundleSource::Path(folder.join("source"));
+        let config = DistributionConfig {
             source: source.clone(),
             keys: vec![key.public()],
-            keep: folder.join("keep"),
+            store_dir: folder.join("keep"),
             name: "gate-1".into(),
-            poll: Duration::from_secs(1),
-            canary: Duration::from_secs(60),
-            watch: Duration::from_secs(60),
-            idle: Duration::from_secs(720),
-            limits: Limits { failures: 0.5, granted: 0.5, lost: 0 },
+            poll_interval: Duration::from_secs(1),
+            canary_delay: Duration::from_secs(60),
+            trial_time: Duration::from_secs(60),
+            max_trial_time: Duration::from_secs(720),
+            limits: TrialLimits {
+                max_failure_rate: 0.5,
+                min_granted_ratio: 0.5,
+                max_lost_grantors: 0,
+            },
         };
         let (events, asked) = asks::pair().unwrap();
         drop(asked);
-        let (start, fake) = (Instant::now(), Arc::new(Fake::default()));
-        let kept = Kept::open(&settings.keep).unwrap();
-        let record = kept::record(&settings.keep).unwrap();
-        let working = Working {
-            machine: Machine::new(settings.clone(), record, now(start)),
-            settings,
-            kept,
+        let (start, member) = (Instant::now(), Arc::new(ScriptedMember::default()));
+        let store = BundleStore::open(&config.store_dir).unwrap();
+        let record = store::read_record(&config.store_dir).unwrap();
+        let agent = AgentLoop {
+            rollout: Rollout::new(config.clone(), record, now(start)),
+            config,
+            store,
             in_force: None,
             offered: None,
-            poller: Poller::new(source),
-            due: Duration::ZERO,
-            member: fake.clone(),
-            board: Arc::new(Board::new()),
+            poller: SourcePoller::new(source),
+            next_poll: Duration::ZERO,
+            member: member.clone(),
+            status: Arc::new(AgentStatus::new()),
             events,
             counts: COUNTS.map(|name| (name, 0)).into(),
-            unreached: None,
+            poll_error: None,
             last_error: None,
             start,
             stop: Arc::default(),
         };
-        Self { folder, key, fake, working }
+        Self { folder, key, member, agent }
     }
 
-    /// Puts a version at the source, and has the agent look there.
-    fn offer(&mut self, version: u64, share: Share, text: &str) {
-        let header = Header { version, created: now(self.working.start).wall, canary: share };
+    /// Writes a version to the source and polls it.
+    fn offer(&mut self, version: u64, share: CanaryShare, text: &str) {
+        let header = BundleHeader { version, created: now(self.agent.start).wall, canary: share };
         let files = BTreeMap::from([("gate.toml".to_owned(), text.as_bytes().to_vec())]);
         let bytes = pack(&header, &files, &self.key).unwrap();
         fib::image::replace_with_mode(&self.folder.join("source"), &bytes, 0o600).unwrap();
-        self.working.poll();
-        self.working.show();
+        self.agent.poll();
+        self.agent.publish_status();
     }
 
-    /// Looks once at how things are.
-    fn look(&mut self) {
-        let sample = self.working.member.sample();
-        if self.working.machine.look(now(self.working.start), sample) == Act::TakeOver {
-            self.working.take_over();
+    /// Executes one step of the rollout.
+    fn step(&mut self) {
+        let sample = self.agent.member.sample();
+        if self.agent.rollout.step(now(self.agent.start), sample) == Action::Apply {
+            self.agent.apply();
         }
-        self.working.show();
+        self.agent.publish_status();
     }
 
-    fn take(&mut self, version: u64) {
-        self.offer(version, Share::ALL, "x");
-        self.look();
-        self.working.settle("");
-        self.working.show();
+    /// Offers a version, applies and confirms it.
+    fn complete(&mut self, version: u64) {
+        self.offer(version, CanaryShare::ALL, "x");
+        self.step();
+        self.agent.confirm("");
+        self.agent.publish_status();
     }
 
-    fn told(&self) -> DistributionTold {
-        self.working.board.told()
+    fn status(&self) -> DistributionStatus {
+        self.agent.status.status()
     }
 
-    /// What the disk says is in force, and can be read.
-    fn on_disk(&self) -> Option<u64> {
-        let settings = &self.working.settings;
-        let found = super::super::in_force(settings).unwrap();
-        found.map(|bundle| bundle.header().version)
+    /// Returns the version in force according to the store.
+    fn stored(&self) -> Option<u64> {
+        let bundle = super::super::read_bundle_in_force(&self.agent.config).unwrap();
+        bundle.map(|bundle| bundle.header().version)
     }
 
-    fn over(&self) -> Vec<u64> {
-        lock(&self.fake.0).over.clone()
+    fn applied(&self) -> Vec<u64> {
+        lock(&self.member.0).applied.clone()
     }
 }
 
-impl Drop for Place {
+impl Drop for Fixture {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
 #[test]
-fn what_is_taken_over_is_on_the_disk_and_what_is_not_leaves_no_trace_but_a_reason() {
-    let mut place = Place::new("take");
-    place.take(1);
-    assert_eq!((place.on_disk(), place.over()), (Some(1), vec![1]));
-    // Unsound here: the member was not bothered, and it is not asked again.
-    lock(&place.fake.0).unsound = vec![2];
-    place.take(2);
-    assert_eq!((place.on_disk(), place.over()), (Some(1), vec![1]));
-    assert_eq!(place.told().refused[&2], "unsound");
-    // Sound, and then it does not work all the same.
-    lock(&place.fake.0).failing = vec![3];
-    place.take(3);
-    assert_eq!((place.on_disk(), place.over()), (Some(1), vec![1]));
-    let told = place.told();
-    assert_eq!((told.version, told.state.as_str(), told.floor), (Some(1), "confirmed", 1));
-    assert_eq!(told.refused[&3], "no memory for it");
-    assert_eq!((told.counts["applied"], told.counts["bundles_refused"]), (1, 2));
-    // By hand it is tried again.
-    lock(&place.fake.0).failing.clear();
-    place.working.carry_out(Wish::Forgive).unwrap();
-    place.working.poll();
-    place.look();
-    assert_eq!((place.on_disk(), place.over()), (Some(3), vec![1, 3]));
-    let said = place.working.board.said();
-    assert!(said.iter().any(|it| it == "distribution: version 2 refused: unsound"), "{said:?}");
-}
-
-#[test]
-fn going_back_ends_where_something_can_be_gone_back_to() {
-    let mut place = Place::new("back");
-    (1..=3).for_each(|version| place.take(version));
-    assert_eq!(
-        place.working.go_back("worse").unwrap(),
-        "version 3 rolled back, version 2 is in force: over to 2"
-    );
-    assert_eq!((place.on_disk(), place.told().version), (Some(2), Some(3)), "not shown yet");
-    // The one before is gone from the disk: the local configuration is what is left.
-    fs::remove_file(place.folder.join("keep/1.bundle")).unwrap();
-    let said = place.working.carry_out(Wish::GoBack).unwrap();
+fn applied_version_is_stored_and_refused_version_leaves_only_its_reason() {
+    let mut fixture = Fixture::new("take");
+    fixture.complete(1);
+    assert_eq!((fixture.stored(), fixture.applied()), (Some(1), vec![1]));
+    // Not valid here: the agent refuses it without a call of `apply`.
+    lock(&fixture.member.0).invalid = vec![2];
+    fixture.complete(2);
+    assert_eq!((fixture.stored(), fixture.applied()), (Some(1), vec![1]));
+    assert_eq!(fixture.status().refused[&2], "invalid");
+    // Valid, but it fails when it is applied.
+    lock(&fixture.member.0).failing = vec![3];
+    fixture.complete(3);
+    assert_eq!((fixture.stored(), fixture.applied()), (Some(1), vec![1]));
+    let status = fixture.status();
+    assert_eq!((status.version, status.state.as_str(), status.floor), (Some(1), "confirmed", 1));
+    assert_eq!(status.refused[&3], "out of memory");
+    assert_eq!((status.counts["applied"], status.counts["bundles_refused"]), (1, 2));
+    // The operator retries it.
+    lock(&fixture.member.0).failing.clear();
+    fixture.agent.execute(Command::Retry).unwrap();
+    fixture.agent.poll();
+    fixture.step();
+    assert_eq!((fixture.stored(), fixture.applied()), (Some(3), vec![1, 3]));
+    let messages = fixture.agent.status.drain_messages();
     assert!(
-        said.starts_with("version 1 cannot be gone back to: ") && said.contains("local"),
-        "{said}"
+        messages.iter().any(|m| m == "distribution: version 2 refused: invalid"),
+        "{messages:?}"
     );
-    assert_eq!((place.on_disk(), place.over()), (None, vec![1, 2, 3, 2, 0]));
-    let told = place.told();
-    assert_eq!((told.state.as_str(), told.version, told.floor), ("rolled_back", None, 3));
-    assert!(place.working.carry_out(Wish::GoBack).unwrap_err().contains("nothing to go back from"));
-    // What went back does not come again, whatever the source has.
-    place.working.poller.forget();
-    place.working.poll();
-    place.look();
-    assert_eq!(place.on_disk(), None);
-    place.take(4);
-    assert_eq!(place.on_disk(), Some(4));
 }
 
 #[test]
-fn what_is_known_by_a_version_does_not_change_under_it() {
-    let mut place = Place::new("same");
-    let none = Share::of(0).unwrap();
-    place.offer(5, none, "first");
-    assert_eq!(place.told().state, "waiting");
-    place.offer(5, Share::ALL, "second");
-    assert!(place.told().last_error.unwrap().contains("with other contents"));
-    place.look();
-    assert_eq!((place.on_disk(), place.told().state.as_str()), (None, "waiting"));
-    // The same for all.
-    place.offer(5, Share::ALL, "first");
-    place.look();
-    assert_eq!((place.on_disk(), place.told().last_error), (Some(5), None));
-    place.offer(4, Share::ALL, "first");
-    assert!(place.told().last_error.unwrap().contains("version 4 is lower than 5"));
+fn rollback_skips_a_missing_version_and_ends_at_the_local_configuration() {
+    let mut fixture = Fixture::new("back");
+    (1..=3).for_each(|version| fixture.complete(version));
+    assert_eq!(
+        fixture.agent.roll_back("worse").unwrap(),
+        "version 3 rolled back, version 2 is in force: applied 2"
+    );
+    assert_eq!(
+        (fixture.stored(), fixture.status().version),
+        (Some(2), Some(3)),
+        "not published yet"
+    );
+    // Version 1 is missing in the store: the local configuration remains.
+    fs::remove_file(fixture.folder.join("keep/1.bundle")).unwrap();
+    let message = fixture.agent.execute(Command::Rollback).unwrap();
+    assert!(
+        message.starts_with("cannot roll back to version 1: ") && message.contains("local"),
+        "{message}"
+    );
+    assert_eq!((fixture.stored(), fixture.applied()), (None, vec![1, 2, 3, 2, 0]));
+    let status = fixture.status();
+    assert_eq!((status.state.as_str(), status.version, status.floor), ("rolled_back", None, 3));
+    let error = fixture.agent.execute(Command::Rollback).unwrap_err();
+    assert!(error.contains("nothing to roll back"), "{error}");
+    // The source still has version 3, which stays refused.
+    fixture.agent.poller.reset();
+    fixture.agent.poll();
+    fixture.step();
+    assert_eq!(fixture.stored(), None);
+    fixture.complete(4);
+    assert_eq!(fixture.stored(), Some(4));
 }
 
 #[test]
-fn a_source_that_is_away_and_a_disk_that_is_full_are_no_fault_of_a_version() {
-    let mut place = Place::new("away");
-    place.working.poll();
-    place.working.show();
-    assert!(place.told().last_error.unwrap().contains("source: No such file"));
-    place.take(1);
-    assert_eq!(place.told().last_error, None);
-    // There and as it was: that it was away is over.
-    fs::rename(place.folder.join("source"), place.folder.join("x")).unwrap();
-    place.working.poll();
-    fs::rename(place.folder.join("x"), place.folder.join("source")).unwrap();
-    assert!(place.working.unreached.is_some());
-    place.working.poll();
-    place.working.show();
-    assert_eq!(place.told().last_error, None);
-    // Where nothing can be kept nothing is gone over to.
-    let (keep, aside) = (place.folder.join("keep"), place.folder.join("aside"));
-    fs::rename(&keep, &aside).unwrap();
-    place.offer(2, Share::ALL, "x");
-    place.look();
-    assert_eq!(place.over(), [1]);
-    let told = place.told();
-    assert!(told.refused.is_empty() && told.last_error.is_some(), "{told:?}");
-    fs::rename(&aside, &keep).unwrap();
-    place.working.poll();
-    place.look();
-    assert_eq!((place.over(), place.on_disk()), (vec![1, 2], Some(2)));
+fn known_version_with_other_contents_is_refused() {
+    let mut fixture = Fixture::new("same");
+    let none = CanaryShare::from_hundredths(0).unwrap();
+    fixture.offer(5, none, "first");
+    assert_eq!(fixture.status().state, "waiting");
+    fixture.offer(5, CanaryShare::ALL, "second");
+    assert!(fixture.status().last_error.unwrap().contains("with other contents"));
+    fixture.step();
+    assert_eq!((fixture.stored(), fixture.status().state.as_str()), (None, "waiting"));
+    // The same contents, released for all members.
+    fixture.offer(5, CanaryShare::ALL, "first");
+    fixture.step();
+    assert_eq!((fixture.stored(), fixture.status().last_error), (Some(5), None));
+    fixture.offer(4, CanaryShare::ALL, "first");
+    assert!(fixture.status().last_error.unwrap().contains("version 4 is lower than 5"));
+}
+
+#[test]
+fn unreachable_source_or_store_does_not_refuse_a_version() {
+    let mut fixture = Fixture::new("away");
+    fixture.agent.poll();
+    fixture.agent.publish_status();
+    assert!(fixture.status().last_error.unwrap().contains("source: No such file"));
+    fixture.complete(1);
+    assert_eq!(fixture.status().last_error, None);
+    // The source returns unchanged: the error of the poll ends.
+    fs::rename(fixture.folder.join("source"), fixture.folder.join("x")).unwrap();
+    fixture.agent.poll();
+    fs::rename(fixture.folder.join("x"), fixture.folder.join("source")).unwrap();
+    assert!(fixture.agent.poll_error.is_some());
+    fixture.agent.poll();
+    fixture.agent.publish_status();
+    assert_eq!(fixture.status().last_error, None);
+    // Without a store no version is applied.
+    let (store_dir, aside) = (fixture.folder.join("keep"), fixture.folder.join("aside"));
+    fs::rename(&store_dir, &aside).unwrap();
+    fixture.offer(2, CanaryShare::ALL, "x");
+    fixture.step();
+    assert_eq!(fixture.applied(), [1]);
+    let status = fixture.status();
+    assert!(status.refused.is_empty() && status.last_error.is_some(), "{status:?}");
+    fs::rename(&aside, &store_dir).unwrap();
+    fixture.agent.poll();
+    fixture.step();
+    assert_eq!((fixture.applied(), fixture.stored()), (vec![1, 2], Some(2)));
 }

@@ -17,7 +17,7 @@ use toml::Spanned;
 
 use super::text::{Decisions, Listed, Ruled, Sent};
 use crate::config::{ConfigError, Problem, place};
-use crate::distribution::Folder;
+use crate::distribution::FileSource;
 use crate::grantor::decide::Policies;
 use crate::grantor::post::Voice;
 use crate::vantage::config::check::secret;
@@ -101,9 +101,9 @@ impl Checker<'_> {
         &mut self,
         file: &Spanned<PathBuf>,
         key: &'static str,
-        folder: Folder<'_>,
+        folder: FileSource<'_>,
     ) -> String {
-        let text = folder.text(file.get_ref());
+        let text = folder.read_text(file.get_ref());
         text.unwrap_or_else(|error| {
             self.problem(file, key, format!("{}: {error}", file.get_ref().display()));
             String::new()
@@ -115,7 +115,7 @@ impl Checker<'_> {
         &mut self,
         listed: &[Sent],
         version: u8,
-        folder: Folder<'_>,
+        folder: FileSource<'_>,
     ) -> Vec<Parcel> {
         let mut parcels: Vec<Parcel> = Vec::new();
         for Sent { number, file } in listed {
@@ -153,7 +153,7 @@ impl Checker<'_> {
         &mut self,
         said: &Ruled,
         version: u8,
-        folder: Folder<'_>,
+        folder: FileSource<'_>,
     ) -> (Policies, Lists, Vec<Parcel>) {
         let candidate = said.policy.candidate.as_ref();
         let policies = Policies {
@@ -162,7 +162,7 @@ impl Checker<'_> {
         };
         let mut lists = Lists::new();
         for Listed { name, file } in &said.list {
-            let list = folder.text(file.get_ref()).map_err(|error| error.to_string());
+            let list = folder.read_text(file.get_ref()).map_err(|error| error.to_string());
             match list.and_then(|text| List::parse(&text).map_err(|bad| bad.to_string())) {
                 Ok(list) => {
                     if lists.insert(name.get_ref().clone(), Arc::new(list)).is_some() {

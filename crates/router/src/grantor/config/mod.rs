@@ -63,7 +63,7 @@ use super::post::Voice;
 use super::record::Record;
 use crate::config::{self, CONTROL, ConfigError, Level, MAIN, Metrics, Problem, place, shape};
 use crate::datapath::{PuntRates, SourceCheck};
-use crate::distribution::{self, Bundle, Folder, Settings, in_force};
+use crate::distribution::{self, Bundle, DistributionConfig, FileSource, read_bundle_in_force};
 
 /// Room for recorded requests where nothing is said.
 const RECORD_MIB: u64 = 64;
@@ -125,7 +125,7 @@ pub struct Fixed {
     /// The most punts a second, by class.
     pub punts: PuntRates,
     /// How policies come as bundles, if they do.
-    pub distribution: Option<Settings>,
+    pub distribution: Option<DistributionConfig>,
 }
 
 impl Fixed {
@@ -151,7 +151,7 @@ impl Config {
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let local = Self::local(path)?;
         let Some(settings) = &local.fixed.distribution else { return Ok(local) };
-        match in_force(settings).map_err(|what| ConfigError::kept(&local.path, what))? {
+        match read_bundle_in_force(settings).map_err(|what| ConfigError::kept(&local.path, what))? {
             Some(bundle) => Self::load_over(&local.path, Some(&bundle)),
             None => Ok(local),
         }
@@ -275,7 +275,7 @@ impl Config {
             c.problems.push(Problem { line: place(text, at).0, key, what });
         });
         let distribution = file.distribution.map(|said| {
-            Settings::check(said, beside, &mut |at, key, what| {
+            DistributionConfig::check(said, beside, &mut |at, key, what| {
                 let line = place(text, at).0;
                 c.problems.push(Problem { line, key, what });
             })
@@ -285,7 +285,7 @@ impl Config {
                 let policy =
                     RuledPolicy { file: file.policy.file, candidate: file.policy.candidate };
                 let ruled = Ruled { policy, list: file.list, program: file.program };
-                let made = c.ruled(&ruled, version, Folder::Disk(beside));
+                let made = c.ruled(&ruled, version, FileSource::Disk(beside));
                 c.end(path)?;
                 made
             }
@@ -352,9 +352,9 @@ impl Config {
 
 /// Reads what a bundle has for grantors that speak a version of the protocol.
 fn of_bundle(bundle: &Bundle, version: u8) -> Result<(Policies, Lists, Vec<Parcel>), ConfigError> {
-    let (text, path) = distribution::text(bundle, IN_BUNDLE)?;
+    let (text, path) = distribution::role_file(bundle, IN_BUNDLE)?;
     let mut c = Checker { text, problems: Vec::new() };
-    let ruled = c.ruled(&shape(text, &path)?, version, Folder::Bundle(bundle));
+    let ruled = c.ruled(&shape(text, &path)?, version, FileSource::Bundle(bundle));
     c.end(&path)?;
     Ok(ruled)
 }
@@ -378,9 +378,9 @@ fn try_policies(
 
 /// Judges what a bundle has for grantors as far as that can be done without one: by the limits that
 /// there are where nothing is said.
-pub(crate) fn survey(bundle: &Bundle) -> Result<(), ConfigError> {
+pub(crate) fn check_bundle(bundle: &Bundle) -> Result<(), ConfigError> {
     let (policies, lists, _) = of_bundle(bundle, 2)?;
-    let (text, path) = distribution::text(bundle, IN_BUNDLE)?;
+    let (text, path) = distribution::role_file(bundle, IN_BUNDLE)?;
     let ruled: Ruled = shape(text, &path)?;
     let mut c = Checker { text, problems: Vec::new() };
     if let Err((which, bad)) = try_policies(&policies, &lists, Limits::default()) {

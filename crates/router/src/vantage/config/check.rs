@@ -25,7 +25,7 @@ use toml::Spanned;
 use super::{Admission, Config, Fixed, IN_BUNDLE, Member, Rules, Side, SteeredBy, Trust, ip, text};
 use crate::config::{CONTROL, ConfigError, Level, Metrics, Problem, place, shape, stall};
 use crate::datapath::{PuntRates, SourceCheck};
-use crate::distribution::{self, Bundle, Folder, Settings};
+use crate::distribution::{self, Bundle, DistributionConfig, FileSource};
 use crate::vantage::permits::Permit;
 
 /// What there is where nothing is said.
@@ -205,7 +205,7 @@ pub(super) fn check(
             c.problems.push(Problem { line: place(text, at).0, key, what });
         }),
         distribution: file.distribution.map(|said| {
-            Settings::check(said, beside, &mut |at, key, what| {
+            DistributionConfig::check(said, beside, &mut |at, key, what| {
                 let line = place(text, at).0;
                 c.problems.push(Problem { line, key, what });
             })
@@ -226,7 +226,7 @@ pub(super) fn check(
                 program: file.program,
                 rules: file.rules,
             };
-            let made = ruled_by(&mut c, ruled, &ids, workers, Folder::Disk(beside));
+            let made = ruled_by(&mut c, ruled, &ids, workers, FileSource::Disk(beside));
             c.end(path)?;
             made
         }
@@ -285,7 +285,7 @@ fn ruled_by(
     ruled: text::Ruled,
     senders: &[u32],
     workers: usize,
-    folder: Folder<'_>,
+    folder: FileSource<'_>,
 ) -> (Rules, Programs) {
     let candidate = ruled.rules.candidate;
     let candidate = candidate.and_then(|file| rules::candidate(c, &file, senders, workers, folder));
@@ -325,11 +325,12 @@ fn of_bundle(
     senders: impl FnOnce(&text::Ruled) -> Vec<u32>,
     workers: usize,
 ) -> Result<(Rules, Programs), ConfigError> {
-    let (text, path) = distribution::text(bundle, IN_BUNDLE)?;
+    let (text, path) = distribution::role_file(bundle, IN_BUNDLE)?;
     let ruled = shape(text, &path)?;
     let senders = senders(&ruled);
     let mut c = Checker { text, problems: Vec::new() };
-    let (mut rules, programs) = ruled_by(&mut c, ruled, &senders, workers, Folder::Bundle(bundle));
+    let (mut rules, programs) =
+        ruled_by(&mut c, ruled, &senders, workers, FileSource::Bundle(bundle));
     c.end(&path)?;
     let version = || format!("bundle {}", bundle.header().version);
     rules.version = rules.version.or_else(|| Some(version()));
@@ -338,7 +339,7 @@ fn of_bundle(
 
 /// Judges what a bundle has for gates as far as that can be done without one: whatever senders
 /// it names are there.
-pub(crate) fn survey(bundle: &Bundle) -> Result<(), ConfigError> {
+pub(crate) fn check_bundle(bundle: &Bundle) -> Result<(), ConfigError> {
     let named = |ruled: &text::Ruled| {
         let members = ruled.grantors.iter().flat_map(|set| set.members.get_ref());
         members.filter_map(|member| Some(*member.sender.as_ref()?.get_ref())).collect()
@@ -548,13 +549,13 @@ fn permit(
 }
 
 /// Loads the flow programs: what does not pass the verifier is no program.
-fn programs(c: &mut Checker<'_>, listed: Vec<text::Program>, folder: Folder<'_>) -> Programs {
+fn programs(c: &mut Checker<'_>, listed: Vec<text::Program>, folder: FileSource<'_>) -> Programs {
     let mut programs = Programs::default();
     for text::Program { number, file } in listed {
         if programs.get(*number.get_ref()).is_some() {
             c.problem(&number, "program.number", format!("{} is a duplicate", number.get_ref()));
         }
-        let shown = folder.shown(file.get_ref());
+        let shown = folder.display_path(file.get_ref());
         match folder.read(file.get_ref()).map(|bytes| Program::load(&bytes)) {
             Ok(Ok(program)) => programs.set(*number.get_ref(), Some(Arc::new(program))),
             Ok(Err(refusal)) => c.problem(&file, "program.file", format!("{shown}: {refusal}")),

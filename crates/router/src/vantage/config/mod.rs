@@ -114,10 +114,10 @@ use wire::udp;
 
 use crate::config::{self, ConfigError, Level, MAIN, Metrics, shape};
 use crate::datapath::{PuntRates, SourceCheck};
-use crate::distribution::{Bundle, Settings, in_force};
+use crate::distribution::{Bundle, DistributionConfig, read_bundle_in_force};
 use crate::vantage::permits::Permit;
 
-pub(crate) use check::survey;
+pub(crate) use check::check_bundle;
 
 /// The port of a gate's worker that packets come in on.
 pub const FRONT: usize = 0;
@@ -202,7 +202,7 @@ pub struct Fixed {
     /// How many packets a second the kernel is handed, by class.
     pub punts: PuntRates,
     /// How policies come as bundles, if they do.
-    pub distribution: Option<Settings>,
+    pub distribution: Option<DistributionConfig>,
 }
 
 /// From when on flows have to show themselves before they get an entry.
@@ -338,7 +338,7 @@ impl Config {
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let local = Self::local(path)?;
         let Some(settings) = &local.fixed.distribution else { return Ok(local) };
-        match in_force(settings).map_err(|what| ConfigError::kept(&local.path, what))? {
+        match read_bundle_in_force(settings).map_err(|what| ConfigError::kept(&local.path, what))? {
             Some(bundle) => Self::load_over(&local.path, Some(&bundle)),
             None => Ok(local),
         }

@@ -14,7 +14,7 @@ use toml::Spanned;
 
 use super::{Checker, ruled_by};
 use crate::config::{ConfigError, Problem, TimeSpan, shape};
-use crate::distribution::Folder;
+use crate::distribution::FileSource;
 use crate::vantage::config::{Member, Rule, Rules, Set, ip, text};
 use crate::vantage::policies;
 
@@ -172,7 +172,7 @@ pub(super) fn sources(
     c: &mut Checker<'_>,
     said: &text::Sources,
     [prefixes, file_key]: [&'static str; 2],
-    folder: Folder<'_>,
+    folder: FileSource<'_>,
 ) -> Arc<[AnyPrefix]> {
     let mut all = Vec::new();
     for prefix in &said.prefixes {
@@ -182,8 +182,8 @@ pub(super) fn sources(
         }
     }
     if let Some(file) = &said.file {
-        let shown = folder.shown(file.get_ref());
-        match folder.text(file.get_ref()) {
+        let shown = folder.display_path(file.get_ref());
+        match folder.read_text(file.get_ref()) {
             Ok(list) => {
                 let mut bad = 0;
                 for line in lines(&list) {
@@ -215,15 +215,15 @@ pub(super) fn candidate(
     file: &Spanned<PathBuf>,
     senders: &[u32],
     workers: usize,
-    folder: Folder<'_>,
+    folder: FileSource<'_>,
 ) -> Option<Arc<Rules>> {
-    let shown = folder.shown(file.get_ref());
+    let shown = folder.display_path(file.get_ref());
     let beside = match folder {
-        Folder::Disk(folder) => folder.join(file.get_ref()).parent().map(Path::to_path_buf),
-        Folder::Bundle(_) => None,
+        FileSource::Disk(folder) => folder.join(file.get_ref()).parent().map(Path::to_path_buf),
+        FileSource::Bundle(_) => None,
     };
-    let its = beside.as_deref().map_or(folder, Folder::Disk);
-    let read = folder.text(file.get_ref()).map_err(|error| format!("{shown}: {error}"));
+    let its = beside.as_deref().map_or(folder, FileSource::Disk);
+    let read = folder.read_text(file.get_ref()).map_err(|error| format!("{shown}: {error}"));
     let judged = read.and_then(|text| {
         judge(&text, Path::new(&shown), senders, workers, its).map_err(|bad| bad.to_string())
     });
@@ -236,7 +236,7 @@ fn judge(
     path: &Path,
     senders: &[u32],
     workers: usize,
-    folder: Folder<'_>,
+    folder: FileSource<'_>,
 ) -> Result<Rules, ConfigError> {
     let mut ruled: text::Ruled = shape(text, path)?;
     let mut c = Checker { text, problems: Vec::new() };

@@ -1,12 +1,12 @@
-//! Real-time priority, for what must not wait until others have had their turn.
+//! Real-time priority, for threads that must not wait for other threads.
 
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use nix::unistd::Pid;
 
-/// Gives a task a low real-time priority (one is left below it).
-pub(crate) fn make_urgent(task: Pid) -> Result<()> {
+/// Sets the scheduling policy of a task to `SCHED_FIFO` with priority 2; priority 1 stays free.
+pub(crate) fn set_realtime_priority(task: Pid) -> Result<()> {
     let status = Command::new("chrt")
         .args(["-f", "-p", "2", &task.to_string()])
         .status()
