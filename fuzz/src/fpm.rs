@@ -40,7 +40,7 @@ impl Play {
             let applied = self.replay.apply(&waiting, &mut self.follower);
             waiting.drain(..applied.bytes);
             self.frames += applied.frames;
-            self.damaged += applied.damaged + u64::from(applied.broken.is_some());
+            self.damaged += applied.parse_errors + u64::from(applied.broken.is_some());
             if applied.broken.is_some() {
                 break;
             }
