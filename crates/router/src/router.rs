@@ -26,7 +26,7 @@ use crate::control::plane::Ports;
 use crate::control::routes::{Routes, RoutesError};
 use crate::control::workers::Workers;
 use crate::datapath::{
-    Adjacencies, HELD, Ingress, Ingresses, SIZE, Station, Tables, Want, WantReceiver, Worker,
+    Adjacencies, HELD, Ingress, Ingresses, PacketHook, SIZE, Tables, Want, WantReceiver, Worker,
     WorkerSetup, wants,
 };
 use crate::stats::{Snapshot, WorkerStats};
@@ -228,22 +228,22 @@ pub(crate) struct Readers {
     pub(crate) ingresses: Reader<Ingresses>,
 }
 
-/// A worker's station.
-pub(crate) struct Stationed {
-    pub(crate) station: Box<dyn Station>,
-    /// The port for packets of the first interface that other workers hand over, if they do.
+/// The hook of one worker.
+pub(crate) struct WorkerHook {
+    pub(crate) hook: Box<dyn PacketHook>,
+    /// The port on which other workers hand over packets of the first interface, with software steering.
     pub(crate) handed: Option<Box<dyn Port>>,
 }
 
-/// Makes the station of a worker, by its number; `None` if it cannot be made.
-pub(crate) type MakeStation<'a> = dyn FnMut(usize, &[Interface]) -> Option<Stationed> + 'a;
+/// Makes the hook of the worker with this number; `None` if that fails.
+pub(crate) type MakeHook<'a> = dyn FnMut(usize, &[Interface]) -> Option<WorkerHook> + 'a;
 
-/// What makes workers those of a gate.
-pub(crate) struct Stations<'a> {
-    /// Frames that a station may keep.
+/// Makes the hooks of workers, for a gate or a grantor.
+pub(crate) struct HookFactory<'a> {
+    /// Frames that a hook may queue.
     pub(crate) frames: u32,
-    /// Makes their stations.
-    pub(crate) make: &'a mut MakeStation<'a>,
+    /// Makes the hook of a worker.
+    pub(crate) make: &'a mut MakeHook<'a>,
 }
 
 /// The effect on a start if an interface cannot be served.
@@ -362,7 +362,7 @@ pub(crate) fn start(
     host: Option<&Host>,
     readers: impl Fn() -> Readers,
     mut stats: Vec<Arc<WorkerStats>>,
-    mut stations: Option<Stations<'_>>,
+    mut hooks: Option<HookFactory<'_>>,
     unserved: Unserved,
 ) -> Result<Started, StartError> {
     let system = |doing| move |source| StartError::System { doing, source };
@@ -370,7 +370,7 @@ pub(crate) fn start(
     let widest = interfaces.iter().map(Interface::mtu).max().unwrap_or(0);
     let frame_size = if widest > SMALL_FRAME_MTU { 4096 } else { 2048 };
     let frames = interfaces.len() as u32 * (sizes.frames() + HELD as u32) + 2 * SIZE as u32;
-    let frames = frames + stations.as_ref().map_or(0, |stations| stations.frames);
+    let frames = frames + hooks.as_ref().map_or(0, |hooks| hooks.frames);
     let total = config.cores.len() as u32;
     let mut parts = Vec::new();
     let mut workers = Vec::new();
@@ -424,7 +424,7 @@ pub(crate) fn start(
         }
         parts.push((core, arena, mine, others));
     }
-    // From here on nothing fails because of an interface: stations are not lost for that.
+    // From here on nothing fails because of an interface, so that no hook is lost.
     for (number, (core, arena, mine, others)) in parts.into_iter().enumerate() {
         let Readers { tables, adjacencies, ingresses } = readers();
         let (wants, want) = wants();
@@ -442,12 +442,12 @@ pub(crate) fn start(
         if host.is_some() {
             worker = worker.with_punts(config.punts.share(config.cores.len()));
         }
-        if let Some(stations) = &mut stations {
-            let Some(Stationed { station, handed }) = (stations.make)(number, interfaces) else {
+        if let Some(hooks) = &mut hooks {
+            let Some(WorkerHook { hook, handed }) = (hooks.make)(number, interfaces) else {
                 let lost = io::Error::other("the worker before it has died");
                 return Err(system("give a worker its flows")(lost));
             };
-            worker = worker.with_station(station);
+            worker = worker.with_hook(hook);
             if let Some(handed) = handed {
                 worker = worker.with_handed(handed, 0);
             }

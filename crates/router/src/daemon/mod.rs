@@ -47,7 +47,7 @@ use crate::control::workers::Workers;
 use crate::datapath::Remains;
 use crate::role::Role;
 use crate::router::{
-    PortInfo, Readers, StartError, Started, Stations, Unserved, by_name, open, present, start,
+    HookFactory, PortInfo, Readers, StartError, Started, Unserved, by_name, open, present, start,
 };
 use crate::stats::Snapshot;
 use crate::web::Web;
@@ -88,8 +88,8 @@ pub struct Daemon {
     /// How often in a row they had changed and were applied.
     rules_tried: u32,
     role: Role,
-    /// Frames that each worker's station may keep; `None` where workers have none.
-    station_frames: Option<u32>,
+    /// Frames that each worker's hook may queue; `None` if workers have no hook.
+    hook_frames: Option<u32>,
     /// The remains of the last workers, by their number.
     remains: Vec<Remains>,
     remaking: Remaking,
@@ -99,7 +99,7 @@ pub struct Daemon {
 pub(crate) struct Guard<'a> {
     pub(crate) role: Role,
     /// What the workers become.
-    pub(crate) stations: Stations<'a>,
+    pub(crate) hooks: HookFactory<'a>,
 }
 
 impl Daemon {
@@ -113,17 +113,17 @@ impl Daemon {
         Self::begin(config, None)
     }
 
-    /// Starts a router whose workers have stations.
+    /// Starts a router whose workers have hooks.
     pub(crate) fn start_guarded(config: Config, guard: Guard<'_>) -> Result<Self, StartError> {
         Self::begin(config, Some(guard))
     }
 
     fn begin(config: Config, guard: Option<Guard<'_>>) -> Result<Self, StartError> {
-        let (role, stations) = match guard {
+        let (role, hooks) = match guard {
             None => (Role::Router, None),
-            Some(Guard { role, stations }) => (role, Some(stations)),
+            Some(Guard { role, hooks }) => (role, Some(hooks)),
         };
-        let station_frames = stations.as_ref().map(|stations| stations.frames);
+        let hook_frames = hooks.as_ref().map(|hooks| hooks.frames);
         let began = Instant::now();
         present(&config, &by_name)?;
         // Before the kernel is asked, so that the device is known when it tells.
@@ -143,7 +143,7 @@ impl Daemon {
         let its = || readers(&plane);
         let unserved = Unserved::Refuse;
         let host_of = Some(&host);
-        let started = start(&config, &interfaces, host_of, its, Vec::new(), stations, unserved)?;
+        let started = start(&config, &interfaces, host_of, its, Vec::new(), hooks, unserved)?;
         let Started { workers, ports, wanted, stats, mtu } = started;
         if let Some(early) = early {
             image_start = early.go_on(&config, &mut plane, &mut kernel, began)?;
@@ -182,7 +182,7 @@ impl Daemon {
             rules_looked: began,
             rules_tried: 0,
             role,
-            station_frames,
+            hook_frames,
             remains: Vec::new(),
             remaking: Remaking::new(mtu),
         };

@@ -6,12 +6,12 @@
 //!
 //! ```text
 //!   states of the devices ─► one is not the one that sockets are on, or its MTU has grown?
-//!      ─► workers stop, and leave their stations ─► workers start, with those ─► sockets on
+//!      ─► workers stop, and leave their hooks ─► workers start, with those ─► sockets on
 //!         every device that can be served
 //! ```
 //!
 //! Meanwhile a router's packets are the kernel's, and those that come in at a gate's front are
-//! dropped. The plane, the steering programs, the counters and the stations with their flows
+//! dropped. The plane, the steering programs, the counters and the hooks with their flows
 //! stay; packets that wait end, each with its counter. A device that cannot be served leaves
 //! its place empty, and is tried again: at first after a second, then after twice as long each
 //! time, up to [`LONGEST`].
@@ -26,7 +26,7 @@ use super::{Daemon, readers};
 use crate::config::Config;
 use crate::control::devices::DeviceState;
 use crate::router::{
-    LARGEST_MTU, PortInfo, Readers, StartError, Started, Stationed, Stations, Unserved, start,
+    HookFactory, LARGEST_MTU, PortInfo, Readers, StartError, Started, Unserved, WorkerHook, start,
 };
 
 /// The delay before a device that could not be served is tried again, at first and at most.
@@ -153,13 +153,13 @@ impl Daemon {
         its: impl Fn() -> Readers,
         unserved: Unserved,
     ) -> Result<Started, StartError> {
-        let Self { remains, host, view, station_frames, .. } = self;
+        let Self { remains, host, view, hook_frames, .. } = self;
         let mut make = |number: usize, _: &[Interface]| {
             let remains = remains.get_mut(number)?;
-            let station = remains.station.take()?;
-            Some(Stationed { station, handed: remains.handed.take() })
+            let hook = remains.hook.take()?;
+            Some(WorkerHook { hook, handed: remains.handed.take() })
         };
-        let stations = station_frames.map(|frames| Stations { frames, make: &mut make });
-        start(config, interfaces, Some(host), its, view.counting(), stations, unserved)
+        let hooks = hook_frames.map(|frames| HookFactory { frames, make: &mut make });
+        start(config, interfaces, Some(host), its, view.counting(), hooks, unserved)
     }
 }

@@ -7,14 +7,14 @@
 //!                  Verdict, one a packet, one counter each
 //! ```
 //!
-//! | file | station |
+//! | file | stage |
 //! |---|---|
 //! | `worker` | the turn over the ports, and who owns what |
 //! | `turn` | one batch's way out |
 //! | `parse` | frame → key or verdict: all header checks |
 //! | `ingress` | what holds for packets of a port |
 //! | `locals` | is it for the router itself? |
-//! | `batch` | the arrays between the stations |
+//! | `batch` | the arrays between the stages |
 //! | `lookup` | keys → hops, by the table of the port |
 //! | `adjacency` | hop → port, MACs, MTU; how they change while packets pass |
 //! | `source` | may the source come by this port? |
@@ -22,7 +22,7 @@
 //! | `group` | one hop, several next hops: which flow by which |
 //! | `hold` | packets that wait for a neighbor's MAC |
 //! | `want` | which neighbors: from the worker to the control side |
-//! | `station` | what a gate takes out of a batch, and what leaves on its account |
+//! | `hook` | the packets that a gate or a grantor takes out of a batch and sends |
 //! | `sample` | now and then a destination, for the auditor |
 //! | `punt` | punts to the host's stack, policed by class |
 //! | `rewrite` | MACs, TTL, checksum, length |
@@ -36,6 +36,7 @@ mod batch;
 mod flow;
 mod group;
 mod hold;
+mod hook;
 mod ingress;
 mod locals;
 mod lookup;
@@ -44,7 +45,6 @@ mod punt;
 mod rewrite;
 mod sample;
 mod source;
-mod station;
 mod turn;
 mod verdict;
 mod want;
@@ -55,6 +55,7 @@ pub use batch::{Batch, Kind, SIZE};
 pub use flow::{flow_v4, flow_v6};
 pub use group::Group;
 pub use hold::HELD;
+pub use hook::{Disposition, EgressPacket, IngressBatch, PacketHook, TunnelParameters};
 pub use ingress::{Ingress, Ingresses};
 pub use locals::Locals;
 pub use lookup::{Lookup, Numbered, Tables};
@@ -64,7 +65,6 @@ pub use rewrite::{Rewritten, originate, rewrite_v4, rewrite_v6};
 pub use sample::Sample;
 pub use source::SourceCheck;
 pub(crate) use source::{source_v4, source_v6};
-pub use station::{Leaving, Sifting, Station, Tunnels, Way};
 pub use verdict::{Class, Verdict};
 pub use want::{Key, MARKS, Want, WantReceiver, WantSender, wants};
 pub use worker::{Remains, TICK, Worker, WorkerSetup};

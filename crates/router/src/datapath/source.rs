@@ -24,8 +24,8 @@
 //! port: unspecified, loopback, multicast, reserved, link-local. Packets for the router
 //! itself and what it does not forward are not asked here: the host asks.
 //!
-//! At a gate a station takes packets out of what a port received before they are a batch. There the
-//! check is a pass of its own before the station ([`drop_spoofed`]): no packet that it refuses is
+//! At a gate a hook takes packets out of what a port received before they are a batch. There the
+//! check is a pass of its own before the hook ([`drop_spoofed`]): no packet that it refuses is
 //! ever judged, remembered or sent to a grantor.
 //!
 //! Limits: a default route is a route, and makes `Loose` pass nearly everything; the

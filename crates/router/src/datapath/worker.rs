@@ -15,7 +15,7 @@
 //!   for each port: flush
 //! ```
 //!
-//! A gate is a worker with a station (`station.rs`) that takes packets out of what was
+//! A gate is a worker with a hook (`hook.rs`) that takes packets out of what was
 //! received before they are a batch, and has them leave later, on its own account.
 //!
 //! Frames for one egress are sent in the order in which they came. What a port
@@ -46,8 +46,8 @@ use super::rewrite::restore;
 use super::source::{Arrival, drop_spoofed};
 use super::turn::{Lane, Punts, Turn, rewrite};
 use super::{
-    Adjacencies, Batch, Ingresses, Leaving, Lookup, PuntClass, PuntRates, Sifting, SourceCheck,
-    Station, Verdict, WantSender, parse,
+    Adjacencies, Batch, EgressPacket, IngressBatch, Ingresses, Lookup, PacketHook, PuntClass,
+    PuntRates, SourceCheck, Verdict, WantSender, parse,
 };
 use crate::stats::WorkerStats;
 
@@ -83,15 +83,15 @@ pub struct WorkerSetup<L> {
 /// The state that a worker leaves to the next one.
 #[derive(Default)]
 pub struct Remains {
-    /// Its station, if it had one.
-    pub station: Option<Box<dyn Station>>,
+    /// Its hook, if it had one.
+    pub hook: Option<Box<dyn PacketHook>>,
     /// The port by which other workers hand packets over, if there was one.
     pub handed: Option<Box<dyn Port>>,
 }
 
 impl fmt::Debug for Remains {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let has = (self.station.is_some(), self.handed.is_some());
+        let has = (self.hook.is_some(), self.handed.is_some());
         f.debug_tuple("Remains").field(&has).finish()
     }
 }
@@ -108,9 +108,9 @@ pub struct Worker<L> {
     pub(super) punts: Policer,
     frames: Vec<Frame>,
     pub(super) batch: Box<Batch>,
-    pub(super) station: Option<Box<dyn Station>>,
-    /// What leaves on the station's account in this turn.
-    pub(super) leaving: Vec<Leaving>,
+    pub(super) hook: Option<Box<dyn PacketHook>>,
+    /// Packets that the hook sends in this turn.
+    pub(super) egress: Vec<EgressPacket>,
     /// Ticks so far.
     pub(super) now: u64,
     /// Packets that wait, as last told.
@@ -132,8 +132,8 @@ impl<L: Lookup> Worker<L> {
             punts: Policer::new(PuntRates::LOCAL_ONLY),
             frames: Vec::with_capacity(SIZE),
             batch: Box::new(Batch::new()),
-            station: None,
-            leaving: Vec::new(),
+            hook: None,
+            egress: Vec::new(),
             now: 0,
             held: 0,
         }
@@ -164,23 +164,23 @@ impl<L: Lookup> Worker<L> {
 
     /// Makes this worker a gate's.
     #[must_use]
-    pub fn with_station(mut self, station: Box<dyn Station>) -> Self {
-        self.station = Some(station);
-        self.leaving = Vec::with_capacity(SIZE);
+    pub fn with_hook(mut self, hook: Box<dyn PacketHook>) -> Self {
+        self.hook = Some(hook);
+        self.egress = Vec::with_capacity(SIZE);
         self
     }
 
     /// Takes one turn over all ports and returns how many frames were received.
     pub fn poll(&mut self) -> usize {
         let mut received = 0;
-        if let Some(station) = &mut self.station {
-            station.begin();
+        if let Some(hook) = &mut self.hook {
+            hook.begin_turn();
         }
         for from in 0..self.lanes.len() {
             received += self.turn(from);
         }
-        if self.station.is_some() {
-            received += self.depart();
+        if self.hook.is_some() {
+            received += self.transmit_egress();
         }
         if received == 0 {
             self.tables.idle();
@@ -202,7 +202,7 @@ impl<L: Lookup> Worker<L> {
         let Self { arena, lanes, tables, adjacencies, ingresses, frames, batch, .. } = self;
         let (wants, stats, now) = (&mut self.wants, &*self.stats, self.now);
         let policer = &mut self.punts;
-        let station = self.station.as_deref_mut();
+        let hook = self.hook.as_deref_mut();
         let Some(lane) = lanes.get_mut(from) else { return 0 };
         let (ingress, handed) = (lane.ingress, lane.handed);
         let all = lane.port.receive(arena, SIZE, frames);
@@ -212,14 +212,22 @@ impl<L: Lookup> Worker<L> {
         let terms = ingresses.current().get(ingress);
         let mac = terms.mac.unwrap_or(lane.mac);
         let locals = &*terms.locals;
-        if let Some(station) = station
-            && station.guards(ingress)
+        if let Some(hook) = hook
+            && hook.handles_port(ingress)
         {
             if terms.sources != SourceCheck::Off && !handed {
                 let arrival = Arrival { port: ingress, mac, terms };
                 drop_spoofed(arena, frames, batch, tables, adjacencies, arrival, stats);
             }
-            station.sift(Sifting { arena, frames, ingress, handed, mac, locals, stats });
+            hook.process_ingress(IngressBatch {
+                arena,
+                frames,
+                ingress,
+                handed,
+                mac,
+                locals,
+                stats,
+            });
             if frames.is_empty() && lane.hold.len() == 0 {
                 return all;
             }
@@ -360,19 +368,19 @@ impl<L> Worker<L> {
                 self.stats.ended(Verdict::Unresolved, 1);
             }
         }
-        if let Some(station) = &mut self.station {
-            station.close(&mut self.arena, &self.stats);
+        if let Some(hook) = &mut self.hook {
+            hook.close(&mut self.arena, &self.stats);
         }
         self.tell_held();
     }
 
     /// Ends the packets that wait and gives away what is not of this worker's memory: its
-    /// station, and the port by which other workers hand packets over. Both go on with another
+    /// hook, and the port by which other workers hand packets over. Both go on with another
     /// worker.
     pub fn suspend(mut self) -> Remains {
-        let mut station = self.station.take();
-        if let Some(station) = &mut station {
-            station.suspend(&mut self.arena, &self.stats);
+        let mut hook = self.hook.take();
+        if let Some(hook) = &mut hook {
+            hook.drop_queued(&mut self.arena, &self.stats);
         }
         let handed = self.lanes.iter().position(|lane| lane.handed);
         let handed = handed.map(|at| {
@@ -384,18 +392,18 @@ impl<L> Worker<L> {
             self.lanes.remove(at).port
         });
         self.close();
-        Remains { station, handed }
+        Remains { hook, handed }
     }
 
-    /// Returns how many packets wait: for a neighbor's MAC, or in a station's queues.
+    /// Returns how many packets wait: for a neighbor's MAC, or in a hook's queues.
     pub fn held(&self) -> usize {
-        let queued = self.station.as_ref().map_or(0, |station| station.waiting());
+        let queued = self.hook.as_ref().map_or(0, |hook| hook.queued());
         queued + self.lanes.iter().map(|lane| lane.hold.len()).sum::<usize>()
     }
 
     /// Says whether turns are wanted soon, packets or not.
     pub fn is_busy(&self) -> bool {
-        self.held() > 0 || self.station.as_ref().is_some_and(|station| station.is_busy())
+        self.held() > 0 || self.hook.as_ref().is_some_and(|hook| hook.has_pending_work())
     }
 
     #[inline]

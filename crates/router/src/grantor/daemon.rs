@@ -1,4 +1,4 @@
-//! A grantor brought to life: a daemon whose workers have stations, and threads beside them.
+//! A grantor brought to life: a daemon whose workers have hooks, and threads beside them.
 //!
 //! The policies and the post start first, so that what is wrong with a policy is told before an
 //! interface is touched; they end after the workers, which may still hand them something.
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use port::af_xdp::Interface;
 
 use super::config::Config;
+use super::hook::{GrantorHook, PLACES, TunnelEndpoints};
 use super::panel::Panel;
-use super::station::{PLACES, Station, Tunnels};
 use super::told::GrantorTold;
 use crate::control::progress::Progress;
 use crate::daemon::{Daemon, Guard};
 use crate::distribution::{self, Agent};
 use crate::role::Role;
-use crate::router::{PortInfo, StartError, Stationed, Stations, by_name, present};
+use crate::router::{HookFactory, PortInfo, StartError, WorkerHook, by_name, present};
 use crate::stats::Snapshot;
 
 /// A grantor, until it is stopped or dropped.
@@ -62,20 +62,20 @@ impl Grantor {
             Panel::start(config).map_err(|source| StartError::System { doing, source })?;
         let panel = Arc::new(panel);
         let fixed = &config.fixed;
-        let tunnels = Tunnels {
+        let tunnels = TunnelEndpoints {
             ends: fixed.ends.clone(),
             gates: fixed.gates.clone(),
             port: fixed.udp_port(),
             ports: fixed.tunnel_ports(),
             sealed: fixed.sealed,
         };
-        let mut make = |_: usize, _: &[Interface]| -> Option<Stationed> {
-            let station = Box::new(Station::new(tunnels.clone(), ends.remove(0)));
-            Some(Stationed { station, handed: None })
+        let mut make = |_: usize, _: &[Interface]| -> Option<WorkerHook> {
+            let hook = Box::new(GrantorHook::new(tunnels.clone(), ends.remove(0)));
+            Some(WorkerHook { hook, handed: None })
         };
-        let stations = Stations { frames: PLACES as u32, make: &mut make };
+        let hooks = HookFactory { frames: PLACES as u32, make: &mut make };
         let role = Role::Grantor(Arc::clone(&panel));
-        let daemon = Daemon::start_guarded(router, Guard { role, stations })?;
+        let daemon = Daemon::start_guarded(router, Guard { role, hooks })?;
         let agent = match (settings, initial, panel.agent_status()) {
             (Some(settings), Some(initial), Some(agent_status)) => {
                 agent_status.queue_messages(said);

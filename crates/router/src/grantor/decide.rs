@@ -23,7 +23,7 @@ use gate::grantor::{
 use gate::policy::Address;
 use rtrb::{Consumer, Producer};
 
-use super::station::{Answer, Ask};
+use super::hook::{Answer, Ask};
 use super::told::ShadowTold;
 use crate::control::progress::Turns;
 use crate::control::rights;

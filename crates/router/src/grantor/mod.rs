@@ -17,7 +17,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | [`config`] | one TOML file |
-//! | `station` | out of the tunnel, between a worker's ports |
+//! | `hook` | out of the tunnel, between a worker's ports |
 //! | `decide` | a worker's policy, on a thread of its own |
 //! | `post` | decisions to the gates, acknowledged |
 //! | `programs` | flow programs to the gates, and what these say of them |
@@ -28,11 +28,11 @@
 pub mod config;
 mod daemon;
 mod decide;
+mod hook;
 mod panel;
 mod post;
 mod programs;
 mod record;
-mod station;
 pub mod told;
 
 pub use config::Config;

@@ -24,9 +24,9 @@ use sha2::{Digest, Sha256};
 
 use super::config::{Config, Fixed};
 use super::decide::{Decider, Policies, Setup};
+use super::hook::{Ends, FLIGHT, PLACES};
 use super::post::Post;
 use super::record::Recorder;
-use super::station::{Ends, FLIGHT, PLACES};
 use super::told::{GateHeard, GrantorTold, ShadowTold};
 use crate::control::progress::Turns;
 use crate::distribution::{AgentStatus, Bundle, DistributionMember, HealthSample};

@@ -11,7 +11,7 @@
 //! messages (`programs.rs`).
 //! Workers check a gate's sealed tunnels by the session in its answers (`gate::tunnel`).
 //! The gate's address is the outer
-//! source of the packet that asked, which the station has held against the gates that are
+//! source of the packet that asked, which the hook has held against the gates that are
 //! configured.
 
 use std::collections::{BTreeMap, HashMap};

@@ -26,7 +26,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use wire::ethernet;
 use wire::tunnel::{Ends, Header};
 
-use super::station::Ask;
+use super::hook::Ask;
 use crate::control::rights;
 
 /// How long the thread sleeps when there is nothing to write.

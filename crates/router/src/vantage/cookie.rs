@@ -6,13 +6,13 @@
 //! ```
 //!
 //! What the cookie is, and who is asked for one, is the gate's (`gate/src/cookie.rs`). Here the
-//! answer is made: it leaves by the port that the SYN came in on, to the station that sent it,
+//! answer is made: it leaves by the port that the SYN came in on, to the hook that sent it,
 //! without a look at the routes. Whoever forges a source can thus have an answer sent to where
 //! he could have sent a packet himself, never elsewhere: not into the protected network.
 //!
 //! An answer has 40 bytes, 60 over IPv6, which no SYN has less than: nothing is amplified. It has
 //! no options, and a window of 0. Sources that are this machine's own (directed broadcasts of its
-//! links among them) and senders that are no single station are not answered; other sources that cannot be
+//! links among them) and senders that are no single hook are not answered; other sources that cannot be
 //! one end before the gate sees them (`datapath/parse.rs`).
 
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ use wire::checksum::{pseudo_ipv4, pseudo_ipv6};
 use wire::{ethernet, ipv4, ipv6, tcp};
 
 use super::config::FRONT;
-use crate::datapath::{Key, Leaving, Locals, SIZE, Way};
+use crate::datapath::{Disposition, EgressPacket, Key, Locals, SIZE};
 
 /// Answers that wait at the most: twice those that a turn makes.
 const MOST: usize = 2 * SIZE;
@@ -87,9 +87,9 @@ impl Asker {
     }
 
     /// Returns the answer that leaves next.
-    pub(super) fn next(&mut self) -> Option<Leaving> {
+    pub(super) fn next(&mut self) -> Option<EgressPacket> {
         let (frame, key) = self.ready.pop_front()?;
-        Some(Leaving { frame, key, way: Way::Returned { port: FRONT as u16 } })
+        Some(EgressPacket { frame, key, disposition: Disposition::Return { port: FRONT as u16 } })
     }
 
     /// Counts the answers that wait.
@@ -99,7 +99,7 @@ impl Asker {
 }
 
 /// Writes the answer to a SYN, and returns its length and whom it is for; nothing if the sender
-/// is no single station, or the frame no SYN.
+/// is no single hook, or the frame no SYN.
 fn emit(syn: &[u8], cookie: Cookie, mac: [u8; 6], out: &mut [u8; LONGEST]) -> Option<(usize, Key)> {
     let ether = ethernet::View::parse(syn).ok()?;
     if ethernet::is_group(ether.src()) || ether.src() == mac {

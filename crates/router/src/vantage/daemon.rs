@@ -1,8 +1,8 @@
-//! A gate brought to life: a daemon whose workers have stations.
+//! A gate brought to life: a daemon whose workers have hooks.
 //!
 //! ```text
 //!   Config ─► addresses ─► policy, rings, sockets ─► Daemon: interfaces, routes, workers
-//!                                                      └ a Station each
+//!                                                      └ a GateHook each
 //! ```
 //!
 //! What fails on the way up gives back what was taken before it, as the router does.
@@ -32,18 +32,18 @@ use port::handover::{self, Handed};
 use super::config::{BACK, Config, FRONT, SteeredBy};
 use super::decisions::{Decisions, Session};
 use super::early::{self, Writer};
+use super::hook::{GateHook, Setup, places};
 use super::panel::{Panel, Unchanged};
 use super::retained::{self, Retained};
 use super::rings::rings;
 use super::shelf::Shelf;
-use super::station::{Setup, Station, places};
 use super::steering::Steering;
 use super::tally::Tally;
 use crate::control::progress::Progress;
 use crate::daemon::{Daemon, Guard};
 use crate::distribution::{self, Agent};
 use crate::role::Role;
-use crate::router::{PortInfo, StartError, Stationed, Stations, by_name, present};
+use crate::router::{HookFactory, PortInfo, StartError, WorkerHook, by_name, present};
 use crate::stats::Snapshot;
 
 /// A gate, until it is stopped or dropped.
@@ -162,9 +162,9 @@ impl Vantage {
         let sharing = if software { handover::ends(workers, handover::BYTES) } else { Ok(vec![]) };
         let (mut givers, mut handed): (VecDeque<_>, VecDeque<_>) =
             sharing.map_err(system("make what workers hand packets over by"))?.into_iter().unzip();
-        let mut make = |worker: usize, interfaces: &[Interface]| -> Option<Stationed> {
+        let mut make = |worker: usize, interfaces: &[Interface]| -> Option<WorkerHook> {
             let link = interfaces.get(BACK).map_or(1500, |it| it.mtu().min(u16::MAX.into()));
-            let station = Box::new(Station::new(Setup {
+            let hook = Box::new(GateHook::new(Setup {
                 fixed,
                 workers,
                 from4: from4.unwrap_or(0),
@@ -190,11 +190,11 @@ impl Vantage {
             let behind = |first: &Interface| (first.mac(), first.mtu());
             let (mac, mtu) = interfaces.get(FRONT).map_or(([0; 6], 1500), behind);
             let handed = handed.pop_front().map(|port: Handed| port.behind(mac, mtu));
-            Some(Stationed { station, handed: handed.map(|port| Box::new(port) as Box<dyn Port>) })
+            Some(WorkerHook { hook, handed: handed.map(|port| Box::new(port) as Box<dyn Port>) })
         };
-        let stations = Stations { frames: places(fixed) as u32, make: &mut make };
+        let hooks = HookFactory { frames: places(fixed) as u32, make: &mut make };
         let role = Role::Gate(Arc::clone(&panel));
-        let guard = Guard { role, stations };
+        let guard = Guard { role, hooks };
         let daemon = Daemon::start_guarded(router, guard)?;
         // At work: what is in the file from now on would be out of date.
         let restored = restored.map(|restored| {

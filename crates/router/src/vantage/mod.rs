@@ -10,15 +10,15 @@
 //!   clients ── socket ──────► panel ───── rings ◄─► each worker's flows
 //! ```
 //!
-//! The packets' way is the router's (`datapath/`), with a [`Station`] between what a port
+//! The packets' way is the router's (`datapath/`), with a [`GateHook`] between what a port
 //! has received and the batch. Interfaces, routes, neighbors, the control socket and the
-//! metrics are the router's too: a gate is a [`crate::Daemon`] with stations. What it adds
+//! metrics are the router's too: a gate is a [`crate::Daemon`] with hooks. What it adds
 //! is below; what it decides is all in the crate `gate`, which does no I/O.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | [`config`] | one TOML file |
-//! | `station` | a worker's gate and link, between its ports |
+//! | `hook` | a worker's gate and link, between its ports |
 //! | `steering` | packets to the worker whose flow they are, where the card does not |
 //! | `kept` | frames that wait in the link's queues |
 //! | `reply` | answers to packets that are too big |
@@ -46,6 +46,7 @@ mod daemon;
 mod decisions;
 mod early;
 mod health;
+mod hook;
 mod inside;
 mod kept;
 mod last;
@@ -58,20 +59,19 @@ mod rings;
 mod sampler;
 mod shadow;
 mod shelf;
-mod station;
 mod steering;
 mod tally;
 
 pub use config::Config;
 pub use daemon::Vantage;
 pub use gate::gate::Fate;
+pub use hook::{GateHook, Setup};
 pub(crate) use panel::Panel;
 pub use panel::{Unchanged, told};
 pub use permits::Permit;
 pub use retained::Retained;
 pub use rings::{Ends, Rings, rings};
 pub use sampler::Sampled;
-pub use station::{Setup, Station};
 pub use steering::Steering;
 pub use tally::Tally;
 #[cfg(test)]

@@ -34,7 +34,7 @@ use port::{Arena, Frame};
 use wire::icmp_error::{LONGEST_V6, Reason, emit_v4, emit_v6};
 use wire::{ethernet, ipv4, ipv6};
 
-use crate::datapath::{Key, Leaving, Way};
+use crate::datapath::{Disposition, EgressPacket, Key};
 
 /// Answers that wait at the most; a turn makes at most one for each packet that left.
 const MOST: usize = 64;
@@ -153,9 +153,9 @@ impl Replies {
     }
 
     /// Returns the answer that leaves next.
-    pub(super) fn next(&mut self) -> Option<Leaving> {
+    pub(super) fn next(&mut self) -> Option<EgressPacket> {
         let (frame, key) = self.ready.pop_front()?;
-        Some(Leaving { frame, key, way: Way::Own })
+        Some(EgressPacket { frame, key, disposition: Disposition::Originate })
     }
 
     /// Counts the answers that wait.

@@ -12,7 +12,7 @@
 //! finds the flow in the table, mixed once more so that each worker's hashes are spread over
 //! all of its table.
 //!
-//! A packet is parsed and hashed once, by the worker that it came to (`station/sift.rs`): its hash
+//! A packet is parsed and hashed once, by the worker that it came to (`hook/sift.rs`): its hash
 //! goes with it through the ring, and who receives it there takes both as said.
 //!
 //! Decisions go to every worker; one about a flow is left to the worker whose it is.

@@ -5,7 +5,7 @@
 //!            and clock, rings, samples, counters                           or only counts
 //! ```
 //!
-//! What is timed is the whole of [`Worker::poll`] with a [`Station`], and the writing of each
+//! What is timed is the whole of [`Worker::poll`] with a [`GateHook`], and the writing of each
 //! packet into a frame, which stands for a driver. Nothing of a gate is left out but the card
 //! and the kernel.
 //!
@@ -40,7 +40,7 @@ use router::datapath::{
     Adjacencies, Adjacency, Ingress, Ingresses, Locals, Tables, Verdict, Worker, WorkerSetup, wants,
 };
 use router::stats::WorkerStats;
-use router::vantage::{Config, Rings, Setup, Station, Tally, rings};
+use router::vantage::{Config, GateHook, Rings, Setup, Tally, rings};
 use serde::Serialize;
 use wire::tunnel::Outer;
 use wire::{ethernet, ipv4};
@@ -216,7 +216,7 @@ impl Bench {
         let (rings, ends) = rings();
         let tally = Arc::new(Tally::default());
         let began = Instant::now();
-        let station = Station::new(Setup {
+        let hook = GateHook::new(Setup {
             fixed: &config.fixed,
             workers: 1,
             from4: BACK,
@@ -253,7 +253,7 @@ impl Bench {
             wants: wants().0,
             stats: Arc::new(WorkerStats::new()),
         })
-        .with_station(Box::new(station));
+        .with_hook(Box::new(hook));
         Ok(Self {
             case,
             worker,

@@ -11,7 +11,7 @@ use fingerpost_router::datapath::{
     WorkerSetup, wants,
 };
 use fingerpost_router::stats::WorkerStats;
-use fingerpost_router::vantage::{Config, Rings, Setup, Station, Steering, Tally, rings};
+use fingerpost_router::vantage::{Config, GateHook, Rings, Setup, Steering, Tally, rings};
 use gate::cookie::{Secret, Secrets};
 use gate::decision::{Item, Say, Scope};
 use gate::flow::{Flow, Key};
@@ -168,7 +168,7 @@ impl Rig {
         let clock = Arc::new(AtomicU64::new(5_000 * MS));
         let time = Arc::clone(&clock);
         let tally = Arc::new(Tally::default());
-        let station = Station::new(Setup {
+        let hook = GateHook::new(Setup {
             fixed: &config.fixed,
             workers: 1,
             from4: BACK4,
@@ -200,7 +200,7 @@ impl Rig {
             wants: wants().0,
             stats: Arc::new(WorkerStats::new()),
         })
-        .with_station(Box::new(station))
+        .with_hook(Box::new(hook))
         .with_punts(PuntRates::GATE);
         if let Some(handed) = handed {
             worker = worker.with_handed(Box::new(handed.behind(mac(0), 1500)), 0);

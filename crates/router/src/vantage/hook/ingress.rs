@@ -23,9 +23,11 @@ use gate::gate::{GROUP, Gate, Packet, Verdict as Judged};
 use port::Frame;
 use wire::{ethernet, ipv4, ipv6, mss};
 
-use super::Station;
+use super::GateHook;
 use super::settle::Settled;
-use crate::datapath::{Locals, Parsed, Sifting, Tunnels, Verdict, parse, source_v4, source_v6};
+use crate::datapath::{
+    IngressBatch, Locals, Parsed, TunnelParameters, Verdict, parse, source_v4, source_v6,
+};
 use crate::vantage::last::Last;
 use crate::vantage::rings::Ends;
 use crate::vantage::sampler::Sampler;
@@ -50,21 +52,21 @@ impl Taken {
     }
 }
 
-impl Station {
+impl GateHook {
     /// Judges what came in on the front interface.
-    pub(super) fn judge(&mut self, mut sifting: Sifting<'_>) {
-        std::mem::swap(sifting.frames, &mut self.incoming);
+    pub(super) fn judge(&mut self, mut batch: IngressBatch<'_>) {
+        std::mem::swap(batch.frames, &mut self.incoming);
         let mut incoming = std::mem::take(&mut self.incoming);
         let mut taken = Taken::default();
         let mut frames = incoming.drain(..);
         while frames.len() > 0 {
-            self.read(&mut frames, &mut sifting, &mut taken);
-            self.judge_part(&mut sifting, &mut taken);
+            self.read(&mut frames, &mut batch, &mut taken);
+            self.judge_part(&mut batch, &mut taken);
         }
         drop(frames);
         self.incoming = incoming;
         if taken.packets > 0 {
-            sifting.stats.received(taken.packets, taken.bytes);
+            batch.stats.received(taken.packets, taken.bytes);
         }
     }
 
@@ -72,12 +74,12 @@ impl Station {
     fn read(
         &mut self,
         frames: &mut Drain<'_, Frame>,
-        sifting: &mut Sifting<'_>,
+        batch: &mut IngressBatch<'_>,
         taken: &mut Taken,
     ) {
         let Self { gate, key, steering, packets, flows, tunnels, last, now, sampler, ends, .. } =
             self;
-        let &mut Sifting { ref mut arena, handed, mac, locals, stats, .. } = sifting;
+        let &mut IngressBatch { ref mut arena, handed, mac, locals, stats, .. } = batch;
         packets.clear();
         while flows.len() < PART
             && let Some(frame) = frames.next()
@@ -88,7 +90,7 @@ impl Station {
             let bytes = arena.bytes(&frame);
             let flow = if handed { flow_of_parsed(bytes) } else { flow(bytes, mac, locals) };
             let Some(flow) = flow else {
-                sifting.frames.push(frame);
+                batch.frames.push(frame);
                 continue;
             };
             let hash = if handed { frame.mark() } else { key.hash(&flow) };
@@ -121,10 +123,10 @@ impl Station {
     }
 
     /// Has the gate judge the part in hand, and settles it.
-    fn judge_part(&mut self, sifting: &mut Sifting<'_>, taken: &mut Taken) {
+    fn judge_part(&mut self, batch: &mut IngressBatch<'_>, taken: &mut Taken) {
         let (packets, flows) = (&self.packets[..], &self.flows[..]);
         let verdicts = &mut self.verdicts[..packets.len()];
-        let arena = &*sifting.arena;
+        let arena = &*batch.arena;
         let bytes = |at: usize| {
             flows.get(at).and_then(|frame| arena.bytes(frame).get(ethernet::LEN..)).unwrap_or(&[])
         };
@@ -136,21 +138,21 @@ impl Station {
         for ((frame, packet), verdict) in flows.drain(..).zip(&packets).zip(&verdicts) {
             let len = frame.len();
             if let &Judged::Ask { cookie } = verdict {
-                let Sifting { arena, mac, locals, .. } = sifting;
+                let IngressBatch { arena, mac, locals, .. } = batch;
                 if self.asker.answer(arena, &frame, cookie, *mac, locals) {
-                    sifting.stats.originated();
+                    batch.stats.originated();
                 }
             }
             match self.settle(frame, packet, verdict) {
                 Settled::Stays(frame) => {
-                    sifting.frames.push(frame);
+                    batch.frames.push(frame);
                     continue;
                 }
                 Settled::Kept => {}
                 Settled::Ended(frame, hash, verdict) => {
                     self.last.note(hash, verdict, self.now);
-                    sifting.arena.free(frame);
-                    sifting.stats.ended(verdict, 1);
+                    batch.arena.free(frame);
+                    batch.stats.ended(verdict, 1);
                 }
             }
             taken.add(len);
@@ -159,10 +161,10 @@ impl Station {
     }
 
     /// Holds TCP to what fits the tunnel, in SYNs that come from the back network.
-    pub(super) fn clamp(&mut self, sifting: &mut Sifting<'_>) {
+    pub(super) fn clamp(&mut self, batch: &mut IngressBatch<'_>) {
         let Some(most) = self.clamp else { return };
-        for frame in sifting.frames.iter() {
-            let bytes = sifting.arena.bytes_mut(frame);
+        for frame in batch.frames.iter() {
+            let bytes = batch.arena.bytes_mut(frame);
             let Some(packet) = bytes.get_mut(ethernet::LEN..) else { continue };
             let six = packet.first().is_some_and(|first| first >> 4 == 6);
             let most = if six { most.saturating_sub(20) } else { most };
@@ -184,7 +186,7 @@ fn flow(bytes: &[u8], mac: [u8; 6], locals: &Locals) -> Option<Flow> {
 
 /// Returns whether a packet has an address of this machine as its source: no other host has it.
 #[inline(always)]
-fn is_own(flow: &Flow, tunnels: &Tunnels, locals: &Locals) -> bool {
+fn is_own(flow: &Flow, tunnels: &TunnelParameters, locals: &Locals) -> bool {
     match flow.pair() {
         Pair::V4 { src, .. } => src == tunnels.from4 || locals.holds_v4(src),
         Pair::V6 { src, .. } => src == tunnels.from6 || locals.holds_v6(src),

@@ -5,10 +5,10 @@
 
 use gate::state::{State, Traffic};
 
-use super::Station;
+use super::GateHook;
 use crate::vantage::rings::{Answer, Known, Question};
 
-impl Station {
+impl GateHook {
     /// Answers questions, as far as there is room for answers.
     pub(super) fn talk(&mut self) {
         while self.listing.is_none() && self.ends.answers.slots() >= 4 {

@@ -1,4 +1,4 @@
-//! What a station is made from, and the memory that it will use.
+//! What a hook is made from, and the memory that it will use.
 //!
 //! All of it is made here: places for what waits, the arrays of a batch, the gate's table. Rates and
 //! places of the link are this worker's share; the table is its own.
@@ -17,9 +17,9 @@ use gate::program::Programs;
 use gate::tunnel::{Stream, TunnelKeys};
 use wire::tunnel::GUE;
 
-use super::Station;
-use super::sift::PART;
-use crate::datapath::{SIZE, Tunnels};
+use super::GateHook;
+use super::ingress::PART;
+use crate::datapath::{SIZE, TunnelParameters};
 use crate::vantage::config::Fixed;
 use crate::vantage::cookie::Asker;
 use crate::vantage::kept::Kept;
@@ -36,7 +36,7 @@ const OPERATIONAL: usize = 256;
 /// Queues of granted packets.
 const QUEUES: usize = 64;
 
-/// What a station is made from.
+/// What a hook is made from.
 pub struct Setup<'a> {
     /// The configuration.
     pub fixed: &'a Fixed,
@@ -82,14 +82,14 @@ pub struct Setup<'a> {
     pub clock: Box<dyn FnMut() -> u64 + Send>,
 }
 
-/// Says how many frames the stations of a worker may keep.
+/// Says how many frames the hooks of a worker may keep.
 pub(in crate::vantage) fn places(fixed: &Fixed) -> usize {
     // One more for a request that takes the place of another.
     fixed.requests + 1 + OPERATIONAL + fixed.granted
 }
 
-impl Station {
-    /// Makes a station, with all the memory it will use.
+impl GateHook {
+    /// Makes a hook, with all the memory it will use.
     pub fn new(setup: Setup<'_>) -> Self {
         let Setup { fixed, mut clock, .. } = setup;
         let now = clock();
@@ -140,13 +140,13 @@ impl Station {
             link: Link::new(&link, now),
             kept: Kept::new(places(fixed)),
             others: fixed.granted + OPERATIONAL,
-            tunnels: Tunnels {
+            tunnels: TunnelParameters {
                 from4: setup.from4,
                 from6: setup.from6,
                 udp: fixed.udp,
                 sealed: fixed.udp.unwrap_or(GUE),
                 secret: setup.seed.rotate_left(17) ^ 0x9e37_79b9_7f4a_7c15,
-                most: fixed.mtu,
+                mtu: fixed.mtu,
             },
             keys: setup.keys,
             is_sealing: false,

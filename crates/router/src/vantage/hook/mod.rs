@@ -1,4 +1,4 @@
-//! A worker's station: its gate and its share of the link, between its ports.
+//! A worker's hook: its gate and its share of the link, between its ports.
 //!
 //! ```text
 //!   sift   parse ─► flow, hash ─► Gate::process, a part ─► verdicts
@@ -22,7 +22,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `setup` | what a station is made from |
+//! | `setup` | what a hook is made from |
 //! | `decide` | decisions, at the beginning of a turn |
 //! | `talk` | questions about flows, then |
 //! | `sift` | what came in: parsed, hashed, judged |
@@ -30,11 +30,11 @@
 //! | `leave` | what leaves next |
 
 mod decide;
-mod leave;
+mod egress;
+mod ingress;
+mod queries;
 mod settle;
 mod setup;
-mod sift;
-mod talk;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -56,7 +56,7 @@ use super::rings::Ends;
 use super::sampler::Sampler;
 use super::steering::Steering;
 use super::tally::{Sight, Tally};
-use crate::datapath::{self, Leaving, Sifting, Tunnels, Verdict};
+use crate::datapath::{EgressPacket, IngressBatch, PacketHook, TunnelParameters, Verdict};
 use crate::stats::WorkerStats;
 
 pub use setup::Setup;
@@ -66,7 +66,7 @@ pub(super) use setup::places;
 const WORK: u32 = 256;
 
 /// A worker's gate and its share of the link.
-pub struct Station {
+pub struct GateHook {
     clock: Box<dyn FnMut() -> u64 + Send>,
     now: u64,
     key: HashKey,
@@ -75,7 +75,7 @@ pub struct Station {
     kept: Kept,
     /// Places for all but requests.
     others: usize,
-    tunnels: Tunnels,
+    tunnels: TunnelParameters,
     /// The keys of sealed tunnels, by their ends, and the numbers of this worker's packets.
     keys: Reader<TunnelKeys>,
     /// Some tunnel is sealed, as of the beginning of the turn.
@@ -108,8 +108,8 @@ pub struct Station {
     verdicts: Vec<Judged>,
 }
 
-impl datapath::Station for Station {
-    fn begin(&mut self) {
+impl PacketHook for GateHook {
+    fn begin_turn(&mut self) {
         self.now = (self.clock)();
         self.is_sealing = !self.keys.current().is_empty();
         self.take_decisions();
@@ -117,22 +117,22 @@ impl datapath::Station for Station {
         self.talk();
     }
 
-    fn guards(&self, ingress: usize) -> bool {
+    fn handles_port(&self, ingress: usize) -> bool {
         ingress == FRONT || ingress == BACK && self.clamp.is_some()
     }
 
-    fn sift(&mut self, mut sifting: Sifting<'_>) {
-        match sifting.ingress {
-            FRONT => self.judge(sifting),
-            _ => self.clamp(&mut sifting),
+    fn process_ingress(&mut self, mut batch: IngressBatch<'_>) {
+        match batch.ingress {
+            FRONT => self.judge(batch),
+            _ => self.clamp(&mut batch),
         }
     }
 
-    fn leave(&mut self, room: usize, leaving: &mut Vec<Leaving>) {
-        self.let_go(room, leaving);
+    fn dequeue_egress(&mut self, room: usize, egress: &mut Vec<EgressPacket>) {
+        self.dequeue(room, egress);
     }
 
-    fn tunnels(&self) -> Tunnels {
+    fn tunnel_parameters(&self) -> TunnelParameters {
         self.tunnels
     }
 
@@ -141,7 +141,7 @@ impl datapath::Station for Station {
         self.stream.seal(key, header, self.now, inner)
     }
 
-    fn too_big(
+    fn report_too_big(
         &mut self,
         arena: &mut Arena,
         frame: &Frame,
@@ -154,7 +154,7 @@ impl datapath::Station for Station {
         }
     }
 
-    fn end(&mut self, idle: bool) {
+    fn end_turn(&mut self, idle: bool) {
         if idle {
             self.gate.idle();
             self.keys.idle();
@@ -173,15 +173,15 @@ impl datapath::Station for Station {
         });
     }
 
-    fn is_busy(&self) -> bool {
+    fn has_pending_work(&self) -> bool {
         self.listing.is_some() || !self.ends.questions.is_empty() || self.gate.is_walking()
     }
 
-    fn waiting(&self) -> usize {
+    fn queued(&self) -> usize {
         self.kept.len() + self.replies.len() + self.asker.len()
     }
 
-    fn suspend(&mut self, arena: &mut Arena, stats: &WorkerStats) {
+    fn drop_queued(&mut self, arena: &mut Arena, stats: &WorkerStats) {
         while let Some(waits) = self.kept.pop() {
             arena.free(waits.frame);
             stats.ended(Verdict::LinkFull, 1);
@@ -190,11 +190,11 @@ impl datapath::Station for Station {
             arena.free(reply.frame);
             stats.ended(Verdict::LinkFull, 1);
         }
-        datapath::Station::end(self, true);
+        PacketHook::end_turn(self, true);
     }
 
     fn close(&mut self, arena: &mut Arena, stats: &WorkerStats) {
-        datapath::Station::suspend(self, arena, stats);
+        PacketHook::drop_queued(self, arena, stats);
         // Once: a worker ends a second time when it is dropped.
         if let Some((worker, left)) = self.leave.take() {
             let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);

@@ -8,16 +8,16 @@ use gate::policy::Address;
 use gate::tunnel::OVERHEAD;
 use wire::{ipv4, ipv6, udp};
 
-use super::Station;
-use crate::datapath::{Key, Leaving, Way};
+use super::GateHook;
+use crate::datapath::{Disposition, EgressPacket, Key};
 use crate::vantage::kept::{To, Waits};
 
-impl Station {
+impl GateHook {
     /// Appends what leaves now, as far as there is `room`.
-    pub(super) fn let_go(&mut self, room: usize, leaving: &mut Vec<Leaving>) {
+    pub(super) fn dequeue(&mut self, room: usize, egress: &mut Vec<EgressPacket>) {
         for _ in 0..room {
             if let Some(reply) = self.replies.next() {
-                leaving.push(reply);
+                egress.push(reply);
                 continue;
             }
             // Neither a flood of SYNs nor a full link is to keep the other from leaving.
@@ -25,7 +25,7 @@ impl Station {
             if self.cookies_first
                 && let Some(cookie) = self.asker.next()
             {
-                leaving.push(cookie);
+                egress.push(cookie);
                 continue;
             }
             let left = self.link.next(self.now).and_then(|left| match left {
@@ -34,9 +34,9 @@ impl Station {
                 }
             });
             match left {
-                Some(waits) => leaving.push(self.leaving(waits)),
+                Some(waits) => egress.push(self.egress_packet(waits)),
                 None => match self.asker.next() {
-                    Some(cookie) => leaving.push(cookie),
+                    Some(cookie) => egress.push(cookie),
                     None => return,
                 },
             }
@@ -45,10 +45,12 @@ impl Station {
 
     /// Says how a packet leaves that the link has let go.
     #[inline(always)]
-    fn leaving(&mut self, waits: Waits) -> Leaving {
+    fn egress_packet(&mut self, waits: Waits) -> EgressPacket {
         let Waits { frame, to, dscp, hash } = waits;
         let (grantor, direct) = match to {
-            To::Destination(key) => return Leaving { frame, key, way: Way::Forwarded },
+            To::Destination(key) => {
+                return EgressPacket { frame, key, disposition: Disposition::Forward };
+            }
             To::Grantor(grantor) => (grantor, false),
             To::Direct(grantor) => (grantor, true),
         };
@@ -57,7 +59,7 @@ impl Station {
             Address::V6(address) => Key::V6(address),
         };
         let sealed = self.seals(grantor);
-        Leaving { frame, key, way: Way::Tunnel { dscp, hash, direct, sealed } }
+        EgressPacket { frame, key, disposition: Disposition::Tunnel { dscp, hash, direct, sealed } }
     }
 
     /// Returns whether packets to this grantor are sealed. Where no tunnel is, nothing is looked

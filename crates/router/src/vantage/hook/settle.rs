@@ -14,7 +14,7 @@ use gate::flow::{Flow, Pair};
 use gate::gate::{Packet, Reason, Verdict as Judged};
 use port::Frame;
 
-use super::Station;
+use super::GateHook;
 use crate::datapath::{Key, Verdict};
 use crate::vantage::kept::{To, Waits};
 
@@ -28,7 +28,7 @@ pub(super) enum Settled {
     Ended(Frame, u32, Verdict),
 }
 
-impl Station {
+impl GateHook {
     /// Finds out what becomes of a packet by its verdict.
     pub(super) fn settle(&mut self, frame: Frame, packet: &Packet, judged: &Judged) -> Settled {
         let &Packet { ref flow, hash, .. } = packet;

@@ -7,13 +7,13 @@
 use gate::decision::{Item, Say};
 use gate::state::{Decision, LONGEST_PROVISIONAL_S, Provisional, Traffic};
 
-use super::Station;
+use super::GateHook;
 use crate::vantage::rings::{Decided, Early};
 
 /// Decisions that are taken in a turn.
 const DECISIONS: usize = 4096;
 
-impl Station {
+impl GateHook {
     /// Takes what was decided since the last turn.
     pub(super) fn take_decisions(&mut self) {
         for _ in 0..DECISIONS {

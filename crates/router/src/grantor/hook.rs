@@ -1,4 +1,4 @@
-//! A worker's station in a grantor: packets out of their tunnel, and those that ask set aside.
+//! A worker's hook in a grantor: packets out of their tunnel, and those that ask set aside.
 //!
 //! ```text
 //!   on an interface not in [tunnel] interfaces ─► tunnel_interface
@@ -32,7 +32,9 @@ use rtrb::{Consumer, Producer};
 use wire::tunnel::Header;
 use wire::{BadHeader, ethernet, ipv4, ipv6, udp};
 
-use crate::datapath::{self, Key, Leaving, SIZE, Sifting, Verdict, Way};
+use crate::datapath::{
+    Disposition, EgressPacket, IngressBatch, Key, PacketHook, SIZE, TunnelParameters, Verdict,
+};
 use crate::stats::WorkerStats;
 
 /// Requests that a worker keeps.
@@ -70,7 +72,7 @@ pub(super) struct Answer {
 
 /// Where tunnels end, and whose they are.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tunnels {
+pub(super) struct TunnelEndpoints {
     pub(super) ends: Vec<Address>,
     pub(super) gates: Vec<Address>,
     /// Packets in UDP to this port are taken too.
@@ -89,16 +91,16 @@ fn source(packet: &[u8]) -> Option<Address> {
     ipv4::View::parse(packet).ok().map(|ip| Address::V4(ip.src()))
 }
 
-/// The connections of a worker's station: its policy's thread and the post.
+/// The connections of a worker's hook: its policy's thread and the post.
 pub(super) struct Ends {
     pub(super) asks: Producer<Ask>,
     pub(super) answers: Consumer<Answer>,
     pub(super) keys: Reader<GateKeys>,
 }
 
-/// A worker's station.
-pub(super) struct Station {
-    tunnels: Tunnels,
+/// A worker's hook.
+pub(super) struct GrantorHook {
+    tunnels: TunnelEndpoints,
     asks: Producer<Ask>,
     answers: Consumer<Answer>,
     kept: Box<[Option<(Frame, Key)>]>,
@@ -110,7 +112,7 @@ pub(super) struct Station {
     incoming: Vec<Frame>,
     keys: Reader<GateKeys>,
     checker: Checker,
-    begin: Instant,
+    start: Instant,
     now: u64,
 }
 
@@ -123,8 +125,8 @@ enum Settled {
     Ended(Frame, Verdict),
 }
 
-impl Station {
-    pub(super) fn new(tunnels: Tunnels, ends: Ends) -> Self {
+impl GrantorHook {
+    pub(super) fn new(tunnels: TunnelEndpoints, ends: Ends) -> Self {
         let Ends { asks, answers, keys } = ends;
         let blank = Ask {
             number: 0,
@@ -137,7 +139,7 @@ impl Station {
         Self {
             keys,
             checker: Checker::new(tunnels.gates.iter().copied()),
-            begin: Instant::now(),
+            start: Instant::now(),
             now: 0,
             tunnels,
             asks,
@@ -277,18 +279,18 @@ impl Station {
     }
 }
 
-impl datapath::Station for Station {
-    fn begin(&mut self) {
-        self.now = self.begin.elapsed().as_nanos() as u64;
+impl PacketHook for GrantorHook {
+    fn begin_turn(&mut self) {
+        self.now = self.start.elapsed().as_nanos() as u64;
         self.feed();
     }
 
-    fn guards(&self, _ingress: usize) -> bool {
+    fn handles_port(&self, _ingress: usize) -> bool {
         true
     }
 
-    fn sift(&mut self, sifting: Sifting<'_>) {
-        let Sifting { arena, frames, stats, ingress, .. } = sifting;
+    fn process_ingress(&mut self, batch: IngressBatch<'_>) {
+        let IngressBatch { arena, frames, stats, ingress, .. } = batch;
         std::mem::swap(frames, &mut self.incoming);
         let mut incoming = std::mem::take(&mut self.incoming);
         let (mut taken, mut bytes) = (0, 0);
@@ -315,45 +317,46 @@ impl datapath::Station for Station {
         }
     }
 
-    fn leave(&mut self, room: usize, leaving: &mut Vec<Leaving>) {
+    fn dequeue_egress(&mut self, room: usize, egress: &mut Vec<EgressPacket>) {
         for _ in 0..room {
             let Ok(Answer { number, deliver }) = self.answers.pop() else { return };
             let Some((frame, key)) = self.take(number) else { return };
-            let way = if deliver { Way::Forwarded } else { Way::Dropped(Verdict::Declined) };
-            leaving.push(Leaving { frame, key, way });
+            let disposition =
+                if deliver { Disposition::Forward } else { Disposition::Drop(Verdict::Declined) };
+            egress.push(EgressPacket { frame, key, disposition });
         }
     }
 
     /// None begins here.
-    fn tunnels(&self) -> datapath::Tunnels {
-        datapath::Tunnels::default()
+    fn tunnel_parameters(&self) -> TunnelParameters {
+        TunnelParameters::default()
     }
 
     fn seal(&mut self, _: &Header, _: &[u8]) -> Option<Private> {
         None
     }
 
-    fn too_big(&mut self, _: &mut Arena, _: &Frame, _: u32, _: bool, _: &WorkerStats) {}
+    fn report_too_big(&mut self, _: &mut Arena, _: &Frame, _: u32, _: bool, _: &WorkerStats) {}
 
-    fn end(&mut self, idle: bool) {
+    fn end_turn(&mut self, idle: bool) {
         if idle {
             self.keys.idle();
         }
     }
 
-    fn is_busy(&self) -> bool {
+    fn has_pending_work(&self) -> bool {
         !self.answers.is_empty() || !self.queue.is_empty() && !self.asks.is_full()
     }
 
-    fn waiting(&self) -> usize {
+    fn queued(&self) -> usize {
         PLACES - self.free.len()
     }
 
     fn close(&mut self, arena: &mut Arena, stats: &WorkerStats) {
-        self.suspend(arena, stats);
+        self.drop_queued(arena, stats);
     }
 
-    fn suspend(&mut self, arena: &mut Arena, stats: &WorkerStats) {
+    fn drop_queued(&mut self, arena: &mut Arena, stats: &WorkerStats) {
         for kept in &mut self.kept {
             if let Some((frame, _)) = kept.take() {
                 arena.free(frame);
@@ -402,7 +405,7 @@ mod tests {
         let mut arena = Arena::new(2 * PLACES as u32, 2048).unwrap();
         let (asks, mut queue) = RingBuffer::new(FLIGHT);
         let (mut answer, answers) = RingBuffer::new(PLACES);
-        let tunnels = Tunnels {
+        let tunnels = TunnelEndpoints {
             ends: vec![Address::V4(END)],
             gates: vec![Address::V4(GATE)],
             port: None,
@@ -410,10 +413,10 @@ mod tests {
             sealed: false,
         };
         let keys = fib::Publisher::new(GateKeys::default()).reader();
-        let mut station = Station::new(tunnels, super::Ends { asks, answers, keys });
-        let mut settle = |station: &mut Station, src, dscp| {
+        let mut hook = GrantorHook::new(tunnels, super::Ends { asks, answers, keys });
+        let mut settle = |hook: &mut GrantorHook, src, dscp| {
             let frame = sealed(&mut arena, src, dscp);
-            match station.settle(&mut arena, frame, 0) {
+            match hook.settle(&mut arena, frame, 0) {
                 Settled::Kept => None,
                 Settled::Ended(frame, verdict) => {
                     let src = ipv4::View::parse(&arena.bytes(&frame)[14..]).unwrap().src();
@@ -425,30 +428,30 @@ mod tests {
         };
         // A flood of first packets takes all places, some of them on their way to the policy.
         for src in 0..PLACES as u32 {
-            assert_eq!(settle(&mut station, src, 41), None);
-            station.feed();
+            assert_eq!(settle(&mut hook, src, 41), None);
+            hook.feed();
         }
-        assert_eq!(settle(&mut station, 9999, 41), Some((9999, Verdict::LowPriority)));
+        assert_eq!(settle(&mut hook, 9999, 41), Some((9999, Verdict::LowPriority)));
         // One that has been patient, and a renewal, find room: the youngest of the flood goes.
         let youngest = PLACES as u32 - 1;
         let low = Verdict::LowPriority;
-        assert_eq!(settle(&mut station, 10_001, 43), Some((youngest, low)));
-        assert_eq!(settle(&mut station, 10_002, 2), Some((youngest - 1, low)));
-        assert_eq!(settle(&mut station, 10_003, 30), Some((10_003, low)));
+        assert_eq!(settle(&mut hook, 10_001, 43), Some((youngest, low)));
+        assert_eq!(settle(&mut hook, 10_002, 2), Some((youngest - 1, low)));
+        assert_eq!(settle(&mut hook, 10_003, 30), Some((10_003, low)));
         // The policy has what was on its way, and then the highest first.
         let mut order = Vec::new();
         while let Ok(ask) = queue.pop() {
             order.push(source(&ask));
             answer.push(Answer { number: ask.number, deliver: true }).unwrap();
-            station.feed();
+            hook.feed();
         }
         assert_eq!(order.len(), PLACES);
         let flight = FLIGHT as u32;
         assert!(order.iter().take(FLIGHT).copied().eq(0..flight));
         assert_eq!(order[FLIGHT..FLIGHT + 3], [10_002, 10_001, flight]);
         // Each is answered once, and all numbers are free again.
-        let mut leaving = Vec::new();
-        datapath::Station::leave(&mut station, 2 * PLACES, &mut leaving);
-        assert_eq!((leaving.len(), datapath::Station::waiting(&station)), (PLACES, 0));
+        let mut egress = Vec::new();
+        PacketHook::dequeue_egress(&mut hook, 2 * PLACES, &mut egress);
+        assert_eq!((egress.len(), PacketHook::queued(&hook)), (PLACES, 0));
     }
 }
