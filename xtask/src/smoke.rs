@@ -18,8 +18,8 @@ use crate::step::{Step, Words};
 /// The longest a smoke test may take, in seconds.
 const LIMIT: &str = "180";
 
-/// Scripts that are no tests: the others source them, or run them elsewhere.
-const PARTS: [&str; 5] = ["place", "crossing", "vantage", "protected", "debian-guest"];
+/// The end of the name of a script that is a test; others are sourced by these.
+const SUFFIX: &str = "_test.sh";
 
 /// The scripts of `smoke/` by name; all, or only those asked for.
 pub(crate) fn scripts(only: &[String]) -> Result<Vec<(String, PathBuf)>> {
@@ -27,10 +27,9 @@ pub(crate) fn scripts(only: &[String]) -> Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     for entry in folder.read_dir().context("reading the folder smoke")? {
         let path = entry.context("reading the folder smoke")?.path();
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let script = path.extension().is_some_and(|extension| extension == "sh");
-        if script && !PARTS.contains(&&*name) {
-            found.push((name, path));
+        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if let Some(name) = file.strip_suffix(SUFFIX) {
+            found.push((name.to_owned(), path));
         }
     }
     found.sort();

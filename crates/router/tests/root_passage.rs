@@ -14,7 +14,7 @@
 //! No socket is bound under `BPF_PROG_TEST_RUN`, so that what would be taken ends as `Unserved`.
 //!
 //! Limits: one interface and one queue; what happens while interfaces change is tried in
-//! namespaces (`smoke/devices.sh`, `smoke/queues.sh`, `smoke/passage.sh`).
+//! namespaces (`smoke/devices_test.sh`, `smoke/queues_test.sh`, `smoke/passage_test.sh`).
 //!
 //! Needs root, hence the feature `root-tests`.
 

@@ -208,7 +208,7 @@ fn a_full_ring_takes_what_fits() {
 #[test]
 fn every_verdict_has_a_test_that_leads_to_it() {
     let made = made_by_hand();
-    // Those of gates: vantage.rs; of grantors: smoke/grantor.sh; of the host: punts.rs.
+    // Those of gates: vantage.rs; of grantors: smoke/grantor_test.sh; of the host: punts.rs.
     let plain = |verdict: &Verdict| !verdict.is_gates() && !verdict.is_grantors();
     for verdict in Verdict::ALL.into_iter().filter(plain) {
         let by_hand = made.iter().any(|(expect, _)| *expect == verdict);

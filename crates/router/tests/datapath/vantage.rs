@@ -188,7 +188,7 @@ fn every_packet_ends_once_and_nothing_is_allocated() {
             while far.take().is_some() {}
         }
     }
-    // Programs are compiled by clang: smoke/gate.sh. Cookies have to be asked for: cookies.rs. To hand
+    // Programs are compiled by clang: smoke/gate_test.sh. Cookies have to be asked for: cookies.rs. To hand
     // packets over takes two workers: steering.rs. The kernel drops what no worker takes:
     // queues.sh.
     let elsewhere = [

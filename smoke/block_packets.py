@@ -1,0 +1,188 @@
+"""Packets of blocked sources for block_test.sh, by scapy.
+
+Called within the client's namespace with the prefix of the namespaces, the program, the scratch
+folder, how many prefixes the kernel may know, and the folder with real lists.
+"""
+
+import glob
+import gzip
+import ipaddress
+import json
+import random
+import select
+import subprocess
+import sys
+import time
+
+from packets import Checks, Tap
+from scapy.compat import raw
+from scapy.layers.inet import IP, UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+
+CLIENT, FRONT = "02:00:00:00:01:02", "02:00:00:00:01:01"
+PATIENCE = 8.0
+BYTES = 40
+# Sources that are on no list, and none of the gate's own or of what it protects: such are forged.
+MARKS = {"198.51.100.200", "2001:4860:4860::8888"}
+check = Checks()
+marks = iter(range(1000, 60000))
+
+
+def run(*words):
+    return subprocess.run([program, *words, "--socket", f"{work}/sock"], capture_output=True, text=True, check=False)
+
+
+def gate():
+    return json.loads(run("show", "-j", "gate").stdout)[0]
+
+
+def steered():
+    return next(it["steered"] for it in json.loads(run("show", "-j", "interfaces").stdout) if it["name"] == "g0")
+
+
+def packet(src):
+    mark = Raw(next(marks).to_bytes(4, "big") * (BYTES // 4))
+    if ":" in src:
+        return IPv6(src=src, dst="2001:db8:2::7", hlim=33) / UDP(sport=5000, dport=6000) / mark
+    return IP(src=src, dst="192.0.2.7", ttl=17) / UDP(sport=5000, dport=6000) / mark
+
+
+def sends(passes, blocked):
+    """Sends a packet of each and returns those whose packets come out.
+
+    Packets leave by class and priority, not as they came: all that are to pass are waited for, and two
+    that come last, so that there is something to wait for where none is.
+    """
+    grantor.take()
+    grantor.seen.clear()
+    packets = {src: packet(src) for src in [*passes, *blocked, *MARKS]}
+    for it in packets.values():
+        client.send(raw(Ether(src=CLIENT, dst=FRONT) / it))
+    until = time.monotonic() + PATIENCE
+    inner = {raw(it): src for src, it in packets.items()}
+    came = set()
+    while not {*passes, *MARKS} <= came and time.monotonic() < until:
+        select.select([grantor.socket], [], [], 0.05)
+        grantor.take()
+        for frame in grantor.seen:
+            came |= {src for body, src in inner.items() if body in frame}
+    return came - MARKS
+
+
+def judged(what, passes, blocked, times=3):
+    """Who passes does, who is blocked does not, and both are counted so, packets and bytes."""
+    before, inside = gate(), steered()
+    rounds = [sends(passes, blocked) for _ in range(times)]
+    leaked = sends([], blocked)
+    check(what, all(it == set(passes) for it in rounds) and not leaked, (rounds, leaked))
+    sent = times * (len(passes) + len(blocked) + 2) + len(blocked) + 2
+    ends = (times + 1) * len(blocked)
+    size = (times + 1) * sum(14 + len(raw(packet(src))) for src in blocked)
+    until = time.monotonic() + PATIENCE
+    while gate()["packets"]["received"] < before["packets"]["received"] + sent and time.monotonic() < until:
+        time.sleep(0.02)
+    now, after = gate(), steered()
+    more = {name: now["packets"][name] - before["packets"][name] for name in ("received", "blocked", "xdp_dropped")}
+    here = after["blocked"] - inside["blocked"]
+    early = ends if room > 100 else 0 if room == 0 else more["xdp_dropped"]
+    check("   counted exactly", more == {"received": sent, "blocked": ends, "xdp_dropped": early} and now["bytes"]["blocked"] - before["bytes"]["blocked"] == size, (more, sent, ends, size, now["bytes"], before["bytes"]))
+    check("   whoever dropped them", here == early and after["taken"] - inside["taken"] == sent - early, (here, early, sent))
+    if 0 < room <= 100:
+        check("   some in the kernel, some not", 0 < early < ends, (early, ends))
+
+
+def explains(src, dst, **wants):
+    told = json.loads(run("flow", "explain", src, dst, "-j").stdout)
+    got = {name: told.get(name) for name in wants}
+    check(f"explain knows why: {src}", got == wants, told)
+
+
+def reads(text, *, refused=None):
+    with open(f"{work}/block.txt", "w", encoding="ascii") as file:
+        file.write(text)
+    done = run("reload")
+    if refused:
+        check("a bad list is refused, with its line", done.returncode == 1 and refused in done.stderr, done)
+    else:
+        check("another list is read", done.returncode == 0, done)
+
+
+def lists():
+    """The first list, what is allowed in it, another, a bad one, and none."""
+    blocked = ["203.0.113.5", "203.0.113.127", "198.51.100.7", "2001:db8:9::5", "2001:db8:9:2::1"]
+    # Beside the list, and on the allow-list too, however long the blocked prefix is.
+    passes = ["198.51.100.8", "203.0.112.255", "203.0.113.128", "203.0.113.200", "2001:db8:9:1::5", "2001:db8:8::1"]
+    judged("who is listed does not come out, who is allowed within does", passes, blocked)
+    told = gate()
+    check("show gate tells the lists", (told["allowed"], told["blocked"]) == (2, 4), told)
+    there, left = told["table"]["xdp_prefixes"], told["table"]["xdp_prefixes_overflow"]
+    # Of five: a blocked one that is on the allow-list too is left out, and two that pass are in.
+    check("and what the kernel knows of them", there + left == (0 if room == 0 else 5) and (there == 5 or room < 5), (there, left))
+    if room != 2:
+        explains("203.0.113.5", "192.0.2.7", state="blocked", blocked="203.0.113.0/24", allowed=None, dropped="blocked", xdp_dropped=room > 0)
+    explains("203.0.113.200", "192.0.2.7", blocked=None, allowed="203.0.113.128/25", xdp_dropped=False)
+    before = gate()
+    reads("203.0.113.0/24\n198.51.100.0/33\n", refused='block.txt: line 2: prefix "198.51.100.0/33" has no valid length')
+    check("and counted", gate()["reloads_refused"] == before["reloads_refused"] + 1)
+    judged("the old one is in force", passes, blocked, 1)
+    if room == 2:
+        return
+    reads("203.0.113.0/25\n198.51.100.8\n")
+    judged("what came and what went", ["198.51.100.7", "203.0.113.200"], ["198.51.100.8", "203.0.113.5", "2001:db8:9::5"], 1)
+    # The host's own traffic is nobody's business: who is blocked can still reach the gate itself.
+    before = steered()
+    for _ in range(4):
+        client.send(raw(Ether(src=CLIENT, dst=FRONT) / IP(src="203.0.113.5", dst="10.1.0.1") / UDP(sport=9, dport=9)))
+    until = time.monotonic() + PATIENCE
+    while steered()["local"] < before["local"] + 4 and time.monotonic() < until:
+        time.sleep(0.02)
+    check("what is for the host itself stays the host's", steered()["local"] == before["local"] + 4, (before, steered()))
+
+
+def real():
+    """Lists that others keep, all at once."""
+    names = ["firehol_abusers_30d-2026.netset", "fullbogons-ipv6-2024.txt", "ipsum-20260822.txt"]
+    texts = [gzip.open(glob.glob(f"{data}/list-{name}.gz")[0], "rt", encoding="ascii").read() for name in names]
+    entries = [line.split()[0] for text in texts for line in text.splitlines() if line[:1] not in ("", "#")]
+    prefixes = [ipaddress.ip_network(entry) for entry in entries]
+    begun = time.monotonic()
+    reads("".join(texts))
+    took = time.monotonic() - begun
+    check(f"{len(entries)} lines in {took:.1f} s", took < 30 and gate()["blocked"] == len(entries) + 1, (took, gate()["blocked"]))
+    print("     ", {name: value for name, value in gate()["table"].items() if name.startswith("xdp_")}, flush=True)
+    # The twin: every prefix of a family, one by one.
+    dice = random.Random(5)
+    four, six = ([it for it in prefixes if it.version == version] for version in (4, 6))
+    ours = [ipaddress.ip_network(it) for it in ("203.0.113.128/25", "2001:db8:9:1::/64", "192.0.2.0/24", "2001:db8:2::/48")]
+    passes, blocked = [], []
+    for _ in range(40):
+        for family in (four, six):
+            chosen = dice.choice(family)
+            address = chosen[0] + dice.randrange(min(4, chosen.num_addresses)) + dice.choice([0, 0, 1, 1 << 40 if chosen.version == 6 else 256])
+            # Others have their own ends: multicast, loopback and the like.
+            if not address.is_global or any(address in it for it in ours if it.version == address.version):
+                continue
+            listed = any(address in it for it in family)
+            (blocked if listed else passes).append(str(address))
+    # Networks that have long been in use, and so are no bogons.
+    for text in ("2001:500:2::c", "2001:503:ba3e::2:30", "2a00:1450:4001::1", "2606:4700::1111"):
+        (blocked if any(ipaddress.ip_address(text) in it for it in six) else passes).append(text)
+    passes, blocked = sorted(set(passes)), sorted(set(blocked))
+    check("some of both", len(passes) > 5 and len(blocked) > 20 and any(":" in it for it in passes), (passes, blocked))
+    judged(f"{len(blocked)} of them are blocked, {len(passes)} beside them are not", passes, blocked, 1)
+    begun = time.monotonic()
+    reads("198.51.100.7\n")
+    check(f"and a short list again in {time.monotonic() - begun:.1f} s", gate()["blocked"] == 2)
+    judged("all but one are let go", [it for it in blocked if it != "198.51.100.7"], ["198.51.100.7"], 1)
+
+
+if __name__ == "__main__":
+    prefix, program, work, room, data = sys.argv[1:]
+    room = int(room)
+    client, grantor = Tap(f"{prefix}client", "c0"), Tap(f"{prefix}grantor", "t0")
+    lists()
+    if room > 100:
+        real()
+    check.finish()

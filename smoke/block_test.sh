@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Sources that a gate blocks, with what must not be said of anybody else:
+#
+#   client c0 ── g0 gate g1 ── t0 grantor      10.1.0.x, fd01::x │ 10.2.0.x, fd02::x
+#                                              protected: 192.0.2.0/24, 2001:db8:2::/48
+#
+# Packets of listed sources, of both families, never come out nor reach the gate's workers; those on the
+# allow-list do; another list takes the place of the first, and a bad one does not; a real list of
+# hundreds of thousands of prefixes; then the same by the workers alone (block_packets.py).
+. "$(dirname "$0")/lib/gate_topology.sh"
+data=${FINGERPOST_DATA:-$here/../shared/data}
+
+within gate ip addr add fd01::1/64 dev g0
+within gate ip addr add fd02::1/64 dev g1
+within grantor ip addr add fd02::2/64 dev t0
+within gate ip route add 192.0.2.0/24 via 10.2.0.2
+within gate ip -6 route add 2001:db8:2::/48 via fd02::2
+within gate ip neigh replace 10.2.0.2 lladdr 02:00:00:00:02:02 dev g1
+within gate ip -6 neigh replace fd02::2 lladdr 02:00:00:00:02:02 dev g1
+
+guard() { # NAME EARLY_PREFIXES
+    cat >"$work/$1.toml" <<CONFIG
+$(sides 1gbit)
+[flow_table]
+entries = 4096
+xdp_blocked_prefixes = $2
+[admission]
+enabled = false
+$(both_families)
+[allow]
+prefixes = ["203.0.113.128/25", "2001:db8:9:1::/64"]
+[block]
+prefixes = ["2001:db8:9::/48"]
+file = "block.txt"
+[control]
+socket = "$work/sock"
+CONFIG
+    printf '%s\n' "# unwanted sources" "203.0.113.0/24 a word for people" "198.51.100.7 ; SBL256894" 203.0.113.200/32 >"$work/block.txt"
+    guarded "$1" within client "$python" "$here/smoke/block_packets.py" "$prefix" "$program" "$work" "$2" "$data"
+    json 'p, dropped = d["gate"]["packets"], d["counters"]["dropped"]
+assert p["blocked"] == dropped["blocked"] > 0, (p, dropped)' <"$work/$1.json"
+}
+
+guard kernel 1048576
+guard workers 0
+# Less than the list has: some end here, some there.
+guard both 2

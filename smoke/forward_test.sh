@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# The router on AF_XDP between three veth pairs, by a configuration, judged by scapy:
+#
+#   source s0 ── r0 router r1 ── a0 a
+#                          r2 ── b0 b
+#
+# What must be forwarded arrives once, on the right side, equal byte for byte to what
+# scapy says; what must not, does not (forward_packets.py). Meanwhile the kernel still answers
+# for the router's own addresses, and at the end every counter is as the packets were.
+. "$(dirname "$0")/lib/namespaces.sh"
+
+for name in source router a b; do
+    namespace "$name"
+done
+join source s0 02:00:00:00:01:02 router r0 02:00:00:00:01:01
+join a a0 02:00:00:00:02:02 router r1 02:00:00:00:02:01
+join b b0 02:00:00:00:03:02 router r2 02:00:00:00:03:01
+within router ip addr add 10.0.0.1/24 dev r0
+within router ip addr add fd00::1/64 dev r0
+within source ip addr add 10.0.0.2/24 dev s0
+within source ip addr add fd00::2/64 dev s0
+
+cat >"$work/routes.txt" <<'ROUTES'
+11.0.0.0/8 10.0.1.2
+11.1.2.0/24 10.0.2.2
+12.0.0.0/8 b
+2001:4::/32 a
+2001:4:1::/48 fd00:2::2
+2001:5::/32 b
+14.0.0.0/8 blackhole
+ROUTES
+cat >"$work/router.toml" <<'CONFIG'
+interface = [{ name = "r0" }, { name = "r1" }, { name = "r2" }]
+
+[[nexthop]]
+name = "a"
+interface = "r1"
+mac = "02:00:00:00:02:02"
+address = "10.0.1.2"
+
+[[nexthop]]
+name = "b"
+interface = "r2"
+mac = "02:00:00:00:03:02"
+address = "fd00:2::2"
+
+[[nexthop]]
+name = "b by its other address"
+interface = "r2"
+mac = "02:00:00:00:03:02"
+address = "10.0.2.2"
+
+[[routes]]
+file = "routes.txt"
+
+[[route]]
+prefix = "15.0.0.0/8"
+nexthop = "b"
+CONFIG
+
+"$program" forward -c "$work/router.toml" --check >"$work/check.log"
+grep -q '^sound: 5 IPv4 and 3 IPv6 routes' "$work/check.log" || fail "--check: $(cat "$work/check.log")"
+
+launch router "$program" forward -c "$work/router.toml" -j >"$work/report.json" 2>"$work/router.log"
+router=$launched
+wait_for 10 grep -q 'forwarding by' "$work/router.log" || fail "the router does not start"
+for interface in r0 r1 r2; do
+    grep -q "$interface, queue 0: AF_XDP copy" "$work/router.log" || fail "$interface is not in copy mode"
+done
+[ "$(programs router)" = "r0 r1 r2" ] || fail "programs on: $(programs router)"
+
+# The kernel keeps its own: ARP, neighbor discovery and ping.
+ip -n "${prefix}source" neigh flush dev s0
+within source ping -c 2 -i 0.2 -W 2 -q 10.0.0.1 >"$work/ping.log" || fail "no answer from 10.0.0.1"
+within source ping -c 2 -i 0.2 -W 2 -q fd00::1 >"$work/ping.log" || fail "no answer from fd00::1"
+
+"$python" "$here/smoke/forward_packets.py" "$prefix" "$work/expected.json"
+
+kill -INT "$router"
+status=0
+wait "$router" || status=$?
+[ "$status" -eq 0 ] || fail "the router ended with $status"
+[ -z "$(programs router)" ] || fail "a program is left on: $(programs router)"
+"$python" - "$work/expected.json" "$work/report.json" <<'COMPARE'
+import json, sys
+
+want, report = (json.load(open(path, encoding="ascii")) for path in sys.argv[1:])
+assert report["balanced"]
+got = {f"drop.{reason}": n for reason, n in report["dropped"].items() if n}
+got |= {f"punt.{reason}": n for reason, n in report["punted"].items() if n}
+got["sent"] = report["sent"]
+# What the kernels say to each other is left to them, and nobody counts it beforehand.
+passed = report["interfaces"][0]["passed"]
+for reason in ("group_mac", "multicast", "local", "arp", "link_local"):
+    told = want.pop(f"pass.{reason}", 0)
+    assert passed[reason] >= told, (reason, passed[reason], told)
+    passed[reason] = 0
+got |= {f"pass.{reason}": n for reason, n in passed.items() if n}
+wrong = {name: (want.get(name, 0), got.get(name, 0)) for name in want | got if want.get(name, 0) != got.get(name, 0)}
+if wrong:
+    sys.exit(f"counters, (expected, counted): {wrong}")
+assert report["received"] == report["sent"] + sum(report["punted"].values()) + sum(report["dropped"].values())
+assert report["received"] == sum(interface["taken"] for interface in report["interfaces"])
+print(f"{len(want)} counters as expected, {report['received']} packets received")
+COMPARE

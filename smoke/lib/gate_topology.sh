@@ -1,0 +1,73 @@
+# Sourced by the tests of a gate between who sends and who decides:
+#
+#   client c0 ── g0 gate g1 ── t0 grantor         10.1.0.x │ 10.2.0.x
+#
+# The gate is .1 on both sides, the grantor 10.2.0.2. A client has no address: whose kernel is to
+# answer, and for which, each test says itself, and what is routed where.
+#
+#   sides BANDWIDTH           prints which interface is which, and what the link to the back takes
+#   known_ends                gives the client 10.1.0.2, and the gate the MACs of both ends
+#   both_families             prints a set of grantors for either family, and whom they protect:
+#                             192.0.2.0/24 by 10.2.0.2 and 2001:db8:2::/48 by fd02::2
+#   guarded NAME COMMAND...   a gate by $work/NAME.toml while the command runs; it must end well
+#                             with every packet counted, and says so in $work/NAME.json
+. "$(dirname "${BASH_SOURCE[0]}")/namespaces.sh"
+
+for name in client gate grantor; do
+    namespace "$name"
+done
+join client c0 02:00:00:00:01:02 gate g0 02:00:00:00:01:01
+join grantor t0 02:00:00:00:02:02 gate g1 02:00:00:00:02:01
+within gate ip addr add 10.1.0.1/24 dev g0
+within gate ip addr add 10.2.0.1/24 dev g1
+within grantor ip addr add 10.2.0.2/24 dev t0
+
+sides() {
+    # A machine that is busy with tests lets a worker wait for longer than 100 ms; stalled_test.sh and
+    # queues_test.sh are about what happens then.
+    printf '%s\n' '[workers]' 'stall_timeout = "2000ms"'
+    gate_sides g0 g1 "$1"
+}
+
+known_ends() {
+    within client ip addr add 10.1.0.2/24 dev c0
+    within gate ip neigh replace 10.1.0.2 lladdr 02:00:00:00:01:02 dev g0
+    within gate ip neigh replace 10.2.0.2 lladdr 02:00:00:00:02:02 dev g1
+}
+
+both_families() {
+    cat <<'CONFIG'
+[[grantors]]
+name = "site"
+members = [{ address = "10.2.0.2" }]
+[[grantors]]
+name = "site6"
+members = [{ address = "fd02::2" }]
+[[policy]]
+prefix = "192.0.2.0/24"
+grantors = "site"
+[[policy]]
+prefix = "2001:db8:2::/48"
+grantors = "site6"
+CONFIG
+}
+
+guarded() {
+    local name=$1 status=0
+    shift
+    local gate
+    start_gate "$name"
+    "$@"
+    kill -INT "$gate"
+    wait "$gate" || status=$?
+    [ "$status" -eq 0 ] || fail "the gate ended with $status"
+    balanced <"$work/$name.json"
+    json 'p = d["gate"]["packets"]
+ends = """request granted allowed back front no_route blocked declined over_rate policy no_grantor program
+    program_error over_limit over_destination_limit syn_cookie proof forged"""
+assert p["received"] == sum(p[name] for name in ends.split()), p
+for what in "packets", "bytes":
+    assert d["gate"][what]["received"] == sum(sum(it[what].values()) for it in d["gate"]["policies"]), d["gate"]
+by = {name: sum(it["packets"][name] for it in d["gate"]["policies"]) for name in ("request", "granted", "passed")}
+assert by == {"request": p["request"], "granted": p["granted"] + p["allowed"], "passed": p["back"] + p["front"]}, (by, p)' <"$work/$name.json"
+}

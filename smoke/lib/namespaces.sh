@@ -1,0 +1,199 @@
+# Sourced by every smoke test: makes the place where it happens, and removes it.
+#
+# A place is a few network namespaces joined by veth pairs, and a scratch folder.
+# All names begin with the prefix that the runner gives (or one of our own), every
+# interface is made inside a namespace, and whatever way the script ends, its
+# processes, namespaces and files go: a namespace takes its interfaces with it.
+# Nothing here touches the machine's own interfaces or addresses.
+#
+#   namespace NAME             makes one
+#   join A a0 MAC B b0 MAC     joins two by a veth pair, both ends up
+#   within NAME COMMAND...     runs a command in one
+#   launch NAME COMMAND...     the same in the background, as process $launched
+#   refuse STATUS TEXT COMMAND...   the command must end with STATUS and say TEXT
+#   fail WORDS...              ends the test
+#   own_checksums NAME IFACE   the kernel of a namespace computes the checksums of what it sends by
+#                              this interface
+#   start_gate [NAME]          starts a gate in the namespace gate by $work/NAME.toml (gate.toml) and
+#                              waits until it guards; its process is $gate, its report NAME.json
+#   balanced                   fails unless the counters of standard input, the report of a gate or of
+#                              a router, have one end for each packet
+#
+# Parts of a configuration, printed:
+#
+#   gate_sides FRONT BACK BANDWIDTH [LINES]   the interfaces, with these lines for the front, and the
+#                                             link
+#   gate_site MEMBER                          a set of one grantor, and 192.0.2.0/24 protected by it
+#   gate_policy PREFIX ACTION                 a policy that asks no grantor
+#   gate_sender ID KEY ADDRESS                a sender of decisions by version 2
+#   grantor_config INTERFACES ADDRESS GATE ID KEY
+#                                             a grantor with policy.lua that signs by this key
+
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+program=${FINGERPOST:-$here/target/release/fingerpost}
+prefix=${SMOKE_PREFIX:-fp$$-}
+python=/usr/bin/python3
+# Where Python finds the modules of smoke/lib; compiled copies would be left beside them.
+export PYTHONPATH=$here/smoke/lib PYTHONDONTWRITEBYTECODE=1
+work=$(mktemp -d "${TMPDIR:-/tmp}/fingerpost-smoke.XXXXXXXX")
+namespaces=()
+
+fail() {
+    echo "FAIL: $*" >&2
+    exit 1
+}
+
+leave() {
+    local status=$?
+    trap - EXIT INT TERM HUP
+    set +e
+    for name in "${namespaces[@]}"; do
+        local pids
+        pids=$(ip netns pids "$prefix$name" 2>/dev/null)
+        # shellcheck disable=SC2086
+        [ -z "$pids" ] || kill -KILL $pids 2>/dev/null
+        ip netns delete "$prefix$name" 2>/dev/null
+    done
+    if [ "$status" -ne 0 ] && [ -d "$work" ]; then
+        for log in "$work"/*.log; do
+            [ -s "$log" ] && echo "--- $(basename "$log")" && cat "$log"
+        done
+    fi
+    rm -rf "$work"
+    exit "$status"
+}
+trap leave EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+[ "$(id -u)" -eq 0 ] || fail "needs root (network namespaces)"
+[ -x "$program" ] || fail "no program at $program: cargo build --release, or set FINGERPOST"
+
+namespace() {
+    ip netns add "$prefix$1" || fail "cannot make a network namespace: CAP_SYS_ADMIN is needed"
+    namespaces+=("$1")
+    # Addresses are to work at once, and nobody is to speak unasked.
+    within "$1" sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0 \
+        net.ipv6.conf.default.router_solicitations=0 net.ipv4.conf.all.rp_filter=0 \
+        net.ipv4.conf.default.rp_filter=0
+    ip -n "$prefix$1" link set lo up
+}
+
+join() {
+    local a=$1 a_name=$2 a_mac=$3 b=$4 b_name=$5 b_mac=$6
+    local each=()
+    [ -z "${queues:-}" ] || each=(numrxqueues "$queues" numtxqueues "$queues")
+    ip -n "$prefix$a" link add "$a_name" address "$a_mac" "${each[@]}" type veth \
+        peer name "$b_name" address "$b_mac" "${each[@]}" netns "$prefix$b"
+    ip -n "$prefix$a" link set "$a_name" up
+    ip -n "$prefix$b" link set "$b_name" up
+}
+
+within() {
+    local name=$1
+    shift
+    ip netns exec "$prefix$name" "$@"
+}
+
+# Runs a command in a namespace in the background; its process is `$launched`, the
+# command itself and no shell around it, so that signals reach it.
+launch() {
+    local name=$1
+    shift
+    (exec ip netns exec "$prefix$name" "$@") &
+    launched=$!
+}
+
+# A veth leaves checksums to a card, which it does not have, and frames that an AF_XDP socket takes
+# arrive without them.
+own_checksums() { within "$1" ethtool -K "$2" tx off >/dev/null; }
+
+start_gate() {
+    local name=${1:-gate}
+    launch gate "$program" gate -c "$work/$name.toml" -j >"$work/$name.json" 2>"$work/$name.log"
+    gate=$launched
+    wait_for 20 grep -q 'guarding after' "$work/$name.log" || fail "the gate does not start"
+}
+
+# Runs a piece of Python with the JSON of standard input as `d`.
+json() {
+    "$python" -c "import json, sys; d = json.load(sys.stdin); $1"
+}
+
+balanced() {
+    json 'c = d.get("counters", d)
+assert c["balanced"], c
+ended = c["sent"] + sum(c["punted"].values()) + sum(c["dropped"].values())
+assert c["received"] + c.get("originated", 0) == ended, c
+print("  ", c["received"], "packets received,", c.get("originated", 0), "originated, and every one counted")'
+}
+
+gate_sides() {
+    printf '%s\n' '[front]' "interface = \"$1\"" ${4:+"$4"} \
+        '[back]' "interface = \"$2\"" '[link]' "bandwidth = \"$3\""
+}
+
+gate_site() {
+    cat <<CONFIG
+[[grantors]]
+name = "site"
+members = [$1]
+[[policy]]
+prefix = "192.0.2.0/24"
+grantors = "site"
+CONFIG
+}
+
+gate_policy() { printf '[[policy]]\nprefix = "%s"\naction = "%s"\n' "$1" "$2"; }
+
+gate_sender() {
+    cat <<CONFIG
+[[sender]]
+id = $1
+keys = { 1 = "$2" }
+[decisions]
+sources = ["$3"]
+CONFIG
+}
+
+grantor_config() {
+    cat <<CONFIG
+interfaces = [$1]
+[tunnel]
+addresses = ["$2"]
+gates = ["$3"]
+[policy]
+file = "policy.lua"
+[decisions]
+version = 2
+id = $4
+keys = { 1 = "$5" }
+CONFIG
+}
+
+# Names the interfaces of a namespace that have an XDP program.
+programs() {
+    ip -n "$prefix$1" -j -d link show | json 'print(*(i["ifname"] for i in d if "xdp" in i))'
+}
+
+refuse() {
+    local status=$1 text=$2 got=0
+    shift 2
+    "$@" >"$work/refuse.out" 2>"$work/refuse.log" || got=$?
+    [ "$got" -eq "$status" ] || fail "\`$*\` ended with $got, not $status: $(cat "$work/refuse.log")"
+    grep -qF -- "$text" "$work/refuse.log" ||
+        fail "\`$*\` does not say \"$text\" but: $(cat "$work/refuse.log")"
+    [ ! -s "$work/refuse.out" ] || fail "\`$*\` failed, and wrote to standard output"
+}
+
+# Waits until a command succeeds: wait_for SECONDS COMMAND...
+wait_for() {
+    local until=$((SECONDS + $1))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        [ "$SECONDS" -lt "$until" ] || return 1
+        sleep 0.05
+    done
+}

@@ -1,0 +1,186 @@
+# Sourced by the smoke tests of a router that follows the kernel: a crossing of three veth
+# pairs, and what they ask of it.
+#
+#   source s0 ── r0 router r1 ── a0 a       10.0.0.x, fd00:0::x     .1 is the router
+#                          r2 ── b0 b       10.0.1.x and 10.0.2.x
+#
+#   configure [LINES]      writes the router's configuration, with these lines before the rest
+#   start_router           starts it, and waits until it follows
+#   stop_router            stops it: it must end well, with every packet counted
+#   show WHAT...           asks it
+#   same                   it has the kernel's routes, all and no others, within two seconds,
+#                          by a program that shares nothing with it
+#   agrees [SETTLE]        the same by its own `fib diff kernel`, which takes less time, and
+#                          addresses by the kernel's lookup
+#   have, changes          how many IPv4 routes it has; how many changes it has taken over
+#   silent, rest           nothing has changed for a second; waits until it is so
+#   prefixes EVERY         every so many prefixes of the full table, into $work/prefixes
+#   halves                 BIRD in a with the prefixes on odd lines, in b with the even ones
+#   two_sessions           configures BIRD in the router to take them from both, for the kernel
+#   full, settled, half    BIRD has all routes; the router has them; it has one half
+#   check WHO              packets come out where the prefixes of WHO say (follow.py)
+#   frr DAEMON ARGS        a daemon of FRR's in the namespace router
+#   fly, flown             packets to a all the time; they all came, once
+#   now, since TIME        seconds
+. "$(dirname "${BASH_SOURCE[0]}")/namespaces.sh"
+
+for name in source router a b; do
+    namespace "$name"
+done
+join source s0 02:00:00:00:01:02 router r0 02:00:00:00:01:01
+join a a0 02:00:00:00:02:02 router r1 02:00:00:00:02:01
+join b b0 02:00:00:00:03:02 router r2 02:00:00:00:03:01
+within router sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
+number=0
+for side in "source s0" "a a0" "b b0"; do
+    read -r name theirs <<<"$side"
+    within router ip addr add "10.0.$number.1/24" dev "r$number"
+    within router ip addr add "fd00:$number::1/64" dev "r$number"
+    within "$name" ip addr add "10.0.$number.2/24" dev "$theirs"
+    within "$name" ip addr add "fd00:$number::2/64" dev "$theirs"
+    number=$((number + 1))
+done
+
+configure() {
+    printf 'interface = [{ name = "r0" }, { name = "r1" }, { name = "r2" }]\n%s\n[control]\nsocket = "%s"\n' \
+        "${1:-}" "$work/sock" >"$work/router.toml"
+}
+
+start_router() {
+    launch router "$program" run -c "$work/router.toml" -j >"$work/report.json" 2>"$work/fingerpost.log"
+    router=$launched
+    wait_for 20 grep -q 'following the kernel after' "$work/fingerpost.log" || fail "the router does not start"
+}
+
+stop_router() {
+    local status=0
+    kill -INT "$router"
+    wait "$router" || status=$?
+    [ "$status" -eq 0 ] || fail "the router ended with $status"
+    balanced <"$work/report.json"
+    [ ! -e "$work/sock" ] || fail "the socket is left"
+}
+
+show() { "$program" show --socket "$work/sock" "$@"; }
+have() { show -j fib | json 'print(d[0]["routes"])'; }
+changes() { show -j feeds | json 'print(d[0]["changes"])'; }
+silent() {
+    local before
+    before=$(changes)
+    sleep 1
+    [ "$(changes)" = "$before" ]
+}
+rest() { wait_for 60 silent || fail "the routes do not come to rest"; }
+same() { "$python" "$here/smoke/lib/compare_routes.py" "${prefix}router" "$program" "$work/sock" 2; }
+agrees() { "$program" fib diff kernel --socket "$work/sock" --settle "${1:-2s}" 2>&1 | sed 's/^/   /'; }
+check() { "$python" "$here/smoke/lib/follow.py" "$prefix" "$work/prefixes" "$1"; }
+now() { date +%s.%N; }
+since() { "$python" -c "import sys, time; print(f'{time.time() - float(sys.argv[1]):.2f}')" "$1"; }
+
+prefixes() {
+    local table=${FINGERPOST_DATA:-$here/../shared/data}/ipv4-20260730-routeviews-origin.dat.gz
+    if [ -f "$table" ]; then
+        zcat "$table" | awk -v every="$1" '!/^;/ && ++n % every == 0 {print $1}' >"$work/prefixes"
+    else
+        "$program" table generate --v4 100000 2>/dev/null | awk '!/:/ {print $1}' >"$work/prefixes"
+    fi
+    total=$(wc -l <"$work/prefixes")
+}
+
+halves() {
+    local name number
+    awk -v work="$work" '{ print "route " $1 " blackhole;" >(work "/" (NR % 2 ? "a" : "b") ".routes") }' \
+        "$work/prefixes"
+    for name in a b; do
+        number=$([ "$name" = a ] && echo 1 || echo 2)
+        cat >"$work/$name.conf" <<CONF
+router id 10.0.$number.2;
+log stderr { warning, error, fatal, bug };
+protocol device {}
+protocol static its_half {
+    ipv4;
+    include "$work/$name.routes";
+}
+protocol bgp to_router {
+    local 10.0.$number.2 as 6500$number;
+    neighbor 10.0.$number.1 as 65000;
+    connect retry time 1;
+    error wait time 1, 2;
+    ipv4 { import none; export all; };
+}
+CONF
+        bird_in "$name"
+    done
+}
+
+two_sessions() {
+    cat >"$work/router.conf" <<'CONF'
+router id 10.0.0.1;
+log stderr { warning, error, fatal, bug };
+protocol device { scan time 10; }
+protocol kernel { scan time 60; ipv4 { import none; export all; }; }
+protocol bgp from_a { local 10.0.1.1 as 65000; neighbor 10.0.1.2 as 65001; ipv4 { import all; export none; }; }
+protocol bgp from_b { local 10.0.2.1 as 65000; neighbor 10.0.2.2 as 65002; ipv4 { import all; export none; }; }
+CONF
+}
+
+birdc() { within "$1" birdc -s "$work/$1.ctl" "${@:2}"; }
+# BIRD's count is quick to ask; the router's must follow.
+full() { [ "$(birdc router show route count | awk '/of.*routes for/ {print $1; exit}')" -ge "$total" ]; }
+settled() { [ "$(have)" -ge "$total" ]; }
+half() { [ "$(have)" -le $((total * 6 / 10)) ]; }
+
+# BIRD in a namespace by its configuration; its process is `$launched`.
+bird_in() {
+    bird -p -c "$work/$1.conf" 2>"$work/$1.log" || fail "BIRD does not like $1.conf"
+    launch "$1" bird -f -c "$work/$1.conf" -s "$work/$1.ctl" 2>"$work/$1.log"
+}
+
+# A daemon of FRR's in the namespace router, by its configuration in $work; its process is
+# `$frr_DAEMON`. bgpd's peers are those of `halves`.
+frr() {
+    # FRR gives its rights up, and must get at its files after that.
+    chmod 711 "$work"
+    install -d -o frr -g frr "$work/frr"
+    cat >"$work/bgpd.conf" <<'CONF'
+router bgp 65000
+ bgp router-id 10.0.0.1
+ no bgp ebgp-requires-policy
+ timers connect 1
+ neighbor 10.0.1.2 remote-as 65001
+ neighbor 10.0.2.2 remote-as 65002
+CONF
+    [ -e "$work/$1.conf" ] || : >"$work/$1.conf"
+    launch router "/usr/lib/frr/$1" -f "$work/$1.conf" -i "$work/frr/$1.pid" \
+        -z "$work/frr/zserv" --vty_socket "$work/frr" -A 127.0.0.1 -P 0 "${@:2}" >"$work/$1.log" 2>&1
+    printf -v "frr_$1" %s "$launched"
+}
+
+# Has 203.0.113.1 and 2001:db8::1 in a, by static routes, and sends packets there all the
+# time (stream.py) until `flown`, which says whether all came, once each.
+fly() {
+    within a ip addr add 203.0.113.1/32 dev lo
+    within a ip -6 addr add 2001:db8::1/128 dev lo
+    within a ip route add default via 10.0.1.1
+    within a ip -6 route add default via fd00:1::1
+    within source ip route add default via 10.0.0.1
+    within source ip -6 route add default via fd00:0::1
+    within router ip route add 203.0.113.0/24 via 10.0.1.2
+    within router ip -6 route add 2001:db8::/32 via fd00:1::2
+    # A first packet that waits for a neighbor is not the matter.
+    within source ping -qc1 -W5 203.0.113.1 >/dev/null || fail "the kernel does not forward"
+    within source ping -6 -qc1 -W5 2001:db8::1 >/dev/null || fail "the kernel does not forward IPv6"
+    mkfifo "$work/end"
+    "$python" "$here/smoke/lib/stream.py" "$prefix" a <"$work/end" >"$work/packets" 2>&1 &
+    flying=$!
+    exec 9>"$work/end"
+}
+
+flown() {
+    local status=0
+    echo >&9
+    exec 9>&-
+    wait "$flying" || status=$?
+    sed 's/^/   /' "$work/packets"
+    [ "$status" = 0 ] || fail "packets were lost, or came twice"
+}

@@ -1,0 +1,137 @@
+#!/usr/bin/env bash
+# The service units under a booted systemd, in a container of systemd-nspawn in a network namespace of
+# the test. Its root file system is an overlay over that of this machine.
+#
+#   source s0 ── eth0 router (systemd, fingerpost.service) eth1 ── a0 a
+#
+# First `systemd-analyze security` must rate every unit at most 2.7. The test creates eth1 only after the
+# boot: the unit waits for it. The process is not root, has four capabilities and a seccomp filter, forwards
+# by AF_XDP, reloads, and systemd restarts it after a SIGKILL. Then the gate's and the grantor's units
+# start.
+. "$(dirname "$0")/lib/namespaces.sh"
+
+for unit in fingerpost fingerpost-gate fingerpost-grantor; do
+    # --offline rates the file alone: a machine without a service manager has no units to look up.
+    rated=$(systemd-analyze security --offline=true --threshold=27 "$here/packaging/$unit.service" | tail -1) ||
+        fail "$unit.service: $rated, and at most 2.7 is allowed"
+    echo "   $unit.service:${rated##*service:}"
+done
+
+for name in source router a; do
+    namespace "$name"
+done
+join source s0 02:00:00:00:01:02 router eth0 02:00:00:00:01:01
+within source ip addr add 10.0.0.2/24 dev s0
+within source ip route add default via 10.0.0.1
+within router ip addr add 10.0.0.1/24 dev eth0
+within router sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.default.rp_filter=1
+
+# The root file system: that of this machine, with the program, the units and their user.
+root=$work/root
+mkdir "$work/over" "$root"
+mount -t tmpfs over "$work/over"
+mkdir "$work/over/upper" "$work/over/work"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$work/over/upper,workdir=$work/over/work" "$root"
+container=
+unmount() {
+    # The kernel ends all processes of a PID namespace together with its process 1.
+    [ -z "$container" ] || kill -KILL "$container" 2>/dev/null
+    for folder in "$root" "$work/over"; do
+        umount -l "$folder" 2>/dev/null
+    done
+}
+trap 'status=$?; set +e; unmount; (exit $status); leave' EXIT
+
+install -m 755 "$program" "$root/usr/local/bin/fingerpost"
+cp "$here"/packaging/*.service "$root/etc/systemd/system/"
+mkdir -p "$root/etc/sysusers.d" "$root/etc/tmpfiles.d"
+install -m 644 "$here/packaging/fingerpost.sysusers" "$root/etc/sysusers.d/fingerpost.conf"
+install -m 644 "$here/packaging/fingerpost.tmpfiles" "$root/etc/tmpfiles.d/fingerpost.conf"
+mkdir -p "$root/etc/fingerpost"
+echo 'interface = [{ name = "eth0" }, { name = "eth1" }]' >"$root/etc/fingerpost/run.toml"
+cat >"$root/etc/fingerpost/gate.toml" <<CONFIG
+$(gate_sides eth0 eth1 1gbit)
+[flow_table]
+entries = 4096
+state_file = "/var/lib/fingerpost/flows"
+$(gate_site '{ address = "10.0.1.2" }')
+$(gate_policy 10.0.1.2/32 drop)
+$(gate_policy 0.0.0.0/0 front)
+CONFIG
+grantor_config '"eth0", "eth1"' 10.9.1.100 10.0.0.2 1 grantor.key >"$root/etc/fingerpost/grantor.toml"
+"$program" grantor policy aimd >"$root/etc/fingerpost/policy.lua"
+(umask 077; printf '%s\n' "$(printf '2b%.0s' $(seq 32))" >"$root/etc/fingerpost/grantor.key")
+systemd-sysusers --root="$root" fingerpost.conf
+chown fingerpost:fingerpost "$root/etc/fingerpost/grantor.key" 2>/dev/null ||
+    chown "$(awk -F: '$1 == "fingerpost" { print $3 ":" $4 }' "$root/etc/passwd")" "$root/etc/fingerpost/grantor.key"
+# The boot starts these units and no other that this machine has installed.
+cat >"$root/etc/systemd/system/test.target" <<'UNIT'
+[Unit]
+Requires=systemd-journald.service systemd-tmpfiles-setup.service
+Wants=fingerpost.service
+UNIT
+sed -i '/^\[Unit\]/a DefaultDependencies=no\nAfter=systemd-journald.service systemd-tmpfiles-setup.service' \
+    "$root"/etc/systemd/system/fingerpost*.service
+echo "Fingerpost test" >"$root/etc/hostname"
+rm -f "$root/etc/machine-id"
+
+systemd-nspawn --quiet --boot --directory "$root" --machine "$(basename "$work" | tr -dc '[:alnum:]')" \
+    --register=no --keep-unit --link-journal=no --console=pipe --capability=all \
+    --system-call-filter="bpf perf_event_open" --resolv-conf=off --timezone=off \
+    --network-namespace-path="/run/netns/${prefix}router" \
+    systemd.unit=test.target </dev/null >"$work/nspawn.log" 2>&1 &
+nspawn=$!
+booted() { container=$(pgrep -P "$nspawn" -x systemd) && machine systemctl show >/dev/null; }
+machine() { nsenter --target "$container" --mount --uts --ipc --net --pid --cgroup -- "$@"; }
+is() { [ "$(machine systemctl is-active "$1" 2>/dev/null)" = "$2" ]; }
+journal() { machine journalctl --no-pager -b -u "$1" >"$work/journal.log" 2>&1; }
+logged() { journal "$1" && grep -q "$2" "$work/journal.log"; }
+wait_for 60 booted || fail "the container does not boot"
+
+# The boot without eth1: the unit waits, logs that, and starts when the interface appears.
+wait_for 30 logged fingerpost 'waiting for interface eth1' || fail "the unit does not wait for eth1"
+is fingerpost activating || fail "the unit is not activating but $(machine systemctl is-active fingerpost)"
+join router eth1 02:00:00:00:02:01 a a0 02:00:00:00:02:02
+within router ip addr add 10.0.1.1/24 dev eth1
+within a ip addr add 10.0.1.2/24 dev a0
+within a ip route add default via 10.0.1.1
+wait_for 30 is fingerpost active || { journal fingerpost; fail "the unit is not active with its interfaces"; }
+
+process() { machine systemctl show --property=MainPID --value "$1"; }
+# Checks that the process of a unit is not root, has four capabilities, and has a seccomp filter.
+confined() { # UNIT
+    local status
+    status=$(machine cat "/proc/$(process "$1")/status")
+    ! grep -q '^Uid:[[:space:]]*0' <<<"$status" || fail "$1 runs as root"
+    grep -q '^CapEff:[[:space:]]*0000008000007000$' <<<"$status" || fail "$1: $(grep Cap <<<"$status")"
+    grep -q '^CapBnd:[[:space:]]*0000008000007000$' <<<"$status" || fail "$1: $(grep Cap <<<"$status")"
+    grep -q '^Seccomp:[[:space:]]*2$' <<<"$status" || fail "$1: no seccomp filter"
+    grep -q '^NoNewPrivs:[[:space:]]*1$' <<<"$status" || fail "$1: may gain privileges"
+}
+confined fingerpost
+[ "$(machine stat -c '%U %a' /run/fingerpost/control.sock)" = "fingerpost 600" ] || fail "the socket's owner and mode"
+
+within source ping -qc5 -i0.1 -W5 10.0.1.2 >"$work/ping.log" || fail "no packet is forwarded"
+machine fingerpost show -j counters | json 'assert d[0]["sent"] >= 8 and d[0]["balanced"], d'
+machine fingerpost fib diff kernel 2>/dev/null || fail "the tables differ from the kernel's"
+machine systemctl reload fingerpost || fail "the reload fails"
+echo "   fingerpost.service: waits for an interface, forwards without root, reloads"
+
+# systemd restarts the process after SIGKILL.
+old=$(process fingerpost)
+machine kill -KILL "$old"
+replaced() { is fingerpost active && [ "$(process fingerpost)" != "$old" ]; }
+wait_for 30 replaced || fail "the unit does not come back after SIGKILL"
+machine systemctl stop fingerpost || fail "the unit does not stop"
+[ -z "$(programs router)" ] || fail "an XDP program is left on: $(programs router)"
+
+for unit in fingerpost-gate fingerpost-grantor; do
+    machine systemctl start --no-block "$unit"
+    wait_for 30 is "$unit" active || { journal "$unit"; fail "$unit does not start"; }
+    confined "$unit"
+    machine systemctl reload "$unit" || { journal "$unit"; fail "$unit does not reload"; }
+    machine systemctl stop "$unit"
+    [ "$(machine systemctl show --property=Result --value "$unit")" = success ] || fail "$unit does not end well"
+    echo "   $unit.service: starts without root, reloads, stops"
+done
+machine test -s /var/lib/fingerpost/flows || fail "the gate leaves no flows in its state folder"
