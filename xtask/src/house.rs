@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 /// Each package and those of ours it may name.
-const LAYERS: [(&str, &[&str]); 10] = [
+const LAYERS: [(&str, &[&str]); 11] = [
     ("fingerpost-fib", &[]),
     ("fingerpost-wire", &[]),
     ("fingerpost-port", &[]),
@@ -27,6 +27,7 @@ const LAYERS: [(&str, &[&str]); 10] = [
     (
         "fingerpost",
         &[
+            "fingerpost-output",
             "fingerpost-router",
             "fingerpost-fib",
             "fingerpost-wire",
@@ -35,6 +36,7 @@ const LAYERS: [(&str, &[&str]); 10] = [
             "fingerpost-gate",
         ],
     ),
+    ("fingerpost-output", &[]),
     ("fingerpost-capi", &["fingerpost-fib"]),
     ("fingerpost-python", &["fingerpost-fib"]),
     ("xtask", &[]),

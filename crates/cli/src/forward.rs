@@ -15,11 +15,12 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use output::progress;
 use router::config::Config;
 use router::control::routes::Routes;
 use router::{Router, Running};
 
-use crate::{progress, stop};
+use crate::stop;
 
 mod report;
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use output::progress;
 use router::control::api::Counters;
 use router::control::progress::Progress;
 use router::preflight;
@@ -18,7 +19,7 @@ use router::vantage::{Config, Vantage};
 use serde_json::json;
 
 use crate::service::{self, Service};
-use crate::{bundle, check, progress};
+use crate::{bundle, check};
 
 mod bgp;
 

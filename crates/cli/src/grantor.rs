@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use output::progress;
 use router::control::api::Counters;
 use router::control::progress::Progress;
 use router::grantor::{Config, Grantor};
@@ -16,7 +17,7 @@ use router::preflight;
 use serde_json::json;
 
 use crate::service::{self, Service};
-use crate::{bundle, check, progress};
+use crate::{bundle, check};
 
 /// The default configuration file.
 pub(crate) const CONFIG: &str = "/etc/fingerpost/grantor.toml";

@@ -34,14 +34,13 @@
 
 #![forbid(unsafe_code)]
 
-use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use output::failure::{explain, is_broken_pipe};
 
 mod bench;
 mod bundle;
-mod capture;
 mod check;
 mod client;
 mod completions;
@@ -57,10 +56,8 @@ mod man;
 mod monitor;
 mod namespace;
 mod order;
-mod page;
 mod policy;
 mod program;
-mod progress;
 mod realtime;
 mod route;
 mod run;
@@ -178,27 +175,6 @@ fn run_command(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Formats an error and its causes in one line. Skips a cause that the text before it includes.
-fn explain(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if text.is_empty() {
-            text = cause;
-        } else if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
-}
-
-/// Returns whether `error` is a closed pipe on standard output.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
-        .any(|cause| cause.kind() == ErrorKind::BrokenPipe)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,20 +182,5 @@ mod tests {
     #[test]
     fn command_line_is_consistent() {
         command_line().debug_assert();
-    }
-
-    #[test]
-    fn explain_skips_repeated_causes() {
-        let error = anyhow::anyhow!("no such file").context("x.txt: no such file");
-        assert_eq!(explain(&error), "x.txt: no such file");
-        assert_eq!(explain(&error.context("loading")), "loading: x.txt: no such file");
-    }
-
-    #[test]
-    fn only_a_broken_pipe_is_quiet() {
-        let error = |kind| anyhow::Error::from(std::io::Error::from(kind)).context("writing");
-        assert!(is_broken_pipe(&error(ErrorKind::BrokenPipe)));
-        assert!(!is_broken_pipe(&error(ErrorKind::NotFound)));
-        assert!(!is_broken_pipe(&anyhow::anyhow!("broken pipe")));
     }
 }

@@ -12,8 +12,7 @@
 //! if outcomes differ.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufReader, Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,7 +20,6 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use fib::Publisher;
-use flate2::read::MultiGzDecoder;
 use gate::flow::{Flow, Pair};
 use gate::grantor::{Fate, Grantor, Lists, Request, Shadow, Trial, open};
 use gate::program::{Program, Programs};
@@ -30,7 +28,7 @@ use router::grantor::{Config, Record};
 use serde::Serialize;
 use wire::ethernet;
 
-use crate::progress;
+use output::progress;
 
 /// Entries of the flow table of a simulated gate.
 const ENTRIES: usize = 1 << 20;
@@ -178,10 +176,7 @@ fn programs(config: &Config, named: &[String]) -> anyhow::Result<Programs> {
 /// Calls `each` with each packet of a capture from its IP header on, and with its monotonic time in
 /// nanoseconds since the first one. Returns the number of frames that are not IP.
 fn for_each_packet(path: &Path, mut each: impl FnMut(u64, &mut [u8])) -> anyhow::Result<u64> {
-    let file = BufReader::new(File::open(path).with_context(|| path.display().to_string())?);
-    let compressed = path.extension().is_some_and(|extension| extension == "gz");
-    let reader: Box<dyn Read + Send> =
-        if compressed { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) };
+    let reader = port::pcap::open(path).with_context(|| path.display().to_string())?;
     let (mut first, mut now, mut others) = (None, 0, 0);
     port::pcap::read_each(path, reader, |time, frame| {
         let since = time.saturating_sub(*first.get_or_insert(time));

@@ -9,14 +9,15 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use output::progress;
 use router::config::Config;
 use router::control::api::Counters;
 use router::control::progress::Progress;
 use router::{Daemon, ImageStart, preflight};
 use serde_json::json;
 
+use crate::check;
 use crate::service::{self, Service};
-use crate::{check, progress};
 
 /// The default configuration file.
 const CONFIG: &str = "/etc/fingerpost/run.toml";

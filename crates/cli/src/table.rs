@@ -13,9 +13,9 @@ use clap::Subcommand;
 use feed::Recipe;
 use fib::engine::Place;
 use fib::{Family, Rib};
+use output::progress;
 use serde::Serialize;
 
-use crate::progress;
 use crate::tables::{self, TableArgs, Tables};
 
 mod alternatives;

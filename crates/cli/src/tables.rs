@@ -16,7 +16,7 @@ use anyhow::{Context, bail};
 use feed::{Label, Labels, Loaded, Options, Report};
 use fib::{Addr, Choice, Family, Fib, Hop, Prefix, Rib};
 
-use crate::progress;
+use output::progress;
 
 /// The arguments of commands that load and build tables.
 #[derive(clap::Args)]

@@ -29,11 +29,12 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use flate2::bufread::MultiGzDecoder;
 use pcap_parser::traits::PcapNGPacketBlock;
 use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
 
@@ -60,7 +61,18 @@ pub fn create(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads the packets of a pcap or pcapng file.
+/// Opens a capture file, and decompresses it on the way if it is a gzip file.
+///
+/// # Errors
+///
+/// Those of the system.
+pub fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
+    let mut reader = BufReader::new(File::open(path)?);
+    let is_gzip = reader.fill_buf()?.starts_with(&[0x1f, 0x8b]);
+    Ok(if is_gzip { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) })
+}
+
+/// Reads the packets of a pcap or pcapng file, which may be compressed with gzip.
 ///
 /// # Errors
 ///
@@ -68,7 +80,7 @@ pub fn create(path: &Path) -> io::Result<File> {
 pub fn read(path: &Path) -> Result<Pool, BadCapture> {
     let failed =
         |error| BadCapture { path: path.to_owned(), packet: 0, offset: 0, why: Why::Io(error) };
-    read_from(path, File::open(path).map_err(failed)?)
+    read_from(path, open(path).map_err(failed)?)
 }
 
 /// Reads the packets of a capture that `reader` gives, unpacked for instance;
@@ -497,6 +509,18 @@ mod tests {
             let expect: Vec<_> = (0..12).map(|n| 1_800_000_000_000_000 + n).collect();
             assert_eq!(micros, expect, "{format:?}");
         }
+    }
+
+    #[test]
+    fn read_decompresses_a_gzip_file() {
+        let path = std::env::temp_dir().join(format!("fingerpost-{}.pcap.gz", std::process::id()));
+        let file = File::create(&path).unwrap();
+        let mut encoder = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+        encoder.write_all(&written(Format::Pcap)).unwrap();
+        encoder.finish().unwrap();
+        let pool = read(&path);
+        std::fs::remove_file(&path).unwrap();
+        assert!(pool.unwrap().iter().eq(packets()));
     }
 
     #[test]

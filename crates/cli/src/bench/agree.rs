@@ -10,13 +10,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use fib::{Choice, Family, Fib, Hop, Prefix, Rib};
+use output::progress;
 use serde::Serialize;
 
 use super::Setting;
 use super::contest::Contestant;
 use super::keys::Stream;
 use super::rival::{Function, Rival};
-use crate::progress;
 
 /// How many addresses are asked in one go.
 const BATCH: usize = 32;

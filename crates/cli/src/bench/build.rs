@@ -12,12 +12,12 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use fib::{Choice, Family, Fib, Hop, Prefix, Rib, Updater};
+use output::progress;
 use serde::Serialize;
 
 use super::Setting;
 use super::clock::Summary;
 use super::record::Figure;
-use crate::progress;
 
 /// How many changes of one route are published.
 const CHANGES: usize = 2_000;

@@ -18,11 +18,11 @@ use std::sync::Barrier;
 
 use anyhow::bail;
 use fib::{Addr, Family, Fib, Hop, Rib};
+use output::progress;
 
 use super::clock::{Clock, pin};
 use super::keys::Stream;
 use super::plain::Plain;
-use crate::progress;
 
 /// How many answers are held against the routing table.
 pub(super) const PROVEN: usize = 1 << 20;

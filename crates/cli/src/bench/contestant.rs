@@ -101,7 +101,7 @@ fn serve<A: Family>(
         let line = line?;
         match contestant.answer(&line.split_whitespace().collect::<Vec<_>>()) {
             Ok(answer) => say(&format!("ok {answer}"))?,
-            Err(error) => say(&format!("error {}", crate::explain(&error)))?,
+            Err(error) => say(&format!("error {}", output::failure::explain(&error)))?,
         }
     }
     Ok(ExitCode::SUCCESS)

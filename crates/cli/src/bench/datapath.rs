@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use fib::{Choice, Family, Fib, Hop, Prefix, Publisher, Reader, Rib, Updater};
+use output::progress;
 use port::memory::{Pool, Replay, Sink};
 use port::{Arena, Port};
 use router::datapath::{
@@ -34,7 +35,6 @@ use super::Setting;
 use super::clock::{Clock, Summary, hertz, pin};
 use super::keys::Stream;
 use super::record::Figure;
-use crate::progress;
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 1, 0];
 /// The router's own address; a destination equal to it would be punted.

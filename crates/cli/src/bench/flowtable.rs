@@ -20,11 +20,11 @@ use gate::index::linear::Linear;
 use gate::index::lines::Lines;
 use gate::index::quadratic::Quadratic;
 use gate::index::{Full, Index};
+use output::progress;
 use serde::Serialize;
 
 use super::clock::{Clock, Summary, pin};
 use super::record::Figure;
-use crate::progress;
 
 const GROUP: usize = 32;
 /// Operations of a part.

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use fib::{Choice, Family, Fib, Hop, Prefix, Rib, Table};
+use output::progress;
 use serde::Serialize;
 
 use super::Setting;
@@ -15,7 +16,6 @@ use super::contest::{Answers, Contestant, Ours, enough_cores, prove, rounds};
 use super::keys::Stream;
 use super::plain::Plain;
 use super::record::Figure;
-use crate::progress;
 
 /// How many keys are looked up in one call, as in a datapath.
 const BATCH: usize = 256;

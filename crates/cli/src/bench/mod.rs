@@ -31,7 +31,7 @@ use clap::Subcommand;
 use feed::{Loaded, Options, Recipe};
 use fib::{Addr, Hop, Prefix};
 
-use crate::progress;
+use output::progress;
 
 mod agree;
 mod build;

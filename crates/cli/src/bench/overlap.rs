@@ -17,13 +17,13 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use fib::engine::overlap::{Overlapped, Tuner};
 use fib::{Choice, Family, Fib, Hop, Prefix, Rib};
+use output::progress;
 use serde::Serialize;
 
 use super::Setting;
 use super::clock::{Clock, Summary, pin};
 use super::keys::Stream;
 use super::record::Figure;
-use crate::progress;
 
 /// How many keys a call is given, as in a datapath.
 const BATCH: usize = 256;

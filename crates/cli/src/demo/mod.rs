@@ -46,8 +46,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::progress;
 use forwarder::Tables;
+use output::progress;
 use packets::Packets;
 use report::Report;
 use routes::Routes;

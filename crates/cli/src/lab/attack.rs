@@ -22,7 +22,6 @@ use wire::checksum::{pseudo_ipv4, update32};
 use wire::{ethernet, ipv4, tcp, udp};
 
 use super::topology::{SERVER, is_own, mac};
-use crate::capture;
 
 /// Sources of a generated flood.
 pub(super) const SOURCES: usize = 1_000_000;
@@ -77,7 +76,7 @@ impl Attack {
 
     /// Reads a capture.
     pub(super) fn capture(path: &Path) -> Result<Self> {
-        let pool = capture::read(path)?;
+        let pool = port::pcap::read(path)?;
         let victim = victim(&pool)
             .with_context(|| format!("{}: no packet of IPv4 in it", path.display()))?;
         let packets: Vec<Box<[u8]>> = pool.iter().filter_map(|it| aim(it, victim)).collect();

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::report::{Figures, Judged, Report, percent};
 use super::rounds::{LOAD, STREAMS};
-use crate::page::plot::{Bar, TimeSeries, bar_plot, escape, time_plot};
-use crate::page::{figure, html_page, table};
+use output::page::{figure, html_page, table};
+use output::plot::{Bar, TimeSeries, bar_plot, escape, time_plot};
 
 /// The scale of times to connect, in seconds.
 const MOST: f64 = 4.0;

@@ -41,7 +41,9 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{bench, progress, stop};
+use output::progress;
+
+use crate::{bench, stop};
 use attack::{Attack, Flood, SERVICE};
 use report::{Known, Report};
 use rounds::{Field, Scale};

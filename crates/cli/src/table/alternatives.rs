@@ -12,7 +12,7 @@ use anyhow::Context;
 use fib::{Addr, Choice, Family, Fib, Hop, Prefix, Rib};
 use serde::Serialize;
 
-use crate::progress;
+use output::progress;
 
 /// Addresses per pass.
 const KEYS: usize = 1 << 20;

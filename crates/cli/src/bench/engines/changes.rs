@@ -17,13 +17,13 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use feed::{Change, Options, Update};
 use fib::{Addr, Family, Hop, Prefix, Rib, Updater};
+use output::progress;
 use serde::Serialize;
 
 use super::Args;
 use crate::bench::clock::{Clock, Summary};
 use crate::bench::contest::{check, right};
 use crate::bench::hop_of;
-use crate::progress;
 
 /// Into how many parts the changes are divided, each timed by itself.
 const WINDOWS: usize = 10;

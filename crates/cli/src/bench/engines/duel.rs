@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use fib::{Choice, Family, Fib, Hop, Prefix, Rib, Table, Updater};
+use output::progress;
 use serde::Serialize;
 
 use super::changes::{self, List};
@@ -17,7 +18,6 @@ use crate::bench::clock::Summary;
 use crate::bench::contest::{Answers, Contestant, Ours, check, prove, right, rounds};
 use crate::bench::keys::Stream;
 use crate::bench::rival::{Function, Rival};
-use crate::progress;
 
 /// What one contestant did in one case.
 #[derive(Serialize)]

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use fib::engine::Place;
 use fib::{Choice, Family, Fib, Hop, Prefix, Rib, Table, Updater};
+use output::progress;
 use serde::Serialize;
 
 use super::changes::{self, Count, List, Updates};
@@ -19,7 +20,6 @@ use super::{Args, BATCH};
 use crate::bench::clock::{Clock, Summary};
 use crate::bench::contest::{Answers, Contestant, Ours, PROVEN, check, right};
 use crate::bench::keys::Stream;
-use crate::progress;
 
 /// Builds of each engine, and the seconds after which there is no further one.
 const BUILDS: usize = 5;

@@ -24,13 +24,13 @@ use gate::flow::{Flow, Key};
 use gate::gate::Gate;
 use gate::policy::{Action, Address, Draft, Grantor};
 use gate::state::{Decision, Grant, Stamp};
+use output::progress;
 use serde::Serialize;
 
 use super::Args;
 use super::course::{PROTECTED, source};
 use crate::bench::clock::{Clock, Summary};
 use crate::bench::record::Figure;
-use crate::progress;
 
 const SECOND: u64 = 1_000_000_000;
 /// How long flows are declined, in seconds.

@@ -25,11 +25,11 @@
 use std::process::ExitCode;
 
 use anyhow::ensure;
+use output::progress;
 use serde::Serialize;
 
 use super::clock::{Clock, Summary, pin};
 use super::record::Figure;
-use crate::progress;
 
 mod course;
 mod expiry;

@@ -27,6 +27,7 @@ use gate::limit::bucket::Bucket;
 use gate::limit::solicitor::{Request, Solicitor};
 use gate::policy::{Action, Address, Draft, Grantor};
 use gate::state::Record;
+use output::progress;
 use router::datapath::{Locals, Parsed, parse};
 use serde::Serialize;
 use wire::tunnel::{Ends, Header};
@@ -37,7 +38,6 @@ use super::course::{BATCH, Course, GAP, PROTECTED, Variant, source};
 use super::flood::{self, FRAME, unicast};
 use crate::bench::clock::{Clock, Summary, hertz};
 use crate::bench::record::Figure;
-use crate::progress;
 
 /// Packets of a part.
 const PACKETS: usize = 1 << 16;

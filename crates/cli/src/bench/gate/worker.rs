@@ -34,6 +34,7 @@ use gate::flow::{Flow, Key};
 use gate::policy::Policy;
 use gate::state::{Decision, Grant, Stamp};
 use gate::tunnel::TunnelKeys;
+use output::progress;
 use port::Arena;
 use port::memory::{Look, Pool, Replay, Sink};
 use router::datapath::{
@@ -50,7 +51,6 @@ use super::course::{PROTECTED, source};
 use super::flood::Flood;
 use crate::bench::clock::{Clock, Summary, hertz};
 use crate::bench::record::Figure;
-use crate::progress;
 
 /// Packets of a part.
 const PACKETS: u64 = 1 << 19;

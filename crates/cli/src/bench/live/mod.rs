@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use fib::{Choice, Family, Hop, Prefix, Rib, Table};
+use output::progress;
 use serde::Serialize;
 
 use super::Setting;
@@ -38,7 +39,6 @@ use super::clock::{Summary, pin};
 use super::engines::changes::{random, replayed};
 use super::keys::Stream;
 use super::record::Figure;
-use crate::progress;
 
 mod check;
 mod feed;

@@ -25,6 +25,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
 use fib::{Family, Hop, Prefix, Rib};
+use output::progress;
 
 use super::definition::Measure;
 use super::limit::{Limit, Sample};
@@ -32,7 +33,6 @@ use crate::bench::contest::{check, right};
 use crate::bench::engines::changes;
 use crate::bench::keys::Stream;
 use crate::bench::rival::{Built, How, Program, Rival, Shared};
-use crate::progress;
 
 /// Who takes part.
 pub(super) enum Entrant {
@@ -153,7 +153,7 @@ pub(super) fn run<A: Family>(
                     *held = Some(rival);
                 }
                 Err(error) if round == 1 => {
-                    let why = crate::explain(&error);
+                    let why = output::failure::explain(&error);
                     eprintln!("fingerpost: {name} is left out: {why}");
                     found.out = Some(why);
                 }

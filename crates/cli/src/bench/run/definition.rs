@@ -18,13 +18,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use fib::{Choice, Family};
+use output::progress;
 use serde::{Deserialize, Serialize};
 
 use super::hops::{self, Rule};
 use super::sums;
 use crate::bench::engines::changes::List;
 use crate::bench::keys::Stream;
-use crate::progress;
 
 /// Keys of a quick run: the first ones of every stream.
 pub(super) const QUICK: usize = 1 << 20;

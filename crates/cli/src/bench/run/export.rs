@@ -13,12 +13,12 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use fib::{Choice, Family, Fib, Hop, Prefix, Rib};
+use output::progress;
 
 use super::course::Course;
 use super::definition::{Definition, QUICK, Sums};
 use super::sums;
 use crate::bench::contest::{PROVEN, check, right};
-use crate::progress;
 
 /// Works all sums out and prints them as a definition has them. Answers are a table's, of
 /// which the first million are held against the routing table's own; that the others are

@@ -11,8 +11,8 @@ use super::course::Case;
 use super::report::{Contestant, Outcome, Place, Score, percent, size};
 use crate::bench::clock::Summary;
 use crate::bench::keys::Stream;
-use crate::page::plot::{Bar, Dot, bar_plot, bytes_plot, escape, number};
-use crate::page::{figure, html_page, table};
+use output::page::{figure, html_page, table};
+use output::plot::{Bar, Dot, bar_plot, bytes_plot, escape, number};
 
 /// Draws the page.
 pub(super) fn page(outcome: &Outcome) -> String {

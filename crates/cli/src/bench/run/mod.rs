@@ -18,11 +18,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use fib::{Choice, Family, Fib, Hop, Prefix, Rib};
+use output::progress;
 
 use super::contest::{PROVEN, check, enough_cores, right};
 use super::keys::{Locality, Stream};
 use super::rival::Registry;
-use crate::progress;
 use course::{Course, Entrant};
 use definition::{Definition, QUICK, Strict, same};
 use limit::Touched;

@@ -18,9 +18,9 @@ use std::hint::black_box;
 use anyhow::{Context, ensure};
 use fib::engine::hac::{Hac, HacShape};
 use fib::{Choice, Fib, Hop, Rib};
+use output::progress;
 
 use crate::bench::clock::{Clock, Summary, hertz, pin};
-use crate::progress;
 
 /// How many packets are looked up in one call.
 const BURST: usize = 256;

@@ -21,12 +21,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use fib::{Choice, Fib, Hop, Prefix, Rib};
+use output::progress;
 use serde::Serialize;
 
 use super::clock::Summary;
 use super::record::Figure;
 use super::{Routes, Setting};
-use crate::progress;
 
 mod cache;
 mod claims;

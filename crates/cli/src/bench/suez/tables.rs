@@ -2,13 +2,13 @@
 
 use fib::engine::Engine;
 use fib::{Hop, Prefix};
+use output::progress;
 use serde::Serialize;
 
 use super::machine::Machine;
 use super::paper;
 use super::simulate::{Outcome, ROW, block_hits, nart_bytes, shape, simulate};
 use super::trace::{Trace, class_of};
-use crate::progress;
 
 /// Ours of the paper's table 1, one row.
 #[derive(Serialize)]

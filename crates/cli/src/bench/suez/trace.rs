@@ -32,7 +32,6 @@ use fib::{Hop, Prefix};
 use wire::{ethernet, ipv4};
 
 use super::simulate::class;
-use crate::capture;
 
 /// The tail and the scale with which caches hit about as often as the paper's.
 const FITTED: (f64, f64) = (0.9, 10.0);
@@ -101,7 +100,7 @@ impl Args {
         nart: &dyn Engine<u32>,
     ) -> anyhow::Result<Trace> {
         let Some(path) = &self.trace else { return self.generate(routes, nart) };
-        let pool = capture::read(path)?;
+        let pool = port::pcap::read(path)?;
         let addrs: Vec<u32> = pool.iter().filter_map(|frame| address(frame, self.by)).collect();
         ensure!(!addrs.is_empty(), "{}: no packet of IPv4 in it", path.display());
         let by = if self.by == By::Source { "source" } else { "destination" };

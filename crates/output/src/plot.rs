@@ -7,14 +7,19 @@
 use std::fmt::Write;
 
 /// A bar with its label, the CSS class of its row, its value and its spread.
-pub(crate) struct Bar {
-    pub(crate) name: String,
-    pub(crate) class: &'static str,
-    pub(crate) value: f64,
-    pub(crate) low: f64,
-    pub(crate) high: f64,
+pub struct Bar {
+    /// The label before the bar.
+    pub name: String,
+    /// The CSS class.
+    pub class: &'static str,
+    /// The length of the bar.
+    pub value: f64,
+    /// The least value of the spread.
+    pub low: f64,
+    /// The largest value of the spread.
+    pub high: f64,
     /// The text after the bar.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 /// The widths of names, bars and texts, and the height of a row.
@@ -24,7 +29,7 @@ const TEXTS: f64 = 154.0;
 const ROW: f64 = 22.0;
 
 /// Draws a bar chart from 0, with a line from the least to the largest value of each bar.
-pub(crate) fn bar_plot(title: &str, bars: &[Bar]) -> String {
+pub fn bar_plot(title: &str, bars: &[Bar]) -> String {
     let most = bars.iter().map(|bar| bar.high.max(bar.value)).fold(f64::MIN_POSITIVE, f64::max);
     let step = tick_step(most);
     let end = (most / step).ceil() * step;
@@ -72,15 +77,19 @@ pub(crate) fn bar_plot(title: &str, bars: &[Bar]) -> String {
 }
 
 /// A point in a plot of rates by bytes.
-pub(crate) struct Dot {
-    pub(crate) name: String,
-    pub(crate) class: &'static str,
-    pub(crate) bytes: f64,
-    pub(crate) value: f64,
+pub struct Dot {
+    /// The label at the point.
+    pub name: String,
+    /// The CSS class.
+    pub class: &'static str,
+    /// The position on the horizontal axis.
+    pub bytes: f64,
+    /// The position on the vertical axis.
+    pub value: f64,
 }
 
 /// Draws points and a curve over bytes, on logarithmic scales.
-pub(crate) fn bytes_plot(title: &str, unit: &str, curve: &[(f64, f64)], dots: &[Dot]) -> String {
+pub fn bytes_plot(title: &str, unit: &str, curve: &[(f64, f64)], dots: &[Dot]) -> String {
     let (width, height, left, foot) = (720.0, 400.0, 56.0, 40.0);
     let all = || curve.iter().copied().chain(dots.iter().map(|dot| (dot.bytes, dot.value)));
     let range = |values: &mut dyn Iterator<Item = f64>| {
@@ -167,19 +176,19 @@ pub(crate) fn bytes_plot(title: &str, unit: &str, curve: &[(f64, f64)], dots: &[
 }
 
 /// A line over time, with points on a second scale.
-pub(crate) struct TimeSeries<'a> {
+pub struct TimeSeries<'a> {
     /// CSS class.
-    pub(crate) class: &'static str,
+    pub class: &'static str,
     /// Times in seconds, and shares from 0 to 1.
-    pub(crate) line: &'a [(f64, f64)],
+    pub line: &'a [(f64, f64)],
     /// Start times of operations in seconds, and their durations; `None` if one never finished.
-    pub(crate) points: &'a [(f64, Option<f64>)],
+    pub points: &'a [(f64, Option<f64>)],
 }
 
 /// Draws time series: lines on the left scale, from 0 to 100 %, and points on the right scale, from 0
 /// to `most` seconds, with a cross above for longer operations. The time from 0 on is shaded and has
 /// the label `phase`.
-pub(crate) fn time_plot(title: &str, phase: &str, most: f64, series: &[TimeSeries<'_>]) -> String {
+pub fn time_plot(title: &str, phase: &str, most: f64, series: &[TimeSeries<'_>]) -> String {
     let (width, height, left, right, head, foot) = (720.0, 230.0, 48.0, 44.0, 22.0, 30.0);
     let times = || series.iter().flat_map(|series| series.line.iter().map(|(at, _)| *at));
     let (begin, end) =
@@ -267,7 +276,7 @@ fn tick_step(most: f64) -> f64 {
 }
 
 /// Formats a number with few digits.
-pub(crate) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),
         ..0.1 => format!("{value:.3}"),
@@ -286,7 +295,7 @@ fn binary(bytes: f64) -> String {
 }
 
 /// Escapes text for HTML.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const INTERVAL: Duration = Duration::from_millis(300);
 
 /// Runs `work`, and shows `what` and the elapsed time meanwhile.
-pub(crate) fn during<T>(what: &str, work: impl FnOnce() -> T) -> T {
+pub fn during<T>(what: &str, work: impl FnOnce() -> T) -> T {
     if !std::io::stderr().is_terminal() {
         return work();
     }
@@ -35,7 +35,7 @@ pub(crate) fn during<T>(what: &str, work: impl FnOnce() -> T) -> T {
 }
 
 /// Writes to standard error; ignores errors.
-pub(crate) fn show(text: &str) {
+pub fn show(text: &str) {
     let mut err = std::io::stderr().lock();
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
 }

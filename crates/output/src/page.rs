@@ -1,18 +1,16 @@
-//! Self-contained HTML reports of `bench run` and `lab ddos`.
+//! Self-contained HTML pages of results (`fingerpost-bench run`, `fingerpost lab ddos`).
 //!
 //! A page contains its style and its plots (`page.css`, `plot.rs`), has no scripts, and follows the
 //! light or dark mode of the reader's system.
 
 use std::fmt::Write;
 
-pub(crate) mod plot;
-
-use plot::escape;
+use crate::plot::escape;
 
 const STYLE: &str = include_str!("page.css");
 
 /// Returns a page with a title and a body.
-pub(crate) fn html_page(title: &str, parts: &str) -> String {
+pub fn html_page(title: &str, parts: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
@@ -22,7 +20,7 @@ pub(crate) fn html_page(title: &str, parts: &str) -> String {
 }
 
 /// Returns a table of columns and rows; each row has a CSS class.
-pub(crate) fn table(columns: &[&str], rows: &[(&str, Vec<String>)]) -> String {
+pub fn table(columns: &[&str], rows: &[(&str, Vec<String>)]) -> String {
     let mut text = "<div class=\"scroll\"><table><thead><tr>".to_owned();
     for column in columns {
         let _ = write!(text, "<th>{}</th>", escape(column));
@@ -41,7 +39,7 @@ pub(crate) fn table(columns: &[&str], rows: &[(&str, Vec<String>)]) -> String {
 }
 
 /// Returns a plot with its caption.
-pub(crate) fn figure(caption: &str, plot: &str) -> String {
+pub fn figure(caption: &str, plot: &str) -> String {
     format!("<figure><figcaption>{caption}</figcaption>{plot}</figure>")
 }
 
