@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib/namespaces.sh"
 
 cd "$here"
-run() { "$program" bench run "$@" --record "$work/record"; }
+run() { "$bench" run "$@" --record "$work/record"; }
 
 run tiny --html "$work/report.html" -j >"$work/report.json" 2>"$work/run.log" ||
     fail "bench run tiny: $(cat "$work/run.log")"
@@ -75,16 +75,16 @@ mkdir "$work/definitions"
 cp bench/definitions/tiny.t* "$work/definitions"
 tiny=$work/definitions/tiny.toml
 sed -i 's/^labeled = "./labeled = "-/' "$tiny"
-refuse 1 "the routes have other next hops" "$program" bench run "$tiny"
+refuse 1 "the routes have other next hops" "$bench" run "$tiny"
 cp bench/definitions/tiny.toml "$tiny"
 echo "10.9.9.0/24	64500" >>"$work/definitions/tiny.txt"
-refuse 1 "is another file than the definition is about" "$program" bench run "$tiny"
+refuse 1 "is another file than the definition is about" "$bench" run "$tiny"
 cp bench/definitions/tiny.txt "$work/definitions"
 sed -i '0,/^answers = "./s//answers = "-/' "$tiny"
-refuse 1 "the answers to RND are not those of the definition" "$program" bench run "$tiny"
+refuse 1 "the answers to RND are not those of the definition" "$bench" run "$tiny"
 rm "$work/definitions/tiny.txt"
-refuse 1 "no table tiny.txt" "$program" bench run "$tiny"
-refuse 1 "the definition has" "$program" bench run tiny --only poptree
+refuse 1 "no table tiny.txt" "$bench" run "$tiny"
+refuse 1 "the definition has" "$bench" run tiny --only poptree
 
 # A rival that cannot be built is missing, and the others are measured.
 cp bench/definitions/tiny.t* "$work/definitions"

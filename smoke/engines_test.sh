@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The engines with whole Internet tables against two programs that are not ours: DPDK's
-# rte_fib and rte_fib6 on millions of addresses (`fingerpost bench agree`), and the
+# rte_fib and rte_fib6 on millions of addresses (`fingerpost-bench agree`), and the
 # kernel of a namespace, which is given every route and asked for 100,000 addresses
 # (`ip route get`). Every answer must be the same.
 #
@@ -21,10 +21,10 @@ fi
 
 # DPDK. Labels are hops as they are, of which 2 bytes hold 32,767 and 4 bytes the rest.
 # Nothing of it may stay, ended well or not.
-"$program" bench agree --hops 0 --table "$v4" || fail "DPDK's rte_fib and we differ"
-"$program" bench agree --hops 0 --table "$v6" -6 || fail "DPDK's rte_fib6 and we differ"
+"$bench" agree --hops 0 --table "$v4" || fail "DPDK's rte_fib and we differ"
+"$bench" agree --hops 0 --table "$v6" -6 || fail "DPDK's rte_fib6 and we differ"
 ours() { pgrep -f "^/proc/$1/fd/" || true; }
-"$program" bench agree --hops 0 --table "$v4" >/dev/null &
+"$bench" agree --hops 0 --table "$v4" >/dev/null &
 agree=$!
 started() { [ -n "$(ours $agree)" ]; }
 wait_for 60 started || fail "bench agree does not start DPDK"

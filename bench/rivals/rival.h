@@ -1,7 +1,7 @@
 /*
  * What every rival in C has in common: the lines, the files, the threads, the clock.
  *
- *   fingerpost (crates/cli/src/bench/rival/)              a rival
+ *   fingerpost (bench/src/rival/)              a rival
  *     draws keys, compares answers, keeps turns  ── a line ──►   one command
  *     keys, routes, answers: files that both map          ◄── `ok …` or `error …` ──
  *

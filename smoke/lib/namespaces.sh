@@ -33,6 +33,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 program=${FINGERPOST:-$here/target/release/fingerpost}
+bench=${FINGERPOST_BENCH:-$here/target/release/fingerpost-bench}
 prefix=${SMOKE_PREFIX:-fp$$-}
 python=/usr/bin/python3
 # Where Python finds the modules of smoke/lib; compiled copies would be left beside them.

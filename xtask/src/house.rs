@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 /// Each package and those of ours it may name.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("fingerpost-fib", &[]),
     ("fingerpost-wire", &[]),
     ("fingerpost-port", &[]),
@@ -37,6 +37,18 @@ const LAYERS: [(&str, &[&str]); 11] = [
         ],
     ),
     ("fingerpost-output", &[]),
+    (
+        "fingerpost-bench",
+        &[
+            "fingerpost-output",
+            "fingerpost-router",
+            "fingerpost-fib",
+            "fingerpost-wire",
+            "fingerpost-port",
+            "fingerpost-feed",
+            "fingerpost-gate",
+        ],
+    ),
     ("fingerpost-capi", &["fingerpost-fib"]),
     ("fingerpost-python", &["fingerpost-fib"]),
     ("xtask", &[]),

@@ -11,7 +11,7 @@
 //! exhaustive          all 2^32 IPv4 addresses, a million updates; 64 FIBs
 //! neon                the library for AArch64, under emulation
 //! fuzz [TARGET...]    the fuzz targets, for some seconds or hours
-//! bench [ARGS...]     `fingerpost bench` in a release build
+//! bench [ARGS...]     `fingerpost-bench` in a release build
 //! ```
 //!
 //! Each verb is a list of steps ([`plan`]). A step runs one child process whose
@@ -69,7 +69,7 @@ usage: cargo xtask VERB
                       all engines against the oracle on scripts that libFuzzer makes
                       up: each target for N seconds (60) in N processes (1);
                       --keep takes what was learnt into the corpus of the tree
-  bench [ARGS...]     fingerpost bench, in a release build";
+  bench [ARGS...]     fingerpost-bench, in a release build";
 
 fn main() -> ExitCode {
     match run() {

@@ -46,7 +46,7 @@ const PACKAGES: [Package; 26] = [
     ("kmod", &["/usr/sbin/modprobe", "--version"]),
     // Flow programs are compiled in tests of the gate and of the command line.
     ("clang", &["clang", "--version"]),
-    // `bench agree` and `bench engines` compile a program around DPDK's tables.
+    // `fingerpost-bench agree` and `fingerpost-bench engines` compile a program around DPDK's tables.
     ("gcc", &["cc", "--version"]),
     ("libc6-dev", &["cc", "-x", "c", "-include", "stdlib.h", "-fsyntax-only", "/dev/null"]),
     ("pkg-config", &["pkg-config", "--version"]),

@@ -189,7 +189,14 @@ fn smoke_scripts(only: &[String]) -> Result<Vec<Step>> {
     let program = target()?.join("release/fingerpost");
     let mut steps = vec![Step::command(
         "release build",
-        Words::cargo(&["build", "--release", "--package", "fingerpost"]),
+        Words::cargo(&[
+            "build",
+            "--release",
+            "--package",
+            "fingerpost",
+            "--package",
+            "fingerpost-bench",
+        ]),
     )];
     steps.extend(found.iter().map(|(name, script)| scripts::step(name, script, &program)));
     Ok(steps)
@@ -294,11 +301,11 @@ pub(crate) fn exhaustive(args: &[String]) -> Result<Vec<Step>> {
     ])
 }
 
-/// `bench`: hands the words on to `fingerpost bench`, without steps and counts.
+/// `bench`: hands the arguments on to `fingerpost-bench`, without steps and counts.
 pub(crate) fn bench(args: &[String]) -> Result<bool> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let status = Command::new(cargo)
-        .args(["run", "--release", "--package", "fingerpost", "--", "bench"])
+        .args(["run", "--release", "--package", "fingerpost-bench", "--"])
         .args(args)
         .status()
         .context("running cargo")?;

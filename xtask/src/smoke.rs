@@ -1,6 +1,6 @@
 //! Runs the scripts under `smoke/`: one behavior each, in namespaces of its own.
 //!
-//! A script is told the program to test (`FINGERPOST`), where the repository and
+//! A script is told the programs to test (`FINGERPOST`, `FINGERPOST_BENCH`), where the repository and
 //! the data are, and the prefix of the names it may make (`SMOKE_PREFIX`). It
 //! fails by its exit status. Afterwards no namespace with that prefix may be
 //! left; one that is left is removed and counts as a failure of the test.
@@ -61,6 +61,7 @@ pub(crate) fn step(name: &str, script: &Path, program: &Path) -> Step {
         &script.to_string_lossy(),
     ])
     .env("FINGERPOST", program.to_string_lossy())
+    .env("FINGERPOST_BENCH", format!("{}-bench", program.display()))
     .env("SMOKE_PREFIX", prefix.clone());
     Step::own(&format!("smoke {name}"), move || {
         let mut last = String::new();

@@ -24,7 +24,6 @@
 //! table info FILE      prints the contents and the size of a table
 //! table generate       generates a synthetic table
 //! table save, load     writes and reads images of built tables
-//! bench                runs benchmarks and writes records
 //! completions, man     writes shell completions and manual pages
 //! ```
 //!
@@ -39,7 +38,6 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use output::failure::{explain, is_broken_pipe};
 
-mod bench;
 mod bundle;
 mod check;
 mod client;
@@ -122,8 +120,6 @@ enum Command {
     Route(route::Args),
     /// Describe, generate, save and load tables
     Table(table::Args),
-    /// Run benchmarks
-    Bench(Box<bench::Args>),
     /// Write shell completions to standard output
     Completions(completions::Args),
     /// Write the manual pages
@@ -169,7 +165,6 @@ fn run_command(command: Command) -> anyhow::Result<ExitCode> {
         Command::Bundle(args) => bundle::run(&args),
         Command::Route(args) => route::run(&args),
         Command::Table(args) => table::run(&args),
-        Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     }

@@ -282,7 +282,7 @@ impl Header<'_> {
     /// a value is too large for its field, [`BadHeader::Truncated`] if there is no
     /// room for the header.
     // Into its caller, where most fields are constants: fields that go through memory are read back in
-    // other pieces than they were stored in (`bench gate --worker`: 4 % of all packets).
+    // other pieces than they were stored in (`fingerpost-bench gate --worker`: 4 % of all packets).
     #[inline(always)]
     pub fn emit(&self, bytes: &mut [u8]) -> Result<usize, BadHeader> {
         if !self.options.len().is_multiple_of(4) || self.options.len() > MOST_OPTIONS {

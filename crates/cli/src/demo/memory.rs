@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The rate is that of all of this together on one core, copying in and out of
-//! the cables included; `fingerpost bench datapath` measures the worker alone.
+//! the cables included; `fingerpost-bench datapath` measures the worker alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -43,7 +43,7 @@ use anyhow::{Context, Result, bail};
 
 use output::progress;
 
-use crate::{bench, stop};
+use crate::stop;
 use attack::{Attack, Flood, SERVICE};
 use report::{Known, Report};
 use rounds::{Field, Scale};
@@ -166,12 +166,17 @@ fn ddos(args: &Ddos) -> Result<ExitCode> {
     Ok(if report.holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Returns the folder of captures.
+fn data_folder() -> PathBuf {
+    std::env::var_os("FINGERPOST_DATA").map_or("../shared/data".into(), PathBuf::from)
+}
+
 /// Makes what is asked for.
 fn attacks(args: &Ddos) -> Result<Vec<Arc<Attack>>> {
     let mut attacks = Vec::new();
     if !args.quick {
         let named = !args.capture.is_empty();
-        let usual = CAPTURES.map(|name| bench::data().join(name));
+        let usual = CAPTURES.map(|name| data_folder().join(name));
         let captures = if named { &args.capture[..] } else { &usual };
         for path in captures {
             if !named && !path.exists() {

@@ -2,7 +2,7 @@
 //!
 //! The bytes are estimated from the routes. With `--alternatives` each engine is built, which gives
 //! its exact bytes, and its lookup rate is measured shortly, engine by engine in turns, with addresses
-//! drawn from the routes. The rate is a rough value; `bench` measures exactly.
+//! drawn from the routes. The rate is a rough value; `fingerpost-bench engines` measures exactly.
 
 use std::fmt;
 use std::hint::black_box;

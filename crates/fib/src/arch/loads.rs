@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A lookup in a table of that size is at least one such load. Measured beside engines
-//! (`fingerpost bench run`), the two rates are the machine's limit for a footprint, and
+//! (`fingerpost-bench run`), the two rates are the machine's limit for a footprint, and
 //! an engine's share of it says what is left to gain. Independent loads are done plainly
 //! and, where there are lanes, sixteen at a time ([`lanes`](super::lanes)): which is
 //! faster depends on where in the caches the words are.

@@ -16,7 +16,7 @@
 //! packet by packet, where a group makes it for all of its packets at once, with their waits
 //! beside one another.
 //!
-//! Kept for the comparison, which `bench gate` makes: groups are what the gate goes by.
+//! Kept for the comparison, which `fingerpost-bench gate` makes: groups are what the gate goes by.
 
 use fib::engine::overlap::MOST;
 

@@ -61,7 +61,7 @@ pub(super) fn rewrite(
 
 /// What packets of one batch need that do not simply leave. It is put together where
 /// there is such a packet: one that lives through the loop would keep all of this in
-/// memory, a tenth of the packets a second (`bench datapath`).
+/// memory, a tenth of the packets a second (`fingerpost-bench datapath`).
 pub(super) struct Turn<'w> {
     pub(super) arena: &'w mut Arena,
     pub(super) lanes: &'w mut [Lane],

@@ -41,7 +41,7 @@
 //! loads, an update writes a handful of words (`builder.rs`). Limits: 2^31 - 1 nodes
 //! or entries.
 //!
-//! Batches go in groups of 32: on the tables of 2026, `bench overlap` (a rough run on
+//! Batches go in groups of 32: on the tables of 2026, `fingerpost-bench overlap` (a rough run on
 //! a busy machine) saw groups of 32 some four times as fast as one by one, and ahead
 //! of as many coroutines, on prefix-drawn keys of either family and on random ones of
 //! IPv4. Random IPv6 addresses end near the root, where there is little to wait for:

@@ -1,0 +1,317 @@
+//! `fingerpost-bench datapath`: packets a second without I/O, on one core.
+//!
+//! ```text
+//!   pool of frames ─► Replay "in" ─► Worker::poll: parse, lookup, rewrite ─► Replay "out"
+//! ```
+//!
+//! What is timed is the whole of [`Worker::poll`], including the copy out of the
+//! pool that stands for a driver. Destinations are drawn at random from the table:
+//! a route, then an address in it. First the pool goes through once and the count
+//! of packets sent is held against a lookup of each destination by itself; then
+//! time is kept in windows.
+//!
+//! What some routers ask for costs more, and is measured apart: with `--members` every
+//! route leads to a group of next hops, and with `--sources` the way back to each source
+//! is looked up too; sources are then drawn as destinations are.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use fib::{Choice, Family, Fib, Hop, Prefix, Publisher, Reader, Rib, Updater};
+use output::progress;
+use port::memory::{Pool, Replay, Sink};
+use port::{Arena, Port};
+use router::datapath::{
+    Adjacencies, Adjacency, Group, Ingress, Ingresses, Locals, SourceCheck, Tables, Worker,
+    WorkerSetup, wants,
+};
+use router::stats::WorkerStats;
+use serde::Serialize;
+use wire::{ethernet, ipv4, ipv6};
+
+use super::Setting;
+use super::clock::{Clock, Summary, hertz, pin};
+use super::keys::Stream;
+use super::record::Figure;
+
+const MAC: [u8; 6] = [2, 0, 0, 0, 1, 0];
+/// The router's own address; a destination equal to it would be punted.
+const OWN: u32 = 0xc000_0201;
+/// Frames in the pool.
+const PACKETS: usize = 1 << 20;
+/// Parts of the time, each measured on its own.
+const WINDOWS: u32 = 30;
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    setting: Setting,
+    /// The IPv4 engine
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    engine: String,
+    /// The IPv6 engine
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    engine6: String,
+    /// Seconds a case is measured
+    #[arg(long, value_name = "S", default_value_t = 6.0)]
+    seconds: f64,
+    /// Next hops of each route, a group if there are several
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    members: u8,
+    /// Check sources too: those without a route are dropped
+    #[arg(long)]
+    sources: bool,
+    /// The core
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    core: usize,
+}
+
+/// One case's figures.
+#[derive(Serialize)]
+struct Score {
+    case: String,
+    engine: String,
+    routes: usize,
+    bytes: usize,
+    /// Million packets a second.
+    #[serde(flatten)]
+    summary: Summary,
+    /// Cycles a packet at the clock that the kernel states, if it does.
+    cycles: Option<f64>,
+    /// The share of packets that were forwarded; the others have no route or a
+    /// destination that is never forwarded.
+    sent: f64,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    ensure!(args.seconds > 0.0, "--seconds {}: some time is needed", args.seconds);
+    let routes = args.setting.routes()?;
+    ensure!(
+        !routes.v4.is_empty() && !routes.v6.is_empty(),
+        "{}: a table of each family is needed (give --table twice)",
+        routes.name
+    );
+    pin(args.core);
+    let v4 = table(&routes.v4, &args.engine)?;
+    let v6 = table(&routes.v6, &args.engine6)?;
+    let keys4 = Stream::Pfx.keys::<u32>(PACKETS, &routes.v4);
+    let keys6 = Stream::Pfx.keys::<u128>(PACKETS, &routes.v6);
+    let right4 = right(&keys4, args.sources, |key| forwards4(v4.fib(), key));
+    let right6 = right(&keys6, args.sources, |key| forwards6(v6.fib(), key));
+    let readers = || Tables::one(v4.reader(), v6.reader());
+    let hops = routes.v4.iter().map(|r| r.1).chain(routes.v6.iter().map(|r| r.1)).max();
+    let adjacencies = Publisher::new(adjacencies(hops.unwrap_or(Hop::NONE), args.members));
+    let mut scores = Vec::new();
+    let asked = [(args.members > 1, " groups"), (args.sources, " sources")];
+    let asked: String = asked.iter().filter(|asked| asked.0).map(|asked| asked.1).collect();
+    for (case, fib, count) in [
+        ("IPv4 64 bytes", format!("{:?}", v4.fib()), routes.v4.len()),
+        ("IPv6 64 bytes", format!("{:?}", v6.fib()), routes.v6.len()),
+    ] {
+        let is_v4 = case.starts_with("IPv4");
+        let (bytes, engine) = if is_v4 {
+            (v4.fib().footprint(), v4.fib().name())
+        } else {
+            (v6.fib().footprint(), v6.fib().name())
+        };
+        let pool: Pool = if is_v4 {
+            pairs(&keys4).map(|(dst, src)| frame_v4(dst, args.sources.then_some(src))).collect()
+        } else {
+            pairs(&keys6).map(|(dst, src)| frame_v6(dst, args.sources.then_some(src))).collect()
+        };
+        let right = if is_v4 { right4 } else { right6 };
+        let case = format!("{case}{asked}");
+        let what = format!("{case}, {fib}");
+        let windows = progress::during(&what, || {
+            let worker = |source| worker(readers(), adjacencies.reader(), source, args.sources);
+            prove(worker, pool.clone(), right)?;
+            windows(worker, pool, args.seconds)
+        })
+        .with_context(|| format!("measuring {case}"))?;
+        let summary = Summary::of(&windows);
+        scores.push(Score {
+            case,
+            engine,
+            routes: count,
+            bytes,
+            summary,
+            cycles: hertz().map(|hertz| hertz / (summary.median * 1e6)),
+            sent: right as f64 / PACKETS as f64,
+        });
+    }
+    args.setting.record(scores.iter().map(|score| Figure {
+        bench: "datapath",
+        table: &routes.name,
+        routes: score.routes,
+        contestant: &score.engine,
+        case: &score.case,
+        threads: 1,
+        unit: "Mpackets/s",
+        summary: score.summary,
+        samples: WINDOWS as usize,
+        bytes: score.bytes,
+    }))?;
+    print(args, &routes.name, &scores)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table<A: Family>(routes: &[(Prefix<A>, Hop)], engine: &str) -> anyhow::Result<Updater<A>> {
+    let choice = Choice::parse::<A>(engine).with_context(|| format!("engine {engine}"))?;
+    let rib = Rib::from_sorted(routes.iter().copied());
+    Updater::new(rib, choice, 2).with_context(|| format!("building {engine}"))
+}
+
+/// Walks the destinations, each with another of them as its source.
+fn pairs<A: Copy>(keys: &[A]) -> impl Iterator<Item = (A, A)> {
+    let sources = keys.iter().cycle().skip(keys.len() / 2);
+    keys.iter().copied().zip(sources.copied())
+}
+
+/// Counts the packets that are to leave.
+fn right<A: Copy>(keys: &[A], sources: bool, forwards: impl Fn(A) -> bool) -> usize {
+    pairs(keys).filter(|&(dst, src)| forwards(dst) && (!sources || forwards(src))).count()
+}
+
+/// Says whether a packet to `dst` is to leave: the rule of RFC 1812 5.3.7 again, in
+/// other words than the datapath's.
+fn forwards4(fib: &Fib<u32>, dst: u32) -> bool {
+    let martian = matches!(dst >> 24, 0 | 127 | 224..) || dst >> 16 == 0xa9fe || dst == OWN;
+    !martian && fib.lookup(dst).is_some()
+}
+
+fn forwards6(fib: &Fib<u128>, dst: u128) -> bool {
+    let odd = dst <= 1 || dst >> 120 == 0xff || dst >> 118 == 0x3fa || dst >> 32 == 0xffff;
+    !odd && fib.lookup(dst).is_some()
+}
+
+fn worker(
+    tables: Tables,
+    adjacencies: Reader<Adjacencies>,
+    source: Replay,
+    sources: bool,
+) -> anyhow::Result<Worker<Tables>> {
+    let ports: Vec<Box<dyn Port>> = vec![
+        Box::new(source.with_mac(MAC)),
+        Box::new(Replay::new("out", Pool::new(), Sink::Count)),
+    ];
+    let sources = if sources { SourceCheck::Loose } else { SourceCheck::Off };
+    let locals = Arc::new(Locals::new([OWN], [1]));
+    let ingress = Ingress { table: 0, locals, sources, ..Ingress::default() };
+    Ok(Worker::new(WorkerSetup {
+        arena: Arena::new(2048, 2048).context("memory for frames")?,
+        ports,
+        tables,
+        adjacencies,
+        ingresses: Publisher::new(Ingresses::alike(ingress)).reader(),
+        wants: wants().0,
+        stats: Arc::new(WorkerStats::new()),
+    }))
+}
+
+/// Sends the pool through once and counts.
+fn prove(
+    worker: impl Fn(Replay) -> anyhow::Result<Worker<Tables>>,
+    pool: Pool,
+    right: usize,
+) -> anyhow::Result<()> {
+    let source = Replay::new("in", pool, Sink::Count).with_limit(PACKETS as u64);
+    let mut worker = worker(source)?;
+    while worker.poll() > 0 {}
+    let counted = worker.stats().snapshot();
+    ensure!(counted.balanced(), "received is not sent + punted + dropped: {counted:?}");
+    ensure!(counted.received == PACKETS as u64, "{} of {PACKETS} received", counted.received);
+    ensure!(counted.sent() == right as u64, "{} sent, {right} expected", counted.sent());
+    Ok(())
+}
+
+/// Returns the million packets a second of each window.
+fn windows(
+    worker: impl Fn(Replay) -> anyhow::Result<Worker<Tables>>,
+    pool: Pool,
+    seconds: f64,
+) -> anyhow::Result<Vec<f64>> {
+    let mut worker = worker(Replay::new("in", pool, Sink::Count))?;
+    let mut window = |length: Duration| {
+        let (start, clock) = (Instant::now(), Clock::start());
+        let mut packets = 0;
+        while start.elapsed() < length {
+            for _ in 0..256 {
+                packets += worker.poll();
+            }
+        }
+        packets as f64 / clock.seconds() / 1e6
+    };
+    window(Duration::from_millis(200));
+    let length = Duration::from_secs_f64(seconds / f64::from(WINDOWS));
+    Ok((0..WINDOWS).map(|_| window(length)).collect())
+}
+
+fn adjacencies(highest: Hop, members: u8) -> Adjacencies {
+    let mut adjacencies = Adjacencies::new();
+    let members = if members > 1 { u32::from(members) } else { 0 };
+    for hop in 1..=highest.0 + members {
+        let [_, high, middle, low] = hop.to_be_bytes();
+        adjacencies.set(Hop(hop), Adjacency::new(1, [2, 0, 0, high, middle, low], MAC, 1500));
+    }
+    if members > 1 {
+        let listed: Vec<_> = (1..=members).map(|member| (Hop(highest.0 + member), 1)).collect();
+        let group = Arc::new(Group::of(&listed, &Group::default()));
+        (1..=highest.0).for_each(|hop| adjacencies.set_group(Hop(hop), Arc::clone(&group)));
+    }
+    adjacencies
+}
+
+/// A 64-byte frame without its check sequence, which never reaches software.
+fn frame_v4(dst: u32, src: Option<u32>) -> [u8; 60] {
+    let header = ipv4::Header {
+        total_len: 46,
+        ttl: 64,
+        protocol: 17,
+        src: src.unwrap_or(0xc633_6402),
+        dst,
+        ..Default::default()
+    };
+    frame(ethernet::IPV4, |packet| header.emit(packet).is_ok())
+}
+
+fn frame_v6(dst: u128, src: Option<u128>) -> [u8; 60] {
+    let header = ipv6::Header {
+        payload_len: 6,
+        next_header: 17,
+        hop_limit: 64,
+        src: src.unwrap_or(0x2001_0db8 << 96 | 2),
+        dst,
+        ..Default::default()
+    };
+    frame(ethernet::IPV6, |packet| header.emit(packet).is_ok())
+}
+
+fn frame(kind: u16, emit: impl Fn(&mut [u8]) -> bool) -> [u8; 60] {
+    let mut frame = [0; 60];
+    let ether = ethernet::Header { dst: MAC, src: [2, 0, 0, 0, 9, 9], kind };
+    let fits = ether.emit(&mut frame).is_ok_and(|at| emit(&mut frame[at..]));
+    assert!(fits, "60 bytes hold an Ethernet and an IP header");
+    frame
+}
+
+#[expect(clippy::print_stdout, reason = "the result")]
+fn print(args: &Args, table: &str, scores: &[Score]) -> anyhow::Result<()> {
+    if args.setting.output.json {
+        println!("{}", serde_json::to_string_pretty(scores)?);
+        return Ok(());
+    }
+    println!("{table}; one core, memory ports, median of {WINDOWS} windows");
+    for score in scores {
+        let Score { case, engine, routes, cycles, sent, .. } = score;
+        let Summary { median, mad, min, max } = score.summary;
+        print!("  {case}, {engine}, {routes} routes: {median:.2} ±{mad:.2} million packets/s");
+        print!(" ({min:.2} to {max:.2}), {:.1} % sent", sent * 100.0);
+        match cycles {
+            Some(cycles) => println!(", {cycles:.0} cycles a packet at the stated clock"),
+            None => println!(),
+        }
+    }
+    Ok(())
+}

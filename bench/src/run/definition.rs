@@ -1,0 +1,225 @@
+//! What is measured, as data: `bench/definitions/*.toml`.
+//!
+//! ```text
+//!   [table]     file, sha256 of the file              ─┐ is it the same table?
+//!   [hops]      how each route gets its next hop       │
+//!   labeled    sha256 of the lines `PREFIX HOP`      ─┘ and with the same next hops?
+//!   [[stream]]  name, sha256 of all answers           ─► are the keys the same, and right?
+//!   [measure]   engines, rivals, bursts, threads, rounds, keys
+//! ```
+//!
+//! A definition says enough for anybody to repeat it with a program of his own, and to
+//! know by three sums that he did: of the file he was given, of the routes with their next
+//! hops, and of the answers to each stream. What does not match is refused before
+//! anything is measured. `fingerpost-bench run --sums` works the sums out anew, and `--export` writes
+//! routes, keys and answers for programs that do not draw them themselves.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use fib::{Choice, Family};
+use output::progress;
+use serde::{Deserialize, Serialize};
+
+use super::hops::{self, Rule};
+use super::sums;
+use crate::engines::changes::List;
+use crate::keys::Stream;
+
+/// Keys of a quick run: the first ones of every stream.
+pub(super) const QUICK: usize = 1 << 20;
+
+/// A whole definition.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Definition {
+    pub(super) name: String,
+    pub(super) about: String,
+    /// 4 or 6.
+    pub(super) family: u8,
+    pub(super) table: Table,
+    pub(super) hops: Rule,
+    pub(super) measure: Measure,
+    #[serde(rename = "stream")]
+    pub(super) streams: Vec<Asked>,
+}
+
+/// The file of routes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Table {
+    /// In the folder of data, or beside the definition.
+    file: String,
+    /// Of the file as it lies there.
+    sha256: String,
+    /// How many routes of the family there are.
+    routes: usize,
+    /// Of the routes with their next hops, as [`sums::labeled`] has it.
+    labeled: String,
+}
+
+/// What is done.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Measure {
+    pub(super) engines: Vec<String>,
+    #[serde(default)]
+    pub(super) rivals: Vec<String>,
+    pub(super) bursts: Vec<usize>,
+    pub(super) threads: Vec<usize>,
+    pub(super) rounds: usize,
+    pub(super) keys: usize,
+    /// Random changes of the table, made one by one; none where 0.
+    #[serde(default)]
+    pub(super) changes: usize,
+    /// How many lookups that wait for each other are timed as one, for the latency.
+    pub(super) chain: usize,
+}
+
+/// A stream, and the sums of its answers.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Asked {
+    #[serde(deserialize_with = "stream", serialize_with = "stream_name")]
+    pub(super) name: Stream,
+    /// Of the answers to all keys, as [`sums::answers`] has it.
+    pub(super) answers: String,
+    /// Of the answers to the first [`QUICK`] keys.
+    pub(super) quick: String,
+}
+
+fn stream<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Stream, D::Error> {
+    let name = String::deserialize(from)?;
+    let known = Stream::ALL.into_iter().find(|stream| stream.to_string() == name);
+    known.ok_or_else(|| serde::de::Error::custom(format!("there is no stream {name}")))
+}
+
+fn stream_name<S: serde::Serializer>(stream: &Stream, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(stream)
+}
+
+/// How strict to be about sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Strict {
+    /// What differs is refused.
+    Refuse,
+    /// It is only told, since the sums are being worked out anew.
+    Tell,
+}
+
+impl Definition {
+    /// Reads one and sees that it can be carried out.
+    pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("reading the definition {}", path.display()))?;
+        let read: Self = toml::from_str(&text).with_context(|| path.display().to_string())?;
+        read.check().with_context(|| path.display().to_string())?;
+        Ok(read)
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let Measure { engines, bursts, threads, rounds, keys, chain, .. } = &self.measure;
+        ensure!(matches!(self.family, 4 | 6), "family: 4 or 6");
+        ensure!(!engines.is_empty() && !self.streams.is_empty(), "an engine and a stream");
+        ensure!(*rounds > 0 && !threads.is_empty(), "a round and a number of threads");
+        ensure!(*keys >= 1024 && (1..=*keys).contains(chain), "at least 1024 keys, and a chain");
+        ensure!(
+            !bursts.is_empty() && bursts.iter().all(|burst| (1..=1024).contains(burst)),
+            "bursts: 1 to 1024 keys a call"
+        );
+        for engine in engines {
+            let known = if self.family == 4 {
+                Choice::parse::<u32>(engine)
+            } else {
+                Choice::parse::<u128>(engine)
+            };
+            known.with_context(|| format!("the engine {engine}"))?;
+        }
+        self.hops.check()
+    }
+
+    /// Loads the table, gives every route its next hop, and sees that both are what the
+    /// definition says.
+    pub(super) fn routes<A: Family>(
+        &self,
+        folders: &[PathBuf],
+        strict: Strict,
+    ) -> anyhow::Result<(List<A>, Sums)> {
+        let Table { file, sha256, routes: count, labeled } = &self.table;
+        let path = folders.iter().map(|folder| folder.join(file)).find(|path| path.exists());
+        let Some(path) = path else {
+            let places: Vec<_> = folders.iter().map(|path| path.display().to_string()).collect();
+            bail!("no table {file} in {}", places.join(" or "));
+        };
+        let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
+        let of_file = sums::of(&bytes);
+        same(strict, sha256, &of_file, || {
+            format!("{} is another file than the definition is about", path.display())
+        })?;
+        let what = format!("loading {}", path.display());
+        let loaded = progress::during(&what, || feed::load(&path, &feed::Options::default()))?;
+        let routes = hops::give(&self.hops, &loaded, A::BITS)?;
+        let of_routes = sums::labeled(&routes);
+        if routes.len() != *count && strict == Strict::Refuse {
+            bail!("{file} has {} routes of IPv{}, not {count}", routes.len(), self.family);
+        }
+        same(strict, labeled, &of_routes, || "the routes have other next hops".to_owned())?;
+        Ok((routes, Sums { file: of_file, labeled: of_routes }))
+    }
+}
+
+/// What was found of a table.
+pub(super) struct Sums {
+    pub(super) file: String,
+    pub(super) labeled: String,
+}
+
+/// Says that a sum is what the definition says.
+pub(super) fn same(
+    strict: Strict,
+    wanted: &str,
+    found: &str,
+    what: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    if strict == Strict::Refuse && wanted != found {
+        bail!("{}: its SHA-256 is {found}, not {wanted}", what());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Definition;
+    use std::path::Path;
+
+    #[test]
+    fn every_definition_can_be_read() {
+        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/definitions"));
+        let mut count = 0;
+        for entry in folder.read_dir().unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "toml") {
+                let read = Definition::read(&path).unwrap();
+                assert_eq!(path.file_stem().unwrap().to_str(), Some(&*read.name));
+                count += 1;
+            }
+        }
+        assert!(count >= 4, "{count} definitions");
+    }
+
+    #[test]
+    fn what_cannot_be_carried_out_is_refused() {
+        let whole = include_str!("../../definitions/tiny.toml");
+        let read = |from: &str, to: &str| {
+            assert!(whole.contains(from), "{from}");
+            let text = whole.replacen(from, to, 1);
+            let read = toml::from_str::<Definition>(&text).map_err(|error| error.to_string());
+            read.and_then(|read| read.check().map_err(|error| format!("{error:#}"))).unwrap_err()
+        };
+        assert!(read("family = 4", "family = 5").contains("4 or 6"));
+        assert!(read("\"RND\"", "\"RAND\"").contains("no stream RAND"));
+        assert!(read("\"poptrie\"", "\"poptree\"").contains("poptree"));
+        assert!(read("rounds = ", "round = ").contains("round"));
+        assert!(read("shares = [", "shares = [60, ").contains("100"));
+    }
+}
