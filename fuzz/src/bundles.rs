@@ -8,9 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use fingerpost_router::distribution::bundle::{MAX_FILES, name_error, pack};
-use fingerpost_router::distribution::key::SecretKey;
-use fingerpost_router::distribution::{Bundle, BundleHeader, CanaryShare};
+use router::distribution::bundle::{MAX_FILES, name_error, pack};
+use router::distribution::key::SecretKey;
+use router::distribution::{Bundle, BundleHeader, CanaryShare};
 
 /// Counts of the results of inputs.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use fingerpost_router::config::{Config, ConfigError};
-use fingerpost_router::vantage;
+use router::config::{Config, ConfigError};
+use router::vantage;
 
 /// Counts of the results of inputs.
 #[derive(Clone, Copy, Debug, Default)]

@@ -106,9 +106,9 @@ fn version_2(mode: u8, body: &[u8], tally: &mut Tally) {
     let bit = usize::from(mode >> 2) * 37 % (8 * forged.len());
     forged[bit / 8] ^= 1 << (bit % 8);
     assert!(taken(&mut receiver, &forged).is_err(), "bit {bit} was turned");
-    let items = match taken(&mut receiver, &message) {
-        Ok(items) => items,
-        Err(_) => return tally.refused += 1,
+    let Ok(items) = taken(&mut receiver, &message) else {
+        tally.refused += 1;
+        return;
     };
     assert_eq!(taken(&mut receiver, &message), Err(Refused::Replayed));
     tally.v2 += items.len() as u32;

@@ -14,16 +14,18 @@
 //! short and hold no magic words, and the calls took 70 % of the time.
 //!
 //! The corpus in the tree is small, because `cargo xtask test` plays it
-//! ([`corpus`]); that of a long run stays in the target folder, from where the next run
+//! (`fuzz/tests/corpus.rs`); that of a long run stays in the target folder, from where the next run
 //! goes on.
 
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
-use crate::step::{Step, Words};
-use crate::{needs, plan};
+use crate::command::{CommandLine, Log};
+use crate::metadata;
+use crate::needs;
+use crate::step::Step;
 
 /// Each target and the longest input worth its time, in bytes.
 const TARGETS: [(&str, u32); 15] = [
@@ -51,38 +53,35 @@ const COVERAGE: &str = "--cfg fuzzing -Ccodegen-units=8 -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table";
 
-/// What was asked for.
-#[derive(Debug, PartialEq, Eq)]
-struct Asked {
-    targets: Vec<(&'static str, u32)>,
+/// The arguments of `fuzz`.
+#[derive(clap::Args, Debug, PartialEq, Eq)]
+pub(crate) struct Arguments {
+    /// Targets; by default all
+    targets: Vec<String>,
+    /// Seconds for each target
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
+    /// Processes for each target
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     jobs: u32,
+    /// Add the inputs that reach new code to the corpus of the tree
+    #[arg(long)]
     keep: bool,
 }
 
-impl Asked {
-    fn parse(words: &[String]) -> Result<Self> {
-        let mut asked = Self { targets: Vec::new(), seconds: 60, jobs: 1, keep: false };
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            let mut number = || {
-                let number = words.next().and_then(|word| word.parse().ok());
-                number.filter(|&number| number > 0).with_context(|| format!("{word} N, above 0"))
-            };
-            match word.as_str() {
-                "--seconds" => asked.seconds = number()?,
-                "--jobs" => asked.jobs = number()?,
-                "--keep" => asked.keep = true,
-                name => match TARGETS.iter().find(|(known, _)| *known == name) {
-                    Some(&target) => asked.targets.push(target),
-                    None => bail!("there is no target `{name}`; there are: {}", names()),
-                },
-            }
+impl Arguments {
+    /// Returns the selected targets, with the longest input of each.
+    fn selected(&self) -> Result<Vec<(&'static str, u32)>> {
+        let find = |name: &String| {
+            let target = TARGETS.iter().find(|(known, _)| known == name);
+            target
+                .copied()
+                .with_context(|| format!("unknown target `{name}`; there are: {}", names()))
+        };
+        match &self.targets[..] {
+            [] => Ok(TARGETS.to_vec()),
+            targets => targets.iter().map(find).collect(),
         }
-        if asked.targets.is_empty() {
-            asked.targets = TARGETS.to_vec();
-        }
-        Ok(asked)
     }
 }
 
@@ -90,43 +89,20 @@ fn names() -> String {
     TARGETS.map(|(name, _)| name).join(", ")
 }
 
-/// `cargo` in the workspace of `fuzz/`, which builds in a folder of its own.
-fn cargo(words: &[&str]) -> Result<Words> {
-    let target = plan::target()?.join("fuzz");
-    let (verb, rest) = words.split_first().context("a cargo command has a verb")?;
-    let mut all = vec![*verb, "--manifest-path", "fuzz/Cargo.toml"];
-    all.extend(rest);
-    Ok(Words::cargo(&all).env("CARGO_TARGET_DIR", target.to_string_lossy()))
-}
-
-/// What `check` holds `fuzz/` to.
-pub(crate) fn check() -> Result<Vec<Step>> {
-    Ok(vec![
-        Step::command("formatting of fuzz", cargo(&["fmt", "--all", "--check"])?),
-        Step::command(
-            "lints of fuzz",
-            cargo(&["clippy", "--all-targets", "--", "-D", "warnings"])?,
-        ),
-    ])
-}
-
-/// Plays the corpus in the tree, without libFuzzer.
-pub(crate) fn corpus() -> Result<Step> {
-    Ok(Step::tests("fuzz corpus", cargo(&["test", "--no-fail-fast"])?, &[]))
-}
-
-/// `fuzz`: a build, and each target for as long as was asked.
-pub(crate) fn steps(words: &[String]) -> Result<Vec<Step>> {
-    let asked = Asked::parse(words)?;
-    let (target, host) = (plan::target()?.join("fuzz"), plan::host()?);
-    // For a named target, so that build scripts are not made to count too.
-    let build = ["build", "--release", "--features", "libfuzzer", "--target", &host];
+/// `fuzz`: a build, and each target for as long as was arguments.
+pub(crate) fn steps(arguments: &Arguments) -> Result<Vec<Step>> {
+    let (target, host) = (metadata::target()?.join("fuzz"), metadata::host()?);
+    // For a named target, so that build scripts are not instrumented.
+    let build = CommandLine::cargo(&["build", "--package", "fingerpost-fuzz", "--profile", "fuzz"])
+        .args(&["--features", "libfuzzer", "--bins", "--target", &host])
+        .env("RUSTFLAGS", COVERAGE)
+        .env("CARGO_TARGET_DIR", target.to_string_lossy());
     let mut steps = vec![
-        Step::own("a C++ compiler", needs::cplusplus),
-        Step::command("fuzz targets", cargo(&build)?.env("RUSTFLAGS", COVERAGE)),
+        Step::check("a C++ compiler", |_| needs::cplusplus()),
+        Step::command("fuzz targets", build),
     ];
-    for (name, longest) in asked.targets {
-        let program = target.join(&host).join("release").join(name).to_string_lossy().into_owned();
+    for (name, longest) in arguments.selected()? {
+        let program = target.join(&host).join("fuzz").join(name).to_string_lossy().into_owned();
         let learnt = target.join("corpus").join(name);
         let kept = Path::new("fuzz/corpus").join(name);
         for folder in [&learnt, &kept, Path::new("fuzz/artifacts")] {
@@ -134,24 +110,24 @@ pub(crate) fn steps(words: &[String]) -> Result<Vec<Step>> {
             made.with_context(|| format!("making {}", folder.display()))?;
         }
         let (from, to) = (learnt.to_string_lossy(), kept.to_string_lossy());
-        let mut run = Words::new(&[&program, &from, &to]);
+        let mut run = CommandLine::new(&[&program, &from, &to]);
         run.words.extend([
-            format!("-max_total_time={}", asked.seconds),
+            format!("-max_total_time={}", arguments.seconds),
             format!("-max_len={longest}"),
             format!("-artifact_prefix=fuzz/artifacts/{name}-"),
         ]);
         // Long scripts from the start; a minute for one is a bug too.
         let limits = ["-len_control=0", "-timeout=60", "-rss_limit_mb=6144"];
         run.words.extend(limits.map(str::to_owned));
-        if asked.jobs > 1 {
-            run.words.push(format!("-fork={}", asked.jobs));
+        if arguments.jobs > 1 {
+            run.words.push(format!("-fork={}", arguments.jobs));
         } else {
             run.words.push("-print_final_stats=1".to_owned());
         }
-        steps.push(Step::command(&format!("fuzz {name}, {} s", asked.seconds), run));
-        if asked.keep {
-            let work = move || keep(&program, &learnt, &kept);
-            steps.push(Step::own(&format!("corpus of {name}"), work));
+        steps.push(Step::command(&format!("fuzz {name}, {} s", arguments.seconds), run));
+        if arguments.keep {
+            let work = move |log: &mut Log| keep(&program, &learnt, &kept, log);
+            steps.push(Step::check(&format!("corpus of {name}"), work));
         }
     }
     Ok(steps)
@@ -159,7 +135,7 @@ pub(crate) fn steps(words: &[String]) -> Result<Vec<Step>> {
 
 /// Puts into `kept` the fewest inputs of both folders that reach as many edges, beside
 /// those with a name.
-fn keep(program: &str, learnt: &Path, kept: &Path) -> Result<(), String> {
+fn keep(program: &str, learnt: &Path, kept: &Path, log: &mut Log) -> Result<(), String> {
     let fresh = learnt.with_extension("kept");
     let say = |what: &str| format!("{what} {}", fresh.display());
     // What a run that was broken off has left.
@@ -167,9 +143,9 @@ fn keep(program: &str, learnt: &Path, kept: &Path) -> Result<(), String> {
     fs::create_dir_all(&fresh).map_err(|error| format!("{}: {error}", say("making")))?;
     let folders = [&*fresh, kept, learnt].map(|folder| folder.to_string_lossy().into_owned());
     // Edges alone: with counts of how often each is taken it would be thousands.
-    let mut merge = Words::new(&[program, "-set_cover_merge=1", "-use_counters=0"]);
+    let mut merge = CommandLine::new(&[program, "-set_cover_merge=1", "-use_counters=0"]);
     merge.words.extend(folders);
-    if !merge.stream(|_| ())? {
+    if !merge.stream(log, |_| ())? {
         return Err("the inputs could not be merged: see above".to_owned());
     }
     let inputs = |folder: &Path| -> Result<Vec<std::path::PathBuf>, String> {
@@ -200,25 +176,34 @@ fn keep(program: &str, learnt: &Path, kept: &Path) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn parse(words: &str) -> Result<Asked> {
-        Asked::parse(&words.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    #[derive(clap::Parser)]
+    struct Fuzz {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn parse(words: &str) -> Result<Arguments> {
+        let words = std::iter::once("fuzz").chain(words.split_whitespace());
+        let arguments = <Fuzz as clap::Parser>::try_parse_from(words)?.arguments;
+        arguments.selected().map(|_| arguments)
     }
 
     #[test]
-    fn words_are_understood_or_refused() {
-        let asked = parse("").unwrap();
-        assert_eq!((asked.targets.len(), asked.seconds, asked.jobs), (TARGETS.len(), 60, 1));
-        let asked = parse("text --seconds 1800 --jobs 2 --keep").unwrap();
-        let expected = Asked { targets: vec![("text", 64)], seconds: 1800, jobs: 2, keep: true };
-        assert_eq!(asked, expected);
+    fn arguments_are_read_or_refused() {
+        let arguments = parse("").unwrap();
+        assert_eq!((arguments.selected().unwrap().len(), arguments.seconds), (TARGETS.len(), 60));
+        let arguments = parse("text --seconds 1800 --jobs 2 --keep").unwrap();
+        let targets = vec!["text".to_owned()];
+        assert_eq!(arguments, Arguments { targets, seconds: 1800, jobs: 2, keep: true });
+        assert_eq!(arguments.selected().unwrap(), [("text", 64)]);
         for bad in ["engine", "--seconds", "--seconds 0", "--jobs x", "--fast"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn every_target_is_there_and_no_other() {
-        let folder = plan::root().unwrap().join("fuzz/fuzz_targets");
+    fn targets_are_those_of_the_folder() {
+        let folder = metadata::root().unwrap().join("fuzz/fuzz_targets");
         let mut found: Vec<String> = fs::read_dir(folder)
             .unwrap()
             .map(|file| file.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())

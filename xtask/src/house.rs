@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 /// Each package and those of ours it may name.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 13] = [
     ("fingerpost-fib", &[]),
     ("fingerpost-wire", &[]),
     ("fingerpost-port", &[]),
@@ -24,38 +24,29 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("fingerpost-gate", &["fingerpost-fib", "fingerpost-wire"]),
     ("fingerpost-router", FIVE),
     // The program is what joins everything for a person; see docs/decisions.
-    (
-        "fingerpost",
-        &[
-            "fingerpost-output",
-            "fingerpost-router",
-            "fingerpost-fib",
-            "fingerpost-wire",
-            "fingerpost-port",
-            "fingerpost-feed",
-            "fingerpost-gate",
-        ],
-    ),
+    ("fingerpost", ALL_LIBRARIES),
     ("fingerpost-output", &[]),
-    (
-        "fingerpost-bench",
-        &[
-            "fingerpost-output",
-            "fingerpost-router",
-            "fingerpost-fib",
-            "fingerpost-wire",
-            "fingerpost-port",
-            "fingerpost-feed",
-            "fingerpost-gate",
-        ],
-    ),
+    ("fingerpost-bench", ALL_LIBRARIES),
     ("fingerpost-capi", &["fingerpost-fib"]),
     ("fingerpost-python", &["fingerpost-fib"]),
+    // Inputs for every parser.
+    ("fingerpost-fuzz", ALL_LIBRARIES),
     ("xtask", &[]),
 ];
 
 /// What the tests of any crate may use beside that: real tables come as files.
 const FOR_TESTS: &[&str] = &["fingerpost-feed"];
+
+/// Every library of ours.
+const ALL_LIBRARIES: &[&str] = &[
+    "fingerpost-output",
+    "fingerpost-router",
+    "fingerpost-fib",
+    "fingerpost-wire",
+    "fingerpost-port",
+    "fingerpost-feed",
+    "fingerpost-gate",
+];
 
 /// What the router joins.
 const FIVE: &[&str] =

@@ -22,9 +22,11 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
 
+use crate::command::CommandLine;
+use crate::metadata::{host, target};
 use crate::needs;
-use crate::plan::{KERNEL_ENGINES, host, target};
-use crate::step::{Step, Words};
+use crate::plan::KERNEL_ENGINES;
+use crate::step::Step;
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 
@@ -38,7 +40,7 @@ fn steps_on(host: &str) -> Result<Vec<Step>> {
         bail!("this machine is an AArch64 itself: `cargo xtask test` has these tests");
     }
     let folder = target()?.join("neon");
-    let mut steps = vec![Step::own("packages", needs::cross)];
+    let mut steps = vec![Step::check("packages", |_| needs::cross())];
     let mut env = vec![
         ("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc".to_owned()),
         (
@@ -52,15 +54,17 @@ fn steps_on(host: &str) -> Result<Vec<Step>> {
         let path = |end: &str| toolchain.join(end).to_string_lossy().into_owned();
         env.push(("RUSTC", path("usr/bin/rustc")));
         env.push(("LD_LIBRARY_PATH", path("usr/lib/x86_64-linux-gnu")));
-        steps.push(Step::own("a compiler with a std for AArch64", move || unpacked(&toolchain)));
+        steps.push(Step::check("a compiler with a std for AArch64", move |_| unpacked(&toolchain)));
     }
     let step = |name: &str, level: &str, test: &[&str]| {
         let words = ["test", "--package", "fingerpost-fib", "--target", TARGET];
-        let mut words = Words::cargo(&[&words, test].concat())
+        let mut words = CommandLine::cargo(&[&words, test].concat())
             .env("FINGERPOST_SIMD", level)
             .env("FINGERPOST_ENGINES", KERNEL_ENGINES);
-        words.env.extend(env.iter().cloned());
-        Step::tests(name, words, &[])
+        for (name, value) in &env {
+            words = words.env(name, value.as_str());
+        }
+        Step::cargo_test(name, words, &[])
     };
     steps.extend([
         step("operations of NEON", "neon", &["--lib", "arch::"]),
@@ -168,7 +172,6 @@ impl Apt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::step::Work;
 
     #[test]
     fn a_compiler_that_does_not_run_has_no_std() {
@@ -180,15 +183,8 @@ mod tests {
     fn engines_that_have_kernels_run_at_both_levels() {
         assert!(steps_on(TARGET).is_err());
         let steps = steps_on("x86_64-unknown-linux-gnu").unwrap();
-        let tests: Vec<&Words> = steps
-            .iter()
-            .filter_map(|step| match &step.work {
-                Work::Tests(words, _) => Some(words),
-                _ => None,
-            })
-            .collect();
-        for (words, level) in tests.iter().zip(["neon", "neon", "base"]) {
-            let text = words.to_string();
+        let tests: Vec<String> = steps.iter().filter_map(Step::cargo_test_command).collect();
+        for (text, level) in tests.iter().zip(["neon", "neon", "base"]) {
             assert!(text.contains(&format!("FINGERPOST_SIMD={level:?}")), "{text}");
             assert!(text.contains("rank6") && text.contains("qemu-aarch64"), "{text}");
         }

@@ -14,7 +14,7 @@
 //! it in silence. Files that are empty by intent in this step are given in
 //! `may_be_empty`.
 
-/// The counts of a step, and what is to be said about the failures.
+/// The counts of a step, and a note for each failure.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: u32,
@@ -24,13 +24,13 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Counts one more failure and says why.
+    /// Counts one more failure, with its reason.
     pub(crate) fn fail(&mut self, note: impl Into<String>) {
         self.failed += 1;
         self.notes.push(note.into());
     }
 
-    /// Says whether anything was counted at all.
+    /// Returns whether nothing was counted.
     pub(crate) fn is_empty(&self) -> bool {
         self.passed + self.failed + self.skipped == 0
     }
@@ -41,11 +41,18 @@ pub(crate) struct Reader<'a> {
     counts: Counts,
     program: Option<String>,
     may_be_empty: &'a [&'a str],
+    must_run_tests: bool,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(may_be_empty: &'a [&'a str]) -> Self {
-        Self { counts: Counts::default(), program: None, may_be_empty }
+        Self { counts: Counts::default(), program: None, may_be_empty, must_run_tests: false }
+    }
+
+    /// Creates a reader of one program that is run without cargo.
+    pub(crate) fn of_program(name: &str, must_run_tests: bool) -> Self {
+        let program = Some(name.to_owned());
+        Self { counts: Counts::default(), program, may_be_empty: &[], must_run_tests }
     }
 
     /// Takes one line of output.
@@ -63,7 +70,8 @@ impl<'a> Reader<'a> {
                 self.counts.notes.push(format!("{program}: {failed} failed"));
             }
             let empty = passed + failed + ignored == 0;
-            if empty && program.starts_with("tests/") && !self.may_be_empty.contains(&&*program) {
+            let is_file = program.starts_with("tests/") && !self.may_be_empty.contains(&&*program);
+            if empty && (is_file || self.must_run_tests) {
                 self.counts.fail(format!("{program} ran no test"));
             }
         } else if let Some(name) =
@@ -81,6 +89,15 @@ impl<'a> Reader<'a> {
         }
         if self.counts.is_empty() {
             self.counts.fail("no test was run");
+        }
+        self.counts
+    }
+
+    /// Ends the run of one program: `success` is whether its exit status was 0.
+    pub(crate) fn end_of_program(mut self, success: bool) -> Counts {
+        self.died();
+        if !success && self.counts.failed == 0 {
+            self.counts.fail("the program failed beside its tests: see above");
         }
         self.counts
     }
@@ -205,6 +222,22 @@ mod tests {
     fn a_build_that_fails_is_a_failure() {
         assert_eq!(read(&["error[E0308]: mismatched types"], false).failed, 1);
         assert_eq!(read(&["     Running tests/a.rs (target/a)", OK], false).failed, 1);
+    }
+
+    #[test]
+    fn program_without_cargo_is_counted_and_may_die() {
+        let run = |lines: &[&str], must_run, success| {
+            let mut reader = Reader::of_program("fib tests/x", must_run);
+            lines.iter().for_each(|line| reader.line(line));
+            let counts = reader.end_of_program(success);
+            (counts.passed, counts.failed)
+        };
+        assert_eq!(run(&[OK], true, true), (12, 0));
+        assert_eq!(run(&[OK], true, false), (12, 1));
+        assert_eq!(run(&[BAD], true, false), (3, 2));
+        assert_eq!(run(&[EMPTY], true, true), (0, 1));
+        assert_eq!(run(&[EMPTY], false, true), (0, 0));
+        assert_eq!(run(&[], false, false), (0, 1));
     }
 
     #[test]

@@ -1,28 +1,40 @@
 //! Runs the scripts under `smoke/`: one behavior each, in namespaces of its own.
 //!
-//! A script is told the programs to test (`FINGERPOST`, `FINGERPOST_BENCH`), where the repository and
-//! the data are, and the prefix of the names it may make (`SMOKE_PREFIX`). It
-//! fails by its exit status. Afterwards no namespace with that prefix may be
-//! left; one that is left is removed and counts as a failure of the test.
+//! A script gets the programs to test (`FINGERPOST`, `FINGERPOST_BENCH`) and the prefix of the names that it may create
+//! (`SMOKE_PREFIX`), its own for each script, since several run at the same time. A script with a line
+//! `# runs alone: REASON` runs beside no other. It fails by its exit status. Afterwards no namespace
+//! with that prefix may be left; one that is left is removed and counts as a failure of the test.
 //!
-//! Two guards stand around a script: `timeout`, which ends its whole process
-//! group, and `setpriv --pdeathsig`, which ends it if we are killed ourselves.
+//! Two guards stand around a script: `timeout`, which ends its whole process group, and
+//! `setpriv --pdeathsig`, which ends it if we are killed ourselves.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::step::{Step, Words};
+use crate::command::CommandLine;
+use crate::step::Step;
 
-/// The longest a smoke test may take, in seconds.
+/// The longest time of a smoke test, in seconds.
 const LIMIT: &str = "180";
 
 /// The end of the name of a script that is a test; others are sourced by these.
 const SUFFIX: &str = "_test.sh";
 
-/// The scripts of `smoke/` by name; all, or only those asked for.
-pub(crate) fn scripts(only: &[String]) -> Result<Vec<(String, PathBuf)>> {
+/// The line of a script that runs beside no other.
+const ALONE: &str = "# runs alone: ";
+
+/// A smoke test.
+pub(crate) struct Script {
+    pub(crate) name: String,
+    path: PathBuf,
+    prefix: String,
+}
+
+/// Returns the scripts of `smoke/` by name: all, or those in `only`.
+pub(crate) fn scripts(only: &[String]) -> Result<Vec<Script>> {
     let folder = Path::new("smoke");
     let mut found = Vec::new();
     for entry in folder.read_dir().context("reading the folder smoke")? {
@@ -39,50 +51,56 @@ pub(crate) fn scripts(only: &[String]) -> Result<Vec<(String, PathBuf)>> {
             bail!("there is no smoke test `{name}`; there are: {}", have.join(", "));
         }
     }
-    found.retain(|(name, _)| only.is_empty() || only.contains(name));
     if found.is_empty() {
         bail!("there is no script in smoke/");
     }
-    Ok(found)
+    // Interface names hold 15 bytes, so the prefix is short.
+    let process = std::process::id() % 100_000;
+    let scripts = found.into_iter().enumerate().map(|(i, (name, path))| {
+        let letter = |n: usize| char::from(b'a' + u8::try_from(n % 26).unwrap_or(0));
+        let prefix = format!("fp{process}{}{}-", letter(i / 26), letter(i));
+        Script { name, path, prefix }
+    });
+    Ok(scripts.filter(|script| only.is_empty() || only.contains(&script.name)).collect())
 }
 
-/// One script as a step.
-pub(crate) fn step(name: &str, script: &Path, program: &Path) -> Step {
-    // Interface names hold 15 bytes, so the prefix is short.
-    let prefix = format!("fp{}-", std::process::id());
-    let words = Words::new(&[
-        "setpriv",
-        "--pdeathsig",
-        "TERM",
-        "timeout",
-        "--kill-after=20",
-        LIMIT,
-        "bash",
-        &script.to_string_lossy(),
-    ])
-    .env("FINGERPOST", program.to_string_lossy())
-    .env("FINGERPOST_BENCH", format!("{}-bench", program.display()))
-    .env("SMOKE_PREFIX", prefix.clone());
-    Step::own(&format!("smoke {name}"), move || {
-        let mut last = String::new();
-        let ended_well = words.stream(|line| {
-            if !line.is_empty() {
-                last = line.to_owned();
+impl Script {
+    /// Returns whether the script may not run beside others.
+    pub(crate) fn runs_alone(&self) -> bool {
+        let text = fs::read_to_string(&self.path).unwrap_or_default();
+        text.lines().any(|line| line.starts_with(ALONE))
+    }
+
+    /// Creates the step that tests `program`.
+    pub(crate) fn step(&self, program: &Path) -> Step {
+        let prefix = self.prefix.clone();
+        let words = ["setpriv", "--pdeathsig", "TERM", "timeout", "--kill-after=20", LIMIT, "bash"];
+        let command = CommandLine::new(&words)
+            .args(&[&self.path.to_string_lossy()])
+            .env("FINGERPOST", program.to_string_lossy())
+            .env("FINGERPOST_BENCH", format!("{}-bench", program.display()))
+            .env("SMOKE_PREFIX", prefix.clone());
+        Step::check(&format!("smoke {}", self.name), move |log| {
+            let mut last = String::new();
+            let passed = command.stream(log, |line| {
+                if !line.is_empty() {
+                    last = line.to_owned();
+                }
+            })?;
+            let left = remove_namespaces(&prefix);
+            if !passed {
+                return Err(format!("failed; its last line: {last}"));
             }
-        })?;
-        let left = clear(&prefix);
-        if !ended_well {
-            return Err(format!("failed; its last words: {last}"));
-        }
-        if !left.is_empty() {
-            return Err(format!("left namespaces behind: {}", left.join(" ")));
-        }
-        Ok(())
-    })
+            if !left.is_empty() {
+                return Err(format!("left namespaces behind: {}", left.join(" ")));
+            }
+            Ok(())
+        })
+    }
 }
 
 /// Removes the namespaces whose names begin with `prefix` and returns them.
-fn clear(prefix: &str) -> Vec<String> {
+fn remove_namespaces(prefix: &str) -> Vec<String> {
     let Ok(list) = Command::new("ip").args(["netns", "list"]).output() else {
         return Vec::new();
     };
@@ -96,4 +114,20 @@ fn clear(prefix: &str) -> Vec<String> {
         let _ = Command::new("ip").args(["netns", "delete", name]).status();
     }
     left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_have_prefixes_of_their_own_that_fit_interface_names() {
+        std::env::set_current_dir(crate::metadata::root().unwrap()).unwrap();
+        let scripts = scripts(&[]).unwrap();
+        for (i, a) in scripts.iter().enumerate() {
+            assert!(a.prefix.len() <= 10, "{}", a.prefix);
+            assert!(scripts[i + 1..].iter().all(|b| !b.prefix.starts_with(&a.prefix)));
+        }
+        assert!(super::scripts(&["none".to_owned()]).is_err());
+    }
 }

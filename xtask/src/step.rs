@@ -1,160 +1,115 @@
-//! A step: one child process (or one check of our own), streamed and counted.
+//! A step: one row of a plan, done by a child process or a check of our own, with its counts.
 //!
-//! Both output streams of a child go into one pipe, so that the lines of cargo
-//! (standard error) and of the test programs (standard output) arrive in the
-//! order they were written: only so is it known which program a result line
-//! belongs to. Every line is printed at once and then read for its counts.
+//! A step that may run beside others ([`Step::concurrent`]) writes to a buffer, which the
+//! [scheduler](crate::schedule) prints whole when the step has ended; a step that runs alone writes
+//! straight to the terminal ([`Log`]).
 
-use std::io::{BufRead, BufReader, IsTerminal, Write};
-use std::process::{Command, Stdio};
-
+use crate::command::{CommandLine, Log};
 use crate::results::{Counts, Reader};
 
-/// One line of the plan.
+/// A row of a plan.
 pub(crate) struct Step {
     pub(crate) name: String,
-    pub(crate) work: Work,
+    pub(crate) is_concurrent: bool,
+    work: Work,
 }
 
-/// What a step does.
-pub(crate) enum Work {
-    /// A check of our own: `Err` says what is wrong.
-    Own(Box<dyn Fn() -> Result<(), String>>),
+type Check = dyn Fn(&mut Log) -> Result<(), String> + Send + Sync;
+type Count = dyn Fn(&mut Log) -> Counts + Send + Sync;
+
+/// The work of a step.
+enum Work {
+    /// A function that passes or fails as a whole.
+    Check(Box<Check>),
     /// A command that passes or fails as a whole.
-    Command(Words),
+    Command(CommandLine),
     /// A `cargo test`, with the files under `tests/` that are empty on purpose.
-    Tests(Words, &'static [&'static str]),
-    /// Left out because it was asked for.
+    CargoTest(CommandLine, &'static [&'static str]),
+    /// A function that returns its counts.
+    Count(Box<Count>),
+    /// Left out on request.
     Skipped(&'static str),
 }
 
-/// A command: its words, and what is added to the environment.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Words {
-    pub(crate) words: Vec<String>,
-    pub(crate) env: Vec<(&'static str, String)>,
-}
-
-impl Words {
-    /// A command of `words`.
-    pub(crate) fn new(words: &[&str]) -> Self {
-        Self { words: words.iter().map(|&word| word.to_owned()).collect(), env: Vec::new() }
+impl Step {
+    fn new(name: &str, work: Work) -> Self {
+        Self { name: name.to_owned(), is_concurrent: false, work }
     }
 
-    /// `cargo` with `words`: the very one that runs us.
-    pub(crate) fn cargo(words: &[&str]) -> Self {
-        let mut command = Self::new(words);
-        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-        command.words.insert(0, cargo);
-        command
+    /// Creates a step from a function; its error states the defect and the remedy.
+    pub(crate) fn check(
+        name: &str,
+        check: impl Fn(&mut Log) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(name, Work::Check(Box::new(check)))
     }
 
-    /// Adds to the environment.
-    pub(crate) fn env(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.env.push((name, value.into()));
+    /// Creates a step from a command that passes or fails as a whole.
+    pub(crate) fn command(name: &str, command: CommandLine) -> Self {
+        Self::new(name, Work::Command(command))
+    }
+
+    /// Creates a step from a `cargo test`.
+    pub(crate) fn cargo_test(
+        name: &str,
+        command: CommandLine,
+        empty: &'static [&'static str],
+    ) -> Self {
+        Self::new(name, Work::CargoTest(command, empty))
+    }
+
+    /// Creates a step from a function that counts tests.
+    pub(crate) fn count(
+        name: &str,
+        count: impl Fn(&mut Log) -> Counts + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(name, Work::Count(Box::new(count)))
+    }
+
+    /// Creates a step that is left out on request.
+    pub(crate) fn skipped(name: &str, reason: &'static str) -> Self {
+        Self::new(name, Work::Skipped(reason))
+    }
+
+    /// Lets the step run beside its neighbors in the plan that may do so, too.
+    pub(crate) fn concurrent(mut self) -> Self {
+        self.is_concurrent = true;
         self
     }
 
-    /// Runs it, handing each line to `each` after printing it. Returns whether
-    /// it ended well, or why it could not be run.
-    pub(crate) fn stream(&self, mut each: impl FnMut(&str)) -> Result<bool, String> {
-        let shown = self.to_string();
-        println!("$ {shown}");
-        let (read, write) = std::io::pipe().map_err(|error| format!("making a pipe: {error}"))?;
-        let also = write.try_clone().map_err(|error| format!("making a pipe: {error}"))?;
-        let mut command = Command::new(&self.words[0]);
-        command.args(&self.words[1..]).stdin(Stdio::null()).stdout(write).stderr(also);
-        if std::io::stdout().is_terminal() {
-            command.env("CARGO_TERM_COLOR", "always");
+    /// Returns the command of a `cargo test`.
+    #[cfg(test)]
+    pub(crate) fn cargo_test_command(&self) -> Option<String> {
+        match &self.work {
+            Work::CargoTest(command, _) => Some(command.to_string()),
+            _ => None,
         }
-        for (name, value) in &self.env {
-            command.env(name, value);
-        }
-        let mut child = command.spawn().map_err(|error| format!("running {shown}: {error}"))?;
-        // The write ends live on in `command`; without this the read never ends.
-        drop(command);
-        let mut lines = BufReader::new(read);
-        let mut line = Vec::new();
-        let mut line_is_open = false;
-        let mut out = std::io::stdout();
-        loop {
-            line.clear();
-            match lines.read_until(b'\n', &mut line) {
-                Ok(0) => break,
-                Ok(_) => {
-                    line_is_open = !line.ends_with(b"\n");
-                    // Whoever reads us may be gone; the tests go on all the same.
-                    let _ = out.write_all(&line).and_then(|()| out.flush());
-                    each(String::from_utf8_lossy(&line).trim_end());
-                }
-                Err(error) => return Err(format!("reading from {shown}: {error}")),
-            }
-        }
-        // The last word of a child may lack its line end; ours begin a line.
-        if line_is_open {
-            println!();
-        }
-        let status = child.wait().map_err(|error| format!("waiting for {shown}: {error}"))?;
-        if !status.success() {
-            println!("{shown}: {status}");
-        }
-        Ok(status.success())
-    }
-}
-
-impl std::fmt::Display for Words {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (name, value) in &self.env {
-            write!(f, "{name}={value:?} ")?;
-        }
-        f.write_str(&self.words.join(" "))
-    }
-}
-
-impl Step {
-    /// A check of our own.
-    pub(crate) fn own(name: &str, check: impl Fn() -> Result<(), String> + 'static) -> Self {
-        Self { name: name.to_owned(), work: Work::Own(Box::new(check)) }
     }
 
-    /// A command that passes or fails as a whole.
-    pub(crate) fn command(name: &str, command: Words) -> Self {
-        Self { name: name.to_owned(), work: Work::Command(command) }
-    }
-
-    /// A `cargo test`.
-    pub(crate) fn tests(name: &str, command: Words, empty: &'static [&'static str]) -> Self {
-        Self { name: name.to_owned(), work: Work::Tests(command, empty) }
-    }
-
-    /// Something left out on request.
-    pub(crate) fn skipped(name: &str, why: &'static str) -> Self {
-        Self { name: name.to_owned(), work: Work::Skipped(why) }
-    }
-
-    /// Does the work and returns its counts; whatever goes wrong is a count too.
-    pub(crate) fn run(&self) -> Counts {
+    /// Does the work and returns its counts; a command that cannot be run counts as a failure.
+    pub(crate) fn run(&self, log: &mut Log) -> Counts {
         let mut counts = Counts::default();
         match &self.work {
-            Work::Own(check) => match check() {
+            Work::Check(check) => match check(log) {
                 Ok(()) => counts.passed = 1,
-                Err(why) => counts.fail(why),
+                Err(reason) => counts.fail(reason),
             },
-            Work::Command(command) => match command.stream(|_| ()) {
+            Work::Command(command) => match command.stream(log, |_| ()) {
                 Ok(true) => counts.passed = 1,
                 Ok(false) => counts.fail(format!("{command} failed: see above")),
-                Err(why) => counts.fail(why),
+                Err(reason) => counts.fail(reason),
             },
-            Work::Tests(command, may_be_empty) => {
+            Work::CargoTest(command, may_be_empty) => {
                 let mut reader = Reader::new(may_be_empty);
-                match command.stream(|line| reader.line(line)) {
+                match command.stream(log, |line| reader.line(line)) {
                     Ok(success) => counts = reader.end(success),
-                    Err(why) => counts.fail(why),
+                    Err(reason) => counts.fail(reason),
                 }
             }
-            Work::Skipped(why) => {
+            Work::Count(count) => counts = count(log),
+            Work::Skipped(reason) => {
                 counts.skipped = 1;
-                counts.notes.push((*why).to_owned());
+                counts.notes.push((*reason).to_owned());
             }
         }
         counts
@@ -166,24 +121,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_counts_once() {
-        assert_eq!(Step::command("true", Words::new(&["true"])).run().passed, 1);
-        assert_eq!(Step::command("false", Words::new(&["false"])).run().failed, 1);
-        assert_eq!(Step::command("none", Words::new(&["/no/such/program"])).run().failed, 1);
+    fn command_counts_once() {
+        let run = |words: &[&str]| {
+            Step::command("command", CommandLine::new(words)).run(&mut Log::buffered())
+        };
+        assert_eq!(run(&["true"]).passed, 1);
+        assert_eq!(run(&["false"]).failed, 1);
+        assert_eq!(run(&["/no/such/program"]).failed, 1);
     }
 
     #[test]
-    fn both_streams_arrive_in_order_with_the_environment() {
-        let script = "echo $WORD; echo two >&2; echo three; printf four >&2";
-        let command = Words::new(&["sh", "-c", script]).env("WORD", "one");
-        let mut lines = Vec::new();
-        assert_eq!(command.stream(|line| lines.push(line.to_owned())), Ok(true));
-        assert_eq!(lines, ["one", "two", "three", "four"]);
-    }
-
-    #[test]
-    fn what_is_left_out_is_counted() {
-        let counts = Step::skipped("smoke", "asked for").run();
+    fn skipped_step_is_counted() {
+        let counts = Step::skipped("smoke", "asked for").run(&mut Log::buffered());
         assert_eq!((counts.passed, counts.failed, counts.skipped), (0, 0, 1));
     }
 }

@@ -1,0 +1,57 @@
+//! Tests in builds with other flags: loom, ThreadSanitizer, AddressSanitizer.
+//!
+//! The sanitizers are not stable, hence the variable that makes the stable compiler take their flags;
+//! their builds are for a named target so that build scripts are left as they are.
+
+use anyhow::Result;
+
+use crate::command::CommandLine;
+use crate::metadata::{host, root, target};
+use crate::plan::KERNEL_ENGINES;
+use crate::step::Step;
+
+/// Explores every interleaving of the publication protocol.
+pub(crate) fn loom() -> Result<Vec<Step>> {
+    let target = target()?.join("loom");
+    Ok(vec![Step::cargo_test(
+        "loom",
+        CommandLine::cargo(&["test", "--package", "fingerpost-fib", "--release", "--test", "loom"])
+            .env("RUSTFLAGS", "--cfg loom")
+            .env("CARGO_TARGET_DIR", target.to_string_lossy()),
+        &[],
+    )])
+}
+
+/// Runs the threaded tests under ThreadSanitizer.
+pub(crate) fn thread() -> Result<Vec<Step>> {
+    let target = target()?.join("tsan");
+    let suppressions = root()?.join("crates/fib/tests/tsan.supp");
+    let command =
+        CommandLine::cargo(&["test", "--package", "fingerpost-fib", "--target", &host()?])
+            .args(&["--test", "publish", "--no-fail-fast"])
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env("RUSTFLAGS", "--cfg tsan -Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer")
+            .env("TSAN_OPTIONS", format!("suppressions={}", suppressions.display()))
+            .env("CARGO_TARGET_DIR", target.to_string_lossy());
+    Ok(vec![Step::cargo_test("ThreadSanitizer", command, &[])])
+}
+
+/// Runs the crates with `unsafe` code under AddressSanitizer: tables, images and lookup kernels of
+/// `fib`, arena and packet files of `port`.
+pub(crate) fn address() -> Result<Vec<Step>> {
+    let target = target()?.join("asan");
+    let mut command =
+        CommandLine::cargo(&["test", "--target", &host()?, "--lib", "--no-fail-fast"]);
+    for package in ["fingerpost-fib", "fingerpost-port"] {
+        command = command.args(&["--package", package]);
+    }
+    for test in ["image", "battery", "accounting"] {
+        command = command.args(&["--test", test]);
+    }
+    let command = command
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTFLAGS", "-Zsanitizer=address")
+        .env("FINGERPOST_ENGINES", KERNEL_ENGINES)
+        .env("CARGO_TARGET_DIR", target.to_string_lossy());
+    Ok(vec![Step::cargo_test("AddressSanitizer", command, &[])])
+}

@@ -1,0 +1,192 @@
+//! Runs the steps of a plan, adds their counts up and prints the summary.
+//!
+//! ```text
+//!   plan:      A   B   c   d   e   F        capital letters: alone; others: concurrent
+//!   time ─►    A │ B │ c ──── e │ F
+//!                    │ d ─────  │
+//! ```
+//!
+//! Steps run in the order of the plan. Concurrent steps that follow one another share [`WIDTH`]
+//! threads; a step that runs alone waits for all before it. A failing step does not end the run: the
+//! summary at the end is always whole, and its last line is always `N passed, N failed, N skipped`.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::command::Log;
+use crate::results::Counts;
+use crate::step::Step;
+
+/// The number of steps that run at the same time, where they may.
+const WIDTH: usize = 3;
+
+/// The number of steps in the list of the slowest.
+const SLOWEST: usize = 10;
+
+/// A finished step.
+type Row<'s> = (&'s Step, Counts, Duration);
+
+/// Runs all steps and prints the summary. Returns whether no step failed.
+pub(crate) fn run(steps: &[Step]) -> Result<bool> {
+    let begin = Instant::now();
+    let mut rows: Vec<Row<'_>> = Vec::with_capacity(steps.len());
+    let mut rest = steps;
+    while !rest.is_empty() {
+        let alone = rest.iter().take_while(|step| !step.is_concurrent).count();
+        let (now, after) = rest.split_at(alone);
+        for step in now {
+            let header = format!("{}/{} {}", rows.len() + 1, steps.len(), step.name);
+            println!("\n── {header} ──");
+            let row = run_step(step, &mut Log::live());
+            println!("{}", end_line(&header, &row));
+            rows.push(row);
+        }
+        let (now, after) =
+            after.split_at(after.iter().take_while(|step| step.is_concurrent).count());
+        rows.extend(run_concurrent(now, rows.len(), steps.len()));
+        rest = after;
+    }
+    print_summary(&rows, begin.elapsed());
+    // A plan without steps proves nothing.
+    Ok(!rows.is_empty() && rows.iter().all(|(_, counts, _)| counts.failed == 0))
+}
+
+fn run_step<'s>(step: &'s Step, log: &mut Log) -> Row<'s> {
+    let start = Instant::now();
+    let counts = step.run(log);
+    for note in &counts.notes {
+        log.line(&format!("   {note}"));
+    }
+    (step, counts, start.elapsed())
+}
+
+/// Runs steps at the same time; the output of each is printed when it has ended.
+fn run_concurrent(steps: &[Step], done: usize, all: usize) -> Vec<Row<'_>> {
+    let next = AtomicUsize::new(0);
+    let rows = Mutex::new(Vec::with_capacity(steps.len()));
+    std::thread::scope(|scope| {
+        for _ in 0..WIDTH.min(steps.len()) {
+            scope.spawn(|| {
+                while let Some(step) = steps.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let mut log = Log::buffered();
+                    let row = run_step(step, &mut log);
+                    let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
+                    let header = format!("{}/{all} {}", done + rows.len() + 1, step.name);
+                    let mut out = std::io::stdout().lock();
+                    let _ = writeln!(out, "\n── {header} ──");
+                    let _ = out.write_all(&log.into_bytes());
+                    let _ = writeln!(out, "{}", end_line(&header, &row));
+                    let _ = out.flush();
+                    rows.push(row);
+                }
+            });
+        }
+    });
+    rows.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn end_line(header: &str, (_, counts, took): &Row<'_>) -> String {
+    format!("── {header}: {} ({:.1} s)", outcome(counts), took.as_secs_f64())
+}
+
+fn print_summary(rows: &[Row<'_>], took: Duration) {
+    println!("\n── summary ──");
+    let width = rows.iter().map(|(step, ..)| step.name.chars().count()).max().unwrap_or(0);
+    let line = |(step, counts, took): &Row<'_>| {
+        format!("{:<width$}  {:>6.1} s  {}", step.name, took.as_secs_f64(), outcome(counts))
+    };
+    for row in rows {
+        println!("{}", line(row));
+    }
+    let mut slowest: Vec<&Row<'_>> = rows.iter().collect();
+    slowest.sort_by_key(|(.., took)| std::cmp::Reverse(*took));
+    if rows.len() > SLOWEST {
+        println!("\n── the {SLOWEST} slowest ──");
+        for row in slowest.into_iter().take(SLOWEST) {
+            println!("{}", line(row));
+        }
+    }
+    let incomplete = |counts: &Counts| counts.failed + counts.skipped > 0;
+    if rows.iter().any(|(_, counts, _)| incomplete(counts)) {
+        println!("\n── failed or skipped ──");
+        for row in rows.iter().filter(|(_, counts, _)| incomplete(counts)) {
+            println!("{}", line(row));
+            for note in &row.1.notes {
+                println!("{:<width$}            {note}", "");
+            }
+        }
+    }
+    println!("\n{:<width$}  {:>6.1} s", "all", took.as_secs_f64());
+    println!("{}", last_line(rows.iter().map(|(_, counts, _)| counts)));
+}
+
+/// Describes the outcome of one step in a few words.
+fn outcome(counts: &Counts) -> String {
+    match counts {
+        Counts { passed: 1, failed: 0, skipped: 0, .. } => "passed".to_owned(),
+        Counts { passed, failed: 0, skipped: 0, .. } => format!("{passed} passed"),
+        Counts { passed, failed: 0, skipped, .. } => format!("{passed} passed, {skipped} skipped"),
+        Counts { passed, failed, skipped, .. } => {
+            format!("FAILED: {passed} passed, {failed} failed, {skipped} skipped")
+        }
+    }
+}
+
+/// Returns the line that CI reads.
+fn last_line<'a>(counts: impl Iterator<Item = &'a Counts>) -> String {
+    let (passed, failed, skipped) = counts.fold((0, 0, 0), |sum, counts| {
+        (sum.0 + counts.passed, sum.1 + counts.failed, sum.2 + counts.skipped)
+    });
+    format!("{passed} passed, {failed} failed, {skipped} skipped")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn last_line_adds_all_steps_up() {
+        let a = Counts { passed: 3, failed: 0, skipped: 1, notes: Vec::new() };
+        let b = Counts { passed: 4, failed: 2, skipped: 0, notes: Vec::new() };
+        assert_eq!(last_line([&a, &b].into_iter()), "7 passed, 2 failed, 1 skipped");
+        assert_eq!(last_line([].into_iter()), "0 passed, 0 failed, 0 skipped");
+    }
+
+    #[test]
+    fn concurrent_steps_run_at_the_same_time_and_all_are_counted() {
+        // Each step waits for the other: one after the other they would never end.
+        let barrier = Arc::new(Barrier::new(2));
+        let step = |name: &str| {
+            let barrier = Arc::clone(&barrier);
+            Step::check(name, move |_| {
+                barrier.wait();
+                Ok(())
+            })
+            .concurrent()
+        };
+        assert!(run(&[step("a"), step("b")]).unwrap());
+    }
+
+    #[test]
+    fn failing_step_fails_the_run_and_does_not_end_it() {
+        let ran = Arc::new(AtomicUsize::new(0));
+        let count = |result: Result<(), String>| {
+            let ran = Arc::clone(&ran);
+            Step::check("step", move |_| {
+                ran.fetch_add(1, Ordering::Relaxed);
+                result.clone()
+            })
+        };
+        let steps = [count(Err("broken".to_owned())), count(Ok(())).concurrent(), count(Ok(()))];
+        assert!(!run(&steps).unwrap());
+        assert_eq!(ran.load(Ordering::Relaxed), 3);
+        assert!(!run(&[]).unwrap());
+    }
+}
