@@ -13,7 +13,7 @@ use gate::decision::v1;
 use gate::decision::v2::keys::Keys;
 use gate::decision::v2::receiver::Receiver;
 use gate::decision::v2::sender::Sender;
-use gate::decision::{Item, Refused};
+use gate::decision::{Item, MessageError};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
@@ -42,7 +42,7 @@ pub fn decisions(input: &[u8], tally: &mut Tally) {
     if mode & 1 == 0 { version_1(bytes, tally) } else { version_2(*mode, bytes, tally) }
 }
 
-fn read_v1(bytes: &[u8]) -> (Vec<Item>, Option<Refused>) {
+fn read_v1(bytes: &[u8]) -> (Vec<Item>, Option<MessageError>) {
     let reader = match v1::Reader::new(bytes) {
         Ok(reader) => reader,
         Err(refused) => return (Vec::new(), Some(refused)),
@@ -86,11 +86,11 @@ fn message(kind: u8, number: u64, body: &[u8]) -> Vec<u8> {
 
 fn receiver() -> Receiver {
     let mut receiver = Receiver::new(SESSION);
-    receiver.admit(SENDER, Keys::new(KEY, &SECRET));
+    receiver.set_sender(SENDER, Keys::new(KEY, &SECRET));
     receiver
 }
 
-fn taken(receiver: &mut Receiver, message: &[u8]) -> Result<Vec<Item>, Refused> {
+fn taken(receiver: &mut Receiver, message: &[u8]) -> Result<Vec<Item>, MessageError> {
     let taken = receiver.receive(message, &mut Vec::new())?;
     Ok(taken.items().map(|(item, _)| *item).collect())
 }
@@ -110,7 +110,7 @@ fn version_2(mode: u8, body: &[u8], tally: &mut Tally) {
         tally.refused += 1;
         return;
     };
-    assert_eq!(taken(&mut receiver, &message), Err(Refused::Replayed));
+    assert_eq!(taken(&mut receiver, &message), Err(MessageError::Replayed));
     tally.v2 += items.len() as u32;
     let mut sender = Sender::new(SENDER, Keys::new(KEY, &SECRET), 1400, 1_700_000_000);
     for item in &items {

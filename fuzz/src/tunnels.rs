@@ -5,7 +5,7 @@
 //!   bytes as an inner packet ─► tunnel's header ─► open ─► the same bytes
 //! ```
 
-use gate::grantor::{Closed, open_with};
+use gate::grantor::{DecapsulationError, decapsulate_with};
 use gate::policy::Address;
 use wire::tunnel::{Ends, Header, Ports};
 use wire::{ipv4, ipv6};
@@ -37,11 +37,11 @@ pub fn tunnels(input: &[u8], tally: &mut Tally) {
 /// Opens the input itself.
 fn whole(packet: &[u8], port: Option<u16>, tally: &mut Tally) {
     let mut bytes = packet.to_vec();
-    let opened = match open_with(&mut bytes, port) {
+    let opened = match decapsulate_with(&mut bytes, port) {
         Ok(opened) => opened,
         Err(closed) => {
             tally.closed += 1;
-            if closed != Closed::Congested {
+            if closed != DecapsulationError::Congested {
                 assert_eq!(bytes, packet, "refused, and changed");
             }
             return;
@@ -112,7 +112,7 @@ fn inner(packet: &[u8], choice: u8, tos: u8, tally: &mut Tally) {
     let mut bytes = vec![0; header.len()];
     bytes.extend_from_slice(packet);
     header.emit(&mut bytes).expect("there is room, and the inner packet is sound");
-    let opened = open_with(&mut bytes, Some(PORT)).expect("a sealed packet opens");
+    let opened = decapsulate_with(&mut bytes, Some(PORT)).expect("a sealed packet opens");
     assert_eq!((opened.offset, opened.end, opened.dscp), (header.len(), bytes.len(), tos >> 2));
     assert_eq!(&bytes[opened.offset..opened.end], packet, "no mark was made on the way");
     tally.round += 1;

@@ -5,13 +5,13 @@ use std::time::Instant;
 use anyhow::ensure;
 use fib::engine::overlap::Tuner;
 use fib::{Prefix, Publisher};
-use gate::admission::Terms;
-use gate::decision::{Item, Say, Scope};
+use gate::admission::AdmissionConfig;
+use gate::decision::{FlowCommand, Item, Scope};
 use gate::flow::{Flow, Key};
 use gate::gate::{Gate, Packet, Verdict};
 use gate::limit::bucket::Bucket;
-use gate::limit::solicitor::{Request, Solicitor};
-use gate::policy::{Action, Address, Draft, Grantor, Policy};
+use gate::limit::request_queue::{Request, RequestQueue};
+use gate::policy::{Action, Address, Grantor, Policy, PolicyBuilder};
 use gate::state::{Decision, Grant, Stamp};
 
 /// Packets of a batch.
@@ -98,7 +98,7 @@ pub(super) struct Course {
     gate: Gate,
     variant: Variant,
     tuner: Tuner,
-    solicitor: Solicitor<u32>,
+    queue: RequestQueue<u32>,
     key: Key,
     /// Readers of the policy read while it lives.
     _policy: Publisher<Policy>,
@@ -110,7 +110,7 @@ pub(super) struct Course {
 
 impl Course {
     pub(super) fn new(entries: usize, variant: Variant) -> anyhow::Result<Self> {
-        let mut draft = Draft::new();
+        let mut draft = PolicyBuilder::new();
         let grantor = |address| Grantor { address: Address::V4(address), weight: 1 };
         let set = draft.set(&[grantor(0x0a00_0001), grantor(0x0a00_0002)]);
         draft.v4(Prefix::truncate(PROTECTED, 24), Action::Grantors(set));
@@ -118,14 +118,14 @@ impl Course {
         let mut gate: Gate = Gate::new(entries, publisher.reader(), 0);
         match variant {
             Variant::Plain => gate.set_group(1),
-            Variant::DropOverBatch => gate.keep_all(),
+            Variant::DropOverBatch => gate.disable_eviction(),
             _ => {}
         }
         Ok(Self {
             gate,
             variant,
             tuner: Tuner::new(8),
-            solicitor: Solicitor::new(512, Bucket::share(10_000_000_000, 5, 0)),
+            queue: RequestQueue::new(512, Bucket::share(10_000_000_000, 5, 0)),
             key: Key::random(),
             _policy: publisher,
             entries,
@@ -152,9 +152,10 @@ impl Course {
         self.variant = wanted;
         if wanted == Variant::Admission {
             // As a gate has it by itself.
-            let terms = Terms { above: 0.5, remember: 4 * self.entries, seed: 7 };
+            let terms =
+                AdmissionConfig { threshold: 0.5, tracked_flows: 4 * self.entries, seed: 7 };
             self.gate.set_admission(&terms);
-            self.send(terms.remember);
+            self.send(terms.tracked_flows);
         }
     }
 
@@ -167,7 +168,10 @@ impl Course {
         };
         for number in 0..flows {
             let flow = Flow::v4(source(number), PROTECTED);
-            let item = Item { scope: Scope::of(&flow), say: Say::Decide(Decision::Grant(terms)) };
+            let item = Item {
+                scope: Scope::of(&flow),
+                command: FlowCommand::Decide(Decision::Grant(terms)),
+            };
             let key = &self.key;
             // What finds no room is missed when the packets are counted.
             let _ = self.gate.decide(self.now, &item, Stamp::default(), |flow| key.hash(flow));
@@ -196,7 +200,7 @@ impl Course {
     pub(super) fn decide(&mut self, batch: &[Packet], verdicts: &mut [Verdict]) {
         self.now += GAP * batch.len() as u64;
         self.gate.process(self.now, batch, verdicts);
-        self.gate.turn(self.now, batch.len() as u32);
+        self.gate.run_maintenance(self.now, batch.len() as u32);
     }
 
     /// Sends so many packets by way of the gate, in batches.
@@ -208,7 +212,7 @@ impl Course {
             if self.variant == Variant::Coroutines {
                 let begin = Instant::now();
                 let in_flight = self.tuner.in_flight();
-                self.gate.process_woven(self.now, &batch, in_flight, &mut verdicts);
+                self.gate.process_with_coroutines(self.now, &batch, in_flight, &mut verdicts);
                 self.tuner.observe(begin.elapsed().as_nanos() as u64, BATCH);
             } else {
                 self.gate.process(self.now, &batch, &mut verdicts);
@@ -220,14 +224,14 @@ impl Course {
                 _ => None,
             };
             if matches!(self.variant, Variant::BatchedEnqueue | Variant::Admission) {
-                self.solicitor.offer_all((0..BATCH).filter_map(request), |_| {});
+                self.queue.offer_all((0..BATCH).filter_map(request), |_| {});
             } else {
                 for request in (0..BATCH).filter_map(request) {
-                    self.solicitor.offer(request);
+                    self.queue.offer(request);
                 }
             }
-            while self.solicitor.next(self.now).is_some() {}
-            self.gate.turn(self.now, BATCH as u32);
+            while self.queue.next(self.now).is_some() {}
+            self.gate.run_maintenance(self.now, BATCH as u32);
         }
         self.sent += (packets / BATCH * BATCH) as u64;
     }

@@ -19,10 +19,10 @@ use std::process::ExitCode;
 
 use anyhow::ensure;
 use fib::{Prefix, Publisher};
-use gate::decision::{Item, Say, Scope};
+use gate::decision::{FlowCommand, Item, Scope};
 use gate::flow::{Flow, Key};
 use gate::gate::Gate;
-use gate::policy::{Action, Address, Draft, Grantor};
+use gate::policy::{Action, Address, Grantor, PolicyBuilder};
 use gate::state::{Decision, Grant, Stamp};
 use output::progress;
 use serde::Serialize;
@@ -109,7 +109,7 @@ fn beyond(scores: &[Score]) -> Option<f64> {
 
 /// Fills a table and forgets all of it.
 fn measure(entries: usize) -> anyhow::Result<Score> {
-    let mut draft = Draft::new();
+    let mut draft = PolicyBuilder::new();
     let set = draft.set(&[Grantor { address: Address::V4(0x0a00_0001), weight: 1 }]);
     draft.v4(Prefix::truncate(PROTECTED, 24), Action::Grantors(set));
     let policy = Publisher::new(draft.build(1)?);
@@ -118,10 +118,10 @@ fn measure(entries: usize) -> anyhow::Result<Score> {
     let flows = (entries / 4 * 3) as u64;
     let gap = LIFETIME * SECOND / flows;
     let terms = Grant { rate_kib: 1, expire_s: LIFETIME as u32, ..Grant::default() };
-    let say = Say::Decide(Decision::Grant(terms));
+    let command = FlowCommand::Decide(Decision::Grant(terms));
     for number in 0..flows {
         let flow = Flow::v4(source(number as u32), PROTECTED);
-        let item = Item { scope: Scope::of(&flow), say };
+        let item = Item { scope: Scope::of(&flow), command };
         // What finds no room is missed when the flows are counted.
         let _ = gate.decide(number * gap, &item, Stamp::default(), |flow| key.hash(flow));
     }
@@ -133,7 +133,7 @@ fn measure(entries: usize) -> anyhow::Result<Score> {
         let (clock, before) = (Clock::start(), gate.counts().expired);
         for _ in 0..turns / PARTS {
             now += step;
-            gate.turn(now, WORK);
+            gate.run_maintenance(now, WORK);
         }
         let (took, forgotten) = (clock.seconds(), gate.counts().expired - before);
         ensure!(forgotten > 0, "nothing was over in a hundredth of the time");
@@ -142,7 +142,7 @@ fn measure(entries: usize) -> anyhow::Result<Score> {
     // The wheel is as late as one of its ticks.
     while !gate.table().is_empty() && now < (2 * LIFETIME + 60) * SECOND {
         now += SECOND / 100;
-        gate.turn(now, WORK);
+        gate.run_maintenance(now, WORK);
     }
     let left = gate.table().len();
     ensure!(left == 0, "{left} of {flows} are not forgotten after their time");

@@ -24,8 +24,8 @@ use fib::{Hop, Prefix, Publisher};
 use gate::flow::{Flow, Key};
 use gate::gate::{Gate, Packet, Verdict};
 use gate::limit::bucket::Bucket;
-use gate::limit::solicitor::{Request, Solicitor};
-use gate::policy::{Action, Address, Draft, Grantor};
+use gate::limit::request_queue::{Request, RequestQueue};
+use gate::policy::{Action, Address, Grantor, PolicyBuilder};
 use gate::state::Record;
 use output::progress;
 use router::datapath::{Locals, Parsed, parse};
@@ -166,7 +166,7 @@ fn measure(entries: usize, parts: usize) -> anyhow::Result<Vec<Stage>> {
         time(whole, &mut next, PACKETS)?;
     }
 
-    let mut draft = Draft::new();
+    let mut draft = PolicyBuilder::new();
     let set = draft.set(&[Grantor { address: Address::V4(0x0a00_0001), weight: 1 }]);
     draft.v4(Prefix::truncate(PROTECTED, 24), Action::Grantors(set));
     let policy = Publisher::new(draft.build(1)?);
@@ -212,7 +212,7 @@ fn measure(entries: usize, parts: usize) -> anyhow::Result<Vec<Stage>> {
         PACKETS,
     )?;
 
-    let mut solicitor: Solicitor<u32> = Solicitor::new(512, Bucket::share(10_000_000_000, 5, 0));
+    let mut queue: RequestQueue<u32> = RequestQueue::new(512, Bucket::share(10_000_000_000, 5, 0));
     let mut now = 0;
     time(
         "queue, in and out",
@@ -221,8 +221,8 @@ fn measure(entries: usize, parts: usize) -> anyhow::Result<Vec<Stage>> {
             for _ in 0..PACKETS / BATCH {
                 now += GAP * BATCH as u64;
                 let request = |packet| Request { packet, dscp: 3 + packet as u8 % 38, bytes: 80 };
-                solicitor.offer_all((0..BATCH as u32).map(request), |_| ended += 1);
-                while solicitor.next(now).is_some() {
+                queue.offer_all((0..BATCH as u32).map(request), |_| ended += 1);
+                while queue.next(now).is_some() {
                     ended += 1;
                 }
             }

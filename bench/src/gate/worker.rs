@@ -29,7 +29,7 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use fib::{Choice, Hop, Prefix, Publisher, Rib, Updater};
 use gate::cookie::{Secret, Secrets};
-use gate::decision::{Item, Say, Scope};
+use gate::decision::{FlowCommand, Item, Scope};
 use gate::flow::{Flow, Key};
 use gate::policy::Policy;
 use gate::state::{Decision, Grant, Stamp};
@@ -281,7 +281,10 @@ impl Bench {
         };
         for number in 0..self.flows {
             let flow = Flow::v4(source(number), PROTECTED);
-            let item = Item { scope: Scope::of(&flow), say: Say::Decide(Decision::Grant(terms)) };
+            let item = Item {
+                scope: Scope::of(&flow),
+                command: FlowCommand::Decide(Decision::Grant(terms)),
+            };
             // A full ring is emptied in a turn.
             while !self.rings.decide(item, Stamp::default()) {
                 self.worker.poll();

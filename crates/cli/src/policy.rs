@@ -21,7 +21,7 @@ use anyhow::{Context, bail};
 use clap::Subcommand;
 use fib::Publisher;
 use gate::flow::{Flow, Pair};
-use gate::grantor::{Fate, Grantor, Lists, Request, Shadow, Trial, open};
+use gate::grantor::{FlowSummary, Grantor, Lists, Request, Shadow, Trial, decapsulate};
 use gate::program::{Program, Programs};
 use router::control::api::{Changed, GrantorTold, ShadowTold};
 use router::grantor::{Config, Record};
@@ -218,7 +218,7 @@ fn replay_capture(
     let last_error = candidate.last_error();
     let ((was, unread), (will, _)) = (policy.end(), candidate.end());
     // Both have seen the same packets.
-    let mut changed: Vec<(&Flow, &Fate, Fate)> = was
+    let mut changed: Vec<(&Flow, &FlowSummary, FlowSummary)> = was
         .iter()
         .map(|(flow, fate)| (flow, fate, will.get(flow).copied().unwrap_or_default()))
         .filter(|(_, was, will)| was.passed != will.passed || was.last != will.last)
@@ -226,7 +226,7 @@ fn replay_capture(
     changed.sort_unstable_by_key(|(flow, was, will)| {
         (std::cmp::Reverse(was.passed_bytes.abs_diff(will.passed_bytes)), addresses(flow))
     });
-    let passed = |fates: &mut dyn Iterator<Item = &Fate>| {
+    let passed = |fates: &mut dyn Iterator<Item = &FlowSummary>| {
         fates.fold(Passed::default(), |sum, fate| Passed {
             packets: sum.packets + fate.passed,
             bytes: sum.bytes + fate.passed_bytes,
@@ -262,8 +262,8 @@ fn addresses(flow: &Flow) -> (std::net::IpAddr, std::net::IpAddr) {
 }
 
 /// Describes the outcome of a flow by either policy.
-fn changed_flow(flow: &Flow, was: &Fate, will: &Fate) -> Changed {
-    let text = |fate: &Fate| {
+fn changed_flow(flow: &Flow, was: &FlowSummary, will: &FlowSummary) -> Changed {
+    let text = |fate: &FlowSummary| {
         let decision = fate.last.map_or("no request".to_owned(), |last| last.to_string());
         format!("{decision}; {} of {} packets pass", fate.passed, fate.packets)
     };
@@ -294,7 +294,7 @@ fn replay_requests(
         unread += for_each_packet(path, |now, packet| {
             count += 1;
             last = before + now;
-            let Ok(opened) = open(packet) else {
+            let Ok(opened) = decapsulate(packet) else {
                 unread += 1;
                 return;
             };

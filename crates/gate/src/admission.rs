@@ -46,15 +46,15 @@ const WAYS: usize = 5;
 /// How long a mark is sure to stay, in nanoseconds.
 pub const HOLD: u64 = 1_250_000_000;
 /// How much longer, at the most: bits of the hash are as good as chance.
-const CHANCE: u64 = (1 << 29) - 1;
+const JITTER: u64 = (1 << 29) - 1;
 
 /// On what terms flows get entries.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Terms {
+pub struct AdmissionConfig {
     /// The share of the table's entries, 0 to 1, from which on a flow has to come twice.
-    pub above: f64,
+    pub threshold: f64,
     /// How many flows are remembered without an entry.
-    pub remember: usize,
+    pub tracked_flows: usize,
     /// What cannot be guessed.
     pub seed: u32,
 }
@@ -71,7 +71,7 @@ const _: () = assert!(size_of::<Line>() == 64);
 
 /// Returns how long the mark of a flow with this hash stays.
 fn hold(hash: u32) -> u64 {
-    HOLD + (u64::from(hash) & CHANCE)
+    HOLD + (u64::from(hash) & JITTER)
 }
 
 /// What becomes of a flow that has no entry.
@@ -80,11 +80,11 @@ pub enum Arrival {
     /// It gets one as a new flow.
     New,
     /// It gets one as a flow whose first packet came at this time.
-    Shown(u64),
+    Returning(u64),
     /// It gets none, and is remembered.
-    Noted,
+    FirstSeen,
     /// It gets none, and there was no place to remember it.
-    Unnoted,
+    Untracked,
 }
 
 /// Who is remembered without an entry.
@@ -100,12 +100,12 @@ pub struct Admission {
 
 impl Admission {
     /// Makes room for marks, for a table of so many entries.
-    pub fn new(terms: &Terms, entries: usize) -> Self {
-        let lines = terms.remember.div_ceil(WAYS).max(1);
+    pub fn new(config: &AdmissionConfig, entries: usize) -> Self {
+        let lines = config.tracked_flows.div_ceil(WAYS).max(1);
         Self {
             lines: Table::filled(Line::default(), lines),
-            seed: terms.seed,
-            open: (terms.above.clamp(0.0, 1.0) * entries as f64) as usize,
+            seed: config.seed,
+            open: (config.threshold.clamp(0.0, 1.0) * entries as f64) as usize,
             until: 0,
         }
     }
@@ -117,7 +117,7 @@ impl Admission {
 
     /// Says whether a flow may have to do with marks, in a table with so many flows.
     #[inline]
-    pub fn concerns(&self, flows: usize, now: u64) -> bool {
+    pub fn is_relevant(&self, flows: usize, now: u64) -> bool {
         flows >= self.open || now < self.until
     }
 
@@ -135,7 +135,7 @@ impl Admission {
 
     /// Says when the first packet of a flow without an entry came, if that is remembered.
     #[inline]
-    pub fn seen(&self, hash: u32, now: u64) -> Option<u64> {
+    pub fn first_seen_at(&self, hash: u32, now: u64) -> Option<u64> {
         let line = &self.lines[self.line(hash)];
         let mut marks = line.hash.iter().zip(line.until);
         let (_, until) = marks.find(|(of, until)| **of == hash && now < *until)?;
@@ -146,29 +146,29 @@ impl Admission {
     /// so many flows.
     #[inline]
     pub fn admits(&self, hash: u32, flows: usize, now: u64) -> bool {
-        flows < self.open || self.seen(hash, now).is_some()
+        flows < self.open || self.first_seen_at(hash, now).is_some()
     }
 
     /// Decides of a flow without an entry, in a table with so many flows, one packet of which
     /// is here.
     #[inline]
     pub fn arrive(&mut self, hash: u32, flows: usize, now: u64) -> Arrival {
-        if !self.concerns(flows, now) {
+        if !self.is_relevant(flows, now) {
             return Arrival::New;
         }
-        if let Some(first) = self.seen(hash, now) {
+        if let Some(first) = self.first_seen_at(hash, now) {
             self.forget(hash, now);
-            return Arrival::Shown(first);
+            return Arrival::Returning(first);
         }
         if flows < self.open {
             return Arrival::New;
         }
-        if self.note(hash, now) { Arrival::Noted } else { Arrival::Unnoted }
+        if self.remember(hash, now) { Arrival::FirstSeen } else { Arrival::Untracked }
     }
 
     /// Remembers a flow by a packet of now, and says whether there was a place.
     #[inline]
-    pub fn note(&mut self, hash: u32, now: u64) -> bool {
+    pub fn remember(&mut self, hash: u32, now: u64) -> bool {
         let over = now.saturating_add(lifetime(FIRST));
         let at = self.line(hash);
         let line = &mut self.lines[at];
@@ -210,53 +210,56 @@ impl Admission {
 
 #[cfg(test)]
 mod tests {
-    use super::{Admission, Arrival, CHANCE, HOLD, Terms, WAYS};
+    use super::{Admission, AdmissionConfig, Arrival, HOLD, JITTER, WAYS};
     use crate::priority::{FIRST, lifetime};
 
     const SECOND: u64 = 1_000_000_000;
 
     fn admission(above: f64, remember: usize) -> Admission {
-        Admission::new(&Terms { above, remember, seed: 99 }, 100)
+        Admission::new(
+            &AdmissionConfig { threshold: above, tracked_flows: remember, seed: 99 },
+            100,
+        )
     }
 
     #[test]
     fn below_the_load_anyone_enters_and_above_it_who_comes_again_in_time() {
         let mut it = admission(0.5, 1000);
-        assert!(!it.concerns(49, 7));
+        assert!(!it.is_relevant(49, 7));
         assert_eq!(it.arrive(1, 49, 7), Arrival::New);
-        assert_eq!(it.arrive(1, 50, 7), Arrival::Noted);
-        assert_eq!((it.seen(1, 8), it.seen(2, 8)), (Some(7), None));
+        assert_eq!(it.arrive(1, 50, 7), Arrival::FirstSeen);
+        assert_eq!((it.first_seen_at(1, 8), it.first_seen_at(2, 8)), (Some(7), None));
         // Also when there is room again: the first packet counts.
-        assert_eq!(it.arrive(1, 20, 8), Arrival::Shown(7));
+        assert_eq!(it.arrive(1, 20, 8), Arrival::Returning(7));
         assert_eq!(it.arrive(1, 20, 9), Arrival::New);
-        assert_eq!(it.arrive(2, 50, 9), Arrival::Noted);
+        assert_eq!(it.arrive(2, 50, 9), Arrival::FirstSeen);
         it.forget(2, 10);
-        assert_eq!(it.arrive(2, 50, 11), Arrival::Noted);
-        assert_eq!(it.arrive(3, 50, 0), Arrival::Noted);
-        assert_eq!(it.arrive(3, 100, lifetime(FIRST) - 1), Arrival::Shown(0));
-        assert_eq!(it.arrive(4, 50, 0), Arrival::Noted);
-        assert_eq!(it.arrive(4, 50, lifetime(FIRST)), Arrival::Noted);
-        assert_eq!(admission(0.0, 1).arrive(1, 0, 0), Arrival::Noted);
+        assert_eq!(it.arrive(2, 50, 11), Arrival::FirstSeen);
+        assert_eq!(it.arrive(3, 50, 0), Arrival::FirstSeen);
+        assert_eq!(it.arrive(3, 100, lifetime(FIRST) - 1), Arrival::Returning(0));
+        assert_eq!(it.arrive(4, 50, 0), Arrival::FirstSeen);
+        assert_eq!(it.arrive(4, 50, lifetime(FIRST)), Arrival::FirstSeen);
+        assert_eq!(admission(0.0, 1).arrive(1, 0, 0), Arrival::FirstSeen);
         assert_eq!(admission(1.0, 1).arrive(1, 99, 0), Arrival::New);
     }
 
     #[test]
     fn who_is_remembered_stays_for_the_hold_whatever_comes() {
-        const LONG: u64 = HOLD + CHANCE;
+        const LONG: u64 = HOLD + JITTER;
         let mut it = admission(0.0, WAYS);
         let full = |it: &mut Admission, from: u32, now| {
-            (from..from + WAYS as u32).all(|hash| it.arrive(hash, 0, now) == Arrival::Noted)
+            (from..from + WAYS as u32).all(|hash| it.arrive(hash, 0, now) == Arrival::FirstSeen)
         };
         assert!(full(&mut it, 0, 0));
-        assert_eq!(it.arrive(77, 0, HOLD - 1), Arrival::Unnoted);
-        assert_eq!(it.arrive(3, 0, HOLD - 1), Arrival::Shown(0));
-        assert_eq!(it.arrive(77, 0, HOLD - 1), Arrival::Noted);
+        assert_eq!(it.arrive(77, 0, HOLD - 1), Arrival::Untracked);
+        assert_eq!(it.arrive(3, 0, HOLD - 1), Arrival::Returning(0));
+        assert_eq!(it.arrive(77, 0, HOLD - 1), Arrival::FirstSeen);
         // The others are old enough to go for newcomers; that one is not.
         for hash in 100..100 + WAYS as u32 - 1 {
-            assert_eq!(it.arrive(hash, 0, LONG), Arrival::Noted);
+            assert_eq!(it.arrive(hash, 0, LONG), Arrival::FirstSeen);
         }
-        assert_eq!(it.arrive(200, 0, LONG), Arrival::Unnoted);
-        assert_eq!(it.arrive(77, 0, LONG), Arrival::Shown(HOLD - 1));
+        assert_eq!(it.arrive(200, 0, LONG), Arrival::Untracked);
+        assert_eq!(it.arrive(77, 0, LONG), Arrival::Returning(HOLD - 1));
     }
 
     /// A flood at several times what there is room for: of those who come again after a
@@ -267,7 +270,7 @@ mod tests {
         for excess in [1u64, 4, 16] {
             let mut rng = fastrand::Rng::with_seed(excess);
             let mut it = admission(0.0, ROOM);
-            let gap = (HOLD + CHANCE / 2) / (excess * ROOM as u64);
+            let gap = (HOLD + JITTER / 2) / (excess * ROOM as u64);
             let (mut now, mut known, mut tried) = (0, 0u32, 0u32);
             // The honest ones, each to come again a second later.
             let mut waiting = std::collections::VecDeque::new();
@@ -276,14 +279,14 @@ mod tests {
                 it.arrive(rng.u32(..), 0, now);
                 if step % (16 * excess) == 0 && now > 3 * SECOND {
                     let hash = rng.u32(..);
-                    if !matches!(it.arrive(hash, 0, now), Arrival::Shown(_)) {
+                    if !matches!(it.arrive(hash, 0, now), Arrival::Returning(_)) {
                         waiting.push_back((hash, now + SECOND));
                     }
                 }
                 while let Some(&(hash, when)) = waiting.front().filter(|it| it.1 <= now) {
                     waiting.pop_front();
                     tried += 1;
-                    let known_since = it.seen(hash, now);
+                    let known_since = it.first_seen_at(hash, now);
                     assert!(known_since.is_none_or(|first| first == when - SECOND));
                     known += u32::from(known_since.is_some());
                 }

@@ -51,7 +51,7 @@ const SLOT: u32 = 32;
 /// What an answer takes of a bucket: it counts bytes, and these are all the same.
 const PRICE: u32 = 1000;
 /// The most answers a second: what a bucket can count.
-pub const MOST_ANSWERS: u32 = 100_000_000;
+pub const MAX_ANSWERS: u32 = 100_000_000;
 
 /// What cookies are made with.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -105,10 +105,10 @@ impl Secrets {
 
 /// On what terms SYNs are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct CookieConfig {
     /// What cookies are made with, the same for all workers.
     pub secret: Secret,
-    /// Answers a second, at most [`MOST_ANSWERS`].
+    /// Answers a second, at most [`MAX_ANSWERS`].
     pub rate: u32,
 }
 
@@ -148,8 +148,8 @@ pub struct Cookies {
 
 impl Cookies {
     /// Begins, on these terms.
-    pub fn new(terms: &Terms, now: u64) -> Self {
-        let rate = u64::from(terms.rate.min(MOST_ANSWERS)) * u64::from(PRICE);
+    pub fn new(terms: &CookieConfig, now: u64) -> Self {
+        let rate = u64::from(terms.rate.min(MAX_ANSWERS)) * u64::from(PRICE);
         let mut it = Self {
             secrets: Secrets::new(terms.secret),
             published: None,
@@ -158,17 +158,17 @@ impl Cookies {
             rate: Bucket::new(rate, DEEPEST, now),
             until: 0,
         };
-        it.set(now >> SLOT);
+        it.enter_slot(now >> SLOT);
         it
     }
 
     /// Adopts the published secrets at the beginning of each slot.
     pub fn follow(&mut self, published: Reader<Secrets>) {
         self.published = Some(published);
-        self.set(self.slot);
+        self.enter_slot(self.slot);
     }
 
-    fn set(&mut self, slot: u64) {
+    fn enter_slot(&mut self, slot: u64) {
         if let Some(published) = &mut self.published {
             self.secrets = *published.current();
             // A slot lasts for seconds, for which the publisher need not wait.
@@ -185,14 +185,14 @@ impl Cookies {
 
     /// Says whether a cookie that was given may still be right.
     #[inline]
-    pub fn awaited(&self, now: u64) -> bool {
+    pub fn is_outstanding(&self, now: u64) -> bool {
         now < self.until
     }
 
     /// Makes the answer to a SYN of this flow, unless there were too many, or it would be taken
     /// for an acknowledgement.
-    pub fn give(&mut self, flow: &Flow, syn: &Syn, now: u64) -> Option<Cookie> {
-        self.turn(now);
+    pub fn issue(&mut self, flow: &Flow, syn: &Syn, now: u64) -> Option<Cookie> {
+        self.advance(now);
         let [key, _] = self.keys;
         let hash = cookie(key, flow, syn.ports);
         let acknowledgement = hash as u32;
@@ -207,17 +207,18 @@ impl Cookies {
 
     /// Says whether a reset of this flow, from and to these ports, bears the number of a cookie
     /// that is good.
-    pub fn knows(&mut self, flow: &Flow, ports: u32, number: u32, now: u64) -> bool {
-        self.turn(now);
-        self.awaited(now) && self.keys.iter().any(|key| cookie(*key, flow, ports) as u32 == number)
+    pub fn verify(&mut self, flow: &Flow, ports: u32, number: u32, now: u64) -> bool {
+        self.advance(now);
+        self.is_outstanding(now)
+            && self.keys.iter().any(|key| cookie(*key, flow, ports) as u32 == number)
     }
 
     #[inline]
-    fn turn(&mut self, now: u64) {
+    fn advance(&mut self, now: u64) {
         let slot = now >> SLOT;
         // Time that goes back is still of the slot that was.
         if slot > self.slot {
-            self.set(slot);
+            self.enter_slot(slot);
         }
     }
 }
@@ -270,14 +271,14 @@ fn round([mut a, mut b, mut c, mut d]: [u64; 4]) -> [u64; 4] {
 mod tests {
     use fib::Publisher;
 
-    use super::{Cookies, SLOT, Secret, Secrets, Syn, Terms, siphash};
+    use super::{CookieConfig, Cookies, SLOT, Secret, Secrets, Syn, siphash};
     use crate::flow::Flow;
 
     const SECRET: Secret = Secret([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
     const PORTS: u32 = 40_000 << 16 | 80;
 
     fn cookies(rate: u32) -> Cookies {
-        Cookies::new(&Terms { secret: SECRET, rate }, 0)
+        Cookies::new(&CookieConfig { secret: SECRET, rate }, 0)
     }
 
     fn syn(sequence: u32) -> Syn {
@@ -346,7 +347,7 @@ mod tests {
             let slot = now >> SLOT;
             let expect = twin(&flow, asked.ports, slot);
             let beyond = expect.wrapping_sub(asked.sequence);
-            let given = it.give(&flow, &asked, now).map(|it| it.acknowledgement);
+            let given = it.issue(&flow, &asked, now).map(|it| it.acknowledgement);
             assert_eq!(
                 given,
                 (beyond == 0 || beyond > 1 + u32::from(asked.data)).then_some(expect)
@@ -364,8 +365,8 @@ mod tests {
             let right = slots.iter().any(|slot| twin(&flow, ports, *slot) == number);
             // Another flow's keeps resets being looked at; none would mean none is right.
             let mut fresh = cookies(u32::MAX);
-            fresh.give(&flow, &asked, now);
-            assert_eq!(fresh.knows(&flow, ports, number, later), right, "{now} {later}");
+            fresh.issue(&flow, &asked, now);
+            assert_eq!(fresh.verify(&flow, ports, number, later), right, "{now} {later}");
             good[((later >> SLOT) - slot) as usize] += u32::from(right);
         }
         assert!(good[0] > 3_000 && good[1] > 3_000 && good[2] + good[3] == 0, "{good:?}");
@@ -375,10 +376,10 @@ mod tests {
     fn no_answer_is_acceptable_to_its_syn() {
         let flow = Flow::v4(1, 2);
         let mut it = cookies(u32::MAX);
-        let number = it.give(&flow, &syn(0), 0).unwrap().acknowledgement;
+        let number = it.issue(&flow, &syn(0), 0).unwrap().acknowledgement;
         let given = |it: &mut Cookies, ahead: u32, data: u16| {
             let asked = Syn { ports: PORTS, sequence: number.wrapping_sub(ahead), data };
-            it.give(&flow, &asked, 1).is_some()
+            it.issue(&flow, &asked, 1).is_some()
         };
         assert!(given(&mut it, 0, 0), "SEG.ACK = ISS");
         assert!(!given(&mut it, 1, 0), "SEG.ACK = ISS + 1");
@@ -413,18 +414,18 @@ mod tests {
             }
             let [early, late] = &mut workers;
             let segment = syn(9);
-            let number = early.give(&flow, &segment, now).unwrap().acknowledgement;
+            let number = early.issue(&flow, &segment, now).unwrap().acknowledgement;
             numbers.insert(number);
             // The other one looks at the clock once a slot.
             if step % 4 == 3 {
-                late.give(&Flow::v4(9, 9), &segment, now).unwrap();
-                assert!(late.knows(&flow, segment.ports, number, now), "step {step}");
+                late.issue(&Flow::v4(9, 9), &segment, now).unwrap();
+                assert!(late.verify(&flow, segment.ports, number, now), "step {step}");
             }
             if let Some((given, number)) = last.replace((now, number)) {
                 let good = (now >> SLOT) - (given >> SLOT) <= 1;
-                assert_eq!(early.knows(&flow, segment.ports, number, now), good, "step {step}");
+                assert_eq!(early.verify(&flow, segment.ports, number, now), good, "step {step}");
             }
-            assert!(!early.knows(&flow, segment.ports, number ^ 1, now), "step {step}");
+            assert!(!early.verify(&flow, segment.ports, number ^ 1, now), "step {step}");
         }
         // A number for each slot: nothing of a secret is left in those of the next.
         assert_eq!(numbers.len(), 25);
@@ -441,30 +442,30 @@ mod tests {
         for step in 0..1_000_000u64 {
             let flow = Flow::v4(rng.u32(..), 7);
             let now = step * 1000;
-            it.give(&flow, &syn(rng.u32(..)), now);
-            right += u32::from(it.knows(&flow, PORTS, rng.u32(..), now));
+            it.issue(&flow, &syn(rng.u32(..)), now);
+            right += u32::from(it.verify(&flow, PORTS, rng.u32(..), now));
         }
         assert!(right <= 1, "{right}");
         // And each bit of it counts.
         let flow = Flow::v6(1, 2);
-        let number = it.give(&flow, &syn(9), 0).unwrap().acknowledgement;
-        assert!((0..32).all(|bit| !it.knows(&flow, PORTS, number ^ 1 << bit, 0)));
-        assert!(it.knows(&flow, PORTS, number, 0));
-        assert!(!it.knows(&Flow::v6(2, 1), PORTS, number, 0));
+        let number = it.issue(&flow, &syn(9), 0).unwrap().acknowledgement;
+        assert!((0..32).all(|bit| !it.verify(&flow, PORTS, number ^ 1 << bit, 0)));
+        assert!(it.verify(&flow, PORTS, number, 0));
+        assert!(!it.verify(&Flow::v6(2, 1), PORTS, number, 0));
     }
 
     #[test]
     fn answers_are_as_many_as_may_be_and_awaited_no_longer_than_they_are_good() {
         let mut it = cookies(1000);
-        assert!(!it.awaited(0));
+        assert!(!it.is_outstanding(0));
         let given = (0..40_000u64)
-            .filter(|step| it.give(&Flow::v4(*step as u32, 1), &syn(0), step * 250_000).is_some());
+            .filter(|step| it.issue(&Flow::v4(*step as u32, 1), &syn(0), step * 250_000).is_some());
         // A thousand a second for ten seconds, and the 20 ms that a bucket holds.
         assert!((10_000..=10_020).contains(&given.count()));
         let mut it = cookies(1000);
-        let burst = (0..10_000).filter(|src| it.give(&Flow::v4(*src, 1), &syn(0), 5).is_some());
+        let burst = (0..10_000).filter(|src| it.issue(&Flow::v4(*src, 1), &syn(0), 5).is_some());
         assert_eq!(burst.count(), 20);
-        assert!(it.awaited(2 * (1 << SLOT) - 1) && !it.awaited(2 << SLOT));
+        assert!(it.is_outstanding(2 * (1 << SLOT) - 1) && !it.is_outstanding(2 << SLOT));
         assert_eq!(format!("{SECRET:?}"), "Secret(..)");
     }
 }

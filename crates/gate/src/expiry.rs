@@ -19,7 +19,7 @@
 //! due is asked when it truly expires, and filed again if that is later. Only an expiry
 //! that comes nearer, as by a decision, is filed at once.
 //!
-//! **Bounded.** [`Wheels::due`] does as much as it is allowed and goes on there next time;
+//! **Bounded.** [`Wheels::pop_due`] does as much as it is allowed and goes on there next time;
 //! who is late is only late, since states expire by themselves (`state.rs`).
 //!
 //! **Three wheels over the same links**, for requests, for granted flows and for declined flows.
@@ -84,7 +84,7 @@ impl Wheels {
     }
 
     /// Files `entry`, which is in no wheel.
-    pub fn file(&mut self, entry: u32, wheel: Wheel, expire_at: u64) {
+    pub fn schedule(&mut self, entry: u32, wheel: Wheel, expire_at: u64) {
         let now = self.ticks[wheel as usize];
         let tick = (expire_at >> TICK).saturating_add(1).max(now);
         let at = |level: usize| WIDTH * level as u32;
@@ -98,7 +98,7 @@ impl Wheels {
     }
 
     /// Takes `entry` out of its wheel, if it is in one.
-    pub fn take_out(&mut self, entry: u32) {
+    pub fn cancel(&mut self, entry: u32) {
         let [before, after] = self.links[entry as usize];
         if before == NONE {
             return;
@@ -132,21 +132,21 @@ impl Wheels {
     /// what may be done for it, a unit an entry or a turn of the wheel, and what is left.
     /// Returns nothing when no one is due or no work is left.
     ///
-    /// The caller asks the entry when it truly expires, and [`file`](Self::file)s it again
+    /// The caller asks the entry when it truly expires, and [`schedule`](Self::schedule)s it again
     /// if that is later.
-    pub fn due(&mut self, wheel: Wheel, now: u64, work: &mut u32) -> Option<u32> {
+    pub fn pop_due(&mut self, wheel: Wheel, now: u64, work: &mut u32) -> Option<u32> {
         let last = now >> TICK;
         while *work > 0 && self.ticks[wheel as usize] <= last {
             *work -= 1;
             let Some(entry) = self.head_at(wheel, self.ticks[wheel as usize]) else {
-                self.turn(wheel, last);
+                self.advance(wheel, last);
                 continue;
             };
             let next = self.links[entry as usize][1];
             if let Some(next) = self.links.get(next as usize) {
                 fetch_ahead(next);
             }
-            self.take_out(entry);
+            self.cancel(entry);
             return Some(entry);
         }
         None
@@ -169,7 +169,7 @@ impl Wheels {
 
     /// Goes on to the next tick with entries, at most to the end of the turn or beyond
     /// `last` by one.
-    fn turn(&mut self, wheel: Wheel, last: u64) {
+    fn advance(&mut self, wheel: Wheel, last: u64) {
         let tick = self.ticks[wheel as usize];
         let end = (tick | (SLOTS as u64 - 1)) + 1;
         let from = tick as usize % SLOTS + 1;
@@ -226,10 +226,10 @@ mod tests {
             while idle < 3 {
                 let mut left = work;
                 let before = gone.len();
-                while let Some(entry) = wheels.due(wheel, now, &mut left) {
+                while let Some(entry) = wheels.pop_due(wheel, now, &mut left) {
                     match expires[entry as usize] {
                         over if over <= now => gone.push(entry),
-                        later => wheels.file(entry, wheel, later),
+                        later => wheels.schedule(entry, wheel, later),
                     }
                 }
                 idle = if left > 0 && gone.len() == before { idle + 1 } else { 0 };
@@ -255,7 +255,7 @@ mod tests {
                     None => {
                         let wheel = WHEELS[rng.usize(..WHEELS.len())];
                         expires[entry as usize] = later;
-                        wheels.file(entry, wheel, later);
+                        wheels.schedule(entry, wheel, later);
                         model.insert(entry, wheel);
                     }
                     // Put off without a word.
@@ -263,9 +263,9 @@ mod tests {
                         expires[entry as usize] = expires[entry as usize].max(later);
                     }
                     Some(&wheel) => {
-                        wheels.take_out(entry);
+                        wheels.cancel(entry);
                         expires[entry as usize] = later;
-                        wheels.file(entry, wheel, later);
+                        wheels.schedule(entry, wheel, later);
                     }
                 }
                 let magnitude = rng.u32(..34);
@@ -285,8 +285,8 @@ mod tests {
     fn a_century_is_not_forgotten() {
         let mut wheels = Wheels::new(2, 0);
         let expires = [100 * 365 * 86_400 * SECOND, 5];
-        wheels.file(0, Wheel::Decided, expires[0]);
-        wheels.file(1, Wheel::Decided, expires[1]);
+        wheels.schedule(0, Wheel::Decided, expires[0]);
+        wheels.schedule(1, Wheel::Decided, expires[1]);
         assert_eq!(drain(&mut wheels, SECOND, 100, &expires), [1]);
         assert_eq!(drain(&mut wheels, expires[0] - SECOND, 100_000, &expires), []);
         assert_eq!(drain(&mut wheels, expires[0] + SECOND, 100_000, &expires), [0]);
@@ -296,12 +296,12 @@ mod tests {
     fn work_is_bounded_and_goes_on() {
         let mut wheels = Wheels::new(1000, 0);
         let expires = [SECOND; 1000];
-        (0..1000).for_each(|entry| wheels.file(entry, Wheel::Requests, SECOND));
+        (0..1000).for_each(|entry| wheels.schedule(entry, Wheel::Requests, SECOND));
         let mut rounds = 0;
         let mut gone = 0;
         while gone < 1000 {
             let mut work = 64;
-            while let Some(entry) = wheels.due(Wheel::Requests, 2 * SECOND, &mut work) {
+            while let Some(entry) = wheels.pop_due(Wheel::Requests, 2 * SECOND, &mut work) {
                 assert!(expires[entry as usize] <= 2 * SECOND);
                 gone += 1;
             }
@@ -317,11 +317,11 @@ mod tests {
         let mut wheels = Wheels::new(300, now);
         let expires: Vec<u64> = (0..300).map(|_| now + rng.u64(..60 * SECOND)).collect();
         for entry in 0..300 {
-            wheels.file(entry, Wheel::Requests, expires[entry as usize]);
+            wheels.schedule(entry, Wheel::Requests, expires[entry as usize]);
         }
         let mut last = 0;
         while let Some((entry, until)) = wheels.nearest(Wheel::Requests) {
-            wheels.take_out(entry);
+            wheels.cancel(entry);
             assert!(expires[entry as usize] < until);
             let expire_at = expires[entry as usize];
             // Within a slot of its level there is no order.

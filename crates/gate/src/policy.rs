@@ -39,20 +39,20 @@ use std::sync::Arc;
 use fib::{Choice, Family, Fib, Full, Hop, Prefix, Rib};
 
 use crate::flow::{Flow, Pair, permute};
-use crate::gate::Line;
-use crate::limit::aggregate::{Limit, MOST_LIMITS};
+use crate::gate::RuleId;
+use crate::limit::aggregate::{Limit, MAX_LIMITS};
 
 mod forged;
 pub mod sources;
 
 pub use forged::Forged;
-use forged::{Sides, Single};
-use sources::{Source, Sources};
+use forged::{HostPrefix, InsidePrefixes};
+use sources::{SourceClass, SourceLists};
 
 /// Buckets of a set, as a power of two.
 const BUCKETS: u32 = 12;
 /// The most grantor sets.
-pub const MOST_SETS: usize = 1 << 15;
+pub const MAX_SETS: usize = 1 << 15;
 
 /// What becomes of packets to a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,7 +110,7 @@ pub struct GrantorSet {
     /// By bucket: which grantor; none if no weight is above 0.
     buckets: Arc<[u16]>,
     limit: Option<Limit>,
-    line: Line,
+    line: RuleId,
 }
 
 impl GrantorSet {
@@ -124,7 +124,7 @@ impl GrantorSet {
             scores.fold((0, -1.0), |best, next| if next.1 > best.1 { next } else { best }).0
         };
         let buckets = (0..buckets).map(best).collect();
-        Self { grantors: grantors.into(), buckets, limit: None, line: Line::OTHERS }
+        Self { grantors: grantors.into(), buckets, limit: None, line: RuleId::OTHERS }
     }
 
     /// Returns the grantor of the flow with this hash, none if none is to be used.
@@ -169,7 +169,7 @@ fn mix(word: u64) -> u64 {
 
 /// Why a policy is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BadPolicy {
+pub enum PolicyError {
     /// A route within a protected or dropped prefix leads past it.
     Hole {
         /// The route, as text.
@@ -192,7 +192,7 @@ pub enum BadPolicy {
     Full(Full),
 }
 
-impl fmt::Display for BadPolicy {
+impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hole { inner, outer } => write!(
@@ -202,45 +202,45 @@ impl fmt::Display for BadPolicy {
             Self::NoSuchSet { prefix, set } => {
                 write!(f, "{prefix} is for grantor set {set}, which is not there: define it")
             }
-            Self::TooManySets => write!(f, "there are more than {MOST_SETS} grantor sets"),
+            Self::TooManySets => write!(f, "there are more than {MAX_SETS} grantor sets"),
             Self::TooManyLimits => {
-                write!(f, "there are more than {MOST_LIMITS} prefixes with limits")
+                write!(f, "there are more than {MAX_LIMITS} prefixes with limits")
             }
             Self::Full(full) => full.fmt(f),
         }
     }
 }
 
-impl std::error::Error for BadPolicy {}
+impl std::error::Error for PolicyError {}
 
-impl From<Full> for BadPolicy {
+impl From<Full> for PolicyError {
     fn from(full: Full) -> Self {
         Self::Full(full)
     }
 }
 
 /// What an answer of a lookup stands for.
-type Place = (Action, Line);
+type HopMeaning = (Action, RuleId);
 
 /// What a policy is made of.
 #[derive(Debug, Default)]
-pub struct Draft {
+pub struct PolicyBuilder {
     v4: Rib<u32>,
     v6: Rib<u128>,
     exempt4: Vec<Prefix<u32>>,
     exempt6: Vec<Prefix<u128>>,
     sets: Vec<GrantorSet>,
     limits: usize,
-    line: Line,
+    line: RuleId,
     /// By hop, from 1 on.
-    places: Vec<Place>,
+    places: Vec<HopMeaning>,
     /// The hop of each.
-    hops: HashMap<Place, Hop>,
-    sources: Arc<Sources>,
-    sides: Sides,
+    hops: HashMap<HopMeaning, Hop>,
+    sources: Arc<SourceLists>,
+    sides: InsidePrefixes,
 }
 
-impl Draft {
+impl PolicyBuilder {
     /// Begins with nothing.
     pub fn new() -> Self {
         Self::default()
@@ -254,7 +254,7 @@ impl Draft {
 
     /// Counts what is decided by rules that are added from now on by this line of a gate's ledger;
     /// those of grantors by [`limited`](Self::limited).
-    pub fn count(&mut self, line: Line) {
+    pub fn set_rule(&mut self, line: RuleId) {
         self.line = line;
     }
 
@@ -264,7 +264,7 @@ impl Draft {
     /// # Panics
     ///
     /// If there is no such set.
-    pub fn limited(&mut self, set: u16, all: Option<u64>, each: Option<u64>) -> u16 {
+    pub fn set_with_limits(&mut self, set: u16, all: Option<u64>, each: Option<u64>) -> u16 {
         let number = self.limits as u16;
         let limit = all.or(each).map(|_| Limit { number, all, each });
         self.limits += usize::from(limit.is_some());
@@ -274,7 +274,7 @@ impl Draft {
     }
 
     /// Asks these sources before anything else.
-    pub fn sources(&mut self, sources: Arc<Sources>) {
+    pub fn sources(&mut self, sources: Arc<SourceLists>) {
         self.sources = sources;
     }
 
@@ -283,7 +283,7 @@ impl Draft {
     fn hop(&mut self, action: Action) -> Hop {
         let line = match action {
             Action::Grantors(set) => {
-                self.sets.get(usize::from(set)).map_or(Line::OTHERS, |it| it.line)
+                self.sets.get(usize::from(set)).map_or(RuleId::OTHERS, |it| it.line)
             }
             _ => self.line,
         };
@@ -332,13 +332,13 @@ impl Draft {
     /// as their source, are forged. This replaces what was added for the prefix of this address
     /// alone, so it comes after the rules.
     pub fn tunnel_end(&mut self, address: Address) {
-        let line = core::mem::replace(&mut self.line, Line::NONE);
-        match Single::from(address) {
-            Single::V4(prefix) => {
+        let line = core::mem::replace(&mut self.line, RuleId::NONE);
+        match HostPrefix::from(address) {
+            HostPrefix::V4(prefix) => {
                 self.v4(prefix, Action::Forged);
                 self.sides.v4(prefix, true);
             }
-            Single::V6(prefix) => {
+            HostPrefix::V6(prefix) => {
                 self.v6(prefix, Action::Forged);
                 self.sides.v6(prefix, true);
             }
@@ -350,16 +350,16 @@ impl Draft {
     ///
     /// # Errors
     ///
-    /// [`BadPolicy`], by the first prefix it is found at.
-    pub fn build(&self, generation: u64) -> Result<Policy, BadPolicy> {
-        if self.sets.len() > MOST_SETS {
-            return Err(BadPolicy::TooManySets);
+    /// [`PolicyError`], by the first prefix it is found at.
+    pub fn build(&self, generation: u64) -> Result<Policy, PolicyError> {
+        if self.sets.len() > MAX_SETS {
+            return Err(PolicyError::TooManySets);
         }
-        if self.limits > MOST_LIMITS {
-            return Err(BadPolicy::TooManyLimits);
+        if self.limits > MAX_LIMITS {
+            return Err(PolicyError::TooManyLimits);
         }
-        self.judge(&self.v4, &self.exempt4)?;
-        self.judge(&self.v6, &self.exempt6)?;
+        self.check(&self.v4, &self.exempt4)?;
+        self.check(&self.v6, &self.exempt6)?;
         Ok(Policy {
             v4: Fib::build(&self.v4, Choice::Auto, 1)?,
             v6: Fib::build(&self.v6, Choice::Auto, 1)?,
@@ -372,14 +372,14 @@ impl Draft {
     }
 
     /// Looks for holes and for sets that are not there.
-    fn judge<A: Family>(&self, rib: &Rib<A>, exempt: &[Prefix<A>]) -> Result<(), BadPolicy> {
+    fn check<A: Family>(&self, rib: &Rib<A>, exempt: &[Prefix<A>]) -> Result<(), PolicyError> {
         let of = |hop: Hop| self.places.get((hop.0 as usize).wrapping_sub(1)).map(|place| place.0);
         for (inner, hop) in rib {
             let Some(action) = of(hop) else { continue };
             if let Action::Grantors(set) = action
                 && usize::from(set) >= self.sets.len()
             {
-                return Err(BadPolicy::NoSuchSet { prefix: inner.to_string(), set });
+                return Err(PolicyError::NoSuchSet { prefix: inner.to_string(), set });
             }
             if !action.passes() || exempt.contains(&inner) {
                 continue;
@@ -389,7 +389,7 @@ impl Draft {
             };
             if let Some((outer, _)) = rib.covering(inner).find(stricter) {
                 let (inner, outer) = (inner.to_string(), outer.to_string());
-                return Err(BadPolicy::Hole { inner, outer });
+                return Err(PolicyError::Hole { inner, outer });
             }
         }
         Ok(())
@@ -402,10 +402,10 @@ pub struct Policy {
     v4: Fib<u32>,
     v6: Fib<u128>,
     /// By hop, from 1 on.
-    places: Box<[Place]>,
+    places: Box<[HopMeaning]>,
     sets: Box<[GrantorSet]>,
     /// Sources of which something is said before destinations are asked.
-    sources: Arc<Sources>,
+    sources: Arc<SourceLists>,
     forged: Forged,
     generation: u64,
 }
@@ -426,7 +426,7 @@ impl Policy {
         &self,
         dsts: &[u32],
         hops: &mut [Hop],
-        mut each: impl FnMut(usize, Option<Action>, Line),
+        mut each: impl FnMut(usize, Option<Action>, RuleId),
     ) {
         self.v4.lookup_batch(dsts, hops);
         hops.iter().enumerate().for_each(|(at, &hop)| {
@@ -440,7 +440,7 @@ impl Policy {
         &self,
         dsts: &[u128],
         hops: &mut [Hop],
-        mut each: impl FnMut(usize, Option<Action>, Line),
+        mut each: impl FnMut(usize, Option<Action>, RuleId),
     ) {
         self.v6.lookup_batch(dsts, hops);
         hops.iter().enumerate().for_each(|(at, &hop)| {
@@ -451,12 +451,12 @@ impl Policy {
 
     /// Returns what is said of sources before anything else is asked.
     #[inline]
-    pub fn sources(&self) -> &Sources {
+    pub fn sources(&self) -> &SourceLists {
         &self.sources
     }
 
     /// Returns what is said of a flow's source, if it is anything.
-    pub fn source(&self, flow: &Flow) -> Option<Source> {
+    pub fn source(&self, flow: &Flow) -> Option<SourceClass> {
         self.sources.of(flow)
     }
 
@@ -468,13 +468,13 @@ impl Policy {
 
     /// Returns what becomes of packets of a flow, if there is a route.
     pub fn action(&self, flow: &Flow) -> Option<Action> {
-        self.ruled(flow).0
+        self.action_and_rule(flow).0
     }
 
     /// Returns the same with where its packets count.
-    pub fn ruled(&self, flow: &Flow) -> (Option<Action>, Line) {
-        if self.forged.holds(flow) {
-            return (Some(Action::Forged), Line::NONE);
+    pub fn action_and_rule(&self, flow: &Flow) -> (Option<Action>, RuleId) {
+        if self.forged.contains(flow) {
+            return (Some(Action::Forged), RuleId::NONE);
         }
         let hop = match flow.pair() {
             Pair::V4 { dst, .. } => self.v4.lookup(dst),
@@ -485,17 +485,17 @@ impl Policy {
 
     /// Returns what an answer of a lookup stands for.
     #[inline(always)]
-    fn of(&self, hop: Hop) -> (Option<Action>, Line) {
+    fn of(&self, hop: Hop) -> (Option<Action>, RuleId) {
         match self.places.get((hop.0 as usize).wrapping_sub(1)) {
             Some(&(action, line)) => (Some(action), line),
-            None => (None, Line::NONE),
+            None => (None, RuleId::NONE),
         }
     }
 
     /// Returns where packets of a grantor set's flows count.
     #[inline]
-    pub fn line_of(&self, set: u16) -> Line {
-        self.set(set).map_or(Line::OTHERS, |set| set.line)
+    pub fn rule_of(&self, set: u16) -> RuleId {
+        self.set(set).map_or(RuleId::OTHERS, |set| set.line)
     }
 
     /// Returns a grantor set.
@@ -525,7 +525,7 @@ mod tests {
 
     #[test]
     fn the_longest_prefix_says_what_becomes_of_a_packet() {
-        let mut draft = Draft::new();
+        let mut draft = PolicyBuilder::new();
         let set = draft.set(&[grantor(1, 1)]);
         draft.v4(p4("0.0.0.0/0"), Action::Front);
         draft.v4(p4("192.0.2.0/24"), Action::Grantors(set));
@@ -538,7 +538,7 @@ mod tests {
         let expect = [Action::Front, Action::Grantors(set), Action::Drop, Action::Back];
         let mut met = 0;
         policy.actions_v4(&dsts, &mut [Hop::NONE; 4], |at, action, line| {
-            assert_eq!(line, Line::OTHERS);
+            assert_eq!(line, RuleId::OTHERS);
             assert_eq!(action, Some(expect[at]));
             assert_eq!(policy.action_v4(dsts[at]), action);
             met += 1;
@@ -550,13 +550,13 @@ mod tests {
 
     #[test]
     fn each_rule_has_its_line_or_that_of_others() {
-        let mut draft = Draft::new();
+        let mut draft = PolicyBuilder::new();
         let set = draft.set(&[grantor(1, 1)]);
-        let line = |number| Line::of_rule(number).unwrap();
+        let line = |number| RuleId::of_rule(number).unwrap();
         let actions = [Action::Back, Action::Front, Action::Drop];
         for (at, number) in (0..).zip([0, 7, crate::gate::RULES - 1]) {
-            draft.count(line(number));
-            let own = draft.limited(set, None, None);
+            draft.set_rule(line(number));
+            let own = draft.set_with_limits(set, None, None);
             assert!(draft.sets[usize::from(own)].limit().is_none());
             draft.v4(Prefix::truncate(at << 24, 8), Action::Grantors(own));
             for (part, action) in (1..).zip(actions) {
@@ -564,30 +564,33 @@ mod tests {
             }
         }
         assert_eq!(draft.limits, 0);
-        draft.count(Line::OTHERS);
+        draft.set_rule(RuleId::OTHERS);
         draft.v4(p4("9.0.0.0/8"), Action::Grantors(set));
         draft.v4(p4("10.0.0.0/8"), Action::Drop);
         let policy = draft.build(1).unwrap();
         for (at, number) in (0..).zip([0, 7, crate::gate::RULES - 1]) {
-            let (action, counts) = policy.ruled(&Flow::v4(1, at << 24));
-            assert!(matches!(action, Some(Action::Grantors(own)) if policy.line_of(own) == counts));
+            let (action, counts) = policy.action_and_rule(&Flow::v4(1, at << 24));
+            assert!(matches!(action, Some(Action::Grantors(own)) if policy.rule_of(own) == counts));
             assert_eq!(counts, line(number));
             for (part, action) in (1..).zip(actions) {
                 let flow = Flow::v6(1, u128::from(at) << 120 | part << 96);
-                assert_eq!(policy.ruled(&flow), (Some(action), line(number)));
+                assert_eq!(policy.action_and_rule(&flow), (Some(action), line(number)));
             }
         }
         assert_eq!(
-            policy.ruled(&Flow::v4(1, 9 << 24)),
-            (Some(Action::Grantors(set)), Line::OTHERS)
+            policy.action_and_rule(&Flow::v4(1, 9 << 24)),
+            (Some(Action::Grantors(set)), RuleId::OTHERS)
         );
-        assert_eq!(policy.ruled(&Flow::v4(1, 10 << 24)), (Some(Action::Drop), Line::OTHERS));
-        assert_eq!(policy.ruled(&Flow::v4(1, 11 << 24)), (None, Line::NONE));
+        assert_eq!(
+            policy.action_and_rule(&Flow::v4(1, 10 << 24)),
+            (Some(Action::Drop), RuleId::OTHERS)
+        );
+        assert_eq!(policy.action_and_rule(&Flow::v4(1, 11 << 24)), (None, RuleId::NONE));
     }
 
     #[test]
     fn holes_and_missing_sets_are_refused_with_what_is_wrong() {
-        let mut draft = Draft::new();
+        let mut draft = PolicyBuilder::new();
         draft.v4(p4("192.0.2.0/24"), Action::Drop);
         draft.v4(p4("192.0.2.0/26"), Action::Back);
         let error = draft.build(1).unwrap_err();
@@ -597,16 +600,16 @@ mod tests {
              leave it out, or name it as exempt"
         );
         // Also behind something that is no hole itself, and for the other family.
-        let mut draft = Draft::new();
+        let mut draft = PolicyBuilder::new();
         let set = draft.set(&[grantor(1, 1)]);
         draft.v6("2001:db8::/32".parse().unwrap(), Action::Grantors(set));
         draft.exempt_v6("2001:db8::/48".parse().unwrap(), Action::Back);
         draft.v6("2001:db8::/64".parse().unwrap(), Action::Front);
-        assert!(matches!(draft.build(1), Err(BadPolicy::Hole { .. })));
-        let mut draft = Draft::new();
+        assert!(matches!(draft.build(1), Err(PolicyError::Hole { .. })));
+        let mut draft = PolicyBuilder::new();
         draft.v4(p4("10.0.0.0/8"), Action::Grantors(0));
         let error = draft.build(1).unwrap_err();
-        assert_eq!(error, BadPolicy::NoSuchSet { prefix: "10.0.0.0/8".to_owned(), set: 0 });
+        assert_eq!(error, PolicyError::NoSuchSet { prefix: "10.0.0.0/8".to_owned(), set: 0 });
     }
 
     fn shares(set: &GrantorSet) -> Vec<f64> {

@@ -55,7 +55,7 @@ pub use provisional::LONGEST_PROVISIONAL_S;
 pub use traffic::{Traffic, TransportView};
 
 use crate::priority::{ALLOWANCE, FIRST, SHORTEST, dscp, lifetime, priority};
-use crate::program::Answer;
+use crate::program::ProgramVerdict;
 
 /// A second, in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
@@ -120,7 +120,7 @@ pub struct Grant {
 
 /// A program that is to decide of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct StartedProgram {
     /// Its number.
     pub program: u8,
     /// Which version of it (`Program::tag`): no other reads the cookie.
@@ -165,7 +165,7 @@ pub enum Outcome {
     /// Its program lets it go as it is, without the grantor.
     Direct,
     /// Its program declines it.
-    Refused,
+    DeclinedByProgram,
     /// Its program found something wrong.
     Error,
 }
@@ -217,7 +217,7 @@ impl Record {
 
     /// Begins the record of a flow whose first packet was a request at `then`.
     #[inline]
-    pub fn asked(then: u64) -> Self {
+    pub fn with_first_request(then: u64) -> Self {
         let mut record = Self::new(then);
         record.ask(then);
         record
@@ -292,17 +292,17 @@ impl Record {
     }
 
     /// Makes an outcome of what the program that [`packet`](Self::packet) named said; where
-    /// it is not there, that is [`Answer::Nothing`].
-    pub fn answer(&mut self, now: u64, answer: Answer) -> Outcome {
+    /// it is not there, that is [`ProgramVerdict::Missing`].
+    pub fn answer(&mut self, now: u64, answer: ProgramVerdict) -> Outcome {
         match answer {
-            Answer::Forward(prepared) => match prepared.priority {
+            ProgramVerdict::Forward(prepared) => match prepared.priority {
                 1 if prepared.direct => Outcome::Direct,
                 0..=2 => Outcome::Granted { renew: prepared.priority == 2 },
                 dscp => Outcome::Request { dscp },
             },
-            Answer::Decline => Outcome::Refused,
-            Answer::Error => Outcome::Error,
-            Answer::Nothing => {
+            ProgramVerdict::Decline => Outcome::DeclinedByProgram,
+            ProgramVerdict::Error => Outcome::Error,
+            ProgramVerdict::Missing => {
                 self.begin(now);
                 Outcome::Request { dscp: dscp(self.ask(now)) }
             }
@@ -333,7 +333,7 @@ impl Record {
     /// and its stamp is never remembered, so that none makes a grant come late.
     pub fn decide(&mut self, now: u64, decision: &Decision, stamp: Stamp) -> bool {
         if let Decision::Provisional(provisional) = *decision {
-            return !self.is_late(stamp) && self.decline_for_now(now, provisional);
+            return !self.is_late(stamp) && self.decline_provisionally(now, provisional);
         }
         if !self.take(stamp) {
             return false;
@@ -362,15 +362,15 @@ impl Record {
 
     /// Has a program decide from now on, with a cookie that its `init` has been given, and
     /// says whether that counts, as [`decide`](Self::decide) does.
-    pub fn run(&mut self, now: u64, begun: &Begun, stamp: Stamp) -> bool {
+    pub fn run(&mut self, now: u64, started: &StartedProgram, stamp: Stamp) -> bool {
         if !self.take(stamp) {
             return false;
         }
         self.state = State::Program;
-        self.program = begun.program;
-        [self.priority, self.allowance] = begun.tag.to_le_bytes();
-        self.set_cookie(&begun.cookie);
-        self.expire_at = after(now, begun.expire_s, SECOND);
+        self.program = started.program;
+        [self.priority, self.allowance] = started.tag.to_le_bytes();
+        self.set_cookie(&started.cookie);
+        self.expire_at = after(now, started.expire_s, SECOND);
         true
     }
 

@@ -3,7 +3,7 @@
 //! `golden/v1.py` packs them with Python's struct, and shares no code with the gate.
 
 use fingerpost_gate::decision::v1::{Reader, Writer};
-use fingerpost_gate::decision::{Item, Program, Refused, Say, Scope};
+use fingerpost_gate::decision::{FlowCommand, Item, MessageError, ProgramDecision, Scope};
 use fingerpost_gate::flow::Flow;
 use fingerpost_gate::state::{Decision, Grant, Provisional, Traffic};
 
@@ -21,16 +21,16 @@ fn items(name: &str) -> Vec<Item> {
     let v6 = Scope::of(&Flow::v6(0x2001_0db8 << 96 | 1, 0x2001_0db8_ffff_u128 << 80 | 2));
     let declined = |scope, expire_s| {
         let decline = Provisional { expire_s, traffic: Traffic::All };
-        Item { scope, say: Say::Decide(Decision::Provisional(decline)) }
+        Item { scope, command: FlowCommand::Decide(Decision::Provisional(decline)) }
     };
     let granted = |scope, [rate_kib, expire_s, next_renewal_ms, renewal_step_ms]: [u32; 4]| {
         let grant = Grant { rate_kib, expire_s, next_renewal_ms, renewal_step_ms };
-        Item { scope, say: Say::Decide(Decision::Grant(grant)) }
+        Item { scope, command: FlowCommand::Decide(Decision::Grant(grant)) }
     };
     let run = |scope, program, bytes: &[u8]| {
         let mut cookie = [0; 64];
         cookie[..bytes.len()].copy_from_slice(bytes);
-        Item { scope, say: Say::Run(Program { expire_s: 60, program, cookie }) }
+        Item { scope, command: FlowCommand::Run(ProgramDecision { expire_s: 60, program, cookie }) }
     };
     let usual = [1024, 300, 240_000, 3_000];
     let all: Vec<u8> = (0..64).collect();
@@ -48,7 +48,7 @@ fn items(name: &str) -> Vec<Item> {
     }
 }
 
-fn read(bytes: &[u8]) -> (Vec<Item>, Option<Refused>) {
+fn read(bytes: &[u8]) -> (Vec<Item>, Option<MessageError>) {
     let reader = match Reader::new(bytes) {
         Ok(reader) => reader,
         Err(refused) => return (vec![], Some(refused)),
@@ -108,8 +108,8 @@ fn flipped_bits_are_read_as_something_else_or_refused_and_never_worse() {
             let (items_read, refused) = read(&flipped);
             assert!(refused.is_some() || items_read != items(name), "{name} bit {bit}");
             match bit / 8 {
-                0 => assert_eq!(refused, Some(Refused::Version)),
-                1..4 => assert_eq!(refused, Some(Refused::Malformed)),
+                0 => assert_eq!(refused, Some(MessageError::Version)),
+                1..4 => assert_eq!(refused, Some(MessageError::Malformed)),
                 _ => {}
             }
         }

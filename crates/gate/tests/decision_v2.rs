@@ -4,12 +4,16 @@
 use std::collections::{BTreeMap, HashMap};
 
 use fib::Prefix;
-use fingerpost_gate::decision::v2::courier::{CHECK, MOST_PIECES, POLL, Parcel};
+use fingerpost_gate::decision::v2::chunk::{CHUNK_LEN, ProgramStatus, RejectReason, TransferState};
 use fingerpost_gate::decision::v2::keys::Keys;
-use fingerpost_gate::decision::v2::piece::{PIECE, Reason, Standing, State};
 use fingerpost_gate::decision::v2::receiver::Receiver;
-use fingerpost_gate::decision::v2::sender::{BEAT, Busy, MOST_WAITING, Sender, TRIES};
-use fingerpost_gate::decision::{Item, Program, Refused, Say, Scope};
+use fingerpost_gate::decision::v2::sender::{
+    HEARTBEAT_INTERVAL, MAX_QUEUED, MAX_TRANSMISSIONS, SendQueueFull, Sender,
+};
+use fingerpost_gate::decision::v2::transfer::{
+    CHECK_INTERVAL, MAX_CHUNKS_IN_FLIGHT, POLL_INTERVAL, ProgramImage,
+};
+use fingerpost_gate::decision::{FlowCommand, Item, MessageError, ProgramDecision, Scope};
 use fingerpost_gate::flow::Flow;
 use fingerpost_gate::state::{Decision, Grant, Provisional, Record, Stamp, Traffic};
 
@@ -41,14 +45,20 @@ fn items() -> Vec<Item> {
         Grant { rate_kib: 1024, expire_s: 300, next_renewal_ms: 240_000, renewal_step_ms: 3_000 };
     let decline = Provisional { expire_s: 600, traffic: Traffic::All };
     vec![
-        Item { scope: v4, say: Say::Decide(Decision::Provisional(decline)) },
-        Item { scope: v6, say: Say::Decide(Decision::Grant(grant)) },
-        Item { scope: v4, say: Say::Run(Program { expire_s: 60, program: 3, cookie }) },
+        Item { scope: v4, command: FlowCommand::Decide(Decision::Provisional(decline)) },
+        Item { scope: v6, command: FlowCommand::Decide(Decision::Grant(grant)) },
+        Item {
+            scope: v4,
+            command: FlowCommand::Run(ProgramDecision { expire_s: 60, program: 3, cookie }),
+        },
         Item {
             scope: Scope::V4("192.0.2.0/24".parse().unwrap(), Prefix::ALL),
-            say: Say::Decide(Decision::Decline { expire_s: 30 }),
+            command: FlowCommand::Decide(Decision::Decline { expire_s: 30 }),
         },
-        Item { scope: Scope::V6(Prefix::ALL, "2001:db8::/32".parse().unwrap()), say: Say::Flush },
+        Item {
+            scope: Scope::V6(Prefix::ALL, "2001:db8::/32".parse().unwrap()),
+            command: FlowCommand::Flush,
+        },
     ]
 }
 
@@ -58,7 +68,7 @@ fn keys() -> Keys {
 
 fn pair() -> (Sender, Receiver) {
     let mut receiver = Receiver::new(SESSION);
-    receiver.admit(99, keys());
+    receiver.set_sender(99, keys());
     (Sender::new(99, keys(), 1452, START), receiver)
 }
 
@@ -66,7 +76,7 @@ fn pair() -> (Sender, Receiver) {
 fn first_message(sender: &mut Sender, receiver: &mut Receiver) -> Vec<u8> {
     let (mut message, mut reply) = (Vec::new(), Vec::new());
     assert!(sender.poll(0, &mut message));
-    assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), Refused::OtherSession);
+    assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), MessageError::OtherSession);
     sender.receive(0, &reply).unwrap();
     assert!(sender.poll(0, &mut message));
     message
@@ -79,7 +89,7 @@ fn the_messages_are_those_of_another_hand() {
     let (mut message, mut reply) = (Vec::new(), Vec::new());
     assert!(sender.poll(0, &mut message));
     assert_eq!(message, golden("probe"));
-    assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), Refused::OtherSession);
+    assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), MessageError::OtherSession);
     assert_eq!(reply, golden("hello"));
     sender.receive(0, &reply).unwrap();
     assert!(sender.poll(0, &mut message));
@@ -125,9 +135,9 @@ fn forgers_strangers_and_replays_are_refused() {
     let (mut message, mut reply) = (Vec::new(), Vec::new());
     // Another secret under the same number, another number, another sender.
     let strangers = [
-        (99, Keys::new(7, &[1; 32]), Refused::Forged),
-        (99, Keys::new(8, &SECRET), Refused::UnknownKey),
-        (98, keys(), Refused::UnknownSender),
+        (99, Keys::new(7, &[1; 32]), MessageError::Forged),
+        (99, Keys::new(8, &SECRET), MessageError::UnknownKey),
+        (98, keys(), MessageError::UnknownSender),
     ];
     for (id, keys, expect) in strangers {
         let mut stranger = Sender::new(id, keys, 1452, START);
@@ -139,23 +149,26 @@ fn forgers_strangers_and_replays_are_refused() {
     sender.push(&items()[0]).unwrap();
     let message = first_message(&mut sender, &mut receiver);
     assert!(receiver.receive(&message, &mut reply).is_ok());
-    assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), Refused::Replayed);
+    assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), MessageError::Replayed);
     assert_eq!(reply, golden("acknowledgement"), "the first one may have been lost");
     // A gate that has started anew has forgotten, and is played to in vain.
     let mut receiver = Receiver::new(SESSION + 1);
-    receiver.admit(99, keys());
-    assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), Refused::OtherSession);
+    receiver.set_sender(99, keys());
+    assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), MessageError::OtherSession);
     // What a gate says is not taken by a gate, nor by a grantor who has not asked.
     for name in ["acknowledgement", "hello"] {
-        assert_eq!(receiver.receive(&golden(name), &mut reply).unwrap_err(), Refused::Malformed);
+        assert_eq!(
+            receiver.receive(&golden(name), &mut reply).unwrap_err(),
+            MessageError::Malformed
+        );
     }
     let mut idle = Sender::new(99, keys(), 1452, START);
-    assert_eq!(idle.receive(0, &golden("hello")), Err(Refused::TooOld));
-    assert_eq!(idle.receive(0, &golden("acknowledgement")), Err(Refused::OtherSession));
+    assert_eq!(idle.receive(0, &golden("hello")), Err(MessageError::TooOld));
+    assert_eq!(idle.receive(0, &golden("acknowledgement")), Err(MessageError::OtherSession));
     // Who was dismissed decides no more.
-    assert!(receiver.dismiss(99));
-    assert!(!receiver.dismiss(5));
-    assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), Refused::UnknownKey);
+    assert!(receiver.remove_sender(99));
+    assert!(!receiver.remove_sender(5));
+    assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), MessageError::UnknownKey);
 }
 
 #[test]
@@ -168,7 +181,7 @@ fn keys_change_without_a_message_refused() {
     let mut message = first_message(&mut sender, &mut receiver);
     assert!(receiver.receive(&message, &mut reply).is_ok());
     sender.receive(1, &reply).unwrap();
-    receiver.admit(99, both.clone());
+    receiver.set_sender(99, both.clone());
     assert!(both.sign_with(8));
     sender.set_keys(both);
     sender.push(&items()[1]).unwrap();
@@ -176,11 +189,11 @@ fn keys_change_without_a_message_refused() {
     assert!(receiver.receive(&message, &mut reply).is_ok());
     sender.receive(2, &reply).unwrap();
     assert_eq!(sender.pending(), 0);
-    receiver.admit(99, Keys::new(8, &[9; 32]));
+    receiver.set_sender(99, Keys::new(8, &[9; 32]));
     let mut old = Sender::new(99, keys(), 1452, START + 9);
     old.push(&items()[0]).unwrap();
     assert!(old.poll(0, &mut message));
-    assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), Refused::UnknownKey);
+    assert_eq!(receiver.receive(&message, &mut reply).unwrap_err(), MessageError::UnknownKey);
 }
 
 /// A network of datagrams in both directions.
@@ -236,7 +249,10 @@ fn converges(seed: u64, restart: bool) {
                     Decision::Grant(Grant { rate_kib: left, expire_s: 9_999, ..Grant::default() })
                 }
             };
-            let item = Item { scope: Scope::of(&Flow::v4(src, 7)), say: Say::Decide(decision) };
+            let item = Item {
+                scope: Scope::of(&Flow::v4(src, 7)),
+                command: FlowCommand::Decide(decision),
+            };
             if sender.push(&item).is_ok() {
                 decided.insert(src, decision);
                 left -= 1;
@@ -247,7 +263,7 @@ fn converges(seed: u64, restart: bool) {
         }
         if restart && left < 10_000 && receiver.session() == SESSION {
             receiver = Receiver::new(SESSION + 5);
-            receiver.admit(99, keys());
+            receiver.set_sender(99, keys());
         }
         // Somebody plays back what he has recorded.
         if !network.recorded.is_empty() && network.rng.u8(..3) == 0 {
@@ -267,7 +283,9 @@ fn converges(seed: u64, restart: bool) {
             refused += u32::from(taken.is_err());
             if let Ok(taken) = taken {
                 for (item, stamp) in taken.items() {
-                    let (Some(flow), Say::Decide(decision)) = (item.scope.flow(), item.say) else {
+                    let (Some(flow), FlowCommand::Decide(decision)) =
+                        (item.scope.flow(), item.command)
+                    else {
                         panic!("{item:?}");
                     };
                     let src = (0..500).find(|&src| Flow::v4(src, 7) == flow).unwrap();
@@ -313,7 +331,7 @@ fn a_clock_set_back_is_made_up_for() {
     let mut back = Sender::new(99, keys(), 1452, START - 3_600);
     back.push(&items()[1]).unwrap();
     for (round, expect) in
-        [Err(Refused::OtherSession), Err(Refused::TooOld), Ok(())].iter().enumerate()
+        [Err(MessageError::OtherSession), Err(MessageError::TooOld), Ok(())].iter().enumerate()
     {
         let now = round as u64 * MS;
         assert!(back.poll(now, &mut message), "round {round}");
@@ -329,10 +347,10 @@ fn a_gate_that_is_not_there_is_given_up_and_what_waits_is_bounded() {
     let (mut sender, _) = pair();
     let item = items()[1];
     let mut pushed = 0;
-    while sender.push(&item) != Err(Busy) {
+    while sender.push(&item) != Err(SendQueueFull) {
         pushed += 1;
     }
-    assert!(pushed > MOST_WAITING * 20);
+    assert!(pushed > MAX_QUEUED * 20);
     let mut message = Vec::new();
     let mut sent = 0;
     let mut now = 0;
@@ -341,7 +359,7 @@ fn a_gate_that_is_not_there_is_given_up_and_what_waits_is_bounded() {
         now = sender.due_at().unwrap();
     }
     // One at a time, while nobody answers; the last is the next one's first.
-    assert_eq!(sent, TRIES + 1);
+    assert_eq!(sent, MAX_TRANSMISSIONS + 1);
     assert!(now < 60_000 * MS);
 }
 
@@ -351,7 +369,7 @@ fn a_grantor_with_nothing_to_say_shows_that_it_lives() {
     let (mut out, mut reply) = (Vec::new(), Vec::new());
     // Says whether something new was taken.
     let mut step = |sender: &mut Sender, now: u64, answers: bool| -> Option<usize> {
-        sender.beat(now);
+        sender.queue_heartbeat(now);
         let mut taken = None;
         while sender.poll(now, &mut out) {
             if let Ok(items) = receiver.receive(&out, &mut reply) {
@@ -365,24 +383,28 @@ fn a_grantor_with_nothing_to_say_shows_that_it_lives() {
     };
     // The first is for another session; the hello brings the second at once.
     assert_eq!(step(&mut sender, 0, true), Some(0));
-    assert_eq!(step(&mut sender, BEAT - 1, true), None);
-    assert_eq!(step(&mut sender, BEAT, true), Some(0));
+    assert_eq!(step(&mut sender, HEARTBEAT_INTERVAL - 1, true), None);
+    assert_eq!(step(&mut sender, HEARTBEAT_INTERVAL, true), Some(0));
     // A decision is a sign too.
     sender.push(&items()[0]).unwrap();
-    assert_eq!(step(&mut sender, BEAT + MS, true), Some(1));
-    assert_eq!(step(&mut sender, 2 * BEAT, true), None);
-    assert_eq!(step(&mut sender, 2 * BEAT + MS, true), Some(0));
+    assert_eq!(step(&mut sender, HEARTBEAT_INTERVAL + MS, true), Some(1));
+    assert_eq!(step(&mut sender, 2 * HEARTBEAT_INTERVAL, true), None);
+    assert_eq!(step(&mut sender, 2 * HEARTBEAT_INTERVAL + MS, true), Some(0));
     // Beats that are not acknowledged are not sent again, nor counted; decisions are.
     let mut taken = 0;
-    for now in (3 * BEAT..303 * BEAT).step_by(MS as usize) {
+    for now in (3 * HEARTBEAT_INTERVAL..303 * HEARTBEAT_INTERVAL).step_by(MS as usize) {
         taken += u64::from(step(&mut sender, now, false).is_some());
     }
     assert!((100..=300).contains(&taken), "{taken} in 300 intervals");
     assert_eq!((sender.given_up(), sender.pending() <= 1), (0, true));
     sender.push(&items()[0]).unwrap();
-    assert_eq!(step(&mut sender, 304 * BEAT, false), Some(1));
-    assert_eq!(step(&mut sender, 304 * BEAT + 4_000 * MS, false), None, "it was taken before");
-    assert_eq!(step(&mut sender, 304 * BEAT + 8_000 * MS, true), None);
+    assert_eq!(step(&mut sender, 304 * HEARTBEAT_INTERVAL, false), Some(1));
+    assert_eq!(
+        step(&mut sender, 304 * HEARTBEAT_INTERVAL + 4_000 * MS, false),
+        None,
+        "it was taken before"
+    );
+    assert_eq!(step(&mut sender, 304 * HEARTBEAT_INTERVAL + 8_000 * MS, true), None);
     assert_eq!(sender.pending(), 0);
 }
 
@@ -391,66 +413,70 @@ fn object() -> Vec<u8> {
     (0..1500u32).map(|at| (at % 251) as u8).collect()
 }
 
-fn standing(of: &Parcel, state: State, words: &str) -> Standing {
-    Standing { program: of.number(), digest: *of.digest(), state, words: words.to_owned() }
+fn standing(of: &ProgramImage, state: TransferState, words: &str) -> ProgramStatus {
+    ProgramStatus { program: of.number(), digest: *of.digest(), state, error: words.to_owned() }
 }
 
 /// Brings a grantor with a program to where its offer is answered; returns the offer too.
-fn offered() -> (Sender, Receiver, Parcel, Vec<u8>) {
+fn offered() -> (Sender, Receiver, ProgramImage, Vec<u8>) {
     let (mut sender, mut receiver) = pair();
-    let parcel = Parcel::new(3, "it", &object());
-    sender.carry(std::slice::from_ref(&parcel));
+    let image = ProgramImage::new(3, "it", &object());
+    sender.set_programs(std::slice::from_ref(&image));
     let offer = first_message(&mut sender, &mut receiver);
-    (sender, receiver, parcel, offer)
+    (sender, receiver, image, offer)
 }
 
 #[test]
 fn programs_go_as_another_hand_has_it() {
-    let (mut sender, mut receiver, parcel, offer) = offered();
-    let (mut message, mut reply, mut told) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut sender, mut receiver, image, offer) = offered();
+    let (mut message, mut reply, mut status_reply) = (Vec::new(), Vec::new(), Vec::new());
     assert_eq!(offer, golden("offer"));
     let taken = receiver.receive(&offer, &mut reply).unwrap();
-    let (piece, asked) = (taken.piece.unwrap(), taken.asked());
-    assert!(piece.is_offer() && taken.items().count() == 0);
-    assert_eq!((piece.program, piece.length, &piece.digest), (3, 1500, parcel.digest()));
-    receiver.tell(&asked, &standing(&parcel, State::Wanted, ""), &mut told);
-    assert_eq!(told, golden("wanted"));
+    let (chunk, target) = (taken.chunk.unwrap(), taken.reply_target());
+    assert!(chunk.is_offer() && taken.items().count() == 0);
+    assert_eq!((chunk.program, chunk.length, &chunk.digest), (3, 1500, image.digest()));
+    receiver.write_status(&target, &standing(&image, TransferState::Wanted, ""), &mut status_reply);
+    assert_eq!(status_reply, golden("wanted"));
     // Before that, nothing else is sent.
     sender.receive(0, &reply).unwrap();
     assert!(!sender.poll(1, &mut message));
-    sender.receive(1, &told).unwrap();
+    sender.receive(1, &status_reply).unwrap();
     let mut whole = vec![0; 1500];
     let mut last = Vec::new();
     while sender.poll(1, &mut message) {
-        let piece = receiver.receive(&message, &mut reply).unwrap().piece.unwrap();
-        let at = piece.offset as usize;
-        whole[at..at + piece.bytes.len()].copy_from_slice(piece.bytes);
+        let chunk = receiver.receive(&message, &mut reply).unwrap().chunk.unwrap();
+        let at = chunk.offset as usize;
+        whole[at..at + chunk.bytes.len()].copy_from_slice(chunk.bytes);
         last.clone_from(&message);
     }
-    assert_eq!((whole, last), (object(), golden("piece")));
-    let refused = standing(&parcel, State::Refused(Reason::Verifier), "pkt: it would never end");
-    receiver.tell(&asked, &refused, &mut told);
-    assert_eq!(told, golden("refused"));
+    assert_eq!((whole, last), (object(), golden("chunk")));
+    let refused = standing(
+        &image,
+        TransferState::Rejected(RejectReason::Verifier),
+        "pkt: it would never end",
+    );
+    receiver.write_status(&target, &refused, &mut status_reply);
+    assert_eq!(status_reply, golden("refused"));
     // That offer was answered before: the next one's answer counts.
-    assert_eq!(sender.receive(2, &told), Err(Refused::TooOld));
+    assert_eq!(sender.receive(2, &status_reply), Err(MessageError::TooOld));
     sender.receive(2, &reply).unwrap();
     assert!(sender.poll(2, &mut message));
-    let asked = receiver.receive(&message, &mut reply).unwrap().asked();
-    receiver.tell(&asked, &refused, &mut told);
-    sender.receive(2, &told).unwrap();
-    assert_eq!(sender.programs()[0].told(), Some(&refused));
+    let target = receiver.receive(&message, &mut reply).unwrap().reply_target();
+    receiver.write_status(&target, &refused, &mut status_reply);
+    sender.receive(2, &status_reply).unwrap();
+    assert_eq!(sender.programs()[0].status(), Some(&refused));
     // It is asked again only after a while, and the same answer twice is none.
-    assert_eq!(sender.receive(3, &told), Err(Refused::TooOld));
+    assert_eq!(sender.receive(3, &status_reply), Err(MessageError::TooOld));
     sender.receive(3, &reply).unwrap();
-    assert!(!sender.poll(CHECK, &mut message));
-    assert!(sender.poll(CHECK + 2, &mut message));
+    assert!(!sender.poll(CHECK_INTERVAL, &mut message));
+    assert!(sender.poll(CHECK_INTERVAL + 2, &mut message));
 }
 
 #[test]
 fn no_byte_of_an_offer_or_its_answer_can_be_another() {
     let (mut receiver, mut reply) = (Receiver::new(SESSION), Vec::new());
-    receiver.admit(99, keys());
-    for name in ["offer", "piece", "wanted"] {
+    receiver.set_sender(99, keys());
+    for name in ["offer", "chunk", "wanted"] {
         let message = golden(name);
         let (mut sender, ..) = offered();
         let mut check = |changed: &[u8]| match name {
@@ -467,7 +493,7 @@ fn no_byte_of_an_offer_or_its_answer_can_be_another() {
         if name == "wanted" {
             sender.receive(5, &message).unwrap();
         } else {
-            assert!(receiver.receive(&message, &mut reply).unwrap().piece.is_some());
+            assert!(receiver.receive(&message, &mut reply).unwrap().chunk.is_some());
         }
     }
 }
@@ -475,33 +501,33 @@ fn no_byte_of_an_offer_or_its_answer_can_be_another() {
 #[test]
 fn a_program_holds_no_decision_up() {
     let (mut sender, mut receiver) = pair();
-    let parcel = Parcel::new(3, "it", &vec![1; 200_000]);
-    sender.carry(std::slice::from_ref(&parcel));
+    let image = ProgramImage::new(3, "it", &vec![1; 200_000]);
+    sender.set_programs(std::slice::from_ref(&image));
     let offer = first_message(&mut sender, &mut receiver);
-    let (mut message, mut reply, mut told) = (Vec::new(), Vec::new(), Vec::new());
-    let asked = receiver.receive(&offer, &mut reply).unwrap().asked();
-    receiver.tell(&asked, &standing(&parcel, State::Wanted, ""), &mut told);
-    sender.receive(0, &told).unwrap();
+    let (mut message, mut reply, mut status_reply) = (Vec::new(), Vec::new(), Vec::new());
+    let target = receiver.receive(&offer, &mut reply).unwrap().reply_target();
+    receiver.write_status(&target, &standing(&image, TransferState::Wanted, ""), &mut status_reply);
+    sender.receive(0, &status_reply).unwrap();
     let mut under_way = 0;
     while sender.poll(0, &mut message) {
         under_way += 1;
-        assert!(message.len() <= PIECE + 84);
+        assert!(message.len() <= CHUNK_LEN + 84);
     }
     // The offer that is not acknowledged is no piece.
-    assert_eq!(under_way, MOST_PIECES);
+    assert_eq!(under_way, MAX_CHUNKS_IN_FLIGHT);
     sender.push(&items()[0]).unwrap();
     assert!(sender.poll(1, &mut message));
     assert_eq!(receiver.receive(&message, &mut reply).unwrap().items().count(), 1);
     // What was said of a program that is not carried any more is not heard.
-    sender.carry(&[]);
-    assert_eq!(sender.receive(2, &told), Err(Refused::TooOld));
+    sender.set_programs(&[]);
+    assert_eq!(sender.receive(2, &status_reply), Err(MessageError::TooOld));
     // And while nobody answers, an offer goes out now and then, and that is not counted as lost.
     let mut lonely = Sender::new(99, keys(), 1452, START);
-    lonely.carry(&[parcel]);
+    lonely.set_programs(&[image]);
     let mut sent = 0;
     for now in (0..60_000 * MS).step_by(MS as usize) {
         sent += u64::from(lonely.poll(now, &mut message));
     }
-    assert!((60..=60_000 * MS / POLL + 1).contains(&sent), "{sent} in a minute");
+    assert!((60..=60_000 * MS / POLL_INTERVAL + 1).contains(&sent), "{sent} in a minute");
     assert_eq!((lonely.given_up(), lonely.pending() <= 1), (0, true));
 }

@@ -11,15 +11,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fib::{Prefix, Publisher};
-use fingerpost_gate::admission::Terms;
-use fingerpost_gate::decision::{Item, Say, Scope};
+use fingerpost_gate::admission::AdmissionConfig;
+use fingerpost_gate::decision::{FlowCommand, Item, Scope};
 use fingerpost_gate::flow::{Flow, Key};
-use fingerpost_gate::gate::{Gate, Ignored, Packet, Reason, Verdict};
-use fingerpost_gate::policy::sources::{Listed, Source};
-use fingerpost_gate::policy::{Action, Address, Draft, Grantor};
-use fingerpost_gate::program::{Answer, Prepared};
+use fingerpost_gate::gate::{DropReason, Gate, IgnoredReason, Packet, Verdict};
+use fingerpost_gate::policy::sources::{SourceClass, SourceListBuilder};
+use fingerpost_gate::policy::{Action, Address, Grantor, PolicyBuilder};
+use fingerpost_gate::program::{Prepared, ProgramVerdict};
 use fingerpost_gate::state::{
-    Begun, Decision, Grant, Outcome, Provisional, Record, Stamp, Traffic,
+    Decision, Grant, Outcome, Provisional, Record, Stamp, StartedProgram, Traffic,
 };
 
 /// Picoseconds.
@@ -141,21 +141,27 @@ impl Twin {
     }
 
     /// What a program says, and what its cookie is then.
-    fn answer(&mut self, now: Pico, answer: Answer, left: &[u8]) -> Outcome {
+    fn answer(&mut self, now: Pico, answer: ProgramVerdict, left: &[u8]) -> Outcome {
         if let State::Program { cookie, .. } = &mut self.state {
             *cookie = left.to_vec();
         }
         match answer {
-            Answer::Forward(Prepared { priority, direct: true }) => {
+            ProgramVerdict::Forward(Prepared { priority, direct: true }) => {
                 assert_eq!(priority, 1);
                 Outcome::Direct
             }
-            Answer::Forward(Prepared { priority: 1, .. }) => Outcome::Granted { renew: false },
-            Answer::Forward(Prepared { priority: 2, .. }) => Outcome::Granted { renew: true },
-            Answer::Forward(Prepared { priority, .. }) => Outcome::Request { dscp: priority },
-            Answer::Decline => Outcome::Refused,
-            Answer::Error => Outcome::Error,
-            Answer::Nothing => {
+            ProgramVerdict::Forward(Prepared { priority: 1, .. }) => {
+                Outcome::Granted { renew: false }
+            }
+            ProgramVerdict::Forward(Prepared { priority: 2, .. }) => {
+                Outcome::Granted { renew: true }
+            }
+            ProgramVerdict::Forward(Prepared { priority, .. }) => {
+                Outcome::Request { dscp: priority }
+            }
+            ProgramVerdict::Decline => Outcome::DeclinedByProgram,
+            ProgramVerdict::Error => Outcome::Error,
+            ProgramVerdict::Missing => {
                 self.restart(now);
                 self.packet(now, 0)
             }
@@ -170,11 +176,11 @@ impl Twin {
         }
     }
 
-    fn run(&mut self, now: Pico, begun: &Begun, stamp: Stamp) -> bool {
+    fn run(&mut self, now: Pico, started: &StartedProgram, stamp: Stamp) -> bool {
         if !self.in_order(stamp) {
             return false;
         }
-        let Begun { program: number, tag, expire_s, cookie } = *begun;
+        let StartedProgram { program: number, tag, expire_s, cookie } = *started;
         self.state = State::Program { number, tag, cookie: cookie.to_vec() };
         self.until = now + Pico::from(expire_s) * SECOND;
         true
@@ -237,14 +243,14 @@ impl Twin {
     }
 }
 
-fn answer(rng: &mut fastrand::Rng) -> Answer {
+fn answer(rng: &mut fastrand::Rng) -> ProgramVerdict {
     match rng.u8(..12) {
-        0 => Answer::Nothing,
-        1 => Answer::Error,
-        2..4 => Answer::Decline,
-        4..6 => Answer::Forward(Prepared { priority: 1, direct: true }),
-        6 => Answer::Forward(Prepared { priority: rng.u8(3..64), direct: false }),
-        _ => Answer::Forward(Prepared { priority: rng.u8(1..3), direct: false }),
+        0 => ProgramVerdict::Missing,
+        1 => ProgramVerdict::Error,
+        2..4 => ProgramVerdict::Decline,
+        4..6 => ProgramVerdict::Forward(Prepared { priority: 1, direct: true }),
+        6 => ProgramVerdict::Forward(Prepared { priority: rng.u8(3..64), direct: false }),
+        _ => ProgramVerdict::Forward(Prepared { priority: rng.u8(1..3), direct: false }),
     }
 }
 
@@ -294,9 +300,10 @@ fn millions_of_decisions_and_packets_make_no_difference() {
                 let (number, expire_s) = (rng.u8(..), rng.u32(..30));
                 let mut cookie = [0; 64];
                 rng.fill(&mut cookie);
-                let begun = Begun { program: number, tag: rng.u16(..), expire_s, cookie };
-                let counted = record.run(now, &begun, stamp);
-                assert_eq!(counted, twin.run(pico, &begun, stamp));
+                let started =
+                    StartedProgram { program: number, tag: rng.u16(..), expire_s, cookie };
+                let counted = record.run(now, &started, stamp);
+                assert_eq!(counted, twin.run(pico, &started, stamp));
                 seen[8] += u32::from(counted);
             } else if rng.u8(..20) == 0 {
                 let decision = decision(&mut rng);
@@ -342,7 +349,7 @@ fn millions_of_decisions_and_packets_make_no_difference() {
                     Outcome::OverRate => 6,
                     Outcome::Declined => 7,
                     Outcome::Direct => 10,
-                    Outcome::Refused => 11,
+                    Outcome::DeclinedByProgram => 11,
                     Outcome::Error => 12,
                     Outcome::Run(_) | Outcome::Classify => unreachable!("a program was called"),
                 }] += 1;
@@ -358,20 +365,20 @@ fn whole(above: Option<f64>, packets: u64, seed: u64) {
     const FLOWS: u32 = 600;
     let mut rng = fastrand::Rng::with_seed(seed);
     let key = Key::new(|| rng.u64(..));
-    let mut draft = Draft::new();
+    let mut draft = PolicyBuilder::new();
     let set = draft.set(&[Grantor { address: Address::V4(1), weight: 1 }]);
     draft.v4("192.0.2.0/24".parse().unwrap(), Action::Grantors(set));
     // A sixth of the sources is blocked, and a part of them on the allow-list all the same.
     let lists = [
-        (Source::Blocked, "0.0.0.64/27"),
-        (Source::Blocked, "0.0.0.6/31"),
-        (Source::Blocked, "0.0.1.0/26"),
-        (Source::Allowed, "0.0.1.16/29"),
-        (Source::Blocked, "0.0.1.18/32"),
-        (Source::Allowed, "0.0.0.2/32"),
+        (SourceClass::Blocked, "0.0.0.64/27"),
+        (SourceClass::Blocked, "0.0.0.6/31"),
+        (SourceClass::Blocked, "0.0.1.0/26"),
+        (SourceClass::Allowed, "0.0.1.16/29"),
+        (SourceClass::Blocked, "0.0.1.18/32"),
+        (SourceClass::Allowed, "0.0.0.2/32"),
     ];
     let lists = lists.map(|(said, text)| (said, text.parse::<Prefix<u32>>().unwrap()));
-    let mut listed = Listed::default();
+    let mut listed = SourceListBuilder::default();
     lists.iter().for_each(|&(said, prefix)| listed.v4(prefix, said));
     draft.sources(Arc::new(listed.build().unwrap()));
     let listed = |src: u32, wanted| {
@@ -381,7 +388,7 @@ fn whole(above: Option<f64>, packets: u64, seed: u64) {
     // With room for all, and a share for declines of all.
     let mut gate: Gate = Gate::new(4 * FLOWS as usize, publisher.reader(), 0);
     if let Some(above) = above {
-        gate.set_admission(&Terms { above, remember: 1 << 14, seed: 1 });
+        gate.set_admission(&AdmissionConfig { threshold: above, tracked_flows: 1 << 14, seed: 1 });
     }
     let mut twins: HashMap<u32, Twin> = HashMap::new();
     let (mut now, mut done, mut decisions) = (0u64, 0, 0);
@@ -401,12 +408,12 @@ fn whole(above: Option<f64>, packets: u64, seed: u64) {
         let sent = batch.map(|it| it.1);
         gate.process(now, &sent[..count], &mut verdicts[..count]);
         for ((src, packet), verdict) in batch[..count].iter().zip(&verdicts) {
-            if listed(*src, Source::Allowed) {
+            if listed(*src, SourceClass::Allowed) {
                 assert_eq!(*verdict, Verdict::Allowed { grantor: Address::V4(1) });
                 continue;
             }
-            if listed(*src, Source::Blocked) {
-                assert_eq!(*verdict, Verdict::Drop(Reason::Blocked));
+            if listed(*src, SourceClass::Blocked) {
+                assert_eq!(*verdict, Verdict::Drop(DropReason::Blocked));
                 continue;
             }
             let twin = twins.entry(*src).or_insert_with(|| Twin::new(pico));
@@ -421,8 +428,8 @@ fn whole(above: Option<f64>, packets: u64, seed: u64) {
                     Verdict::Request { grantor: Address::V4(1), dscp }
                 }
                 Outcome::Granted { renew } => Verdict::Granted { grantor: Address::V4(1), renew },
-                Outcome::OverRate => Verdict::Drop(Reason::OverRate),
-                Outcome::Declined => Verdict::Drop(Reason::Declined),
+                Outcome::OverRate => Verdict::Drop(DropReason::OverRate),
+                Outcome::Declined => Verdict::Drop(DropReason::Declined),
                 other => panic!("{other:?}"),
             };
             assert_eq!(*verdict, expect, "{above:?}: {} at {now}", packet.flow);
@@ -432,10 +439,10 @@ fn whole(above: Option<f64>, packets: u64, seed: u64) {
             let src = rng.u32(..FLOWS);
             let flow = Flow::v4(src, 0xc000_0207);
             let decision = decision(&mut rng);
-            let item = Item { scope: Scope::of(&flow), say: Say::Decide(decision) };
+            let item = Item { scope: Scope::of(&flow), command: FlowCommand::Decide(decision) };
             let result = gate.decide(now, &item, Stamp::default(), |flow| key.hash(flow));
             decisions += 1;
-            if result == Err(Ignored::Unproven)
+            if result == Err(IgnoredReason::Unproven)
                 && gate.table().find(&flow, key.hash(&flow)).is_none()
             {
                 // A flow that has to show itself has no entry by it either.
@@ -444,9 +451,9 @@ fn whole(above: Option<f64>, packets: u64, seed: u64) {
             }
             let twin = twins.entry(src).or_insert_with(|| Twin::new(pico));
             let counts = twin.decide(pico, &decision, Stamp::default());
-            assert_eq!(result, if counts { Ok(()) } else { Err(Ignored::Unproven) });
+            assert_eq!(result, if counts { Ok(()) } else { Err(IgnoredReason::Unproven) });
         }
-        gate.turn(now, rng.u32(..100));
+        gate.run_maintenance(now, rng.u32(..100));
     }
     let counts = gate.counts();
     assert_eq!((counts.evicted, counts.first_seen_overflow), (0, 0));

@@ -1,6 +1,6 @@
 //! Reading and writing of fields in network order, one after the other.
 
-use super::{Program, Refused};
+use super::{MessageError, ProgramDecision};
 use crate::state::Grant;
 
 /// Bytes that are read from the front.
@@ -8,40 +8,40 @@ use crate::state::Grant;
 pub(super) struct Cursor<'a>(pub(super) &'a [u8]);
 
 impl<'a> Cursor<'a> {
-    pub(super) fn take<const N: usize>(&mut self) -> Result<[u8; N], Refused> {
-        let (first, rest) = self.0.split_first_chunk().ok_or(Refused::Truncated)?;
+    pub(super) fn take<const N: usize>(&mut self) -> Result<[u8; N], MessageError> {
+        let (first, rest) = self.0.split_first_chunk().ok_or(MessageError::Truncated)?;
         self.0 = rest;
         Ok(*first)
     }
 
-    pub(super) fn u8(&mut self) -> Result<u8, Refused> {
+    pub(super) fn u8(&mut self) -> Result<u8, MessageError> {
         self.take().map(u8::from_be_bytes)
     }
 
-    pub(super) fn u16(&mut self) -> Result<u16, Refused> {
+    pub(super) fn u16(&mut self) -> Result<u16, MessageError> {
         self.take().map(u16::from_be_bytes)
     }
 
-    pub(super) fn u32(&mut self) -> Result<u32, Refused> {
+    pub(super) fn u32(&mut self) -> Result<u32, MessageError> {
         self.take().map(u32::from_be_bytes)
     }
 
-    pub(super) fn u64(&mut self) -> Result<u64, Refused> {
+    pub(super) fn u64(&mut self) -> Result<u64, MessageError> {
         self.take().map(u64::from_be_bytes)
     }
 
-    pub(super) fn u128(&mut self) -> Result<u128, Refused> {
+    pub(super) fn u128(&mut self) -> Result<u128, MessageError> {
         self.take().map(u128::from_be_bytes)
     }
 
-    pub(super) fn slice(&mut self, len: usize) -> Result<&'a [u8], Refused> {
-        let (first, rest) = self.0.split_at_checked(len).ok_or(Refused::Truncated)?;
+    pub(super) fn slice(&mut self, len: usize) -> Result<&'a [u8], MessageError> {
+        let (first, rest) = self.0.split_at_checked(len).ok_or(MessageError::Truncated)?;
         self.0 = rest;
         Ok(first)
     }
 
     /// Reads the four fields of a grant.
-    pub(super) fn grant(&mut self) -> Result<Grant, Refused> {
+    pub(super) fn grant(&mut self) -> Result<Grant, MessageError> {
         Ok(Grant {
             rate_kib: self.u32()?,
             expire_s: self.u32()?,
@@ -51,17 +51,17 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads a program and its cookie, of at most 16 words.
-    pub(super) fn program(&mut self) -> Result<Program, Refused> {
+    pub(super) fn program(&mut self) -> Result<ProgramDecision, MessageError> {
         let expire_s = self.u32()?;
         let program = self.u8()?;
         if self.u16()? != 0 {
-            return Err(Refused::Malformed);
+            return Err(MessageError::Malformed);
         }
         let words = usize::from(self.u8()?);
         let mut cookie = [0; 64];
-        let given = cookie.get_mut(..words * 4).ok_or(Refused::Malformed)?;
+        let given = cookie.get_mut(..words * 4).ok_or(MessageError::Malformed)?;
         given.copy_from_slice(self.slice(words * 4)?);
-        Ok(Program { expire_s, program, cookie })
+        Ok(ProgramDecision { expire_s, program, cookie })
     }
 }
 
@@ -73,7 +73,7 @@ pub(super) fn put_grant(out: &mut Vec<u8>, grant: &Grant) {
 }
 
 /// Writes a program and its cookie without the zero words at its end.
-pub(super) fn put_program(out: &mut Vec<u8>, program: &Program) {
+pub(super) fn put_program(out: &mut Vec<u8>, program: &ProgramDecision) {
     let used = program.cookie.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     let words = used.div_ceil(4);
     out.extend_from_slice(&program.expire_s.to_be_bytes());

@@ -26,7 +26,7 @@ use crate::state::Decision;
 
 /// A flow program to run for a flow, by number, with what it begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Program {
+pub struct ProgramDecision {
     /// Seconds until the flow has to ask again.
     pub expire_s: u32,
     /// Which program.
@@ -37,11 +37,11 @@ pub struct Program {
 
 /// What is to become of a flow, or of all flows of a pair of prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Say {
+pub enum FlowCommand {
     /// It is granted or declined.
     Decide(Decision),
     /// A program decides.
-    Run(Program),
+    Run(ProgramDecision),
     /// It is forgotten, and asks again with its next packet. Version 2 only.
     Flush,
 }
@@ -93,12 +93,12 @@ pub struct Item {
     /// Whom it is about.
     pub scope: Scope,
     /// What is to become of them.
-    pub say: Say,
+    pub command: FlowCommand,
 }
 
 /// Why a message, or a part of it, is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Refused {
+pub enum MessageError {
     /// It ends before what it promises.
     Truncated,
     /// It is of another version.
@@ -119,7 +119,7 @@ pub enum Refused {
     TooOld,
 }
 
-impl core::fmt::Display for Refused {
+impl core::fmt::Display for MessageError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::Truncated => "the message ends before what it promises",
@@ -135,4 +135,4 @@ impl core::fmt::Display for Refused {
     }
 }
 
-impl core::error::Error for Refused {}
+impl core::error::Error for MessageError {}

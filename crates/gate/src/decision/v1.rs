@@ -21,7 +21,7 @@
 //! exceed 1500 bytes and are then lost.
 
 use super::cursor::{Cursor, put_grant, put_program};
-use super::{Item, Refused, Say, Scope};
+use super::{FlowCommand, Item, MessageError, Scope};
 use crate::flow::{Flow, Pair};
 use crate::state::{Decision, Provisional, Traffic};
 
@@ -46,45 +46,45 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// [`Refused::Truncated`], [`Refused::Version`], or [`Refused::Malformed`] if a field
+    /// [`MessageError::Truncated`], [`MessageError::Version`], or [`MessageError::Malformed`] if a field
     /// is not zero that has to be.
-    pub fn new(payload: &'a [u8]) -> Result<Self, Refused> {
+    pub fn new(payload: &'a [u8]) -> Result<Self, MessageError> {
         let mut cursor = Cursor(payload);
         let [version, reserved @ ..] = cursor.take::<4>()?;
         if version != VERSION {
-            return Err(Refused::Version);
+            return Err(MessageError::Version);
         }
         if reserved != [0; 3] {
-            return Err(Refused::Malformed);
+            return Err(MessageError::Malformed);
         }
         Ok(Self { cursor })
     }
 
-    fn decision(&mut self) -> Result<Item, Refused> {
+    fn decision(&mut self) -> Result<Item, MessageError> {
         let cursor = &mut self.cursor;
         let [kind, reserved @ ..] = cursor.take::<4>()?;
         if kind > PROGRAM + 1 || reserved != [0; 3] {
-            return Err(Refused::Malformed);
+            return Err(MessageError::Malformed);
         }
         let flow = if kind % 2 == 0 {
             Flow::v4(cursor.u32()?, cursor.u32()?)
         } else {
             Flow::v6(cursor.u128()?, cursor.u128()?)
         };
-        let say = match kind & !1 {
+        let command = match kind & !1 {
             DECLINED => {
                 let (expire_s, traffic) = (cursor.u32()?, Traffic::All);
-                Say::Decide(Decision::Provisional(Provisional { expire_s, traffic }))
+                FlowCommand::Decide(Decision::Provisional(Provisional { expire_s, traffic }))
             }
-            GRANTED => Say::Decide(Decision::Grant(cursor.grant()?)),
-            _ => Say::Run(cursor.program()?),
+            GRANTED => FlowCommand::Decide(Decision::Grant(cursor.grant()?)),
+            _ => FlowCommand::Run(cursor.program()?),
         };
-        Ok(Item { scope: Scope::of(&flow), say })
+        Ok(Item { scope: Scope::of(&flow), command })
     }
 }
 
 impl Iterator for Reader<'_> {
-    type Item = Result<Item, Refused>;
+    type Item = Result<Item, MessageError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.cursor.0.is_empty() {
@@ -125,16 +125,16 @@ impl Writer {
     fn try_push(&mut self, item: &Item) -> Option<()> {
         let flow = item.scope.flow()?;
         let out = &mut self.bytes;
-        let kind = match item.say {
-            Say::Decide(Decision::Provisional(Provisional { traffic, .. }))
+        let kind = match item.command {
+            FlowCommand::Decide(Decision::Provisional(Provisional { traffic, .. }))
                 if traffic != Traffic::All =>
             {
                 return None;
             }
-            Say::Decide(Decision::Decline { .. } | Decision::Provisional(_)) => DECLINED,
-            Say::Decide(Decision::Grant(_)) => GRANTED,
-            Say::Run(_) => PROGRAM,
-            Say::Flush => return None,
+            FlowCommand::Decide(Decision::Decline { .. } | Decision::Provisional(_)) => DECLINED,
+            FlowCommand::Decide(Decision::Grant(_)) => GRANTED,
+            FlowCommand::Run(_) => PROGRAM,
+            FlowCommand::Flush => return None,
         };
         out.extend_from_slice(&[kind | u8::from(flow.is_v6()), 0, 0, 0]);
         match flow.pair() {
@@ -147,16 +147,16 @@ impl Writer {
                 out.extend_from_slice(&dst.to_be_bytes());
             }
         }
-        match &item.say {
-            Say::Decide(
+        match &item.command {
+            FlowCommand::Decide(
                 Decision::Decline { expire_s }
                 | Decision::Provisional(Provisional { expire_s, .. }),
             ) => {
                 out.extend_from_slice(&expire_s.to_be_bytes());
             }
-            Say::Decide(Decision::Grant(grant)) => put_grant(out, grant),
-            Say::Run(program) => put_program(out, program),
-            Say::Flush => return None,
+            FlowCommand::Decide(Decision::Grant(grant)) => put_grant(out, grant),
+            FlowCommand::Run(program) => put_program(out, program),
+            FlowCommand::Flush => return None,
         }
         Some(())
     }

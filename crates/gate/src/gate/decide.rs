@@ -11,7 +11,7 @@
 //! if one is free: forged sources that a policy declines take no room from others.
 //!
 //! A decision about prefixes applies to the flows that are known, by a walk of bounded
-//! steps, and to those that come while it lasts, from a list of at most [`MOST_WIDE`]
+//! steps, and to those that come while it lasts, from a list of at most [`MAX_WIDE`]
 //! that new flows are held against; the latest counts. A flow that gets no entry (admission.rs) is
 //! declined by it all the same; for a grant it has to come again. A flow that a grantor has decided
 //! of by itself since is left alone, by the stamp.
@@ -19,25 +19,25 @@
 //! Decisions are **retracted** by their stamps: all of a sender up to a number ([`Gate::retract`]),
 //! by such a walk too. A flow that one of them is in force of is forgotten, and asks again.
 
-use super::run::Runner;
-use super::{Counts, Gate};
-use crate::decision::{Item, Program, Say, Scope};
+use super::run::ProgramRunner;
+use super::{Gate, GateCounters};
+use crate::decision::{FlowCommand, Item, ProgramDecision, Scope};
 use crate::flow::Flow;
 use crate::index::Index;
 use crate::policy::Action;
 use crate::state::{Decision, Grant, Record, Stamp, State};
-use crate::table::{Belongs, FlowTable};
+use crate::table::{FlowTable, PolicyBinding};
 
 /// The most decisions about prefixes at a time.
-pub const MOST_WIDE: usize = 64;
+pub const MAX_PREFIX_DECISIONS: usize = 64;
 
 const SECOND: u64 = 1_000_000_000;
 
 /// What was said of a pair of prefixes.
 #[derive(Clone, Copy, Debug)]
-struct Rule {
+struct PrefixDecision {
     scope: Scope,
-    say: Say,
+    command: FlowCommand,
     stamp: Stamp,
     until: u64,
     /// How far the walk has come.
@@ -47,38 +47,38 @@ struct Rule {
 /// Decisions to retract: those of a sender, up to a number.
 #[derive(Clone, Copy, Debug)]
 struct Retraction {
-    upto: Stamp,
+    up_to: Stamp,
     /// The position of the walk.
     walked: usize,
 }
 
 /// The most retractions at a time.
-const MOST_RETRACTIONS: usize = 64;
+const MAX_RETRACTIONS: usize = 64;
 
 /// The decisions about prefixes, the latest last, and the retractions.
 #[derive(Debug)]
-pub(super) struct Wide {
-    rules: Vec<Rule>,
+pub(super) struct PrefixDecisions {
+    rules: Vec<PrefixDecision>,
     retractions: Vec<Retraction>,
 }
 
-impl Default for Wide {
+impl Default for PrefixDecisions {
     /// Has room for all there may be.
     fn default() -> Self {
         Self {
-            rules: Vec::with_capacity(MOST_WIDE),
-            retractions: Vec::with_capacity(MOST_RETRACTIONS),
+            rules: Vec::with_capacity(MAX_PREFIX_DECISIONS),
+            retractions: Vec::with_capacity(MAX_RETRACTIONS),
         }
     }
 }
 
-impl Wide {
+impl PrefixDecisions {
     /// Applies the latest rule about a flow that has just got its entry.
     #[inline]
     pub(super) fn apply<I: Index>(
         &self,
         table: &mut FlowTable<I>,
-        runner: &mut Runner,
+        runner: &mut ProgramRunner,
         entry: u32,
         flow: &Flow,
         now: u64,
@@ -86,13 +86,13 @@ impl Wide {
         if self.rules.is_empty() {
             return;
         }
-        let about = |rule: &&Rule| now < rule.until && rule.scope.contains(flow);
+        let about = |rule: &&PrefixDecision| now < rule.until && rule.scope.contains(flow);
         if let Some(rule) = self.rules.iter().rev().find(about) {
-            if declines(&rule.say) {
-                table.bound_declined();
+            if declines(&rule.command) {
+                table.enforce_declined_share();
             }
             // A flush has nothing to say to a flow that has just begun.
-            if rule.say != Say::Flush {
+            if rule.command != FlowCommand::Flush {
                 let _ = rule.say(table, runner, entry, now, rule.stamp);
             }
         }
@@ -101,17 +101,17 @@ impl Wide {
     /// Says whether the latest rule about a flow that gets no entry declines it.
     #[inline]
     pub(super) fn declines(&self, flow: &Flow, now: u64) -> bool {
-        let about = |rule: &&Rule| now < rule.until && rule.scope.contains(flow);
+        let about = |rule: &&PrefixDecision| now < rule.until && rule.scope.contains(flow);
         let latest = self.rules.iter().rev().find(about);
-        latest.is_some_and(|rule| declines(&rule.say))
+        latest.is_some_and(|rule| declines(&rule.command))
     }
 
     /// Goes on with the walks, with at most `work` entries looked at, and forgets what is over.
     pub(super) fn walk<I: Index>(
         &mut self,
         table: &mut FlowTable<I>,
-        runner: &mut Runner,
-        counts: &mut Counts,
+        runner: &mut ProgramRunner,
+        counts: &mut GateCounters,
         now: u64,
         work: usize,
     ) {
@@ -146,16 +146,16 @@ impl Wide {
     }
 }
 
-impl Wide {
+impl PrefixDecisions {
     /// Continues the retractions, with at most `work` entries read for each.
     #[cold]
     fn walk_retractions<I: Index>(
         &mut self,
         table: &mut FlowTable<I>,
-        counts: &mut Counts,
+        counts: &mut GateCounters,
         work: usize,
     ) {
-        for Retraction { upto, walked } in &mut self.retractions {
+        for Retraction { up_to, walked } in &mut self.retractions {
             let end = (*walked + work).min(table.capacity());
             while *walked < end {
                 let part = *walked..end.min(*walked + 64);
@@ -164,7 +164,7 @@ impl Wide {
                 let mut count = 0;
                 for (entry, kept) in table.within(part) {
                     let (state, stamp) = (kept.record().state(), kept.record().stamp());
-                    let theirs = stamp.sender == upto.sender && stamp.number <= upto.number;
+                    let theirs = stamp.sender == up_to.sender && stamp.number <= up_to.number;
                     if theirs && state != State::Request {
                         met[count] = entry;
                         count += 1;
@@ -179,80 +179,80 @@ impl Wide {
     }
 }
 
-impl Rule {
+impl PrefixDecision {
     /// Applies to a flow what is left of this at `now`, in whole seconds, rounded up.
     fn say<I: Index>(
         &self,
         table: &mut FlowTable<I>,
-        runner: &mut Runner,
+        runner: &mut ProgramRunner,
         entry: u32,
         now: u64,
         stamp: Stamp,
-    ) -> Result<(), Ignored> {
+    ) -> Result<(), IgnoredReason> {
         let expire_s = self.until.saturating_sub(now).div_ceil(SECOND) as u32;
-        let say = match self.say {
-            Say::Decide(Decision::Decline { .. } | Decision::Provisional(_)) => {
-                Say::Decide(Decision::Decline { expire_s })
+        let command = match self.command {
+            FlowCommand::Decide(Decision::Decline { .. } | Decision::Provisional(_)) => {
+                FlowCommand::Decide(Decision::Decline { expire_s })
             }
-            Say::Decide(Decision::Grant(grant)) => {
-                Say::Decide(Decision::Grant(Grant { expire_s, ..grant }))
+            FlowCommand::Decide(Decision::Grant(grant)) => {
+                FlowCommand::Decide(Decision::Grant(Grant { expire_s, ..grant }))
             }
-            Say::Run(program) => Say::Run(Program { expire_s, ..program }),
-            Say::Flush => Say::Flush,
+            FlowCommand::Run(program) => FlowCommand::Run(ProgramDecision { expire_s, ..program }),
+            FlowCommand::Flush => FlowCommand::Flush,
         };
-        apply(table, runner, entry, now, &say, stamp)
+        apply(table, runner, entry, now, &command, stamp)
     }
 }
 
 /// Has a flow that has an entry become what is said.
 fn apply<I: Index>(
     table: &mut FlowTable<I>,
-    runner: &mut Runner,
+    runner: &mut ProgramRunner,
     entry: u32,
     now: u64,
-    say: &Say,
+    command: &FlowCommand,
     stamp: Stamp,
-) -> Result<(), Ignored> {
+) -> Result<(), IgnoredReason> {
     let record = table.entry(entry).record();
-    let counts = match say {
-        Say::Flush => {
+    let counts = match command {
+        FlowCommand::Flush => {
             table.remove(entry);
             true
         }
-        Say::Decide(Decision::Provisional(_)) if record.is_settled(now) => {
-            return Err(Ignored::Unproven);
+        FlowCommand::Decide(Decision::Provisional(_)) if record.is_settled(now) => {
+            return Err(IgnoredReason::Unproven);
         }
-        Say::Decide(decision) => table.decide(entry, now, decision, stamp),
+        FlowCommand::Decide(decision) => table.decide(entry, now, decision, stamp),
         // What comes late is not even tried.
-        Say::Run(_) if record.is_late(stamp) => false,
-        Say::Run(program) => {
-            let begun = runner.begin(now, program).ok_or(Ignored::Program)?;
-            table.run(entry, now, &begun, stamp)
+        FlowCommand::Run(_) if record.is_late(stamp) => false,
+        FlowCommand::Run(program) => {
+            let started = runner.begin(now, program).ok_or(IgnoredReason::Program)?;
+            table.run(entry, now, &started, stamp)
         }
     };
-    if counts { Ok(()) } else { Err(Ignored::Late) }
+    if counts { Ok(()) } else { Err(IgnoredReason::Late) }
 }
 
 /// Returns whether a decision keeps packets out.
-fn declines(say: &Say) -> bool {
-    matches!(say, Say::Decide(Decision::Decline { .. } | Decision::Provisional(_)))
+fn declines(command: &FlowCommand) -> bool {
+    matches!(command, FlowCommand::Decide(Decision::Decline { .. } | Decision::Provisional(_)))
 }
 
 /// Where a decision with this result is counted.
-fn counter<'a>(counts: &'a mut Counts, result: &Result<(), Ignored>) -> &'a mut u64 {
+fn counter<'a>(counts: &'a mut GateCounters, result: &Result<(), IgnoredReason>) -> &'a mut u64 {
     match result {
         Ok(()) => &mut counts.decided,
-        Err(Ignored::Late) => &mut counts.late,
-        Err(Ignored::Unprotected) => &mut counts.unprotected,
-        Err(Ignored::Program) => &mut counts.programs,
-        Err(Ignored::Unproven) => &mut counts.unproven,
-        Err(Ignored::NoRoom | Ignored::TooManyWide) => &mut counts.table_full,
+        Err(IgnoredReason::Late) => &mut counts.late,
+        Err(IgnoredReason::Unprotected) => &mut counts.unprotected,
+        Err(IgnoredReason::Program) => &mut counts.programs,
+        Err(IgnoredReason::Unproven) => &mut counts.unproven,
+        Err(IgnoredReason::NoRoom | IgnoredReason::TooManyPrefixes) => &mut counts.table_full,
     }
 }
 
 /// Why a decision has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ignored {
+pub enum IgnoredReason {
     /// It was overtaken by one that its sender has made since.
     Late,
     /// The table has no entry left for the flow.
@@ -263,11 +263,11 @@ pub enum Ignored {
     Program,
     /// A decline without proof of a flow that is granted or proven, or has no entry.
     Unproven,
-    /// There are [`MOST_WIDE`] decisions about prefixes already.
-    TooManyWide,
+    /// There are [`MAX_WIDE`] decisions about prefixes already.
+    TooManyPrefixes,
 }
 
-impl core::fmt::Display for Ignored {
+impl core::fmt::Display for IgnoredReason {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::Late => "a later decision is in force",
@@ -275,12 +275,12 @@ impl core::fmt::Display for Ignored {
             Self::Unprotected => "the policy gives the destination to no grantor",
             Self::Program => "the flow program is not there, or refuses the cookie",
             Self::Unproven => "the flow is granted or proven, and the decline rests on no proof",
-            Self::TooManyWide => "too many decisions about prefixes are in force",
+            Self::TooManyPrefixes => "too many decisions about prefixes are in force",
         })
     }
 }
 
-impl core::error::Error for Ignored {}
+impl core::error::Error for IgnoredReason {}
 
 impl<I: Index> Gate<I> {
     /// Takes over a decision at `now`. `hash` is how flows are hashed.
@@ -294,18 +294,18 @@ impl<I: Index> Gate<I> {
         item: &Item,
         stamp: Stamp,
         hash: impl Fn(&Flow) -> u32,
-    ) -> Result<(), Ignored> {
-        let result = match (item.scope.flow(), item.say) {
-            (Some(flow), Say::Flush) => {
+    ) -> Result<(), IgnoredReason> {
+        let result = match (item.scope.flow(), item.command) {
+            (Some(flow), FlowCommand::Flush) => {
                 let hash = hash(&flow);
                 if let Some(entry) = self.table.find(&flow, hash) {
                     self.table.remove(entry);
                 }
-                self.forget_mark(hash, now);
+                self.forget_first_seen(hash, now);
                 Ok(())
             }
-            (Some(flow), say) => self.decide_flow(now, &flow, hash(&flow), &say, stamp),
-            (None, say) => return self.decide_wide(now, item.scope, say, stamp),
+            (Some(flow), command) => self.decide_flow(now, &flow, hash(&flow), &command, stamp),
+            (None, command) => return self.decide_prefixes(now, item.scope, command, stamp),
         };
         *counter(&mut self.counts, &result) += 1;
         result
@@ -313,23 +313,23 @@ impl<I: Index> Gate<I> {
 
     /// Retracts all decisions of a sender up to a number, those about prefixes at once and those
     /// about flows by a walk; returns whether there is room for another walk.
-    pub fn retract(&mut self, upto: Stamp) -> bool {
-        let theirs = |stamp: Stamp| stamp.sender == upto.sender && stamp.number <= upto.number;
-        let Wide { rules, retractions } = &mut self.wide;
+    pub fn retract(&mut self, up_to: Stamp) -> bool {
+        let theirs = |stamp: Stamp| stamp.sender == up_to.sender && stamp.number <= up_to.number;
+        let PrefixDecisions { rules, retractions } = &mut self.wide;
         // A retraction up to a higher number makes those up to lower ones unnecessary.
-        retractions.retain(|retraction| !theirs(retraction.upto));
-        if retractions.len() == MOST_RETRACTIONS {
+        retractions.retain(|retraction| !theirs(retraction.up_to));
+        if retractions.len() == MAX_RETRACTIONS {
             return false;
         }
         rules.retain(|rule| !theirs(rule.stamp));
-        retractions.push(Retraction { upto, walked: 0 });
+        retractions.push(Retraction { up_to, walked: 0 });
         true
     }
 
     /// Returns whether a walk through the table is under way.
     pub fn is_walking(&self) -> bool {
         let capacity = self.table.capacity();
-        let walks = |rule: &Rule| rule.walked < capacity;
+        let walks = |rule: &PrefixDecision| rule.walked < capacity;
         !self.wide.retractions.is_empty() || self.wide.rules.iter().any(walks)
     }
 
@@ -338,46 +338,48 @@ impl<I: Index> Gate<I> {
         now: u64,
         flow: &Flow,
         hash: u32,
-        say: &Say,
+        command: &FlowCommand,
         stamp: Stamp,
-    ) -> Result<(), Ignored> {
-        let declines = declines(say);
+    ) -> Result<(), IgnoredReason> {
+        let declines = declines(command);
         let entry = match self.table.find(flow, hash) {
             Some(entry) => {
                 let state = self.table.entry(entry).record().state();
                 // It may not be the one that goes: it is no decline yet.
                 if declines && !matches!(state, State::Declined | State::Provisional) {
-                    self.counts.evicted += self.table.bound_declined() as u64;
+                    self.counts.evicted += self.table.enforce_declined_share() as u64;
                 }
                 entry
             }
             None => {
                 let policy = self.policy.current();
                 let Some(Action::Grantors(set)) = policy.action(flow) else {
-                    return Err(Ignored::Unprotected);
+                    return Err(IgnoredReason::Unprotected);
                 };
-                let belongs = Belongs { set, generation: policy.generation() as u16 };
+                let binding = PolicyBinding { set, generation: policy.generation() as u16 };
                 // No entry for what would have no effect.
-                if let Say::Run(program) = say {
-                    self.runner.begin(now, program).ok_or(Ignored::Program)?;
+                if let FlowCommand::Run(program) = command {
+                    self.runner.begin(now, program).ok_or(IgnoredReason::Program)?;
                 }
-                if matches!(say, Say::Decide(Decision::Provisional(_))) && self.is_pressed() {
-                    return Err(Ignored::Unproven);
+                if matches!(command, FlowCommand::Decide(Decision::Provisional(_)))
+                    && self.is_pressed()
+                {
+                    return Err(IgnoredReason::Unproven);
                 }
                 if declines {
-                    self.counts.evicted += self.table.bound_declined() as u64;
+                    self.counts.evicted += self.table.enforce_declined_share() as u64;
                 }
                 if self.table.room() == 0 {
                     self.counts.evicted += self.table.make_room_for_grant() as u64;
                 }
-                let entry = self.table.insert(flow, hash, belongs, now);
-                let entry = entry.map_err(|_| Ignored::NoRoom)?;
+                let entry = self.table.insert(flow, hash, binding, now);
+                let entry = entry.map_err(|_| IgnoredReason::NoRoom)?;
                 self.counts.inserted += 1;
-                self.forget_mark(hash, now);
+                self.forget_first_seen(hash, now);
                 entry
             }
         };
-        apply(&mut self.table, &mut self.runner, entry, now, say, stamp)
+        apply(&mut self.table, &mut self.runner, entry, now, command, stamp)
     }
 
     /// Returns whether the first packet of a flow gets no entry, or only in another's place.
@@ -388,36 +390,36 @@ impl<I: Index> Gate<I> {
     }
 
     /// Forgets the first packet of a flow that a grantor has spoken of since.
-    fn forget_mark(&mut self, hash: u32, now: u64) {
+    fn forget_first_seen(&mut self, hash: u32, now: u64) {
         if let Some(admission) = &mut self.admission {
             admission.forget(hash, now);
         }
     }
 
-    fn decide_wide(
+    fn decide_prefixes(
         &mut self,
         now: u64,
         scope: Scope,
-        say: Say,
+        command: FlowCommand,
         stamp: Stamp,
-    ) -> Result<(), Ignored> {
-        let expire_s = match say {
-            Say::Decide(Decision::Decline { expire_s }) => expire_s,
+    ) -> Result<(), IgnoredReason> {
+        let expire_s = match command {
+            FlowCommand::Decide(Decision::Decline { expire_s }) => expire_s,
             // About addresses, it rests on no packet.
-            Say::Decide(Decision::Provisional(decline)) => decline.expire_s,
-            Say::Decide(Decision::Grant(grant)) => grant.expire_s,
-            Say::Run(program) => program.expire_s,
-            Say::Flush => 0,
+            FlowCommand::Decide(Decision::Provisional(decline)) => decline.expire_s,
+            FlowCommand::Decide(Decision::Grant(grant)) => grant.expire_s,
+            FlowCommand::Run(program) => program.expire_s,
+            FlowCommand::Flush => 0,
         };
         let until = now.saturating_add(u64::from(expire_s) * SECOND);
         let rules = &mut self.wide.rules;
         // The same prefixes again: what was said before is over.
         rules.retain(|rule| rule.scope != scope);
-        if rules.len() == MOST_WIDE {
+        if rules.len() == MAX_PREFIX_DECISIONS {
             self.counts.table_full += 1;
-            return Err(Ignored::TooManyWide);
+            return Err(IgnoredReason::TooManyPrefixes);
         }
-        rules.push(Rule { scope, say, stamp, until, walked: 0 });
+        rules.push(PrefixDecision { scope, command, stamp, until, walked: 0 });
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use fib::Hop;
 
-use super::{GROUP, Left, Line, Packet};
+use super::{GROUP, Packet, RuleId, Unresolved};
 use crate::flow::{Flow, Pair};
 use crate::policy::{Action, Address, Policy};
 
@@ -82,7 +82,7 @@ impl Families {
 }
 
 /// Looks up the destinations of packets, and the sources, those of a family together.
-pub(super) fn look_up(policy: &Policy, packets: &[Packet], left: &mut [Left]) {
+pub(super) fn look_up(policy: &Policy, packets: &[Packet], left: &mut [Unresolved]) {
     let mut families =
         Families::of(left.iter().map(|left| dst(&packets[usize::from(left.at)].flow)));
     families.v4(|dsts, hops, of| {
@@ -98,14 +98,14 @@ pub(super) fn look_up(policy: &Policy, packets: &[Packet], left: &mut [Left]) {
         });
     });
     let forged = policy.forged();
-    let flow = |left: &Left| &packets[usize::from(left.at)].flow;
-    if !left.iter().any(|left| forged.may_hold(flow(left))) {
+    let flow = |left: &Unresolved| &packets[usize::from(left.at)].flow;
+    if !left.iter().any(|left| forged.may_contain(flow(left))) {
         return;
     }
     let mut families = Families::of(left.iter().map(|left| src(flow(left))));
     let mut forge = |number: u8| {
         let left = &mut left[usize::from(number)];
-        (left.action, left.line) = (Some(Action::Forged), Line::NONE);
+        (left.action, left.line) = (Some(Action::Forged), RuleId::NONE);
     };
     families.v4(|srcs, hops, of| forged.v4(srcs, hops, |at| forge(of[at])));
     families.v6(|srcs, hops, of| forged.v6(srcs, hops, |at| forge(of[at])));

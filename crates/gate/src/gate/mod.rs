@@ -49,37 +49,37 @@
 //! Time is the group's: one reading for all its packets.
 
 mod admit;
+mod coroutines;
 mod decide;
 mod families;
-mod ledger;
 mod prove;
+mod rule_counters;
 mod run;
 mod source;
 mod verdict;
-mod woven;
 
-pub use decide::{Ignored, MOST_WIDE};
-pub use ledger::{Fate, Fates, Ledger, Line, RULES};
-pub use verdict::{Count, Counts, Reason, Verdict};
+pub use decide::{IgnoredReason, MAX_PREFIX_DECISIONS};
+pub use rule_counters::{OutcomeCounts, RULES, RuleCounters, RuleId, RuleOutcome};
+pub use verdict::{Count, DropReason, GateCounters, Verdict};
 
 use std::sync::Arc;
 
 use fib::Reader;
 
-use crate::admission::{Admission, Terms};
+use crate::admission::{Admission, AdmissionConfig};
 use crate::cookie::{self, Cookies, Secrets};
 use crate::flow::Flow;
 use crate::index::Index;
 use crate::index::lines::Lines;
-use crate::limit::aggregate::{Aggregates, Class, Over};
+use crate::limit::aggregate::{Aggregates, Class, ExceededLimit};
 use crate::policy::{Action, Address, GrantorSet, Policy};
 use crate::program::Programs;
 use crate::state::{Outcome, Record};
-use crate::table::{Belongs, FlowTable};
-use decide::Wide;
+use crate::table::{FlowTable, PolicyBinding};
+use decide::PrefixDecisions;
 use families::{dst, look_up};
 use prove::Resets;
-use run::Runner;
+use run::ProgramRunner;
 
 /// The most packets of a group.
 pub const GROUP: usize = 32;
@@ -102,23 +102,23 @@ pub struct Gate<I = Lines> {
     policy: Reader<Policy>,
     /// Packets of a group, at most [`GROUP`].
     group: usize,
-    gives_up: bool,
+    evicts: bool,
     admission: Option<Admission>,
     cookies: Option<Cookies>,
     limits: Aggregates,
-    counts: Counts,
-    ledger: Arc<Ledger>,
-    wide: Wide,
-    runner: Runner,
+    counts: GateCounters,
+    ledger: Arc<RuleCounters>,
+    wide: PrefixDecisions,
+    runner: ProgramRunner,
 }
 
 /// What is known of a packet that step 3 has left over.
 #[derive(Clone, Copy, Default)]
-struct Left {
+struct Unresolved {
     /// Its place in the group.
     at: u8,
     action: Option<Action>,
-    line: Line,
+    line: RuleId,
 }
 
 impl<I: Index> Gate<I> {
@@ -132,14 +132,14 @@ impl<I: Index> Gate<I> {
             table: FlowTable::new(entries, now),
             policy,
             group: GROUP,
-            gives_up: true,
+            evicts: true,
             admission: None,
             cookies: None,
             limits: Aggregates::new(now),
-            counts: Counts::default(),
+            counts: GateCounters::default(),
             ledger: Arc::default(),
-            wide: Wide::default(),
-            runner: Runner::default(),
+            wide: PrefixDecisions::default(),
+            runner: ProgramRunner::default(),
         }
     }
 
@@ -149,18 +149,18 @@ impl<I: Index> Gate<I> {
     }
 
     /// Enters packets by the rule that decides of them there from now on, which is no other gate's.
-    pub fn set_ledger(&mut self, ledger: Arc<Ledger>) {
+    pub fn set_ledger(&mut self, ledger: Arc<RuleCounters>) {
         self.ledger = ledger;
     }
 
     /// Has flows show themselves from now on before they get an entry; without, none has to.
-    pub fn set_admission(&mut self, terms: &Terms) {
+    pub fn set_admission(&mut self, terms: &AdmissionConfig) {
         self.admission = Some(Admission::new(terms, self.table.capacity()));
     }
 
     /// Has TCP answer a cookie from now on where a flow has to show itself, which takes
     /// [`set_admission`](Self::set_admission) and packets whose bytes can be had.
-    pub fn set_cookies(&mut self, terms: &cookie::Terms, now: u64) {
+    pub fn set_cookies(&mut self, terms: &cookie::CookieConfig, now: u64) {
         self.cookies = Some(Cookies::new(terms, now));
     }
 
@@ -178,8 +178,8 @@ impl<I: Index> Gate<I> {
     }
 
     /// Says when the first packet of a flow without an entry came, if that is remembered.
-    pub fn seen(&self, hash: u32, now: u64) -> Option<u64> {
-        self.admission.as_ref()?.seen(hash, now)
+    pub fn first_seen_at(&self, hash: u32, now: u64) -> Option<u64> {
+        self.admission.as_ref()?.first_seen_at(hash, now)
     }
 
     /// Remembers a flow as it was remembered before, unless that is over at `now`; says
@@ -189,8 +189,8 @@ impl<I: Index> Gate<I> {
             return false;
         }
         let another = (self.policy.current().generation() as u16).wrapping_sub(1);
-        let belongs = Belongs { set: 0, generation: another };
-        self.table.restore(flow, hash, belongs, record, now).is_ok()
+        let binding = PolicyBinding { set: 0, generation: another };
+        self.table.restore(flow, hash, binding, record, now).is_ok()
     }
 
     /// Takes groups of so many packets, 1 to [`GROUP`], from now on: for measuring.
@@ -199,8 +199,8 @@ impl<I: Index> Gate<I> {
     }
 
     /// Gives no request up for another from now on: for measuring.
-    pub fn keep_all(&mut self) {
-        self.gives_up = false;
+    pub fn disable_eviction(&mut self) {
+        self.evicts = false;
     }
 
     /// Asks the CPU for what judging a packet of a flow with this hash begins with: worth it as soon
@@ -253,10 +253,10 @@ impl<I: Index> Gate<I> {
         let (table, limits) = (&mut self.table, &mut self.limits);
         let settled = match policy.sources().is_empty() {
             true => 0,
-            false => source::settle(policy, packets, verdicts, &mut self.counts, &self.ledger),
+            false => source::apply_lists(policy, packets, verdicts, &mut self.counts, &self.ledger),
         };
         let resets = match &mut self.cookies {
-            Some(cookies) => Resets::of(cookies, now, packets, &bytes),
+            Some(cookies) => Resets::find(cookies, now, packets, &bytes),
             None => Resets::default(),
         };
         packets.iter().for_each(|packet| table.fetch(packet.hash));
@@ -270,21 +270,30 @@ impl<I: Index> Gate<I> {
                 table.fetch_decided(entry);
             }
         }
-        let mut left = [Left::default(); GROUP];
+        let mut left = [Unresolved::default(); GROUP];
         let mut count = 0;
         for (at, packet) in packets.iter().enumerate() {
             match candidates[at] {
                 _ if settled >> at & 1 != 0 => {}
-                Some(entry) if table.entry(entry).belongs().generation == generation => {
+                Some(entry) if table.entry(entry).binding().generation == generation => {
                     let runner = &mut self.runner;
-                    verdicts[at] = match resets.right >> at & 1 {
-                        0 => known(table, runner, policy, limits, entry, now, packet, || bytes(at)),
+                    verdicts[at] = match resets.valid >> at & 1 {
+                        0 => known_flow_verdict(
+                            table,
+                            runner,
+                            policy,
+                            limits,
+                            entry,
+                            now,
+                            packet,
+                            || bytes(at),
+                        ),
                         _ => {
                             table.prove(entry, now);
-                            Verdict::Drop(Reason::Proof)
+                            Verdict::Drop(DropReason::Proof)
                         }
                     };
-                    let line = policy.line_of(table.entry(entry).belongs().set);
+                    let line = policy.rule_of(table.entry(entry).binding().set);
                     self.counts.verdict(&self.ledger, line, &verdicts[at], packet.bytes);
                 }
                 _ => {
@@ -303,15 +312,15 @@ impl<I: Index> Gate<I> {
     /// Counts a forged packet: its source is an address of the gate's own machine. The caller must
     /// not pass it to [`process`](Self::process).
     pub fn drop_forged(&mut self, bytes: u32) -> Verdict {
-        let verdict = Verdict::Drop(Reason::Forged);
-        self.counts.verdict(&self.ledger, Line::NONE, &verdict, bytes);
+        let verdict = Verdict::Drop(DropReason::Forged);
+        self.counts.verdict(&self.ledger, RuleId::NONE, &verdict, bytes);
         verdict
     }
 
     /// Does what is due beside packets: forgets flows that are over, and goes on with
     /// decisions about prefixes; `work` bounds it, in entries looked at. To be called with
     /// every turn.
-    pub fn turn(&mut self, now: u64, work: u32) {
+    pub fn run_maintenance(&mut self, now: u64, work: u32) {
         self.counts.expired += self.table.expire(now, work) as u64;
         let (table, runner) = (&mut self.table, &mut self.runner);
         self.wide.walk(table, runner, &mut self.counts, now, work as usize);
@@ -341,12 +350,12 @@ impl<I: Index> Gate<I> {
     }
 
     /// Returns what became of packets by the rule that decided.
-    pub fn ledger(&self) -> &Ledger {
+    pub fn ledger(&self) -> &RuleCounters {
         &self.ledger
     }
 
     /// Returns what has happened so far.
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &GateCounters {
         &self.counts
     }
 }
@@ -354,9 +363,9 @@ impl<I: Index> Gate<I> {
 /// Says what becomes of a packet whose flow has an entry.
 #[expect(clippy::too_many_arguments, reason = "what a gate is made of, without the rest of it")]
 #[inline(always)]
-fn known<'a, I: Index>(
+fn known_flow_verdict<'a, I: Index>(
     table: &mut FlowTable<I>,
-    runner: &mut Runner,
+    runner: &mut ProgramRunner,
     policy: &Policy,
     limits: &mut Aggregates,
     entry: u32,
@@ -364,14 +373,14 @@ fn known<'a, I: Index>(
     packet: &Packet,
     bytes: impl FnOnce() -> &'a [u8],
 ) -> Verdict {
-    let set = table.entry(entry).belongs().set;
+    let set = table.entry(entry).binding().set;
     let outcome = runner.outcome(table, entry, now, packet.bytes, bytes);
-    sent(policy, limits, set, now, packet, outcome)
+    charged_verdict(policy, limits, set, now, packet, outcome)
 }
 
 /// Says where a packet of a flow with this set goes by its outcome.
 #[inline(always)]
-fn sent(
+fn charged_verdict(
     policy: &Policy,
     limits: &mut Aggregates,
     set: u16,
@@ -380,7 +389,7 @@ fn sent(
     outcome: Outcome,
 ) -> Verdict {
     let set = policy.set(set);
-    let verdict = judged(set, packet.hash, outcome);
+    let verdict = verdict_by_outcome(set, packet.hash, outcome);
     let Some(limit) = set.and_then(GrantorSet::limit) else { return verdict };
     let between = limits.between();
     let outer = |grantor| match grantor {
@@ -399,29 +408,31 @@ fn sent(
     };
     match limits.charge(limit, to, class, packet.bytes.saturating_add(bytes), now) {
         Ok(()) => verdict,
-        Err(Over::All) => Verdict::Drop(Reason::OverLimit),
-        Err(Over::Each) => Verdict::Drop(Reason::OverDestinationLimit),
+        Err(ExceededLimit::Prefix) => Verdict::Drop(DropReason::OverLimit),
+        Err(ExceededLimit::Destination) => Verdict::Drop(DropReason::OverDestinationLimit),
     }
 }
 
 /// Says so, limits aside.
 #[inline(always)]
-fn judged(set: Option<&GrantorSet>, hash: u32, outcome: Outcome) -> Verdict {
+fn verdict_by_outcome(set: Option<&GrantorSet>, hash: u32, outcome: Outcome) -> Verdict {
     let grantor = || set.and_then(|set| set.pick(hash)).map(|to| to.address);
-    const NOBODY: Verdict = Verdict::Drop(Reason::NoGrantor);
+    const NO_GRANTOR: Verdict = Verdict::Drop(DropReason::NoGrantor);
     match outcome {
         Outcome::Request { dscp } => {
-            grantor().map_or(NOBODY, |grantor| Verdict::Request { grantor, dscp })
+            grantor().map_or(NO_GRANTOR, |grantor| Verdict::Request { grantor, dscp })
         }
         Outcome::Granted { renew } => {
-            grantor().map_or(NOBODY, |grantor| Verdict::Granted { grantor, renew })
+            grantor().map_or(NO_GRANTOR, |grantor| Verdict::Granted { grantor, renew })
         }
-        Outcome::Direct => grantor().map_or(NOBODY, |grantor| Verdict::Direct { grantor }),
-        Outcome::OverRate => Verdict::Drop(Reason::OverRate),
-        Outcome::Refused => Verdict::Drop(Reason::Program),
+        Outcome::Direct => grantor().map_or(NO_GRANTOR, |grantor| Verdict::Direct { grantor }),
+        Outcome::OverRate => Verdict::Drop(DropReason::OverRate),
+        Outcome::DeclinedByProgram => Verdict::Drop(DropReason::Program),
         // Whoever names a program has it run before a verdict is made.
-        Outcome::Error | Outcome::Run(_) | Outcome::Classify => Verdict::Drop(Reason::ProgramError),
-        Outcome::Declined => Verdict::Drop(Reason::Declined),
+        Outcome::Error | Outcome::Run(_) | Outcome::Classify => {
+            Verdict::Drop(DropReason::ProgramError)
+        }
+        Outcome::Declined => Verdict::Drop(DropReason::Declined),
     }
 }
 

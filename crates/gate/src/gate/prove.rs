@@ -36,32 +36,32 @@ pub(super) enum Segment {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Resets {
     /// Right ones.
-    pub(super) right: u32,
+    pub(super) valid: u32,
     /// Wrong ones, and resets that are none of ours.
-    pub(super) wrong: u32,
+    pub(super) invalid: u32,
 }
 
 const _: () = assert!(GROUP <= 32, "a bit for each");
 
 impl Resets {
     /// Looks at a group of packets.
-    pub(super) fn of<'a>(
+    pub(super) fn find<'a>(
         cookies: &mut Cookies,
         now: u64,
         packets: &[Packet],
         bytes: impl Fn(usize) -> &'a [u8],
     ) -> Self {
-        let mut it = Self::default();
-        if !cookies.awaited(now) {
-            return it;
+        let mut resets = Self::default();
+        if !cookies.is_outstanding(now) {
+            return resets;
         }
         for (at, Packet { flow, .. }) in packets.iter().enumerate() {
             if let Some(Segment::Reset { ports, sequence }) = segment(bytes(at)) {
-                let right = cookies.knows(flow, ports, sequence, now);
-                *if right { &mut it.right } else { &mut it.wrong } |= 1 << at;
+                let is_valid = cookies.verify(flow, ports, sequence, now);
+                *if is_valid { &mut resets.valid } else { &mut resets.invalid } |= 1 << at;
             }
         }
-        it
+        resets
     }
 }
 

@@ -7,20 +7,20 @@
 
 use fib::Reader;
 
-use crate::decision::Program as Named;
+use crate::decision::ProgramDecision;
 use crate::index::Index;
-use crate::program::{Answer, Machine, Programs};
-use crate::state::{Begun, Outcome};
+use crate::program::{Machine, ProgramVerdict, Programs};
+use crate::state::{Outcome, StartedProgram};
 use crate::table::FlowTable;
 
 /// What programs are run with.
 #[derive(Debug, Default)]
-pub(super) struct Runner {
+pub(super) struct ProgramRunner {
     programs: Option<Reader<Programs>>,
     machine: Machine,
 }
 
-impl Runner {
+impl ProgramRunner {
     pub(super) fn set(&mut self, programs: Reader<Programs>) {
         self.programs = Some(programs);
     }
@@ -37,11 +37,11 @@ impl Runner {
 
     /// Returns what a flow begins with, or nothing if the program is not there or refuses what
     /// the decision says.
-    pub(super) fn begin(&mut self, now: u64, named: &Named) -> Option<Begun> {
-        let Named { expire_s, program: number, mut cookie } = *named;
+    pub(super) fn begin(&mut self, now: u64, named: &ProgramDecision) -> Option<StartedProgram> {
+        let ProgramDecision { expire_s, program: number, mut cookie } = *named;
         let program = self.programs.as_mut()?.current().get(number)?;
         let takes = self.machine.init(program, now, &mut cookie);
-        takes.then(|| Begun { program: number, tag: program.tag(), expire_s, cookie })
+        takes.then(|| StartedProgram { program: number, tag: program.tag(), expire_s, cookie })
     }
 
     /// Returns the outcome for a packet of so many bytes of the flow with this entry; its bytes are
@@ -80,7 +80,7 @@ impl Runner {
             Some(program) => {
                 self.machine.packet(program, now, expire_at, &mut cookie, bytes, length)
             }
-            None => Answer::Nothing,
+            None => ProgramVerdict::Missing,
         };
         table.answer(entry, now, &cookie, answer)
     }

@@ -7,21 +7,21 @@ use fib::{Prefix, Publisher};
 
 use std::sync::Arc;
 
-use super::{Gate, Ignored, MOST_WIDE, Packet, Reason, Verdict};
-use crate::admission::Terms;
-use crate::decision::{Item, Program as Named, Say, Scope};
+use super::{DropReason, Gate, IgnoredReason, MAX_PREFIX_DECISIONS, Packet, Verdict};
+use crate::admission::AdmissionConfig;
+use crate::decision::{FlowCommand, Item, ProgramDecision, Scope};
 use crate::flow::{Flow, Key};
-use crate::policy::{Action, Address, Draft, Grantor, Policy};
+use crate::policy::{Action, Address, Grantor, Policy, PolicyBuilder};
 use crate::program::tests::shipped;
-use crate::program::{Answer, Machine, Programs};
-use crate::state::{Begun, Decision, Grant, Outcome, Provisional, Record, Stamp, Traffic};
+use crate::program::{Machine, ProgramVerdict, Programs};
+use crate::state::{Decision, Grant, Outcome, Provisional, Record, Stamp, StartedProgram, Traffic};
 
 mod admission;
 mod cookies;
 mod declines;
 mod forged;
-mod ledger;
 mod limits;
+mod rule_counters;
 mod versions;
 
 const SECOND: u64 = 1_000_000_000;
@@ -31,9 +31,9 @@ const GRANT: Grant =
 
 /// 192.0.2.0/24 and 2001:db8::/32 by set 0, 198.51.100.0/24 past the gate, 203.0.113.0/24
 /// back where it came from, 10.0.0.0/8 dropped, 192.0.2.240/28 by a set that has nobody.
-fn draft() -> Draft {
+fn draft() -> PolicyBuilder {
     let grantor = |address, weight| Grantor { address: Address::V4(address), weight };
-    let mut draft = Draft::new();
+    let mut draft = PolicyBuilder::new();
     let set = draft.set(&[grantor(0x0a00_0001, 1), grantor(0x0a00_0002, 3)]);
     let nobody = draft.set(&[grantor(0x0a00_0003, 0)]);
     let p4 = |text: &str| text.parse::<Prefix<u32>>().unwrap();
@@ -100,7 +100,7 @@ fn expected(
                 Some(Action::Back) => Verdict::Back,
                 Some(Action::Front) => Verdict::Front,
                 None => Verdict::NoRoute,
-                Some(_) => Verdict::Drop(Reason::Policy),
+                Some(_) => Verdict::Drop(DropReason::Policy),
             };
         }
     };
@@ -117,19 +117,19 @@ fn expected(
                 let (mut machine, bytes) = (Machine::default(), bytes_of(packet));
                 machine.packet(program, now, until, &mut cookie, &bytes, packet.bytes)
             }
-            None => Answer::Nothing,
+            None => ProgramVerdict::Missing,
         };
         record.set_cookie(&cookie);
         outcome = record.answer(now, answer);
     }
     let grantor = policy.set(set).unwrap().pick(packet.hash).map(|grantor| grantor.address);
     match (outcome, grantor) {
-        (Outcome::Declined, _) => Verdict::Drop(Reason::Declined),
-        (Outcome::OverRate, _) => Verdict::Drop(Reason::OverRate),
-        (Outcome::Refused, _) => Verdict::Drop(Reason::Program),
-        (Outcome::Error, _) => Verdict::Drop(Reason::ProgramError),
+        (Outcome::Declined, _) => Verdict::Drop(DropReason::Declined),
+        (Outcome::OverRate, _) => Verdict::Drop(DropReason::OverRate),
+        (Outcome::DeclinedByProgram, _) => Verdict::Drop(DropReason::Program),
+        (Outcome::Error, _) => Verdict::Drop(DropReason::ProgramError),
         (Outcome::Run(_) | Outcome::Classify, _) => panic!("it was run, or read"),
-        (_, None) => Verdict::Drop(Reason::NoGrantor),
+        (_, None) => Verdict::Drop(DropReason::NoGrantor),
         (Outcome::Direct, Some(grantor)) => Verdict::Direct { grantor },
         (Outcome::Request { dscp }, Some(grantor)) => Verdict::Request { grantor, dscp },
         (Outcome::Granted { renew }, Some(grantor)) => Verdict::Granted { grantor, renew },
@@ -137,8 +137,8 @@ fn expected(
 }
 
 /// Above this share of the table flows have to show themselves, with room for all.
-fn above(above: f64) -> Terms {
-    Terms { above, remember: 1 << 16, seed: 7 }
+fn above(above: f64) -> AdmissionConfig {
+    AdmissionConfig { threshold: above, tracked_flows: 1 << 16, seed: 7 }
 }
 
 fn against_the_twin(group: usize, seed: u64, admission: Option<f64>) {
@@ -216,7 +216,7 @@ fn against_the_twin(group: usize, seed: u64, admission: Option<f64>) {
                 run_somewhere(&mut rng, &mut gate, &key, programs, &mut records, now, flow, stamp);
                 continue;
             }
-            let item = Item { scope: Scope::of(&flow), say: Say::Decide(decision) };
+            let item = Item { scope: Scope::of(&flow), command: FlowCommand::Decide(decision) };
             let result = gate.decide(now, &item, stamp, |flow| key.hash(flow));
             let set = publisher.current().action(&flow);
             // What is known by the policy before this one is still decided of.
@@ -224,26 +224,26 @@ fn against_the_twin(group: usize, seed: u64, admission: Option<f64>) {
                 let provisional = matches!(decision, Decision::Provisional(_));
                 let known = records.get(&flow);
                 let settled = known.is_some_and(|record| record.is_settled(now));
-                if provisional && (settled || result == Err(Ignored::Unproven)) {
+                if provisional && (settled || result == Err(IgnoredReason::Unproven)) {
                     // A packet whose source still has to be proven makes no entry either.
-                    assert_eq!(result, Err(Ignored::Unproven));
+                    assert_eq!(result, Err(IgnoredReason::Unproven));
                     assert!(settled || admission.is_some());
                     continue;
                 }
                 let record = records.entry(flow).or_insert_with(|| Record::new(now));
                 let counts = record.decide(now, &decision, stamp);
-                assert_eq!(result, if counts { Ok(()) } else { Err(Ignored::Late) });
-            } else if admission.is_some() && result == Err(Ignored::Unprotected) {
+                assert_eq!(result, if counts { Ok(()) } else { Err(IgnoredReason::Late) });
+            } else if admission.is_some() && result == Err(IgnoredReason::Unprotected) {
                 // It has come once, and has no entry that could be decided of.
             } else if let Some(record) = records.get_mut(&flow) {
                 record.decide(now, &decision, stamp);
             } else {
-                assert_eq!(result, Err(Ignored::Unprotected));
+                assert_eq!(result, Err(IgnoredReason::Unprotected));
             }
         }
         let counts = gate.counts();
         assert_eq!(counts.received, counts.ended());
-        ledger::balanced(&gate);
+        rule_counters::balanced(&gate);
         assert_eq!((counts.evicted, counts.first_seen_overflow), (0, 0));
         assert_eq!(counts.without_entry, counts.first_seen);
     }
@@ -285,8 +285,8 @@ fn run_somewhere(
     // KiB, one or both rates, renewal in half a second, directly or not.
     (cookie[0], cookie[4], cookie[16]) = (rng.u8(..9), rng.u8(..3), rng.u8(..4));
     (cookie[9], cookie[10], cookie[13]) = (2, rng.u8(..9), 2);
-    let program = Named { expire_s: rng.u32(..20), program: rng.u8(..3), cookie };
-    let item = Item { scope: Scope::of(&flow), say: Say::Run(program) };
+    let program = ProgramDecision { expire_s: rng.u32(..20), program: rng.u8(..3), cookie };
+    let item = Item { scope: Scope::of(&flow), command: FlowCommand::Run(program) };
     let result = gate.decide(now, &item, stamp, |flow| key.hash(flow));
     // Whom the policy does not protect, the other decisions are about.
     let Some(record) = records.get_mut(&flow) else {
@@ -297,25 +297,31 @@ fn run_somewhere(
         }
         return;
     };
-    if gate.counts().first_seen > 0 && result == Err(Ignored::Unprotected) {
+    if gate.counts().first_seen > 0 && result == Err(IgnoredReason::Unprotected) {
         return;
     }
     if record.is_late(stamp) {
-        assert_eq!(result, Err(Ignored::Late));
+        assert_eq!(result, Err(IgnoredReason::Late));
     } else if run(programs, record, now, &program, stamp) {
         assert_eq!(result, Ok(()));
     } else {
-        assert_eq!(result, Err(Ignored::Program));
+        assert_eq!(result, Err(IgnoredReason::Program));
     }
 }
 
-fn run(programs: &Programs, record: &mut Record, now: u64, named: &Named, stamp: Stamp) -> bool {
+fn run(
+    programs: &Programs,
+    record: &mut Record,
+    now: u64,
+    named: &ProgramDecision,
+    stamp: Stamp,
+) -> bool {
     let mut cookie = named.cookie;
     let Some(program) = programs.get(named.program) else { return false };
     let takes = Machine::default().init(program, now, &mut cookie);
-    let Named { program: number, expire_s, .. } = *named;
-    let begun = Begun { program: number, tag: program.tag(), expire_s, cookie };
-    takes && record.run(now, &begun, stamp)
+    let ProgramDecision { program: number, expire_s, .. } = *named;
+    let started = StartedProgram { program: number, tag: program.tag(), expire_s, cookie };
+    takes && record.run(now, &started, stamp)
 }
 
 #[test]
@@ -344,23 +350,23 @@ fn decisions_about_prefixes_reach_who_is_there_and_who_comes() {
         gate.process(now, &[packet(&key, Flow::v4(src, PROTECTED), 60)], &mut verdict);
         verdict[0]
     };
-    let declined = Verdict::Drop(Reason::Declined);
+    let declined = Verdict::Drop(DropReason::Declined);
     let is_request = |verdict| matches!(verdict, Verdict::Request { .. });
     (0..512).for_each(|src| assert!(is_request(send(&mut gate, 0, src))));
     // 0.0.0.0/24 of them for ten seconds.
     let scope = Scope::V4(Prefix::truncate(0, 24), Prefix::ALL);
-    let decline = Say::Decide(Decision::Decline { expire_s: 10 });
+    let decline = FlowCommand::Decide(Decision::Decline { expire_s: 10 });
     let stamp = |number| Stamp { sender: 1, number };
     // One of them has been decided of since by himself.
     let own = Item {
         scope: Scope::of(&Flow::v4(9, PROTECTED)),
-        say: Say::Decide(Decision::Grant(GRANT)),
+        command: FlowCommand::Decide(Decision::Grant(GRANT)),
     };
     gate.decide(0, &own, stamp(6), hash).unwrap();
-    gate.decide(0, &Item { scope, say: decline }, stamp(5), hash).unwrap();
+    gate.decide(0, &Item { scope, command: decline }, stamp(5), hash).unwrap();
     let mut turns = 0;
     while gate.counts().decided < 256 {
-        gate.turn(0, 100);
+        gate.run_maintenance(0, 100);
         turns += 1;
     }
     assert!((3..=12).contains(&turns), "{turns} turns");
@@ -375,7 +381,7 @@ fn decisions_about_prefixes_reach_who_is_there_and_who_comes() {
     }
     gate.decide(
         half,
-        &Item { scope: Scope::of(&Flow::v4(3, PROTECTED)), say: Say::Flush },
+        &Item { scope: Scope::of(&Flow::v4(3, PROTECTED)), command: FlowCommand::Flush },
         stamp(7),
         hash,
     )
@@ -385,26 +391,26 @@ fn decisions_about_prefixes_reach_who_is_there_and_who_comes() {
     // What is left counts in whole seconds, rounded up.
     assert!(is_request(send(&mut gate, half + 10 * SECOND, 3)));
     // Flushed, all ask again.
-    let decline_all = Item { scope: Scope::V4(Prefix::ALL, Prefix::ALL), say: decline };
+    let decline_all = Item { scope: Scope::V4(Prefix::ALL, Prefix::ALL), command: decline };
     gate.decide(20 * SECOND, &decline_all, stamp(8), hash).unwrap();
-    gate.turn(20 * SECOND, 4000);
+    gate.run_maintenance(20 * SECOND, 4000);
     assert_eq!(send(&mut gate, 20 * SECOND, 300), declined);
-    let flush_all = Item { say: Say::Flush, ..decline_all };
+    let flush_all = Item { command: FlowCommand::Flush, ..decline_all };
     gate.decide(20 * SECOND, &flush_all, stamp(9), hash).unwrap();
-    gate.turn(20 * SECOND, 4000);
+    gate.run_maintenance(20 * SECOND, 4000);
     assert!(gate.table().is_empty());
     assert!(is_request(send(&mut gate, 20 * SECOND, 300)));
     // There are so many at a time.
-    for number in 0..MOST_WIDE as u32 + 1 {
+    for number in 0..MAX_PREFIX_DECISIONS as u32 + 1 {
         let scope = Scope::V4(Prefix::truncate(number << 8, 24), Prefix::ALL);
-        let result = gate.decide(21 * SECOND, &Item { scope, say: decline }, stamp(10), hash);
-        let full = number == MOST_WIDE as u32;
-        assert_eq!(result, if full { Err(Ignored::TooManyWide) } else { Ok(()) });
+        let result = gate.decide(21 * SECOND, &Item { scope, command: decline }, stamp(10), hash);
+        let full = number == MAX_PREFIX_DECISIONS as u32;
+        assert_eq!(result, if full { Err(IgnoredReason::TooManyPrefixes) } else { Ok(()) });
     }
     // Of programs that are not there nothing is made.
-    let run = Say::Run(Named { expire_s: 1, program: 0, cookie: [0; 64] });
-    let one = Item { scope: Scope::of(&Flow::v4(3, PROTECTED)), say: run };
-    assert_eq!(gate.decide(0, &one, stamp(11), hash), Err(Ignored::Program));
+    let run = FlowCommand::Run(ProgramDecision { expire_s: 1, program: 0, cookie: [0; 64] });
+    let one = Item { scope: Scope::of(&Flow::v4(3, PROTECTED)), command: run };
+    assert_eq!(gate.decide(0, &one, stamp(11), hash), Err(IgnoredReason::Program));
 }
 
 #[test]
@@ -418,7 +424,7 @@ fn a_program_for_a_prefix_begins_anew_for_each_flow() {
     let mut cookie = [0; 64];
     // One KiB a second, and renewal in four minutes.
     (cookie[0], cookie[6]) = (1, 4);
-    let program = Named { expire_s: 100, program: 0, cookie };
+    let program = ProgramDecision { expire_s: 100, program: 0, cookie };
     let scope = Scope::V4(Prefix::truncate(0, 24), Prefix::ALL);
     let send = |gate: &mut Gate, now, src| {
         let packets = [packet(&key, Flow::v4(src, PROTECTED), 1000)];
@@ -429,18 +435,19 @@ fn a_program_for_a_prefix_begins_anew_for_each_flow() {
     for src in 0..10 {
         assert!(matches!(send(&mut gate, 0, src), Verdict::Request { .. }));
     }
-    gate.decide(1, &Item { scope, say: Say::Run(program) }, Stamp::default(), hash).unwrap();
-    gate.turn(1, 4000);
+    gate.decide(1, &Item { scope, command: FlowCommand::Run(program) }, Stamp::default(), hash)
+        .unwrap();
+    gate.run_maintenance(1, 4000);
     assert_eq!(gate.table().running(), 10);
     for src in 0..20 {
         assert!(matches!(send(&mut gate, 2, src), Verdict::Granted { renew: false, .. }), "{src}");
-        assert_eq!(send(&mut gate, 3, src), Verdict::Drop(Reason::Program));
+        assert_eq!(send(&mut gate, 3, src), Verdict::Drop(DropReason::Program));
     }
     // Without bytes to go by it is an error, and nothing of the flow is changed.
     let packets = [packet(&key, Flow::v4(7, PROTECTED), 1000)];
     let mut verdict = [Verdict::NoRoute];
     gate.process(4, &packets, &mut verdict);
-    assert_eq!(verdict[0], Verdict::Drop(Reason::ProgramError));
+    assert_eq!(verdict[0], Verdict::Drop(DropReason::ProgramError));
     assert_eq!(gate.table().running(), 20);
 }
 
@@ -462,13 +469,13 @@ fn nothing_is_allocated_while_packets_go_through() {
             });
             let bytes = packets.map(|packet| bytes_of(&packet));
             gate.process_with(step * 1_000_000, &packets, |at| &bytes[at], &mut verdicts);
-            let say = match step % 2 {
-                0 => Say::Decide(Decision::Decline { expire_s: 3 }),
-                _ => Say::Run(Named { expire_s: 3, program: 2, cookie: [1; 64] }),
+            let command = match step % 2 {
+                0 => FlowCommand::Decide(Decision::Decline { expire_s: 3 }),
+                _ => FlowCommand::Run(ProgramDecision { expire_s: 3, program: 2, cookie: [1; 64] }),
             };
-            let item = Item { scope: Scope::of(&packets[0].flow), say };
+            let item = Item { scope: Scope::of(&packets[0].flow), command };
             let _ = gate.decide(step * 1_000_000, &item, Stamp::default(), |flow| key.hash(flow));
-            gate.turn(step * 1_000_000, 64);
+            gate.run_maintenance(step * 1_000_000, 64);
         }
     });
     assert_eq!(allocated.count_total, 0);
@@ -498,19 +505,19 @@ fn coroutines_end_as_one_packet_after_the_other() {
                 .collect();
             let mut got = vec![Verdict::NoRoute; packets.len()];
             let mut want = got.clone();
-            woven.process_woven(now, &packets, in_flight, &mut got);
+            woven.process_with_coroutines(now, &packets, in_flight, &mut got);
             plain.process(now, &packets, &mut want);
             assert_eq!(got, want, "{in_flight} under way, round {round}");
             let flow = random_flow(&mut rng);
-            let say = match rng.u8(..3) {
-                0 => Say::Flush,
-                1 => Say::Decide(Decision::Decline { expire_s: 2 }),
-                _ => Say::Decide(Decision::Grant(GRANT)),
+            let command = match rng.u8(..3) {
+                0 => FlowCommand::Flush,
+                1 => FlowCommand::Decide(Decision::Decline { expire_s: 2 }),
+                _ => FlowCommand::Decide(Decision::Grant(GRANT)),
             };
-            let item = Item { scope: Scope::of(&flow), say };
+            let item = Item { scope: Scope::of(&flow), command };
             for gate in [&mut woven, &mut plain] {
                 let _ = gate.decide(now, &item, Stamp::default(), |flow| key.hash(flow));
-                gate.turn(now, 64);
+                gate.run_maintenance(now, 64);
             }
             assert_eq!(woven.counts(), plain.counts());
         }

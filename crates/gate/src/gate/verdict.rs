@@ -7,7 +7,7 @@
 //!   received = requests + granted + allowed + passed + asked + Σ dropped by reason
 //! ```
 
-use super::ledger::{Fate, Ledger, Line};
+use super::rule_counters::{RuleCounters, RuleId, RuleOutcome};
 use crate::cookie::Cookie;
 use crate::policy::Address;
 
@@ -51,25 +51,27 @@ pub enum Verdict {
         cookie: Cookie,
     },
     /// Dropped.
-    Drop(Reason),
+    Drop(DropReason),
 }
 
 impl Verdict {
     /// Says what becomes of the packet, in a word.
     #[inline]
-    pub fn fate(&self) -> Fate {
+    pub fn outcome(&self) -> RuleOutcome {
         match self {
-            Self::Request { .. } => Fate::Request,
-            Self::Granted { .. } | Self::Direct { .. } | Self::Allowed { .. } => Fate::Granted,
-            Self::Back | Self::Front => Fate::Passed,
-            Self::NoRoute | Self::Ask { .. } | Self::Drop(_) => Fate::Dropped,
+            Self::Request { .. } => RuleOutcome::Request,
+            Self::Granted { .. } | Self::Direct { .. } | Self::Allowed { .. } => {
+                RuleOutcome::Granted
+            }
+            Self::Back | Self::Front => RuleOutcome::Passed,
+            Self::NoRoute | Self::Ask { .. } | Self::Drop(_) => RuleOutcome::Dropped,
         }
     }
 }
 
 /// Why a packet is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
+pub enum DropReason {
     /// Its source is on the block list.
     Blocked,
     /// Its flow is declined.
@@ -113,7 +115,7 @@ impl Count {
 
 /// How often each verdict was given, and what happened to the table meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct GateCounters {
     /// All packets.
     pub received: Count,
     /// Requests.
@@ -194,10 +196,16 @@ pub struct Counts {
     pub programs: u64,
 }
 
-impl Counts {
+impl GateCounters {
     /// Counts a packet by its verdict, here and on a line of the ledger.
     #[inline]
-    pub(super) fn verdict(&mut self, ledger: &Ledger, line: Line, verdict: &Verdict, bytes: u32) {
+    pub(super) fn verdict(
+        &mut self,
+        ledger: &RuleCounters,
+        line: RuleId,
+        verdict: &Verdict,
+        bytes: u32,
+    ) {
         self.received.add(bytes);
         let count = match verdict {
             Verdict::Request { .. } => &mut self.requests,
@@ -215,21 +223,21 @@ impl Counts {
             Verdict::Back => &mut self.back,
             Verdict::Front => &mut self.front,
             Verdict::NoRoute => &mut self.no_route,
-            Verdict::Drop(Reason::Blocked) => &mut self.blocked,
-            Verdict::Drop(Reason::Declined) => &mut self.declined,
-            Verdict::Drop(Reason::OverRate) => &mut self.over_rate,
-            Verdict::Drop(Reason::Policy) => &mut self.policy,
-            Verdict::Drop(Reason::NoGrantor) => &mut self.no_grantor,
-            Verdict::Drop(Reason::Program) => &mut self.program,
-            Verdict::Drop(Reason::ProgramError) => &mut self.program_error,
-            Verdict::Drop(Reason::OverLimit) => &mut self.over_limit,
-            Verdict::Drop(Reason::OverDestinationLimit) => &mut self.over_destination_limit,
+            Verdict::Drop(DropReason::Blocked) => &mut self.blocked,
+            Verdict::Drop(DropReason::Declined) => &mut self.declined,
+            Verdict::Drop(DropReason::OverRate) => &mut self.over_rate,
+            Verdict::Drop(DropReason::Policy) => &mut self.policy,
+            Verdict::Drop(DropReason::NoGrantor) => &mut self.no_grantor,
+            Verdict::Drop(DropReason::Program) => &mut self.program,
+            Verdict::Drop(DropReason::ProgramError) => &mut self.program_error,
+            Verdict::Drop(DropReason::OverLimit) => &mut self.over_limit,
+            Verdict::Drop(DropReason::OverDestinationLimit) => &mut self.over_destination_limit,
             Verdict::Ask { .. } => &mut self.syn_cookies,
-            Verdict::Drop(Reason::Proof) => &mut self.proofs,
-            Verdict::Drop(Reason::Forged) => &mut self.forged,
+            Verdict::Drop(DropReason::Proof) => &mut self.proofs,
+            Verdict::Drop(DropReason::Forged) => &mut self.forged,
         };
         count.add(bytes);
-        ledger.enter(line, verdict.fate(), bytes);
+        ledger.enter(line, verdict.outcome(), bytes);
     }
 
     /// Returns the sum of all verdicts, which [`received`](Self::received) is equal to.

@@ -24,11 +24,11 @@ use wire::{ipv4, ipv6, tcp};
 
 use super::shipped::POLICIES;
 use super::tests::{grantor, lists};
-use super::{Grantor, Lists, Request, open};
+use super::{Grantor, Lists, Request, decapsulate};
 use crate::decision::Item;
 use crate::flow::{Flow, Key, Pair};
 use crate::gate::{Gate, Packet, Verdict};
-use crate::policy::{Action, Address, Draft, Grantor as At, Policy};
+use crate::policy::{Action, Address, Grantor as At, Policy, PolicyBuilder};
 use crate::program::Programs;
 use crate::program::tests::shipped;
 use crate::state::Stamp;
@@ -55,7 +55,7 @@ struct Network {
 
 impl Network {
     fn new(policy: &str, lists: &Publisher<Lists>, seed: u64) -> Self {
-        let mut draft = Draft::new();
+        let mut draft = PolicyBuilder::new();
         let set = draft.set(&[At { address: Address::V4(1), weight: 1 }]);
         draft.v4("192.0.2.0/24".parse().unwrap(), Action::Grantors(set));
         draft.v6("2001:db8::/32".parse().unwrap(), Action::Grantors(set));
@@ -84,7 +84,7 @@ impl Network {
             let stamp = Stamp { sender: 1, number };
             let _ = self.gate.decide(at, &item, stamp, |flow| self.key.hash(flow));
         }
-        self.gate.turn(now, 64);
+        self.gate.run_maintenance(now, 64);
         let packet = Packet { flow, hash: self.key.hash(&flow), bytes: bytes.len() as u32 + 14 };
         let mut verdict = [Verdict::NoRoute];
         self.gate.process_with(now, &[packet], |_| bytes, &mut verdict);
@@ -97,7 +97,7 @@ impl Network {
         let ends = Ends::V4 { src: 9, dst: 1 };
         Header { ends, dscp, hop_limit: 64, udp: None }.emit(&mut sealed).unwrap();
         // The link marks nothing, so that what is marked came so.
-        let Ok(opened) = open(&mut sealed) else { return verdict[0] };
+        let Ok(opened) = decapsulate(&mut sealed) else { return verdict[0] };
         let (packet, congested) = (&sealed[opened.offset..opened.end], opened.congested);
         let mut decided = Vec::new();
         self.grantor.decide(now, &[Request { packet, dscp, congested }], &mut decided);

@@ -46,7 +46,7 @@ impl Value {
 
 /// Why a text is no list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BadList {
+pub enum ListError {
     /// A line is not understood.
     Line {
         /// Its number, from 1.
@@ -58,7 +58,7 @@ pub enum BadList {
     Full(Full),
 }
 
-impl fmt::Display for BadList {
+impl fmt::Display for ListError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Line { number, error } => write!(f, "line {number}: {error}"),
@@ -67,9 +67,9 @@ impl fmt::Display for BadList {
     }
 }
 
-impl std::error::Error for BadList {}
+impl std::error::Error for ListError {}
 
-impl From<Full> for BadList {
+impl From<Full> for ListError {
     fn from(full: Full) -> Self {
         Self::Full(full)
     }
@@ -77,14 +77,14 @@ impl From<Full> for BadList {
 
 /// A prefix of either family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ListPrefix {
     /// IPv4.
     V4(Prefix<u32>),
     /// IPv6.
     V6(Prefix<u128>),
 }
 
-impl Place {
+impl ListPrefix {
     /// Reads a prefix, or an address, which is a prefix of all its bits.
     ///
     /// # Errors
@@ -103,13 +103,13 @@ impl Place {
 }
 
 /// Walks the lines of a list: each a place and what is said of it.
-pub fn lines(text: &str) -> impl Iterator<Item = Result<(Place, &str), BadList>> {
+pub fn lines(text: &str) -> impl Iterator<Item = Result<(ListPrefix, &str), ListError>> {
     text.lines().enumerate().filter_map(|(at, line)| {
         let line = line.split(['#', ';']).next().unwrap_or_default().trim();
         let (place, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        let bad = |error| BadList::Line { number: at + 1, error };
+        let bad = |error| ListError::Line { number: at + 1, error };
         (!line.is_empty())
-            .then(|| Place::parse(place).map(|place| (place, rest.trim())).map_err(bad))
+            .then(|| ListPrefix::parse(place).map(|place| (place, rest.trim())).map_err(bad))
     })
 }
 
@@ -121,7 +121,7 @@ pub struct List {
     values: Vec<Value>,
     prefixes: usize,
     /// The first prefix of each of the first values.
-    samples: Vec<Place>,
+    samples: Vec<ListPrefix>,
 }
 
 /// The values of which a list has a sample.
@@ -132,7 +132,7 @@ impl List {
     ///
     /// # Errors
     ///
-    /// The first line that is none, with its number; [`BadList::Full`] if there are too many.
+    /// The first line that is none, with its number; [`ListError::Full`] if there are too many.
     ///
     /// # Examples
     ///
@@ -142,25 +142,25 @@ impl List {
     /// assert_eq!(list.v4(0xc000_0201), Some(&Value::Number(64496.0)));
     /// assert_eq!(list.v4(0xc633_6407), Some(&Value::True));
     /// assert_eq!(list.v4(0xc633_6408), None);
-    /// # Ok::<(), fingerpost_gate::grantor::BadList>(())
+    /// # Ok::<(), fingerpost_gate::grantor::ListError>(())
     /// ```
-    pub fn parse(text: &str) -> Result<Self, BadList> {
+    pub fn parse(text: &str) -> Result<Self, ListError> {
         let (mut v4, mut v6) = (Rib::<u32>::new(), Rib::<u128>::new());
         let mut values: Vec<Value> = Vec::new();
         let mut samples = Vec::new();
         let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
         for line in lines(text) {
-            let (place, said) = line?;
-            let number = *numbers.entry(said.to_owned()).or_insert_with(|| {
-                values.push(Value::of(said));
+            let (place, returned) = line?;
+            let number = *numbers.entry(returned.to_owned()).or_insert_with(|| {
+                values.push(Value::of(returned));
                 if samples.len() < SAMPLES {
                     samples.push(place);
                 }
                 values.len() as u32
             });
             match place {
-                Place::V4(prefix) => _ = v4.insert(prefix, Hop(number)),
-                Place::V6(prefix) => _ = v6.insert(prefix, Hop(number)),
+                ListPrefix::V4(prefix) => _ = v4.insert(prefix, Hop(number)),
+                ListPrefix::V6(prefix) => _ = v6.insert(prefix, Hop(number)),
             }
         }
         Ok(Self {
@@ -173,7 +173,7 @@ impl List {
     }
 
     /// Returns some of its prefixes, of each of its first values one: for a dry run.
-    pub(super) fn samples(&self) -> &[Place] {
+    pub(super) fn samples(&self) -> &[ListPrefix] {
         &self.samples
     }
 

@@ -24,24 +24,26 @@
 pub mod shipped;
 
 mod bytecode;
-mod facts;
+mod decapsulate;
+mod dry_run;
 mod fragments;
+mod headers;
 mod lists;
-mod open;
-mod rehearsal;
-mod ruling;
+mod policy_result;
 mod script;
 mod shadow;
 mod store;
 mod trial;
 
-pub use fragments::{Fragments, Gathered};
-pub use lists::{BadList, List, Lists, Place, Value, lines};
-pub use open::{Closed, Opened, open, open_checked, open_with};
-pub use rehearsal::rehearse;
-pub use ruling::Ruling;
+pub use decapsulate::{
+    DecapsulatedPacket, DecapsulationError, decapsulate, decapsulate_checked, decapsulate_with,
+};
+pub use dry_run::dry_run;
+pub use fragments::{Fragments, Reassembly};
+pub use lists::{List, ListError, ListPrefix, Lists, Value, lines};
+pub use policy_result::PolicyResult;
 pub use shadow::{Difference, Shadow};
-pub use trial::{Fate, Trial};
+pub use trial::{FlowSummary, Trial};
 
 use core::cell::RefCell;
 use core::fmt;
@@ -49,11 +51,11 @@ use std::rc::Rc;
 
 use fib::{Hop, Reader};
 
-use crate::decision::{Item, Say, Scope};
+use crate::decision::{FlowCommand, Item, Scope};
 use crate::flow::{Flow, Pair};
 use crate::state::{Decision, Provisional, Traffic};
-use facts::Facts;
-use script::{Board, Failed, Script, Shared};
+use headers::PacketHeaders;
+use script::{Failed, Script, ScriptContext, SharedContext};
 
 /// The most requests that are looked up together.
 pub const BATCH: usize = 32;
@@ -66,15 +68,15 @@ pub struct Limits {
     /// Bytes that the policy may have in use.
     pub memory: usize,
     /// What a packet gets when the policy fails.
-    pub fallback: Ruling,
+    pub fallback: PolicyResult,
 }
 
 impl Default for Limits {
     /// 100,000 instructions, 64 MiB; declined provisionally for ten seconds when the policy fails.
     fn default() -> Self {
         let decline = Provisional { expire_s: 10, traffic: Traffic::All };
-        let decline = Say::Decide(Decision::Provisional(decline));
-        let fallback = Ruling { say: Some(decline), deliver: false };
+        let decline = FlowCommand::Decide(Decision::Provisional(decline));
+        let fallback = PolicyResult { command: Some(decline), deliver: false };
         Self { instructions: 100_000, memory: 64 << 20, fallback }
     }
 }
@@ -93,13 +95,13 @@ pub struct Request<'a> {
 impl Request<'_> {
     /// Returns the flow of its packet, if it is one.
     pub fn flow(&self) -> Option<Flow> {
-        Facts::new(self.packet, self.dscp, self.congested).map(|facts| facts.flow)
+        PacketHeaders::new(self.packet, self.dscp, self.congested).map(|headers| headers.flow)
     }
 }
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decided {
+pub struct RequestOutcome {
     /// The decision for the gate, if there is one.
     pub item: Option<Item>,
     /// Whether the packet is delivered.
@@ -108,7 +110,7 @@ pub struct Decided {
 
 /// How often what was said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct GrantorCounters {
     /// Packets that asked.
     pub requests: u64,
     /// Among them, flows that had been granted and ask for renewal.
@@ -133,22 +135,22 @@ pub struct Counts {
 
 /// Why a policy is not taken, in Lua's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadPolicy(pub String);
+pub struct ScriptError(pub String);
 
-impl fmt::Display for BadPolicy {
+impl fmt::Display for ScriptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for BadPolicy {}
+impl std::error::Error for ScriptError {}
 
 /// A worker's grantor. It stays on the thread that made it.
 pub struct Grantor {
     script: Script,
-    board: Shared,
+    context: SharedContext,
     limits: Limits,
-    counts: Counts,
+    counts: GrantorCounters,
     last_error: Option<String>,
 }
 
@@ -165,20 +167,20 @@ impl Grantor {
     ///
     /// What Lua says of it: a mistake in its syntax, an error while it was loaded, a list that
     /// is not there, no function `decide`.
-    pub fn new(policy: &str, lists: Reader<Lists>, limits: Limits) -> Result<Self, BadPolicy> {
-        let board = Board {
-            facts: Facts::default(),
+    pub fn new(policy: &str, lists: Reader<Lists>, limits: Limits) -> Result<Self, ScriptError> {
+        let context = ScriptContext {
+            headers: PacketHeaders::default(),
             at: 0,
             now: 0,
             lists,
             wanted: Vec::new(),
             found: Vec::new(),
         };
-        let board = Rc::new(RefCell::new(board));
-        let script = Script::new(policy, &board, limits.instructions, limits.memory);
-        let script = script.map_err(|error| BadPolicy(error.to_string()))?;
-        board.borrow_mut().lists.idle();
-        Ok(Self { script, board, limits, counts: Counts::default(), last_error: None })
+        let context = Rc::new(RefCell::new(context));
+        let script = Script::new(policy, &context, limits.instructions, limits.memory);
+        let script = script.map_err(|error| ScriptError(error.to_string()))?;
+        context.borrow_mut().lists.idle();
+        Ok(Self { script, context, limits, counts: GrantorCounters::default(), last_error: None })
     }
 
     /// Goes over to another policy, or stays with this one if that is none. What the policy
@@ -187,55 +189,60 @@ impl Grantor {
     /// # Errors
     ///
     /// As [`new`](Self::new).
-    pub fn reload(&mut self, policy: &str) -> Result<(), BadPolicy> {
-        let kept = std::mem::take(&mut self.board.borrow_mut().wanted);
+    pub fn reload(&mut self, policy: &str) -> Result<(), ScriptError> {
+        let kept = std::mem::take(&mut self.context.borrow_mut().wanted);
         let (instructions, memory) = (self.limits.instructions, self.limits.memory);
-        let script = Script::new(policy, &self.board, instructions, memory);
-        let mut board = self.board.borrow_mut();
-        board.lists.idle();
+        let script = Script::new(policy, &self.context, instructions, memory);
+        let mut context = self.context.borrow_mut();
+        context.lists.idle();
         match script {
             Ok(script) => self.script = script,
             Err(error) => {
-                board.wanted = kept;
-                return Err(BadPolicy(error.to_string()));
+                context.wanted = kept;
+                return Err(ScriptError(error.to_string()));
             }
         }
         Ok(())
     }
 
     /// Decides of requests at `now`, and adds what became of each to `decided`.
-    pub fn decide(&mut self, now: u64, requests: &[Request<'_>], decided: &mut Vec<Decided>) {
+    pub fn decide(
+        &mut self,
+        now: u64,
+        requests: &[Request<'_>],
+        decided: &mut Vec<RequestOutcome>,
+    ) {
         for requests in requests.chunks(BATCH) {
-            let mut facts = [None; BATCH];
-            for (request, facts) in requests.iter().zip(&mut facts) {
-                *facts = Facts::new(request.packet, request.dscp, request.congested);
+            let mut headers = [None; BATCH];
+            for (request, headers) in requests.iter().zip(&mut headers) {
+                *headers = PacketHeaders::new(request.packet, request.dscp, request.congested);
             }
-            let facts = &facts[..requests.len()];
-            self.board.borrow_mut().look_up(now, facts);
-            for (at, facts) in facts.iter().enumerate() {
+            let headers = &headers[..requests.len()];
+            self.context.borrow_mut().look_up(now, headers);
+            for (at, headers) in headers.iter().enumerate() {
                 self.counts.requests += 1;
-                let Some(facts) = facts else {
+                let Some(headers) = headers else {
                     self.counts.unread += 1;
-                    decided.push(Decided { item: None, deliver: false });
+                    decided.push(RequestOutcome { item: None, deliver: false });
                     continue;
                 };
                 {
-                    let mut board = self.board.borrow_mut();
-                    (board.facts, board.at) = (*facts, at);
+                    let mut context = self.context.borrow_mut();
+                    (context.headers, context.at) = (*headers, at);
                 }
-                let ruling = self.ask();
-                self.count(facts, &ruling);
-                let scope = Scope::of(&facts.flow);
-                let item = ruling.say.map(|say| Item { scope, say });
-                decided.push(Decided { item, deliver: ruling.deliver });
+                let result = self.ask();
+                self.count(headers, &result);
+                let scope = Scope::of(&headers.flow);
+                let item = result.command.map(|command| Item { scope, command });
+                decided.push(RequestOutcome { item, deliver: result.deliver });
             }
         }
-        self.board.borrow_mut().lists.idle();
+        self.context.borrow_mut().lists.idle();
     }
 
-    fn ask(&mut self) -> Ruling {
+    fn ask(&mut self) -> PolicyResult {
         match self.script.decide() {
-            Ok(ruling) => ruling,
+            Ok(result) => result,
             Err(failed) => {
                 match failed {
                     Failed::OverTime => self.counts.over_time += 1,
@@ -249,22 +256,22 @@ impl Grantor {
         }
     }
 
-    fn count(&mut self, facts: &Facts, ruling: &Ruling) {
+    fn count(&mut self, headers: &PacketHeaders, result: &PolicyResult) {
         let counts = &mut self.counts;
-        counts.renewals += u64::from(facts.dscp == 2);
-        counts.delivered += u64::from(ruling.deliver);
-        *match ruling.say {
-            Some(Say::Decide(Decision::Grant(_))) => &mut counts.granted,
-            Some(Say::Decide(Decision::Decline { .. } | Decision::Provisional(_))) => {
+        counts.renewals += u64::from(headers.dscp == 2);
+        counts.delivered += u64::from(result.deliver);
+        *match result.command {
+            Some(FlowCommand::Decide(Decision::Grant(_))) => &mut counts.granted,
+            Some(FlowCommand::Decide(Decision::Decline { .. } | Decision::Provisional(_))) => {
                 &mut counts.declined
             }
-            Some(Say::Run(_)) => &mut counts.programs,
-            Some(Say::Flush) | None => &mut counts.undecided,
+            Some(FlowCommand::Run(_)) => &mut counts.programs,
+            Some(FlowCommand::Flush) | None => &mut counts.undecided,
         } += 1;
     }
 
     /// Returns what has happened so far.
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &GrantorCounters {
         &self.counts
     }
 
@@ -279,19 +286,19 @@ impl Grantor {
     }
 }
 
-impl Board {
+impl ScriptContext {
     /// Looks up a batch in the lists that the policy has named.
-    fn look_up(&mut self, now: u64, facts: &[Option<Facts>]) {
+    fn look_up(&mut self, now: u64, headers: &[Option<PacketHeaders>]) {
         self.now = now;
         let lists = self.lists.current();
         self.found.resize_with(self.wanted.len(), Default::default);
         for (name, found) in self.wanted.iter().zip(&mut self.found) {
             for (dst, found) in [false, true].into_iter().zip(found) {
                 found.clear();
-                found.resize(facts.len(), None);
+                found.resize(headers.len(), None);
                 // A list that was taken away has nothing in it.
                 if let Some(list) = lists.get(name) {
-                    let flows = facts.iter().map(|facts| facts.map(|facts| facts.flow));
+                    let flows = headers.iter().map(|headers| headers.map(|headers| headers.flow));
                     find(list, flows, dst, found);
                 }
             }

@@ -24,10 +24,10 @@ use std::time::{Duration, Instant};
 use fib::Reader;
 use mlua::{AnyUserData, Function, HookTriggers, Lua, LuaOptions, StdLib, UserData, VmState};
 
-use super::facts::{Facts, Packet};
+use super::headers::{Packet, PacketHeaders};
 use super::lists::{Lists, Value};
-use super::ruling::{Ruling, ruling};
-use super::store::{Room, Store};
+use super::policy_result::{PolicyResult, parse_result};
+use super::store::{Store, StoreBudget};
 
 /// Instructions between two looks at what is left.
 const EVERY: u32 = 100;
@@ -65,8 +65,8 @@ const GONE: [&str; 15] = [
 ];
 
 /// What the packet's userdata and the lists' show: that which is being decided of.
-pub(super) struct Board {
-    pub(super) facts: Facts,
+pub(super) struct ScriptContext {
+    pub(super) headers: PacketHeaders,
     /// Its number in the batch.
     pub(super) at: usize,
     pub(super) now: u64,
@@ -77,19 +77,19 @@ pub(super) struct Board {
     pub(super) found: Vec<[Vec<Option<Value>>; 2]>,
 }
 
-impl Board {
+impl ScriptContext {
     pub(super) fn found(&self, list: usize, dst: bool) -> Option<&Value> {
         self.found.get(list)?[usize::from(dst)].get(self.at)?.as_ref()
     }
 }
 
 /// The board, as the functions of a script have it too.
-pub(super) type Shared = Rc<RefCell<Board>>;
+pub(super) type SharedContext = Rc<RefCell<ScriptContext>>;
 
 /// A list that a policy has named.
-pub(super) struct Listed(pub(super) usize);
+pub(super) struct ListHandle(pub(super) usize);
 
-impl UserData for Listed {}
+impl UserData for ListHandle {}
 
 /// A policy that is loaded.
 pub(super) struct Script {
@@ -128,7 +128,12 @@ pub(super) enum Failed {
 }
 
 impl Script {
-    pub(super) fn new(text: &str, board: &Shared, limit: u64, memory: usize) -> mlua::Result<Self> {
+    pub(super) fn new(
+        text: &str,
+        context: &SharedContext,
+        limit: u64,
+        memory: usize,
+    ) -> mlua::Result<Self> {
         if text.len() > LONGEST_TEXT {
             return Err(mlua::Error::runtime("the policy is longer than 1 MiB"));
         }
@@ -156,23 +161,23 @@ impl Script {
                 }
             }
         }
-        let named = Rc::clone(board);
+        let named = Rc::clone(context);
         let list = lua.create_function(move |_, name: String| {
-            let mut board = named.borrow_mut();
-            if !board.lists.current().contains_key(&name) {
+            let mut context = named.borrow_mut();
+            if !context.lists.current().contains_key(&name) {
                 return Err(mlua::Error::runtime(format!("there is no list named `{name}`")));
             }
-            let number = board.wanted.iter().position(|have| *have == name);
-            Ok(Listed(number.unwrap_or_else(|| {
-                board.wanted.push(name);
-                board.wanted.len() - 1
+            let number = context.wanted.iter().position(|have| *have == name);
+            Ok(ListHandle(number.unwrap_or_else(|| {
+                context.wanted.push(name);
+                context.wanted.len() - 1
             })))
         })?;
         globals.set("list", list)?;
-        let room = Room::new(memory);
+        let room = StoreBudget::new(memory);
         let store = lua.create_function(move |_, most: usize| Ok(Store::new(most, &room)))?;
         globals.set("store", store)?;
-        let clock = Rc::clone(board);
+        let clock = Rc::clone(context);
         let now = lua.create_function(move |_, ()| Ok(clock.borrow().now as f64 / 1e9))?;
         globals.set("now", now)?;
         lua.load(include_str!("prelude.lua")).set_name("=prelude").exec()?;
@@ -181,19 +186,19 @@ impl Script {
         let mlua::Value::Function(decide) = decide else {
             return Err(mlua::Error::runtime("the policy has no function named `decide`"));
         };
-        let packet = lua.create_userdata(Packet(Rc::clone(board)))?;
+        let packet = lua.create_userdata(Packet(Rc::clone(context)))?;
         Ok(Self { decide, packet, lua, budget, limit, memory })
     }
 
     /// Asks the policy about the packet that is on the board.
-    pub(super) fn decide(&self) -> Result<Ruling, Failed> {
+    pub(super) fn decide(&self) -> Result<PolicyResult, Failed> {
         self.budget.instructions.set(self.limit);
         self.budget.deadline.set(Instant::now() + LONGEST_CALL);
         let allowed = self.lua.used_memory().saturating_add(ALLOWANCE).min(self.memory);
         let limited = self.lua.set_memory_limit(allowed);
         let returned: mlua::Result<mlua::Value> =
             limited.and_then(|_| self.decide.call(&self.packet));
-        let judged = returned.and_then(|returned| ruling(&returned));
+        let judged = returned.and_then(|returned| parse_result(&returned));
         judged.map_err(|error| match self.budget.instructions.get() {
             0 => Failed::OverTime,
             _ => Failed::Error(shortened(error.to_string())),

@@ -14,8 +14,8 @@
 use std::collections::BTreeMap;
 use std::collections::hash_map::{Entry, HashMap};
 
-use super::{Decided, Grantor, Request};
-use crate::decision::{Item, Say};
+use super::{Grantor, Request, RequestOutcome};
+use crate::decision::{FlowCommand, Item};
 use crate::flow::Flow;
 use crate::state::{Decision, Traffic};
 
@@ -28,9 +28,9 @@ pub struct Difference {
     /// The flow.
     pub flow: Flow,
     /// What the policy said of its last request that they differ on.
-    pub policy: Decided,
+    pub policy: RequestOutcome,
     /// What the candidate said.
-    pub candidate: Decided,
+    pub candidate: RequestOutcome,
     /// Its requests on which they differ.
     pub requests: u64,
 }
@@ -39,7 +39,7 @@ pub struct Difference {
 #[derive(Debug)]
 pub struct Shadow {
     candidate: Grantor,
-    said: Vec<Decided>,
+    decided: Vec<RequestOutcome>,
     requests: u64,
     changes: BTreeMap<(&'static str, &'static str), u64>,
     flows: HashMap<Flow, Difference>,
@@ -50,7 +50,7 @@ impl Shadow {
     pub fn new(candidate: Grantor) -> Self {
         Self {
             candidate,
-            said: Vec::new(),
+            decided: Vec::new(),
             requests: 0,
             changes: BTreeMap::new(),
             flows: HashMap::new(),
@@ -58,10 +58,10 @@ impl Shadow {
     }
 
     /// Asks the candidate about requests of which the policy has said `decided`.
-    pub fn compare(&mut self, now: u64, requests: &[Request<'_>], decided: &[Decided]) {
-        self.said.clear();
-        self.candidate.decide(now, requests, &mut self.said);
-        for ((policy, candidate), request) in decided.iter().zip(&self.said).zip(requests) {
+    pub fn compare(&mut self, now: u64, requests: &[Request<'_>], decided: &[RequestOutcome]) {
+        self.decided.clear();
+        self.candidate.decide(now, requests, &mut self.decided);
+        for ((policy, candidate), request) in decided.iter().zip(&self.decided).zip(requests) {
             self.requests += 1;
             if policy == candidate {
                 continue;
@@ -110,31 +110,33 @@ impl Shadow {
     }
 }
 
-impl Decided {
+impl RequestOutcome {
     /// Returns what it is in a word: `granted`, `declined`, `program` or `undecided`.
     pub fn kind(&self) -> &'static str {
-        match self.item.map(|Item { say, .. }| say) {
-            Some(Say::Decide(Decision::Grant(_))) => "granted",
-            Some(Say::Decide(Decision::Decline { .. } | Decision::Provisional(_))) => "declined",
-            Some(Say::Run(_)) => "program",
-            Some(Say::Flush) | None => "undecided",
+        match self.item.map(|Item { command, .. }| command) {
+            Some(FlowCommand::Decide(Decision::Grant(_))) => "granted",
+            Some(FlowCommand::Decide(Decision::Decline { .. } | Decision::Provisional(_))) => {
+                "declined"
+            }
+            Some(FlowCommand::Run(_)) => "program",
+            Some(FlowCommand::Flush) | None => "undecided",
         }
     }
 }
 
-impl core::fmt::Display for Decided {
+impl core::fmt::Display for RequestOutcome {
     /// Says what the gate is told, and what becomes of the packet where that is not usual.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let usual = match self.item.map(|Item { say, .. }| say) {
-            Some(Say::Decide(Decision::Grant(grant))) => {
+        let usual = match self.item.map(|Item { command, .. }| command) {
+            Some(FlowCommand::Decide(Decision::Grant(grant))) => {
                 write!(f, "granted {} KiB/s for {} s", grant.rate_kib, grant.expire_s)?;
                 true
             }
-            Some(Say::Decide(Decision::Decline { expire_s })) => {
+            Some(FlowCommand::Decide(Decision::Decline { expire_s })) => {
                 write!(f, "declined for {expire_s} s, proven")?;
                 false
             }
-            Some(Say::Decide(Decision::Provisional(decline))) => {
+            Some(FlowCommand::Decide(Decision::Provisional(decline))) => {
                 write!(f, "declined for {} s", decline.expire_s)?;
                 match decline.traffic {
                     Traffic::All => {}
@@ -145,16 +147,16 @@ impl core::fmt::Display for Decided {
                 }
                 false
             }
-            Some(Say::Run(program)) => {
+            Some(FlowCommand::Run(program)) => {
                 write!(f, "program {} for {} s", program.program, program.expire_s)?;
                 true
             }
-            Some(Say::Flush) => {
+            Some(FlowCommand::Flush) => {
                 f.write_str("forgotten")?;
                 false
             }
             None => {
-                f.write_str("nothing said")?;
+                f.write_str("nothing returned")?;
                 false
             }
         };

@@ -2,7 +2,7 @@
 
 /// A policy's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct PolicySource {
     /// Its name, which is its file's without the ending.
     pub name: &'static str,
     /// The lists that it names.
@@ -12,20 +12,24 @@ pub struct Policy {
 }
 
 /// All of them.
-pub const POLICIES: [Policy; 5] = [
-    Policy {
+pub const POLICIES: [PolicySource; 5] = [
+    PolicySource {
         name: "lists",
         lists: &["allow", "deny"],
         text: include_str!("../../policies/lists.lua"),
     },
-    Policy { name: "rates", lists: &["rates"], text: include_str!("../../policies/rates.lua") },
-    Policy {
+    PolicySource {
+        name: "rates",
+        lists: &["rates"],
+        text: include_str!("../../policies/rates.lua"),
+    },
+    PolicySource {
         name: "reputation",
         lists: &["asn"],
         text: include_str!("../../policies/reputation.lua"),
     },
-    Policy { name: "aimd", lists: &[], text: include_str!("../../policies/aimd.lua") },
-    Policy {
+    PolicySource { name: "aimd", lists: &[], text: include_str!("../../policies/aimd.lua") },
+    PolicySource {
         name: "handshake",
         lists: &["services"],
         text: include_str!("../../policies/handshake.lua"),

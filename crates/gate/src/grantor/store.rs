@@ -12,7 +12,7 @@ use std::rc::Rc;
 use mlua::{UserData, UserDataMethods};
 
 /// The most keys of a store.
-const MOST_KEYS: usize = 1 << 20;
+const MAX_KEYS: usize = 1 << 20;
 /// The most bytes of a key.
 const LONGEST_KEY: usize = 256;
 /// The bytes that a key costs beside its own, twice: a place in the map and one in the order.
@@ -20,9 +20,9 @@ const OVERHEAD: usize = 128;
 
 /// The bytes that are left for all stores of a policy.
 #[derive(Clone, Debug)]
-pub(super) struct Room(Rc<Cell<usize>>);
+pub(super) struct StoreBudget(Rc<Cell<usize>>);
 
-impl Room {
+impl StoreBudget {
     pub(super) fn new(bytes: usize) -> Self {
         Self(Rc::new(Cell::new(bytes)))
     }
@@ -48,13 +48,13 @@ pub(super) struct Store {
     most: usize,
     numbers: HashMap<Box<[u8]>, f64>,
     order: VecDeque<Box<[u8]>>,
-    room: Room,
+    room: StoreBudget,
 }
 
 impl Store {
-    pub(super) fn new(most: usize, room: &Room) -> Self {
+    pub(super) fn new(most: usize, room: &StoreBudget) -> Self {
         Self {
-            most: most.clamp(1, MOST_KEYS),
+            most: most.clamp(1, MAX_KEYS),
             numbers: HashMap::new(),
             order: VecDeque::new(),
             room: room.clone(),
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_oldest_goes_when_it_is_full() {
-        let mut store = Store::new(2, &Room::new(1 << 20));
+        let mut store = Store::new(2, &StoreBudget::new(1 << 20));
         assert!(store.set(b"a", 1.0) && store.set(b"b", 2.0));
         assert!(store.set(b"a", 3.0) && store.set(b"c", 4.0));
         assert_eq!(store.numbers.get(&b"a"[..]), None);
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn stores_share_their_room_and_give_it_back() {
-        let room = Room::new(3 * cost(b"a"));
+        let room = StoreBudget::new(3 * cost(b"a"));
         let (mut first, mut second) = (Store::new(99, &room), Store::new(99, &room));
         assert!(first.set(b"a", 1.0) && first.set(b"b", 2.0) && first.set(b"c", 3.0));
         assert!(!second.set(b"d", 4.0), "the first store has all of it");

@@ -7,11 +7,14 @@ use fib::Publisher;
 use wire::{ipv4, ipv6, tunnel};
 
 use super::shipped::POLICIES;
-use super::{Closed, Decided, Grantor, Limits, List, Lists, Request, Ruling, open};
-use crate::decision::{Item, Program, Say, Scope, v1};
+use super::{
+    DecapsulationError, Grantor, Limits, List, Lists, PolicyResult, Request, RequestOutcome,
+    decapsulate,
+};
+use crate::decision::{FlowCommand, Item, ProgramDecision, Scope, v1};
 use crate::flow::{Flow, Key};
 use crate::gate::{Gate, Packet, Verdict};
-use crate::policy::{Action, Address, Draft, Grantor as At};
+use crate::policy::{Action, Address, Grantor as At, PolicyBuilder};
 use crate::program::Machine;
 use crate::program::tests::shipped;
 use crate::state::{Decision, Grant, Provisional, Stamp, Traffic};
@@ -59,7 +62,13 @@ pub(super) fn grantor(policy: &str, lists: &Publisher<Lists>) -> Grantor {
     Grantor::new(policy, lists.reader(), Limits::default()).unwrap()
 }
 
-fn ask(grantor: &mut Grantor, now: u64, packet: &[u8], dscp: u8, congested: bool) -> Decided {
+fn ask(
+    grantor: &mut Grantor,
+    now: u64,
+    packet: &[u8],
+    dscp: u8,
+    congested: bool,
+) -> RequestOutcome {
     let mut decided = Vec::new();
     grantor.decide(now, &[Request { packet, dscp, congested }], &mut decided);
     assert_eq!(decided.len(), 1);
@@ -67,30 +76,35 @@ fn ask(grantor: &mut Grantor, now: u64, packet: &[u8], dscp: u8, congested: bool
 }
 
 /// What a SYN to port 80 gets at second 1, or the policy's error.
-fn says(policy: &str) -> Result<Option<Say>, String> {
+fn decide_syn(policy: &str) -> Result<Option<FlowCommand>, String> {
     let none = Publisher::new(Lists::new());
     let mut grantor = grantor(policy, &none);
     let decided = ask(&mut grantor, SECOND, &syn(1, 80), 41, false);
     match grantor.last_error() {
         Some(error) => Err(error),
-        None => Ok(decided.item.map(|item| item.say)),
+        None => Ok(decided.item.map(|item| item.command)),
     }
 }
 
-fn grants(rate_kib: u32, expire_s: u32, next_renewal_ms: u32, renewal_step_ms: u32) -> Say {
-    Say::Decide(Decision::Grant(Grant { rate_kib, expire_s, next_renewal_ms, renewal_step_ms }))
+fn grants(rate_kib: u32, expire_s: u32, next_renewal_ms: u32, renewal_step_ms: u32) -> FlowCommand {
+    FlowCommand::Decide(Decision::Grant(Grant {
+        rate_kib,
+        expire_s,
+        next_renewal_ms,
+        renewal_step_ms,
+    }))
 }
 
-fn declines(expire_s: u32) -> Say {
+fn declines(expire_s: u32) -> FlowCommand {
     declines_some(expire_s, Traffic::All)
 }
 
-fn declines_some(expire_s: u32, traffic: Traffic) -> Say {
-    Say::Decide(Decision::Provisional(Provisional { expire_s, traffic }))
+fn declines_some(expire_s: u32, traffic: Traffic) -> FlowCommand {
+    FlowCommand::Decide(Decision::Provisional(Provisional { expire_s, traffic }))
 }
 
-fn declines_proven(expire_s: u32) -> Say {
-    Say::Decide(Decision::Decline { expire_s })
+fn declines_proven(expire_s: u32) -> FlowCommand {
+    FlowCommand::Decide(Decision::Decline { expire_s })
 }
 
 #[test]
@@ -103,7 +117,7 @@ fn a_policy_sees_the_packet() {
             for at = 1, 17 do seen[at] = tostring(seen[at]) end
             error(table.concat(seen, " "), 0)
         end"#;
-    let error = says(policy).unwrap_err();
+    let error = decide_syn(policy).unwrap_err();
     let seen = "0.0.0.1 192.0.2.7 4 6 4000 80 40 60 41 2 true false false false nil 0.0.0.0/24 1.0";
     assert!(error.contains(seen), "{error}");
     let none = Publisher::new(Lists::new());
@@ -116,13 +130,13 @@ fn a_policy_sees_the_packet() {
 
 #[test]
 fn what_a_policy_returns_is_judged() {
-    let grant = says("function decide(p) return grant { rate = 100 } end");
+    let grant = decide_syn("function decide(p) return grant { rate = 100 } end");
     assert_eq!(grant, Ok(Some(grants(100, 300, 240_000, 3_000))));
-    let grant = says(
+    let grant = decide_syn(
         "function decide(p) return grant { rate = 1.5, expire = 9, renewal = 0.5, step = 2 } end",
     );
     assert_eq!(grant, Ok(Some(grants(1, 9, 500, 2_000))));
-    assert_eq!(says("function decide(p) return decline(60) end"), Ok(Some(declines(60))));
+    assert_eq!(decide_syn("function decide(p) return decline(60) end"), Ok(Some(declines(60))));
     for (terms, declined) in [
         ("expire = 6", declines(6)),
         ("expire = 6, proven = true", declines_proven(6)),
@@ -133,14 +147,17 @@ fn what_a_policy_returns_is_judged() {
         ),
     ] {
         let policy = format!("function decide(p) return decline {{ {terms} }} end");
-        assert_eq!(says(&policy), Ok(Some(declined)), "{terms}");
+        assert_eq!(decide_syn(&policy), Ok(Some(declined)), "{terms}");
     }
-    assert_eq!(says("function decide(p) end"), Ok(None));
-    assert_eq!(says("function decide(p) return pass() end"), Ok(None));
-    let run = says("function decide(p) return run { program = 7, cookie = 'ab' } end");
+    assert_eq!(decide_syn("function decide(p) end"), Ok(None));
+    assert_eq!(decide_syn("function decide(p) return pass() end"), Ok(None));
+    let run = decide_syn("function decide(p) return run { program = 7, cookie = 'ab' } end");
     let mut cookie = [0; 64];
     cookie[..2].copy_from_slice(b"ab");
-    assert_eq!(run, Ok(Some(Say::Run(Program { expire_s: 300, program: 7, cookie }))));
+    assert_eq!(
+        run,
+        Ok(Some(FlowCommand::Run(ProgramDecision { expire_s: 300, program: 7, cookie })))
+    );
     for (bad, why) in [
         ("grant {}", "no `rate`"),
         ("grant { rate = -1 }", "`rate` cannot"),
@@ -155,7 +172,7 @@ fn what_a_policy_returns_is_judged() {
         ("{ kind = 'flush' }", "`kind` cannot"),
         ("7", "neither a decision nor nil"),
     ] {
-        let error = says(&format!("function decide(p) return {bad} end")).unwrap_err();
+        let error = decide_syn(&format!("function decide(p) return {bad} end")).unwrap_err();
         assert!(error.contains(why), "{bad}: {error}");
     }
 }
@@ -172,7 +189,7 @@ fn a_policy_that_is_none_is_not_taken() {
     // What is running stays when another is none, and keeps what it remembers.
     let counting = "local s = store(9) function decide(p) return decline(s:add('n', 1)) end";
     let mut grantor = grantor(counting, &none);
-    let say = |grantor: &mut Grantor| ask(grantor, 1, &syn(1, 80), 41, false).item.unwrap().say;
+    let say = |grantor: &mut Grantor| ask(grantor, 1, &syn(1, 80), 41, false).item.unwrap().command;
     assert_eq!(say(&mut grantor), declines(1));
     assert!(grantor.reload("nonsense here").is_err());
     assert_eq!(say(&mut grantor), declines(2));
@@ -196,18 +213,18 @@ fn a_policy_that_fails_does_not_stop_traffic() {
             return grant { rate = 1 }
         end"#;
     let none = Publisher::new(Lists::new());
-    let fallback = Ruling { say: Some(grants(5, 6, 7, 8)), deliver: true };
+    let fallback = PolicyResult { command: Some(grants(5, 6, 7, 8)), deliver: true };
     let limits = Limits { fallback, memory: 8 << 20, ..Limits::default() };
     let mut grantor = Grantor::new(policy, none.reader(), limits).unwrap();
     let began = Instant::now();
     for round in 0..5 {
         for port in 1..=6 {
             let decided = ask(&mut grantor, 1, &syn(1, port), 41, false);
-            assert_eq!(decided.item.unwrap().say, grants(5, 6, 7, 8), "{round}, {port}");
+            assert_eq!(decided.item.unwrap().command, grants(5, 6, 7, 8), "{round}, {port}");
             assert!(decided.deliver);
             // And the next one is decided of as if nothing had been.
             let decided = ask(&mut grantor, 1, &syn(1, 80), 41, false);
-            assert_eq!(decided.item.unwrap().say, grants(1, 300, 240_000, 3_000), "{port}");
+            assert_eq!(decided.item.unwrap().command, grants(1, 300, 240_000, 3_000), "{port}");
         }
     }
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
@@ -240,10 +257,10 @@ fn the_limits_cannot_be_caught() {
         "string.dump",
     ] {
         let policy = format!("function decide(p) return {gone} == nil and decline(1) or nil end");
-        assert_eq!(says(&policy), Ok(Some(declines(1))), "{gone}");
+        assert_eq!(decide_syn(&policy), Ok(Some(declines(1))), "{gone}");
     }
     // Methods of strings are the library's.
-    assert!(says("function decide(p) return ('x'):find('x') end").is_err());
+    assert!(decide_syn("function decide(p) return ('x'):find('x') end").is_err());
 }
 
 #[test]
@@ -283,7 +300,7 @@ fn lists_are_read_anew_while_it_runs() {
         None,
     ];
     for (at, decided) in decided.iter().enumerate() {
-        assert_eq!(decided.item.map(|item| item.say), expect[at % 6], "{at}");
+        assert_eq!(decided.item.map(|item| item.command), expect[at % 6], "{at}");
     }
     let flow = Flow::v4(0x0a01_0000, SERVER);
     assert_eq!(decided[0].item.unwrap().scope, Scope::of(&flow));
@@ -292,8 +309,8 @@ fn lists_are_read_anew_while_it_runs() {
     let changed = lists(&[("names", "192.0.2.0/24\n10.0.0.0/8 7\n")]);
     published.publish(Box::new(changed));
     assert!(published.reclaim().is_some());
-    assert_eq!(ask(&mut grantor, 2, &packets[1], 41, false).item.unwrap().say, declines(7));
-    assert_eq!(ask(&mut grantor, 2, &packets[4], 41, false).item.unwrap().say, declines(999));
+    assert_eq!(ask(&mut grantor, 2, &packets[1], 41, false).item.unwrap().command, declines(7));
+    assert_eq!(ask(&mut grantor, 2, &packets[4], 41, false).item.unwrap().command, declines(999));
     published.publish(Box::default());
     assert_eq!(ask(&mut grantor, 3, &packets[1], 41, false).item, None);
     assert_eq!(grantor.last_error(), None);
@@ -315,13 +332,13 @@ fn allow_and_deny_and_the_web_for_the_rest() {
         ("deny", "10.0.0.0/7\n172.16.0.0/12\n"),
     ]));
     let mut grantor = grantor(policy("lists"), &published);
-    let mut say = |src| ask(&mut grantor, 1, &syn(src, 80), 41, false).item.unwrap().say;
+    let mut say = |src| ask(&mut grantor, 1, &syn(src, 80), 41, false).item.unwrap().command;
     assert_eq!(say(0x0a00_0001), grants(1024, 300, 240_000, 3_000));
     assert_eq!(say(0x0a01_0001), grants(77, 300, 240_000, 3_000));
     assert_eq!(say(0xac10_0001), declines_proven(600));
     assert_eq!(say(0x0b00_0001), declines_proven(600));
     // The program's cookie is one that the program takes.
-    let Say::Run(run) = say(1) else { panic!("no program") };
+    let FlowCommand::Run(run) = say(1) else { panic!("no program") };
     let terms = [512u32, 25, 240_000, 3_000].map(u32::to_le_bytes).concat();
     assert_eq!((run.program, &run.cookie[..17]), (3, &[&terms[..], &[0]].concat()[..]));
     let mut cookie = run.cookie;
@@ -332,7 +349,7 @@ fn allow_and_deny_and_the_web_for_the_rest() {
 #[test]
 fn tcp_services_by_their_ports() {
     let policy = "function decide(p) return tcp_services { rate = 10, listen = { 25, 587 }, remote = { 443 } } end";
-    let Ok(Some(Say::Run(run))) = says(policy) else { panic!("no program") };
+    let Ok(Some(FlowCommand::Run(run))) = decide_syn(policy) else { panic!("no program") };
     assert_eq!(run.program, 4);
     assert_eq!(run.cookie[8..18], [0xb8, 0x0b, 0, 0x12, 25, 0, 75, 2, 187, 1]);
     let mut cookie = run.cookie;
@@ -343,7 +360,7 @@ fn tcp_services_by_their_ports() {
 fn rates_by_prefix() {
     let published = Publisher::new(lists(&[("rates", "10.0.0.0/8 100\n10.1.0.0/16 0\n::/0 9\n")]));
     let mut grantor = grantor(policy("rates"), &published);
-    let mut say = |packet: &[u8]| ask(&mut grantor, 1, packet, 41, false).item.unwrap().say;
+    let mut say = |packet: &[u8]| ask(&mut grantor, 1, packet, 41, false).item.unwrap().command;
     assert_eq!(say(&syn(0x0a02_0000, 80)), grants(100, 120, 96_000, 3_000));
     assert_eq!(say(&syn(0x0a01_0000, 80)), declines_proven(600));
     assert_eq!(say(&syn6(5)), grants(9, 120, 96_000, 3_000));
@@ -355,7 +372,7 @@ fn reputation_falls_and_recovers() {
     let published = Publisher::new(lists(&[("asn", "10.0.0.0/8 64496\n11.0.0.0/8 64497\n")]));
     let mut grantor = grantor(policy("reputation"), &published);
     let mut say = |second: u64, src, port, dscp| {
-        ask(&mut grantor, second * SECOND, &syn(src, port), dscp, false).item.unwrap().say
+        ask(&mut grantor, second * SECOND, &syn(src, port), dscp, false).item.unwrap().command
     };
     let granted = |rate| grants(rate, 60, 48_000, 3_000);
     let telnet = declines_some(10, Traffic::Port { protocol: 6, port: 23 });
@@ -380,9 +397,9 @@ fn aimd_follows_the_marks() {
     let mut rate = |dscp, congested| match ask(&mut grantor, 1, &syn(1, 80), dscp, congested)
         .item
         .unwrap()
-        .say
+        .command
     {
-        Say::Decide(Decision::Grant(grant)) => grant.rate_kib,
+        FlowCommand::Decide(Decision::Grant(grant)) => grant.rate_kib,
         other => panic!("{other:?}"),
     };
     assert_eq!([rate(41, false), rate(2, false), rate(2, false)], [256, 320, 384]);
@@ -408,7 +425,7 @@ fn who_has_heard_the_server_is_granted() {
     };
     let mut says = |second: u64, packet: &[u8], dscp| {
         let decided = ask(&mut grantor, second * SECOND, packet, dscp, false);
-        (decided.item.map(|item| item.say), decided.deliver)
+        (decided.item.map(|item| item.command), decided.deliver)
     };
     let granted = (Some(grants(1024, 300, 240_000, 3_000)), true);
     // A SYN goes on and means nothing, with ECN or without, however often it comes.
@@ -443,7 +460,10 @@ fn renewal_by_a_packet_with_a_broken_chain_is_decided_by_its_addresses() {
     (broken[6], broken[41]) = (60, 200);
     assert_eq!(ask(&mut grantor, 1, &broken, 41, false).item, None);
     let item = ask(&mut grantor, 1, &broken, 2, false).item.unwrap();
-    assert_eq!((item.scope, item.say), (Scope::of(&Flow::v6(5, 7)), grants(320, 30, 5_000, 5_000)));
+    assert_eq!(
+        (item.scope, item.command),
+        (Scope::of(&Flow::v6(5, 7)), grants(320, 30, 5_000, 5_000))
+    );
     let text = "function decide(p) error(p.protocol .. tostring(p.dst_port)) end";
     let mut grantor = Grantor::new(text, none.reader(), Limits::default()).unwrap();
     ask(&mut grantor, 1, &broken, 2, false);
@@ -466,29 +486,29 @@ fn packets_come_out_of_their_tunnel() {
     let mut inner = syn(1, 80);
     let mut bytes = sealed(&inner, 41, 0);
     bytes.extend_from_slice(&[0; 6]);
-    let opened = open(&mut bytes).unwrap();
+    let opened = decapsulate(&mut bytes).unwrap();
     assert_eq!((opened.gate, opened.to), (Address::V4(0x0a00_0009), Address::V4(0x0a00_0001)));
     assert_eq!((opened.dscp, opened.congested, opened.asks()), (41, false, true));
     assert_eq!(bytes[opened.offset..opened.end], inner);
-    assert!(!open(&mut sealed(&inner, 1, 0)).unwrap().asks());
+    assert!(!decapsulate(&mut sealed(&inner, 1, 0)).unwrap().asks());
     // Marked on the way: dropped where the sender has not said that it understands that.
-    assert_eq!(open(&mut sealed(&inner, 41, 3)), Err(Closed::Congested));
+    assert_eq!(decapsulate(&mut sealed(&inner, 41, 3)), Err(DecapsulationError::Congested));
     ipv4::View::parse(&mut inner[..]).unwrap().set_tos(2);
     let mut bytes = sealed(&inner, 2, 3);
-    let opened = open(&mut bytes).unwrap();
+    let opened = decapsulate(&mut bytes).unwrap();
     assert!(opened.congested);
     let ip = ipv4::View::parse(&bytes[opened.offset..opened.end]).unwrap();
     assert_eq!((ip.tos(), ip.checksum_ok()), (3, true));
     // Marked when it came: its sender may have done so.
     let mut bytes = sealed(&bytes[opened.offset..opened.end], 2, 3);
-    assert!(!open(&mut bytes).unwrap().congested);
-    assert!(matches!(open(&mut syn(1, 80)), Err(Closed::Header(_))));
-    assert!(matches!(open(&mut []), Err(Closed::Header(_))));
+    assert!(!decapsulate(&mut bytes).unwrap().congested);
+    assert!(matches!(decapsulate(&mut syn(1, 80)), Err(DecapsulationError::Header(_))));
+    assert!(matches!(decapsulate(&mut []), Err(DecapsulationError::Header(_))));
 }
 
 #[test]
 fn from_the_gate_to_the_grantor_and_back() {
-    let mut draft = Draft::new();
+    let mut draft = PolicyBuilder::new();
     let at = Address::V4(0x0a00_0001);
     let set = draft.set(&[At { address: at, weight: 1 }]);
     draft.v4("192.0.2.0/24".parse().unwrap(), Action::Grantors(set));
@@ -504,7 +524,7 @@ fn from_the_gate_to_the_grantor_and_back() {
         gate.process(1, &[through], &mut verdict);
         let Verdict::Request { dscp, .. } = verdict[0] else { panic!("{verdict:?}") };
         let mut bytes = sealed(&packet, dscp, 0);
-        let opened = open(&mut bytes).unwrap();
+        let opened = decapsulate(&mut bytes).unwrap();
         let decided = ask(&mut grantor, 2, &bytes[opened.offset..opened.end], opened.dscp, false);
         let mut writer = v1::Writer::new(1400);
         assert!(writer.push(&decided.item.unwrap()));
@@ -545,7 +565,7 @@ fn no_packet_makes_a_policy_fail() {
                 let at = rng.usize(..bytes.len());
                 bytes[at] = rng.u8(..);
             }
-            if let Ok(open) = open(&mut bytes) {
+            if let Ok(open) = decapsulate(&mut bytes) {
                 opened += 1;
                 let packet = &bytes[open.offset..open.end];
                 let request = Request { packet, dscp: open.dscp, congested: open.congested };
@@ -558,7 +578,7 @@ fn no_packet_makes_a_policy_fail() {
         assert_eq!((counts.failed, counts.over_time), (0, 0), "{}: {error:?}", policy.name);
         let ended = counts.granted + counts.declined + counts.programs + counts.undecided;
         assert_eq!(ended + counts.unread, counts.requests, "{}", policy.name);
-        let said = |decided: &&Decided| matches!(decided.item, Some(Item { .. }));
-        assert_eq!(decided.iter().filter(said).count() as u64, ended - counts.undecided);
+        let returned = |decided: &&RequestOutcome| matches!(decided.item, Some(Item { .. }));
+        assert_eq!(decided.iter().filter(returned).count() as u64, ended - counts.undecided);
     }
 }

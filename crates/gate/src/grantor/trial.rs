@@ -15,10 +15,10 @@ use std::collections::HashMap;
 
 use fib::{Prefix, Publisher};
 
-use super::{Decided, Grantor, Request};
+use super::{Grantor, Request, RequestOutcome};
 use crate::flow::{Flow, Key};
 use crate::gate::{Gate, Packet, Verdict};
-use crate::policy::{Action, Address, Draft, Grantor as At};
+use crate::policy::{Action, Address, Grantor as At, PolicyBuilder};
 use crate::program::Programs;
 use crate::state::Stamp;
 
@@ -29,7 +29,7 @@ const WORK: u32 = 64;
 
 /// What became of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fate {
+pub struct FlowSummary {
     /// Its packets.
     pub packets: u64,
     /// Their bytes, from the IP header on.
@@ -41,7 +41,7 @@ pub struct Fate {
     /// Their bytes.
     pub passed_bytes: u64,
     /// What the policy said last.
-    pub last: Option<Decided>,
+    pub last: Option<RequestOutcome>,
 }
 
 /// A gate and a grantor without a link between them.
@@ -50,8 +50,8 @@ pub struct Trial {
     grantor: Grantor,
     key: Key,
     number: u64,
-    said: Vec<Decided>,
-    fates: HashMap<Flow, Fate>,
+    decided: Vec<RequestOutcome>,
+    flows: HashMap<Flow, FlowSummary>,
     unread: u64,
     // What the gate reads from.
     _programs: Publisher<Programs>,
@@ -64,7 +64,7 @@ impl Trial {
     ///
     /// As [`Gate::new`].
     pub fn new(entries: usize, grantor: Grantor, programs: Programs) -> Self {
-        let mut draft = Draft::new();
+        let mut draft = PolicyBuilder::new();
         let set = draft.set(&[At { address: Address::V4(1), weight: 1 }]);
         draft.v4(Prefix::ALL, Action::Grantors(set));
         draft.v6(Prefix::ALL, Action::Grantors(set));
@@ -87,8 +87,8 @@ impl Trial {
                 }
             }),
             number: 0,
-            said: Vec::new(),
-            fates: HashMap::new(),
+            decided: Vec::new(),
+            flows: HashMap::new(),
             unread: 0,
             _programs: programs,
         }
@@ -105,24 +105,24 @@ impl Trial {
         let len = bytes.len() as u32;
         let packet = Packet { flow, hash, bytes: len + ETHERNET };
         let mut verdicts = [Verdict::NoRoute];
-        self.gate.turn(now, WORK);
+        self.gate.run_maintenance(now, WORK);
         self.gate.process_with(now, &[packet], |_| bytes, &mut verdicts);
         let dscp = match verdicts[0] {
             Verdict::Request { dscp, .. } => Some(dscp),
             Verdict::Granted { renew: true, .. } => Some(2),
             _ => None,
         };
-        let fate = self.fates.entry(flow).or_default();
-        fate.packets += 1;
-        fate.bytes += u64::from(len);
+        let summary = self.flows.entry(flow).or_default();
+        summary.packets += 1;
+        summary.bytes += u64::from(len);
         let mut passes = matches!(verdicts[0], Verdict::Granted { .. } | Verdict::Direct { .. });
         if let Some(dscp) = dscp {
-            self.said.clear();
-            self.grantor.decide(now, &[Request { dscp, ..request }], &mut self.said);
-            fate.asked += 1;
-            fate.last = self.said.first().copied().or(fate.last);
-            passes = self.said.iter().any(|decided| decided.deliver);
-            for item in self.said.iter().filter_map(|decided| decided.item) {
+            self.decided.clear();
+            self.grantor.decide(now, &[Request { dscp, ..request }], &mut self.decided);
+            summary.asked += 1;
+            summary.last = self.decided.first().copied().or(summary.last);
+            passes = self.decided.iter().any(|decided| decided.deliver);
+            for item in self.decided.iter().filter_map(|decided| decided.item) {
                 self.number += 1;
                 let stamp = Stamp { sender: 1, number: self.number };
                 // What has no effect, as a program that is not there has none, shows in what passes.
@@ -130,18 +130,18 @@ impl Trial {
             }
         }
         if passes {
-            fate.passed += 1;
-            fate.passed_bytes += u64::from(len);
+            summary.passed += 1;
+            summary.passed_bytes += u64::from(len);
         }
     }
 
     /// Ends it: what became of each flow, and how many packets were none.
-    pub fn end(self) -> (HashMap<Flow, Fate>, u64) {
-        (self.fates, self.unread)
+    pub fn end(self) -> (HashMap<Flow, FlowSummary>, u64) {
+        (self.flows, self.unread)
     }
 
     /// Counts what the policy has said.
-    pub fn counts(&self) -> &super::Counts {
+    pub fn counts(&self) -> &super::GrantorCounters {
         self.grantor.counts()
     }
 
@@ -163,11 +163,11 @@ mod tests {
         Trial::new(256, grantor(policy, &none), Programs::default())
     }
 
-    fn fate(trial: Trial, src: u32) -> Fate {
-        let (fates, unread) = trial.end();
+    fn summary(trial: Trial, src: u32) -> FlowSummary {
+        let (flows, unread) = trial.end();
         assert_eq!(unread, 0);
         let flow = Flow::v4(src, 0xc000_0207);
-        *fates.get(&flow).unwrap()
+        *flows.get(&flow).unwrap()
     }
 
     #[test]
@@ -177,9 +177,9 @@ mod tests {
             it.packet(second * SECOND, &syn(1, 80));
         }
         // Asked at 0, 10 and 20 seconds, or a packet later.
-        let fate = fate(it, 1);
-        assert_eq!((fate.packets, fate.asked, fate.passed), (30, 3, 0));
-        assert_eq!(fate.last.unwrap().to_string(), "declined for 10 s");
+        let summary = summary(it, 1);
+        assert_eq!((summary.packets, summary.asked, summary.passed), (30, 3, 0));
+        assert_eq!(summary.last.unwrap().to_string(), "declined for 10 s");
     }
 
     #[test]
@@ -190,11 +190,11 @@ mod tests {
         for number in 0..1000 {
             it.packet(number * SECOND / 100, &syn(1, 80));
         }
-        let fate = fate(it, 1);
-        assert_eq!(fate.packets, 1000);
-        assert!((170..=200).contains(&fate.passed), "{fate:?}");
+        let summary = summary(it, 1);
+        assert_eq!(summary.packets, 1000);
+        assert!((170..=200).contains(&summary.passed), "{summary:?}");
         // The first, and renewals from 5 s on, each 3 s.
-        assert!((2..=4).contains(&fate.asked), "{fate:?}");
+        assert!((2..=4).contains(&summary.asked), "{summary:?}");
     }
 
     #[test]
@@ -202,9 +202,12 @@ mod tests {
         let mut it = trial("function decide(p) end");
         (0..50).for_each(|number| it.packet(number, &syn(1, 80)));
         it.packet(50, b"no packet");
-        let (fates, unread) = it.end();
-        let fate = fates.values().next().unwrap();
-        assert_eq!((unread, fates.len(), fate.asked, fate.passed), (1, 1, 50, 0));
-        assert_eq!((fate.bytes, fate.last.unwrap().to_string().as_str()), (2000, "nothing said"));
+        let (flows, unread) = it.end();
+        let summary = flows.values().next().unwrap();
+        assert_eq!((unread, flows.len(), summary.asked, summary.passed), (1, 1, 50, 0));
+        assert_eq!(
+            (summary.bytes, summary.last.unwrap().to_string().as_str()),
+            (2000, "nothing decided")
+        );
     }
 }

@@ -38,7 +38,7 @@ mod probe;
 pub mod quadratic;
 
 /// The most entries that every scheme can number.
-pub const MOST_ENTRIES: usize = (1 << 28) - 1;
+pub const MAX_ENTRIES: usize = (1 << 28) - 1;
 
 /// Says that an index has no place for a flow, and is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub trait Index {
     const NAME: &'static str;
 
     /// Makes an empty index of `slots`, a power of two from 64 on, for entries numbered
-    /// below `slots` and up to [`MOST_ENTRIES`].
+    /// below `slots` and up to [`MAX_ENTRIES`].
     ///
     /// # Panics
     ///

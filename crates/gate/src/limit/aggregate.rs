@@ -42,7 +42,7 @@ use crate::flow::{Flow, Key};
 use crate::priority::{FIRST, dscp};
 
 /// The most limits of a policy.
-pub const MOST_LIMITS: usize = 4096;
+pub const MAX_LIMITS: usize = 4096;
 /// Destinations that are counted at a time.
 const PLACES: usize = 1 << 14;
 /// Places that a destination may have.
@@ -51,7 +51,7 @@ const WAYS: usize = 4;
 /// A limit, or a worker's share of it; rates are bits a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Its number, below [`MOST_LIMITS`].
+    /// Its number, below [`MAX_LIMITS`].
     pub number: u16,
     /// For all of the prefix together.
     pub all: Option<u64>,
@@ -70,22 +70,22 @@ pub enum Class {
 
 /// Which limit a packet is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum ExceededLimit {
     /// That of all of the prefix.
-    All,
+    Prefix,
     /// That of its destination.
-    Each,
+    Destination,
 }
 
 /// The buckets of a limit.
 #[derive(Clone, Debug)]
-struct Pair {
+struct BucketPair {
     bits: u64,
     requests: Bucket,
     granted: Bucket,
 }
 
-impl Pair {
+impl BucketPair {
     fn new(bits: u64, now: u64) -> Self {
         let rate = |percent| bits / 8 * percent / 100;
         Self {
@@ -134,17 +134,17 @@ impl Pair {
 
 /// A destination's pair.
 #[derive(Clone, Debug)]
-struct Place {
+struct DestinationSlot {
     dst: u128,
     number: u16,
-    pair: Pair,
+    pair: BucketPair,
 }
 
 /// A worker's buckets.
 #[derive(Debug)]
 pub struct Aggregates {
-    all: Box<[Pair]>,
-    each: Box<[Place]>,
+    all: Box<[BucketPair]>,
+    each: Box<[DestinationSlot]>,
     key: Key,
     /// What stands between the outer IP header and the inner one, in bytes.
     between: u32,
@@ -155,10 +155,10 @@ impl Aggregates {
     /// Makes room for all limits there may be.
     pub fn new(now: u64) -> Self {
         // Of no rate: whatever comes first says which.
-        let blank = Pair::new(0, now);
-        let place = Place { dst: 0, number: 0, pair: blank.clone() };
+        let blank = BucketPair::new(0, now);
+        let place = DestinationSlot { dst: 0, number: 0, pair: blank.clone() };
         Self {
-            all: vec![blank; MOST_LIMITS].into(),
+            all: vec![blank; MAX_LIMITS].into(),
             each: vec![place; PLACES].into(),
             key: Key::random(),
             between: 0,
@@ -191,20 +191,20 @@ impl Aggregates {
         class: Class,
         bytes: u32,
         now: u64,
-    ) -> Result<(), Over> {
+    ) -> Result<(), ExceededLimit> {
         let bytes = bytes.saturating_add(FRAMING);
         let mut counted = None;
         if let Some(bits) = limit.each {
             counted = self.place(limit.number, dst, bits, now);
             let place = counted.and_then(|at| self.each.get_mut(at));
             if !place.is_none_or(|place| place.pair.allows(class, bytes, now)) {
-                return Err(Over::Each);
+                return Err(ExceededLimit::Destination);
             }
         }
         if let (Some(bits), Some(pair)) = (limit.all, self.all.get_mut(usize::from(limit.number))) {
             pair.set(bits, now);
             if !pair.allows(class, bytes, now) {
-                return Err(Over::All);
+                return Err(ExceededLimit::Prefix);
             }
             pair.take(class, bytes);
         }
@@ -219,7 +219,7 @@ impl Aggregates {
         let hash = self.key.hash(&Flow::v6(number.into(), dst));
         let set = hash as usize % (PLACES / WAYS) * WAYS;
         let places = self.each.get_mut(set..set + WAYS)?;
-        let its = |place: &Place| place.number == number && place.dst == dst;
+        let its = |place: &DestinationSlot| place.number == number && place.dst == dst;
         if let Some(at) = places.iter().position(|place| its(place) && place.pair.bits > 0) {
             places[at].pair.set(bits, now);
             return Some(set + at);
@@ -227,9 +227,9 @@ impl Aggregates {
         let debts = places.iter_mut().map(|place| place.pair.debts(now));
         let (at, debts) = debts.enumerate().min_by_key(|(_, debts)| debts[0].max(debts[1]))?;
         self.displaced += u64::from(debts != [0, 0]);
-        let mut pair = Pair::new(bits, now);
+        let mut pair = BucketPair::new(bits, now);
         pair.owe(debts);
-        places[at] = Place { dst, number, pair };
+        places[at] = DestinationSlot { dst, number, pair };
         Some(set + at)
     }
 
@@ -241,7 +241,7 @@ impl Aggregates {
 
 #[cfg(test)]
 mod tests {
-    use super::{Aggregates, Class, FRAMING, Limit, Over, PLACES};
+    use super::{Aggregates, Class, ExceededLimit, FRAMING, Limit, PLACES};
 
     const SECOND: u64 = 1_000_000_000;
     const MS: u64 = 1_000_000;
@@ -309,7 +309,9 @@ mod tests {
         let wide = limit(Some(1_000_000_000), Some(8_000));
         let mut over = 0;
         for _ in 0..1_000 {
-            over += u64::from(it.charge(wide, 1, Class::Granted, 1000, 0) == Err(Over::Each));
+            over += u64::from(
+                it.charge(wide, 1, Class::Granted, 1000, 0) == Err(ExceededLimit::Destination),
+            );
         }
         assert!(over > 980, "{over}");
         // All of the prefix has lost what passed, and no more: 20 ms of 950 Mbit/s are left.
@@ -320,7 +322,7 @@ mod tests {
         let narrow = limit(Some(8_000), Some(1_000_000_000));
         let passed = (0..100).filter(|_| it.charge(narrow, 3, Class::Granted, 976, 0).is_ok());
         assert_eq!(passed.count(), 9);
-        assert_eq!(it.charge(narrow, 3, Class::Granted, 976, 0), Err(Over::All));
+        assert_eq!(it.charge(narrow, 3, Class::Granted, 976, 0), Err(ExceededLimit::Prefix));
     }
 
     #[test]

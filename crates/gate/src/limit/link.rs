@@ -3,7 +3,7 @@
 //! | class | DSCP | share of the link | queue |
 //! |---|---|---|---|
 //! | operational: ARP, ND, ICMP, BGP | 0 | 5 % whatever else there is, more if nothing else waits | first in, first out |
-//! | requests | 3 to 63 | at most 5 % | `solicitor.rs` |
+//! | requests | 3 to 63 | at most 5 % | `request_queue.rs` |
 //! | granted | 1, 2 | at most 95 % | `red.rs` |
 //!
 //! Nothing leaves faster than the link, so that what waits waits here, where it is sorted,
@@ -15,8 +15,8 @@ use std::collections::VecDeque;
 
 use super::FRAMING;
 use super::bucket::{Bucket, DEEPEST};
-use super::red::{Parameters, Queues, Waiting};
-use super::solicitor::{Request, Solicitor};
+use super::red::{QueuedPacket, RedParameters, RedQueues};
+use super::request_queue::{Request, RequestQueue};
 
 /// The percentage of a link that requests may take.
 pub const REQUESTS: u64 = 5;
@@ -27,7 +27,7 @@ pub const GRANTED: u64 = 95;
 
 /// How a link is set up.
 #[derive(Clone, Copy, Debug)]
-pub struct Setup {
+pub struct LinkConfig {
     /// The link's rate in bits a second, or a worker's share of it.
     pub bits: u64,
     /// Places for requests that wait.
@@ -37,14 +37,14 @@ pub struct Setup {
     /// Places for operational packets.
     pub operational: usize,
     /// How queues of granted packets drop.
-    pub red: Parameters,
+    pub red: RedParameters,
     /// Where the hash of destinations starts: from a generator that cannot be guessed.
     pub seed: u64,
 }
 
 /// What leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leaving<T> {
+pub enum DequeuedPacket<T> {
     /// An operational packet.
     Operational(T),
     /// A request with this DSCP.
@@ -55,7 +55,7 @@ pub enum Leaving<T> {
 
 /// Bytes that have left, framing included: what the link was used for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Used {
+pub struct LinkUsage {
     /// By operational packets.
     pub operational: u64,
     /// By requests.
@@ -70,11 +70,11 @@ pub struct Link<T> {
     all: Bucket,
     reserve: Bucket,
     granted_rate: Bucket,
-    operational: VecDeque<Waiting<T>>,
+    operational: VecDeque<QueuedPacket<T>>,
     places: usize,
-    requests: Solicitor<T>,
-    granted: Queues<T>,
-    used: Used,
+    requests: RequestQueue<T>,
+    granted: RedQueues<T>,
+    used: LinkUsage,
 }
 
 impl<T: Copy> Link<T> {
@@ -83,7 +83,7 @@ impl<T: Copy> Link<T> {
     /// # Panics
     ///
     /// If there are no places for requests, or `queues` is not a power of two.
-    pub fn new(setup: &Setup, now: u64) -> Self {
+    pub fn new(setup: &LinkConfig, now: u64) -> Self {
         let share = |percent| Bucket::share(setup.bits, percent, now);
         Self {
             all: Bucket::new(setup.bits / 8, DEEPEST / 20, now),
@@ -91,34 +91,40 @@ impl<T: Copy> Link<T> {
             granted_rate: share(GRANTED),
             operational: VecDeque::with_capacity(setup.operational),
             places: setup.operational,
-            requests: Solicitor::new(setup.requests, share(REQUESTS)),
-            granted: Queues::new(setup.queues, setup.red, setup.seed, now),
-            used: Used::default(),
+            requests: RequestQueue::new(setup.requests, share(REQUESTS)),
+            granted: RedQueues::new(setup.queues, setup.red, setup.seed, now),
+            used: LinkUsage::default(),
         }
     }
 
     /// Takes an operational packet, or gives it back to be dropped.
-    pub fn operate(&mut self, packet: T, bytes: u32) -> Option<T> {
+    pub fn enqueue_operational(&mut self, packet: T, bytes: u32) -> Option<T> {
         if self.operational.len() == self.places {
             return Some(packet);
         }
-        self.operational.push_back(Waiting { packet, bytes: bytes.saturating_add(FRAMING) });
+        self.operational.push_back(QueuedPacket { packet, bytes: bytes.saturating_add(FRAMING) });
         None
     }
 
     /// Takes a request; returns the one that is dropped for it, which may be it.
-    pub fn request(&mut self, packet: T, dscp: u8, bytes: u32) -> Option<T> {
+    pub fn enqueue_request(&mut self, packet: T, dscp: u8, bytes: u32) -> Option<T> {
         self.requests.offer(Request { packet, dscp, bytes }).map(|dropped| dropped.packet)
     }
 
     /// Takes a granted packet, or gives it back to be dropped.
-    pub fn grant(&mut self, packet: T, destination: u128, bytes: u32, now: u64) -> Option<T> {
-        let packet = Waiting { packet, bytes: bytes.saturating_add(FRAMING) };
+    pub fn enqueue_granted(
+        &mut self,
+        packet: T,
+        destination: u128,
+        bytes: u32,
+        now: u64,
+    ) -> Option<T> {
+        let packet = QueuedPacket { packet, bytes: bytes.saturating_add(FRAMING) };
         self.granted.offer(destination, packet, now).err().map(|dropped| dropped.packet)
     }
 
     /// Returns the packet that leaves at `now`, if one may.
-    pub fn next(&mut self, now: u64) -> Option<Leaving<T>> {
+    pub fn next(&mut self, now: u64) -> Option<DequeuedPacket<T>> {
         // Of a full frame: whatever is next, it has the link's leave.
         if !self.all.allows(now, 1538) {
             return None;
@@ -131,33 +137,33 @@ impl<T: Copy> Link<T> {
             let bytes = request.bytes.saturating_add(FRAMING);
             self.all.take(bytes);
             self.used.requests += u64::from(bytes);
-            return Some(Leaving::Request(request.packet, request.dscp));
+            return Some(DequeuedPacket::Request(request.packet, request.dscp));
         }
         let rate = &mut self.granted_rate;
-        if let Some(Waiting { packet, bytes }) =
+        if let Some(QueuedPacket { packet, bytes }) =
             self.granted.next_if(now, |bytes| rate.try_take(now, bytes))
         {
             self.all.take(bytes);
             self.used.granted += u64::from(bytes);
-            return Some(Leaving::Granted(packet));
+            return Some(DequeuedPacket::Granted(packet));
         }
         self.next_operational()
     }
 
-    fn next_operational(&mut self) -> Option<Leaving<T>> {
-        let Waiting { packet, bytes } = self.operational.pop_front()?;
+    fn next_operational(&mut self) -> Option<DequeuedPacket<T>> {
+        let QueuedPacket { packet, bytes } = self.operational.pop_front()?;
         self.all.take(bytes);
         self.used.operational += u64::from(bytes);
-        Some(Leaving::Operational(packet))
+        Some(DequeuedPacket::Operational(packet))
     }
 
     /// Returns the requests that wait.
-    pub fn requests(&self) -> &Solicitor<T> {
+    pub fn requests(&self) -> &RequestQueue<T> {
         &self.requests
     }
 
     /// Returns what the link was used for so far.
-    pub fn used(&self) -> Used {
+    pub fn used(&self) -> LinkUsage {
         self.used
     }
 
@@ -175,12 +181,12 @@ mod tests {
     const BITS: u64 = 1_000_000_000;
 
     fn link() -> Link<u32> {
-        let setup = Setup {
+        let setup = LinkConfig {
             bits: BITS,
             requests: 512,
             queues: 64,
             operational: 128,
-            red: Parameters::default(),
+            red: RedParameters::default(),
             seed: 77,
         };
         Link::new(&setup, 0)
@@ -194,44 +200,44 @@ mod tests {
         while now < 2 * SECOND {
             now += 2_000;
             if operational {
-                link.operate(0, 1000);
+                link.enqueue_operational(0, 1000);
             }
             if requests {
-                link.request(1, 41, 1000);
+                link.enqueue_request(1, 41, 1000);
             }
             if granted {
-                link.grant(2, u128::from(now / 2_000 % 100), 1000, now);
+                link.enqueue_granted(2, u128::from(now / 2_000 % 100), 1000, now);
             }
             while let Some(leaving) = link.next(now) {
                 let class = match leaving {
-                    Leaving::Operational(_) => 0,
-                    Leaving::Request(..) => 1,
-                    Leaving::Granted(_) => 2,
+                    DequeuedPacket::Operational(_) => 0,
+                    DequeuedPacket::Request(..) => 1,
+                    DequeuedPacket::Granted(_) => 2,
                 };
                 bytes[class] += 1000 + u64::from(FRAMING);
             }
         }
-        let Used { operational, requests, granted } = link.used();
+        let LinkUsage { operational, requests, granted } = link.used();
         assert_eq!([operational, requests, granted], bytes);
         bytes.map(|bytes| bytes as f64 * 8.0 / 2.0 / BITS as f64)
     }
 
-    fn near(share: f64, percent: f64) -> bool {
+    fn is_near(share: f64, percent: f64) -> bool {
         (share * 100.0 - percent).abs() < 1.5
     }
 
     #[test]
     fn each_class_has_its_share() {
         let [operational, requests, granted] = flood(true, true, true);
-        assert!(near(operational, 5.0) && near(requests, 5.0) && near(granted, 90.0));
+        assert!(is_near(operational, 5.0) && is_near(requests, 5.0) && is_near(granted, 90.0));
         let [_, requests, granted] = flood(false, true, true);
-        assert!(near(requests, 5.0) && near(granted, 95.0), "{requests} {granted}");
+        assert!(is_near(requests, 5.0) && is_near(granted, 95.0), "{requests} {granted}");
         let [_, requests, _] = flood(false, true, false);
-        assert!(near(requests, 5.0), "{requests}");
+        assert!(is_near(requests, 5.0), "{requests}");
         let [_, _, granted] = flood(false, false, true);
-        assert!(near(granted, 95.0), "{granted}");
+        assert!(is_near(granted, 95.0), "{granted}");
         let [operational, ..] = flood(true, false, false);
-        assert!(near(operational, 100.0), "{operational}");
+        assert!(is_near(operational, 100.0), "{operational}");
     }
 
     #[test]
@@ -244,9 +250,9 @@ mod tests {
             offered += 1;
             let packet = step as u32;
             let dropped = match rng.u8(..3) {
-                0 => link.operate(packet, rng.u32(60..1514)),
-                1 => link.request(packet, rng.u8(3..64), rng.u32(60..1514)),
-                _ => link.grant(packet, rng.u128(..9), rng.u32(60..1514), now),
+                0 => link.enqueue_operational(packet, rng.u32(60..1514)),
+                1 => link.enqueue_request(packet, rng.u8(3..64), rng.u32(60..1514)),
+                _ => link.enqueue_granted(packet, rng.u128(..9), rng.u32(60..1514), now),
             };
             ended += usize::from(dropped.is_some());
             ended += usize::from(link.next(now).is_some());

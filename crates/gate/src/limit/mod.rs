@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   operational ──────────────────────► reserve, 5 % ──┐
-//!   requests ── by priority ──► Solicitor, 5 % ────────┼─► the link
+//!   requests ── by priority ──► RequestQueue, 5 % ────────┼─► the link
 //!   granted ── by destination ──► RED queues, 95 % ────┘
 //! ```
 //!
 //! | file | what it is |
 //! |---|---|
 //! | [`bucket`] | bytes a second, exactly, with a short burst |
-//! | [`solicitor`] | requests by priority; the lowest go when it is full |
+//! | [`request_queue`] | requests by priority; the lowest go when it is full |
 //! | [`red`] | granted packets, in queues that begin to drop before they are full |
 //! | [`aggregate`] | limits of prefixes, and of each destination within |
 //! | [`link`] | the three of them, and who is next |
@@ -22,7 +22,7 @@ pub mod aggregate;
 pub mod bucket;
 pub mod link;
 pub mod red;
-pub mod solicitor;
+pub mod request_queue;
 
 /// What a frame occupies on the wire beside its bytes from the destination MAC to the end
 /// of the payload: preamble 7, delimiter 1, checksum 4, gap 12 (IEEE 802.3).

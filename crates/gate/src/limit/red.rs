@@ -31,7 +31,7 @@ const QUANTUM: u32 = 2048;
 
 /// The parameters of RED.
 #[derive(Clone, Copy, Debug)]
-pub struct Parameters {
+pub struct RedParameters {
     /// The average, in packets, from which some are dropped.
     pub low: u32,
     /// The average from which all are dropped.
@@ -46,7 +46,7 @@ pub struct Parameters {
     pub packet_time: u64,
 }
 
-impl Default for Parameters {
+impl Default for RedParameters {
     /// What the paper suggests (w 0.002, probability 1/50), `high` three times `low`, for
     /// full frames at 1 Gb/s.
     fn default() -> Self {
@@ -56,7 +56,7 @@ impl Default for Parameters {
 
 /// A packet that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting<T> {
+pub struct QueuedPacket<T> {
     /// The packet.
     pub packet: T,
     /// The length of its frame, framing included.
@@ -65,26 +65,31 @@ pub struct Waiting<T> {
 
 /// One queue.
 #[derive(Debug)]
-pub struct Red<T> {
-    waiting: VecDeque<Waiting<T>>,
-    parameters: Parameters,
+pub struct RedQueue<T> {
+    waiting: VecDeque<QueuedPacket<T>>,
+    parameters: RedParameters,
     average: f64,
     /// Packets kept since the last drop; -1 while the average is low.
     count: i64,
     idle_since: Option<u64>,
 }
 
-impl<T> Red<T> {
+impl<T> RedQueue<T> {
     /// Makes an empty queue; it allocates nothing later.
-    pub fn new(parameters: Parameters) -> Self {
+    pub fn new(parameters: RedParameters) -> Self {
         let waiting = VecDeque::with_capacity(parameters.places);
         Self { waiting, parameters, average: 0.0, count: -1, idle_since: Some(0) }
     }
 
     /// Takes a packet that comes at `now`, or gives it back to be dropped. `chance` is from
     /// 0 up to 1, evenly.
-    pub fn offer(&mut self, packet: Waiting<T>, now: u64, chance: f64) -> Result<(), Waiting<T>> {
-        let Parameters { low, high, places, most, weight, packet_time } = self.parameters;
+    pub fn offer(
+        &mut self,
+        packet: QueuedPacket<T>,
+        now: u64,
+        chance: f64,
+    ) -> Result<(), QueuedPacket<T>> {
+        let RedParameters { low, high, places, most, weight, packet_time } = self.parameters;
         if let Some(since) = self.idle_since.take() {
             let missed = now.saturating_sub(since) as f64 / packet_time.max(1) as f64;
             self.average *= (1.0 - weight).powf(missed);
@@ -112,7 +117,7 @@ impl<T> Red<T> {
     }
 
     /// Returns the packet that has waited longest, at `now`.
-    pub fn next(&mut self, now: u64) -> Option<Waiting<T>> {
+    pub fn next(&mut self, now: u64) -> Option<QueuedPacket<T>> {
         let packet = self.waiting.pop_front();
         if self.waiting.is_empty() && self.idle_since.is_none() {
             self.idle_since = Some(now);
@@ -143,8 +148,8 @@ impl<T> Red<T> {
 
 /// Queues that destinations are hashed to.
 #[derive(Debug)]
-pub struct Queues<T> {
-    queues: Box<[Red<T>]>,
+pub struct RedQueues<T> {
+    queues: Box<[RedQueue<T>]>,
     deficits: Box<[u32]>,
     /// A bit for each queue in which something waits.
     present: Box<[u64]>,
@@ -157,17 +162,17 @@ pub struct Queues<T> {
     random: u64,
 }
 
-impl<T> Queues<T> {
+impl<T> RedQueues<T> {
     /// Makes `count` queues, a power of two, at `now`; `seed` comes from a generator that
     /// cannot be guessed.
     ///
     /// # Panics
     ///
     /// If `count` is not a power of two.
-    pub fn new(count: usize, parameters: Parameters, seed: u64, now: u64) -> Self {
+    pub fn new(count: usize, parameters: RedParameters, seed: u64, now: u64) -> Self {
         assert!(count.is_power_of_two(), "a power of two of queues");
         Self {
-            queues: (0..count).map(|_| Red::new(parameters)).collect(),
+            queues: (0..count).map(|_| RedQueue::new(parameters)).collect(),
             deficits: vec![0; count].into(),
             present: vec![0; count.div_ceil(64)].into(),
             turn: 0,
@@ -203,9 +208,9 @@ impl<T> Queues<T> {
     pub fn offer(
         &mut self,
         destination: u128,
-        packet: Waiting<T>,
+        packet: QueuedPacket<T>,
         now: u64,
-    ) -> Result<(), Waiting<T>> {
+    ) -> Result<(), QueuedPacket<T>> {
         let chance = (self.random() >> 11) as f64 / (1u64 << 53) as f64;
         let queue = self.queue_of(destination, now);
         self.queues[queue].offer(packet, now, chance)?;
@@ -256,13 +261,13 @@ impl<T> Queues<T> {
     }
 
     /// Returns the packet that leaves next, at `now`.
-    pub fn next(&mut self, now: u64) -> Option<Waiting<T>> {
+    pub fn next(&mut self, now: u64) -> Option<QueuedPacket<T>> {
         self.next_if(now, |_| true)
     }
 
     /// Returns the packet that leaves next, at `now`, if one of its length may.
     #[inline]
-    pub fn next_if(&mut self, now: u64, may: impl FnOnce(u32) -> bool) -> Option<Waiting<T>> {
+    pub fn next_if(&mut self, now: u64, may: impl FnOnce(u32) -> bool) -> Option<QueuedPacket<T>> {
         let (queue, bytes) = self.up()?;
         if !may(bytes) {
             return None;
@@ -291,13 +296,13 @@ impl<T> Queues<T> {
 mod tests {
     use super::*;
 
-    fn waiting(packet: u32) -> Waiting<u32> {
-        Waiting { packet, bytes: 1000 }
+    fn waiting(packet: u32) -> QueuedPacket<u32> {
+        QueuedPacket { packet, bytes: 1000 }
     }
 
     #[test]
     fn a_short_queue_drops_nothing_and_keeps_order() {
-        let mut red = Red::new(Parameters::default());
+        let mut red = RedQueue::new(RedParameters::default());
         for packet in 0..10_000u32 {
             let now = u64::from(packet) * 12_304;
             assert_eq!(red.offer(waiting(packet), now, 0.0), Ok(()));
@@ -313,7 +318,7 @@ mod tests {
     #[test]
     fn between_low_and_high_the_share_dropped_is_that_of_the_paper() {
         let mut rng = fastrand::Rng::with_seed(3);
-        let mut red = Red::new(Parameters::default());
+        let mut red = RedQueue::new(RedParameters::default());
         // 64 wait always: half way, so p is 0.01.
         let (mut offered, mut dropped) = (0u32, 0u32);
         for packet in 0..400_000u32 {
@@ -332,7 +337,7 @@ mod tests {
 
     #[test]
     fn above_high_all_is_dropped_and_idling_is_forgiven() {
-        let mut red = Red::new(Parameters { weight: 0.1, ..Parameters::default() });
+        let mut red = RedQueue::new(RedParameters { weight: 0.1, ..RedParameters::default() });
         let mut now = 0;
         while red.average() < 96.0 {
             now += 1;
@@ -348,7 +353,7 @@ mod tests {
 
     #[test]
     fn one_destination_in_excess_leaves_the_others_their_share() {
-        let mut queues = Queues::new(64, Parameters::default(), 0x1234_5678_9abc_def1, 0);
+        let mut queues = RedQueues::new(64, RedParameters::default(), 0x1234_5678_9abc_def1, 0);
         // 15 destinations that do not share a queue with the greedy one.
         let greedy = 0;
         let queue = queues.queue_of(greedy, 0);
@@ -372,7 +377,7 @@ mod tests {
 
     #[test]
     fn the_seed_changes_and_parts_those_who_met() {
-        let mut queues: Queues<u32> = Queues::new(64, Parameters::default(), 99, 0);
+        let mut queues: RedQueues<u32> = RedQueues::new(64, RedParameters::default(), 99, 0);
         let queue = queues.queue_of(0, 0);
         let met: Vec<u128> = (1..6400).filter(|&d| queues.queue_of(d, 1) == queue).collect();
         assert!((50..200).contains(&met.len()), "{} of 6399 in one of 64", met.len());
@@ -384,14 +389,14 @@ mod tests {
 
     /// Turns as the paper has them: from queue to queue, each asked whether anything waits.
     struct Walk {
-        queues: Vec<VecDeque<Waiting<u32>>>,
+        queues: Vec<VecDeque<QueuedPacket<u32>>>,
         deficits: Vec<u32>,
         turn: usize,
         served: bool,
     }
 
     impl Walk {
-        fn next(&mut self) -> Option<Waiting<u32>> {
+        fn next(&mut self) -> Option<QueuedPacket<u32>> {
             if self.queues.iter().all(VecDeque::is_empty) {
                 return None;
             }
@@ -420,10 +425,10 @@ mod tests {
 
     #[test]
     fn turns_that_skip_empty_queues_are_those_that_ask_each() {
-        let parameters = Parameters { low: 1 << 20, high: 1 << 21, ..Parameters::default() };
+        let parameters = RedParameters { low: 1 << 20, high: 1 << 21, ..RedParameters::default() };
         for (count, destinations) in [(1, 3), (4, 9), (64, 1), (64, 20), (256, 5), (256, 400)] {
             let mut rng = fastrand::Rng::with_seed(count as u64 + destinations as u64);
-            let mut queues = Queues::new(count, parameters, 99, 0);
+            let mut queues = RedQueues::new(count, parameters, 99, 0);
             let mut walk = Walk {
                 queues: vec![VecDeque::new(); count],
                 deficits: vec![0; count],
@@ -434,7 +439,7 @@ mod tests {
                 // Now and then all of them run empty.
                 if rng.u32(..100) < 49 {
                     let to = u128::from(rng.u32(..destinations));
-                    let packet = Waiting { packet, bytes: rng.u32(84..2049) };
+                    let packet = QueuedPacket { packet, bytes: rng.u32(84..2049) };
                     let queue = queues.queue_of(to, 0);
                     if queues.offer(to, packet, 0).is_ok() {
                         walk.queues[queue].push_back(packet);

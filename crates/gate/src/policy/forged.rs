@@ -28,12 +28,12 @@ const OUTSIDE: Hop = Hop(2);
 
 /// Prefixes by where packets with their addresses as source may come from.
 #[derive(Debug, Default)]
-pub(super) struct Sides {
+pub(super) struct InsidePrefixes {
     v4: Rib<u32>,
     v6: Rib<u128>,
 }
 
-impl Sides {
+impl InsidePrefixes {
     pub(super) fn v4(&mut self, prefix: Prefix<u32>, inside: bool) {
         self.v4.insert(prefix, if inside { INSIDE } else { OUTSIDE });
     }
@@ -48,7 +48,7 @@ impl Sides {
         let fibs =
             |choice| Ok((Fib::build(&self.v4, choice, 1)?, Fib::build(&self.v6, choice, 1)?));
         let fibs = if none { None } else { Some(fibs(Choice::Auto)?) };
-        let mut parts = [Parts::default(); 2];
+        let mut parts = [PartSet::default(); 2];
         self.v4.iter().filter(|(_, hop)| *hop == INSIDE).for_each(|(prefix, _)| {
             let first = part4(prefix.addr());
             parts[0].add(first, part4(prefix.last()));
@@ -66,9 +66,9 @@ impl Sides {
 /// The parts (of 256) of an address space that have a prefix inside: most sources are in none of
 /// them, and need no lookup.
 #[derive(Clone, Copy, Debug, Default)]
-struct Parts([u64; 4]);
+struct PartSet([u64; 4]);
 
-impl Parts {
+impl PartSet {
     fn add(&mut self, first: u8, last: u8) {
         (first..=last).for_each(|part| self.0[usize::from(part >> 6)] |= 1 << (part & 63));
     }
@@ -96,14 +96,14 @@ fn part6(address: u128) -> u8 {
 pub struct Forged {
     fibs: Option<(Fib<u32>, Fib<u128>)>,
     /// Of IPv4 and of IPv6.
-    parts: [Parts; 2],
+    parts: [PartSet; 2],
 }
 
 impl Forged {
     /// Returns whether a flow's source has to be looked up: whether its part of the address space
     /// has a prefix inside.
     #[inline(always)]
-    pub fn may_hold(&self, flow: &Flow) -> bool {
+    pub fn may_contain(&self, flow: &Flow) -> bool {
         match flow.pair() {
             Pair::V4 { src, .. } => self.parts[0].has(part4(src)),
             Pair::V6 { src, .. } => self.parts[1].has(part6(src)),
@@ -111,7 +111,7 @@ impl Forged {
     }
 
     /// Returns whether a flow's source is one that no packet at the front can have.
-    pub fn holds(&self, flow: &Flow) -> bool {
+    pub fn contains(&self, flow: &Flow) -> bool {
         let Some((v4, v6)) = &self.fibs else { return false };
         INSIDE
             == match flow.pair() {
@@ -136,14 +136,14 @@ impl Forged {
 }
 
 /// Returns an address as the prefix that holds it alone.
-pub(super) enum Single {
+pub(super) enum HostPrefix {
     /// IPv4.
     V4(Prefix<u32>),
     /// IPv6.
     V6(Prefix<u128>),
 }
 
-impl From<Address> for Single {
+impl From<Address> for HostPrefix {
     fn from(address: Address) -> Self {
         match address {
             Address::V4(address) => Self::V4(Prefix::truncate(address, 32)),
@@ -161,7 +161,7 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(12);
         let mut spared = 0;
         for _ in 0..300 {
-            let mut sides = Sides::default();
+            let mut sides = InsidePrefixes::default();
             let mut addresses = Vec::new();
             for _ in 0..rng.usize(1..6) {
                 let len = if rng.u8(..8) == 0 { rng.u32(..8) } else { rng.u32(8..=32) };
@@ -176,8 +176,8 @@ mod tests {
             addresses.extend((0..50).map(|_| Flow::v4(rng.u32(..), 0)));
             addresses.extend((0..50).map(|_| Flow::v6(rng.u128(..), 0)));
             for flow in addresses {
-                assert!(forged.may_hold(&flow) || !forged.holds(&flow), "{flow}");
-                spared += u32::from(!forged.may_hold(&flow));
+                assert!(forged.may_contain(&flow) || !forged.contains(&flow), "{flow}");
+                spared += u32::from(!forged.may_contain(&flow));
             }
         }
         assert!(spared > 10_000, "{spared}");

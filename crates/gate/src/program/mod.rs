@@ -34,19 +34,19 @@
 pub mod library;
 pub mod shipped;
 
+mod error;
 mod insn;
 mod machine;
 mod object;
 mod packet;
 mod programs;
-mod refusal;
 mod verify;
 
+pub use error::{ProgramError, VerifierError};
 pub use insn::{Helper, Insn};
 pub use machine::{Fault, Prepared};
 pub use programs::Programs;
-pub use refusal::{Refusal, Why};
-pub use verify::{LONGEST, MOST_INSTRUCTIONS, MOST_STEPS, Section, Verified};
+pub use verify::{LONGEST, MAX_INSTRUCTIONS, MAX_STEPS, Section, Verified};
 
 use machine::Memory;
 use packet::{DESCRIPTION, Parsed};
@@ -54,7 +54,7 @@ use sha2::{Digest, Sha256};
 use verify::STACK;
 
 /// How many programs a gate can have.
-pub const MOST_PROGRAMS: usize = 256;
+pub const MAX_PROGRAMS: usize = 256;
 
 /// A program that has passed the verifier.
 ///
@@ -75,7 +75,7 @@ pub struct Program {
 
 /// What a program says of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ProgramVerdict {
     /// It may go.
     Forward(Prepared),
     /// It may not.
@@ -84,7 +84,7 @@ pub enum Answer {
     /// cookie is as it was.
     Error,
     /// The program is not there, in the version that the flow began with. The flow asks again.
-    Nothing,
+    Missing,
 }
 
 impl Program {
@@ -93,7 +93,7 @@ impl Program {
     /// # Errors
     ///
     /// The [`Refusal`] says which instruction is wrong and why.
-    pub fn load(bytes: &[u8]) -> Result<Self, Refusal> {
+    pub fn load(bytes: &[u8]) -> Result<Self, ProgramError> {
         let (init, packet) = object::read(bytes)?;
         let init = verify::verify(Section::Init, init)?;
         let packet = verify::verify(Section::Packet, packet)?;
@@ -167,7 +167,7 @@ impl Machine {
     /// `length` is the frame's, Ethernet header included.
     ///
     /// A packet whose headers cannot be read, one that the program lets go without having prepared
-    /// it, and any other return value is [`Answer::Error`]: the packet is dropped, and the flow is
+    /// it, and any other return value is [`ProgramVerdict::Error`]: the packet is dropped, and the flow is
     /// unchanged. Any host can forge such a packet of the flow.
     pub fn packet(
         &mut self,
@@ -177,8 +177,8 @@ impl Machine {
         cookie: &mut [u8; 64],
         packet: &[u8],
         length: u32,
-    ) -> Answer {
-        let Some(parsed) = Parsed::new(packet) else { return Answer::Error };
+    ) -> ProgramVerdict {
+        let Some(parsed) = Parsed::new(packet) else { return ProgramVerdict::Error };
         let before = *cookie;
         let mut memory = Memory {
             context: &parsed.context(now, expire_at),
@@ -191,11 +191,11 @@ impl Machine {
         let result = machine::run(&program.packet, &mut memory);
         self.faults += u64::from(result.is_err());
         match (result, memory.prepared) {
-            (Ok(0), Some(prepared)) => Answer::Forward(prepared),
-            (Ok(1), _) => Answer::Decline,
+            (Ok(0), Some(prepared)) => ProgramVerdict::Forward(prepared),
+            (Ok(1), _) => ProgramVerdict::Decline,
             _ => {
                 *cookie = before;
-                Answer::Error
+                ProgramVerdict::Error
             }
         }
     }

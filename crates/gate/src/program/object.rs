@@ -21,14 +21,14 @@ use object::{
     SectionIndex,
 };
 
+use super::error::{ProgramError, VerifierError};
 use super::insn::{Helper, Insn, OF_CLOCK, OF_CONSTANT, OF_RODATA, WIDE};
-use super::refusal::{Refusal, Why};
-use super::verify::{MOST_INSTRUCTIONS, Section};
+use super::verify::{MAX_INSTRUCTIONS, Section};
 
 /// The opcode of a call.
 const CALL: u8 = 0x85;
 /// The most bytes of constants.
-const MOST_RODATA: usize = 1 << 15;
+const MAX_RODATA: usize = 1 << 15;
 
 /// Instructions and the constants they read.
 #[derive(Clone, Debug, Default)]
@@ -40,10 +40,10 @@ pub(super) struct Code {
 type Elf<'a> = ElfFile64<'a, LittleEndian>;
 
 /// Reads the code of both sections.
-pub(super) fn read(bytes: &[u8]) -> Result<(Code, Code), Refusal> {
-    let elf = Elf::parse(bytes).map_err(|error| Why::NotAnObject(error.to_string()))?;
+pub(super) fn read(bytes: &[u8]) -> Result<(Code, Code), ProgramError> {
+    let elf = Elf::parse(bytes).map_err(|error| VerifierError::NotAnObject(error.to_string()))?;
     if elf.elf_header().e_machine(LittleEndian) != EM_BPF {
-        return Err(Why::NotBpf.into());
+        return Err(VerifierError::NotBpf.into());
     }
     let mut rodata = Vec::new();
     let mut constants = Vec::new();
@@ -55,10 +55,10 @@ pub(super) fn read(bytes: &[u8]) -> Result<(Code, Code), Refusal> {
             rodata.extend_from_slice(section.data().unwrap_or_default());
         }
     }
-    if rodata.len() > MOST_RODATA {
-        return Err(Why::Variable(".rodata".into()).into());
+    if rodata.len() > MAX_RODATA {
+        return Err(VerifierError::Variable(".rodata".into()).into());
     }
-    let code = |section| -> Result<Code, Refusal> {
+    let code = |section| -> Result<Code, ProgramError> {
         let insns = instructions(&elf, section, &constants)?;
         Ok(Code { insns, rodata: rodata.clone() })
     };
@@ -69,44 +69,49 @@ fn instructions(
     elf: &Elf<'_>,
     of: Section,
     constants: &[(SectionIndex, usize)],
-) -> Result<Vec<Insn>, Refusal> {
-    let whole = |why| Refusal { section: Some(of.name()), at: None, why };
-    let section = elf.section_by_name(of.name()).ok_or_else(|| whole(Why::NoSection))?;
-    let bytes = section.data().map_err(|error| whole(Why::NotAnObject(error.to_string())))?;
+) -> Result<Vec<Insn>, ProgramError> {
+    let whole = |error| ProgramError { section: Some(of.name()), at: None, error };
+    let section = elf.section_by_name(of.name()).ok_or_else(|| whole(VerifierError::NoSection))?;
+    let bytes =
+        section.data().map_err(|error| whole(VerifierError::NotAnObject(error.to_string())))?;
     if bytes.is_empty() {
-        return Err(whole(Why::NoSection));
+        return Err(whole(VerifierError::NoSection));
     }
     let (chunks, rest) = bytes.as_chunks::<8>();
-    if !rest.is_empty() || chunks.len() > MOST_INSTRUCTIONS {
-        return Err(whole(Why::Length(MOST_INSTRUCTIONS)));
+    if !rest.is_empty() || chunks.len() > MAX_INSTRUCTIONS {
+        return Err(whole(VerifierError::Length(MAX_INSTRUCTIONS)));
     }
     let mut insns: Vec<Insn> = chunks.iter().map(|bytes| Insn::from_bytes(*bytes)).collect();
     // Only relocations give an instruction an address, and a call its number.
     let wide = |insn: &Insn| insn.code == WIDE && insn.src != OF_CONSTANT;
     if let Some(at) = insns.iter().position(wide) {
         let at = Some((at, insns[at]));
-        return Err(Refusal { section: Some(of.name()), at, why: Why::Field });
+        return Err(ProgramError { section: Some(of.name()), at, error: VerifierError::Field });
     }
     let mut named = vec![false; insns.len()];
     for (offset, relocation) in section.relocations() {
         let at = offset as usize / 8;
         let Some(insn) = insns.get_mut(at).filter(|_| offset % 8 == 0) else {
-            return Err(whole(Why::Relocation));
+            return Err(whole(VerifierError::Relocation));
         };
-        let refuse =
-            |insn: Insn, why| Refusal { section: Some(of.name()), at: Some((at, insn)), why };
+        let refuse = |insn: Insn, error| ProgramError {
+            section: Some(of.name()),
+            at: Some((at, insn)),
+            error,
+        };
         let RelocationTarget::Symbol(symbol) = relocation.target() else {
-            return Err(refuse(*insn, Why::Relocation));
+            return Err(refuse(*insn, VerifierError::Relocation));
         };
-        let symbol = elf.symbol_by_index(symbol).map_err(|_| refuse(*insn, Why::Relocation))?;
+        let symbol =
+            elf.symbol_by_index(symbol).map_err(|_| refuse(*insn, VerifierError::Relocation))?;
         let name = symbol.name().unwrap_or_default();
         match relocation.flags() {
             RelocationFlags::Elf { r_type: R_BPF_64_32 } if insn.code == CALL => {
                 if !symbol.is_undefined() {
-                    return Err(refuse(*insn, Why::OwnFunction));
+                    return Err(refuse(*insn, VerifierError::OwnFunction));
                 }
                 let Some(helper) = Helper::by_name(name) else {
-                    return Err(refuse(*insn, Why::UnknownName(name.to_owned())));
+                    return Err(refuse(*insn, VerifierError::UnknownName(name.to_owned())));
                 };
                 (insn.src, insn.imm) = (0, helper as i32);
             }
@@ -121,16 +126,16 @@ fn instructions(
                         (OF_RODATA, offset.wrapping_add(insn.imm as u32 as u64))
                     }
                     _ if symbol.is_undefined() => {
-                        return Err(refuse(*insn, Why::UnknownName(name.to_owned())));
+                        return Err(refuse(*insn, VerifierError::UnknownName(name.to_owned())));
                     }
-                    _ => return Err(refuse(*insn, Why::Variable(name.to_owned()))),
+                    _ => return Err(refuse(*insn, VerifierError::Variable(name.to_owned()))),
                 };
                 let Ok(imm) = i32::try_from(address.1) else {
-                    return Err(refuse(*insn, Why::Relocation));
+                    return Err(refuse(*insn, VerifierError::Relocation));
                 };
                 (insn.src, insn.imm) = (address.0, imm);
             }
-            _ => return Err(refuse(*insn, Why::Relocation)),
+            _ => return Err(refuse(*insn, VerifierError::Relocation)),
         }
         named[at] = true;
     }
@@ -138,8 +143,9 @@ fn instructions(
     for (at, insn) in insns.iter().enumerate() {
         if insn.code == CALL && !named[at] {
             let own = insn.src == super::insn::PSEUDO_CALL;
-            let why = if own { Why::OwnFunction } else { Why::NoSuchFunction };
-            return Err(Refusal { section: Some(of.name()), at: Some((at, *insn)), why });
+            let error =
+                if own { VerifierError::OwnFunction } else { VerifierError::NoSuchFunction };
+            return Err(ProgramError { section: Some(of.name()), at: Some((at, *insn)), error });
         }
     }
     Ok(insns)

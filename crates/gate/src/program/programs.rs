@@ -16,12 +16,12 @@
 
 use std::sync::Arc;
 
-use super::{MOST_PROGRAMS, Program};
+use super::{MAX_PROGRAMS, Program};
 
 #[derive(Clone, Debug, Default)]
 struct Slot {
-    now: Option<Arc<Program>>,
-    before: Option<Arc<Program>>,
+    current: Option<Arc<Program>>,
+    previous: Option<Arc<Program>>,
 }
 
 /// Programs by their number.
@@ -30,7 +30,7 @@ pub struct Programs(Vec<Slot>);
 
 impl Default for Programs {
     fn default() -> Self {
-        Self(vec![Slot::default(); MOST_PROGRAMS])
+        Self(vec![Slot::default(); MAX_PROGRAMS])
     }
 }
 
@@ -43,39 +43,42 @@ impl Programs {
             *slot = Slot::default();
             return;
         };
-        let other = slot.now.as_ref().is_some_and(|now| now.digest() != program.digest());
+        let other =
+            slot.current.as_ref().is_some_and(|current| current.digest() != program.digest());
         if other {
-            slot.before = slot.now.take();
+            slot.previous = slot.current.take();
         }
-        slot.now = Some(program);
+        slot.current = Some(program);
     }
 
     /// Returns the program of a number.
     #[inline]
     pub fn get(&self, number: u8) -> Option<&Arc<Program>> {
-        self.0[usize::from(number)].now.as_ref()
+        self.0[usize::from(number)].current.as_ref()
     }
 
     /// Says whether the version before a number's is kept.
-    pub fn has_before(&self, number: u8) -> bool {
-        self.0[usize::from(number)].before.is_some()
+    pub fn has_previous(&self, number: u8) -> bool {
+        self.0[usize::from(number)].previous.is_some()
     }
 
     /// Returns the version that a flow began with: the program of its number, or the one
     /// before that.
     #[inline]
     pub fn version(&self, number: u8, tag: u16) -> Option<&Program> {
-        let Slot { now, before } = &self.0[usize::from(number)];
-        let of = |it: &'_ Option<Arc<Program>>| it.as_ref().is_some_and(|it| it.tag() == tag);
-        if of(now) { now.as_deref() } else { before.as_deref().filter(|_| of(before)) }
+        let Slot { current, previous } = &self.0[usize::from(number)];
+        let of = |program: &'_ Option<Arc<Program>>| {
+            program.as_ref().is_some_and(|program| program.tag() == tag)
+        };
+        if of(current) { current.as_deref() } else { previous.as_deref().filter(|_| of(previous)) }
     }
 
     /// Comes after `last`: keeps, for the flows of each number, the version that it had there.
-    pub fn follow(&mut self, last: &Self) {
+    pub fn keep_previous(&mut self, last: &Self) {
         for (slot, last) in self.0.iter_mut().zip(&last.0) {
-            let (Some(now), Some(was)) = (&slot.now, &last.now) else { continue };
-            let same = now.digest() == was.digest();
-            slot.before = if same { last.before.clone() } else { Some(Arc::clone(was)) };
+            let (Some(current), Some(was)) = (&slot.current, &last.current) else { continue };
+            let same = current.digest() == was.digest();
+            slot.previous = if same { last.previous.clone() } else { Some(Arc::clone(was)) };
         }
     }
 }

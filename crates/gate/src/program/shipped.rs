@@ -5,7 +5,7 @@
 
 /// A program's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct ProgramSource {
     /// Its name, which is its file's without the ending.
     pub name: &'static str,
     /// The number that the published gates give it; those beyond are ours.
@@ -28,11 +28,19 @@ pub const CLANG: [&str; 8] =
     ["-target", "bpfel", "-O2", "-g0", "-ffreestanding", "-Wall", "-Wextra", "-c"];
 
 /// All of them.
-pub const SOURCES: [Source; 6] = [
-    Source { name: "granted", number: 0, text: include_str!("../../programs/granted.c") },
-    Source { name: "declined", number: 1, text: include_str!("../../programs/declined.c") },
-    Source { name: "grantedv2", number: 2, text: include_str!("../../programs/grantedv2.c") },
-    Source { name: "web", number: 3, text: include_str!("../../programs/web.c") },
-    Source { name: "tcp-services", number: 4, text: include_str!("../../programs/tcp-services.c") },
-    Source { name: "dns", number: 5, text: include_str!("../../programs/dns.c") },
+pub const SOURCES: [ProgramSource; 6] = [
+    ProgramSource { name: "granted", number: 0, text: include_str!("../../programs/granted.c") },
+    ProgramSource { name: "declined", number: 1, text: include_str!("../../programs/declined.c") },
+    ProgramSource {
+        name: "grantedv2",
+        number: 2,
+        text: include_str!("../../programs/grantedv2.c"),
+    },
+    ProgramSource { name: "web", number: 3, text: include_str!("../../programs/web.c") },
+    ProgramSource {
+        name: "tcp-services",
+        number: 4,
+        text: include_str!("../../programs/tcp-services.c"),
+    },
+    ProgramSource { name: "dns", number: 5, text: include_str!("../../programs/dns.c") },
 ];

@@ -63,12 +63,12 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::{BYTES, Record, State};
-    use crate::state::{Begun, Decision, Grant, Stamp};
+    use crate::state::{Decision, Grant, Stamp, StartedProgram};
 
     #[test]
     fn a_record_goes_on_where_it_was() {
         let terms = Grant { rate_kib: 9, expire_s: 8, next_renewal_ms: 7, renewal_step_ms: 6 };
-        let begun = Begun { program: 2, tag: 0xfedc, expire_s: 60, cookie: [0xa5; 64] };
+        let started = StartedProgram { program: 2, tag: 0xfedc, expire_s: 60, cookie: [0xa5; 64] };
         let mut record = Record::new(77);
         for step in 0..4u64 {
             let now = 1_000_000 * step;
@@ -83,7 +83,7 @@ mod tests {
                     &Decision::Decline { expire_s: 3 },
                     Stamp::default()
                 )),
-                3 => assert!(record.run(now, &begun, Stamp { sender: 5, number: 10 })),
+                3 => assert!(record.run(now, &started, Stamp { sender: 5, number: 10 })),
                 _ => {}
             }
             let mut same = Record::from_bytes(&record.to_bytes()).unwrap();

@@ -62,7 +62,7 @@ impl Record {
     }
 
     /// Applies a provisional decline, if the flow is not settled, and returns whether it counts.
-    pub(super) fn decline_for_now(&mut self, now: u64, decline: Provisional) -> bool {
+    pub(super) fn decline_provisionally(&mut self, now: u64, decline: Provisional) -> bool {
         if self.is_settled(now) {
             return false;
         }

@@ -20,20 +20,20 @@
 //!
 //! Nothing is allocated after [`FlowTable::new`].
 
-mod room;
+mod eviction;
 
 use fib::{Table, fetch_ahead};
 
 use crate::expiry::{Wheel, Wheels};
 use crate::flow::Flow;
 use crate::index::lines::Lines;
-use crate::index::{Full, Index, MOST_ENTRIES};
-use crate::program::Answer;
-use crate::state::{Begun, Decision, Outcome, Record, Stamp, State};
+use crate::index::{Full, Index, MAX_ENTRIES};
+use crate::program::ProgramVerdict;
+use crate::state::{Decision, Outcome, Record, Stamp, StartedProgram, State};
 
 /// What a flow belongs to: a grantor set, as one generation of the policy says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Belongs {
+pub struct PolicyBinding {
     /// The grantor set, below 2^15.
     pub set: u16,
     /// The policy's generation, by its lower 16 bits.
@@ -58,10 +58,10 @@ const V6: u16 = 1 << 15;
 const _: () = assert!(size_of::<Entry>() == 128);
 
 impl Entry {
-    fn new(flow: &Flow, hash: u32, belongs: Belongs, record: Record) -> Self {
+    fn new(flow: &Flow, hash: u32, binding: PolicyBinding, record: Record) -> Self {
         let version = if flow.is_v6() { V6 } else { 0 };
-        let of = belongs.set & !V6 | version;
-        Self { words: flow.words(), hash, of, generation: belongs.generation, record }
+        let of = binding.set & !V6 | version;
+        Self { words: flow.words(), hash, of, generation: binding.generation, record }
     }
 
     #[inline(always)]
@@ -77,8 +77,8 @@ impl Entry {
 
     /// Returns what the flow belongs to.
     #[inline]
-    pub fn belongs(&self) -> Belongs {
-        Belongs { set: self.of & !V6, generation: self.generation }
+    pub fn binding(&self) -> PolicyBinding {
+        PolicyBinding { set: self.of & !V6, generation: self.generation }
     }
 
     /// Returns the flow's hash.
@@ -126,11 +126,11 @@ impl<I: Index> FlowTable<I> {
     ///
     /// # Panics
     ///
-    /// If `entries` is 0 or more than [`MOST_ENTRIES`].
+    /// If `entries` is 0 or more than [`MAX_ENTRIES`].
     pub fn new(entries: usize, now: u64) -> Self {
-        assert!((1..=MOST_ENTRIES).contains(&entries), "a flow table has 1 to 2^28 - 1 entries");
+        assert!((1..=MAX_ENTRIES).contains(&entries), "a flow table has 1 to 2^28 - 1 entries");
         let slots = (2 * entries).next_power_of_two().max(64);
-        let blank = Entry::new(&Flow::default(), 0, Belongs::default(), Record::default());
+        let blank = Entry::new(&Flow::default(), 0, PolicyBinding::default(), Record::default());
         Self {
             index: I::with_slots(slots),
             entries: Table::filled(blank, entries),
@@ -193,7 +193,7 @@ impl<I: Index> FlowTable<I> {
         &mut self,
         flow: &Flow,
         hash: u32,
-        belongs: Belongs,
+        binding: PolicyBinding,
         now: u64,
     ) -> Result<u32, Full> {
         let reused = self.free.last().copied();
@@ -207,8 +207,8 @@ impl<I: Index> FlowTable<I> {
             None => self.unused += 1,
         }
         let record = Record::new(now);
-        self.wheels.file(entry, Wheel::Requests, record.expire_at());
-        self.entries[entry as usize] = Entry::new(flow, hash, belongs, record);
+        self.wheels.schedule(entry, Wheel::Requests, record.expire_at());
+        self.entries[entry as usize] = Entry::new(flow, hash, binding, record);
         Ok(entry)
     }
 
@@ -220,7 +220,7 @@ impl<I: Index> FlowTable<I> {
         let outcome = record.packet(now, bytes);
         // An expiry that is put off is found out by the wheel, one that comes nearer not.
         if before != record.state() || record.expire_at() < expire_at {
-            self.refile(entry, before);
+            self.reschedule(entry, before);
         }
         outcome
     }
@@ -234,7 +234,7 @@ impl<I: Index> FlowTable<I> {
         let is_declined = record.provisional_traffic().contains(bytes);
         let outcome = record.classified(now, is_declined);
         if record.expire_at() < expire_at {
-            self.refile(entry, State::Provisional);
+            self.reschedule(entry, State::Provisional);
         }
         outcome
     }
@@ -244,7 +244,7 @@ impl<I: Index> FlowTable<I> {
         let record = &mut self.entries[entry as usize].record;
         let before = record.state();
         record.prove(now);
-        self.refile(entry, before);
+        self.reschedule(entry, before);
     }
 
     /// Takes over a decision of the flow with this entry, and says whether it counts.
@@ -253,51 +253,57 @@ impl<I: Index> FlowTable<I> {
         let before = record.state();
         let counts = record.decide(now, decision, stamp);
         if counts {
-            self.refile(entry, before);
+            self.reschedule(entry, before);
         }
         counts
     }
 
     /// Makes an outcome of what the program of the flow with this entry said, and keeps the
     /// cookie as it left it.
-    pub fn answer(&mut self, entry: u32, now: u64, cookie: &[u8; 64], answer: Answer) -> Outcome {
+    pub fn answer(
+        &mut self,
+        entry: u32,
+        now: u64,
+        cookie: &[u8; 64],
+        answer: ProgramVerdict,
+    ) -> Outcome {
         let record = &mut self.entries[entry as usize].record;
         let before = record.state();
         record.set_cookie(cookie);
         let outcome = record.answer(now, answer);
         if before != record.state() {
-            self.refile(entry, before);
+            self.reschedule(entry, before);
         }
         outcome
     }
 
     /// Has a program decide of the flow with this entry, and says whether that counts.
-    pub fn run(&mut self, entry: u32, now: u64, begun: &Begun, stamp: Stamp) -> bool {
+    pub fn run(&mut self, entry: u32, now: u64, started: &StartedProgram, stamp: Stamp) -> bool {
         let record = &mut self.entries[entry as usize].record;
         let before = record.state();
-        let counts = record.run(now, begun, stamp);
+        let counts = record.run(now, started, stamp);
         if counts {
-            self.refile(entry, before);
+            self.reschedule(entry, before);
         }
         counts
     }
 
     /// Says anew what the flow with this entry belongs to.
     #[inline]
-    pub fn belong(&mut self, entry: u32, belongs: Belongs) {
+    pub fn bind(&mut self, entry: u32, binding: PolicyBinding) {
         let entry = &mut self.entries[entry as usize];
-        entry.of = entry.of & V6 | belongs.set & !V6;
-        entry.generation = belongs.generation;
+        entry.of = entry.of & V6 | binding.set & !V6;
+        entry.generation = binding.generation;
     }
 
     /// Counts and files an entry whose state was `before`.
-    fn refile(&mut self, entry: u32, before: State) {
+    fn reschedule(&mut self, entry: u32, before: State) {
         let record = &self.entries[entry as usize].record;
         let (after, expire_at) = (record.state(), record.expire_at());
         self.count(before, -1);
         self.count(after, 1);
-        self.wheels.take_out(entry);
-        self.wheels.file(entry, wheel(after), expire_at);
+        self.wheels.cancel(entry);
+        self.wheels.schedule(entry, wheel(after), expire_at);
     }
 
     fn count(&mut self, state: State, by: isize) {
@@ -320,20 +326,20 @@ impl<I: Index> FlowTable<I> {
         &mut self,
         flow: &Flow,
         hash: u32,
-        belongs: Belongs,
+        binding: PolicyBinding,
         record: Record,
         now: u64,
     ) -> Result<u32, Full> {
-        let entry = self.insert(flow, hash, belongs, now)?;
+        let entry = self.insert(flow, hash, binding, now)?;
         let before = self.entries[entry as usize].record.state();
         self.entries[entry as usize].record = record;
-        self.refile(entry, before);
+        self.reschedule(entry, before);
         Ok(entry)
     }
 
     /// Forgets a flow.
     pub fn remove(&mut self, entry: u32) {
-        self.wheels.take_out(entry);
+        self.wheels.cancel(entry);
         self.forget(entry);
     }
 

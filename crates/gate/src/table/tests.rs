@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Belongs, FlowTable};
+use super::{FlowTable, PolicyBinding};
 use crate::flow::{Flow, Key};
 use crate::index::{Full, Index, chain, cuckoo, hopscotch, lines};
 use crate::state::{Decision, Grant, Outcome, Stamp, State};
@@ -37,8 +37,8 @@ fn random<I: Index>(seed: u64) {
         assert_eq!(found, table.find(&flow, hash));
         assert_eq!(found.is_some(), model.contains_key(&flow), "{} step {step}", I::NAME);
         let entry = found.or_else(|| {
-            let belongs = Belongs { set: 3, generation: 9 };
-            let entry = table.insert(&flow, hash, belongs, now);
+            let binding = PolicyBinding { set: 3, generation: 9 };
+            let entry = table.insert(&flow, hash, binding, now);
             assert_eq!(entry.is_err(), model.len() == ENTRIES, "{} step {step}", I::NAME);
             entry.ok()
         });
@@ -52,7 +52,7 @@ fn random<I: Index>(seed: u64) {
                 _ => drop(table.packet(entry, now, 100)),
             }
             assert_eq!(table.entry(entry).flow(), flow);
-            assert_eq!(table.entry(entry).belongs(), Belongs { set: 3, generation: 9 });
+            assert_eq!(table.entry(entry).binding(), PolicyBinding { set: 3, generation: 9 });
             model.insert(flow, table.entry(entry).record().expire_at());
             if rng.u8(..16) == 0 {
                 table.remove(entry);
@@ -96,7 +96,7 @@ fn full(entries: u32, granted: u32, key: &Key) -> FlowTable {
     for number in 0..entries {
         let flow = flow(number);
         let at = u64::from(number) * 1000;
-        let entry = table.insert(&flow, key.hash(&flow), Belongs::default(), at).unwrap();
+        let entry = table.insert(&flow, key.hash(&flow), PolicyBinding::default(), at).unwrap();
         table.packet(entry, at, 64);
         if number < granted {
             table.decide(entry, at, &GRANT, Stamp::default());
@@ -116,10 +116,10 @@ fn a_full_table_gives_up_requests_and_never_a_grant() {
     for number in ENTRIES..1_000_000 {
         let flow = flow(number);
         if table.room() == 0 {
-            assert_eq!(table.insert(&flow, 1, Belongs::default(), now), Err(Full));
+            assert_eq!(table.insert(&flow, 1, PolicyBinding::default(), now), Err(Full));
             assert_eq!(table.make_room(32), 32);
         }
-        let entry = table.insert(&flow, key.hash(&flow), Belongs::default(), now).unwrap();
+        let entry = table.insert(&flow, key.hash(&flow), PolicyBinding::default(), now).unwrap();
         table.packet(entry, now, 64);
         now += 1000;
     }
@@ -149,7 +149,7 @@ fn the_patient_stay_longest() {
     for number in ENTRIES..8 * ENTRIES {
         let flow = flow(number);
         assert_eq!(table.make_room(1), 1);
-        table.insert(&flow, key.hash(&flow), Belongs::default(), 2 * SECOND).unwrap();
+        table.insert(&flow, key.hash(&flow), PolicyBinding::default(), 2 * SECOND).unwrap();
     }
     for number in (0..ENTRIES).step_by(64) {
         let flow = flow(number);
@@ -169,7 +169,8 @@ fn nothing_is_allocated_after_the_beginning() {
             if table.room() == 0 {
                 table.make_room(32);
             }
-            let entry = table.insert(&flow, key.hash(&flow), Belongs::default(), now).unwrap();
+            let entry =
+                table.insert(&flow, key.hash(&flow), PolicyBinding::default(), now).unwrap();
             table.packet(entry, now, 100);
             if number % 7 == 0 {
                 table.decide(entry, now, &Decision::Decline { expire_s: 2 }, Stamp::default());

@@ -12,14 +12,14 @@
 use wire::tunnel::{Ends, Outer};
 use wire::{ipv4, ipv6};
 
-use super::{FORMAT, MARK, PRIVATE, Private, TunnelKey, UNIT, tag};
+use super::{FORMAT, PRIVATE_LEN, PrivateData, TAGGED_LEN, TunnelKey, UNIT, tag};
 use crate::policy::Address;
 
 /// Size of the replay window of a stream, in numbers up to the highest.
 pub const WINDOW: u64 = 64 * (WORDS as u64 - 1);
 const WORDS: usize = 64;
 /// Maximum number of streams of a gate at a time: its workers.
-pub const MOST_STREAMS: usize = 64;
+pub const MAX_STREAMS: usize = 64;
 /// The largest delay of a packet behind the latest of its gate: two seconds, in units.
 const BEHIND: u32 = (2_000_000_000u64 >> UNIT) as u32 + 1;
 /// The allowed clock drift, as a fraction of the time.
@@ -27,7 +27,7 @@ const DRIFT: u64 = 512;
 
 /// The reason to refuse a packet of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Refused {
+pub enum TunnelError {
     /// It has no tag.
     Untagged,
     /// The gate's session is not known, or the key is not one that it shares.
@@ -96,7 +96,7 @@ impl Window {
 
 /// The state kept for a gate.
 #[derive(Clone, Debug)]
-struct GateStreams {
+struct GateState {
     gate: Address,
     session: Option<u64>,
     /// The latest time in its packets, and when that was.
@@ -105,7 +105,7 @@ struct GateStreams {
     windows: Vec<Window>,
 }
 
-impl GateStreams {
+impl GateState {
     /// Returns the time that the gate's clock is expected to show.
     fn expected(&self, now: u64) -> u32 {
         let gone = now.saturating_sub(self.at);
@@ -128,7 +128,7 @@ impl GateStreams {
         let at = match self.windows.iter().position(|window| window.stream == stream) {
             Some(at) => at,
             None => {
-                if self.windows.len() == MOST_STREAMS {
+                if self.windows.len() == MAX_STREAMS {
                     // Packets that a stream sent before such a silence are refused by their time.
                     let behind = |window: &Window| expected.wrapping_sub(window.time).cast_signed();
                     let silent = |window: &Window| behind(window) > 2 * BEHIND.cast_signed();
@@ -149,21 +149,21 @@ impl GateStreams {
 
 /// A worker's checks.
 #[derive(Debug)]
-pub struct Checker {
-    heard: Vec<GateStreams>,
+pub struct TunnelVerifier {
+    gates: Vec<GateState>,
 }
 
-impl Checker {
+impl TunnelVerifier {
     /// Allocates the state of these gates: about 35 KB each.
     pub fn new(gates: impl IntoIterator<Item = Address>) -> Self {
-        let heard = |gate| GateStreams {
+        let state_of = |gate| GateState {
             gate,
             session: None,
             latest: 0,
             at: 0,
-            windows: Vec::with_capacity(MOST_STREAMS),
+            windows: Vec::with_capacity(MAX_STREAMS),
         };
-        Self { heard: gates.into_iter().map(heard).collect() }
+        Self { gates: gates.into_iter().map(state_of).collect() }
     }
 
     /// Checks a packet of a tunnel, from its outer IP header on, at `now` by any monotonic clock,
@@ -179,42 +179,45 @@ impl Checker {
         packet: &[u8],
         outer: &Outer,
         now: u64,
-    ) -> Result<u8, Refused> {
-        let (Some(ports), PRIVATE) = (outer.ports, outer.private) else {
-            return Err(Refused::Untagged);
+    ) -> Result<u8, TunnelError> {
+        let (Some(ports), PRIVATE_LEN) = (outer.ports, outer.private) else {
+            return Err(TunnelError::Untagged);
         };
-        let private = outer.offset.checked_sub(PRIVATE).and_then(|from| packet.get(from..));
-        let private = private.and_then(|bytes| bytes.first_chunk::<PRIVATE>());
+        let private = outer.offset.checked_sub(PRIVATE_LEN).and_then(|from| packet.get(from..));
+        let private = private.and_then(|bytes| bytes.first_chunk::<PRIVATE_LEN>());
         let inner = packet.get(outer.offset..outer.end);
         let (Some(private), Some(inner), Some(ends)) = (private, inner, ends(packet)) else {
-            return Err(Refused::Untagged);
+            return Err(TunnelError::Untagged);
         };
-        let Mark { number, class, epoch, stream, time, sequence } = Mark::read(private)?;
+        let PrivateFields { number, class, epoch, stream, time, sequence } =
+            PrivateFields::read(private)?;
         let gate = match ends {
             Ends::V4 { src, .. } => Address::V4(src),
             Ends::V6 { src, .. } => Address::V6(src),
         };
-        let (session, key) = keys.find(gate, number).ok_or(Refused::Key)?;
+        let (session, key) = keys.find(gate, number).ok_or(TunnelError::Key)?;
         if key.epoch != epoch {
-            return Err(Refused::Key);
+            return Err(TunnelError::Key);
         }
-        let (mark, code) = private.split_first_chunk::<MARK>().ok_or(Refused::Untagged)?;
+        let (mark, code) =
+            private.split_first_chunk::<TAGGED_LEN>().ok_or(TunnelError::Untagged)?;
         let [low, high] = tag(key, ends, ports, mark, inner);
         let (code, _) = code.as_chunks::<8>();
         let wrong = (low ^ u64::from_le_bytes(code[0])) | (high ^ u64::from_le_bytes(code[1]));
         if wrong != 0 {
-            return Err(Refused::Forged);
+            return Err(TunnelError::Forged);
         }
-        let heard = self.heard.iter_mut().find(|heard| heard.gate == gate).ok_or(Refused::Key)?;
-        match heard.take(session, stream, time, sequence, now) {
+        let gates =
+            self.gates.iter_mut().find(|gates| gates.gate == gate).ok_or(TunnelError::Key)?;
+        match gates.take(session, stream, time, sequence, now) {
             true => Ok(class),
-            false => Err(Refused::Replayed),
+            false => Err(TunnelError::Replayed),
         }
     }
 }
 
 /// The fields of the private data.
-struct Mark {
+struct PrivateFields {
     number: u16,
     class: u8,
     epoch: u16,
@@ -223,14 +226,14 @@ struct Mark {
     sequence: u64,
 }
 
-impl Mark {
-    fn read(private: &Private) -> Result<Self, Refused> {
+impl PrivateFields {
+    fn read(private: &PrivateData) -> Result<Self, TunnelError> {
         let (words, _) = private.as_chunks::<4>();
         let [key, stream, time, high, low] =
             [0, 1, 2, 3, 4].map(|at| u32::from_be_bytes(words[at]));
         let [class, format] = [(key >> 8) as u8, key as u8];
         if format != FORMAT || class > 63 {
-            return Err(Refused::Untagged);
+            return Err(TunnelError::Untagged);
         }
         Ok(Self {
             number: (key >> 16) as u16,

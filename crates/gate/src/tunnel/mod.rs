@@ -1,7 +1,7 @@
 //! Tunnels whose packets bear a proof that a gate of ours has sent them.
 //!
 //! ```text
-//!   grantor's secret ─ HMAC ─► key of this session ─► gate: Stream::seal ═══► grantor: Checker::check
+//!   grantor's secret ─ HMAC ─► key of this session ─► gate: Stream::seal ═══► grantor: TunnelVerifier::check
 //!                                                       each worker its own       each worker its own
 //!
 //!   │ outer IP │ UDP │ GUE 0 │ key:16 class:8 1:8 │ epoch:16 stream:16 │ time:32 │ sequence:64 │ tag:128 │ inner
@@ -43,7 +43,7 @@
 mod check;
 mod seal;
 
-pub use check::{Checker, GateKeys, MOST_STREAMS, Refused, WINDOW};
+pub use check::{GateKeys, MAX_STREAMS, TunnelError, TunnelVerifier, WINDOW};
 pub use seal::{Stream, TunnelKeys};
 
 use core::fmt;
@@ -55,11 +55,11 @@ use wire::tunnel::{Ends, Ports};
 /// The label of the key derivation: it separates these keys from other uses of the secret.
 pub const LABEL: &[u8] = b"fingerpost tunnel 1";
 /// The bytes of private data.
-pub const PRIVATE: usize = 36;
+pub const PRIVATE_LEN: usize = 36;
 /// The bytes of it that the tag covers.
-const MARK: usize = 20;
+const TAGGED_LEN: usize = 20;
 /// The bytes that a header of GUE with private data adds behind UDP.
-pub const OVERHEAD: usize = wire::gue::LEN + PRIVATE;
+pub const OVERHEAD: usize = wire::gue::LEN + PRIVATE_LEN;
 /// The format of the private data.
 const FORMAT: u8 = 1;
 /// A unit of time is two to the power of this, in nanoseconds.
@@ -69,7 +69,7 @@ const COVERED4: usize = 40;
 const COVERED6: usize = ipv6::LEN + 20;
 
 /// Private data as it stands in a packet.
-pub type Private = [u8; PRIVATE];
+pub type PrivateData = [u8; PRIVATE_LEN];
 
 /// The key for tunnels to a grantor, in one session of the gate.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -103,8 +103,14 @@ impl fmt::Debug for TunnelKey {
 /// Returns the tag of a packet.
 ///
 /// About sixty instructions and ten to thirteen words of SipHash; nothing depends on secret bytes.
-fn tag(key: &TunnelKey, ends: Ends, ports: Ports, mark: &[u8; MARK], inner: &[u8]) -> [u64; 2] {
-    let mut bytes = [0u8; 8 + MARK + 32 + COVERED6];
+fn tag(
+    key: &TunnelKey,
+    ends: Ends,
+    ports: Ports,
+    mark: &[u8; TAGGED_LEN],
+    inner: &[u8],
+) -> [u64; 2] {
+    let mut bytes = [0u8; 8 + TAGGED_LEN + 32 + COVERED6];
     let six = inner.first().is_some_and(|first| first >> 4 == 6);
     let (protocol, most) = match six {
         true => (wire::tunnel::IPV6_IN_IP, COVERED6),
@@ -114,8 +120,8 @@ fn tag(key: &TunnelKey, ends: Ends, ports: Ports, mark: &[u8; MARK], inner: &[u8
     bytes[2..4].copy_from_slice(&(inner.len() as u16).to_be_bytes());
     bytes[4..6].copy_from_slice(&ports.src.to_be_bytes());
     bytes[6..8].copy_from_slice(&ports.dst.to_be_bytes());
-    bytes[8..8 + MARK].copy_from_slice(mark);
-    let mut at = 8 + MARK;
+    bytes[8..8 + TAGGED_LEN].copy_from_slice(mark);
+    let mut at = 8 + TAGGED_LEN;
     match ends {
         Ends::V4 { src, dst } => {
             bytes[0] = 4;

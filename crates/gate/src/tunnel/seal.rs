@@ -2,7 +2,7 @@
 
 use wire::tunnel::{Ends, Header};
 
-use super::{FORMAT, MARK, PRIVATE, Private, TunnelKey, UNIT, tag};
+use super::{FORMAT, PRIVATE_LEN, PrivateData, TAGGED_LEN, TunnelKey, UNIT, tag};
 use crate::policy::Address;
 
 /// The keys of the tunnels that are sealed, by where these end.
@@ -57,17 +57,17 @@ impl Stream {
         header: &Header,
         now: u64,
         inner: &[u8],
-    ) -> Option<Private> {
+    ) -> Option<PrivateData> {
         let ports = header.udp?;
         self.sequence += 1;
-        let mut private = [0; PRIVATE];
+        let mut private = [0; PRIVATE_LEN];
         private[..2].copy_from_slice(&key.number.to_be_bytes());
         private[2..4].copy_from_slice(&[header.dscp, FORMAT]);
         private[4..6].copy_from_slice(&key.epoch.to_be_bytes());
         private[6..8].copy_from_slice(&self.stream.to_be_bytes());
         private[8..12].copy_from_slice(&((now >> UNIT) as u32).to_be_bytes());
-        private[12..MARK].copy_from_slice(&self.sequence.to_be_bytes());
-        let (mark, code) = private.split_first_chunk_mut::<MARK>()?;
+        private[12..TAGGED_LEN].copy_from_slice(&self.sequence.to_be_bytes());
+        let (mark, code) = private.split_first_chunk_mut::<TAGGED_LEN>()?;
         let [low, high] = tag(key, header.ends, ports, mark, inner);
         code[..8].copy_from_slice(&low.to_le_bytes());
         code[8..].copy_from_slice(&high.to_le_bytes());

@@ -33,8 +33,8 @@ fn inner(version: u8, length: usize) -> Vec<u8> {
 }
 
 /// A packet of a tunnel, from its outer header on.
-fn packet(header: &Header, private: &Private, inner: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; header.len_with(PRIVATE)];
+fn packet(header: &Header, private: &PrivateData, inner: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; header.len_with(PRIVATE_LEN)];
     bytes.extend_from_slice(inner);
     header.emit_with(private, &mut bytes).unwrap();
     bytes
@@ -44,7 +44,7 @@ struct Pair {
     stream: Stream,
     key: TunnelKey,
     keys: GateKeys,
-    checker: Checker,
+    checker: TunnelVerifier,
 }
 
 impl Pair {
@@ -57,7 +57,7 @@ impl Pair {
             stream: Stream::new(3),
             key: keys().tunnel(7, SESSION).unwrap(),
             keys: gates,
-            checker: Checker::new([GATE, Address::V6(0xfd02 << 112 | 1)]),
+            checker: TunnelVerifier::new([GATE, Address::V6(0xfd02 << 112 | 1)]),
         }
     }
 
@@ -67,8 +67,8 @@ impl Pair {
         packet(&header, &private, inner)
     }
 
-    fn check(&mut self, packet: &[u8], now: u64) -> Result<u8, Refused> {
-        let outer = Outer::parse_with(packet, Some(6080)).map_err(|_| Refused::Untagged)?;
+    fn check(&mut self, packet: &[u8], now: u64) -> Result<u8, TunnelError> {
+        let outer = Outer::parse_with(packet, Some(6080)).map_err(|_| TunnelError::Untagged)?;
         self.checker.check(&self.keys, packet, &outer, now)
     }
 }
@@ -96,7 +96,7 @@ fn private_data_is_that_of_the_golden_script() {
         assert_eq!((name, ours.as_str()), (named, hex));
         let sealed = packet(&header(ends, 41), &private, &inner);
         assert_eq!(pair.check(&sealed, 5), Ok(41), "{name}");
-        assert_eq!(pair.check(&sealed, 5), Err(Refused::Replayed), "{name}");
+        assert_eq!(pair.check(&sealed, 5), Err(TunnelError::Replayed), "{name}");
     }
 }
 
@@ -130,7 +130,7 @@ fn packet_with_any_bit_flipped_is_refused() {
             Ends::V6 { .. } => matches!(at, 0..=5 | 7 | 46 | 47) || *at >= covered,
         };
         assert!(passed.iter().all(may_change), "{passed:?}");
-        assert!(refused > 8 * (PRIVATE + 32), "{refused}");
+        assert!(refused > 8 * (PRIVATE_LEN + 32), "{refused}");
     }
 }
 
@@ -143,7 +143,7 @@ fn packet_without_a_tag_or_under_an_unknown_key_or_session_is_refused() {
         let mut bytes = vec![0; plain.len()];
         bytes.extend_from_slice(&inner);
         plain.emit(&mut bytes).unwrap();
-        assert_eq!(pair.check(&bytes, 0), Err(Refused::Untagged));
+        assert_eq!(pair.check(&bytes, 0), Err(TunnelError::Untagged));
     }
     // The class is the gate's, with any outer header.
     let mut marked = pair.sealed(V4, 0, &inner);
@@ -151,8 +151,8 @@ fn packet_without_a_tag_or_under_an_unknown_key_or_session_is_refused() {
     assert_eq!(pair.check(&marked, 0), Ok(41));
     for (number, session, expect) in [
         (8, SESSION, Ok(41)),
-        (8, SESSION + (1 << 20), Err(Refused::Forged)),
-        (8, SESSION + 1, Err(Refused::Key)),
+        (8, SESSION + (1 << 20), Err(TunnelError::Forged)),
+        (8, SESSION + 1, Err(TunnelError::Key)),
     ] {
         pair.key = keys().tunnel(number, session).unwrap();
         let sealed = pair.sealed(V4, 0, &inner);
@@ -160,11 +160,11 @@ fn packet_without_a_tag_or_under_an_unknown_key_or_session_is_refused() {
     }
     pair.key = Keys::new(9, &[8; 32]).tunnel(9, SESSION).unwrap();
     let sealed = pair.sealed(V4, 0, &inner);
-    assert_eq!(pair.check(&sealed, 0), Err(Refused::Key));
+    assert_eq!(pair.check(&sealed, 0), Err(TunnelError::Key));
     let Ends::V4 { dst, .. } = V4 else { panic!("IPv4") };
     let stranger = Ends::V4 { src: 0x0a02_0002, dst };
     let sealed = pair.sealed(stranger, 0, &inner);
-    assert_eq!(pair.check(&sealed, 0), Err(Refused::Key));
+    assert_eq!(pair.check(&sealed, 0), Err(TunnelError::Key));
     assert!(keys().tunnel(9, SESSION).is_none());
     assert_eq!(format!("{:?}", pair.key), "TunnelKey(9)");
 }
@@ -211,12 +211,16 @@ fn recorded_packet_is_too_old_after_two_seconds() {
     let early = pair.sealed(V4, 101 * SECOND, &inner);
     let latest = pair.sealed(V4, 104 * SECOND, &inner);
     assert_eq!(pair.check(&latest, 4 * SECOND), Ok(41));
-    assert_eq!(pair.check(&recorded, 4 * SECOND), Err(Refused::Replayed));
-    assert_eq!(pair.check(&early, 4 * SECOND), Err(Refused::Replayed));
+    assert_eq!(pair.check(&recorded, 4 * SECOND), Err(TunnelError::Replayed));
+    assert_eq!(pair.check(&early, 4 * SECOND), Err(TunnelError::Replayed));
     // Of another stream, of which nothing is remembered.
     pair.stream = Stream::new(9);
     let other = pair.sealed(V4, 105 * SECOND, &inner);
-    assert_eq!(pair.check(&other, 60 * SECOND), Err(Refused::Replayed), "recorded, a minute ago");
+    assert_eq!(
+        pair.check(&other, 60 * SECOND),
+        Err(TunnelError::Replayed),
+        "recorded, a minute ago"
+    );
     let mut now = 60 * SECOND;
     for _ in 0..1000 {
         // 0.1 % slower than this clock.
@@ -231,7 +235,7 @@ fn recorded_packet_is_too_old_after_two_seconds() {
     pair.stream = Stream::new(9);
     let sealed = pair.sealed(V4, SECOND, &inner);
     assert_eq!(pair.check(&sealed, now), Ok(41));
-    assert_eq!(pair.check(&other, now), Err(Refused::Forged));
+    assert_eq!(pair.check(&other, now), Err(TunnelError::Forged));
 }
 
 #[test]
@@ -240,7 +244,7 @@ fn streams_beyond_capacity_replace_silent_ones() {
     let inner = inner(6, 40);
     let mut now = SECOND;
     let mut first = Vec::new();
-    for stream in 0..MOST_STREAMS as u16 {
+    for stream in 0..MAX_STREAMS as u16 {
         pair.stream = Stream::new(stream);
         let sealed = pair.sealed(V4, now, &inner);
         assert_eq!(pair.check(&sealed, now), Ok(41));
@@ -248,7 +252,7 @@ fn streams_beyond_capacity_replace_silent_ones() {
     }
     pair.stream = Stream::new(1000);
     let sealed = pair.sealed(V4, now, &inner);
-    assert_eq!(pair.check(&sealed, now), Err(Refused::Replayed), "no stream is silent yet");
+    assert_eq!(pair.check(&sealed, now), Err(TunnelError::Replayed), "no stream is silent yet");
     for step in 0..10 {
         now += SECOND;
         pair.stream = Stream { stream: 7, sequence: 10 + step };
@@ -258,5 +262,5 @@ fn streams_beyond_capacity_replace_silent_ones() {
     pair.stream = Stream::new(1000);
     let sealed = pair.sealed(V4, now, &inner);
     assert_eq!(pair.check(&sealed, now), Ok(41));
-    assert!(first.iter().all(|old| pair.check(old, now) == Err(Refused::Replayed)));
+    assert!(first.iter().all(|old| pair.check(old, now) == Err(TunnelError::Replayed)));
 }

@@ -18,7 +18,8 @@ use fib::Reader;
 use gate::decision::{Item, Scope};
 use gate::flow::Flow;
 use gate::grantor::{
-    BATCH, Counts, Fragments, Gathered, Grantor, Limits, Lists, Request, Ruling, Shadow,
+    BATCH, Fragments, Grantor, GrantorCounters, Limits, Lists, PolicyResult, Reassembly, Request,
+    Shadow,
 };
 use gate::policy::Address;
 use rtrb::{Consumer, Producer};
@@ -54,7 +55,7 @@ type Order = (Policies, Sender<Result<(), String>>);
 /// What the thread shows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shown {
-    pub(super) counts: Counts,
+    pub(super) counts: GrantorCounters,
     pub(super) memory: usize,
     pub(super) last_error: Option<String>,
     /// Decisions that found no room on their way to the gates.
@@ -70,7 +71,7 @@ pub(super) struct Setup {
     /// For the policy and for the candidate.
     pub(super) lists: [Reader<Lists>; 2],
     pub(super) limits: Limits,
-    pub(super) fragments: Option<Ruling>,
+    pub(super) fragments: Option<PolicyResult>,
     pub(super) asks: Consumer<Ask>,
     pub(super) answers: Producer<Answer>,
     pub(super) post: SyncSender<Letter>,
@@ -215,14 +216,14 @@ struct Ends {
     answers: Producer<Answer>,
     post: SyncSender<Letter>,
     record: Option<Producer<Ask>>,
-    fragments: Option<Ruling>,
+    fragments: Option<PolicyResult>,
     turns: Turns,
 }
 
 /// What is to be decided of next: packets, each with the further fragments of it.
 struct Intake {
     /// What becomes of who leaves packets incomplete; nothing if fragments are judged by themselves.
-    punishment: Option<Ruling>,
+    punishment: Option<PolicyResult>,
     fragments: Fragments<Ask>,
     batch: Vec<Ask>,
     others: Vec<Vec<Ask>>,
@@ -260,18 +261,18 @@ impl Intake {
             }
             let packet = ask.clone();
             match self.fragments.offer(now, packet.packet(), ask) {
-                Gathered::Alone(ask) => {
+                Reassembly::NotFragment(ask) => {
                     self.batch.push(ask);
                     self.others.push(Vec::new());
                     continue;
                 }
-                Gathered::Waits => {}
-                Gathered::Whole(mut all) => {
+                Reassembly::Incomplete => {}
+                Reassembly::Complete(mut all) => {
                     self.pieces.whole += 1;
                     self.batch.push(all.remove(0));
                     self.others.push(all);
                 }
-                Gathered::Broken(flow, all) => {
+                Reassembly::Invalid(flow, all) => {
                     self.pieces.broken += 1;
                     let known = self.fragments.was_decided(now, &flow);
                     broken(flow, all, !known);
@@ -279,7 +280,7 @@ impl Intake {
             }
             self.pieces.fragments += 1;
         }
-        while let Some((flow, all)) = self.fragments.give_up(now) {
+        while let Some((flow, all)) = self.fragments.expire_one(now) {
             self.pieces.broken += 1;
             let known = self.fragments.was_decided(now, &flow);
             broken(flow, all, !known);
@@ -316,11 +317,11 @@ fn decide(
             untold = true;
         }
         let now = begin.elapsed().as_nanos() as u64;
-        let punished = intake.punishment.unwrap_or(Ruling::NOTHING);
+        let punished = intake.punishment.unwrap_or(PolicyResult::NOTHING);
         intake.take(now, &mut asks, |flow, all, to_blame| {
             // What was not whole does not go on, whatever becomes of its flow.
-            if let (Some(say), Some(ask), true) = (punished.say, all.first(), to_blame) {
-                let item = Item { scope: Scope::of(&flow), say };
+            if let (Some(say), Some(ask), true) = (punished.command, all.first(), to_blame) {
+                let item = Item { scope: Scope::of(&flow), command: say };
                 lost += u64::from(post.try_send((ask.gate, item)).is_err());
             }
             for ask in &all {
@@ -353,7 +354,7 @@ fn decide(
             if let Some(item) = decided.item {
                 lost += u64::from(post.try_send((ask.gate, item)).is_err());
                 if let (Some(flow), true) = (item.scope.flow(), punishment.is_some()) {
-                    fragments.decided(now, flow);
+                    fragments.record_decision(now, flow);
                 }
             }
         }

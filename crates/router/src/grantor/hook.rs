@@ -12,7 +12,7 @@
 //! for the end of a tunnel stays as it is and is routed like any packet. A packet that asks
 //! is copied for the policy (few do), so that the frame need not leave the worker.
 //!
-//! **The queue** is the one that a gate's link has for requests (`gate/src/limit/solicitor.rs`):
+//! **The queue** is the one that a gate's link has for requests (`gate/src/limit/request_queue.rs`):
 //! the highest DSCP is decided of first, and where all places are taken the lowest goes for a
 //! higher one, as `low_priority`. Packets that ask for the renewal of a grant come before all
 //! requests. The ring to the policy holds [`FLIGHT`] only, so that what waits waits where it is
@@ -21,12 +21,12 @@
 use std::time::Instant;
 
 use fib::Reader;
-use gate::grantor::{Closed, open_checked};
+use gate::grantor::{DecapsulationError, decapsulate_checked};
 use gate::limit::bucket::Bucket;
-use gate::limit::solicitor::{Request, Solicitor};
+use gate::limit::request_queue::{Request, RequestQueue};
 use gate::policy::Address;
 use gate::priority::HIGHEST_DSCP;
-use gate::tunnel::{Checker, GateKeys, Private, Refused};
+use gate::tunnel::{GateKeys, PrivateData, TunnelError, TunnelVerifier};
 use port::{Arena, Frame};
 use rtrb::{Consumer, Producer};
 use wire::tunnel::Header;
@@ -108,10 +108,10 @@ pub(super) struct GrantorHook {
     /// The request for the policy of each kept packet, by number.
     copies: Box<[Ask]>,
     /// Requests that are not sent to the policy yet.
-    queue: Solicitor<u32>,
+    queue: RequestQueue<u32>,
     incoming: Vec<Frame>,
     keys: Reader<GateKeys>,
-    checker: Checker,
+    checker: TunnelVerifier,
     start: Instant,
     now: u64,
 }
@@ -138,7 +138,7 @@ impl GrantorHook {
         };
         Self {
             keys,
-            checker: Checker::new(tunnels.gates.iter().copied()),
+            checker: TunnelVerifier::new(tunnels.gates.iter().copied()),
             start: Instant::now(),
             now: 0,
             tunnels,
@@ -148,7 +148,7 @@ impl GrantorHook {
             free: (0..PLACES as u32).rev().collect(),
             copies: vec![blank; PLACES].into(),
             // It leaves as fast as the policy takes it: no rate is held to.
-            queue: Solicitor::new(PLACES, Bucket::new(0, 0, 0)),
+            queue: RequestQueue::new(PLACES, Bucket::new(0, 0, 0)),
             incoming: Vec::with_capacity(SIZE),
         }
     }
@@ -195,27 +195,28 @@ impl GrantorHook {
             return Settled::Ended(frame, Verdict::Spoofed);
         }
         let Self { keys, checker, now, tunnels, .. } = self;
-        let opened = open_checked(packet, tunnels.port, |packet, outer| match tunnels.sealed {
-            true => checker.check(keys.current(), packet, outer, *now),
-            false => Ok(outer.dscp),
-        });
+        let opened =
+            decapsulate_checked(packet, tunnels.port, |packet, outer| match tunnels.sealed {
+                true => checker.check(keys.current(), packet, outer, *now),
+                false => Ok(outer.dscp),
+            });
         let opened = match opened {
             Ok(opened) => opened,
-            Err(Closed::Refused(refused)) => {
+            Err(DecapsulationError::Refused(refused)) => {
                 let verdict = match refused {
-                    Refused::Untagged => Verdict::TunnelUntagged,
-                    Refused::Key => Verdict::TunnelKey,
-                    Refused::Forged => Verdict::TunnelForged,
-                    Refused::Replayed => Verdict::TunnelReplayed,
+                    TunnelError::Untagged => Verdict::TunnelUntagged,
+                    TunnelError::Key => Verdict::TunnelKey,
+                    TunnelError::Forged => Verdict::TunnelForged,
+                    TunnelError::Replayed => Verdict::TunnelReplayed,
                 };
                 return Settled::Ended(frame, verdict);
             }
-            Err(Closed::Header(BadHeader::Checksum)) => {
+            Err(DecapsulationError::Header(BadHeader::Checksum)) => {
                 return Settled::Ended(frame, Verdict::BadChecksum);
             }
             // A header is wrong: what parses packets says which.
-            Err(Closed::Header(_)) => return Settled::Stays(frame),
-            Err(Closed::Congested) => return Settled::Ended(frame, Verdict::LinkFull),
+            Err(DecapsulationError::Header(_)) => return Settled::Stays(frame),
+            Err(DecapsulationError::Congested) => return Settled::Ended(frame, Verdict::LinkFull),
         };
         let mut ether = [0; ethernet::LEN];
         ether.copy_from_slice(&arena.bytes(&frame)[..ethernet::LEN]);
@@ -332,7 +333,7 @@ impl PacketHook for GrantorHook {
         TunnelParameters::default()
     }
 
-    fn seal(&mut self, _: &Header, _: &[u8]) -> Option<Private> {
+    fn seal(&mut self, _: &Header, _: &[u8]) -> Option<PrivateData> {
         None
     }
 

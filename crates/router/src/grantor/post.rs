@@ -25,8 +25,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fib::Publisher;
 use gate::decision::v1;
-use gate::decision::v2::courier::Parcel;
 use gate::decision::v2::keys::Keys;
+use gate::decision::v2::transfer::ProgramImage;
 use gate::decision::v2::{PORT, sender::Sender};
 use gate::policy::Address;
 use gate::tunnel::GateKeys;
@@ -99,7 +99,7 @@ impl Post {
     pub(super) fn start(
         voice: Voice,
         gates: &[Address],
-        programs: Vec<Parcel>,
+        programs: Vec<ProgramImage>,
         keys: Publisher<GateKeys>,
     ) -> io::Result<(Self, mpsc::SyncSender<Letter>)> {
         let (letters, received) = mpsc::sync_channel(LETTERS);
@@ -177,13 +177,13 @@ enum Gate {
 }
 
 impl Gate {
-    fn new(voice: &Voice, programs: &[Parcel]) -> Self {
+    fn new(voice: &Voice, programs: &[ProgramImage]) -> Self {
         match voice {
             Voice::V1 => Self::V1(v1::Writer::new(PAYLOAD), false),
             Voice::V2(id, keys) => {
                 let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let mut sender = Sender::new(*id, keys.clone(), PAYLOAD, since.as_secs());
-                sender.carry(programs);
+                sender.set_programs(programs);
                 Self::V2(Box::new(sender))
             }
         }
@@ -203,7 +203,7 @@ struct Office {
     sent: Arc<Sent>,
     programs: Arc<Programs>,
     /// Those of them that the gates are given.
-    parcels: Arc<[Parcel]>,
+    parcels: Arc<[ProgramImage]>,
     /// When it is noted next how it stands with them.
     note_at: u64,
     begin: Instant,
@@ -249,7 +249,7 @@ impl Office {
         for (address, gate) in &mut self.gates {
             let Gate::V2(sender) = gate else { continue };
             if others {
-                sender.carry(&self.parcels);
+                sender.set_programs(&self.parcels);
             }
             each.extend(sender.programs().iter().map(|carried| (*address, carried)));
         }
@@ -289,7 +289,7 @@ impl Office {
         for (&address, gate) in gates {
             match gate {
                 Gate::V2(sender) => {
-                    sender.beat(now);
+                    sender.queue_heartbeat(now);
                     while sender.poll(now, out) {
                         post(four, six.as_ref(), sent, out, SocketAddr::new(address, PORT));
                     }

@@ -6,7 +6,7 @@
 //!                                  └── what is to be sent ────► post ─► v2::Sender, a gate each
 //! ```
 //!
-//! What is sent when is the protocol's business (`gate::decision::v2::courier`); here is what two
+//! What is sent when is the protocol's business (`gate::decision::v2::transfer`); here is what two
 //! threads tell one another of it. Operators are told when a gate has taken a program or refused one,
 //! once, until it says something else.
 
@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gate::decision::v2::courier::{Carried, Parcel};
-use gate::decision::v2::piece::State;
+use gate::decision::v2::chunk::TransferState;
+use gate::decision::v2::transfer::{ProgramImage, ProgramTransfer};
 
 use crate::vantage::told::{ProgramTold, hexadecimal};
 
@@ -27,7 +27,7 @@ type Known = BTreeMap<(IpAddr, u8), ProgramTold>;
 
 #[derive(Debug)]
 struct Kept {
-    parcels: Arc<[Parcel]>,
+    parcels: Arc<[ProgramImage]>,
     known: Known,
     news: Vec<String>,
 }
@@ -37,7 +37,7 @@ struct Kept {
 pub(super) struct Programs(Mutex<Kept>);
 
 impl Programs {
-    pub(super) fn new(parcels: Vec<Parcel>) -> Self {
+    pub(super) fn new(parcels: Vec<ProgramImage>) -> Self {
         let kept = Kept { parcels: parcels.into(), known: Known::new(), news: Vec::new() };
         Self(Mutex::new(kept))
     }
@@ -47,22 +47,22 @@ impl Programs {
     }
 
     /// Returns what gates are to have.
-    pub(super) fn parcels(&self) -> Arc<[Parcel]> {
+    pub(super) fn parcels(&self) -> Arc<[ProgramImage]> {
         Arc::clone(&self.lock().parcels)
     }
 
     /// Has gates be given others. What they were given before they keep.
-    pub(super) fn set(&self, parcels: Vec<Parcel>) {
+    pub(super) fn set(&self, parcels: Vec<ProgramImage>) {
         self.lock().parcels = parcels.into();
     }
 
     /// Takes note of how it stands with every program at every gate.
-    pub(super) fn note<'a>(&self, each: impl Iterator<Item = (IpAddr, &'a Carried)>) {
+    pub(super) fn note<'a>(&self, each: impl Iterator<Item = (IpAddr, &'a ProgramTransfer)>) {
         let mut kept = self.lock();
         let Kept { known, news, .. } = &mut *kept;
         let before = std::mem::take(known);
         for (gate, carried) in each {
-            let at = (gate, carried.parcel().number());
+            let at = (gate, carried.image().number());
             let told = tell(gate, carried);
             let same = |it: &ProgramTold| {
                 (&it.digest, &it.state, &it.reason) == (&told.digest, &told.state, &told.reason)
@@ -85,16 +85,16 @@ impl Programs {
     }
 }
 
-fn tell(gate: IpAddr, carried: &Carried) -> ProgramTold {
-    let parcel = carried.parcel();
+fn tell(gate: IpAddr, carried: &ProgramTransfer) -> ProgramTold {
+    let parcel = carried.image();
     let sending = carried.sending();
-    let (state, reason) = match carried.told().map(|told| (told.state, &told.words)) {
+    let (state, reason) = match carried.status().map(|status| (status.state, &status.error)) {
         _ if sending.is_some() => ("transferring", None),
         None => ("offered", None),
-        Some((State::Wanted, _)) => ("transferring", None),
-        Some((State::Judging, _)) => ("verifying", None),
-        Some((State::InForce, _)) => ("active", None),
-        Some((State::Refused(reason), words)) => {
+        Some((TransferState::Wanted, _)) => ("transferring", None),
+        Some((TransferState::Verifying, _)) => ("verifying", None),
+        Some((TransferState::Active, _)) => ("active", None),
+        Some((TransferState::Rejected(reason), words)) => {
             let words = (!words.is_empty()).then(|| words.clone());
             ("rejected", Some(words.unwrap_or_else(|| reason.to_string())))
         }

@@ -13,7 +13,7 @@
 use std::net::IpAddr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use gate::policy::sources::{Source, Sources};
+use gate::policy::sources::{SourceClass, SourceLists};
 use port::af_xdp::Interface;
 use port::af_xdp::steer::{self, Steered, Written};
 
@@ -33,13 +33,13 @@ impl Writer {
     }
 
     /// Goes over to what is said of sources.
-    pub(super) fn go_over(&self, sources: &Sources) {
+    pub(super) fn go_over(&self, sources: &SourceLists) {
         let Some(front) = self.front.get() else { return };
         let v4 = sources
-            .early_v4()
+            .drop_list_v4()
             .map(|(prefix, said)| source(IpAddr::V4(prefix.addr().into()), prefix.len(), said));
         let v6 = sources
-            .early_v6()
+            .drop_list_v6()
             .map(|(prefix, said)| source(IpAddr::V6(prefix.addr().into()), prefix.len(), said));
         let list: Vec<steer::Source> = v4.chain(v6).collect();
         let done = front.set_blocked(&list);
@@ -67,6 +67,6 @@ impl Writer {
     }
 }
 
-fn source(address: IpAddr, len: u32, said: Source) -> steer::Source {
-    steer::Source { address, len: len as u8, drops: said == Source::Blocked }
+fn source(address: IpAddr, len: u32, said: SourceClass) -> steer::Source {
+    steer::Source { address, len: len as u8, drops: said == SourceClass::Blocked }
 }

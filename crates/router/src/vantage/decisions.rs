@@ -376,11 +376,11 @@ impl Hearing {
     fn go_over(&mut self, trust: Trust, listeners: Vec<Listener>) {
         for (gone, _) in &self.trust.senders {
             if trust.senders.iter().all(|(id, _)| id != gone) {
-                self.receiver.dismiss(*gone);
+                self.receiver.remove_sender(*gone);
             }
         }
         for (id, keys) in &trust.senders {
-            self.receiver.admit(*id, keys.clone());
+            self.receiver.set_sender(*id, keys.clone());
         }
         let session = self.receiver.session();
         let gone = self.permits.over(&self.trust.senders, &trust.senders, session);
@@ -468,7 +468,7 @@ impl Hearing {
         for item in reader {
             let Ok(mut item) = item else { return self.count("v1_malformed") };
             self.count("v1_items");
-            if Permit::default().cap(&mut item.say) {
+            if Permit::default().cap(&mut item.command) {
                 self.count("expiry_capped");
             }
             for ring in &mut self.rings {
@@ -494,13 +494,13 @@ impl Hearing {
                 self.heard.insert(taken.sender, Instant::now());
                 let (sender, key) = (taken.sender, taken.key());
                 self.rekeyed |= self.signing.insert(sender, key) != Some(key);
-                if let Some(piece) = taken.piece {
-                    let (sender, asked) = (taken.sender, taken.asked());
-                    let told = self.desk.take(sender, &piece, &self.heard);
-                    if piece.is_offer() {
-                        self.receiver.tell(&asked, &told, standing);
+                if let Some(chunk) = taken.chunk {
+                    let (sender, target) = (taken.sender, taken.reply_target());
+                    let told = self.desk.take(sender, &chunk, &self.heard);
+                    if chunk.is_offer() {
+                        self.receiver.write_status(&target, &told, standing);
                     }
-                    let name = if piece.is_offer() { "program_offers" } else { "program_chunks" };
+                    let name = if chunk.is_offer() { "program_offers" } else { "program_chunks" };
                     return self.count(name);
                 }
                 let now = Instant::now();
@@ -529,15 +529,17 @@ impl Hearing {
             }
             Err(refused) => refused,
         };
-        use gate::decision::Refused;
+        use gate::decision::MessageError;
         self.count(match refused {
-            Refused::Forged => "forged",
-            Refused::Replayed => "replayed",
-            Refused::TooOld => "too_old",
-            Refused::OtherSession => "other_session",
-            Refused::UnknownKey => "unknown_key",
-            Refused::UnknownSender => "unknown_source",
-            Refused::Truncated | Refused::Version | Refused::Malformed => "malformed",
+            MessageError::Forged => "forged",
+            MessageError::Replayed => "replayed",
+            MessageError::TooOld => "too_old",
+            MessageError::OtherSession => "other_session",
+            MessageError::UnknownKey => "unknown_key",
+            MessageError::UnknownSender => "unknown_source",
+            MessageError::Truncated | MessageError::Version | MessageError::Malformed => {
+                "malformed"
+            }
         });
     }
 }

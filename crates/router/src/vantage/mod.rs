@@ -64,7 +64,7 @@ mod tally;
 
 pub use config::Config;
 pub use daemon::Vantage;
-pub use gate::gate::Fate;
+pub use gate::gate::RuleOutcome;
 pub use hook::{GateHook, Setup};
 pub(crate) use panel::Panel;
 pub use panel::{Unchanged, told};

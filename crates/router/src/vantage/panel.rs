@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use fib::Publisher;
 use gate::cookie::{Secret, Secrets};
-use gate::policy::{BadPolicy, Policy};
+use gate::policy::{Policy, PolicyError};
 use port::af_xdp::Interface;
 use rtrb::Consumer;
 
@@ -118,7 +118,7 @@ impl Panel {
         tallies: Vec<Arc<Tally>>,
         talks: Vec<Talk>,
         decisions: Decisions,
-    ) -> Result<Self, BadPolicy> {
+    ) -> Result<Self, PolicyError> {
         let rules = Arc::new(config.rules.clone());
         let shadow = Shadow::new(&rules)?;
         Ok(Self {

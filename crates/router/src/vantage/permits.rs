@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use feed::netlink::AnyPrefix;
 use gate::decision::v2::keys::Keys;
-use gate::decision::{Item, Say, Scope};
+use gate::decision::{FlowCommand, Item, Scope};
 use gate::state::{Decision, Stamp};
 
 /// The longest time that a decision lasts, by default: a day.
@@ -73,11 +73,11 @@ impl Permit {
     }
 
     /// Shortens a decision to its sender's limit; returns whether it was longer.
-    pub(super) fn cap(&self, say: &mut Say) -> bool {
+    pub(super) fn cap(&self, say: &mut FlowCommand) -> bool {
         let expire_s = match say {
-            Say::Decide(Decision::Decline { expire_s }) => expire_s,
-            Say::Decide(Decision::Provisional(held)) => &mut held.expire_s,
-            Say::Decide(Decision::Grant(grant)) => {
+            FlowCommand::Decide(Decision::Decline { expire_s }) => expire_s,
+            FlowCommand::Decide(Decision::Provisional(held)) => &mut held.expire_s,
+            FlowCommand::Decide(Decision::Grant(grant)) => {
                 // A flow asks for renewal before its grant is over.
                 let latest = grant.expire_s.min(self.max_expiry).saturating_mul(1000);
                 if grant.expire_s > self.max_expiry && grant.next_renewal_ms >= latest {
@@ -85,8 +85,8 @@ impl Permit {
                 }
                 &mut grant.expire_s
             }
-            Say::Run(program) => &mut program.expire_s,
-            Say::Flush => return false,
+            FlowCommand::Run(program) => &mut program.expire_s,
+            FlowCommand::Flush => return false,
         };
         let longer = *expire_s > self.max_expiry;
         *expire_s = (*expire_s).min(self.max_expiry);
@@ -126,16 +126,16 @@ impl Permits {
         if !permit.covers(&item.scope) {
             return Err(Exceeded::Prefixes);
         }
-        let capped = permit.cap(&mut item.say);
+        let capped = permit.cap(&mut item.command);
         if item.scope.flow().is_some() {
             return Ok(capped);
         }
-        let expire_s = match item.say {
-            Say::Decide(Decision::Decline { expire_s }) => expire_s,
-            Say::Decide(Decision::Provisional(held)) => held.expire_s,
-            Say::Decide(Decision::Grant(grant)) => grant.expire_s,
-            Say::Run(program) => program.expire_s,
-            Say::Flush => 0,
+        let expire_s = match item.command {
+            FlowCommand::Decide(Decision::Decline { expire_s }) => expire_s,
+            FlowCommand::Decide(Decision::Provisional(held)) => held.expire_s,
+            FlowCommand::Decide(Decision::Grant(grant)) => grant.expire_s,
+            FlowCommand::Run(program) => program.expire_s,
+            FlowCommand::Flush => 0,
         };
         let wide = self.wide.entry(sender).or_default();
         wide.retain(|(scope, until)| *until > now && *scope != item.scope);
@@ -203,7 +203,7 @@ mod tests {
     const DST: u32 = 0xc000_0207;
 
     fn decline(scope: Scope, expire_s: u32) -> Item {
-        Item { scope, say: Say::Decide(Decision::Decline { expire_s }) }
+        Item { scope, command: FlowCommand::Decide(Decision::Decline { expire_s }) }
     }
 
     fn wide(source: &str, destination: &str) -> Scope {
@@ -227,9 +227,12 @@ mod tests {
                     next_renewal_ms: seconds.saturating_mul(800),
                     renewal_step_ms: 1000,
                 };
-                let mut item = Item { scope: flow, say: Say::Decide(Decision::Grant(terms)) };
+                let mut item =
+                    Item { scope: flow, command: FlowCommand::Decide(Decision::Grant(terms)) };
                 permits.admit(sender, &mut item, Instant::now()).unwrap();
-                let Say::Decide(Decision::Grant(capped)) = item.say else { panic!("{item:?}") };
+                let FlowCommand::Decide(Decision::Grant(capped)) = item.command else {
+                    panic!("{item:?}")
+                };
                 assert_eq!(capped.expire_s, seconds.min(most));
                 assert!(capped.next_renewal_ms < capped.expire_s.saturating_mul(1000));
             }
@@ -254,7 +257,7 @@ mod tests {
             (wide("0.0.0.0/0", "192.0.2.0/23"), false),
             (wide("192.0.2.0/24", "0.0.0.0/0"), false),
         ] {
-            for mut item in [decline(scope, 5), Item { scope, say: Say::Flush }] {
+            for mut item in [decline(scope, 5), Item { scope, command: FlowCommand::Flush }] {
                 let admitted = permits.admit(1, &mut item, Instant::now());
                 let refused = if expect { Ok(false) } else { Err(Exceeded::Prefixes) };
                 assert_eq!(admitted, refused, "{scope:?}");

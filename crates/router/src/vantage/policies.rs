@@ -22,7 +22,7 @@
 use std::fmt;
 
 use feed::netlink::AnyPrefix;
-use gate::gate::{Count, Fates, Ledger, Line, RULES};
+use gate::gate::{Count, OutcomeCounts, RULES, RuleCounters, RuleId};
 
 use super::config::{Rule, Rules};
 
@@ -34,11 +34,11 @@ const _: () = assert!(2 * MOST <= RULES);
 /// A line of the ledgers.
 #[derive(Clone, Debug)]
 struct Place {
-    line: Line,
+    line: RuleId,
     /// Whose it is.
     of: Option<AnyPrefix>,
     /// What was there when it became that.
-    zero: Fates,
+    zero: OutcomeCounts,
     /// The reload since which it is free.
     since: u64,
 }
@@ -48,7 +48,7 @@ struct Place {
 pub(super) struct Lines {
     places: Vec<Place>,
     /// Of rules that are gone, on lines that are used again.
-    gone: Fates,
+    gone: OutcomeCounts,
     reloads: u64,
 }
 
@@ -77,23 +77,27 @@ impl fmt::Display for Whose<'_> {
 }
 
 /// Returns the line of a policy's rule by its place, which is its own if no rule had one before.
-pub(super) fn first(place: usize) -> Line {
-    Line::of_rule(place).filter(|_| place < MOST).unwrap_or(Line::OTHERS)
+pub(super) fn first(place: usize) -> RuleId {
+    RuleId::of_rule(place).filter(|_| place < MOST).unwrap_or(RuleId::OTHERS)
 }
 
 impl Lines {
     /// Begins with rules that have the first lines.
     pub(super) fn new(rules: &Rules) -> Self {
         let place = |at| {
-            let line = Line::of_rule(at)?;
+            let line = RuleId::of_rule(at)?;
             let of = rules.rules.iter().find(|rule| rule.counted == line).map(|rule| rule.prefix);
-            Some(Place { line, of, zero: Fates::default(), since: 0 })
+            Some(Place { line, of, zero: OutcomeCounts::default(), since: 0 })
         };
-        Self { places: (0..RULES).map_while(place).collect(), gone: Fates::default(), reloads: 0 }
+        Self {
+            places: (0..RULES).map_while(place).collect(),
+            gone: OutcomeCounts::default(),
+            reloads: 0,
+        }
     }
 
     /// Finds lines for another policy: what it becomes when that is in force.
-    pub(super) fn over(&self, rules: &mut Rules, ledgers: &[&Ledger]) -> Self {
+    pub(super) fn over(&self, rules: &mut Rules, ledgers: &[&RuleCounters]) -> Self {
         let mut next = Self { reloads: self.reloads + 1, ..self.clone() };
         let there: Vec<AnyPrefix> = rules.rules.iter().map(|rule| rule.prefix).collect();
         let mut free: Vec<usize> = Vec::new();
@@ -113,7 +117,7 @@ impl Lines {
             if let Some(place) = next.places.iter().find(|place| place.of == Some(*prefix)) {
                 return place.line;
             }
-            let Some(at) = (left > 0).then(|| free.next()).flatten() else { return Line::OTHERS };
+            let Some(at) = (left > 0).then(|| free.next()).flatten() else { return RuleId::OTHERS };
             left -= 1;
             let place = &mut next.places[at];
             let now = sum(ledgers, place.line);
@@ -131,8 +135,8 @@ impl Lines {
     pub(super) fn told<'r>(
         &self,
         rules: &'r Rules,
-        ledgers: &[&Ledger],
-    ) -> Vec<(Whose<'r>, Fates)> {
+        ledgers: &[&RuleCounters],
+    ) -> Vec<(Whose<'r>, OutcomeCounts)> {
         let counts = |place: &Place| minus(sum(ledgers, place.line), place.zero);
         let of_rule = |rule: &'r Rule| {
             let place = self.places.iter().find(|place| place.line == rule.counted)?;
@@ -140,18 +144,18 @@ impl Lines {
         };
         let mut all: Vec<_> = rules.rules.iter().filter_map(of_rule).collect();
         let free = self.places.iter().filter(|place| place.of.is_none());
-        all.push((Whose::Others, sum(ledgers, Line::OTHERS)));
+        all.push((Whose::Others, sum(ledgers, RuleId::OTHERS)));
         all.push((Whose::Gone, free.map(counts).fold(self.gone, plus)));
-        all.push((Whose::None, sum(ledgers, Line::NONE)));
+        all.push((Whose::None, sum(ledgers, RuleId::NONE)));
         all
     }
 }
 
-fn sum(ledgers: &[&Ledger], line: Line) -> Fates {
-    ledgers.iter().map(|ledger| ledger.read(line)).fold(Fates::default(), plus)
+fn sum(ledgers: &[&RuleCounters], line: RuleId) -> OutcomeCounts {
+    ledgers.iter().map(|ledger| ledger.read(line)).fold(OutcomeCounts::default(), plus)
 }
 
-fn both(one: Fates, other: Fates, of: impl Fn(u64, u64) -> u64) -> Fates {
+fn both(one: OutcomeCounts, other: OutcomeCounts, of: impl Fn(u64, u64) -> u64) -> OutcomeCounts {
     let count = |at: usize| {
         let (one, other): (Count, Count) = (one[at], other[at]);
         Count { packets: of(one.packets, other.packets), bytes: of(one.bytes, other.bytes) }
@@ -159,11 +163,11 @@ fn both(one: Fates, other: Fates, of: impl Fn(u64, u64) -> u64) -> Fates {
     std::array::from_fn(count)
 }
 
-fn plus(one: Fates, other: Fates) -> Fates {
+fn plus(one: OutcomeCounts, other: OutcomeCounts) -> OutcomeCounts {
     both(one, other, u64::wrapping_add)
 }
 
-fn minus(one: Fates, other: Fates) -> Fates {
+fn minus(one: OutcomeCounts, other: OutcomeCounts) -> OutcomeCounts {
     both(one, other, u64::wrapping_sub)
 }
 
@@ -174,7 +178,7 @@ mod tests {
 
     use fib::Publisher;
     use gate::flow::{Flow, Key};
-    use gate::gate::{Fate, Gate, Packet, Verdict};
+    use gate::gate::{Gate, Packet, RuleOutcome, Verdict};
     use std::sync::Arc;
 
     use super::*;
@@ -198,7 +202,7 @@ mod tests {
     /// Workers by the policy in force, and what is told of it.
     struct Rig {
         gates: Vec<Gate>,
-        ledgers: Vec<Arc<Ledger>>,
+        ledgers: Vec<Arc<RuleCounters>>,
         key: Key,
         publisher: Publisher<gate::policy::Policy>,
         rules: Rules,
@@ -209,8 +213,8 @@ mod tests {
     impl Rig {
         fn new(rules: Rules) -> Self {
             let publisher = Publisher::new(rules.policy(1).unwrap());
-            let ledgers = vec![Arc::<Ledger>::default(), Arc::default()];
-            let gate = |ledger: &Arc<Ledger>| {
+            let ledgers = vec![Arc::<RuleCounters>::default(), Arc::default()];
+            let gate = |ledger: &Arc<RuleCounters>| {
                 let mut gate = Gate::new(1000, publisher.reader(), 0);
                 gate.set_ledger(Arc::clone(ledger));
                 gate
@@ -220,7 +224,7 @@ mod tests {
             Self { gates, ledgers, key: Key::random(), publisher, rules, lines, sent: 0 }
         }
 
-        fn each(&self) -> Vec<&Ledger> {
+        fn each(&self) -> Vec<&RuleCounters> {
             self.ledgers.iter().map(|ledger| &**ledger).collect()
         }
 
@@ -265,12 +269,12 @@ mod tests {
         let mut rig = Rig::new(rules(0..3));
         (0..4).for_each(|number| rig.send(number, 3 + u64::from(number)));
         let told = rig.lines.told(&rig.rules, &rig.each());
-        let of = |at: usize, fate: Fate| told[at].1[fate as usize].packets;
-        assert_eq!(of(0, Fate::Request), 3);
-        assert_eq!(of(1, Fate::Passed), 4);
-        assert_eq!(of(2, Fate::Dropped), 5);
+        let of = |at: usize, fate: RuleOutcome| told[at].1[fate as usize].packets;
+        assert_eq!(of(0, RuleOutcome::Request), 3);
+        assert_eq!(of(1, RuleOutcome::Passed), 4);
+        assert_eq!(of(2, RuleOutcome::Dropped), 5);
         let last = told.last().unwrap();
-        assert_eq!((last.0, last.1[Fate::Dropped as usize].packets), (Whose::None, 6));
+        assert_eq!((last.0, last.1[RuleOutcome::Dropped as usize].packets), (Whose::None, 6));
         let all = [("10.0.0.0/24", 3), ("10.0.1.0/24", 4), ("10.0.2.0/24", 5), ("none", 6)];
         assert_eq!(rig.told(), named(&all));
     }
@@ -310,8 +314,8 @@ mod tests {
         let mut gone = 0;
         for turn in 0..5 {
             let mine = |part: u32| (turn + part) * most..(turn + part + 1) * most;
-            let before: Vec<Line> = rig.rules.rules.iter().map(|rule| rule.counted).collect();
-            assert!(before.iter().all(|line| *line != Line::OTHERS));
+            let before: Vec<RuleId> = rig.rules.rules.iter().map(|rule| rule.counted).collect();
+            assert!(before.iter().all(|line| *line != RuleId::OTHERS));
             mine(0).step_by(17).for_each(|number| rig.send(number, 2));
             let told = rig.told();
             let of_rules = told.iter().filter(|it| it.0.contains('/'));
@@ -329,9 +333,9 @@ mod tests {
         let most = MOST as u32;
         let mut rig = Rig::new(rules(0..3));
         rig.reload(rules(0..most + 50));
-        let own = rig.rules.rules.iter().filter(|rule| rule.counted != Line::OTHERS);
+        let own = rig.rules.rules.iter().filter(|rule| rule.counted != RuleId::OTHERS);
         assert_eq!(own.count(), MOST);
-        assert!(rig.rules.rules[..MOST].iter().all(|rule| rule.counted != Line::OTHERS));
+        assert!(rig.rules.rules[..MOST].iter().all(|rule| rule.counted != RuleId::OTHERS));
         // One rule after the other is replaced.
         rig.reload(rules(0..10));
         let mut last = Vec::new();

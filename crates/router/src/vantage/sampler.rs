@@ -24,7 +24,7 @@
 use std::net::IpAddr;
 
 use gate::flow::Pair;
-use gate::gate::{Fate, Packet, Verdict as Judged};
+use gate::gate::{Packet, RuleOutcome, Verdict as Judged};
 use rtrb::Producer;
 
 /// Samples of a second.
@@ -43,7 +43,7 @@ pub struct Sampled {
     /// Where it was going.
     pub destination: IpAddr,
     /// What became of it.
-    pub became: Fate,
+    pub became: RuleOutcome,
     /// Its bytes, Ethernet header included.
     pub bytes: u32,
     /// How many packets it stands for.
@@ -99,7 +99,7 @@ impl Sampler {
             Pair::V4 { src, dst } => (IpAddr::V4(src.into()), IpAddr::V4(dst.into())),
             Pair::V6 { src, dst } => (IpAddr::V6(src.into()), IpAddr::V6(dst.into())),
         };
-        let (became, every) = (judged.fate(), self.every);
+        let (became, every) = (judged.outcome(), self.every);
         // Nobody reads, or not soon enough: then there is one less.
         let _ = to.push(Sampled { source, destination, became, bytes: packet.bytes, every });
         self.taken += 1;
@@ -155,7 +155,7 @@ mod tests {
     fn sums(from: &mut Consumer<Sampled>) -> (usize, HashMap<String, u64>) {
         let (mut count, mut sums) = (0, HashMap::new());
         while let Ok(it) = from.pop() {
-            assert_eq!((it.became, it.bytes), (Fate::Passed, 100));
+            assert_eq!((it.became, it.bytes), (RuleOutcome::Passed, 100));
             *sums.entry(it.destination.to_string()).or_default() += u64::from(it.every);
             count += 1;
         }

@@ -26,8 +26,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gate::flow::Flow;
-use gate::policy::sources::Source;
-use gate::policy::{Action, BadPolicy, Policy};
+use gate::policy::sources::SourceClass;
+use gate::policy::{Action, Policy, PolicyError};
 
 use super::config::{Rules, Set};
 use super::panel::told::{CandidateTold, ChangedTold, DifferingTold, OutcomeTold};
@@ -57,7 +57,7 @@ struct Side {
 
 impl Side {
     /// Makes a policy, and numbers its sets by `words`, of which it may add some.
-    fn new(rules: Arc<Rules>, mut number: impl FnMut(&Set) -> usize) -> Result<Self, BadPolicy> {
+    fn new(rules: Arc<Rules>, mut number: impl FnMut(&Set) -> usize) -> Result<Self, PolicyError> {
         let policy = rules.policy(1)?;
         let each = (0..=u16::MAX).map_while(|set| policy.set(set).and_then(|_| rules.set(set)));
         let sets = each.map(&mut number).collect();
@@ -68,7 +68,7 @@ impl Side {
     fn outcome(&self, flow: &Flow) -> usize {
         let said = self.policy.source(flow);
         match self.policy.action(flow) {
-            _ if said == Some(Source::Blocked) => BLOCKED,
+            _ if said == Some(SourceClass::Blocked) => BLOCKED,
             None => 0,
             Some(Action::Back) => 1,
             Some(Action::Front) => 2,
@@ -175,8 +175,8 @@ impl Shadow {
     ///
     /// # Errors
     ///
-    /// [`BadPolicy`]; rules that were judged have none.
-    pub(super) fn new(rules: &Arc<Rules>) -> Result<Option<Self>, BadPolicy> {
+    /// [`PolicyError`]; rules that were judged have none.
+    pub(super) fn new(rules: &Arc<Rules>) -> Result<Option<Self>, PolicyError> {
         let Some(candidate) = &rules.candidate else { return Ok(None) };
         let mut words: Vec<String> = WITHOUT.map(str::to_owned).into();
         let mut number = |set: &Set| {

@@ -24,9 +24,9 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fib::Publisher;
-use gate::decision::v2::piece::{Piece, Standing, State};
+use gate::decision::v2::chunk::{Chunk, ProgramStatus, TransferState};
 use gate::program::Programs;
-use gate::program::library::{Job, Library, Shelved};
+use gate::program::library::{Library, StoredProgram, VerificationJob};
 
 use super::config::Config;
 use super::told::{ProgramTold, hexadecimal};
@@ -53,7 +53,7 @@ struct Shared {
 #[derive(Debug)]
 pub(super) struct Desk {
     shared: Arc<Shared>,
-    jobs: Sender<Job>,
+    jobs: Sender<VerificationJob>,
 }
 
 /// The programs of a gate, and the thread.
@@ -75,13 +75,13 @@ fn publish(publisher: &mut Publisher<Programs>, programs: Programs) {
 }
 
 impl Shared {
-    fn judge(&self, job: &Job) {
-        let judged = catch_unwind(|| job.judge());
+    fn judge(&self, job: &VerificationJob) {
+        let judged = catch_unwind(|| job.verify());
         let judged = judged.unwrap_or_else(|_| Err("the verifier fails over it: report it".into()));
         let who = format!("program {} of grantor {}", job.number, job.sender);
         let refused = judged.as_ref().err().map(|why| format!("{who} is refused: {why}"));
         let mut publisher = lock(&self.publisher);
-        let programs = lock(&self.library).judged(job, judged).cloned();
+        let programs = lock(&self.library).finish_verification(job, judged).cloned();
         let told = match (programs, refused) {
             (Some(programs), _) => {
                 publish(&mut publisher, programs);
@@ -116,7 +116,7 @@ impl Shelf {
             taken: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         });
-        let (jobs, each): (_, Receiver<Job>) = mpsc::channel();
+        let (jobs, each): (_, Receiver<VerificationJob>) = mpsc::channel();
         let mine = Arc::clone(&shared);
         // It ends with the desk.
         let thread = Builder::new().name("verifier".into()).spawn(move || {
@@ -165,14 +165,14 @@ impl Desk {
     pub(super) fn take(
         &self,
         sender: u32,
-        piece: &Piece<'_>,
+        chunk: &Chunk<'_>,
         heard: &BTreeMap<u32, Instant>,
-    ) -> Standing {
+    ) -> ProgramStatus {
         let silent = |owner| {
             let last = heard.get(&owner);
             last.is_none_or(|last| last.elapsed() > FORGOTTEN)
         };
-        let (standing, job) = lock(&self.shared.library).take(sender, piece, silent);
+        let (standing, job) = lock(&self.shared.library).receive_chunk(sender, chunk, silent);
         // One at a time of each sender. The thread is there as long as this is.
         if let Some(job) = job {
             let _ = self.jobs.send(job);
@@ -181,14 +181,14 @@ impl Desk {
     }
 }
 
-fn tell(shelved: &Shelved) -> ProgramTold {
+fn tell(shelved: &StoredProgram) -> ProgramTold {
     let (state, reason) = match shelved.state {
-        State::Wanted => ("transferring", None),
-        State::Judging => ("verifying", None),
-        State::InForce => ("active", None),
-        State::Refused(reason) => ("rejected", Some(reason)),
+        TransferState::Wanted => ("transferring", None),
+        TransferState::Verifying => ("verifying", None),
+        TransferState::Active => ("active", None),
+        TransferState::Rejected(reason) => ("rejected", Some(reason)),
     };
-    let words = Some(shelved.words.as_str()).filter(|words| !words.is_empty());
+    let words = Some(shelved.error.as_str()).filter(|words| !words.is_empty());
     ProgramTold {
         number: shelved.number,
         origin: match shelved.sender {
@@ -200,8 +200,8 @@ fn tell(shelved: &Shelved) -> ProgramTold {
         digest: hexadecimal(&shelved.digest),
         state: state.to_owned(),
         reason: reason.map(|reason| words.map_or_else(|| reason.to_string(), str::to_owned)),
-        received_bytes: shelved.there.map(|(there, _)| there as u64),
-        bytes: shelved.there.map(|(_, bytes)| bytes as u64),
-        previous_kept: shelved.before,
+        received_bytes: shelved.received.map(|(there, _)| there as u64),
+        bytes: shelved.received.map(|(_, bytes)| bytes as u64),
+        previous_kept: shelved.has_previous,
     }
 }

@@ -10,13 +10,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gate::gate::{Counts, Ledger};
+use gate::gate::{GateCounters, RuleCounters};
 use gate::limit::link::Link;
 use gate::table::FlowTable;
 
 /// What the numbers are taken from.
 pub(super) struct Sight<'w> {
-    pub(super) counts: &'w Counts,
+    pub(super) counts: &'w GateCounters,
     pub(super) table: &'w FlowTable,
     pub(super) link: &'w Link<u32>,
     pub(super) answered: u64,
@@ -142,7 +142,7 @@ const WORDS: [Word; 86] = [
 /// The numbers of one worker.
 #[derive(Debug)]
 #[repr(align(128))]
-pub struct Tally([AtomicU64; WORDS.len()], Arc<Ledger>);
+pub struct Tally([AtomicU64; WORDS.len()], Arc<RuleCounters>);
 
 impl Default for Tally {
     fn default() -> Self {
@@ -159,7 +159,7 @@ impl Tally {
     }
 
     /// Returns what is counted by rule: by the worker itself, packet by packet.
-    pub fn ledger(&self) -> &Arc<Ledger> {
+    pub fn ledger(&self) -> &Arc<RuleCounters> {
         &self.1
     }
 

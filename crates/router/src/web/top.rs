@@ -22,7 +22,7 @@ use std::ops::AddAssign;
 
 use serde::Serialize;
 
-use crate::vantage::{Fate, Sampled};
+use crate::vantage::{RuleOutcome, Sampled};
 
 /// Slices of time that are added up.
 const SLICES: usize = 10;
@@ -103,12 +103,12 @@ impl Destination {
     /// Returns its packets by what became of them, which are all of them.
     pub(crate) fn outcomes(&self) -> [(&'static str, f64); 4] {
         let of = |fate| match fate {
-            Fate::Request => self.requests,
-            Fate::Granted => self.granted,
-            Fate::Passed => self.passed,
-            Fate::Dropped => self.dropped,
+            RuleOutcome::Request => self.requests,
+            RuleOutcome::Granted => self.granted,
+            RuleOutcome::Passed => self.passed,
+            RuleOutcome::Dropped => self.dropped,
         };
-        Fate::ALL.map(|fate| (fate.name(), of(fate)))
+        RuleOutcome::ALL.map(|fate| (fate.name(), of(fate)))
     }
 }
 
@@ -122,10 +122,10 @@ impl Top {
             samples: 1,
             packets,
             bytes: packets * u64::from(bytes),
-            requests: of(Fate::Request),
-            granted: of(Fate::Granted),
-            passed: of(Fate::Passed),
-            dropped: of(Fate::Dropped),
+            requests: of(RuleOutcome::Request),
+            granted: of(RuleOutcome::Granted),
+            passed: of(RuleOutcome::Passed),
+            dropped: of(RuleOutcome::Dropped),
         };
         self.now.every = self.now.every.max(every);
         if self.now.by.len() < ADDRESSES || self.now.by.contains_key(&destination) {
@@ -181,7 +181,7 @@ impl Top {
 mod tests {
     use super::*;
 
-    fn sampled(last: u8, became: Fate, every: u32) -> Sampled {
+    fn sampled(last: u8, became: RuleOutcome, every: u32) -> Sampled {
         let (source, destination) = ([10, 0, 0, 1].into(), IpAddr::from([192, 0, 2, last]));
         Sampled { source, destination, became, bytes: 100, every }
     }
@@ -191,12 +191,12 @@ mod tests {
         let mut top = Top::default();
         assert!(top.told().destinations.is_empty());
         for _ in 0..30 {
-            top.take(sampled(1, Fate::Request, 1));
+            top.take(sampled(1, RuleOutcome::Request, 1));
         }
         for _ in 0..10 {
-            top.take(sampled(2, Fate::Granted, 4));
+            top.take(sampled(2, RuleOutcome::Granted, 4));
         }
-        top.take(sampled(3, Fate::Dropped, 1));
+        top.take(sampled(3, RuleOutcome::Dropped, 1));
         assert!(top.told().destinations.is_empty(), "of whole slices only");
         top.turn(2.0);
         let told = top.told();
@@ -214,7 +214,7 @@ mod tests {
     fn what_is_old_is_forgotten_and_there_is_a_most() {
         let mut top = Top::default();
         for last in 0..100 {
-            top.take(sampled(last, Fate::Passed, 1));
+            top.take(sampled(last, RuleOutcome::Passed, 1));
         }
         top.turn(1.0);
         let told = top.told();

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use fastrand::Rng;
 use fib::Hop;
 use fingerpost_router::datapath::{Adjacency, Verdict};
-use fingerpost_router::vantage::Fate;
-use gate::decision::{Item, Say, Scope};
+use fingerpost_router::vantage::RuleOutcome;
+use gate::decision::{FlowCommand, Item, Scope};
 use gate::flow::{Flow, Key};
 use gate::state::{Decision, Grant, Stamp};
 use wire::tunnel::Outer;
@@ -263,7 +263,7 @@ fn samples_are_of_what_was_judged() {
         assert_eq!(sampled.every, 1);
         became[sampled.became as usize] += 1;
         bytes += u64::from(sampled.bytes);
-        let dropped = sampled.became == Fate::Dropped;
+        let dropped = sampled.became == RuleOutcome::Dropped;
         let protected = std::net::IpAddr::V4(PROTECTED.into());
         declined += u64::from(dropped && sampled.destination == protected);
     }

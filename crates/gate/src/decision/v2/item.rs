@@ -15,9 +15,9 @@
 
 use fib::{Addr, Prefix};
 
-use super::MOST_ITEMS;
+use super::MAX_ITEMS;
 use crate::decision::cursor::{Cursor, put_grant, put_program};
-use crate::decision::{Item, Refused, Say, Scope};
+use crate::decision::{FlowCommand, Item, MessageError, Scope};
 use crate::state::{Decision, Provisional, Traffic};
 
 const DECLINED: u8 = 1;
@@ -28,14 +28,16 @@ const DECLINED_FIRM: u8 = 5;
 const DECLINED_SOME: u8 = 6;
 
 pub(super) fn put(out: &mut Vec<u8>, item: &Item) {
-    let kind = match item.say {
-        Say::Decide(Decision::Decline { .. }) if item.scope.flow().is_none() => DECLINED,
-        Say::Decide(Decision::Decline { .. }) => DECLINED_FIRM,
-        Say::Decide(Decision::Provisional(Provisional { traffic: Traffic::All, .. })) => DECLINED,
-        Say::Decide(Decision::Provisional(_)) => DECLINED_SOME,
-        Say::Decide(Decision::Grant(_)) => GRANTED,
-        Say::Run(_) => PROGRAM,
-        Say::Flush => FLUSH,
+    let kind = match item.command {
+        FlowCommand::Decide(Decision::Decline { .. }) if item.scope.flow().is_none() => DECLINED,
+        FlowCommand::Decide(Decision::Decline { .. }) => DECLINED_FIRM,
+        FlowCommand::Decide(Decision::Provisional(Provisional {
+            traffic: Traffic::All, ..
+        })) => DECLINED,
+        FlowCommand::Decide(Decision::Provisional(_)) => DECLINED_SOME,
+        FlowCommand::Decide(Decision::Grant(_)) => GRANTED,
+        FlowCommand::Run(_) => PROGRAM,
+        FlowCommand::Flush => FLUSH,
     };
     match item.scope {
         Scope::V4(src, dst) => {
@@ -49,11 +51,11 @@ pub(super) fn put(out: &mut Vec<u8>, item: &Item) {
             out.extend_from_slice(&dst.addr().to_be_bytes());
         }
     }
-    match &item.say {
-        Say::Decide(Decision::Decline { expire_s }) => {
+    match &item.command {
+        FlowCommand::Decide(Decision::Decline { expire_s }) => {
             out.extend_from_slice(&expire_s.to_be_bytes());
         }
-        Say::Decide(Decision::Provisional(Provisional { expire_s, traffic })) => {
+        FlowCommand::Decide(Decision::Provisional(Provisional { expire_s, traffic })) => {
             out.extend_from_slice(&expire_s.to_be_bytes());
             match *traffic {
                 Traffic::All => {}
@@ -64,28 +66,30 @@ pub(super) fn put(out: &mut Vec<u8>, item: &Item) {
                 }
             }
         }
-        Say::Decide(Decision::Grant(grant)) => put_grant(out, grant),
-        Say::Run(program) => put_program(out, program),
-        Say::Flush => {}
+        FlowCommand::Decide(Decision::Grant(grant)) => put_grant(out, grant),
+        FlowCommand::Run(program) => put_program(out, program),
+        FlowCommand::Flush => {}
     }
 }
 
-fn get(cursor: &mut Cursor<'_>) -> Result<Item, Refused> {
+fn get(cursor: &mut Cursor<'_>) -> Result<Item, MessageError> {
     let [kind, family, src_len, dst_len] = cursor.take()?;
-    fn prefix<A: Addr>(addr: A, len: u8) -> Result<Prefix<A>, Refused> {
-        Prefix::new(addr, len.into()).map_err(|_| Refused::Malformed)
+    fn prefix<A: Addr>(addr: A, len: u8) -> Result<Prefix<A>, MessageError> {
+        Prefix::new(addr, len.into()).map_err(|_| MessageError::Malformed)
     }
     let scope = match family {
         4 => Scope::V4(prefix(cursor.u32()?, src_len)?, prefix(cursor.u32()?, dst_len)?),
         6 => Scope::V6(prefix(cursor.u128()?, src_len)?, prefix(cursor.u128()?, dst_len)?),
-        _ => return Err(Refused::Malformed),
+        _ => return Err(MessageError::Malformed),
     };
-    let say = match kind {
+    let command = match kind {
         DECLINED if scope.flow().is_some() => {
             let (expire_s, traffic) = (cursor.u32()?, Traffic::All);
-            Say::Decide(Decision::Provisional(Provisional { expire_s, traffic }))
+            FlowCommand::Decide(Decision::Provisional(Provisional { expire_s, traffic }))
         }
-        DECLINED | DECLINED_FIRM => Say::Decide(Decision::Decline { expire_s: cursor.u32()? }),
+        DECLINED | DECLINED_FIRM => {
+            FlowCommand::Decide(Decision::Decline { expire_s: cursor.u32()? })
+        }
         DECLINED_SOME if scope.flow().is_some() => {
             let expire_s = cursor.u32()?;
             let traffic = match cursor.take()? {
@@ -93,25 +97,25 @@ fn get(cursor: &mut Cursor<'_>) -> Result<Item, Refused> {
                 [protocol, 1, high, low] => {
                     Traffic::Port { protocol, port: u16::from_be_bytes([high, low]) }
                 }
-                _ => return Err(Refused::Malformed),
+                _ => return Err(MessageError::Malformed),
             };
-            Say::Decide(Decision::Provisional(Provisional { expire_s, traffic }))
+            FlowCommand::Decide(Decision::Provisional(Provisional { expire_s, traffic }))
         }
-        GRANTED => Say::Decide(Decision::Grant(cursor.grant()?)),
-        PROGRAM => Say::Run(cursor.program()?),
-        FLUSH => Say::Flush,
-        _ => return Err(Refused::Malformed),
+        GRANTED => FlowCommand::Decide(Decision::Grant(cursor.grant()?)),
+        PROGRAM => FlowCommand::Run(cursor.program()?),
+        FLUSH => FlowCommand::Flush,
+        _ => return Err(MessageError::Malformed),
     };
-    Ok(Item { scope, say })
+    Ok(Item { scope, command })
 }
 
 /// Reads all items of a body over what `items` holds; it counts whole or not at all.
-pub(super) fn get_all(body: &[u8], items: &mut Vec<Item>) -> Result<(), Refused> {
+pub(super) fn get_all(body: &[u8], items: &mut Vec<Item>) -> Result<(), MessageError> {
     items.clear();
     let mut cursor = Cursor(body);
     while !cursor.0.is_empty() {
-        if items.len() == MOST_ITEMS {
-            return Err(Refused::Malformed);
+        if items.len() == MAX_ITEMS {
+            return Err(MessageError::Malformed);
         }
         items.push(get(&mut cursor)?);
     }
@@ -137,7 +141,7 @@ mod tests {
         ];
         let mut items = Vec::new();
         for (scope, decision, kind, rest) in cases {
-            let item = Item { scope, say: Say::Decide(decision) };
+            let item = Item { scope, command: FlowCommand::Decide(decision) };
             let mut bytes = Vec::new();
             put(&mut bytes, &item);
             assert_eq!((bytes[0], &bytes[12..]), (kind, &[&[0, 0, 0, 9][..], rest].concat()[..]));

@@ -12,7 +12,7 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
 use super::TAG;
-use crate::decision::Refused;
+use crate::decision::MessageError;
 use crate::tunnel::{LABEL, TunnelKey};
 
 /// The keys that two peers share.
@@ -90,11 +90,11 @@ impl Keys {
     }
 
     /// Checks the code at the end of `message`.
-    pub(super) fn check(&self, number: u16, message: &[u8]) -> Result<(), Refused> {
-        let mac = self.find(number).ok_or(Refused::UnknownKey)?;
-        let (content, tag) = message.split_last_chunk::<TAG>().ok_or(Refused::Truncated)?;
+    pub(super) fn check(&self, number: u16, message: &[u8]) -> Result<(), MessageError> {
+        let mac = self.find(number).ok_or(MessageError::UnknownKey)?;
+        let (content, tag) = message.split_last_chunk::<TAG>().ok_or(MessageError::Truncated)?;
         let code = mac.clone().chain_update(content);
-        code.verify_truncated_left(tag).map_err(|_| Refused::Forged)
+        code.verify_truncated_left(tag).map_err(|_| MessageError::Forged)
     }
 }
 

@@ -28,20 +28,20 @@
 //! | [`sender`] | the grantor's side of one gate |
 //! | [`receiver`] | the gate's side of all its grantors |
 //! | [`keys`] | secrets by number, and their change |
-//! | [`courier`] | the grantor's side of programs: offered, sent in pieces, answered for |
+//! | [`transfer`] | the grantor's side of programs: offered, sent in pieces, answered for |
 //! | `window` | which numbers were taken |
 //! | `item` | decisions as bytes |
-//! | [`piece`] | programs as bytes, and how it stands with them |
+//! | [`chunk`] | programs as bytes, and how it stands with them |
 
-pub mod courier;
+pub mod chunk;
 mod item;
 pub mod keys;
-pub mod piece;
 pub mod receiver;
 pub mod sender;
+pub mod transfer;
 mod window;
 
-use super::Refused;
+use super::MessageError;
 use super::cursor::Cursor;
 use keys::Keys;
 
@@ -54,7 +54,7 @@ const TAG: usize = 16;
 /// How many numbers below the highest are told apart.
 pub const WINDOW: u64 = 256;
 /// The most decisions of a message: the bits of a stamp below the message's number.
-const MOST_ITEMS: usize = 1 << ITEM_BITS;
+const MAX_ITEMS: usize = 1 << ITEM_BITS;
 const ITEM_BITS: u32 = 10;
 
 const VERSION: u8 = 2;
@@ -62,7 +62,7 @@ const DECISIONS: u8 = 1;
 const ACKNOWLEDGEMENT: u8 = 2;
 const HELLO: u8 = 3;
 const PROGRAM: u8 = 4;
-const STANDING: u8 = 5;
+const PROGRAM_STATUS: u8 = 5;
 
 /// What precedes a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,10 +78,10 @@ struct Header {
 impl Header {
     /// Reads the header of a message, and returns the body, whose authenticity is yet to
     /// be seen.
-    fn parse(message: &[u8]) -> Result<(Self, &[u8]), Refused> {
+    fn parse(message: &[u8]) -> Result<(Self, &[u8]), MessageError> {
         let mut cursor = Cursor(message);
         if cursor.u8()? != VERSION {
-            return Err(Refused::Version);
+            return Err(MessageError::Version);
         }
         let header = Self {
             kind: cursor.u8()?,
@@ -90,7 +90,7 @@ impl Header {
             session: cursor.u64()?,
             number: cursor.u64()?,
         };
-        let body = cursor.0.len().checked_sub(TAG).ok_or(Refused::Truncated)?;
+        let body = cursor.0.len().checked_sub(TAG).ok_or(MessageError::Truncated)?;
         Ok((header, &cursor.0[..body]))
     }
 

@@ -8,11 +8,11 @@
 //! may have been lost); or by a hello where the session is another. An offer of a program is
 //! answered once more, by how it stands with that ([`Receiver::tell`]), if it was not taken before.
 
+use super::chunk::{Chunk, ProgramStatus};
 use super::keys::Keys;
-use super::piece::{Piece, Standing};
 use super::window::Window;
-use super::{ACKNOWLEDGEMENT, DECISIONS, HELLO, Header, ITEM_BITS, PROGRAM, STANDING, item};
-use crate::decision::{Item, Refused};
+use super::{ACKNOWLEDGEMENT, DECISIONS, HELLO, Header, ITEM_BITS, PROGRAM, PROGRAM_STATUS, item};
+use crate::decision::{Item, MessageError};
 use crate::state::Stamp;
 
 #[derive(Debug)]
@@ -32,11 +32,11 @@ pub struct Receiver {
 
 /// What one message has brought.
 #[derive(Clone, Copy, Debug)]
-pub struct Taken<'a, 'm> {
+pub struct ReceivedMessage<'a, 'm> {
     /// Who sent it.
     pub sender: u32,
     /// A piece or an offer of a program, where it is one and no decisions.
-    pub piece: Option<Piece<'m>>,
+    pub chunk: Option<Chunk<'m>>,
     number: u64,
     key: u16,
     items: &'a [Item],
@@ -44,13 +44,13 @@ pub struct Taken<'a, 'm> {
 
 /// Which message is answered.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct ReplyTarget {
     sender: u32,
     number: u64,
     key: u16,
 }
 
-impl<'a> Taken<'a, '_> {
+impl<'a> ReceivedMessage<'a, '_> {
     /// Returns each decision with its stamp, in the order of the grantor.
     pub fn items(self) -> impl Iterator<Item = (&'a Item, Stamp)> {
         let Self { sender, number, items, .. } = self;
@@ -65,8 +65,8 @@ impl<'a> Taken<'a, '_> {
     }
 
     /// Returns which message this was, to answer it.
-    pub fn asked(&self) -> Asked {
-        Asked { sender: self.sender, number: self.number, key: self.key }
+    pub fn reply_target(&self) -> ReplyTarget {
+        ReplyTarget { sender: self.sender, number: self.number, key: self.key }
     }
 }
 
@@ -83,7 +83,7 @@ impl Receiver {
     }
 
     /// Takes decisions of this sender, not 0, under these keys, or under others from now on.
-    pub fn admit(&mut self, sender: u32, keys: Keys) {
+    pub fn set_sender(&mut self, sender: u32, keys: Keys) {
         match self.peers.iter_mut().find(|peer| peer.sender == sender) {
             Some(peer) => peer.keys = keys,
             None => self.peers.push(Peer { sender, keys, window: Window::default() }),
@@ -93,7 +93,7 @@ impl Receiver {
     /// Removes this sender, and returns whether there was one.
     /// [`Gate::retract`](crate::gate::Gate::retract) retracts its decisions; the record of the
     /// numbers taken stays, in case the sender is added again.
-    pub fn dismiss(&mut self, sender: u32) -> bool {
+    pub fn remove_sender(&mut self, sender: u32) -> bool {
         let peer = self.peers.iter_mut().find(|peer| peer.sender == sender);
         peer.map(|peer| peer.keys = Keys::default()).is_some()
     }
@@ -103,29 +103,29 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// [`Refused`], by the first check that fails; `reply` is to be sent all the same.
+    /// [`MessageError`], by the first check that fails; `reply` is to be sent all the same.
     pub fn receive<'m>(
         &mut self,
         message: &'m [u8],
         reply: &mut Vec<u8>,
-    ) -> Result<Taken<'_, 'm>, Refused> {
+    ) -> Result<ReceivedMessage<'_, 'm>, MessageError> {
         reply.clear();
         let (header, body) = Header::parse(message)?;
         let peer = self.peers.iter_mut().find(|peer| peer.sender == header.sender);
-        let peer = peer.ok_or(Refused::UnknownSender)?;
+        let peer = peer.ok_or(MessageError::UnknownSender)?;
         peer.keys.check(header.key, message)?;
         self.items.clear();
-        let piece = match header.kind {
+        let chunk = match header.kind {
             DECISIONS => item::get_all(body, &mut self.items).map(|()| None)?,
-            PROGRAM => Some(Piece::parse(body)?),
-            _ => return Err(Refused::Malformed),
+            PROGRAM => Some(Chunk::parse(body)?),
+            _ => return Err(MessageError::Malformed),
         };
         if header.session != self.session {
             let hello = Header { kind: HELLO, session: self.session, ..header };
             hello.write(&[], &peer.keys, reply);
-            return Err(Refused::OtherSession);
+            return Err(MessageError::OtherSession);
         }
-        let taken = peer.window.take(header.number);
+        let taken = peer.window.accept(header.number);
         let number = peer.window.highest;
         let mut seen = [0; 32];
         for (bytes, word) in seen.chunks_exact_mut(8).zip(peer.window.seen) {
@@ -134,16 +134,16 @@ impl Receiver {
         Header { kind: ACKNOWLEDGEMENT, number, ..header }.write(&seen, &peer.keys, reply);
         taken?;
         let Header { sender, number, key, .. } = header;
-        Ok(Taken { sender, piece, number, key, items: &self.items })
+        Ok(ReceivedMessage { sender, chunk, number, key, items: &self.items })
     }
 
     /// Writes how it stands with the program that a message offered over what `out`
     /// holds.
-    pub fn tell(&self, asked: &Asked, standing: &Standing, out: &mut Vec<u8>) {
+    pub fn write_status(&self, target: &ReplyTarget, standing: &ProgramStatus, out: &mut Vec<u8>) {
         out.clear();
-        let Asked { sender, number, key } = *asked;
+        let ReplyTarget { sender, number, key } = *target;
         let Some(peer) = self.peers.iter().find(|peer| peer.sender == sender) else { return };
-        let header = Header { kind: STANDING, key, sender, session: self.session, number };
+        let header = Header { kind: PROGRAM_STATUS, key, sender, session: self.session, number };
         header.write(&standing.write(), &peer.keys, out);
     }
 }

@@ -17,36 +17,36 @@
 //! had nothing else to say for [`BEAT`]. Such a message is sent once.
 //!
 //! Programs go the same way, after all decisions: which of them a gate has, and what of them is
-//! under way, is `courier.rs`'s to know.
+//! under way, is `transfer.rs`'s to know.
 //!
 //! A grantor whose clock was set back begins with numbers that the gate has passed. The
 //! gate's answer says which, and all that is in flight gets new ones.
 
 use std::collections::VecDeque;
 
-use super::courier::{Carried, Courier, Load, Parcel};
+use super::chunk::ProgramStatus;
 use super::keys::Keys;
-use super::piece::Standing;
+use super::transfer::{ProgramImage, ProgramTransfer, TransferMessage, TransferSender};
 use super::window::Window;
-use super::{ACKNOWLEDGEMENT, DECISIONS, HEADER, HELLO, Header, MOST_ITEMS, TAG, WINDOW, item};
-use super::{PROGRAM, STANDING};
+use super::{ACKNOWLEDGEMENT, DECISIONS, HEADER, HELLO, Header, MAX_ITEMS, TAG, WINDOW, item};
+use super::{PROGRAM, PROGRAM_STATUS};
 use crate::decision::cursor::Cursor;
-use crate::decision::{Item, Refused};
+use crate::decision::{Item, MessageError};
 
 /// How often a message is sent before it is given up.
-pub const TRIES: u32 = 12;
+pub const MAX_TRANSMISSIONS: u32 = 12;
 /// How long a grantor is silent at the most where it shows that it lives: nanoseconds.
-pub const BEAT: u64 = 200 * MILLISECOND;
+pub const HEARTBEAT_INTERVAL: u64 = 200 * MILLISECOND;
 /// How many messages may wait beside those in flight.
-pub const MOST_WAITING: usize = 1024;
+pub const MAX_QUEUED: usize = 1024;
 
 const MILLISECOND: u64 = 1_000_000;
 const FIRST_TIMEOUT: u64 = 200 * MILLISECOND;
-const LEAST_TIMEOUT: u64 = 10 * MILLISECOND;
-const MOST_TIMEOUT: u64 = 3_000 * MILLISECOND;
+const MIN_TIMEOUT: u64 = 10 * MILLISECOND;
+const MAX_TIMEOUT: u64 = 3_000 * MILLISECOND;
 
 #[derive(Debug)]
-struct Sent {
+struct InFlightMessage {
     number: u64,
     kind: u8,
     body: Vec<u8>,
@@ -69,26 +69,26 @@ pub struct Sender {
     open: Vec<u8>,
     open_items: usize,
     waiting: VecDeque<Vec<u8>>,
-    in_flight: VecDeque<Sent>,
+    in_flight: VecDeque<InFlightMessage>,
     /// The smoothed round trip and its variance, once known.
-    trip: Option<(u64, u64)>,
+    rtt: Option<(u64, u64)>,
     given_up: u64,
-    courier: Courier,
+    transfers: TransferSender,
     /// When something was sent last.
-    spoke_at: Option<u64>,
+    last_sent_at: Option<u64>,
 }
 
 /// Says that too many messages wait: the gate does not answer, or not soon enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Busy;
+pub struct SendQueueFull;
 
-impl core::fmt::Display for Busy {
+impl core::fmt::Display for SendQueueFull {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("too many decisions wait for this gate's acknowledgement")
     }
 }
 
-impl core::error::Error for Busy {}
+impl core::error::Error for SendQueueFull {}
 
 impl Sender {
     /// Makes the side of grantor `id`, not 0, whose datagrams carry at most `payload` bytes
@@ -106,10 +106,10 @@ impl Sender {
             open_items: 0,
             waiting: VecDeque::new(),
             in_flight: VecDeque::new(),
-            trip: None,
+            rtt: None,
             given_up: 0,
-            courier: Courier::default(),
-            spoke_at: None,
+            transfers: TransferSender::default(),
+            last_sent_at: None,
         }
     }
 
@@ -125,13 +125,13 @@ impl Sender {
 
     /// Has the gate be given these programs, and no others from now on; what it was given
     /// before it keeps. They are offered to it, and sent if it wants them.
-    pub fn carry(&mut self, programs: &[Parcel]) {
-        self.courier.carry(programs);
+    pub fn set_programs(&mut self, programs: &[ProgramImage]) {
+        self.transfers.set_programs(programs);
     }
 
     /// Returns the programs, and what the gate says of each.
-    pub fn programs(&self) -> &[Carried] {
-        self.courier.each()
+    pub fn programs(&self) -> &[ProgramTransfer] {
+        self.transfers.transfers()
     }
 
     /// Adds a decision to the message that is being filled.
@@ -139,13 +139,13 @@ impl Sender {
     /// # Errors
     ///
     /// [`Busy`] if too much waits; the decision is not taken then.
-    pub fn push(&mut self, item: &Item) -> Result<(), Busy> {
+    pub fn push(&mut self, item: &Item) -> Result<(), SendQueueFull> {
         let before = self.open.len();
         item::put(&mut self.open, item);
-        if self.open.len() > self.most || self.open_items == MOST_ITEMS {
-            if self.waiting.len() == MOST_WAITING {
+        if self.open.len() > self.most || self.open_items == MAX_ITEMS {
+            if self.waiting.len() == MAX_QUEUED {
                 self.open.truncate(before);
-                return Err(Busy);
+                return Err(SendQueueFull);
             }
             let rest = self.open.split_off(before);
             let full = core::mem::replace(&mut self.open, rest);
@@ -158,8 +158,8 @@ impl Sender {
 
     /// Has an empty message sent if nothing else was for [`BEAT`]: to be called before
     /// [`poll`](Self::poll) where gates are to see that this grantor lives.
-    pub fn beat(&mut self, now: u64) {
-        let due = self.spoke_at.is_none_or(|at| now >= at + BEAT);
+    pub fn queue_heartbeat(&mut self, now: u64) {
+        let due = self.last_sent_at.is_none_or(|at| now >= at + HEARTBEAT_INTERVAL);
         if due && self.pending() == 0 {
             self.waiting.push_back(Vec::new());
         }
@@ -182,27 +182,27 @@ impl Sender {
                     self.open_items = 0;
                     Some(core::mem::take(&mut self.open)).filter(|body| !body.is_empty())
                 });
-                let (number, pieces) = (self.next, self.pieces());
+                let (number, chunks) = (self.next, self.chunks());
                 let (kind, once, body) = match body {
                     Some(body) => (DECISIONS, body.is_empty(), body),
-                    None => match self.courier.next(now, pieces) {
+                    None => match self.transfers.next_message(now, chunks) {
                         None => return false,
-                        Some(Load { offer, body }) => {
-                            offer.iter().for_each(|&at| self.courier.offered(at, number));
+                        Some(TransferMessage { offer, body }) => {
+                            offer.iter().for_each(|&at| self.transfers.record_offer(at, number));
                             (PROGRAM, offer.is_some(), body)
                         }
                     },
                 };
                 self.next += 1;
                 let (tries, sent_at, due) = (0, now, now);
-                let sent = Sent { number, kind, body, once, tries, sent_at, due };
+                let sent = InFlightMessage { number, kind, body, once, tries, sent_at, due };
                 self.in_flight.push_back(sent);
                 self.in_flight.len() - 1
             }
         };
         let timeout = self.timeout();
         let sent = &mut self.in_flight[at];
-        sent.due = now + (timeout << sent.tries.min(8)).min(MOST_TIMEOUT);
+        sent.due = now + (timeout << sent.tries.min(8)).min(MAX_TIMEOUT);
         sent.tries += 1;
         sent.sent_at = now;
         let header = Header {
@@ -213,18 +213,18 @@ impl Sender {
             number: sent.number,
         };
         header.write(&sent.body, &self.keys, out);
-        self.spoke_at = Some(now);
+        self.last_sent_at = Some(now);
         true
     }
 
     /// Returns when [`poll`](Self::poll) has something to send next without anything new.
     pub fn due_at(&self) -> Option<u64> {
-        let again = self.in_flight.iter().map(|sent| sent.due).min();
-        again.into_iter().chain(self.courier.due_at()).min()
+        let retransmit_at = self.in_flight.iter().map(|sent| sent.due).min();
+        retransmit_at.into_iter().chain(self.transfers.due_at()).min()
     }
 
     /// Counts the pieces of programs that are not acknowledged.
-    fn pieces(&self) -> usize {
+    fn chunks(&self) -> usize {
         self.in_flight.iter().filter(|sent| sent.kind == PROGRAM && !sent.once).count()
     }
 
@@ -232,12 +232,12 @@ impl Sender {
     ///
     /// # Errors
     ///
-    /// [`Refused`] if it is not this gate's answer to something that this side has sent;
+    /// [`MessageError`] if it is not this gate's answer to something that this side has sent;
     /// nothing has changed then.
-    pub fn receive(&mut self, now: u64, message: &[u8]) -> Result<(), Refused> {
+    pub fn receive(&mut self, now: u64, message: &[u8]) -> Result<(), MessageError> {
         let (header, body) = Header::parse(message)?;
         if header.sender != self.id {
-            return Err(Refused::UnknownSender);
+            return Err(MessageError::UnknownSender);
         }
         self.keys.check(header.key, message)?;
         match header.kind {
@@ -248,42 +248,43 @@ impl Sender {
                     *word = cursor.u64()?;
                 }
                 if !cursor.0.is_empty() {
-                    return Err(Refused::Malformed);
+                    return Err(MessageError::Malformed);
                 }
                 self.acknowledged(now, &window);
                 Ok(())
             }
-            ACKNOWLEDGEMENT => Err(Refused::OtherSession),
+            ACKNOWLEDGEMENT => Err(MessageError::OtherSession),
             // Only what is in flight can have prompted it.
             HELLO if self.in_flight.iter().all(|sent| sent.number != header.number) => {
-                Err(Refused::TooOld)
+                Err(MessageError::TooOld)
             }
             HELLO => {
                 self.session = header.session;
                 // What the gate was given it has forgotten.
                 self.in_flight.retain(|sent| sent.kind != PROGRAM);
-                self.courier.begin();
+                self.transfers.reset();
                 for sent in &mut self.in_flight {
                     (sent.tries, sent.due) = (0, now);
                 }
                 Ok(())
             }
-            STANDING if header.session == self.session => {
-                let standing = Standing::parse(body)?;
-                let counts = self.courier.take(now, header.number, standing);
-                if counts { Ok(()) } else { Err(Refused::TooOld) }
+            PROGRAM_STATUS if header.session == self.session => {
+                let status = ProgramStatus::parse(body)?;
+                let counts = self.transfers.accept_status(now, header.number, status);
+                if counts { Ok(()) } else { Err(MessageError::TooOld) }
             }
-            STANDING => Err(Refused::OtherSession),
-            _ => Err(Refused::Malformed),
+            PROGRAM_STATUS => Err(MessageError::OtherSession),
+            _ => Err(MessageError::Malformed),
         }
     }
 
     fn acknowledged(&mut self, now: u64, window: &Window) {
-        let once = self.in_flight.iter().find(|sent| sent.tries == 1 && window.has(sent.number));
+        let once =
+            self.in_flight.iter().find(|sent| sent.tries == 1 && window.contains(sent.number));
         if let Some(sent) = once {
             self.measured(now.saturating_sub(sent.sent_at));
         }
-        self.in_flight.retain(|sent| !window.has(sent.number));
+        self.in_flight.retain(|sent| !window.contains(sent.number));
         // Numbers that the gate has passed long ago, or that a sender before this one has
         // used: everything in flight is of no use under them.
         if window.highest >= self.next {
@@ -297,25 +298,24 @@ impl Sender {
     }
 
     /// Takes a round trip into account (RFC 6298, 2).
-    fn measured(&mut self, trip: u64) {
-        self.trip = Some(match self.trip {
-            None => (trip, trip / 2),
-            Some((smooth, variance)) => (
-                smooth - smooth / 8 + trip / 8,
-                variance - variance / 4 + smooth.abs_diff(trip) / 4,
-            ),
+    fn measured(&mut self, rtt: u64) {
+        self.rtt = Some(match self.rtt {
+            None => (rtt, rtt / 2),
+            Some((smooth, variance)) => {
+                (smooth - smooth / 8 + rtt / 8, variance - variance / 4 + smooth.abs_diff(rtt) / 4)
+            }
         });
     }
 
     fn timeout(&self) -> u64 {
-        let timeout = self.trip.map_or(FIRST_TIMEOUT, |(smooth, variance)| smooth + 4 * variance);
-        timeout.clamp(LEAST_TIMEOUT, MOST_TIMEOUT)
+        let timeout = self.rtt.map_or(FIRST_TIMEOUT, |(smooth, variance)| smooth + 4 * variance);
+        timeout.clamp(MIN_TIMEOUT, MAX_TIMEOUT)
     }
 
     fn give_up(&mut self, now: u64) {
         self.in_flight.retain(|sent| !sent.once || sent.tries == 0 || sent.due > now);
         let before = self.in_flight.len();
-        self.in_flight.retain(|sent| sent.tries < TRIES || sent.due > now);
+        self.in_flight.retain(|sent| sent.tries < MAX_TRANSMISSIONS || sent.due > now);
         let given_up = before - self.in_flight.len();
         self.given_up += given_up as u64;
         if given_up > 0 && self.in_flight.is_empty() {

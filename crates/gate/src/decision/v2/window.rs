@@ -3,7 +3,7 @@
 //! As in RFC 4303, 3.4.3. Bit i of `seen` is number `highest` − i.
 
 use super::WINDOW;
-use crate::decision::Refused;
+use crate::decision::MessageError;
 
 const WORDS: usize = (WINDOW / 64) as usize;
 
@@ -15,20 +15,20 @@ pub(super) struct Window {
 
 impl Window {
     /// Says whether a number is in the window and was taken.
-    pub(super) fn has(&self, number: u64) -> bool {
+    pub(super) fn contains(&self, number: u64) -> bool {
         let back = self.highest.checked_sub(number).filter(|&back| back < WINDOW);
         back.is_some_and(|back| self.seen[back as usize / 64] >> (back % 64) & 1 == 1)
     }
 
     /// Takes a number.
-    pub(super) fn take(&mut self, number: u64) -> Result<(), Refused> {
+    pub(super) fn accept(&mut self, number: u64) -> Result<(), MessageError> {
         if number > self.highest {
             self.shift(number - self.highest);
             self.highest = number;
         } else if self.highest - number >= WINDOW {
-            return Err(Refused::TooOld);
-        } else if self.has(number) {
-            return Err(Refused::Replayed);
+            return Err(MessageError::TooOld);
+        } else if self.contains(number) {
+            return Err(MessageError::Replayed);
         }
         let back = self.highest - number;
         self.seen[back as usize / 64] |= 1 << (back % 64);
@@ -65,20 +65,20 @@ mod tests {
                 false => highest.saturating_sub(rng.u64(..400)),
             };
             let expect = if number + WINDOW <= highest {
-                Err(Refused::TooOld)
+                Err(MessageError::TooOld)
             } else if taken.contains(&number) {
-                Err(Refused::Replayed)
+                Err(MessageError::Replayed)
             } else {
                 Ok(())
             };
             // Number 0 is what the window begins at, and is as any other.
-            assert_eq!(window.take(number), expect, "step {step}: {number} after {highest}");
+            assert_eq!(window.accept(number), expect, "step {step}: {number} after {highest}");
             if expect.is_ok() {
                 taken.insert(number);
             }
             let probe = highest.saturating_sub(rng.u64(..400));
             let within = probe + WINDOW > window.highest;
-            assert_eq!(window.has(probe), within && taken.contains(&probe));
+            assert_eq!(window.contains(probe), within && taken.contains(&probe));
         }
     }
 }

@@ -3,10 +3,10 @@
 use fib::{Prefix, Publisher};
 
 use super::{GRANT, PROTECTED, SECOND, above, draft, packet};
-use crate::admission::Terms;
-use crate::decision::{Item, Say, Scope};
+use crate::admission::AdmissionConfig;
+use crate::decision::{FlowCommand, Item, Scope};
 use crate::flow::{Flow, Key};
-use crate::gate::{Gate, Ignored, Packet, Reason, Verdict};
+use crate::gate::{DropReason, Gate, IgnoredReason, Packet, Verdict};
 use crate::state::{Decision, Grant, Stamp};
 
 /// With admission, a million random flows leave the table half empty, and
@@ -20,12 +20,12 @@ fn a_flood_fills_no_more_of_the_table_than_is_said() {
     });
     let publisher = Publisher::new(draft().build(1).unwrap());
     let mut gate: Gate = Gate::new(ENTRIES, publisher.reader(), 0);
-    gate.set_admission(&Terms { above: 0.5, remember: 1 << 22, seed: 7 });
+    gate.set_admission(&AdmissionConfig { threshold: 0.5, tracked_flows: 1 << 22, seed: 7 });
     let hash = |flow: &Flow| key.hash(flow);
     for src in 0..1000 {
         let scope = Scope::of(&Flow::v4(src, PROTECTED));
         let grant = Grant { rate_kib: 1 << 20, ..GRANT };
-        let item = Item { scope, say: Say::Decide(Decision::Grant(grant)) };
+        let item = Item { scope, command: FlowCommand::Decide(Decision::Grant(grant)) };
         gate.decide(0, &item, Stamp::default(), hash).unwrap();
     }
     let mut verdicts = [Verdict::NoRoute; 32];
@@ -57,7 +57,7 @@ fn a_flood_fills_no_more_of_the_table_than_is_said() {
             dscps[client].push(of(1));
         }
         assert!((2..32).all(|at| of(at) == 41));
-        gate.turn(now, 64);
+        gate.run_maintenance(now, 64);
         assert!(gate.table().len() <= ENTRIES / 2 + 100);
     }
     let (counts, known) = (gate.counts(), [41, 42, 43, 44]);
@@ -80,24 +80,24 @@ fn without_an_entry_patience_and_wide_declines_count() {
         gate.process(now, &[packet(&key, Flow::v4(src, PROTECTED), 60)], &mut verdict);
         match verdict[0] {
             Verdict::Request { dscp, .. } => dscp,
-            Verdict::Drop(Reason::Declined) => 0,
+            Verdict::Drop(DropReason::Declined) => 0,
             other => panic!("{other:?}"),
         }
     };
     for src in 0..64 {
-        let say = Say::Decide(Decision::Grant(GRANT));
-        let item = Item { scope: Scope::of(&Flow::v4(src, PROTECTED)), say };
+        let command = FlowCommand::Decide(Decision::Grant(GRANT));
+        let item = Item { scope: Scope::of(&Flow::v4(src, PROTECTED)), command };
         gate.decide(0, &item, Stamp::default(), hash).unwrap();
     }
     let dscps = [0, 1, 3, 7, 8].map(|at| send(&mut gate, at * SECOND, 1000));
     assert_eq!(dscps, [41, 42, 43, 44, 42]);
     assert_eq!((gate.counts().without_entry, gate.table().len()), (5, 64));
     // A flush makes a flow new.
-    let item = Item { scope: Scope::of(&Flow::v4(1000, PROTECTED)), say: Say::Flush };
+    let item = Item { scope: Scope::of(&Flow::v4(1000, PROTECTED)), command: FlowCommand::Flush };
     gate.decide(9 * SECOND, &item, Stamp::default(), hash).unwrap();
     assert_eq!(send(&mut gate, 10 * SECOND, 1000), 41);
     let scope = Scope::V4(Prefix::truncate(1 << 20, 16), Prefix::ALL);
-    let decline = Item { scope, say: Say::Decide(Decision::Decline { expire_s: 10 }) };
+    let decline = Item { scope, command: FlowCommand::Decide(Decision::Decline { expire_s: 10 }) };
     gate.decide(10 * SECOND, &decline, Stamp::default(), hash).unwrap();
     assert_eq!([0, 1].map(|at| send(&mut gate, (10 + at) * SECOND, 1 << 20)), [0, 0]);
     assert_eq!(send(&mut gate, 21 * SECOND, 1 << 20), 41);
@@ -115,7 +115,7 @@ fn a_flood_costs_no_granted_flow_and_a_decision_finds_room() {
     let decide = |gate: &mut Gate, now, src| {
         let scope = Scope::of(&Flow::v4(src, PROTECTED));
         let grant = Grant { rate_kib: 1 << 20, ..GRANT };
-        let item = Item { scope, say: Say::Decide(Decision::Grant(grant)) };
+        let item = Item { scope, command: FlowCommand::Decide(Decision::Grant(grant)) };
         gate.decide(now, &item, Stamp::default(), hash)
     };
     for src in 0..1000 {
@@ -133,7 +133,7 @@ fn a_flood_costs_no_granted_flow_and_a_decision_finds_room() {
         gate.process(now, &packets, &mut verdicts);
         assert!(matches!(verdicts[0], Verdict::Granted { .. }), "batch {batch}");
         assert!(verdicts[1..].iter().all(|v| matches!(v, Verdict::Request { dscp: 41, .. })));
-        gate.turn(now, 64);
+        gate.run_maintenance(now, 64);
     }
     assert!(gate.counts().evicted > 900_000);
     assert_eq!(gate.counts().without_entry, 0);
@@ -144,7 +144,7 @@ fn a_flood_costs_no_granted_flow_and_a_decision_finds_room() {
     for src in 2000..2000 + ENTRIES as u32 {
         let full = gate.table().granted() == ENTRIES;
         let result = decide(&mut gate, now, src);
-        assert_eq!(result, if full { Err(Ignored::NoRoom) } else { Ok(()) });
+        assert_eq!(result, if full { Err(IgnoredReason::NoRoom) } else { Ok(()) });
     }
     let one = [packet(&key, Flow::v4(77_777, PROTECTED), 60)];
     gate.process(now, &one, &mut verdicts[..1]);

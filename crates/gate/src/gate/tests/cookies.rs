@@ -6,10 +6,10 @@ use wire::{ipv4, ipv6, tcp};
 
 use super::{GRANT, PROTECTED, SECOND, above, draft, packet};
 use crate::admission;
-use crate::cookie::{Cookie, Secret, Terms};
-use crate::decision::{Item, Say, Scope};
+use crate::cookie::{Cookie, CookieConfig, Secret};
+use crate::decision::{FlowCommand, Item, Scope};
 use crate::flow::{Flow, Key, Pair};
-use crate::gate::{Gate, Ignored, Reason, Verdict};
+use crate::gate::{DropReason, Gate, IgnoredReason, Verdict};
 use crate::state::{Decision, Provisional, Stamp, Traffic};
 
 const PORT: u16 = 40_000;
@@ -67,8 +67,8 @@ impl Rig {
     fn new(entries: usize, share: f64, rate: u32) -> Self {
         let policy = Publisher::new(draft().build(1).unwrap());
         let mut gate: Gate = Gate::new(entries, policy.reader(), 0);
-        gate.set_admission(&admission::Terms { remember: 1 << 20, ..above(share) });
-        gate.set_cookies(&Terms { secret: Secret::random(), rate }, 0);
+        gate.set_admission(&admission::AdmissionConfig { tracked_flows: 1 << 20, ..above(share) });
+        gate.set_cookies(&CookieConfig { secret: Secret::random(), rate }, 0);
         // The same in every run: under some keys two of the thousands of flows share a mark.
         let mut random = fastrand::Rng::with_seed(1);
         Self { gate, key: Key::new(|| random.u64(..)), _policy: policy }
@@ -106,7 +106,7 @@ fn rank(verdict: Verdict) -> u8 {
     }
 }
 
-const PROOF: Verdict = Verdict::Drop(Reason::Proof);
+const PROOF: Verdict = Verdict::Drop(DropReason::Proof);
 
 fn families() -> [Flow; 2] {
     [Flow::v4(5, PROTECTED), Flow::v6(5, 0x2001_0db8 << 96 | 1)]
@@ -146,13 +146,13 @@ fn patience_is_counted_from_the_first_syn() {
         let flow = families()[0];
         let cookie = rig.asked(0, flow, PORT);
         if forgotten {
-            let item = Item { scope: Scope::of(&flow), say: Say::Flush };
+            let item = Item { scope: Scope::of(&flow), command: FlowCommand::Flush };
             let key = rig.key.clone();
             rig.gate.decide(1, &item, Stamp::default(), |flow| key.hash(flow)).unwrap();
         }
-        let begun = if forgotten { SECOND } else { 0 };
+        let started = if forgotten { SECOND } else { 0 };
         assert_eq!(rig.reset(SECOND, flow, PORT, cookie.acknowledgement), PROOF);
-        let dscp = rank(rig.syn(begun + SECOND * 21 / 10, flow, PORT));
+        let dscp = rank(rig.syn(started + SECOND * 21 / 10, flow, PORT));
         assert_eq!(dscp, 43, "forgotten: {forgotten}");
     }
 }
@@ -239,13 +239,13 @@ fn only_syns_are_asked_and_the_rest_is_as_it_was() {
     assert_eq!(rank(verdict[0]), 41);
     // Who has no grantor, or is declined by prefix, is not asked either.
     let nobody = Flow::v4(78, PROTECTED + 250);
-    assert_eq!(rig.syn(4 * SECOND, nobody, PORT), Verdict::Drop(Reason::NoGrantor));
+    assert_eq!(rig.syn(4 * SECOND, nobody, PORT), Verdict::Drop(DropReason::NoGrantor));
     let key = rig.key.clone();
     let scope = Scope::V4(fib::Prefix::truncate(1 << 20, 16), fib::Prefix::ALL);
-    let decline = Item { scope, say: Say::Decide(Decision::Decline { expire_s: 10 }) };
+    let decline = Item { scope, command: FlowCommand::Decide(Decision::Decline { expire_s: 10 }) };
     rig.gate.decide(4 * SECOND, &decline, Stamp::default(), |flow| key.hash(flow)).unwrap();
     let declined = rig.syn(5 * SECOND, Flow::v4(1 << 20, PROTECTED), PORT);
-    assert_eq!(declined, Verdict::Drop(Reason::Declined));
+    assert_eq!(declined, Verdict::Drop(DropReason::Declined));
     // Beyond the rate SYNs go on as requests, and none of them has an entry.
     for src in 0..100 {
         rig.syn(6 * SECOND, Flow::v4(2000 + src, PROTECTED), PORT);
@@ -281,7 +281,7 @@ fn proofs_are_found_in_groups_and_in_full_tables() {
     let key = rig.key.clone();
     for src in 0..64 {
         let scope = Scope::of(&Flow::v4(1 << 16 | src, PROTECTED));
-        let item = Item { scope, say: Say::Decide(Decision::Grant(GRANT)) };
+        let item = Item { scope, command: FlowCommand::Decide(Decision::Grant(GRANT)) };
         rig.gate.decide(10, &item, Stamp::default(), |flow| key.hash(flow)).unwrap();
     }
     let late = Flow::v4(99, PROTECTED);
@@ -298,21 +298,21 @@ fn decline_without_proof_has_no_effect_on_a_proven_flow() {
     let flow = Flow::v4(7, PROTECTED);
     let decide = |rig: &mut Rig, now, decision| {
         let key = rig.key.clone();
-        let item = Item { scope: Scope::of(&flow), say: Say::Decide(decision) };
+        let item = Item { scope: Scope::of(&flow), command: FlowCommand::Decide(decision) };
         rig.gate.decide(now, &item, Stamp::default(), |flow| key.hash(flow))
     };
     let decline = Decision::Provisional(Provisional { expire_s: 600, traffic: Traffic::All });
     let cookie = rig.asked(0, flow, PORT);
     assert_eq!(rig.reset(1, flow, PORT, cookie.acknowledgement), PROOF);
-    assert_eq!(decide(&mut rig, 2, decline), Err(Ignored::Unproven));
+    assert_eq!(decide(&mut rig, 2, decline), Err(IgnoredReason::Unproven));
     assert_eq!(rank(rig.syn(3, flow, PORT)), 41);
     // An entry by another way is proven by the next answer.
     assert_eq!(decide(&mut rig, 4, Decision::Decline { expire_s: 0 }), Ok(()));
     assert_eq!(rank(rig.syn(5, flow, PORT)), 41);
     assert_eq!(decide(&mut rig, 6, decline), Ok(()));
-    assert_eq!(rig.syn(7, flow, PORT), Verdict::Drop(Reason::Declined));
+    assert_eq!(rig.syn(7, flow, PORT), Verdict::Drop(DropReason::Declined));
     assert_eq!(rig.reset(8, flow, PORT, cookie.acknowledgement), PROOF);
     assert_eq!(rank(rig.syn(9, flow, PORT)), 41);
-    assert_eq!(decide(&mut rig, 10, decline), Err(Ignored::Unproven));
+    assert_eq!(decide(&mut rig, 10, decline), Err(IgnoredReason::Unproven));
     assert_eq!(rig.gate.counts().unproven, 2);
 }

@@ -33,14 +33,14 @@ impl Rig {
         verdict[0]
     }
 
-    fn say(&mut self, flow: Flow, say: Say) -> Result<(), Ignored> {
+    fn say(&mut self, flow: Flow, command: FlowCommand) -> Result<(), IgnoredReason> {
         let key = self.key.clone();
-        let item = Item { scope: Scope::of(&flow), say };
+        let item = Item { scope: Scope::of(&flow), command };
         self.gate.decide(self.now, &item, Stamp::default(), |flow| key.hash(flow))
     }
 
-    fn decide(&mut self, flow: Flow, decision: Decision) -> Result<(), Ignored> {
-        self.say(flow, Say::Decide(decision))
+    fn decide(&mut self, flow: Flow, decision: Decision) -> Result<(), IgnoredReason> {
+        self.say(flow, FlowCommand::Decide(decision))
     }
 }
 
@@ -64,17 +64,18 @@ fn decline_without_proof_overrides_no_grant_and_no_program() {
     rig.decide(granted, Decision::Grant(grant)).unwrap();
     let mut cookie = [0; 64];
     cookie[..4].copy_from_slice(&64u32.to_le_bytes());
-    rig.say(running, Say::Run(Named { expire_s: 300, program: 0, cookie })).unwrap();
+    rig.say(running, FlowCommand::Run(ProgramDecision { expire_s: 300, program: 0, cookie }))
+        .unwrap();
     for flow in [granted, running] {
         rig.now += SECOND;
         for traffic in [Traffic::All, Traffic::Protocol(6)] {
-            assert_eq!(rig.decide(flow, provisional(traffic)), Err(Ignored::Unproven));
+            assert_eq!(rig.decide(flow, provisional(traffic)), Err(IgnoredReason::Unproven));
         }
         let verdict = rig.send(flow, &bytes(6, 80));
         assert!(matches!(verdict, Verdict::Granted { .. }), "{verdict:?}");
         // By its addresses, or on proof, it may be declined.
         assert_eq!(rig.decide(flow, Decision::Decline { expire_s: 600 }), Ok(()));
-        assert_eq!(rig.send(flow, &bytes(6, 80)), Verdict::Drop(Reason::Declined));
+        assert_eq!(rig.send(flow, &bytes(6, 80)), Verdict::Drop(DropReason::Declined));
     }
     assert_eq!((rig.gate.counts().unproven, rig.gate.table().declined()), (4, 2));
 }
@@ -86,15 +87,15 @@ fn decline_of_a_port_leaves_the_rest_of_the_flow() {
     let is_request = |verdict| matches!(verdict, Verdict::Request { .. });
     assert!(is_request(rig.send(flow, &bytes(17, 80))));
     rig.decide(flow, provisional(Traffic::Protocol(17))).unwrap();
-    assert_eq!(rig.send(flow, &bytes(17, 80)), Verdict::Drop(Reason::Declined));
+    assert_eq!(rig.send(flow, &bytes(17, 80)), Verdict::Drop(DropReason::Declined));
     assert!(is_request(rig.send(flow, &bytes(6, 80))));
     rig.decide(flow, provisional(Traffic::Port { protocol: 6, port: 23 })).unwrap();
-    assert_eq!(rig.send(flow, &bytes(6, 23)), Verdict::Drop(Reason::Declined));
+    assert_eq!(rig.send(flow, &bytes(6, 23)), Verdict::Drop(DropReason::Declined));
     assert!(is_request(rig.send(flow, &bytes(6, 80))));
     rig.now += 10 * SECOND;
     assert!(is_request(rig.send(flow, &bytes(6, 23))));
     rig.decide(flow, provisional(Traffic::All)).unwrap();
-    assert_eq!(rig.send(flow, &bytes(6, 80)), Verdict::Drop(Reason::Declined));
+    assert_eq!(rig.send(flow, &bytes(6, 80)), Verdict::Drop(DropReason::Declined));
     rig.decide(flow, Decision::Grant(GRANT)).unwrap();
     assert!(matches!(rig.send(flow, &bytes(6, 80)), Verdict::Granted { .. }));
 }
@@ -110,7 +111,7 @@ fn flood_of_declines_leaves_grants_their_room() {
         }
         for number in 0..100_000u32 {
             rig.now += SECOND / 1_750;
-            rig.gate.turn(rig.now, 64);
+            rig.gate.run_maintenance(rig.now, 64);
             let forged = Flow::v4(2 << 24 | number, PROTECTED);
             rig.send(forged, &bytes(17, 53));
             let decline = match proven {
@@ -132,7 +133,7 @@ fn flood_of_declines_leaves_grants_their_room() {
         for number in 3_000..2 * ENTRIES as u32 {
             let full = number >= ENTRIES as u32;
             let result = rig.decide(honest(number), Decision::Grant(GRANT));
-            assert_eq!(result, if full { Err(Ignored::NoRoom) } else { Ok(()) }, "{number}");
+            assert_eq!(result, if full { Err(IgnoredReason::NoRoom) } else { Ok(()) }, "{number}");
         }
         assert_eq!((rig.gate.table().granted(), rig.gate.table().declined()), (ENTRIES, 0));
     }
@@ -146,7 +147,7 @@ fn decline_without_proof_makes_no_entry_while_the_table_is_pressed() {
     let flows = rig.gate.table().len();
     let forged = Flow::v4(1 << 24, PROTECTED);
     rig.send(forged, &bytes(17, 80));
-    assert_eq!(rig.decide(forged, provisional(Traffic::All)), Err(Ignored::Unproven));
+    assert_eq!(rig.decide(forged, provisional(Traffic::All)), Err(IgnoredReason::Unproven));
     assert_eq!(rig.gate.table().len(), flows);
     assert_eq!(rig.decide(forged, Decision::Decline { expire_s: 1 }), Ok(()));
 }
@@ -163,12 +164,13 @@ fn broken_packet_in_the_name_of_a_flow_of_a_program_changes_nothing() {
     for number in [0, 2] {
         let mut cookie = [0; 64];
         (cookie[0], cookie[4], cookie[10]) = (64, 64, 64);
-        rig.say(flow, Say::Run(Named { expire_s: 300, program: number, cookie })).unwrap();
+        rig.say(flow, FlowCommand::Run(ProgramDecision { expire_s: 300, program: number, cookie }))
+            .unwrap();
         assert!(matches!(rig.send(flow, &good), Verdict::Granted { .. }));
         let entry = rig.gate.table().find(&flow, rig.key.hash(&flow)).unwrap();
         let before = rig.gate.table().entry(entry).record().to_bytes();
         for packet in [&broken[..], &good[..44], &[]] {
-            assert_eq!(rig.send(flow, packet), Verdict::Drop(Reason::ProgramError));
+            assert_eq!(rig.send(flow, packet), Verdict::Drop(DropReason::ProgramError));
         }
         assert_eq!(rig.gate.table().entry(entry).record().to_bytes(), before);
         assert!(matches!(rig.send(flow, &good), Verdict::Granted { .. }));

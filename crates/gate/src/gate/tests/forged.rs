@@ -1,7 +1,7 @@
 //! Packets that only a forger sends by the front, by every way to be let through.
 
 use super::*;
-use crate::policy::sources::{Listed, Source};
+use crate::policy::sources::{SourceClass, SourceListBuilder};
 
 const GRANTOR: u32 = 0x0a00_0001;
 const INSIDE: u32 = PROTECTED + 77;
@@ -18,9 +18,9 @@ fn guarded(generation: u64, allow: &str) -> Policy {
     draft.v4("10.0.0.1/32".parse().unwrap(), Action::Back);
     draft.tunnel_end(Address::V4(GRANTOR));
     draft.tunnel_end(Address::V6(0xfd02 << 112 | 2));
-    let mut listed = Listed::default();
+    let mut listed = SourceListBuilder::default();
     if !allow.is_empty() {
-        listed.v4(allow.parse().unwrap(), Source::Allowed);
+        listed.v4(allow.parse().unwrap(), SourceClass::Allowed);
     }
     draft.sources(Arc::new(listed.build().unwrap()));
     draft.build(generation).unwrap()
@@ -63,13 +63,14 @@ fn forged_packets_are_dropped_in_any_flow_state() {
             .collect();
         // A grantor that was deceived, or is malicious.
         let flow = packets[0].flow;
-        let item = Item { scope: Scope::of(&flow), say: Say::Decide(Decision::Grant(GRANT)) };
+        let item =
+            Item { scope: Scope::of(&flow), command: FlowCommand::Decide(Decision::Grant(GRANT)) };
         let decided = gate.decide(now, &item, Stamp::default(), |flow| key.hash(flow));
-        assert!(!is_forged(&flow) || decided == Err(Ignored::Unprotected), "{flow}");
+        assert!(!is_forged(&flow) || decided == Err(IgnoredReason::Unprotected), "{flow}");
         let mut verdicts = vec![Verdict::NoRoute; packets.len()];
         gate.process(now, &packets, &mut verdicts);
         for (packet, verdict) in packets.iter().zip(&verdicts) {
-            let dropped = *verdict == Verdict::Drop(Reason::Forged);
+            let dropped = *verdict == Verdict::Drop(DropReason::Forged);
             assert_eq!(dropped, is_forged(&packet.flow), "{} {verdict:?}", packet.flow);
             *if dropped { &mut forged } else { &mut honest } += 1;
         }
@@ -86,13 +87,14 @@ fn granted_flow_whose_source_moves_behind_the_gate_is_forged() {
     let mut gate: Gate = Gate::new(64, publisher.reader(), 0);
     let key = Key::new(|| 7);
     let flow = Flow::v4(INSIDE, PROTECTED + 1);
-    let item = Item { scope: Scope::of(&flow), say: Say::Decide(Decision::Grant(GRANT)) };
+    let item =
+        Item { scope: Scope::of(&flow), command: FlowCommand::Decide(Decision::Grant(GRANT)) };
     gate.decide(0, &item, Stamp::default(), |flow| key.hash(flow)).unwrap();
     let mut verdict = [Verdict::NoRoute];
     gate.process(1, &[packet(&key, flow, 100)], &mut verdict);
     assert!(matches!(verdict[0], Verdict::Granted { .. }), "{verdict:?}");
     publisher.publish(Box::new(guarded(2, "")));
     gate.process(2, &[packet(&key, flow, 100)], &mut verdict);
-    assert_eq!(verdict[0], Verdict::Drop(Reason::Forged));
+    assert_eq!(verdict[0], Verdict::Drop(DropReason::Forged));
     assert_eq!(gate.table().len(), 0);
 }

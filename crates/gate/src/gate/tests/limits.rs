@@ -5,30 +5,30 @@ use std::sync::Arc;
 use fib::Publisher;
 
 use super::{GRANT, PROTECTED, SECOND, packet};
-use crate::decision::{Item, Say, Scope};
+use crate::decision::{FlowCommand, Item, Scope};
 use crate::flow::{Flow, Key};
-use crate::gate::{Gate, Reason, Verdict};
-use crate::policy::sources::{Listed, Source};
-use crate::policy::{Action, Address, BadPolicy, Draft, Grantor};
+use crate::gate::{DropReason, Gate, Verdict};
+use crate::policy::sources::{SourceClass, SourceListBuilder};
+use crate::policy::{Action, Address, Grantor, PolicyBuilder, PolicyError};
 use crate::state::{Decision, Grant, Stamp};
 
 const MBIT: u64 = 1_000_000;
 
 /// 192.0.2.0/24 with these limits, 198.51.100.0/24 with none, both by one set; 10.0.0.0/8 back;
 /// 203.0.113.0/24 and 2001:db8::/64 may pass, the rest of 203.0.112.0/20 and 2001:db8::/48 may not.
-fn draft(all: Option<u64>, each: Option<u64>) -> Draft {
-    let mut draft = Draft::new();
+fn draft(all: Option<u64>, each: Option<u64>) -> PolicyBuilder {
+    let mut draft = PolicyBuilder::new();
     let set = draft.set(&[Grantor { address: Address::V4(1), weight: 1 }]);
-    let limited = draft.limited(set, all, each);
+    let limited = draft.set_with_limits(set, all, each);
     draft.v4("192.0.2.0/24".parse().unwrap(), Action::Grantors(limited));
     draft.v4("198.51.100.0/24".parse().unwrap(), Action::Grantors(set));
     draft.v4("10.0.0.0/8".parse().unwrap(), Action::Back);
     draft.v6("2001:db8:1::/48".parse().unwrap(), Action::Grantors(limited));
-    let mut listed = Listed::default();
-    listed.v4("203.0.113.0/24".parse().unwrap(), Source::Allowed);
-    listed.v4("203.0.112.0/20".parse().unwrap(), Source::Blocked);
-    listed.v6("2001:db8::/64".parse().unwrap(), Source::Allowed);
-    listed.v6("2001:db8::/48".parse().unwrap(), Source::Blocked);
+    let mut listed = SourceListBuilder::default();
+    listed.v4("203.0.113.0/24".parse().unwrap(), SourceClass::Allowed);
+    listed.v4("203.0.112.0/20".parse().unwrap(), SourceClass::Blocked);
+    listed.v6("2001:db8::/64".parse().unwrap(), SourceClass::Allowed);
+    listed.v6("2001:db8::/48".parse().unwrap(), SourceClass::Blocked);
     draft.sources(Arc::new(listed.build().unwrap()));
     draft
 }
@@ -48,7 +48,8 @@ impl Rig {
 
     fn grant(&mut self, flow: Flow) {
         let grant = Grant { rate_kib: 1 << 22, ..GRANT };
-        let item = Item { scope: Scope::of(&flow), say: Say::Decide(Decision::Grant(grant)) };
+        let item =
+            Item { scope: Scope::of(&flow), command: FlowCommand::Decide(Decision::Grant(grant)) };
         self.gate.decide(0, &item, Stamp::default(), |flow| self.key.hash(flow)).unwrap();
     }
 
@@ -63,7 +64,7 @@ impl Rig {
             passed[at] += u32::from(!matches!(verdict[0], Verdict::Drop(_)));
         }
         assert_eq!(self.gate.counts().received, self.gate.counts().ended());
-        super::ledger::balanced(&self.gate);
+        super::rule_counters::balanced(&self.gate);
         passed.into_iter().map(|count| f64::from(count) * 1020.0 * 8.0 / 1e6).collect()
     }
 }
@@ -88,7 +89,7 @@ fn a_prefix_has_its_limit_and_others_none() {
     let mut verdicts = [Verdict::NoRoute; 64];
     rig.gate.process(2 * SECOND, &asks, &mut verdicts);
     assert!(matches!(verdicts[0], Verdict::Request { dscp: 41, .. }));
-    assert_eq!(verdicts[63], Verdict::Drop(Reason::OverLimit));
+    assert_eq!(verdicts[63], Verdict::Drop(DropReason::OverLimit));
     // Another policy takes effect at once.
     let wider = draft(Some(40 * MBIT), None).build(2).unwrap();
     rig.publisher.publish(Box::new(wider));
@@ -116,8 +117,8 @@ fn each_destination_has_its_own_limit() {
 fn who_is_allowed_passes_before_everything() {
     let mut rig = Rig::new(Some(8), None);
     let friend = Flow::v4(0xcb00_7105, PROTECTED);
-    let decline = Say::Decide(Decision::Decline { expire_s: 600 });
-    let item = Item { scope: Scope::of(&friend), say: decline };
+    let decline = FlowCommand::Decide(Decision::Decline { expire_s: 600 });
+    let item = Item { scope: Scope::of(&friend), command: decline };
     rig.gate.decide(0, &item, Stamp::default(), |flow| rig.key.hash(flow)).unwrap();
     let flows = [
         friend,
@@ -132,7 +133,7 @@ fn who_is_allowed_passes_before_everything() {
         let mut verdicts = [Verdict::NoRoute; 5];
         match way {
             0 => rig.gate.process(1, &sent, &mut verdicts),
-            _ => rig.gate.process_woven(2, &sent, 3, &mut verdicts),
+            _ => rig.gate.process_with_coroutines(2, &sent, 3, &mut verdicts),
         }
         assert_eq!((verdicts[0], verdicts[2]), (allowed, allowed));
         assert!(matches!(verdicts[1], Verdict::Request { .. }));
@@ -168,9 +169,9 @@ fn who_is_blocked_is_dropped_before_everything() {
         let mut verdicts = [Verdict::Front; 8];
         match way {
             0 => rig.gate.process(1, &sent, &mut verdicts),
-            _ => rig.gate.process_woven(2, &sent, 3, &mut verdicts),
+            _ => rig.gate.process_with_coroutines(2, &sent, 3, &mut verdicts),
         }
-        assert_eq!(verdicts[..5], [Verdict::Drop(Reason::Blocked); 5]);
+        assert_eq!(verdicts[..5], [Verdict::Drop(DropReason::Blocked); 5]);
         assert_eq!(verdicts[5..], [Verdict::Back, Verdict::Back, Verdict::NoRoute]);
     }
     let counts = rig.gate.counts();
@@ -189,8 +190,8 @@ fn who_is_blocked_is_dropped_before_everything() {
 #[test]
 fn there_are_so_many_limits() {
     let mut draft = draft(None, Some(MBIT));
-    for _ in 0..crate::limit::aggregate::MOST_LIMITS {
-        draft.limited(0, Some(MBIT), None);
+    for _ in 0..crate::limit::aggregate::MAX_LIMITS {
+        draft.set_with_limits(0, Some(MBIT), None);
     }
-    assert_eq!(draft.build(1).unwrap_err(), BadPolicy::TooManyLimits);
+    assert_eq!(draft.build(1).unwrap_err(), PolicyError::TooManyLimits);
 }

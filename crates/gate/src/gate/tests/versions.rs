@@ -5,9 +5,9 @@ use std::sync::Arc;
 use fib::{Prefix, Publisher};
 
 use super::{PROTECTED, bytes_of, draft, packet};
-use crate::decision::{Item, Program as Named, Say, Scope};
+use crate::decision::{FlowCommand, Item, ProgramDecision, Scope};
 use crate::flow::{Flow, Key};
-use crate::gate::{Gate, Reason, Verdict};
+use crate::gate::{DropReason, Gate, Verdict};
 use crate::program::Programs;
 use crate::program::tests::shipped;
 use crate::state::Stamp;
@@ -25,9 +25,10 @@ fn a_flow_goes_on_with_the_version_that_it_began_with() {
     let mut cookie = [0; 64];
     // 100 KiB a second, both limits of grantedv2 too; renewal in some minutes.
     (cookie[0], cookie[4], cookie[10], cookie[13]) = (100, 100, 9, 9);
-    let run = Say::Run(Named { expire_s: 100, program: 7, cookie });
-    let begin =
-        |gate: &mut Gate, scope| gate.decide(1, &Item { scope, say: run }, Stamp::default(), hash);
+    let run = FlowCommand::Run(ProgramDecision { expire_s: 100, program: 7, cookie });
+    let begin = |gate: &mut Gate, scope| {
+        gate.decide(1, &Item { scope, command: run }, Stamp::default(), hash)
+    };
     let send = |gate: &mut Gate, src| {
         let packets = [packet(&key, Flow::v4(src, PROTECTED), 100)];
         let (bytes, mut verdict) = (bytes_of(&packets[0]), [Verdict::NoRoute]);
@@ -36,7 +37,7 @@ fn a_flow_goes_on_with_the_version_that_it_began_with() {
     };
     let one = |src| Scope::of(&Flow::v4(src, PROTECTED));
     let granted = |verdict| matches!(verdict, Verdict::Granted { .. });
-    let declined = Verdict::Drop(Reason::Program);
+    let declined = Verdict::Drop(DropReason::Program);
     let asks = |verdict| matches!(verdict, Verdict::Request { dscp: 41, .. });
 
     let mut programs = Programs::default();

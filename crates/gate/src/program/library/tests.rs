@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::decision::Refused;
-use crate::decision::v2::courier::{CHECK, MOST_PIECES, Parcel};
+use crate::decision::MessageError;
+use crate::decision::v2::chunk::MAX_OBJECT_LEN;
 use crate::decision::v2::keys::Keys;
-use crate::decision::v2::piece::MOST_OBJECT;
 use crate::decision::v2::receiver::Receiver;
 use crate::decision::v2::sender::Sender;
-use crate::decision::{Item, Say, Scope};
+use crate::decision::v2::transfer::{CHECK_INTERVAL, MAX_CHUNKS_IN_FLIGHT, ProgramImage};
+use crate::decision::{FlowCommand, Item, Scope};
 use crate::flow::Flow;
 use crate::program::tests::objects;
 
@@ -21,37 +21,37 @@ fn object(at: usize) -> &'static [u8] {
     &objects()[at].1
 }
 
-fn offer(number: u8, object: &[u8]) -> Piece<'_> {
+fn offer(number: u8, object: &[u8]) -> Chunk<'_> {
     let length = object.len() as u32;
-    Piece { program: number, length, offset: 0, digest: digest(object), bytes: &[] }
+    Chunk { program: number, length, offset: 0, digest: digest(object), bytes: &[] }
 }
 
 /// The pieces of an object, in order.
-fn pieces(number: u8, object: &[u8]) -> Vec<Piece<'_>> {
+fn chunks(number: u8, object: &[u8]) -> Vec<Chunk<'_>> {
     let whole = offer(number, object);
-    let each = object.chunks(PIECE).enumerate();
-    each.map(|(at, bytes)| Piece { offset: (at * PIECE) as u32, bytes, ..whole }).collect()
+    let each = object.chunks(CHUNK_LEN).enumerate();
+    each.map(|(at, bytes)| Chunk { offset: (at * CHUNK_LEN) as u32, bytes, ..whole }).collect()
 }
 
-fn loud(_: u32) -> bool {
+fn is_never_silent(_: u32) -> bool {
     false
 }
 
-fn state(library: &mut Library, sender: u32, number: u8, object: &[u8]) -> State {
-    library.take(sender, &offer(number, object), loud).0.state
+fn state(library: &mut Library, sender: u32, number: u8, object: &[u8]) -> TransferState {
+    library.receive_chunk(sender, &offer(number, object), is_never_silent).0.state
 }
 
 /// Sends all pieces and has the verifier say what it says; returns how it stands then.
-fn send(library: &mut Library, sender: u32, number: u8, object: &[u8]) -> State {
+fn send(library: &mut Library, sender: u32, number: u8, object: &[u8]) -> TransferState {
     let mut whole = None;
-    for piece in pieces(number, object) {
+    for chunk in chunks(number, object) {
         assert!(whole.is_none());
-        whole = library.take(sender, &piece, loud).1;
+        whole = library.receive_chunk(sender, &chunk, is_never_silent).1;
     }
     if let Some(job) = whole {
-        assert_eq!(state(library, sender, number, object), State::Judging);
-        let judged = job.judge();
-        library.judged(&job, judged);
+        assert_eq!(state(library, sender, number, object), TransferState::Verifying);
+        let judged = job.verify();
+        library.finish_verification(&job, judged);
     }
     state(library, sender, number, object)
 }
@@ -66,81 +66,89 @@ fn pieces_may_come_in_any_order_and_twice() {
     for round in 0..50 {
         let object = object(rng.usize(..objects().len()));
         let mut library = open();
-        assert_eq!(state(&mut library, 1, 7, object), State::Wanted);
-        let mut left = pieces(7, object);
+        assert_eq!(state(&mut library, 1, 7, object), TransferState::Wanted);
+        let mut left = chunks(7, object);
         let mut met = Vec::new();
         rng.shuffle(&mut left);
         let job = loop {
             let again = !met.is_empty() && rng.bool();
-            let piece = if again { met[rng.usize(..met.len())] } else { left.pop().unwrap() };
-            met.push(piece);
-            let (standing, job) = library.take(1, &piece, loud);
+            let chunk = if again { met[rng.usize(..met.len())] } else { left.pop().unwrap() };
+            met.push(chunk);
+            let (status, job) = library.receive_chunk(1, &chunk, is_never_silent);
             assert_eq!(job.is_some(), left.is_empty() && !again, "round {round}");
             match job {
                 Some(job) => break job,
-                None => assert_eq!(standing.state, State::Wanted),
+                None => assert_eq!(status.state, TransferState::Wanted),
             }
         };
         assert_eq!(job.object, object);
-        let judged = job.judge();
-        let programs = library.judged(&job, judged).unwrap();
+        let judged = job.verify();
+        let programs = library.finish_verification(&job, judged).unwrap();
         assert_eq!(*programs.get(7).unwrap().digest(), digest(object));
-        assert_eq!(state(&mut library, 1, 7, object), State::InForce);
+        assert_eq!(state(&mut library, 1, 7, object), TransferState::Active);
         // The same object of another grantor is in force for him too.
-        assert_eq!(state(&mut library, 2, 7, object), State::InForce);
+        assert_eq!(state(&mut library, 2, 7, object), TransferState::Active);
     }
 }
 
 #[test]
 fn who_may_not_send_what_is_told_so() {
-    let refused = |reason| State::Refused(reason);
+    let refused = |reason| TransferState::Rejected(reason);
     let mut closed = Library::new(Programs::default(), false);
-    assert_eq!(send(&mut closed, 1, 7, object(0)), refused(Reason::NotAllowed));
-    assert!(closed.making.is_empty(), "nothing of it is kept");
-    let mut own = Programs::default();
-    own.set(7, Some(Arc::new(Program::load(object(0)).unwrap())));
-    let mut library = Library::new(own.clone(), true);
-    assert_eq!(state(&mut library, 1, 7, object(0)), State::InForce, "it is the gate's own");
-    assert_eq!(send(&mut library, 1, 7, object(2)), refused(Reason::Own));
-    assert!(library.making.is_empty());
+    assert_eq!(send(&mut closed, 1, 7, object(0)), refused(RejectReason::NotAllowed));
+    assert!(closed.partial.is_empty(), "nothing of it is kept");
+    let mut configured = Programs::default();
+    configured.set(7, Some(Arc::new(Program::load(object(0)).unwrap())));
+    let mut library = Library::new(configured.clone(), true);
+    assert_eq!(
+        state(&mut library, 1, 7, object(0)),
+        TransferState::Active,
+        "it is the gate's configured"
+    );
+    assert_eq!(send(&mut library, 1, 7, object(2)), refused(RejectReason::Own));
+    assert!(library.partial.is_empty());
     // A number is the sender's who sent first, as long as he lives.
-    assert_eq!(send(&mut library, 1, 8, object(2)), State::InForce);
-    assert_eq!(send(&mut library, 2, 8, object(4)), refused(Reason::Others));
-    assert_eq!(send(&mut library, 1, 8, object(6)), State::InForce, "his own he replaces");
-    for piece in pieces(8, object(4)) {
-        if let (_, Some(job)) = library.take(2, &piece, |owner| owner == 1) {
-            let judged = job.judge();
-            assert!(library.judged(&job, judged).is_some());
+    assert_eq!(send(&mut library, 1, 8, object(2)), TransferState::Active);
+    assert_eq!(send(&mut library, 2, 8, object(4)), refused(RejectReason::OtherSender));
+    assert_eq!(
+        send(&mut library, 1, 8, object(6)),
+        TransferState::Active,
+        "his configured he replaces"
+    );
+    for chunk in chunks(8, object(4)) {
+        if let (_, Some(job)) = library.receive_chunk(2, &chunk, |owner| owner == 1) {
+            let judged = job.verify();
+            assert!(library.finish_verification(&job, judged).is_some());
         }
     }
-    assert_eq!(state(&mut library, 2, 8, object(4)), State::InForce);
-    assert_eq!(state(&mut library, 1, 8, object(6)), refused(Reason::Others));
+    assert_eq!(state(&mut library, 2, 8, object(4)), TransferState::Active);
+    assert_eq!(state(&mut library, 1, 8, object(6)), refused(RejectReason::OtherSender));
     let list = library.list();
-    let told: Vec<_> = list.iter().map(|it| (it.number, it.sender, it.state)).collect();
+    let status_reply: Vec<_> = list.iter().map(|it| (it.number, it.sender, it.state)).collect();
     let expect = [
-        (7, None, State::InForce),
-        (8, Some(2), State::InForce),
-        (7, Some(1), refused(Reason::Own)),
-        (8, Some(1), refused(Reason::Others)),
+        (7, None, TransferState::Active),
+        (8, Some(2), TransferState::Active),
+        (7, Some(1), refused(RejectReason::Own)),
+        (8, Some(1), refused(RejectReason::OtherSender)),
     ];
-    assert_eq!(told, expect);
-    assert!(list[1].before, "1's is kept for the flows that began with it");
+    assert_eq!(status_reply, expect);
+    assert!(list[1].has_previous, "1's is kept for the flows that began with it");
 }
 
 #[test]
 fn what_is_not_what_was_announced_or_does_not_pass_changes_nothing() {
     let mut library = open();
     let sound = object(0);
-    assert_eq!(send(&mut library, 1, 7, sound), State::InForce);
+    assert_eq!(send(&mut library, 1, 7, sound), TransferState::Active);
     // A digest of something else.
-    let mut wrong = pieces(7, object(2));
-    wrong.iter_mut().for_each(|piece| piece.digest = [5; 32]);
-    for piece in &wrong {
-        assert!(library.take(1, piece, loud).1.is_none());
+    let mut wrong = chunks(7, object(2));
+    wrong.iter_mut().for_each(|chunk| chunk.digest = [5; 32]);
+    for chunk in &wrong {
+        assert!(library.receive_chunk(1, chunk, is_never_silent).1.is_none());
     }
-    assert!(library.making.is_empty());
+    assert!(library.partial.is_empty());
     let list = library.list();
-    assert_eq!(list.last().map(|it| it.state), Some(State::Refused(Reason::Digest)));
+    assert_eq!(list.last().map(|it| it.state), Some(TransferState::Rejected(RejectReason::Digest)));
     // Files that are none, every cut of one, and bits that are others: an error, or sound.
     let mut rng = fastrand::Rng::with_seed(4);
     let (mut refused, mut passed) = (0, 0);
@@ -155,18 +163,20 @@ fn what_is_not_what_was_announced_or_does_not_pass_changes_nothing() {
             }
         }
         match send(&mut library, 1, 9, &hostile) {
-            State::InForce => passed += 1,
-            State::Refused(Reason::Verifier) => {
+            TransferState::Active => passed += 1,
+            TransferState::Rejected(RejectReason::Verifier) => {
                 refused += 1;
-                let (standing, _) = library.take(1, &offer(9, &hostile), loud);
-                assert!(!standing.words.is_empty(), "why it is refused is said again");
+                let (status, _) = library.receive_chunk(1, &offer(9, &hostile), is_never_silent);
+                assert!(!status.error.is_empty(), "error it is refused is said again");
                 // Its pieces once more are not even looked at.
-                assert!(library.take(1, &pieces(9, &hostile)[0], loud).1.is_none());
-                assert!(library.making.is_empty());
+                assert!(
+                    library.receive_chunk(1, &chunks(9, &hostile)[0], is_never_silent).1.is_none()
+                );
+                assert!(library.partial.is_empty());
             }
             other => panic!("{other:?}"),
         }
-        assert_eq!(state(&mut library, 1, 7, sound), State::InForce);
+        assert_eq!(state(&mut library, 1, 7, sound), TransferState::Active);
     }
     assert!(refused > 1_000 && passed > 50, "{refused} refused, {passed} passed");
 }
@@ -175,54 +185,66 @@ fn what_is_not_what_was_announced_or_does_not_pass_changes_nothing() {
 fn what_is_kept_is_bounded() {
     let mut library = open();
     let mut rng = fastrand::Rng::with_seed(6);
-    let bytes = vec![1; MOST_OBJECT];
-    let whole = pieces(0, &bytes)[0];
+    let bytes = vec![1; MAX_OBJECT_LEN];
+    let whole = chunks(0, &bytes)[0];
     for round in 0..4_000u32 {
         let sender = rng.u32(1..4);
-        let piece = Piece { program: rng.u8(..), digest: [rng.u8(..); 32], ..whole };
-        let (standing, job) = library.take(sender, &piece, loud);
-        assert_eq!((standing.state, job.is_none()), (State::Wanted, true), "round {round}");
+        let chunk = Chunk { program: rng.u8(..), digest: [rng.u8(..); 32], ..whole };
+        let (status, job) = library.receive_chunk(sender, &chunk, is_never_silent);
+        assert_eq!((status.state, job.is_none()), (TransferState::Wanted, true), "round {round}");
     }
-    let kept: usize = library.making.values().map(|it| it.bytes.len()).sum();
-    assert_eq!(kept, 3 * MOST_OBJECT);
+    let kept: usize = library.partial.values().map(|it| it.bytes.len()).sum();
+    assert_eq!(kept, 3 * MAX_OBJECT_LEN);
     // And no second one is taken while one is judged.
     let mut library = open();
-    let job = pieces(7, object(0)).iter().find_map(|it| library.take(1, it, loud).1).unwrap();
-    for piece in pieces(8, object(2)) {
-        assert_eq!(library.take(1, &piece, loud).0.state, State::Judging);
+    let job = chunks(7, object(0))
+        .iter()
+        .find_map(|it| library.receive_chunk(1, it, is_never_silent).1)
+        .unwrap();
+    for chunk in chunks(8, object(2)) {
+        assert_eq!(
+            library.receive_chunk(1, &chunk, is_never_silent).0.state,
+            TransferState::Verifying
+        );
     }
-    assert!(library.making.is_empty());
-    let judged = job.judge();
-    assert!(library.judged(&job, judged).is_some());
-    assert_eq!(state(&mut library, 1, 8, object(2)), State::Wanted);
+    assert!(library.partial.is_empty());
+    let judged = job.verify();
+    assert!(library.finish_verification(&job, judged).is_some());
+    assert_eq!(state(&mut library, 1, 8, object(2)), TransferState::Wanted);
 }
 
 #[test]
 fn another_configuration_takes_away_what_it_does_not_allow() {
     let digest_of = |programs: &Programs, number| programs.get(number).map(|it| *it.digest());
     let mut library = open();
-    assert_eq!(send(&mut library, 1, 7, object(0)), State::InForce);
-    assert_eq!(send(&mut library, 2, 8, object(2)), State::InForce);
-    let mut own = Programs::default();
-    own.set(8, Some(Arc::new(Program::load(object(4)).unwrap())));
-    let programs = library.reload(own, true, &[1, 2]);
+    assert_eq!(send(&mut library, 1, 7, object(0)), TransferState::Active);
+    assert_eq!(send(&mut library, 2, 8, object(2)), TransferState::Active);
+    let mut configured = Programs::default();
+    configured.set(8, Some(Arc::new(Program::load(object(4)).unwrap())));
+    let programs = library.reload(configured, true, &[1, 2]);
     assert_eq!(digest_of(programs, 7), Some(digest(object(0))));
-    assert_eq!(digest_of(programs, 8), Some(digest(object(4))), "now it is the gate's own");
-    assert!(programs.has_before(8), "flows of the one that was sent go on");
-    assert_eq!(state(&mut library, 2, 8, object(2)), State::Refused(Reason::Own));
+    assert_eq!(digest_of(programs, 8), Some(digest(object(4))), "now it is the gate's configured");
+    assert!(programs.has_previous(8), "flows of the one that was sent go on");
+    assert_eq!(state(&mut library, 2, 8, object(2)), TransferState::Rejected(RejectReason::Own));
     // One that was judged meanwhile is no longer waited for.
-    let job = pieces(9, object(6)).iter().find_map(|it| library.take(1, it, loud).1).unwrap();
+    let job = chunks(9, object(6))
+        .iter()
+        .find_map(|it| library.receive_chunk(1, it, is_never_silent).1)
+        .unwrap();
     library.reload(Programs::default(), true, &[1, 2]);
-    let judged = job.judge();
-    assert!(library.judged(&job, judged).is_none());
-    assert_eq!(state(&mut library, 1, 9, object(6)), State::Wanted);
+    let judged = job.verify();
+    assert!(library.finish_verification(&job, judged).is_none());
+    assert_eq!(state(&mut library, 1, 9, object(6)), TransferState::Wanted);
     // Who is no sender any more has no programs here, nor has anybody where it is forbidden.
     let programs = library.reload(Programs::default(), true, &[2]);
-    assert_eq!((digest_of(programs, 7), programs.has_before(7)), (None, false));
-    assert_eq!(send(&mut library, 2, 8, object(2)), State::InForce);
+    assert_eq!((digest_of(programs, 7), programs.has_previous(7)), (None, false));
+    assert_eq!(send(&mut library, 2, 8, object(2)), TransferState::Active);
     let programs = library.reload(Programs::default(), false, &[2]);
     assert_eq!(digest_of(programs, 8), None);
-    assert_eq!(state(&mut library, 2, 8, object(2)), State::Refused(Reason::NotAllowed));
+    assert_eq!(
+        state(&mut library, 2, 8, object(2)),
+        TransferState::Rejected(RejectReason::NotAllowed)
+    );
 }
 
 /// A flow goes on with the version that it began with while that is the number's or the one
@@ -249,7 +271,7 @@ fn a_flow_keeps_to_the_version_that_it_began_with() {
                     let at = rng.usize(..versions.len());
                     let mut next = Programs::default();
                     next.set(3, Some(Arc::clone(&versions[at])));
-                    next.follow(&programs);
+                    next.keep_previous(&programs);
                     programs = next;
                     history.push(at);
                 }
@@ -303,10 +325,10 @@ fn keys() -> Keys {
 
 fn gate(session: u64) -> (Receiver, Library) {
     let mut receiver = Receiver::new(session);
-    receiver.admit(9, keys());
-    let mut own = Programs::default();
-    own.set(5, Some(Arc::new(Program::load(object(0)).unwrap())));
-    (receiver, Library::new(own, true))
+    receiver.set_sender(9, keys());
+    let mut configured = Programs::default();
+    configured.set(5, Some(Arc::new(Program::load(object(0)).unwrap())));
+    (receiver, Library::new(configured, true))
 }
 
 /// Programs to a gate over a network that loses 30 % of everything in both directions, while
@@ -323,21 +345,22 @@ fn converges(seed: u64, restart: bool) {
     let mut sender = Sender::new(9, keys(), 1452, 1_700_000_000);
     // Two that are sound, one that is none, one whose number is the gate's own.
     let none = vec![0x7f; 20_000];
-    let parcels = [(1, object(2)), (2, &none), (3, object(8)), (5, object(2))]
-        .map(|(number, object)| Parcel::new(number, "it", object));
-    sender.carry(&parcels);
-    let (mut message, mut reply, mut told) = (Vec::new(), Vec::new(), Vec::new());
-    let mut jobs: Vec<(u64, Job)> = Vec::new();
+    let images = [(1, object(2)), (2, &none), (3, object(8)), (5, object(2))]
+        .map(|(number, object)| ProgramImage::new(number, "it", object));
+    sender.set_programs(&images);
+    let (mut message, mut reply, mut status_reply) = (Vec::new(), Vec::new(), Vec::new());
+    let mut jobs: Vec<(u64, VerificationJob)> = Vec::new();
     let (mut now, mut decided, mut replayed, mut restarted) = (0, 0, 0, false);
     let settled = |sender: &Sender| {
-        let states = sender.programs().iter().map(|it| it.told().map(|told| told.state));
+        let states =
+            sender.programs().iter().map(|transfer| transfer.status().map(|status| status.state));
         states.collect::<Vec<_>>()
     };
     let expect = [
-        State::InForce,
-        State::Refused(Reason::Verifier),
-        State::InForce,
-        State::Refused(Reason::Own),
+        TransferState::Active,
+        TransferState::Rejected(RejectReason::Verifier),
+        TransferState::Active,
+        TransferState::Rejected(RejectReason::Own),
     ]
     .map(Some);
     loop {
@@ -345,16 +368,16 @@ fn converges(seed: u64, restart: bool) {
         assert!(now < 600_000 * MS, "after ten minutes: {:?}", settled(&sender));
         if now.is_multiple_of(20 * MS) && decided < 500 {
             let scope = Scope::of(&Flow::v4(decided, 7));
-            sender.push(&Item { scope, say: Say::Flush }).unwrap();
+            sender.push(&Item { scope, command: FlowCommand::Flush }).unwrap();
             decided += 1;
         }
-        sender.beat(now);
+        sender.queue_heartbeat(now);
         while sender.poll(now, &mut message) {
             network.send(now, true, &message);
         }
         let under_way = sender.pending();
-        assert!(under_way <= MOST_PIECES + 4 + 500, "{under_way}");
-        if restart && !restarted && library.list().iter().any(|it| it.there.is_some()) {
+        assert!(under_way <= MAX_CHUNKS_IN_FLIGHT + 4 + 500, "{under_way}");
+        if restart && !restarted && library.list().iter().any(|it| it.received.is_some()) {
             (receiver, library) = gate(78);
             (jobs, restarted) = (Vec::new(), true);
         }
@@ -366,8 +389,8 @@ fn converges(seed: u64, restart: bool) {
         }
         if let Some(at) = jobs.iter().position(|(at, _)| *at <= now) {
             let (_, job) = jobs.remove(at);
-            let judged = job.judge();
-            library.judged(&job, judged);
+            let judged = job.verify();
+            library.finish_verification(&job, judged);
         }
         while let Some(entry) = network.under_way.first_entry().filter(|it| it.key().0 <= now) {
             let (to_gate, message) = entry.remove();
@@ -375,21 +398,22 @@ fn converges(seed: u64, restart: bool) {
                 let _ = sender.receive(now, &message);
                 continue;
             }
-            told.clear();
+            status_reply.clear();
             match receiver.receive(&message, &mut reply) {
                 Ok(taken) => {
-                    if let Some(piece) = taken.piece {
-                        let asked = taken.asked();
-                        let (standing, job) = library.take(taken.sender, &piece, loud);
+                    if let Some(chunk) = taken.chunk {
+                        let target = taken.reply_target();
+                        let (status, job) =
+                            library.receive_chunk(taken.sender, &chunk, is_never_silent);
                         jobs.extend(job.map(|job| (now + 3 * MS, job)));
-                        if piece.is_offer() {
-                            receiver.tell(&asked, &standing, &mut told);
+                        if chunk.is_offer() {
+                            receiver.write_status(&target, &status, &mut status_reply);
                         }
                     }
                 }
-                Err(refused) => replayed += u32::from(refused == Refused::Replayed),
+                Err(refused) => replayed += u32::from(refused == MessageError::Replayed),
             }
-            for answer in [&reply, &told].into_iter().filter(|it| !it.is_empty()) {
+            for answer in [&reply, &status_reply].into_iter().filter(|it| !it.is_empty()) {
                 network.send(now, false, answer);
             }
         }
@@ -403,7 +427,7 @@ fn converges(seed: u64, restart: bool) {
         assert_eq!(program, Some(digest(object(at))), "program {number}");
     }
     assert!(library.programs().get(2).is_none());
-    let words = &sender.programs()[1].told().unwrap().words;
+    let words = &sender.programs()[1].status().unwrap().error;
     assert!(words.contains("object"), "{words}");
     // A gate that has lost a program, whyever, is found out by the next look.
     (_, library) = gate(0);
@@ -411,20 +435,20 @@ fn converges(seed: u64, restart: bool) {
     network.loss = 0.0;
     while library.programs().get(1).is_none() || library.programs().get(3).is_none() {
         now += MS;
-        assert!(now < lost + 4 * CHECK, "{:?}", settled(&sender));
+        assert!(now < lost + 4 * CHECK_INTERVAL, "{:?}", settled(&sender));
         while sender.poll(now, &mut message) {
             let Ok(taken) = receiver.receive(&message, &mut reply) else { continue };
-            let (asked, piece) = (taken.asked(), taken.piece);
-            let found = piece.map(|piece| library.take(9, &piece, loud));
+            let (target, chunk) = (taken.reply_target(), taken.chunk);
+            let found = chunk.map(|chunk| library.receive_chunk(9, &chunk, is_never_silent));
             sender.receive(now, &reply).unwrap();
-            let Some((standing, job)) = found else { continue };
-            if piece.is_some_and(|piece| piece.is_offer()) {
-                receiver.tell(&asked, &standing, &mut told);
-                let _ = sender.receive(now, &told);
+            let Some((status, job)) = found else { continue };
+            if chunk.is_some_and(|chunk| chunk.is_offer()) {
+                receiver.write_status(&target, &status, &mut status_reply);
+                let _ = sender.receive(now, &status_reply);
             }
             if let Some(job) = job {
-                let judged = job.judge();
-                library.judged(&job, judged);
+                let judged = job.verify();
+                library.finish_verification(&job, judged);
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::program::insn::Insn;
 use crate::program::object::{self, Code};
 use crate::program::shipped::SOURCES;
 use crate::program::verify::{Section, verify};
-use crate::program::{Answer, Machine, Program};
+use crate::program::{Machine, Program, ProgramVerdict};
 
 /// A packet, mostly one that can be read.
 pub(super) fn packet(rng: &mut fastrand::Rng, into: &mut [u8; 128]) -> usize {
@@ -70,12 +70,12 @@ fn a_million_fuzzed_packets() {
                     machine.packet(&program, now, u64::MAX, &mut cookie, &bytes[..len], len as u32);
                 // A malformed packet does not change its flow, and no packet turns it into a
                 // request.
-                assert!(answer != Answer::Error || cookie == before);
+                assert!(answer != ProgramVerdict::Error || cookie == before);
                 seen[match answer {
-                    Answer::Forward(_) => 0,
-                    Answer::Decline => 1,
-                    Answer::Error => 2,
-                    Answer::Nothing => panic!("the program is there"),
+                    ProgramVerdict::Forward(_) => 0,
+                    ProgramVerdict::Decline => 1,
+                    ProgramVerdict::Error => 2,
+                    ProgramVerdict::Missing => panic!("the program is there"),
                 }] += 1;
             }
         }

@@ -1,9 +1,9 @@
 //! Hostile programs: each is refused, at the instruction that is wrong and for that reason.
 
 use super::{code, insn};
+use crate::program::error::VerifierError;
 use crate::program::insn::Insn;
-use crate::program::refusal::Why;
-use crate::program::verify::{LONGEST, MOST_STEPS, Section, verify};
+use crate::program::verify::{LONGEST, MAX_STEPS, Section, verify};
 
 const EXIT: Insn = insn(0x95, 0, 0, 0, 0);
 const fn mov(dst: u8, imm: i32) -> Insn {
@@ -39,15 +39,15 @@ const PACKET: i32 = 3;
 const PREPARE: i32 = 4;
 
 /// Says at which instruction and why a `pkt` is refused, or nothing.
-fn refused(insns: &[Insn]) -> Option<(usize, Why)> {
-    let refusal = verify(Section::Packet, code(insns)).err()?;
-    assert!(refusal.to_string().starts_with("pkt, instruction "), "{refusal}");
-    Some((refusal.at.unwrap().0, refusal.why))
+fn refused(insns: &[Insn]) -> Option<(usize, VerifierError)> {
+    let error = verify(Section::Packet, code(insns)).err()?;
+    assert!(error.to_string().starts_with("pkt, instruction "), "{error}");
+    Some((error.at.unwrap().0, error.error))
 }
 
 fn out_of(insns: &[Insn], what: &str, number: usize) {
     match refused(insns) {
-        Some((at, Why::OutOfBounds { of, .. })) => assert_eq!((at, of), (number, what)),
+        Some((at, VerifierError::OutOfBounds { of, .. })) => assert_eq!((at, of), (number, what)),
         other => panic!("{other:?}"),
     }
 }
@@ -55,16 +55,16 @@ fn out_of(insns: &[Insn], what: &str, number: usize) {
 #[test]
 fn what_never_ends() {
     // goto -1
-    assert_eq!(refused(&[insn(0x05, 0, 0, -1, 0), EXIT]), Some((0, Why::Endless)));
+    assert_eq!(refused(&[insn(0x05, 0, 0, -1, 0), EXIT]), Some((0, VerifierError::Endless)));
     // A loop whose counter is never told.
     let back = [mov(0, 0), add(0, 1), insn(0x05, 0, 0, -2, 0), EXIT];
-    assert!(matches!(refused(&back), Some((_, Why::TooLong(LONGEST)))));
+    assert!(matches!(refused(&back), Some((_, VerifierError::TooLong(LONGEST)))));
     // As long as the packet's sender likes: until a byte of the cookie is 0, which stays.
     let sender = [call(COOKIE), load_byte(1, 0, 0), insn(0x55, 1, 0, -2, 0), mov(0, 0), EXIT];
-    assert_eq!(refused(&sender), Some((1, Why::Endless)));
+    assert_eq!(refused(&sender), Some((1, VerifierError::Endless)));
     // One that ends, but late.
     let late = [mov(0, 0), add(0, 1), insn(0xa5, 0, 0, -2, 5000), EXIT];
-    assert!(matches!(refused(&late), Some((_, Why::TooLong(_)))));
+    assert!(matches!(refused(&late), Some((_, VerifierError::TooLong(_)))));
     let in_time = [mov(0, 0), add(0, 1), insn(0xa5, 0, 0, -2, 2000), EXIT];
     assert_eq!(verify(Section::Packet, code(&in_time)).unwrap().longest(), 4002);
 }
@@ -84,7 +84,7 @@ fn what_takes_too_long_to_understand() {
     }
     insns.extend([mov_reg(0, 7), EXIT]);
     let refused = refused(&insns);
-    assert!(matches!(refused, Some((_, Why::TooComplex(MOST_STEPS)))), "{refused:?}");
+    assert!(matches!(refused, Some((_, VerifierError::TooComplex(MAX_STEPS)))), "{refused:?}");
 }
 
 #[test]
@@ -128,15 +128,15 @@ fn the_packet_is_read_only_where_it_was_shown_to_be() {
     out_of(&wrong, "the packet", 6);
     // By a comparison of the lower halves.
     let narrow = with(&[insn(0x2e, 2, 7, 2, 0), load_byte(0, 6, 0), EXIT, mov(0, 0), EXIT]);
-    assert_eq!(refused(&narrow), Some((5, Why::PointerComparison)));
+    assert_eq!(refused(&narrow), Some((5, VerifierError::PointerComparison)));
     // Shown of one base, read from another.
     let other =
         with(&[call(PACKET), insn(0x2d, 2, 7, 2, 0), load_byte(0, 6, 0), EXIT, mov(0, 0), EXIT]);
-    assert!(matches!(refused(&other), Some((5, Why::Unset(1)))), "{:?}", refused(&other));
+    assert!(matches!(refused(&other), Some((5, VerifierError::Unset(1)))), "{:?}", refused(&other));
     // The end does not move.
     let end =
         with(&[add(7, 100), insn(0x2d, 2, 7, 2, 0), load_byte(0, 6, 0), EXIT, mov(0, 0), EXIT]);
-    assert!(matches!(refused(&end), Some((5, Why::PointerArithmetic(_)))));
+    assert!(matches!(refused(&end), Some((5, VerifierError::PointerArithmetic(_)))));
     // Moved by what the packet says, and not shown again.
     let moved = with(&[
         insn(0x2d, 2, 7, 4, 0),
@@ -150,92 +150,98 @@ fn the_packet_is_read_only_where_it_was_shown_to_be() {
     out_of(&moved, "the packet", 8);
     assert!(matches!(
         refused(&with(&[store_byte(6, 0, 7), mov(0, 0), EXIT])),
-        Some((5, Why::ReadOnly("the packet")))
+        Some((5, VerifierError::ReadOnly("the packet")))
     ));
 }
 
 #[test]
 fn what_was_not_written_is_not_read() {
-    assert_eq!(refused(&[EXIT]), Some((0, Why::Unset(0))));
-    assert_eq!(refused(&[mov_reg(0, 3), EXIT]), Some((0, Why::Unset(3))));
-    assert_eq!(refused(&[load(0, 10, -8), EXIT]), Some((0, Why::UnsetStack(-8))));
+    assert_eq!(refused(&[EXIT]), Some((0, VerifierError::Unset(0))));
+    assert_eq!(refused(&[mov_reg(0, 3), EXIT]), Some((0, VerifierError::Unset(3))));
+    assert_eq!(refused(&[load(0, 10, -8), EXIT]), Some((0, VerifierError::UnsetStack(-8))));
     // Seven bytes of eight.
     let part =
         [mov(1, 0), insn(0x63, 10, 1, -8, 0), insn(0x6b, 10, 1, -4, 0), load(0, 10, -8), EXIT];
-    assert_eq!(refused(&part), Some((3, Why::UnsetStack(-8))));
+    assert_eq!(refused(&part), Some((3, VerifierError::UnsetStack(-8))));
     // Lost in a call.
     let lost = [mov_reg(6, 1), call(COOKIE), mov_reg(0, 1), EXIT];
-    assert_eq!(refused(&lost), Some((2, Why::Unset(1))));
+    assert_eq!(refused(&lost), Some((2, VerifierError::Unset(1))));
     // Written on one way only.
     let one_way = [load_byte(2, 1, 18), insn(0x15, 2, 0, 1, 6), mov(0, 0), EXIT];
-    assert_eq!(refused(&one_way), Some((3, Why::Unset(0))));
+    assert_eq!(refused(&one_way), Some((3, VerifierError::Unset(0))));
 }
 
 #[test]
 fn jumps_lead_to_instructions() {
-    assert_eq!(refused(&[insn(0x05, 0, 0, 1, 0), EXIT]), Some((0, Why::Jump)));
-    assert_eq!(refused(&[insn(0x05, 0, 0, -2, 0), EXIT]), Some((0, Why::Jump)));
+    assert_eq!(refused(&[insn(0x05, 0, 0, 1, 0), EXIT]), Some((0, VerifierError::Jump)));
+    assert_eq!(refused(&[insn(0x05, 0, 0, -2, 0), EXIT]), Some((0, VerifierError::Jump)));
     // Into the middle of a wide load.
     let wide = [insn(0x05, 0, 0, 1, 0), insn(0x18, 0, 0, 0, 1), insn(0, 0, 0, 0, 0), EXIT];
-    assert_eq!(refused(&wide), Some((0, Why::Jump)));
-    assert_eq!(refused(&[mov(0, 0)]), Some((0, Why::FallsOff)));
-    assert_eq!(refused(&[mov(0, 0), insn(0x18, 0, 0, 0, 1)]), Some((1, Why::Field)));
+    assert_eq!(refused(&wide), Some((0, VerifierError::Jump)));
+    assert_eq!(refused(&[mov(0, 0)]), Some((0, VerifierError::FallsOff)));
+    assert_eq!(refused(&[mov(0, 0), insn(0x18, 0, 0, 0, 1)]), Some((1, VerifierError::Field)));
     let last = [mov(0, 0), insn(0x15, 0, 0, -2, 1)];
-    assert_eq!(refused(&last), Some((1, Why::FallsOff)));
+    assert_eq!(refused(&last), Some((1, VerifierError::FallsOff)));
 }
 
 #[test]
 fn pointers_do_not_leave() {
-    assert_eq!(refused(&[mov_reg(0, 10), EXIT]), Some((1, Why::PointerLeak)));
+    assert_eq!(refused(&[mov_reg(0, 10), EXIT]), Some((1, VerifierError::PointerLeak)));
     let kept = [mov_reg(6, 1), call(COOKIE), store(0, 0, 6), mov(0, 0), EXIT];
-    assert_eq!(refused(&kept), Some((2, Why::PointerLeak)));
+    assert_eq!(refused(&kept), Some((2, VerifierError::PointerLeak)));
     // A part of one, by way of the stack.
     let part = [store(10, -8, 10), insn(0x61, 0, 10, -8, 0), EXIT];
-    assert_eq!(refused(&part), Some((1, Why::PartOfPointer)));
+    assert_eq!(refused(&part), Some((1, VerifierError::PartOfPointer)));
     let over = [store(10, -8, 10), mov(1, 0), store_byte(10, -8, 1), load_byte(0, 10, -7), EXIT];
-    assert_eq!(refused(&over), Some((3, Why::UnsetStack(-7))));
+    assert_eq!(refused(&over), Some((3, VerifierError::UnsetStack(-7))));
     // By arithmetic, and by comparing.
     let shifted = [mov_reg(0, 10), insn(0x77, 0, 0, 0, 1), EXIT];
-    assert!(matches!(refused(&shifted), Some((1, Why::PointerArithmetic(_)))));
+    assert!(matches!(refused(&shifted), Some((1, VerifierError::PointerArithmetic(_)))));
     let narrow = [insn(0xbc, 0, 10, 0, 0), EXIT];
-    assert_eq!(refused(&narrow), Some((0, Why::PartOfPointer)));
+    assert_eq!(refused(&narrow), Some((0, VerifierError::PartOfPointer)));
     let compared = [mov(0, 0), insn(0x25, 10, 0, 1, 5), EXIT, EXIT];
-    assert_eq!(refused(&compared), Some((1, Why::PointerComparison)));
+    assert_eq!(refused(&compared), Some((1, VerifierError::PointerComparison)));
     // As a number to a function.
     let argument = [mov_reg(2, 10), mov(3, 0), call(PREPARE), EXIT];
-    assert_eq!(refused(&argument), Some((2, Why::Argument(2))));
+    assert_eq!(refused(&argument), Some((2, VerifierError::Argument(2))));
     // A number that is used as one.
-    assert_eq!(refused(&[mov(1, 64), load(0, 1, 0), EXIT]), Some((1, Why::NotAPointer(1))));
+    assert_eq!(
+        refused(&[mov(1, 64), load(0, 1, 0), EXIT]),
+        Some((1, VerifierError::NotAPointer(1)))
+    );
     let context = [add(1, 8), call(COOKIE), mov(0, 0), EXIT];
-    assert_eq!(refused(&context), Some((1, Why::Argument(1))));
+    assert_eq!(refused(&context), Some((1, VerifierError::Argument(1))));
 }
 
 #[test]
 fn arithmetic_that_has_no_meaning() {
     let by_zero = [mov(0, 1), insn(0x37, 0, 0, 0, 0), EXIT];
-    assert_eq!(refused(&by_zero), Some((1, Why::Division)));
+    assert_eq!(refused(&by_zero), Some((1, VerifierError::Division)));
     let unchecked = [load_byte(2, 1, 18), mov(0, 1), insn(0x9f, 0, 2, 0, 0), EXIT];
-    assert_eq!(refused(&unchecked), Some((2, Why::Division)));
+    assert_eq!(refused(&unchecked), Some((2, VerifierError::Division)));
     let checked =
         [load_byte(2, 1, 18), mov(0, 1), insn(0x15, 2, 0, 1, 0), insn(0x9f, 0, 2, 0, 0), EXIT];
     assert_eq!(refused(&checked), None);
     // Zero in the half that counts.
     let half = [mov(2, 1), insn(0x67, 2, 0, 0, 32), mov(0, 1), insn(0x3c, 0, 2, 0, 0), EXIT];
-    assert_eq!(refused(&half), Some((3, Why::Division)));
-    assert_eq!(refused(&[mov(0, 1), insn(0x67, 0, 0, 0, 64), EXIT]), Some((1, Why::Shift)));
-    assert_eq!(refused(&[mov(10, 1), EXIT]), Some((0, Why::FramePointer)));
-    assert_eq!(refused(&[insn(0xb7, 11, 0, 0, 0), EXIT]), Some((0, Why::Field)));
+    assert_eq!(refused(&half), Some((3, VerifierError::Division)));
+    assert_eq!(
+        refused(&[mov(0, 1), insn(0x67, 0, 0, 0, 64), EXIT]),
+        Some((1, VerifierError::Shift))
+    );
+    assert_eq!(refused(&[mov(10, 1), EXIT]), Some((0, VerifierError::FramePointer)));
+    assert_eq!(refused(&[insn(0xb7, 11, 0, 0, 0), EXIT]), Some((0, VerifierError::Field)));
     // Atomics, loads from packets of old, signed division, tail calls by number.
     for other in [insn(0xdb, 10, 1, -8, 0), insn(0x30, 0, 0, 0, 0), insn(0x37, 0, 0, 1, 3)] {
-        assert_eq!(refused(&[mov(0, 1), other, EXIT]), Some((1, Why::Opcode)));
+        assert_eq!(refused(&[mov(0, 1), other, EXIT]), Some((1, VerifierError::Opcode)));
     }
-    assert_eq!(refused(&[call(12), EXIT]), Some((0, Why::NoSuchFunction)));
+    assert_eq!(refused(&[call(12), EXIT]), Some((0, VerifierError::NoSuchFunction)));
     let own = [insn(0x85, 0, 1, 0, 1), EXIT, mov(0, 0), EXIT];
-    assert_eq!(refused(&own), Some((0, Why::OwnFunction)));
+    assert_eq!(refused(&own), Some((0, VerifierError::OwnFunction)));
     // Of the other section.
-    assert_eq!(refused(&[call(1), EXIT]), Some((0, Why::NoSuchFunction)));
+    assert_eq!(refused(&[call(1), EXIT]), Some((0, VerifierError::NoSuchFunction)));
     let init = verify(Section::Init, code(&[call(PACKET), EXIT])).unwrap_err();
-    assert_eq!(init.why, Why::NoSuchFunction);
+    assert_eq!(init.error, VerifierError::NoSuchFunction);
     assert_eq!(
         init.to_string(),
         "init, instruction 0 `call pkt_ctx_to_pkt`: calls a function that there is not here"

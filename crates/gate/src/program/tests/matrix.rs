@@ -3,7 +3,7 @@
 use wire::{ipv4, ipv6};
 
 use super::shipped;
-use crate::program::{Answer, Machine, Prepared, Program};
+use crate::program::{Machine, Prepared, Program, ProgramVerdict};
 
 const SECOND: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
@@ -12,10 +12,10 @@ const UDP: u8 = 17;
 const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
 
-const GO: Answer = Answer::Forward(Prepared { priority: 1, direct: false });
-const DIRECT: Answer = Answer::Forward(Prepared { priority: 1, direct: true });
-const RENEW: Answer = Answer::Forward(Prepared { priority: 2, direct: false });
-const NO: Answer = Answer::Decline;
+const GO: ProgramVerdict = ProgramVerdict::Forward(Prepared { priority: 1, direct: false });
+const DIRECT: ProgramVerdict = ProgramVerdict::Forward(Prepared { priority: 1, direct: true });
+const RENEW: ProgramVerdict = ProgramVerdict::Forward(Prepared { priority: 2, direct: false });
+const NO: ProgramVerdict = ProgramVerdict::Decline;
 
 /// An IPv4 packet; `place` is the fragment field.
 fn v4(protocol: u8, place: u16, payload: &[u8]) -> Vec<u8> {
@@ -80,7 +80,7 @@ impl Flow {
         Self { program, machine, cookie }
     }
 
-    fn send(&mut self, now: u64, packet: &[u8], length: u32) -> Answer {
+    fn send(&mut self, now: u64, packet: &[u8], length: u32) -> ProgramVerdict {
         let answer =
             self.machine.packet(&self.program, now, u64::MAX, &mut self.cookie, packet, length);
         assert_eq!(self.machine.faults(), 0);
@@ -100,8 +100,8 @@ fn matrix(
     name: &str,
     open: &[u8],
     narrow: &[u8],
-    go: Answer,
-    rows: &[(&str, Vec<u8>, Answer, bool)],
+    go: ProgramVerdict,
+    rows: &[(&str, Vec<u8>, ProgramVerdict, bool)],
 ) {
     for (what, packet, expect, second) in rows {
         let length = packet.len() as u32 + 14;
@@ -154,7 +154,7 @@ fn grantedv2_holds_to_two_limits() {
         ("a later fragment", v4(TCP, 5, &[0; 64]), GO, true),
         ("ICMP", v4(1, 0, &icmp(8)), GO, true),
         ("GRE", v4(47, 0, &[0; 4]), GO, true),
-        ("no packet", vec![0x45, 0, 0], Answer::Error, false),
+        ("no packet", vec![0x45, 0, 0], ProgramVerdict::Error, false),
     ];
     matrix("grantedv2", &open, &narrow, GO, &rows);
     let direct = Flow::new("grantedv2", 5, &terms(100, 0, 1)).send(6, &rows[0].1, 60);

@@ -79,7 +79,7 @@ const fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Insn {
 #[test]
 fn shipped_programs_pass_and_are_short() {
     for (name, object) in objects() {
-        let program = Program::load(object).unwrap_or_else(|refusal| panic!("{name}: {refusal}"));
+        let program = Program::load(object).unwrap_or_else(|error| panic!("{name}: {error}"));
         let (longest, steps) = (program.packet().longest(), program.packet().steps());
         assert!(longest <= 1000 && steps < 20_000, "{name}: {longest}, {steps}");
     }

@@ -19,7 +19,7 @@
 //! is still being walked does not count, or a loop could vouch for itself. Registers that
 //! nothing reads any more (`live.rs`) do not count.
 //!
-//! **It ends**: after [`MOST_STEPS`] steps in all, whatever the program. What it has walked is
+//! **It ends**: after [`MAX_STEPS`] steps in all, whatever the program. What it has walked is
 //! finite and without circles, so the longest way is known; a program is refused if that is
 //! more than [`LONGEST`] instructions, and the machine stops there.
 //!
@@ -31,9 +31,9 @@ mod scalar;
 mod state;
 mod step;
 
+use super::error::{ProgramError, VerifierError};
 use super::insn::{Insn, WIDE, alu, class, jump};
 use super::object::Code;
-use super::refusal::{Refusal, Why};
 #[cfg(test)]
 pub(super) use scalar::Scalar;
 pub(super) use state::STACK;
@@ -41,9 +41,9 @@ use state::State;
 use step::{Next, Step};
 
 /// The most instructions of a section.
-pub const MOST_INSTRUCTIONS: usize = 4096;
+pub const MAX_INSTRUCTIONS: usize = 4096;
 /// The most steps that a program is walked.
-pub const MOST_STEPS: usize = 100_000;
+pub const MAX_STEPS: usize = 100_000;
 /// The most instructions that a run may take.
 pub const LONGEST: usize = 4096;
 /// How many states of one instruction a new one is compared with, the latest.
@@ -98,7 +98,7 @@ impl Verified {
 }
 
 /// A state at the target of a jump.
-struct Place {
+struct Checkpoint {
     state: State,
     at: usize,
     /// The one before on the way here.
@@ -124,14 +124,14 @@ enum Work {
 ///
 /// # Complexity
 ///
-/// At most [`MOST_STEPS`] steps.
-pub(super) fn verify(section: Section, code: Code) -> Result<Verified, Refusal> {
+/// At most [`MAX_STEPS`] steps.
+pub(super) fn verify(section: Section, code: Code) -> Result<Verified, ProgramError> {
     let insns = &code.insns;
-    let refuse = |at: usize, why: Why| {
+    let refuse = |at: usize, error: VerifierError| {
         let insn = insns.get(at).copied().unwrap_or_default();
-        Refusal { section: Some(section.name()), at: Some((at, insn)), why }
+        ProgramError { section: Some(section.name()), at: Some((at, insn)), error }
     };
-    let targets = shape(insns).map_err(|(at, why)| refuse(at, why))?;
+    let targets = check_structure(insns).map_err(|(at, error)| refuse(at, error))?;
     let mut walker = Walker {
         live: live::live(insns),
         places: Vec::new(),
@@ -150,13 +150,13 @@ pub(super) fn verify(section: Section, code: Code) -> Result<Verified, Refusal> 
         };
         loop {
             if targets[at] {
-                match walker.arrive(at, &mut state, before, depth) {
-                    Arrival::Covered(more) => {
+                match walker.visit(at, &mut state, before, depth) {
+                    Visit::Covered(more) => {
                         depth += more;
                         break;
                     }
-                    Arrival::Same => return Err(refuse(at, Why::Endless)),
-                    Arrival::New(place) => {
+                    Visit::Same => return Err(refuse(at, VerifierError::Endless)),
+                    Visit::New(place) => {
                         before = Some(place);
                         work.push(Work::Done(place));
                     }
@@ -164,14 +164,14 @@ pub(super) fn verify(section: Section, code: Code) -> Result<Verified, Refusal> 
             }
             steps += 1;
             depth += 1;
-            if steps > MOST_STEPS {
-                return Err(refuse(at, Why::TooComplex(MOST_STEPS)));
+            if steps > MAX_STEPS {
+                return Err(refuse(at, VerifierError::TooComplex(MAX_STEPS)));
             }
             if depth > LONGEST {
-                return Err(refuse(at, Why::TooLong(LONGEST)));
+                return Err(refuse(at, VerifierError::TooLong(LONGEST)));
             }
             let step = Step { section, rodata: code.rodata.len(), insns, at };
-            match step.take(&mut state).map_err(|why| refuse(at, why))? {
+            match step.take(&mut state).map_err(|error| refuse(at, error))? {
                 Next::At(next) => at = next,
                 Next::Either(next, other, other_state) => {
                     let state = other_state;
@@ -183,7 +183,7 @@ pub(super) fn verify(section: Section, code: Code) -> Result<Verified, Refusal> 
         }
         longest = longest.max(depth);
         if depth > LONGEST {
-            return Err(refuse(at, Why::TooLong(LONGEST)));
+            return Err(refuse(at, VerifierError::TooLong(LONGEST)));
         }
         if let Some(place) = before {
             let place = &mut walker.places[place];
@@ -193,7 +193,7 @@ pub(super) fn verify(section: Section, code: Code) -> Result<Verified, Refusal> 
     Ok(Verified { code, longest, steps })
 }
 
-enum Arrival {
+enum Visit {
     /// Nothing new, and so many instructions to the farthest end.
     Covered(usize),
     /// As it was before on the same way.
@@ -204,39 +204,39 @@ enum Arrival {
 struct Walker {
     /// By instruction, the registers that may still be read.
     live: Vec<u16>,
-    places: Vec<Place>,
+    places: Vec<Checkpoint>,
     by_insn: Vec<Vec<usize>>,
 }
 
 impl Walker {
-    fn arrive(
+    fn visit(
         &mut self,
         at: usize,
         state: &mut State,
         before: Option<usize>,
         depth: usize,
-    ) -> Arrival {
-        state.tidy(self.live[at]);
+    ) -> Visit {
+        state.normalize(self.live[at]);
         for &place in self.by_insn[at].iter().rev().take(COMPARED) {
             let place = &self.places[place];
             if place.done {
                 if place.state.covers(state) {
-                    return Arrival::Covered(place.farthest);
+                    return Visit::Covered(place.farthest);
                 }
             } else if place.state == *state {
-                return Arrival::Same;
+                return Visit::Same;
             }
         }
         let number = self.places.len();
         let state = state.clone();
-        self.places.push(Place { state, at, before, depth, farthest: 0, done: false });
+        self.places.push(Checkpoint { state, at, before, depth, farthest: 0, done: false });
         self.by_insn[at].push(number);
-        Arrival::New(number)
+        Visit::New(number)
     }
 
     /// Says that all ways from a place have been walked.
     fn finish(&mut self, place: usize) {
-        let Place { before, depth, farthest, at, .. } = self.places[place];
+        let Checkpoint { before, depth, farthest, at, .. } = self.places[place];
         debug_assert!(self.by_insn[at].contains(&place));
         self.places[place].done = true;
         if let Some(before) = before {
@@ -247,21 +247,21 @@ impl Walker {
 }
 
 /// Checks each instruction by itself and returns which of them jumps lead to.
-fn shape(insns: &[Insn]) -> Result<Vec<bool>, (usize, Why)> {
+fn check_structure(insns: &[Insn]) -> Result<Vec<bool>, (usize, VerifierError)> {
     let len = insns.len();
-    if len == 0 || len > MOST_INSTRUCTIONS {
-        return Err((0, Why::Length(MOST_INSTRUCTIONS)));
+    if len == 0 || len > MAX_INSTRUCTIONS {
+        return Err((0, VerifierError::Length(MAX_INSTRUCTIONS)));
     }
     let mut begins = vec![true; len];
     let mut jumps = Vec::new();
     let mut at = 0;
     while at < len {
         let insn = &insns[at];
-        form(insn).map_err(|why| (at, why))?;
+        check_encoding(insn).map_err(|error| (at, error))?;
         if insn.code == WIDE {
             match insns.get(at + 1) {
                 Some(Insn { code: 0, dst: 0, src: 0, off: 0, .. }) => begins[at + 1] = false,
-                _ => return Err((at, Why::Field)),
+                _ => return Err((at, VerifierError::Field)),
             }
             at += 1;
         } else if matches!(insn.class(), class::JMP | class::JMP32)
@@ -274,7 +274,7 @@ fn shape(insns: &[Insn]) -> Result<Vec<bool>, (usize, Why)> {
     let mut targets = vec![false; len];
     for (at, to) in jumps {
         if !begins.get(to).is_some_and(|begins| *begins) {
-            return Err((at, Why::Jump));
+            return Err((at, VerifierError::Jump));
         }
         targets[to] = true;
     }
@@ -282,67 +282,67 @@ fn shape(insns: &[Insn]) -> Result<Vec<bool>, (usize, Why)> {
 }
 
 /// Checks what can be seen of an instruction without its surroundings.
-fn form(insn: &Insn) -> Result<(), Why> {
+fn check_encoding(insn: &Insn) -> Result<(), VerifierError> {
     let Insn { code, dst, src, off, imm } = *insn;
-    let must = |is: bool, why: Why| if is { Ok(()) } else { Err(why) };
-    must(dst <= 10 && src <= 10, Why::Field)?;
+    let must = |is: bool, error: VerifierError| if is { Ok(()) } else { Err(error) };
+    must(dst <= 10 && src <= 10, VerifierError::Field)?;
     let writes = matches!(insn.class(), class::LD | class::LDX | class::ALU | class::ALU64);
-    must(!writes || dst < 10, Why::FramePointer)?;
+    must(!writes || dst < 10, VerifierError::FramePointer)?;
     match insn.class() {
         class::LD => {
-            must(code == WIDE, Why::Opcode)?;
-            must(off == 0 && matches!(src, 0 | 2 | 3), Why::Field)
+            must(code == WIDE, VerifierError::Opcode)?;
+            must(off == 0 && matches!(src, 0 | 2 | 3), VerifierError::Field)
         }
         class::LDX => {
-            must(code & 0xe0 == super::insn::MEM, Why::Opcode)?;
-            must(imm == 0, Why::Field)
+            must(code & 0xe0 == super::insn::MEM, VerifierError::Opcode)?;
+            must(imm == 0, VerifierError::Field)
         }
         class::ST => {
-            must(code & 0xe0 == super::insn::MEM, Why::Opcode)?;
-            must(src == 0, Why::Field)
+            must(code & 0xe0 == super::insn::MEM, VerifierError::Opcode)?;
+            must(src == 0, VerifierError::Field)
         }
         class::STX => {
-            must(code & 0xe0 == super::insn::MEM, Why::Opcode)?;
-            must(imm == 0, Why::Field)
+            must(code & 0xe0 == super::insn::MEM, VerifierError::Opcode)?;
+            must(imm == 0, VerifierError::Field)
         }
         class::ALU | class::ALU64 => {
             let wide = insn.class() == class::ALU64;
-            must(insn.op() <= alu::END, Why::Opcode)?;
+            must(insn.op() <= alu::END, VerifierError::Opcode)?;
             // Signed division and moves with sign are told by the offset.
-            must(off == 0, Why::Opcode)?;
+            must(off == 0, VerifierError::Opcode)?;
             match insn.op() {
                 alu::END => {
-                    must(!wide && matches!(imm, 16 | 32 | 64), Why::Opcode)?;
-                    must(src == 0, Why::Field)
+                    must(!wide && matches!(imm, 16 | 32 | 64), VerifierError::Opcode)?;
+                    must(src == 0, VerifierError::Field)
                 }
                 alu::NEG => {
-                    must(!insn.by_register(), Why::Opcode)?;
-                    must(src == 0 && imm == 0, Why::Field)
+                    must(!insn.by_register(), VerifierError::Opcode)?;
+                    must(src == 0 && imm == 0, VerifierError::Field)
                 }
-                _ if insn.by_register() => must(imm == 0, Why::Field),
+                _ if insn.by_register() => must(imm == 0, VerifierError::Field),
                 op => {
-                    must(src == 0, Why::Field)?;
-                    must(!matches!(op, alu::DIV | alu::MOD) || imm != 0, Why::Division)?;
+                    must(src == 0, VerifierError::Field)?;
+                    must(!matches!(op, alu::DIV | alu::MOD) || imm != 0, VerifierError::Division)?;
                     let shift = matches!(op, alu::LSH | alu::RSH | alu::ARSH);
                     let bits = if wide { 64 } else { 32 };
-                    must(!shift || (0..bits).contains(&imm), Why::Shift)
+                    must(!shift || (0..bits).contains(&imm), VerifierError::Shift)
                 }
             }
         }
         _ => {
             let wide = insn.class() == class::JMP;
-            must(insn.op() <= jump::SLE, Why::Opcode)?;
+            must(insn.op() <= jump::SLE, VerifierError::Opcode)?;
             match insn.op() {
                 jump::JA | jump::CALL | jump::EXIT => {
-                    must(wide && !insn.by_register(), Why::Opcode)?;
+                    must(wide && !insn.by_register(), VerifierError::Opcode)?;
                     let call = insn.op() == jump::CALL;
-                    must(!call || src != super::insn::PSEUDO_CALL, Why::OwnFunction)?;
-                    must(dst == 0 && src == 0, Why::Field)?;
-                    must(insn.op() == jump::JA || off == 0, Why::Field)?;
-                    must(call || imm == 0, Why::Field)
+                    must(!call || src != super::insn::PSEUDO_CALL, VerifierError::OwnFunction)?;
+                    must(dst == 0 && src == 0, VerifierError::Field)?;
+                    must(insn.op() == jump::JA || off == 0, VerifierError::Field)?;
+                    must(call || imm == 0, VerifierError::Field)
                 }
-                _ if insn.by_register() => must(imm == 0, Why::Field),
-                _ => must(src == 0, Why::Field),
+                _ if insn.by_register() => must(imm == 0, VerifierError::Field),
+                _ => must(src == 0, VerifierError::Field),
             }
         }
     }

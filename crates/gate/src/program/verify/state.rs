@@ -21,7 +21,7 @@ const SLOTS: usize = STACK / 8;
 
 /// What a pointer points into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum Region {
     /// The program's argument.
     Context,
     /// The stack; offsets are from its end, as the frame pointer is.
@@ -40,7 +40,7 @@ pub(super) enum Kind {
     Rodata,
 }
 
-impl Kind {
+impl Region {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Context => "the context",
@@ -58,7 +58,7 @@ impl Kind {
 /// A pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pointer {
-    pub(super) kind: Kind,
+    pub(super) region: Region,
     /// The offset's bounds; equal for [`Kind::Bytes`].
     pub(super) low: i64,
     pub(super) high: i64,
@@ -71,13 +71,13 @@ pub(super) struct Pointer {
 }
 
 impl Pointer {
-    pub(super) fn to(kind: Kind) -> Self {
-        Self { kind, low: 0, high: 0, id: 0, shown: 0, far: 0 }
+    pub(super) fn to(region: Region) -> Self {
+        Self { region, low: 0, high: 0, id: 0, shown: 0, far: 0 }
     }
 
     fn covers(&self, other: &Self, ids: &mut Ids) -> bool {
-        let bytes = self.kind == Kind::Bytes;
-        self.kind == other.kind
+        let bytes = self.region == Region::Bytes;
+        self.region == other.region
             && self.low <= other.low
             && other.high <= self.high
             && (!bytes
@@ -183,8 +183,8 @@ impl State {
     /// As the program begins.
     pub(super) fn new() -> Self {
         let mut regs = [Reg::Nothing; 11];
-        regs[1] = Reg::Pointer(Pointer::to(Kind::Context));
-        regs[usize::from(FRAME)] = Reg::Pointer(Pointer::to(Kind::Stack));
+        regs[1] = Reg::Pointer(Pointer::to(Region::Context));
+        regs[usize::from(FRAME)] = Reg::Pointer(Pointer::to(Region::Stack));
         Self { regs, stack: [Slot::Bytes(0); SLOTS], next: TRANSPORT + 1 }
     }
 
@@ -217,10 +217,10 @@ impl State {
     }
 
     /// Takes note that `bytes` from the base with this id on are within the packet.
-    pub(super) fn show(&mut self, id: u32, bytes: i64) {
+    pub(super) fn record_shown(&mut self, id: u32, bytes: i64) {
         for reg in self.all() {
             if let Reg::Pointer(pointer) = reg
-                && pointer.kind == Kind::Bytes
+                && pointer.region == Region::Bytes
                 && pointer.id == id
             {
                 pointer.shown = pointer.shown.max(bytes);
@@ -229,7 +229,7 @@ impl State {
     }
 
     /// Forgets registers that are not `live`, and ids of numbers that only one place has.
-    pub(super) fn tidy(&mut self, live: u16) {
+    pub(super) fn normalize(&mut self, live: u16) {
         for (number, reg) in self.regs.iter_mut().enumerate() {
             if live >> number & 1 == 0 && number != usize::from(FRAME) {
                 *reg = Reg::Nothing;

@@ -2,12 +2,12 @@
 
 use super::Section;
 use super::scalar::Scalar;
-use super::state::{Kind, NETWORK, Pointer, Reg, Slot, State, TRANSPORT};
+use super::state::{NETWORK, Pointer, Reg, Region, Slot, State, TRANSPORT};
+use crate::program::error::VerifierError;
 use crate::program::insn::{
     Helper, Insn, OF_CLOCK, OF_CONSTANT, OF_RODATA, WIDE, alu, class, jump,
 };
 use crate::program::machine::RATES;
-use crate::program::refusal::Why;
 
 /// How far a packet pointer may be from the first byte, by what is added to it.
 const FAR: u64 = 1 << 18;
@@ -33,7 +33,7 @@ pub(super) struct Step<'a> {
 
 impl Step<'_> {
     /// Checks the instruction in this state and brings the state behind it.
-    pub(super) fn take(&self, state: &mut State) -> Result<Next, Why> {
+    pub(super) fn take(&self, state: &mut State) -> Result<Next, VerifierError> {
         let insn = &self.insns[self.at];
         let mut next = self.at + 1;
         match insn.class() {
@@ -58,7 +58,7 @@ impl Step<'_> {
             _ => match insn.op() {
                 jump::EXIT => {
                     return match read(state, 0)? {
-                        Reg::Pointer(_) => Err(Why::PointerLeak),
+                        Reg::Pointer(_) => Err(VerifierError::PointerLeak),
                         _ => Ok(Next::End),
                     };
                 }
@@ -67,81 +67,92 @@ impl Step<'_> {
                 _ => return self.branch(state, insn),
             },
         }
-        if next >= self.insns.len() { Err(Why::FallsOff) } else { Ok(Next::At(next)) }
+        if next >= self.insns.len() { Err(VerifierError::FallsOff) } else { Ok(Next::At(next)) }
     }
 
     fn target(&self, insn: &Insn) -> usize {
         (self.at + 1).wrapping_add_signed(insn.off.into())
     }
 
-    fn wide(&self, insn: &Insn) -> Result<Reg, Why> {
+    fn wide(&self, insn: &Insn) -> Result<Reg, VerifierError> {
         debug_assert_eq!(insn.code, WIDE);
         let upper = self.insns[self.at + 1].imm as u32;
         let value = u64::from(insn.imm as u32) | u64::from(upper) << 32;
-        let (kind, room) = match insn.src {
+        let (region, room) = match insn.src {
             OF_CONSTANT => return Ok(Reg::number(Scalar::constant(value))),
-            OF_RODATA => (Kind::Rodata, self.rodata),
-            OF_CLOCK => (Kind::Clock, 8 * RATES.len()),
-            _ => return Err(Why::Field),
+            OF_RODATA => (Region::Rodata, self.rodata),
+            OF_CLOCK => (Region::Clock, 8 * RATES.len()),
+            _ => return Err(VerifierError::Field),
         };
         if value > room as u64 {
-            return Err(bounds(kind, value as i64, value as i64, 0, room as i64));
+            return Err(out_of_bounds(region, value as i64, value as i64, 0, room as i64));
         }
         let at = value as i64;
-        Ok(Reg::Pointer(Pointer { low: at, high: at, ..Pointer::to(kind) }))
+        Ok(Reg::Pointer(Pointer { low: at, high: at, ..Pointer::to(region) }))
     }
 
     /// Bytes of a kind of memory, from its beginning.
-    fn room(&self, kind: Kind) -> i64 {
-        match kind {
-            Kind::Context if self.section == Section::Init => 8,
-            Kind::Context => 20,
-            Kind::Cookie => 64,
-            Kind::Packet => 32,
-            Kind::Clock => 8 * RATES.len() as i64,
-            Kind::Rodata => self.rodata as i64,
-            Kind::Stack | Kind::Bytes | Kind::End => 0,
+    fn room(&self, region: Region) -> i64 {
+        match region {
+            Region::Context if self.section == Section::Init => 8,
+            Region::Context => 20,
+            Region::Cookie => 64,
+            Region::Packet => 32,
+            Region::Clock => 8 * RATES.len() as i64,
+            Region::Rodata => self.rodata as i64,
+            Region::Stack | Region::Bytes | Region::End => 0,
         }
     }
 
     /// Checks that an access is within its memory, and returns the bounds of its offset.
-    fn within(&self, pointer: &Pointer, off: i16, size: usize) -> Result<(i64, i64), Why> {
+    fn within(
+        &self,
+        pointer: &Pointer,
+        off: i16,
+        size: usize,
+    ) -> Result<(i64, i64), VerifierError> {
         let (low, high) = (pointer.low + i64::from(off), pointer.high + i64::from(off));
-        let (begin, end) = match pointer.kind {
-            Kind::Stack => (-(super::STACK as i64), 0),
-            Kind::Bytes => (0, pointer.shown),
-            kind => (0, self.room(kind)),
+        let (begin, end) = match pointer.region {
+            Region::Stack => (-(super::STACK as i64), 0),
+            Region::Bytes => (0, pointer.shown),
+            region => (0, self.room(region)),
         };
         if low < begin || high + size as i64 > end {
-            let room = if pointer.kind == Kind::Stack { super::STACK as i64 } else { end };
-            return Err(bounds(pointer.kind, low, high, size, room));
+            let room = if pointer.region == Region::Stack { super::STACK as i64 } else { end };
+            return Err(out_of_bounds(pointer.region, low, high, size, room));
         }
         Ok((low, high))
     }
 
-    fn load(&self, state: &State, from: &Pointer, off: i16, size: usize) -> Result<Reg, Why> {
+    fn load(
+        &self,
+        state: &State,
+        from: &Pointer,
+        off: i16,
+        size: usize,
+    ) -> Result<Reg, VerifierError> {
         let (low, high) = self.within(from, off, size)?;
         let number = Reg::number(Scalar::loaded(size));
-        match from.kind {
-            Kind::Stack => load_stack(state, low, high, size),
-            Kind::Packet if low < 24 => {
+        match from.region {
+            Region::Stack => load_stack(state, low, high, size),
+            Region::Packet if low < 24 => {
                 // Three pointers, each as a whole.
                 if low != high || size != 8 || low % 8 != 0 {
-                    return Err(Why::PartOfPointer);
+                    return Err(VerifierError::PartOfPointer);
                 }
-                let base = |id| Pointer { id, ..Pointer::to(Kind::Bytes) };
+                let base = |id| Pointer { id, ..Pointer::to(Region::Bytes) };
                 Ok(Reg::Pointer(match low {
                     0 => base(NETWORK),
                     8 => base(TRANSPORT),
-                    _ => Pointer::to(Kind::End),
+                    _ => Pointer::to(Region::End),
                 }))
             }
-            Kind::Clock if low == high && size == 8 && low % 8 == 0 => {
+            Region::Clock if low == high && size == 8 && low % 8 == 0 => {
                 let rate = RATES.get(low as usize / 8).copied().unwrap_or_default();
                 Ok(Reg::number(Scalar::constant(rate)))
             }
             // A bool, and the only byte that has fewer values than a byte.
-            Kind::Context if low == 19 && high == 19 => Ok(Reg::number(Scalar::between(0, 1))),
+            Region::Context if low == 19 && high == 19 => Ok(Reg::number(Scalar::between(0, 1))),
             _ => Ok(number),
         }
     }
@@ -153,38 +164,38 @@ impl Step<'_> {
         off: i16,
         size: usize,
         value: Reg,
-    ) -> Result<(), Why> {
-        if !matches!(to.kind, Kind::Stack | Kind::Cookie) {
-            return Err(Why::ReadOnly(to.kind.name()));
+    ) -> Result<(), VerifierError> {
+        if !matches!(to.region, Region::Stack | Region::Cookie) {
+            return Err(VerifierError::ReadOnly(to.region.name()));
         }
         let (low, high) = self.within(to, off, size)?;
-        match (to.kind, value) {
-            (Kind::Cookie, Reg::Pointer(_)) => Err(Why::PointerLeak),
-            (Kind::Cookie, _) => Ok(()),
+        match (to.region, value) {
+            (Region::Cookie, Reg::Pointer(_)) => Err(VerifierError::PointerLeak),
+            (Region::Cookie, _) => Ok(()),
             _ => store_stack(state, low, high, size, value),
         }
     }
 
-    fn call(&self, state: &mut State, number: i32) -> Result<(), Why> {
-        let helper = Helper::by_number(number).ok_or(Why::NoSuchFunction)?;
+    fn call(&self, state: &mut State, number: i32) -> Result<(), VerifierError> {
+        let helper = Helper::by_number(number).ok_or(VerifierError::NoSuchFunction)?;
         let section = match helper {
             Helper::InitCookie => Section::Init,
             Helper::PacketCookie | Helper::Packet | Helper::Prepare => Section::Packet,
         };
         if section != self.section {
-            return Err(Why::NoSuchFunction);
+            return Err(VerifierError::NoSuchFunction);
         }
         match read(state, 1)? {
-            Reg::Pointer(Pointer { kind: Kind::Context, low: 0, high: 0, .. }) => {}
-            _ => return Err(Why::Argument(1)),
+            Reg::Pointer(Pointer { region: Region::Context, low: 0, high: 0, .. }) => {}
+            _ => return Err(VerifierError::Argument(1)),
         }
         let result = match helper {
-            Helper::InitCookie | Helper::PacketCookie => Reg::Pointer(Pointer::to(Kind::Cookie)),
-            Helper::Packet => Reg::Pointer(Pointer::to(Kind::Packet)),
+            Helper::InitCookie | Helper::PacketCookie => Reg::Pointer(Pointer::to(Region::Cookie)),
+            Helper::Packet => Reg::Pointer(Pointer::to(Region::Packet)),
             Helper::Prepare => {
                 for arg in [2, 3] {
                     if !matches!(read(state, arg)?, Reg::Number(..)) {
-                        return Err(Why::Argument(arg));
+                        return Err(VerifierError::Argument(arg));
                     }
                 }
                 Reg::number(Scalar::UNKNOWN)
@@ -195,7 +206,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    fn branch(&self, state: &mut State, insn: &Insn) -> Result<Next, Why> {
+    fn branch(&self, state: &mut State, insn: &Insn) -> Result<Next, VerifierError> {
         let (to, on) = (self.target(insn), self.at + 1);
         let wide = insn.class() == class::JMP;
         let op = insn.op();
@@ -230,34 +241,38 @@ impl Step<'_> {
                 match op {
                     jump::EQ => not = Some(Box::new(state.clone())),
                     jump::NE => taken = Some(Box::new(state.clone())),
-                    _ => return Err(Why::PointerComparison),
+                    _ => return Err(VerifierError::PointerComparison),
                 }
             }
             (Reg::Pointer(a), Reg::Pointer(b)) if wide => {
                 if !ordered(op) {
-                    return Err(Why::PointerComparison);
+                    return Err(VerifierError::PointerComparison);
                 }
                 let half = |state: &State, op: u8| {
                     let mut state = Box::new(state.clone());
-                    match (a.kind, b.kind, op) {
-                        (Kind::Bytes, Kind::End, jump::LE) => state.show(a.id, a.low),
-                        (Kind::Bytes, Kind::End, jump::LT) => state.show(a.id, a.low + 1),
-                        (Kind::End, Kind::Bytes, jump::GE) => state.show(b.id, b.low),
-                        (Kind::End, Kind::Bytes, jump::GT) => state.show(b.id, b.low + 1),
+                    match (a.region, b.region, op) {
+                        (Region::Bytes, Region::End, jump::LE) => state.record_shown(a.id, a.low),
+                        (Region::Bytes, Region::End, jump::LT) => {
+                            state.record_shown(a.id, a.low + 1)
+                        }
+                        (Region::End, Region::Bytes, jump::GE) => state.record_shown(b.id, b.low),
+                        (Region::End, Region::Bytes, jump::GT) => {
+                            state.record_shown(b.id, b.low + 1)
+                        }
                         _ => {}
                     }
                     Some(state)
                 };
-                let packets = [Kind::Bytes, Kind::End];
-                if !packets.contains(&a.kind) || !packets.contains(&b.kind) {
-                    return Err(Why::PointerComparison);
+                let packets = [Region::Bytes, Region::End];
+                if !packets.contains(&a.region) || !packets.contains(&b.region) {
+                    return Err(VerifierError::PointerComparison);
                 }
                 (taken, not) = (half(state, op), half(state, Scalar::opposite(op)));
             }
-            _ => return Err(Why::PointerComparison),
+            _ => return Err(VerifierError::PointerComparison),
         }
         if not.is_some() && on >= self.insns.len() {
-            return Err(Why::FallsOff);
+            return Err(VerifierError::FallsOff);
         }
         Ok(match (taken, not) {
             (Some(taken), Some(not)) => {
@@ -283,21 +298,21 @@ fn ordered(op: u8) -> bool {
     matches!(op, jump::EQ | jump::NE | jump::LT | jump::LE | jump::GT | jump::GE)
 }
 
-fn bounds(kind: Kind, low: i64, high: i64, size: usize, room: i64) -> Why {
-    Why::OutOfBounds { of: kind.name(), low, high, size, room }
+fn out_of_bounds(region: Region, low: i64, high: i64, size: usize, room: i64) -> VerifierError {
+    VerifierError::OutOfBounds { of: region.name(), low, high, size, room }
 }
 
-fn read(state: &State, reg: u8) -> Result<Reg, Why> {
+fn read(state: &State, reg: u8) -> Result<Reg, VerifierError> {
     match state.regs[usize::from(reg)] {
-        Reg::Nothing => Err(Why::Unset(reg)),
+        Reg::Nothing => Err(VerifierError::Unset(reg)),
         known => Ok(known),
     }
 }
 
-fn pointer(state: &State, reg: u8) -> Result<Pointer, Why> {
+fn pointer(state: &State, reg: u8) -> Result<Pointer, VerifierError> {
     match read(state, reg)? {
         Reg::Pointer(pointer) => Ok(pointer),
-        _ => Err(Why::NotAPointer(reg)),
+        _ => Err(VerifierError::NotAPointer(reg)),
     }
 }
 
@@ -311,7 +326,7 @@ fn touched(low: i64, size: usize) -> impl Iterator<Item = (usize, u8)> {
     })
 }
 
-fn load_stack(state: &State, low: i64, high: i64, size: usize) -> Result<Reg, Why> {
+fn load_stack(state: &State, low: i64, high: i64, size: usize) -> Result<Reg, VerifierError> {
     if low == high && size == 8 && low % 8 == 0 {
         let (slot, _) = touched(low, 8).next().unwrap_or_default();
         if let Slot::Reg(reg) = state.stack[slot] {
@@ -322,25 +337,35 @@ fn load_stack(state: &State, low: i64, high: i64, size: usize) -> Result<Reg, Wh
         let slot = &state.stack[slot];
         if mask & !slot.numbers() != 0 {
             let pointer = matches!(slot, Slot::Reg(Reg::Pointer(_)));
-            return Err(if pointer { Why::PartOfPointer } else { Why::UnsetStack(low) });
+            return Err(if pointer {
+                VerifierError::PartOfPointer
+            } else {
+                VerifierError::UnsetStack(low)
+            });
         }
     }
     Ok(Reg::number(Scalar::loaded(size)))
 }
 
-fn store_stack(state: &mut State, low: i64, high: i64, size: usize, value: Reg) -> Result<(), Why> {
+fn store_stack(
+    state: &mut State,
+    low: i64,
+    high: i64,
+    size: usize,
+    value: Reg,
+) -> Result<(), VerifierError> {
     if low == high && size == 8 && low % 8 == 0 {
         let (slot, _) = touched(low, 8).next().unwrap_or_default();
         state.stack[slot] = Slot::Reg(value);
         return Ok(());
     }
     if matches!(value, Reg::Pointer(_)) {
-        return Err(Why::PartOfPointer);
+        return Err(VerifierError::PartOfPointer);
     }
     for (slot, mask) in touched(low, (high - low) as usize + size) {
         let slot = &mut state.stack[slot];
         if matches!(slot, Slot::Reg(Reg::Pointer(_))) && low != high {
-            return Err(Why::PartOfPointer);
+            return Err(VerifierError::PartOfPointer);
         }
         // Where it may go to one of several places, none of them is certain to be written.
         let written = if low == high { mask } else { 0 };
@@ -350,7 +375,7 @@ fn store_stack(state: &mut State, low: i64, high: i64, size: usize, value: Reg) 
 }
 
 /// Checks arithmetic and takes it over.
-fn arithmetic(state: &mut State, insn: &Insn) -> Result<(), Why> {
+fn arithmetic(state: &mut State, insn: &Insn) -> Result<(), VerifierError> {
     let wide = insn.class() == class::ALU64;
     let (op, dst) = (insn.op(), usize::from(insn.dst));
     let second = match insn.by_register() && op != alu::END {
@@ -366,7 +391,7 @@ fn arithmetic(state: &mut State, insn: &Insn) -> Result<(), Why> {
                 state.regs[usize::from(insn.src)] = Reg::Number(number, id);
                 Reg::Number(number, id)
             }
-            Reg::Pointer(_) if !wide => return Err(Why::PartOfPointer),
+            Reg::Pointer(_) if !wide => return Err(VerifierError::PartOfPointer),
             other => other,
         };
         return Ok(());
@@ -384,49 +409,62 @@ fn arithmetic(state: &mut State, insn: &Insn) -> Result<(), Why> {
             // What the division is by, in the bits that it takes.
             let by = if wide { b } else { b.low() };
             if matches!(op, alu::DIV | alu::MOD) && by.umin == 0 {
-                return Err(Why::Division);
+                return Err(VerifierError::Division);
             }
             Reg::number(Scalar::operate(op, a, b, wide))
         }
         (Reg::Pointer(a), Reg::Number(b, _)) => match op {
-            alu::ADD if wide => Reg::Pointer(moved(state, a, b)?),
+            alu::ADD if wide => Reg::Pointer(offset_pointer(state, a, b)?),
             alu::SUB if wide => {
                 let back = Scalar::operate(alu::SUB, Scalar::constant(0), b, true);
-                if a.kind == Kind::Bytes && b.value().is_none() {
-                    return Err(Why::PointerArithmetic("only a constant may be taken off"));
+                if a.region == Region::Bytes && b.value().is_none() {
+                    return Err(VerifierError::PointerArithmetic(
+                        "only a constant may be taken off",
+                    ));
                 }
-                Reg::Pointer(moved(state, a, back)?)
+                Reg::Pointer(offset_pointer(state, a, back)?)
             }
-            _ => return Err(Why::PointerArithmetic("only sums and differences can be followed")),
+            _ => {
+                return Err(VerifierError::PointerArithmetic(
+                    "only sums and differences can be followed",
+                ));
+            }
         },
         (Reg::Number(a, _), Reg::Pointer(b)) if op == alu::ADD && wide => {
-            Reg::Pointer(moved(state, b, a)?)
+            Reg::Pointer(offset_pointer(state, b, a)?)
         }
         // How much of the packet is left: a number, and no address.
         (Reg::Pointer(a), Reg::Pointer(b))
             if op == alu::SUB
                 && wide
-                && [a, b].iter().all(|p| matches!(p.kind, Kind::Bytes | Kind::End)) =>
+                && [a, b].iter().all(|p| matches!(p.region, Region::Bytes | Region::End)) =>
         {
             Reg::number(Scalar::UNKNOWN)
         }
-        _ => return Err(Why::PointerArithmetic("a number minus or with a pointer")),
+        _ => return Err(VerifierError::PointerArithmetic("a number minus or with a pointer")),
     };
     state.regs[dst] = result;
     Ok(())
 }
 
 /// A pointer moved by a number.
-fn moved(state: &mut State, pointer: Pointer, by: Scalar) -> Result<Pointer, Why> {
-    const FAR_OFF: Why = Why::PointerArithmetic("by more than what it points into can have");
+fn offset_pointer(
+    state: &mut State,
+    pointer: Pointer,
+    by: Scalar,
+) -> Result<Pointer, VerifierError> {
+    const FAR_OFF: VerifierError =
+        VerifierError::PointerArithmetic("by more than what it points into can have");
     let mut to = pointer;
-    match (pointer.kind, by.value()) {
+    match (pointer.region, by.value()) {
         // A comparison with it says what is there: it stays what it is.
-        (Kind::End, _) => return Err(Why::PointerArithmetic("the packet's end does not move")),
-        (Kind::Context | Kind::Packet, None) => {
-            return Err(Why::PointerArithmetic("this one moves by constants only"));
+        (Region::End, _) => {
+            return Err(VerifierError::PointerArithmetic("the packet's end does not move"));
         }
-        (Kind::Bytes, None) => {
+        (Region::Context | Region::Packet, None) => {
+            return Err(VerifierError::PointerArithmetic("this one moves by constants only"));
+        }
+        (Region::Bytes, None) => {
             to.far = pointer.far.saturating_add(by.umax);
             if to.far > FAR {
                 return Err(FAR_OFF);

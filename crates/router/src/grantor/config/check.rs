@@ -5,11 +5,11 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gate::decision::Say;
-use gate::decision::v2::courier::Parcel;
+use gate::decision::FlowCommand;
+use gate::decision::v2::chunk::MAX_OBJECT_LEN;
 use gate::decision::v2::keys::Keys;
-use gate::decision::v2::piece::MOST_OBJECT;
-use gate::grantor::{List, Lists, Ruling};
+use gate::decision::v2::transfer::ProgramImage;
+use gate::grantor::{List, Lists, PolicyResult};
 use gate::policy::Address;
 use gate::program::Program;
 use gate::state::{Decision, Grant, Provisional, Traffic};
@@ -23,24 +23,27 @@ use crate::grantor::post::Voice;
 use crate::vantage::config::check::secret;
 
 /// Reads a ruling in words.
-fn ruling(text: &str) -> Option<Ruling> {
+fn ruling(text: &str) -> Option<PolicyResult> {
     let words: Vec<&str> = text.split_whitespace().collect();
     match words[..] {
-        ["nothing"] => Some(Ruling::NOTHING),
+        ["nothing"] => Some(PolicyResult::NOTHING),
         ["decline", seconds] => {
             let expire_s = seconds.parse().ok()?;
             // The contents of a packet that the policy failed on, or that stayed incomplete, are no
             // proof of its source.
             let traffic = Traffic::All;
             let decline = Decision::Provisional(Provisional { expire_s, traffic });
-            let say = Some(Say::Decide(decline));
-            Some(Ruling { say, deliver: false })
+            let say = Some(FlowCommand::Decide(decline));
+            Some(PolicyResult { command: say, deliver: false })
         }
         ["grant", rate, seconds] => {
             let (rate_kib, expire_s): (u32, u32) = (rate.parse().ok()?, seconds.parse().ok()?);
             let next_renewal_ms = expire_s.saturating_mul(800);
             let grant = Grant { rate_kib, expire_s, next_renewal_ms, renewal_step_ms: 3_000 };
-            Some(Ruling { say: Some(Say::Decide(Decision::Grant(grant))), deliver: true })
+            Some(PolicyResult {
+                command: Some(FlowCommand::Decide(Decision::Grant(grant))),
+                deliver: true,
+            })
         }
         _ => None,
     }
@@ -86,7 +89,7 @@ impl Checker<'_> {
         &mut self,
         said: Option<&Spanned<String>>,
         key: &'static str,
-    ) -> Option<Ruling> {
+    ) -> Option<PolicyResult> {
         let said = said?;
         let ruling = ruling(said.get_ref());
         if ruling.is_none() {
@@ -116,8 +119,8 @@ impl Checker<'_> {
         listed: &[Sent],
         version: u8,
         folder: FileSource<'_>,
-    ) -> Vec<Parcel> {
-        let mut parcels: Vec<Parcel> = Vec::new();
+    ) -> Vec<ProgramImage> {
+        let mut parcels: Vec<ProgramImage> = Vec::new();
         for Sent { number, file } in listed {
             if parcels.iter().any(|it| it.number() == *number.get_ref()) {
                 let what = format!("{} is a duplicate", number.get_ref());
@@ -130,17 +133,17 @@ impl Checker<'_> {
             let (name, shown) = (file.get_ref(), file.get_ref().display());
             let read = folder.read(name).map_err(|error| error.to_string());
             let object = read.and_then(|object| match Program::load(&object) {
-                Ok(_) if object.len() > MOST_OBJECT => Err(format!(
-                    "{} bytes, where {MOST_OBJECT} are sent at the most: strip it (llvm-strip -g)",
+                Ok(_) if object.len() > MAX_OBJECT_LEN => Err(format!(
+                    "{} bytes, where {MAX_OBJECT_LEN} are sent at the most: strip it (llvm-strip -g)",
                     object.len()
                 )),
                 Ok(_) => Ok(object),
-                Err(refusal) => Err(refusal.to_string()),
+                Err(error) => Err(error.to_string()),
             });
             match object {
                 Ok(object) => {
                     let name = name.file_stem().unwrap_or_default().to_string_lossy();
-                    parcels.push(Parcel::new(*number.get_ref(), &name, &object));
+                    parcels.push(ProgramImage::new(*number.get_ref(), &name, &object));
                 }
                 Err(what) => self.problem(file, "program.file", format!("{shown}: {what}")),
             }
@@ -154,7 +157,7 @@ impl Checker<'_> {
         said: &Ruled,
         version: u8,
         folder: FileSource<'_>,
-    ) -> (Policies, Lists, Vec<Parcel>) {
+    ) -> (Policies, Lists, Vec<ProgramImage>) {
         let candidate = said.policy.candidate.as_ref();
         let policies = Policies {
             policy: self.script(&said.policy.file, "policy.file", folder),

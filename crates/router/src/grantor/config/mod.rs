@@ -49,8 +49,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fib::{Choice, Publisher};
-use gate::decision::v2::courier::Parcel;
-use gate::grantor::{Limits, Lists, Ruling};
+use gate::decision::v2::transfer::ProgramImage;
+use gate::grantor::{Limits, Lists, PolicyResult};
 use gate::policy::Address;
 use port::af_xdp::ModeChoice;
 use toml::Spanned;
@@ -82,7 +82,7 @@ pub struct Config {
     /// How decisions are spoken.
     pub voice: Voice,
     /// The flow programs that gates are to have.
-    pub programs: Vec<Parcel>,
+    pub programs: Vec<ProgramImage>,
     /// The bundle that the policies and the lists are of, if they are.
     pub bundle: Option<Arc<Bundle>>,
 }
@@ -109,7 +109,7 @@ pub struct Fixed {
     pub limits: Limits,
     /// Fragments are judged as the packets they are of, and this becomes of who leaves one
     /// incomplete.
-    pub fragments: Option<Ruling>,
+    pub fragments: Option<PolicyResult>,
     /// Where requests are recorded, if they are.
     pub record: Option<Record>,
     /// The core of each worker.
@@ -178,7 +178,7 @@ impl Config {
     }
 
     /// Loads the policies, as the policies' threads will, and runs them on made-up packets
-    /// ([`gate::grantor::rehearse`]).
+    /// ([`gate::grantor::dry_run`]).
     ///
     /// # Errors
     ///
@@ -351,7 +351,10 @@ impl Config {
 }
 
 /// Reads what a bundle has for grantors that speak a version of the protocol.
-fn of_bundle(bundle: &Bundle, version: u8) -> Result<(Policies, Lists, Vec<Parcel>), ConfigError> {
+fn of_bundle(
+    bundle: &Bundle,
+    version: u8,
+) -> Result<(Policies, Lists, Vec<ProgramImage>), ConfigError> {
     let (text, path) = distribution::role_file(bundle, IN_BUNDLE)?;
     let mut c = Checker { text, problems: Vec::new() };
     let ruled = c.ruled(&shape(text, &path)?, version, FileSource::Bundle(bundle));
@@ -369,7 +372,7 @@ fn try_policies(
     let shadow = policies.shadow.as_ref();
     for (which, text) in [("policy", Some(&policies.policy)), ("candidate", shadow)] {
         if let Some(text) = text {
-            let made = gate::grantor::rehearse(text, lists.reader(), limits);
+            let made = gate::grantor::dry_run(text, lists.reader(), limits);
             made.map_err(|bad| (which, bad.to_string()))?;
         }
     }

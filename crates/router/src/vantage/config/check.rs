@@ -13,11 +13,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use feed::netlink::AnyPrefix;
-use gate::cookie::MOST_ANSWERS;
+use gate::cookie::MAX_ANSWERS;
 use gate::decision::v2::keys::Keys;
-use gate::gate::MOST_WIDE;
-use gate::grantor::Place;
-use gate::index::MOST_ENTRIES;
+use gate::gate::MAX_PREFIX_DECISIONS;
+use gate::grantor::ListPrefix;
+use gate::index::MAX_ENTRIES;
 use gate::program::{Program, Programs};
 use port::af_xdp::ModeChoice;
 use toml::Spanned;
@@ -142,7 +142,7 @@ pub(super) fn check(
         c.problem(mtu, "back.mtu", "less than 576 bytes, which every IPv4 host takes (RFC 791)");
     }
     let bits = c.rate(&file.link.bandwidth, "link.bandwidth");
-    let entries = c.count(file.flow_table.entries, "flow_table.entries", ENTRIES, MOST_ENTRIES);
+    let entries = c.count(file.flow_table.entries, "flow_table.entries", ENTRIES, MAX_ENTRIES);
     let authentication = authentication(&mut c, file.tunnel.authentication.as_ref());
     let mut fixed = Fixed {
         front,
@@ -429,8 +429,8 @@ fn admission(c: &mut Checker<'_>, stated: text::Admission, entries: usize) -> Op
         c.problem(share, "admission.threshold", what);
     }
     let rate = syn_cookie_rate.as_ref().map_or(COOKIES, |rate| *rate.get_ref());
-    if let Some(stated) = syn_cookie_rate.filter(|n| !(1..=MOST_ANSWERS).contains(n.get_ref())) {
-        let what = format!("{rate} is out of range: from 1 to {MOST_ANSWERS}");
+    if let Some(stated) = syn_cookie_rate.filter(|n| !(1..=MAX_ANSWERS).contains(n.get_ref())) {
+        let what = format!("{rate} is out of range: from 1 to {MAX_ANSWERS}");
         c.problem(&stated, "admission.syn_cookie_rate", what);
     }
     let method = address_validation.as_ref().map(|method| (method, method.get_ref().as_str()));
@@ -523,9 +523,9 @@ fn permit(
 ) -> Permit {
     let mut permit = Permit::default();
     for prefix in prefixes {
-        match Place::parse(prefix.get_ref()) {
-            Ok(Place::V4(read)) => permit.prefixes.push(AnyPrefix::V4(read)),
-            Ok(Place::V6(read)) => permit.prefixes.push(AnyPrefix::V6(read)),
+        match ListPrefix::parse(prefix.get_ref()) {
+            Ok(ListPrefix::V4(read)) => permit.prefixes.push(AnyPrefix::V4(read)),
+            Ok(ListPrefix::V6(read)) => permit.prefixes.push(AnyPrefix::V6(read)),
             Err(what) => c.problem(prefix, "sender.prefixes", what),
         }
     }
@@ -536,9 +536,9 @@ fn permit(
         permit.max_expiry = most.into_inner();
     }
     if let Some(most) = max_prefix_decisions {
-        if *most.get_ref() > MOST_WIDE {
+        if *most.get_ref() > MAX_PREFIX_DECISIONS {
             let what = format!(
-                "{} is more than {MOST_WIDE}, the limit of all senders together",
+                "{} is more than {MAX_PREFIX_DECISIONS}, the limit of all senders together",
                 most.get_ref()
             );
             c.problem(&most, "sender.max_prefix_decisions", what);
@@ -558,7 +558,7 @@ fn programs(c: &mut Checker<'_>, listed: Vec<text::Program>, folder: FileSource<
         let shown = folder.display_path(file.get_ref());
         match folder.read(file.get_ref()).map(|bytes| Program::load(&bytes)) {
             Ok(Ok(program)) => programs.set(*number.get_ref(), Some(Arc::new(program))),
-            Ok(Err(refusal)) => c.problem(&file, "program.file", format!("{shown}: {refusal}")),
+            Ok(Err(error)) => c.problem(&file, "program.file", format!("{shown}: {error}")),
             Err(error) => c.problem(&file, "program.file", format!("{shown}: {error}")),
         }
     }

@@ -103,9 +103,9 @@ use std::time::Duration;
 use feed::netlink::AnyPrefix;
 use fib::Choice;
 use gate::decision::v2::keys::Keys;
-use gate::gate::Line;
-use gate::policy::sources::Sources;
-use gate::policy::{Action, Address, BadPolicy, Draft, Grantor, Policy};
+use gate::gate::RuleId;
+use gate::policy::sources::SourceLists;
+use gate::policy::{Action, Address, Grantor, Policy, PolicyBuilder, PolicyError};
 use gate::program::Programs;
 use gate::tunnel::OVERHEAD;
 use port::af_xdp::ModeChoice;
@@ -251,7 +251,7 @@ pub struct Rules {
     /// Sources whose packets are dropped, but for those.
     pub block: Arc<[AnyPrefix]>,
     /// Both, as a gate looks them up.
-    pub sources: Arc<Sources>,
+    pub sources: Arc<SourceLists>,
     /// How many workers share the limits; 0 counts as one.
     pub workers: usize,
     /// The policy that is compared with this one, and decides of nothing.
@@ -295,7 +295,7 @@ pub struct Rule {
     /// The most that may go to each destination within.
     pub per_destination_limit: Option<u64>,
     /// Where its packets are counted.
-    pub counted: Line,
+    pub counted: RuleId,
     /// Where it stands in the file.
     pub line: usize,
 }
@@ -428,8 +428,8 @@ impl Rules {
     ///
     /// # Errors
     ///
-    /// [`BadPolicy`].
-    pub fn policy(&self, generation: u64) -> Result<Policy, BadPolicy> {
+    /// [`PolicyError`].
+    pub fn policy(&self, generation: u64) -> Result<Policy, PolicyError> {
         self.policy_without(generation, &Silent::new())
     }
 
@@ -437,9 +437,9 @@ impl Rules {
     ///
     /// # Errors
     ///
-    /// [`BadPolicy`].
-    pub fn policy_without(&self, generation: u64, silent: &Silent) -> Result<Policy, BadPolicy> {
-        let mut draft = Draft::new();
+    /// [`PolicyError`].
+    pub fn policy_without(&self, generation: u64, silent: &Silent) -> Result<Policy, PolicyError> {
+        let mut draft = PolicyBuilder::new();
         for set in &self.sets {
             let each = set.members.iter().map(|&Member { grantor, .. }| {
                 let gone = silent.contains(&(set.name.clone(), grantor.address));
@@ -450,11 +450,13 @@ impl Rules {
         let share = |bits: Option<u64>| bits.map(|bits| (bits / self.workers.max(1) as u64).max(8));
         for rule in &self.rules {
             let &Rule { prefix, exempt, limit, per_destination_limit, .. } = rule;
-            draft.count(rule.counted);
+            draft.set_rule(rule.counted);
             let action = match rule.own() {
-                Some(set) => {
-                    Action::Grantors(draft.limited(set, share(limit), share(per_destination_limit)))
-                }
+                Some(set) => Action::Grantors(draft.set_with_limits(
+                    set,
+                    share(limit),
+                    share(per_destination_limit),
+                )),
                 None => rule.action,
             };
             match (prefix, exempt) {
@@ -564,7 +566,7 @@ impl Rule {
     /// Returns the set whose grantors decide, if the policy has a copy of it for this rule alone.
     fn own(&self) -> Option<u16> {
         let own =
-            self.limit.or(self.per_destination_limit).is_some() || self.counted != Line::OTHERS;
+            self.limit.or(self.per_destination_limit).is_some() || self.counted != RuleId::OTHERS;
         match self.action {
             Action::Grantors(set) if own => Some(set),
             _ => None,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use feed::netlink::AnyPrefix;
 use gate::policy::Action;
-use gate::policy::sources::Source;
+use gate::policy::sources::SourceClass;
 
 use super::{Admission, Config, check};
 use crate::datapath::SourceCheck;
@@ -174,8 +174,8 @@ fn admission_can_be_had_always_or_never() {
             "admission.syn_cookie_rate: 0 is out of range: from 1 to 100000000",
         ),
     ] {
-        let refusal = refused(&format!("{SOUND}[admission]\n{text}\n"));
-        assert!(refusal.contains(told), "{refusal}");
+        let error = refused(&format!("{SOUND}[admission]\n{text}\n"));
+        assert!(error.contains(told), "{error}");
     }
 }
 
@@ -248,7 +248,7 @@ fn blocked_sources_are_read_and_told_with_their_lines() {
             std::net::IpAddr::V4(source) => gate::flow::Flow::v4(source.into(), 1),
             std::net::IpAddr::V6(source) => gate::flow::Flow::v6(source.into(), 1),
         };
-        let said = if blocked { Source::Blocked } else { Source::Allowed };
+        let said = if blocked { SourceClass::Blocked } else { SourceClass::Allowed };
         assert_eq!(policy.source(&flow), Some(said), "{source}");
     }
     // Each bad line with its file and number; of many the first.
@@ -319,8 +319,8 @@ fn real_lists_are_blocked_as_a_scan_of_them_says() {
             }
         };
         let want = match (rules.allowing(source), rules.blocking(source)) {
-            (Some(_), _) => Some(Source::Allowed),
-            (None, Some(_)) => Some(Source::Blocked),
+            (Some(_), _) => Some(SourceClass::Allowed),
+            (None, Some(_)) => Some(SourceClass::Blocked),
             (None, None) => None,
         };
         assert_eq!(policy.source(&flow), want, "{source}");

@@ -4,7 +4,7 @@
 //! has taken over and is about declined flows goes on to the filter before user space, where
 //! there is one (`early.rs`).
 
-use gate::decision::{Item, Say};
+use gate::decision::{FlowCommand, Item};
 use gate::state::{Decision, LONGEST_PROVISIONAL_S, Provisional, Traffic};
 
 use super::GateHook;
@@ -60,18 +60,23 @@ impl GateHook {
         if !self.early {
             return;
         }
-        let (told, may_be_lost) = match (item.scope.flow(), item.say) {
-            (Some(flow), Say::Decide(Decision::Decline { expire_s })) => {
+        let (told, may_be_lost) = match (item.scope.flow(), item.command) {
+            (Some(flow), FlowCommand::Decide(Decision::Decline { expire_s })) => {
                 (Early::Decline(flow, expire_s), true)
             }
             // The kernel knows flows, and not which of their packets are declined.
             (
                 Some(flow),
-                Say::Decide(Decision::Provisional(Provisional { expire_s, traffic: Traffic::All })),
+                FlowCommand::Decide(Decision::Provisional(Provisional {
+                    expire_s,
+                    traffic: Traffic::All,
+                })),
             ) => (Early::Decline(flow, expire_s.min(LONGEST_PROVISIONAL_S)), true),
             (Some(flow), _) => (Early::Forgive(flow), false),
             // Flows within those prefixes are not looked for one by one.
-            (None, Say::Decide(Decision::Decline { .. } | Decision::Provisional(_))) => return,
+            (None, FlowCommand::Decide(Decision::Decline { .. } | Decision::Provisional(_))) => {
+                return;
+            }
             (None, _) => (Early::Clear, false),
         };
         self.early_lost |= self.ends.early.push(told).is_err() && !may_be_lost;

@@ -3,7 +3,7 @@
 //! Answers to what is too big go first: they are few by their rate. Cookies and what the link lets
 //! go take turns, so that neither a flood of SYNs nor a full link keeps the other from leaving.
 
-use gate::limit::link::Leaving as Left;
+use gate::limit::link::DequeuedPacket;
 use gate::policy::Address;
 use gate::tunnel::OVERHEAD;
 use wire::{ipv4, ipv6, udp};
@@ -29,9 +29,9 @@ impl GateHook {
                 continue;
             }
             let left = self.link.next(self.now).and_then(|left| match left {
-                Left::Operational(number) | Left::Request(number, _) | Left::Granted(number) => {
-                    self.kept.take(number)
-                }
+                DequeuedPacket::Operational(number)
+                | DequeuedPacket::Request(number, _)
+                | DequeuedPacket::Granted(number) => self.kept.take(number),
             });
             match left {
                 Some(waits) => egress.push(self.egress_packet(waits)),

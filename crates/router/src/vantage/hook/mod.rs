@@ -42,7 +42,7 @@ use fib::Reader;
 use gate::flow::Key as HashKey;
 use gate::gate::{Gate, Packet, Verdict as Judged};
 use gate::limit::link::Link;
-use gate::tunnel::{Private, Stream, TunnelKeys};
+use gate::tunnel::{PrivateData, Stream, TunnelKeys};
 use port::{Arena, Frame};
 use wire::tunnel::Header;
 
@@ -113,7 +113,7 @@ impl PacketHook for GateHook {
         self.now = (self.clock)();
         self.is_sealing = !self.keys.current().is_empty();
         self.take_decisions();
-        self.gate.turn(self.now, WORK);
+        self.gate.run_maintenance(self.now, WORK);
         self.talk();
     }
 
@@ -136,7 +136,7 @@ impl PacketHook for GateHook {
         self.tunnels
     }
 
-    fn seal(&mut self, header: &Header, inner: &[u8]) -> Option<Private> {
+    fn seal(&mut self, header: &Header, inner: &[u8]) -> Option<PrivateData> {
         let key = self.keys.current().of(header)?;
         self.stream.seal(key, header, self.now, inner)
     }

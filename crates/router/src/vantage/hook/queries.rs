@@ -21,7 +21,7 @@ impl GateHook {
                         let known = self.known(entry);
                         let _ = self.ends.answers.push((ticket, Answer::Known(known)));
                     }
-                    if let Some(first) = self.gate.seen(hash, self.now) {
+                    if let Some(first) = self.gate.first_seen_at(hash, self.now) {
                         let ago = self.now.saturating_sub(first);
                         let _ = self.ends.answers.push((ticket, Answer::Seen(ago)));
                     }
@@ -64,7 +64,7 @@ impl GateHook {
 
     fn known(&self, entry: u32) -> Known {
         let entry = self.gate.table().entry(entry);
-        let (record, belongs) = (entry.record(), entry.belongs());
+        let (record, belongs) = (entry.record(), entry.binding());
         let (state, until, traffic) = match record.state() {
             // One that is over is a request with its next packet, and already here.
             State::Provisional if record.provisional_until() <= self.now => {

@@ -11,7 +11,7 @@
 //! else.
 
 use gate::flow::{Flow, Pair};
-use gate::gate::{Packet, Reason, Verdict as Judged};
+use gate::gate::{DropReason, Packet, Verdict as Judged};
 use port::Frame;
 
 use super::GateHook;
@@ -36,19 +36,19 @@ impl GateHook {
         let (to, dscp) = match *judged {
             Judged::Front => return Settled::Stays(frame),
             Judged::NoRoute => return ended(frame, Verdict::NoRoute),
-            Judged::Drop(Reason::Blocked) => return ended(frame, Verdict::Blocked),
-            Judged::Drop(Reason::Declined) => return ended(frame, Verdict::Declined),
-            Judged::Drop(Reason::OverRate) => return ended(frame, Verdict::OverRate),
-            Judged::Drop(Reason::Policy) => return ended(frame, Verdict::Policy),
-            Judged::Drop(Reason::NoGrantor) => return ended(frame, Verdict::NoGrantor),
-            Judged::Drop(Reason::Program) => return ended(frame, Verdict::Program),
-            Judged::Drop(Reason::ProgramError) => return ended(frame, Verdict::ProgramError),
-            Judged::Drop(Reason::OverLimit) => return ended(frame, Verdict::OverLimit),
-            Judged::Drop(Reason::OverDestinationLimit) => {
+            Judged::Drop(DropReason::Blocked) => return ended(frame, Verdict::Blocked),
+            Judged::Drop(DropReason::Declined) => return ended(frame, Verdict::Declined),
+            Judged::Drop(DropReason::OverRate) => return ended(frame, Verdict::OverRate),
+            Judged::Drop(DropReason::Policy) => return ended(frame, Verdict::Policy),
+            Judged::Drop(DropReason::NoGrantor) => return ended(frame, Verdict::NoGrantor),
+            Judged::Drop(DropReason::Program) => return ended(frame, Verdict::Program),
+            Judged::Drop(DropReason::ProgramError) => return ended(frame, Verdict::ProgramError),
+            Judged::Drop(DropReason::OverLimit) => return ended(frame, Verdict::OverLimit),
+            Judged::Drop(DropReason::OverDestinationLimit) => {
                 return ended(frame, Verdict::OverDestinationLimit);
             }
-            Judged::Drop(Reason::Proof) => return ended(frame, Verdict::Proof),
-            Judged::Drop(Reason::Forged) => return ended(frame, Verdict::Forged),
+            Judged::Drop(DropReason::Proof) => return ended(frame, Verdict::Proof),
+            Judged::Drop(DropReason::Forged) => return ended(frame, Verdict::Forged),
             Judged::Ask { .. } => return ended(frame, Verdict::SynCookie),
             Judged::Back => (To::Destination(key(flow)), 0),
             Judged::Granted { grantor, renew } => (To::Grantor(grantor), 1 + u8::from(renew)),
@@ -70,13 +70,13 @@ impl GateHook {
             Err(waits) => return ended(waits.frame, refused),
         };
         let back = match judged {
-            Judged::Request { .. } => self.link.request(number, dscp, bytes),
+            Judged::Request { .. } => self.link.enqueue_request(number, dscp, bytes),
             Judged::Granted { .. } | Judged::Allowed { .. } | Judged::Direct { .. } => {
-                let back = self.link.grant(number, destination(flow), bytes, self.now);
+                let back = self.link.enqueue_granted(number, destination(flow), bytes, self.now);
                 self.red_dropped += u64::from(back.is_some());
                 back
             }
-            _ => self.link.operate(number, bytes),
+            _ => self.link.enqueue_operational(number, bytes),
         };
         // Which may be another that had to go for it.
         match back.and_then(|number| self.kept.take(number)) {

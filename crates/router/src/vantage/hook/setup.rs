@@ -6,12 +6,12 @@
 use std::sync::{Arc, Mutex};
 
 use fib::Reader;
-use gate::admission::Terms;
+use gate::admission::AdmissionConfig;
 use gate::cookie::{self, Secret, Secrets};
 use gate::flow::Key as HashKey;
 use gate::gate::{Gate, Verdict as Judged};
 use gate::limit::link::{self, Link};
-use gate::limit::red::Parameters;
+use gate::limit::red::RedParameters;
 use gate::policy::Policy;
 use gate::program::Programs;
 use gate::tunnel::{Stream, TunnelKeys};
@@ -95,11 +95,11 @@ impl GateHook {
         let now = clock();
         let workers = setup.workers.max(1) as u64;
         let bits = (fixed.bits / workers).max(1);
-        let parameters = Parameters {
+        let parameters = RedParameters {
             packet_time: (1538 * 8 * 1_000_000_000u64).div_ceil(bits),
-            ..Parameters::default()
+            ..RedParameters::default()
         };
-        let link = link::Setup {
+        let link = link::LinkConfig {
             bits,
             requests: fixed.requests,
             queues: QUEUES,
@@ -115,14 +115,14 @@ impl GateHook {
         gate.set_programs(setup.programs);
         gate.set_ledger(Arc::clone(setup.tally.ledger()));
         if let Some(admission) = &fixed.admission {
-            gate.set_admission(&Terms {
-                above: admission.threshold,
-                remember: admission.first_packet_entries,
+            gate.set_admission(&AdmissionConfig {
+                threshold: admission.threshold,
+                tracked_flows: admission.first_packet_entries,
                 seed: (setup.seed >> 32) as u32,
             });
             if let Some(rate) = admission.syn_cookie_rate {
                 let rate = rate.div_ceil(workers as u32);
-                gate.set_cookies(&cookie::Terms { secret: Secret::random(), rate }, now);
+                gate.set_cookies(&cookie::CookieConfig { secret: Secret::random(), rate }, now);
                 gate.follow_secrets(setup.secrets);
             }
         }

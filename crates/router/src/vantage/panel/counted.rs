@@ -3,7 +3,7 @@
 //! What the kernel dropped for them is added as if a worker had; of which rule it would have been is not
 //! known, so it is told of none.
 
-use gate::gate::{Fate, Fates, Ledger};
+use gate::gate::{OutcomeCounts, RuleCounters, RuleOutcome};
 
 use super::told::PolicyTold;
 use super::{Panel, Ruling, lock};
@@ -81,7 +81,7 @@ impl Panel {
     }
 
     /// Returns what the workers count by rule.
-    pub(super) fn ledgers(&self) -> Vec<&Ledger> {
+    pub(super) fn ledgers(&self) -> Vec<&RuleCounters> {
         self.tallies.iter().map(|tally| &**tally.ledger()).collect()
     }
 
@@ -92,15 +92,15 @@ impl Panel {
 
     pub(super) fn policies_of(&self, ruling: &Ruling, kernel: &Kernel) -> Vec<PolicyTold> {
         let rules = &ruling.rules;
-        let tell = |(whose, mut fates): (Whose<'_>, Fates)| {
+        let tell = |(whose, mut fates): (Whose<'_>, OutcomeCounts)| {
             if whose == Whose::None {
-                let dropped = &mut fates[Fate::Dropped as usize];
+                let dropped = &mut fates[RuleOutcome::Dropped as usize];
                 let (packets, bytes) = kernel.all();
                 dropped.packets += packets;
                 dropped.bytes += bytes;
             }
             let rule = if let Whose::Rule(rule) = whose { Some(rule) } else { None };
-            let each = Fate::ALL.into_iter().map(Fate::name).zip(fates);
+            let each = RuleOutcome::ALL.into_iter().map(RuleOutcome::name).zip(fates);
             PolicyTold {
                 policy: whose.to_string(),
                 line: rule.map(|rule| rule.line),

@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::{OTHERS, PAIRS, RECENT, Shadow};
 use crate::vantage::config::{Config, Rules};
 use crate::vantage::panel::told::OutcomeTold;
-use crate::vantage::{Fate, Sampled};
+use crate::vantage::{RuleOutcome, Sampled};
 
 /// Reads two policies, the second as the candidate of the first.
 fn rules(policy: &str, candidate: &str) -> Arc<Rules> {
@@ -30,7 +30,7 @@ fn rules(policy: &str, candidate: &str) -> Arc<Rules> {
 }
 
 fn sampled(source: IpAddr, destination: IpAddr, every: u32) -> Sampled {
-    Sampled { source, destination, became: Fate::Request, bytes: 100, every }
+    Sampled { source, destination, became: RuleOutcome::Request, bytes: 100, every }
 }
 
 /// What rules say of a pair of addresses, by a look at every prefix.

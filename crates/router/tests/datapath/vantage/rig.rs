@@ -13,7 +13,7 @@ use fingerpost_router::datapath::{
 use fingerpost_router::stats::WorkerStats;
 use fingerpost_router::vantage::{Config, GateHook, Rings, Setup, Steering, Tally, rings};
 use gate::cookie::{Secret, Secrets};
-use gate::decision::{Item, Say, Scope};
+use gate::decision::{FlowCommand, Item, Scope};
 use gate::flow::{Flow, Key};
 use gate::policy::Policy;
 use gate::state::{Decision, Grant, Stamp};
@@ -234,12 +234,12 @@ impl Rig {
     pub(crate) fn grant(&mut self, flow: Flow, rate_kib: u32) {
         let terms =
             Grant { rate_kib, expire_s: 60, next_renewal_ms: 50_000, renewal_step_ms: 1000 };
-        let say = Say::Decide(Decision::Grant(terms));
-        assert!(self.rings.decide(Item { scope: Scope::of(&flow), say }, Stamp::default()));
+        let command = FlowCommand::Decide(Decision::Grant(terms));
+        assert!(self.rings.decide(Item { scope: Scope::of(&flow), command }, Stamp::default()));
     }
 
     pub(crate) fn decline(&mut self, flow: Flow) {
-        let say = Say::Decide(Decision::Decline { expire_s: 60 });
-        assert!(self.rings.decide(Item { scope: Scope::of(&flow), say }, Stamp::default()));
+        let command = FlowCommand::Decide(Decision::Decline { expire_s: 60 });
+        assert!(self.rings.decide(Item { scope: Scope::of(&flow), command }, Stamp::default()));
     }
 }

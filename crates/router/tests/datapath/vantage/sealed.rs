@@ -2,7 +2,7 @@
 
 use gate::decision::v2::keys::Keys;
 use gate::policy::Address;
-use gate::tunnel::{Checker, GateKeys, PRIVATE, Refused, TunnelKeys};
+use gate::tunnel::{GateKeys, PRIVATE_LEN, TunnelError, TunnelKeys, TunnelVerifier};
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn keys() -> Keys {
 }
 
 /// A rig whose tunnels to these ends are sealed, and the grantor's checks.
-fn sealed(ends: &[Address]) -> (Rig, Checker, GateKeys) {
+fn sealed(ends: &[Address]) -> (Rig, TunnelVerifier, GateKeys) {
     let mut config = config("1gbit", "");
     config.fixed.sealed = true;
     let key = keys().tunnel(3, SESSION).unwrap();
@@ -22,7 +22,7 @@ fn sealed(ends: &[Address]) -> (Rig, Checker, GateKeys) {
     let gates = [Address::V4(BACK4), Address::V6(BACK6)];
     let mut known = GateKeys::default();
     gates.iter().for_each(|gate| known.set(*gate, SESSION, vec![key]));
-    (rig, Checker::new(gates), known)
+    (rig, TunnelVerifier::new(gates), known)
 }
 
 #[test]
@@ -41,14 +41,14 @@ fn sealed_packet_passes_its_grantors_checks_once() {
         rig.rest();
         let got = rig.far[1].take().expect("it goes to the grantor");
         let outer = Outer::parse_with(&got[14..], Some(6080)).unwrap();
-        assert_eq!((outer.dscp, outer.private), (41, PRIVATE));
+        assert_eq!((outer.dscp, outer.private), (41, PRIVATE_LEN));
         assert_eq!(outer.offset, if n % 3 == 1 { 88 } else { 68 });
         let inner = &got[14 + outer.offset..14 + outer.end];
         assert_eq!(inner, &sent[14..14 + inner.len()]);
         let now = rig.clock.load(Ordering::Relaxed);
         assert_eq!(checker.check(&known, &got[14..], &outer, now), Ok(41));
         let again = checker.check(&known, &got[14..], &outer, now);
-        assert_eq!(again, Err(Refused::Replayed));
+        assert_eq!(again, Err(TunnelError::Replayed));
     }
     rig.check();
 }
@@ -84,7 +84,8 @@ fn retracted_grant_is_a_request_again_and_another_senders_is_not() {
         Grant { rate_kib: 1000, expire_s: 60, next_renewal_ms: 50_000, renewal_step_ms: 1000 };
     let flows: Vec<Flow> = (1..60).map(|n| Flow::v4(0xc000_0200 + n, PROTECTED)).collect();
     for (at, flow) in flows.iter().enumerate() {
-        let item = Item { scope: Scope::of(flow), say: Say::Decide(Decision::Grant(terms)) };
+        let item =
+            Item { scope: Scope::of(flow), command: FlowCommand::Decide(Decision::Grant(terms)) };
         let stamp = Stamp { sender: 1 + at as u32 % 2, number: at as u64 };
         assert!(rig.rings.decide(item, stamp));
     }

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use feed::netlink::AnyPrefix;
-use gate::decision::v2::sender::BEAT;
-use gate::grantor::{Place, lines};
-use gate::policy::sources::{Listed, Source, Sources};
+use gate::decision::v2::sender::HEARTBEAT_INTERVAL;
+use gate::grantor::{ListPrefix, lines};
+use gate::policy::sources::{SourceClass, SourceListBuilder, SourceLists};
 use gate::policy::{Action, Address, Grantor};
 use toml::Spanned;
 
@@ -20,7 +20,7 @@ use crate::vantage::policies;
 
 /// What silence may be taken for a grantor's end: three times that of one who lives, or more.
 const HOLD_TIMES: RangeInclusive<TimeSpan> =
-    TimeSpan::milliseconds(3 * BEAT / 1_000_000)..=TimeSpan::seconds(60);
+    TimeSpan::milliseconds(3 * HEARTBEAT_INTERVAL / 1_000_000)..=TimeSpan::seconds(60);
 
 /// Reads the grantor sets.
 pub(super) fn sets(c: &mut Checker<'_>, listed: Vec<text::Grantors>, senders: &[u32]) -> Vec<Set> {
@@ -115,7 +115,7 @@ pub(super) fn rules(c: &mut Checker<'_>, listed: Vec<text::Policy>, sets: &[Set]
         };
         let limit = bound(limit, "policy.limit");
         let per_destination_limit = bound(per_destination_limit, "policy.per_destination_limit");
-        match Place::parse(prefix.get_ref()).map(any) {
+        match ListPrefix::parse(prefix.get_ref()).map(any) {
             Ok(read) if rules.iter().any(|other| other.prefix == read) => {
                 c.problem(&prefix, "policy.prefix", format!("{} is a duplicate", prefix.get_ref()));
             }
@@ -157,10 +157,10 @@ pub(super) fn tunnel_ends(c: &mut Checker<'_>, rules: &Rules) {
     }
 }
 
-fn any(place: Place) -> AnyPrefix {
+fn any(place: ListPrefix) -> AnyPrefix {
     match place {
-        Place::V4(prefix) => AnyPrefix::V4(prefix),
-        Place::V6(prefix) => AnyPrefix::V6(prefix),
+        ListPrefix::V4(prefix) => AnyPrefix::V4(prefix),
+        ListPrefix::V6(prefix) => AnyPrefix::V6(prefix),
     }
 }
 
@@ -176,7 +176,7 @@ pub(super) fn sources(
 ) -> Arc<[AnyPrefix]> {
     let mut all = Vec::new();
     for prefix in &said.prefixes {
-        match Place::parse(prefix.get_ref()) {
+        match ListPrefix::parse(prefix.get_ref()) {
             Ok(place) => all.push(any(place)),
             Err(error) => c.problem(prefix, prefixes, error),
         }
@@ -254,9 +254,9 @@ pub(super) fn joined(
     c: &mut Checker<'_>,
     allow: &[AnyPrefix],
     block: &[AnyPrefix],
-) -> Arc<Sources> {
-    let mut listed = Listed::default();
-    for (all, said) in [(allow, Source::Allowed), (block, Source::Blocked)] {
+) -> Arc<SourceLists> {
+    let mut listed = SourceListBuilder::default();
+    for (all, said) in [(allow, SourceClass::Allowed), (block, SourceClass::Blocked)] {
         for prefix in all {
             match *prefix {
                 AnyPrefix::V4(prefix) => listed.v4(prefix, said),

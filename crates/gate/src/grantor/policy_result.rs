@@ -12,21 +12,21 @@
 
 use mlua::{Error, Table, Value};
 
-use crate::decision::{Program, Say};
+use crate::decision::{FlowCommand, ProgramDecision};
 use crate::state::{Decision, Grant, Provisional, Traffic};
 
 /// What is to become of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ruling {
+pub struct PolicyResult {
     /// What the gate is told, if anything.
-    pub say: Option<Say>,
+    pub command: Option<FlowCommand>,
     /// Whether the packet itself is delivered.
     pub deliver: bool,
 }
 
-impl Ruling {
+impl PolicyResult {
     /// Nothing is said, and the packet is dropped.
-    pub const NOTHING: Self = Self { say: None, deliver: false };
+    pub const NOTHING: Self = Self { command: None, deliver: false };
 }
 
 /// Seconds a flow is granted unless the policy says.
@@ -35,14 +35,14 @@ const EXPIRE: f64 = 300.0;
 const STEP: f64 = 3.0;
 
 /// Reads what a policy returned.
-pub(super) fn ruling(said: &Value) -> mlua::Result<Ruling> {
-    let table = match said {
-        Value::Nil => return Ok(Ruling::NOTHING),
+pub(super) fn parse_result(returned: &Value) -> mlua::Result<PolicyResult> {
+    let table = match returned {
+        Value::Nil => return Ok(PolicyResult::NOTHING),
         Value::Table(table) => table,
         _ => return Err(Error::runtime("decide returned neither a decision nor nil")),
     };
     let kind: String = table.raw_get("kind")?;
-    let (say, deliver) = match kind.as_str() {
+    let (command, deliver) = match kind.as_str() {
         "grant" => {
             let expire = number(table, "expire", Some(EXPIRE))?;
             let grant = Grant {
@@ -54,12 +54,12 @@ pub(super) fn ruling(said: &Value) -> mlua::Result<Ruling> {
                 )?,
                 renewal_step_ms: whole("step", number(table, "step", Some(STEP))? * 1000.0)?,
             };
-            (Say::Decide(Decision::Grant(grant)), true)
+            (FlowCommand::Decide(Decision::Grant(grant)), true)
         }
-        "pass" => return Ok(Ruling { say: None, deliver: true }),
+        "pass" => return Ok(PolicyResult { command: None, deliver: true }),
         "decline" => {
             let expire_s = whole("expire", number(table, "expire", None)?)?;
-            (Say::Decide(decline(table, expire_s)?), false)
+            (FlowCommand::Decide(decline(table, expire_s)?), false)
         }
         "run" => {
             let program = whole("program", number(table, "program", None)?)?;
@@ -71,12 +71,12 @@ pub(super) fn ruling(said: &Value) -> mlua::Result<Ruling> {
                 let bytes = text.as_bytes();
                 cookie.get_mut(..bytes.len()).ok_or_else(|| bad("cookie"))?.copy_from_slice(&bytes);
             }
-            (Say::Run(Program { expire_s, program, cookie }), true)
+            (FlowCommand::Run(ProgramDecision { expire_s, program, cookie }), true)
         }
         _ => return Err(bad("kind")),
     };
     let deliver = table.raw_get::<Option<bool>>("deliver")?.unwrap_or(deliver);
-    Ok(Ruling { say: Some(say), deliver })
+    Ok(PolicyResult { command: Some(command), deliver })
 }
 
 /// Reads what a decline is about and rests on: without `proven` it is provisional.
@@ -107,8 +107,8 @@ fn decline(table: &Table, expire_s: u32) -> mlua::Result<Decision> {
 }
 
 fn number(table: &Table, field: &str, unless: Option<f64>) -> mlua::Result<f64> {
-    let said: Option<f64> = table.raw_get(field)?;
-    said.or(unless).ok_or_else(|| Error::runtime(format!("the decision has no `{field}`")))
+    let returned: Option<f64> = table.raw_get(field)?;
+    returned.or(unless).ok_or_else(|| Error::runtime(format!("the decision has no `{field}`")))
 }
 
 fn whole(field: &str, number: f64) -> mlua::Result<u32> {

@@ -16,11 +16,11 @@ use wire::tunnel::{CE, Outer, ecn_of, settle_ecn};
 use wire::{BadHeader, ipv4, ipv6};
 
 use crate::policy::Address;
-use crate::tunnel::Refused;
+use crate::tunnel::TunnelError;
 
 /// A packet out of its tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Opened {
+pub struct DecapsulatedPacket {
     /// The gate it came through.
     pub gate: Address,
     /// Where it was sent to: an address of the grantor's.
@@ -35,7 +35,7 @@ pub struct Opened {
     pub end: usize,
 }
 
-impl Opened {
+impl DecapsulatedPacket {
     /// Says whether a policy decides of it; otherwise it was granted and is delivered.
     pub fn asks(&self) -> bool {
         self.dscp >= 2
@@ -44,11 +44,11 @@ impl Opened {
 
 /// Why a packet is not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closed {
+pub enum DecapsulationError {
     /// It is no packet with a packet in it.
     Header(BadHeader),
     /// It has no proof that a gate has sent it.
-    Refused(Refused),
+    Refused(TunnelError),
     /// It met congestion and its sender cannot be told but by a loss (RFC 6040, 4.2).
     Congested,
 }
@@ -58,8 +58,8 @@ pub enum Closed {
 /// # Errors
 ///
 /// [`Closed`].
-pub fn open(packet: &mut [u8]) -> Result<Opened, Closed> {
-    open_with(packet, None)
+pub fn decapsulate(packet: &mut [u8]) -> Result<DecapsulatedPacket, DecapsulationError> {
+    decapsulate_with(packet, None)
 }
 
 /// Does so, and opens packets in UDP to this port as well.
@@ -67,8 +67,11 @@ pub fn open(packet: &mut [u8]) -> Result<Opened, Closed> {
 /// # Errors
 ///
 /// [`Closed`].
-pub fn open_with(packet: &mut [u8], port: Option<u16>) -> Result<Opened, Closed> {
-    open_checked(packet, port, |_, outer| Ok(outer.dscp))
+pub fn decapsulate_with(
+    packet: &mut [u8],
+    port: Option<u16>,
+) -> Result<DecapsulatedPacket, DecapsulationError> {
+    decapsulate_checked(packet, port, |_, outer| Ok(outer.dscp))
 }
 
 /// Does so with packets that pass a check, which returns the DSCP that counts. The packet is as it
@@ -77,28 +80,28 @@ pub fn open_with(packet: &mut [u8], port: Option<u16>) -> Result<Opened, Closed>
 /// # Errors
 ///
 /// [`Closed`].
-pub fn open_checked(
+pub fn decapsulate_checked(
     packet: &mut [u8],
     port: Option<u16>,
-    check: impl FnOnce(&[u8], &Outer) -> Result<u8, Refused>,
-) -> Result<Opened, Closed> {
-    let outer = Outer::parse_with(packet, port).map_err(Closed::Header)?;
-    let dscp = check(packet, &outer).map_err(Closed::Refused)?;
+    check: impl FnOnce(&[u8], &Outer) -> Result<u8, TunnelError>,
+) -> Result<DecapsulatedPacket, DecapsulationError> {
+    let outer = Outer::parse_with(packet, port).map_err(DecapsulationError::Header)?;
+    let dscp = check(packet, &outer).map_err(DecapsulationError::Refused)?;
     let (gate, to) = match packet[0] >> 4 {
         4 => {
-            let ip = ipv4::View::parse(&packet[..]).map_err(Closed::Header)?;
+            let ip = ipv4::View::parse(&packet[..]).map_err(DecapsulationError::Header)?;
             (Address::V4(ip.src()), Address::V4(ip.dst()))
         }
         _ => {
-            let ip = ipv6::View::parse(&packet[..]).map_err(Closed::Header)?;
+            let ip = ipv6::View::parse(&packet[..]).map_err(DecapsulationError::Header)?;
             (Address::V6(ip.src()), Address::V6(ip.dst()))
         }
     };
     let inner = &mut packet[outer.offset..outer.end];
-    let marked = ecn_of(inner).map_err(Closed::Header)? == CE;
-    if !settle_ecn(inner, outer.ecn).map_err(Closed::Header)? {
-        return Err(Closed::Congested);
+    let marked = ecn_of(inner).map_err(DecapsulationError::Header)? == CE;
+    if !settle_ecn(inner, outer.ecn).map_err(DecapsulationError::Header)? {
+        return Err(DecapsulationError::Congested);
     }
     let Outer { ecn, offset, end, .. } = outer;
-    Ok(Opened { gate, to, dscp, congested: ecn == CE && !marked, offset, end })
+    Ok(DecapsulatedPacket { gate, to, dscp, congested: ecn == CE && !marked, offset, end })
 }

@@ -22,17 +22,17 @@ use std::collections::BTreeSet;
 use fib::Reader;
 use wire::{ipv4, ipv6};
 
-use super::lists::{Lists, Place};
-use super::{BadPolicy, Grantor, Limits, Request, bytecode};
+use super::lists::{ListPrefix, Lists};
+use super::{Grantor, Limits, Request, ScriptError, bytecode};
 
 /// The most packets of a round.
 const MOST: usize = 2_000;
 /// Ports that are tried with every policy: a few services, a resolver's and a client's.
 const PORTS: [u16; 7] = [0, 22, 25, 53, 80, 443, 50_000];
 /// The most numbers of a policy that are tried as ports.
-const MOST_PORTS: usize = 64;
+const MAX_PORTS: usize = 64;
 /// The most prefixes of its lists that are tried as sources and destinations.
-const MOST_PLACES: usize = 16;
+const MAX_PLACES: usize = 16;
 /// The time between the rounds: a decision may have expired, or not.
 const SECONDS: [u64; 2] = [10, 13];
 /// The names that the policy's environment has beside Lua's own are those that are set there;
@@ -56,17 +56,17 @@ struct Made {
 /// A policy that cannot be loaded, as [`Grantor::new`]; a global name that nothing defines; the
 /// first packet for which `decide` ends with an error, exceeds its limit of instructions or returns
 /// what is no decision.
-pub fn rehearse(policy: &str, mut lists: Reader<Lists>, limits: Limits) -> Result<(), BadPolicy> {
+pub fn dry_run(policy: &str, mut lists: Reader<Lists>, limits: Limits) -> Result<(), ScriptError> {
     let places = places(lists.current());
     lists.idle();
     let mut grantor = Grantor::new(policy, lists, limits)?;
-    let chunk = grantor.script.compile(policy).map_err(|error| BadPolicy(error.to_string()))?;
+    let chunk = grantor.script.compile(policy).map_err(|error| ScriptError(error.to_string()))?;
     // Every chunk of the compiler that is linked here is understood; where one is not, the run
     // alone judges.
     let globals = bytecode::globals(&chunk).unwrap_or_default();
     undefined(&grantor, &globals)?;
     let ports: BTreeSet<u16> =
-        PORTS.into_iter().chain(globals.numbers.into_iter().take(MOST_PORTS)).collect();
+        PORTS.into_iter().chain(globals.numbers.into_iter().take(MAX_PORTS)).collect();
     let packets = packets(&ports, &places);
     for (round, seconds) in SECONDS.into_iter().enumerate() {
         for made in packets.iter().take(MOST) {
@@ -84,7 +84,7 @@ pub fn rehearse(policy: &str, mut lists: Reader<Lists>, limits: Limits) -> Resul
                 counts if counts.unread > 0 => "cannot be read".to_owned(),
                 _ => continue,
             };
-            return Err(BadPolicy(format!(
+            return Err(ScriptError(format!(
                 "decide fails for a made-up packet, {}: {error}",
                 made.name
             )));
@@ -94,7 +94,7 @@ pub fn rehearse(policy: &str, mut lists: Reader<Lists>, limits: Limits) -> Resul
 }
 
 /// Refuses global names that neither the policy nor its environment defines.
-fn undefined(grantor: &Grantor, globals: &bytecode::Globals) -> Result<(), BadPolicy> {
+fn undefined(grantor: &Grantor, globals: &bytecode::Globals) -> Result<(), ScriptError> {
     let unknown = globals.reads.iter().find_map(|read| {
         if read.name == ENVIRONMENT || globals.writes.contains(&read.name) {
             return None;
@@ -108,19 +108,19 @@ fn undefined(grantor: &Grantor, globals: &bytecode::Globals) -> Result<(), BadPo
         })
     });
     match unknown {
-        Some((line, what)) => Err(BadPolicy(format!("policy:{line}: {what}"))),
+        Some((line, what)) => Err(ScriptError(format!("policy:{line}: {what}"))),
         None => Ok(()),
     }
 }
 
 /// Picks prefixes of all lists.
-fn places(lists: &Lists) -> Vec<Place> {
-    let each = MOST_PLACES.checked_div(lists.len()).unwrap_or(0).max(1);
+fn places(lists: &Lists) -> Vec<ListPrefix> {
+    let each = MAX_PLACES.checked_div(lists.len()).unwrap_or(0).max(1);
     lists.values().flat_map(|list| list.samples().iter().take(each)).copied().collect()
 }
 
 /// Makes the packets: each transport by the ports, then TCP and UDP by the places.
-fn packets(ports: &BTreeSet<u16>, places: &[Place]) -> Vec<Made> {
+fn packets(ports: &BTreeSet<u16>, places: &[ListPrefix]) -> Vec<Made> {
     let mut made = Vec::new();
     let ends = [
         End::V4(0xc633_6407, 0xc000_0207),
@@ -186,12 +186,12 @@ enum End {
 
 impl End {
     /// From a place to a documentation address, or the other way.
-    fn of(place: Place, reversed: bool) -> Self {
+    fn of(place: ListPrefix, reversed: bool) -> Self {
         match place {
-            Place::V4(prefix) if reversed => Self::V4(0xc633_6407, prefix.last()),
-            Place::V4(prefix) => Self::V4(prefix.last(), 0xc000_0207),
-            Place::V6(prefix) if reversed => Self::V6(0x2001_0db8 << 96 | 7, prefix.last()),
-            Place::V6(prefix) => Self::V6(prefix.last(), 0x2001_0db8 << 96 | 0x207),
+            ListPrefix::V4(prefix) if reversed => Self::V4(0xc633_6407, prefix.last()),
+            ListPrefix::V4(prefix) => Self::V4(prefix.last(), 0xc000_0207),
+            ListPrefix::V6(prefix) if reversed => Self::V6(0x2001_0db8 << 96 | 7, prefix.last()),
+            ListPrefix::V6(prefix) => Self::V6(prefix.last(), 0x2001_0db8 << 96 | 0x207),
         }
     }
 
@@ -271,13 +271,13 @@ mod tests {
     use super::super::tests::lists;
     use super::*;
 
-    fn rehearsal(policy: &str) -> Result<(), String> {
+    fn run(policy: &str) -> Result<(), String> {
         let lists = Publisher::new(lists(&[("known", "10.0.0.0/8 64496\n2001:db8:9::/48 word\n")]));
-        rehearse(policy, lists.reader(), Limits::default()).map_err(|bad| bad.0)
+        dry_run(policy, lists.reader(), Limits::default()).map_err(|bad| bad.0)
     }
 
     fn refused(policy: &str, expected: &str) {
-        let error = rehearsal(policy).expect_err(policy);
+        let error = run(policy).expect_err(policy);
         assert!(error.contains(expected), "{error:?} does not contain {expected:?}");
     }
 
@@ -287,7 +287,7 @@ mod tests {
             for text in ["", "10.0.0.0/8 443\n203.0.113.7 25\n2001:db8:9::/48 22\n"] {
                 let texts: Vec<_> = policy.lists.iter().map(|name| (*name, text)).collect();
                 let lists = Publisher::new(lists(&texts));
-                let result = rehearse(policy.text, lists.reader(), Limits::default());
+                let result = dry_run(policy.text, lists.reader(), Limits::default());
                 assert_eq!(result, Ok(()), "{}", policy.name);
             }
         }
@@ -306,7 +306,7 @@ mod tests {
         refused("x = load('return 5')\nfunction decide(p) end", "global");
         let own = "limit = 5\nlocal function double(n) return n * limit end\nfunction decide(p)\n  \
                    return decline(double(30))\nend\n";
-        assert_eq!(rehearsal(own), Ok(()));
+        assert_eq!(run(own), Ok(()));
     }
 
     #[test]
@@ -325,7 +325,7 @@ mod tests {
         }
         // A decision that is used twice has the kind that it got the first time.
         let twice = "local terms = { rate = 5 }\nfunction decide(p) return grant(terms) end";
-        assert_eq!(rehearsal(twice), Ok(()));
+        assert_eq!(run(twice), Ok(()));
     }
 
     #[test]

@@ -16,7 +16,7 @@
 //! ring, all of a burst or, when the ring is congested, nothing, whatever its
 //! priority. Here each worker has a solicitor of its own with its share of the rate: flows
 //! are spread over workers by a secret hash, so each has its part of every priority, and
-//! the hand-over of a batch ([`Solicitor::offer_all`]) is a call that keeps priorities by
+//! the hand-over of a batch ([`RequestQueue::offer_all`]) is a call that keeps priorities by
 //! itself.
 
 use super::FRAMING;
@@ -47,7 +47,7 @@ struct Node<T> {
 
 /// Requests that wait, and the rate at which they leave.
 #[derive(Debug)]
-pub struct Solicitor<T> {
+pub struct RequestQueue<T> {
     nodes: Box<[Node<T>]>,
     oldest: [u32; CLASSES],
     youngest: [u32; CLASSES],
@@ -56,12 +56,12 @@ pub struct Solicitor<T> {
     free: u32,
     len: usize,
     bucket: Bucket,
-    counts: Counts,
+    counts: RequestCounters,
 }
 
 /// What became of requests: offered = sent + dropped + waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct RequestCounters {
     /// Requests that were offered.
     pub offered: u64,
     /// Requests that have left.
@@ -70,7 +70,7 @@ pub struct Counts {
     pub dropped: u64,
 }
 
-impl<T: Copy> Solicitor<T> {
+impl<T: Copy> RequestQueue<T> {
     /// Makes a solicitor for `places` waiting requests, at least 1, that leave as the bucket
     /// allows.
     ///
@@ -78,7 +78,7 @@ impl<T: Copy> Solicitor<T> {
     ///
     /// If `places` is 0 or beyond 2^31.
     pub fn new(places: usize, bucket: Bucket) -> Self {
-        assert!((1..=1 << 31).contains(&places), "a solicitor has 1 to 2^31 places");
+        assert!((1..=1 << 31).contains(&places), "a queue has 1 to 2^31 places");
         let node = |at: usize| Node {
             request: None,
             older: NONE,
@@ -92,7 +92,7 @@ impl<T: Copy> Solicitor<T> {
             free: 0,
             len: 0,
             bucket,
-            counts: Counts::default(),
+            counts: RequestCounters::default(),
         }
     }
 
@@ -210,7 +210,7 @@ impl<T: Copy> Solicitor<T> {
         request
     }
 
-    /// Counts the requests that wait.
+    /// RequestCounters the requests that wait.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -221,7 +221,7 @@ impl<T: Copy> Solicitor<T> {
     }
 
     /// Returns what became of requests so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> RequestCounters {
         self.counts
     }
 }
@@ -241,7 +241,7 @@ mod tests {
     fn it_is_a_list_kept_in_order() {
         let mut rng = fastrand::Rng::with_seed(1);
         for places in [1, 7, 64] {
-            let mut solicitor = Solicitor::new(places, Bucket::new(1 << 40, 1, 0));
+            let mut queue = RequestQueue::new(places, Bucket::new(1 << 40, 1, 0));
             let mut model: Vec<Request<u32>> = Vec::new();
             let mut now = 0;
             for packet in 0..50_000 {
@@ -254,43 +254,40 @@ mod tests {
                         let last = model.iter().rposition(|request| request.dscp == lowest);
                         dropped = Some(model.remove(last.unwrap()));
                     }
-                    assert_eq!(solicitor.offer(new), dropped);
+                    assert_eq!(queue.offer(new), dropped);
                 } else {
                     let highest = model.iter().map(|request| request.dscp).max();
                     let first = model.iter().position(|request| Some(request.dscp) == highest);
                     now += SECOND;
-                    assert_eq!(solicitor.next(now), first.map(|first| model.remove(first)));
+                    assert_eq!(queue.next(now), first.map(|first| model.remove(first)));
                 }
-                assert_eq!(solicitor.len(), model.len());
+                assert_eq!(queue.len(), model.len());
             }
-            let counts = solicitor.counts();
-            assert_eq!(counts.offered, counts.sent + counts.dropped + solicitor.len() as u64);
+            let counts = queue.counts();
+            assert_eq!(counts.offered, counts.sent + counts.dropped + queue.len() as u64);
         }
     }
 
     #[test]
     fn displaced_request_is_the_youngest_of_the_lowest_class() {
-        let mut solicitor = Solicitor::new(8, Bucket::new(1, 1, 0));
-        assert_eq!((solicitor.displace(63), solicitor.pop()), (None, None));
+        let mut queue = RequestQueue::new(8, Bucket::new(1, 1, 0));
+        assert_eq!((queue.displace(63), queue.pop()), (None, None));
         for (packet, dscp) in [(0, 41), (1, 30), (2, 30), (3, 43)] {
-            assert_eq!(solicitor.offer(request(packet, dscp)), None);
+            assert_eq!(queue.offer(request(packet, dscp)), None);
         }
-        assert_eq!(solicitor.displace(30), None);
-        assert_eq!(solicitor.displace(31), Some(request(2, 30)));
-        assert_eq!(solicitor.displace(63), Some(request(1, 30)));
-        assert_eq!(
-            [solicitor.pop(), solicitor.pop()],
-            [Some(request(3, 43)), Some(request(0, 41))]
-        );
-        let counts = solicitor.counts();
-        assert_eq!((counts.offered, counts.sent, counts.dropped, solicitor.len()), (4, 2, 2, 0));
+        assert_eq!(queue.displace(30), None);
+        assert_eq!(queue.displace(31), Some(request(2, 30)));
+        assert_eq!(queue.displace(63), Some(request(1, 30)));
+        assert_eq!([queue.pop(), queue.pop()], [Some(request(3, 43)), Some(request(0, 41))]);
+        let counts = queue.counts();
+        assert_eq!((counts.offered, counts.sent, counts.dropped, queue.len()), (4, 2, 2, 0));
     }
 
     /// Twice the channel's rate, priorities mixed.
     #[test]
     fn overload_keeps_the_rate_and_every_high_priority() {
         const LINK: u64 = 1_000_000_000;
-        let mut solicitor = Solicitor::new(512, Bucket::share(LINK, 5, 0));
+        let mut queue = RequestQueue::new(512, Bucket::share(LINK, 5, 0));
         let bytes = 100 + u64::from(FRAMING);
         let rate = LINK / 8 / 20;
         // Offers at twice the rate for ten seconds; a tenth has high priority.
@@ -301,9 +298,9 @@ mod tests {
             now += gap;
             let patient = packet % 10 == 3;
             high += u32::from(patient);
-            let dropped = solicitor.offer(request(packet, if patient { 43 } else { 41 }));
+            let dropped = queue.offer(request(packet, if patient { 43 } else { 41 }));
             assert!(dropped.is_none_or(|dropped| dropped.dscp == 41));
-            while let Some(request) = solicitor.next(now) {
+            while let Some(request) = queue.next(now) {
                 sent += bytes;
                 high_sent += u32::from(request.dscp == 43);
             }
@@ -316,14 +313,14 @@ mod tests {
 
     #[test]
     fn it_says_when_it_goes_on() {
-        let mut solicitor = Solicitor::new(512, Bucket::new(1_000_000, 1, 0));
-        assert_eq!(solicitor.ready_at(0), None);
+        let mut queue = RequestQueue::new(512, Bucket::new(1_000_000, 1, 0));
+        assert_eq!(queue.ready_at(0), None);
         for packet in 0..200 {
-            assert_eq!(solicitor.offer(request(packet, 41)), None);
+            assert_eq!(queue.offer(request(packet, 41)), None);
         }
-        while solicitor.next(5).is_some() {}
-        let at = solicitor.ready_at(5).unwrap();
-        assert_eq!(solicitor.next(at - 1), None);
-        assert!(solicitor.next(at).is_some());
+        while queue.next(5).is_some() {}
+        let at = queue.ready_at(5).unwrap();
+        assert_eq!(queue.next(at - 1), None);
+        assert!(queue.next(at).is_some());
     }
 }

@@ -6,18 +6,18 @@ use super::insn::Insn;
 
 /// Why a program is not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct ProgramError {
     /// The section, `init` or `pkt`, if it is about one.
     pub section: Option<&'static str>,
     /// The instruction's number in the section and the instruction, if it is about one.
     pub at: Option<(usize, Insn)>,
     /// What is wrong.
-    pub why: Why,
+    pub error: VerifierError,
 }
 
 /// What is wrong with a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum VerifierError {
     /// The file is no object file.
     NotAnObject(String),
     /// The file is not for little-endian eBPF.
@@ -89,7 +89,7 @@ pub enum Why {
     TooLong(usize),
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for VerifierError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAnObject(error) => write!(f, "not an object file: {error}"),
@@ -123,7 +123,7 @@ impl fmt::Display for Why {
             }
             Self::ReadOnly(what) => write!(f, "writes to {what}, which is only to be read"),
             Self::NotAPointer(reg) => write!(f, "takes r{reg} for an address, which it is not"),
-            Self::PointerArithmetic(why) => write!(f, "arithmetic with a pointer: {why}"),
+            Self::PointerArithmetic(error) => write!(f, "arithmetic with a pointer: {error}"),
             Self::PointerComparison => f.write_str("a comparison that would tell a pointer"),
             Self::PointerLeak => f.write_str("a pointer would leave the program"),
             Self::PartOfPointer => f.write_str("takes a part of a pointer"),
@@ -137,7 +137,7 @@ impl fmt::Display for Why {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ProgramError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(section) = self.section {
             write!(f, "{section}")?;
@@ -146,14 +146,14 @@ impl fmt::Display for Refusal {
                 None => write!(f, ": ")?,
             }
         }
-        write!(f, "{}", self.why)
+        write!(f, "{}", self.error)
     }
 }
 
-impl core::error::Error for Refusal {}
+impl core::error::Error for ProgramError {}
 
-impl From<Why> for Refusal {
-    fn from(why: Why) -> Self {
-        Self { section: None, at: None, why }
+impl From<VerifierError> for ProgramError {
+    fn from(error: VerifierError) -> Self {
+        Self { section: None, at: None, error }
     }
 }

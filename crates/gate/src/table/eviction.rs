@@ -33,26 +33,26 @@ impl<I: Index> FlowTable<I> {
     /// returns how many were given up. Fewer are free after it where there are no more
     /// requests.
     pub fn make_room(&mut self, wanted: usize) -> usize {
-        self.give_up(Wheel::Requests, wanted.saturating_sub(self.room()))
+        self.evict(Wheel::Requests, wanted.saturating_sub(self.room()))
     }
 
     /// Makes room for a flow that is granted: evicts the cheapest request, or, without one,
     /// the decline that is over soonest. Returns how many entries were given up.
     pub fn make_room_for_grant(&mut self) -> usize {
         let gone = self.make_room(1);
-        if self.room() > 0 { gone } else { gone + self.give_up(Wheel::Declined, 1) }
+        if self.room() > 0 { gone } else { gone + self.evict(Wheel::Declined, 1) }
     }
 
     /// Makes room for another decline within the share of declines: if it is used up, evicts the
     /// one that is over soonest. Returns how many entries were given up.
-    pub fn bound_declined(&mut self) -> usize {
+    pub fn enforce_declined_share(&mut self) -> usize {
         let share = (self.entries.len() / DECLINED_SHARE).max(1);
-        if self.declined < share { 0 } else { self.give_up(Wheel::Declined, 1) }
+        if self.declined < share { 0 } else { self.evict(Wheel::Declined, 1) }
     }
 
     /// Evicts so many entries of a wheel, at most 64: those that expire soonest. Returns how many,
     /// which is fewer where there are no more.
-    fn give_up(&mut self, wheel: Wheel, wanted: usize) -> usize {
+    fn evict(&mut self, wheel: Wheel, wanted: usize) -> usize {
         let wanted = wanted.min(MOST);
         let mut gone = 0;
         // An entry whose expiry was put off since it was filed is filed again and not evicted: a
@@ -64,14 +64,14 @@ impl<I: Index> FlowTable<I> {
             while count < missing {
                 let Some(victim) = self.wheels.nearest(wheel) else { break };
                 fetch_ahead(&self.entries[victim.0 as usize]);
-                self.wheels.take_out(victim.0);
+                self.wheels.cancel(victim.0);
                 victims[count] = victim;
                 count += 1;
             }
             if count == 0 {
                 break;
             }
-            gone += self.sort_out(wheel, &victims[..count]);
+            gone += self.evict_or_reschedule(wheel, &victims[..count]);
         }
         gone
     }
@@ -86,7 +86,7 @@ impl<I: Index> FlowTable<I> {
                 let mut due = [(0, 0); MOST];
                 let mut count = 0;
                 while count < MOST
-                    && let Some(entry) = self.wheels.due(wheel, now, &mut left)
+                    && let Some(entry) = self.wheels.pop_due(wheel, now, &mut left)
                 {
                     fetch_ahead(&self.entries[entry as usize]);
                     due[count] = (entry, now.saturating_add(1));
@@ -95,7 +95,7 @@ impl<I: Index> FlowTable<I> {
                 if count == 0 {
                     break;
                 }
-                gone += self.sort_out(wheel, &due[..count]);
+                gone += self.evict_or_reschedule(wheel, &due[..count]);
             }
         }
         gone
@@ -103,7 +103,7 @@ impl<I: Index> FlowTable<I> {
 
     /// Forgets those of some entries, taken out of their wheel, that expire before the time
     /// beside them, and files the others again. Returns how many are gone.
-    fn sort_out(&mut self, wheel: Wheel, entries: &[(u32, u64)]) -> usize {
+    fn evict_or_reschedule(&mut self, wheel: Wheel, entries: &[(u32, u64)]) -> usize {
         for &(entry, _) in entries {
             self.index.fetch(self.entries[entry as usize].hash);
         }
@@ -114,7 +114,7 @@ impl<I: Index> FlowTable<I> {
                 self.forget(entry);
                 gone += 1;
             } else {
-                self.wheels.file(entry, wheel, expire_at);
+                self.wheels.schedule(entry, wheel, expire_at);
             }
         }
         gone

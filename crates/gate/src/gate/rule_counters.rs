@@ -30,9 +30,9 @@ const LINES: usize = RULES + 2;
 
 /// The number of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Line(u16);
+pub struct RuleId(u16);
 
-impl Line {
+impl RuleId {
     /// That of all rules without one of their own.
     pub const OTHERS: Self = Self(0);
     /// That of packets of which no rule has decided.
@@ -45,7 +45,7 @@ impl Line {
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fate {
+pub enum RuleOutcome {
     /// A request, before the link's queues drop the lowest.
     Request,
     /// To the grantor or where it is, because somebody has said so: granted, direct or allowed.
@@ -56,7 +56,7 @@ pub enum Fate {
     Dropped,
 }
 
-impl Fate {
+impl RuleOutcome {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Request, Self::Granted, Self::Passed, Self::Dropped];
 
@@ -72,17 +72,17 @@ impl Fate {
 }
 
 /// Packets and bytes by [`Fate`], in its order.
-pub type Fates = [Count; Fate::ALL.len()];
+pub type OutcomeCounts = [Count; RuleOutcome::ALL.len()];
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Words([AtomicU64; 2 * Fate::ALL.len()]);
+struct Words([AtomicU64; 2 * RuleOutcome::ALL.len()]);
 
 /// What one worker has counted.
 #[derive(Debug)]
-pub struct Ledger(Box<[Words]>);
+pub struct RuleCounters(Box<[Words]>);
 
-impl Default for Ledger {
+impl Default for RuleCounters {
     fn default() -> Self {
         Self((0..LINES).map(|_| Words::default()).collect())
     }
@@ -92,28 +92,31 @@ fn add(word: &AtomicU64, more: u64) {
     word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
 }
 
-impl Ledger {
+impl RuleCounters {
     /// Enters a packet; for the one worker whose ledger this is.
     #[inline(always)]
-    pub(super) fn enter(&self, line: Line, fate: Fate, bytes: u32) {
+    pub(super) fn enter(&self, line: RuleId, fate: RuleOutcome, bytes: u32) {
         let Some(Words(words)) = self.0.get(usize::from(line.0)) else { return };
         add(&words[fate as usize], 1);
-        add(&words[Fate::ALL.len() + fate as usize], bytes.into());
+        add(&words[RuleOutcome::ALL.len() + fate as usize], bytes.into());
     }
 
     /// Reads a line.
-    pub fn read(&self, line: Line) -> Fates {
-        let Some(Words(words)) = self.0.get(usize::from(line.0)) else { return Fates::default() };
+    pub fn read(&self, line: RuleId) -> OutcomeCounts {
+        let Some(Words(words)) = self.0.get(usize::from(line.0)) else {
+            return OutcomeCounts::default();
+        };
         let word = |at: usize| words[at].load(Ordering::Relaxed);
-        Fate::ALL.map(|fate| {
-            let (packets, bytes) = (word(fate as usize), word(Fate::ALL.len() + fate as usize));
+        RuleOutcome::ALL.map(|fate| {
+            let (packets, bytes) =
+                (word(fate as usize), word(RuleOutcome::ALL.len() + fate as usize));
             Count { packets, bytes }
         })
     }
 
     /// Walks all lines.
-    pub fn lines(&self) -> impl Iterator<Item = (Line, Fates)> {
-        (0..LINES as u16).map(|at| (Line(at), self.read(Line(at))))
+    pub fn lines(&self) -> impl Iterator<Item = (RuleId, OutcomeCounts)> {
+        (0..LINES as u16).map(|at| (RuleId(at), self.read(RuleId(at))))
     }
 }
 
@@ -124,22 +127,23 @@ mod tests {
     #[test]
     fn a_line_is_a_cache_line_and_each_fate_has_its_words() {
         assert_eq!((size_of::<Words>(), align_of::<Words>()), (64, 64));
-        let ledger = Ledger::default();
-        let last = Line::of_rule(RULES - 1).unwrap();
-        assert_eq!(Line::of_rule(RULES), None);
-        for (at, fate) in Fate::ALL.into_iter().enumerate() {
+        let ledger = RuleCounters::default();
+        let last = RuleId::of_rule(RULES - 1).unwrap();
+        assert_eq!(RuleId::of_rule(RULES), None);
+        for (at, fate) in RuleOutcome::ALL.into_iter().enumerate() {
             for _ in 0..=at {
                 ledger.enter(last, fate, 100);
             }
         }
-        ledger.enter(Line::NONE, Fate::Dropped, 60);
+        ledger.enter(RuleId::NONE, RuleOutcome::Dropped, 60);
         let count = |packets: u64| Count { packets, bytes: packets * 100 };
         assert_eq!(ledger.read(last), [1, 2, 3, 4].map(count));
-        let used: Vec<_> = ledger.lines().filter(|(_, it)| *it != Fates::default()).collect();
+        let used: Vec<_> =
+            ledger.lines().filter(|(_, it)| *it != OutcomeCounts::default()).collect();
         assert_eq!(used.len(), 2);
         assert_eq!(
             used[0],
-            (Line::NONE, [count(0), count(0), count(0), Count { packets: 1, bytes: 60 }])
+            (RuleId::NONE, [count(0), count(0), count(0), Count { packets: 1, bytes: 60 }])
         );
         assert_eq!(used[1].0, last);
     }

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use fib::{Prefix, Publisher};
 
 use super::{GRANT, SECOND, packet, random_flow};
-use crate::decision::{Item, Say, Scope};
+use crate::decision::{FlowCommand, Item, Scope};
 use crate::flow::{Flow, Key, Pair};
-use crate::gate::{Fate, Fates, Gate, Line, Packet, RULES, Verdict};
-use crate::policy::sources::{Listed, Source};
-use crate::policy::{Action, Address, Draft, Grantor, Policy};
+use crate::gate::{Gate, OutcomeCounts, Packet, RULES, RuleId, RuleOutcome, Verdict};
+use crate::policy::sources::{SourceClass, SourceListBuilder};
+use crate::policy::{Action, Address, Grantor, Policy, PolicyBuilder};
 use crate::state::{Decision, Stamp};
 
 /// Rules of both families; the number is that of the line, if it has one.
@@ -27,9 +27,9 @@ const RULES_OF: [(&str, u8, Option<usize>); 9] = [
 ];
 
 /// The policy of this generation: with each of them the lines are others, and one rule is not there.
-fn policy(generation: u64) -> (Policy, Vec<(&'static str, Line)>) {
+fn policy(generation: u64) -> (Policy, Vec<(&'static str, RuleId)>) {
     let grantor = |weight| Grantor { address: Address::V4(0x0a00_0001), weight };
-    let mut draft = Draft::new();
+    let mut draft = PolicyBuilder::new();
     let sets = [draft.set(&[grantor(1)]), draft.set(&[grantor(0)])];
     let turn = generation as usize - 1;
     let mut lines = Vec::new();
@@ -38,14 +38,14 @@ fn policy(generation: u64) -> (Policy, Vec<(&'static str, Line)>) {
             continue;
         }
         let number = number.map(|number| (number + 16 * turn) % RULES);
-        let line = number.and_then(Line::of_rule).unwrap_or(Line::OTHERS);
+        let line = number.and_then(RuleId::of_rule).unwrap_or(RuleId::OTHERS);
         lines.push((prefix, line));
-        draft.count(line);
+        draft.set_rule(line);
         let action = match what {
             0 | 1 if number.is_none() => Action::Grantors(sets[usize::from(what)]),
-            0 | 1 => Action::Grantors(draft.limited(sets[usize::from(what)], None, None)),
+            0 | 1 => Action::Grantors(draft.set_with_limits(sets[usize::from(what)], None, None)),
             // A megabit for all of it: soon over.
-            2 => Action::Grantors(draft.limited(sets[0], Some(1_000_000), None)),
+            2 => Action::Grantors(draft.set_with_limits(sets[0], Some(1_000_000), None)),
             3 => Action::Back,
             4 => Action::Front,
             _ => Action::Drop,
@@ -55,15 +55,15 @@ fn policy(generation: u64) -> (Policy, Vec<(&'static str, Line)>) {
             false => draft.v4(prefix.parse().unwrap(), action),
         }
     }
-    let mut listed = Listed::default();
-    listed.v4(Prefix::truncate(4, 32), Source::Allowed);
-    listed.v4(Prefix::truncate(8, 32), Source::Blocked);
+    let mut listed = SourceListBuilder::default();
+    listed.v4(Prefix::truncate(4, 32), SourceClass::Allowed);
+    listed.v4(Prefix::truncate(8, 32), SourceClass::Blocked);
     draft.sources(std::sync::Arc::new(listed.build().unwrap()));
     (draft.build(generation).unwrap(), lines)
 }
 
 /// Which line a packet belongs on, by going through all rules.
-fn by_hand(lines: &[(&str, Line)], flow: &Flow) -> Line {
+fn by_hand(lines: &[(&str, RuleId)], flow: &Flow) -> RuleId {
     let length = |text: &str| match flow.pair() {
         Pair::V4 { src: 8, .. } => None,
         Pair::V4 { dst, .. } => {
@@ -76,12 +76,12 @@ fn by_hand(lines: &[(&str, Line)], flow: &Flow) -> Line {
         }
     };
     let longest = lines.iter().filter_map(|(text, line)| Some((length(text)?, *line))).max();
-    longest.map_or(Line::NONE, |(_, line)| line)
+    longest.map_or(RuleId::NONE, |(_, line)| line)
 }
 
 /// Holds a ledger against the counts beside it: as many packets and bytes, by what became of them.
 pub(super) fn balanced(gate: &Gate) {
-    let mut sums = Fates::default();
+    let mut sums = OutcomeCounts::default();
     for (_, fates) in gate.ledger().lines() {
         for (sum, count) in sums.iter_mut().zip(fates) {
             (sum.packets, sum.bytes) = (sum.packets + count.packets, sum.bytes + count.bytes);
@@ -91,10 +91,10 @@ pub(super) fn balanced(gate: &Gate) {
     let packets = sums.map(|count| count.packets);
     assert_eq!(packets.iter().sum::<u64>(), it.received.packets);
     assert_eq!(sums.map(|count| count.bytes).iter().sum::<u64>(), it.received.bytes);
-    assert_eq!(packets[Fate::Request as usize], it.requests.packets);
-    assert_eq!(packets[Fate::Granted as usize], it.granted.packets + it.allowed.packets);
+    assert_eq!(packets[RuleOutcome::Request as usize], it.requests.packets);
+    assert_eq!(packets[RuleOutcome::Granted as usize], it.granted.packets + it.allowed.packets);
     let passed = it.back.packets + it.front.packets;
-    assert_eq!(packets[Fate::Passed as usize], passed);
+    assert_eq!(packets[RuleOutcome::Passed as usize], passed);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn every_packet_is_on_the_line_of_the_rule_that_decided() {
         let (first, mut lines) = policy(1);
         let mut publisher = Publisher::new(first);
         let mut gate: Gate = Gate::new(400, publisher.reader(), 0);
-        let mut expect = BTreeMap::<Line, Fates>::new();
+        let mut expect = BTreeMap::<RuleId, OutcomeCounts>::new();
         let mut now = 0;
         for round in 0..1200 {
             now += rng.u64(..SECOND / 50);
@@ -122,11 +122,11 @@ fn every_packet_is_on_the_line_of_the_rule_that_decided() {
             let mut verdicts = vec![Verdict::NoRoute; packets.len()];
             match in_flight {
                 0 => gate.process(now, &packets, &mut verdicts),
-                _ => gate.process_woven(now, &packets, in_flight, &mut verdicts),
+                _ => gate.process_with_coroutines(now, &packets, in_flight, &mut verdicts),
             }
             for (packet, verdict) in packets.iter().zip(&verdicts) {
                 let line = expect.entry(by_hand(&lines, &packet.flow)).or_default();
-                let count = &mut line[verdict.fate() as usize];
+                let count = &mut line[verdict.outcome() as usize];
                 count.packets += 1;
                 count.bytes += u64::from(packet.bytes);
             }
@@ -135,11 +135,11 @@ fn every_packet_is_on_the_line_of_the_rule_that_decided() {
                 false => Decision::Grant(GRANT),
             };
             let flow = random_flow(&mut rng);
-            let item = Item { scope: Scope::of(&flow), say: Say::Decide(decision) };
+            let item = Item { scope: Scope::of(&flow), command: FlowCommand::Decide(decision) };
             let _ = gate.decide(now, &item, Stamp::default(), |flow| key.hash(flow));
-            gate.turn(now, 64);
+            gate.run_maintenance(now, 64);
         }
-        let used = gate.ledger().lines().filter(|(_, fates)| *fates != Fates::default());
+        let used = gate.ledger().lines().filter(|(_, fates)| *fates != OutcomeCounts::default());
         assert_eq!(used.collect::<BTreeMap<_, _>>(), expect);
         balanced(&gate);
         let counts = gate.counts();

@@ -8,25 +8,25 @@
 //!   program:8 | state:8 | reason:8 | 0:8 | SHA-256 of the whole:256 | why, in words …
 //! ```
 //!
-//! A piece begins at a multiple of [`PIECE`] and is as long, but for the last; so any piece can
+//! A piece begins at a multiple of [`CHUNK_LEN`] and is as long, but for the last; so any piece can
 //! come first, twice or last, and none can overlap another. With its headers it is 1136 bytes
 //! over IPv4, which every path of IPv6 carries. A message without bytes is an *offer*: it asks how
 //! it stands with the program, and is answered so. Each piece names the whole, so that none can be
 //! put together with those of another.
 
-use crate::decision::Refused;
+use crate::decision::MessageError;
 use crate::decision::cursor::Cursor;
 
 /// The bytes of a piece, the last but.
-pub const PIECE: usize = 1024;
+pub const CHUNK_LEN: usize = 1024;
 /// The most bytes of an object file that is sent.
-pub const MOST_OBJECT: usize = 1 << 18;
+pub const MAX_OBJECT_LEN: usize = 1 << 18;
 /// The most bytes of a reason in words.
-pub const MOST_WORDS: usize = 512;
+pub const MAX_ERROR_LEN: usize = 512;
 
 /// A piece of an object file, or an offer of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece<'a> {
+pub struct Chunk<'a> {
     /// The number that decisions name the program by.
     pub program: u8,
     /// The bytes of the whole.
@@ -39,25 +39,25 @@ pub struct Piece<'a> {
     pub bytes: &'a [u8],
 }
 
-impl<'a> Piece<'a> {
+impl<'a> Chunk<'a> {
     /// Says whether this only asks.
     pub fn is_offer(&self) -> bool {
         self.bytes.is_empty()
     }
 
     /// Reads a body.
-    pub(super) fn parse(body: &'a [u8]) -> Result<Self, Refused> {
+    pub(super) fn parse(body: &'a [u8]) -> Result<Self, MessageError> {
         let mut cursor = Cursor(body);
         let [program, zeros @ ..] = cursor.take::<4>()?;
         let (length, offset) = (cursor.u32()?, cursor.u32()?);
-        let piece = Self { program, length, offset, digest: cursor.take()?, bytes: cursor.0 };
+        let chunk = Self { program, length, offset, digest: cursor.take()?, bytes: cursor.0 };
         let left = (length as usize).saturating_sub(offset as usize);
-        let whole = match piece.bytes.len() {
+        let whole = match chunk.bytes.len() {
             0 => offset == 0,
-            bytes => (offset as usize).is_multiple_of(PIECE) && bytes == left.min(PIECE),
+            bytes => (offset as usize).is_multiple_of(CHUNK_LEN) && bytes == left.min(CHUNK_LEN),
         };
-        let sound = zeros == [0; 3] && (1..=MOST_OBJECT).contains(&(length as usize)) && whole;
-        if sound { Ok(piece) } else { Err(Refused::Malformed) }
+        let sound = zeros == [0; 3] && (1..=MAX_OBJECT_LEN).contains(&(length as usize)) && whole;
+        if sound { Ok(chunk) } else { Err(MessageError::Malformed) }
     }
 
     /// Returns the body.
@@ -74,13 +74,13 @@ impl<'a> Piece<'a> {
 
 /// Why a gate has no use for a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Reason {
+pub enum RejectReason {
     /// It takes programs from nobody.
     NotAllowed,
     /// Its own configuration has a program of that number.
     Own,
     /// Another grantor has sent one of that number, and lives.
-    Others,
+    OtherSender,
     /// It does not pass the verifier.
     Verifier,
     /// What came is not what was said to come.
@@ -88,30 +88,35 @@ pub enum Reason {
 }
 
 /// The reasons by their numbers, from 1 on.
-const REASONS: [Reason; 5] =
-    [Reason::NotAllowed, Reason::Own, Reason::Others, Reason::Verifier, Reason::Digest];
+const REASONS: [RejectReason; 5] = [
+    RejectReason::NotAllowed,
+    RejectReason::Own,
+    RejectReason::OtherSender,
+    RejectReason::Verifier,
+    RejectReason::Digest,
+];
 
-impl Reason {
+impl RejectReason {
     /// Returns what it is counted by.
     pub fn name(self) -> &'static str {
         match self {
             Self::NotAllowed => "not_allowed",
             Self::Own => "own_number",
-            Self::Others => "others_number",
+            Self::OtherSender => "others_number",
             Self::Verifier => "verifier",
             Self::Digest => "digest",
         }
     }
 }
 
-impl core::fmt::Display for Reason {
+impl core::fmt::Display for RejectReason {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::NotAllowed => {
                 "the gate takes no programs from grantors: `accept_programs` in its [decisions]"
             }
             Self::Own => "the gate's own configuration has a program of that number",
-            Self::Others => "another grantor has sent a program of that number: name another",
+            Self::OtherSender => "another grantor has sent a program of that number: name another",
             Self::Verifier => "it does not pass the verifier",
             Self::Digest => "what came is not what was announced",
         })
@@ -120,71 +125,71 @@ impl core::fmt::Display for Reason {
 
 /// How it stands with a program at a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum TransferState {
     /// It is to be sent.
     Wanted,
     /// It, or another one of this grantor, is being verified.
-    Judging,
+    Verifying,
     /// Decisions that name it have it run.
-    InForce,
+    Active,
     /// It is not taken.
-    Refused(Reason),
+    Rejected(RejectReason),
 }
 
 /// What a gate says of a program that was offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct ProgramStatus {
     /// Its number.
     pub program: u8,
     /// The SHA-256 of it.
     pub digest: [u8; 32],
     /// How it stands.
-    pub state: State,
+    pub state: TransferState,
     /// What the verifier says, where it refuses.
-    pub words: String,
+    pub error: String,
 }
 
-impl Standing {
+impl ProgramStatus {
     /// Reads a body.
-    pub(super) fn parse(body: &[u8]) -> Result<Self, Refused> {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, MessageError> {
         let mut cursor = Cursor(body);
         let [program, state, reason, zero] = cursor.take()?;
         let state = match (state, reason) {
-            (1, 0) => State::Wanted,
-            (2, 0) => State::Judging,
-            (3, 0) => State::InForce,
+            (1, 0) => TransferState::Wanted,
+            (2, 0) => TransferState::Verifying,
+            (3, 0) => TransferState::Active,
             (4, 1..) => {
-                let reason = REASONS.get(usize::from(reason) - 1).ok_or(Refused::Malformed)?;
-                State::Refused(*reason)
+                let reason = REASONS.get(usize::from(reason) - 1).ok_or(MessageError::Malformed)?;
+                TransferState::Rejected(*reason)
             }
-            _ => return Err(Refused::Malformed),
+            _ => return Err(MessageError::Malformed),
         };
         let digest = cursor.take()?;
-        let words = core::str::from_utf8(cursor.0).map_err(|_| Refused::Malformed)?;
+        let error = core::str::from_utf8(cursor.0).map_err(|_| MessageError::Malformed)?;
         // Which an operator will read on a terminal.
-        if zero != 0 || words.len() > MOST_WORDS || words.chars().any(char::is_control) {
-            return Err(Refused::Malformed);
+        if zero != 0 || error.len() > MAX_ERROR_LEN || error.chars().any(char::is_control) {
+            return Err(MessageError::Malformed);
         }
-        Ok(Self { program, digest, state, words: words.to_owned() })
+        Ok(Self { program, digest, state, error: error.to_owned() })
     }
 
     /// Returns the body.
     pub(super) fn write(&self) -> Vec<u8> {
         let (state, reason) = match self.state {
-            State::Wanted => (1, 0),
-            State::Judging => (2, 0),
-            State::InForce => (3, 0),
-            State::Refused(why) => {
-                (4, 1 + REASONS.iter().position(|it| *it == why).unwrap_or(0) as u8)
+            TransferState::Wanted => (1, 0),
+            TransferState::Verifying => (2, 0),
+            TransferState::Active => (3, 0),
+            TransferState::Rejected(why) => {
+                (4, 1 + REASONS.iter().position(|reason| *reason == why).unwrap_or(0) as u8)
             }
         };
         let mut body = vec![self.program, state, reason, 0];
         body.extend_from_slice(&self.digest);
-        let within = |bytes: &mut usize, it: char| {
-            *bytes += it.len_utf8();
-            (*bytes <= MOST_WORDS).then_some(it)
+        let within = |bytes: &mut usize, letter: char| {
+            *bytes += letter.len_utf8();
+            (*bytes <= MAX_ERROR_LEN).then_some(letter)
         };
-        let letters = self.words.chars().filter(|it| !it.is_control()).scan(0, within);
+        let letters = self.error.chars().filter(|c| !c.is_control()).scan(0, within);
         body.extend_from_slice(letters.collect::<String>().as_bytes());
         body
     }
@@ -196,62 +201,65 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_what_makes_no_sense_is_not() {
-        let bytes = [7; PIECE];
-        let piece = |length, offset, of| Piece {
+        let bytes = [7; CHUNK_LEN];
+        let chunk = |length, offset, of| Chunk {
             program: 9,
             length,
             offset,
             digest: [3; 32],
             bytes: &bytes[..of],
         };
-        for sound in [piece(1, 0, 0), piece(1, 0, 1), piece(1024, 0, 1024), piece(1500, 1024, 476)]
+        for sound in [chunk(1, 0, 0), chunk(1, 0, 1), chunk(1024, 0, 1024), chunk(1500, 1024, 476)]
         {
-            assert_eq!(Piece::parse(&sound.write()), Ok(sound));
-            assert_eq!(Piece::parse(&sound.write()[..40]), Err(Refused::Truncated));
+            assert_eq!(Chunk::parse(&sound.write()), Ok(sound));
+            assert_eq!(Chunk::parse(&sound.write()[..40]), Err(MessageError::Truncated));
         }
-        let most = MOST_OBJECT as u32;
-        assert!(Piece::parse(&piece(most, most - 1024, 1024).write()).is_ok());
-        for wrong in [
-            piece(0, 0, 0),
-            piece(most + 1, 0, 0),
-            piece(5000, 1024, 0),
-            piece(5000, 1000, 1024),
-            piece(5000, 1024, 1023),
-            piece(1500, 1024, 477),
-            piece(1500, 2048, 1),
-            piece(1024, 1024, 1),
-            piece(2, 0, 1),
+        let most = MAX_OBJECT_LEN as u32;
+        assert!(Chunk::parse(&chunk(most, most - 1024, 1024).write()).is_ok());
+        for bad in [
+            chunk(0, 0, 0),
+            chunk(most + 1, 0, 0),
+            chunk(5000, 1024, 0),
+            chunk(5000, 1000, 1024),
+            chunk(5000, 1024, 1023),
+            chunk(1500, 1024, 477),
+            chunk(1500, 2048, 1),
+            chunk(1024, 1024, 1),
+            chunk(2, 0, 1),
         ] {
-            assert_eq!(Piece::parse(&wrong.write()), Err(Refused::Malformed), "{wrong:?}");
+            assert_eq!(Chunk::parse(&bad.write()), Err(MessageError::Malformed), "{bad:?}");
         }
-        let mut reserved = piece(1, 0, 1).write();
+        let mut reserved = chunk(1, 0, 1).write();
         reserved[2] = 1;
-        assert_eq!(Piece::parse(&reserved), Err(Refused::Malformed));
-        let of = |state, words: &str| Standing {
+        assert_eq!(Chunk::parse(&reserved), Err(MessageError::Malformed));
+        let of = |state, error: &str| ProgramStatus {
             program: 200,
             digest: [8; 32],
             state,
-            words: words.to_owned(),
+            error: error.to_owned(),
         };
-        let refused = REASONS.map(State::Refused);
-        for state in [State::Wanted, State::Judging, State::InForce].into_iter().chain(refused) {
+        let refused = REASONS.map(TransferState::Rejected);
+        for state in [TransferState::Wanted, TransferState::Verifying, TransferState::Active]
+            .into_iter()
+            .chain(refused)
+        {
             let standing = of(state, "instruction 3 `r0 = 1`: so");
-            assert_eq!(Standing::parse(&standing.write()), Ok(standing));
+            assert_eq!(ProgramStatus::parse(&standing.write()), Ok(standing));
         }
         // Long words are cut where a letter ends, and nothing gets at a terminal.
-        let long = of(State::Refused(Reason::Verifier), &"\u{1b}[31mä".repeat(300));
-        let read = Standing::parse(&long.write()).unwrap();
-        assert!(read.words.len() <= MOST_WORDS && read.words.starts_with("[31mä[31m"));
+        let long = of(TransferState::Rejected(RejectReason::Verifier), &"\u{1b}[31mä".repeat(300));
+        let read = ProgramStatus::parse(&long.write()).unwrap();
+        assert!(read.error.len() <= MAX_ERROR_LEN && read.error.starts_with("[31mä[31m"));
         for (at, value) in [(1, 0), (1, 5), (2, 1), (3, 1)] {
-            let mut wrong = of(State::Wanted, "").write();
-            wrong[at] = value;
-            assert_eq!(Standing::parse(&wrong), Err(Refused::Malformed), "{at}");
+            let mut bad = of(TransferState::Wanted, "").write();
+            bad[at] = value;
+            assert_eq!(ProgramStatus::parse(&bad), Err(MessageError::Malformed), "{at}");
         }
-        let mut wrong = of(State::Refused(Reason::Own), "").write();
-        wrong[2] = 6;
-        assert_eq!(Standing::parse(&wrong), Err(Refused::Malformed));
-        wrong[2] = 1;
-        wrong.push(0xff);
-        assert_eq!(Standing::parse(&wrong), Err(Refused::Malformed));
+        let mut bad = of(TransferState::Rejected(RejectReason::Own), "").write();
+        bad[2] = 6;
+        assert_eq!(ProgramStatus::parse(&bad), Err(MessageError::Malformed));
+        bad[2] = 1;
+        bad.push(0xff);
+        assert_eq!(ProgramStatus::parse(&bad), Err(MessageError::Malformed));
     }
 }

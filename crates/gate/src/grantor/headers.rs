@@ -14,7 +14,7 @@ use mlua::{IntoLua, Lua, MetaMethod, UserData, UserDataFields, UserDataMethods};
 use wire::{ipv4, ipv6};
 
 use super::lists::Value;
-use super::script::{Listed, Shared};
+use super::script::{ListHandle, SharedContext};
 use crate::flow::{Flow, Pair};
 
 const TCP: u8 = 6;
@@ -28,7 +28,7 @@ const RENEWAL: u8 = 2;
 
 /// A packet's headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct PacketHeaders {
     pub(super) flow: Flow,
     pub(super) protocol: u8,
     pub(super) fragment: bool,
@@ -42,13 +42,13 @@ pub(super) struct Facts {
     icmp_type: Option<u8>,
 }
 
-impl Facts {
+impl PacketHeaders {
     /// Reads a packet from its IP header on; nothing if it is none.
     pub(super) fn new(packet: &[u8], dscp: u8, congested: bool) -> Option<Self> {
-        let (mut facts, transport) = match packet.first()? >> 4 {
+        let (mut headers, transport) = match packet.first()? >> 4 {
             4 => {
                 let ip = ipv4::View::parse(packet).ok()?;
-                let facts = Self {
+                let headers = Self {
                     flow: Flow::v4(ip.src(), ip.dst()),
                     protocol: ip.protocol(),
                     fragment: ip.is_fragment(),
@@ -58,7 +58,7 @@ impl Facts {
                 };
                 let end = usize::from(ip.total_len());
                 let begin = if ip.fragment_offset() > 0 { end } else { ip.header_len() };
-                (facts, packet.get(begin..end)?)
+                (headers, packet.get(begin..end)?)
             }
             6 => {
                 let ip = ipv6::View::parse(packet).ok()?;
@@ -72,7 +72,7 @@ impl Facts {
                 };
                 let end = ipv6::LEN + usize::from(ip.payload_len());
                 let later = upper.fragment.is_some_and(|part| part.offset > 0);
-                let facts = Self {
+                let headers = Self {
                     flow: Flow::v6(ip.src(), ip.dst()),
                     protocol: upper.protocol,
                     fragment: upper.fragment.is_some_and(|part| part.offset > 0 || part.more),
@@ -80,25 +80,25 @@ impl Facts {
                     ttl: ip.hop_limit(),
                     ..Self::default()
                 };
-                (facts, packet.get(if later { end } else { upper.offset }..end)?)
+                (headers, packet.get(if later { end } else { upper.offset }..end)?)
             }
             _ => return None,
         };
-        (facts.dscp, facts.congested) = (dscp, congested);
-        match facts.protocol {
+        (headers.dscp, headers.congested) = (dscp, congested);
+        match headers.protocol {
             TCP | UDP => {
                 if let Some(&[a, b, c, d]) = transport.first_chunk::<4>() {
-                    facts.src_port = Some(u16::from_be_bytes([a, b]));
-                    facts.dst_port = Some(u16::from_be_bytes([c, d]));
+                    headers.src_port = Some(u16::from_be_bytes([a, b]));
+                    headers.dst_port = Some(u16::from_be_bytes([c, d]));
                 }
-                if facts.protocol == TCP {
-                    facts.tcp_flags = transport.get(13).copied();
+                if headers.protocol == TCP {
+                    headers.tcp_flags = transport.get(13).copied();
                 }
             }
-            ICMP | ICMP6 => facts.icmp_type = transport.first().copied(),
+            ICMP | ICMP6 => headers.icmp_type = transport.first().copied(),
             _ => {}
         }
-        Some(facts)
+        Some(headers)
     }
 
     fn prefix(&self, len: u32) -> Option<String> {
@@ -111,33 +111,35 @@ impl Facts {
 }
 
 /// A packet as a policy holds it: always the one that is being decided of.
-pub(super) struct Packet(pub(super) Shared);
+pub(super) struct Packet(pub(super) SharedContext);
 
 impl UserData for Packet {
     fn add_fields<F: UserDataFields<Self>>(fields: &mut F) {
         numbers_and_flags(fields);
-        fields.add_field_method_get("src", |_, this| Ok(address(&this.facts().flow, true)));
-        fields.add_field_method_get("dst", |_, this| Ok(address(&this.facts().flow, false)));
+        fields.add_field_method_get("src", |_, this| Ok(address(&this.headers().flow, true)));
+        fields.add_field_method_get("dst", |_, this| Ok(address(&this.headers().flow, false)));
         fields.add_field_method_get("version", |_, this| {
-            Ok(if this.facts().flow.is_v6() { 6 } else { 4 })
+            Ok(if this.headers().flow.is_v6() { 6 } else { 4 })
         });
         fields.add_field_method_get("syn", |_, this| {
-            Ok(this.facts().tcp_flags.is_some_and(|flags| flags & 0x12 == 0x02))
+            Ok(this.headers().tcp_flags.is_some_and(|flags| flags & 0x12 == 0x02))
         });
-        fields.add_field_method_get("renewal", |_, this| Ok(this.facts().dscp == 2));
+        fields.add_field_method_get("renewal", |_, this| Ok(this.headers().dscp == 2));
     }
 
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
-        methods.add_method("src_in", |lua, this, list: mlua::UserDataRef<Listed>| {
+        methods.add_method("src_in", |lua, this, list: mlua::UserDataRef<ListHandle>| {
             this.listed(lua, list.0, false)
         });
-        methods.add_method("dst_in", |lua, this, list: mlua::UserDataRef<Listed>| {
+        methods.add_method("dst_in", |lua, this, list: mlua::UserDataRef<ListHandle>| {
             this.listed(lua, list.0, true)
         });
         methods.add_method("src_prefix", |_, this, (v4, v6): (u32, Option<u32>)| {
-            let facts = this.facts();
-            let len = if facts.flow.is_v6() { v6.unwrap_or(v4) } else { v4 };
-            facts.prefix(len).ok_or_else(|| mlua::Error::runtime("a prefix longer than an address"))
+            let headers = this.headers();
+            let len = if headers.flow.is_v6() { v6.unwrap_or(v4) } else { v4 };
+            headers
+                .prefix(len)
+                .ok_or_else(|| mlua::Error::runtime("a prefix longer than an address"))
         });
         // Comes after the fields and methods above: a misspelt field would be nil for ever.
         methods.add_meta_method(
@@ -151,32 +153,32 @@ impl UserData for Packet {
 
 /// The fields that are numbers or nothing.
 fn numbers_and_flags<F: UserDataFields<Packet>>(fields: &mut F) {
-    type Get = fn(&Facts) -> Option<u32>;
+    type Get = fn(&PacketHeaders) -> Option<u32>;
     let numbers: [(&str, Get); 9] = [
-        ("protocol", |facts| Some(facts.protocol.into())),
-        ("length", |facts| Some(facts.length.into())),
-        ("ttl", |facts| Some(facts.ttl.into())),
-        ("dscp", |facts| Some(facts.dscp.into())),
-        ("src_port", |facts| facts.src_port.map(u32::from)),
-        ("dst_port", |facts| facts.dst_port.map(u32::from)),
-        ("tcp_flags", |facts| facts.tcp_flags.map(u32::from)),
-        ("icmp_type", |facts| facts.icmp_type.map(u32::from)),
-        ("wait", |facts| facts.dscp.checked_sub(3).map(u32::from)),
+        ("protocol", |headers| Some(headers.protocol.into())),
+        ("length", |headers| Some(headers.length.into())),
+        ("ttl", |headers| Some(headers.ttl.into())),
+        ("dscp", |headers| Some(headers.dscp.into())),
+        ("src_port", |headers| headers.src_port.map(u32::from)),
+        ("dst_port", |headers| headers.dst_port.map(u32::from)),
+        ("tcp_flags", |headers| headers.tcp_flags.map(u32::from)),
+        ("icmp_type", |headers| headers.icmp_type.map(u32::from)),
+        ("wait", |headers| headers.dscp.checked_sub(3).map(u32::from)),
     ];
     for (name, get) in numbers {
-        fields.add_field_method_get(name, move |_, this| Ok(get(&this.facts())));
+        fields.add_field_method_get(name, move |_, this| Ok(get(&this.headers())));
     }
-    type Is = fn(&Facts) -> bool;
+    type Is = fn(&PacketHeaders) -> bool;
     let flags: [(&str, Is); 2] =
-        [("fragment", |facts| facts.fragment), ("congested", |facts| facts.congested)];
+        [("fragment", |headers| headers.fragment), ("congested", |headers| headers.congested)];
     for (name, get) in flags {
-        fields.add_field_method_get(name, move |_, this| Ok(get(&this.facts())));
+        fields.add_field_method_get(name, move |_, this| Ok(get(&this.headers())));
     }
 }
 
 impl Packet {
-    fn facts(&self) -> Facts {
-        self.0.borrow().facts
+    fn headers(&self) -> PacketHeaders {
+        self.0.borrow().headers
     }
 
     fn listed(&self, lua: &Lua, list: usize, dst: bool) -> mlua::Result<mlua::Value> {

@@ -22,7 +22,7 @@ use fib::engine::overlap::MOST;
 
 use super::families::look_up;
 use super::prove::Resets;
-use super::{Gate, Left, Packet, Verdict};
+use super::{Gate, Packet, Unresolved, Verdict};
 use crate::index::Index;
 
 /// Where a packet has come to.
@@ -40,7 +40,7 @@ impl<I: Index> Gate<I> {
     /// # Panics
     ///
     /// If the slices differ in length.
-    pub fn process_woven(
+    pub fn process_with_coroutines(
         &mut self,
         now: u64,
         packets: &[Packet],
@@ -91,22 +91,31 @@ impl<I: Index> Gate<I> {
         let generation = policy.generation() as u16;
         if let Some(said) = policy.source(&packet.flow) {
             let line;
-            (*verdict, line) = super::source::one(policy, packet, said);
+            (*verdict, line) = super::source::verdict(policy, packet, said);
             self.counts.verdict(&self.ledger, line, verdict, packet.bytes);
             return;
         }
         // Another packet may have taken its entry since, or made one for it.
         let entry = self.table.find(&packet.flow, packet.hash);
-        let known = |entry: &u32| self.table.entry(*entry).belongs().generation == generation;
+        let known = |entry: &u32| self.table.entry(*entry).binding().generation == generation;
         if let Some(entry) = entry.filter(known) {
             let (table, runner) = (&mut self.table, &mut self.runner);
             let limits = &mut self.limits;
-            let line = policy.line_of(table.entry(entry).belongs().set);
-            *verdict = super::known(table, runner, policy, limits, entry, now, packet, || &[]);
+            let line = policy.rule_of(table.entry(entry).binding().set);
+            *verdict = super::known_flow_verdict(
+                table,
+                runner,
+                policy,
+                limits,
+                entry,
+                now,
+                packet,
+                || &[],
+            );
             self.counts.verdict(&self.ledger, line, verdict, packet.bytes);
             return;
         }
-        let mut left = [Left::default()];
+        let mut left = [Unresolved::default()];
         let packets = core::slice::from_ref(packet);
         look_up(policy, packets, &mut left);
         let verdicts = core::slice::from_mut(verdict);
