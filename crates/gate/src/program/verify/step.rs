@@ -253,11 +253,11 @@ impl Step<'_> {
                     match (a.region, b.region, op) {
                         (Region::Bytes, Region::End, jump::LE) => state.record_shown(a.id, a.low),
                         (Region::Bytes, Region::End, jump::LT) => {
-                            state.record_shown(a.id, a.low + 1)
+                            state.record_shown(a.id, a.low + 1);
                         }
                         (Region::End, Region::Bytes, jump::GE) => state.record_shown(b.id, b.low),
                         (Region::End, Region::Bytes, jump::GT) => {
-                            state.record_shown(b.id, b.low + 1)
+                            state.record_shown(b.id, b.low + 1);
                         }
                         _ => {}
                     }
