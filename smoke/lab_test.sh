@@ -16,25 +16,25 @@ assert [off["gate"], on["gate"]] == [False, True]
 link, count = d["scale"]["link"], d["scale"]["seconds"] * 4
 for one in off, on:
     figures = one["figures"]
-    times = [it["connected"] or math.inf for it in one["newcomers"]]
+    times = [client["connected"] or math.inf for client in one["new_clients"]]
     assert len(times) == count, len(times)
     in_time = sum(time <= 3 for time in times) / count
     assert abs(in_time - figures["in_time"]) < 1e-9, figures
     median = statistics.median_high(times)
     assert (figures["median"] or math.inf) == median, (figures, median)
     sent = 0.6 * link / 8 / 8
-    kept = sum(min(rate / sent, 1) for rate in one["under"]) / 8
-    assert abs(kept - figures["kept"]) < 1e-3, figures
+    goodput = sum(min(rate / sent, 1) for rate in one["under_attack"]) / 8
+    assert abs(goodput - figures["goodput"]) < 1e-3, figures
     # Before the attack the streams have what they send.
-    assert sum(one["calm"]) > 0.8 * 8 * sent, one["calm"]
+    assert sum(one["baseline"]) > 0.8 * 8 * sent, one["baseline"]
     assert figures["factor"] > 4, figures
-got = on["kept"]
+got = on["counters"]
 assert got["received"] > 10_000 and got["granted"] > 100 and got["low_priority"] > 10_000, got
-assert got["grants"] > 0 and off["kept"] is None, got
+assert got["grants"] > 0 and off["counters"] is None, got
 on, off = on["figures"], off["figures"]
-assert on["in_time"] >= 0.75 and on["kept"] > 0.6, on
-assert off["kept"] < 0.5, off
-assert on["kept"] > off["kept"] + 0.3 and on["in_time"] > off["in_time"], (on, off)
+assert on["in_time"] >= 0.75 and on["goodput"] > 0.6, on
+assert off["goodput"] < 0.5, off
+assert on["goodput"] > off["goodput"] + 0.3 and on["in_time"] > off["in_time"], (on, off)
 print(f"   off: {off}\n   on:  {on}")
 ' <"$work/lab.json" || fail "of $(cat "$work/lab.json")"
 "$python" - "$work/lab.html" <<'PAGE'

@@ -1,17 +1,16 @@
-//! What is thrown at the server: real captures, and floods from a million forged sources.
+//! The packets of an attack: real captures, and floods from a million forged sources.
 //!
 //! ```text
-//!   capture ─► what was meant for its victim ─► our MACs, the server's address ─► Pool ┐
-//!   sources ─► a packet each, one after the other and round again ─────────────────────┴► next
+//!   capture ─► packets to its victim ─► MACs and address of our server ─► list ┐
+//!   sources ─► a packet for each, in turn, then from the first again ──────────┴► write
 //! ```
 //!
-//! A capture keeps its sources, ports, TTLs and payloads; its victim, the address that most
-//! packets go to, becomes the server, with the checksums that follow. Left out are packets
-//! of IPv6, of other hosts, and those that no router would forward because of where they
-//! claim to be from.
+//! A capture keeps its sources, ports, TTLs and payloads. The victim, the destination of most
+//! packets, is replaced by the server, and the checksums are updated. Packets of IPv6, packets to
+//! other hosts and packets with a source that no router forwards (RFC 1812, 5.3.7) are left out.
 //!
-//! A generated flood goes through its million sources in turn: each is heard of again only
-//! after a million packets of others, as a forger who draws from all addresses would have it.
+//! A generated flood uses its million sources in turn: each source appears again only after a
+//! million packets of others, as in an attack that draws sources from all addresses.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -25,14 +24,14 @@ use super::topology::{SERVER, is_own, mac};
 
 /// Sources of a generated flood.
 pub(super) const SOURCES: usize = 1_000_000;
-/// Where the service is that clients want and floods hit.
+/// The port of the service, which generated floods attack.
 pub(super) const SERVICE: u16 = 80;
 /// The longest frame.
 pub(super) const LONGEST: usize = 1514;
 /// Bytes behind the Ethernet header of each kind of flood.
 const SYN: usize = ipv4::LEN + tcp::LEN + OPTIONS.len();
 const DATAGRAM: usize = 512;
-/// What the SYN of a usual client says: MSS, SACK, no time stamps' values, a window scale.
+/// The options of the SYN of a usual client: MSS, SACK permitted, timestamps, window scale.
 const OPTIONS: [u8; 20] = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7];
 
 /// An attack.
@@ -40,9 +39,9 @@ const OPTIONS: [u8; 20] = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1
 pub(super) struct Attack {
     /// Its name.
     pub(super) name: String,
-    /// What it is.
-    pub(super) about: String,
-    /// Where clients go meanwhile: the TCP port that it hits, if it is a flood of SYNs.
+    /// Its description for the report.
+    pub(super) description: String,
+    /// The port that clients use meanwhile: the port under attack if it is a flood of SYNs.
     pub(super) port: u16,
     packets: Packets,
 }
@@ -53,7 +52,7 @@ enum Packets {
     Flood(Flood, Vec<u32>),
 }
 
-/// What a flood consists of.
+/// The packets of a flood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flood {
     /// SYNs to the service.
@@ -69,32 +68,33 @@ impl Attack {
             Flood::Syn => ("flood-syn", "SYNs of 74 bytes"),
             Flood::Udp => ("flood-udp", "UDP datagrams of 526 bytes"),
         };
-        let about = format!("{what} from a million forged sources");
+        let description = format!("{what} from a million forged sources");
         let packets = Packets::Flood(kind, sources(SOURCES, seed));
-        Self { name: name.to_owned(), about, port: SERVICE, packets }
+        Self { name: name.to_owned(), description, port: SERVICE, packets }
     }
 
     /// Reads a capture.
     pub(super) fn capture(path: &Path) -> Result<Self> {
         let pool = port::pcap::read(path)?;
         let victim = victim(&pool)
-            .with_context(|| format!("{}: no packet of IPv4 in it", path.display()))?;
-        let packets: Vec<Box<[u8]>> = pool.iter().filter_map(|it| aim(it, victim)).collect();
+            .with_context(|| format!("{}: contains no IPv4 packet", path.display()))?;
+        let packets: Vec<Box<[u8]>> =
+            pool.iter().filter_map(|frame| redirect(frame, victim)).collect();
         if packets.is_empty() {
-            bail!("{}: no packet in it can be replayed", path.display());
+            bail!("{}: contains no packet that can be replayed", path.display());
         }
-        let hit: Vec<u16> = packets.iter().filter_map(|packet| service(packet)).collect();
+        let hit: Vec<u16> = packets.iter().filter_map(|packet| syn_port(packet)).collect();
         let floods = hit.len() * 2 > packets.len();
-        let mut sources: Vec<u32> = packets.iter().filter_map(|it| source(it)).collect();
+        let mut sources: Vec<u32> = packets.iter().filter_map(|packet| source(packet)).collect();
         sources.sort_unstable();
         sources.dedup();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let name = name.trim_end_matches(".gz").trim_end_matches(".pcapng");
         let name = name.trim_end_matches(".pcap").trim_start_matches("ddos-");
-        let about = format!("{} packets from {} sources", packets.len(), sources.len());
-        let port = most(hit.into_iter()).filter(|_| floods).unwrap_or(SERVICE);
+        let description = format!("{} packets from {} sources", packets.len(), sources.len());
+        let port = most_frequent(hit.into_iter()).filter(|_| floods).unwrap_or(SERVICE);
         let packets = Packets::Captured(packets);
-        Ok(Self { name: name.to_owned(), about, port, packets })
+        Ok(Self { name: name.to_owned(), description, port, packets })
     }
 
     /// Writes packet `number` into a frame of [`LONGEST`] bytes and returns its length.
@@ -113,11 +113,14 @@ impl Attack {
     }
 }
 
-/// The value that comes most often.
-fn most<T: std::hash::Hash + Eq + Ord>(values: impl Iterator<Item = T>) -> Option<T> {
+/// Returns the most frequent value.
+fn most_frequent<T: std::hash::Hash + Eq + Ord>(values: impl Iterator<Item = T>) -> Option<T> {
     let mut counts: HashMap<T, usize> = HashMap::new();
     values.for_each(|value| *counts.entry(value).or_default() += 1);
-    counts.into_iter().max_by(|one, two| (one.1, &two.0).cmp(&(two.1, &one.0))).map(|it| it.0)
+    counts
+        .into_iter()
+        .max_by(|one, two| (one.1, &two.0).cmp(&(two.1, &one.0)))
+        .map(|(value, _)| value)
 }
 
 fn packet(frame: &[u8]) -> Option<ipv4::View<&[u8]>> {
@@ -127,29 +130,29 @@ fn packet(frame: &[u8]) -> Option<ipv4::View<&[u8]>> {
 }
 
 fn victim(pool: &Pool) -> Option<u32> {
-    most(pool.iter().filter_map(|frame| Some(packet(frame)?.dst())))
+    most_frequent(pool.iter().filter_map(|frame| Some(packet(frame)?.dst())))
 }
 
 fn source(frame: &[u8]) -> Option<u32> {
     packet(frame).map(|packet| packet.src())
 }
 
-/// The port that a SYN asks for.
-fn service(frame: &[u8]) -> Option<u16> {
+/// Returns the destination port of a SYN.
+fn syn_port(frame: &[u8]) -> Option<u16> {
     let packet = packet(frame)?;
     let first = packet.protocol() == tcp::PROTOCOL && packet.fragment_offset() == 0;
     let segment = first.then(|| tcp::View::parse(packet.payload()).ok())??;
     (segment.flags() & (tcp::SYN | tcp::ACK) == tcp::SYN).then(|| segment.dst_port())
 }
 
-/// Says whether a router forwards a packet that claims to be from there.
+/// Returns whether a router forwards a packet with this source (RFC 1812, 5.3.7).
 fn is_forwarded(source: u32) -> bool {
     let first = source >> 24;
     first != 0 && first != 127 && first < 224 && !is_own(source)
 }
 
-/// Makes a frame to the victim one to the server.
-fn aim(frame: &[u8], victim: u32) -> Option<Box<[u8]>> {
+/// Redirects a frame for the victim to the server.
+fn redirect(frame: &[u8], victim: u32) -> Option<Box<[u8]>> {
     let (src, dst, len, protocol, first) = {
         let packet = packet(frame)?;
         let len = ethernet::LEN + usize::from(packet.total_len());
@@ -164,7 +167,7 @@ fn aim(frame: &[u8], victim: u32) -> Option<Box<[u8]>> {
     let mut packet = ipv4::View::parse(&mut frame[ethernet::LEN..]).ok()?;
     packet.set_dst(server);
     let begin = ethernet::LEN + packet.header_len();
-    // Where the checksum covers the address: in the first piece of a packet.
+    // The checksum of TCP and UDP, which covers the address, is in the first fragment.
     let sum = match protocol {
         tcp::PROTOCOL if first => begin + 16,
         udp::PROTOCOL if first => begin + 6,
@@ -172,7 +175,7 @@ fn aim(frame: &[u8], victim: u32) -> Option<Box<[u8]>> {
     };
     if let Some(bytes) = frame.get_mut(sum..sum + 2) {
         let old = u16::from_be_bytes([bytes[0], bytes[1]]);
-        // A datagram's 0 means that there is none (RFC 768).
+        // In UDP, 0 means no checksum (RFC 768).
         if old != 0 || protocol == tcp::PROTOCOL {
             bytes.copy_from_slice(&update32(old, victim, server).to_be_bytes());
         }
@@ -184,10 +187,10 @@ fn head() -> ethernet::Header {
     ethernet::Header { dst: mac(2, 2), src: mac(2, 1), kind: ethernet::IPV4 }
 }
 
-/// Draws different addresses, spread over all that a packet may claim to be from.
+/// Draws distinct source addresses, spread over all valid ones.
 fn sources(count: usize, seed: u64) -> Vec<u32> {
     let mut rng = fastrand::Rng::with_seed(seed);
-    // An odd factor makes it a walk over all addresses, each once.
+    // With an odd factor the walk visits each address once.
     let (factor, start) = (rng.u32(..) | 1, rng.u32(..));
     let walk = (0..=u32::MAX).map(|step| start.wrapping_add(step.wrapping_mul(factor)));
     walk.filter(|&source| is_forwarded(source)).take(count).collect()
@@ -244,7 +247,8 @@ fn forge(kind: Flood, src: u32, number: u64, frame: &mut [u8]) -> Result<usize> 
 mod tests {
     use super::*;
 
-    fn judged(frame: &[u8]) -> (u32, u32) {
+    /// Checks the checksums of a frame and returns its source and destination.
+    fn checked_addresses(frame: &[u8]) -> (u32, u32) {
         let packet = packet(frame).unwrap();
         assert!(packet.checksum_ok());
         let payload = packet.payload();
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_has_a_million_different_sources_and_sound_packets() {
+    fn flood_has_a_million_distinct_sources_and_valid_packets() {
         for kind in [Flood::Syn, Flood::Udp] {
             let attack = Attack::flood(kind, 3);
             let Packets::Flood(_, sources) = &attack.packets else { panic!("not a flood") };
@@ -269,7 +273,7 @@ mod tests {
             let mut frame = [0xee; LONGEST];
             for number in [0, 1, 2, 999_999, 1_000_000, 1_000_001] {
                 let length = attack.write(number, &mut frame).unwrap();
-                let (src, dst) = judged(&frame[..length]);
+                let (src, dst) = checked_addresses(&frame[..length]);
                 assert_eq!(src, sources[(number % 1_000_000) as usize]);
                 assert_eq!(dst, u32::from(SERVER));
                 assert!(is_forwarded(src));
@@ -278,36 +282,36 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_is_aimed_at_the_server() {
-        // What a flood is made of, as if it had been captured at another victim.
+    fn capture_is_redirected_to_the_server() {
+        // Packets of a flood, as if captured at another victim.
         let mut frame = [0; LONGEST];
         for kind in [Flood::Syn, Flood::Udp] {
             let length = forge(kind, 0x0808_0808, 9, &mut frame).unwrap();
-            let captured = aim(&frame[..length], SERVER.into()).unwrap();
+            let captured = redirect(&frame[..length], SERVER.into()).unwrap();
             let mut moved = captured.to_vec();
             let victim = 0x0a0a_0a0a;
-            // There and back: the checksums follow both ways.
+            // To the victim and back: the checksums are updated both times.
             let mut packet = ipv4::View::parse(&mut moved[ethernet::LEN..]).unwrap();
             packet.set_dst(victim);
             let at = ethernet::LEN + ipv4::LEN + if kind == Flood::Syn { 16 } else { 6 };
             let old = u16::from_be_bytes([moved[at], moved[at + 1]]);
             let sum = update32(old, SERVER.into(), victim);
             moved[at..at + 2].copy_from_slice(&sum.to_be_bytes());
-            judged(&moved);
-            let aimed = aim(&moved, victim).unwrap();
-            assert_eq!(judged(&aimed), (0x0808_0808, SERVER.into()));
-            assert_eq!(aimed, captured);
-            assert_eq!(aim(&moved, 5), None, "another host's");
-            assert_eq!(service(&aimed), (kind == Flood::Syn).then_some(SERVICE));
+            checked_addresses(&moved);
+            let redirected = redirect(&moved, victim).unwrap();
+            assert_eq!(checked_addresses(&redirected), (0x0808_0808, SERVER.into()));
+            assert_eq!(redirected, captured);
+            assert_eq!(redirect(&moved, 5), None, "another destination");
+            assert_eq!(syn_port(&redirected), (kind == Flood::Syn).then_some(SERVICE));
         }
         forge(Flood::Syn, 0x7f00_0001, 9, &mut frame).unwrap();
-        assert_eq!(aim(&frame, SERVER.into()), None, "no router forwards that");
+        assert_eq!(redirect(&frame, SERVER.into()), None, "a loopback source");
     }
 
     #[test]
-    fn the_most_frequent_is_found() {
-        assert_eq!(most([3, 1, 3, 2].into_iter()), Some(3));
-        assert_eq!(most([2, 1].into_iter()), Some(1));
-        assert_eq!(most::<u8>([].into_iter()), None);
+    fn most_frequent_returns_the_mode() {
+        assert_eq!(most_frequent([3, 1, 3, 2].into_iter()), Some(3));
+        assert_eq!(most_frequent([2, 1].into_iter()), Some(1));
+        assert_eq!(most_frequent::<u8>([].into_iter()), None);
     }
 }

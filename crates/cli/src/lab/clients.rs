@@ -1,13 +1,13 @@
-//! The honest clients: some that have been connected all along, and new ones.
+//! The honest clients: some with established connections, and new ones.
 //!
 //! ```text
-//!   Streams     one connection each, so many bytes a second, as long as it lives
-//!   Newcomers   one after the other, each from an address that nobody has used:
-//!               how long until it is connected, and until it is answered
+//!   Streams      one connection each, which sends at a fixed rate until it fails
+//!   NewClients   one after the other, each from an unused address: measures the time
+//!                until it is connected and until it has an answer
 //! ```
 //!
-//! They are ordinary TCP of the kernel's with its own ideas of when a SYN is sent again;
-//! nothing of them is known to the gates.
+//! All use the TCP of the kernel with its usual retransmission timers. The gates have no
+//! configuration for them.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -21,32 +21,32 @@ use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use socket2::{Domain, SockRef, Socket, Type};
 
-use super::server::{ECHO, SINK, is_late};
+use super::server::{ECHO, SINK, is_timeout};
 use super::topology::{SERVER, client};
 use crate::namespace::Namespace;
 
-/// How long a connection may take; what takes longer has failed.
-pub(super) const PATIENCE: Duration = Duration::from_secs(8);
-/// How often a stream sends.
-const BEAT: Duration = Duration::from_millis(20);
-/// How much later than it was due a beat is still made up for.
+/// The time limit for a connection attempt.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(8);
+/// The interval between two writes of a stream.
+const INTERVAL: Duration = Duration::from_millis(20);
+/// The largest delay that a stream catches up with.
 const LAG: Duration = Duration::from_millis(200);
-/// What a stream's connection keeps until it is acknowledged, in bytes.
+/// The send buffer of a stream, in bytes.
 const BUFFER: usize = 16 << 10;
-/// What a newcomer says.
+/// The data that a new client sends and the server returns.
 const GREETING: [u8; 64] = [b'.'; 64];
 
 fn connect(from: Ipv4Addr, port: u16) -> std::io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddr::new(from.into(), 0).into())?;
-    socket.connect_timeout(&SocketAddr::new(SERVER.into(), port).into(), PATIENCE)?;
+    socket.connect_timeout(&SocketAddr::new(SERVER.into(), port).into(), TIMEOUT)?;
     Ok(socket.into())
 }
 
 /// Clients that send all the time; they end when dropped.
 #[derive(Debug)]
 pub(super) struct Streams {
-    over: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -58,17 +58,17 @@ impl Streams {
         bytes_a_second: u64,
         port: u16,
     ) -> Result<Self> {
-        let over = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&over);
+        let stop = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&stop);
         let threads = namespace.run(move || {
             let mut threads = Vec::new();
             for number in 0..count {
                 let from = client(number as u16);
                 let stream = connect(from, port)
-                    .with_context(|| format!("{from} cannot connect while nobody attacks"))?;
+                    .with_context(|| format!("{from} cannot connect before the attack"))?;
                 stream.set_nodelay(true)?;
-                stream.set_write_timeout(Some(BEAT))?;
-                // What a stream could not send is not kept for better times.
+                stream.set_write_timeout(Some(INTERVAL))?;
+                // A small buffer: data that could not be sent in time must not be sent later.
                 SockRef::from(&stream).set_send_buffer_size(BUFFER)?;
                 let flag = Arc::clone(&flag);
                 let body = move || send(stream, bytes_a_second, &flag);
@@ -76,34 +76,34 @@ impl Streams {
             }
             Ok(threads)
         })?;
-        Ok(Self { over, threads })
+        Ok(Self { stop, threads })
     }
 }
 
 impl Drop for Streams {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // It only sends.
+            // The thread has no result.
             let _ = thread.join();
         }
     }
 }
 
-/// Sends at a rate, as far as the connection takes it.
-fn send(mut stream: TcpStream, bytes_a_second: u64, over: &AtomicBool) {
-    let each = (bytes_a_second * BEAT.as_millis() as u64 / 1000).max(1) as usize;
+/// Sends at a rate, as far as the connection permits.
+fn send(mut stream: TcpStream, bytes_a_second: u64, stop: &AtomicBool) {
+    let each = (bytes_a_second * INTERVAL.as_millis() as u64 / 1000).max(1) as usize;
     let chunk = vec![0; each];
     let (mut due, mut first) = (Instant::now(), true);
-    while !over.load(Ordering::Relaxed) {
-        let what: &[u8] = if first { &[SINK] } else { &chunk };
-        match stream.write(what) {
+    while !stop.load(Ordering::Relaxed) {
+        let data: &[u8] = if first { &[SINK] } else { &chunk };
+        match stream.write(data) {
             Ok(length) => first &= length == 0,
-            Err(error) if is_late(&error) => {}
-            // The connection is gone, which the server's count shows.
+            Err(error) if is_timeout(&error) => {}
+            // The connection failed; the server's counter shows it.
             Err(_) => return,
         }
-        due += BEAT;
+        due += INTERVAL;
         let now = Instant::now();
         if due > now {
             thread::sleep(due - now);
@@ -113,27 +113,27 @@ fn send(mut stream: TcpStream, bytes_a_second: u64, over: &AtomicBool) {
     }
 }
 
-/// What a new client met with.
+/// The times of a new client.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Newcomer {
-    /// When it began, in seconds from the first one.
-    pub(super) begun: f64,
-    /// Seconds until it was connected, if it was.
+pub(super) struct NewClient {
+    /// Its start, in seconds after the start of the first one.
+    pub(super) start: f64,
+    /// Seconds until it was connected; `None` if it was not.
     pub(super) connected: Option<f64>,
-    /// Seconds until it had its answer, if it had.
+    /// Seconds until it had its answer; `None` if it had none.
     pub(super) answered: Option<f64>,
 }
 
-/// Clients that come one after the other.
+/// Clients that start one after the other.
 #[derive(Debug)]
-pub(super) struct Newcomers {
-    come: Receiver<Newcomer>,
-    met: Vec<Newcomer>,
+pub(super) struct NewClients {
+    results: Receiver<NewClient>,
+    finished: Vec<NewClient>,
 }
 
-impl Newcomers {
-    /// Has `count` of them come to `port`, the first now and each `gap` after the one before,
-    /// from the addresses of clients `first` and up.
+impl NewClients {
+    /// Starts `count` clients of `port`, the first now and each other one `gap` after the one
+    /// before, with the addresses of clients `first` and up.
     pub(super) fn start(
         namespace: &Namespace,
         first: u16,
@@ -142,61 +142,64 @@ impl Newcomers {
         port: u16,
         stop: &Arc<AtomicBool>,
     ) -> Result<Self> {
-        let (tell, come) = mpsc::channel();
+        let (sender, results) = mpsc::channel();
         let (begin, stop) = (Instant::now(), Arc::clone(stop));
         namespace.run(move || {
-            let usher = move || {
+            let start_clients = move || {
                 for number in 0..count {
                     let due = gap * u32::from(number);
                     thread::sleep(due.saturating_sub(begin.elapsed()));
                     if stop.load(Ordering::Relaxed) {
                         break;
                     }
-                    let tell = tell.clone();
+                    let sender = sender.clone();
                     let body = move || {
-                        let begun = begin.elapsed().as_secs_f64();
-                        let (connected, answered) = meet(client(first + number), port);
-                        // Nobody may be waiting any more.
-                        let _ = tell.send(Newcomer { begun, connected, answered });
+                        let start = begin.elapsed().as_secs_f64();
+                        let (connected, answered) = measure(client(first + number), port);
+                        // Fails only if the receiver was dropped.
+                        let _ = sender.send(NewClient { start, connected, answered });
                     };
-                    // One that has no thread is missing in the count.
-                    let _ = thread::Builder::new().name("newcomer".into()).spawn(body);
+                    // A client without a thread is missing in the count (see `results`).
+                    let _ = thread::Builder::new().name("new client".into()).spawn(body);
                 }
             };
-            thread::Builder::new().name("newcomers".into()).spawn(usher)?;
+            thread::Builder::new().name("new clients".into()).spawn(start_clients)?;
             Ok(())
         })?;
-        Ok(Self { come, met: Vec::new() })
+        Ok(Self { results, finished: Vec::new() })
     }
 
-    /// Says whether all of them have been told of.
-    pub(super) fn over(&mut self) -> bool {
+    /// Collects results, and returns whether all clients have finished.
+    pub(super) fn have_finished(&mut self) -> bool {
         loop {
-            match self.come.try_recv() {
-                Ok(newcomer) => self.met.push(newcomer),
+            match self.results.try_recv() {
+                Ok(client) => self.finished.push(client),
                 Err(TryRecvError::Empty) => return false,
                 Err(TryRecvError::Disconnected) => return true,
             }
         }
     }
 
-    /// Returns what `count` of them met with, in the order in which they came.
-    pub(super) fn met(mut self, count: u16) -> Result<Vec<Newcomer>> {
-        if self.met.len() != usize::from(count) {
-            return Err(anyhow!("{} of {count} new clients came", self.met.len()));
+    /// Returns the results of all `count` clients, in the order of their starts.
+    pub(super) fn results(mut self, count: u16) -> Result<Vec<NewClient>> {
+        if self.finished.len() != usize::from(count) {
+            return Err(anyhow!(
+                "only {} of {count} new clients were started",
+                self.finished.len()
+            ));
         }
-        self.met.sort_by(|one, two| one.begun.total_cmp(&two.begun));
-        Ok(self.met)
+        self.finished.sort_by(|a, b| a.start.total_cmp(&b.start));
+        Ok(self.finished)
     }
 }
 
-/// Connects, and has a greeting sent back: the seconds until each.
-fn meet(from: Ipv4Addr, port: u16) -> (Option<f64>, Option<f64>) {
+/// Connects and exchanges a greeting. Returns the seconds until the connection and the answer.
+fn measure(from: Ipv4Addr, port: u16) -> (Option<f64>, Option<f64>) {
     let begin = Instant::now();
     let Ok(mut stream) = connect(from, port) else { return (None, None) };
     let connected = begin.elapsed();
     let answer = || -> std::io::Result<()> {
-        let left = PATIENCE.saturating_sub(connected).max(BEAT);
+        let left = TIMEOUT.saturating_sub(connected).max(INTERVAL);
         stream.set_read_timeout(Some(left))?;
         stream.write_all(&[ECHO])?;
         stream.write_all(&GREETING)?;

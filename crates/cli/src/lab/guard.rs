@@ -1,13 +1,12 @@
-//! Who guards the lab's server: BGP speakers all the time, gates and a grantor when asked.
+//! The protection of the lab's server: BGP speakers in all rounds, gates and a grantor in some.
 //!
 //! ```text
 //!   speakers   the router's BIRD ◄─ BGP ─ a BIRD beside each gate, by `gate bgp-config`
-//!   guards     `fingerpost gate` twice, `fingerpost grantor`, by the files below
+//!   guards     `fingerpost gate` twice, `fingerpost grantor`, with the files below
 //! ```
 //!
-//! Each gate has half of the protected link. The grantor's policy is `handshake`, one of
-//! those that come with Fingerpost: an operator has it from `fingerpost grantor policy
-//! handshake`.
+//! Each gate has half of the protected link. The grantor's policy is `handshake`, one of those that
+//! `fingerpost grantor policy` prints.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,17 +17,17 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::part::{Part, ourselves};
+use super::process::{ChildProcess, own_program};
 use super::topology::{PROTECTED, SERVER, TUNNELS_END, Topology, address, put};
 
 /// The policy of the grantor.
 pub(super) const POLICY: &str = "handshake";
-/// How long BGP may take.
+/// The time limit for BGP to converge.
 const CONVERGENCE: Duration = Duration::from_secs(30);
-/// Flows that a gate remembers: more than ask within the five seconds that one is kept.
+/// Entries of the flow table of a gate: more than the new flows of the five seconds until one expires.
 const ENTRIES: u32 = 1 << 19;
-/// The key that the grantor's decisions are signed with. It guards a network that lives for
-/// some minutes within this machine.
+/// The key that authenticates the grantor's decisions. It protects a network that exists for some
+/// minutes within this machine.
 const KEY: &str = "6c61622c206c61622c206c61622c206c61622c206c61622c206c61622c206c61";
 
 const NAMES: [&str; 2] = ["gate-a", "gate-b"];
@@ -76,10 +75,10 @@ fn router_bird() -> String {
 
 /// The BGP speakers; they end when dropped.
 #[derive(Debug)]
-pub(super) struct Speakers(Vec<Part>);
+pub(super) struct Speakers(Vec<ChildProcess>);
 
 impl Speakers {
-    /// Starts them and waits until the router has both ways to the server, or for `stop`.
+    /// Starts them and waits until the router has both routes to the server, or for `stop`.
     pub(super) fn start(topology: &Topology, bits: u64, stop: &AtomicBool) -> Result<Self> {
         let (router, gates) = (&topology.router, &topology.gates);
         put(router, "bird.conf", router_bird())?;
@@ -89,7 +88,7 @@ impl Speakers {
             let peer = format!("{},65000", address(3 + number, 1));
             let own = address(3 + number, 2).to_string();
             let output = gate.run(move || {
-                let mut command = Command::new(ourselves());
+                let mut command = Command::new(own_program());
                 command.args(["gate", "bgp-config", "-c", "/tmp/gate.toml"]);
                 command.args(["--local-as", "65001", "--router-id", &own, "--peer", &peer]);
                 command.output().context("running `fingerpost gate bgp-config`")
@@ -100,11 +99,16 @@ impl Speakers {
             put(gate, "bird.conf", String::from_utf8_lossy(&output.stdout).into_owned())?;
         }
         let mut speakers = Vec::new();
-        for (namespace, of) in
+        for (namespace, owner) in
             [(router, "the router"), (&gates[0], NAMES[0]), (&gates[1], NAMES[1])]
         {
             let arguments = ["-f", "-c", "/tmp/bird.conf", "-s", "/tmp/bird.ctl"];
-            speakers.push(Part::start(namespace, &format!("BIRD of {of}"), "bird", &arguments)?);
+            speakers.push(ChildProcess::start(
+                namespace,
+                &format!("BIRD of {owner}"),
+                "bird",
+                &arguments,
+            )?);
         }
         let mut speakers = Self(speakers);
         let begin = Instant::now();
@@ -113,53 +117,56 @@ impl Speakers {
             if (3..5).all(|link| route.contains(&format!("via {} ", address(link, 2)))) {
                 break;
             }
-            speakers.run().context("is the Debian package bird2 installed?")?;
+            speakers.check_running().context("is the Debian package bird2 installed?")?;
             if begin.elapsed() > CONVERGENCE {
-                bail!("the router has not both ways to {PROTECTED} by BGP, but: {}", route.trim());
+                bail!(
+                    "the router does not have two routes to {PROTECTED} by BGP, but: {}",
+                    route.trim()
+                );
             }
             thread::sleep(Duration::from_millis(50));
         }
         Ok(speakers)
     }
 
-    /// Is an error if one of them runs no more.
-    pub(super) fn run(&mut self) -> Result<()> {
-        self.0.iter_mut().try_for_each(Part::runs)
+    /// Returns an error if one of them has ended.
+    pub(super) fn check_running(&mut self) -> Result<()> {
+        self.0.iter_mut().try_for_each(ChildProcess::check_running)
     }
 }
 
-/// What became of packets at both gates, and of requests at the grantor.
+/// The counters of both gates and of the grantor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Kept {
+pub(super) struct GuardCounters {
     /// Packets for the server that reached a gate.
     pub(super) received: u64,
-    /// Of those, packets of flows that were granted.
+    /// Of those, packets of granted flows.
     pub(super) granted: u64,
-    /// Of those, packets that asked.
+    /// Of those, requests.
     pub(super) requests: u64,
-    /// Of those, packets that found no room in the channel for requests.
+    /// Of those, requests that the request queue dropped because of their low priority.
     pub(super) low_priority: u64,
-    /// Packets of flows that were declined.
+    /// Packets of declined flows.
     pub(super) declined: u64,
-    /// Of those, packets that the kernel dropped before they cost a worker anything.
-    pub(super) early: u64,
+    /// Of those, packets that the XDP program dropped before they reached a worker.
+    pub(super) xdp_dropped: u64,
     /// Requests that the policy granted.
     pub(super) grants: u64,
     /// Requests that the policy declined.
     pub(super) declines: u64,
-    /// Requests that it let through without a word.
-    pub(super) passed: u64,
+    /// Requests that the policy forwarded without a decision.
+    pub(super) undecided: u64,
 }
 
-/// Gates and grantor at work; they end when dropped.
+/// Running gates and grantor; they end when dropped.
 #[derive(Debug)]
 pub(super) struct Guards {
-    gates: Vec<Part>,
-    grantor: Part,
+    gates: Vec<ChildProcess>,
+    grantor: ChildProcess,
 }
 
 impl Guards {
-    /// Starts them for a service at a port, and waits until they guard, or for `stop`.
+    /// Starts them for a service at a port, and waits until they are ready, or for `stop`.
     pub(super) fn start(topology: &Topology, port: u16, stop: &AtomicBool) -> Result<Self> {
         let policies = gate::grantor::shipped::POLICIES;
         let policy = policies.iter().find(|policy| policy.name == POLICY);
@@ -169,7 +176,7 @@ impl Guards {
         put(&topology.grantor, "grantor.key", format!("{KEY}\n"))?;
         put(&topology.grantor, "grantor.toml", grantor_config())?;
         let start = |namespace, name: &str, arguments: &[&str]| {
-            Part::start(namespace, name, &ourselves(), arguments)
+            ChildProcess::start(namespace, name, &own_program(), arguments)
         };
         let arguments = ["grantor", "-c", "/tmp/grantor.toml", "-j"];
         let mut grantor = start(&topology.grantor, "the grantor", &arguments)?;
@@ -177,40 +184,41 @@ impl Guards {
         for (gate, name) in topology.gates.iter().zip(NAMES) {
             gates.push(start(gate, name, &["gate", "-c", "/tmp/gate.toml", "-j"])?);
         }
-        grantor.says("granting", stop)?;
+        grantor.wait_for_log("granting", stop)?;
         for gate in &mut gates {
-            gate.says("guarding after", stop)?;
+            gate.wait_for_log("guarding after", stop)?;
         }
         Ok(Self { gates, grantor })
     }
 
-    /// Is an error if one of them runs no more.
-    pub(super) fn run(&mut self) -> Result<()> {
-        self.gates.iter_mut().chain([&mut self.grantor]).try_for_each(Part::runs)
+    /// Returns an error if one of them has ended.
+    pub(super) fn check_running(&mut self) -> Result<()> {
+        self.gates.iter_mut().chain([&mut self.grantor]).try_for_each(ChildProcess::check_running)
     }
 
-    /// Ends them and returns what they have counted.
-    pub(super) fn end(self) -> Result<Kept> {
-        let mut kept = Kept::default();
-        for (part, name) in self.gates.into_iter().zip(NAMES) {
-            let report: Value = serde_json::from_str(&part.end()?)
-                .with_context(|| format!("what {name} has counted"))?;
-            let packets = |of: &str| report["gate"]["packets"][of].as_u64().unwrap_or_default();
-            let dropped = |of: &str| report["counters"]["dropped"][of].as_u64().unwrap_or_default();
-            kept.received += packets("received");
-            kept.granted += packets("granted");
-            kept.requests += packets("request");
-            kept.declined += packets("declined");
-            kept.early += packets("xdp_dropped");
-            kept.low_priority += dropped("low_priority");
+    /// Ends them and returns their counters.
+    pub(super) fn end(self) -> Result<GuardCounters> {
+        let mut counters = GuardCounters::default();
+        for (process, name) in self.gates.into_iter().zip(NAMES) {
+            let report: Value = serde_json::from_str(&process.end()?)
+                .with_context(|| format!("reading the report of {name}"))?;
+            let packets = |name: &str| report["gate"]["packets"][name].as_u64().unwrap_or_default();
+            let dropped =
+                |name: &str| report["counters"]["dropped"][name].as_u64().unwrap_or_default();
+            counters.received += packets("received");
+            counters.granted += packets("granted");
+            counters.requests += packets("request");
+            counters.declined += packets("declined");
+            counters.xdp_dropped += packets("xdp_dropped");
+            counters.low_priority += dropped("low_priority");
         }
-        let report: Value =
-            serde_json::from_str(&self.grantor.end()?).context("what the grantor has counted")?;
-        let policy = |of: &str| report["grantor"]["policy"][of].as_u64().unwrap_or_default();
-        kept.grants = policy("granted");
-        kept.declines = policy("declined");
-        kept.passed = policy("undecided");
-        Ok(kept)
+        let report: Value = serde_json::from_str(&self.grantor.end()?)
+            .context("reading the report of the grantor")?;
+        let policy = |name: &str| report["grantor"]["policy"][name].as_u64().unwrap_or_default();
+        counters.grants = policy("granted");
+        counters.declines = policy("declined");
+        counters.undecided = policy("undecided");
+        Ok(counters)
     }
 }
 
@@ -219,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_policy_is_one_that_ships() {
+    fn policy_is_a_shipped_one() {
         let policies = gate::grantor::shipped::POLICIES;
         assert!(
             policies.iter().any(|policy| policy.name == POLICY && policy.lists == ["services"])

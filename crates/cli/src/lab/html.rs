@@ -1,8 +1,8 @@
-//! The report as a page: what the clients got, attack by attack, over time.
+//! The report as an HTML page: connect times and goodput by attack and over time.
 
 use std::fmt::Write;
 
-use super::report::{Figures, Judged, Report, percent};
+use super::report::{EvaluatedRound, Figures, Report, percent};
 use super::rounds::{LOAD, STREAMS};
 use output::page::{figure, html_page, table};
 use output::plot::{Bar, TimeSeries, bar_plot, escape, time_plot};
@@ -14,127 +14,133 @@ const KEY: &str = "<span class=\"key ours\"></span>with the gate\
 
 /// Draws the page.
 pub(super) fn page(report: &Report) -> String {
-    let parts = [head(report), glance(report), courses(report), figures(report)];
+    let parts = [head(report), overview(report), timelines(report), figures(report)];
     html_page("A server under attack, with the gate off and on", &parts.concat())
 }
 
 fn head(report: &Report) -> String {
     let scale = &report.scale;
     let mut text = format!(
-        "<header><h1>A server under attack</h1><p class=\"lead\">What its honest clients got, with \
+        "<header><h1>A server under attack</h1><p class=\"lead\">The service that its honest clients had, with \
          the gate off and on.</p><dl><dt>Protected link</dt><dd>{} Mbit/s; attacks of {} times \
          that</dd><dt>Established</dt><dd>{STREAMS} connections that send {LOAD} % of the link \
-         together</dd><dt>New</dt><dd>{} clients, four a second, each from an address of its \
+         together</dd><dt>New</dt><dd>{} clients, four per second, each from an address of its \
          own</dd><dt>Policy</dt><dd><code>{}</code></dd></dl></header>",
         scale.link / 1_000_000,
         scale.factor,
-        scale.newcomers(),
+        scale.new_clients(),
         report.policy
     );
-    for complaint in report.complaints() {
-        let _ = write!(text, "<p class=\"warn\">{}</p>", escape(&complaint));
+    for failure in report.failures() {
+        let _ = write!(text, "<p class=\"warn\">{}</p>", escape(&failure));
     }
     text
 }
 
-fn name(judged: &Judged) -> &str {
-    judged.round.attack.as_deref().unwrap_or("no attack")
+fn name(round: &EvaluatedRound) -> &str {
+    round.round.attack.as_deref().unwrap_or("no attack")
 }
 
-fn class(judged: &Judged) -> &'static str {
-    if judged.round.gate { "ours" } else { "theirs" }
+fn class(round: &EvaluatedRound) -> &'static str {
+    if round.round.gate { "ours" } else { "theirs" }
 }
 
-fn bar(judged: &Judged, value: f64, low: f64, high: f64, text: String) -> Bar {
-    let name = if judged.round.gate { "" } else { name(judged) };
-    // The end says the most of a name that is too long for its place.
+fn bar(round: &EvaluatedRound, value: f64, low: f64, high: f64, text: String) -> Bar {
+    let name = if round.round.gate { "" } else { name(round) };
+    // The end of a long name is the part that differs.
     let short = name.char_indices().rev().nth(18).map_or(name, |(at, _)| &name[at..]);
-    Bar { name: short.to_owned(), class: class(judged), value, low, high, text }
+    Bar { name: short.to_owned(), class: class(round), value, low, high, text }
 }
 
-fn glance(report: &Report) -> String {
-    let kept: Vec<Bar> = report
+fn overview(report: &Report) -> String {
+    let goodput: Vec<Bar> = report
         .rounds
         .iter()
-        .map(|judged| {
-            let Figures { kept, least, .. } = judged.figures;
-            let share = kept.min(1.2) * 100.0;
-            bar(judged, share, least.min(1.2) * 100.0, share, percent(kept))
+        .map(|round| {
+            let Figures { goodput, least_goodput, .. } = round.figures;
+            let share = goodput.min(1.2) * 100.0;
+            bar(round, share, least_goodput.min(1.2) * 100.0, share, percent(goodput))
         })
         .collect();
     let times: Vec<Bar> = report
         .rounds
         .iter()
-        .map(|judged| {
-            let Figures { median, worst, in_time, .. } = judged.figures;
+        .map(|round| {
+            let Figures { median, worst, in_time, .. } = round.figures;
             let (value, high) = (median.unwrap_or(MOST).min(MOST), worst.unwrap_or(MOST).min(MOST));
             let text = match median {
                 Some(median) => format!("{median:.2} s, {} in 3 s", percent(in_time)),
-                None => format!("hardly ever, {} in 3 s", percent(in_time)),
+                None => format!("less than half, {} in 3 s", percent(in_time)),
             };
-            bar(judged, value, value.min(high), high, text)
+            bar(round, value, value.min(high), high, text)
         })
         .collect();
     format!(
         "<h2>At a glance</h2><p class=\"soft\">{KEY}</p>{}{}",
         figure(
-            "Goodput of the established connections, percent of what they send; the line begins \
-             at the one that kept the least",
-            &bar_plot("Goodput kept, percent", &kept)
+            "Goodput of the established connections in percent of their offered rate; the line begins \
+             at the least of them",
+            &bar_plot("Goodput, percent", &goodput)
         ),
         figure(
-            "Seconds until half of the new clients are connected; the line ends at the last, or \
+            "Seconds until half of the new clients are connected; the line ends at the last one, or \
              at the end of the scale",
             &bar_plot("Median time to connect, seconds", &times)
         )
     )
 }
 
-fn courses(report: &Report) -> String {
+fn timelines(report: &Report) -> String {
     let mut text = format!(
-        "<h2>Attack by attack</h2><p>Lines: goodput of the established connections, of what they \
-         had before the attack. Dots: new clients, at the time they came and the seconds until \
-         they were connected; crosses took longer than the scale has. The attack begins at 0.</p>\
+        "<h2>By attack</h2><p>Lines: goodput of the established connections, relative to their \
+         goodput before the attack. Dots: new clients, by the time of their start and the seconds \
+         until they were connected; a cross is a longer time than the scale has. The attack begins \
+         at 0.</p>\
          <p class=\"soft\">{KEY}</p>"
     );
     let mut names: Vec<&str> = report.rounds.iter().map(name).collect();
     names.dedup();
     for attack in names {
-        let about = report.attacks.iter().find(|known| known.name == attack);
-        let rounds: Vec<&Judged> =
-            report.rounds.iter().filter(|judged| name(judged) == attack).collect();
+        let summary = report.attacks.iter().find(|summary| summary.name == attack);
+        let rounds: Vec<&EvaluatedRound> =
+            report.rounds.iter().filter(|round| name(round) == attack).collect();
         let lines: Vec<_> = rounds
             .iter()
-            .map(|judged| {
-                let round = &judged.round;
-                let calm = round.calm.iter().sum::<f64>().max(1.0);
+            .map(|round| {
+                let class = class(round);
+                let round = &round.round;
+                let baseline = round.baseline.iter().sum::<f64>().max(1.0);
                 let line: Vec<(f64, f64)> = round
                     .timeline
                     .chunks(3)
                     .filter_map(|part| {
-                        let mean = part.iter().map(|it| it.1).sum::<f64>() / part.len() as f64;
-                        Some((part.last()?.0, mean / calm))
+                        let mean =
+                            part.iter().map(|(_, rate)| rate).sum::<f64>() / part.len() as f64;
+                        Some((part.last()?.0, mean / baseline))
                     })
                     .filter(|(at, _)| *at > -3.0)
                     .collect();
                 let points: Vec<(f64, Option<f64>)> = round
-                    .newcomers
+                    .new_clients
                     .iter()
-                    .map(|it| (it.begun + super::rounds::SETTLE.as_secs_f64(), it.connected))
+                    .map(|client| {
+                        (client.start + super::rounds::RAMP_UP.as_secs_f64(), client.connected)
+                    })
                     .collect();
-                (class(judged), line, points)
+                (class, line, points)
             })
             .collect();
         let each: Vec<TimeSeries<'_>> =
             lines.iter().map(|(class, line, points)| TimeSeries { class, line, points }).collect();
-        let what = about.map_or_else(|| "for comparison".to_owned(), |known| known.about.clone());
-        let shaded = if about.is_some() { "attack" } else { "new clients come" };
+        let description = summary
+            .map_or_else(|| "for comparison".to_owned(), |summary| summary.description.clone());
+        let shaded = if summary.is_some() { "attack" } else { "new clients start" };
         let _ = write!(
             text,
             "<h3>{}</h3>{}",
             escape(attack),
             figure(
-                &escape(&what),
+                &escape(&description),
                 &time_plot(&format!("{attack}, over time"), shaded, MOST, &each)
             )
         );
@@ -145,25 +151,27 @@ fn courses(report: &Report) -> String {
 fn figures(report: &Report) -> String {
     let columns =
         ["attack", "gate", "offered", "median", "worst", "answered", "in 3 s", "goodput", "least"];
-    let time = |seconds: Option<f64>| seconds.map_or("–".to_owned(), |it| format!("{it:.3} s"));
+    let time = |seconds: Option<f64>| {
+        seconds.map_or("–".to_owned(), |seconds| format!("{seconds:.3} s"))
+    };
     let rows: Vec<(&str, Vec<String>)> = report
         .rounds
         .iter()
-        .map(|judged| {
-            let figures = &judged.figures;
+        .map(|round| {
+            let figures = &round.figures;
             let cells = vec![
-                name(judged).to_owned(),
-                if judged.round.gate { "on" } else { "off" }.to_owned(),
+                name(round).to_owned(),
+                if round.round.gate { "on" } else { "off" }.to_owned(),
                 figures.factor.map_or("–".to_owned(), |factor| format!("{factor:.1} ×")),
                 time(figures.median),
                 time(figures.worst),
                 time(figures.answered),
                 percent(figures.in_time),
-                percent(figures.kept),
-                percent(figures.least),
+                percent(figures.goodput),
+                percent(figures.least_goodput),
             ];
-            (class(judged), cells)
+            (class(round), cells)
         })
         .collect();
-    format!("<h2>In figures</h2>{}", table(&columns, &rows))
+    format!("<h2>Figures</h2>{}", table(&columns, &rows))
 }

@@ -1,33 +1,33 @@
-//! `fingerpost lab ddos`: a server under attack, in a box, with the gate off and on.
+//! `fingerpost lab ddos`: a server under attack on one machine, with the gate off and on.
 //!
 //! ```text
-//!   captures, floods ─► attackers ─┐
-//!   streams, newcomers ─► clients ─┴► router ─► gates ─► protected link ─► grantor ─► server
-//!            └────────────── what they got ─► report, plots ◄── what arrived ──────────┘
+//!   captures, floods ─► attackers ────┐
+//!   streams, new clients ─► clients ──┴► router ─► gates ─► protected link ─► grantor ─► server
+//!            └────────── connect times ─► report, plots ◄── goodput ──────────────────────┘
 //! ```
 //!
 //! | file | |
 //! |---|---|
 //! | `topology` | eight namespaces, their links and routes |
-//! | `part` | a process in one of them |
+//! | `process` | a child process in one of them |
 //! | `guard` | BGP speakers, gates, the grantor |
 //! | `attack` | captures and floods |
-//! | `sender` | who sends them, at a rate |
-//! | `clients` | the honest ones |
-//! | `server` | what they want |
+//! | `sender` | sends the packets of an attack at a rate |
+//! | `clients` | the honest clients |
+//! | `server` | the server of the honest clients |
 //! | `rounds` | one attack after the other |
-//! | `report`, `html` | what came out, and the bars |
+//! | `report`, `html` | the results and the requirements |
 //!
-//! Everything that is made lives in values of `run` and goes with them, on failure and on
-//! Ctrl-C too; what the kernel holds for us (namespaces, the files in them, XDP programs,
-//! processes) it drops with this one, however that ends. Nothing has a name on the machine,
-//! so two labs do not meet.
+//! All resources belong to values of `run` and are released with them, also on failure and on
+//! Ctrl-C. The kernel releases namespaces, the files in them, XDP programs and child processes when
+//! this process ends, also by `SIGKILL`. Nothing has a name on the machine, so two labs do not
+//! interfere.
 
 mod attack;
 mod clients;
 mod guard;
 mod html;
-mod part;
+mod process;
 mod report;
 mod rounds;
 mod sender;
@@ -45,10 +45,10 @@ use output::progress;
 
 use crate::stop;
 use attack::{Attack, Flood, SERVICE};
-use report::{Known, Report};
-use rounds::{Field, Scale};
+use report::{AttackSummary, Report};
+use rounds::{Lab, Scale};
 
-/// The captures that come to be replayed where none is named, in the data folder.
+/// The captures of the data folder that are replayed if the command line names none.
 const CAPTURES: [&str; 5] = [
     "ddos-pkt.TCP.synflood.spoofed.pcap.gz",
     "ddos-pkt.TCP.DOMINATE.syn.ecn.cwr.pcapng.gz",
@@ -57,47 +57,47 @@ const CAPTURES: [&str; 5] = [
     "ddos-amp.dns.RRSIG.fragmented.pcap.gz",
 ];
 
-/// What `lab` takes.
+/// The arguments of `lab`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    command: Command,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
-    /// Attack a server with the gate off, then on, and tell what its clients got
+enum Command {
+    /// Attack a server with the gate off, then on, and report the service of its clients
     Ddos(Ddos),
 }
 
 #[derive(clap::Args)]
 struct Ddos {
-    /// One flood only, and not for long: does it work here?
+    /// Run one short flood, to check that the lab works on this machine
     #[arg(long, conflicts_with = "capture")]
     quick: bool,
-    /// Replay these captures (pcap or pcapng, gzip or not), where the default is those of the
-    /// data folder ($FINGERPOST_DATA)
+    /// Replay these captures (pcap or pcapng, also compressed with gzip) [default: those of the
+    /// data folder, $FINGERPOST_DATA]
     #[arg(long, value_name = "FILE", num_args = 1..)]
     capture: Vec<PathBuf>,
-    /// Only attacks whose names contain this
+    /// Run only attacks whose names contain this text
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// Only with the gate in this state
+    /// Run only with the gate in this state
     #[arg(long, value_name = "STATE")]
     gate: Option<State>,
-    /// How long new clients come in each round, in seconds
+    /// Time during which new clients connect in each round, in seconds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=600))]
     seconds: Option<u64>,
-    /// The protected link, in Mbit/s
+    /// Bandwidth of the protected link, in Mbit/s
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     link: u64,
-    /// How many times the protected link an attack is
+    /// Rate of an attack, as a multiple of the protected link
     #[arg(long, value_name = "N", default_value_t = 10.0)]
     factor: f64,
-    /// The seed of generated floods
+    /// Seed of generated floods
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write what came out with plots, as a page of HTML
+    /// Write the results with plots as an HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Print one JSON document
@@ -105,18 +105,18 @@ struct Ddos {
     json: bool,
 }
 
-/// What the gate does.
+/// The state of the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum State {
-    /// Nothing: the kernel forwards.
+    /// No gate runs: the kernel forwards.
     Off,
-    /// It guards.
+    /// The gates filter.
     On,
 }
 
 /// Runs a lab.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let What::Ddos(args) = &args.what;
+    let Command::Ddos(args) = &args.command;
     ddos(args)
 }
 
@@ -125,22 +125,25 @@ fn ddos(args: &Ddos) -> Result<ExitCode> {
         bail!("the lab needs root: it builds network namespaces and opens AF_XDP sockets");
     }
     if !(args.factor.is_finite() && args.factor > 0.0) {
-        bail!("--factor {}: an attack is some times the protected link", args.factor);
+        bail!("--factor {}: must be a positive number", args.factor);
     }
     let stop = stop::flag_on_signals(&[stop::SIGINT, stop::SIGTERM, stop::SIGHUP])?;
-    let attacks = progress::during("making the attacks", || attacks(args))?;
+    let attacks = progress::during("preparing the attacks", || attacks(args))?;
     let seconds = args.seconds.unwrap_or(if args.quick { 4 } else { 8 });
     let scale = Scale { link: args.link * 1_000_000, factor: args.factor, seconds };
-    let known = attacks.iter().map(|it| Known { name: it.name.clone(), about: it.about.clone() });
-    let mut report = Report::new(scale, known.collect());
+    let summaries = attacks.iter().map(|attack| AttackSummary {
+        name: attack.name.clone(),
+        description: attack.description.clone(),
+    });
+    let mut report = Report::new(scale, summaries.collect());
     let mut ports: Vec<u16> = attacks.iter().map(|attack| attack.port).collect();
     ports.push(SERVICE);
     ports.sort_unstable();
     ports.dedup();
-    let mut field = progress::during("building the network", || Field::build(scale, &ports, &stop))
+    let mut lab = progress::during("building the network", || Lab::build(scale, &ports, &stop))
         .context("the lab's network")?;
-    let peace = if args.quick { None } else { Some(None) };
-    let each = peace.into_iter().chain(attacks.iter().map(Some));
+    let no_attack = if args.quick { None } else { Some(None) };
+    let each = no_attack.into_iter().chain(attacks.iter().map(Some));
     'all: for attack in each {
         for state in [State::Off, State::On] {
             if args.gate.is_some_and(|only| only != state) {
@@ -149,21 +152,21 @@ fn ddos(args: &Ddos) -> Result<ExitCode> {
             let name = attack.map_or("no attack", |attack| &attack.name);
             let on = state == State::On;
             eprintln!("fingerpost: {name}, gate {}", if on { "on" } else { "off" });
-            match field.round(attack, on, &stop).with_context(|| format!("during {name}"))? {
+            match lab.run_round(attack, on, &stop).with_context(|| format!("during {name}"))? {
                 Some(round) => report.add(round),
                 None => break 'all,
             }
         }
     }
-    drop(field);
+    drop(lab);
     if stop.load(Ordering::Relaxed) {
-        eprintln!("fingerpost: interrupted; what there is so far");
+        eprintln!("fingerpost: interrupted; the report covers the completed rounds");
     }
     if let Some(file) = &args.html {
         fib::image::replace(file, html::page(&report).as_bytes())?;
     }
     report.print(args.json)?;
-    Ok(if report.holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Returns the folder of captures.
@@ -171,16 +174,16 @@ fn data_folder() -> PathBuf {
     std::env::var_os("FINGERPOST_DATA").map_or("../shared/data".into(), PathBuf::from)
 }
 
-/// Makes what is asked for.
+/// Prepares the attacks that the arguments select.
 fn attacks(args: &Ddos) -> Result<Vec<Arc<Attack>>> {
     let mut attacks = Vec::new();
     if !args.quick {
         let named = !args.capture.is_empty();
-        let usual = CAPTURES.map(|name| data_folder().join(name));
-        let captures = if named { &args.capture[..] } else { &usual };
+        let default = CAPTURES.map(|name| data_folder().join(name));
+        let captures = if named { &args.capture[..] } else { &default };
         for path in captures {
             if !named && !path.exists() {
-                eprintln!("fingerpost: {}: not there, so not replayed", path.display());
+                eprintln!("fingerpost: {}: not found, not replayed", path.display());
                 continue;
             }
             attacks.push(Attack::capture(path)?);
@@ -193,7 +196,7 @@ fn attacks(args: &Ddos) -> Result<Vec<Arc<Attack>>> {
     if let Some(only) = &args.only {
         attacks.retain(|attack| attack.name.contains(only.as_str()));
         if attacks.is_empty() {
-            bail!("--only {only}: no attack is called so");
+            bail!("--only {only}: no attack has this text in its name");
         }
     }
     Ok(attacks.into_iter().map(Arc::new).collect())

@@ -1,8 +1,7 @@
-//! The lab's server: TCP connections that are answered, or swallowed and counted.
+//! The lab's server: returns or counts the data of TCP connections.
 //!
-//! The first byte of a connection says which: [`ECHO`] has what follows sent back, [`SINK`]
-//! has it counted under the client's number. What is counted is what arrived, in order and
-//! whole: goodput.
+//! The first byte of a connection selects the service: [`ECHO`] returns the data that follows,
+//! [`SINK`] counts it under the number of the client. The count is goodput: data that TCP delivered.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -16,16 +15,16 @@ use anyhow::{Context, Result};
 use super::topology::{SERVER, client};
 use crate::namespace::Namespace;
 
-/// What follows is sent back.
+/// The server returns the data that follows.
 pub(super) const ECHO: u8 = b'E';
-/// What follows is counted.
+/// The server counts the data that follows.
 pub(super) const SINK: u8 = b'S';
-/// How soon a thread sees that it is over.
-const LOOK: Duration = Duration::from_millis(100);
-/// How long a connection waits to be taken.
+/// The interval at which a thread looks at the stop flag.
+const READ_TIMEOUT: Duration = Duration::from_millis(100);
+/// The interval at which a listener looks for new connections.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The bytes of each client that sends all the time, by its number.
+/// The received bytes of each stream, by the number of its client.
 #[derive(Clone, Debug)]
 pub(super) struct Counts(Arc<[AtomicU64]>);
 
@@ -36,31 +35,31 @@ impl Counts {
     }
 }
 
-/// A server at work; it ends when dropped.
+/// A running server; it ends when dropped.
 #[derive(Debug)]
 pub(super) struct Server {
     counts: Counts,
-    over: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
 }
 
 impl Server {
-    /// Listens at `ports`, for clients 0 to `clients` that send all the time and for others.
+    /// Listens at `ports`; counts the data of clients 0 to `clients`.
     pub(super) fn start(namespace: &Namespace, ports: &[u16], clients: usize) -> Result<Self> {
         let counts = Counts((0..clients).map(|_| AtomicU64::new(0)).collect());
-        let over = Arc::new(AtomicBool::new(false));
-        let (ports, server) = (ports.to_vec(), Self { counts, over });
-        let (counts, over) = (server.counts.clone(), Arc::clone(&server.over));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (ports, server) = (ports.to_vec(), Self { counts, stop });
+        let (counts, stop) = (server.counts.clone(), Arc::clone(&server.stop));
         namespace.run(move || {
             for port in ports {
                 let at = SocketAddr::new(SERVER.into(), port);
                 let listener =
                     TcpListener::bind(at).with_context(|| format!("cannot listen at {at}"))?;
                 listener.set_nonblocking(true)?;
-                let (counts, over) = (counts.clone(), Arc::clone(&over));
+                let (counts, stop) = (counts.clone(), Arc::clone(&stop));
                 let name = format!("serve {port}");
                 thread::Builder::new()
                     .name(name)
-                    .spawn(move || accept(&listener, &counts, &over))?;
+                    .spawn(move || accept(&listener, &counts, &stop))?;
             }
             Ok(())
         })?;
@@ -75,22 +74,22 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
     }
 }
 
-fn accept(listener: &TcpListener, counts: &Counts, over: &Arc<AtomicBool>) {
-    while !over.load(Ordering::Relaxed) {
+fn accept(listener: &TcpListener, counts: &Counts, stop: &Arc<AtomicBool>) {
+    while !stop.load(Ordering::Relaxed) {
         let Ok((stream, from)) = listener.accept() else {
             thread::sleep(PAUSE);
             continue;
         };
-        let (counts, over) = (counts.clone(), Arc::clone(over));
+        let (counts, stop) = (counts.clone(), Arc::clone(stop));
         let body = move || {
-            // A connection that fails is the client's to notice.
-            let _ = serve(stream, from, &counts, &over);
+            // The client notices a failed connection.
+            let _ = serve(stream, from, &counts, &stop);
         };
-        let _ = thread::Builder::new().name("served".into()).spawn(body);
+        let _ = thread::Builder::new().name("connection".into()).spawn(body);
     }
 }
 
@@ -98,41 +97,41 @@ fn serve(
     mut stream: TcpStream,
     from: SocketAddr,
     counts: &Counts,
-    over: &AtomicBool,
+    stop: &AtomicBool,
 ) -> std::io::Result<()> {
-    // Of a socket that does not block, on some systems this one does not either.
+    // On some systems a connection inherits the non-blocking mode of its listener.
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(LOOK))?;
+    stream.set_read_timeout(Some(READ_TIMEOUT))?;
     stream.set_nodelay(true)?;
     let IpAddr::V4(from) = from.ip() else { return Ok(()) };
     let number = u32::from(from).wrapping_sub(client(0).into()) as usize;
     let mut bytes = [0; 16 << 10];
-    let mut what = None;
-    while !over.load(Ordering::Relaxed) {
+    let mut service = None;
+    while !stop.load(Ordering::Relaxed) {
         let length = match stream.read(&mut bytes) {
             Ok(0) => break,
             Ok(length) => length,
-            Err(error) if is_late(&error) => continue,
+            Err(error) if is_timeout(&error) => continue,
             Err(error) => return Err(error),
         };
-        let mut got = &bytes[..length];
-        if what.is_none() {
-            what = got.first().copied();
-            got = &got[1..];
+        let mut data = &bytes[..length];
+        if service.is_none() {
+            service = data.first().copied();
+            data = &data[1..];
         }
-        match (what, counts.0.get(number)) {
+        match (service, counts.0.get(number)) {
             (Some(SINK), Some(count)) => {
-                count.fetch_add(got.len() as u64, Ordering::Relaxed);
+                count.fetch_add(data.len() as u64, Ordering::Relaxed);
             }
-            (Some(ECHO), _) => stream.write_all(got)?,
+            (Some(ECHO), _) => stream.write_all(data)?,
             _ => break,
         }
     }
     Ok(())
 }
 
-/// Says whether an error only means that nothing has come yet, or nothing has left.
-pub(super) fn is_late(error: &std::io::Error) -> bool {
+/// Returns whether an error is a timeout: no data was received or sent yet.
+pub(super) fn is_timeout(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
 }

@@ -8,15 +8,15 @@
 //!                                                    bucket towards the grantor
 //! ```
 //!
-//! Link *n* is 10.80.*n*.0/24, `.1` its end on the left; link 8 is the protected network
-//! itself. The router has the way to the server by BGP only, from both gates, and shares
-//! flows between them by pairs of addresses. Clients speak from any address of 198.18.0.0/16
-//! (RFC 2544). What answers forged sources ends at the router, which has no default route.
+//! Link *n* is 10.80.*n*.0/24, with `.1` at its end on the left; link 8 is the protected network.
+//! The router has routes to the server by BGP only, from both gates, and distributes flows by pairs
+//! of addresses. Clients use any address of 198.18.0.0/16 (RFC 2544). The router drops the replies
+//! to forged sources by a blackhole default route.
 //!
-//! All of it forwards by the kernel when no gate works: that is "the gate off". The network
-//! behind the gates has an MTU that a tunnel fits in.
+//! Without running gates the kernels forward everything: that is "the gate off". The network behind
+//! the gates has an MTU for tunneled packets.
 //!
-//! Each namespace has a `/tmp` of its own, in memory, for the files of what runs there.
+//! Each namespace has its own `/tmp` in memory for the files of its processes.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -30,41 +30,41 @@ use crate::namespace::{Mac, Namespace};
 
 /// The server.
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 7);
-/// What the gates protect.
+/// The prefix that the gates protect.
 pub(super) const PROTECTED: &str = "192.0.2.0/24";
-/// Where tunnels end.
+/// The address of the tunnel endpoint.
 pub(super) const TUNNELS_END: Ipv4Addr = Ipv4Addr::new(10, 9, 1, 100);
 /// The attackers' interface.
 pub(super) const ATTACKER: &str = "attack";
 /// The site's interface to the protected link.
 const LINK: &str = "narrow";
-/// Packets that may wait before the protected link.
-const PLACES: usize = 100;
-/// What packets may be long where tunnels pass.
-const WIDE: u16 = 1600;
+/// The queue length of the protected link, in packets.
+const QUEUE_LENGTH: usize = 100;
+/// The MTU of links with tunneled packets.
+const TUNNEL_MTU: u16 = 1600;
 
-/// The address of an end of link `number`, 1 or 2.
+/// Returns the address of an end of link `number`, 1 or 2.
 pub(super) fn address(number: u8, end: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 80, number, end)
 }
 
-/// The MAC of an end of a link.
+/// Returns the MAC address of an end of a link.
 pub(super) fn mac(number: u8, end: u8) -> [u8; 6] {
     [0x02, 0xfe, 0, 1, number, end]
 }
 
-/// Returns the address that client `number` speaks from.
+/// Returns the address of client `number`.
 pub(super) fn client(number: u16) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(Ipv4Addr::new(198, 18, 0, 0)) + u32::from(number))
 }
 
-/// Says whether an address is one that the lab itself uses.
+/// Returns whether the lab itself uses an address.
 pub(super) fn is_own(address: u32) -> bool {
     let within = |net: [u8; 4], len: u32| (address ^ u32::from_be_bytes(net)) >> (32 - len) == 0;
     within([10, 80, 0, 0], 16) || within([198, 18, 0, 0], 16) || within([192, 0, 2, 0], 24)
 }
 
-/// The namespaces, joined and up.
+/// The connected namespaces.
 #[derive(Debug)]
 pub(super) struct Topology {
     pub(super) clients: Namespace,
@@ -76,19 +76,19 @@ pub(super) struct Topology {
     pub(super) server: Namespace,
 }
 
-/// What traffic the protected link has seen.
+/// The packet counters of the protected link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub(super) struct LinkCount {
-    /// Packets that went over it.
+    /// Sent packets.
     pub(super) packets: u64,
-    /// Packets that it had no room for.
+    /// Packets that its full queue dropped.
     pub(super) dropped: u64,
 }
 
 impl Topology {
-    /// Builds it, with a protected link of so many bits a second.
+    /// Builds it, with a protected link of `bits` per second.
     pub(super) fn build(bits: u64) -> Result<Self> {
-        let made = Self {
+        let topology = Self {
             clients: Namespace::new("clients")?,
             attackers: Namespace::new("attackers")?,
             router: Namespace::new("router")?,
@@ -97,28 +97,28 @@ impl Topology {
             grantor: Namespace::new("grantor")?,
             server: Namespace::new("server")?,
         };
-        let Self { clients, attackers, router, gates: [a, b], site, grantor, server } = &made;
-        for namespace in made.all() {
+        let Self { clients, attackers, router, gates: [a, b], site, grantor, server } = &topology;
+        for namespace in topology.all() {
             prepare(namespace)?;
         }
         join(1, (clients, "net"), (router, "clients"), 1500)?;
         join(2, (attackers, ATTACKER), (router, "attackers"), 1500)?;
         join(3, (router, "gate-a"), (a, "front"), 1500)?;
         join(4, (router, "gate-b"), (b, "front"), 1500)?;
-        join(5, (a, "back"), (site, "gate-a"), WIDE)?;
-        join(6, (b, "back"), (site, "gate-b"), WIDE)?;
-        join(7, (site, LINK), (grantor, LINK), WIDE)?;
+        join(5, (a, "back"), (site, "gate-a"), TUNNEL_MTU)?;
+        join(6, (b, "back"), (site, "gate-b"), TUNNEL_MTU)?;
+        join(7, (site, LINK), (grantor, LINK), TUNNEL_MTU)?;
         join(8, (grantor, "inside"), (server, "net"), 1500)?;
-        made.routes()?;
+        topology.add_routes()?;
         for namespace in [router, a, b, site, grantor] {
             namespace.write("/proc/sys/net/ipv4/ip_forward", "1")?;
         }
-        // A veth leaves checksums to a card that there is none of, and what an AF_XDP
-        // socket takes has not passed one.
+        // A veth leaves checksums to a network card, and AF_XDP sockets receive frames before one
+        // would compute them.
         for (namespace, interface) in [(clients, "net"), (server, "net")] {
             namespace.run(move || Ok(port::af_xdp::compute_checksums(interface)?))?;
         }
-        // RFC 5681, which every kernel has and lets anyone use, whatever is the machine's own.
+        // RFC 5681: every kernel has it, and the result does not depend on the default of the machine.
         for namespace in [clients, server] {
             namespace.write("/proc/sys/net/ipv4/tcp_congestion_control", "reno")?;
         }
@@ -126,10 +126,10 @@ impl Topology {
             "qdisc add dev {LINK} root handle 1: tbf rate {bits}bit burst 10kb latency 50ms"
         ))
         .context("the protected link needs the kernel's token bucket (CONFIG_NET_SCH_TBF)")?;
-        // Its own queue counts bytes, in which the small packets of clients find room that
+        // The default queue counts bytes, so that the small packets of clients would find room where
         // the large ones of an attack do not.
-        site.tc(&format!("qdisc add dev {LINK} parent 1:1 pfifo limit {PLACES}"))?;
-        Ok(made)
+        site.tc(&format!("qdisc add dev {LINK} parent 1:1 pfifo limit {QUEUE_LENGTH}"))?;
+        Ok(topology)
     }
 
     fn all(&self) -> [&Namespace; 8] {
@@ -137,19 +137,19 @@ impl Topology {
         [clients, attackers, router, a, b, site, grantor, server]
     }
 
-    fn routes(&self) -> Result<()> {
+    fn add_routes(&self) -> Result<()> {
         let at = address;
         let default = |namespace: &Namespace, via: Ipv4Addr| {
             namespace.ip(&format!("route add default via {via}")).map(drop)
         };
-        // Every address of the prefix is the clients' own.
+        // The clients' namespace has all addresses of the prefix.
         self.clients.ip("route add local 198.18.0.0/16 dev lo")?;
         default(&self.clients, at(1, 2))?;
         self.router.ip(&format!("route add 198.18.0.0/16 via {}", at(1, 1)))?;
         self.router.ip("route add blackhole default")?;
         for (gate, number) in self.gates.iter().zip(0..) {
             default(gate, at(3 + number, 1))?;
-            // The last is where acknowledgements of decisions go.
+            // Acknowledgements of decisions go to the last one.
             for inside in [PROTECTED, &TUNNELS_END.to_string(), &at(7, 2).to_string()] {
                 gate.ip(&format!("route add {inside} via {}", at(5 + number, 2)))?;
             }
@@ -168,18 +168,19 @@ impl Topology {
         default(&self.server, Ipv4Addr::new(192, 0, 2, 1))
     }
 
-    /// Reads what the protected link has counted.
+    /// Reads the counters of the protected link.
     pub(super) fn link(&self) -> Result<LinkCount> {
         let text = self.site.tc(&format!("-s -j qdisc show dev {LINK}"))?;
-        let read: serde_json::Value = serde_json::from_str(&text).context("what tc tells")?;
+        let read: serde_json::Value =
+            serde_json::from_str(&text).context("reading the output of tc")?;
         let number = |name: &str| read[0][name].as_u64();
         let both = number("packets").zip(number("drops"));
-        let (packets, dropped) = both.context("tc tells no counters of the protected link")?;
+        let (packets, dropped) = both.context("tc prints no counters of the protected link")?;
         Ok(LinkCount { packets, dropped })
     }
 }
 
-/// Gives a namespace a `/tmp` of its own, and manners.
+/// Mounts a `/tmp` in a namespace, and switches IPv6 and the reverse-path filter off.
 fn prepare(namespace: &Namespace) -> Result<()> {
     namespace.run(|| {
         mount(Some("lab"), "/tmp", Some("tmpfs"), MsFlags::empty(), Some("mode=755"))
@@ -192,7 +193,7 @@ fn prepare(namespace: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// Joins two namespaces by link `number`, addressed but for the last one.
+/// Connects two namespaces by link `number`, with addresses except on link 8.
 fn join(
     number: u8,
     (left, near): (&Namespace, &'static str),
@@ -215,7 +216,7 @@ fn join(
     Ok(())
 }
 
-/// Writes a file into the `/tmp` of a namespace, for its owner only.
+/// Writes a file with mode 0600 to the `/tmp` of a namespace.
 pub(super) fn put(namespace: &Namespace, name: &'static str, text: String) -> Result<()> {
     namespace.run(move || {
         let path = format!("/tmp/{name}");
@@ -232,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_labs_own_addresses_are_known() {
+    fn is_own_covers_the_prefixes_of_the_lab() {
         let own = [address(7, 2), SERVER, client(0), client(0xffff)];
         assert!(own.into_iter().all(|address| is_own(address.into())));
         let others = [[10, 81, 0, 0], [198, 19, 0, 0], [192, 0, 3, 0], [8, 8, 8, 8]];
