@@ -55,11 +55,11 @@ written() { # NUMBER SPEAKER
     "$program" gate bgp-config -c "$work/gate.toml" --speaker "$2" --local-as 65001 --router-id "10.1.$1.2" \
         --peer "10.1.$1.1,65000" --peer "fd01:$1::1,65000"
 }
-refuse 1 "192.0.2.0/24 of IPv4 cannot be announced: no --peer has an address of IPv4" \
+refuse 1 "cannot announce 192.0.2.0/24: no --peer has an IPv4 address" \
     "$program" gate bgp-config -c "$work/gate.toml" --local-as 1 --router-id 1.1.1.1 --peer fd01::1,2
-refuse 1 "nobody's (RFC 7607)" \
+refuse 1 'AS 0 is reserved (RFC 7607)' \
     "$program" gate bgp-config -c "$work/gate.toml" --local-as 0 --router-id 1.1.1.1 --peer 10.1.1.1,2
-refuse 2 '"AS2" is no AS number' \
+refuse 2 '"AS2" is not an AS number' \
     "$program" gate bgp-config -c "$work/gate.toml" --local-as 1 --router-id 1.1.1.1 --peer 10.1.1.1,AS2
 
 cat >"$work/up.conf" <<'CONF'

@@ -104,9 +104,9 @@ has() {
     local digest
     digest=$(sha256sum "$work/only.o" | cut -d' ' -f1)
     at_gate | json "p, = [p for p in d if p['number'] == 9]
-assert (p['origin'], p['state'], p['digest']) == ('grantor 7', 'in_force', '$digest'), p" &&
+assert (p['origin'], p['state'], p['digest']) == ('grantor 7', 'active', '$digest'), p" &&
         at_grantor | json "p, = d
-assert (p['gate'], p['number'], p['name'], p['state'], p['digest']) == ('10.2.0.1', 9, 'only', 'in_force', '$digest'), p"
+assert (p['gate'], p['number'], p['name'], p['state'], p['digest']) == ('10.2.0.1', 9, 'only', 'active', '$digest'), p"
 }
 hand() {
     within gate "$python" "$here/smoke/sending_peers.py" "$prefix" "$program" "$work" "$@"

@@ -16,7 +16,7 @@ within gate ip neigh add 10.2.0.2 lladdr 02:00:00:00:02:02 dev g1
 
 cat >"$work/gate.toml" <<CONFIG
 $(sides 2mbit)
-requests = 16
+request_queue = 16
 [flow_table]
 entries = 4096
 $(gate_site '{ address = "10.2.0.2" }')

@@ -64,7 +64,7 @@ guarded() {
     balanced <"$work/$name.json"
     json 'p = d["gate"]["packets"]
 ends = """request granted allowed back front no_route blocked declined over_rate policy no_grantor program
-    program_error over_limit over_destination_limit syn_cookie proof forged"""
+    program_error over_limit over_destination_limit syn_cookie cookie_reset forged"""
 assert p["received"] == sum(p[name] for name in ends.split()), p
 for what in "packets", "bytes":
     assert d["gate"][what]["received"] == sum(sum(it[what].values()) for it in d["gate"]["policies"]), d["gate"]
