@@ -136,7 +136,7 @@ pub(super) fn simulate(
                 outcome.hit_cycles += machine.hit(word);
                 continue;
             }
-            outcome.vain_cycles += machine.miss(hac.shape().words());
+            outcome.vain_cycles += machine.miss(hac.shape().words_per_set());
         }
         steps.clear();
         let hop = nart.trace(addr, &mut steps);

@@ -5,7 +5,7 @@
 //! listed and what the battery of tests runs are one list. DXR's names are its
 //! shapes (`D16X4R`), of which there are many more than are listed.
 //!
-//! What an unnamed table is, `settle.rs` decides.
+//! What an unnamed table is, `selection.rs` decides.
 
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -25,9 +25,9 @@ use core::fmt::Debug;
 use core::hash::Hash;
 
 use crate::arch::lanes::Words;
+use crate::factory::{self, Built, EngineSet, construct};
 use crate::image::engines::{self, Loaded};
-use crate::image::{Item, Stored};
-use crate::maker::{self, Made, Makes, make};
+use crate::image::{Item, PartReader};
 use crate::{Addr, Choice, Hop, Rib};
 
 /// One entry of a range table: where the range starts within its chunk, and its
@@ -51,47 +51,47 @@ pub trait Slot<A>: Item + Ord + Hash + Debug + Send + Sync + 'static {
 
     /// Returns the entries as numbers that order as they do, if lanes are wide
     /// enough for them and for what an address of this family leaves to resolve.
-    fn words(_entries: &[Self]) -> Option<Words<'_>> {
+    fn as_words(_entries: &[Self]) -> Option<Words<'_>> {
         None
     }
 }
 
 /// A number that may be wide or narrow.
 trait Number: Sized {
-    fn words(numbers: &[Self]) -> Option<Words<'_>>;
+    fn as_words(numbers: &[Self]) -> Option<Words<'_>>;
 }
 
 impl Number for u16 {
     #[inline(always)]
-    fn words(numbers: &[Self]) -> Option<Words<'_>> {
+    fn as_words(numbers: &[Self]) -> Option<Words<'_>> {
         Some(Words::Half(numbers))
     }
 }
 
 impl Number for u32 {
     #[inline(always)]
-    fn words(numbers: &[Self]) -> Option<Words<'_>> {
+    fn as_words(numbers: &[Self]) -> Option<Words<'_>> {
         Some(Words::Whole(numbers))
     }
 }
 
 impl Number for u64 {
     #[inline(always)]
-    fn words(_: &[Self]) -> Option<Words<'_>> {
+    fn as_words(_: &[Self]) -> Option<Words<'_>> {
         None
     }
 }
 
 impl Number for u128 {
     #[inline(always)]
-    fn words(_: &[Self]) -> Option<Words<'_>> {
+    fn as_words(_: &[Self]) -> Option<Words<'_>> {
         None
     }
 }
 
 /// An address family as the engines need it.
 #[expect(private_bounds, reason = "sealed: the families are those that the library compiles")]
-pub trait Family: Addr + Makes {
+pub trait Family: Addr + EngineSet {
     /// The family of the upper half of the bits.
     type Upper: Family;
     /// A range entry for the common case.
@@ -137,8 +137,8 @@ macro_rules! slot {
                 Hop(self as u32 & <Self as Slot<$addr>>::MAX_HOP)
             }
             #[inline(always)]
-            fn words(entries: &[Self]) -> Option<Words<'_>> {
-                if <$addr>::BITS > 32 { None } else { Number::words(entries) }
+            fn as_words(entries: &[Self]) -> Option<Words<'_>> {
+                if <$addr>::BITS > 32 { None } else { Number::as_words(entries) }
             }
         }
     };
@@ -261,14 +261,14 @@ macro_rules! family {
             }
         }
 
-        impl Makes for $addr {
+        impl EngineSet for $addr {
             $(#[$lazy])?
-            fn make(rib: &Rib<Self>, choice: Choice, threads: usize) -> Made<Self> {
-                make(rib, choice, threads, &[$(maker::$set),*])
+            fn build(rib: &Rib<Self>, choice: Choice, threads: usize) -> Built<Self> {
+                construct(rib, choice, threads, &[$(factory::$set),*])
             }
 
             $(#[$lazy])?
-            fn load(choice: Choice, stored: &Stored<'_>) -> Loaded<Self> {
+            fn load(choice: Choice, stored: &PartReader<'_>) -> Loaded<Self> {
                 engines::load(choice, stored, &[$(engines::$set),*])
             }
         }

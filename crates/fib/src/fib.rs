@@ -14,8 +14,8 @@ use core::fmt;
 use crate::choice::Choice;
 use crate::engine::overlap::Overlapped;
 use crate::engine::{Engine, Part, Step};
-use crate::maker::Maker;
-use crate::settle::settle;
+use crate::factory::TableBuilder;
+use crate::selection::select_engine;
 use crate::{Family, Full, Hop, Rib};
 
 /// A frozen forwarding table of some engine.
@@ -132,20 +132,20 @@ impl<A: Family> fmt::Debug for Fib<A> {
 
 /// Builds a [`Fib`], and follows the changes of its routes.
 pub(crate) struct FibBuilder<A: Family> {
-    maker: Box<dyn Maker<A>>,
+    builder: Box<dyn TableBuilder<A>>,
     choice: Choice,
     why: String,
 }
 
 impl<A: Family> FibBuilder<A> {
     pub(crate) fn build(rib: &Rib<A>, choice: Choice, threads: usize) -> Result<Self, Full> {
-        let (choice, why) = settle(choice, rib);
-        Ok(Self { maker: A::make(rib, choice, threads)?, choice, why })
+        let (choice, why) = select_engine(choice, rib);
+        Ok(Self { builder: A::build(rib, choice, threads)?, choice, why })
     }
 
     pub(crate) fn freeze(&self) -> Fib<A> {
         Fib {
-            engine: self.maker.freeze(),
+            engine: self.builder.freeze(),
             choice: self.choice,
             why: self.why.clone(),
             generation: 0,
@@ -159,7 +159,7 @@ impl<A: Family> FibBuilder<A> {
     /// Takes over all changes of `rib` and marks it clean; returns how many blocks
     /// or routes were laid out again.
     pub(crate) fn follow(&mut self, rib: &mut Rib<A>) -> Result<usize, Full> {
-        self.maker.follow(rib)
+        self.builder.follow(rib)
     }
 
     /// Gives a table that no one reads yet its number.
@@ -169,16 +169,16 @@ impl<A: Family> FibBuilder<A> {
 
     /// Brings `idle`, frozen from this builder, up to date.
     pub(crate) fn refresh(&self, idle: &mut Fib<A>) {
-        self.maker.refresh(&mut *idle.engine);
+        self.builder.refresh(&mut *idle.engine);
     }
 
     /// Counts the 64-bit words of the table written so far.
     pub(crate) fn written(&self) -> u64 {
-        self.maker.written()
+        self.builder.written()
     }
 
     /// Counts the bytes of the table that nothing is in.
     pub(crate) fn holes(&self) -> usize {
-        self.maker.holes()
+        self.builder.holes()
     }
 }

@@ -63,28 +63,28 @@ mod arena;
 mod build;
 mod caches;
 mod choice;
+#[cfg(feature = "std")]
+mod double_buffer;
 pub mod engine;
 mod error;
+mod factory;
 mod family;
 mod fib;
 mod fibs;
-mod ground;
 mod holes;
 mod hop;
 pub mod image;
-mod maker;
 mod pool;
 mod prefix;
 #[cfg(feature = "std")]
 mod publish;
 mod rib;
 pub mod runs;
-mod settle;
+mod selection;
+mod shared_pool;
 #[cfg(feature = "std")]
 mod sync;
 mod table;
-#[cfg(feature = "std")]
-mod turns;
 #[cfg(feature = "std")]
 mod update;
 
@@ -104,7 +104,7 @@ pub use prefix::{BadPrefix, Prefix};
 #[cfg(feature = "std")]
 pub use publish::{Publisher, Reader};
 pub use rib::{Covering, Rib, Walk};
-pub use settle::Estimate;
+pub use selection::Estimate;
 pub use table::{Table, fetch_ahead};
 #[cfg(feature = "std")]
 pub use update::{Commit, Updater};

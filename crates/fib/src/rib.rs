@@ -248,7 +248,7 @@ impl<A: Addr> Rib<A> {
     /// # Ok::<(), fingerpost_fib::BadPrefix>(())
     /// ```
     pub fn prepare(&self, prefixes: &[Prefix<A>]) {
-        walk::abreast(&self.nodes, prefixes);
+        walk::prefetch_paths(&self.nodes, prefixes);
     }
 
     /// Returns the number of routes.

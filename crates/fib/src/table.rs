@@ -21,7 +21,7 @@
 //! most. A table that is further behind is copied whole, which is never wrong.
 //!
 //! Where spans are replaced and never changed, both tables can look at one array instead
-//! (`ground.rs`).
+//! (`shared_pool.rs`).
 //!
 //! Sizes are checked at the allocation: a table whose bytes would not fit the address
 //! space is a panic, as for a `Vec`, and never a smaller table than its length.

@@ -8,7 +8,7 @@
 //!
 //! [`Updater::commit`] turns all changes since the last one into one publication:
 //! however many updates hit a block, it is rebuilt once (thesis section 3.5). Two
-//! tables take turns (`turns.rs`): while one is read, the other waits for what will
+//! tables take turns (`double_buffer.rs`): while one is read, the other waits for what will
 //! have changed, and is patched before it is published.
 //!
 //! A change costs O(routes and ranges of the blocks it touches). The table that
@@ -17,8 +17,8 @@
 use core::fmt;
 
 use crate::choice::Choice;
+use crate::double_buffer::DoubleBuffer;
 use crate::fib::{Fib, FibBuilder};
-use crate::turns::Turns;
 use crate::{Family, Full, Hop, Prefix, Reader, Rib};
 
 /// Routes, the table made of them, and the readers of that table.
@@ -27,7 +27,7 @@ pub struct Updater<A: Family> {
     choice: Choice,
     threads: usize,
     builder: FibBuilder<A>,
-    turns: Turns<Fib<A>>,
+    buffers: DoubleBuffer<Fib<A>>,
     /// The builder holds changes that are not yet published.
     behind: bool,
     /// The builder has met a limit half-way and must be made anew.
@@ -59,13 +59,13 @@ impl<A: Family> Updater<A> {
     pub fn new(mut rib: Rib<A>, choice: Choice, threads: usize) -> Result<Self, Full> {
         rib.mark_clean();
         let builder = FibBuilder::build(&rib, choice, threads)?;
-        let turns = Turns::new(builder.freeze());
+        let buffers = DoubleBuffer::new(builder.freeze());
         Ok(Self {
             rib,
             choice,
             threads,
             builder,
-            turns,
+            buffers,
             behind: false,
             broken: false,
             publications: 0,
@@ -79,18 +79,18 @@ impl<A: Family> Updater<A> {
 
     /// Returns the table that readers are given now.
     pub fn fib(&self) -> &Fib<A> {
-        self.turns.current()
+        self.buffers.current()
     }
 
     /// Adds a reader, for a thread that looks addresses up.
     pub fn reader(&self) -> Reader<Fib<A>> {
-        self.turns.reader()
+        self.buffers.reader()
     }
 
     /// Says whether every reader has left all tables before the one published last: hops
     /// that are not in that one are free to mean something else.
     pub fn passed(&self) -> bool {
-        self.turns.passed()
+        self.buffers.passed()
     }
 
     /// Publishes a table that was made elsewhere, as one from an image, in place of that of
@@ -98,7 +98,7 @@ impl<A: Family> Updater<A> {
     pub fn adopt(&mut self, mut fib: Fib<A>) {
         self.publications += 1;
         FibBuilder::number(&mut fib, self.publications);
-        self.turns.adopt(fib);
+        self.buffers.adopt(fib);
         self.behind = true;
     }
 
@@ -168,7 +168,7 @@ impl<A: Family> Updater<A> {
         self.broken = true;
         self.builder = FibBuilder::build(&self.rib, self.choice, self.threads)?;
         self.broken = false;
-        self.turns.renew();
+        self.buffers.renew();
         commit.rebuilt = true;
         Ok(())
     }
@@ -176,7 +176,7 @@ impl<A: Family> Updater<A> {
     /// Publishes the builder's table, if one is free to carry it.
     fn publish(&mut self, commit: &mut Commit) {
         let (builder, number) = (&self.builder, self.publications + 1);
-        commit.published = self.turns.publish(
+        commit.published = self.buffers.publish(
             || builder.freeze(),
             |idle| builder.refresh(idle),
             |fib| FibBuilder::number(fib, number),

@@ -38,7 +38,7 @@ fn kept<A: Family>() -> Vec<Choice> {
         _ => &["D12X8R/64", "D20R/64"],
     };
     let more = names.iter().map(|name| Choice::parse::<A>(name).unwrap());
-    Choice::every::<A>().into_iter().filter(|choice| choice.is_kept()).chain(more).collect()
+    Choice::every::<A>().into_iter().filter(|choice| choice.is_storable()).chain(more).collect()
 }
 
 /// A table of the seed: from a few hops to many, that need every width.
@@ -97,16 +97,16 @@ fn the_automatic_choice_is_kept_and_others_say_that_they_are_not() {
             let fib = Fib::build(&rib, choice, 1).unwrap();
             let mut writer = Writer::new();
             match writer.table("t", &fib) {
-                Ok(()) => assert!(choice.is_kept(), "{choice:?}"),
+                Ok(()) => assert!(choice.is_storable(), "{choice:?}"),
                 Err(refused) => {
-                    assert!(!choice.is_kept(), "{choice:?}");
+                    assert!(!choice.is_storable(), "{choice:?}");
                     assert_eq!(refused.engine, choice.name::<A>());
                     assert_eq!(writer.finish(), Writer::new().finish(), "nothing was added");
                 }
             }
         }
-        assert!(Choice::estimates(&rib).iter().all(|estimate| estimate.choice.is_kept()));
-        assert!(Choice::Auto.is_kept() && Choice::Within(5).is_kept());
+        assert!(Choice::estimates(&rib).iter().all(|estimate| estimate.choice.is_storable()));
+        assert!(Choice::Auto.is_storable() && Choice::Within(5).is_storable());
     }
     check::<u32>();
     check::<u128>();
@@ -139,7 +139,7 @@ fn file(arrays: &[(String, u32, Vec<u8>)]) -> Vec<u8> {
     file
 }
 
-/// Makes the checksum that of the file.
+/// EngineSet the checksum that of the file.
 fn put_right(file: &mut [u8]) {
     if file.len() >= 64 {
         let checksum = xxh3_64_with_seed(&file[64..], xxh3_64(&file[..56]));
@@ -236,7 +236,7 @@ fn survive<A: Family>(bytes: &[u8], addrs: &[A], tried: &mut Tried) {
     }
 }
 
-/// Turns bits of a file, and gives it another checksum.
+/// DoubleBuffer bits of a file, and gives it another checksum.
 fn turn_bits<A: Family>(
     bytes: &[u8],
     places: impl Iterator<Item = usize>,

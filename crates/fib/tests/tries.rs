@@ -25,7 +25,7 @@ fn memory<A: Family>(choice: Choice, routes: usize) {
     let rib = Rib::from_sorted(table.iter().map(|(&prefix, &hop)| (prefix, hop)));
     let mut updater = Updater::new(rib, choice, 1).unwrap();
     let mut live: Vec<Prefix<A>> = table.keys().copied().collect();
-    // Turns the table over several times, then empties most of it.
+    // DoubleBuffer the table over several times, then empties most of it.
     for step in 0..routes * 6 {
         if step % 2 == 0 || step > routes * 5 {
             if live.len() > routes / 8 {

@@ -103,9 +103,9 @@ fn add<A: Family>(
         return Ok(());
     }
     let choice = table_args.choice::<A>()?;
-    if !choice.is_kept() {
+    if !choice.is_storable() {
         // Checked before the build, which may take long.
-        let engines = fib::Choice::every::<A>().into_iter().filter(|choice| choice.is_kept());
+        let engines = fib::Choice::every::<A>().into_iter().filter(|choice| choice.is_storable());
         let names: Vec<_> = engines.map(|choice| choice.name::<A>()).collect();
         bail!(
             "--engine {}: images do not support it: use auto, {}",
@@ -175,7 +175,7 @@ fn describe(path: &Path, image: &Image<'_>) -> anyhow::Result<Summary> {
             bytes: bytes.with_context(|| path.display().to_string())?,
         });
     }
-    let of = |name: &str, table: &image::Kept| {
+    let of = |name: &str, table: &image::TableInfo| {
         name.strip_prefix(&*table.name).is_some_and(|rest| rest.starts_with('/'))
     };
     let names = image.arrays().iter().map(|array| &array.name);

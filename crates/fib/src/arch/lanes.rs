@@ -15,7 +15,7 @@
 //!
 //! [`Wide`] is the key: having one proves that the processor has the instructions, and
 //! all operations are its methods. An engine says how it answers a few vectors, as
-//! [`Abreast`], without a word of any processor; [`batch`] takes a batch apart into
+//! [`SimdLookup`], without a word of any processor; [`batch`] takes a batch apart into
 //! such, and where it says that there are no lanes the engine does what it does without.
 //! Items of 16 bits are loaded in pairs, since there is no gather of less than 32:
 //! nothing outside the table is read.
@@ -24,7 +24,7 @@
 //! them, and sixteen loads are sixteen loads, each index taken out of a vector and each
 //! item put into one. That costs more instructions than a lookup has that does little
 //! else; so there a table is answered in lanes only if it says that what it computes
-//! beside its loads is worth it ([`Abreast::LOADED_SINGLY`]).
+//! beside its loads is worth it ([`SimdLookup::LOADED_SINGLY`]).
 //!
 //! Vectors go abreast because a burst from a port is short. What follows a branch that
 //! depends on loaded numbers does not begin before they are there, if the processor
@@ -77,14 +77,14 @@ pub(crate) use none::{Lanes, Wide, wide};
 pub(crate) const LANES: usize = 16;
 
 /// A table that answers whole vectors.
-pub(crate) trait Abreast<A: Addr> {
+pub(crate) trait SimdLookup<A: Addr> {
     /// Whether it does so too where a gather is a load for each lane: where lanes save
     /// more than they cost, though what is loaded has to be put into them one by one.
     const LOADED_SINGLY: bool = false;
 
     /// Answers `N` vectors, at most four, their loads overlapping. To be
     /// `#[inline(always)]`, and what it calls too.
-    fn abreast<const N: usize>(
+    fn lookup_vectors<const N: usize>(
         &self,
         wide: Wide,
         addrs: &[[A; LANES]; N],
@@ -92,13 +92,13 @@ pub(crate) trait Abreast<A: Addr> {
     );
 
     /// Answers lookups that fill no vector.
-    fn few(&self, addrs: &[A], out: &mut [Hop]);
+    fn remainder(&self, addrs: &[A], out: &mut [Hop]);
 }
 
 /// Answers a batch in lanes, or says that there are none, or none that would be of use to
 /// this table; `out` is as long as `addrs`.
 #[inline(always)]
-pub(crate) fn batch<A: Addr, T: Abreast<A>>(table: &T, addrs: &[A], out: &mut [Hop]) -> bool {
+pub(crate) fn batch<A: Addr, T: SimdLookup<A>>(table: &T, addrs: &[A], out: &mut [Hop]) -> bool {
     (Wide::AT_ONCE || T::LOADED_SINGLY) && wide(Batch { table, addrs, out }).is_ok()
 }
 
@@ -109,30 +109,30 @@ struct Batch<'a, A: Addr, T> {
     out: &'a mut [Hop],
 }
 
-impl<A: Addr, T: Abreast<A>> WideKernel for Batch<'_, A, T> {
+impl<A: Addr, T: SimdLookup<A>> WideKernel for Batch<'_, A, T> {
     type Out = ();
 
     #[inline(always)]
     fn run(self, wide: Wide) {
-        let (addrs, few) = self.addrs.as_chunks::<LANES>();
-        let (out, few_out) = self.out.as_chunks_mut::<LANES>();
+        let (addrs, remainder) = self.addrs.as_chunks::<LANES>();
+        let (out, remainder_out) = self.out.as_chunks_mut::<LANES>();
         let (fours, addrs) = addrs.as_chunks::<4>();
         let (fours_out, out) = out.as_chunks_mut::<4>();
         for (addrs, out) in fours.iter().zip(fours_out) {
-            self.table.abreast(wide, addrs, out);
+            self.table.lookup_vectors(wide, addrs, out);
         }
         let (twos, addrs) = addrs.as_chunks::<2>();
         let (twos_out, out) = out.as_chunks_mut::<2>();
         for (addrs, out) in twos.iter().zip(twos_out) {
-            self.table.abreast(wide, addrs, out);
+            self.table.lookup_vectors(wide, addrs, out);
         }
         let (ones, _) = addrs.as_chunks::<1>();
         let (ones_out, _) = out.as_chunks_mut::<1>();
         for (addrs, out) in ones.iter().zip(ones_out) {
-            self.table.abreast(wide, addrs, out);
+            self.table.lookup_vectors(wide, addrs, out);
         }
-        if !few.is_empty() {
-            self.table.few(few, few_out);
+        if !remainder.is_empty() {
+            self.table.remainder(remainder, remainder_out);
         }
     }
 }

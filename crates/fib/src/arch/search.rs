@@ -112,7 +112,7 @@ mod tests {
         }
     }
 
-    fn words(starts: &[u32], bits: usize) -> Vec<u32> {
+    fn pack(starts: &[u32], bits: usize) -> Vec<u32> {
         let join = |starts: &[u32]| {
             starts.iter().enumerate().fold(0, |word, (at, start)| word | start << (at * bits))
         };
@@ -134,7 +134,7 @@ mod tests {
                     (0..count.min(HALVES)).map(|_| draw(65_535) >> draw(15)).collect();
                 bytes.sort_unstable();
                 halves.sort_unstable();
-                let (mut byte_words, mut half_words) = (words(&bytes, 8), words(&halves, 16));
+                let (mut byte_words, mut half_words) = (pack(&bytes, 8), pack(&halves, 16));
                 // What lies behind would count, were it counted; or nothing does.
                 let behind = draw(2 * HALVES as u32) as usize / 2;
                 byte_words.resize(byte_words.len() + behind, 0);

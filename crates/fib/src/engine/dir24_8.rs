@@ -37,8 +37,8 @@ use core::marker::PhantomData;
 
 use super::leaf::full;
 use super::{Builder, Engine, Leaf, Part, Step};
-use crate::arch::lanes::{Abreast, LANES, MOST, Wide, batch, tops};
-use crate::image::{BadImage, Imaged, Parts, Stored};
+use crate::arch::lanes::{LANES, MOST, SimdLookup, Wide, batch, tops};
+use crate::image::{BadImage, PartReader, PartWriter, Storable};
 use crate::runs::Run;
 use crate::table::{Master, Table};
 use crate::{Addr, Choice, Full, Hop, Prefix};
@@ -112,9 +112,9 @@ impl<A: Addr, L: Leaf> Dir24_8<A, L> {
 }
 
 /// Both tables by gathers.
-impl<A: Addr, L: Leaf> Abreast<A> for Dir24_8<A, L> {
+impl<A: Addr, L: Leaf> SimdLookup<A> for Dir24_8<A, L> {
     #[inline(always)]
-    fn abreast<const N: usize>(
+    fn lookup_vectors<const N: usize>(
         &self,
         wide: Wide,
         addrs: &[[A; LANES]; N],
@@ -128,7 +128,7 @@ impl<A: Addr, L: Leaf> Abreast<A> for Dir24_8<A, L> {
         for i in 0..N {
             addr[i] = wide.load(tops(&addrs[i]));
             let at = wide.shr(addr[i], 32 - first_bits::<A>());
-            entry[i] = wide.gather(L::words(&self.tbl24), at, u16::MAX);
+            entry[i] = wide.gather(L::as_words(&self.tbl24), at, u16::MAX);
             further[i] = wide.test(entry[i], flags);
             any |= further[i];
         }
@@ -136,7 +136,7 @@ impl<A: Addr, L: Leaf> Abreast<A> for Dir24_8<A, L> {
             for i in 0..N {
                 let block = wide.shl(wide.and(entry[i], number), long_bits::<A>());
                 let at = wide.or(block, wide.and(wide.shr(addr[i], 32 - A::BITS), low));
-                let hop = wide.gather(L::words(&self.tbl_long), at, further[i]);
+                let hop = wide.gather(L::as_words(&self.tbl_long), at, further[i]);
                 entry[i] = wide.select(further[i], hop, entry[i]);
             }
         }
@@ -146,7 +146,7 @@ impl<A: Addr, L: Leaf> Abreast<A> for Dir24_8<A, L> {
     }
 
     #[inline(always)]
-    fn few(&self, addrs: &[A], out: &mut [Hop]) {
+    fn remainder(&self, addrs: &[A], out: &mut [Hop]) {
         self.groups(addrs, out);
     }
 }
@@ -168,7 +168,7 @@ impl<A: Addr, L: Leaf> Engine<A> for Dir24_8<A, L> {
         }
     }
 
-    fn imaged(&self) -> Option<&dyn Imaged> {
+    fn storable(&self) -> Option<&dyn Storable> {
         Some(self)
     }
 
@@ -189,13 +189,13 @@ impl<A: Addr, L: Leaf> Engine<A> for Dir24_8<A, L> {
 }
 
 /// In images: an entry with the flag names a block that there is.
-impl<A: Addr, L: Leaf> Imaged for Dir24_8<A, L> {
-    fn save(&self, parts: &mut Parts<'_>) {
+impl<A: Addr, L: Leaf> Storable for Dir24_8<A, L> {
+    fn save(&self, parts: &mut PartWriter<'_>) {
         parts.array("tbl24", &self.tbl24);
         parts.array("tbllong", &self.tbl_long);
     }
 
-    fn load(_: Choice, stored: &Stored<'_>) -> Result<Self, BadImage> {
+    fn load(_: Choice, stored: &PartReader<'_>) -> Result<Self, BadImage> {
         let tbl24: Table<L> = stored.array_of("tbl24", 1 << first_bits::<A>())?;
         let tbl_long: Table<L> = stored.array("tbllong")?;
         let blocks = tbl_long.len() >> long_bits::<A>();

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 
 use super::dxr::{Dxr, DxrBuilder, Entry, Shape, estimate};
 use super::{Builder, Engine, Part, Step};
-use crate::image::{BadImage, Imaged, Parts, Stored};
+use crate::image::{BadImage, PartReader, PartWriter, Storable};
 use crate::runs::Run;
 use crate::{Addr, Choice, Family, Full, Hop, Prefix};
 
@@ -75,7 +75,7 @@ impl<A: Family, E: Entry> Engine<A> for Halves<A, E> {
         }
     }
 
-    fn imaged(&self) -> Option<&dyn Imaged> {
+    fn storable(&self) -> Option<&dyn Storable> {
         Some(self)
     }
 
@@ -148,13 +148,13 @@ pub(crate) fn bytes<A: Family>(shape: Shape, runs: &[Run<A>]) -> usize {
 
 /// In images each half is a table of its own. The upper one may lead to the lower by any
 /// entry: what is not marked there goes nowhere.
-impl<A: Family, E: Entry> Imaged for Halves<A, E> {
-    fn save(&self, parts: &mut Parts<'_>) {
+impl<A: Family, E: Entry> Storable for Halves<A, E> {
+    fn save(&self, parts: &mut PartWriter<'_>) {
         self.upper.save(&mut parts.within("upper"));
         self.lower.save(&mut parts.within("lower"));
     }
 
-    fn load(choice: Choice, stored: &Stored<'_>) -> Result<Self, BadImage> {
+    fn load(choice: Choice, stored: &PartReader<'_>) -> Result<Self, BadImage> {
         let Choice::Halves(shape) = choice else { unreachable!("halves have a shape") };
         Ok(Self {
             upper: Dxr::load_shape(shape, &stored.within("upper"))?,

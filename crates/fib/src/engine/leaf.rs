@@ -28,7 +28,7 @@ pub trait Leaf: Item + Default + Ord + Hash + Debug + Send + Sync + 'static {
     fn hop(self) -> Hop;
 
     /// Returns the items as numbers, for lookups in lanes.
-    fn words(items: &[Self]) -> Words<'_>;
+    fn as_words(items: &[Self]) -> Words<'_>;
 }
 
 impl Leaf for u16 {
@@ -45,7 +45,7 @@ impl Leaf for u16 {
     }
 
     #[inline(always)]
-    fn words(items: &[Self]) -> Words<'_> {
+    fn as_words(items: &[Self]) -> Words<'_> {
         Words::Half(items)
     }
 }
@@ -64,7 +64,7 @@ impl Leaf for u32 {
     }
 
     #[inline(always)]
-    fn words(items: &[Self]) -> Words<'_> {
+    fn as_words(items: &[Self]) -> Words<'_> {
         Words::Whole(items)
     }
 }

@@ -36,15 +36,15 @@
 //! it is a [`Builder`] where the scheme is laid out from runs, block by block, and
 //! a [`RouteBuilder`] where it keeps routes as they are and changes them one by
 //! one. What it freezes is an [`Engine`]: plain arrays that any number of threads
-//! read. To add one: its file here, a line in `choice.rs`, a line in `maker.rs`;
+//! read. To add one: its file here, a line in `choice.rs`, a line in `factory.rs`;
 //! the battery under `tests/` then runs it as it does all others. One that is to be kept
-//! in images says how ([`Imaged`]), and has a line in `image/engines.rs`.
+//! in images says how ([`Storable`]), and has a line in `image/engines.rs`.
 
 use alloc::vec::Vec;
 use core::any::Any;
 use core::hint::black_box;
 
-use crate::image::Imaged;
+use crate::image::Storable;
 use crate::runs::Run;
 use crate::{Addr, Full, Hop, Prefix, Rib};
 
@@ -108,7 +108,7 @@ pub trait Engine<A: Addr>: Any + Send + Sync {
     }
 
     /// Returns the table as images keep it, if they do.
-    fn imaged(&self) -> Option<&dyn Imaged> {
+    fn storable(&self) -> Option<&dyn Storable> {
         None
     }
 

@@ -98,19 +98,19 @@ fn step_together<const N: usize, A: Addr, W: Walk<A> + ?Sized>(
     });
     let mut live = addrs.len().min(N);
     while live > 0 {
-        let mut kept = 0;
+        let mut live_next = 0;
         for i in 0..live {
             let (index, at) = list[i];
             match engine.step(at) {
                 ControlFlow::Continue(next) => {
                     engine.prefetch(&next);
-                    list[kept] = (index, next);
-                    kept += 1;
+                    list[live_next] = (index, next);
+                    live_next += 1;
                 }
                 ControlFlow::Break(hop) => out[index] = hop,
             }
         }
-        live = kept;
+        live = live_next;
     }
 }
 

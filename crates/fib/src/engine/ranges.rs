@@ -75,15 +75,15 @@ impl<A: Addr, L: Leaf> Ranges<A, L> {
         if self.bits == 0 { self.whole } else { self.table[addr.bits(0, self.bits)] }
     }
 
-    /// Answers the lookups whose positions in the group are listed in `who`, all of
+    /// Answers the lookups whose positions in the group are listed in `positions`, all of
     /// which have rows; a search that is done is not moved by further steps.
     #[inline(always)]
-    fn lockstep(&self, who: &[u8], addrs: &[A], entries: &[Entry; GROUP], out: &mut [Hop]) {
+    fn lockstep(&self, positions: &[u8], addrs: &[A], entries: &[Entry; GROUP], out: &mut [Hop]) {
         let mut base = [0usize; LANES];
         let mut len = [1usize; LANES];
         let mut probe = [A::MIN; LANES];
         let mut longest = 1;
-        for (lane, &i) in who.iter().enumerate().take(LANES) {
+        for (lane, &i) in positions.iter().enumerate().take(LANES) {
             let i = usize::from(i) % GROUP;
             (base[lane], len[lane]) = (entries[i].at as usize, entries[i].len as usize);
             probe[lane] = addrs[i];
@@ -99,7 +99,7 @@ impl<A: Addr, L: Leaf> Ranges<A, L> {
             }
             longest -= longest / 2;
         }
-        for (&base, &i) in base.iter().zip(who) {
+        for (&base, &i) in base.iter().zip(positions) {
             out[usize::from(i) % GROUP] = self.hop[base].hop();
         }
     }
@@ -135,8 +135,8 @@ impl<A: Addr, L: Leaf> Engine<A> for Ranges<A, L> {
                 list[listed % GROUP] = i as u8;
                 listed += usize::from(entry.len != 0);
             }
-            for who in list[..listed.min(GROUP)].chunks(LANES) {
-                self.lockstep(who, addrs, &entries, out);
+            for positions in list[..listed.min(GROUP)].chunks(LANES) {
+                self.lockstep(positions, addrs, &entries, out);
             }
         }
     }

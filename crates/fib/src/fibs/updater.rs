@@ -2,7 +2,7 @@
 //!
 //! As [`Updater`](crate::Updater) does for one: changes wait until a commit, which lays
 //! their blocks out again, each once, and publishes one [`Fibs`] for all tables; two
-//! copies take turns (`turns.rs`). A table that comes or goes is such a change too. The
+//! copies take turns (`double_buffer.rs`). A table that comes or goes is such a change too. The
 //! number of one that has gone is given to the next that comes.
 
 use alloc::boxed::Box;
@@ -12,7 +12,7 @@ use core::mem;
 
 use super::{Fibs, Layout, build, lay_out};
 use crate::build::sweep_block;
-use crate::turns::Turns;
+use crate::double_buffer::DoubleBuffer;
 use crate::{Commit, Family, Full, Hop, Prefix, Reader, Rib};
 
 /// The routes of many tables, the tables made of them, and their readers.
@@ -40,7 +40,7 @@ pub struct FibsUpdater<A: Family> {
     /// The tables that have come or gone since the last commit.
     whole: Vec<usize>,
     layout: Box<dyn Layout<A>>,
-    turns: Turns<Fibs<A>>,
+    buffers: DoubleBuffer<Fibs<A>>,
     /// The layout holds changes that are not yet published.
     behind: bool,
     /// The layout has met a limit half-way and must be made anew.
@@ -57,9 +57,9 @@ impl<A: Family> FibsUpdater<A> {
     /// None; [`Full`] is what a build may say.
     pub fn new() -> Result<Self, Full> {
         let layout = build(&[].into_iter())?;
-        let turns = Turns::new(Fibs { tables: layout.freeze() });
+        let buffers = DoubleBuffer::new(Fibs { tables: layout.freeze() });
         let (ribs, whole) = (Vec::new(), Vec::new());
-        Ok(Self { ribs, whole, layout, turns, behind: false, broken: false, publications: 0 })
+        Ok(Self { ribs, whole, layout, buffers, behind: false, broken: false, publications: 0 })
     }
 
     /// Adds a table of `rib`'s routes, from the next commit on, and returns its number.
@@ -94,18 +94,18 @@ impl<A: Family> FibsUpdater<A> {
 
     /// Returns the tables that readers are given now.
     pub fn fibs(&self) -> &Fibs<A> {
-        self.turns.current()
+        self.buffers.current()
     }
 
     /// Adds a reader, for a thread that looks addresses up.
     pub fn reader(&self) -> Reader<Fibs<A>> {
-        self.turns.reader()
+        self.buffers.reader()
     }
 
     /// Says whether every reader has left all tables before those published last: hops
     /// that are not in those are free to mean something else.
     pub fn passed(&self) -> bool {
-        self.turns.passed()
+        self.buffers.passed()
     }
 
     /// Returns how many states of the tables have been published since the first.
@@ -177,7 +177,7 @@ impl<A: Family> FibsUpdater<A> {
         }
         self.behind = true;
         let layout = &self.layout;
-        commit.published = self.turns.publish(
+        commit.published = self.buffers.publish(
             || Fibs { tables: layout.freeze() },
             |idle| layout.refresh(&mut *idle.tables),
             |_| {},
@@ -225,7 +225,7 @@ impl<A: Family> FibsUpdater<A> {
         self.broken = true;
         self.layout = build(&self.ribs.iter().map(Option::as_ref))?;
         self.broken = false;
-        self.turns.renew();
+        self.buffers.renew();
         Ok(())
     }
 }

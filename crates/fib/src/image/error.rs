@@ -5,21 +5,21 @@ use core::fmt;
 
 /// Says that a table's engine is not kept in images, and which are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotKept {
+pub struct NotStorable {
     /// The table's engine.
     pub engine: String,
     /// The names of those that are kept.
-    pub kept: String,
+    pub storable: String,
 }
 
-impl fmt::Display for NotKept {
+impl fmt::Display for NotStorable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { engine, kept } = self;
-        write!(f, "a table of the engine {engine} is not kept in images; those of {kept} are")
+        let Self { engine, storable } = self;
+        write!(f, "a table of the engine {engine} is not kept in images; those of {storable} are")
     }
 }
 
-impl core::error::Error for NotKept {}
+impl core::error::Error for NotStorable {}
 
 /// Says why bytes are no image that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]

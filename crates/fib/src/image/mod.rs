@@ -32,11 +32,11 @@
 //!
 //! **Nothing is believed.** Behind the checksum, which tells damage, every engine checks
 //! what it reads: whichever index a lookup can come to must lie in its array, and every
-//! way must end ([`Imaged::load`]). Lookups check their indexes too, and so never read
+//! way must end ([`Storable::load`]). Lookups check their indexes too, and so never read
 //! outside of an array, but a worker must not end in a panic because of a file. Whether
 //! the *answers* are the right ones nothing but the checksum can tell.
 //!
-//! An engine is kept in images if it is [`Imaged`]: those among which the automatic choice
+//! An engine is kept in images if it is [`Storable`]: those among which the automatic choice
 //! is, [`dir24_8`](crate::engine::dir24_8) and [`poptrie`](crate::engine::poptrie).
 
 use alloc::borrow::ToOwned;
@@ -55,11 +55,11 @@ mod file;
 mod item;
 mod parts;
 
-pub use error::{BadImage, NotKept};
+pub use error::{BadImage, NotStorable};
 #[cfg(feature = "std")]
 pub use file::{replace, replace_with_mode};
 pub use item::Item;
-pub use parts::{Imaged, Parts, Stored};
+pub use parts::{PartReader, PartWriter, Storable};
 
 /// What an image begins with: no text, and damaged by whatever takes it for text.
 const MAGIC: [u8; 8] = *b"\x8fFPT\r\n\x1a\n";
@@ -132,17 +132,20 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// [`NotKept`] if its engine is none for images; then nothing was added.
+    /// [`NotStorable`] if its engine is none for images; then nothing was added.
     ///
     /// # Panics
     ///
     /// As [`array`](Self::array), or if the name is longer.
-    pub fn table<A: Family>(&mut self, name: &str, fib: &Fib<A>) -> Result<(), NotKept> {
+    pub fn table<A: Family>(&mut self, name: &str, fib: &Fib<A>) -> Result<(), NotStorable> {
         assert!(name.len() <= TABLE, "the name of a table has up to {TABLE} bytes: {name}");
-        let Some(engine) = fib.engine().imaged() else {
-            return Err(NotKept { engine: fib.name(), kept: engines::kept::<A>() });
+        let Some(engine) = fib.engine().storable() else {
+            return Err(NotStorable {
+                engine: fib.name(),
+                storable: engines::storable_names::<A>(),
+            });
         };
-        let mut parts = Parts::of(self, name);
+        let mut parts = PartWriter::of(self, name);
         parts.number("bits", A::BITS);
         parts.array("engine", fib.name().as_bytes());
         engine.save(&mut parts);
@@ -207,7 +210,7 @@ fn is_name(bytes: &[u8]) -> bool {
 
 /// What an image says of one of its tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct TableInfo {
     /// The table's name.
     pub name: String,
     /// The bits of its addresses: 32 for IPv4, 128 for IPv6.
@@ -297,17 +300,17 @@ impl<'a> Image<'a> {
     }
 
     /// Lists the tables. They have not been looked into.
-    pub fn tables(&self) -> Vec<Kept> {
+    pub fn tables(&self) -> Vec<TableInfo> {
         let name = |array: &Array| array.name.strip_suffix("/bits").map(str::to_owned);
-        let kept = |name: String| {
-            let stored = Stored::of(self, &name);
+        let info = |name: String| {
+            let stored = PartReader::of(self, &name);
             let bits = stored.number("bits").ok()?;
             let engine = stored.text("engine").ok()?;
             let within = format!("{name}/");
             let mine = self.arrays.iter().filter(|array| array.name.starts_with(&within));
-            Some(Kept { bits, engine, bytes: mine.map(Array::bytes).sum(), name })
+            Some(TableInfo { bits, engine, bytes: mine.map(Array::bytes).sum(), name })
         };
-        self.arrays.iter().filter_map(name).filter_map(kept).collect()
+        self.arrays.iter().filter_map(name).filter_map(info).collect()
     }
 
     /// Makes the table of this name, checked: no lookup in it ends in a panic.
@@ -320,7 +323,7 @@ impl<'a> Image<'a> {
     ///
     /// O(bytes of the table).
     pub fn table<A: Family>(&self, name: &str) -> Result<Fib<A>, BadImage> {
-        let stored = Stored::of(self, name);
+        let stored = PartReader::of(self, name);
         let bits = stored.number("bits")?;
         if bits != A::BITS {
             return Err(BadImage::Family { table: name.to_owned(), bits });

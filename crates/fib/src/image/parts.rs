@@ -1,8 +1,8 @@
 //! What an engine gives to an image, and gets back from it.
 //!
 //! ```text
-//!   Engine ── save ──► Parts  ─► arrays `v4/direct`, `v4/chunks`, … and numbers
-//!   Engine ◄─ load ─── Stored ◄┘   checked: sizes, then whatever a lookup indexes by
+//!   Engine ── save ──► PartWriter  ─► arrays `v4/direct`, `v4/chunks`, … and numbers
+//!   Engine ◄─ load ─── PartReader ◄┘   checked: sizes, then whatever a lookup indexes by
 //! ```
 
 use alloc::borrow::ToOwned;
@@ -14,9 +14,9 @@ use crate::Choice;
 use crate::table::Table;
 
 /// A frozen table that is kept in images.
-pub trait Imaged {
+pub trait Storable {
     /// Writes its arrays, and the numbers that its lookups go by.
-    fn save(&self, parts: &mut Parts<'_>);
+    fn save(&self, parts: &mut PartWriter<'_>);
 
     /// Makes the table of `choice`, which is one of its own, from what was saved; every
     /// lookup in it ends, and none indexes beyond an array.
@@ -24,19 +24,19 @@ pub trait Imaged {
     /// # Errors
     ///
     /// [`BadImage`], with the array and the item that is wrong.
-    fn load(choice: Choice, stored: &Stored<'_>) -> Result<Self, BadImage>
+    fn load(choice: Choice, stored: &PartReader<'_>) -> Result<Self, BadImage>
     where
         Self: Sized;
 }
 
 /// Where a table's parts are written.
 #[derive(Debug)]
-pub struct Parts<'a> {
+pub struct PartWriter<'a> {
     writer: &'a mut Writer,
     name: String,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> PartWriter<'a> {
     pub(super) fn of(writer: &'a mut Writer, name: &str) -> Self {
         Self { writer, name: name.to_owned() }
     }
@@ -52,19 +52,19 @@ impl<'a> Parts<'a> {
     }
 
     /// Returns where the parts of a part go.
-    pub(crate) fn within(&mut self, name: &str) -> Parts<'_> {
-        Parts { name: format!("{}/{name}", self.name), writer: self.writer }
+    pub(crate) fn within(&mut self, name: &str) -> PartWriter<'_> {
+        PartWriter { name: format!("{}/{name}", self.name), writer: self.writer }
     }
 }
 
 /// What was stored of a table.
 #[derive(Clone, Debug)]
-pub struct Stored<'a> {
+pub struct PartReader<'a> {
     image: &'a Image<'a>,
     name: String,
 }
 
-impl<'a> Stored<'a> {
+impl<'a> PartReader<'a> {
     pub(super) fn of(image: &'a Image<'a>, name: &str) -> Self {
         Self { image, name: name.to_owned() }
     }

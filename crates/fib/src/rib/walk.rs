@@ -6,7 +6,7 @@
 //! most the right one, and since a node below the root is longer than its
 //! parent, a fixed array holds what the widest family can ask for.
 //!
-//! [`abreast`] goes down to several prefixes in step and keeps nothing but what it
+//! [`prefetch_paths`] goes down to several prefixes in step and keeps nothing but what it
 //! leaves in the CPU's cache. A full table's nodes take some 40 MB, and each is found
 //! only by the one above it: a batch of changes spends most of its time waiting.
 
@@ -18,18 +18,18 @@ use crate::{Addr, Hop, Prefix};
 const DEEP: usize = 128 + 1;
 
 /// How many ways down are walked in step: about as many as a core can wait for.
-const ABREAST: usize = 16;
+const LOCKSTEP: usize = 16;
 
 /// Walks down to all of `prefixes`, each node fetched a round before it is read.
-pub(super) fn abreast<A: Addr>(nodes: &[Node<A>], prefixes: &[Prefix<A>]) {
-    for group in prefixes.chunks(ABREAST) {
-        let mut list = [(ROOT, Prefix::ALL); ABREAST];
+pub(super) fn prefetch_paths<A: Addr>(nodes: &[Node<A>], prefixes: &[Prefix<A>]) {
+    for group in prefixes.chunks(LOCKSTEP) {
+        let mut list = [(ROOT, Prefix::ALL); LOCKSTEP];
         let mut live = group.len();
         for (way, &prefix) in list.iter_mut().zip(group) {
             *way = (ROOT, prefix);
         }
         while live > 0 {
-            let mut kept = 0;
+            let mut live_next = 0;
             for i in 0..live {
                 let (at, prefix) = list[i];
                 let node = &nodes[at as usize];
@@ -39,11 +39,11 @@ pub(super) fn abreast<A: Addr>(nodes: &[Node<A>], prefixes: &[Prefix<A>]) {
                 let next = node.child[node.side(prefix.addr())];
                 if next != NIL {
                     prefetch(nodes, next as usize);
-                    list[kept] = (next, prefix);
-                    kept += 1;
+                    list[live_next] = (next, prefix);
+                    live_next += 1;
                 }
             }
-            live = kept;
+            live = live_next;
         }
     }
 }

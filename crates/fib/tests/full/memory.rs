@@ -65,7 +65,7 @@ fn settle<A: Family>(updater: &mut Updater<A>) {
     }
 }
 
-/// Makes an updater and returns it with its bytes on the heap, but for its routes.
+/// EngineSet an updater and returns it with its bytes on the heap, but for its routes.
 fn weigh<A: Family>(make: impl FnOnce() -> Updater<A>) -> (Updater<A>, usize) {
     let mut made = None;
     let held = measure(|| made = Some(make())).bytes_current;

@@ -88,7 +88,7 @@ pub(super) fn check(file: text::File, text: &str, path: &Path) -> Result<Config,
     });
     if let Some(image) = &image {
         for (key, engine) in [("fib.engine", engine_v4), ("fib.engine_v6", engine_v6)] {
-            if !engine.is_kept() {
+            if !engine.is_storable() {
                 let what =
                     format!("its tables are not kept in an image ({})", image.path.display());
                 c.problems.push(Problem { line: 1, key, what });

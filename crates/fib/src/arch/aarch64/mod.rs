@@ -48,8 +48,8 @@ mod tests {
     fn the_environment_only_lowers_the_level() {
         let names = [Some("base"), Some("neon"), Some("wide"), Some("nonsense"), None];
         assert_eq!(names.map(find), [BASE, NEON, NEON, NEON, NEON]);
-        let asked = std::env::var("FINGERPOST_SIMD").ok();
-        assert_eq!(level(), find(asked.as_deref()));
+        let wanted = std::env::var("FINGERPOST_SIMD").ok();
+        assert_eq!(level(), find(wanted.as_deref()));
         assert_eq!(level(), level());
     }
 }

@@ -83,8 +83,8 @@ mod tests {
     fn the_environment_only_lowers_the_level() {
         let names = [Some("base"), Some("counts"), Some("wide"), Some("nonsense"), None];
         assert_eq!(names.map(highest), [BASE, COUNTS, WIDE, ALL, ALL]);
-        let asked = std::env::var("FINGERPOST_SIMD").ok();
-        assert!((BASE..=highest(asked.as_deref())).contains(&level()));
+        let wanted = std::env::var("FINGERPOST_SIMD").ok();
+        assert!((BASE..=highest(wanted.as_deref())).contains(&level()));
         assert_eq!(level(), level());
     }
 }

@@ -71,7 +71,7 @@ pub trait Entry: Item + Eq + Hash + Default + Debug + Send + Sync + 'static {
     /// Returns the payload.
     fn payload(self) -> u64;
     /// Returns the entries as numbers, if lanes are wide enough for them.
-    fn words(entries: &[Self]) -> Option<Words<'_>>;
+    fn as_words(entries: &[Self]) -> Option<Words<'_>>;
 }
 
 impl Entry for u32 {
@@ -92,7 +92,7 @@ impl Entry for u32 {
         u64::from(self & ((1 << 30) - 1))
     }
     #[inline(always)]
-    fn words(entries: &[Self]) -> Option<Words<'_>> {
+    fn as_words(entries: &[Self]) -> Option<Words<'_>> {
         Some(Words::Whole(entries))
     }
 }
@@ -115,7 +115,7 @@ impl Entry for u64 {
         self & ((1 << 61) - 1)
     }
     #[inline(always)]
-    fn words(_: &[Self]) -> Option<Words<'_>> {
+    fn as_words(_: &[Self]) -> Option<Words<'_>> {
         None
     }
 }

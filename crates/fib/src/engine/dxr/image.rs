@@ -6,12 +6,12 @@
 
 use super::entry::{Kind, Split, Target};
 use super::{Dxr, Entry, Shape};
-use crate::image::{BadImage, Imaged, Parts, Stored};
+use crate::image::{BadImage, PartReader, PartWriter, Storable};
 use crate::table::Table;
 use crate::{Choice, Family, Slot};
 
-impl<A: Family, E: Entry> Imaged for Dxr<A, E> {
-    fn save(&self, parts: &mut Parts<'_>) {
+impl<A: Family, E: Entry> Storable for Dxr<A, E> {
+    fn save(&self, parts: &mut PartWriter<'_>) {
         parts.number("length bits", self.split.len_bits);
         parts.array("direct", &self.direct);
         parts.array("entries", &self.entries);
@@ -21,17 +21,17 @@ impl<A: Family, E: Entry> Imaged for Dxr<A, E> {
         parts.array("wide", &self.wide);
     }
 
-    fn load(choice: Choice, stored: &Stored<'_>) -> Result<Self, BadImage> {
+    fn load(choice: Choice, stored: &PartReader<'_>) -> Result<Self, BadImage> {
         let Choice::Dxr(shape) = choice else { unreachable!("a table of DXR has a shape") };
         Self::load_shape(shape, stored)
     }
 }
 
 impl<A: Family, E: Entry> Dxr<A, E> {
-    /// Does what [`Imaged::load`] is to do, for a table of this shape.
+    /// Does what [`Storable::load`] is to do, for a table of this shape.
     pub(in crate::engine) fn load_shape(
         shape: Shape,
-        stored: &Stored<'_>,
+        stored: &PartReader<'_>,
     ) -> Result<Self, BadImage> {
         let len_bits = stored.number("length bits")?;
         if !(1..=24).contains(&len_bits) {
@@ -56,7 +56,7 @@ impl<A: Family, E: Entry> Dxr<A, E> {
         Ok(table)
     }
 
-    fn check(&self, stored: &Stored<'_>) -> Result<(), BadImage> {
+    fn check(&self, stored: &PartReader<'_>) -> Result<(), BadImage> {
         let x = self.shape.extension();
         let blocks = self.entries.len() >> x;
         if blocks << x != self.entries.len() {

@@ -49,7 +49,7 @@ use search::{GROUP, last_not_above, lockstep};
 pub use shape::{BadShape, Shape};
 
 use super::{Engine, Part, Step};
-use crate::image::Imaged;
+use crate::image::Storable;
 use crate::table::Table;
 use crate::{Family, Full, Hop, Slot};
 
@@ -96,7 +96,7 @@ impl<A: Family, E: Entry> Dxr<A, E> {
     }
 
     #[inline(always)]
-    fn one<const EXTENDED: bool>(&self, addr: A) -> Hop {
+    fn lookup_one<const EXTENDED: bool>(&self, addr: A) -> Hop {
         self.resolve(self.index::<EXTENDED>(addr), addr)
     }
 
@@ -184,7 +184,11 @@ impl<A: Family, E: Entry> Dxr<A, E> {
 impl<A: Family, E: Entry> Engine<A> for Dxr<A, E> {
     #[inline]
     fn lookup(&self, addr: A) -> Hop {
-        if self.shape.extension() == 0 { self.one::<false>(addr) } else { self.one::<true>(addr) }
+        if self.shape.extension() == 0 {
+            self.lookup_one::<false>(addr)
+        } else {
+            self.lookup_one::<true>(addr)
+        }
     }
 
     fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
@@ -194,7 +198,7 @@ impl<A: Family, E: Entry> Engine<A> for Dxr<A, E> {
         }
     }
 
-    fn imaged(&self) -> Option<&dyn Imaged> {
+    fn storable(&self) -> Option<&dyn Storable> {
         Some(self)
     }
 

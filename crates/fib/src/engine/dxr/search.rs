@@ -38,12 +38,12 @@ pub(super) fn last_not_above<S: Copy + Ord>(chunk: &[S], probe: S) -> S {
     chunk[base]
 }
 
-/// Answers the lookups whose positions in the group are listed in `who`, all of
+/// Answers the lookups whose positions in the group are listed in `positions`, all of
 /// which have chunks in `table`.
 #[inline(always)]
 pub(super) fn lockstep<A: Family, E: Entry, S: Slot<A>>(
     table: &Table<S>,
-    who: &[u8],
+    positions: &[u8],
     k: u32,
     split: Split,
     addrs: &[A],
@@ -51,23 +51,23 @@ pub(super) fn lockstep<A: Family, E: Entry, S: Slot<A>>(
     out: &mut [Hop],
 ) {
     // The middle is the first slot read; most chunks have it on a line of its own.
-    for &i in who {
+    for &i in positions {
         let (at, len) = split.chunk(entries[usize::from(i) % GROUP]);
         table.prefetch(at + len / 2);
     }
-    for who in who.chunks(LANES) {
+    for positions in positions.chunks(LANES) {
         let mut base = [0usize; LANES];
         let mut len = [1usize; LANES];
         let mut probe = [S::probe(A::MIN); LANES];
         let mut longest = 1;
-        for (lane, &i) in who.iter().enumerate() {
+        for (lane, &i) in positions.iter().enumerate() {
             let i = usize::from(i) % GROUP;
             (base[lane], len[lane]) = split.chunk(entries[i]);
             probe[lane] = S::probe(addrs[i].tail(k));
             longest = longest.max(len[lane]);
         }
         // An idle lane reads what the first lane does, and decides nothing.
-        for lane in who.len()..LANES {
+        for lane in positions.len()..LANES {
             base[lane] = base[0];
         }
         while longest > 1 {
@@ -79,7 +79,7 @@ pub(super) fn lockstep<A: Family, E: Entry, S: Slot<A>>(
             }
             longest -= longest / 2;
         }
-        for (lane, &i) in who.iter().enumerate() {
+        for (lane, &i) in positions.iter().enumerate() {
             out[usize::from(i) % GROUP] = table[base[lane]].hop();
         }
     }

@@ -31,7 +31,7 @@ use core::hint::select_unpredictable;
 
 use super::search::{GROUP, last_not_above, lockstep};
 use super::{Dxr, Entry};
-use crate::arch::lanes::{self, Abreast, LANES, Lanes, Ones, Wide, Words, tops};
+use crate::arch::lanes::{self, LANES, Lanes, Ones, SimdLookup, Wide, Words, tops};
 use crate::{Family, Hop, Slot};
 
 /// A table with its entries as numbers.
@@ -52,7 +52,7 @@ impl<'a, A: Family, E: Entry> InLanes<'a, A, E> {
     /// Returns the table, if it is one for lanes.
     #[inline(always)]
     pub(super) fn of(table: &'a Dxr<A, E>) -> Option<Self> {
-        let entries = E::words(&table.entries).filter(|_| A::BITS <= 32)?;
+        let entries = E::as_words(&table.entries).filter(|_| A::BITS <= 32)?;
         Some(Self { table, entries })
     }
 
@@ -89,7 +89,7 @@ impl<'a, A: Family, E: Entry> InLanes<'a, A, E> {
         out: &mut [[Hop; LANES]; N],
     ) -> bool {
         let count: u32 = masks.iter().map(|mask| mask.count_ones()).sum();
-        let (Some(words), Some(last_row)) = (S::words(slots), slots.len().checked_sub(LANES))
+        let (Some(words), Some(last_row)) = (S::as_words(slots), slots.len().checked_sub(LANES))
         else {
             return false;
         };
@@ -153,7 +153,7 @@ impl<'a, A: Family, E: Entry> InLanes<'a, A, E> {
         addrs: &[A],
         out: &mut [Hop],
     ) {
-        let Some(words) = S::words(slots) else { return };
+        let Some(words) = S::as_words(slots) else { return };
         let len_bits = self.table.split.len_bits;
         let hop_bits = 32 - S::MAX_HOP.leading_zeros();
         for lane in Ones(mask) {
@@ -203,11 +203,11 @@ impl<'a, A: Family, E: Entry> InLanes<'a, A, E> {
     }
 }
 
-impl<A: Family, E: Entry> Abreast<A> for InLanes<'_, A, E> {
+impl<A: Family, E: Entry> SimdLookup<A> for InLanes<'_, A, E> {
     const LOADED_SINGLY: bool = true;
 
     #[inline(always)]
-    fn abreast<const N: usize>(
+    fn lookup_vectors<const N: usize>(
         &self,
         wide: Wide,
         addrs: &[[A; LANES]; N],
@@ -249,7 +249,7 @@ impl<A: Family, E: Entry> Abreast<A> for InLanes<'_, A, E> {
     }
 
     #[inline(always)]
-    fn few(&self, addrs: &[A], out: &mut [Hop]) {
+    fn remainder(&self, addrs: &[A], out: &mut [Hop]) {
         self.table.groups(addrs, out);
     }
 }

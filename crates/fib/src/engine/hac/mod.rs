@@ -166,7 +166,7 @@ impl<A: Addr> Hac<A> {
     /// Counts nothing; makes it the one that hit last.
     #[inline]
     pub fn probe(&mut self, addr: A) -> Option<(usize, Hop)> {
-        match self.shape.words() {
+        match self.shape.words_per_set() {
             1 => self.find::<1>(addr),
             2 => self.find::<2>(addr),
             3 => self.find::<3>(addr),
@@ -280,7 +280,7 @@ impl<A: Addr, E: Engine<A> + ?Sized> Cached<'_, A, E> {
         assert_eq!(addrs.len(), out.len(), "a batch has as many answers as addresses");
         let Self { hac, engine } = self;
         for (addrs, out) in addrs.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
-            match hac.shape.words() {
+            match hac.shape.words_per_set() {
                 1 => hac.group::<1, E>(engine, addrs, out),
                 2 => hac.group::<2, E>(engine, addrs, out),
                 3 => hac.group::<3, E>(engine, addrs, out),
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn what_hit_last_is_found_first() {
         let mut hac = Hac::new(HacShape::new(16, 3, true).unwrap());
-        assert_eq!((hac.shape().sets(), hac.shape().words()), (4, 4));
+        assert_eq!((hac.shape().sets(), hac.shape().words_per_set()), (4, 4));
         assert_eq!(ask(&mut hac, 0x00), None);
         assert_eq!(ask(&mut hac, 0x00), Some(0), "the copy");
         assert_eq!(ask(&mut hac, 0x04), None);

@@ -46,7 +46,7 @@ impl HacShape {
         }
         let words = ways as usize + usize::from(duplicate);
         if ways == 0 || words > WORDS {
-            return Err(BadHac::Ways(words));
+            return Err(BadHac::Words(words));
         }
         let index_bits = (entries / words.next_power_of_two()).ilog2();
         Ok(Self { index_bits, ways, duplicate, skip: 0 })
@@ -71,7 +71,7 @@ impl HacShape {
     }
 
     /// Returns how many words a set is searched in: a duplicate is one more.
-    pub fn words(self) -> usize {
+    pub fn words_per_set(self) -> usize {
         self.ways as usize + usize::from(self.duplicate)
     }
 
@@ -82,7 +82,7 @@ impl HacShape {
 
     /// Returns the words that a set takes up: the paper's physical associativity.
     pub fn stride(self) -> usize {
-        self.words().next_power_of_two()
+        self.words_per_set().next_power_of_two()
     }
 
     /// Returns the words of all sets.
@@ -104,7 +104,7 @@ pub enum BadHac {
     /// So many words are no power of two, too few or too many.
     Entries(usize),
     /// A set cannot have so many words.
-    Ways(usize),
+    Words(usize),
 }
 
 impl fmt::Display for BadHac {
@@ -113,7 +113,7 @@ impl fmt::Display for BadHac {
             Self::Entries(n) => {
                 write!(f, "a cache of {n} words: give a power of two from 16 to 2^24")
             }
-            Self::Ways(n) => write!(f, "a set of {n} words: give 1 to {WORDS}"),
+            Self::Words(n) => write!(f, "a set of {n} words: give 1 to {WORDS}"),
         }
     }
 }
@@ -129,10 +129,10 @@ mod tests {
     fn shapes_that_cannot_be_are_refused() {
         assert_eq!(HacShape::new(1000, 1, false), Err(BadHac::Entries(1000)));
         assert_eq!(HacShape::new(8, 1, false), Err(BadHac::Entries(8)));
-        assert_eq!(HacShape::new(1024, 0, true), Err(BadHac::Ways(1)));
-        assert_eq!(HacShape::new(1024, 8, true), Err(BadHac::Ways(9)));
+        assert_eq!(HacShape::new(1024, 0, true), Err(BadHac::Words(1)));
+        assert_eq!(HacShape::new(1024, 8, true), Err(BadHac::Words(9)));
         let seven = HacShape::new(1024, 7, false).unwrap();
-        assert_eq!((seven.words(), seven.stride(), seven.sets()), (7, 8, 128));
+        assert_eq!((seven.words_per_set(), seven.stride(), seven.sets()), (7, 8, 128));
         assert_eq!(HacShape::new(1024, 3, true).unwrap().to_string(), "3 (4)");
     }
 }

@@ -28,7 +28,7 @@ use crate::table::{Master, Table};
 pub(crate) const HASHES: u64 = 13;
 
 /// Returns the 64-bit words of a filter for so many keys: 18.755 bits each.
-fn words(keys: usize) -> usize {
+fn words_for(keys: usize) -> usize {
     (keys as u64 * 18_755).div_ceil(64_000) as usize
 }
 
@@ -116,7 +116,7 @@ impl Counting {
     pub(crate) fn rebuild(&mut self, count: usize, hashes: impl Iterator<Item = u64>) {
         self.capacity = room(count);
         self.keys = 0;
-        let words = words(self.capacity);
+        let words = words_for(self.capacity);
         self.counts = vec![0; words * 64];
         let mut fresh = vec![0u64; words];
         for hash in hashes {

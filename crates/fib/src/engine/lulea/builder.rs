@@ -62,7 +62,7 @@ impl<P: Pointer, L: Leaf> LuleaBuilder<P, L> {
         };
         // Each stretch has one head, the hop that says that there is none.
         let words = builder.masks.encode(&[0], height.stretch());
-        let stretches = height.words() / height.stretch();
+        let stretches = height.word_count() / height.stretch();
         for stretch in 0..stretches {
             builder.words.write(stretch * words.len(), &words);
             builder.bases.write(stretch, &[stretch as u32]);
@@ -74,7 +74,7 @@ impl<P: Pointer, L: Leaf> LuleaBuilder<P, L> {
     /// Makes the code words anew of the stretches that hold slots `first` to `last`.
     fn encode(&mut self, first: usize, last: usize) -> Result<(), Full> {
         let each = self.height.stretch();
-        let size = self.height.slots() * each / self.height.words();
+        let size = self.height.slots() * each / self.height.word_count();
         for stretch in first / size..=last / size {
             let at = stretch * each;
             let slots = &self.slots[stretch * size..(stretch + 1) * size];

@@ -65,13 +65,13 @@ impl Height {
     }
 
     /// Counts the code words.
-    pub(super) fn words(self) -> usize {
+    pub(super) fn word_count(self) -> usize {
         (self.slots() / MASK).max(1)
     }
 
     /// Counts the code words of a stretch with a base index of its own.
     pub(super) fn stretch(self) -> usize {
-        self.words().min(WORDS)
+        self.word_count().min(WORDS)
     }
 
     /// Chooses the kind of a chunk: 8 and 64 heads of 256 slots, and fewer of fewer.
@@ -273,9 +273,9 @@ impl<T: Copy + Default + Eq> Chunks<T> {
             Kind::Dense => {
                 let (old_base, len) = at.map_or((0, 0), |index| {
                     let chunk = &self.dense[index];
-                    (chunk.base, self.len(maptable, &chunk.words[..self.height.words()]))
+                    (chunk.base, self.len(maptable, &chunk.words[..self.height.word_count()]))
                 });
-                let (words, fresh) = self.stretch(masks, &heads, slots, self.height.words());
+                let (words, fresh) = self.stretch(masks, &heads, slots, self.height.word_count());
                 let base = place(self.pointers.replace(old_base as usize, len, &fresh))?;
                 let mut chunk = Dense { words: [0; PIECES], base };
                 chunk.words[..words.len()].copy_from_slice(&words);
@@ -285,7 +285,7 @@ impl<T: Copy + Default + Eq> Chunks<T> {
                 let before = at.map(|index| self.very_dense[index]);
                 let mut chunk = VeryDense { words: [0; PIECES], bases: [0; PIECES / WORDS] };
                 let each = self.height.stretch();
-                let size = self.height.slots() * each / self.height.words();
+                let size = self.height.slots() * each / self.height.word_count();
                 for (i, slots) in slots.chunks(size).enumerate() {
                     let range = i * each..(i + 1) * each;
                     let (old_base, len) = before.map_or((0, 0), |before| {
@@ -308,13 +308,13 @@ impl<T: Copy + Default + Eq> Chunks<T> {
             Kind::Sparse | Kind::Hop => self.sparse.free(index, 1),
             Kind::Dense => {
                 let chunk = self.dense[index];
-                let len = self.len(maptable, &chunk.words[..self.height.words()]);
+                let len = self.len(maptable, &chunk.words[..self.height.word_count()]);
                 self.pointers.free(chunk.base as usize, len);
                 self.dense.free(index, 1);
             }
             Kind::VeryDense => {
                 let chunk = self.very_dense[index];
-                let words = chunk.words[..self.height.words()].chunks(self.height.stretch());
+                let words = chunk.words[..self.height.word_count()].chunks(self.height.stretch());
                 for (base, words) in chunk.bases.iter().zip(words) {
                     self.pointers.free(*base as usize, self.len(maptable, words));
                 }

@@ -221,7 +221,7 @@ impl<A: Addr, L: Leaf> PatriciaBuilder<A, L> {
     }
 
     /// Keeps both arrays dense.
-    fn settle(&mut self) {
+    fn compact(&mut self) {
         while let Some((from, to)) = self.nodes.next_move() {
             let Node { child, up, masks, .. } = self.node(to);
             self.set_node(up, |node| {
@@ -282,7 +282,7 @@ impl<A: Addr, L: Leaf> RouteBuilder<A> for PatriciaBuilder<A, L> {
             Some(hop) => self.insert(prefix, hop)?,
             None => self.remove(prefix),
         }
-        self.settle();
+        self.compact();
         Ok(())
     }
 

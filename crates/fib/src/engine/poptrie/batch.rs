@@ -15,7 +15,7 @@
 
 use super::{CHUNK, LEAF, Poptrie, chunk};
 use crate::arch::Kernel;
-use crate::arch::lanes::{Abreast, LANES, Ones, Wide, Words, tops};
+use crate::arch::lanes::{LANES, Ones, SimdLookup, Wide, Words, tops};
 use crate::engine::{Leaf, chain};
 use crate::{Addr, Hop};
 
@@ -41,11 +41,11 @@ impl<A: Addr, L: Leaf> Kernel for Batch<'_, A, L> {
 }
 
 /// D by gathers, then what leads to a node.
-impl<A: Addr, L: Leaf> Abreast<A> for Poptrie<A, L> {
+impl<A: Addr, L: Leaf> SimdLookup<A> for Poptrie<A, L> {
     const LOADED_SINGLY: bool = true;
 
     #[inline(always)]
-    fn abreast<const N: usize>(
+    fn lookup_vectors<const N: usize>(
         &self,
         wide: Wide,
         addrs: &[[A; LANES]; N],
@@ -68,7 +68,7 @@ impl<A: Addr, L: Leaf> Abreast<A> for Poptrie<A, L> {
     }
 
     #[inline(always)]
-    fn few(&self, addrs: &[A], out: &mut [Hop]) {
+    fn remainder(&self, addrs: &[A], out: &mut [Hop]) {
         group(self, addrs, out);
     }
 }
@@ -85,7 +85,7 @@ impl<A: Addr, L: Leaf> Kernel for Chain<'_, A, L> {
 
     #[inline(always)]
     fn run(self) {
-        chain(self.addrs, self.out, |addr| self.table.one(addr));
+        chain(self.addrs, self.out, |addr| self.table.lookup_one(addr));
     }
 }
 
@@ -112,18 +112,18 @@ fn group<A: Addr, L: Leaf>(table: &Poptrie<A, L>, addrs: &[A], out: &mut [Hop]) 
     }
     let mut live = list.len();
     while live > 0 {
-        let mut kept = 0;
+        let mut live_next = 0;
         for j in 0..live {
             let i = usize::from(under_way[j]) % GROUP;
             let child = table.nodes[at[i] as usize].child(chunk(addrs[i].tail(depth)));
             at[i] = child.at;
-            under_way[kept] = i as u8;
-            kept += usize::from(child.inner);
+            under_way[live_next] = i as u8;
+            live_next += usize::from(child.inner);
         }
-        for &i in &under_way[..kept] {
+        for &i in &under_way[..live_next] {
             table.nodes.prefetch(at[usize::from(i) % GROUP] as usize);
         }
-        live = kept;
+        live = live_next;
         depth += CHUNK;
     }
     for &i in list {

@@ -10,7 +10,7 @@ use core::marker::PhantomData;
 
 use super::{CHUNK, LEAF, Node, Poptrie, PoptrieBuilder};
 use crate::engine::Leaf;
-use crate::image::{BadImage, Imaged, Item, Parts, Stored};
+use crate::image::{BadImage, Item, PartReader, PartWriter, Storable};
 use crate::{Addr, Choice};
 
 impl Item for Node {
@@ -32,14 +32,14 @@ impl Item for Node {
     }
 }
 
-impl<A: Addr, L: Leaf> Imaged for Poptrie<A, L> {
-    fn save(&self, parts: &mut Parts<'_>) {
+impl<A: Addr, L: Leaf> Storable for Poptrie<A, L> {
+    fn save(&self, parts: &mut PartWriter<'_>) {
         parts.array("direct", &self.direct);
         parts.array("nodes", &self.nodes);
         parts.array("leaves", &self.leaves);
     }
 
-    fn load(choice: Choice, stored: &Stored<'_>) -> Result<Self, BadImage> {
+    fn load(choice: Choice, stored: &PartReader<'_>) -> Result<Self, BadImage> {
         let Choice::Poptrie(bits) = choice else { unreachable!("a Poptrie points directly") };
         let direct_bits = PoptrieBuilder::<A, L>::direct_bits(bits);
         let table = Self {
@@ -55,7 +55,7 @@ impl<A: Addr, L: Leaf> Imaged for Poptrie<A, L> {
 }
 
 impl<A: Addr, L: Leaf> Poptrie<A, L> {
-    fn check(&self, stored: &Stored<'_>) -> Result<(), BadImage> {
+    fn check(&self, stored: &PartReader<'_>) -> Result<(), BadImage> {
         let known = |entry: u32| entry & LEAF != 0 || (entry as usize) < self.nodes.len();
         stored.all("direct", &self.direct, "names a node beyond the end", known)?;
         let inner = |entry: &u32| entry & LEAF == 0;

@@ -42,7 +42,7 @@ use core::ops::ControlFlow;
 use super::overlap::{Overlapped, Walk};
 use super::{Engine, Leaf, Part, Step};
 use crate::arch::{self, Kernel, lanes};
-use crate::image::Imaged;
+use crate::image::Storable;
 use crate::table::Table;
 use crate::{Addr, Hop};
 
@@ -120,7 +120,7 @@ pub struct Poptrie<A: Addr, L: Leaf> {
 
 impl<A: Addr, L: Leaf> Poptrie<A, L> {
     #[inline(always)]
-    fn one(&self, addr: A) -> Hop {
+    fn lookup_one(&self, addr: A) -> Hop {
         let entry = self.direct[addr.bits(0, self.direct_bits)];
         if entry & LEAF != 0 {
             return Hop(entry & !LEAF);
@@ -151,7 +151,7 @@ impl<A: Addr, L: Leaf> Kernel for One<'_, A, L> {
 
     #[inline(always)]
     fn run(self) -> Hop {
-        self.0.one(self.1)
+        self.0.lookup_one(self.1)
     }
 }
 
@@ -229,7 +229,7 @@ impl<A: Addr, L: Leaf> Engine<A> for Poptrie<A, L> {
         Some(self)
     }
 
-    fn imaged(&self) -> Option<&dyn Imaged> {
+    fn storable(&self) -> Option<&dyn Storable> {
         Some(self)
     }
 

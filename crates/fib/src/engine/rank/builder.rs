@@ -16,8 +16,8 @@ use super::entry::{Entry, PLACES};
 use super::{Chunked, Form, Ranked, pivot, upper};
 use crate::engine::Builder;
 use crate::engine::leaf::full;
-use crate::ground::Ground;
 use crate::runs::{Run, split};
+use crate::shared_pool::SharedPool;
 use crate::table::Master;
 use crate::{Addr, Full, Hop, Prefix};
 
@@ -43,7 +43,7 @@ fn below_of<A: Addr>(from: u32) -> u32 {
 #[derive(Debug)]
 pub struct RankBuilder<A, F> {
     direct: Master<u32>,
-    chunks: Ground,
+    chunks: SharedPool,
     grain: u32,
     form: PhantomData<fn() -> (A, F)>,
 }
@@ -57,7 +57,7 @@ impl<A: Addr, F: Form> RankBuilder<A, F> {
         let grain = grain.min(6);
         Self {
             direct: Master::new(vec![0; 1 << upper::<A>()]),
-            chunks: Ground::new(),
+            chunks: SharedPool::new(),
             grain,
             form: PhantomData,
         }
@@ -184,7 +184,7 @@ impl<A: Addr, F: Form> RankBuilder<A, F> {
     /// Returns where the chunk is that `entry` leads to, and how many words it has.
     fn span(&self, entry: Entry) -> (usize, usize) {
         let at = (entry.place() as usize) << self.grain;
-        let last = at + (entry.words() as usize - 1);
+        let last = at + (entry.word_count() as usize - 1);
         (at, chunk::len::<F>(entry, self.chunks.get(last, 1)[0], self.grain))
     }
 

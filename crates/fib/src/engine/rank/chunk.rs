@@ -50,7 +50,7 @@ pub(super) fn lay_out<F: Form>(changes: &Changes, grain: u32) -> (u32, Window, V
 
 /// Reads the changes of a chunk back, `words` being its own and no others.
 pub(super) fn read<F: Form>(entry: Entry, words: &[u32]) -> Vec<(u32, Entry)> {
-    let before = if F::WORDS { entry.words() as usize } else { 0 };
+    let before = if F::WORDS { entry.word_count() as usize } else { 0 };
     let leaf = |number: u32| {
         let (within, shift, mask) = entry.leaf(number);
         Entry(words[before + within] >> shift & mask)
@@ -93,7 +93,7 @@ fn put(words: &mut Vec<u32>, width: u32, leaves: impl Iterator<Item = Entry>) {
 /// the form has any, is `last`.
 pub(super) fn len<F: Form>(entry: Entry, last: u32, grain: u32) -> usize {
     let (before, leaves) = if F::WORDS {
-        (entry.words() as usize, rank(last, WORD_BITS - 1) + 1)
+        (entry.word_count() as usize, rank(last, WORD_BITS - 1) + 1)
     } else {
         (0, entry.bits())
     };
@@ -103,7 +103,7 @@ pub(super) fn len<F: Form>(entry: Entry, last: u32, grain: u32) -> usize {
 
 /// Returns where among a chunk's words those leaves are that are entries, if any are.
 pub(super) fn entries<F: Form>(entry: Entry) -> Option<usize> {
-    let before = if F::WORDS { entry.words() as usize } else { 0 };
+    let before = if F::WORDS { entry.word_count() as usize } else { 0 };
     (entry.width() == 2).then_some(before)
 }
 

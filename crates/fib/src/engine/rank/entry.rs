@@ -116,13 +116,13 @@ impl Entry {
 
     /// Returns how many words the chunk has.
     #[inline(always)]
-    pub(super) fn words(self) -> u32 {
+    pub(super) fn word_count(self) -> u32 {
         self.window() >> 4 & 15
     }
 
     /// Returns how many bits the chunk has.
     pub(super) fn bits(self) -> u32 {
-        self.words() * WORD_BITS
+        self.word_count() * WORD_BITS
     }
 
     /// Returns the logarithm of the bytes of a leaf.

@@ -13,18 +13,18 @@ use super::builder::RankBuilder;
 use super::chunk::{entries, len};
 use super::entry::{Entry, PLACES, WINDOWS};
 use super::{Chunked, Form, upper};
-use crate::ground::Stand;
-use crate::image::{BadImage, Imaged, Parts, Stored};
+use crate::image::{BadImage, PartReader, PartWriter, Storable};
+use crate::shared_pool::PoolSnapshot;
 use crate::{Addr, Choice};
 
-impl<A: Addr, F: Form> Imaged for Chunked<A, F> {
-    fn save(&self, parts: &mut Parts<'_>) {
+impl<A: Addr, F: Form> Storable for Chunked<A, F> {
+    fn save(&self, parts: &mut PartWriter<'_>) {
         parts.number("grain", self.grain);
         parts.array("direct", &self.direct);
         parts.array("chunks", &self.chunks.to_vec());
     }
 
-    fn load(_: Choice, stored: &Stored<'_>) -> Result<Self, BadImage> {
+    fn load(_: Choice, stored: &PartReader<'_>) -> Result<Self, BadImage> {
         let grain = stored.number("grain")?;
         if !RankBuilder::<A, F>::GRAINS.contains(&grain) {
             return Err(stored.bad("grain", 0, "is none of 0, 2, 4 and 6"));
@@ -32,7 +32,7 @@ impl<A: Addr, F: Form> Imaged for Chunked<A, F> {
         let chunks = stored.array("chunks")?;
         let table = Self {
             direct: stored.array_of("direct", 1 << upper::<A>())?,
-            chunks: Stand::alone(&chunks),
+            chunks: PoolSnapshot::alone(&chunks),
             grain,
             form: PhantomData,
         };
@@ -42,7 +42,7 @@ impl<A: Addr, F: Form> Imaged for Chunked<A, F> {
 }
 
 impl<A: Addr, F: Form> Chunked<A, F> {
-    fn check(&self, stored: &Stored<'_>, chunks: &[u32]) -> Result<(), BadImage> {
+    fn check(&self, stored: &PartReader<'_>, chunks: &[u32]) -> Result<(), BadImage> {
         if chunks.len() as u64 > PLACES << self.grain {
             return Err(stored.bad("chunks", chunks.len(), "has no place"));
         }
@@ -74,7 +74,7 @@ impl<A: Addr, F: Form> Chunked<A, F> {
             return Err("has a window that there is not");
         }
         let at = (entry.place() as usize) << self.grain;
-        let words = entry.words() as usize;
+        let words = entry.word_count() as usize;
         let first = chunks.get(at..at + words).ok_or("leads beyond the end")?;
         let mut before = 0;
         if F::WORDS {

@@ -37,7 +37,7 @@
 //!
 //! A patch computes the entries of its upper halves and lays the chunks out anew that
 //! differ; O(256 + runs) for each. Chunks are never changed, and tables that take turns
-//! share them (`ground.rs`). Limits: 2^30 hops, and 2^22 places, of 4 bytes or,
+//! share them (`shared_pool.rs`). Limits: 2^30 hops, and 2^22 places, of 4 bytes or,
 //! for tables that need more, of 16, 64 or 256 (*grain*).
 
 use alloc::vec::Vec;
@@ -47,8 +47,8 @@ use super::sail::{low, pivot, upper};
 use super::{Engine, Part, Step, chain};
 use crate::arch::lanes::{self, MOST};
 use crate::arch::{self, Kernel};
-use crate::ground::Stand;
-use crate::image::Imaged;
+use crate::image::Storable;
+use crate::shared_pool::PoolSnapshot;
 use crate::table::Table;
 use crate::{Addr, Hop};
 
@@ -97,7 +97,7 @@ pub type Flat<A> = Chunked<A, Plain>;
 #[derive(Clone, Debug)]
 pub struct Chunked<A, F> {
     direct: Table<u32>,
-    chunks: Stand,
+    chunks: PoolSnapshot,
     /// The binary logarithm of the words in a place.
     grain: u32,
     form: PhantomData<(A, F)>,
@@ -112,14 +112,14 @@ impl<A: Addr, F: Form> Chunked<A, F> {
         let mut leaf = at;
         if F::WORDS {
             leaf = rank(self.chunks.word(first + (at / WORD_BITS) as usize), at % WORD_BITS);
-            first += entry.words() as usize;
+            first += entry.word_count() as usize;
         }
         let (within, shift, mask) = entry.leaf(leaf);
         Entry(self.chunks.word(first + within) >> shift & mask)
     }
 
     #[inline(always)]
-    fn one(&self, addr: A) -> Hop {
+    fn lookup_one(&self, addr: A) -> Hop {
         let entry = Entry(self.direct[addr.bits(0, upper::<A>())]);
         if entry.is_hop() { Hop(entry.0) } else { self.rest(entry, addr) }
     }
@@ -178,7 +178,7 @@ impl<A: Addr, F: Form> Kernel for One<'_, A, F> {
 
     #[inline(always)]
     fn run(self) -> Hop {
-        self.0.one(self.1)
+        self.0.lookup_one(self.1)
     }
 }
 
@@ -207,14 +207,14 @@ impl<A: Addr, F: Form> Kernel for Chain<'_, A, F> {
     #[inline(always)]
     fn run(self) {
         let Batch { table, addrs, out } = self.0;
-        chain(addrs, out, |addr| table.one(addr));
+        chain(addrs, out, |addr| table.lookup_one(addr));
     }
 }
 
 impl<A: Addr, F: Form> Engine<A> for Chunked<A, F> {
     #[inline]
     fn lookup(&self, addr: A) -> Hop {
-        if F::WORDS { arch::run(One(self, addr)) } else { self.one(addr) }
+        if F::WORDS { arch::run(One(self, addr)) } else { self.lookup_one(addr) }
     }
 
     fn lookup_batch(&self, addrs: &[A], out: &mut [Hop]) {
@@ -228,7 +228,7 @@ impl<A: Addr, F: Form> Engine<A> for Chunked<A, F> {
         arch::run(Chain(Batch { table: self, addrs, out }));
     }
 
-    fn imaged(&self) -> Option<&dyn Imaged> {
+    fn storable(&self) -> Option<&dyn Storable> {
         Some(self)
     }
 
@@ -251,7 +251,7 @@ impl<A: Addr, F: Form> Engine<A> for Chunked<A, F> {
                 let word = first + (at / WORD_BITS) as usize;
                 steps.push(Step::of("chunks", word, &self.chunks));
                 leaf = rank(self.chunks.word(word), at % WORD_BITS);
-                first += entry.words() as usize;
+                first += entry.word_count() as usize;
             }
             let (within, shift, mask) = entry.leaf(leaf);
             steps.push(Step::of("chunks", first + within, &self.chunks));

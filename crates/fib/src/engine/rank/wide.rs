@@ -15,12 +15,12 @@
 
 use super::entry::{KIND, PLACES, WINDOWS, WORD_BITS};
 use super::{Chunked, Form, pivot, upper};
-use crate::arch::lanes::{Abreast, LANES, Lanes, Wide, Words, tops};
+use crate::arch::lanes::{LANES, Lanes, SimdLookup, Wide, Words, tops};
 use crate::{Addr, Hop};
 
-impl<A: Addr, F: Form> Abreast<A> for Chunked<A, F> {
+impl<A: Addr, F: Form> SimdLookup<A> for Chunked<A, F> {
     #[inline(always)]
-    fn abreast<const N: usize>(
+    fn lookup_vectors<const N: usize>(
         &self,
         wide: Wide,
         addrs: &[[A; LANES]; N],
@@ -56,7 +56,7 @@ impl<A: Addr, F: Form> Abreast<A> for Chunked<A, F> {
     }
 
     #[inline(always)]
-    fn few(&self, addrs: &[A], out: &mut [Hop]) {
+    fn remainder(&self, addrs: &[A], out: &mut [Hop]) {
         self.groups(addrs, out);
     }
 }

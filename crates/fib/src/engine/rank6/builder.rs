@@ -84,7 +84,7 @@ impl<A: Family> Rank6Builder<A> {
     }
 
     /// Returns the words of what an entry names, the long ranges apart.
-    fn words(&self, entry: u32) -> &[u32] {
+    fn entry_words(&self, entry: u32) -> &[u32] {
         let pool = match kind_of(entry) {
             kind::NODE | kind::TABLE => &self.nodes,
             kind::DEEP => &self.deep,
@@ -115,7 +115,7 @@ impl<A: Family> Rank6Builder<A> {
             self.long.release(at, len);
             return;
         }
-        let words = self.words(entry);
+        let words = self.entry_words(entry);
         let (len, entries) = (words.len(), words[entries_of(entry, words)].to_vec());
         let at = self.place(entry);
         if self.pool(entry).release(at, len) {
@@ -140,7 +140,7 @@ impl<A: Family> Rank6Builder<A> {
             self.long.retain(at, len);
             return;
         }
-        let (at, len) = (self.place(entry), self.words(entry).len());
+        let (at, len) = (self.place(entry), self.entry_words(entry).len());
         self.pool(entry).retain(at, len);
     }
 
@@ -176,7 +176,7 @@ impl<A: Family> Rank6Builder<A> {
     fn slots(&self, entry: u32) -> Vec<u32> {
         let words = match kind_of(entry) {
             kind::HOP => return vec![entry; Self::SLOTS],
-            _ => self.words(entry),
+            _ => self.entry_words(entry),
         };
         if kind_of(entry) == kind::TABLE {
             return words.to_vec();
@@ -420,7 +420,7 @@ impl<A: Family> Rank6Builder<A> {
             let (at, _) = self.long.intern(part.long.get(at, len), 1);
             return entry::place(kind, at, Full::RANGES);
         }
-        let mut words = part.words(entry).to_vec();
+        let mut words = part.entry_words(entry).to_vec();
         let entries = entries_of(entry, &words);
         let ours = self.adopt_all(part, Self::below(level), &words[entries.clone()])?;
         words[entries].copy_from_slice(&ours);

@@ -62,7 +62,7 @@ impl Width {
     }
 
     /// Returns the words that `values` take.
-    pub(super) fn words(self, values: usize) -> usize {
+    pub(super) fn word_count(self, values: usize) -> usize {
         match self {
             Self::Bytes => values.div_ceil(4),
             Self::Halves => values.div_ceil(2),
@@ -158,12 +158,12 @@ pub(super) fn node(list: &[(u32, u32)]) -> Vec<u32> {
 /// Returns the words of a chunk of few starts.
 #[inline(always)]
 pub(super) fn few_len(starts: usize, width: Width) -> usize {
-    starts.div_ceil(2) + width.words(starts + 1)
+    starts.div_ceil(2) + width.word_count(starts + 1)
 }
 
 /// Returns the words of a chunk that begins with its number of starts.
 pub(super) fn many_len(starts: usize, width: Width) -> usize {
-    many_values(starts) + width.words(starts + 1)
+    many_values(starts) + width.word_count(starts + 1)
 }
 
 /// Returns the words of a node.
@@ -195,7 +195,7 @@ const MOST: usize = HALVES * (HALVES + 1);
 
 /// Returns `N` words from `at` on, if there are as many.
 #[inline(always)]
-fn near<const N: usize>(words: &[u32], at: usize) -> Option<&[u32; N]> {
+fn load_window<const N: usize>(words: &[u32], at: usize) -> Option<&[u32; N]> {
     words.get(at..at + N)?.first_chunk()
 }
 
@@ -208,7 +208,7 @@ pub(super) fn find_few<S: Search>(
     probe: u32,
     width: Width,
 ) -> u32 {
-    match near::<NEAR_FEW>(words, at) {
+    match load_window::<NEAR_FEW>(words, at) {
         Some(chunk) if width != Width::Words => in_few(by, chunk, starts, probe, width),
         _ => few_at_end(words, at, starts, probe, width),
     }
@@ -235,7 +235,7 @@ pub(super) fn find_many<S: Search, const LARGE: bool>(
     if LARGE {
         return in_large(by, &words[at..], probe, width);
     }
-    match near::<NEAR_MANY>(words, at) {
+    match load_window::<NEAR_MANY>(words, at) {
         Some(chunk) if width == Width::Bytes => in_many(by, chunk, probe, width),
         _ => many_at_end(words, at, probe, width),
     }
@@ -278,7 +278,7 @@ pub(super) fn find_node<S: Search>(
     (at, starts): (usize, usize),
     probe: u32,
 ) -> u32 {
-    match near::<NEAR_NODE>(words, at) {
+    match load_window::<NEAR_NODE>(words, at) {
         Some(node) => in_node(by, node, starts, probe),
         None => node_at_end(words, at, starts, probe),
     }
@@ -336,7 +336,7 @@ mod tests {
                 assert_eq!(Width::of(list.iter().map(|item| item.1)), width);
                 let mut words = many(&list, width);
                 assert_eq!(words.len(), many_len(starts, width));
-                assert_eq!(words.len() - many_values(starts), width.words(starts + 1));
+                assert_eq!(words.len() - many_values(starts), width.word_count(starts + 1));
                 words.insert(0, 9);
                 let scan = |probe| list.iter().rev().find(|item| item.0 <= probe).unwrap().1;
                 if !is_large(starts) {

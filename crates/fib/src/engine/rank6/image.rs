@@ -20,11 +20,11 @@ use super::entry::{self, counted, kind, kind_of, many_at, payload};
 use super::layout::{entries_of, words_of};
 use super::{Cuts, Rank6};
 use crate::arch::search::HALVES;
-use crate::image::{BadImage, Imaged, Parts, Stored};
+use crate::image::{BadImage, PartReader, PartWriter, Storable};
 use crate::{Choice, Family};
 
-impl<A: Family> Imaged for Rank6<A> {
-    fn save(&self, parts: &mut Parts<'_>) {
+impl<A: Family> Storable for Rank6<A> {
+    fn save(&self, parts: &mut PartWriter<'_>) {
         parts.array("direct", &self.direct);
         parts.array("blocks", &self.blocks);
         parts.array("nodes", &self.nodes);
@@ -33,7 +33,7 @@ impl<A: Family> Imaged for Rank6<A> {
         parts.array("long", &self.long);
     }
 
-    fn load(_: Choice, stored: &Stored<'_>) -> Result<Self, BadImage> {
+    fn load(_: Choice, stored: &PartReader<'_>) -> Result<Self, BadImage> {
         let table = Self {
             direct: stored.array_of("direct", 1 << Cuts::<A>::DIRECT)?,
             blocks: stored.array("blocks")?,

@@ -47,7 +47,7 @@ use core::marker::PhantomData;
 
 use super::{Engine, Part, Step};
 use crate::arch::lanes;
-use crate::image::Imaged;
+use crate::image::Storable;
 use crate::table::Table;
 use crate::{Addr, Family, Hop};
 use chunk::{Scalar, Search, Width, find_few, find_many, find_node};
@@ -199,7 +199,7 @@ impl<A: Family> Engine<A> for Rank6<A> {
         }
     }
 
-    fn imaged(&self) -> Option<&dyn Imaged> {
+    fn storable(&self) -> Option<&dyn Storable> {
         Some(self)
     }
 

@@ -59,21 +59,21 @@ impl Search for Wide {
 /// are written.
 struct List {
     count: usize,
-    who: [u8; GROUP + LANES],
+    positions: [u8; GROUP + LANES],
 }
 
 impl List {
     const fn new() -> Self {
-        Self { count: 0, who: [0; GROUP + LANES] }
+        Self { count: 0, positions: [0; GROUP + LANES] }
     }
 
     /// Adds the lanes of the mask.
     #[inline(always)]
-    fn push(&mut self, wide: Wide, mask: u16, who: Lanes) {
+    fn push(&mut self, wide: Wide, mask: u16, positions: Lanes) {
         // Never more than the group has; said so that no check is left.
         let at = self.count.min(GROUP);
-        if let Some(end) = self.who[at..].first_chunk_mut() {
-            *end = wide.packed_bytes(mask, who);
+        if let Some(end) = self.positions[at..].first_chunk_mut() {
+            *end = wide.packed_bytes(mask, positions);
         }
         self.count += mask.count_ones() as usize;
     }
@@ -83,7 +83,7 @@ impl List {
     fn take(&mut self) -> &[u8] {
         let count = self.count.min(GROUP);
         self.count = 0;
-        &self.who[..count]
+        &self.positions[..count]
     }
 }
 
@@ -131,7 +131,7 @@ impl<A: Family> WideKernel for Batch<'_, A> {
         rest.groups::<32>(wide, &mut lists);
         rest.groups::<LANES>(wide, &mut lists);
         for (&addr, out) in rest.addrs.iter().zip(rest.out) {
-            *out = one(table, wide, addr);
+            *out = lookup_one(table, wide, addr);
         }
     }
 }
@@ -159,7 +159,7 @@ fn fetch<A>(addrs: Option<&[A]>) {
 
 /// Looks one address up by itself.
 #[inline(always)]
-fn one<A: Family>(table: &Rank6<A>, wide: Wide, addr: A) -> Hop {
+fn lookup_one<A: Family>(table: &Rank6<A>, wide: Wide, addr: A) -> Hop {
     let entry = table.blocks[table.at(addr)];
     if kind_of(entry) == kind::HOP {
         return Hop(entry);
@@ -194,35 +194,35 @@ fn group<A: Family, const N: usize>(
             *out = Hop(table.blocks[place(direct, *addr)]);
         }
     }
-    let mut who = wide.load(FIRST);
+    let mut positions = wide.load(FIRST);
     let mut deeper = 0;
     for out in out.chunks_exact(LANES) {
         let entry = entries(wide, out);
         let below = from_kind(wide, entry, kind::NODE);
         if below != 0 {
             let full = from_kind(wide, entry, kind::TABLE);
-            nodes.push(wide, below & !full, who);
-            tables.push(wide, full, who);
+            nodes.push(wide, below & !full, positions);
+            tables.push(wide, full, positions);
         }
         deeper |= below;
-        who = wide.add(who, wide.all(LANES as u32));
+        positions = wide.add(positions, wide.all(LANES as u32));
     }
     if deeper == 0 {
         return;
     }
-    for &who in nodes.take() {
-        let who = usize::from(who) % N;
-        let (addr, out) = (addrs[who], &mut out[who]);
+    for &position in nodes.take() {
+        let i = usize::from(position) % N;
+        let (addr, out) = (addrs[i], &mut out[i]);
         let probe = addr.bits(Cuts::<A>::NODES, Cuts::<A>::NODE) as u32;
         *out = Hop(find_node(wide, &table.nodes, counted(out.0), probe));
     }
-    for &who in tables.take() {
-        let who = usize::from(who) % N;
-        let (addr, out) = (addrs[who], &mut out[who]);
+    for &position in tables.take() {
+        let i = usize::from(position) % N;
+        let (addr, out) = (addrs[i], &mut out[i]);
         let slot = addr.bits(Cuts::<A>::NODES, Cuts::<A>::NODE);
         *out = Hop(table.nodes[payload(out.0) as usize + slot]);
     }
-    let mut who = wide.load(FIRST);
+    let mut positions = wide.load(FIRST);
     for out in out.chunks_exact(LANES) {
         let entry = entries(wide, out);
         let one = from_kind(wide, entry, kind::FEW_BYTES);
@@ -230,35 +230,35 @@ fn group<A: Family, const N: usize>(
         let three = from_kind(wide, entry, kind::MANY_BYTES);
         let four = from_kind(wide, entry, kind::MANY_HALVES);
         let far = wide.at_most(wide.all(kind::MANY_BYTES << PAYLOAD | LARGE), entry);
-        few.push(wide, one & !two, who);
-        many.push(wide, three & !far, who);
-        large.push(wide, far & !four, who);
+        few.push(wide, one & !two, positions);
+        many.push(wide, three & !far, positions);
+        large.push(wide, far & !four, positions);
         if (two & !three) | four != 0 {
-            others.push(wide, (two & !three) | four, who);
+            others.push(wide, (two & !three) | four, positions);
         }
-        who = wide.add(who, wide.all(LANES as u32));
+        positions = wide.add(positions, wide.all(LANES as u32));
     }
-    for &who in few.take() {
-        let who = usize::from(who) % N;
-        let (addr, out) = (addrs[who], &mut out[who]);
+    for &position in few.take() {
+        let i = usize::from(position) % N;
+        let (addr, out) = (addrs[i], &mut out[i]);
         let chunk = counted(out.0);
         *out = Hop(find_few(wide, &table.chunks, chunk, probe(addr), Width::Bytes));
     }
-    for &who in many.take() {
-        let who = usize::from(who) % N;
-        let (addr, out) = (addrs[who], &mut out[who]);
+    for &position in many.take() {
+        let i = usize::from(position) % N;
+        let (addr, out) = (addrs[i], &mut out[i]);
         let chunk = many_at(out.0);
         *out = Hop(find_many::<_, false>(wide, &table.chunks, chunk, probe(addr), Width::Bytes));
     }
-    for &who in large.take() {
-        let who = usize::from(who) % N;
-        let (addr, out) = (addrs[who], &mut out[who]);
+    for &position in large.take() {
+        let i = usize::from(position) % N;
+        let (addr, out) = (addrs[i], &mut out[i]);
         let chunk = many_at(out.0);
         *out = Hop(find_many::<_, true>(wide, &table.chunks, chunk, probe(addr), Width::Bytes));
     }
-    for &who in others.take() {
-        let who = usize::from(who) % N;
-        let (addr, out) = (addrs[who], &mut out[who]);
+    for &position in others.take() {
+        let i = usize::from(position) % N;
+        let (addr, out) = (addrs[i], &mut out[i]);
         *out = table.rest(wide, table.chunk(wide, out.0, probe(addr)), addr);
     }
 }

@@ -58,7 +58,7 @@ impl Numbers {
 
     /// Cuts free numbers off the end, and says which chunk to move so that there
     /// are fewer gaps; to be called until it says none.
-    pub(super) fn settle(&mut self) -> Option<Move> {
+    pub(super) fn compact(&mut self) -> Option<Move> {
         while self.free.last().is_some_and(|&last| last as usize + 1 == self.owners.len()) {
             self.free.pop_last();
             self.owners.pop();
@@ -101,7 +101,7 @@ mod tests {
                 live.remove(&victim);
                 numbers.give(victim);
             }
-            while let Some(moved) = numbers.settle() {
+            while let Some(moved) = numbers.compact() {
                 assert_eq!(live.remove(&moved.from), Some(moved.owner));
                 assert_eq!(live.insert(moved.to, moved.owner), None);
             }

@@ -141,12 +141,12 @@ impl<A: Addr, W: Bits, L: Leaf> TreeBitmapBuilder<A, W, L> {
             depth += W::STRIDE;
         };
         self.nodes.write(at, &[node]);
-        self.settle(at, parents)
+        self.store_path(at, parents)
     }
 
     /// Takes nodes away that have become empty, and makes those end nodes whose
     /// children have become null, from `at` up through its `parents`.
-    fn settle(&mut self, mut at: usize, mut parents: Vec<(usize, usize)>) -> Result<(), Full> {
+    fn store_path(&mut self, mut at: usize, mut parents: Vec<(usize, usize)>) -> Result<(), Full> {
         while let Some((parent, chunk)) = parents.pop() {
             if self.nodes[at].is_empty() {
                 self.bury(parent, chunk)?;

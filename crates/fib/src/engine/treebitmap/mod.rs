@@ -84,7 +84,7 @@ impl<W: Bits, L: Leaf> TreeBitmap<W, L> {
     }
 
     #[inline(always)]
-    fn one<A: Addr>(&self, addr: A) -> Hop {
+    fn lookup_one<A: Addr>(&self, addr: A) -> Hop {
         let (mut at, mut rest, mut found) = self.start(addr);
         while let Some(child) = self.nodes[at].read(rest.bits(0, W::STRIDE), &mut found) {
             (at, rest) = (child, rest.tail(W::STRIDE));
@@ -101,7 +101,7 @@ impl<A: Addr, W: Bits, L: Leaf> Kernel for One<'_, A, W, L> {
 
     #[inline(always)]
     fn run(self) -> Hop {
-        self.0.one(self.1)
+        self.0.lookup_one(self.1)
     }
 }
 
@@ -119,7 +119,7 @@ impl<const CHAINED: bool, A: Addr, W: Bits, L: Leaf> Kernel for Many<'_, CHAINED
     fn run(self) {
         let Self { table, addrs, out } = self;
         if CHAINED {
-            chain(addrs, out, |addr| table.one(addr));
+            chain(addrs, out, |addr| table.lookup_one(addr));
         } else {
             group::<GROUP, A, TreeBitmap<W, L>>(table, addrs, out);
         }

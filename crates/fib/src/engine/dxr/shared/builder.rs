@@ -217,7 +217,7 @@ fn within<A: Addr>(part: Prefix<A>, from: u32, bits: u32) -> Range<usize> {
     first..first + (1 << (from + bits).saturating_sub(part.len()))
 }
 
-/// Turns a place, of an item of 2^`bits`, into a number; places are kept in 32 bits.
+/// Converts a place, of an item of 2^`bits`, into a number; places are kept in 32 bits.
 fn number(at: usize, bits: u32) -> Result<u32, Full> {
     let (limit, seen) = (u64::from(u32::MAX >> bits), (at >> bits) as u64);
     if seen < limit { Ok(seen as u32) } else { Err(Full { what: Full::BLOCKS, limit, seen }) }

@@ -148,8 +148,8 @@ impl<A: Addr, L: Leaf, S: Levels> BitmapsBuilder<A, L, S> {
     }
 
     /// Moves chunks into the gaps that others have left, if there are many.
-    fn settle(&mut self) -> Result<(), Full> {
-        while let Some(Move { from, to, owner }) = self.chunks.settle() {
+    fn apply_moves(&mut self) -> Result<(), Full> {
+        while let Some(Move { from, to, owner }) = self.chunks.compact() {
             let at = from << low::<A>();
             let hops = self.n32[at..at + (1 << low::<A>())].to_vec();
             self.n32.amend(to << low::<A>(), &hops);
@@ -219,7 +219,7 @@ impl<A: Addr, L: Leaf, S: Levels> RouteBuilder<A> for BitmapsBuilder<A, L, S> {
             self.chunks.give(number.unwrap_or_else(|| unreachable!("{first} has a chunk")));
             self.repaint(rib, self.pivot(), node)?;
         }
-        self.settle()
+        self.apply_moves()
     }
 
     fn freeze(&self) -> Bitmaps<A, L, S> {

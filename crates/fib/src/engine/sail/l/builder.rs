@@ -172,15 +172,15 @@ impl<A: Addr, L: Leaf> SailLBuilder<A, L> {
 
     /// Moves chunks into the gaps that others have left, if there are many, and
     /// cuts the arrays to what is in use.
-    fn settle(&mut self) -> Result<(), Full> {
-        while let Some(Move { from, to, owner }) = self.bottoms.settle() {
+    fn apply_moves(&mut self) -> Result<(), Full> {
+        while let Some(Move { from, to, owner }) = self.bottoms.compact() {
             let at = from << low::<A>();
             let hops = self.n32[at..at + (1 << low::<A>())].to_vec();
             self.n32.amend(to << low::<A>(), &hops);
             self.c24.write(owner, &[pack_number(to)?]);
         }
         self.n32.truncate(self.bottoms.extent() << low::<A>());
-        while let Some(Move { from, to, owner }) = self.middles.settle() {
+        while let Some(Move { from, to, owner }) = self.middles.compact() {
             let span = from << mid::<A>()..(from + 1) << mid::<A>();
             let (solid, chunks) = (self.bn24[span.clone()].to_vec(), self.c24[span].to_vec());
             for (i, chunk) in chunks.iter().enumerate() {
@@ -248,7 +248,7 @@ impl<A: Addr, L: Leaf> Builder<A> for SailLBuilder<A, L> {
                 self.merge(index)?;
             }
         }
-        self.settle()
+        self.apply_moves()
     }
 
     fn absorb(&mut self, part: &Self, first: A, last: A) -> Result<(), Full> {
@@ -259,7 +259,7 @@ impl<A: Addr, L: Leaf> Builder<A> for SailLBuilder<A, L> {
                 self.adopt(part, index)?;
             }
         }
-        self.settle()
+        self.apply_moves()
     }
 
     fn freeze(&self) -> SailL<A, L> {

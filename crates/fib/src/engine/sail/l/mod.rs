@@ -35,7 +35,7 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 
 use super::{low, number, pivot, upper};
-use crate::arch::lanes::{Abreast, LANES, MOST, Wide, Words, batch, tops};
+use crate::arch::lanes::{LANES, MOST, SimdLookup, Wide, Words, batch, tops};
 use crate::engine::{Engine, Leaf, Part, Step};
 use crate::table::Table;
 use crate::{Addr, Hop};
@@ -131,9 +131,9 @@ impl<A: Addr, L: Leaf> SailL<A, L> {
 }
 
 /// Level by level, each by gathers of the lanes that go on.
-impl<A: Addr, L: Leaf> Abreast<A> for SailL<A, L> {
+impl<A: Addr, L: Leaf> SimdLookup<A> for SailL<A, L> {
     #[inline(always)]
-    fn abreast<const N: usize>(
+    fn lookup_vectors<const N: usize>(
         &self,
         wide: Wide,
         addrs: &[[A; LANES]; N],
@@ -147,7 +147,7 @@ impl<A: Addr, L: Leaf> Abreast<A> for SailL<A, L> {
         for i in 0..N {
             addr[i] = wide.load(tops(&addrs[i]));
             let index = wide.shr(addr[i], 32 - upper::<A>());
-            entry[i] = wide.gather(L::words(&self.bcn), index, u16::MAX);
+            entry[i] = wide.gather(L::as_words(&self.bcn), index, u16::MAX);
             let word = wide.gather(Words::Double(&self.b16), wide.shr(index, 5), u16::MAX);
             go_on[i] = !wide.test(word, wide.bit(wide.and(index, in_word)));
         }
@@ -156,17 +156,17 @@ impl<A: Addr, L: Leaf> Abreast<A> for SailL<A, L> {
         for i in 0..N {
             let place = wide.and(wide.shr(addr[i], 32 - pivot::<A>()), middle_mask);
             middle[i] = wide.or(wide.shl(entry[i], middle_bits), place);
-            let stored = wide.gather(L::words(&self.bn24), middle[i], go_on[i]);
+            let stored = wide.gather(L::as_words(&self.bn24), middle[i], go_on[i]);
             hop[i] = wide.select(go_on[i], wide.sub(stored, one), entry[i]);
             below[i] = go_on[i] & !wide.test(stored, stored);
             any |= below[i];
         }
         if any != 0 {
             for i in 0..N {
-                let chunk = wide.gather(L::words(&self.c24), middle[i], below[i]);
+                let chunk = wide.gather(L::as_words(&self.c24), middle[i], below[i]);
                 let place = wide.and(wide.shr(addr[i], 32 - A::BITS), low_mask);
                 let bottom = wide.or(wide.shl(chunk, low::<A>()), place);
-                let found = wide.gather(L::words(&self.n32), bottom, below[i]);
+                let found = wide.gather(L::as_words(&self.n32), bottom, below[i]);
                 hop[i] = wide.select(below[i], found, hop[i]);
             }
         }
@@ -176,7 +176,7 @@ impl<A: Addr, L: Leaf> Abreast<A> for SailL<A, L> {
     }
 
     #[inline(always)]
-    fn few(&self, addrs: &[A], out: &mut [Hop]) {
+    fn remainder(&self, addrs: &[A], out: &mut [Hop]) {
         self.groups(addrs, out);
     }
 }

@@ -87,7 +87,7 @@ impl<A: Addr, L: Leaf> SailMBuilder<A, L> {
         for prefix in gone {
             self.close(prefix);
         }
-        self.settle();
+        self.apply_moves();
         true
     }
 
@@ -122,7 +122,7 @@ impl<A: Addr, L: Leaf> SailMBuilder<A, L> {
         }
         if last {
             self.close(prefix);
-            self.settle();
+            self.apply_moves();
         }
         self.overlay.mark_clean();
         had
@@ -255,13 +255,13 @@ impl<A: Addr, L: Leaf> SailMBuilder<A, L> {
 
     /// Moves chunks into the gaps that others have left, if there are many, and cuts
     /// the arrays to what is in use.
-    fn settle(&mut self) {
-        while let Some(Move { from, to, owner }) = self.bottoms.settle() {
+    fn apply_moves(&mut self) {
+        while let Some(Move { from, to, owner }) = self.bottoms.compact() {
             let len = 1usize << low::<A>();
             self.each_column(|column| column.n32.copy(from * len, to * len, len));
             self.shape().c24.amend(owner, &[to as u32]);
         }
-        while let Some(Move { from, to, owner }) = self.middles.settle() {
+        while let Some(Move { from, to, owner }) = self.middles.compact() {
             let len = 1usize << mid::<A>();
             self.each_column(|column| column.n24.copy(from * len, to * len, len));
             let shape = Arc::make_mut(&mut self.table.shape);

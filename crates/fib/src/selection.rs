@@ -130,7 +130,7 @@ impl Choice {
 
 /// Replaces [`Choice::Auto`] and [`Choice::Within`] by an engine for `rib`, and says why
 /// it is that.
-pub(crate) fn settle<A: Family>(choice: Choice, rib: &Rib<A>) -> (Choice, String) {
+pub(crate) fn select_engine<A: Family>(choice: Choice, rib: &Rib<A>) -> (Choice, String) {
     let caches = Caches::of_this_machine();
     let budget = match choice {
         Choice::Auto => Budget { bytes: caches.second / 2, asked: None },
@@ -179,7 +179,7 @@ fn pick(estimates: &[Estimate], budget: Budget) -> (Choice, String) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Budget, Estimate, candidates, pick, settle};
+    use super::{Budget, Estimate, candidates, pick, select_engine};
     use crate::{Choice, Family, Fib, Hop, Prefix, Rib};
     use alloc::string::String;
     use alloc::vec::Vec;
@@ -243,10 +243,10 @@ mod tests {
 
     #[test]
     fn why_names_what_decided() {
-        let (_, why) = settle(Choice::Auto, &dense(10_000, 148));
+        let (_, why) = select_engine(Choice::Auto, &dense(10_000, 148));
         assert!(why.contains("10000 routes, hops up to 148"), "{why}");
         assert!(why.contains("second-level cache of"), "{why}");
-        assert_eq!(settle(Choice::Linear, &dense(1, 1)).1, "it was asked for");
+        assert_eq!(select_engine(Choice::Linear, &dense(1, 1)).1, "it was asked for");
     }
 
     fn every_candidate_builds<A: Family>() {

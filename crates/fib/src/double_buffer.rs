@@ -12,7 +12,7 @@
 //! that a reader that sleeps costs memory for one copy and not for one a publication.
 //!
 //! What a copy consists of is its engine's matter: of `rank` and `flat`, copies share all
-//! but the first stage (`ground.rs`), since a reader's cache has to take in the other copy
+//! but the first stage (`shared_pool.rs`), since a reader's cache has to take in the other copy
 //! after each publication.
 
 use alloc::boxed::Box;
@@ -20,13 +20,13 @@ use alloc::boxed::Box;
 use crate::{Publisher, Reader};
 
 /// What is published, and the copies that are out.
-pub(crate) struct Turns<T> {
+pub(crate) struct DoubleBuffer<T> {
     publisher: Publisher<T>,
     /// How many of the retired copies are from a former builder.
     foreign: usize,
 }
 
-impl<T> Turns<T> {
+impl<T> DoubleBuffer<T> {
     /// Publishes a first copy.
     pub(crate) fn new(first: T) -> Self {
         Self { publisher: Publisher::new(first), foreign: 0 }

@@ -1,6 +1,6 @@
 //! From a choice to a builder that follows the routes, whatever its type.
 //!
-//! [`Maker`] is a builder with its type forgotten: it follows a [`Rib`], freezes a
+//! [`TableBuilder`] is a builder with its type forgotten: it follows a [`Rib`], freezes a
 //! table and refreshes one it froze before. There are two kinds, as there are two
 //! kinds of builder: `Blocks` sweeps dirty blocks into runs and lays those out,
 //! `Routes` hands each changed route on. The sets below are the one place where every
@@ -40,16 +40,16 @@ use crate::engine::sail6::Sail6Builder;
 use crate::engine::sail6_large::Sail6LargeBuilder;
 use crate::engine::treebitmap::{Bits, TreeBitmapBuilder};
 use crate::engine::{Builder, Engine, RouteBuilder};
-use crate::image::Stored;
+use crate::image::PartReader;
 use crate::image::engines::Loaded;
 use crate::{Addr, Family, Full, Rib};
 
 /// How many dirty blocks are swept while the ways to them in the routing table, fetched
 /// at once, are in the cache.
-const NEAR: usize = 64;
+const PREFETCH_GROUP: usize = 64;
 
 /// A builder of some engine.
-pub(crate) trait Maker<A: Addr>: Send {
+pub(crate) trait TableBuilder<A: Addr>: Send {
     /// Takes over what has changed in `rib` since it was last clean, and marks it
     /// clean. Returns how many blocks or routes that were.
     ///
@@ -59,7 +59,7 @@ pub(crate) trait Maker<A: Addr>: Send {
     /// Copies the present table out whole.
     fn freeze(&self) -> Box<dyn Engine<A>>;
 
-    /// Brings `idle` up to date, which this maker froze.
+    /// Brings `idle` up to date, which this builder froze.
     fn refresh(&self, idle: &mut dyn Engine<A>);
 
     /// Counts the 64-bit words of the table that were written so far.
@@ -71,22 +71,22 @@ pub(crate) trait Maker<A: Addr>: Send {
 
 /// A family whose engines are compiled here, once, and not again by every crate
 /// that builds a table: a part of [`Family`].
-pub(crate) trait Makes: Addr {
-    /// Calls [`make`] with the sets of engines that the family has.
-    fn make(rib: &Rib<Self>, choice: Choice, threads: usize) -> Made<Self>;
+pub(crate) trait EngineSet: Addr {
+    /// Calls [`construct`] with the sets of engines that the family has.
+    fn build(rib: &Rib<Self>, choice: Choice, threads: usize) -> Built<Self>;
 
     /// Calls [`load`](crate::image::engines::load) with the same sets.
-    fn load(choice: Choice, stored: &Stored<'_>) -> Loaded<Self>;
+    fn load(choice: Choice, stored: &PartReader<'_>) -> Loaded<Self>;
 }
 
 /// A builder that lays out runs.
 struct Blocks<B>(B);
 
-impl<A: Addr, B: Builder<A>> Maker<A> for Blocks<B> {
+impl<A: Addr, B: Builder<A>> TableBuilder<A> for Blocks<B> {
     fn follow(&mut self, rib: &mut Rib<A>) -> Result<usize, Full> {
         let dirty = rib.take_dirty(self.0.block_len());
         let mut runs = Vec::new();
-        for group in dirty.chunks(NEAR) {
+        for group in dirty.chunks(PREFETCH_GROUP) {
             if group.len() > 1 {
                 rib.prepare(group);
             }
@@ -119,7 +119,7 @@ impl<A: Addr, B: Builder<A>> Maker<A> for Blocks<B> {
 /// A builder that keeps routes.
 struct Routes<B>(B);
 
-impl<A: Addr, B: RouteBuilder<A>> Maker<A> for Routes<B> {
+impl<A: Addr, B: RouteBuilder<A>> TableBuilder<A> for Routes<B> {
     fn follow(&mut self, rib: &mut Rib<A>) -> Result<usize, Full> {
         let changed = rib.take_changed();
         for &prefix in &changed {
@@ -149,29 +149,29 @@ fn downcast<A: Addr, E: Engine<A>>(engine: &mut dyn Engine<A>) -> &mut E {
     let engine: &mut dyn Any = engine;
     match engine.downcast_mut() {
         Some(engine) => engine,
-        None => unreachable!("a maker refreshes what it froze"),
+        None => unreachable!("a builder refreshes what it froze"),
     }
 }
 
-pub(crate) type Made<A> = Result<Box<dyn Maker<A>>, Full>;
+pub(crate) type Built<A> = Result<Box<dyn TableBuilder<A>>, Full>;
 
 /// Builds one of a set of engines with the threads given; `None` for any other.
-pub(crate) type Set<A> = fn(&Rib<A>, Choice, usize) -> Option<Made<A>>;
+pub(crate) type Set<A> = fn(&Rib<A>, Choice, usize) -> Option<Built<A>>;
 
 /// Builds `rib` as `choice` says, which is settled, with `threads` threads where
 /// the engine's build can be divided. `sets` are those that the family has.
-pub(crate) fn make<A: Family>(
+pub(crate) fn construct<A: Family>(
     rib: &Rib<A>,
     choice: Choice,
     threads: usize,
     sets: &[Set<A>],
-) -> Made<A> {
+) -> Built<A> {
     let full = Full { what: Full::BITS, limit: 32, seen: A::BITS.into() };
     sets.iter().find_map(|set| set(rib, choice, threads)).unwrap_or(Err(full))
 }
 
 /// The engines of every family, upper halves included.
-pub(crate) fn dxr<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Made<A>> {
+pub(crate) fn dxr<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Built<A>> {
     Some(match choice {
         Choice::Linear => routes(rib, LinearBuilder::default()),
         Choice::Dxr(shape) => widening::<A, DxrBuilder<A, u32>, DxrBuilder<A, u64>>(
@@ -191,7 +191,7 @@ pub(crate) fn dxr<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Op
 }
 
 /// The engines of every family that packets are looked up in.
-pub(crate) fn any<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Made<A>> {
+pub(crate) fn any<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Built<A>> {
     Some(match choice {
         Choice::Pbf => either(routes(rib, PbfBuilder::<A, u16>::default()), || {
             routes(rib, PbfBuilder::<A, u32>::default())
@@ -231,7 +231,7 @@ pub(crate) fn any<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Op
 }
 
 /// The engines of IPv4, and of the toys.
-pub(crate) fn narrow<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Made<A>> {
+pub(crate) fn narrow<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Built<A>> {
     Some(match choice {
         Choice::Dir24_8 => either(blocks(rib, Dir24_8Builder::<A, u16>::new, threads), || {
             blocks(rib, Dir24_8Builder::<A, u32>::new, threads)
@@ -256,7 +256,7 @@ pub(crate) fn narrow<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) ->
 }
 
 /// The engines of IPv6, and of the toys.
-pub(crate) fn wide<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Made<A>> {
+pub(crate) fn wide<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Built<A>> {
     Some(match choice {
         Choice::Rank6 => blocks(rib, Rank6Builder::default, threads),
         Choice::Sail6 => blocks(rib, Sail6Builder::default, threads),
@@ -272,32 +272,32 @@ fn blocks<A: Family, B: Builder<A> + 'static>(
     rib: &Rib<A>,
     make: impl Fn() -> B + Sync,
     threads: usize,
-) -> Made<A> {
+) -> Built<A> {
     Ok(Box::new(Blocks(build(rib, make, threads)?)))
 }
 
 /// Builds from routes.
-fn routes<A: Family, B: RouteBuilder<A> + 'static>(rib: &Rib<A>, mut builder: B) -> Made<A> {
+fn routes<A: Family, B: RouteBuilder<A> + 'static>(rib: &Rib<A>, mut builder: B) -> Built<A> {
     builder.fill(rib)?;
     Ok(Box::new(Routes(builder)))
 }
 
 /// Builds chunks, with larger grains while there are too few places.
-fn chunked<A: Family, F: Form>(rib: &Rib<A>, threads: usize) -> Made<A> {
-    let mut made = None;
+fn chunked<A: Family, F: Form>(rib: &Rib<A>, threads: usize) -> Built<A> {
+    let mut built = None;
     for grain in RankBuilder::<A, F>::GRAINS {
-        made = Some(blocks(rib, || RankBuilder::<A, F>::new(grain), threads));
-        match &made {
+        built = Some(blocks(rib, || RankBuilder::<A, F>::new(grain), threads));
+        match &built {
             Some(Err(full)) if full.what == Full::WORDS => {}
             _ => break,
         }
     }
-    made.unwrap_or_else(|| unreachable!("there are grains"))
+    built.unwrap_or_else(|| unreachable!("there are grains"))
 }
 
 /// Builds Lulea with the paper's pointers, or wider ones where it has too many chunks
 /// or next hops for them.
-fn lulea<A: Family>(rib: &Rib<A>, threads: usize) -> Made<A> {
+fn lulea<A: Family>(rib: &Rib<A>, threads: usize) -> Built<A> {
     let wide = || {
         either(blocks(rib, LuleaBuilder::<u32, u16>::new::<A>, threads), || {
             blocks(rib, LuleaBuilder::<u32, u32>::new::<A>, threads)
@@ -307,17 +307,17 @@ fn lulea<A: Family>(rib: &Rib<A>, threads: usize) -> Made<A> {
 }
 
 /// Builds a tree bitmap with bitmaps of the width of `W`.
-fn treebitmap<A: Family, W: Bits>(rib: &Rib<A>) -> Made<A> {
+fn treebitmap<A: Family, W: Bits>(rib: &Rib<A>) -> Built<A> {
     either(routes(rib, TreeBitmapBuilder::<A, W, u16>::new()), || {
         routes(rib, TreeBitmapBuilder::<A, W, u32>::new())
     })
 }
 
 /// Tries entries of 16 bits, and wide ones where those hold too few hops, blocks or chunks.
-fn either<A: Family>(narrow: Made<A>, wide: impl FnOnce() -> Made<A>) -> Made<A> {
+fn either<A: Family>(narrow: Built<A>, wide: impl FnOnce() -> Built<A>) -> Built<A> {
     match narrow {
         Err(full) if matches!(full.what, Full::HOPS | Full::BLOCKS | Full::CHUNKS) => wide(),
-        made => made,
+        built => built,
     }
 }
 
@@ -328,11 +328,11 @@ fn widening<A: Family, N: Builder<A> + 'static, W: Builder<A> + 'static>(
     narrow: impl Fn(u32) -> N + Sync,
     wide: impl Fn(u32) -> W + Sync,
     threads: usize,
-) -> Made<A> {
+) -> Built<A> {
     let mut len_bits = <u32 as Entry>::LEN_BITS;
     loop {
         match blocks(rib, || narrow(len_bits), threads) {
-            Ok(maker) => return Ok(maker),
+            Ok(builder) => return Ok(builder),
             Err(full) => match next_split::<u32>(len_bits, full) {
                 Some(wider) => len_bits = wider,
                 None => return blocks(rib, || wide(<u64 as Entry>::LEN_BITS), threads),

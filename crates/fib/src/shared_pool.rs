@@ -1,9 +1,9 @@
-//! One array that all tables of a builder stand on.
+//! One array that all tables of a builder snapshot on.
 //!
 //! ```text
 //!   builder  ── stores what is new where no table that is out reaches ──┐
 //!                                                                       ▼
-//!   ground   ┃ A ┃ B ┃ left, still reached by 7 ┃ C ┃ hole ┃ new D ┃
+//!   pool   ┃ A ┃ B ┃ freed, still reached by 7 ┃ C ┃ hole ┃ new D ┃
 //!              ▲   ▲            ▲                 ▲               ▲
 //!   tables     └───┴── no. 7 ───┴─────────────────┤               │
 //!              └─────────── no. 8 ────────────────┴───────────────┘
@@ -23,8 +23,8 @@
 //! and waits for all older ones:
 //!
 //! ```text
-//!   stays    7 (held by a table) │ 8 (held)   │ 9 (not yet)
-//!   left     what 8 lacks of 7   ┘ of 8: 9's ─┘
+//!   epochs    7 (pin by a table) │ 8 (pin)   │ 9 (not yet)
+//!   freed     what 8 lacks of 7   ┘ of 8: 9's ─┘
 //! ```
 //!
 //! A stay that nobody holds any more is found by `Arc::get_mut`, which also orders what its
@@ -35,10 +35,10 @@
 //! its items are atomics, stored and loaded without any order of their own. On the CPUs
 //! that we compile for these are plain loads and stores.
 //!
-//! Limits: a table that stays out keeps what was freed since from being used again. More
+//! Limits: a table that epochs out keeps what was freed since from being used again. More
 //! than half of the array of that counts as holes, which has an updater build anew, on
-//! other ground. The builder keeps its own copy of the words, to compare by (`pool.rs`).
-//! Storing is O(len), or O(words) when the ground is full and all moves to a larger one.
+//! other pool. The builder keeps its own copy of the words, to compare by (`pool.rs`).
+//! Storing is O(len), or O(words) when the pool is full and all moves to a larger one.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -52,28 +52,28 @@ use crate::table::{Shared, Table};
 
 /// A pool of which the tables share the words.
 #[derive(Debug)]
-pub(crate) struct Ground {
+pub(crate) struct SharedPool {
     pool: Pool<u32>,
     words: Shared<AtomicU32>,
     /// The oldest first; the last is the one that tables are given now.
-    stays: VecDeque<Stay>,
-    /// How many words are left and wait.
+    epochs: VecDeque<Epoch>,
+    /// How many words are freed and wait.
     waiting: usize,
 }
 
 /// The time between two changes in which tables were made.
 #[derive(Debug, Default)]
-struct Stay {
+struct Epoch {
     /// By each of those tables.
-    held: Arc<()>,
+    pin: Arc<()>,
     /// What they lack of what older ones reach.
-    left: Vec<(usize, usize)>,
+    freed: Vec<(usize, usize)>,
 }
 
-impl Ground {
+impl SharedPool {
     pub(crate) fn new() -> Self {
         let words = room(0);
-        Self { pool: Pool::new(), words, stays: VecDeque::from([Stay::default()]), waiting: 0 }
+        Self { pool: Pool::new(), words, epochs: VecDeque::from([Epoch::default()]), waiting: 0 }
     }
 
     /// Finds or stores `content`, as [`Pool::intern`] does.
@@ -88,7 +88,7 @@ impl Ground {
         (at, fresh)
     }
 
-    /// Moves all to ground with room to grow. Tables that are out keep theirs.
+    /// Moves all to pool with room to grow. Tables that are out keep theirs.
     fn relocate(&mut self) {
         let all = self.pool.all();
         self.words = room(all.len());
@@ -107,12 +107,12 @@ impl Ground {
             return false;
         }
         // Asked this way, not by a count: what its last holder has read comes before.
-        if self.stays.back_mut().is_none_or(|now| Arc::get_mut(&mut now.held).is_none()) {
-            self.stays.push_back(Stay::default());
+        if self.epochs.back_mut().is_none_or(|now| Arc::get_mut(&mut now.pin).is_none()) {
+            self.epochs.push_back(Epoch::default());
         }
-        match self.stays.make_contiguous() {
+        match self.epochs.make_contiguous() {
             [_, .., now] => {
-                now.left.push((at, len));
+                now.freed.push((at, len));
                 self.waiting += len;
             }
             // Nobody can look at it.
@@ -123,15 +123,15 @@ impl Ground {
 
     /// Takes back what no table reaches any more, and cuts holes off the end of the array.
     pub(crate) fn trim(&mut self) {
-        while let Some(oldest) = self.stays.front_mut() {
-            for (at, len) in oldest.left.drain(..) {
+        while let Some(oldest) = self.epochs.front_mut() {
+            for (at, len) in oldest.freed.drain(..) {
                 self.waiting -= len;
                 self.pool.give(at, len);
             }
-            if Arc::get_mut(&mut oldest.held).is_none() || self.stays.len() == 1 {
+            if Arc::get_mut(&mut oldest.pin).is_none() || self.epochs.len() == 1 {
                 break;
             }
-            self.stays.pop_front();
+            self.epochs.pop_front();
         }
         self.pool.trim();
         if room_for(self.pool.all().len()) * 2 < self.words.len() {
@@ -167,31 +167,31 @@ impl Ground {
         self.pool.written()
     }
 
-    /// Has a table stand here.
-    pub(crate) fn freeze(&self) -> Stand {
-        let held = self.stays.back().map(|now| Arc::clone(&now.held)).unwrap_or_default();
-        Stand { words: self.words.first(self.pool.all().len()), held }
+    /// Has a table snapshot here.
+    pub(crate) fn freeze(&self) -> PoolSnapshot {
+        let pin = self.epochs.back().map(|now| Arc::clone(&now.pin)).unwrap_or_default();
+        PoolSnapshot { words: self.words.first(self.pool.all().len()), pin }
     }
 
-    /// Has a table stand where it would if it were made now.
-    pub(crate) fn refresh(&self, stand: &mut Stand) {
-        *stand = self.freeze();
+    /// Has a table snapshot where it would if it were made now.
+    pub(crate) fn refresh(&self, snapshot: &mut PoolSnapshot) {
+        *snapshot = self.freeze();
     }
 }
 
-/// What a table sees of the ground: all words that it reaches stay as they are.
+/// What a table sees of the pool: all words that it reaches stay as they are.
 #[derive(Clone, Debug)]
-pub(crate) struct Stand {
+pub(crate) struct PoolSnapshot {
     words: Shared<AtomicU32>,
-    #[expect(dead_code, reason = "it is there to be held")]
-    held: Arc<()>,
+    #[expect(dead_code, reason = "it is there to be pin")]
+    pin: Arc<()>,
 }
 
-impl Stand {
-    /// Has a table stand on words of its own.
+impl PoolSnapshot {
+    /// Has a table snapshot on words of its own.
     pub(crate) fn alone(words: &[u32]) -> Self {
         let own = Table::collect(words.iter().map(|&word| AtomicU32::new(word)));
-        Self { words: Shared::new(own), held: Arc::default() }
+        Self { words: Shared::new(own), pin: Arc::default() }
     }
 
     /// Returns a word.
@@ -206,7 +206,7 @@ impl Stand {
     }
 }
 
-impl Deref for Stand {
+impl Deref for PoolSnapshot {
     type Target = [AtomicU32];
 
     #[inline(always)]
@@ -233,14 +233,14 @@ fn copy(words: &[u32], to: &[AtomicU32]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ground, Stand};
+    use super::{PoolSnapshot, SharedPool};
     use alloc::collections::BTreeMap;
     use alloc::vec;
     use alloc::vec::Vec;
 
     /// A table, and what it reached when it was made.
     struct Out {
-        stand: Stand,
+        snapshot: PoolSnapshot,
         reached: BTreeMap<usize, Vec<u32>>,
     }
 
@@ -248,23 +248,23 @@ mod tests {
         fn check(&self) {
             for (&at, content) in &self.reached {
                 let seen: Vec<u32> =
-                    (at..at + content.len()).map(|at| self.stand.word(at)).collect();
+                    (at..at + content.len()).map(|at| self.snapshot.word(at)).collect();
                 assert_eq!(&seen, content, "a span that a table reaches has changed");
             }
         }
     }
 
     /// Spans of random lengths and content, which no two have alike.
-    struct Course {
-        ground: Ground,
+    struct Exercise {
+        pool: SharedPool,
         live: BTreeMap<usize, Vec<u32>>,
         state: u64,
         number: u32,
     }
 
-    impl Course {
+    impl Exercise {
         fn new() -> Self {
-            Self { ground: Ground::new(), live: BTreeMap::new(), state: 7, number: 0 }
+            Self { pool: SharedPool::new(), live: BTreeMap::new(), state: 7, number: 0 }
         }
 
         fn below(&mut self, bound: usize) -> usize {
@@ -277,7 +277,7 @@ mod tests {
         fn store(&mut self, len: usize) {
             self.number += 1;
             let content = vec![self.number; len];
-            let (at, fresh) = self.ground.intern(&content, 1);
+            let (at, fresh) = self.pool.intern(&content, 1);
             assert!(fresh);
             self.live.insert(at, content);
         }
@@ -292,93 +292,93 @@ mod tests {
                     let nth = self.below(self.live.len());
                     let at = *self.live.keys().nth(nth).unwrap();
                     let len = self.live.remove(&at).unwrap().len();
-                    assert!(self.ground.release(at, len));
+                    assert!(self.pool.release(at, len));
                 }
             }
-            self.ground.trim();
+            self.pool.trim();
         }
 
         fn out(&self) -> Out {
-            Out { stand: self.ground.freeze(), reached: self.live.clone() }
+            Out { snapshot: self.pool.freeze(), reached: self.live.clone() }
         }
     }
 
     #[test]
     fn what_a_table_reaches_stays_while_it_is_out() {
-        let mut course = Course::new();
+        let mut exercise = Exercise::new();
         let mut out: Vec<Out> = Vec::new();
         for round in 0..6000 {
             // Growth, so that all moves, and shrinking.
-            course.change(if round % 2000 < 1000 { 400 } else { 10 });
-            match course.below(8) {
-                0..3 if out.len() < 5 => out.push(course.out()),
+            exercise.change(if round % 2000 < 1000 { 400 } else { 10 });
+            match exercise.below(8) {
+                0..3 if out.len() < 5 => out.push(exercise.out()),
                 3..5 if !out.is_empty() => {
-                    let nth = course.below(out.len());
+                    let nth = exercise.below(out.len());
                     out.swap_remove(nth);
                 }
                 5..8 if !out.is_empty() => {
-                    let nth = course.below(out.len());
-                    course.ground.refresh(&mut out[nth].stand);
-                    out[nth].reached = course.live.clone();
+                    let nth = exercise.below(out.len());
+                    exercise.pool.refresh(&mut out[nth].snapshot);
+                    out[nth].reached = exercise.live.clone();
                 }
                 _ => {}
             }
             out.iter().for_each(Out::check);
         }
         drop(out);
-        let Course { mut ground, live, .. } = course;
+        let Exercise { mut pool, live, .. } = exercise;
         for (at, content) in live {
-            ground.release(at, content.len());
+            pool.release(at, content.len());
         }
-        ground.trim();
-        assert_eq!((ground.spans(), ground.all().len(), ground.waiting), (0, 0, 0));
-        assert_eq!(ground.words.len(), 0, "room is given back");
+        pool.trim();
+        assert_eq!((pool.spans(), pool.all().len(), pool.waiting), (0, 0, 0));
+        assert_eq!(pool.words.len(), 0, "room is given back");
     }
 
     /// Two tables that take turns, as an updater's do: what one change frees is used by the
     /// next but one.
     #[test]
     fn places_come_back_in_two_turns() {
-        let mut course = Course::new();
-        (0..1000).for_each(|_| course.store(10));
-        let (mut idle, mut present) = (course.out(), course.out());
-        let place = course.ground.words.as_ptr();
+        let mut exercise = Exercise::new();
+        (0..1000).for_each(|_| exercise.store(10));
+        let (mut idle, mut present) = (exercise.out(), exercise.out());
+        let place = exercise.pool.words.as_ptr();
         for _ in 0..5000 {
-            let at = *course.live.keys().nth(course.state as usize % 1000).unwrap();
-            course.live.remove(&at);
-            course.ground.release(at, 10);
-            course.store(10);
-            course.ground.trim();
-            assert!(course.ground.waiting <= 20, "{} words wait", course.ground.waiting);
-            assert!(course.ground.all().len() <= 10_030);
+            let at = *exercise.live.keys().nth(exercise.state as usize % 1000).unwrap();
+            exercise.live.remove(&at);
+            exercise.pool.release(at, 10);
+            exercise.store(10);
+            exercise.pool.trim();
+            assert!(exercise.pool.waiting <= 20, "{} words wait", exercise.pool.waiting);
+            assert!(exercise.pool.all().len() <= 10_030);
             assert_eq!(
-                course.ground.holes() / 4 + course.ground.waiting + 10_000,
-                course.ground.all().len()
+                exercise.pool.holes() / 4 + exercise.pool.waiting + 10_000,
+                exercise.pool.all().len()
             );
-            course.ground.refresh(&mut idle.stand);
-            idle.reached = course.live.clone();
+            exercise.pool.refresh(&mut idle.snapshot);
+            idle.reached = exercise.live.clone();
             core::mem::swap(&mut idle, &mut present);
-            course.below(2);
+            exercise.below(2);
         }
-        assert_eq!(course.ground.words.as_ptr(), place, "nothing grows, and nothing moves");
+        assert_eq!(exercise.pool.words.as_ptr(), place, "nothing grows, and nothing moves");
         idle.check();
         present.check();
     }
 
     #[test]
     fn a_table_that_stays_out_makes_holes_of_what_it_keeps() {
-        let mut course = Course::new();
-        (0..100).for_each(|_| course.store(10));
-        let kept = course.out();
+        let mut exercise = Exercise::new();
+        (0..100).for_each(|_| exercise.store(10));
+        let kept = exercise.out();
         let mut holes = Vec::new();
         for _ in 0..40 {
-            for at in course.live.keys().copied().take(100).collect::<Vec<_>>() {
-                course.live.remove(&at);
-                course.ground.release(at, 10);
-                course.store(10);
+            for at in exercise.live.keys().copied().take(100).collect::<Vec<_>>() {
+                exercise.live.remove(&at);
+                exercise.pool.release(at, 10);
+                exercise.store(10);
             }
-            course.ground.trim();
-            holes.push(course.ground.holes());
+            exercise.pool.trim();
+            holes.push(exercise.pool.holes());
         }
         assert_eq!(holes[0], 0, "as much as is in use may wait");
         assert!(holes[39] > 0);
