@@ -18,7 +18,7 @@ use core::fmt::{self, Debug};
 use core::hash::Hash;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::image::Item;
+use crate::item::Item;
 
 /// An address of one family, as a host-order integer.
 ///

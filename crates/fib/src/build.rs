@@ -17,14 +17,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::engine::Builder;
-use crate::runs::{Run, sweep};
+use crate::runs::sweep_block;
 use crate::{Addr, Full, Prefix, Rib};
-
-/// Appends the runs of one block of `rib`.
-pub(crate) fn sweep_block<A: Addr>(rib: &Rib<A>, block: Prefix<A>, out: &mut Vec<Run<A>>) {
-    let (cover, routes) = rib.block(block);
-    sweep(block, cover, routes, out);
-}
 
 /// Builds all of `rib` with builders from `make`.
 pub(crate) fn build<A: Addr, B: Builder<A>>(

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::engine::dxr::Shape;
-use crate::{Addr, Family};
+use crate::{Addr, FamilyLayout};
 
 /// Which engine a table shall be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,7 +155,7 @@ impl Choice {
     /// assert!(Choice::parse::<u128>("D16X8R/64").is_ok());
     /// assert!(Choice::parse::<u32>("D99R").is_err());
     /// ```
-    pub fn parse<A: Family>(name: &str) -> Result<Self, BadChoice> {
+    pub fn parse<A: FamilyLayout>(name: &str) -> Result<Self, BadChoice> {
         if name.eq_ignore_ascii_case("auto") {
             return Ok(Self::Auto);
         }
@@ -182,7 +182,7 @@ impl Choice {
     /// use fingerpost_fib::Choice;
     /// assert!(Choice::every::<u32>().contains(&Choice::Linear));
     /// ```
-    pub fn every<A: Family>() -> Vec<Self> {
+    pub fn every<A: FamilyLayout>() -> Vec<Self> {
         let mut every: Vec<Self> = Vec::new();
         for &(_, choice, reach) in NAMED {
             if reach.holds::<A>() && !every.contains(&choice) {
@@ -205,13 +205,29 @@ impl Choice {
     }
 
     /// Says whether the engine can hold addresses of this family.
-    pub fn suits<A: Family>(self) -> bool {
+    pub fn suits<A: FamilyLayout>(self) -> bool {
         let named = NAMED.iter().find(|(_, choice, _)| *choice == self);
         named.is_none_or(|(_, _, reach)| reach.holds::<A>())
     }
 
+    /// Returns whether images can hold tables of this engine.
+    pub fn is_storable(self) -> bool {
+        matches!(
+            self,
+            Self::Auto
+                | Self::Within(_)
+                | Self::Rank
+                | Self::Flat
+                | Self::Rank6
+                | Self::Dxr(_)
+                | Self::Halves(_)
+                | Self::Dir24_8
+                | Self::Poptrie(_)
+        )
+    }
+
     /// Returns the name, as [`parse`](Self::parse) reads it.
-    pub fn name<A: Family>(self) -> String {
+    pub fn name<A: FamilyLayout>(self) -> String {
         match self {
             Self::Auto => "auto".to_string(),
             Self::Within(bytes) => format!("auto within {bytes} bytes"),
@@ -226,8 +242,15 @@ impl Choice {
     }
 }
 
+/// Lists the names of the engines that images can hold.
+pub(crate) fn storable_names<A: FamilyLayout>() -> String {
+    let storable = Choice::every::<A>().into_iter().filter(|choice| choice.is_storable());
+    let names: Vec<String> = storable.map(|choice| choice.name::<A>()).collect();
+    names.join(", ")
+}
+
 /// Lists the names that suit a family.
-fn names<A: Family>() -> String {
+fn names<A: FamilyLayout>() -> String {
     let names: Vec<String> = Choice::every::<A>().iter().map(|choice| choice.name::<A>()).collect();
     format!("the engines are auto, {}, and other shapes of DXR", names.join(", "))
 }
@@ -240,7 +263,7 @@ pub struct BadChoice {
 }
 
 impl BadChoice {
-    fn family<A: Family>(name: &str) -> Self {
+    fn family<A: FamilyLayout>(name: &str) -> Self {
         let why = format!("it does not hold addresses of {} bits; {}", A::BITS, names::<A>());
         Self { name: name.to_string(), why }
     }
@@ -257,10 +280,10 @@ impl core::error::Error for BadChoice {}
 #[cfg(test)]
 mod tests {
     use super::{Choice, NAMED};
-    use crate::Family;
+    use crate::FamilyLayout;
     use alloc::string::ToString;
 
-    fn names_go_round<A: Family>() {
+    fn names_go_round<A: FamilyLayout>() {
         for choice in Choice::every::<A>() {
             assert!(choice.suits::<A>(), "{choice:?}");
             assert_eq!(Choice::parse::<A>(&choice.name::<A>()), Ok(choice));

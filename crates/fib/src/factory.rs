@@ -18,7 +18,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::any::Any;
 
-use crate::build::{build, sweep_block};
+use crate::build::build;
 use crate::choice::Choice;
 use crate::engine::binary::BinaryBuilder;
 use crate::engine::dir24_8::Dir24_8Builder;
@@ -41,8 +41,12 @@ use crate::engine::sail6_large::Sail6LargeBuilder;
 use crate::engine::treebitmap::{Bits, TreeBitmapBuilder};
 use crate::engine::{Builder, Engine, RouteBuilder};
 use crate::image::PartReader;
-use crate::image::engines::Loaded;
-use crate::{Addr, Family, Full, Rib};
+use crate::runs::sweep_block;
+use crate::{Addr, FamilyLayout, Full, Rib};
+
+use load::Loaded;
+
+mod load;
 
 /// How many dirty blocks are swept while the ways to them in the routing table, fetched
 /// at once, are in the cache.
@@ -69,15 +73,49 @@ pub(crate) trait TableBuilder<A: Addr>: Send {
     fn holes(&self) -> usize;
 }
 
-/// A family whose engines are compiled here, once, and not again by every crate
-/// that builds a table: a part of [`Family`].
+/// The engines of a family, compiled here, once, and not again by every crate that builds a
+/// table.
 pub(crate) trait EngineSet: Addr {
-    /// Calls [`construct`] with the sets of engines that the family has.
+    /// Builds a table by [`construct`] with the sets of engines that the family has.
     fn build(rib: &Rib<Self>, choice: Choice, threads: usize) -> Built<Self>;
 
-    /// Calls [`load`](crate::image::engines::load) with the same sets.
+    /// Loads a table by [`load::load`] with the same sets.
     fn load(choice: Choice, stored: &PartReader<'_>) -> Loaded<Self>;
 }
+
+/// An address family that tables can be built for.
+#[expect(private_bounds, reason = "sealed: the families are those that the library compiles")]
+pub trait Family: FamilyLayout + EngineSet {}
+
+/// Lists the engines of each family. Those of families that no packet is looked up in are
+/// compiled by the crates that use them, unless the feature `toys` is on.
+macro_rules! engines {
+    ($addr:ty, $(#[$lazy:meta])? $($set:ident)*) => {
+        impl EngineSet for $addr {
+            $(#[$lazy])?
+            fn build(rib: &Rib<Self>, choice: Choice, threads: usize) -> Built<Self> {
+                construct(rib, choice, threads, &[$($set),*])
+            }
+
+            $(#[$lazy])?
+            fn load(choice: Choice, stored: &PartReader<'_>) -> Loaded<Self> {
+                load::load(choice, stored, &[$(load::$set),*])
+            }
+        }
+
+        impl Family for $addr {}
+    };
+}
+
+engines!(u8, #[cfg_attr(not(feature = "toys"), inline)] dxr any narrow wide);
+engines!(u16, #[cfg_attr(not(feature = "toys"), inline)] dxr any narrow wide);
+engines!(u32, dxr any narrow);
+engines!(
+    u64,
+    #[cfg_attr(not(feature = "toys"), inline)]
+    dxr
+);
+engines!(u128, dxr any wide);
 
 /// A builder that lays out runs.
 struct Blocks<B>(B);
@@ -156,11 +194,11 @@ fn downcast<A: Addr, E: Engine<A>>(engine: &mut dyn Engine<A>) -> &mut E {
 pub(crate) type Built<A> = Result<Box<dyn TableBuilder<A>>, Full>;
 
 /// Builds one of a set of engines with the threads given; `None` for any other.
-pub(crate) type Set<A> = fn(&Rib<A>, Choice, usize) -> Option<Built<A>>;
+type Set<A> = fn(&Rib<A>, Choice, usize) -> Option<Built<A>>;
 
 /// Builds `rib` as `choice` says, which is settled, with `threads` threads where
 /// the engine's build can be divided. `sets` are those that the family has.
-pub(crate) fn construct<A: Family>(
+fn construct<A: FamilyLayout>(
     rib: &Rib<A>,
     choice: Choice,
     threads: usize,
@@ -171,7 +209,7 @@ pub(crate) fn construct<A: Family>(
 }
 
 /// The engines of every family, upper halves included.
-pub(crate) fn dxr<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Built<A>> {
+fn dxr<A: FamilyLayout>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Built<A>> {
     Some(match choice {
         Choice::Linear => routes(rib, LinearBuilder::default()),
         Choice::Dxr(shape) => widening::<A, DxrBuilder<A, u32>, DxrBuilder<A, u64>>(
@@ -191,7 +229,7 @@ pub(crate) fn dxr<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Op
 }
 
 /// The engines of every family that packets are looked up in.
-pub(crate) fn any<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Built<A>> {
+fn any<A: FamilyLayout>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Built<A>> {
     Some(match choice {
         Choice::Pbf => either(routes(rib, PbfBuilder::<A, u16>::default()), || {
             routes(rib, PbfBuilder::<A, u32>::default())
@@ -231,7 +269,7 @@ pub(crate) fn any<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Op
 }
 
 /// The engines of IPv4, and of the toys.
-pub(crate) fn narrow<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Built<A>> {
+fn narrow<A: FamilyLayout>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Built<A>> {
     Some(match choice {
         Choice::Dir24_8 => either(blocks(rib, Dir24_8Builder::<A, u16>::new, threads), || {
             blocks(rib, Dir24_8Builder::<A, u32>::new, threads)
@@ -256,7 +294,7 @@ pub(crate) fn narrow<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) ->
 }
 
 /// The engines of IPv6, and of the toys.
-pub(crate) fn wide<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Built<A>> {
+fn wide<A: FamilyLayout>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Built<A>> {
     Some(match choice {
         Choice::Rank6 => blocks(rib, Rank6Builder::default, threads),
         Choice::Sail6 => blocks(rib, Sail6Builder::default, threads),
@@ -268,7 +306,7 @@ pub(crate) fn wide<A: Family>(rib: &Rib<A>, choice: Choice, threads: usize) -> O
 }
 
 /// Builds from runs.
-fn blocks<A: Family, B: Builder<A> + 'static>(
+fn blocks<A: FamilyLayout, B: Builder<A> + 'static>(
     rib: &Rib<A>,
     make: impl Fn() -> B + Sync,
     threads: usize,
@@ -277,13 +315,13 @@ fn blocks<A: Family, B: Builder<A> + 'static>(
 }
 
 /// Builds from routes.
-fn routes<A: Family, B: RouteBuilder<A> + 'static>(rib: &Rib<A>, mut builder: B) -> Built<A> {
+fn routes<A: FamilyLayout, B: RouteBuilder<A> + 'static>(rib: &Rib<A>, mut builder: B) -> Built<A> {
     builder.fill(rib)?;
     Ok(Box::new(Routes(builder)))
 }
 
 /// Builds chunks, with larger grains while there are too few places.
-fn chunked<A: Family, F: Form>(rib: &Rib<A>, threads: usize) -> Built<A> {
+fn chunked<A: FamilyLayout, F: Form>(rib: &Rib<A>, threads: usize) -> Built<A> {
     let mut built = None;
     for grain in RankBuilder::<A, F>::GRAINS {
         built = Some(blocks(rib, || RankBuilder::<A, F>::new(grain), threads));
@@ -297,7 +335,7 @@ fn chunked<A: Family, F: Form>(rib: &Rib<A>, threads: usize) -> Built<A> {
 
 /// Builds Lulea with the paper's pointers, or wider ones where it has too many chunks
 /// or next hops for them.
-fn lulea<A: Family>(rib: &Rib<A>, threads: usize) -> Built<A> {
+fn lulea<A: FamilyLayout>(rib: &Rib<A>, threads: usize) -> Built<A> {
     let wide = || {
         either(blocks(rib, LuleaBuilder::<u32, u16>::new::<A>, threads), || {
             blocks(rib, LuleaBuilder::<u32, u32>::new::<A>, threads)
@@ -307,14 +345,14 @@ fn lulea<A: Family>(rib: &Rib<A>, threads: usize) -> Built<A> {
 }
 
 /// Builds a tree bitmap with bitmaps of the width of `W`.
-fn treebitmap<A: Family, W: Bits>(rib: &Rib<A>) -> Built<A> {
+fn treebitmap<A: FamilyLayout, W: Bits>(rib: &Rib<A>) -> Built<A> {
     either(routes(rib, TreeBitmapBuilder::<A, W, u16>::new()), || {
         routes(rib, TreeBitmapBuilder::<A, W, u32>::new())
     })
 }
 
 /// Tries entries of 16 bits, and wide ones where those hold too few hops, blocks or chunks.
-fn either<A: Family>(narrow: Built<A>, wide: impl FnOnce() -> Built<A>) -> Built<A> {
+fn either<A: FamilyLayout>(narrow: Built<A>, wide: impl FnOnce() -> Built<A>) -> Built<A> {
     match narrow {
         Err(full) if matches!(full.what, Full::HOPS | Full::BLOCKS | Full::CHUNKS) => wide(),
         built => built,
@@ -323,7 +361,7 @@ fn either<A: Family>(narrow: Built<A>, wide: impl FnOnce() -> Built<A>) -> Built
 
 /// Builds DXR: with 32-bit entries, giving chunks more room while that is what
 /// lacks, or with 64-bit ones where that will not do.
-fn widening<A: Family, N: Builder<A> + 'static, W: Builder<A> + 'static>(
+fn widening<A: FamilyLayout, N: Builder<A> + 'static, W: Builder<A> + 'static>(
     rib: &Rib<A>,
     narrow: impl Fn(u32) -> N + Sync,
     wide: impl Fn(u32) -> W + Sync,

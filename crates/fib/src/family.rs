@@ -1,8 +1,8 @@
 //! What an address family brings to the tables beside its integer.
 //!
 //! DXR's density comes from range entries that hold no bit too many, and how many
-//! bits are left below the first stages differs by family. [`Family`] names, for
-//! each, the formats of a range entry ([`Slot`]) and the family of its
+//! bits are left below the first stages differs by family. [`FamilyLayout`] names, for
+//! each, the formats of a range entry ([`RangeEntry`]) and the family of its
 //! upper half, in which most lookups can be answered (128-bit shifts are the one
 //! real cost of IPv6).
 //!
@@ -25,14 +25,12 @@ use core::fmt::Debug;
 use core::hash::Hash;
 
 use crate::arch::lanes::Words;
-use crate::factory::{self, Built, EngineSet, construct};
-use crate::image::engines::{self, Loaded};
-use crate::image::{Item, PartReader};
-use crate::{Addr, Choice, Hop, Rib};
+use crate::item::Item;
+use crate::{Addr, Hop};
 
 /// One entry of a range table: where the range starts within its chunk, and its
 /// hop, packed so that entries order by start.
-pub trait Slot<A>: Item + Ord + Hash + Debug + Send + Sync + 'static {
+pub trait RangeEntry<A>: Item + Ord + Hash + Debug + Send + Sync + 'static {
     /// How many bits of a start it holds.
     const START_BITS: u32;
     /// The highest hop index it holds.
@@ -89,20 +87,19 @@ impl Number for u128 {
     }
 }
 
-/// An address family as the engines need it.
-#[expect(private_bounds, reason = "sealed: the families are those that the library compiles")]
-pub trait Family: Addr + EngineSet {
+/// An address family as the engines need it: its upper half and its range entries.
+pub trait FamilyLayout: Addr {
     /// The family of the upper half of the bits.
-    type Upper: Family;
+    type Upper: FamilyLayout;
     /// A range entry for the common case.
-    type Short: Slot<Self>;
+    type Short: RangeEntry<Self>;
     /// A range entry as coarse as a short one, and hops to 65,535; the same as
     /// [`Long`](Self::Long) where that would save nothing.
-    type Medium: Slot<Self>;
+    type Medium: RangeEntry<Self>;
     /// A range entry for any start, and hops to 65,535.
-    type Long: Slot<Self>;
+    type Long: RangeEntry<Self>;
     /// A range entry for any start and hop.
-    type Wide: Slot<Self>;
+    type Wide: RangeEntry<Self>;
 
     /// The fewest bits that must be resolved before a chunk, so that any start in
     /// it fits a long entry.
@@ -120,7 +117,7 @@ pub trait Family: Addr + EngineSet {
 /// Lists the packing, equal for every integer but for its widths.
 macro_rules! slot {
     ($addr:ty, $slot:ty, start $start:literal, hop $hop:literal) => {
-        impl Slot<$addr> for $slot {
+        impl RangeEntry<$addr> for $slot {
             const START_BITS: u32 = $start;
             const MAX_HOP: u32 = ((1u64 << $hop) - 1) as u32;
 
@@ -130,11 +127,11 @@ macro_rules! slot {
             }
             #[inline(always)]
             fn probe(tail: $addr) -> Self {
-                Self::pack(tail, Hop(<Self as Slot<$addr>>::MAX_HOP))
+                Self::pack(tail, Hop(<Self as RangeEntry<$addr>>::MAX_HOP))
             }
             #[inline(always)]
             fn hop(self) -> Hop {
-                Hop(self as u32 & <Self as Slot<$addr>>::MAX_HOP)
+                Hop(self as u32 & <Self as RangeEntry<$addr>>::MAX_HOP)
             }
             #[inline(always)]
             fn as_words(entries: &[Self]) -> Option<Words<'_>> {
@@ -198,7 +195,7 @@ impl Item for Triple {
     }
 }
 
-impl<A: Addr> Slot<A> for Triple {
+impl<A: Addr> RangeEntry<A> for Triple {
     const START_BITS: u32 = 8;
     const MAX_HOP: u32 = 0xffff;
 
@@ -218,7 +215,7 @@ impl<A: Addr> Slot<A> for Triple {
 }
 
 /// No integer holds 128 bits of start and a hop: a pair, which orders alike.
-impl Slot<u128> for (u128, u32) {
+impl RangeEntry<u128> for (u128, u32) {
     const START_BITS: u32 = 128;
     const MAX_HOP: u32 = u32::MAX;
 
@@ -236,13 +233,10 @@ impl Slot<u128> for (u128, u32) {
     }
 }
 
-/// Lists the families. `u8` is its own upper half: nothing is smaller. The engines of
-/// those that no packet is looked up in are compiled by who uses them, unless the
-/// feature `toys` says that several will.
+/// Lists the families. `u8` is its own upper half: nothing is smaller.
 macro_rules! family {
-    ($addr:ty, upper $upper:ty, $short:ty, $medium:ty, $long:ty, $wide:ty, k $min:literal to $max:literal,
-        $(#[$lazy:meta])? engines $($set:ident)*) => {
-        impl Family for $addr {
+    ($addr:ty, upper $upper:ty, $short:ty, $medium:ty, $long:ty, $wide:ty, k $min:literal to $max:literal) => {
+        impl FamilyLayout for $addr {
             type Upper = $upper;
             type Short = $short;
             type Medium = $medium;
@@ -260,23 +254,11 @@ macro_rules! family {
                 Self::from(upper) << (Self::BITS - <$upper>::BITS)
             }
         }
-
-        impl EngineSet for $addr {
-            $(#[$lazy])?
-            fn build(rib: &Rib<Self>, choice: Choice, threads: usize) -> Built<Self> {
-                construct(rib, choice, threads, &[$(factory::$set),*])
-            }
-
-            $(#[$lazy])?
-            fn load(choice: Choice, stored: &PartReader<'_>) -> Loaded<Self> {
-                engines::load(choice, stored, &[$(engines::$set),*])
-            }
-        }
     };
 }
 
-family!(u8, upper u8, u16, Triple, u32, u64, k 1 to 6, #[cfg_attr(not(feature = "toys"), inline)] engines dxr any narrow wide);
-family!(u16, upper u8, u16, Triple, u32, u64, k 2 to 12, #[cfg_attr(not(feature = "toys"), inline)] engines dxr any narrow wide);
-family!(u32, upper u16, u16, Triple, u32, u64, k 16 to 24, engines dxr any narrow);
-family!(u64, upper u32, u32, u64, u64, u128, k 16 to 24, #[cfg_attr(not(feature = "toys"), inline)] engines dxr);
-family!(u128, upper u64, u64, u128, u128, (u128, u32), k 16 to 24, engines dxr any wide);
+family!(u8, upper u8, u16, Triple, u32, u64, k 1 to 6);
+family!(u16, upper u8, u16, Triple, u32, u64, k 2 to 12);
+family!(u32, upper u16, u16, Triple, u32, u64, k 16 to 24);
+family!(u64, upper u32, u32, u64, u64, u128, k 16 to 24);
+family!(u128, upper u64, u64, u128, u128, (u128, u32), k 16 to 24);

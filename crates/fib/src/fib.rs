@@ -18,6 +18,8 @@ use crate::factory::TableBuilder;
 use crate::selection::select_engine;
 use crate::{Family, Full, Hop, Rib};
 
+mod image;
+
 /// A frozen forwarding table of some engine.
 pub struct Fib<A: Family> {
     engine: Box<dyn Engine<A>>,

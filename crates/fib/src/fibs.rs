@@ -24,11 +24,10 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::fmt;
 
-use crate::build::sweep_block;
 use crate::engine::dxr::Entry;
 use crate::engine::dxr::shared::{Shared, SharedBuilder};
 use crate::engine::{Part, Step};
-use crate::runs::Run;
+use crate::runs::{Run, sweep_block};
 use crate::{Addr, Family, Full, Hop, Prefix, Rib};
 
 /// Frozen tables of some layout.

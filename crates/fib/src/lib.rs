@@ -74,6 +74,7 @@ mod fibs;
 mod holes;
 mod hop;
 pub mod image;
+mod item;
 mod pool;
 mod prefix;
 #[cfg(feature = "std")]
@@ -94,7 +95,8 @@ pub use caches::Caches;
 pub use choice::{BadChoice, Choice};
 pub use engine::{Builder, Engine, RouteBuilder};
 pub use error::Full;
-pub use family::{Family, Slot};
+pub use factory::Family;
+pub use family::{FamilyLayout, RangeEntry};
 pub use fib::Fib;
 pub use fibs::Fibs;
 #[cfg(feature = "std")]

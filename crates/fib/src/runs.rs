@@ -22,7 +22,7 @@
 
 use alloc::vec::Vec;
 
-use crate::{Addr, Hop, Prefix};
+use crate::{Addr, Hop, Prefix, Rib};
 
 /// The addresses from `start` up to the next run's start, and their hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +87,12 @@ pub fn sweep<A: Addr>(
             _ => {}
         }
     }
+}
+
+/// Appends the runs of one block of `rib`.
+pub(crate) fn sweep_block<A: Addr>(rib: &Rib<A>, block: Prefix<A>, out: &mut Vec<Run<A>>) {
+    let (cover, routes) = rib.block(block);
+    sweep(block, cover, routes, out);
 }
 
 /// Ends every open route that lies wholly before `at`, resuming its cover.

@@ -35,18 +35,17 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::arch::search::in_vectors;
-use crate::build::sweep_block;
 use crate::engine::dxr::{self, Shape};
 use crate::engine::{halves, rank, rank6};
-use crate::runs::Run;
-use crate::{Caches, Choice, Family, Hop, Prefix, Rib};
+use crate::runs::{Run, sweep_block};
+use crate::{Caches, Choice, FamilyLayout, Hop, Prefix, Rib};
 
 /// Up to this many routes a first stage of 2^16 entries would be most of the table.
 const SMALL: usize = 4096;
 
 /// Lists the engines among which the choice is, the quickest in a cache that holds
 /// them all first.
-fn candidates<A: Family>(routes: usize) -> Vec<Choice> {
+fn candidates<A: FamilyLayout>(routes: usize) -> Vec<Choice> {
     let shapes: &[(u32, u32)] = match A::BITS {
         ..16 => &[(2, 2)],
         16 => &[(4, 4)],
@@ -72,9 +71,9 @@ fn candidates<A: Family>(routes: usize) -> Vec<Choice> {
 }
 
 /// Input of the estimates: the whole table's runs.
-struct Census<A: Family>(Vec<Run<A>>);
+struct Census<A: FamilyLayout>(Vec<Run<A>>);
 
-impl<A: Family> Census<A> {
+impl<A: FamilyLayout> Census<A> {
     fn of(rib: &Rib<A>) -> Self {
         let mut runs = Vec::new();
         sweep_block(rib, Prefix::ALL, &mut runs);
@@ -121,7 +120,7 @@ impl Choice {
     /// # Complexity
     ///
     /// O(routes + first stages), about as long as a build.
-    pub fn estimates<A: Family>(rib: &Rib<A>) -> Vec<Estimate> {
+    pub fn estimates<A: FamilyLayout>(rib: &Rib<A>) -> Vec<Estimate> {
         let census = Census::of(rib);
         let estimate = |choice| Estimate { choice, bytes: census.bytes(choice) };
         candidates::<A>(rib.len()).into_iter().map(estimate).collect()
@@ -130,7 +129,7 @@ impl Choice {
 
 /// Replaces [`Choice::Auto`] and [`Choice::Within`] by an engine for `rib`, and says why
 /// it is that.
-pub(crate) fn select_engine<A: Family>(choice: Choice, rib: &Rib<A>) -> (Choice, String) {
+pub(crate) fn select_engine<A: FamilyLayout>(choice: Choice, rib: &Rib<A>) -> (Choice, String) {
     let caches = Caches::of_this_machine();
     let budget = match choice {
         Choice::Auto => Budget { bytes: caches.second / 2, asked: None },

@@ -32,35 +32,9 @@
 //! first such branch. In bursts of 32 SAIL_L did a quarter more with two vectors abreast
 //! than with one after the other.
 
-use core::sync::atomic::AtomicU32;
-
 use crate::{Addr, Hop};
 
-/// A table of which the items are plain numbers.
-#[derive(Clone, Copy, Debug)]
-pub enum Words<'a> {
-    /// Of 16 bits.
-    Half(&'a [u16]),
-    /// Of 32 bits.
-    Whole(&'a [u32]),
-    /// Of 32 bits, to which others may write meanwhile: a lane gets what was there before
-    /// or after, as any load of an aligned number does.
-    Shared(&'a [AtomicU32]),
-    /// Of 64 bits, which are loaded as two items of 32, the lower half first.
-    Double(&'a [u64]),
-}
-
-/// A table with more items than these is not for lanes: an index is a signed number.
-pub(crate) const MOST: usize = 1 << 31;
-
-/// Work in lanes.
-pub(crate) trait WideKernel: Sized {
-    /// What comes of it.
-    type Out;
-
-    /// Does it. To be `#[inline(always)]`, and what it calls too.
-    fn run(self, wide: Wide) -> Self::Out;
-}
+pub(crate) use super::vector::{LANES, MOST, WideKernel, Words};
 
 #[cfg(all(feature = "std", target_arch = "aarch64", target_endian = "little"))]
 pub(crate) use super::aarch64::lanes::{Lanes, Wide, wide};
@@ -72,9 +46,6 @@ pub(crate) use super::x86_64::lanes::{Lanes, Wide, wide};
     all(feature = "std", target_arch = "aarch64", target_endian = "little"),
 )))]
 pub(crate) use none::{Lanes, Wide, wide};
-
-/// How many lanes there are.
-pub(crate) const LANES: usize = 16;
 
 /// A table that answers whole vectors.
 pub(crate) trait SimdLookup<A: Addr> {
@@ -109,7 +80,7 @@ struct Batch<'a, A: Addr, T> {
     out: &'a mut [Hop],
 }
 
-impl<A: Addr, T: SimdLookup<A>> WideKernel for Batch<'_, A, T> {
+impl<A: Addr, T: SimdLookup<A>> WideKernel<Wide> for Batch<'_, A, T> {
     type Out = ();
 
     #[inline(always)]
@@ -186,7 +157,7 @@ mod none {
 
     /// Hands the work back.
     #[inline(always)]
-    pub(crate) fn wide<K: WideKernel>(kernel: K) -> Result<K::Out, K> {
+    pub(crate) fn wide<K: WideKernel<Wide>>(kernel: K) -> Result<K::Out, K> {
         Err(kernel)
     }
 
@@ -290,7 +261,7 @@ mod tests {
         begin: usize,
     }
 
-    impl WideKernel for &Everything {
+    impl WideKernel<Wide> for &Everything {
         type Out = ([[u32; LANES]; 20], [Option<[u32; LANES]>; 2], [u8; LANES]);
 
         #[inline(always)]

@@ -65,7 +65,7 @@ struct Gather<'a> {
     places: &'a [u32],
 }
 
-impl WideKernel for Gather<'_> {
+impl WideKernel<Wide> for Gather<'_> {
     type Out = u32;
 
     #[inline(always)]

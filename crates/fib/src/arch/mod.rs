@@ -29,6 +29,7 @@ pub(crate) mod lanes;
 mod level;
 mod loads;
 pub(crate) mod search;
+pub(crate) mod vector;
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
 mod x86_64;
 

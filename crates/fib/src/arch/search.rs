@@ -20,10 +20,7 @@ use core::hint::select_unpredictable;
 
 use super::lanes::{Wide, WideKernel, wide};
 
-/// The starts of a byte that one vector holds.
-pub(crate) const BYTES: usize = 64;
-/// The starts of two bytes that one vector holds.
-pub(crate) const HALVES: usize = 32;
+pub(crate) use super::vector::{BYTES, HALVES};
 
 /// Returns item `at` of numbers of a byte.
 #[inline(always)]
@@ -72,7 +69,7 @@ fn rank(count: usize, holds: impl Fn(usize) -> bool) -> usize {
 /// Says whether this CPU has the vectors for it.
 pub(crate) fn in_vectors() -> bool {
     struct Nothing;
-    impl WideKernel for Nothing {
+    impl WideKernel<Wide> for Nothing {
         type Out = ();
         #[inline(always)]
         fn run(self, _: Wide) {}
@@ -103,7 +100,7 @@ mod tests {
     /// Both ranks of a probe, in lanes.
     struct Ranks<'a>(&'a [u32], usize, &'a [u32], usize, u32);
 
-    impl WideKernel for Ranks<'_> {
+    impl WideKernel<Wide> for Ranks<'_> {
         type Out = (usize, usize);
 
         #[inline(always)]

@@ -38,10 +38,10 @@ use core::marker::PhantomData;
 use super::leaf::full;
 use super::{Builder, Engine, Leaf, Part, Step};
 use crate::arch::lanes::{LANES, MOST, SimdLookup, Wide, batch, tops};
-use crate::image::{BadImage, PartReader, PartWriter, Storable};
+use crate::image::{BadImage, Loadable, PartReader, PartWriter, Storable};
 use crate::runs::Run;
 use crate::table::{Master, Table};
-use crate::{Addr, Choice, Full, Hop, Prefix};
+use crate::{Addr, Full, Hop, Prefix};
 
 /// How many lookups pass through a table together.
 const GROUP: usize = 64;
@@ -194,8 +194,12 @@ impl<A: Addr, L: Leaf> Storable for Dir24_8<A, L> {
         parts.array("tbl24", &self.tbl24);
         parts.array("tbllong", &self.tbl_long);
     }
+}
 
-    fn load(_: Choice, stored: &PartReader<'_>) -> Result<Self, BadImage> {
+impl<A: Addr, L: Leaf> Loadable for Dir24_8<A, L> {
+    type Parameters = ();
+
+    fn load((): (), stored: &PartReader<'_>) -> Result<Self, BadImage> {
         let tbl24: Table<L> = stored.array_of("tbl24", 1 << first_bits::<A>())?;
         let tbl_long: Table<L> = stored.array("tbllong")?;
         let blocks = tbl_long.len() >> long_bits::<A>();

@@ -10,7 +10,7 @@
 //!                                   └──► 0 = look below ──► lower table ──► hop
 //! ```
 //!
-//! Both tables are DXR, the one over [`Family::Upper`], the other over the family
+//! Both tables are DXR, the one over [`FamilyLayout::Upper`], the other over the family
 //! itself, empty but for the marked halves. Hops in the upper table are stored one
 //! higher, so that the mark costs no bit and 65,534 next hops still fit 16 bits.
 
@@ -18,9 +18,9 @@ use alloc::vec::Vec;
 
 use super::dxr::{Dxr, DxrBuilder, Entry, Shape, estimate};
 use super::{Builder, Engine, Part, Step};
-use crate::image::{BadImage, PartReader, PartWriter, Storable};
+use crate::image::{BadImage, Loadable, PartReader, PartWriter, Storable};
 use crate::runs::Run;
-use crate::{Addr, Choice, Family, Full, Hop, Prefix};
+use crate::{Addr, FamilyLayout, Full, Hop, Prefix};
 
 /// How many upper halves are looked up at once.
 const GROUP: usize = 256;
@@ -30,19 +30,19 @@ const BELOW: Hop = Hop(0);
 
 /// A frozen table of two halves.
 #[derive(Clone, Debug)]
-pub struct Halves<A: Family, E: Copy> {
+pub struct Halves<A: FamilyLayout, E: Copy> {
     upper: Dxr<A::Upper, E>,
     lower: Dxr<A, E>,
 }
 
-impl<A: Family, E: Entry> Halves<A, E> {
+impl<A: FamilyLayout, E: Entry> Halves<A, E> {
     /// Returns the shape of the upper table.
     pub fn shape(&self) -> Shape {
         self.upper.shape()
     }
 }
 
-impl<A: Family, E: Entry> Engine<A> for Halves<A, E> {
+impl<A: FamilyLayout, E: Entry> Engine<A> for Halves<A, E> {
     #[inline]
     fn lookup(&self, addr: A) -> Hop {
         match self.upper.lookup(addr.upper()) {
@@ -115,12 +115,12 @@ fn below(name: &'static str) -> &'static str {
 
 /// The builder of [`Halves`].
 #[derive(Debug)]
-pub struct HalvesBuilder<A: Family, E: Entry> {
+pub struct HalvesBuilder<A: FamilyLayout, E: Entry> {
     upper: DxrBuilder<A::Upper, E>,
     lower: DxrBuilder<A, E>,
 }
 
-impl<A: Family, E: Entry> HalvesBuilder<A, E> {
+impl<A: FamilyLayout, E: Entry> HalvesBuilder<A, E> {
     /// Starts an empty table, the upper half in `shape`, its entries keeping
     /// `len_bits` for a chunk's length.
     pub(crate) fn with_len_bits(shape: Shape, len_bits: u32) -> Self {
@@ -133,7 +133,7 @@ impl<A: Family, E: Entry> HalvesBuilder<A, E> {
 
 /// Returns the shape of the lower table, which holds little: that of the upper, where the
 /// family takes it.
-fn lower_shape<A: Family>(upper: Shape) -> Shape {
+fn lower_shape<A: FamilyLayout>(upper: Shape) -> Shape {
     let plain = || Shape::new::<A>(A::MIN_K, 0);
     let lower = Shape::new::<A>(upper.direct(), upper.extension()).or_else(|_| plain());
     lower.unwrap_or_else(|_| unreachable!("every family takes its own least K"))
@@ -141,24 +141,27 @@ fn lower_shape<A: Family>(upper: Shape) -> Shape {
 
 /// Estimates the bytes that lookups in a table of `runs`, which tile the space, could touch,
 /// the upper half in `shape`: those of its two tables.
-pub(crate) fn bytes<A: Family>(shape: Shape, runs: &[Run<A>]) -> usize {
+pub(crate) fn bytes<A: FamilyLayout>(shape: Shape, runs: &[Run<A>]) -> usize {
     let (upper, lower) = divide(Prefix::ALL, runs);
     estimate::bytes(shape, &upper) + estimate::bytes(lower_shape::<A>(shape), &lower)
 }
 
 /// In images each half is a table of its own. The upper one may lead to the lower by any
 /// entry: what is not marked there goes nowhere.
-impl<A: Family, E: Entry> Storable for Halves<A, E> {
+impl<A: FamilyLayout, E: Entry> Storable for Halves<A, E> {
     fn save(&self, parts: &mut PartWriter<'_>) {
         self.upper.save(&mut parts.within("upper"));
         self.lower.save(&mut parts.within("lower"));
     }
+}
 
-    fn load(choice: Choice, stored: &PartReader<'_>) -> Result<Self, BadImage> {
-        let Choice::Halves(shape) = choice else { unreachable!("halves have a shape") };
+impl<A: FamilyLayout, E: Entry> Loadable for Halves<A, E> {
+    type Parameters = Shape;
+
+    fn load(shape: Shape, stored: &PartReader<'_>) -> Result<Self, BadImage> {
         Ok(Self {
-            upper: Dxr::load_shape(shape, &stored.within("upper"))?,
-            lower: Dxr::load_shape(lower_shape::<A>(shape), &stored.within("lower"))?,
+            upper: Dxr::load(shape, &stored.within("upper"))?,
+            lower: Dxr::load(lower_shape::<A>(shape), &stored.within("lower"))?,
         })
     }
 }
@@ -167,7 +170,7 @@ impl<A: Family, E: Entry> Storable for Halves<A, E> {
 ///
 /// A run that begins inside a half marks that half. In the lower table, the
 /// addresses of unmarked halves go nowhere.
-fn divide<A: Family>(block: Prefix<A>, runs: &[Run<A>]) -> (Vec<Run<A::Upper>>, Vec<Run<A>>) {
+fn divide<A: FamilyLayout>(block: Prefix<A>, runs: &[Run<A>]) -> (Vec<Run<A::Upper>>, Vec<Run<A>>) {
     let half = A::Upper::BITS;
     let mut upper = Vec::with_capacity(runs.len());
     let mut lower = Vec::from([Run { start: block.addr(), hop: Hop::NONE }]);
@@ -212,7 +215,7 @@ fn push<A: Addr>(runs: &mut Vec<Run<A>>, start: A, hop: Hop) {
     }
 }
 
-impl<A: Family, E: Entry> Builder<A> for HalvesBuilder<A, E> {
+impl<A: FamilyLayout, E: Entry> Builder<A> for HalvesBuilder<A, E> {
     type Engine = Halves<A, E>;
 
     fn block_len(&self) -> u32 {

@@ -9,7 +9,7 @@ use core::fmt::Debug;
 use core::hash::Hash;
 
 use crate::arch::lanes::Words;
-use crate::image::Item;
+use crate::item::Item;
 use crate::{Full, Hop};
 
 /// A stored hop.

@@ -42,7 +42,7 @@ use super::overlap::{Overlapped, Walk, group};
 use super::{Engine, Leaf, Part, RouteBuilder, Step};
 use crate::runs::{Run, sweep};
 use crate::table::{Master, Table};
-use crate::{Family, Full, Hop, Prefix, Rib};
+use crate::{FamilyLayout, Full, Hop, Prefix, Rib};
 
 /// The lookups that are under way at once in a batch.
 const GROUP: usize = 16;
@@ -51,7 +51,7 @@ const GROUP: usize = 16;
 const SPREAD: usize = 2;
 
 /// Returns how many bits lead into the direct array.
-const fn direct_bits<A: Family>() -> u32 {
+const fn direct_bits<A: FamilyLayout>() -> u32 {
     if A::BITS < 32 { A::BITS / 2 } else { 16 }
 }
 
@@ -81,7 +81,7 @@ impl<L: Leaf> Listed for Stored<L> {
 
 /// A frozen table.
 #[derive(Clone, Debug)]
-pub struct Pbf<A: Family, L: Leaf> {
+pub struct Pbf<A: FamilyLayout, L: Leaf> {
     direct: Table<L>,
     lengths: Lengths<A, Stored<L>>,
 }
@@ -94,7 +94,7 @@ pub struct At<A> {
     probe: Option<Probe>,
 }
 
-impl<A: Family, L: Leaf> Pbf<A, L> {
+impl<A: FamilyLayout, L: Leaf> Pbf<A, L> {
     /// Asks the filters of lengths up to `len`.
     #[inline(always)]
     fn next(&self, addr: A, len: u32) -> At<A> {
@@ -102,7 +102,7 @@ impl<A: Family, L: Leaf> Pbf<A, L> {
     }
 }
 
-impl<A: Family, L: Leaf> Walk<A> for Pbf<A, L> {
+impl<A: FamilyLayout, L: Leaf> Walk<A> for Pbf<A, L> {
     type At = At<A>;
 
     #[inline(always)]
@@ -130,7 +130,7 @@ impl<A: Family, L: Leaf> Walk<A> for Pbf<A, L> {
     }
 }
 
-impl<A: Family, L: Leaf> Engine<A> for Pbf<A, L> {
+impl<A: FamilyLayout, L: Leaf> Engine<A> for Pbf<A, L> {
     fn lookup(&self, addr: A) -> Hop {
         super::overlap::alone(self, addr)
     }
@@ -165,12 +165,12 @@ impl<A: Family, L: Leaf> Engine<A> for Pbf<A, L> {
 
 /// The builder of [`Pbf`].
 #[derive(Debug)]
-pub struct PbfBuilder<A: Family, L: Leaf> {
+pub struct PbfBuilder<A: FamilyLayout, L: Leaf> {
     direct: Master<L>,
     lengths: LengthsBuilder<A, Stored<L>>,
 }
 
-impl<A: Family, L: Leaf> Default for PbfBuilder<A, L> {
+impl<A: FamilyLayout, L: Leaf> Default for PbfBuilder<A, L> {
     fn default() -> Self {
         Self {
             direct: Master::new(vec![L::default(); 1 << direct_bits::<A>()]),
@@ -179,7 +179,7 @@ impl<A: Family, L: Leaf> Default for PbfBuilder<A, L> {
     }
 }
 
-impl<A: Family, L: Leaf> PbfBuilder<A, L> {
+impl<A: FamilyLayout, L: Leaf> PbfBuilder<A, L> {
     /// Lays the short routes out again within `block`.
     fn push_down(&mut self, rib: &Rib<A>, block: Prefix<A>) -> Result<(), Full> {
         let bits = direct_bits::<A>();
@@ -198,7 +198,7 @@ impl<A: Family, L: Leaf> PbfBuilder<A, L> {
     }
 }
 
-impl<A: Family, L: Leaf> RouteBuilder<A> for PbfBuilder<A, L> {
+impl<A: FamilyLayout, L: Leaf> RouteBuilder<A> for PbfBuilder<A, L> {
     type Engine = Pbf<A, L>;
 
     fn fill(&mut self, rib: &Rib<A>) -> Result<(), Full> {

@@ -11,8 +11,8 @@ use core::fmt;
 use core::mem;
 
 use super::{Fibs, Layout, build, lay_out};
-use crate::build::sweep_block;
 use crate::double_buffer::DoubleBuffer;
+use crate::runs::sweep_block;
 use crate::{Commit, Family, Full, Hop, Prefix, Reader, Rib};
 
 /// The routes of many tables, the tables made of them, and their readers.

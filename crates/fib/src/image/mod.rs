@@ -32,7 +32,7 @@
 //!
 //! **Nothing is believed.** Behind the checksum, which tells damage, every engine checks
 //! what it reads: whichever index a lookup can come to must lie in its array, and every
-//! way must end ([`Storable::load`]). Lookups check their indexes too, and so never read
+//! way must end ([`Loadable::load`]). Lookups check their indexes too, and so never read
 //! outside of an array, but a worker must not end in a panic because of a file. Whether
 //! the *answers* are the right ones nothing but the checksum can tell.
 //!
@@ -46,20 +46,16 @@ use alloc::vec::Vec;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use crate::{Choice, Family, Fib};
-
-pub(crate) mod engines;
 mod error;
 #[cfg(feature = "std")]
 mod file;
-mod item;
 mod parts;
 
+pub use crate::item::Item;
 pub use error::{BadImage, NotStorable};
 #[cfg(feature = "std")]
 pub use file::{replace, replace_with_mode};
-pub use item::Item;
-pub use parts::{PartReader, PartWriter, Storable};
+pub use parts::{Loadable, PartReader, PartWriter, Storable};
 
 /// What an image begins with: no text, and damaged by whatever takes it for text.
 const MAGIC: [u8; 8] = *b"\x8fFPT\r\n\x1a\n";
@@ -74,7 +70,7 @@ const CHECKSUM: usize = LINE - 8;
 /// The longest name of an array.
 const NAME: usize = 40;
 /// The longest name of a table, so that its arrays' names have room.
-const TABLE: usize = 16;
+pub(crate) const TABLE_NAME: usize = 16;
 
 /// One array in the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,30 +122,6 @@ impl Writer {
     /// Starts an image without anything in it.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Adds a table by a name of one's own, up to 16 bytes.
-    ///
-    /// # Errors
-    ///
-    /// [`NotStorable`] if its engine is none for images; then nothing was added.
-    ///
-    /// # Panics
-    ///
-    /// As [`array`](Self::array), or if the name is longer.
-    pub fn table<A: Family>(&mut self, name: &str, fib: &Fib<A>) -> Result<(), NotStorable> {
-        assert!(name.len() <= TABLE, "the name of a table has up to {TABLE} bytes: {name}");
-        let Some(engine) = fib.engine().storable() else {
-            return Err(NotStorable {
-                engine: fib.name(),
-                storable: engines::storable_names::<A>(),
-            });
-        };
-        let mut parts = PartWriter::of(self, name);
-        parts.number("bits", A::BITS);
-        parts.array("engine", fib.name().as_bytes());
-        engine.save(&mut parts);
-        Ok(())
     }
 
     /// Adds an array.
@@ -311,30 +283,6 @@ impl<'a> Image<'a> {
             Some(TableInfo { bits, engine, bytes: mine.map(Array::bytes).sum(), name })
         };
         self.arrays.iter().filter_map(name).filter_map(info).collect()
-    }
-
-    /// Makes the table of this name, checked: no lookup in it ends in a panic.
-    ///
-    /// # Errors
-    ///
-    /// [`BadImage`].
-    ///
-    /// # Complexity
-    ///
-    /// O(bytes of the table).
-    pub fn table<A: Family>(&self, name: &str) -> Result<Fib<A>, BadImage> {
-        let stored = PartReader::of(self, name);
-        let bits = stored.number("bits")?;
-        if bits != A::BITS {
-            return Err(BadImage::Family { table: name.to_owned(), bits });
-        }
-        let engine = stored.text("engine")?;
-        let choice = Choice::parse::<A>(&engine).ok();
-        let loaded = choice.and_then(|choice| Some((choice, A::load(choice, &stored)?)));
-        match loaded {
-            Some((choice, table)) => Ok(Fib::loaded(table?, choice)),
-            None => Err(BadImage::Engine { table: name.to_owned(), engine }),
-        }
     }
 
     /// Returns the items of the array of this name.

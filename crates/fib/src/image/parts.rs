@@ -10,23 +10,26 @@ use alloc::format;
 use alloc::string::String;
 
 use super::{BadImage, Image, Item, Writer};
-use crate::Choice;
 use crate::table::Table;
 
-/// A frozen table that is kept in images.
+/// A frozen table that an image can hold: the writing half.
 pub trait Storable {
-    /// Writes its arrays, and the numbers that its lookups go by.
+    /// Writes the arrays of the table, and the numbers that its lookups depend on.
     fn save(&self, parts: &mut PartWriter<'_>);
+}
 
-    /// Makes the table of `choice`, which is one of its own, from what was saved; every
-    /// lookup in it ends, and none indexes beyond an array.
+/// A frozen table that an image can hold: the reading half.
+pub trait Loadable: Storable + Sized {
+    /// The parameters in the engine's name, such as the shape of a DXR table.
+    type Parameters;
+
+    /// Makes the table from what [`Storable::save`] wrote. Every lookup in it terminates, and
+    /// none indexes beyond an array.
     ///
     /// # Errors
     ///
     /// [`BadImage`], with the array and the item that is wrong.
-    fn load(choice: Choice, stored: &PartReader<'_>) -> Result<Self, BadImage>
-    where
-        Self: Sized;
+    fn load(parameters: Self::Parameters, stored: &PartReader<'_>) -> Result<Self, BadImage>;
 }
 
 /// Where a table's parts are written.
@@ -37,7 +40,7 @@ pub struct PartWriter<'a> {
 }
 
 impl<'a> PartWriter<'a> {
-    pub(super) fn of(writer: &'a mut Writer, name: &str) -> Self {
+    pub(crate) fn of(writer: &'a mut Writer, name: &str) -> Self {
         Self { writer, name: name.to_owned() }
     }
 
@@ -65,7 +68,7 @@ pub struct PartReader<'a> {
 }
 
 impl<'a> PartReader<'a> {
-    pub(super) fn of(image: &'a Image<'a>, name: &str) -> Self {
+    pub(crate) fn of(image: &'a Image<'a>, name: &str) -> Self {
         Self { image, name: name.to_owned() }
     }
 
@@ -93,7 +96,7 @@ impl<'a> PartReader<'a> {
     }
 
     /// Returns a word.
-    pub(super) fn text(&self, name: &str) -> Result<String, BadImage> {
+    pub(crate) fn text(&self, name: &str) -> Result<String, BadImage> {
         let bytes = self.image.bytes(&self.full(name))?;
         Ok(String::from_utf8_lossy(&bytes[..bytes.len().min(super::NAME)]).into_owned())
     }

@@ -30,7 +30,7 @@ use core::sync::atomic::Ordering;
 
 use super::masks::{before, first, mask, narrow};
 use super::{NEON, level};
-use crate::arch::lanes::{LANES, MOST, WideKernel, Words};
+use crate::arch::vector::{LANES, MOST, WideKernel, Words};
 
 /// The proof that lanes are asked for, made by [`wide`] alone.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ pub(crate) struct Lanes(pub(super) [uint32x4_t; 4]);
 
 /// Does the work in lanes, or hands it back where they are not wanted.
 #[inline(always)]
-pub(crate) fn wide<K: WideKernel>(kernel: K) -> Result<K::Out, K> {
+pub(crate) fn wide<K: WideKernel<Wide>>(kernel: K) -> Result<K::Out, K> {
     if level() == NEON { Ok(kernel.run(Wide(()))) } else { Err(kernel) }
 }
 
@@ -139,14 +139,14 @@ impl Wide {
     #[inline(always)]
     pub(crate) fn test(self, lanes: Lanes, bits: Lanes) -> u16 {
         // SAFETY: see above.
-        mask(both(lanes, bits, |lanes, bits| unsafe { vtstq_u32(lanes, bits) }))
+        mask(both(lanes, bits, |lanes, bits| unsafe { vtstq_u32(lanes, bits) }).0)
     }
 
     /// Says in which lanes `one` is at most `two`.
     #[inline(always)]
     pub(crate) fn at_most(self, one: Lanes, two: Lanes) -> u16 {
         // SAFETY: see above.
-        mask(both(one, two, |one, two| unsafe { vcleq_u32(one, two) }))
+        mask(both(one, two, |one, two| unsafe { vcleq_u32(one, two) }).0)
     }
 
     /// Takes `one` in the lanes of the mask and `other` elsewhere.
@@ -252,7 +252,7 @@ impl Wide {
         let mut bytes = [0; LANES];
         // SAFETY: see above; the array is ours to write and has the sixteen bytes. Of a
         // number that no lane has, `vqtbl1q_u8` makes 0.
-        unsafe { vst1q_u8(bytes.as_mut_ptr(), vqtbl1q_u8(narrow(lanes), first(mask))) };
+        unsafe { vst1q_u8(bytes.as_mut_ptr(), vqtbl1q_u8(narrow(lanes.0), first(mask))) };
         bytes
     }
 
@@ -260,7 +260,7 @@ impl Wide {
     #[inline(always)]
     pub(crate) fn permute(self, lanes: Lanes, at: Lanes) -> Lanes {
         // SAFETY: see above.
-        pick(lanes, unsafe { vandq_u8(narrow(at), vdupq_n_u8(15)) })
+        pick(lanes, unsafe { vandq_u8(narrow(at.0), vdupq_n_u8(15)) })
     }
 
     /// Loads the items of 16 or 32 bits from `at` on, if there are as many as lanes.
@@ -377,7 +377,7 @@ fn pick(lanes: Lanes, at: uint8x16_t) -> Lanes {
 #[cfg(test)]
 mod tests {
     use super::{Lanes, Wide, before, first, mask};
-    use crate::arch::lanes::LANES;
+    use crate::arch::vector::LANES;
     use alloc::vec::Vec;
     use core::arch::aarch64::{uint8x16_t, vst1q_u8};
 
@@ -395,7 +395,7 @@ mod tests {
         let lanes: Lanes = wide.load(numbers);
         for set in 0..=u16::MAX {
             let there = |lane: &usize| set >> lane & 1 == 1;
-            assert_eq!(mask(wide.spread(set)), set);
+            assert_eq!(mask(wide.spread(set).0), set);
             let of: Vec<u8> = (0..LANES).filter(there).map(|lane| lane as u8).collect();
             let (at, earlier) = (bytes(first(set)), bytes(before(set)));
             assert_eq!(at[..of.len()], of);

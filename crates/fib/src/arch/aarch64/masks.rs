@@ -14,14 +14,13 @@
 
 use core::arch::aarch64::*;
 
-use super::lanes::Lanes;
-use crate::arch::lanes::LANES;
+use crate::arch::vector::LANES;
 
 /// Returns the lowest byte of each lane.
 #[inline(always)]
-pub(super) fn narrow(lanes: Lanes) -> uint8x16_t {
+pub(super) fn narrow(lanes: [uint32x4_t; 4]) -> uint8x16_t {
     // SAFETY: NEON is part of the architecture.
-    let halves = lanes.0.map(|four| unsafe { vreinterpretq_u16_u32(four) });
+    let halves = lanes.map(|four| unsafe { vreinterpretq_u16_u32(four) });
     // The even ones of two vectors: the lower halves, then the lower bytes of those.
     // SAFETY: as above.
     unsafe {
@@ -36,7 +35,7 @@ const BITS: [u8; LANES] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 
 
 /// Makes a mask of lanes that are all ones or none.
 #[inline(always)]
-pub(super) fn mask(lanes: Lanes) -> u16 {
+pub(super) fn mask(lanes: [uint32x4_t; 4]) -> u16 {
     // SAFETY: NEON is part of the architecture; the array has the sixteen bytes.
     let bits = unsafe { vandq_u8(narrow(lanes), vld1q_u8(BITS.as_ptr())) };
     // Neighbors added up thrice: eight of them in each of the first two bytes.

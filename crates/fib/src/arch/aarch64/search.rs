@@ -10,8 +10,7 @@
 use core::arch::aarch64::*;
 
 use super::lanes::{Lanes, Wide};
-use crate::arch::lanes::LANES;
-use crate::arch::search::{BYTES, HALVES};
+use crate::arch::vector::{BYTES, HALVES, LANES};
 
 /// The numbers of a line's bytes.
 const AT: [u8; BYTES] = {

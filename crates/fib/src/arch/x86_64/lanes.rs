@@ -9,7 +9,7 @@
 )]
 
 use super::{ALL, WIDE, level};
-use crate::arch::lanes::{LANES, WideKernel, Words};
+use crate::arch::vector::{LANES, WideKernel, Words};
 use core::arch::x86_64::*;
 
 /// The proof that this CPU has AVX-512 F, BW and VL, made by [`wide`] alone.
@@ -25,7 +25,7 @@ pub(crate) struct Lanes(pub(super) __m512i);
 
 /// Does the work in lanes, or hands it back where the CPU has none.
 #[inline(always)]
-pub(crate) fn wide<K: WideKernel>(kernel: K) -> Result<K::Out, K> {
+pub(crate) fn wide<K: WideKernel<Wide>>(kernel: K) -> Result<K::Out, K> {
     match level() {
         // SAFETY: the functions are safe but for the features that they are compiled
         // for, and the CPU was found to have each of them.
@@ -38,13 +38,13 @@ pub(crate) fn wide<K: WideKernel>(kernel: K) -> Result<K::Out, K> {
 
 /// The kernel, inlined into a function for which the compiler may use them.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,popcnt,bmi1,bmi2")]
-fn in_lanes<K: WideKernel>(kernel: K) -> K::Out {
+fn in_lanes<K: WideKernel<Wide>>(kernel: K) -> K::Out {
     kernel.run(Wide { counts: false })
 }
 
 /// The same for a CPU that counts the ones of each lane by an instruction.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vpopcntdq,popcnt,bmi1,bmi2")]
-fn in_lanes_that_count<K: WideKernel>(kernel: K) -> K::Out {
+fn in_lanes_that_count<K: WideKernel<Wide>>(kernel: K) -> K::Out {
     kernel.run(Wide { counts: true })
 }
 
@@ -357,12 +357,12 @@ impl Wide {
 #[cfg(test)]
 mod tests {
     use super::{Wide, wide};
-    use crate::arch::lanes::{LANES, WideKernel};
+    use crate::arch::vector::{LANES, WideKernel};
 
     /// The ones of some numbers, in the way of a CPU that does not count lanes.
     struct ByBytes([u32; LANES]);
 
-    impl WideKernel for ByBytes {
+    impl WideKernel<Wide> for ByBytes {
         type Out = [u32; LANES];
 
         #[inline(always)]

@@ -4,7 +4,7 @@
 use core::arch::x86_64::*;
 
 use super::lanes::Wide;
-use crate::arch::search::{BYTES, HALVES};
+use crate::arch::vector::{BYTES, HALVES};
 
 /// The words of a vector.
 const LINE: usize = 16;

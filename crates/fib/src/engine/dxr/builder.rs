@@ -23,11 +23,11 @@ use crate::engine::Builder;
 use crate::pool::Pool;
 use crate::runs::{Run, split};
 use crate::table::{Master, Table};
-use crate::{Family, Full, Prefix, Slot};
+use crate::{FamilyLayout, Full, Prefix, RangeEntry};
 
 /// The builder of [`Dxr`] tables with entries `E`.
 #[derive(Debug)]
-pub struct DxrBuilder<A: Family, E> {
+pub struct DxrBuilder<A: FamilyLayout, E> {
     shape: Shape,
     split: Split,
     stages: Stages<E>,
@@ -45,14 +45,14 @@ enum Stages<E> {
 
 /// The range tables, one for each format.
 #[derive(Debug)]
-pub(super) struct Chunks<A: Family> {
+pub(super) struct Chunks<A: FamilyLayout> {
     short: Pool<A::Short>,
     medium: Pool<A::Medium>,
     long: Pool<A::Long>,
     wide: Pool<A::Wide>,
 }
 
-impl<A: Family, E: Entry> DxrBuilder<A, E> {
+impl<A: FamilyLayout, E: Entry> DxrBuilder<A, E> {
     /// Starts an empty table.
     pub fn new(shape: Shape) -> Self {
         Self::with_len_bits(shape, E::LEN_BITS)
@@ -225,7 +225,7 @@ pub(super) fn exchange<T: Copy>(
     }
 }
 
-impl<A: Family> Chunks<A> {
+impl<A: FamilyLayout> Chunks<A> {
     pub(super) fn new() -> Self {
         Self { short: Pool::new(), medium: Pool::new(), long: Pool::new(), wide: Pool::new() }
     }
@@ -328,7 +328,7 @@ impl<A: Family> Chunks<A> {
 }
 
 /// Returns the shortest format that holds the chunk of `runs`.
-pub(super) fn kind<A: Family>(k: u32, runs: &[Run<A>]) -> Kind {
+pub(super) fn kind<A: FamilyLayout>(k: u32, runs: &[Run<A>]) -> Kind {
     let highest = runs.iter().map(|run| run.hop.0).max().unwrap_or(0);
     let coarse =
         |bits| runs[1..].iter().map(|run| run.start.tail(k)).all(|tail| tail.first(bits) == tail);
@@ -346,7 +346,7 @@ pub(super) fn kind<A: Family>(k: u32, runs: &[Run<A>]) -> Kind {
 
 /// Returns the length of the longest chunk that `runs` make: the runs that start
 /// within one, and the one that reaches into it.
-fn longest<A: Family>(k: u32, runs: &[Run<A>]) -> u64 {
+fn longest<A: FamilyLayout>(k: u32, runs: &[Run<A>]) -> u64 {
     let within = runs.iter().filter(|run| run.start.tail(k) != A::MIN);
     let (mut longest, mut count, mut index) = (0, 0, None);
     for run in within {
@@ -359,13 +359,13 @@ fn longest<A: Family>(k: u32, runs: &[Run<A>]) -> u64 {
 }
 
 /// Packs the ranges of one part of K bits; the first counts from its beginning.
-fn pack<A: Family, S: Slot<A>>(k: u32, runs: &[Run<A>]) -> Vec<S> {
+fn pack<A: FamilyLayout, S: RangeEntry<A>>(k: u32, runs: &[Run<A>]) -> Vec<S> {
     let first = S::pack(A::MIN, runs[0].hop);
     let rest = runs[1..].iter().map(|run| S::pack(run.start.tail(k), run.hop));
     core::iter::once(first).chain(rest).collect()
 }
 
-impl<A: Family, E: Entry> Builder<A> for DxrBuilder<A, E> {
+impl<A: FamilyLayout, E: Entry> Builder<A> for DxrBuilder<A, E> {
     type Engine = Dxr<A, E>;
 
     fn block_len(&self) -> u32 {
@@ -451,7 +451,7 @@ impl<A: Family, E: Entry> Builder<A> for DxrBuilder<A, E> {
 
 /// Says nothing is leaked: for tests, the chunks and blocks in use.
 #[cfg(test)]
-impl<A: Family, E: Entry> DxrBuilder<A, E> {
+impl<A: FamilyLayout, E: Entry> DxrBuilder<A, E> {
     pub(crate) fn spans(&self) -> [usize; 5] {
         let blocks = match &self.stages {
             Stages::Direct(_) => 0,

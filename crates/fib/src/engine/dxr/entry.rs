@@ -22,7 +22,7 @@ use core::fmt::Debug;
 use core::hash::Hash;
 
 use crate::arch::lanes::Words;
-use crate::image::Item;
+use crate::item::Item;
 use crate::{Full, Hop};
 
 /// What an entry says.
@@ -45,13 +45,13 @@ pub(super) enum Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
-    /// [`crate::Family::Short`].
+    /// [`crate::FamilyLayout::Short`].
     Short = 1,
-    /// [`crate::Family::Medium`].
+    /// [`crate::FamilyLayout::Medium`].
     Medium = 2,
-    /// [`crate::Family::Long`].
+    /// [`crate::FamilyLayout::Long`].
     Long = 3,
-    /// [`crate::Family::Wide`].
+    /// [`crate::FamilyLayout::Wide`].
     Wide = 4,
 }
 

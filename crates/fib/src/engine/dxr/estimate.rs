@@ -13,11 +13,11 @@ use super::Shape;
 use super::builder::kind;
 use super::entry::Kind;
 use crate::runs::{Run, split};
-use crate::{Family, Prefix};
+use crate::{FamilyLayout, Prefix};
 
 /// Counts the bytes that lookups in a table of this shape, made of `runs`, which tile
 /// the space, could touch.
-pub(crate) fn bytes<A: Family>(shape: Shape, runs: &[Run<A>]) -> usize {
+pub(crate) fn bytes<A: FamilyLayout>(shape: Shape, runs: &[Run<A>]) -> usize {
     let (d, x) = (shape.direct(), shape.extension());
     let mut chunks = Chunks {
         k: shape.k(),
@@ -63,7 +63,7 @@ struct Chunks {
 impl Chunks {
     /// Counts the chunk of one index, if it has one and it is new; returns what stands
     /// for the entry.
-    fn entry<A: Family>(&mut self, runs: &[Run<A>]) -> u64 {
+    fn entry<A: FamilyLayout>(&mut self, runs: &[Run<A>]) -> u64 {
         if let [run] = runs {
             return run.hop.0.into();
         }
@@ -94,11 +94,11 @@ mod tests {
     use super::bytes;
     use crate::engine::dxr::{DxrBuilder, Shape};
     use crate::runs::sweep;
-    use crate::{Builder, Engine, Family, Full, Hop, Prefix};
+    use crate::{Builder, Engine, FamilyLayout, Full, Hop, Prefix};
     use alloc::vec::Vec;
 
     /// Random tables of a family, in one shape.
-    fn agree<A: Family>(name: &str, hops: u32) {
+    fn agree<A: FamilyLayout>(name: &str, hops: u32) {
         let shape = Shape::parse::<A>(name).unwrap();
         let mut state = 5u64;
         let mut next = move || {

@@ -6,11 +6,11 @@
 
 use super::entry::{Kind, Split, Target};
 use super::{Dxr, Entry, Shape};
-use crate::image::{BadImage, PartReader, PartWriter, Storable};
+use crate::image::{BadImage, Loadable, PartReader, PartWriter, Storable};
 use crate::table::Table;
-use crate::{Choice, Family, Slot};
+use crate::{FamilyLayout, RangeEntry};
 
-impl<A: Family, E: Entry> Storable for Dxr<A, E> {
+impl<A: FamilyLayout, E: Entry> Storable for Dxr<A, E> {
     fn save(&self, parts: &mut PartWriter<'_>) {
         parts.number("length bits", self.split.len_bits);
         parts.array("direct", &self.direct);
@@ -20,19 +20,12 @@ impl<A: Family, E: Entry> Storable for Dxr<A, E> {
         parts.array("long", &self.long);
         parts.array("wide", &self.wide);
     }
-
-    fn load(choice: Choice, stored: &PartReader<'_>) -> Result<Self, BadImage> {
-        let Choice::Dxr(shape) = choice else { unreachable!("a table of DXR has a shape") };
-        Self::load_shape(shape, stored)
-    }
 }
 
-impl<A: Family, E: Entry> Dxr<A, E> {
-    /// Does what [`Storable::load`] is to do, for a table of this shape.
-    pub(in crate::engine) fn load_shape(
-        shape: Shape,
-        stored: &PartReader<'_>,
-    ) -> Result<Self, BadImage> {
+impl<A: FamilyLayout, E: Entry> Loadable for Dxr<A, E> {
+    type Parameters = Shape;
+
+    fn load(shape: Shape, stored: &PartReader<'_>) -> Result<Self, BadImage> {
         let len_bits = stored.number("length bits")?;
         if !(1..=24).contains(&len_bits) {
             return Err(stored.bad("length bits", 0, "is none from 1 to 24"));
@@ -55,7 +48,9 @@ impl<A: Family, E: Entry> Dxr<A, E> {
         table.check(stored)?;
         Ok(table)
     }
+}
 
+impl<A: FamilyLayout, E: Entry> Dxr<A, E> {
     fn check(&self, stored: &PartReader<'_>) -> Result<(), BadImage> {
         let x = self.shape.extension();
         let blocks = self.entries.len() >> x;
@@ -77,7 +72,7 @@ impl<A: Family, E: Entry> Dxr<A, E> {
 }
 
 /// Says whether there is a chunk at `at` of `len` ranges, of which the first begins with it.
-fn begins<A: Family, S: Slot<A>>(ranges: &Table<S>, at: usize, len: usize) -> bool {
+fn begins<A: FamilyLayout, S: RangeEntry<A>>(ranges: &Table<S>, at: usize, len: usize) -> bool {
     let chunk = ranges.get(at..at + len);
     chunk.is_some_and(|chunk| len > 1 && chunk[0] <= S::probe(A::MIN))
 }

@@ -23,7 +23,7 @@
 //! ```
 //!
 //! Equal chunks, and equal blocks of the extension, are stored once
-//! (`pool.rs`). Ranges come in four formats ([`Family`]); a chunk takes the
+//! (`pool.rs`). Ranges come in four formats ([`FamilyLayout`]); a chunk takes the
 //! shortest that holds all of its starts and hops. Differences from the thesis:
 //!
 //! - a short entry's start counts from bit K, not from bit 16, so that for K = 20
@@ -51,7 +51,7 @@ pub use shape::{BadShape, Shape};
 use super::{Engine, Part, Step};
 use crate::image::Storable;
 use crate::table::Table;
-use crate::{Family, Full, Hop, Slot};
+use crate::{FamilyLayout, Full, Hop, RangeEntry};
 
 mod builder;
 mod entry;
@@ -64,7 +64,7 @@ mod wide;
 
 /// A frozen DXR table.
 #[derive(Clone, Debug)]
-pub struct Dxr<A: Family, E: Copy> {
+pub struct Dxr<A: FamilyLayout, E: Copy> {
     shape: Shape,
     split: Split,
     /// Block numbers by the first D bits; empty without an extension.
@@ -77,7 +77,7 @@ pub struct Dxr<A: Family, E: Copy> {
     wide: Table<A::Wide>,
 }
 
-impl<A: Family, E: Entry> Dxr<A, E> {
+impl<A: FamilyLayout, E: Entry> Dxr<A, E> {
     /// Returns the shape, which is also the name.
     pub fn shape(&self) -> Shape {
         self.shape
@@ -181,7 +181,7 @@ impl<A: Family, E: Entry> Dxr<A, E> {
     }
 }
 
-impl<A: Family, E: Entry> Engine<A> for Dxr<A, E> {
+impl<A: FamilyLayout, E: Entry> Engine<A> for Dxr<A, E> {
     #[inline]
     fn lookup(&self, addr: A) -> Hop {
         if self.shape.extension() == 0 {
@@ -226,7 +226,7 @@ impl<A: Family, E: Entry> Engine<A> for Dxr<A, E> {
     }
 }
 
-impl<A: Family, E: Entry> Dxr<A, E> {
+impl<A: FamilyLayout, E: Entry> Dxr<A, E> {
     /// Tells of the entry at `index`, which the part `name` has, and of what follows it.
     fn trace_from(&self, name: &'static str, index: usize, addr: A, steps: &mut Vec<Step>) -> Hop {
         steps.push(Step::of(name, index, &self.entries));
@@ -250,7 +250,7 @@ impl<A: Family, E: Entry> Dxr<A, E> {
 }
 
 /// Takes the steps of [`last_not_above`] and tells of each.
-fn walk<A, S: Slot<A>>(
+fn walk<A, S: RangeEntry<A>>(
     name: &'static str,
     table: &Table<S>,
     at: usize,

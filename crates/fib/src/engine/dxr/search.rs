@@ -13,7 +13,7 @@ use core::hint::select_unpredictable;
 
 use super::entry::{Entry, Split};
 use crate::table::Table;
-use crate::{Family, Hop, Slot};
+use crate::{FamilyLayout, Hop, RangeEntry};
 
 /// How many searches go in lockstep: enough loads in flight to hide the
 /// second-level cache, few enough lanes for their state to stay close.
@@ -41,7 +41,7 @@ pub(super) fn last_not_above<S: Copy + Ord>(chunk: &[S], probe: S) -> S {
 /// Answers the lookups whose positions in the group are listed in `positions`, all of
 /// which have chunks in `table`.
 #[inline(always)]
-pub(super) fn lockstep<A: Family, E: Entry, S: Slot<A>>(
+pub(super) fn lockstep<A: FamilyLayout, E: Entry, S: RangeEntry<A>>(
     table: &Table<S>,
     positions: &[u8],
     k: u32,

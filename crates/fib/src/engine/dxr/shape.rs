@@ -7,7 +7,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::Family;
+use crate::FamilyLayout;
 
 /// The bits resolved by the direct table and by the extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +22,9 @@ impl Shape {
     /// # Errors
     ///
     /// [`BadShape`] unless K = D + X lies within the family's bounds
-    /// ([`Family::MIN_K`], [`Family::MAX_K`]) and, with an extension, D ≤ 16: its
+    /// ([`FamilyLayout::MIN_K`], [`FamilyLayout::MAX_K`]) and, with an extension, D ≤ 16: its
     /// blocks are numbered in 16 bits.
-    pub fn new<A: Family>(direct: u32, extension: u32) -> Result<Self, BadShape> {
+    pub fn new<A: FamilyLayout>(direct: u32, extension: u32) -> Result<Self, BadShape> {
         let k = direct.saturating_add(extension);
         if direct == 0 || k < A::MIN_K || k > A::MAX_K || (extension > 0 && direct > 16) {
             return Err(BadShape { min: A::MIN_K, max: A::MAX_K });
@@ -42,7 +42,7 @@ impl Shape {
     /// # Errors
     ///
     /// [`BadShape`] as [`Shape::new`], or if the name is not of that form.
-    pub fn parse<A: Family>(name: &str) -> Result<Self, BadShape> {
+    pub fn parse<A: FamilyLayout>(name: &str) -> Result<Self, BadShape> {
         let bad = BadShape { min: A::MIN_K, max: A::MAX_K };
         let Raw { direct, extension } = name.parse().map_err(|()| bad)?;
         Self::new::<A>(direct, extension)

@@ -32,10 +32,10 @@ use core::hint::select_unpredictable;
 use super::search::{GROUP, last_not_above, lockstep};
 use super::{Dxr, Entry};
 use crate::arch::lanes::{self, LANES, Lanes, Ones, SimdLookup, Wide, Words, tops};
-use crate::{Family, Hop, Slot};
+use crate::{FamilyLayout, Hop, RangeEntry};
 
 /// A table with its entries as numbers.
-pub(super) struct InLanes<'a, A: Family, E: Entry> {
+pub(super) struct InLanes<'a, A: FamilyLayout, E: Entry> {
     table: &'a Dxr<A, E>,
     entries: Words<'a>,
 }
@@ -48,7 +48,7 @@ struct Found<const N: usize> {
     tails: [Lanes; N],
 }
 
-impl<'a, A: Family, E: Entry> InLanes<'a, A, E> {
+impl<'a, A: FamilyLayout, E: Entry> InLanes<'a, A, E> {
     /// Returns the table, if it is one for lanes.
     #[inline(always)]
     pub(super) fn of(table: &'a Dxr<A, E>) -> Option<Self> {
@@ -80,7 +80,7 @@ impl<'a, A: Family, E: Entry> InLanes<'a, A, E> {
     /// in `slots` and the others hops: no branch depends on how many search. Or says that
     /// more than that search, or one in more than a row, and has done nothing.
     #[inline(always)]
-    fn search_few<S: Slot<A>, const N: usize>(
+    fn search_few<S: RangeEntry<A>, const N: usize>(
         &self,
         wide: Wide,
         slots: &[S],
@@ -145,7 +145,7 @@ impl<'a, A: Family, E: Entry> InLanes<'a, A, E> {
     /// Answers the lookups of the mask, whose chunks are in `slots`, one after the other. In
     /// `out` is what their entries say behind the kind.
     #[inline(always)]
-    fn search_each<S: Slot<A>>(
+    fn search_each<S: RangeEntry<A>>(
         &self,
         wide: Wide,
         slots: &[S],
@@ -203,7 +203,7 @@ impl<'a, A: Family, E: Entry> InLanes<'a, A, E> {
     }
 }
 
-impl<A: Family, E: Entry> SimdLookup<A> for InLanes<'_, A, E> {
+impl<A: FamilyLayout, E: Entry> SimdLookup<A> for InLanes<'_, A, E> {
     const LOADED_SINGLY: bool = true;
 
     #[inline(always)]

@@ -22,7 +22,7 @@ use super::table::{self, Open, Slot, Value};
 use super::{bloom, hash, place};
 use crate::engine::{Part, Step};
 use crate::table::Table;
-use crate::{Addr, Family, Prefix};
+use crate::{Addr, FamilyLayout, Prefix};
 
 /// The filters' name among the parts.
 const FILTERS: &str = "filters";
@@ -55,7 +55,7 @@ impl<K: Addr, V: Value> Level<K, V> {
 
 /// All lengths, frozen.
 #[derive(Clone, Debug)]
-pub(crate) struct Lengths<A: Family, V: Value> {
+pub(crate) struct Lengths<A: FamilyLayout, V: Value> {
     /// Lengths 0 to those of the upper half, and the others.
     short: Vec<Level<A::Upper, V>>,
     long: Vec<Level<A, V>>,
@@ -76,7 +76,7 @@ pub(crate) fn up_to(len: u32) -> u128 {
     if len == 0 { 0 } else { u128::MAX >> (128 - len) }
 }
 
-impl<A: Family, V: Value> Lengths<A, V> {
+impl<A: FamilyLayout, V: Value> Lengths<A, V> {
     /// Returns the longest length among `lengths` at which a key may be.
     #[inline(always)]
     pub(crate) fn ask(&self, addr: A, lengths: u128) -> Option<Probe> {
@@ -201,7 +201,7 @@ impl<A: Family, V: Value> Lengths<A, V> {
 
 /// Returns where among the long ones a length is.
 #[inline(always)]
-fn long<A: Family>(len: u32) -> usize {
+fn long<A: FamilyLayout>(len: u32) -> usize {
     (len - A::Upper::BITS - 1) as usize
 }
 
@@ -261,12 +261,12 @@ impl<K: Addr, V: Listed> LevelBuilder<K, V> {
 
 /// All lengths, and what it takes to change them.
 #[derive(Debug)]
-pub(crate) struct LengthsBuilder<A: Family, V: Listed> {
+pub(crate) struct LengthsBuilder<A: FamilyLayout, V: Listed> {
     short: Vec<LevelBuilder<A::Upper, V>>,
     long: Vec<LevelBuilder<A, V>>,
 }
 
-impl<A: Family, V: Listed> LengthsBuilder<A, V> {
+impl<A: FamilyLayout, V: Listed> LengthsBuilder<A, V> {
     /// Starts without a key, with tables of `spread` slots a key; at least two.
     pub(crate) fn new(spread: usize) -> Self {
         let half = A::Upper::BITS;

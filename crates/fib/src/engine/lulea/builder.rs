@@ -231,7 +231,7 @@ impl<A: Addr, P: Pointer, L: Leaf> Builder<A> for LuleaBuilder<P, L> {
 #[cfg(test)]
 mod tests {
     use super::LuleaBuilder;
-    use crate::build::sweep_block;
+    use crate::runs::sweep_block;
     use crate::{Addr, Builder, Engine, Hop, Prefix, Rib};
     use alloc::vec::Vec;
 

@@ -210,8 +210,8 @@ impl<A: Addr, L: Leaf> Builder<A> for PoptrieBuilder<A, L> {
 #[cfg(test)]
 mod tests {
     use super::PoptrieBuilder;
-    use crate::build::sweep_block;
     use crate::engine::Builder;
+    use crate::runs::sweep_block;
     use crate::{Hop, Prefix, Rib};
     use alloc::vec::Vec;
 

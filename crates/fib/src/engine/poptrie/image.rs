@@ -9,9 +9,10 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 
 use super::{CHUNK, LEAF, Node, Poptrie, PoptrieBuilder};
+use crate::Addr;
 use crate::engine::Leaf;
-use crate::image::{BadImage, Item, PartReader, PartWriter, Storable};
-use crate::{Addr, Choice};
+use crate::image::{BadImage, Loadable, PartReader, PartWriter, Storable};
+use crate::item::Item;
 
 impl Item for Node {
     const BYTES: usize = 24;
@@ -38,9 +39,12 @@ impl<A: Addr, L: Leaf> Storable for Poptrie<A, L> {
         parts.array("nodes", &self.nodes);
         parts.array("leaves", &self.leaves);
     }
+}
 
-    fn load(choice: Choice, stored: &PartReader<'_>) -> Result<Self, BadImage> {
-        let Choice::Poptrie(bits) = choice else { unreachable!("a Poptrie points directly") };
+impl<A: Addr, L: Leaf> Loadable for Poptrie<A, L> {
+    type Parameters = u32;
+
+    fn load(bits: u32, stored: &PartReader<'_>) -> Result<Self, BadImage> {
         let direct_bits = PoptrieBuilder::<A, L>::direct_bits(bits);
         let table = Self {
             direct_bits,

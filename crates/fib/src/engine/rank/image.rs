@@ -13,9 +13,9 @@ use super::builder::RankBuilder;
 use super::chunk::{entries, len};
 use super::entry::{Entry, PLACES, WINDOWS};
 use super::{Chunked, Form, upper};
-use crate::image::{BadImage, PartReader, PartWriter, Storable};
+use crate::Addr;
+use crate::image::{BadImage, Loadable, PartReader, PartWriter, Storable};
 use crate::shared_pool::PoolSnapshot;
-use crate::{Addr, Choice};
 
 impl<A: Addr, F: Form> Storable for Chunked<A, F> {
     fn save(&self, parts: &mut PartWriter<'_>) {
@@ -23,8 +23,12 @@ impl<A: Addr, F: Form> Storable for Chunked<A, F> {
         parts.array("direct", &self.direct);
         parts.array("chunks", &self.chunks.to_vec());
     }
+}
 
-    fn load(_: Choice, stored: &PartReader<'_>) -> Result<Self, BadImage> {
+impl<A: Addr, F: Form> Loadable for Chunked<A, F> {
+    type Parameters = ();
+
+    fn load((): (), stored: &PartReader<'_>) -> Result<Self, BadImage> {
         let grain = stored.number("grain")?;
         if !RankBuilder::<A, F>::GRAINS.contains(&grain) {
             return Err(stored.bad("grain", 0, "is none of 0, 2, 4 and 6"));

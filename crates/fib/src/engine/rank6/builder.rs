@@ -25,11 +25,11 @@ use crate::engine::Builder;
 use crate::pool::Pool;
 use crate::runs::{Run, split};
 use crate::table::Master;
-use crate::{Family, Full, Prefix};
+use crate::{FamilyLayout, Full, Prefix};
 
 /// Counts the bytes of a table of `runs`, which tile the whole space, by laying it out;
 /// `None` if it would be beyond a limit.
-pub(crate) fn bytes<A: Family>(runs: &[Run<A>]) -> Option<usize> {
+pub(crate) fn bytes<A: FamilyLayout>(runs: &[Run<A>]) -> Option<usize> {
     let mut builder = Rank6Builder::default();
     builder.patch(Prefix::ALL, runs).ok()?;
     let pools = [&builder.blocks, &builder.nodes, &builder.chunks, &builder.deep];
@@ -39,7 +39,7 @@ pub(crate) fn bytes<A: Family>(runs: &[Run<A>]) -> Option<usize> {
 
 /// The builder of [`Rank6`].
 #[derive(Debug)]
-pub struct Rank6Builder<A: Family> {
+pub struct Rank6Builder<A: FamilyLayout> {
     direct: Master<u16>,
     blocks: Pool<u32>,
     nodes: Pool<u32>,
@@ -48,7 +48,7 @@ pub struct Rank6Builder<A: Family> {
     long: Pool<Long<A>>,
 }
 
-impl<A: Family> Default for Rank6Builder<A> {
+impl<A: FamilyLayout> Default for Rank6Builder<A> {
     fn default() -> Self {
         let indexes = 1 << Cuts::<A>::DIRECT;
         let mut blocks = Pool::new();
@@ -65,7 +65,7 @@ impl<A: Family> Default for Rank6Builder<A> {
     }
 }
 
-impl<A: Family> Rank6Builder<A> {
+impl<A: FamilyLayout> Rank6Builder<A> {
     /// The entries of a block, and the slots of a node.
     const SLOTS: usize = 1 << Cuts::<A>::NODE;
 
@@ -451,7 +451,7 @@ impl<A: Family> Rank6Builder<A> {
     }
 }
 
-impl<A: Family> Builder<A> for Rank6Builder<A> {
+impl<A: FamilyLayout> Builder<A> for Rank6Builder<A> {
     type Engine = Rank6<A>;
 
     fn block_len(&self) -> u32 {

@@ -19,11 +19,11 @@ use super::chunk::{is_large, many_values};
 use super::entry::{self, counted, kind, kind_of, many_at, payload};
 use super::layout::{entries_of, words_of};
 use super::{Cuts, Rank6};
+use crate::FamilyLayout;
 use crate::arch::search::HALVES;
-use crate::image::{BadImage, PartReader, PartWriter, Storable};
-use crate::{Choice, Family};
+use crate::image::{BadImage, Loadable, PartReader, PartWriter, Storable};
 
-impl<A: Family> Storable for Rank6<A> {
+impl<A: FamilyLayout> Storable for Rank6<A> {
     fn save(&self, parts: &mut PartWriter<'_>) {
         parts.array("direct", &self.direct);
         parts.array("blocks", &self.blocks);
@@ -32,8 +32,12 @@ impl<A: Family> Storable for Rank6<A> {
         parts.array("deep", &self.deep);
         parts.array("long", &self.long);
     }
+}
 
-    fn load(_: Choice, stored: &PartReader<'_>) -> Result<Self, BadImage> {
+impl<A: FamilyLayout> Loadable for Rank6<A> {
+    type Parameters = ();
+
+    fn load((): (), stored: &PartReader<'_>) -> Result<Self, BadImage> {
         let table = Self {
             direct: stored.array_of("direct", 1 << Cuts::<A>::DIRECT)?,
             blocks: stored.array("blocks")?,
@@ -73,7 +77,7 @@ impl<A: Family> Storable for Rank6<A> {
 /// Checks what an entry names, `None` if it cannot be, and returns the entries in there.
 type Stage<A> = fn(&Rank6<A>, u32) -> Option<&[u32]>;
 
-impl<A: Family> Rank6<A> {
+impl<A: FamilyLayout> Rank6<A> {
     fn node_entries(&self, entry: u32) -> Option<&[u32]> {
         match kind_of(entry) {
             kind::NODE | kind::TABLE => {

@@ -49,7 +49,7 @@ use super::{Engine, Part, Step};
 use crate::arch::lanes;
 use crate::image::Storable;
 use crate::table::Table;
-use crate::{Addr, Family, Hop};
+use crate::{Addr, FamilyLayout, Hop};
 use chunk::{Scalar, Search, Width, find_few, find_many, find_node};
 use entry::{counted, kind, kind_of, many_at, payload};
 
@@ -67,7 +67,7 @@ mod wide;
 #[derive(Clone, Copy, Debug)]
 struct Cuts<A>(PhantomData<A>);
 
-impl<A: Family> Cuts<A> {
+impl<A: FamilyLayout> Cuts<A> {
     /// The bits of the direct table.
     const DIRECT: u32 = A::Upper::BITS / 4;
     /// The bits of a block, and of a node.
@@ -92,7 +92,7 @@ type Long<A> = (A, u32);
 
 /// A frozen table.
 #[derive(Clone, Debug)]
-pub struct Rank6<A: Family> {
+pub struct Rank6<A: FamilyLayout> {
     direct: Table<u16>,
     blocks: Table<u32>,
     nodes: Table<u32>,
@@ -101,7 +101,7 @@ pub struct Rank6<A: Family> {
     long: Table<Long<A>>,
 }
 
-impl<A: Family> Rank6<A> {
+impl<A: FamilyLayout> Rank6<A> {
     /// Returns where the entry of the first two stages is.
     #[inline(always)]
     fn at(&self, addr: A) -> usize {
@@ -158,7 +158,7 @@ impl<A: Family> Rank6<A> {
 
 /// Returns where the entry of the first two stages is, by the numbers of the first.
 #[inline(always)]
-fn place<A: Family>(direct: &[u16], addr: A) -> usize {
+fn place<A: FamilyLayout>(direct: &[u16], addr: A) -> usize {
     let block = usize::from(direct[addr.bits(0, Cuts::<A>::DIRECT)]);
     block << Cuts::<A>::NODE | addr.bits(Cuts::<A>::DIRECT, Cuts::<A>::NODE)
 }
@@ -177,7 +177,7 @@ impl<A: Addr> Ranges<A> for [Long<A>] {
     }
 }
 
-impl<A: Family> Engine<A> for Rank6<A> {
+impl<A: FamilyLayout> Engine<A> for Rank6<A> {
     #[inline]
     fn lookup(&self, addr: A) -> Hop {
         let entry = self.blocks[self.at(addr)];

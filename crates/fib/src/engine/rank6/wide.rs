@@ -29,7 +29,7 @@ use super::entry::{LARGE, PAYLOAD, counted, kind, kind_of, many_at, payload};
 use super::{Cuts, Rank6, place};
 use crate::arch::lanes::{LANES, Lanes, Wide, WideKernel};
 use crate::table::fetch_ahead;
-use crate::{Family, Hop};
+use crate::{FamilyLayout, Hop};
 
 /// How many lookups go through the passes together at the most: their state is a few KiB. A batch
 /// ends in groups of 64, 32 and 16, each of a size that is known when it is compiled, so that
@@ -37,7 +37,7 @@ use crate::{Family, Hop};
 const GROUP: usize = 256;
 
 /// A batch of lookups, as a kernel.
-pub(super) struct Batch<'a, A: Family> {
+pub(super) struct Batch<'a, A: FamilyLayout> {
     pub(super) table: &'a Rank6<A>,
     pub(super) addrs: &'a [A],
     pub(super) out: &'a mut [Hop],
@@ -110,7 +110,7 @@ impl Lists {
     }
 }
 
-impl<A: Family> WideKernel for Batch<'_, A> {
+impl<A: FamilyLayout> WideKernel<Wide> for Batch<'_, A> {
     type Out = ();
 
     #[inline(always)]
@@ -136,7 +136,7 @@ impl<A: Family> WideKernel for Batch<'_, A> {
     }
 }
 
-impl<A: Family> Batch<'_, A> {
+impl<A: FamilyLayout> Batch<'_, A> {
     /// Looks up as many groups of this size as there are, and keeps what is left.
     #[inline(always)]
     fn groups<const N: usize>(&mut self, wide: Wide, lists: &mut Lists) {
@@ -159,7 +159,7 @@ fn fetch<A>(addrs: Option<&[A]>) {
 
 /// Looks one address up by itself.
 #[inline(always)]
-fn lookup_one<A: Family>(table: &Rank6<A>, wide: Wide, addr: A) -> Hop {
+fn lookup_one<A: FamilyLayout>(table: &Rank6<A>, wide: Wide, addr: A) -> Hop {
     let entry = table.blocks[table.at(addr)];
     if kind_of(entry) == kind::HOP {
         return Hop(entry);
@@ -176,7 +176,7 @@ fn from_kind(wide: Wide, entries: Lanes, kind: u32) -> u16 {
 }
 
 #[inline(always)]
-fn group<A: Family, const N: usize>(
+fn group<A: FamilyLayout, const N: usize>(
     table: &Rank6<A>,
     wide: Wide,
     addrs: &[A; N],
@@ -278,6 +278,6 @@ fn entries(wide: Wide, out: &[Hop]) -> Lanes {
 
 /// Returns what an address asks of a first chunk.
 #[inline(always)]
-fn probe<A: Family>(addr: A) -> u32 {
+fn probe<A: FamilyLayout>(addr: A) -> u32 {
     addr.bits(Cuts::<A>::FIRST, Cuts::<A>::CHUNK) as u32
 }

@@ -285,8 +285,8 @@ impl<A: Addr> Builder<A> for Sail6Builder<A> {
 #[cfg(test)]
 mod tests {
     use super::{Entry, Sail6Builder};
-    use crate::build::sweep_block;
     use crate::engine::{Builder, Engine};
+    use crate::runs::sweep_block;
     use crate::{Hop, Prefix, Rib};
     use alloc::vec::Vec;
 

@@ -21,11 +21,11 @@ use crate::engine::hash::lengths::LengthsBuilder;
 use crate::engine::hash::table::Open;
 use crate::engine::{Leaf, RouteBuilder};
 use crate::table::Master;
-use crate::{Family, Full, Hop, Prefix, Rib};
+use crate::{FamilyLayout, Full, Hop, Prefix, Rib};
 
 /// The builder of [`Sail6Large`].
 #[derive(Debug)]
-pub struct Sail6LargeBuilder<A: Family, L: Leaf> {
+pub struct Sail6LargeBuilder<A: FamilyLayout, L: Leaf> {
     shape: Shape,
     maps: Vec<MapBuilder<L>>,
     lengths: LengthsBuilder<A, Node<L>>,
@@ -66,7 +66,7 @@ impl<L: Leaf> MapBuilder<L> {
     }
 }
 
-impl<A: Family, L: Leaf> Default for Sail6LargeBuilder<A, L> {
+impl<A: FamilyLayout, L: Leaf> Default for Sail6LargeBuilder<A, L> {
     fn default() -> Self {
         let shape = Shape::of::<A>();
         Self {
@@ -77,7 +77,7 @@ impl<A: Family, L: Leaf> Default for Sail6LargeBuilder<A, L> {
     }
 }
 
-impl<A: Family, L: Leaf> Sail6LargeBuilder<A, L> {
+impl<A: FamilyLayout, L: Leaf> Sail6LargeBuilder<A, L> {
     /// Lists the levels whose nodes know of what is below: the pivots and the last.
     fn pivots(&self) -> impl Iterator<Item = u32> + use<A, L> {
         self.shape.pivots.iter().copied().chain([self.shape.network])
@@ -146,13 +146,13 @@ impl<A: Family, L: Leaf> Sail6LargeBuilder<A, L> {
 }
 
 /// Says whether there is a route longer than `prefix` in it.
-fn has_below<A: Family>(rib: &Rib<A>, prefix: Prefix<A>) -> bool {
+fn has_below<A: FamilyLayout>(rib: &Rib<A>, prefix: Prefix<A>) -> bool {
     rib.covered(prefix).any(|(route, _)| route != prefix)
 }
 
 /// Lists the nodes of length `len` in `prefix` that have routes below them, or with
 /// `own` are routes.
-fn nodes<A: Family>(rib: &Rib<A>, prefix: Prefix<A>, len: u32, own: bool) -> Vec<Prefix<A>> {
+fn nodes<A: FamilyLayout>(rib: &Rib<A>, prefix: Prefix<A>, len: u32, own: bool) -> Vec<Prefix<A>> {
     let deep = rib.covered(prefix).filter(|(route, _)| route.len() + u32::from(own) > len);
     let mut nodes: Vec<_> = deep.map(|(route, _)| Prefix::truncate(route.addr(), len)).collect();
     // In order of address, as the routes are.
@@ -160,7 +160,7 @@ fn nodes<A: Family>(rib: &Rib<A>, prefix: Prefix<A>, len: u32, own: bool) -> Vec
     nodes
 }
 
-impl<A: Family, L: Leaf> RouteBuilder<A> for Sail6LargeBuilder<A, L> {
+impl<A: FamilyLayout, L: Leaf> RouteBuilder<A> for Sail6LargeBuilder<A, L> {
     type Engine = Sail6Large<A, L>;
 
     fn fill(&mut self, rib: &Rib<A>) -> Result<(), Full> {

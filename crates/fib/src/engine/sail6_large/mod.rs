@@ -57,7 +57,7 @@ use super::hash::{hash, place};
 use super::overlap::{Overlapped, Walk, alone, group};
 use super::{Engine, Leaf, Part, Step};
 use crate::table::Table;
-use crate::{Family, Hop};
+use crate::{FamilyLayout, Hop};
 
 mod builder;
 #[cfg(test)]
@@ -88,7 +88,7 @@ struct Shape {
 
 impl Shape {
     #[inline(always)]
-    fn of<A: Family>() -> Self {
+    fn of<A: FamilyLayout>() -> Self {
         match A::BITS {
             ..16 => Self { maps: &[1, 2], pivots: &[3, 4], network: 6 },
             16 => Self { maps: &[1, 2, 3, 4], pivots: &[6, 8, 10], network: 12 },
@@ -145,7 +145,7 @@ struct Map<L: Leaf> {
 
 /// A frozen table.
 #[derive(Clone, Debug)]
-pub struct Sail6Large<A: Family, L: Leaf> {
+pub struct Sail6Large<A: FamilyLayout, L: Leaf> {
     maps: Vec<Map<L>>,
     lengths: Lengths<A, Node<L>>,
 }
@@ -179,7 +179,7 @@ enum Next {
 /// Where a trace is written to, if one is.
 type Trace<'a> = Option<&'a mut Vec<Step>>;
 
-impl<A: Family, L: Leaf> Sail6Large<A, L> {
+impl<A: FamilyLayout, L: Leaf> Sail6Large<A, L> {
     /// Reads the bitmaps, and perhaps the filters.
     #[inline(always)]
     fn start(&self, addr: A, mut steps: Trace<'_>) -> Next {
@@ -334,7 +334,7 @@ impl<A: Family, L: Leaf> Sail6Large<A, L> {
     }
 }
 
-impl<A: Family, L: Leaf> Walk<A> for Sail6Large<A, L> {
+impl<A: FamilyLayout, L: Leaf> Walk<A> for Sail6Large<A, L> {
     type At = At<A>;
 
     #[inline(always)]
@@ -367,7 +367,7 @@ impl<A: Family, L: Leaf> Walk<A> for Sail6Large<A, L> {
     }
 }
 
-impl<A: Family, L: Leaf> Engine<A> for Sail6Large<A, L> {
+impl<A: FamilyLayout, L: Leaf> Engine<A> for Sail6Large<A, L> {
     fn lookup(&self, addr: A) -> Hop {
         alone(self, addr)
     }

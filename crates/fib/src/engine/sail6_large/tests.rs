@@ -9,7 +9,7 @@ use core::ops::ControlFlow;
 use super::{Sail6Large, Sail6LargeBuilder};
 use crate::engine::overlap::Walk;
 use crate::engine::{Engine, RouteBuilder};
-use crate::{Family, Hop, Prefix, Rib};
+use crate::{FamilyLayout, Hop, Prefix, Rib};
 
 fn next(state: &mut u64) -> u64 {
     *state ^= *state << 13;
@@ -19,7 +19,7 @@ fn next(state: &mut u64) -> u64 {
 }
 
 /// Routes that nest, as one grows inside another.
-fn routes<A: Family>(state: &mut u64, count: usize) -> Rib<A> {
+fn routes<A: FamilyLayout>(state: &mut u64, count: usize) -> Rib<A> {
     let mut rib: Rib<A> = Rib::new();
     let mut at = A::MIN;
     for _ in 0..count {
@@ -37,7 +37,7 @@ fn routes<A: Family>(state: &mut u64, count: usize) -> Rib<A> {
 }
 
 /// Looks up step by step; returns the number of steps too.
-fn steps<A: Family>(engine: &Sail6Large<A, u16>, addr: A) -> (Hop, usize) {
+fn steps<A: FamilyLayout>(engine: &Sail6Large<A, u16>, addr: A) -> (Hop, usize) {
     let mut at = engine.begin(addr);
     for count in 1.. {
         match engine.step(at) {
@@ -48,7 +48,7 @@ fn steps<A: Family>(engine: &Sail6Large<A, u16>, addr: A) -> (Hop, usize) {
     unreachable!("a lookup ends")
 }
 
-fn worst<A: Family>(rib: &Rib<A>) -> Sail6Large<A, u16> {
+fn worst<A: FamilyLayout>(rib: &Rib<A>) -> Sail6Large<A, u16> {
     let mut builder = Sail6LargeBuilder::<A, u16>::default();
     builder.fill(rib).unwrap();
     let mut engine = builder.freeze();

@@ -24,8 +24,8 @@ use alloc::vec::Vec;
 use super::TreeBitmap;
 use super::node::{Bits, Node, below};
 use crate::arena::Arena;
-use crate::build::sweep_block;
 use crate::engine::{Leaf, RouteBuilder};
+use crate::runs::sweep_block;
 use crate::{Addr, Full, Hop, Prefix, Rib};
 
 /// The builder of [`TreeBitmap`].

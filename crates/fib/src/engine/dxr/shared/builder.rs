@@ -20,11 +20,11 @@ use crate::engine::dxr::{Dxr, Shape};
 use crate::pool::Pool;
 use crate::runs::{Run, split};
 use crate::table::{Master, Table};
-use crate::{Addr, Family, Full, Prefix};
+use crate::{Addr, FamilyLayout, Full, Prefix};
 
 /// The builder of [`Shared`].
 #[derive(Debug)]
-pub(crate) struct SharedBuilder<A: Family, E> {
+pub(crate) struct SharedBuilder<A: FamilyLayout, E> {
     cuts: Cuts,
     split: Split,
     roots: Master<u32>,
@@ -33,7 +33,7 @@ pub(crate) struct SharedBuilder<A: Family, E> {
     chunks: Chunks<A>,
 }
 
-impl<A: Family, E: Entry> SharedBuilder<A, E> {
+impl<A: FamilyLayout, E: Entry> SharedBuilder<A, E> {
     /// Starts without tables, with so many bits of an entry for a chunk's length.
     pub(crate) fn with_len_bits(len_bits: u32) -> Self {
         let cuts = Cuts::of::<A>();
@@ -183,7 +183,7 @@ impl<A: Family, E: Entry> SharedBuilder<A, E> {
 }
 
 /// Takes one user off a block, and with the last one off what it names.
-fn drop_block<A: Family, E: Entry>(
+fn drop_block<A: FamilyLayout, E: Entry>(
     blocks: &mut Pool<E>,
     chunks: &mut Chunks<A>,
     split: Split,
@@ -224,7 +224,7 @@ fn number(at: usize, bits: u32) -> Result<u32, Full> {
 }
 
 #[cfg(test)]
-impl<A: Family, E: Entry> SharedBuilder<A, E> {
+impl<A: FamilyLayout, E: Entry> SharedBuilder<A, E> {
     /// Counts the pages, blocks and chunks in use.
     pub(crate) fn spans(&self) -> [usize; 6] {
         let [short, medium, long, wide] = self.chunks.spans();

@@ -34,7 +34,7 @@ use alloc::vec::Vec;
 use super::{Dxr, Entry, GROUP};
 use crate::engine::{Engine, Part, Step};
 use crate::table::Table;
-use crate::{Addr, Family, Hop};
+use crate::{Addr, FamilyLayout, Hop};
 
 mod builder;
 
@@ -66,7 +66,7 @@ impl Cuts {
 
 /// Frozen tables.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared<A: Family, E: Copy> {
+pub(crate) struct Shared<A: FamilyLayout, E: Copy> {
     cuts: Cuts,
     /// Page numbers, by table and the first bits.
     roots: Table<u32>,
@@ -76,7 +76,7 @@ pub(crate) struct Shared<A: Family, E: Copy> {
     base: Dxr<A, E>,
 }
 
-impl<A: Family, E: Entry> Shared<A, E> {
+impl<A: FamilyLayout, E: Entry> Shared<A, E> {
     /// Returns where the entry for `addr` is, in a table that is there.
     #[inline(always)]
     fn index(&self, table: usize, addr: A) -> usize {

@@ -17,10 +17,9 @@ use super::super::numbers::{Move, Numbers};
 use super::super::{low, pack_number, pivot};
 use super::levels::lay;
 use super::{Bitmaps, Level, Levels, sign};
-use crate::build::sweep_block;
 use crate::engine::leaf::full;
 use crate::engine::{Leaf, RouteBuilder};
-use crate::runs::Run;
+use crate::runs::{Run, sweep_block};
 use crate::table::Master;
 use crate::{Addr, Full, Hop, Prefix, Rib};
 

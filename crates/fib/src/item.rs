@@ -4,8 +4,6 @@
 //! all of them an array in the file is the array in memory. What has several numbers
 //! stores them in order, without gaps.
 
-use crate::Addr;
-
 /// A plain number, or some of them, as an image holds it.
 pub trait Item: Copy {
     /// How many bytes it takes in a file.
@@ -49,7 +47,7 @@ macro_rules! number {
 number!(u8 u16 u32 u64 u128);
 
 /// An address and a hop, or a count: a range as wide as can be.
-impl<A: Item + Addr> Item for (A, u32) {
+impl<A: Item> Item for (A, u32) {
     const BYTES: usize = A::BYTES + 4;
 
     #[inline(always)]
