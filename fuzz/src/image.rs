@@ -24,7 +24,7 @@ struct Base {
     busy: Vec<usize>,
 }
 
-/// Lists an image of every engine that is kept.
+/// Lists an image of every engine that images can hold.
 fn bases() -> &'static [Base] {
     static BASES: OnceLock<Vec<Base>> = OnceLock::new();
     BASES.get_or_init(|| {
@@ -58,7 +58,7 @@ fn rib<A: Family>() -> Rib<A> {
 
 fn of_family<A: Family>(v6: bool) -> Vec<Base> {
     let rib = rib::<A>();
-    let kept = Choice::every::<A>().into_iter().filter(|choice| choice.is_kept());
+    let storable = Choice::every::<A>().into_iter().filter(|choice| choice.is_storable());
     let base = |choice| {
         let fib = Fib::build(&rib, choice, 1).ok()?;
         let bytes = saved(&fib);
@@ -66,12 +66,12 @@ fn of_family<A: Family>(v6: bool) -> Vec<Base> {
         let busy: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at] != 0).collect();
         (bytes.len() < 2 << 20).then_some(Base { v6, bytes, busy })
     };
-    kept.filter_map(base).collect()
+    storable.filter_map(base).collect()
 }
 
 fn saved<A: Family>(fib: &Fib<A>) -> Vec<u8> {
     let mut writer = Writer::new();
-    writer.table("t", fib).expect("the engine is kept");
+    writer.table("t", fib).expect("the engine is storable");
     writer.finish()
 }
 

@@ -1,18 +1,18 @@
 //! The address: a host-order integer.
 //!
-//! One trait of a dozen small methods is all that the tables know of an address
-//! family. It is implemented for the primitive integers themselves, so that a
-//! lookup generic over [`Addr`] compiles to the code one would write by hand:
+//! [`Addr`] is a trait of a dozen small methods, through which the tables access an address.
+//! The primitive integers implement it, so that a lookup generic over [`Addr`] compiles to
+//! the same code as one written for a single family:
 //!
 //! | integer | family |
 //! |---|---|
 //! | `u32`  | IPv4 |
 //! | `u128` | IPv6 |
-//! | `u64`  | the upper half of IPv6, which holds nearly every route |
-//! | `u8`, `u16` | toy universes, small enough to compare every address with an oracle |
+//! | `u64`  | the upper half of IPv6; nearly every route has at most 64 bits |
+//! | `u8`, `u16` | toy families, small enough to compare every address with an oracle |
 //!
-//! Network byte order exists only in the `wire` crate. Bits are counted from
-//! the most significant, as in a prefix length: bit 0 is the top bit.
+//! Network byte order exists only in the `wire` crate. Bits are numbered from the most
+//! significant, as in a prefix length: bit 0 is the top bit.
 
 use core::fmt::{self, Debug};
 use core::hash::Hash;
@@ -41,8 +41,8 @@ pub trait Addr: Item + Ord + Hash + Debug + Default + Send + Sync + 'static {
     /// and whose other bits are zero: the inverse of [`bits`](Self::bits).
     fn from_bits(index: usize, at: u32, width: u32) -> Self;
 
-    /// Shifts the first `len` bits out, `len` less than `BITS`: what is left to
-    /// resolve, from the top.
+    /// Shifts the first `len` bits out, `len` less than `BITS`: the bits left to resolve, from
+    /// the top.
     fn tail(self, len: u32) -> Self;
 
     /// Clears all bits after the first `len`: the first address of a block.
@@ -63,14 +63,14 @@ pub trait Addr: Item + Ord + Hash + Debug + Default + Send + Sync + 'static {
     /// Narrows from 128 bits, keeping the low `BITS` bits.
     fn from_u128(value: u128) -> Self;
 
-    /// Reads the family's usual notation, `None` if it is not that.
+    /// Parses the family's usual notation; `None` if `text` is not in it.
     fn parse(text: &str) -> Option<Self>;
 
     /// Writes the family's usual notation.
     fn show(self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
 
-/// Lists the arithmetic, equal for every primitive; only the notation differs.
+/// Implements [`Addr`] for a primitive integer; the families differ only in their notation.
 macro_rules! addr {
     ($int:ident, $parse:expr, $show:expr) => {
         impl Addr for $int {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn every_family_keeps_the_same_laws() {
+    fn every_family_satisfies_the_same_laws() {
         battery::<u8>();
         battery::<u16>();
         battery::<u32>();

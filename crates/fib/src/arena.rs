@@ -1,14 +1,14 @@
-//! Spans of one array, each with one owner.
+//! An allocator of blocks within one array, each block with one owner.
 //!
-//! Where a paper gives each node a block of its own, equal ones are not shared
-//! (that is what [`Pool`](crate::pool::Pool) does), and a block moves when it grows:
+//! It serves the engines whose papers give each node a block of its own: equal blocks are not
+//! shared (as [`Pool`](crate::pool::Pool) shares them), and a block moves when it grows:
 //!
 //! ```text
 //!   items   ┃ block of node 7 ┃ hole ┃ block of node 3 ┃ block of node 9 ┃
 //! ```
 //!
-//! The owner remembers where its block is and how long. A freed block becomes a
-//! hole; a hole at the end is cut off. O(len) to store, O(log holes) for the place.
+//! The owner keeps the place and the length of its block. A freed block becomes a hole; a hole
+//! at the end of the array is cut off. Storing is O(len), and finding a place O(log holes).
 
 use alloc::vec::Vec;
 use core::ops::Deref;
@@ -21,7 +21,7 @@ use crate::table::{Master, Table};
 pub(crate) struct Arena<T> {
     items: Master<T>,
     holes: Holes,
-    /// How many items are in holes.
+    /// The number of items in holes.
     free: usize,
 }
 
@@ -30,8 +30,8 @@ impl<T: Copy + PartialEq> Arena<T> {
         Self { items: Master::new(Vec::new()), holes: Holes::default(), free: 0 }
     }
 
-    /// Stores `content` in the tightest hole or at the end, and says where. An
-    /// empty one is nowhere: place 0.
+    /// Stores `content` in the tightest hole or at the end, and returns its place; 0 for an
+    /// empty block.
     pub(crate) fn store(&mut self, content: &[T]) -> usize {
         if content.is_empty() {
             return 0;
@@ -41,8 +41,8 @@ impl<T: Copy + PartialEq> Arena<T> {
         at
     }
 
-    /// Takes `len` items, one or more, and says where: to be written before any others
-    /// are taken.
+    /// Takes `len` items, one or more, and returns their place. The caller writes them before
+    /// it takes any others.
     pub(crate) fn take(&mut self, len: usize) -> usize {
         let hole = self.holes.take(len);
         self.free -= hole.map_or(0, |_| len);
@@ -61,8 +61,8 @@ impl<T: Copy + PartialEq> Arena<T> {
         }
     }
 
-    /// Stores `content` in place of the `len` items at `at`, where they are if they
-    /// are as many, and says where.
+    /// Stores `content` in place of the `len` items at `at`, at the same place if it has the
+    /// same length, and returns its place.
     pub(crate) fn replace(&mut self, at: usize, len: usize, content: &[T]) -> usize {
         if len == content.len() {
             self.write(at, content);
@@ -79,18 +79,18 @@ impl<T: Copy + PartialEq> Arena<T> {
         }
     }
 
-    /// Returns one block's items; an empty one has none wherever it was.
+    /// Returns the items of one block; an empty block may have any place.
     pub(crate) fn get(&self, at: usize, len: usize) -> &[T] {
         if len == 0 { &[] } else { &self.items[at..at + len] }
     }
 
-    /// Frees all but the first `len` items, which are in no hole.
+    /// Frees all but the first `len` items, none of which is in a hole.
     pub(crate) fn clear(&mut self, len: usize) {
         self.items.truncate(len);
         (self.holes, self.free) = (Holes::default(), 0);
     }
 
-    /// Says whether holes are more than a sixteenth of the array.
+    /// Returns whether holes are more than a sixteenth of the array.
     pub(crate) fn is_sparse(&self) -> bool {
         self.free > self.items.len() / 16
     }
@@ -134,7 +134,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn blocks_keep_their_content_and_leave_nothing_behind() {
+    fn blocks_stored_and_freed_at_random_keep_their_content() {
         let mut arena: Arena<u32> = Arena::new();
         let mut live: Vec<(usize, Vec<u32>)> = Vec::new();
         let mut state = 11u64;

@@ -1,4 +1,4 @@
-//! The full build: the whole space swept and laid out, by one thread or several.
+//! The full build: one or several threads sweep the whole space and lay it out.
 //!
 //! ```text
 //!            ┌ share 0: sweep ─► runs ─► builder 0 ┐
@@ -6,11 +6,10 @@
 //!            └ share 2: …                          ┘
 //! ```
 //!
-//! With several threads the space is cut into shares of about as many routes, at
-//! borders where the engine's first stage has them; each thread builds its share
-//! as a table of its own, and the first absorbs the rest. Chunks are shared by
-//! content again as they are absorbed, so that the table is the same size as if
-//! one thread had built it, though not laid out in the same order.
+//! With several threads the space is divided into shares of about equally many routes, at
+//! boundaries of the engine's first stage. Each thread builds its share as a table of its own,
+//! and the first builder absorbs the others. Absorbing shares chunks by content again, so that
+//! the table has the same size as one that a single thread builds, in another order.
 
 use alloc::vec::Vec;
 #[cfg(feature = "std")]
@@ -67,7 +66,7 @@ fn build_shared<A: Addr, B: Builder<A>>(
             .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect()
     });
-    // The first has its share already; it takes over the others'.
+    // The first builder holds its own share; it takes over those of the others.
     let mut builder = parts.remove(0)?;
     for (part, blocks) in parts.into_iter().zip(&shares[1..]) {
         let first = A::from_bits(blocks.start, 0, len);
@@ -90,7 +89,7 @@ fn prefixes<A: Addr>(blocks: Range<usize>, len: u32) -> impl Iterator<Item = Pre
     })
 }
 
-/// Cuts the blocks of `len` bits into ranges of about equally many routes.
+/// Divides the blocks of `len` bits into ranges of about equally many routes.
 #[cfg(feature = "std")]
 fn shares<A: Addr>(rib: &Rib<A>, len: u32, threads: usize) -> Vec<Range<usize>> {
     let blocks = 1usize << len;

@@ -1,10 +1,9 @@
-//! How large the caches of this machine are: what an automatic choice goes by.
+//! The sizes of this machine's caches, by which the automatic choice selects an engine.
 //!
-//! A lookup that stays in the second-level cache takes a few nanoseconds; one that
-//! leaves it waits for a cache shared with all cores, or for memory. Linux tells the
-//! sizes under `/sys/devices/system/cpu/cpu0/cache/`, one folder a cache. Where
-//! nothing is told, a modest server is assumed: too small a guess costs a little
-//! speed, too large a one a lot.
+//! A lookup that stays in the second-level cache takes a few nanoseconds; one that leaves it
+//! waits for a cache shared by all cores, or for memory. Linux exports the sizes under
+//! `/sys/devices/system/cpu/cpu0/cache/`, one folder a cache. Where there are none,
+//! [`Caches::MODEST`] applies: too small a value costs a little speed, too large a one a lot.
 
 /// The bytes of the caches that one core sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,10 +17,10 @@ pub struct Caches {
 }
 
 impl Caches {
-    /// What is assumed where the machine tells nothing.
+    /// The caches of a small server, assumed where the kernel exports no sizes.
     pub const MODEST: Self = Self { first: 32 << 10, second: 1 << 20, last: 16 << 20 };
 
-    /// Asks the kernel.
+    /// Reads the sizes from the kernel.
     pub fn of_this_machine() -> Self {
         #[cfg(feature = "std")]
         {
@@ -57,7 +56,7 @@ impl Caches {
     }
 }
 
-/// Reads a size as the kernel writes it: `48K`, `2M` or plain bytes.
+/// Parses a size as the kernel writes it: `48K`, `2M` or plain bytes.
 #[cfg(feature = "std")]
 fn size(text: &str) -> Option<usize> {
     let (digits, unit) = match text.as_bytes().last()? {
@@ -74,7 +73,7 @@ mod tests {
     use std::fs::{create_dir_all, write};
 
     #[test]
-    fn the_kernels_folders_are_read_and_their_absence_is_not_fatal() {
+    fn caches_are_read_from_the_kernels_folders_and_default_without_them() {
         let folder = std::env::temp_dir().join(std::format!("caches-{}", std::process::id()));
         assert_eq!(Caches::read(&folder), Caches::MODEST);
         let caches = [("Data", "1", "48K"), ("Instruction", "1", "32K"), ("Unified", "2", "2048K")];
@@ -91,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes() {
+    fn size_is_parsed_with_and_without_a_unit() {
         assert_eq!(size("48K"), Some(48 << 10));
         assert_eq!(size("480M"), Some(480 << 20));
         assert_eq!(size("64"), Some(64));

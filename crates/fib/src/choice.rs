@@ -1,11 +1,9 @@
-//! Which engine: by name, or by what the table and the machine are.
+//! The choice of an engine: by name, or automatic.
 //!
-//! [`Choice`] is one value an engine, with its parameters. A name is read by
-//! looking it up among [`Choice::every`], so that what can be named, what is
-//! listed and what the battery of tests runs are one list. DXR's names are its
-//! shapes (`D16X4R`), of which there are many more than are listed.
-//!
-//! What an unnamed table is, `selection.rs` decides.
+//! [`Choice`] has one value for each engine, with its parameters. The names that a user may
+//! write, the names that are listed and the engines that the battery of tests runs come from
+//! one list ([`Choice::every`]). The names of DXR are its shapes (`D16X4R`), of which there are
+//! many more than are listed. `selection.rs` replaces [`Choice::Auto`] by an engine.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -15,21 +13,21 @@ use core::fmt;
 use crate::engine::dxr::Shape;
 use crate::{Addr, FamilyLayout};
 
-/// Which engine a table shall be.
+/// The engine of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Choice {
-    /// What suits the table and the machine.
+    /// The engine that suits the table and the machine.
     #[default]
     Auto,
-    /// One entry, then the place of the rest in a chunk, counted.
+    /// One entry, then a leaf of a chunk, found by counting ones.
     Rank,
-    /// The same with a leaf for every place.
+    /// The same with a leaf for every place of the chunk.
     Flat,
-    /// The same, in at most so many bytes of cache if an engine can be so small, in
-    /// place of half of the machine's second level.
+    /// The engine that [`Auto`](Self::Auto) would take if this many bytes were half of the
+    /// machine's second-level cache; the smallest if none fits.
     Within(usize),
-    /// Every route compared: the oracle.
+    /// A comparison with every route: the oracle.
     Linear,
     /// Bloom filters and hash tables, one of each a prefix length.
     Pbf,
@@ -39,7 +37,7 @@ pub enum Choice {
     Sail6,
     /// SAIL for large IPv6 tables.
     Sail6Large,
-    /// A table of 24 bits, another of 8.
+    /// A table indexed by 24 bits, then another indexed by 8.
     Dir24_8,
     /// The three-level table of Suez.
     Nart,
@@ -47,7 +45,7 @@ pub enum Choice {
     Ranges,
     /// Ranges below a first table of 2^16 entries.
     Ranges16,
-    /// Poptrie that points directly by so many bits.
+    /// Poptrie with a direct table of so many bits.
     Poptrie(u32),
     /// Lulea, levels of half and twice a quarter of the bits.
     Lulea,
@@ -63,7 +61,7 @@ pub enum Choice {
     LcTrie,
     /// DXR over whole addresses.
     Dxr(Shape),
-    /// DXR over the upper halves, and below it another for what is longer.
+    /// DXR over the upper halves, and below it another for longer routes.
     Halves(Shape),
     /// SAIL with a bitmap for each length to 24.
     SailB,
@@ -73,12 +71,12 @@ pub enum Choice {
     SailL,
 }
 
-/// For which families a scheme is.
+/// The families that a scheme supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
     /// Any width.
     Every,
-    /// Any family that packets are looked up in, and the toys.
+    /// The families of packets, IPv4 and IPv6, and the toys.
     All,
     /// Up to 32 bits: IPv4 and the toys.
     Narrow,
@@ -90,7 +88,7 @@ impl Reach {
     fn holds<A: Addr>(self) -> bool {
         match self {
             Self::Every => true,
-            // Of the upper half of IPv6 there is DXR, and the oracle.
+            // The upper half of IPv6 has DXR and the oracle only.
             Self::All => A::BITS != 64,
             Self::Narrow => A::BITS <= 32,
             Self::Wide => !matches!(A::BITS, 32 | 64),
@@ -98,8 +96,8 @@ impl Reach {
     }
 }
 
-/// The schemes with a name of their own. Where two lines give one choice, the
-/// first is its name and the second another way of writing it.
+/// The schemes with a name of their own. Where two lines have the same choice, the first has
+/// its name and the second an alias.
 const NAMED: &[(&str, Choice, Reach)] = &[
     ("linear", Choice::Linear, Reach::Every),
     ("rank", Choice::Rank, Reach::Narrow),
@@ -139,9 +137,9 @@ const NAMED: &[(&str, Choice, Reach)] = &[
 ];
 
 impl Choice {
-    /// Reads a name: `auto`, `linear` or another of [`every`](Self::every), `D16X4R`
+    /// Parses a name: `auto`, `linear` or another of [`every`](Self::every), `D16X4R`
     /// or any other DXR shape, or `D16X8R/64` for one over the upper half of the bits.
-    /// Upper and lower case are alike.
+    /// Case does not matter.
     ///
     /// # Errors
     ///
@@ -204,7 +202,7 @@ impl Choice {
         every
     }
 
-    /// Says whether the engine can hold addresses of this family.
+    /// Returns whether the engine can hold addresses of this family.
     pub fn suits<A: FamilyLayout>(self) -> bool {
         let named = NAMED.iter().find(|(_, choice, _)| *choice == self);
         named.is_none_or(|(_, _, reach)| reach.holds::<A>())
@@ -235,7 +233,7 @@ impl Choice {
             Self::Halves(shape) => format!("{shape}/{}", A::Upper::BITS),
             _ => {
                 let named = NAMED.iter().find(|(_, choice, _)| *choice == self);
-                // A parameter that no name is for is still told.
+                // A parameter without a name is printed too.
                 named.map_or_else(|| format!("{self:?}"), |(name, ..)| (*name).to_string())
             }
         }
@@ -249,13 +247,13 @@ pub(crate) fn storable_names<A: FamilyLayout>() -> String {
     names.join(", ")
 }
 
-/// Lists the names that suit a family.
+/// Lists the names of the engines that suit a family.
 fn names<A: FamilyLayout>() -> String {
     let names: Vec<String> = Choice::every::<A>().iter().map(|choice| choice.name::<A>()).collect();
     format!("the engines are auto, {}, and other shapes of DXR", names.join(", "))
 }
 
-/// Says that a name is no engine's, or of one that does not suit the family.
+/// The error of a name that no engine has, or whose engine does not suit the family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadChoice {
     name: String,
@@ -283,7 +281,7 @@ mod tests {
     use crate::FamilyLayout;
     use alloc::string::ToString;
 
-    fn names_go_round<A: FamilyLayout>() {
+    fn check_names<A: FamilyLayout>() {
         for choice in Choice::every::<A>() {
             assert!(choice.suits::<A>(), "{choice:?}");
             assert_eq!(Choice::parse::<A>(&choice.name::<A>()), Ok(choice));
@@ -298,16 +296,16 @@ mod tests {
     }
 
     #[test]
-    fn every_name_goes_round_in_every_family() {
-        names_go_round::<u8>();
-        names_go_round::<u16>();
-        names_go_round::<u32>();
-        names_go_round::<u64>();
-        names_go_round::<u128>();
+    fn every_name_is_parsed_back_in_every_family() {
+        check_names::<u8>();
+        check_names::<u16>();
+        check_names::<u32>();
+        check_names::<u64>();
+        check_names::<u128>();
     }
 
     #[test]
-    fn what_is_no_engine_is_told_what_there_is() {
+    fn unknown_name_is_refused_with_the_names_there_are() {
         let error = Choice::parse::<u32>("fast").unwrap_err().to_string();
         assert!(error.starts_with("\"fast\" cannot be the engine: the engines are"), "{error}");
         let error = Choice::parse::<u32>("D99R").unwrap_err().to_string();

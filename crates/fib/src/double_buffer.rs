@@ -1,4 +1,4 @@
-//! Two copies of what is published take turns.
+//! Double buffering: one copy is published while the other waits to be refreshed.
 //!
 //! ```text
 //!   builder ──refresh──► idle ──publish──► current ──retire──► retired
@@ -6,23 +6,23 @@
 //!                          └───────────────reclaim─────────────────┘ has passed
 //! ```
 //!
-//! While one copy is read, the other waits for what will have changed, and is patched
-//! before it is published. Only where a reader has not left the idle one yet is a third
-//! made, by copying; with two still out, what has changed waits for the next turn, so
-//! that a reader that sleeps costs memory for one copy and not for one a publication.
+//! While readers use one copy, the other is idle until the next commit patches and publishes it. If
+//! a reader has not left the idle copy yet, a third one is made by copying. If two copies are still
+//! in use, the changes wait for the next commit, so that a sleeping reader costs the memory of one
+//! copy and not of one for each publication.
 //!
-//! What a copy consists of is its engine's matter: of `rank` and `flat`, copies share all
-//! but the first stage (`shared_pool.rs`), since a reader's cache has to take in the other copy
-//! after each publication.
+//! The engine decides what a copy consists of: the copies of `rank` and `flat` share all but the
+//! first stage (`shared_pool.rs`), because a reader's cache has to load the other copy after each
+//! publication.
 
 use alloc::boxed::Box;
 
 use crate::{Publisher, Reader};
 
-/// What is published, and the copies that are out.
+/// A published value and its retired copies.
 pub(crate) struct DoubleBuffer<T> {
     publisher: Publisher<T>,
-    /// How many of the retired copies are from a former builder.
+    /// The number of retired copies that an earlier builder made.
     foreign: usize,
 }
 
@@ -44,20 +44,19 @@ impl<T> DoubleBuffer<T> {
         self.publisher.reader()
     }
 
-    /// Says that the builder was made anew: no copy that is out is one of its own.
+    /// Notes that the builder was replaced: no existing copy is from the new one.
     pub(crate) fn renew(&mut self) {
         self.foreign = self.publisher.pending() + 1;
     }
 
-    /// Publishes a copy that no builder of ours has made.
+    /// Publishes a copy that the builder has not made.
     pub(crate) fn adopt(&mut self, copy: T) {
         self.publisher.publish(Box::new(copy));
         self.renew();
     }
 
-    /// Publishes what the builder holds: by `refresh` of a copy that has come back, or
-    /// by a `fresh` one; `finish` has the last word on either. Says whether there was
-    /// a copy to be had.
+    /// Publishes the builder's present state: in a reclaimed copy by `refresh`, or in a `fresh` one;
+    /// calls `finish` on either before it is published. Returns whether a copy was available.
     pub(crate) fn publish(
         &mut self,
         fresh: impl FnOnce() -> T,

@@ -1,18 +1,18 @@
-//! The library's small errors.
+//! The error of a table that exceeds its engine's limits.
 
 use core::fmt;
 
-/// Says which structural limit of an engine the table exceeds.
+/// The structural limit of an engine that a table exceeds.
 ///
-/// A value, not a panic and never a wrong answer: the caller picks a wider
-/// layout or another engine.
+/// The build fails with this value, without a panic and never with a wrong answer: the caller
+/// takes a wider layout or another engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full {
-    /// What there is too much of, in the plural ("ranges in one chunk").
+    /// The limited quantity, in the plural ("ranges in one chunk").
     pub what: &'static str,
-    /// How many the layout can hold.
+    /// The most that the layout can hold.
     pub limit: u64,
-    /// How many there were when it was found out; there may be more.
+    /// The number found when the build stopped; the table may have more.
     pub seen: u64,
 }
 

@@ -1,17 +1,17 @@
-//! From a choice to a builder that follows the routes, whatever its type.
+//! The factory of builders: makes the builder of the engine that a [`Choice`] names.
 //!
-//! [`TableBuilder`] is a builder with its type forgotten: it follows a [`Rib`], freezes a
-//! table and refreshes one it froze before. There are two kinds, as there are two
-//! kinds of builder: `Blocks` sweeps dirty blocks into runs and lays those out,
-//! `Routes` hands each changed route on. The sets below are the one place where every
-//! engine's type is named, and [`Family`] says which sets it has.
+//! [`TableBuilder`] is a type-erased builder: it applies the changes of a [`Rib`], freezes a table
+//! and refreshes one that it froze before. It has two implementations, one for each kind of builder:
+//! [`Blocks`] sweeps dirty blocks into runs and lays those out, [`Routes`] passes each changed route
+//! on. The sets below (`dxr`, `any`, `narrow`, `wide`) are the only code that names the type of
+//! every builder, and [`EngineSet`] lists the sets of each family.
 //!
-//! Widths are always automatic. A build begins with the narrowest entries and,
-//! where the engine says [`Full`], is repeated with wider ones.
+//! Widths are always automatic. A build begins with the narrowest entries, and is repeated with
+//! wider ones when the engine returns [`Full`].
 
 #![cfg_attr(
     not(feature = "std"),
-    expect(dead_code, reason = "following the changes is for those who publish them")
+    expect(dead_code, reason = "only publication, which needs `std`, applies changes")
 )]
 
 use alloc::boxed::Box;
@@ -48,28 +48,28 @@ use load::Loaded;
 
 mod load;
 
-/// How many dirty blocks are swept while the ways to them in the routing table, fetched
-/// at once, are in the cache.
+/// The number of dirty blocks whose paths in the routing table are prefetched together before they
+/// are swept.
 const PREFETCH_GROUP: usize = 64;
 
-/// A builder of some engine.
+/// A builder of any engine.
 pub(crate) trait TableBuilder<A: Addr>: Send {
-    /// Takes over what has changed in `rib` since it was last clean, and marks it
-    /// clean. Returns how many blocks or routes that were.
+    /// Applies the changes in `rib` since it was last clean, and marks it clean. Returns the number of
+    /// blocks or routes.
     ///
-    /// After an error this builder is of no further use.
+    /// After an error this builder must not be used any more.
     fn follow(&mut self, rib: &mut Rib<A>) -> Result<usize, Full>;
 
-    /// Copies the present table out whole.
+    /// Copies the present table.
     fn freeze(&self) -> Box<dyn Engine<A>>;
 
     /// Brings `idle` up to date, which this builder froze.
     fn refresh(&self, idle: &mut dyn Engine<A>);
 
-    /// Counts the 64-bit words of the table that were written so far.
+    /// Returns the number of 64-bit words of the table written so far.
     fn written(&self) -> u64;
 
-    /// Counts the bytes of the table that nothing is in.
+    /// Counts the unused bytes within the table.
     fn holes(&self) -> usize;
 }
 
@@ -117,7 +117,7 @@ engines!(
 );
 engines!(u128, dxr any wide);
 
-/// A builder that lays out runs.
+/// The erased form of a builder that lays out runs.
 struct Blocks<B>(B);
 
 impl<A: Addr, B: Builder<A>> TableBuilder<A> for Blocks<B> {
@@ -154,7 +154,7 @@ impl<A: Addr, B: Builder<A>> TableBuilder<A> for Blocks<B> {
     }
 }
 
-/// A builder that keeps routes.
+/// The erased form of a builder that keeps routes.
 struct Routes<B>(B);
 
 impl<A: Addr, B: RouteBuilder<A>> TableBuilder<A> for Routes<B> {
@@ -196,8 +196,8 @@ pub(crate) type Built<A> = Result<Box<dyn TableBuilder<A>>, Full>;
 /// Builds one of a set of engines with the threads given; `None` for any other.
 type Set<A> = fn(&Rib<A>, Choice, usize) -> Option<Built<A>>;
 
-/// Builds `rib` as `choice` says, which is settled, with `threads` threads where
-/// the engine's build can be divided. `sets` are those that the family has.
+/// Builds `rib` in the engine of `choice`, which is not automatic, with `threads` threads if the
+/// build can be divided. `sets` are the sets of the family.
 fn construct<A: FamilyLayout>(
     rib: &Rib<A>,
     choice: Choice,
@@ -228,7 +228,7 @@ fn dxr<A: FamilyLayout>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<
     })
 }
 
-/// The engines of every family that packets are looked up in.
+/// The engines of IPv4, IPv6 and the toys.
 fn any<A: FamilyLayout>(rib: &Rib<A>, choice: Choice, threads: usize) -> Option<Built<A>> {
     Some(match choice {
         Choice::Pbf => either(routes(rib, PbfBuilder::<A, u16>::default()), || {
@@ -333,8 +333,8 @@ fn chunked<A: FamilyLayout, F: Form>(rib: &Rib<A>, threads: usize) -> Built<A> {
     built.unwrap_or_else(|| unreachable!("there are grains"))
 }
 
-/// Builds Lulea with the paper's pointers, or wider ones where it has too many chunks
-/// or next hops for them.
+/// Builds Lulea with the paper's pointers, or with wider ones if they cannot address all chunks or
+/// next hops.
 fn lulea<A: FamilyLayout>(rib: &Rib<A>, threads: usize) -> Built<A> {
     let wide = || {
         either(blocks(rib, LuleaBuilder::<u32, u16>::new::<A>, threads), || {
@@ -351,7 +351,7 @@ fn treebitmap<A: FamilyLayout, W: Bits>(rib: &Rib<A>) -> Built<A> {
     })
 }
 
-/// Tries entries of 16 bits, and wide ones where those hold too few hops, blocks or chunks.
+/// Takes entries of 16 bits, or wide ones if those hold too few hops, blocks or chunks.
 fn either<A: FamilyLayout>(narrow: Built<A>, wide: impl FnOnce() -> Built<A>) -> Built<A> {
     match narrow {
         Err(full) if matches!(full.what, Full::HOPS | Full::BLOCKS | Full::CHUNKS) => wide(),
@@ -359,8 +359,8 @@ fn either<A: FamilyLayout>(narrow: Built<A>, wide: impl FnOnce() -> Built<A>) ->
     }
 }
 
-/// Builds DXR: with 32-bit entries, giving chunks more room while that is what
-/// lacks, or with 64-bit ones where that will not do.
+/// Builds DXR with 32-bit entries, of which it gives more bits to a chunk's length while chunks are
+/// too long, or with 64-bit entries if that does not suffice.
 fn widening<A: FamilyLayout, N: Builder<A> + 'static, W: Builder<A> + 'static>(
     rib: &Rib<A>,
     narrow: impl Fn(u32) -> N + Sync,

@@ -1,7 +1,7 @@
-//! What an address family brings to the tables beside its integer.
+//! The layout of an address family in the tables: its upper half and its range entries.
 //!
-//! DXR's density comes from range entries that hold no bit too many, and how many
-//! bits are left below the first stages differs by family. [`FamilyLayout`] names, for
+//! DXR is small because its range entries hold no unneeded bits, and the number of bits left below
+//! the first stages differs by family. [`FamilyLayout`] names, for
 //! each, the formats of a range entry ([`RangeEntry`]) and the family of its
 //! upper half, in which most lookups can be answered (128-bit shifts are the one
 //! real cost of IPv6).
@@ -17,8 +17,8 @@
 //! hundreds of next hops meet routes of /24: three bytes where long takes four.
 //!
 //! The start is in the upper bits, so that one integer comparison orders entries
-//! by start whatever their hops, and the entry that matches a key is the last
-//! one not above the key with all hop bits set.
+//! by start regardless of their hops, and the entry that matches a key is the last one that is not
+//! above the key with all hop bits set.
 
 use core::cmp::Ordering;
 use core::fmt::Debug;
@@ -31,14 +31,13 @@ use crate::{Addr, Hop};
 /// One entry of a range table: where the range starts within its chunk, and its
 /// hop, packed so that entries order by start.
 pub trait RangeEntry<A>: Item + Ord + Hash + Debug + Send + Sync + 'static {
-    /// How many bits of a start it holds.
+    /// The number of bits of a start that it holds.
     const START_BITS: u32;
     /// The highest hop index it holds.
     const MAX_HOP: u32;
 
-    /// Packs a start, given as the address shifted left until the chunk's own bits
-    /// are gone, with a hop no higher than `MAX_HOP`. Start bits beyond
-    /// `START_BITS` are lost.
+    /// Packs a start, given as the address shifted left until the chunk's own bits are shifted out,
+    /// with a hop of at most `MAX_HOP`. Start bits beyond `START_BITS` are dropped.
     fn pack(tail: A, hop: Hop) -> Self;
 
     /// Makes the highest entry that starts no later than `tail`.
@@ -47,14 +46,14 @@ pub trait RangeEntry<A>: Item + Ord + Hash + Debug + Send + Sync + 'static {
     /// Returns the hop.
     fn hop(self) -> Hop;
 
-    /// Returns the entries as numbers that order as they do, if lanes are wide
-    /// enough for them and for what an address of this family leaves to resolve.
+    /// Returns the entries as numbers in the same order, if a lane is wide enough for them and for the
+    /// bits of an address below the first stages.
     fn as_words(_entries: &[Self]) -> Option<Words<'_>> {
         None
     }
 }
 
-/// A number that may be wide or narrow.
+/// An integer that lanes may or may not be able to load.
 trait Number: Sized {
     fn as_words(numbers: &[Self]) -> Option<Words<'_>>;
 }
@@ -114,7 +113,7 @@ pub trait FamilyLayout: Addr {
     fn from_upper(upper: Self::Upper) -> Self;
 }
 
-/// Lists the packing, equal for every integer but for its widths.
+/// Implements the packing for an integer; the formats differ only in their widths.
 macro_rules! slot {
     ($addr:ty, $slot:ty, start $start:literal, hop $hop:literal) => {
         impl RangeEntry<$addr> for $slot {
@@ -214,7 +213,7 @@ impl<A: Addr> RangeEntry<A> for Triple {
     }
 }
 
-/// No integer holds 128 bits of start and a hop: a pair, which orders alike.
+/// No integer holds 128 bits of start and a hop; a pair orders in the same way.
 impl RangeEntry<u128> for (u128, u32) {
     const START_BITS: u32 = 128;
     const MAX_HOP: u32 = u32::MAX;

@@ -1,10 +1,10 @@
-//! The table that is chosen at run time: one of the engines, behind one type.
+//! A table whose engine is chosen at run time, behind one type.
 //!
-//! Who knows the engine when compiling uses it directly. Everyone else uses
-//! [`Fib`]: the engine's type is looked up once a batch, and the loop over the
-//! addresses is the engine's own, so that the choice costs one indirect call for
-//! some hundred lookups (docs/decisions/0005). [`Choice`] names an engine or leaves
-//! it to the table's size; [`FibBuilder`] builds and patches what was chosen.
+//! Code that fixes the engine at compile time uses its type directly. All other code uses [`Fib`]:
+//! a batch makes one indirect call, and the loop over its addresses is the engine's own, so that the
+//! choice costs one indirect call for some hundred lookups (docs/decisions/0005). [`Choice`] names
+//! an engine or leaves the selection to the table's size; [`FibBuilder`] builds and patches the
+//! table.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -20,7 +20,7 @@ use crate::{Family, Full, Hop, Rib};
 
 mod image;
 
-/// A frozen forwarding table of some engine.
+/// A frozen forwarding table of any engine.
 pub struct Fib<A: Family> {
     engine: Box<dyn Engine<A>>,
     choice: Choice,
@@ -51,9 +51,9 @@ impl<A: Family> Fib<A> {
         Ok(FibBuilder::build(rib, choice, threads)?.freeze())
     }
 
-    /// Takes a table that was loaded from an image.
+    /// Wraps an engine that was loaded from an image.
     pub(crate) fn loaded(engine: Box<dyn Engine<A>>, choice: Choice) -> Self {
-        Self { engine, choice, why: "it was loaded from an image".to_string(), generation: 0 }
+        Self { engine, choice, why: "loaded from an image".to_string(), generation: 0 }
     }
 
     /// Returns the hop of the longest route that holds `addr`, or [`Hop::NONE`].
@@ -73,14 +73,14 @@ impl<A: Family> Fib<A> {
         self.engine.lookup_batch(addrs, out);
     }
 
-    /// Looks up `addrs[i]` into `out[i]`, each waiting for the answer before it: for
-    /// measuring how long one lookup takes.
+    /// Looks up `addrs[i]` into `out[i]`, each lookup waiting for the answer of the one before: to
+    /// measure the latency of one lookup.
     pub fn lookup_chained(&self, addrs: &[A], out: &mut [Hop]) {
         self.engine.lookup_chained(addrs, out);
     }
 
-    /// Returns the lookups in the two ways of overlapping their waits, for engines
-    /// that chase pointers.
+    /// Returns the lookups as state machines, whose waits can be overlapped in two ways; `None` for
+    /// engines that do not chase pointers.
     pub fn overlapped(&self) -> Option<&dyn Overlapped<A>> {
         self.engine.overlapped()
     }
@@ -95,22 +95,21 @@ impl<A: Family> Fib<A> {
         self.engine.footprint()
     }
 
-    /// Looks `addr` up slowly, and tells every load.
+    /// Looks `addr` up and returns every load: slow, for explanation and counting.
     pub fn trace(&self, addr: A) -> (Hop, Vec<Step>) {
         let mut steps = Vec::new();
         let hop = self.engine.trace(addr, &mut steps);
         (hop, steps)
     }
 
-    /// Returns the engine, to put something in front of it.
+    /// Returns the engine, for a cache in front of it.
     pub fn engine(&self) -> &dyn Engine<A> {
         &*self.engine
     }
 
-    /// Returns the number that tells this table from others of one
-    /// [`Updater`](crate::Updater), which counts its publications; 0 for a table
-    /// that was built by itself. Who keeps answers, as
-    /// [`Hac`](crate::engine::hac::Hac) does, forgets them when it changes.
+    /// Returns the number of the publication in which an [`Updater`](crate::Updater) published this
+    /// table; 0 for a table that was built on its own. A cache of answers, such as
+    /// [`Hac`](crate::engine::hac::Hac), clears itself when the number changes.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -120,7 +119,7 @@ impl<A: Family> Fib<A> {
         self.choice.name::<A>()
     }
 
-    /// Says why it is this engine.
+    /// Returns the reason for the choice of this engine.
     pub fn why(&self) -> &str {
         &self.why
     }
@@ -132,7 +131,7 @@ impl<A: Family> fmt::Debug for Fib<A> {
     }
 }
 
-/// Builds a [`Fib`], and follows the changes of its routes.
+/// Builds a [`Fib`], and applies the changes of its routes.
 pub(crate) struct FibBuilder<A: Family> {
     builder: Box<dyn TableBuilder<A>>,
     choice: Choice,
@@ -155,16 +154,16 @@ impl<A: Family> FibBuilder<A> {
     }
 }
 
-/// What following the changes takes; without `std` nothing publishes them.
+/// The methods that apply changes; without `std` nothing publishes them.
 #[cfg(feature = "std")]
 impl<A: Family> FibBuilder<A> {
-    /// Takes over all changes of `rib` and marks it clean; returns how many blocks
-    /// or routes were laid out again.
+    /// Applies all changes of `rib` and marks it clean; returns the number of blocks or routes that
+    /// were laid out again.
     pub(crate) fn follow(&mut self, rib: &mut Rib<A>) -> Result<usize, Full> {
         self.builder.follow(rib)
     }
 
-    /// Gives a table that no one reads yet its number.
+    /// Sets the number of a table that is not yet published.
     pub(crate) fn number(fib: &mut Fib<A>, generation: u64) {
         fib.generation = generation;
     }
@@ -174,12 +173,12 @@ impl<A: Family> FibBuilder<A> {
         self.builder.refresh(&mut *idle.engine);
     }
 
-    /// Counts the 64-bit words of the table written so far.
+    /// Returns the number of 64-bit words of the table written so far.
     pub(crate) fn written(&self) -> u64 {
         self.builder.written()
     }
 
-    /// Counts the bytes of the table that nothing is in.
+    /// Counts the unused bytes within the table.
     pub(crate) fn holes(&self) -> usize {
         self.builder.holes()
     }

@@ -1,4 +1,4 @@
-//! Many tables, one publication: virtual routers, customers, policies.
+//! Many tables with one publication: for virtual routers, customers or policies.
 //!
 //! ```text
 //!   announce(table, …) ─► Rib 0 ┐
@@ -6,17 +6,16 @@
 //!   add, remove ────────► …     ┘                  (shared pools)
 //! ```
 //!
-//! [`Fib`](crate::Fib) is one table; [`Fibs`] holds any number of them, by number. What
-//! is equal in several is stored once (`engine/dxr/shared`): a table of a few routes
-//! takes a few KiB, and one that differs from another in some routes little more than
-//! what lies around those. A commit publishes the changes of all tables at once, so
-//! that whoever looks up in several sees one state of all.
+//! [`Fib`](crate::Fib) is one table; [`Fibs`] holds any number of them, by number. Parts that are
+//! equal in several are stored once (`engine/dxr/shared`): a table of a few routes takes a few KiB,
+//! and one that differs from another in some routes little more than the blocks of those. A commit
+//! publishes the changes of all tables at once, so that a reader of several sees one state of all.
 //!
-//! The layout is behind [`Layout`] and [`Tables`], so that another can take its place.
+//! The traits [`Layout`] and [`Tables`] separate the layout from its users.
 
 #![cfg_attr(
     not(feature = "std"),
-    expect(dead_code, reason = "following the changes is for those who publish them")
+    expect(dead_code, reason = "only publication, which needs `std`, applies changes")
 )]
 
 use alloc::boxed::Box;
@@ -32,13 +31,13 @@ use crate::{Addr, Family, Full, Hop, Prefix, Rib};
 
 /// Frozen tables of some layout.
 pub(crate) trait Tables<A: Addr>: Any + Send + Sync {
-    /// As [`Fibs::lookup`].
+    /// Does as [`Fibs::lookup`].
     fn lookup(&self, table: usize, addr: A) -> Hop;
-    /// As [`Fibs::lookup_batch`].
+    /// Does as [`Fibs::lookup_batch`].
     fn lookup_batch(&self, table: usize, addrs: &[A], out: &mut [Hop]);
-    /// As [`Fibs::trace`].
+    /// Does as [`Fibs::trace`].
     fn trace(&self, table: usize, addr: A, steps: &mut Vec<Step>) -> Hop;
-    /// As [`Fibs::parts`].
+    /// Does as [`Fibs::parts`].
     fn parts(&self) -> Vec<Part>;
 }
 
@@ -47,15 +46,15 @@ pub(crate) trait Layout<A: Addr>: Send {
     /// Returns the length in bits of the smallest blocks that can be patched.
     fn block_len(&self) -> u32;
     /// Makes room for tables of numbers below `count`; new ones are empty.
-    fn reach(&mut self, count: usize);
-    /// Lays out `runs`, which tile `block`, in place of what a table held there. After
-    /// an error the builder is of no further use.
+    fn extend(&mut self, count: usize);
+    /// Lays out `runs`, which tile `block`, in place of the table's present content there. After an
+    /// error the builder must not be used any more.
     fn patch(&mut self, table: usize, block: Prefix<A>, runs: &[Run<A>]) -> Result<(), Full>;
-    /// Copies the present tables out whole.
+    /// Copies the present tables.
     fn freeze(&self) -> Box<dyn Tables<A>>;
     /// Brings `idle`, which this builder froze, up to date.
     fn refresh(&self, idle: &mut dyn Tables<A>);
-    /// Counts the bytes that nothing is in any more.
+    /// Counts the unused bytes within the tables.
     fn holes(&self) -> usize;
 }
 
@@ -78,8 +77,8 @@ impl<A: Family, E: Entry> Layout<A> for SharedBuilder<A, E> {
     fn block_len(&self) -> u32 {
         Self::block_len(self)
     }
-    fn reach(&mut self, count: usize) {
-        Self::reach(self, count);
+    fn extend(&mut self, count: usize) {
+        Self::extend(self, count);
     }
     fn patch(&mut self, table: usize, block: Prefix<A>, runs: &[Run<A>]) -> Result<(), Full> {
         Self::patch(self, table, block, runs)
@@ -99,18 +98,18 @@ impl<A: Family, E: Entry> Layout<A> for SharedBuilder<A, E> {
     }
 }
 
-/// The widths of a layout, the narrowest first: bits for a chunk's length in narrow
-/// entries, or wide ones, which hold whatever there is.
+/// The widths of a layout, the narrowest first: the bits for a chunk's length in narrow entries;
+/// `None` for wide entries, which hold every chunk.
 const WIDTHS: [Option<u32>; 3] = [Some(8), Some(10), None];
 
-fn start<A: Family>(width: Option<u32>) -> Box<dyn Layout<A>> {
+fn new_layout<A: Family>(width: Option<u32>) -> Box<dyn Layout<A>> {
     match width {
         Some(bits) => Box::new(SharedBuilder::<A, u32>::with_len_bits(bits)),
         None => Box::new(SharedBuilder::<A, u64>::with_len_bits(<u64 as Entry>::LEN_BITS)),
     }
 }
 
-/// Lays out the routes of one table whole; none if it is not there.
+/// Lays out all routes of one table; none if there is no such table.
 fn lay_out<A: Family>(
     layout: &mut dyn Layout<A>,
     table: usize,
@@ -124,14 +123,14 @@ fn lay_out<A: Family>(
     layout.patch(table, Prefix::ALL, &runs)
 }
 
-/// Builds all tables, by the narrowest layout that holds them.
+/// Builds all tables in the narrowest layout that holds them.
 fn build<'a, A: Family>(
     ribs: &(impl ExactSizeIterator<Item = Option<&'a Rib<A>>> + Clone),
 ) -> Result<Box<dyn Layout<A>>, Full> {
     let mut widths = WIDTHS.into_iter();
     loop {
-        let mut layout = start(widths.next().flatten());
-        layout.reach(ribs.len());
+        let mut layout = new_layout(widths.next().flatten());
+        layout.extend(ribs.len());
         let mut each = ribs.clone().enumerate();
         match each.try_for_each(|(table, rib)| lay_out(&mut *layout, table, rib)) {
             Err(_) if widths.len() > 0 => {}
@@ -187,7 +186,7 @@ impl<A: Family> Fibs<A> {
         self.tables.lookup_batch(table, addrs, out);
     }
 
-    /// Looks `addr` up slowly in a table, and tells every load.
+    /// Looks `addr` up in a table and returns every load: slow, for explanation and counting.
     pub fn trace(&self, table: usize, addr: A) -> (Hop, Vec<Step>) {
         let mut steps = Vec::new();
         let hop = self.tables.trace(table, addr, &mut steps);

@@ -1,8 +1,7 @@
-//! Where an array has room: its unused stretches, by place and by size.
+//! The free list of an array: its unused stretches, by place and by size.
 //!
-//! A freed stretch is joined with the holes beside it, so that no two of them are
-//! adjacent; a request takes the tightest fit, so that large holes last. Both are
-//! O(log holes).
+//! A freed stretch is joined with the holes beside it, so that no two of them are adjacent. A
+//! request takes the smallest hole that fits, so that large holes last. Both are O(log holes).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +38,7 @@ impl Holes {
         self.insert(at, len);
     }
 
-    /// Takes the hole that reaches to `end`, if there is one; says where it began.
+    /// Takes the hole that ends at `end`, if there is one; returns where it begins.
     pub(crate) fn take_last(&mut self, end: usize) -> Option<usize> {
         let (&at, &len) = self.by_place.last_key_value()?;
         (at + len == end).then(|| {

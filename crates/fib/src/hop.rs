@@ -1,20 +1,19 @@
-//! Where a packet goes next, as the tables see it: a small dense index.
+//! The next hop, as the tables store it: a small dense index.
 //!
 //! ```text
 //! next hop (anything) ──HopTable──► Hop(1), Hop(2), … ──► Rib, runs, engines
 //! ```
 //!
-//! The tables hold nothing but indexes; what one means (an interface, a MAC, a
-//! label) is kept in a [`HopTable`]. It counts references, normally one for
-//! each route, so that a next hop that no route uses gives its index back, and
-//! it hands out the lowest index that is free: engines spend fewer bits on small
-//! ones. DXR (Zec, 2019, section 3.3) keeps ranges short while their hops are
-//! below 256, hence a table that is loaded whole is [`ranked`](HopTable::ranked):
-//! the next hops with the most routes come first.
+//! The tables hold indexes only; a [`HopTable`] maps each to its next hop (an interface, a MAC,
+//! a label). It counts references, normally one for each route, so that the index of a next hop
+//! that no route uses becomes free. It assigns the lowest free index, because engines need fewer
+//! bits for small ones. DXR (Zec, 2019, section 3.3) keeps ranges short while their hops are
+//! below 256; a table that is loaded whole is therefore [`ranked`](HopTable::ranked), the next
+//! hops with the most routes first.
 //!
-//! An index is reused as soon as its last reference goes. Readers of an older
-//! table may still hold it then: who gives it a new meaning waits for them
-//! first (see [`Publisher`](crate::Publisher)).
+//! An index becomes free with its last reference. Readers of an older table may still hold it
+//! then: before the caller assigns another next hop to it, it waits until they have passed (see
+//! [`Publisher`](crate::Publisher)).
 
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
@@ -32,18 +31,18 @@ use crate::Full;
 pub struct Hop(pub u32);
 
 impl Hop {
-    /// No route: what a lookup gives where nothing matches. Its index is 0, so
-    /// that zeroed memory routes nowhere.
+    /// No route: the result of a lookup that no route matches. Its index is 0, so that zeroed
+    /// memory has no routes.
     pub const NONE: Self = Self(0);
 
-    /// Says whether there is a route.
+    /// Returns whether this is a route's hop and not [`NONE`](Self::NONE).
     #[inline]
     pub fn is_some(self) -> bool {
         self != Self::NONE
     }
 }
 
-/// One next hop and how many references it has; at least one.
+/// One next hop and its number of references, at least one.
 #[derive(Clone)]
 struct Entry<N> {
     next: N,
@@ -68,9 +67,9 @@ struct Entry<N> {
 /// ```
 #[derive(Clone)]
 pub struct HopTable<N> {
-    /// The entry of hop h is `entries[h - 1]`: [`Hop::NONE`] has none.
+    /// The entry of hop h is `entries[h - 1]`; [`Hop::NONE`] has none.
     entries: Vec<Option<Entry<N>>>,
-    /// The hops in use, found by the hash of their next hop.
+    /// The hops in use, by the hash of their next hop.
     index: HashTable<Hop>,
     hasher: DefaultHashBuilder,
     /// The gaps in `entries`, lowest first.
@@ -92,16 +91,16 @@ impl<N: Clone + Eq + Hash> HopTable<N> {
 
     /// Lowers the number of next hops, and with it the highest index.
     ///
-    /// What a table already holds beyond that it keeps.
+    /// Next hops that the table already holds beyond the limit stay in it.
     #[must_use]
     pub fn limited(mut self, limit: u32) -> Self {
         self.limit = limit.min(u32::MAX - 1);
         self
     }
 
-    /// Makes a table in which the more often a next hop is counted, the smaller
-    /// its index; equal counts keep their order. Counts of the same next hop
-    /// are added up, and become its reference count; a count of 0 is no entry.
+    /// Makes a table in which the next hop with the highest count has the lowest index; equal
+    /// counts keep their order. Counts of the same next hop are added up, and become its
+    /// reference count; a count of 0 makes no entry.
     ///
     /// # Errors
     ///
@@ -164,7 +163,7 @@ impl<N: Clone + Eq + Hash> HopTable<N> {
         Some(entry.next)
     }
 
-    /// Returns the next hop that `hop` stands for.
+    /// Returns the next hop of the index `hop`.
     pub fn get(&self, hop: Hop) -> Option<&N> {
         let at = hop.0.checked_sub(1)?;
         self.entries.get(at as usize)?.as_ref().map(|entry| &entry.next)
@@ -176,7 +175,7 @@ impl<N: Clone + Eq + Hash> HopTable<N> {
         self.index.find(hash, |&hop| self.get(hop) == Some(next)).copied()
     }
 
-    /// Returns how many references `hop` has.
+    /// Returns the number of references to `hop`.
     pub fn count(&self, hop: Hop) -> u64 {
         let entry = hop.0.checked_sub(1).and_then(|at| self.entries.get(at as usize));
         entry.and_then(Option::as_ref).map_or(0, |entry| entry.count)
@@ -187,12 +186,12 @@ impl<N: Clone + Eq + Hash> HopTable<N> {
         self.index.len()
     }
 
-    /// Says whether there is no next hop.
+    /// Returns whether there is no next hop.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
 
-    /// Walks the hops by index: each with its next hop and its reference count.
+    /// Iterates over the hops by index, each with its next hop and its reference count.
     pub fn iter(&self) -> impl Iterator<Item = (Hop, &N, u64)> {
         self.entries.iter().enumerate().filter_map(|(at, entry)| {
             entry.as_ref().map(|entry| (Hop(at as u32 + 1), &entry.next, entry.count))
@@ -206,7 +205,7 @@ impl<N: Clone + Eq + Hash> HopTable<N> {
             entry.count += count;
             return Ok(hop);
         }
-        // A gap is lower than the end. Beyond a lowered limit it is no use.
+        // Every gap is lower than the end; beyond a lowered limit it cannot be used.
         let at = self.gaps.peek().map_or(self.entries.len() as u32, |&Reverse(at)| at);
         if at >= self.limit {
             return Err(Full {

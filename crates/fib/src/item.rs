@@ -1,30 +1,30 @@
-//! What an array of an image may consist of: plain numbers, or some of them side by side.
+//! The items of an array in an image: plain numbers, or several numbers side by side.
 //!
-//! A number is stored with its lowest byte first, whatever the machine, so that on nearly
-//! all of them an array in the file is the array in memory. What has several numbers
-//! stores them in order, without gaps.
+//! A number is stored in little-endian order on every machine, so that on nearly all machines an
+//! array in the file equals the array in memory. An item of several numbers stores them in order,
+//! without gaps.
 
-/// A plain number, or some of them, as an image holds it.
+/// A plain number, or several, as an image stores it.
 pub trait Item: Copy {
-    /// How many bytes it takes in a file.
+    /// The number of bytes in a file.
     const BYTES: usize;
 
-    /// Writes it to the first [`BYTES`](Self::BYTES) of `bytes`.
+    /// Writes the item to the first [`BYTES`](Self::BYTES) of `bytes`.
     ///
     /// # Panics
     ///
-    /// If there are fewer.
+    /// If `bytes` is shorter.
     fn put(self, bytes: &mut [u8]);
 
-    /// Reads it from the first [`BYTES`](Self::BYTES) of `bytes`.
+    /// Reads an item from the first [`BYTES`](Self::BYTES) of `bytes`.
     ///
     /// # Panics
     ///
-    /// If there are fewer.
+    /// If `bytes` is shorter.
     fn get(bytes: &[u8]) -> Self;
 }
 
-/// Lists the numbers, equal but for their widths.
+/// Implements [`Item`] for integers.
 macro_rules! number {
     ($($int:ty)*) => {$(
         impl Item for $int {
@@ -46,7 +46,7 @@ macro_rules! number {
 
 number!(u8 u16 u32 u64 u128);
 
-/// An address and a hop, or a count: a range as wide as can be.
+/// An address and a hop, or a count: the widest range entry.
 impl<A: Item> Item for (A, u32) {
     const BYTES: usize = A::BYTES + 4;
 
@@ -65,24 +65,27 @@ impl<A: Item> Item for (A, u32) {
 mod tests {
     use super::Item;
 
-    fn goes_round<T: Item + PartialEq + core::fmt::Debug>(items: &[T]) {
+    fn check_round_trip<T: Item + PartialEq + core::fmt::Debug>(items: &[T]) {
         for &item in items {
             let mut bytes = [0xa5; 40];
             item.put(&mut bytes);
             assert_eq!(T::get(&bytes), item);
-            assert!(bytes[T::BYTES..].iter().all(|&byte| byte == 0xa5), "no more than its own");
+            assert!(
+                bytes[T::BYTES..].iter().all(|&byte| byte == 0xa5),
+                "only its own bytes are written"
+            );
         }
     }
 
     #[test]
-    fn every_item_goes_round() {
-        goes_round(&[0u8, 7, 255]);
-        goes_round(&[0u16, 0x1234]);
-        goes_round(&[1u32, 0x1234_5678]);
-        goes_round(&[u64::MAX, 0x1234_5678_9abc_def0]);
-        goes_round(&[u128::MAX - 3, 1 << 100]);
-        goes_round(&[(1u128 << 90, 77u32), (0, u32::MAX)]);
-        goes_round(&[(1u8, 77u32)]);
+    fn items_are_read_as_they_were_written() {
+        check_round_trip(&[0u8, 7, 255]);
+        check_round_trip(&[0u16, 0x1234]);
+        check_round_trip(&[1u32, 0x1234_5678]);
+        check_round_trip(&[u64::MAX, 0x1234_5678_9abc_def0]);
+        check_round_trip(&[u128::MAX - 3, 1 << 100]);
+        check_round_trip(&[(1u128 << 90, 77u32), (0, u32::MAX)]);
+        check_round_trip(&[(1u8, 77u32)]);
         let mut bytes = [0; 4];
         0x0102_0304u32.put(&mut bytes);
         assert_eq!(bytes, [4, 3, 2, 1], "the lowest byte comes first");

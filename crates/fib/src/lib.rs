@@ -1,7 +1,7 @@
 //! Longest-prefix-match tables small enough for a CPU's cache.
 //!
-//! Routes go in, a frozen table comes out, and any number of threads look addresses
-//! up in it, several dozen at a time, while the next table is being made:
+//! The library turns routes into a frozen table. Any number of threads look addresses up in
+//! it, several dozen at a time, while one thread builds the next table:
 //!
 //! ```text
 //!   announce, withdraw ─► Rib ─► dirty blocks ─► runs ─► Builder ─► Fib ─► Publisher
@@ -13,17 +13,17 @@
 //! |---|---|
 //! | [`Addr`], [`Family`] | an address as a host-order integer: `u32` is IPv4, `u128` IPv6 |
 //! | [`Prefix`] | a block of addresses, canonical by construction |
-//! | [`Hop`], [`HopTable`] | a small index that stands for a next hop, and what it stands for |
+//! | [`Hop`], [`HopTable`] | a next hop as a small index, and the table of next hops |
 //! | [`Rib`] | the routes, exact and ordered |
 //! | [`Fib`], [`Choice`] | a frozen table, of an engine chosen by name or by size |
-//! | [`Updater`] | routes and a table that follows them, published to readers |
-//! | [`Fibs`], [`FibsUpdater`] | the same for many tables, which share what is equal |
-//! | [`Publisher`], [`Reader`] | one writer, many readers, nobody waits |
-//! | [`image`] | frozen tables in a file, to be had again without the routes |
+//! | [`Updater`] | routes and the table built from them, published to readers at each commit |
+//! | [`Fibs`], [`FibsUpdater`] | the same for many tables, which share equal parts |
+//! | [`Publisher`], [`Reader`] | one writer, many readers, wait-free |
+//! | [`image`] | frozen tables in a file, loaded again without the routes |
 //! | [`Full`] | the one error: a limit of a layout, never a wrong answer |
 //!
-//! [`engine`] and [`runs`] are open as a toolbox for who writes an engine or uses
-//! one without choosing at run time; they may change in minor releases.
+//! [`engine`] and [`runs`] are public for code that implements an engine, or that fixes one at
+//! compile time; they may change in minor releases.
 //!
 //! # Examples
 //!
@@ -43,14 +43,14 @@
 //! assert_eq!(hops, [Hop(2), Hop(1)]);
 //!
 //! routes.withdraw("192.0.2.0/24".parse()?);
-//! routes.commit()?; // the reader is not stopped, and sees it with its next batch
+//! routes.commit()?; // the reader does not stop, and sees it with its next batch
 //! assert_eq!(reader.current().lookup(addrs[0]), Hop(1));
 //! # }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Without the feature `std` (on by default) the crate needs `alloc` only, builds
-//! with one thread and has no [`Publisher`].
+//! with one thread and has no [`Publisher`] and no [`Updater`].
 
 #![no_std]
 extern crate alloc;
@@ -111,8 +111,8 @@ pub use table::{Table, fetch_ahead};
 #[cfg(feature = "std")]
 pub use update::{Commit, Updater};
 
-/// What the README and the guide show, compiled and run as documentation tests.
+/// The examples of the README and the guide, compiled and run as documentation tests.
 #[cfg(all(doctest, feature = "std"))]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/guide/library.md")]
-mod shown {}
+mod examples {}

@@ -1,9 +1,8 @@
-//! Spans of one array, shared by content and counted.
+//! Spans of one array, each distinct content stored once, with a count of its users.
 //!
-//! Real tables repeat themselves: many chunks of ranges, and many blocks of an
-//! extension table, are equal to the letter (Zec's thesis, sections 3.5 and
-//! 4.1). A [`Pool`] keeps each distinct span once, in one array that lookups
-//! index directly, with a count of its users:
+//! In real tables many chunks of ranges, and many blocks of an extension table, are identical
+//! (Zec's thesis, sections 3.5 and 4.1). A [`Pool`] stores each distinct span once, in one array
+//! that lookups index directly, with a count of its users:
 //!
 //! ```text
 //!   items   ┃ span A (3 users) ┃ hole ┃ span B (1 user) ┃ span C (7 users) ┃
@@ -11,10 +10,10 @@
 //!   holes   by place, to join neighbors; by size, to fill the tightest fit
 //! ```
 //!
-//! A span is found by the hash of its content and compared in full, so that two
-//! that merely hash alike stay apart. A freed span becomes a hole, joined with
-//! the holes beside it; a hole at the end is cut off. O(len) expected for
-//! [`Pool::intern`] and [`Pool::release`], O(log holes) for the place.
+//! A span is found by the hash of its content and compared in full, so that two spans with the
+//! same hash stay distinct. A freed span becomes a hole, joined with the holes beside it; a hole
+//! at the end is cut off. [`Pool::intern`] and [`Pool::release`] are O(len) expected, and
+//! O(log holes) for the place.
 
 use core::hash::{BuildHasher, Hash};
 use core::ops::Range;
@@ -31,7 +30,7 @@ pub(crate) struct Pool<T> {
     index: HashTable<Span>,
     hasher: DefaultHashBuilder,
     holes: Holes,
-    /// How many items are in holes.
+    /// The number of items in holes.
     free: usize,
 }
 
@@ -48,7 +47,7 @@ impl Span {
     }
 }
 
-/// Returns whether a span lies in what places of 32 bits can name.
+/// Returns whether places of 32 bits can address the whole span.
 fn reaches(at: usize, len: usize) -> bool {
     at.checked_add(len).is_some_and(|end| u32::try_from(end).is_ok())
 }
@@ -72,13 +71,13 @@ impl<T: Copy + Eq + Hash> Pool<T> {
         }
     }
 
-    /// Finds or stores `content`, counting `users` more users of it. Says where it
-    /// is and whether it was not there before.
+    /// Finds or stores `content`, counting `users` more users of it. Returns its place, and
+    /// whether it was stored by this call.
     ///
     /// # Panics
     ///
-    /// If the array would hold more than 2^32 items, or a span 2^32 users: engines' entries
-    /// name fewer places, which they find out first.
+    /// If the array would have more than 2^32 items, or a span 2^32 users. The entries of engines
+    /// address fewer places, so that engines return [`Full`](crate::Full) first.
     pub(crate) fn intern(&mut self, content: &[T], users: u32) -> (usize, bool) {
         let hash = self.hasher.hash_one(content);
         let items = &self.items;
@@ -106,12 +105,12 @@ impl<T: Copy + Eq + Hash> Pool<T> {
         let hash = self.hasher.hash_one(&self.items[at..at + len]);
         match self.index.find_mut(hash, |span| span.range() == (at..at + len)) {
             Some(span) => span.users = count_users(span.users, 1),
-            None => unreachable!("whoever retains a span has interned it"),
+            None => unreachable!("only an interned span is retained"),
         }
     }
 
-    /// Takes one user off the span; says whether it was the last, whereupon the
-    /// span is gone (its items can still be read until the next `intern`).
+    /// Removes one user of the span, and frees the span with its last user (its items can be
+    /// read until the next `intern`). Returns whether it was the last.
     ///
     /// # Panics
     ///
@@ -124,11 +123,11 @@ impl<T: Copy + Eq + Hash> Pool<T> {
         last
     }
 
-    /// Does so, but leaves the place taken until it is [given](Self::give) back.
+    /// Does the same, but leaves the place allocated until [`give`](Self::give) frees it.
     pub(crate) fn forget(&mut self, at: usize, len: usize) -> bool {
         let hash = self.hasher.hash_one(&self.items[at..at + len]);
         let entry = self.index.find_entry(hash, |span| span.range() == (at..at + len));
-        let Ok(mut entry) = entry else { unreachable!("whoever releases a span has interned it") };
+        let Ok(mut entry) = entry else { unreachable!("only an interned span is released") };
         entry.get_mut().users -= 1;
         if entry.get().users > 0 {
             return false;
@@ -137,7 +136,7 @@ impl<T: Copy + Eq + Hash> Pool<T> {
         true
     }
 
-    /// Makes a hole of the place of a span that was forgotten.
+    /// Frees the place of a span that [`forget`](Self::forget) removed.
     pub(crate) fn give(&mut self, at: usize, len: usize) {
         self.holes.give(at, len);
         self.free += len;
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn random_use_neither_leaks_nor_overlaps() {
+    fn spans_interned_and_released_at_random_neither_leak_nor_overlap() {
         let mut pool: Pool<u8> = Pool::new();
         let mut live: Vec<(usize, Vec<u8>)> = Vec::new();
         let mut state = 7u64;

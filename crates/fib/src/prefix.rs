@@ -1,11 +1,10 @@
-//! The prefix: an address and the number of its leading bits that count.
+//! The prefix: an address and the number of its significant leading bits.
 //!
-//! A [`Prefix`] is canonical by construction: the bits beyond its length are
-//! zero. Text that breaks this (`10.1.2.3/8`) is an error, because in an
-//! operator's file it is nearly always a slip; who means it says
-//! [`Prefix::truncate`]. The order is that of an ordered walk of a table: by
-//! address, and the shorter first where they are equal, so that a prefix comes
-//! before everything it covers.
+//! A [`Prefix`] is canonical by construction: the bits beyond its length are zero. Text with
+//! host bits (`10.1.2.3/8`) is an error, because in an operator's file it is nearly always a
+//! mistake; [`Prefix::truncate`] clears them on purpose. Prefixes are ordered as a walk of the
+//! routing table is: by address, and the shorter first where addresses are equal, so that a
+//! prefix comes before all that it covers.
 
 use alloc::format;
 use alloc::string::String;
@@ -22,7 +21,7 @@ pub struct Prefix<A> {
 }
 
 impl<A: Addr> Prefix<A> {
-    /// The whole space, the prefix of length 0.
+    /// The whole address space, the prefix of length 0.
     pub const ALL: Self = Self { addr: A::MIN, len: 0 };
 
     /// Makes a prefix.
@@ -75,13 +74,13 @@ impl<A: Addr> Prefix<A> {
         u32::from(self.len)
     }
 
-    /// Says whether `addr` lies in this block.
+    /// Returns whether `addr` lies in this block.
     #[inline]
     pub fn contains(self, addr: A) -> bool {
         addr.first(self.len()) == self.addr
     }
 
-    /// Says whether `other` lies in this block; every prefix covers itself.
+    /// Returns whether `other` lies in this block; every prefix covers itself.
     #[inline]
     pub fn covers(self, other: Self) -> bool {
         self.len <= other.len && self.contains(other.addr)
@@ -104,7 +103,7 @@ impl<A: Addr> fmt::Debug for Prefix<A> {
 impl<A: Addr> FromStr for Prefix<A> {
     type Err = BadPrefix;
 
-    /// Reads `ADDRESS/LENGTH`; an address alone is a prefix of full length.
+    /// Parses `ADDRESS/LENGTH`; an address alone is a prefix of full length.
     fn from_str(text: &str) -> Result<Self, BadPrefix> {
         let (addr, len) = match text.split_once('/') {
             Some((addr, len)) => (addr, Some(len)),
@@ -113,7 +112,7 @@ impl<A: Addr> FromStr for Prefix<A> {
         let addr = A::parse(addr).ok_or(BadPrefix::Address)?;
         let len = match len {
             None => A::BITS,
-            // `parse` would take a sign; a length has none.
+            // `parse` would accept a sign, which a length must not have.
             Some(len) if len.bytes().all(|b| b.is_ascii_digit()) => {
                 len.parse().map_err(|_| BadPrefix::Length)?
             }
@@ -123,7 +122,7 @@ impl<A: Addr> FromStr for Prefix<A> {
     }
 }
 
-/// Says why a prefix was not one.
+/// The error of text or numbers that are not a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadPrefix {
     /// The address is not in the family's notation.
@@ -147,8 +146,8 @@ impl fmt::Display for BadPrefix {
 impl core::error::Error for BadPrefix {}
 
 impl BadPrefix {
-    /// Describes the error with `text`, which was read as a prefix of `A`, for the operator: host
-    /// bits with the prefix that was probably meant.
+    /// Describes the error for the operator, with the `text` that was parsed as a prefix of `A`;
+    /// for host bits, with the prefix that was probably meant.
     ///
     /// # Examples
     ///
@@ -184,7 +183,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn text_goes_round() {
+    fn prefix_is_printed_as_it_was_parsed() {
         for text in ["0.0.0.0/0", "10.0.0.0/8", "192.0.2.1/32"] {
             assert_eq!(text.parse::<Prefix<u32>>().unwrap().to_string(), text);
         }
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn slips_are_told_apart() {
+    fn parse_error_names_the_part_that_is_wrong() {
         let bad = |text: &str| text.parse::<Prefix<u32>>().unwrap_err();
         assert_eq!(bad("10.1.2.3/8"), BadPrefix::HostBits);
         assert_eq!(bad("10.0.0.0/33"), BadPrefix::Length);
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn host_bits_are_described_with_the_prefix_that_was_meant() {
+    fn host_bits_are_described_with_the_probable_prefix() {
         let describe =
             |text: &str| text.parse::<Prefix<u128>>().unwrap_err().describe::<u128>(text);
         assert_eq!(
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_sorts_before_what_it_covers() {
+    fn prefix_sorts_before_all_that_it_covers() {
         let p = |text: &str| text.parse::<Prefix<u32>>().unwrap();
         assert!(p("10.0.0.0/8") < p("10.0.0.0/9"));
         assert!(p("10.0.0.0/9") < p("10.128.0.0/9"));

@@ -1,4 +1,4 @@
-//! One writer swaps whole tables; any number of readers never wait.
+//! Publication of whole tables by one writer to any number of readers, which never wait.
 //!
 //! ```text
 //! Publisher                  shared                       Reader (one a thread)
@@ -13,42 +13,41 @@
 //! "Performance of memory reclamation for lockless synchronization", J. Parallel
 //! Distrib. Comput. 67(12), 2007; RCU in user space). Publication number n swaps
 //! in table n and then sets the epoch to n; table n − 1 is *retired, left at n*.
-//! Each reader owns a slot: the last epoch it has announced, or `IDLE`. To
-//! announce n is to say "I hold nothing older than table n", and it is said at the
-//! only point where it is certainly true: in [`Reader::current`], whose borrow of
-//! the reader has ended whatever came before. A retired table is free once no
-//! slot is below the epoch at which it was left; `IDLE` is above every epoch.
+//! Each reader owns a slot: the last epoch it has announced, or `IDLE`. A reader that announces
+//! n holds nothing older than table n. It does so at the only point where that is certain: in
+//! [`Reader::current`], whose borrow of the reader ends all earlier borrows. A retired table is
+//! free once no slot is below the epoch at which it was left; `IDLE` is above every epoch.
 //!
-//! A reader pays two loads from one line that only a publication writes to, and a
-//! store to its own line for each publication, no fence and no locked
-//! instruction. Only coming back from `IDLE` costs a fence.
+//! A reader executes two loads from one line that only a publication writes, and one store to
+//! its own line for each publication, without a fence and without a locked instruction. Only
+//! the return from `IDLE` needs a fence.
 //!
 //! **Why no reader sees a freed table.** Let a table, left at n, be reclaimed.
 //! The scan read a value of at least n from every slot (acquire).
 //!
-//! 1. *What a reader held before.* Slots are stored with release, after the last
-//!    use of what was held: those uses happen before the table is freed.
-//! 2. *What it loads after announcing e ≥ n.* It read e from the epoch (acquire),
+//! 1. *Tables that a reader held before.* Slots are stored with release, after the last
+//!    use of the held table: those uses happen before the table is freed.
+//! 2. *Tables that it loads after announcing e ≥ n.* It read e from the epoch (acquire),
 //!    which was stored (release) after the swap that brought in table e: the
 //!    load of the pointer gives table e or a later one, never one left at n.
-//!    Announcing late, or an epoch out of date, only keeps a table longer.
-//! 3. *What it loads after `IDLE`.* The writer does swap, fence, read slot; the
+//!    A late announcement, or one of an older epoch, only keeps a table longer.
+//! 3. *Tables that it loads after `IDLE`.* The writer does swap, fence, read slot; the
 //!    reader does store slot, fence, load pointer; both fences are sequentially
 //!    consistent, so one comes first. If the reader's, the scan reads its
 //!    announcement or something later from that slot, and 1 and 2 hold. If the
-//!    writer's, the reader loads what that swap brought in, or later. Release and
+//!    writer's, the reader loads the table of that swap, or a later one. Release and
 //!    acquire alone would let both read the old value (store buffering).
 //! 4. *A reader that registers.* The slot list is under a mutex. A scan either
 //!    finds the slot, or was over before the reader got it, and then its swap
 //!    happens before the reader's first load.
 //!
-//! `tests/loom.rs` runs this through all orders of a small case, and
-//! `tests/publish.rs` with threads, also under ThreadSanitizer.
+//! `tests/loom.rs` runs a small case in every order that the memory model allows, and
+//! `tests/publish.rs` runs threads, also under ThreadSanitizer.
 //!
 //! Limits: a reader that stalls between two calls of `current`, or is leaked,
-//! holds up every table retired after it: memory grows by one table a
-//! publication. [`Publisher::pending`] tells; a thread that is about to sleep
-//! says [`Reader::idle`].
+//! prevents the reclamation of every table retired after it: memory grows by one table a
+//! publication. [`Publisher::pending`] returns their number; a thread that is about to sleep
+//! calls [`Reader::idle`].
 
 #![expect(unsafe_code, reason = "readers hold plain pointers to tables; the proof is above")]
 
@@ -62,11 +61,11 @@ use std::sync::PoisonError;
 
 use crate::sync::{Arc, AtomicPtr, AtomicU64, Mutex, MutexGuard, Ordering, fence};
 
-/// The slot of a reader that holds nothing.
+/// The value of the slot of a reader that holds no table.
 const IDLE: u64 = u64::MAX;
 
-/// Keeps what different cores write to in different cache lines: pairs of
-/// lines, because x86 prefetches the neighbor and some Arm cores have 128 bytes.
+/// Places values that different cores write in different cache lines: pairs of lines, because
+/// x86 prefetches the neighboring line and some Arm cores have lines of 128 bytes.
 #[repr(align(128))]
 struct Line<T>(T);
 
@@ -78,7 +77,7 @@ impl<T> Deref for Line<T> {
     }
 }
 
-/// What every reader loads.
+/// The present table and its epoch, which every reader loads.
 struct Now<T> {
     /// From `Box::into_raw`, never null; owned by the `Shared` around it.
     table: AtomicPtr<T>,
@@ -98,7 +97,7 @@ struct Retired<T> {
 unsafe impl<T: Send + Sync> Send for Retired<T> {}
 
 struct Registry<T> {
-    /// What each reader has announced.
+    /// The slot of each reader.
     slots: Vec<Arc<Line<AtomicU64>>>,
     /// In order of retirement, and so of `left`.
     retired: VecDeque<Retired<T>>,
@@ -113,7 +112,7 @@ struct Shared<T> {
 }
 
 impl<T> Shared<T> {
-    /// Nothing in a critical section can panic halfway: poison means nothing.
+    /// Locks the registry. No critical section can panic halfway, so that poison is ignored.
     fn registry(&self) -> MutexGuard<'_, Registry<T>> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -183,18 +182,18 @@ impl<T> Publisher<T> {
     /// Gives `table` to every reader from its next [`Reader::current`] on.
     ///
     /// The table before it is retired: kept until [`reclaim`](Self::reclaim)
-    /// takes it out. Where nobody reclaims, or a reader never passes, retired
-    /// tables pile up.
+    /// takes it out. Retired tables accumulate if the writer does not reclaim them, or if a
+    /// reader never passes.
     ///
     /// # Complexity
     ///
     /// O(1); no reader waits.
     pub fn publish(&mut self, table: Box<T>) {
         let now = &self.shared.now;
-        // Release: who loads the pointer sees what it points to.
+        // Release: a reader that loads the pointer sees the table behind it.
         let old = now.table.swap(Box::into_raw(table), Ordering::Release);
         let left = now.epoch.load(Ordering::Relaxed) + 1;
-        // Release: who reads this epoch loads this table or a later one.
+        // Release: a reader that reads this epoch loads this table or a later one.
         now.epoch.store(left, Ordering::Release);
         self.shared.registry().retired.push_back(Retired { table: old, left });
     }
@@ -222,7 +221,7 @@ impl<T> Publisher<T> {
         Some(unsafe { Box::from_raw(old.table) })
     }
 
-    /// As [`reclaim`](Self::reclaim), but gives the readers some time to pass.
+    /// Does as [`reclaim`](Self::reclaim), but waits up to `patience` for the readers to pass.
     ///
     /// Returns `None` at once if nothing is retired.
     #[cfg(not(loom))]
@@ -233,23 +232,23 @@ impl<T> Publisher<T> {
             if table.is_some() || begin.elapsed() >= patience {
                 return table;
             }
-            // A reader passes once a batch, which is microseconds. Yield and do
-            // not spin: it may be waiting for this very core.
+            // A reader passes once a batch, which takes microseconds. Yield instead of spinning:
+            // the reader may be waiting for this core.
             std::thread::yield_now();
         }
         None
     }
 
-    /// Says whether every reader has left all tables but the present one, or holds none.
+    /// Returns whether every reader has passed: it holds the present table or none.
     ///
-    /// From then on nothing that only they said is in use: who numbers things by what a
-    /// table holds may give a number another meaning.
+    /// From then on no reader uses an index that only older tables hold, and the writer may
+    /// assign another meaning to it.
     ///
     /// # Complexity
     ///
     /// O(readers).
     pub fn passed(&self) -> bool {
-        // As in `reclaim`, of the table that was retired last.
+        // As in `reclaim`, for the table that was retired last.
         fence(Ordering::SeqCst);
         let present = self.shared.now.epoch.load(Ordering::Relaxed);
         let registry = self.shared.registry();
@@ -272,7 +271,7 @@ impl<T> fmt::Debug for Publisher<T> {
     }
 }
 
-/// A reader of whatever table is published, for one thread at a time.
+/// A reader of the published table, for one thread at a time.
 ///
 /// The borrow that [`current`](Self::current) returns is the read section: no
 /// table is kept across the quiescent point, because that does not compile.
@@ -311,7 +310,7 @@ impl<T> fmt::Debug for Publisher<T> {
 pub struct Reader<T> {
     shared: Arc<Shared<T>>,
     slot: Arc<Line<AtomicU64>>,
-    /// What the slot holds; only this reader stores to it.
+    /// The value of the slot; only this reader stores to it.
     seen: u64,
 }
 
@@ -324,8 +323,7 @@ impl<T> Reader<T> {
 
     /// Returns the present table; once a batch, not once a packet.
     ///
-    /// What was borrowed before has been given back: this is the reader's
-    /// quiescent point.
+    /// All earlier borrows have ended: this is the reader's quiescent point.
     #[inline]
     pub fn current(&mut self) -> &T {
         let now = &*self.shared.now;
@@ -352,8 +350,8 @@ impl<T> Reader<T> {
         unsafe { &*table }
     }
 
-    /// Holds nothing until the next [`current`](Self::current): a thread that
-    /// sleeps does not hold up the writer.
+    /// Holds no table until the next [`current`](Self::current), so that a thread that sleeps
+    /// does not delay reclamation.
     pub fn idle(&mut self) {
         self.seen = IDLE;
         // Release: the uses of the table held so far happen before.

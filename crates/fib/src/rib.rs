@@ -1,14 +1,14 @@
-//! The routing table: every route, in order, with what has changed.
+//! The routing table: every route, in order, with the set of changed prefixes.
 //!
 //! ```text
 //! feed ─► Rib ─► dirty blocks ─► runs ─► engine builder
 //!
-//! routes               nodes (● a route, ○ a fork that is none)
+//! routes               nodes (● a route, ○ a fork without a route)
 //! 10.0.0.0/8                    ○ 0/0          the root, always there
 //! 10.1.0.0/16                   │0
 //! 10.1.128.0/17                 ● 10/8
 //! 10.2.0.0/16                   │0
-//!                               ○ 10.0/14      10.1 and 10.2 part here
+//!                               ○ 10.0/14      10.1 and 10.2 differ below
 //!                             0╱ ╲1
 //!                     10.1/16 ●   ● 10.2/16
 //!                              ╲1
@@ -18,9 +18,9 @@
 //! A binary trie in which a chain of nodes with one child and no route is
 //! compressed into one link (Morrison, "PATRICIA", J. ACM 15(4), 1968; with the
 //! prefix kept whole in each node as in Sklower, "A Tree-Based Packet Routing
-//! Table for Berkeley Unix", USENIX Winter 1991). It is not for looking packets
-//! up: it is where the truth is kept from which an [`Engine`](crate::Engine) is
-//! laid out, and so it cares for order, for small updates and for memory.
+//! Table for Berkeley Unix", USENIX Winter 1991). Packets are not looked up in it: it is the
+//! source from which an [`Engine`](crate::Engine) is laid out, and so it is designed for
+//! ordered walks, for small updates and for memory.
 //!
 //! Nodes live in one `Vec` and link to each other by `u32` index, so that a link
 //! is half a pointer and a clone is a copy; freed ones are chained through their
@@ -37,7 +37,7 @@
 //!   routes take at most 2n nodes and a walk down passes at most `A::BITS + 1`;
 //! - pre-order is the order of [`Prefix`].
 //!
-//! A route may lead to [`Hop::NONE`]: it then shields a part of a shorter one.
+//! A route to [`Hop::NONE`] excludes its addresses from a shorter route.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -55,8 +55,8 @@ mod walk;
 
 pub use walk::{Covering, Walk};
 
-/// The node that stands for the whole space. It has no parent, hence as a
-/// child's link its index says that there is none.
+/// The node of the whole space. It has no parent, so that its index as the link to a child
+/// means that there is no child.
 const ROOT: u32 = 0;
 const NIL: u32 = ROOT;
 
@@ -79,7 +79,7 @@ impl<A: Addr> Node<A> {
         Prefix::truncate(self.addr, self.len.into())
     }
 
-    /// Returns on which side `addr`, which lies in this node, goes on.
+    /// Returns the side of the child that may hold `addr`, which lies in this node.
     fn side(&self, addr: A) -> usize {
         addr.bits(self.len.into(), 1)
     }
@@ -94,7 +94,7 @@ impl<A: Addr> Node<A> {
     }
 }
 
-/// An ordered set of routes that remembers which of them have changed.
+/// An ordered set of routes that records which of them have changed.
 ///
 /// # Examples
 ///
@@ -123,7 +123,7 @@ impl<A: Addr> Rib<A> {
         Self { nodes, free: NIL, freed: 0, routes: 0, dirty: HashSet::new() }
     }
 
-    /// Adds a route or changes where it goes; returns where it went before.
+    /// Adds a route or changes its hop; returns the hop it had.
     ///
     /// # Panics
     ///
@@ -142,7 +142,7 @@ impl<A: Addr> Rib<A> {
         old
     }
 
-    /// Takes a route out; returns where it went, `None` if there was none.
+    /// Removes a route; returns the hop it had, `None` if there was no such route.
     pub fn remove(&mut self, prefix: Prefix<A>) -> Option<Hop> {
         let (mut above, mut parent, mut at) = (ROOT, ROOT, ROOT);
         while let Some(next) = self.step(at, prefix) {
@@ -156,13 +156,13 @@ impl<A: Addr> Rib<A> {
         let hop = mem::take(&mut node.hop);
         self.routes -= 1;
         self.dirty.insert(prefix);
-        // A leaf that goes may leave its parent a fork with one tine.
+        // The parent of a removed leaf may be a fork with one child now.
         self.prune(parent, at);
         self.prune(above, parent);
         Some(hop)
     }
 
-    /// Returns where the route of exactly this prefix goes.
+    /// Returns the hop of the route of exactly this prefix.
     pub fn get(&self, prefix: Prefix<A>) -> Option<Hop> {
         let node = &self.nodes[self.nearest(prefix) as usize];
         (node.routed && u32::from(node.len) == prefix.len()).then_some(node.hop)
@@ -174,18 +174,18 @@ impl<A: Addr> Rib<A> {
     }
 
     /// Returns the longest route that is strictly shorter than `block` and
-    /// covers it: what [`sweep`](crate::runs::sweep) needs to know of the world
-    /// outside of a block.
+    /// covers it: [`sweep`](crate::runs::sweep) needs it for the addresses of the block that no
+    /// route within the block holds.
     pub fn cover(&self, block: Prefix<A>) -> Option<(Prefix<A>, Hop)> {
         self.covering(block).take_while(|(prefix, _)| prefix.len() < block.len()).last()
     }
 
-    /// Walks the routes that cover `prefix`, shortest first, itself included.
+    /// Iterates over the routes that cover `prefix`, shortest first, its own included.
     pub fn covering(&self, prefix: Prefix<A>) -> Covering<'_, A> {
         Covering::new(self, prefix)
     }
 
-    /// Walks the routes that `prefix` covers, in order, itself included.
+    /// Iterates over the routes that `prefix` covers, in order, its own included.
     ///
     /// # Complexity
     ///
@@ -202,8 +202,8 @@ impl<A: Addr> Rib<A> {
         Walk::new(&self.nodes, within.then_some(next))
     }
 
-    /// Returns the hop of [`cover`](Self::cover), or [`Hop::NONE`], and what
-    /// [`covered`](Self::covered) walks, by one way down.
+    /// Returns the hop of [`cover`](Self::cover), or [`Hop::NONE`], and the routes of
+    /// [`covered`](Self::covered), in one descent.
     pub(crate) fn block(&self, block: Prefix<A>) -> (Hop, Walk<'_, A>) {
         let (mut at, mut cover) = (ROOT, Hop::NONE);
         loop {
@@ -228,14 +228,14 @@ impl<A: Addr> Rib<A> {
         }
     }
 
-    /// Walks all routes in order.
+    /// Iterates over all routes in order.
     pub fn iter(&self) -> Walk<'_, A> {
         Walk::new(&self.nodes, Some(ROOT))
     }
 
-    /// Fetches what lies on the ways down to `prefixes`: who is about to insert,
-    /// remove or walk many of them waits for memory at every node, and by this for
-    /// that of several at once. Changes nothing.
+    /// Prefetches the nodes on the paths to `prefixes`. A caller that is about to insert, remove
+    /// or walk many of them would wait for memory at every node; this waits for several nodes at
+    /// once. It changes nothing.
     ///
     /// # Examples
     ///
@@ -256,34 +256,33 @@ impl<A: Addr> Rib<A> {
         self.routes
     }
 
-    /// Says whether there is no route.
+    /// Returns whether the table has no routes.
     pub fn is_empty(&self) -> bool {
         self.routes == 0
     }
 
-    /// Returns how many prefixes have changed since the changes were last taken.
+    /// Returns the number of prefixes that have changed since the changes were last taken.
     ///
-    /// A prefix counts once however often it changes, and still counts when it
-    /// has changed back.
+    /// A prefix counts once however often it changes, also if its route is as it was.
     pub fn dirty_len(&self) -> usize {
         self.dirty.len()
     }
 
-    /// Takes the changes, as blocks to be laid out anew: each changed prefix,
-    /// cut to at most `len` bits, in order, and none within another.
+    /// Takes the changes as the blocks to be laid out again: each changed prefix, cut to at most
+    /// `len` bits, in order, and none within another.
     ///
     /// # Complexity
     ///
     /// O(d log d) for d changed prefixes.
     pub fn take_dirty(&mut self, len: u32) -> Vec<Prefix<A>> {
-        // Taken and not drained: a set that was once large would be scanned
-        // whole, and kept, for every small change afterwards.
+        // Taken and not drained: draining would scan a set that was once large, and keep its
+        // memory, for every small change afterwards.
         let dirty = mem::take(&mut self.dirty);
         let cut = |prefix: Prefix<A>| Prefix::truncate(prefix.addr(), len.min(prefix.len()));
         let mut blocks: Vec<_> = dirty.into_iter().map(cut).collect();
         blocks.sort_unstable();
-        // What a block covers follows it directly.
-        blocks.dedup_by(|later, kept| kept.covers(*later));
+        // The blocks that a block covers follow it directly.
+        blocks.dedup_by(|later, earlier| earlier.covers(*later));
         blocks
     }
 
@@ -298,10 +297,9 @@ impl<A: Addr> Rib<A> {
         changed
     }
 
-    /// Forgets the changes: the table has just been laid out whole.
+    /// Discards the recorded changes, after the table was laid out whole.
     ///
-    /// What follows are single changes, here and there: a good time to give a large
-    /// table huge pages.
+    /// Single changes at random places follow, for which a large table is put on huge pages.
     pub fn mark_clean(&mut self) {
         self.dirty = HashSet::new();
         use_huge_pages(&self.nodes);
@@ -312,7 +310,7 @@ impl<A: Addr> Rib<A> {
         self.nodes.capacity() * size_of::<Node<A>>() + self.dirty.allocation_size()
     }
 
-    /// Returns the child of `at` on the way to `prefix`, if that covers it.
+    /// Returns the child of `at` on the path to `prefix`, if the child covers it.
     #[inline]
     fn step(&self, at: u32, prefix: Prefix<A>) -> Option<u32> {
         let node = &self.nodes[at as usize];
@@ -332,7 +330,7 @@ impl<A: Addr> Rib<A> {
         at
     }
 
-    /// Makes a node a route to `hop`; returns where it went before.
+    /// Makes a node a route to `hop`; returns the hop it had.
     fn set(&mut self, at: u32, hop: Hop) -> Option<Hop> {
         let node = &mut self.nodes[at as usize];
         let old = node.routed.then_some(node.hop);
@@ -341,7 +339,7 @@ impl<A: Addr> Rib<A> {
         old
     }
 
-    /// Returns the node of `prefix`, making it (and a fork) where it is missing.
+    /// Returns the node of `prefix`, adding it (and a fork) if it is missing.
     fn make(&mut self, prefix: Prefix<A>) -> u32 {
         let at = self.nearest(prefix);
         let node = &self.nodes[at as usize];
@@ -365,14 +363,15 @@ impl<A: Addr> Rib<A> {
         new
     }
 
-    /// Hangs `child` below `parent`, on the side where it belongs.
+    /// Links `child` below `parent`, on its side.
     fn link(&mut self, parent: u32, child: u32) {
         let addr = self.nodes[child as usize].addr;
         let parent = &mut self.nodes[parent as usize];
         parent.child[parent.side(addr)] = child;
     }
 
-    /// Takes `at` out of the trie if nothing needs it, closing the gap.
+    /// Removes `at` from the trie if it is neither a route, the root nor a fork, and links its
+    /// child to its parent.
     fn prune(&mut self, parent: u32, at: u32) {
         let node = &self.nodes[at as usize];
         let [left, right] = node.child;
@@ -381,7 +380,7 @@ impl<A: Addr> Rib<A> {
         }
         let addr = node.addr;
         let parent = &mut self.nodes[parent as usize];
-        // At most one of the two is there; the other's link is 0.
+        // At most one of the two exists; the link to the other is 0.
         parent.child[parent.side(addr)] = left | right;
         self.nodes[at as usize].child = [self.free, NIL];
         self.free = at;

@@ -1,4 +1,4 @@
-//! Runs: a set of nested prefixes, flattened.
+//! Runs: nested prefixes flattened into disjoint ranges.
 //!
 //! ```text
 //! routes (sorted, nested)          runs (disjoint, merged, covering the block)
@@ -11,11 +11,11 @@
 //!                                  2.0.0.0  A
 //! ```
 //!
-//! This is figure 3.1 to 3.3 of Zec's thesis (2019, section 3.2), and the only
-//! place of the library where "the longest prefix wins" is written down (the
-//! oracle, [`crate::engine::linear`], says it once more on purpose). A run says
-//! where it starts; it ends where the next one starts, or with its block. Two
-//! neighbors never have the same hop. Engines only lay runs out in memory.
+//! These are figures 3.1 to 3.3 of Zec's thesis (2019, section 3.2). This is the only place of
+//! the library that implements longest-prefix match (the oracle, [`crate::engine::linear`],
+//! implements it a second time on purpose). A run holds its first address; it ends where the
+//! next run starts, or with its block. Two neighbors never have the same hop. Engines only lay
+//! runs out in memory.
 //!
 //! A full build sweeps the whole space; an incremental update sweeps one block,
 //! with the hop that covers it from outside. P routes give at most 2P + 1 runs.
@@ -29,7 +29,7 @@ use crate::{Addr, Hop, Prefix, Rib};
 pub struct Run<A> {
     /// The first address of the run.
     pub start: A,
-    /// Where all of its addresses go.
+    /// The hop of all of its addresses.
     pub hop: Hop,
 }
 
@@ -80,7 +80,7 @@ pub fn sweep<A: Addr>(
         push(out, prefix.addr(), hop);
         stack.push((prefix.last(), hop));
     }
-    // What is still open ends with the block or before it.
+    // Routes that are still open end with the block or before it.
     while let Some((last, _)) = stack.pop() {
         match (last.succ(), stack.last()) {
             (Some(next), Some(&(_, hop))) if last < block.last() => push(out, next, hop),
@@ -95,7 +95,7 @@ pub(crate) fn sweep_block<A: Addr>(rib: &Rib<A>, block: Prefix<A>, out: &mut Vec
     sweep(block, cover, routes, out);
 }
 
-/// Ends every open route that lies wholly before `at`, resuming its cover.
+/// Ends every open route that lies wholly before `at`, and continues its cover.
 fn close<A: Addr>(
     stack: &mut Vec<(A, Hop)>,
     out: &mut Vec<Run<A>>,
@@ -116,8 +116,8 @@ fn close<A: Addr>(
 /// Cuts `runs`, which tile `block`, into the `2^width` equal parts of the block.
 ///
 /// Each part is a sub-slice of `runs`: its first run may start before the part
-/// does, and counts from the part's first address. A slice of one run is a leaf
-/// pushed down to the part.
+/// does, and then applies from the part's first address on. A slice of one run is a leaf pushed
+/// down to the part.
 ///
 /// # Examples
 ///
@@ -148,7 +148,7 @@ pub fn split<A: Addr>(
             len,
         );
         let last = part.last();
-        // Skip what ends before the part; keep the run that reaches into it.
+        // Skip the runs that end before the part; keep the run that reaches into it.
         let reach = rest.iter().take_while(|run| run.start <= part.addr()).count();
         rest = &rest[reach.saturating_sub(1)..];
         let within = rest.iter().take_while(|run| run.start <= last).count();

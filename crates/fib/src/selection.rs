@@ -1,34 +1,33 @@
-//! The automatic choice: an engine for this table on this machine, and why.
+//! The automatic choice: selects an engine for this table on this machine, and states why.
 //!
 //! ```text
 //!   Rib ──sweep──► Census: runs ──► each candidate's bytes, estimated
-//!                                        │ the quickest that fits the budget,
-//!   Caches ──► half of L2, or what       │ or the smallest if none does
-//!              Choice::Within says ──────┴──► Choice, and why
+//!                                        │ the fastest that fits the budget,
+//!   Caches ──► half of L2, or the        │ or the smallest if none does
+//!              budget of Choice::Within ─┴──► Choice, and the reason
 //! ```
 //!
-//! What decides is where the table will live. Whatever leaves the second-level cache
-//! loses more by waiting for memory than it gains by shorter searches; so the quickest
-//! engine is taken that fits the cache beside the rest of a datapath, and the smallest
-//! if none does. How large each would be is not guessed from the number of routes,
-//! which says little (equal hops merge, equal chunks are stored once), but counted in
-//! the table's own runs.
+//! The cache level of the table decides. A table beyond the second-level cache loses more by
+//! waiting for memory than it gains by shorter searches; so the selection takes the fastest
+//! engine that fits this cache beside the rest of a datapath, and the smallest if none fits. The
+//! sizes are computed from the runs of the table itself: the number of routes predicts little,
+//! because equal hops merge and equal chunks are stored once.
 //!
-//! Of IPv6, all but small tables are laid out by rank6 where the CPU has vectors for it: on
-//! the table of July 2026 it is smaller than the DXR of as many bits, its lookups of
-//! addresses drawn by prefix took 0.57 of that one's time in the same run, and an update a
-//! twelfth. Without vectors DXR is the quicker.
+//! All but small IPv6 tables use rank6 where the CPU has vectors for it: on the table of July
+//! 2026 it is smaller than the DXR of as many bits, its lookups of addresses drawn by prefix
+//! took 0.57 of DXR's time in the same run, and an update a twelfth. Without vectors DXR is
+//! faster.
 //!
-//! Of IPv4 likewise by rank: on the tables of 2023 and 2026 it answers more than twice as
-//! often as a DXR of about as many bytes.
+//! IPv4 tables likewise use rank: on the tables of 2023 and 2026 it answers more than twice as
+//! many lookups as a DXR of about as many bytes.
 //!
-//! These were measured with AVX-512. With NEON the order is the same until somebody has
-//! measured another: both take fewer bytes and fewer loads there than the DXR that would
-//! be taken instead, and of what prefixes draw fewer instructions
+//! These figures were measured with AVX-512. With NEON the order is unmeasured and assumed to be
+//! the same: both engines take fewer bytes and fewer loads there than the DXR that would be
+//! selected instead, and fewer instructions for addresses drawn by prefix
 //! (`docs/decisions/0020-neon.md`).
 //!
-//! To add an engine to the choice: a line in [`candidates`], where it stands in order
-//! of speed, and an arm in [`Census::bytes`], which estimates what it would take.
+//! To add an engine to the choice: a line in [`candidates`], in the order of speed, and an arm in
+//! [`Census::bytes`], which estimates its size.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -43,8 +42,7 @@ use crate::{Caches, Choice, FamilyLayout, Hop, Prefix, Rib};
 /// Up to this many routes a first stage of 2^16 entries would be most of the table.
 const SMALL: usize = 4096;
 
-/// Lists the engines among which the choice is, the quickest in a cache that holds
-/// them all first.
+/// Lists the engines from which the choice is made, the fastest first if all were in cache.
 fn candidates<A: FamilyLayout>(routes: usize) -> Vec<Choice> {
     let shapes: &[(u32, u32)] = match A::BITS {
         ..16 => &[(2, 2)],
@@ -64,7 +62,7 @@ fn candidates<A: FamilyLayout>(routes: usize) -> Vec<Choice> {
     let mut all: Vec<Choice> = shapes.iter().filter_map(dxr).collect();
     if A::BITS >= 32 && A::BITS != 64 && routes >= SMALL {
         let rank = if A::BITS == 32 { Choice::Rank } else { Choice::Rank6 };
-        // Without vectors it is still the smaller.
+        // Without vectors it is still the smallest.
         all.insert(if in_vectors() { 0 } else { all.len() }, rank);
     }
     all
@@ -80,12 +78,12 @@ impl<A: FamilyLayout> Census<A> {
         Self(runs)
     }
 
-    /// Estimates the bytes that the table would take.
+    /// Estimates the bytes of the table in an engine.
     fn bytes(&self, choice: Choice) -> usize {
         match choice {
             Choice::Dxr(shape) => dxr::estimate::bytes(shape, &self.0),
             Choice::Halves(shape) => halves::bytes(shape, &self.0),
-            // To lay these out is as quick as to guess.
+            // Laying these out takes no longer than an estimate.
             Choice::Rank => rank::bytes(&self.0).unwrap_or(usize::MAX),
             Choice::Rank6 => rank6::bytes(&self.0).unwrap_or(usize::MAX),
             _ => unreachable!("each candidate has an estimate"),
@@ -93,7 +91,7 @@ impl<A: FamilyLayout> Census<A> {
     }
 }
 
-/// What an engine that was not asked for would take, told without building it.
+/// The estimated size of a table in an engine, computed without building it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
     /// The engine.
@@ -103,8 +101,8 @@ pub struct Estimate {
 }
 
 impl Choice {
-    /// Returns how many bytes each engine would take that [`Choice::Auto`] chooses from
-    /// for `rib`, the quickest first where all of them are in cache.
+    /// Estimates the bytes of `rib` in each engine that [`Choice::Auto`] chooses from, the
+    /// fastest first if all of them were in cache.
     ///
     /// # Examples
     ///
@@ -127,14 +125,14 @@ impl Choice {
     }
 }
 
-/// Replaces [`Choice::Auto`] and [`Choice::Within`] by an engine for `rib`, and says why
-/// it is that.
+/// Replaces [`Choice::Auto`] and [`Choice::Within`] by an engine for `rib`, and returns the
+/// reason.
 pub(crate) fn select_engine<A: FamilyLayout>(choice: Choice, rib: &Rib<A>) -> (Choice, String) {
     let caches = Caches::of_this_machine();
     let budget = match choice {
-        Choice::Auto => Budget { bytes: caches.second / 2, asked: None },
-        Choice::Within(bytes) => Budget { bytes, asked: Some(bytes) },
-        _ => return (choice, "it was asked for".to_string()),
+        Choice::Auto => Budget { bytes: caches.second / 2, is_explicit: false },
+        Choice::Within(bytes) => Budget { bytes, is_explicit: true },
+        _ => return (choice, "named by the caller".to_string()),
     };
     let (chosen, how) = pick(&Choice::estimates(rib), budget);
     let hops = rib.iter().map(|(_, hop)| hop).max().unwrap_or(Hop::NONE).0;
@@ -145,32 +143,34 @@ pub(crate) fn select_engine<A: FamilyLayout>(choice: Choice, rib: &Rib<A>) -> (C
 #[derive(Clone, Copy, Debug)]
 struct Budget {
     bytes: usize,
-    asked: Option<usize>,
+    /// The caller set the budget.
+    is_explicit: bool,
 }
 
-/// Takes the first that fits. Else, where a budget was asked for, the smallest; and where
-/// none was, the first that is about as small: a little more waiting for memory is less
-/// than the difference between two engines.
+/// Takes the first engine that fits. If none fits, takes the smallest where the caller set the
+/// budget; otherwise the first that is at most a quarter larger than the smallest, since a little
+/// more waiting for memory costs less than the difference between two engines.
 fn pick(estimates: &[Estimate], budget: Budget) -> (Choice, String) {
     let fits = estimates.iter().find(|estimate| estimate.bytes <= budget.bytes);
     let least = estimates.iter().map(|estimate| estimate.bytes).min().unwrap_or(0);
-    let most = if budget.asked.is_some() { least } else { least.saturating_add(least / 4) };
+    let most = if budget.is_explicit { least } else { least.saturating_add(least / 4) };
     let small = estimates.iter().find(|estimate| estimate.bytes <= most);
     let Some(found) = fits.or(small) else {
-        return (Choice::Linear, "no other engine is for such addresses".to_string());
+        return (Choice::Linear, "no other engine supports this address family".to_string());
     };
     let kib = |bytes: usize| bytes.div_ceil(1024);
-    let room = match budget.asked {
-        Some(_) => format!("the budget of {} KiB", kib(budget.bytes)),
-        None => format!("half of a second-level cache of {} KiB", kib(budget.bytes * 2)),
+    let room = if budget.is_explicit {
+        format!("the budget of {} KiB", kib(budget.bytes))
+    } else {
+        format!("half of a second-level cache of {} KiB", kib(budget.bytes * 2))
     };
     let how = match (fits, estimates.len()) {
         (Some(_), 1) => format!("fits {room}"),
-        (Some(_), _) => format!("the quickest that fits {room}"),
-        (None, 1) => format!("beyond {room}, but there is none smaller"),
-        (None, _) if found.bytes == least => format!("the smallest, though beyond {room}"),
+        (Some(_), _) => format!("the fastest that fits {room}"),
+        (None, 1) => format!("exceeds {room}, but no engine is smaller"),
+        (None, _) if found.bytes == least => format!("the smallest, though it exceeds {room}"),
         (None, _) => {
-            format!("about the smallest and quicker than that, though beyond {room}")
+            format!("about the smallest and faster than that, though it exceeds {room}")
         }
     };
     (found.choice, format!("about {} KiB, {how}", kib(found.bytes)))
@@ -192,11 +192,11 @@ mod tests {
     }
 
     fn name(sizes: &[(&str, usize)], bytes: usize) -> String {
-        pick(&estimates(sizes), Budget { bytes, asked: None }).0.name::<u32>()
+        pick(&estimates(sizes), Budget { bytes, is_explicit: false }).0.name::<u32>()
     }
 
     #[test]
-    fn the_quickest_that_fits_is_taken_or_else_the_smallest() {
+    fn fastest_that_fits_is_selected_or_else_the_smallest() {
         let sizes = [("D20R", 5000), ("D18R", 1939), ("D16X4R", 2111)];
         assert_eq!(name(&sizes, 6000), "D20R");
         assert_eq!(name(&sizes, 5000), "D20R");
@@ -205,8 +205,8 @@ mod tests {
         assert_eq!(name(&[("D18R", 1500), ("D16X4R", 800)], 1000), "D16X4R");
         assert_eq!(name(&[("rank", 2100), ("D18R", 1939)], 1000), "rank");
         assert_eq!(name(&[("rank", 2500), ("D18R", 1939)], 1000), "D18R");
-        let asked = Budget { bytes: 1000, asked: Some(1000) };
-        let (choice, why) = pick(&estimates(&[("rank", 2100), ("D18R", 1939)]), asked);
+        let explicit = Budget { bytes: 1000, is_explicit: true };
+        let (choice, why) = pick(&estimates(&[("rank", 2100), ("D18R", 1939)]), explicit);
         assert_eq!(choice.name::<u32>(), "D18R", "{why}");
         assert_eq!(name(&[], 1000), "linear");
     }
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_kept_where_an_engine_is_small_enough() {
+    fn budget_is_respected_if_an_engine_is_small_enough() {
         for (rib, budgets) in [
             (dense(1000, 5), &[64 << 10, 1 << 30][..]),
             (dense(100_000, 5), &[1 << 20, 2 << 20, 8 << 20]),
@@ -228,7 +228,7 @@ mod tests {
             for &budget in budgets {
                 let fib = Fib::build(&rib, Choice::Within(budget), 1).unwrap();
                 assert!(fib.footprint() <= budget, "{} in {budget}", fib.name());
-                assert!(fib.footprint() >= before, "more room is not for a smaller table");
+                assert!(fib.footprint() >= before, "a larger budget selects no smaller table");
                 before = fib.footprint();
                 assert!(fib.why().contains("the budget of"), "{}", fib.why());
             }
@@ -236,16 +236,16 @@ mod tests {
             let least = Choice::estimates(&rib).iter().map(|estimate| estimate.bytes).min();
             let slack = least.unwrap() / 50 + 1024;
             assert!(fib.footprint().abs_diff(least.unwrap()) <= slack);
-            assert!(fib.why().contains("beyond"), "{}", fib.why());
+            assert!(fib.why().contains("exceeds"), "{}", fib.why());
         }
     }
 
     #[test]
-    fn why_names_what_decided() {
+    fn reason_names_the_routes_and_the_cache() {
         let (_, why) = select_engine(Choice::Auto, &dense(10_000, 148));
         assert!(why.contains("10000 routes, hops up to 148"), "{why}");
         assert!(why.contains("second-level cache of"), "{why}");
-        assert_eq!(select_engine(Choice::Linear, &dense(1, 1)).1, "it was asked for");
+        assert_eq!(select_engine(Choice::Linear, &dense(1, 1)).1, "named by the caller");
     }
 
     fn every_candidate_builds<A: Family>() {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn candidates_are_engines_of_their_family() {
+    fn every_candidate_builds_in_its_family() {
         every_candidate_builds::<u8>();
         every_candidate_builds::<u16>();
         every_candidate_builds::<u32>();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_are_estimated_as_they_are_built() {
+    fn estimate_of_halves_is_close_to_the_built_size() {
         let route = |i: u128| {
             let len = if i.is_multiple_of(50) { 128 } else { 32 + (i % 33) as u32 };
             let addr = 0x2001 << 112 | (i * 0x9e37_79b9) << 80 | i;

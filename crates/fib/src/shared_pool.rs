@@ -1,78 +1,78 @@
-//! One array that all tables of a builder snapshot on.
+//! A pool of spans whose words all tables of one builder share.
 //!
 //! ```text
-//!   builder  ── stores what is new where no table that is out reaches ──┐
+//!   builder  ── stores new spans where no pinned table reaches ─────────┐
 //!                                                                       ▼
-//!   pool   ┃ A ┃ B ┃ freed, still reached by 7 ┃ C ┃ hole ┃ new D ┃
-//!              ▲   ▲            ▲                 ▲               ▲
-//!   tables     └───┴── no. 7 ───┴─────────────────┤               │
-//!              └─────────── no. 8 ────────────────┴───────────────┘
+//!   pool     ┃ A ┃ B ┃ freed, still reached by 7 ┃ C ┃ hole ┃ new D ┃
+//!              ▲   ▲            ▲                  ▲               ▲
+//!   tables     └───┴── no. 7 ───┴──────────────────┤               │
+//!              └─────────── no. 8 ─────────────────┴───────────────┘
 //! ```
 //!
-//! A table that is published in place of another is as cold as it is new to the reader's
-//! cache. Where two copies take turns ([`Master`](crate::table::Master)), each publication
-//! therefore costs a reader the whole table once more, whatever has changed: on the table
-//! of 2026 a hundred single changes a second took 13 % of a reader's speed, and a thousand
-//! 38 %. Spans that are stored by content, and never changed but replaced, need no copy:
-//! here both tables look at the same words, and only what leads to them takes turns.
+//! A newly published table is cold in the reader's cache. With two whole copies refreshed in turn
+//! ([`Master`](crate::table::Master)), each publication therefore makes a reader load the whole
+//! table once more, however small the change: on the table of 2026 a hundred single changes a
+//! second took 13 % of a reader's speed, and a thousand 38 %. Spans that are stored by content, and
+//! replaced instead of changed, need no copy: both tables read the same words, and only the stages
+//! that lead to them exist twice.
 //!
-//! **Why no table sees a word change.** A word is written when a span is stored at its
-//! place, and a place is given out again when every table that could reach the span there
-//! before has gone or been refreshed. Each table holds a *stay*, shared by those that were
-//! made between two changes. A span that is freed is noted with the stay that begins then,
-//! and waits for all older ones:
+//! **Why no table sees a word change.** A word is written when a span is stored at its place. A
+//! place is allocated again only when every table that could reach the earlier span there has been
+//! dropped or refreshed. Each snapshot pins an *epoch*, the time between two changes. A freed span
+//! is recorded with the epoch that begins then, and waits until no older epoch is pinned:
 //!
 //! ```text
-//!   epochs    7 (pin by a table) │ 8 (pin)   │ 9 (not yet)
-//!   freed     what 8 lacks of 7   ┘ of 8: 9's ─┘
+//!   epochs   7 (pinned by a table) │ 8 (pinned)    │ 9 (not pinned)
+//!   freed    spans of 7 not in 8   ┘ of 8 not in 9 ┘
 //! ```
 //!
-//! A stay that nobody holds any more is found by `Arc::get_mut`, which also orders what its
-//! last holder read before what is written next. Readers reach a table, and with it what
-//! was stored for it, by what publishes it (`publish.rs`).
+//! `Arc::get_mut` finds an epoch with no remaining pins. It also orders the last reads of that
+//! epoch's tables before the next write. Readers reach a table, and the spans stored for it, through
+//! its publication (`publish.rs`).
 //!
-//! So no word is read by one thread while another writes it, but the array as a whole is:
-//! its items are atomics, stored and loaded without any order of their own. On the CPUs
-//! that we compile for these are plain loads and stores.
+//! So no word is read by one thread while another writes it, but the array as a whole is: its items
+//! are atomics, loaded and stored with relaxed ordering, which compile to plain loads and stores on
+//! the CPUs that this crate supports.
 //!
-//! Limits: a table that epochs out keeps what was freed since from being used again. More
-//! than half of the array of that counts as holes, which has an updater build anew, on
-//! other pool. The builder keeps its own copy of the words, to compare by (`pool.rs`).
-//! Storing is O(len), or O(words) when the pool is full and all moves to a larger one.
+//! Limits: a table that stays pinned prevents the reuse of all that was freed since. If that is more
+//! than half of the array, the excess counts as holes, which make an updater build anew, in another
+//! pool. The builder keeps its own copy of the words, for comparison (`pool.rs`). Storing is O(len),
+//! or O(words) when the array is full and all words move to a larger one.
+//! `docs/decisions/0021-shared-pool.md` has the measurements.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Deref;
-// Not those of `sync.rs`: kernels load what loom's would hide.
+// Not those of `sync.rs`: kernels load words that loom's types would hide.
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::pool::Pool;
 use crate::table::{Shared, Table};
 
-/// A pool of which the tables share the words.
+/// A pool whose words the tables share.
 #[derive(Debug)]
 pub(crate) struct SharedPool {
     pool: Pool<u32>,
     words: Shared<AtomicU32>,
-    /// The oldest first; the last is the one that tables are given now.
+    /// The oldest first; new snapshots pin the last.
     epochs: VecDeque<Epoch>,
-    /// How many words are freed and wait.
+    /// The number of freed words that wait for older epochs.
     waiting: usize,
 }
 
-/// The time between two changes in which tables were made.
+/// The time between two changes: all snapshots taken in it reach the same spans.
 #[derive(Debug, Default)]
 struct Epoch {
-    /// By each of those tables.
+    /// Shared with each snapshot of this epoch.
     pin: Arc<()>,
-    /// What they lack of what older ones reach.
+    /// The spans that older epochs reach and this one does not: (place, length).
     freed: Vec<(usize, usize)>,
 }
 
 impl SharedPool {
     pub(crate) fn new() -> Self {
-        let words = room(0);
+        let words = allocate(0);
         Self { pool: Pool::new(), words, epochs: VecDeque::from([Epoch::default()]), waiting: 0 }
     }
 
@@ -88,10 +88,10 @@ impl SharedPool {
         (at, fresh)
     }
 
-    /// Moves all to pool with room to grow. Tables that are out keep theirs.
+    /// Moves all words to a larger array. Existing snapshots keep theirs.
     fn relocate(&mut self) {
         let all = self.pool.all();
-        self.words = room(all.len());
+        self.words = allocate(all.len());
         copy(all, &self.words);
     }
 
@@ -100,13 +100,13 @@ impl SharedPool {
         self.pool.retain(at, len);
     }
 
-    /// Takes one user off the span; says whether it was the last, as [`Pool::release`]
-    /// does. The place is used again once no table reaches it.
+    /// Removes one user of the span; returns whether it was the last, as [`Pool::release`] does. The
+    /// place is free once no table reaches it.
     pub(crate) fn release(&mut self, at: usize, len: usize) -> bool {
         if !self.pool.forget(at, len) {
             return false;
         }
-        // Asked this way, not by a count: what its last holder has read comes before.
+        // `get_mut` and not a count: it also orders the reads of the last snapshot before this.
         if self.epochs.back_mut().is_none_or(|now| Arc::get_mut(&mut now.pin).is_none()) {
             self.epochs.push_back(Epoch::default());
         }
@@ -115,13 +115,13 @@ impl SharedPool {
                 now.freed.push((at, len));
                 self.waiting += len;
             }
-            // Nobody can look at it.
+            // No snapshot reaches the span.
             _ => self.pool.give(at, len),
         }
         true
     }
 
-    /// Takes back what no table reaches any more, and cuts holes off the end of the array.
+    /// Frees the spans that no table reaches any more, and cuts holes off the end of the array.
     pub(crate) fn trim(&mut self) {
         while let Some(oldest) = self.epochs.front_mut() {
             for (at, len) in oldest.freed.drain(..) {
@@ -134,7 +134,7 @@ impl SharedPool {
             self.epochs.pop_front();
         }
         self.pool.trim();
-        if room_for(self.pool.all().len()) * 2 < self.words.len() {
+        if capacity_for(self.pool.all().len()) * 2 < self.words.len() {
             self.relocate();
         }
     }
@@ -144,7 +144,7 @@ impl SharedPool {
         self.pool.get(at, len)
     }
 
-    /// Returns the whole array, holes and all.
+    /// Returns the whole array, including holes.
     pub(crate) fn all(&self) -> &[u32] {
         self.pool.all()
     }
@@ -155,8 +155,7 @@ impl SharedPool {
         self.pool.spans()
     }
 
-    /// Counts the bytes in holes, and of what waits those that half of the array has no
-    /// room for.
+    /// Counts the bytes in holes, and the waiting bytes in excess of half of the array.
     pub(crate) fn holes(&self) -> usize {
         let beyond = self.waiting.saturating_sub(self.pool.all().len() / 2);
         self.pool.holes() + beyond * size_of::<u32>()
@@ -167,28 +166,28 @@ impl SharedPool {
         self.pool.written()
     }
 
-    /// Has a table snapshot here.
+    /// Takes a snapshot.
     pub(crate) fn freeze(&self) -> PoolSnapshot {
         let pin = self.epochs.back().map(|now| Arc::clone(&now.pin)).unwrap_or_default();
         PoolSnapshot { words: self.words.first(self.pool.all().len()), pin }
     }
 
-    /// Has a table snapshot where it would if it were made now.
+    /// Replaces a snapshot by one of the present state.
     pub(crate) fn refresh(&self, snapshot: &mut PoolSnapshot) {
         *snapshot = self.freeze();
     }
 }
 
-/// What a table sees of the pool: all words that it reaches stay as they are.
+/// The words of the pool as one table sees them: no word that it reaches changes.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolSnapshot {
     words: Shared<AtomicU32>,
-    #[expect(dead_code, reason = "it is there to be pin")]
+    #[expect(dead_code, reason = "held for its reference count")]
     pin: Arc<()>,
 }
 
 impl PoolSnapshot {
-    /// Has a table snapshot on words of its own.
+    /// Makes a snapshot of words of its own, without a pool.
     pub(crate) fn alone(words: &[u32]) -> Self {
         let own = Table::collect(words.iter().map(|&word| AtomicU32::new(word)));
         Self { words: Shared::new(own), pin: Arc::default() }
@@ -200,7 +199,7 @@ impl PoolSnapshot {
         self.words[at].load(Ordering::Relaxed)
     }
 
-    /// Copies all words, also those that this table does not reach.
+    /// Copies all words, including those that this table does not reach.
     pub(crate) fn to_vec(&self) -> Vec<u32> {
         self.words.iter().map(|word| word.load(Ordering::Relaxed)).collect()
     }
@@ -215,14 +214,14 @@ impl Deref for PoolSnapshot {
     }
 }
 
-/// Says how many words to make room for where there are so many.
-fn room_for(words: usize) -> usize {
+/// Returns the capacity for `words` words and some growth.
+fn capacity_for(words: usize) -> usize {
     Table::<AtomicU32>::filling(words.saturating_add(words / 4))
 }
 
-/// Makes room.
-fn room(words: usize) -> Shared<AtomicU32> {
-    Shared::new(Table::collect((0..room_for(words)).map(|_| AtomicU32::new(0))))
+/// Allocates an array for `words` words and some growth.
+fn allocate(words: usize) -> Shared<AtomicU32> {
+    Shared::new(Table::collect((0..capacity_for(words)).map(|_| AtomicU32::new(0))))
 }
 
 fn copy(words: &[u32], to: &[AtomicU32]) {
@@ -238,13 +237,13 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
-    /// A table, and what it reached when it was made.
-    struct Out {
+    /// A snapshot, and the spans that it reached when it was taken.
+    struct Pinned {
         snapshot: PoolSnapshot,
         reached: BTreeMap<usize, Vec<u32>>,
     }
 
-    impl Out {
+    impl Pinned {
         fn check(&self) {
             for (&at, content) in &self.reached {
                 let seen: Vec<u32> =
@@ -254,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Spans of random lengths and content, which no two have alike.
+    /// Spans of random lengths and distinct content.
     struct Exercise {
         pool: SharedPool,
         live: BTreeMap<usize, Vec<u32>>,
@@ -282,7 +281,7 @@ mod tests {
             self.live.insert(at, content);
         }
 
-        /// Replaces or removes some, as a patch does.
+        /// Replaces or removes some spans, as a patch does.
         fn change(&mut self, most: usize) {
             for _ in 0..self.below(6) {
                 if self.live.len() < most && self.below(2) == 0 {
@@ -298,50 +297,50 @@ mod tests {
             self.pool.trim();
         }
 
-        fn out(&self) -> Out {
-            Out { snapshot: self.pool.freeze(), reached: self.live.clone() }
+        fn pin(&self) -> Pinned {
+            Pinned { snapshot: self.pool.freeze(), reached: self.live.clone() }
         }
     }
 
     #[test]
-    fn what_a_table_reaches_stays_while_it_is_out() {
+    fn spans_of_a_pinned_snapshot_do_not_change() {
         let mut exercise = Exercise::new();
-        let mut out: Vec<Out> = Vec::new();
+        let mut pinned: Vec<Pinned> = Vec::new();
         for round in 0..6000 {
-            // Growth, so that all moves, and shrinking.
+            // Growth, which relocates all words, and shrinking, in turns.
             exercise.change(if round % 2000 < 1000 { 400 } else { 10 });
             match exercise.below(8) {
-                0..3 if out.len() < 5 => out.push(exercise.out()),
-                3..5 if !out.is_empty() => {
-                    let nth = exercise.below(out.len());
-                    out.swap_remove(nth);
+                0..3 if pinned.len() < 5 => pinned.push(exercise.pin()),
+                3..5 if !pinned.is_empty() => {
+                    let nth = exercise.below(pinned.len());
+                    pinned.swap_remove(nth);
                 }
-                5..8 if !out.is_empty() => {
-                    let nth = exercise.below(out.len());
-                    exercise.pool.refresh(&mut out[nth].snapshot);
-                    out[nth].reached = exercise.live.clone();
+                5..8 if !pinned.is_empty() => {
+                    let nth = exercise.below(pinned.len());
+                    exercise.pool.refresh(&mut pinned[nth].snapshot);
+                    pinned[nth].reached = exercise.live.clone();
                 }
                 _ => {}
             }
-            out.iter().for_each(Out::check);
+            pinned.iter().for_each(Pinned::check);
         }
-        drop(out);
+        drop(pinned);
         let Exercise { mut pool, live, .. } = exercise;
         for (at, content) in live {
             pool.release(at, content.len());
         }
         pool.trim();
         assert_eq!((pool.spans(), pool.all().len(), pool.waiting), (0, 0, 0));
-        assert_eq!(pool.words.len(), 0, "room is given back");
+        assert_eq!(pool.words.len(), 0, "memory is given back");
     }
 
-    /// Two tables that take turns, as an updater's do: what one change frees is used by the
-    /// next but one.
+    /// Two tables refreshed in turn, as an updater does: a place that one change frees is used by
+    /// the next change but one.
     #[test]
-    fn places_come_back_in_two_turns() {
+    fn freed_places_are_reused_after_two_refreshes() {
         let mut exercise = Exercise::new();
         (0..1000).for_each(|_| exercise.store(10));
-        let (mut idle, mut present) = (exercise.out(), exercise.out());
+        let (mut idle, mut present) = (exercise.pin(), exercise.pin());
         let place = exercise.pool.words.as_ptr();
         for _ in 0..5000 {
             let at = *exercise.live.keys().nth(exercise.state as usize % 1000).unwrap();
@@ -360,16 +359,16 @@ mod tests {
             core::mem::swap(&mut idle, &mut present);
             exercise.below(2);
         }
-        assert_eq!(exercise.pool.words.as_ptr(), place, "nothing grows, and nothing moves");
+        assert_eq!(exercise.pool.words.as_ptr(), place, "the array neither grows nor moves");
         idle.check();
         present.check();
     }
 
     #[test]
-    fn a_table_that_stays_out_makes_holes_of_what_it_keeps() {
+    fn freed_spans_of_a_snapshot_that_stays_pinned_count_as_holes() {
         let mut exercise = Exercise::new();
         (0..100).for_each(|_| exercise.store(10));
-        let kept = exercise.out();
+        let old = exercise.pin();
         let mut holes = Vec::new();
         for _ in 0..40 {
             for at in exercise.live.keys().copied().take(100).collect::<Vec<_>>() {
@@ -380,8 +379,8 @@ mod tests {
             exercise.pool.trim();
             holes.push(exercise.pool.holes());
         }
-        assert_eq!(holes[0], 0, "as much as is in use may wait");
+        assert_eq!(holes[0], 0, "up to half of the array may wait");
         assert!(holes[39] > 0);
-        kept.check();
+        old.check();
     }
 }

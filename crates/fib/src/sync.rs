@@ -1,13 +1,11 @@
-//! The atomics, locks and counts of `publish`: those of the standard library, or
-//! loom's, which runs a test through every order that the memory model of C++20
-//! allows, or ThreadSanitizer's. The choice is made here and nowhere else.
+//! The atomics, locks and reference counts of `publish`: those of the standard library, or those
+//! of loom, which runs a test in every order that the memory model of C++20 allows, or those for
+//! ThreadSanitizer. They are selected here and nowhere else.
 //!
-//! ThreadSanitizer sees only what was compiled for it. The standard library comes
-//! compiled without: a mutex taken on its contended path looks to it as if it
-//! ordered nothing, and so does the fence of the last `Arc`. With `--cfg tsan` the
-//! two therefore say what they do a second time, by an atomic of our own; the
-//! suppressions that would do instead would also hide the mistakes one is looking
-//! for.
+//! ThreadSanitizer sees only code that was compiled for it. The standard library is compiled
+//! without it: a mutex taken on its contended path seems to order nothing, and neither does the
+//! fence of the last `Arc`. With `--cfg tsan` the two therefore repeat their ordering with an
+//! atomic of this module; suppressions would also hide the errors that the test looks for.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -22,17 +20,17 @@ pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 pub(crate) use std::sync::{Arc, Mutex, MutexGuard};
 
 #[cfg(tsan)]
-pub(crate) use seen::{Arc, Mutex, MutexGuard};
+pub(crate) use self::tsan::{Arc, Mutex, MutexGuard};
 
-/// A mutex and a count whose order ThreadSanitizer sees.
+/// A mutex and a reference count whose ordering ThreadSanitizer sees.
 #[cfg(tsan)]
-mod seen {
+mod tsan {
     use core::ops::{Deref, DerefMut};
     use core::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{LockResult, PoisonError};
 
-    /// A counted handle: what happened before any handle went happens before the
-    /// value does.
+    /// A reference-counted handle: all that happens before a handle is dropped happens before
+    /// the value is dropped.
     pub(crate) struct Arc<T>(std::sync::Arc<Counted<T>>);
 
     struct Counted<T> {
@@ -66,7 +64,7 @@ mod seen {
 
     impl<T> Drop for Arc<T> {
         fn drop(&mut self) {
-            // The handle itself, and with it perhaps the value, goes after this.
+            // The handle itself, and with it perhaps the value, is dropped after this.
             self.0.gone.fetch_add(1, Ordering::Release);
         }
     }
@@ -101,7 +99,7 @@ mod seen {
 
     impl<T> Drop for MutexGuard<'_, T> {
         fn drop(&mut self) {
-            // The fields, and with them the lock, go after this.
+            // The fields, and with them the lock, are dropped after this.
             self.turn.store(0, Ordering::Release);
         }
     }

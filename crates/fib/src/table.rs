@@ -1,4 +1,4 @@
-//! The array that lookups read, and the master copy that updates write.
+//! The array that lookups read, and the builder's master copy that updates write.
 //!
 //! ```text
 //!   Master<T>  (builder's)                    Table<T>  (readers')
@@ -6,28 +6,27 @@
 //!   journal: 6..8, 3..4, …   ──refresh()──►   copies only what the journal names
 //! ```
 //!
-//! A [`Table`] is a plain, frozen array: aligned to a cache line, or on huge pages
-//! of its own from half a huge page on, because a table of some megabytes on 4 KiB
-//! pages spends its gain on TLB misses (half on small ones, DIR-24-8 lost a third of
-//! its rate). The kernel is asked before the first touch, which settles the matter. A [`Master`] is the
-//! builder's copy of it with a journal of the spans written. A table remembers
-//! how far it has read the journal; [`Master::refresh`] copies what it missed.
-//! Two tables refreshed in turn, one published while the other idles, make an
-//! update cost what has changed, not what there is (HOUSE.md, "One builder,
-//! many engines").
+//! A [`Table`] is a plain, frozen array: aligned to a cache line, or on huge pages of its own
+//! from half a huge page on, because a table of some megabytes on 4 KiB pages loses its gain to
+//! TLB misses (with half of it on small pages, DIR-24-8 lost a third of its rate). The kernel is
+//! advised before the first touch, which decides the page size. A [`Master`] is the builder's
+//! copy with a journal of the spans written. A table holds its position in the journal, and
+//! [`Master::refresh`] copies the spans written since. With two tables refreshed in turn, one
+//! published while the other idles, the cost of an update depends on the size of the change and
+//! not on that of the table.
 //!
-//! The journal keeps the last spans: as many as the array has cache lines, since copying
-//! it whole costs no more than copying a line for each of them, and [`JOURNAL`] at the
-//! most. A table that is further behind is copied whole, which is never wrong.
+//! The journal holds the last spans: as many as the array has cache lines, since copying the
+//! array whole costs no more than copying a line for each of them, and at most [`JOURNAL`]. A
+//! table that is further behind is copied whole.
 //!
-//! Where spans are replaced and never changed, both tables can look at one array instead
+//! Where spans are replaced and never changed, both tables can read one array instead
 //! (`shared_pool.rs`).
 //!
-//! Sizes are checked at the allocation: a table whose bytes would not fit the address
-//! space is a panic, as for a `Vec`, and never a smaller table than its length.
+//! The allocation checks sizes: a table whose bytes exceed the address space panics, as a `Vec`
+//! does, and is never shorter than its length.
 //!
-//! Arrays shrink as they grow: of one that has come to hold less than half of what it has
-//! room for, the rest is given back, so that what a table once held costs nothing later.
+//! Arrays shrink too: an array that holds less than half of its capacity gives the rest back, so
+//! that memory follows the present size of a table.
 
 #![expect(unsafe_code, reason = "aligned memory, and a prefetch that the compiler cannot emit")]
 
@@ -45,21 +44,20 @@ pub(crate) use shared::Shared;
 
 /// The alignment of every table: a cache line.
 const LINE: usize = 64;
-/// A huge page: what tables of at least half of one are aligned to and filled up to.
+/// A huge page: the alignment and the granularity of tables of at least half of one.
 const HUGE: usize = 2 << 20;
-/// How many spans a journal remembers, at the least and at the most.
+/// The least and the greatest number of spans in a journal.
 const JOURNAL: RangeInclusive<usize> = 64..=1 << 16;
 
-/// How much room may stand empty whatever the length: giving back less is not worth a copy.
+/// Unused bytes that are allowed at any length: giving back less is not worth a copy.
 const SPARE: usize = 64 << 10;
 
-/// Whether an array has more than twice the room it needs.
-fn roomy<T>(capacity: usize, len: usize) -> bool {
+/// Returns whether an array has more than twice the capacity it needs.
+fn has_excess<T>(capacity: usize, len: usize) -> bool {
     capacity.saturating_sub(2 * len) * size_of::<T>() > SPARE
 }
 
-/// A frozen array of plain values, aligned for the cache, and on huge pages where it is
-/// large: what lookups read, and what else is read as fast as a table.
+/// A frozen array of plain values, aligned to cache lines, and on huge pages if it is large.
 pub struct Table<T> {
     ptr: NonNull<T>,
     len: usize,
@@ -100,7 +98,7 @@ impl<T> Table<T> {
             // SAFETY: the layout's size is not zero.
             let raw = unsafe { alloc(layout) };
             ptr = NonNull::new(raw.cast()).unwrap_or_else(|| handle_alloc_error(layout));
-            // Before the first touch, which is when the kernel chooses the pages.
+            // Before the first touch, when the kernel chooses the page size.
             advise_huge(raw, layout.size(), Advice::BeforeUse);
             // SAFETY: `raw` is not null, and that many bytes of it are ours to write.
             unsafe { raw.write_bytes(0, layout.size()) };
@@ -109,8 +107,8 @@ impl<T> Table<T> {
         Self { ptr, len: 0, capacity, seen: 0 }
     }
 
-    /// Says how many items fill the memory that so many would be given: some more, where
-    /// that is huge pages.
+    /// Returns how many items fill the memory that `items` would get: some more, where that is
+    /// huge pages.
     pub(crate) fn filling(items: usize) -> usize {
         layout::<T>(items).size() / size_of::<T>().max(1)
     }
@@ -121,7 +119,7 @@ impl<T: Copy> Table<T> {
     ///
     /// # Panics
     ///
-    /// If that is beyond the address space, as the memory is some larger than `items`.
+    /// If the memory, which is somewhat larger than `items`, exceeds the address space.
     ///
     /// # Examples
     ///
@@ -140,8 +138,8 @@ impl<T: Copy> Table<T> {
     ///
     /// # Panics
     ///
-    /// If their bytes are more than `isize::MAX`. If the system has no memory left the process
-    /// ends, as with a `Vec`.
+    /// If the bytes exceed `isize::MAX`. If the system has no memory left, the process aborts, as
+    /// with a `Vec`.
     ///
     /// # Examples
     ///
@@ -155,7 +153,7 @@ impl<T: Copy> Table<T> {
         Self::collect(core::iter::repeat_n(item, len))
     }
 
-    /// Asks the CPU to fetch item `index`; out of range, it does nothing of note.
+    /// Prefetches item `index`; has no visible effect if that is out of range.
     #[inline(always)]
     pub(crate) fn prefetch(&self, index: usize) {
         fetch(self.ptr.as_ptr(), index);
@@ -163,8 +161,8 @@ impl<T: Copy> Table<T> {
 
     /// Makes this table equal to `items`.
     fn copy_whole(&mut self, items: &[T]) {
-        if items.len() > self.capacity || roomy::<T>(self.capacity, items.len()) {
-            // A little room, so that growth by updates does not move it each time.
+        if items.len() > self.capacity || has_excess::<T>(self.capacity, items.len()) {
+            // Some spare capacity, so that growth by updates does not move it each time.
             *self = Self::with_capacity(with_spare(items.len()));
         }
         self.len = items.len();
@@ -212,22 +210,22 @@ impl<T> Drop for Table<T> {
         if layout.size() > 0 {
             // SAFETY: `with_capacity` allocated with this very layout, and the
             // table is not used after. No item needs a drop: they are `Copy`, or `collect`
-            // saw to it.
+            // has checked it.
             unsafe { dealloc(self.ptr.as_ptr().cast(), layout) };
         }
     }
 }
 
-/// The number of items to allocate for `len` and some more.
+/// Returns the number of items to allocate for `len` items and some growth.
 fn with_spare(len: usize) -> usize {
     len.saturating_add(len / 16)
 }
 
-/// The memory of `capacity` items: whole lines, or whole huge pages.
+/// Returns the layout of `capacity` items: whole lines, or whole huge pages.
 ///
 /// # Panics
 ///
-/// If that is more than `isize::MAX` bytes.
+/// If it exceeds `isize::MAX` bytes.
 fn layout<T>(capacity: usize) -> Layout {
     let layout = capacity.checked_mul(size_of::<T>()).and_then(|bytes| {
         let align = if bytes >= HUGE / 2 { HUGE } else { LINE };
@@ -254,20 +252,20 @@ impl<T> fmt::Debug for Table<T> {
     }
 }
 
-/// Asks the CPU to fetch the cache line in which `item` begins, and does not wait for it.
+/// Prefetches the cache line in which `item` begins, without waiting for it.
 ///
 /// # Examples
 ///
 /// ```
 /// let items = vec![0u64; 1000];
-/// fingerpost_fib::fetch_ahead(&items[500]); // soon to be read
+/// fingerpost_fib::fetch_ahead(&items[500]); // read soon
 /// ```
 #[inline(always)]
 pub fn fetch_ahead<T>(item: &T) {
     fetch(item, 0);
 }
 
-/// Asks the CPU to fetch `items[index]`; out of range, it does nothing of note.
+/// Prefetches `items[index]`; has no visible effect if that is out of range.
 #[inline(always)]
 pub(crate) fn prefetch<T>(items: &[T], index: usize) {
     fetch(items.as_ptr(), index);
@@ -300,9 +298,8 @@ fn fetch<T>(items: *const T, index: usize) {
     let _ = (items, index);
 }
 
-/// Asks the kernel for huge pages under a large array of the control plane, which is
-/// walked at random: where each page of 4 KiB has an entry of its own, the look at the
-/// page table costs as much as the look at the item.
+/// Puts a large array of the control plane, which is accessed at random, on huge pages: with
+/// pages of 4 KiB, the access to the page table costs as much as that to the item.
 pub(crate) fn use_huge_pages<T>(items: &[T]) {
     advise_huge(items.as_ptr().cast_mut().cast(), size_of_val(items), Advice::Now);
 }
@@ -312,11 +309,11 @@ pub(crate) fn use_huge_pages<T>(items: &[T]) {
 enum Advice {
     /// When memory is first written to.
     BeforeUse,
-    /// At once, where memory that was used before came back in small pages.
+    /// At once, where the allocator returned memory that was used before, in small pages.
     Now,
 }
 
-/// Tells the kernel that this memory is worth huge pages.
+/// Advises the kernel to use huge pages for this memory.
 fn advise_huge(raw: *mut u8, bytes: usize, when: Advice) {
     #[cfg(all(feature = "std", target_os = "linux"))]
     if bytes >= HUGE {
@@ -331,22 +328,22 @@ fn advise_huge(raw: *mut u8, bytes: usize, when: Advice) {
         let whole = bytes.saturating_sub(skipped) / HUGE * HUGE;
         if whole > 0 {
             // SAFETY: the range lies in one live allocation of ours and begins at a
-            // page; neither advice changes content. A kernel that refuses one leaves
-            // all as it was.
+            // page; neither advice changes content. A kernel that refuses one changes
+            // nothing.
             unsafe { libc::madvise(raw.wrapping_add(skipped).cast(), whole, advice) };
         }
     }
     let _ = (raw, bytes, when);
 }
 
-/// The builder's copy of a table, with a journal of what was written.
+/// The builder's copy of a table, with a journal of the spans written.
 #[derive(Debug, Default)]
 pub(crate) struct Master<T> {
     items: Vec<T>,
     journal: VecDeque<(u32, u32)>,
     /// The journal position of the oldest span still held.
     oldest: u64,
-    /// How many 64-bit words were written.
+    /// The number of 64-bit words written.
     written: u64,
 }
 
@@ -356,9 +353,8 @@ impl<T: Copy + PartialEq> Master<T> {
         Self { items, journal: VecDeque::new(), oldest: 0, written: 0 }
     }
 
-    /// Writes `content` at `at`, growing the array (with `content`'s own items)
-    /// if it ends there. Items at either end of `content` that are there already
-    /// are not written again.
+    /// Writes `content` at `at`, and extends the array if `content` reaches beyond its end. Items
+    /// at either end of `content` that equal the present ones are not written again.
     ///
     /// # Panics
     ///
@@ -384,9 +380,9 @@ impl<T: Copy + PartialEq> Master<T> {
         self.note(at, content.len());
     }
 
-    /// Makes the array `len` items long if it is shorter. What the new items are
-    /// does not matter: no lookup comes to them before they are written, and so they
-    /// do not count as written.
+    /// Extends the array to `len` items if it is shorter. The values of the new items do not
+    /// matter, since no lookup reads them before they are written; so they do not count as
+    /// written.
     pub(crate) fn lengthen(&mut self, len: usize)
     where
         T: Default,
@@ -401,8 +397,8 @@ impl<T: Copy + PartialEq> Master<T> {
     /// Appends a span to the journal.
     fn note(&mut self, at: usize, len: usize) {
         let (Ok(from), Ok(count)) = (u32::try_from(at), u32::try_from(len)) else {
-            // Beyond what a span can name: every table is now further behind than the journal
-            // reaches, and is copied whole.
+            // The span's numbers are too large: clear the journal, so that every table is further
+            // behind than it reaches, and is copied whole.
             self.oldest += self.journal.len() as u64 + 1;
             self.journal.clear();
             return;
@@ -416,8 +412,8 @@ impl<T: Copy + PartialEq> Master<T> {
         self.journal.push_back((from, count));
     }
 
-    /// Writes `content` at `at` as [`write`](Self::write) does, and leaves out what
-    /// is there already in its midst too, by words of 64 bits.
+    /// Writes `content` at `at` as [`write`](Self::write) does, but skips equal items in the
+    /// middle of `content` too, in words of 64 bits.
     ///
     /// # Panics
     ///
@@ -436,8 +432,8 @@ impl<T: Copy + PartialEq> Master<T> {
         self.write(at + from, &content[from..]);
     }
 
-    /// Cuts the array to `len` items, and gives back room that is not needed any more:
-    /// half of it at a time, because who cuts all off most often fills it again.
+    /// Cuts the array to `len` items, and gives unneeded capacity back: half of it at a time,
+    /// because a builder that cuts everything off usually fills the array again.
     ///
     /// # Complexity
     ///
@@ -445,7 +441,7 @@ impl<T: Copy + PartialEq> Master<T> {
     pub(crate) fn truncate(&mut self, len: usize) {
         self.items.truncate(len);
         let capacity = self.items.capacity();
-        if roomy::<T>(capacity, len) {
+        if has_excess::<T>(capacity, len) {
             self.items.shrink_to((capacity / 2).max(len + len / 4));
         }
     }
@@ -462,16 +458,16 @@ impl<T: Copy + PartialEq> Master<T> {
     /// # Complexity
     ///
     /// O(items written since `table` was last current), amortized: O(items) when the
-    /// array has outgrown the table's memory, or left more than half of it.
+    /// array has outgrown the table's memory, or uses less than half of it.
     pub(crate) fn refresh(&self, table: &mut Table<T>) {
         let len = self.items.len();
-        let misfit = len > table.capacity || roomy::<T>(table.capacity, len);
+        let misfit = len > table.capacity || has_excess::<T>(table.capacity, len);
         if table.seen < self.oldest || misfit {
             table.copy_whole(&self.items);
         } else {
             table.len = self.items.len();
             for &(at, len) in self.journal.iter().skip((table.seen - self.oldest) as usize) {
-                // A span may reach beyond the end if the array was cut since.
+                // A span may end beyond the array if that was cut since.
                 let end = (at as usize + len as usize).min(self.items.len());
                 if (at as usize) < end {
                     table.copy_span(&self.items, at as usize..end);
@@ -481,7 +477,7 @@ impl<T: Copy + PartialEq> Master<T> {
         table.seen = self.position();
     }
 
-    /// Counts the 64-bit words that [`write`](Self::write) has touched.
+    /// Returns the number of 64-bit words that [`write`](Self::write) has written.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
@@ -519,7 +515,7 @@ mod tests {
     #[test]
     fn table_beyond_the_address_space_is_refused() {
         let most = isize::MAX as usize;
-        // The first took eight bytes for its 2^61 + 1 items.
+        // Without the check, the first would allocate eight bytes for its 2^61 + 1 items.
         let sizes: [fn(usize) -> usize; 4] = [
             |_| Table::filled(1u64, (1 << 61) + 1).len(),
             |_| Table::filled(1u64, usize::MAX).len(),
@@ -534,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn span_beyond_the_journals_numbers_has_every_table_copied_whole() {
+    fn span_beyond_the_journals_numbers_makes_refresh_copy_the_table_whole() {
         let mut master = Master::new(vec![1u32, 2]);
         let mut table = master.freeze();
         master.items[1] = 3;
@@ -567,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn room_that_is_not_needed_is_given_back() {
+    fn capacity_that_is_not_needed_is_given_back() {
         let most = 1 << 20;
         let mut master = Master::new((0..most).collect::<Vec<u32>>());
         let mut table = master.freeze();
@@ -578,7 +574,7 @@ mod tests {
             let most = 2 * len + SPARE / size_of::<u32>();
             assert!(master.items.capacity() <= most && table.capacity <= most);
         }
-        // Who cuts everything off at once to fill it again keeps half.
+        // An array that is emptied at once keeps half of its capacity.
         let mut master = Master::new(vec![0u32; most as usize]);
         master.truncate(0);
         assert_eq!(master.items.capacity(), most as usize / 2);
@@ -600,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amendment_leaves_equal_words_alone() {
+    fn amendment_does_not_write_equal_words() {
         let mut state = 5u64;
         let mut next = move |below: usize| {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
@@ -626,7 +622,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_far_behind_is_copied_whole() {
+    fn table_beyond_the_journal_is_copied_whole() {
         let mut master = Master::new(vec![0u8; 10]);
         let mut table = master.freeze();
         for i in 0..*JOURNAL.end() + 5 {
@@ -637,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_is_no_longer_than_the_array_has_lines() {
+    fn journal_has_at_most_one_span_for_each_line_of_the_array() {
         for lines in [1, 100, 3 * JOURNAL.end()] {
             let mut master = Master::new(vec![0u64; lines * LINE / 8]);
             for i in 0..2 * *JOURNAL.end() as u64 {
@@ -645,7 +641,7 @@ mod tests {
             }
             let most = lines.clamp(*JOURNAL.start(), *JOURNAL.end());
             assert_eq!(master.journal.len(), most);
-            // One that is cut forgets what is older.
+            // After a cut the journal is shortened too.
             master.truncate(8);
             master.write(0, &[7]);
             assert_eq!(master.journal.len(), *JOURNAL.start());

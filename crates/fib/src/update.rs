@@ -1,4 +1,4 @@
-//! Keeps a published table equal to its routes.
+//! Routes and a published table that is kept equal to them.
 //!
 //! ```text
 //!   announce, withdraw ─► Rib ─► dirty blocks ─► runs ─► builder ──refresh──► idle Fib
@@ -8,11 +8,11 @@
 //!
 //! [`Updater::commit`] turns all changes since the last one into one publication:
 //! however many updates hit a block, it is rebuilt once (thesis section 3.5). Two
-//! tables take turns (`double_buffer.rs`): while one is read, the other waits for what will
-//! have changed, and is patched before it is published.
+//! tables alternate (`double_buffer.rs`): while readers use one, the other is idle, and is patched
+//! before it is published.
 //!
-//! A change costs O(routes and ranges of the blocks it touches). The table that
-//! results is equal, address for address, to one built from scratch.
+//! A change costs O(routes and ranges of the blocks it touches). The resulting table gives the same
+//! answer for every address as one built from scratch.
 
 use core::fmt;
 
@@ -30,23 +30,22 @@ pub struct Updater<A: Family> {
     buffers: DoubleBuffer<Fib<A>>,
     /// The builder holds changes that are not yet published.
     behind: bool,
-    /// The builder has met a limit half-way and must be made anew.
+    /// The builder has exceeded a limit during a patch and must be replaced.
     broken: bool,
-    /// How many tables were published after the first.
+    /// The number of tables published after the first.
     publications: u64,
 }
 
-/// What one [`Updater::commit`] has done.
+/// The result of one [`Updater::commit`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
-    /// The blocks, or for an engine that keeps routes the routes, that were laid out
-    /// again.
+    /// The number of blocks that were laid out again; for an engine that keeps routes, the number of
+    /// routes.
     pub blocks: usize,
-    /// All was built from scratch: many changes, a limit that called for a wider
+    /// The table was built from scratch: because of many changes, a limit that required a wider
     /// layout, or holes in more than a sixteenth of the table.
     pub rebuilt: bool,
-    /// Readers have what was committed. If not, two tables are still being read;
-    /// commit again.
+    /// Readers get the committed table. If false, readers still hold two tables; commit again.
     pub published: bool,
 }
 
@@ -77,24 +76,24 @@ impl<A: Family> Updater<A> {
         &self.rib
     }
 
-    /// Returns the table that readers are given now.
+    /// Returns the published table.
     pub fn fib(&self) -> &Fib<A> {
         self.buffers.current()
     }
 
-    /// Adds a reader, for a thread that looks addresses up.
+    /// Adds a reader, for one thread that looks addresses up.
     pub fn reader(&self) -> Reader<Fib<A>> {
         self.buffers.reader()
     }
 
-    /// Says whether every reader has left all tables before the one published last: hops
-    /// that are not in that one are free to mean something else.
+    /// Returns whether every reader has left all tables but the one published last. Hops that are not
+    /// in that table may then be assigned to other next hops.
     pub fn passed(&self) -> bool {
         self.buffers.passed()
     }
 
-    /// Publishes a table that was made elsewhere, as one from an image, in place of that of
-    /// the routes. The next commit publishes theirs, whether they have changed or not.
+    /// Publishes a table from another source, such as an image, in place of that of the routes. The
+    /// next commit publishes the table of the routes, whether they have changed or not.
     pub fn adopt(&mut self, mut fib: Fib<A>) {
         self.publications += 1;
         FibBuilder::number(&mut fib, self.publications);
@@ -102,9 +101,9 @@ impl<A: Family> Updater<A> {
         self.behind = true;
     }
 
-    /// Adds a route or changes its hop, from the next commit on. Returns the hop it
-    /// had, which may be given to another next hop only once a commit that follows
-    /// is published and every reader has [`passed`](Self::passed).
+    /// Adds a route or changes its hop, from the next commit on. Returns the hop it had, which may be
+    /// assigned to another next hop only when a later commit is published and every reader has
+    /// [`passed`](Self::passed).
     pub fn announce(&mut self, prefix: Prefix<A>, hop: Hop) -> Option<Hop> {
         self.rib.insert(prefix, hop)
     }
@@ -114,19 +113,18 @@ impl<A: Family> Updater<A> {
         self.rib.remove(prefix)
     }
 
-    /// Returns how many tables have been published since the first: the number of the
-    /// present one.
+    /// Returns the number of the present table: how many were published after the first.
     pub fn generation(&self) -> u64 {
         self.publications
     }
 
-    /// Counts the 64-bit words that changes have written into the table since it
-    /// was last built whole, that build included (Fu 2020, figure 3.11).
+    /// Returns the number of 64-bit words written into the table since it was last built whole, that
+    /// build included (Fu 2020, figure 3.11).
     pub fn written(&self) -> u64 {
         self.builder.written()
     }
 
-    /// Says whether a commit would change what readers see.
+    /// Returns whether a commit would change the table that readers get.
     pub fn is_behind(&self) -> bool {
         self.behind || self.broken || self.rib.dirty_len() > 0
     }
@@ -144,13 +142,13 @@ impl<A: Family> Updater<A> {
             commit.published = true;
             return Ok(commit);
         }
-        // Past a quarter of the table, sweeping it once is cheaper than in blocks.
+        // From a quarter of the table on, one sweep of all is cheaper than sweeps of blocks.
         let many = self.rib.dirty_len() > 1024.max(self.rib.len() / 4);
         if many || self.broken {
             self.rebuild(&mut commit)?;
         } else {
             match self.builder.follow(&mut self.rib) {
-                // With many holes the table outgrows the cache it was chosen for.
+                // With many holes the table outgrows the cache for which its engine was selected.
                 Ok(_) if self.builder.holes() > self.fib().footprint() / 16 => {
                     self.rebuild(&mut commit)?;
                 }
@@ -173,7 +171,7 @@ impl<A: Family> Updater<A> {
         Ok(())
     }
 
-    /// Publishes the builder's table, if one is free to carry it.
+    /// Publishes the builder's table, if a copy is free.
     fn publish(&mut self, commit: &mut Commit) {
         let (builder, number) = (&self.builder, self.publications + 1);
         commit.published = self.buffers.publish(

@@ -182,7 +182,7 @@ fn every_damage_is_refused_with_its_reason() {
         let refused = Image::read(&bytes[..len]).unwrap_err();
         match len {
             ..8 => assert_eq!(refused, BadImage::Foreign),
-            _ => assert!(matches!(refused, BadImage::Length { has, .. } if has == len as u64)),
+            _ => assert!(matches!(refused, BadImage::Length { found, .. } if found == len as u64)),
         }
     }
     assert!(matches!(Image::read(&[&bytes[..], b"\n"].concat()), Err(BadImage::Length { .. })));

@@ -1,36 +1,34 @@
 //! Sixteen lookups in the lanes of one vector: loads from sixteen places at once.
 //!
-//! A lookup in a table of 2^24 entries is one load that misses the near caches. What
-//! limits a batch is how many such loads are under way together, and a processor can
-//! look ahead over the further lookups the fewer instructions each of them takes. With
-//! AVX-512 a load by sixteen indices (`gather`) is one instruction, and so is what
-//! makes the indices and takes the answers apart.
+//! A lookup in a table of 2^24 entries is one load that misses the near caches. The rate of a
+//! batch is limited by the number of such loads in flight, and the processor looks ahead over
+//! the more lookups the fewer instructions each of them takes. With AVX-512 a load by sixteen
+//! indices (`gather`) is one instruction, and so is each step that computes the indices or
+//! separates the answers.
 //!
 //! ```text
 //!   addrs   │ a0 │ a1 │ … │ a15 │        Lanes, 32 bits each
 //!   shift   │ i0 │ i1 │ … │ i15 │
 //!   gather  │t[i0]│t[i1]│ … │t[i15]│     an index outside the table gives 0
-//!   test    0 1 0 … 1                    a mask: who goes on
+//!   test    0 1 0 … 1                    a mask: the lanes that go on
 //! ```
 //!
-//! [`Wide`] is the key: having one proves that the processor has the instructions, and
-//! all operations are its methods. An engine says how it answers a few vectors, as
-//! [`SimdLookup`], without a word of any processor; [`batch`] takes a batch apart into
-//! such, and where it says that there are no lanes the engine does what it does without.
-//! Items of 16 bits are loaded in pairs, since there is no gather of less than 32:
-//! nothing outside the table is read.
+//! A value of [`Wide`] proves that the processor has the instructions, and all operations are its
+//! methods. An engine implements [`SimdLookup`], the lookup of a few vectors, without any mention
+//! of a processor; [`batch`] divides a batch into such vectors, and returns false where there are
+//! no lanes, so that the engine takes its scalar code. Items of 16 bits are loaded in pairs,
+//! since no gather loads less than 32 bits; nothing outside the table is read.
 //!
-//! NEON has vectors of four lanes, no gather and no packing: sixteen lanes are four of
-//! them, and sixteen loads are sixteen loads, each index taken out of a vector and each
-//! item put into one. That costs more instructions than a lookup has that does little
-//! else; so there a table is answered in lanes only if it says that what it computes
-//! beside its loads is worth it ([`SimdLookup::LOADED_SINGLY`]).
+//! NEON has vectors of four lanes, no gather and no packing: sixteen lanes are four vectors, and
+//! a gather is sixteen loads, each with its index taken out of a vector and its item inserted
+//! into one. In a lookup that does little besides loading, this costs more instructions than it
+//! saves; so a table is looked up in lanes there only if it declares that its other work
+//! outweighs that cost ([`SimdLookup::LOADED_SINGLY`]).
 //!
-//! Vectors go abreast because a burst from a port is short. What follows a branch that
-//! depends on loaded numbers does not begin before they are there, if the processor
-//! guessed wrong; so all loads of one kind, of two vectors and more, stand before the
-//! first such branch. In bursts of 32 SAIL_L did a quarter more with two vectors abreast
-//! than with one after the other.
+//! Several vectors are looked up together because a burst from a port is short. Code after a
+//! mispredicted branch on loaded numbers does not begin before they arrive; so all loads of one
+//! kind, of two vectors and more, precede the first such branch. In bursts of 32 SAIL_L answered
+//! a quarter more lookups with two vectors together than with one after the other.
 
 use crate::{Addr, Hop};
 
@@ -47,14 +45,13 @@ pub(crate) use super::x86_64::lanes::{Lanes, Wide, wide};
 )))]
 pub(crate) use none::{Lanes, Wide, wide};
 
-/// A table that answers whole vectors.
+/// A table that looks up whole vectors.
 pub(crate) trait SimdLookup<A: Addr> {
-    /// Whether it does so too where a gather is a load for each lane: where lanes save
-    /// more than they cost, though what is loaded has to be put into them one by one.
+    /// Whether lanes are worth their cost where a gather is one load for each lane.
     const LOADED_SINGLY: bool = false;
 
-    /// Answers `N` vectors, at most four, their loads overlapping. To be
-    /// `#[inline(always)]`, and what it calls too.
+    /// Looks up `N` vectors, at most four, with overlapping loads. It must be
+    /// `#[inline(always)]`, and so must all functions that it calls.
     fn lookup_vectors<const N: usize>(
         &self,
         wide: Wide,
@@ -62,12 +59,12 @@ pub(crate) trait SimdLookup<A: Addr> {
         out: &mut [[Hop; LANES]; N],
     );
 
-    /// Answers lookups that fill no vector.
+    /// Looks up the remainder of a batch, which fills no vector.
     fn remainder(&self, addrs: &[A], out: &mut [Hop]);
 }
 
-/// Answers a batch in lanes, or says that there are none, or none that would be of use to
-/// this table; `out` is as long as `addrs`.
+/// Looks a batch up in lanes; returns false, without looking up, if there are no lanes or none
+/// that this table benefits from. `out` is as long as `addrs`.
 #[inline(always)]
 pub(crate) fn batch<A: Addr, T: SimdLookup<A>>(table: &T, addrs: &[A], out: &mut [Hop]) -> bool {
     (Wide::AT_ONCE || T::LOADED_SINGLY) && wide(Batch { table, addrs, out }).is_ok()
@@ -108,7 +105,7 @@ impl<A: Addr, T: SimdLookup<A>> WideKernel<Wide> for Batch<'_, A, T> {
     }
 }
 
-/// Goes through the lanes of a mask of up to four vectors, first to last.
+/// Iterates over the lanes of a mask of up to four vectors, first to last.
 pub(crate) struct Ones(pub(crate) u64);
 
 impl Iterator for Ones {
@@ -126,8 +123,8 @@ impl Iterator for Ones {
 /// to the top, so that bit 0 of an address is the top bit of its lane.
 #[inline(always)]
 pub(crate) fn tops<A: Addr>(addrs: &[A]) -> [u32; LANES] {
-    // A loop in place: a call that is not inlined would write what is then read whole,
-    // before the writes are through.
+    // A loop here and not a call: a call that is not inlined would store the items one by one
+    // just before they are loaded as a vector, which stalls.
     let mut tops = [0; LANES];
     for (top, addr) in tops.iter_mut().zip(addrs) {
         *top = if A::BITS <= 32 {
@@ -139,7 +136,7 @@ pub(crate) fn tops<A: Addr>(addrs: &[A]) -> [u32; LANES] {
     tops
 }
 
-/// Where there are no lanes.
+/// The types of an architecture without lanes.
 #[cfg(not(any(
     all(feature = "std", target_arch = "x86_64"),
     all(feature = "std", target_arch = "aarch64", target_endian = "little"),
@@ -147,22 +144,22 @@ pub(crate) fn tops<A: Addr>(addrs: &[A]) -> [u32; LANES] {
 mod none {
     use super::{LANES, WideKernel, Words};
 
-    /// Never to be had.
+    /// A proof that cannot be made.
     #[derive(Clone, Copy, Debug)]
     pub(crate) enum Wide {}
 
-    /// Numbers that no one has.
+    /// Lanes that cannot exist.
     #[derive(Clone, Copy, Debug)]
     pub(crate) enum Lanes {}
 
-    /// Hands the work back.
+    /// Returns the kernel.
     #[inline(always)]
     pub(crate) fn wide<K: WideKernel<Wide>>(kernel: K) -> Result<K::Out, K> {
         Err(kernel)
     }
 
     impl Wide {
-        /// What would be.
+        /// The value does not matter.
         pub(crate) const AT_ONCE: bool = true;
 
         pub(crate) fn load(self, _: [u32; LANES]) -> Lanes {
@@ -251,7 +248,7 @@ mod tests {
     use super::{LANES, Ones, Wide, WideKernel, Words, tops, wide};
     use alloc::vec::Vec;
 
-    /// Everything there is, on some numbers.
+    /// Runs every operation on some numbers.
     struct Everything {
         at: [u32; LANES],
         half: Vec<u16>,
@@ -298,35 +295,35 @@ mod tests {
     }
 
     #[test]
-    fn lanes_do_what_sixteen_numbers_would() {
+    fn lanes_agree_with_scalar_operations() {
         let mut state = 7u64;
-        let mut dice = || {
+        let mut random = || {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (state >> 33) as u32
         };
         for len in (0..70).chain([1 << 16]) {
             let everything = Everything {
-                // Some are outside, by one, by far, and as far as can be.
+                // Some indices are out of range: by one, by far, and by the most possible.
                 at: core::array::from_fn(|i| match i {
                     0 => u32::MAX,
                     1 => 1 << 31,
                     2 => len as u32,
                     3 => (len as u32).wrapping_sub(1),
-                    _ => dice() % (len as u32 + 9),
+                    _ => random() % (len as u32 + 9),
                 }),
-                half: (0..len).map(|_| dice() as u16).collect(),
-                whole: (0..len).map(|_| dice()).collect(),
-                double: (0..len).map(|_| u64::from(dice()) << 32 | u64::from(dice())).collect(),
-                mask: dice() as u16 | 0xf,
-                begin: dice() as usize % (len + 9),
+                half: (0..len).map(|_| random() as u16).collect(),
+                whole: (0..len).map(|_| random()).collect(),
+                double: (0..len).map(|_| u64::from(random()) << 32 | u64::from(random())).collect(),
+                mask: random() as u16 | 0xf,
+                begin: random() as usize % (len + 9),
             };
             let Everything { at, half, whole, double, mask, begin } = &everything;
             let Ok((found, rows, bytes)) = wide(&everything) else { return };
             for (i, &at) in at.iter().enumerate() {
-                let there = mask >> i & 1 == 1;
-                let half = half.get(at as usize).filter(|_| there);
+                let is_set = mask >> i & 1 == 1;
+                let half = half.get(at as usize).filter(|_| is_set);
                 assert_eq!(found[0][i], half.map_or(0, |&item| item.into()), "{len}, {at}");
-                let whole = whole.get(at as usize).filter(|_| there);
+                let whole = whole.get(at as usize).filter(|_| is_set);
                 assert_eq!(found[1][i], whole.map_or(0, |&item| item), "{len}, {at}");
                 assert_eq!(found[2][i], if at & 3 == 0 { at >> 1 } else { at << 5 });
                 assert_eq!(found[3][i], if at <= 50 { at } else { 3 });
@@ -334,7 +331,7 @@ mod tests {
                 assert_eq!(found[5][i], at | 8);
                 assert_eq!(found[6][i], 1 << (at & 31));
                 assert_eq!(found[7][i], 0);
-                let double = double.get(at as usize / 2).filter(|_| there);
+                let double = double.get(at as usize / 2).filter(|_| is_set);
                 let part = double.map_or(0, |&item| (item >> (at % 2 * 32)) as u32);
                 assert_eq!(found[8][i], part, "{len}, {at}");
                 assert_eq!(found[9][i], at.wrapping_add(3));
@@ -354,9 +351,9 @@ mod tests {
                 assert_eq!(found[15][i], (number & 255) * 171);
                 assert_eq!(found[16][i], number.count_ones());
                 assert_eq!(found[17][i], small * 1000);
-                let there = mask >> i & 1 == 1;
-                assert_eq!(found[18][i], if there { at[next] } else { 3 });
-                next += usize::from(there);
+                let is_set = mask >> i & 1 == 1;
+                assert_eq!(found[18][i], if is_set { at[next] } else { 3 });
+                next += usize::from(is_set);
                 assert_eq!(found[19][i], at[small as usize % LANES]);
             }
             let row = half.get(*begin..*begin + LANES);

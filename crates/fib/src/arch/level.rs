@@ -1,14 +1,14 @@
-//! Which kernels a process uses: found once, then a load and a comparison a batch.
+//! The level of kernels that a process uses: detected once, then a load and a comparison a batch.
 //!
-//! Asking the CPU for each feature took a twentieth of a burst of 32. `FINGERPOST_SIMD` in
-//! the environment lowers what is found, so that every kernel's twin can be tested and
-//! measured on the machine at hand; it is read with it.
+//! Testing the CPU for each feature took a twentieth of the time of a burst of 32.
+//! `FINGERPOST_SIMD` in the environment, read at the detection, lowers the level, so that every
+//! kernel's scalar version can be tested and measured on the same machine.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
 const UNKNOWN: u8 = 0;
 
-/// A level of kernels, once somebody has asked for it.
+/// A level of kernels, detected at its first use.
 pub(super) struct Level(AtomicU8);
 
 impl Level {
@@ -16,8 +16,8 @@ impl Level {
         Self(AtomicU8::new(UNKNOWN))
     }
 
-    /// Returns the level, above 0. `find` makes it of the CPU and of what the environment
-    /// says; several threads may do so at once, and all find the same.
+    /// Returns the level, above 0. `find` determines it from the CPU and the environment; several
+    /// threads may call it at once, and all get the same result.
     #[inline(always)]
     pub(super) fn get(&self, find: fn(Option<&str>) -> u8) -> u8 {
         match self.0.load(Ordering::Relaxed) {

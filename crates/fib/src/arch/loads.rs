@@ -1,4 +1,4 @@
-//! What no table can beat: plain loads from random places of so many bytes.
+//! The upper bound of a table's speed: plain loads from random places of so many bytes.
 //!
 //! ```text
 //!   independent   sum += words[place & mask]        many under way at once
@@ -7,16 +7,16 @@
 //!
 //! A lookup in a table of that size is at least one such load. Measured beside engines
 //! (`fingerpost-bench run`), the two rates are the machine's limit for a footprint, and
-//! an engine's share of it says what is left to gain. Independent loads are done plainly
-//! and, where there are lanes, sixteen at a time ([`lanes`](super::lanes)): which is
-//! faster depends on where in the caches the words are.
+//! an engine's share of it shows how much could still be gained. Independent loads are measured in
+//! scalar code and, where there are lanes, sixteen at a time ([`lanes`](super::lanes)): the faster
+//! one depends on the cache level of the words.
 //!
-//! The words lie as an engine's arrays do: on huge pages from half of one on.
+//! The words are in memory like the arrays of an engine: on huge pages from half of one on.
 
 use super::lanes::{LANES, Wide, WideKernel, Words, wide};
 use crate::table::Table;
 
-/// So many bytes to load from.
+/// An array of a given size to load from.
 pub struct Loads {
     words: Table<u32>,
 }
@@ -26,26 +26,26 @@ impl Loads {
     ///
     /// # Panics
     ///
-    /// If that is less than a word or more than 2^32 bytes.
+    /// If `log` is below 2 (one word) or above 32.
     pub fn new(log: u32) -> Self {
         assert!((2..=32).contains(&log), "from one word to as many as 32 bits can number");
         let words: alloc::vec::Vec<u32> = (0..1u64 << (log - 2)).map(|at| at as u32).collect();
         Self { words: Table::new(&words) }
     }
 
-    /// Returns the bytes there are.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.words)
     }
 
-    /// Loads a word for each of `places`, of which the lower bits count, and adds all up.
+    /// Loads a word for each of `places`, of which the lower bits are used, and adds all up.
     pub fn scalar(&self, places: &[u32]) -> u32 {
         let words = &*self.words;
         let mask = words.len() - 1;
         places.iter().fold(0, |sum: u32, &place| sum.wrapping_add(words[place as usize & mask]))
     }
 
-    /// Does so sixteen at a time; `None` where the CPU cannot.
+    /// Does the same sixteen at a time; `None` if the CPU has no lanes.
     pub fn in_lanes(&self, places: &[u32]) -> Option<u32> {
         wide(Gather { words: &self.words, places }).ok()
     }
@@ -55,7 +55,7 @@ impl Loads {
     pub fn dependent(&self, places: &[u32]) -> u32 {
         let words = &*self.words;
         let mask = words.len() - 1;
-        // The top bit of a word is none, which the compiler cannot know.
+        // The top bit of every word is 0: a data dependency the optimizer cannot remove.
         places.iter().fold(0, |word: u32, &place| words[(place ^ (word >> 31)) as usize & mask])
     }
 }
@@ -88,12 +88,12 @@ mod tests {
     use super::Loads;
 
     #[test]
-    fn each_place_is_loaded_once() {
+    fn loads_add_up_every_place_once() {
         for log in [2, 5, 12, 17] {
             let loads = Loads::new(log);
             assert_eq!(loads.bytes(), 1 << log);
             let count = 1u32 << (log - 2);
-            // All places, then the first 19 once more, with bits above that do not count.
+            // All places, then the first 19 once more, with unused upper bits set.
             let places: alloc::vec::Vec<u32> =
                 (0..count + 19).map(|at| at.wrapping_mul(0x0100_0001)).collect();
             let sum = places.iter().fold(0u32, |sum, place| sum.wrapping_add(place & (count - 1)));

@@ -1,23 +1,23 @@
-//! Instructions that not every CPU of an architecture has, picked at run time.
+//! Instructions that not every CPU of an architecture has, selected at run time.
 //!
-//! The crate is built for the baseline: on x86-64 that has no instruction that
-//! counts the ones of a word, and `count_ones` becomes a dozen operations. A scheme
-//! that lives from counting (Poptrie, Tree Bitmap, Lulea) writes its lookups as a
-//! [`Kernel`], plain code without any mention of a CPU; [`run`] compiles it twice,
-//! for the baseline and for a CPU that counts, and enters the one that suits:
+//! The crate is built for the baseline: on x86-64 that has no instruction that counts the ones
+//! of a word, and `count_ones` becomes a dozen operations. A scheme that depends on counting
+//! (Poptrie, Tree Bitmap, Lulea) implements its lookups as a [`Kernel`], plain code without any
+//! mention of a CPU; [`run`] compiles it twice, for the baseline and for a CPU with the
+//! instruction, and calls the version for this CPU:
 //!
 //! ```text
 //!   run(kernel) ──► has it popcnt, bmi1, bmi2? ──yes──► kernel.run(), with them
 //!                                              └─no───► kernel.run(), the scalar twin
 //! ```
 //!
-//! What is done in vectors is in [`lanes`] and [`search`], with the same way in. An
-//! AArch64 counts ones in its baseline, and has vectors there too: what there is to pick
-//! is whether they are used.
+//! Vector code is in [`lanes`] and [`search`], selected in the same way. The baseline of AArch64
+//! counts ones by an instruction and has vectors; there the selection is only whether vectors
+//! are used.
 //!
-//! Both are the same source, so that they cannot differ but in speed. To ask costs
-//! a load and a test; a batch asks once. Without `std`, or where the whole build is
-//! for such a CPU (`-C target-cpu`), nothing is asked.
+//! Both versions have the same source, so that they differ in speed alone. The selection costs
+//! a load and a comparison, once a batch. Without `std`, or where the whole build is for such a
+//! CPU (`-C target-cpu`), there is no selection.
 
 #[cfg(all(feature = "std", target_arch = "aarch64", target_endian = "little"))]
 mod aarch64;
@@ -35,17 +35,17 @@ mod x86_64;
 
 pub use loads::Loads;
 
-/// Work that is to be done with the best instructions there are.
+/// Code to be compiled for the best instructions of this CPU.
 pub(crate) trait Kernel {
-    /// What comes of it.
+    /// The result.
     type Out;
 
-    /// Does it. To be `#[inline(always)]`, and what it calls too: only what is
-    /// inlined is compiled for the better CPU.
+    /// Runs the kernel. It must be `#[inline(always)]`, and so must all functions that it calls:
+    /// only inlined code is compiled for the better CPU.
     fn run(self) -> Self::Out;
 }
 
-/// Does the work, counting ones by an instruction where the CPU has it.
+/// Runs a kernel, compiled with the instruction that counts ones if the CPU has it.
 #[inline(always)]
 pub(crate) fn run<K: Kernel>(kernel: K) -> K::Out {
     #[cfg(all(feature = "std", target_arch = "x86_64"))]
@@ -58,7 +58,7 @@ pub(crate) fn run<K: Kernel>(kernel: K) -> K::Out {
 mod tests {
     use super::{Kernel, run};
 
-    /// What Poptrie does with a word, by position.
+    /// The rank of each position of a word, as Poptrie computes it.
     struct Ranks(u64);
 
     impl Kernel for Ranks {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn both_twins_count_alike() {
+    fn both_versions_of_a_kernel_count_alike() {
         let mut state = 1u64;
         for _ in 0..1000 {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

@@ -1,21 +1,21 @@
 //! The rank of a probe among sorted starts: one comparison of a whole vector.
 //!
-//! Where a line of the cache holds 64 starts of a byte, or 32 of two, a binary search
-//! among them takes six steps, each of which waits for the one before. A vector compares
-//! all of them with the probe at once; the ones of the result, counted, are the rank:
+//! A cache line holds 64 starts of one byte, or 32 of two. A binary search among them takes six
+//! steps, each of which waits for the one before. A vector compares all of them with the probe
+//! at once, and the number of ones in the result is the rank:
 //!
 //! ```text
-//!   starts  │ 3 │ 9 │ 20 │ 31 │ … (not ours)
+//!   starts  │ 3 │ 9 │ 20 │ 31 │ … (other words)
 //!   probe     20  20   20   20
 //!   ≤         1   1    1    0    0    …        count: 3
 //! ```
 //!
-//! What lies behind the starts is not counted, and not read where the slice ends before the
-//! vector does. Where it does not, the whole vector is read and the mask is for the result:
-//! that takes an instruction, and a mask for the load four.
-//! Starts lie in words of 32 bits, the first in the lowest bits of its word.
-//! [`byte_rank`] and [`half_rank`] are the twins for any CPU, by halves; [`Wide`] has
-//! the same as methods.
+//! Words behind the starts are not counted, and not read if the slice ends before the vector
+//! does. Otherwise the whole vector is read and the mask is applied to the result: that takes
+//! one instruction, and a mask for the load four. Starts are packed in words of 32 bits, the
+//! first in the lowest bits of its word. [`byte_rank`] and [`half_rank`] are the scalar versions,
+//! by binary search; [`Wide`] has methods of the same names.
+
 use core::hint::select_unpredictable;
 
 use super::lanes::{Wide, WideKernel, wide};
@@ -54,7 +54,7 @@ pub(crate) fn half_rank(words: &[u32], count: usize, probe: u32) -> usize {
     rank(count, |at| half(words, at) <= probe)
 }
 
-/// Counts the items of which `holds` is true, which come before all others.
+/// Counts the items for which `holds` is true, which come before all others.
 #[inline(always)]
 fn rank(count: usize, holds: impl Fn(usize) -> bool) -> usize {
     let (mut base, mut len) = (0, count + 1);
@@ -66,7 +66,7 @@ fn rank(count: usize, holds: impl Fn(usize) -> bool) -> usize {
     base
 }
 
-/// Says whether this CPU has the vectors for it.
+/// Returns whether this process searches with vectors.
 pub(crate) fn in_vectors() -> bool {
     struct Nothing;
     impl WideKernel<Wide> for Nothing {
@@ -77,7 +77,7 @@ pub(crate) fn in_vectors() -> bool {
     wide(Nothing).is_ok()
 }
 
-/// Where there are no lanes.
+/// The methods of an architecture without lanes.
 #[cfg(not(any(
     all(feature = "std", target_arch = "x86_64"),
     all(feature = "std", target_arch = "aarch64", target_endian = "little"),
@@ -97,7 +97,7 @@ mod tests {
     use crate::arch::lanes::{Wide, WideKernel, wide};
     use alloc::vec::Vec;
 
-    /// Both ranks of a probe, in lanes.
+    /// Computes both ranks of a probe in lanes.
     struct Ranks<'a>(&'a [u32], usize, &'a [u32], usize, u32);
 
     impl WideKernel<Wide> for Ranks<'_> {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rank_of_every_number_of_starts_agrees_with_a_count() {
+    fn ranks_agree_with_a_count_for_every_number_of_starts() {
         let mut state = 3u64;
         for count in 1..=BYTES {
             for _ in 0..20 {
@@ -132,7 +132,7 @@ mod tests {
                 bytes.sort_unstable();
                 halves.sort_unstable();
                 let (mut byte_words, mut half_words) = (pack(&bytes, 8), pack(&halves, 16));
-                // What lies behind would count, were it counted; or nothing does.
+                // Zeros behind the starts, which a rank must not count; or no words behind.
                 let behind = draw(2 * HALVES as u32) as usize / 2;
                 byte_words.resize(byte_words.len() + behind, 0);
                 half_words.resize(half_words.len() + behind, 0);

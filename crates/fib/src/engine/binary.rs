@@ -21,12 +21,11 @@
 //!       3 ● C
 //! ```
 //!
-//! Whether a node is solid is a mark of its own, since a route may lead to
-//! [`Hop::NONE`] and then shields a part of a shorter one.
+//! A mark of its own says whether a node is solid, since a route may lead to [`Hop::NONE`], which
+//! excludes its addresses from a shorter one.
 //!
-//! Updates are incremental, as simple as can be: a route that comes makes the nodes
-//! that its way lacks, one that goes takes along those that led to it alone. The
-//! array is kept dense (`nodes.rs`). A lookup is O(`A::BITS`) loads, of which each
+//! Updates are incremental: an added route makes the missing nodes of its path, and a removed one
+//! removes those that led to it alone. The array is kept dense (`nodes.rs`). A lookup is O(`A::BITS`) loads, of which each
 //! waits for the one before; an update writes a node for each bit that no other
 //! route shares. Limit: 2^31 - 1 nodes.
 
@@ -170,8 +169,8 @@ impl<A: Addr, L: Leaf> BinaryBuilder<A, L> {
         self.nodes.set(at as usize, node);
     }
 
-    /// Makes `prefix` solid, starting from `at`, which is on its way `depth` bits
-    /// down; tells `passed` of every node below that.
+    /// Makes `prefix` solid, starting from `at`, which is on its path `depth` bits down; calls
+    /// `passed` with every node below that.
     fn insert(
         &mut self,
         (mut at, depth): (u32, u32),
@@ -195,7 +194,7 @@ impl<A: Addr, L: Leaf> BinaryBuilder<A, L> {
         Ok(())
     }
 
-    /// Makes `prefix` empty, and takes out what has led to it alone.
+    /// Makes `prefix` empty, and removes the nodes that led to it alone.
     fn remove(&mut self, prefix: Prefix<A>) {
         let mut at = ROOT;
         for depth in 0..prefix.len() {

@@ -19,10 +19,10 @@
 //! the flag and the number of a block of TBLlong, which belongs to it alone. Toys
 //! split their bits alike, three quarters and one.
 //!
-//! One load for nearly all addresses, two at most, at the price of 32 MiB whatever
-//! the table: the loads miss the near caches, and a batch lives from having many of
-//! them under way. The thesis grants the scheme no more than delayed rebuilds; its
-//! author's web page an incremental version. Here a patch computes the entries of
+//! A lookup is one load for nearly all addresses, two at most, at the price of 32 MiB for any
+//! table: the loads miss the near caches, and the rate of a batch comes from many loads in
+//! flight. The thesis gives the scheme delayed rebuilds only; its author's web page has an
+//! incremental version. Here a patch computes the entries of
 //! its block and writes those that differ; a block of TBLlong is written in place
 //! while its entry keeps needing it, freed when it does not, and the lowest free one
 //! is taken next, so that the array can be cut where it ends in free blocks.
@@ -56,7 +56,7 @@ const fn long_bits<A: Addr>() -> u32 {
     A::BITS - first_bits::<A>()
 }
 
-/// The bit of an entry that says that it names a block.
+/// The bit of an entry that names a block.
 const fn flag<L: Leaf>() -> u32 {
     L::MAX / 2 + 1
 }
@@ -76,15 +76,15 @@ impl<A: Addr, L: Leaf> Dir24_8<A, L> {
         self.tbl24[addr.bits(0, first_bits::<A>())].hop().0
     }
 
-    /// Returns where in TBLlong the hop is to which `entry`, that has the flag, leads.
+    /// Returns the index in TBLlong of the hop to which `entry`, which has the flag, leads.
     #[inline(always)]
     fn long(entry: u32, addr: A) -> usize {
         let block = (entry & !flag::<L>()) as usize;
         block << long_bits::<A>() | addr.bits(first_bits::<A>(), long_bits::<A>())
     }
 
-    /// All of a group's entries first, then what has the flag: neither pass has a
-    /// branch that depends on an entry, so that the loads of each overlap.
+    /// Looks up a batch without lanes: all entries of a group first, then those with the flag.
+    /// Neither pass has a branch that depends on an entry, so that the loads of each overlap.
     #[inline(always)]
     fn groups(&self, addrs: &[A], out: &mut [Hop]) {
         for (addrs, out) in addrs.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
@@ -111,7 +111,7 @@ impl<A: Addr, L: Leaf> Dir24_8<A, L> {
     }
 }
 
-/// Both tables by gathers.
+/// Reads both tables by gathers.
 impl<A: Addr, L: Leaf> SimdLookup<A> for Dir24_8<A, L> {
     #[inline(always)]
     fn lookup_vectors<const N: usize>(
@@ -188,7 +188,7 @@ impl<A: Addr, L: Leaf> Engine<A> for Dir24_8<A, L> {
     }
 }
 
-/// In images: an entry with the flag names a block that there is.
+/// In images, an entry with the flag must name an existing block.
 impl<A: Addr, L: Leaf> Storable for Dir24_8<A, L> {
     fn save(&self, parts: &mut PartWriter<'_>) {
         parts.array("tbl24", &self.tbl24);

@@ -1,4 +1,4 @@
-//! The upper half of the address in one table, what is longer in another.
+//! The upper half of the address in one table, longer routes in another.
 //!
 //! Nearly every IPv6 route is /64 or shorter, and a 64-bit shift is one
 //! instruction where a 128-bit one is six. So the upper half has a table of its
@@ -25,7 +25,7 @@ use crate::{Addr, FamilyLayout, Full, Hop, Prefix};
 /// How many upper halves are looked up at once.
 const GROUP: usize = 256;
 
-/// In the upper table: the answer depends on the lower half.
+/// The mark in the upper table: the answer depends on the lower half.
 const BELOW: Hop = Hop(0);
 
 /// A frozen table of two halves.
@@ -59,8 +59,8 @@ impl<A: FamilyLayout, E: Entry> Engine<A> for Halves<A, E> {
                 *upper = addr.upper();
             }
             self.upper.lookup_batch(&uppers[..addrs.len()], out);
-            // A marked half is rare: one pass without a branch takes the mark's one
-            // off all, and tells whether a second is called for.
+            // A marked half is rare: one pass without a branch subtracts the offset of 1 from
+            // all hops, and detects whether a second pass is needed.
             let mut marked = false;
             for out in out.iter_mut() {
                 marked |= *out == BELOW;
@@ -146,8 +146,8 @@ pub(crate) fn bytes<A: FamilyLayout>(shape: Shape, runs: &[Run<A>]) -> usize {
     estimate::bytes(shape, &upper) + estimate::bytes(lower_shape::<A>(shape), &lower)
 }
 
-/// In images each half is a table of its own. The upper one may lead to the lower by any
-/// entry: what is not marked there goes nowhere.
+/// In images each half is a table of its own. Any entry of the upper one may lead to the lower,
+/// which has no route for an unmarked half.
 impl<A: FamilyLayout, E: Entry> Storable for Halves<A, E> {
     fn save(&self, parts: &mut PartWriter<'_>) {
         self.upper.save(&mut parts.within("upper"));
@@ -181,7 +181,7 @@ fn divide<A: FamilyLayout>(block: Prefix<A>, runs: &[Run<A>]) -> (Vec<Run<A::Upp
         let inside = begin != start;
         if inside {
             if marked != Some(begin) {
-                // The half begins with what the run before leaves in it.
+                // The half begins with the run before.
                 push(&mut upper, start.upper(), BELOW);
                 push(&mut lower, begin, runs[i - 1].hop);
                 marked = Some(begin);
@@ -228,7 +228,7 @@ impl<A: FamilyLayout, E: Entry> Builder<A> for HalvesBuilder<A, E> {
 
     fn patch(&mut self, block: Prefix<A>, runs: &[Run<A>]) -> Result<(), Full> {
         if runs.iter().any(|run| run.hop.0 == u32::MAX) {
-            // One higher it would be the mark.
+            // One higher, it would be the mark.
             let seen = u64::from(u32::MAX);
             return Err(Full { what: Full::HOPS, limit: seen - 1, seen });
         }

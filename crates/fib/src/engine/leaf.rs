@@ -1,9 +1,8 @@
-//! How an engine stores a hop: in 16 bits while they last, in 32 beyond.
+//! The stored form of a hop: 16 bits if they suffice, otherwise 32.
 //!
-//! Next hops are few (tens at an edge, hundreds at an exchange), and a table of
-//! half the bytes stays in a nearer cache. Every engine is generic over the width;
-//! the choice tries the narrow one first and takes the wide one when that is
-//! [`Full`].
+//! Next hops are few (tens at an edge, hundreds at an exchange), and a table of half the size
+//! stays in a nearer cache. Every engine is generic over the width; the factory builds the narrow
+//! form first, and the wide one if that is [`Full`].
 
 use core::fmt::Debug;
 use core::hash::Hash;
@@ -69,7 +68,7 @@ impl Leaf for u32 {
     }
 }
 
-/// Says that `hop` is above `max`, the highest index that a table can store.
+/// Makes the error of a `hop` above `max`, the highest index that a table can store.
 pub(crate) fn full(hop: Hop, max: u64) -> Full {
     Full { what: Full::HOPS, limit: max, seen: hop.0.into() }
 }

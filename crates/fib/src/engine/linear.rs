@@ -1,8 +1,7 @@
 //! The oracle: every route, longest first, compared one after the other.
 //!
-//! It shares nothing with the other engines (no runs, no builder, no bit
-//! tricks) and is so plain that one can see it is right; that is all it is for.
-//! A lookup is O(routes).
+//! All other engines are tested against it. It shares no code with them (no runs, no bit
+//! operations), and is simple enough to be verified by reading. A lookup is O(routes).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -66,7 +65,7 @@ impl<A: Addr> RouteBuilder<A> for LinearBuilder<A> {
             Some(hop) => self.routes.insert(prefix, hop),
             None => self.routes.remove(&prefix),
         };
-        // The list is made anew by the next freeze.
+        // The next freeze makes the list anew.
         self.written += (self.routes.len() * size_of::<(Prefix<A>, Hop)>()).div_ceil(8) as u64;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The engines: ways to lay routes out in memory so that a lookup is quick.
+//! The engines: layouts of the routes in memory for fast lookups.
 //!
 //! | engine | idea | source | update | limits |
 //! |---|---|---|---|---|
@@ -24,21 +24,21 @@
 //! | [`rank`]: `Flat` | the same, a leaf for every place | ours | an upper half | IPv4; 2^30 hops |
 //! | [`dxr`] | direct tables, then a search among the ranges of one chunk | Zec 2019 | the chunks | see `dxr/entry.rs` |
 //! | [`rank6`] | short sorted starts between fixed cuts, one vector compared, the ones counted | Zec 2012, Zhou, Ross 2002 | a chunk of 16 bits | IPv6; 2^29 hops, words |
-//! | [`halves`] | the upper half of the address in one table, what is longer in another | HOUSE.md | the chunks | IPv6 |
+//! | [`halves`] | the upper half of the address in one table, longer routes in another | ours | the chunks | IPv6 |
 //!
-//! What each costs in bytes and accesses, how fast it is, and when to take it, is told
-//! with its record in the guide (`docs/guide/engines.md`). A limit that is passed is
-//! [`Full`], and the choice then takes the wider layout where there is one.
+//! The guide (`docs/guide/engines.md`) has the size, the accesses and the measured speed of each,
+//! and when to use it. A limit that is exceeded is the error [`Full`], upon which the factory takes
+//! the wider layout if there is one.
 //!
-//! In front of any of them, [`hac`] keeps the last answers (Chiueh, Pradhan 1999).
+//! In front of any of them, [`hac`] caches the last answers (Chiueh, Pradhan 1999).
 //!
-//! Every engine is two structs. A builder owns what is needed to change the table;
-//! it is a [`Builder`] where the scheme is laid out from runs, block by block, and
-//! a [`RouteBuilder`] where it keeps routes as they are and changes them one by
-//! one. What it freezes is an [`Engine`]: plain arrays that any number of threads
-//! read. To add one: its file here, a line in `choice.rs`, a line in `factory.rs`;
-//! the battery under `tests/` then runs it as it does all others. One that is to be kept
-//! in images says how ([`Storable`]), and has a line in `image/engines.rs`.
+//! Every engine is two structs. A builder owns all that is needed to change the table; it is a
+//! [`Builder`] if the scheme is laid out from runs, block by block, and a [`RouteBuilder`] if it
+//! keeps routes as they are and changes them one by one. It freezes an [`Engine`]: plain arrays
+//! that any number of threads read. To add one: its file here, a line in `choice.rs`, a line in
+//! `factory.rs`; the battery under `tests/` then tests it like all others. An engine with an image
+//! format implements [`Storable`] and [`Loadable`](crate::image::Loadable), and has a line in
+//! `factory/load.rs`.
 
 use alloc::vec::Vec;
 use core::any::Any;
@@ -94,20 +94,20 @@ pub trait Engine<A: Addr>: Any + Send + Sync {
     }
 
     /// Looks up `addrs[i]` into `out[i]`, each waiting for the answer before it:
-    /// the SEQ of Zec's thesis (section 3.6), which measures how long one lookup
-    /// takes. Some bits of an answer, which are none, but which the compiler
-    /// cannot know to be none, are part of the next key.
+    /// the SEQ of Zec's thesis (section 3.6), which measures the latency of one lookup. Zero bits
+    /// derived from the last answer are part of the next key: a data dependency that the optimizer
+    /// cannot remove.
     fn lookup_chained(&self, addrs: &[A], out: &mut [Hop]) {
         chain(addrs, out, |addr| self.lookup(addr));
     }
 
-    /// Returns the same lookups in the two ways of overlapping their waits, for
-    /// engines that chase pointers.
+    /// Returns the same lookups as state machines, whose waits can be overlapped in two ways; `None`
+    /// for engines that do not chase pointers.
     fn overlapped(&self) -> Option<&dyn Overlapped<A>> {
         None
     }
 
-    /// Returns the table as images keep it, if they do.
+    /// Returns the table for writing to an image, if the engine has an image format.
     fn storable(&self) -> Option<&dyn Storable> {
         None
     }
@@ -115,8 +115,8 @@ pub trait Engine<A: Addr>: Any + Send + Sync {
     /// Lists the arrays that lookups may touch.
     fn parts(&self) -> Vec<Part>;
 
-    /// Looks `addr` up slowly and appends every load it takes to `steps`: the twin
-    /// of [`lookup`](Self::lookup) that explains itself, and counts.
+    /// Looks `addr` up and appends every load to `steps`: a slow version of
+    /// [`lookup`](Self::lookup) for explanation and counting.
     fn trace(&self, addr: A, steps: &mut Vec<Step>) -> Hop;
 
     /// Returns the bytes that lookups may touch.
@@ -125,7 +125,7 @@ pub trait Engine<A: Addr>: Any + Send + Sync {
     }
 }
 
-/// Does what [`Engine::lookup_chained`] is to do, with any way of looking one up.
+/// Implements [`Engine::lookup_chained`] with any function that looks one address up.
 #[inline(always)]
 pub(crate) fn chain<A: Addr>(addrs: &[A], out: &mut [Hop], lookup: impl Fn(A) -> Hop) {
     let none = black_box(0);
@@ -136,7 +136,7 @@ pub(crate) fn chain<A: Addr>(addrs: &[A], out: &mut [Hop], lookup: impl Fn(A) ->
     }
 }
 
-/// Where a paper would put an array: beside the processor, or in memory.
+/// The memory in which a paper puts an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Fast and small: the on-chip memory of an FPGA, or what must stay in cache.
@@ -148,13 +148,13 @@ pub enum Place {
 /// One array of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// What the engine's paper calls it.
+    /// The name in the engine's paper.
     pub name: &'static str,
     /// The number of items.
     pub items: usize,
     /// Their bytes.
     pub bytes: usize,
-    /// Where the paper puts it, if it makes the difference.
+    /// The memory in which the paper puts it, if it distinguishes them.
     pub place: Option<Place>,
 }
 
@@ -164,13 +164,13 @@ impl Part {
         Self { name, items: items.len(), bytes: size_of_val(items), place: None }
     }
 
-    /// Says that the paper puts it on chip.
+    /// Marks the part as on chip.
     #[must_use]
     pub fn on_chip(self) -> Self {
         Self { place: Some(Place::OnChip), ..self }
     }
 
-    /// Says that the paper puts it off chip.
+    /// Marks the part as off chip.
     #[must_use]
     pub fn off_chip(self) -> Self {
         Self { place: Some(Place::OffChip), ..self }
@@ -182,9 +182,9 @@ impl Part {
 pub struct Step {
     /// The array's name, as in [`Part`].
     pub part: &'static str,
-    /// Which of its items.
+    /// The index of the item.
     pub index: usize,
-    /// The bytes of that item.
+    /// The bytes of the item.
     pub bytes: usize,
 }
 
@@ -195,10 +195,10 @@ impl Step {
     }
 }
 
-/// The mutable side of an engine that is laid out from runs: owns its pools, and
-/// what is needed to share equal parts and to patch.
+/// The mutable side of an engine that is laid out from runs: owns its pools, and the state needed
+/// to share equal parts and to patch.
 pub trait Builder<A: Addr>: Send {
-    /// What readers get.
+    /// The frozen table.
     type Engine: Engine<A>;
 
     /// Returns the length in bits of the smallest blocks that can be patched.
@@ -208,12 +208,12 @@ pub trait Builder<A: Addr>: Send {
     /// the space, to be joined with [`absorb`](Self::absorb).
     fn share_len(&self) -> u32;
 
-    /// Lays out `runs`, which tile `block`, in place of what the block held.
+    /// Lays out `runs`, which tile `block`, in place of the block's present content.
     ///
     /// # Errors
     ///
-    /// [`Full`] if a limit of the layout is reached; the builder is then of no
-    /// further use, what was frozen before stays right.
+    /// [`Full`] if a limit of the layout is exceeded. The builder must then not be used any more;
+    /// tables frozen before stay valid.
     ///
     /// # Panics
     ///
@@ -222,68 +222,66 @@ pub trait Builder<A: Addr>: Send {
 
     /// Takes over what `part`, a builder of the same layout, holds for the
     /// addresses `first` to `last`, which begin and end with blocks of
-    /// [`share_len`](Self::share_len) bits. So several threads build one table.
+    /// [`share_len`](Self::share_len) bits, so that several threads can build one table.
     ///
     /// # Errors
     ///
     /// [`Full`] as for [`patch`](Self::patch).
     fn absorb(&mut self, part: &Self, first: A, last: A) -> Result<(), Full>;
 
-    /// Copies the present table out whole.
+    /// Copies the present table.
     fn freeze(&self) -> Self::Engine;
 
     /// Brings `idle`, frozen from this builder earlier, up to date by copying
     /// only what has changed since.
     fn refresh(&self, idle: &mut Self::Engine);
 
-    /// Counts the 64-bit words of the table's arrays that were written so far: the
-    /// memory accesses of an update (Fu 2020, section 3.4.2). Growing counts.
+    /// Returns the number of 64-bit words of the table's arrays written so far: the memory accesses
+    /// of an update (Fu 2020, section 3.4.2). Growth counts.
     fn written(&self) -> u64;
 
-    /// Counts the bytes of the table that nothing is in any more, where the builder
-    /// does not close such holes itself: past a sixteenth of the table it is built
-    /// anew.
+    /// Counts the unused bytes within the table, if the builder does not close such holes itself:
+    /// the updater rebuilds the table when they exceed a sixteenth of it.
     fn holes(&self) -> usize {
         0
     }
 }
 
-/// The mutable side of an engine that keeps routes as they are, nested, and has an
-/// update of its own for each.
+/// The mutable side of an engine that keeps routes as they are, nested, and updates each of them on
+/// its own.
 pub trait RouteBuilder<A: Addr>: Send {
-    /// What readers get.
+    /// The frozen table.
     type Engine: Engine<A>;
 
-    /// Lays all routes out, in place of whatever there was.
+    /// Lays out all routes, in place of the present table.
     ///
     /// # Errors
     ///
-    /// [`Full`] if a limit of the layout is reached; the builder is then of no
-    /// further use, what was frozen before stays right.
+    /// [`Full`] if a limit of the layout is exceeded. The builder must then not be used any more;
+    /// tables frozen before stay valid.
     fn fill(&mut self, rib: &Rib<A>) -> Result<(), Full>;
 
-    /// Takes over what `rib` says now of exactly `prefix`: a route that is new,
-    /// has another hop or is gone. `rib` may be ahead by other changes, for each
-    /// of which this is called too.
+    /// Applies the change of the route of exactly `prefix`, which is new, has another hop or is
+    /// removed in `rib`. `rib` may already have other changes, for each of which this is called
+    /// too.
     ///
     /// # Errors
     ///
     /// [`Full`] as for [`fill`](Self::fill).
     fn change(&mut self, rib: &Rib<A>, prefix: Prefix<A>) -> Result<(), Full>;
 
-    /// Copies the present table out whole.
+    /// Copies the present table.
     fn freeze(&self) -> Self::Engine;
 
     /// Brings `idle`, frozen from this builder earlier, up to date by copying
     /// only what has changed since.
     fn refresh(&self, idle: &mut Self::Engine);
 
-    /// Counts the 64-bit words written, as [`Builder::written`].
+    /// Returns the number of 64-bit words written, as [`Builder::written`].
     fn written(&self) -> u64;
 
-    /// Counts the bytes of the table that nothing is in any more, where the builder
-    /// does not close such holes itself: past a sixteenth of the table it is built
-    /// anew.
+    /// Counts the unused bytes within the table, if the builder does not close such holes itself:
+    /// the updater rebuilds the table when they exceed a sixteenth of it.
     fn holes(&self) -> usize {
         0
     }

@@ -26,8 +26,8 @@
 //! child. Nothing is pushed down from one node to the next, which keeps an update
 //! within one node: a route that comes overwrites the entries of shorter ones, one
 //! that goes gives its entries to the next shorter route of the same node, or to
-//! none; the length in the entry tells whose it is. Nodes are made and given back
-//! on the way, and the array kept dense (`nodes.rs`).
+//! none; the length in the entry identifies the route. Nodes are added and removed on the path,
+//! and the array is kept dense (`nodes.rs`).
 //!
 //! Where s does not divide the width, the last level has fewer bits to decide on
 //! and uses only the front of its nodes.
@@ -50,7 +50,7 @@ const ROOT: u32 = 0;
 /// As a child: none. Nothing leads to the root.
 const NIL: u32 = ROOT;
 
-/// What is known of one value of a level's bits.
+/// The entry for one value of a level's bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Entry<L> {
     child: u32,
@@ -211,8 +211,8 @@ impl<A: Addr, L: Leaf> MultibitBuilder<A, L> {
         }
     }
 
-    /// Adds a route, starting from node `at` that decides from bit `from` on and is on
-    /// its way; tells `passed` of every node below that.
+    /// Adds a route, starting from node `at`, which decides from bit `from` on and is on its path;
+    /// calls `passed` with every node below that.
     fn insert(
         &mut self,
         (mut at, from): (u32, u32),

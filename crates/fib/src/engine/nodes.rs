@@ -9,10 +9,9 @@
 //! ```
 //!
 //! The tries link their nodes by `u32` number, half a pointer. A node given back
-//! is used again, the lowest first; free nodes at the end are cut off. What is
-//! free in the midst may be a sixteenth of the array: beyond that the last node
-//! moves into the lowest hole ([`Nodes::next_move`]), and the trie mends the
-//! links to it. So an array is never more than that larger than a fresh build's,
+//! is used again, the lowest first; free nodes at the end are cut off. Free nodes elsewhere may be
+//! a sixteenth of the array: beyond that the last node moves into the lowest hole
+//! ([`Nodes::next_move`]), and the trie corrects the links to it. So an array is never more than that larger than a fresh build's,
 //! and each node given back costs at most one move.
 
 use alloc::collections::BTreeSet;
@@ -63,7 +62,7 @@ impl<T: Copy + PartialEq> Nodes<T> {
         Ok(at)
     }
 
-    /// Takes all nodes out. What was frozen before is brought up to date as ever.
+    /// Removes all nodes. Tables frozen before can still be refreshed.
     pub(crate) fn clear(&mut self) {
         self.items.truncate(0);
         self.free.clear();
@@ -80,7 +79,7 @@ impl<T: Copy + PartialEq> Nodes<T> {
     }
 
     /// Cuts free nodes off the end and, if still too many are free, moves the last
-    /// node into a hole: says from where to where. To be called until there is none.
+    /// node into a hole, and returns both numbers. The caller repeats this until it returns `None`.
     pub(crate) fn next_move(&mut self) -> Option<(u32, u32)> {
         let mut count = self.items.len() / self.size;
         while self.free.last().is_some_and(|&last| last as usize + 1 == count) {
@@ -141,9 +140,9 @@ mod tests {
     use alloc::collections::BTreeMap;
 
     #[test]
-    fn the_array_stays_dense_whatever_is_given_back() {
+    fn array_stays_dense_as_nodes_are_removed() {
         let mut nodes: Nodes<u32> = Nodes::new(3);
-        // What each live node should hold, by number.
+        // The expected content of each live node, by number.
         let mut live: BTreeMap<u32, u32> = BTreeMap::new();
         let mut state = 5u64;
         for step in 0..20_000u32 {
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_array_says_so_and_takes_what_was_given_back() {
+    fn full_array_is_an_error_until_a_node_is_removed() {
         let mut nodes: Nodes<u8> = Nodes { limit: 6, ..Nodes::new(2) };
         for _ in 0..3 {
             nodes.add(&[1, 2]).unwrap();

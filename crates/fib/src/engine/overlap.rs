@@ -1,13 +1,12 @@
-//! Two ways of looking several addresses up at once, so that their waits overlap.
+//! Two ways of looking up several addresses at once, so that their waits overlap.
 //!
-//! A scheme that follows pointers waits for memory at every step, and does nothing
-//! else meanwhile. [`Walk`] writes such a lookup down as a state machine that can
-//! be left before each load; the two drivers here leave it there:
+//! A scheme that follows pointers waits for memory at every step. [`Walk`] is such a lookup as a
+//! state machine that can be suspended before each load; the two drivers suspend it there:
 //!
 //! ```text
 //!   group (Fu, algorithm 1)               coroutines (Fu, algorithm 2)
 //!   begin   a b c d   prefetch each        a b c d   begin, prefetch, yield
-//!   step    a b c d   all go one step      a b c d   round and round; whoever
+//!   step    a b c d   all go one step      a b c d   in turn; a lookup that
 //!   step    a   c d   b has answered       a E c d   has answered makes room
 //!   step    a     d   … until all have     a E c F   for the next address
 //!   next group                             until no address is left
@@ -17,11 +16,10 @@
 //! sections 2.5.2, 2.5.3, 4.5.3 and 4.5.4; Chen et al., "Improving hash join performance
 //! through prefetching", TODS 2007, for the former.
 //!
-//! A group ends with its longest lookup, its last steps overlapping little;
-//! coroutines keep the same number in flight to the end, but each step chooses
-//! again whom to resume. How many are worth having in flight depends on the
-//! machine and the traffic: [`Tuner`] finds it while running, as section 4.5.4
-//! does. Neither driver allocates.
+//! A group ends with its longest lookup, and its last steps overlap little; coroutines keep the
+//! same number in flight to the end, but each step selects the lookup to resume. The best number
+//! in flight depends on the machine and the traffic: [`Tuner`] finds it at run time, as section
+//! 4.5.4 does. Neither driver allocates.
 
 use core::array;
 use core::ops::ControlFlow;
@@ -44,10 +42,10 @@ pub trait Walk<A: Addr>: Sync {
     /// Starts a lookup, without any load that may have to wait.
     fn begin(&self, addr: A) -> Self::At;
 
-    /// Asks for the memory that the next [`step`](Self::step) will load.
+    /// Prefetches the memory that the next [`step`](Self::step) will load.
     fn prefetch(&self, at: &Self::At);
 
-    /// Loads, and says where to go on, or the answer.
+    /// Loads, and returns the next state, or the answer.
     fn step(&self, at: Self::At) -> ControlFlow<Hop, Self::At>;
 }
 
@@ -89,8 +87,8 @@ fn step_together<const N: usize, A: Addr, W: Walk<A> + ?Sized>(
     out: &mut [Hop],
 ) {
     let Some(&last) = addrs.last() else { return };
-    // Who is still under way, in front; those that have answered drop out of the
-    // list as it is written anew by each round.
+    // The lookups in flight, in front; each round rewrites the list without those that have
+    // answered.
     let mut list: [(usize, W::At); N] = array::from_fn(|i| {
         let at = engine.begin(addrs.get(i).copied().unwrap_or(last));
         engine.prefetch(&at);
@@ -261,7 +259,7 @@ impl<A: Addr, W: Walk<A>> Kernel for Drive<'_, A, W> {
 pub struct Tuner {
     in_flight: usize,
     up: bool,
-    /// What a lookup cost before the last change, in the caller's unit.
+    /// The cost of a lookup before the last change, in the caller's unit.
     before: Option<f64>,
 }
 
@@ -276,8 +274,8 @@ impl Tuner {
         self.in_flight
     }
 
-    /// Tells what the last batch cost, in any unit of time, and how many lookups it
-    /// was; chooses the number for the next.
+    /// Records the cost of the last batch, in any unit of time, and its number of lookups; chooses
+    /// the number in flight for the next.
     pub fn observe(&mut self, cost: u64, lookups: usize) {
         if lookups == 0 {
             return;
@@ -330,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn every_batch_length_and_number_in_flight_gives_every_answer() {
+    fn drivers_answer_every_batch_length_with_every_number_in_flight() {
         let addrs: Vec<u16> = (0..150).map(|i| i * 7 + 1).collect();
         let right: Vec<Hop> = addrs.iter().map(|&addr| Hop(addr.into())).collect();
         for len in 0..addrs.len() {
@@ -346,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_in_flight_stays_in_bounds_and_follows_a_change() {
+    fn tuner_stays_in_bounds_and_follows_a_change() {
         let mut tuner = Tuner::new(0);
         for best in [1usize, 40, 90, 3] {
             for _ in 0..500 {

@@ -1,4 +1,4 @@
-//! Parallel Bloom filters: ask, for every prefix length, whether it can match.
+//! Parallel Bloom filters: a filter for each prefix length says whether it can match.
 //!
 //! Dharmapurikar, Krishnamurthy, Taylor, "Longest prefix matching using Bloom
 //! filters", SIGCOMM 2003, as Fu's thesis describes and sizes it (2020, sections
@@ -25,9 +25,9 @@
 //! by a tenth, is made anew by itself.
 //!
 //! Lookups: in the best and typical case one probe of a table, in the worst one for
-//! every length there is (probability 2^-13 each). On a CPU the filters are asked in
-//! turn, each with a hash of its own, some forty for IPv6: which is why the thesis
-//! leaves this scheme out of its CPU comparison, and why it is here for comparison.
+//! every length there is (probability 2^-13 each). A CPU tests the filters one after the other,
+//! each with a hash of its own, some forty for IPv6; therefore the thesis leaves this scheme out
+//! of its CPU comparison, and this crate has it for comparison only.
 //! Updates: a slot, and the bits of the filter that no other route sets; of a route
 //! in the direct array, its entries. Limits: hop indexes to one below the width's.
 
@@ -95,7 +95,7 @@ pub struct At<A> {
 }
 
 impl<A: FamilyLayout, L: Leaf> Pbf<A, L> {
-    /// Asks the filters of lengths up to `len`.
+    /// Tests the filters of lengths up to `len`.
     #[inline(always)]
     fn next(&self, addr: A, len: u32) -> At<A> {
         At { addr, probe: self.lengths.ask(addr, up_to(len)) }
@@ -238,7 +238,7 @@ mod tests {
     use crate::{Hop, Prefix, Rib};
 
     #[test]
-    fn filters_that_deny_nothing_change_no_answer() {
+    fn answers_are_right_with_filters_that_deny_nothing() {
         let mut rib: Rib<u16> = Rib::new();
         let mut state = 1u32;
         for _ in 0..300 {

@@ -48,12 +48,12 @@ const LANES: usize = 16;
 /// How many lookups pass through the table together; a position in it fits a byte.
 const GROUP: usize = 128;
 
-/// What the first bits lead to.
+/// An entry of the first table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Entry {
-    /// The place of a row; without one, the hop.
+    /// The place of the row; without a row, the hop.
     at: u32,
-    /// How many ranges the row has, 0 for none.
+    /// The number of ranges of the row, 0 for none.
     len: u32,
 }
 
@@ -76,7 +76,7 @@ impl<A: Addr, L: Leaf> Ranges<A, L> {
     }
 
     /// Answers the lookups whose positions in the group are listed in `positions`, all of
-    /// which have rows; a search that is done is not moved by further steps.
+    /// which have rows; further steps do not change a search that is done.
     #[inline(always)]
     fn lockstep(&self, positions: &[u8], addrs: &[A], entries: &[Entry; GROUP], out: &mut [Hop]) {
         let mut base = [0usize; LANES];
@@ -204,7 +204,7 @@ impl<A: Addr, L: Leaf> RangesBuilder<A, L> {
         let (at, len) = (if old.len == 0 { 0 } else { old.at as usize }, old.len as usize);
         let base_at = self.base.replace(at, len, base);
         let hop_at = self.hop.replace(at, len, hop);
-        debug_assert_eq!(base_at, hop_at, "the two arenas are asked for the same rows");
+        debug_assert_eq!(base_at, hop_at, "both arenas hold the same rows");
         if base.is_empty() {
             return Ok(Entry { at: none.hop().0, len: 0 });
         }

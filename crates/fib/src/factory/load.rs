@@ -21,8 +21,8 @@ pub(crate) type Loaded<A> = Option<Result<Box<dyn Engine<A>>, BadImage>>;
 /// Loads one of a set of engines; `None` for any other.
 pub(crate) type Set<A> = fn(Choice, &PartReader<'_>) -> Loaded<A>;
 
-/// Loads the engine of `choice`, `None` if it is not kept in images. `sets` are those that
-/// the family has.
+/// Loads the engine of `choice`; `None` if it has no image format. `sets` are the sets of the
+/// family.
 pub(crate) fn load<A: FamilyLayout>(
     choice: Choice,
     stored: &PartReader<'_>,
@@ -46,7 +46,7 @@ pub(crate) fn dxr<A: FamilyLayout>(choice: Choice, stored: &PartReader<'_>) -> L
     })
 }
 
-/// The engines of every family that packets are looked up in.
+/// The engines of IPv4, IPv6 and the toys.
 pub(crate) fn any<A: FamilyLayout>(choice: Choice, stored: &PartReader<'_>) -> Loaded<A> {
     Some(match choice {
         Choice::Poptrie(bits) => match stored.each("leaves") {
@@ -78,7 +78,7 @@ pub(crate) fn wide<A: FamilyLayout>(choice: Choice, stored: &PartReader<'_>) -> 
     })
 }
 
-/// Loads an engine and forgets its type.
+/// Loads an engine and erases its type.
 fn load_boxed<A: Addr, E: Engine<A> + Loadable>(
     parameters: E::Parameters,
     stored: &PartReader<'_>,

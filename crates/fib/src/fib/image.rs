@@ -12,19 +12,19 @@ use crate::image::{BadImage, Image, NotStorable, PartReader, PartWriter, TABLE_N
 use crate::{Choice, Family};
 
 impl Writer {
-    /// Adds a table by a name of one's own, up to 16 bytes.
+    /// Adds a table under a name of up to 16 bytes.
     ///
     /// # Errors
     ///
-    /// [`NotStorable`] if its engine is none for images; then nothing was added.
+    /// [`NotStorable`] if its engine has no image format; then nothing is added.
     ///
     /// # Panics
     ///
-    /// As [`array`](Self::array), or if the name is longer.
+    /// As [`array`](Self::array), or if the name is longer than 16 bytes.
     pub fn table<A: Family>(&mut self, name: &str, fib: &Fib<A>) -> Result<(), NotStorable> {
         assert!(
             name.len() <= TABLE_NAME,
-            "the name of a table has up to {TABLE_NAME} bytes: {name}"
+            "the name of a table has at most {TABLE_NAME} bytes: {name}"
         );
         let Some(engine) = fib.engine().storable() else {
             return Err(NotStorable { engine: fib.name(), storable: storable_names::<A>() });
@@ -38,7 +38,7 @@ impl Writer {
 }
 
 impl Image<'_> {
-    /// Makes the table of this name, checked: no lookup in it ends in a panic.
+    /// Loads and validates the table of this name: no lookup in it panics.
     ///
     /// # Errors
     ///

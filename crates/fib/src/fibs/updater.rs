@@ -1,9 +1,9 @@
-//! Keeps many published tables equal to their routes.
+//! Routes of many tables and the published tables that are kept equal to them.
 //!
-//! As [`Updater`](crate::Updater) does for one: changes wait until a commit, which lays
-//! their blocks out again, each once, and publishes one [`Fibs`] for all tables; two
-//! copies take turns (`double_buffer.rs`). A table that comes or goes is such a change too. The
-//! number of one that has gone is given to the next that comes.
+//! It does for many tables what [`Updater`](crate::Updater) does for one: a commit lays the changed
+//! blocks out again, each once, and publishes one [`Fibs`] for all tables; two copies alternate
+//! (`double_buffer.rs`). The addition or removal of a table is such a change too. The number of a
+//! removed table is given to the next one added.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -35,17 +35,17 @@ use crate::{Commit, Family, Full, Hop, Prefix, Reader, Rib};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct FibsUpdater<A: Family> {
-    /// By number; `None` where a table has gone.
+    /// By number; `None` where a table was removed.
     ribs: Vec<Option<Rib<A>>>,
-    /// The tables that have come or gone since the last commit.
+    /// The tables added or removed since the last commit.
     whole: Vec<usize>,
     layout: Box<dyn Layout<A>>,
     buffers: DoubleBuffer<Fibs<A>>,
     /// The layout holds changes that are not yet published.
     behind: bool,
-    /// The layout has met a limit half-way and must be made anew.
+    /// The layout has exceeded a limit during a patch and must be replaced.
     broken: bool,
-    /// How many states were published after the first.
+    /// The number of states published after the first.
     publications: u64,
 }
 
@@ -54,7 +54,7 @@ impl<A: Family> FibsUpdater<A> {
     ///
     /// # Errors
     ///
-    /// None; [`Full`] is what a build may say.
+    /// None at present; [`Full`] is the error of a build.
     pub fn new() -> Result<Self, Full> {
         let layout = build(&[].into_iter())?;
         let buffers = DoubleBuffer::new(Fibs { tables: layout.freeze() });
@@ -74,8 +74,8 @@ impl<A: Family> FibsUpdater<A> {
         table
     }
 
-    /// Removes a table, from the next commit on, and returns its routes; `None` if
-    /// there is no such table. Its number may be given to another.
+    /// Removes a table, from the next commit on, and returns its routes; `None` if there is no such
+    /// table. A later table may get its number.
     pub fn remove(&mut self, table: usize) -> Option<Rib<A>> {
         let rib = self.ribs.get_mut(table)?.take()?;
         self.whole.push(table);
@@ -92,23 +92,23 @@ impl<A: Family> FibsUpdater<A> {
         (0..self.ribs.len()).filter(|&table| self.ribs[table].is_some())
     }
 
-    /// Returns the tables that readers are given now.
+    /// Returns the published tables.
     pub fn fibs(&self) -> &Fibs<A> {
         self.buffers.current()
     }
 
-    /// Adds a reader, for a thread that looks addresses up.
+    /// Adds a reader, for one thread that looks addresses up.
     pub fn reader(&self) -> Reader<Fibs<A>> {
         self.buffers.reader()
     }
 
-    /// Says whether every reader has left all tables before those published last: hops
-    /// that are not in those are free to mean something else.
+    /// Returns whether every reader has left all tables but those published last. Hops that are not in
+    /// those may then be assigned to other next hops.
     pub fn passed(&self) -> bool {
         self.buffers.passed()
     }
 
-    /// Returns how many states of the tables have been published since the first.
+    /// Returns how many states of the tables were published after the first.
     pub fn generation(&self) -> u64 {
         self.publications
     }
@@ -140,7 +140,7 @@ impl<A: Family> FibsUpdater<A> {
         }
     }
 
-    /// Says whether a commit would change what readers see.
+    /// Returns whether a commit would change the tables that readers get.
     pub fn is_behind(&self) -> bool {
         let dirty = |rib: &Rib<A>| rib.dirty_len() > 0;
         self.behind
@@ -187,9 +187,9 @@ impl<A: Family> FibsUpdater<A> {
         Ok(commit)
     }
 
-    /// Lays out what has changed; returns how many blocks that were.
+    /// Lays out the changes; returns the number of blocks.
     fn follow(&mut self) -> Result<usize, Full> {
-        self.layout.reach(self.ribs.len());
+        self.layout.extend(self.ribs.len());
         let len = self.layout.block_len();
         let mut blocks = 0;
         for table in mem::take(&mut self.whole) {
@@ -202,7 +202,7 @@ impl<A: Family> FibsUpdater<A> {
         let mut runs = Vec::new();
         for (table, rib) in self.ribs.iter_mut().enumerate() {
             let Some(rib) = rib else { continue };
-            // Past a quarter of the table, sweeping it once is cheaper than in blocks.
+            // From a quarter of the table on, one sweep of all is cheaper than sweeps of blocks.
             if rib.dirty_len() > 1024.max(rib.len() / 4) {
                 rib.mark_clean();
                 lay_out(&mut *self.layout, table, Some(rib))?;

@@ -1,80 +1,80 @@
-//! Why a table cannot be put in an image, or an image not be read.
+//! The errors of writing a table to an image, and of reading an image.
 
 use alloc::string::String;
 use core::fmt;
 
-/// Says that a table's engine is not kept in images, and which are.
+/// The error of a table whose engine has no image format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotStorable {
     /// The table's engine.
     pub engine: String,
-    /// The names of those that are kept.
+    /// The names of the engines that have one.
     pub storable: String,
 }
 
 impl fmt::Display for NotStorable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { engine, storable } = self;
-        write!(f, "a table of the engine {engine} is not kept in images; those of {storable} are")
+        write!(f, "engine {engine} has no image format; the engines that have one are {storable}")
     }
 }
 
 impl core::error::Error for NotStorable {}
 
-/// Says why bytes are no image that can be used.
+/// The error of bytes that are not a valid image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadImage {
-    /// They do not begin as an image does.
+    /// The magic number at the start is missing.
     Foreign,
-    /// They are an image of a form that this program does not know.
+    /// The image has a format version that this program does not support.
     Version {
-        /// The number of that form.
+        /// The version.
         found: u32,
     },
-    /// They are fewer or more than the image says it has: it was cut off, or added to.
+    /// The length differs from that in the header: the image was truncated, or extended.
     Length {
-        /// How many it says.
-        says: u64,
-        /// How many there are.
-        has: u64,
+        /// The length in the header.
+        expected: u64,
+        /// The number of bytes read.
+        found: u64,
     },
-    /// Some of them are not what they were.
+    /// The checksum differs: some bytes are damaged.
     Checksum {
-        /// The checksum that is written in the image.
-        says: u64,
-        /// That of its bytes.
-        is: u64,
+        /// The checksum in the header.
+        expected: u64,
+        /// The checksum of the bytes.
+        found: u64,
     },
-    /// The directory of arrays contradicts itself.
+    /// The directory of arrays is inconsistent.
     Directory {
         /// The number of the entry, from 0.
         entry: usize,
-        /// What is wrong with it.
+        /// The fault, as a predicate ("is beyond the end").
         what: &'static str,
     },
-    /// There is no array of this name.
+    /// The image has no array of this name.
     Missing {
-        /// Its name.
+        /// The name of the array.
         array: String,
     },
-    /// An array holds what it cannot.
+    /// An array has an invalid item.
     Content {
-        /// Its name.
+        /// The name of the array.
         array: String,
-        /// Which of its items is the first of those.
+        /// The index of the first invalid item.
         at: usize,
-        /// What is wrong with it.
+        /// The fault, as a predicate ("is beyond the end").
         what: &'static str,
     },
-    /// A table is of another address family than the one asked for.
+    /// A table has another address family than the caller's.
     Family {
         /// The table's name.
         table: String,
-        /// The bits of its addresses.
+        /// The number of bits of its addresses.
         bits: u32,
     },
-    /// A table is of an engine that this program does not know, or keep in images.
+    /// A table has an engine that this program does not know, or that has no image format.
     Engine {
         /// The table's name.
         table: String,
@@ -86,17 +86,17 @@ pub enum BadImage {
 impl fmt::Display for BadImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Foreign => f.write_str("this is no image of a table: it begins otherwise"),
+            Self::Foreign => f.write_str("not an image of a table: the magic number is missing"),
             Self::Version { found } => write!(
                 f,
-                "the image is of form {found}, and this program reads form {}",
+                "the image has format version {found}; this program reads version {}",
                 super::VERSION
             ),
-            Self::Length { says, has } => {
-                write!(f, "the image should have {says} bytes, and has {has}")
+            Self::Length { expected, found } => {
+                write!(f, "the image has {found} bytes instead of {expected}")
             }
-            Self::Checksum { says, is } => {
-                write!(f, "the image is damaged: its checksum is {is:016x} and not {says:016x}")
+            Self::Checksum { expected, found } => {
+                write!(f, "the image is damaged: checksum {found:016x} instead of {expected:016x}")
             }
             Self::Directory { entry, what } => {
                 write!(f, "entry {entry} of the image's directory {what}")
@@ -106,12 +106,11 @@ impl fmt::Display for BadImage {
                 write!(f, "item {at} of the image's array `{array}` {what}")
             }
             Self::Family { table, bits } => {
-                write!(f, "the image's table `{table}` is of addresses of {bits} bits")
+                write!(f, "the image's table `{table}` has addresses of {bits} bits")
             }
             Self::Engine { table, engine } => write!(
                 f,
-                "the image's table `{table}` is of the engine {engine:?}, which this program does \
-                 not read"
+                "the image's table `{table}` has the engine {engine:?}, which this program cannot read"
             ),
         }
     }

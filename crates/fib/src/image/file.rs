@@ -1,4 +1,4 @@
-//! A file that is replaced whole, or not at all.
+//! Atomic replacement of a file: whole, or not at all.
 //!
 //! ```text
 //!   create .NAME.PID.new ─► write ─► fsync ─► rename to NAME ─► fsync of the folder
@@ -25,9 +25,9 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace_with_mode(path, bytes, 0o666)
 }
 
-/// Writes `bytes` to the file `path`, in place of what it held, with the permissions `mode` less
-/// the umask: a file beside it is written, made to last, and given its name. Of a symbolic link the
-/// target is replaced. A device or a pipe, such as `/dev/stdout`, is written to as it is.
+/// Replaces the contents of the file `path` by `bytes`, with the permissions `mode` less the umask:
+/// writes a temporary file beside it, syncs that and renames it. For a symbolic link, the target is
+/// replaced. A device or a pipe, such as `/dev/stdout`, is written to directly.
 ///
 /// # Errors
 ///
@@ -46,18 +46,18 @@ pub fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()>
     }
 }
 
-/// The steps of it, as a disk does them.
+/// The operations of a replacement on a disk.
 trait Disk {
     /// The open temporary file.
     type File: Write;
 
-    /// Makes a file, in place of one that a process of before has left.
+    /// Creates a file, in place of a leftover of an earlier process.
     fn create(&mut self, path: &Path, mode: u32) -> io::Result<Self::File>;
-    /// Brings a file to the disk.
+    /// Syncs a file to the disk.
     fn sync(&mut self, file: &mut Self::File) -> io::Result<()>;
     /// Renames a file over another one.
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Brings a folder's names to the disk.
+    /// Syncs the names in a folder to the disk.
     fn sync_folder(&mut self, folder: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&mut self, path: &Path) -> io::Result<()>;
@@ -68,9 +68,9 @@ fn replace_on<D: Disk>(disk: &mut D, path: &Path, bytes: &[u8], mode: u32) -> io
     let step = |what: &str, path: &Path, error: io::Error| {
         io::Error::new(error.kind(), std::format!("{what} {}: {error}", path.display()))
     };
-    // Only a file that was created is removed: the path may be a folder.
+    // Only a file that this function created is removed: the path may be a folder.
     let mut file =
-        disk.create(&beside, mode).map_err(|error| step("cannot make", &beside, error))?;
+        disk.create(&beside, mode).map_err(|error| step("cannot create", &beside, error))?;
     let mut write = || {
         file.write_all(bytes).map_err(|error| step("cannot write", &beside, error))?;
         disk.sync(&mut file).map_err(|error| step("cannot sync", &beside, error))?;
@@ -80,17 +80,17 @@ fn replace_on<D: Disk>(disk: &mut D, path: &Path, bytes: &[u8], mode: u32) -> io
         let _ = disk.remove(&beside);
         return Err(error);
     }
-    // The name lasts when the folder does.
+    // The new name is durable when the folder is synced.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     match disk.sync_folder(folder) {
-        // A folder that may be written to and not read has the name anyway.
+        // A folder that is writable but not readable cannot be synced, but has the new name.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         done => done.map_err(|error| step("replaced, but cannot sync the folder", folder, error)),
     }
 }
 
-/// Names the file that is written beside `path`.
+/// Returns the path of the temporary file beside `path`.
 fn beside(path: &Path) -> io::Result<PathBuf> {
     let mut name = OsString::from(".");
     name.push(path.file_name().ok_or(io::ErrorKind::InvalidFilename)?);
@@ -108,7 +108,7 @@ impl Disk for System {
         let mut options = OpenOptions::new();
         let options = options.write(true).create_new(true).mode(mode);
         match options.open(path) {
-            // Of a process of the same number that was killed, and with the mode of then.
+            // The leftover of a killed process with the same number may have another mode.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 fs::remove_file(path)?;
                 options.open(path)
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder of its own for a test.
+    /// Creates a folder for one test.
     fn folder(name: &str) -> PathBuf {
         let folder =
             std::env::temp_dir().join(std::format!("fp-replace-{name}-{}", std::process::id()));
@@ -158,9 +158,9 @@ mod tests {
         names
     }
 
-    /// The system's disk, of which one step fails.
+    /// The system's disk with one failing step.
     struct Faulty {
-        /// Steps until then.
+        /// Steps before the failure.
         left: usize,
         kind: io::ErrorKind,
     }
@@ -168,7 +168,7 @@ mod tests {
     /// A file whose writes are short, and one of which fails.
     struct FaultyFile {
         file: File,
-        /// Writes until then.
+        /// Writes before the failure.
         left: usize,
         kind: io::ErrorKind,
     }
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    /// The writes of the test's contents.
+    /// The number of writes of the test's contents.
     const WRITES: usize = 4;
 
     impl Faulty {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_at_any_step_leaves_the_old_file_and_nothing_beside_it() {
+    fn fault_at_any_step_leaves_the_old_file_and_no_leftovers() {
         use io::ErrorKind::{Other, OutOfMemory, QuotaExceeded, StorageFull};
         let folder = folder("faults");
         let path = folder.join("state");
@@ -243,7 +243,7 @@ mod tests {
                 };
                 assert_eq!(error.kind(), kind);
                 let (words, new) = match left {
-                    0 => ("cannot make ", false),
+                    0 => ("cannot create ", false),
                     _ if left <= WRITES => ("cannot write ", false),
                     5 => ("cannot sync ", false),
                     6 => ("cannot replace ", false),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupted_writes_go_on() {
+    fn short_writes_are_continued() {
         let folder = folder("interrupted");
         let path = folder.join("state");
         let beside = beside(&path).unwrap();
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_or_stays_and_nothing_is_left_beside_it() {
+    fn file_is_replaced_or_unchanged_without_leftovers() {
         let folder = folder("whole");
         let path = folder.join("table.image");
         replace(&path, b"one").unwrap();
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn link_keeps_its_target_which_is_replaced_and_device_is_written_to() {
+    fn target_of_link_is_replaced_and_device_is_written_directly() {
         let folder = folder("links");
         let (file, link) = (folder.join("table.image"), folder.join("link"));
         fs::write(&file, b"one").unwrap();

@@ -1,10 +1,9 @@
-//! Images: frozen tables in one file, to be had again without the routes.
+//! Images: frozen tables in one file, loaded again without the routes.
 //!
-//! A table is plain arrays, so a file of them is read in the time that it takes to read
-//! and check a few megabytes, where making it from routes takes a hundred times as long
-//! and getting the routes longer still. Nothing in it is an address of memory: it may lie
-//! anywhere, and any program may map it. All numbers are stored with the lowest byte
-//! first ([`Item`]).
+//! A table consists of plain arrays, so that loading it takes as long as reading and checking a
+//! few megabytes; building it from routes takes a hundred times as long, and receiving the routes
+//! longer still. The file holds no memory addresses: it may be at any address, and any program
+//! may map it. All numbers are little-endian ([`Item`]).
 //!
 //! ```text
 //!    0          8         12       16       24      28                    56         64
@@ -19,25 +18,24 @@
 //!    └───────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! `order` is 0x01020304: who maps the file and finds it reversed must turn every number.
-//! `length` is that of the file, `each` the bytes of an item. The checksum is XXH3 of all
-//! that follows the header, with XXH3 of the 56 bytes before the checksum as its seed (64
-//! bits; 10 GB/s and more without any special instruction, no dependency, and collisions
-//! too rare to think of, so it serves as a digest too; a CRC of 32 bits is neither).
+//! `order` is 0x01020304: a program that maps the file and reads it reversed must swap the bytes
+//! of every number. `length` is that of the file, `each` the bytes of an item. The checksum is
+//! XXH3 of all that follows the header, seeded with XXH3 of the 56 bytes before the checksum. It
+//! has 64 bits, runs at 10 GB/s and more without special instructions, and collides so rarely
+//! that it also serves as a digest, which a CRC of 32 bits cannot.
 //!
-//! **Names make the structure.** A table `v4` is the arrays whose names begin with `v4/`:
-//! `v4/bits` (32, 64 or 128), `v4/engine` (its name, in bytes), and the engine's own, such
-//! as `v4/direct`. A number is an array of one. What has no table to it is for whoever
-//! writes the image: [`Writer::array`].
+//! **Names.** A table `v4` consists of the arrays whose names begin with `v4/`: `v4/bits` (32, 64
+//! or 128), `v4/engine` (the engine's name, in bytes), and those of the engine, such as
+//! `v4/direct`. A number is an array of one item. Arrays of other names belong to the program
+//! that writes the image ([`Writer::array`]).
 //!
-//! **Nothing is believed.** Behind the checksum, which tells damage, every engine checks
-//! what it reads: whichever index a lookup can come to must lie in its array, and every
-//! way must end ([`Loadable::load`]). Lookups check their indexes too, and so never read
-//! outside of an array, but a worker must not end in a panic because of a file. Whether
-//! the *answers* are the right ones nothing but the checksum can tell.
+//! **Validation.** The checksum detects damage. Beyond that, every engine checks all that it
+//! reads: every index that a lookup can reach must be within its array, and every lookup must
+//! terminate ([`Loadable::load`]). Lookups check their indexes too, and so never read outside of
+//! an array; but a file must not make a worker panic. Only the checksum can detect wrong answers.
 //!
-//! An engine is kept in images if it is [`Storable`]: those among which the automatic choice
-//! is, [`dir24_8`](crate::engine::dir24_8) and [`poptrie`](crate::engine::poptrie).
+//! An engine has an image format if it is [`Storable`]: the candidates of the automatic choice,
+//! [`dir24_8`](crate::engine::dir24_8) and [`poptrie`](crate::engine::poptrie).
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -52,24 +50,24 @@ mod file;
 mod parts;
 
 pub use crate::item::Item;
-pub use error::{BadImage, NotStorable};
+pub use error::{BadImage, NotStorable, NotStorable as NotKept};
 #[cfg(feature = "std")]
 pub use file::{replace, replace_with_mode};
 pub use parts::{Loadable, PartReader, PartWriter, Storable};
 
-/// What an image begins with: no text, and damaged by whatever takes it for text.
+/// The magic number: not text, and damaged by any program that converts it as text.
 const MAGIC: [u8; 8] = *b"\x8fFPT\r\n\x1a\n";
-/// The form of images that this program writes and reads.
+/// The format version that this program writes and reads.
 pub(crate) const VERSION: u32 = 1;
-/// The order of bytes.
+/// The byte-order mark.
 const ORDER: u32 = 0x0102_0304;
-/// The bytes of the header, of an entry of the directory, and of what arrays begin at.
+/// The bytes of the header, of an entry of the directory, and the alignment of arrays.
 const LINE: usize = 64;
-/// Where in the header the checksum is.
+/// The offset of the checksum in the header.
 const CHECKSUM: usize = LINE - 8;
-/// The longest name of an array.
+/// The most bytes of the name of an array.
 const NAME: usize = 40;
-/// The longest name of a table, so that its arrays' names have room.
+/// The most bytes of the name of a table, which the names of its arrays begin with.
 pub(crate) const TABLE_NAME: usize = 16;
 
 /// One array in the directory.
@@ -77,16 +75,16 @@ pub(crate) const TABLE_NAME: usize = 16;
 pub struct Array {
     /// Its name.
     pub name: String,
-    /// How many items it has.
+    /// The number of items.
     pub items: usize,
-    /// How many bytes each has.
+    /// The bytes of an item.
     pub each: usize,
-    /// Where in the file it begins.
+    /// The offset in the file.
     pub offset: usize,
 }
 
 impl Array {
-    /// Returns how many bytes it has.
+    /// Returns the number of bytes.
     pub fn bytes(&self) -> usize {
         self.items * self.each
     }
@@ -103,23 +101,23 @@ impl Array {
 /// rib.insert("192.0.2.0/24".parse()?, Hop(7));
 /// let mut writer = Writer::new();
 /// writer.table("v4", &Fib::build(&rib, Choice::Auto, 1)?)?;
-/// writer.array("note", b"of what the hops mean");
+/// writer.array("note", b"the meaning of the hops");
 /// let bytes = writer.finish();
 ///
 /// let image = Image::read(&bytes)?;
 /// assert_eq!(image.table::<u32>("v4")?.lookup(0xc000_0201), Hop(7));
-/// assert_eq!(image.bytes("note")?, b"of what the hops mean");
+/// assert_eq!(image.bytes("note")?, b"the meaning of the hops");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
 pub struct Writer {
-    /// Their offsets counted from the first.
+    /// The arrays, with offsets relative to the first.
     arrays: Vec<Array>,
     content: Vec<u8>,
 }
 
 impl Writer {
-    /// Starts an image without anything in it.
+    /// Starts an empty image.
     pub fn new() -> Self {
         Self::default()
     }
@@ -128,12 +126,12 @@ impl Writer {
     ///
     /// # Panics
     ///
-    /// If the name is empty, longer than 40 bytes, has others than visible ones of ASCII
-    /// and spaces, or is there already.
+    /// If the name is empty, longer than 40 bytes or already used, or has characters other than
+    /// printable ASCII.
     pub fn array<T: Item>(&mut self, name: &str, items: &[T]) {
-        assert!(is_name(name.as_bytes()), "{name:?} is no name for an array");
+        assert!(is_name(name.as_bytes()), "{name:?} cannot be the name of an array");
         let known = self.arrays.iter().any(|array| array.name == name);
-        assert!(!known, "there is an array {name} already");
+        assert!(!known, "duplicate array {name}");
         let offset = self.content.len();
         self.content.resize(offset + items.len() * T::BYTES, 0);
         for (item, bytes) in items.iter().zip(self.content[offset..].chunks_exact_mut(T::BYTES)) {
@@ -169,23 +167,23 @@ impl Writer {
     }
 }
 
-/// Computes the checksum of a file, which has a header at least.
+/// Computes the checksum of a file, which has at least a header.
 fn checksum(file: &[u8]) -> u64 {
     xxh3_64_with_seed(&file[LINE..], xxh3_64(&file[..CHECKSUM]))
 }
 
-/// Says whether these bytes can be the name of an array.
+/// Returns whether these bytes can be the name of an array.
 fn is_name(bytes: &[u8]) -> bool {
     let visible = |byte: &u8| (b' '..=b'~').contains(byte);
     (1..=NAME).contains(&bytes.len()) && bytes.iter().all(visible)
 }
 
-/// What an image says of one of its tables.
+/// The description of a table in an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableInfo {
     /// The table's name.
     pub name: String,
-    /// The bits of its addresses: 32 for IPv4, 128 for IPv6.
+    /// The number of bits of its addresses: 32 for IPv4, 128 for IPv6.
     pub bits: u32,
     /// The engine's name.
     pub engine: String,
@@ -193,7 +191,7 @@ pub struct TableInfo {
     pub bytes: usize,
 }
 
-/// An image that was read: its checksum and its directory are right.
+/// An image that was read: its checksum and its directory are valid.
 #[derive(Clone, Debug)]
 pub struct Image<'a> {
     file: &'a [u8],
@@ -201,7 +199,7 @@ pub struct Image<'a> {
 }
 
 impl<'a> Image<'a> {
-    /// Reads the bytes of a file, which may be mapped, and checks that they are whole.
+    /// Reads the bytes of a file, which may be mapped, and checks their checksum and directory.
     ///
     /// # Errors
     ///
@@ -214,25 +212,28 @@ impl<'a> Image<'a> {
         if !file.starts_with(&MAGIC) {
             return Err(BadImage::Foreign);
         }
-        let has = file.len() as u64;
+        let found = file.len() as u64;
         let Some((header, content)) = file.split_at_checked(LINE) else {
-            return Err(BadImage::Length { says: LINE as u64, has });
+            return Err(BadImage::Length { expected: LINE as u64, found });
         };
         let version = u32::get(&header[8..]);
         if version != VERSION || u32::get(&header[12..]) != ORDER {
             return Err(BadImage::Version { found: version });
         }
-        let says = u64::get(&header[16..]);
-        if says != has {
-            return Err(BadImage::Length { says, has });
+        let expected = u64::get(&header[16..]);
+        if expected != found {
+            return Err(BadImage::Length { expected, found });
         }
-        let (says, is) = (u64::get(&header[CHECKSUM..]), checksum(file));
-        if says != is {
-            return Err(BadImage::Checksum { says, is });
+        let (expected, found) = (u64::get(&header[CHECKSUM..]), checksum(file));
+        if expected != found {
+            return Err(BadImage::Checksum { expected, found });
         }
         let count = u32::get(&header[24..]) as usize;
         if count > content.len() / LINE {
-            return Err(BadImage::Directory { entry: count, what: "is beyond the end" });
+            return Err(BadImage::Directory {
+                entry: count,
+                what: "is beyond the end of the file",
+            });
         }
         let mut arrays: Vec<Array> = Vec::with_capacity(count);
         let mut next = LINE * (1 + count);
@@ -244,9 +245,11 @@ impl<'a> Image<'a> {
             }
             let end = array.items.checked_mul(array.each).and_then(|len| next.checked_add(len));
             let end = end.and_then(|end| end.checked_next_multiple_of(LINE));
-            next = end.filter(|&end| end <= file.len()).ok_or(wrong("ends beyond the end"))?;
+            next = end
+                .filter(|&end| end <= file.len())
+                .ok_or(wrong("ends beyond the end of the file"))?;
             if arrays.iter().any(|known| known.name == array.name) {
-                return Err(wrong("has a name that another has"));
+                return Err(wrong("has the name of an earlier entry"));
             }
             arrays.push(array);
         }
@@ -256,7 +259,7 @@ impl<'a> Image<'a> {
         Ok(Self { file, arrays })
     }
 
-    /// Returns what tells this image from others.
+    /// Returns the digest, which identifies this image.
     pub fn digest(&self) -> u64 {
         u64::get(&self.file[CHECKSUM..])
     }
@@ -271,7 +274,7 @@ impl<'a> Image<'a> {
         &self.arrays
     }
 
-    /// Lists the tables. They have not been looked into.
+    /// Lists the tables, which this does not validate.
     pub fn tables(&self) -> Vec<TableInfo> {
         let name = |array: &Array| array.name.strip_suffix("/bits").map(str::to_owned);
         let info = |name: String| {
@@ -289,7 +292,7 @@ impl<'a> Image<'a> {
     ///
     /// # Errors
     ///
-    /// [`BadImage`] if there is none, or its items have another size.
+    /// [`BadImage`] if there is no such array, or if its items have another size.
     pub fn array<T: Item>(&self, name: &str) -> Result<Vec<T>, BadImage> {
         Ok(self.items(name)?.collect())
     }
@@ -313,7 +316,7 @@ impl<'a> Image<'a> {
     fn content<T: Item>(&self, name: &str) -> Result<&'a [u8], BadImage> {
         let array = self.find(name)?;
         if array.each != T::BYTES {
-            let what = "has another size than its array should have";
+            let what = "has the wrong size";
             return Err(BadImage::Content { array: name.to_owned(), at: 0, what });
         }
         Ok(&self.file[array.offset..][..array.bytes()])
@@ -325,7 +328,7 @@ impl<'a> Image<'a> {
     }
 }
 
-/// Reads an entry of the directory, or says what is wrong with it.
+/// Parses an entry of the directory, or returns its fault.
 fn describe(entry: &[u8]) -> Result<Array, &'static str> {
     let len = entry[..NAME].iter().position(|&byte| byte == 0).unwrap_or(NAME);
     let (name, filled) = entry[..NAME].split_at(len);
@@ -334,11 +337,11 @@ fn describe(entry: &[u8]) -> Result<Array, &'static str> {
     }
     let number = |at: usize| usize::try_from(u64::get(&entry[at..]));
     let (Ok(offset), Ok(items)) = (number(NAME), number(NAME + 8)) else {
-        return Err("is larger than memory");
+        return Err("does not fit the address space");
     };
     let each = u32::get(&entry[NAME + 16..]) as usize;
     if each == 0 || entry[NAME + 20..] != [0; 4] {
-        return Err("has items of no size");
+        return Err("has items of size 0");
     }
     let name = String::from_utf8_lossy(name).into_owned();
     Ok(Array { name, items, each, offset })

@@ -1,8 +1,8 @@
-//! What an engine gives to an image, and gets back from it.
+//! The interface between engines and images: the parts of a table.
 //!
 //! ```text
-//!   Engine ── save ──► PartWriter  ─► arrays `v4/direct`, `v4/chunks`, … and numbers
-//!   Engine ◄─ load ─── PartReader ◄┘   checked: sizes, then whatever a lookup indexes by
+//!   Engine ── save ──► PartWriter ─► arrays `v4/direct`, `v4/chunks`, … and numbers
+//!   Engine ◄─ load ─── PartReader ◄┘   checked: sizes, then all that a lookup indexes by
 //! ```
 
 use alloc::borrow::ToOwned;
@@ -32,7 +32,7 @@ pub trait Loadable: Storable + Sized {
     fn load(parameters: Self::Parameters, stored: &PartReader<'_>) -> Result<Self, BadImage>;
 }
 
-/// Where a table's parts are written.
+/// Writes the parts of a table to an image.
 #[derive(Debug)]
 pub struct PartWriter<'a> {
     writer: &'a mut Writer,
@@ -54,13 +54,13 @@ impl<'a> PartWriter<'a> {
         self.array(name, &[number]);
     }
 
-    /// Returns where the parts of a part go.
+    /// Returns a writer for a part that has parts itself.
     pub(crate) fn within(&mut self, name: &str) -> PartWriter<'_> {
         PartWriter { name: format!("{}/{name}", self.name), writer: self.writer }
     }
 }
 
-/// What was stored of a table.
+/// Reads the parts of a table from an image.
 #[derive(Clone, Debug)]
 pub struct PartReader<'a> {
     image: &'a Image<'a>,
@@ -81,7 +81,7 @@ impl<'a> PartReader<'a> {
     pub(crate) fn array_of<T: Item>(&self, name: &str, len: usize) -> Result<Table<T>, BadImage> {
         let known = self.image.find(&self.full(name))?.items;
         if known != len {
-            return Err(self.bad(name, known.min(len), "is one too many, or missing"));
+            return Err(self.bad(name, known.min(len), "is missing, or one too many"));
         }
         self.array(name)
     }
@@ -91,41 +91,40 @@ impl<'a> PartReader<'a> {
         let mut items = self.image.items(&self.full(name))?;
         match (items.next(), items.len()) {
             (Some(number), 0) => Ok(number),
-            _ => Err(self.bad(name, 0, "should be the only one")),
+            _ => Err(self.bad(name, 0, "is not the only item")),
         }
     }
 
-    /// Returns a word.
+    /// Returns a text.
     pub(crate) fn text(&self, name: &str) -> Result<String, BadImage> {
         let bytes = self.image.bytes(&self.full(name))?;
         Ok(String::from_utf8_lossy(&bytes[..bytes.len().min(super::NAME)]).into_owned())
     }
 
-    /// Returns how many bytes an item of an array has, by which an engine tells which
-    /// width of its own this is.
+    /// Returns the bytes of an item of an array, which determine the width of an engine.
     pub(crate) fn each(&self, name: &str) -> Result<usize, BadImage> {
         Ok(self.image.find(&self.full(name))?.each)
     }
 
-    /// Returns what was stored of a part that has parts.
+    /// Returns a reader of a part that has parts itself.
     pub(crate) fn within(&self, name: &str) -> Self {
         Self { image: self.image, name: self.full(name) }
     }
 
-    /// Says what is wrong with an item.
+    /// Makes the error of an invalid item.
     pub(crate) fn bad(&self, name: &str, at: usize, what: &'static str) -> BadImage {
         BadImage::Content { array: self.full(name), at, what }
     }
 
-    /// Refuses the first of the items that is not `sound`.
+    /// Checks all items with `is_valid`; the first invalid one is an error.
     pub(crate) fn all<T: Copy>(
         &self,
         name: &str,
         items: &[T],
         what: &'static str,
-        sound: impl Fn(T) -> bool,
+        is_valid: impl Fn(T) -> bool,
     ) -> Result<(), BadImage> {
-        match items.iter().position(|&item| !sound(item)) {
+        match items.iter().position(|&item| !is_valid(item)) {
             Some(at) => Err(self.bad(name, at, what)),
             None => Ok(()),
         }

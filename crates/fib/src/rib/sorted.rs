@@ -1,21 +1,20 @@
-//! A table whole, from routes in order.
+//! Builds a routing table from routes in order.
 //!
-//! The route at hand always goes to the right of all before it, so that the only
-//! nodes that can still change are those on the way from the root to the last
-//! route: the rightmost spine.
+//! Each route goes to the right of all earlier ones, so that only the nodes on the path from
+//! the root to the last route can still change: the rightmost spine.
 //!
 //! ```text
 //! spine      next: 10.2.0.0/16          spine
 //! ○ 0/0                                 ○ 0/0
-//! ● 10/8     ends here, covers it       ● 10/8
+//! ● 10/8     stays: covers it       ● 10/8
 //! ● 10.1/16  left behind ─────┐         ○ 10.0/14 ── ● 10.1/16 ── ● 10.1.128/17
 //! ● 10.1.128/17  left behind ─┘         ● 10.2/16
 //! ```
 //!
-//! What does not cover the new route is left behind. The last of it (the one
-//! nearest to the root) and the new route are rivals for one link, or stand on
-//! either side of the node above. Each node enters and leaves the spine once:
-//! O(n) for the whole, where n inserts would walk down from the root each time.
+//! Nodes that do not cover the new route leave the spine. The last of them (the one nearest to
+//! the root) and the new route compete for one link, or are on different sides of the node
+//! above. Each node enters and leaves the spine once: O(n) for the whole table, where n inserts
+//! would each walk down from the root.
 
 use alloc::vec::Vec;
 
@@ -25,9 +24,8 @@ use crate::{Addr, Hop, Prefix};
 impl<A: Addr> Rib<A> {
     /// Makes a table of `routes`, which come in the order of [`Prefix`].
     ///
-    /// Of two routes with the same prefix the later counts. Nothing is dirty
-    /// afterwards. Routes out of order are no error: from the first of them on
-    /// they are inserted one by one.
+    /// Of two routes with the same prefix the later one is kept. No prefix is dirty afterwards.
+    /// Routes out of order are no error: from the first of them on, all are inserted one by one.
     ///
     /// # Complexity
     ///

@@ -1,5 +1,5 @@
-//! The shape of the trie, which only this module can see. What the table
-//! answers is compared with a model in `tests/rib.rs`.
+//! Tests of the shape of the trie, which is private to this module. `tests/rib.rs` compares the
+//! table's answers with a model.
 
 extern crate std;
 use super::{NIL, Node, ROOT, Rib};
@@ -28,7 +28,7 @@ impl Dice {
     }
 }
 
-/// Walks the whole arena and holds it against the invariants of the essay.
+/// Walks all nodes and checks the invariants that `rib.rs` states.
 fn check<A: Addr>(rib: &Rib<A>) {
     let mut seen = BTreeSet::from([ROOT]);
     let mut todo = Vec::from([ROOT]);
@@ -38,7 +38,7 @@ fn check<A: Addr>(rib: &Rib<A>) {
         routes += usize::from(node.routed);
         assert!(node.routed || node.hop == Hop::NONE);
         assert_eq!(node.addr.first(node.len.into()), node.addr);
-        assert!(at == ROOT || node.routed || !node.child.contains(&NIL), "a needless node");
+        assert!(at == ROOT || node.routed || !node.child.contains(&NIL), "an unneeded node");
         for (side, &child) in node.child.iter().enumerate().filter(|&(_, &child)| child != NIL) {
             let below = &rib.nodes[child as usize];
             assert!(seen.insert(child), "node {child} has two parents");
@@ -66,7 +66,7 @@ fn churn<A: Addr>(seed: u64) {
     let mut rib = Rib::<A>::new();
     let mut held = Vec::new();
     for turn in 0..3000 {
-        // Grow for a while, shrink for a while, and again.
+        // Grow and shrink in turns.
         let grow = if turn / 700 % 2 == 0 { 3 } else { 1 };
         if held.is_empty() || dice.roll() % 4 < grow {
             let prefix = dice.prefix();
@@ -80,27 +80,27 @@ fn churn<A: Addr>(seed: u64) {
         }
         check(&rib);
         assert_eq!(rib.len(), held.len());
-        // A block's cover and its routes are the same by one way down as by two.
+        // One descent returns the same cover and the same routes of a block as two.
         let block = dice.prefix();
         let (cover, within) = rib.block(block);
         assert_eq!(cover, rib.cover(block).map_or(Hop::NONE, |(_, hop)| hop), "cover of {block}");
         assert!(within.eq(rib.covered(block)), "covered by {block}");
-        let asked: Vec<Prefix<A>> = (0..turn % 40).map(|_| dice.prefix()).collect();
-        rib.prepare(&asked);
+        let prefixes: Vec<Prefix<A>> = (0..turn % 40).map(|_| dice.prefix()).collect();
+        rib.prepare(&prefixes);
     }
-    let again = Rib::from_sorted(&rib);
-    check(&again);
-    assert_eq!(again.dirty_len(), 0);
-    assert!(again.iter().eq(&rib));
-    // Equal routes make equal tries, however they came about.
-    assert_eq!(again.nodes.len(), rib.nodes.len() - rib.freed);
+    let rebuilt = Rib::from_sorted(&rib);
+    check(&rebuilt);
+    assert_eq!(rebuilt.dirty_len(), 0);
+    assert!(rebuilt.iter().eq(&rib));
+    // Equal routes have equal tries, whatever the order of changes.
+    assert_eq!(rebuilt.nodes.len(), rib.nodes.len() - rib.freed);
     let room = rib.nodes.len();
     for prefix in held.drain(..) {
         rib.remove(prefix);
     }
     check(&rib);
     assert_eq!(rib.freed, room - 1, "an empty table holds nodes other than the root");
-    for (prefix, hop) in &again {
+    for (prefix, hop) in &rebuilt {
         rib.insert(prefix, hop);
     }
     check(&rib);
@@ -108,7 +108,7 @@ fn churn<A: Addr>(seed: u64) {
 }
 
 #[test]
-fn the_trie_keeps_its_shape() {
+fn trie_keeps_its_invariants_through_random_changes() {
     for seed in 0..8 {
         churn::<u8>(seed);
         churn::<u16>(seed);
@@ -119,7 +119,7 @@ fn the_trie_keeps_its_shape() {
 }
 
 #[test]
-fn routes_out_of_order_are_only_slower() {
+fn routes_out_of_order_make_the_same_table() {
     let mut dice = Dice(7);
     let routes: Vec<_> = (0..2000).map(|n| (dice.prefix::<u32>(), Hop(n))).collect();
     let mut by_hand = Rib::new();
@@ -133,7 +133,7 @@ fn routes_out_of_order_are_only_slower() {
 }
 
 #[test]
-fn of_equal_prefixes_the_later_counts() {
+fn later_of_two_routes_with_one_prefix_is_kept() {
     let routes = [(Prefix::ALL, Hop(1)), (Prefix::ALL, Hop(2)), (Prefix::truncate(1u8, 8), Hop(3))];
     let rib = Rib::from_sorted(routes);
     check(&rib);
@@ -141,7 +141,7 @@ fn of_equal_prefixes_the_later_counts() {
 }
 
 #[test]
-fn nodes_are_as_small_as_the_essay_says() {
+fn nodes_have_the_documented_sizes() {
     assert_eq!(size_of::<Node<u32>>(), 20);
     assert_eq!(size_of::<Node<u64>>(), 24);
     assert_eq!(size_of::<Node<u128>>(), 32);

@@ -1,32 +1,31 @@
-//! The ways through the trie: down to a prefix, and over all that is below.
+//! Iterators over the trie: down to a prefix, and over a subtree.
 //!
-//! Neither recurses, allocates or needs parent links. [`Covering`] keeps the one
-//! node it has come to. [`Walk`] goes in pre-order, which is the order of
-//! [`Prefix`], and keeps a stack of the subtrees yet to come: of each ancestor at
-//! most the right one, and since a node below the root is longer than its
-//! parent, a fixed array holds what the widest family can ask for.
+//! Neither recurses, allocates or needs parent links. [`Covering`] holds its present node.
+//! [`Walk`] is a pre-order traversal, which is the order of [`Prefix`], with a stack of the
+//! subtrees not yet entered: for each ancestor at most the right one. Since a node is longer
+//! than its parent, an array of fixed size holds the stack of the widest family.
 //!
-//! [`prefetch_paths`] goes down to several prefixes in step and keeps nothing but what it
-//! leaves in the CPU's cache. A full table's nodes take some 40 MB, and each is found
-//! only by the one above it: a batch of changes spends most of its time waiting.
+//! [`prefetch_paths`] walks down to several prefixes in lockstep, only to bring their nodes into
+//! the CPU's cache. The nodes of a full table take some 40 MB, and each is found only through
+//! its parent, so that a batch of changes would spend most of its time waiting for memory.
 
 use super::{NIL, Node, ROOT, Rib};
 use crate::table::prefetch;
 use crate::{Addr, Hop, Prefix};
 
-/// One for each bit of the widest family, and one for the node at hand.
+/// One for each bit of the widest family, and one for the present node.
 const DEEP: usize = 128 + 1;
 
-/// How many ways down are walked in step: about as many as a core can wait for.
+/// The number of paths walked in lockstep: about as many loads as a core has in flight.
 const LOCKSTEP: usize = 16;
 
-/// Walks down to all of `prefixes`, each node fetched a round before it is read.
+/// Walks down to all of `prefixes`, prefetching each node one round before it reads it.
 pub(super) fn prefetch_paths<A: Addr>(nodes: &[Node<A>], prefixes: &[Prefix<A>]) {
     for group in prefixes.chunks(LOCKSTEP) {
         let mut list = [(ROOT, Prefix::ALL); LOCKSTEP];
         let mut live = group.len();
-        for (way, &prefix) in list.iter_mut().zip(group) {
-            *way = (ROOT, prefix);
+        for (path, &prefix) in list.iter_mut().zip(group) {
+            *path = (ROOT, prefix);
         }
         while live > 0 {
             let mut live_next = 0;

@@ -1,4 +1,4 @@
-//! A table with several owners.
+//! A table with several owners, by reference count.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -7,27 +7,27 @@ use core::ptr::NonNull;
 
 use super::Table;
 
-/// A table of which each owner looks at the same memory, as directly as at its own.
+/// A handle to a table that several owners read without an indirection.
 pub(crate) struct Shared<T> {
-    /// The table's, at hand.
+    /// The pointer of the table, copied here.
     ptr: NonNull<T>,
     len: usize,
     table: Arc<Table<T>>,
 }
 
-// SAFETY: to send an owner is to share the items, and the last owner may drop them
-// elsewhere: as for an `Arc` of the table, which the pointer leads into.
+// SAFETY: sending a handle shares the items, and the last handle may be dropped on another
+// thread: the same requirements as for an `Arc` of the table, into which the pointer leads.
 unsafe impl<T: Send + Sync> Send for Shared<T> {}
 // SAFETY: as above; a shared owner gives out only `&T`.
 unsafe impl<T: Send + Sync> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
-    /// Makes it of a table.
+    /// Makes the first handle to a table.
     pub(crate) fn new(table: Table<T>) -> Self {
         Self { ptr: table.ptr, len: table.len, table: Arc::new(table) }
     }
 
-    /// Returns an owner who sees the first `len` items, at the most.
+    /// Returns a handle to the first `len` items, or to all if there are fewer.
     pub(crate) fn first(&self, len: usize) -> Self {
         Self { len: len.min(self.len), ..self.clone() }
     }
@@ -44,9 +44,10 @@ impl<T> Deref for Shared<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: the pointer is the one that the table derefs to, the length at most its. It neither
-        // moves its memory nor gives it back before it is dropped, which `table` prevents,
-        // and nobody has a `&mut` to it: it was moved into the `Arc`, which gives out none.
+        // SAFETY: the pointer is the one that the table derefs to, and the length is at most that
+        // of the table. The table neither moves its memory nor frees it before it is dropped,
+        // which `table` prevents. There is no `&mut` to it: it was moved into the `Arc`, which
+        // gives out none.
         unsafe { core::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
     }
 }

@@ -1,10 +1,10 @@
-//! Lanes by NEON: see `arch/lanes.rs`.
+//! Lanes with NEON: see `arch/lanes.rs`.
 //!
 //! Sixteen lanes are four vectors of four, and most operations are four of the same
-//! instruction. What NEON has not is made of what it has:
+//! instruction. Operations that NEON lacks are composed of those it has:
 //!
 //! ```text
-//!   mask     u16 ──► vectors of all ones and none: its bits, tested lane by lane
+//!   mask     u16 ──► vectors of all ones or zeros: its bits, tested lane by lane
 //!            vectors ──► u16: narrowed to bytes, a bit left of each, added up
 //!   permute  lane numbers, a byte each ──► numbers of bytes ──► one table of 64 bytes
 //!   unpack   permute by how many of the mask come before a lane
@@ -12,12 +12,11 @@
 //!   gather   sixteen loads, at place 0 where there is no item
 //! ```
 //!
-//! So the gathers save nothing of what the loads take, and packing takes a dozen
-//! instructions: `AT_ONCE` is false, and schemes that consist of little else are not
-//! done in lanes here.
+//! So gathers save no time over single loads, and packing takes a dozen instructions: `AT_ONCE`
+//! is false, and schemes that consist of little else are not looked up in lanes here.
 //!
-//! Every operation is safe to call: NEON is part of the architecture, and this file is
-//! compiled where the compiler may use it. The gathers read memory: each index that is
+//! Every operation is safe to call: NEON is part of the architecture, and this file is compiled
+//! only where the compiler may use it. The gathers read memory: each index that is
 //! not below the table's length, or not in the mask, is made 0 first, and a table
 //! without items is not read.
 #![expect(
@@ -32,7 +31,7 @@ use super::masks::{before, first, mask, narrow};
 use super::{NEON, level};
 use crate::arch::vector::{LANES, MOST, WideKernel, Words};
 
-/// The proof that lanes are asked for, made by [`wide`] alone.
+/// The proof that lanes are enabled, made by [`wide`] alone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wide(());
 
@@ -40,20 +39,20 @@ pub(crate) struct Wide(());
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lanes(pub(super) [uint32x4_t; 4]);
 
-/// Does the work in lanes, or hands it back where they are not wanted.
+/// Runs a kernel in lanes, or returns it if they are disabled.
 #[inline(always)]
 pub(crate) fn wide<K: WideKernel<Wide>>(kernel: K) -> Result<K::Out, K> {
     if level() == NEON { Ok(kernel.run(Wide(()))) } else { Err(kernel) }
 }
 
-/// Does the same with each four of one.
+/// Applies `f` to each vector of four lanes.
 #[inline(always)]
 fn each(one: Lanes, f: impl Fn(uint32x4_t) -> uint32x4_t) -> Lanes {
     let [a, b, c, d] = one.0;
     Lanes([f(a), f(b), f(c), f(d)])
 }
 
-/// Does the same with each four of two.
+/// Applies `f` to each pair of vectors of four lanes.
 #[inline(always)]
 fn both(one: Lanes, two: Lanes, f: impl Fn(uint32x4_t, uint32x4_t) -> uint32x4_t) -> Lanes {
     let ([a, b, c, d], [e, f_, g, h]) = (one.0, two.0);
@@ -62,7 +61,7 @@ fn both(one: Lanes, two: Lanes, f: impl Fn(uint32x4_t, uint32x4_t) -> uint32x4_t
 
 /// NEON is part of the architecture.
 impl Wide {
-    /// Whether lanes are gathered, and packed, by an instruction for all of them.
+    /// Whether one instruction gathers, or packs, all lanes.
     pub(crate) const AT_ONCE: bool = false;
 
     #[inline(always)]
@@ -75,7 +74,7 @@ impl Wide {
         Lanes([four(0), four(4), four(8), four(12)])
     }
 
-    /// The same number in all lanes.
+    /// Returns the same number in all lanes.
     #[inline(always)]
     pub(crate) fn all(self, number: u32) -> Lanes {
         // SAFETY: see above.
@@ -128,21 +127,21 @@ impl Wide {
     /// Shifts all lanes right; by 32 and more gives 0.
     #[inline(always)]
     pub(crate) fn shr(self, lanes: Lanes, by: u32) -> Lanes {
-        // To the right is to the left by less than nothing.
+        // A right shift is a left shift by a negative number.
         // SAFETY: see above.
         let by = unsafe { vdupq_n_s32(-(by.min(32) as i32)) };
         // SAFETY: see above.
         each(lanes, |four| unsafe { vshlq_u32(four, by) })
     }
 
-    /// Says of which lanes any bit of `bits` is set.
+    /// Returns the lanes in which any bit of `bits` is set.
     #[inline(always)]
     pub(crate) fn test(self, lanes: Lanes, bits: Lanes) -> u16 {
         // SAFETY: see above.
         mask(both(lanes, bits, |lanes, bits| unsafe { vtstq_u32(lanes, bits) }).0)
     }
 
-    /// Says in which lanes `one` is at most `two`.
+    /// Returns the lanes in which `one` is at most `two`.
     #[inline(always)]
     pub(crate) fn at_most(self, one: Lanes, two: Lanes) -> u16 {
         // SAFETY: see above.
@@ -167,7 +166,7 @@ impl Wide {
     /// Shifts each lane left by the other's number; by 32 and more gives 0.
     #[inline(always)]
     pub(crate) fn shl_each(self, lanes: Lanes, by: Lanes) -> Lanes {
-        // The instruction goes by the lowest byte of the number alone.
+        // The instruction uses the lowest byte of the number alone.
         let by = self.min(by, self.all(32));
         // SAFETY: see above.
         both(lanes, by, |lanes, by| unsafe { vshlq_u32(lanes, vreinterpretq_s32_u32(by)) })
@@ -223,7 +222,8 @@ impl Wide {
         each(at, |at| {
             // SAFETY: see above.
             let at = unsafe { vreinterpretq_u8_u32(vaddq_u32(vmulq_u32(at, bytes.0), bytes.1)) };
-            // Of each half those that are outside of it give 0, and one of the two is.
+            // A byte outside of one half of the table gives 0 there, and every byte is outside
+            // of one of the two.
             // SAFETY: see above.
             let low = unsafe { vqtbl4q_u8(table_of(low), at) };
             // SAFETY: see above.
@@ -234,7 +234,7 @@ impl Wide {
     }
 
     /// Puts the first of `lanes`, in their order, into the lanes of the mask, and
-    /// leaves `other` elsewhere: the way back from [`pack`](Self::pack).
+    /// leaves `other` elsewhere: the inverse of [`pack`](Self::pack).
     #[inline(always)]
     pub(crate) fn unpack(self, mask: u16, lanes: Lanes, other: Lanes) -> Lanes {
         self.select(mask, pick(lanes, before(mask)), other)
@@ -294,7 +294,7 @@ impl Wide {
     pub(crate) fn gather(self, table: Words<'_>, at: Lanes, mask: u16) -> Lanes {
         match table {
             Words::Whole(table) => self.gather_by(at, mask, table.len(), |at| {
-                // SAFETY: what is asked for is below the slice's length.
+                // SAFETY: `gather_by` calls this with indices below the slice's length only.
                 unsafe { *table.get_unchecked(at) }
             }),
             Words::Shared(table) => self.gather_by(at, mask, table.len(), |at| {
@@ -313,8 +313,8 @@ impl Wide {
         }
     }
 
-    /// Gathers items of a table of `len`, which `item` loads: it is asked for what is
-    /// below `len` alone.
+    /// Gathers items of a table of `len`, loaded by `item`, which is called with indices below
+    /// `len` only.
     #[inline(always)]
     fn gather_by(self, at: Lanes, mask: u16, len: usize, item: impl Fn(usize) -> u32) -> Lanes {
         if len == 0 {
@@ -325,7 +325,7 @@ impl Wide {
         // SAFETY: see above.
         let below = both(at, len, |at, len| unsafe { vcltq_u32(at, len) });
         let there = self.and(below, self.spread(mask));
-        // Every place is now one of the mask and below `len`, or 0, which is below it.
+        // Every index is now in the mask and below `len`, or 0, which is below `len`.
         let at = self.store(self.and(at, there));
         self.and(self.load(at.map(|at| item(at as usize))), there)
     }
@@ -347,7 +347,7 @@ fn table_of(lanes: Lanes) -> uint8x16x4_t {
     uint8x16x4_t(a, b, c, d)
 }
 
-/// Takes the lanes of these numbers, a byte each; 0 for a number that no lane has.
+/// Takes the lanes with these numbers, one byte each; 0 for a number that no lane has.
 #[inline(always)]
 fn pick(lanes: Lanes, at: uint8x16_t) -> Lanes {
     const FOURS: [u8; 64] = {
@@ -360,7 +360,7 @@ fn pick(lanes: Lanes, at: uint8x16_t) -> Lanes {
         fours
     };
     let table = table_of(lanes);
-    // The first byte of a lane; of what is no lane, a byte behind the table.
+    // The first byte of a lane; for a number that no lane has, a byte behind the table.
     // SAFETY: NEON is part of the architecture.
     let begin = unsafe { vqshlq_n_u8::<2>(at) };
     let four = |i: usize| {
@@ -389,14 +389,14 @@ mod tests {
     }
 
     #[test]
-    fn every_mask_is_spread_and_packed_and_unpacked() {
+    fn every_mask_is_spread_packed_and_unpacked() {
         let wide = Wide(());
         let numbers: [u32; LANES] = core::array::from_fn(|lane| 0x0234_5601 * (lane as u32 + 1));
         let lanes: Lanes = wide.load(numbers);
         for set in 0..=u16::MAX {
-            let there = |lane: &usize| set >> lane & 1 == 1;
+            let is_set = |lane: &usize| set >> lane & 1 == 1;
             assert_eq!(mask(wide.spread(set).0), set);
-            let of: Vec<u8> = (0..LANES).filter(there).map(|lane| lane as u8).collect();
+            let of: Vec<u8> = (0..LANES).filter(is_set).map(|lane| lane as u8).collect();
             let (at, earlier) = (bytes(first(set)), bytes(before(set)));
             assert_eq!(at[..of.len()], of);
             assert!(at[of.len()..].iter().all(|&lane| lane >= 16), "{set:x}");
@@ -411,13 +411,13 @@ mod tests {
             assert_eq!(wide.store(wide.pack(set, lanes)), packed);
             let back = wide.store(wide.unpack(set, wide.load(packed), wide.all(7)));
             for lane in 0..LANES {
-                assert_eq!(back[lane], if there(&lane) { numbers[lane] } else { 7 });
+                assert_eq!(back[lane], if is_set(&lane) { numbers[lane] } else { 7 });
             }
         }
     }
 
     #[test]
-    fn shifts_by_any_number_are_shifts_of_sixty_four_bits() {
+    fn shifts_by_32_and_more_give_zero() {
         let wide = Wide(());
         let by = [0, 1, 5, 31, 32, 33, 63, 64, 127, 128, 224, 255, 256, 288, 1 << 31, u32::MAX];
         let number = 0x9876_5431u32;

@@ -1,15 +1,15 @@
-//! Masks between their two forms: a bit a lane in 16 bits, and a byte or a number a lane.
+//! Converts masks between their two forms: a bit a lane in 16 bits, and a byte or a number a lane.
 //!
 //! ```text
-//!   lanes   ones none ones none …   ── narrow, and a bit of each ──► 0101…
+//!   lanes   ones zero ones zero …   ── narrow, and a bit of each ──► 0101…
 //!   mask    0 1 0 1 …                (lane 0 is bit 0)
 //!   before  0 0 1 1 2 …             how many of the mask lie before a lane
 //!   first   1 3 … 16 16 …           the mask's lanes in their order, then none
 //! ```
 //!
-//! A comparison by NEON is a vector of all ones and none, where AVX-512 gives a mask, and
-//! schemes count and join masks as numbers. `before` and `first` are what packing and its
-//! way back take: both are permutations (`lanes.rs`).
+//! A comparison with NEON gives a vector of all ones or zeros, where AVX-512 gives a mask, and
+//! schemes count and combine masks as numbers. `before` and `first` serve packing and unpacking,
+//! which are permutations (`lanes.rs`).
 #![expect(unsafe_code, reason = "intrinsics that every CPU of the architecture has")]
 
 use core::arch::aarch64::*;
@@ -33,7 +33,7 @@ pub(super) fn narrow(lanes: [uint32x4_t; 4]) -> uint8x16_t {
 /// The bit of a lane in its byte of a mask.
 const BITS: [u8; LANES] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
 
-/// Makes a mask of lanes that are all ones or none.
+/// Makes a mask of lanes that are all ones or zeros.
 #[inline(always)]
 pub(super) fn mask(lanes: [uint32x4_t; 4]) -> u16 {
     // SAFETY: NEON is part of the architecture; the array has the sixteen bytes.
@@ -78,8 +78,8 @@ static ONES: [[u8; 8]; 256] = {
     ones
 };
 
-/// Returns the numbers of the mask's lanes in their order, a byte each, and behind them
-/// numbers that no lane has.
+/// Returns the numbers of the mask's lanes in order, one byte each, followed by numbers that no
+/// lane has.
 #[inline(always)]
 pub(super) fn first(mask: u16) -> uint8x16_t {
     const AT: [u8; LANES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
@@ -92,11 +92,11 @@ pub(super) fn first(mask: u16) -> uint8x16_t {
         let none = vdup_n_u8(0);
         let low_ones = vcombine_u8(vld1_u8(low_ones.as_ptr()), none);
         let high_ones = vcombine_u8(vadd_u8(vld1_u8(high_ones.as_ptr()), vdup_n_u8(8)), none);
-        // The second half's behind the first's: before and behind them 0, of which
-        // `vqtbl1q_u8` makes whatever is outside of its table.
+        // The lanes of the second half follow those of the first. Other bytes are 0, the result
+        // of `vqtbl1q_u8` for an index outside of its table.
         let behind = vsubq_u8(at, vdupq_n_u8(low.count_ones() as u8));
         let lanes = vorrq_u8(low_ones, vqtbl1q_u8(high_ones, behind));
-        // Bit 4 of what is behind both makes it no lane's number.
+        // Bit 4 marks the remaining bytes as numbers of no lane.
         let over = vcgeq_u8(at, vdupq_n_u8(mask.count_ones() as u8));
         vorrq_u8(lanes, vandq_u8(over, vdupq_n_u8(16)))
     }

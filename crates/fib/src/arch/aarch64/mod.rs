@@ -2,18 +2,18 @@
 //!
 //! ```text
 //!   level    needs                                       gives
-//!   base     nothing                                     the scalar twins
+//!   base     nothing                                     the scalar versions
 //!   neon     nothing more: part of the architecture      `lanes`, `search`
 //! ```
 //!
-//! NEON counts the ones of bytes, and the compiler uses that for a word's in any code,
-//! so that `arch::run` has nothing to choose. What is chosen is between vectors and
-//! their twins, for tests and measurements: `FINGERPOST_SIMD=base` in the environment
-//! keeps to the twins.
+//! NEON counts the ones of bytes, and the compiler uses that for words in any code, so that
+//! `arch::run` has nothing to select. The level selects between vectors and their scalar
+//! versions, for tests and measurements: `FINGERPOST_SIMD=base` in the environment selects the
+//! scalar versions.
 //!
-//! Written and tested under emulation (`cargo xtask neon`); see
-//! `docs/decisions/0020-neon.md` for what was counted there and what no machine has
-//! told yet.
+//! This code was written and tested under emulation (`cargo xtask neon`);
+//! `docs/decisions/0020-neon.md` lists the instruction counts and the speeds that remain
+//! unmeasured.
 
 pub(super) mod lanes;
 mod masks;
@@ -32,9 +32,9 @@ fn level() -> u8 {
     LEVEL.get(find)
 }
 
-/// Returns what is asked for; what is not understood asks for nothing less than all.
-fn find(asked: Option<&str>) -> u8 {
-    match asked {
+/// Returns the level of this name, the highest for an unknown name or none.
+fn find(limit: Option<&str>) -> u8 {
+    match limit {
         Some("base") => BASE,
         _ => NEON,
     }
@@ -45,11 +45,11 @@ mod tests {
     use super::{BASE, NEON, find, level};
 
     #[test]
-    fn the_environment_only_lowers_the_level() {
+    fn environment_only_lowers_the_level() {
         let names = [Some("base"), Some("neon"), Some("wide"), Some("nonsense"), None];
         assert_eq!(names.map(find), [BASE, NEON, NEON, NEON, NEON]);
-        let wanted = std::env::var("FINGERPOST_SIMD").ok();
-        assert_eq!(level(), find(wanted.as_deref()));
+        let limit = std::env::var("FINGERPOST_SIMD").ok();
+        assert_eq!(level(), find(limit.as_deref()));
         assert_eq!(level(), level());
     }
 }

@@ -1,10 +1,9 @@
-//! Ranks by NEON: see `arch/search.rs`.
+//! Ranks with NEON: see `arch/search.rs`.
 //!
-//! A line of starts is four vectors. There is no load that leaves lanes out, so the
-//! whole line is read where the slice has it, and what lies behind the starts is taken
-//! out of the comparison; at the end of a slice the starts are copied to a line first.
-//! A comparison gives −1 where it holds: the four added up, lane by lane and then
-//! across, are the rank with its sign turned.
+//! A line of starts is four vectors. No load skips lanes, so the whole line is read if the slice
+//! has it, and the comparison excludes the items behind the starts; at the end of a slice the
+//! starts are copied to a line first. A comparison gives −1 where it holds: the sum of the four
+//! vectors, lane by lane and then across lanes, is the negated rank.
 #![expect(unsafe_code, reason = "intrinsics that every CPU of the architecture has")]
 
 use core::arch::aarch64::*;
@@ -77,7 +76,7 @@ impl Wide {
         usize::from(sum.wrapping_neg() as u16)
     }
 
-    /// Loads the first sixteen words, or what there are of them and 0.
+    /// Loads the first sixteen words; zeros in place of missing words.
     #[inline(always)]
     fn line(self, words: &[u32]) -> Lanes {
         match words.first_chunk() {
@@ -87,7 +86,7 @@ impl Wide {
     }
 }
 
-/// Copies fewer words than a line to one.
+/// Copies fewer words than a line has into a line, followed by zeros.
 #[cold]
 fn ended(words: &[u32]) -> [u32; LANES] {
     let mut line = [0; LANES];

@@ -1,12 +1,9 @@
-//! Lanes by AVX-512: see `arch/lanes.rs`.
+//! Lanes with AVX-512: see `arch/lanes.rs`.
 //!
 //! Every operation is one intrinsic or a few, safe to call but for the features it
 //! needs; [`Wide`] is the proof of those. The gathers read memory: each is masked by a
 //! comparison of all indices with the table's length.
-#![expect(
-    unsafe_code,
-    reason = "intrinsics of a CPU that was looked for; loads by checked indices"
-)]
+#![expect(unsafe_code, reason = "intrinsics of a detected CPU; loads by checked indices")]
 
 use super::{ALL, WIDE, level};
 use crate::arch::vector::{LANES, WideKernel, Words};
@@ -23,7 +20,7 @@ pub(crate) struct Wide {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lanes(pub(super) __m512i);
 
-/// Does the work in lanes, or hands it back where the CPU has none.
+/// Runs a kernel in lanes, or returns it if the CPU has none.
 #[inline(always)]
 pub(crate) fn wide<K: WideKernel<Wide>>(kernel: K) -> Result<K::Out, K> {
     match level() {
@@ -36,13 +33,13 @@ pub(crate) fn wide<K: WideKernel<Wide>>(kernel: K) -> Result<K::Out, K> {
     }
 }
 
-/// The kernel, inlined into a function for which the compiler may use them.
+/// Runs the kernel, inlined into a function that is compiled for these features.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,popcnt,bmi1,bmi2")]
 fn in_lanes<K: WideKernel<Wide>>(kernel: K) -> K::Out {
     kernel.run(Wide { counts: false })
 }
 
-/// The same for a CPU that counts the ones of each lane by an instruction.
+/// Does the same for a CPU that counts the ones of each lane by an instruction.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vpopcntdq,popcnt,bmi1,bmi2")]
 fn in_lanes_that_count<K: WideKernel<Wide>>(kernel: K) -> K::Out {
     kernel.run(Wide { counts: true })
@@ -50,7 +47,7 @@ fn in_lanes_that_count<K: WideKernel<Wide>>(kernel: K) -> K::Out {
 
 /// Each operation needs AVX-512 F, which `self` proves.
 impl Wide {
-    /// Whether lanes are gathered, and packed, by an instruction for all of them.
+    /// Whether one instruction gathers, or packs, all lanes.
     pub(crate) const AT_ONCE: bool = true;
 
     #[inline(always)]
@@ -60,7 +57,7 @@ impl Wide {
         Lanes(unsafe { _mm512_loadu_epi32(numbers.as_ptr().cast()) })
     }
 
-    /// The same number in all lanes.
+    /// Returns the same number in all lanes.
     #[inline(always)]
     pub(crate) fn all(self, number: u32) -> Lanes {
         // SAFETY: see above for the feature.
@@ -117,14 +114,14 @@ impl Wide {
         Lanes(unsafe { _mm512_srl_epi32(lanes.0, by) })
     }
 
-    /// Says of which lanes any bit of `bits` is set.
+    /// Returns the lanes in which any bit of `bits` is set.
     #[inline(always)]
     pub(crate) fn test(self, lanes: Lanes, bits: Lanes) -> u16 {
         // SAFETY: see above for the feature.
         unsafe { _mm512_test_epi32_mask(lanes.0, bits.0) }
     }
 
-    /// Says in which lanes `one` is at most `two`.
+    /// Returns the lanes in which `one` is at most `two`.
     #[inline(always)]
     pub(crate) fn at_most(self, one: Lanes, two: Lanes) -> u16 {
         // SAFETY: see above for the feature.
@@ -185,7 +182,7 @@ impl Wide {
     #[inline(always)]
     pub(crate) fn count(self, lanes: Lanes) -> Lanes {
         if self.counts {
-            // SAFETY: `counts` says that the CPU has the feature.
+            // SAFETY: `counts` is true only if the CPU has the feature.
             return Lanes(unsafe { _mm512_popcnt_epi32(lanes.0) });
         }
         self.count_by_bytes(lanes)
@@ -224,7 +221,7 @@ impl Wide {
     }
 
     /// Puts the first of `lanes`, in their order, into the lanes of the mask, and
-    /// leaves `other` elsewhere: the way back from [`pack`](Self::pack).
+    /// leaves `other` elsewhere: the inverse of [`pack`](Self::pack).
     #[inline(always)]
     pub(crate) fn unpack(self, mask: u16, lanes: Lanes, other: Lanes) -> Lanes {
         // SAFETY: see above for the feature.
@@ -359,7 +356,7 @@ mod tests {
     use super::{Wide, wide};
     use crate::arch::vector::{LANES, WideKernel};
 
-    /// The ones of some numbers, in the way of a CPU that does not count lanes.
+    /// Counts ones as on a CPU that does not count lanes by an instruction.
     struct ByBytes([u32; LANES]);
 
     impl WideKernel<Wide> for ByBytes {
@@ -372,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_to_count_agree() {
+    fn count_by_bytes_agrees_with_count_ones() {
         for step in [1u32, 0x0101_0101, 0x0f0e_0d0b, 0x9e37_79b9, u32::MAX] {
             let numbers = core::array::from_fn(|lane| step.wrapping_mul(lane as u32));
             if let Ok(counts) = wide(ByBytes(numbers)) {

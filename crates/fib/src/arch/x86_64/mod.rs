@@ -1,16 +1,15 @@
-//! Kernels for an x86-64 with more than every one has.
+//! Kernels for features of x86-64 beyond its baseline.
 //!
 //! ```text
 //!   level    needs                                       gives
-//!   base     nothing                                     the scalar twins
+//!   base     nothing                                     the scalar versions
 //!   counts   popcnt, bmi1, bmi2                          `arch::run`
 //!   wide     + AVX-512 F, BW, VL                         `lanes`, `search`
 //!   all      + VPOPCNTDQ                                 counts in lanes by one instruction
 //! ```
 //!
-//! `FINGERPOST_SIMD=base` (or `counts`, or `wide`) in the environment keeps the level from
-//! being higher.
-#![expect(unsafe_code, reason = "a call of code for a CPU that was looked for just before")]
+//! `FINGERPOST_SIMD=base` (or `counts`, or `wide`) in the environment limits the level.
+#![expect(unsafe_code, reason = "a call of code for features that were just detected")]
 
 pub(super) mod lanes;
 mod search;
@@ -33,8 +32,8 @@ fn level() -> u8 {
     LEVEL.get(find)
 }
 
-/// Returns the level that this CPU has, if not a lower one is asked for.
-fn find(asked: Option<&str>) -> u8 {
+/// Returns the level of this CPU, or the limit if that is lower.
+fn find(limit: Option<&str>) -> u8 {
     let counts = is_x86_feature_detected!("popcnt")
         && is_x86_feature_detected!("bmi1")
         && is_x86_feature_detected!("bmi2");
@@ -44,10 +43,10 @@ fn find(asked: Option<&str>) -> u8 {
         && is_x86_feature_detected!("avx512vl");
     let all = wide && is_x86_feature_detected!("avx512vpopcntdq");
     let has = BASE + u8::from(counts) + u8::from(wide) + u8::from(all);
-    has.min(highest(asked))
+    has.min(highest(limit))
 }
 
-/// Returns the level that is asked for at the most; what is not understood asks for none.
+/// Returns the level of this name, the highest for an unknown name or none.
 fn highest(name: Option<&str>) -> u8 {
     match name {
         Some("base") => BASE,
@@ -57,7 +56,7 @@ fn highest(name: Option<&str>) -> u8 {
     }
 }
 
-/// Does the work: with `popcnt`, `bmi1` and `bmi2` if this CPU has the three.
+/// Runs a kernel, with `popcnt`, `bmi1` and `bmi2` if this CPU has all three.
 #[inline(always)]
 pub(super) fn run<K: Kernel>(kernel: K) -> K::Out {
     if level() >= COUNTS {
@@ -69,7 +68,7 @@ pub(super) fn run<K: Kernel>(kernel: K) -> K::Out {
     }
 }
 
-/// The kernel, inlined into a function for which the compiler may use the three.
+/// Runs the kernel, inlined into a function that is compiled for the three features.
 #[target_feature(enable = "popcnt,bmi1,bmi2")]
 fn counting<K: Kernel>(kernel: K) -> K::Out {
     kernel.run()
@@ -80,11 +79,11 @@ mod tests {
     use super::{ALL, BASE, COUNTS, WIDE, highest, level};
 
     #[test]
-    fn the_environment_only_lowers_the_level() {
+    fn environment_only_lowers_the_level() {
         let names = [Some("base"), Some("counts"), Some("wide"), Some("nonsense"), None];
         assert_eq!(names.map(highest), [BASE, COUNTS, WIDE, ALL, ALL]);
-        let wanted = std::env::var("FINGERPOST_SIMD").ok();
-        assert!((BASE..=highest(wanted.as_deref())).contains(&level()));
+        let limit = std::env::var("FINGERPOST_SIMD").ok();
+        assert!((BASE..=highest(limit.as_deref())).contains(&level()));
         assert_eq!(level(), level());
     }
 }

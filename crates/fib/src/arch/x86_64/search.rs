@@ -1,5 +1,5 @@
-//! Ranks by AVX-512: see `arch/search.rs`.
-#![expect(unsafe_code, reason = "intrinsics of a CPU that was looked for; masked loads")]
+//! Ranks with AVX-512: see `arch/search.rs`.
+#![expect(unsafe_code, reason = "intrinsics of a detected CPU; masked loads")]
 
 use core::arch::x86_64::*;
 

@@ -34,7 +34,7 @@ pub struct DxrBuilder<A: FamilyLayout, E> {
     chunks: Chunks<A>,
 }
 
-/// What leads from the first K bits to an entry.
+/// The stages that lead from the first K bits to an entry.
 #[derive(Debug)]
 enum Stages<E> {
     /// One table of 2^D entries.
@@ -71,7 +71,7 @@ impl<A: FamilyLayout, E: Entry> DxrBuilder<A, E> {
         Self { shape, split: Split { len_bits }, stages, chunks: Chunks::new() }
     }
 
-    /// Says whether `count` entries from `first` on, of one block, all are `entry`.
+    /// Returns whether `count` entries from `first` on, of one block, all are `entry`.
     fn holds(&self, first: usize, count: usize, entry: E) -> bool {
         let present = match &self.stages {
             Stages::Direct(entries) => &entries[first..first + count],
@@ -116,8 +116,8 @@ impl<A: FamilyLayout, E: Entry> DxrBuilder<A, E> {
                         seen: (at >> x) as u64 + 1,
                     })?],
                 );
-                // Whoever is a user of the chunks now: the new block, if it is new;
-                // no longer the old one, if that was its last use.
+                // The new block becomes a user of its chunks if it was not stored before; the old
+                // one ceases to be a user if this was its last use.
                 let (chunks, split) = (&mut self.chunks, self.split);
                 let changed = offset..offset + fresh.len();
                 exchange(&old, &new, changed, first_user, last, |entry, up| {
@@ -198,10 +198,10 @@ impl<A: FamilyLayout, E: Entry> DxrBuilder<A, E> {
     }
 }
 
-/// Moves the counts of users when a span of a pool, `old`, is replaced by `new`, which
-/// differs in `changed`; new items there have been counted once already. `fresh` says
-/// that the new span was not stored before, `last` that the old one is gone: whoever is
-/// stored is a user of its items. `count` adds a user of an item, or takes one off.
+/// Updates the counts of users when a span of a pool, `old`, is replaced by `new`, which differs in
+/// `changed`; new items there have been counted once already. A stored span is a user of its
+/// items: `fresh` means that the new span was not stored before, `last` that the old one is freed.
+/// `count` adds a user of an item, or removes one.
 pub(super) fn exchange<T: Copy>(
     old: &[T],
     new: &[T],
@@ -378,7 +378,7 @@ impl<A: FamilyLayout, E: Entry> Builder<A> for DxrBuilder<A, E> {
 
     fn patch(&mut self, block: Prefix<A>, runs: &[Run<A>]) -> Result<(), Full> {
         self.lay_out(block, runs).map_err(|full| match full.what {
-            // Whoever tries again with more room wants to know how much.
+            // The factory needs the longest chunk to choose the next split.
             Full::CHUNK => Full { seen: longest(self.shape.k(), runs), ..full },
             _ => full,
         })
@@ -449,7 +449,7 @@ impl<A: FamilyLayout, E: Entry> Builder<A> for DxrBuilder<A, E> {
     }
 }
 
-/// Says nothing is leaked: for tests, the chunks and blocks in use.
+/// Counts the chunks and blocks in use, for tests of leaks.
 #[cfg(test)]
 impl<A: FamilyLayout, E: Entry> DxrBuilder<A, E> {
     pub(crate) fn spans(&self) -> [usize; 5] {
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn patches_leave_no_chunk_or_block_behind() {
+    fn patches_leak_no_chunk_or_block() {
         leaks_nothing("D6R");
         leaks_nothing("D4X4R");
         leaks_nothing("D2X8R");

@@ -1,4 +1,4 @@
-//! The entry of the direct or extension table: a hop, or where the chunk is.
+//! The entry of the direct or extension table: a hop, or the place of a chunk.
 //!
 //! ```text
 //!             31 30 29                                              0
@@ -14,9 +14,8 @@
 //! be chosen when a table is built. Here two bits name the kind (a hop, or a chunk
 //! of short, medium or long ranges, each kind in an array of its own, indexed in
 //! whole entries), and the split of the other thirty is `len_bits`, kept by the
-//! table. What does not fit 32 bits (wide ranges, for more than 65,535 next hops,
-//! among it) takes 64, at twice the bytes for the direct and extension tables;
-//! [`crate::Fib`] chooses.
+//! table. Entries that do not fit 32 bits (among them wide ranges, for more than 65,535 next hops)
+//! take 64, at twice the bytes for the direct and extension tables; the factory chooses.
 
 use core::fmt::Debug;
 use core::hash::Hash;
@@ -25,7 +24,7 @@ use crate::arch::lanes::Words;
 use crate::item::Item;
 use crate::{Full, Hop};
 
-/// What an entry says.
+/// The meaning of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// All addresses of this index have one hop.
@@ -70,7 +69,7 @@ pub trait Entry: Item + Eq + Hash + Default + Debug + Send + Sync + 'static {
     fn kind(self) -> u8;
     /// Returns the payload.
     fn payload(self) -> u64;
-    /// Returns the entries as numbers, if lanes are wide enough for them.
+    /// Returns the entries as numbers, if a lane is wide enough for them.
     fn as_words(entries: &[Self]) -> Option<Words<'_>>;
 }
 
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_hold_what_fits_and_refuse_what_does_not() {
+    fn entries_are_packed_up_to_their_limits_and_refused_beyond() {
         battery::<u32>(Split { len_bits: 9 });
         battery::<u32>(Split { len_bits: 17 });
         battery::<u64>(Split { len_bits: 24 });

@@ -1,9 +1,9 @@
-//! What a DXR table would take, told from the runs without laying it out.
+//! Estimates the size of a DXR table from the runs, without laying it out.
 //!
-//! The same cuts as the builder's, and the same formats, but of each chunk and each
-//! block there is only a hash: equal ones count once, as they are stored once. So the
-//! estimate is exact but for two contents of one hash, and a block or two that the
-//! builder leaves behind; it takes about as long as a sweep, and no memory to speak of.
+//! It uses the cuts and the formats of the builder, but only a hash of each chunk and each block:
+//! equal ones count once, as they are stored once. The estimate is exact except for hash
+//! collisions, and for a block or two that the builder leaves; it takes about as long as a sweep,
+//! and little memory.
 
 use core::hash::{BuildHasher, Hash, Hasher};
 
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_estimate_is_what_a_build_takes() {
+    fn estimate_is_the_size_of_a_build() {
         for hops in [3, 1000, 90_000] {
             for name in ["D16R", "D18R", "D16X4R", "D12X6R"] {
                 agree::<u32>(name, hops);

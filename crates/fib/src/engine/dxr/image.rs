@@ -1,8 +1,8 @@
-//! DXR in images.
+//! DXR in images: all entries are validated.
 //!
-//! A lookup indexes by a block's number and by a chunk's place and length, which must lie
-//! within their arrays, and takes the last range that does not begin above the address:
-//! the first of a chunk begins with the chunk, so that there is one.
+//! A lookup uses a block's number and a chunk's place and length as indexes, which must be within
+//! their arrays. It takes the last range that does not begin above the address: the first range of
+//! a chunk must begin with the chunk, so that there is one.
 
 use super::entry::{Kind, Split, Target};
 use super::{Dxr, Entry, Shape};
@@ -28,7 +28,7 @@ impl<A: FamilyLayout, E: Entry> Loadable for Dxr<A, E> {
     fn load(shape: Shape, stored: &PartReader<'_>) -> Result<Self, BadImage> {
         let len_bits = stored.number("length bits")?;
         if !(1..=24).contains(&len_bits) {
-            return Err(stored.bad("length bits", 0, "is none from 1 to 24"));
+            return Err(stored.bad("length bits", 0, "is not from 1 to 24"));
         }
         let (direct, entries) = if shape.extension() == 0 {
             (stored.array_of("direct", 0)?, stored.array_of("entries", 1 << shape.k())?)
@@ -55,7 +55,7 @@ impl<A: FamilyLayout, E: Entry> Dxr<A, E> {
         let x = self.shape.extension();
         let blocks = self.entries.len() >> x;
         if blocks << x != self.entries.len() {
-            return Err(stored.bad("entries", blocks << x, "is of a block that is cut off"));
+            return Err(stored.bad("entries", blocks << x, "is in an incomplete block"));
         }
         let beyond = "names a block beyond the end";
         stored.all("direct", &self.direct, beyond, |block| usize::from(block) < blocks)?;
@@ -67,11 +67,11 @@ impl<A: FamilyLayout, E: Entry> Dxr<A, E> {
             Target::Chunk { kind: Kind::Long, at, len } => begins::<A, _>(&self.long, at, len),
             Target::Chunk { kind: Kind::Wide, at, len } => begins::<A, _>(&self.wide, at, len),
         };
-        stored.all("entries", &self.entries, "leads to no chunk that there is", sound)
+        stored.all("entries", &self.entries, "leads to no valid chunk", sound)
     }
 }
 
-/// Says whether there is a chunk at `at` of `len` ranges, of which the first begins with it.
+/// Returns whether `len` ranges at `at` are a chunk whose first range begins with it.
 fn begins<A: FamilyLayout, S: RangeEntry<A>>(ranges: &Table<S>, at: usize, len: usize) -> bool {
     let chunk = ranges.get(at..at + len);
     chunk.is_some_and(|chunk| len > 1 && chunk[0] <= S::probe(A::MIN))

@@ -122,7 +122,7 @@ impl<A: FamilyLayout, E: Entry> Dxr<A, E> {
         }
     }
 
-    /// A batch without lanes.
+    /// Looks up a batch without lanes.
     #[inline(always)]
     fn groups(&self, addrs: &[A], out: &mut [Hop]) {
         for (addrs, out) in addrs.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
@@ -227,7 +227,7 @@ impl<A: FamilyLayout, E: Entry> Engine<A> for Dxr<A, E> {
 }
 
 impl<A: FamilyLayout, E: Entry> Dxr<A, E> {
-    /// Tells of the entry at `index`, which the part `name` has, and of what follows it.
+    /// Appends the load of the entry at `index` of the part `name`, and those that follow.
     fn trace_from(&self, name: &'static str, index: usize, addr: A, steps: &mut Vec<Step>) -> Hop {
         steps.push(Step::of(name, index, &self.entries));
         let tail = addr.tail(self.shape.k());
@@ -249,7 +249,7 @@ impl<A: FamilyLayout, E: Entry> Dxr<A, E> {
     }
 }
 
-/// Takes the steps of [`last_not_above`] and tells of each.
+/// Takes the steps of [`last_not_above`] and appends each.
 fn walk<A, S: RangeEntry<A>>(
     name: &'static str,
     table: &Table<S>,
@@ -271,8 +271,8 @@ fn walk<A, S: RangeEntry<A>>(
     table[base].hop()
 }
 
-/// Says with which split of an entry's payload to try again after `full`, if any
-/// is left that could do.
+/// Returns the split of an entry's payload to try after `full`; `None` if no split can hold the
+/// table.
 pub(crate) fn next_split<E: Entry>(len_bits: u32, full: Full) -> Option<u32> {
     // A chunk has at most 2^16 ranges of IPv4; beyond that 64-bit entries are due.
     let needed = u64::BITS - full.seen.leading_zeros();

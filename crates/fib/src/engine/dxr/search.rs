@@ -19,8 +19,8 @@ use crate::{FamilyLayout, Hop, RangeEntry};
 /// second-level cache, few enough lanes for their state to stay close.
 pub(super) const LANES: usize = 8;
 
-/// How many lookups share one pass through the stages: the more, the seldomer a
-/// lockstep has idle lanes. A position in the group fits a byte.
+/// How many lookups share one pass through the stages: the more, the fewer idle lanes a lockstep
+/// has. A position in the group fits a byte.
 pub(super) const GROUP: usize = 128;
 
 /// Returns the last slot not above `probe`; the first never is.

@@ -32,12 +32,12 @@ impl Shape {
         Ok(Self { direct: direct as u8, extension: extension as u8 })
     }
 
-    /// A shape by which nothing is found but chunks, below `k` bits.
+    /// Makes the shape of chunks below `k` bits, without stages of their own.
     pub(super) const fn below(k: u32) -> Self {
         Self { direct: k as u8, extension: 0 }
     }
 
-    /// Reads a name such as `D16X4R` or `D18R`; upper or lower case.
+    /// Parses a name such as `D16X4R` or `D18R`, in upper or lower case.
     ///
     /// # Errors
     ///
@@ -76,7 +76,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// The two numbers of a name, not yet held against a family.
+/// The two numbers of a name, not yet checked against a family.
 struct Raw {
     direct: u32,
     extension: u32,
@@ -99,7 +99,7 @@ impl FromStr for Raw {
     }
 }
 
-/// Says that a DXR shape is none, or does not suit the address family.
+/// The error of a name that is no DXR shape, or of a shape that does not suit the family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadShape {
     min: u32,
@@ -125,7 +125,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn names_go_round() {
+    fn names_are_printed_as_they_were_parsed() {
         for name in ["D16R", "D20R", "D16X4R", "D12X9R", "D14X10R", "D16X8R"] {
             assert_eq!(Shape::parse::<u32>(name).unwrap().to_string(), name);
         }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_shape_is_refused() {
+    fn invalid_shapes_are_refused() {
         for name in
             ["", "D", "DR", "D16", "16R", "D16XR", "DX4R", "D16X0R", "D016R", "D+16R", "D12R"]
         {

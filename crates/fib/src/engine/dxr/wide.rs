@@ -9,23 +9,23 @@
 //!   at most    1     1     1     0    ignored ─► the third range answers
 //! ```
 //!
-//! Ranges lie side by side and in order, so that one load and one comparison tell how
-//! many of sixteen begin no later than the address; a longer chunk is halved before,
-//! as in `search.rs`, until sixteen are left. With 20 bits resolved before it hardly
+//! Ranges are adjacent and in order, so that one load and one comparison count how many of sixteen
+//! begin no later than the address; a longer chunk is halved before, as in `search.rs`, until
+//! sixteen are left. With 20 bits resolved before it hardly
 //! any chunk is longer. Against a search by gathers, sixteen lookups in step, this waits
 //! for one load in place of log2(n) + 1 that depend on each other, and needs no lookups
 //! to be gathered from a whole batch: bursts of 32 gained half.
 //!
 //! Of random addresses one in eight has a chunk, and a loop over as many as there happen
-//! to be ends in a branch that is guessed wrong when the entries come: nothing after it
-//! begins before. So where few search, their chunks are packed into one vector and as
-//! many rows are searched as [`most`] says, the rest for nothing: 64 at a time a third
+//! to be ends in a branch that is mispredicted when the entries arrive: no code after it begins
+//! before. So where few lookups search, their chunks are packed into one vector and as
+//! [`most`] rows are searched, the excess ones in vain: 64 at a time a third
 //! more lookups, 32 at a time a twentieth. (Bursts of 32 wait for two loads from beyond
 //! L2 in turn, and the processor holds no more than a burst and a half. Fewer
 //! instructions a row did not help; fetching rows past L2 took half of the rate.)
 //!
-//! What has no numbers of 32 bits or fewer (medium ranges, 64-bit entries, families above
-//! 32 bits) is not for lanes.
+//! Ranges and entries that are not numbers of 32 bits or fewer (medium ranges, 64-bit entries,
+//! families above 32 bits) are not looked up in lanes.
 
 use core::hint::select_unpredictable;
 
@@ -40,9 +40,9 @@ pub(super) struct InLanes<'a, A: FamilyLayout, E: Entry> {
     entries: Words<'a>,
 }
 
-/// What `N` vectors of lookups found in their entries.
+/// The entries of `N` vectors of lookups.
 struct Found<const N: usize> {
-    /// What stands behind the kind: a hop or a chunk.
+    /// The payloads behind the kind: a hop or a chunk.
     payloads: [Lanes; N],
     /// The addresses, less what is resolved.
     tails: [Lanes; N],
@@ -228,8 +228,8 @@ impl<A: FamilyLayout, E: Entry> SimdLookup<A> for InLanes<'_, A, E> {
             found.tails[i] = wide.shl(top, self.table.shape.k());
         }
         let table = self.table;
-        // What is searched together has to be packed first; where that is not at once,
-        // one after the other takes fewer instructions.
+        // A joint search packs its lookups first; where packing is not one instruction, single
+        // searches take fewer instructions.
         if Wide::AT_ONCE
             && long | medium == 0
             && self.search_few(wide, &table.short, short, &found, out)

@@ -1,4 +1,4 @@
-//! The host address cache: the last answers, in front of any engine.
+//! The host address cache: the latest answers, in front of any engine.
 //!
 //! Tzi-cker Chiueh, Prashant Pradhan, "High-Performance IP Routing Table Lookup
 //! Using CPU Caching", IEEE INFOCOM 1999, section 3.1: packets come in trains, so
@@ -15,7 +15,7 @@
 //!
 //! A *word* is an address and its hop, a *set* some words, of which the first may
 //! be a duplicate of the one that hit last: associativity is in software and each
-//! comparison costs, so what was asked for last is compared first. The paper's
+//! comparison costs time, so that the latest address is compared first. The paper's
 //! degrees are 1, 2, 3 in 4 words and 7 in 8, the latter two with the duplicate;
 //! here any from 1 to 8 with or without it ([`HacShape`]).
 //!
@@ -47,7 +47,7 @@ pub use shape::{BadHac, HacShape};
 
 /// The most words of a set.
 const WORDS: usize = 8;
-/// How many addresses a batch asks the cache before it asks the engine.
+/// The number of addresses that a batch looks up in the cache before it uses the engine.
 const GROUP: usize = 64;
 
 /// One answer.
@@ -117,12 +117,12 @@ impl<A: Addr> Hac<A> {
         self.shape
     }
 
-    /// Forgets all answers. The counters go on.
+    /// Discards all answers. The counters keep their values.
     pub fn clear(&mut self) {
         let Self { shape, lines, next, generation, .. } = self;
         let at = A::BITS - shape.skip - shape.index_bits;
         for set in 0..shape.sets() {
-            // An address of the neighboring set: nobody looks for it here.
+            // An address of the neighboring set, which is never looked up in this one.
             let addr = A::from_bits(set ^ 1, at, shape.index_bits);
             let first = set * shape.stride();
             let words = &mut lines[first / WORDS].0[first % WORDS..][..shape.stride()];
@@ -132,9 +132,8 @@ impl<A: Addr> Hac<A> {
         *generation = None;
     }
 
-    /// Puts the cache in front of a table. If it holds answers of another
-    /// generation they are forgotten: a generation is one table, and two tables
-    /// must not be given the same number.
+    /// Puts the cache in front of a table. Answers of another generation are discarded: a
+    /// generation is one table, and two tables must not have the same number.
     pub fn before<'a, E>(&'a mut self, engine: &'a E, generation: u64) -> Cached<'a, A, E>
     where
         E: Engine<A> + ?Sized,
@@ -299,8 +298,8 @@ mod tests {
     use super::{Hac, HacShape};
     use crate::Hop;
 
-    /// Probes, enters what was missed, and says where it was found.
-    fn ask(hac: &mut Hac<u16>, addr: u16) -> Option<usize> {
+    /// Probes, enters the address on a miss, and returns the word of a hit.
+    fn probe(hac: &mut Hac<u16>, addr: u16) -> Option<usize> {
         let found = hac.probe(addr);
         match found {
             Some((_, hop)) => assert_eq!(hop, Hop(addr.into())),
@@ -312,53 +311,53 @@ mod tests {
     #[test]
     fn one_way_keeps_the_last_of_each_set() {
         let mut hac = Hac::new(HacShape::new(16, 1, false).unwrap());
-        assert_eq!(ask(&mut hac, 0x0001), None);
-        assert_eq!(ask(&mut hac, 0x0001), Some(0));
-        assert_eq!(ask(&mut hac, 0x0002), None, "another set");
-        assert_eq!(ask(&mut hac, 0x0011), None, "the same set");
-        assert_eq!(ask(&mut hac, 0x0001), None, "was replaced");
-        assert_eq!(ask(&mut hac, 0x0002), Some(0));
+        assert_eq!(probe(&mut hac, 0x0001), None);
+        assert_eq!(probe(&mut hac, 0x0001), Some(0));
+        assert_eq!(probe(&mut hac, 0x0002), None, "another set");
+        assert_eq!(probe(&mut hac, 0x0011), None, "the same set");
+        assert_eq!(probe(&mut hac, 0x0001), None, "was replaced");
+        assert_eq!(probe(&mut hac, 0x0002), Some(0));
     }
 
     #[test]
     fn the_oldest_way_is_replaced() {
         let mut hac = Hac::new(HacShape::new(16, 2, false).unwrap());
         assert_eq!(hac.shape().sets(), 8);
-        assert_eq!(ask(&mut hac, 0x00), None);
-        assert_eq!(ask(&mut hac, 0x08), None);
-        assert_eq!(ask(&mut hac, 0x00), Some(0));
-        assert_eq!(ask(&mut hac, 0x08), Some(1));
-        assert_eq!(ask(&mut hac, 0x10), None, "in place of 00, entered first");
-        assert_eq!(ask(&mut hac, 0x08), Some(1));
-        assert_eq!(ask(&mut hac, 0x10), Some(0));
-        assert_eq!(ask(&mut hac, 0x00), None, "in place of 08");
-        assert_eq!(ask(&mut hac, 0x08), None);
+        assert_eq!(probe(&mut hac, 0x00), None);
+        assert_eq!(probe(&mut hac, 0x08), None);
+        assert_eq!(probe(&mut hac, 0x00), Some(0));
+        assert_eq!(probe(&mut hac, 0x08), Some(1));
+        assert_eq!(probe(&mut hac, 0x10), None, "in place of 00, entered first");
+        assert_eq!(probe(&mut hac, 0x08), Some(1));
+        assert_eq!(probe(&mut hac, 0x10), Some(0));
+        assert_eq!(probe(&mut hac, 0x00), None, "in place of 08");
+        assert_eq!(probe(&mut hac, 0x08), None);
     }
 
     #[test]
-    fn what_hit_last_is_found_first() {
+    fn latest_hit_is_found_first() {
         let mut hac = Hac::new(HacShape::new(16, 3, true).unwrap());
         assert_eq!((hac.shape().sets(), hac.shape().words_per_set()), (4, 4));
-        assert_eq!(ask(&mut hac, 0x00), None);
-        assert_eq!(ask(&mut hac, 0x00), Some(0), "the copy");
-        assert_eq!(ask(&mut hac, 0x04), None);
-        assert_eq!(ask(&mut hac, 0x08), None);
-        assert_eq!(ask(&mut hac, 0x04), Some(2));
-        assert_eq!(ask(&mut hac, 0x04), Some(0));
-        assert_eq!(ask(&mut hac, 0x00), Some(1));
-        assert_eq!(ask(&mut hac, 0x0c), None, "in place of 00 and its copy");
-        assert_eq!(ask(&mut hac, 0x08), Some(3));
-        assert_eq!(ask(&mut hac, 0x00), None);
+        assert_eq!(probe(&mut hac, 0x00), None);
+        assert_eq!(probe(&mut hac, 0x00), Some(0), "the copy");
+        assert_eq!(probe(&mut hac, 0x04), None);
+        assert_eq!(probe(&mut hac, 0x08), None);
+        assert_eq!(probe(&mut hac, 0x04), Some(2));
+        assert_eq!(probe(&mut hac, 0x04), Some(0));
+        assert_eq!(probe(&mut hac, 0x00), Some(1));
+        assert_eq!(probe(&mut hac, 0x0c), None, "in place of 00 and its copy");
+        assert_eq!(probe(&mut hac, 0x08), Some(3));
+        assert_eq!(probe(&mut hac, 0x00), None);
     }
 
     #[test]
     fn skipped_bits_are_in_the_tag_only() {
         let mut hac = Hac::new(HacShape::new(16, 1, false).unwrap().with_skip(2));
-        assert_eq!(ask(&mut hac, 0x0100), None);
-        assert_eq!(ask(&mut hac, 0x0103), None, "the same set, another address");
-        assert_eq!(ask(&mut hac, 0x0100), None);
-        assert_eq!(ask(&mut hac, 0x0104), None);
-        assert_eq!(ask(&mut hac, 0x0100), Some(0));
+        assert_eq!(probe(&mut hac, 0x0100), None);
+        assert_eq!(probe(&mut hac, 0x0103), None, "the same set, another address");
+        assert_eq!(probe(&mut hac, 0x0100), None);
+        assert_eq!(probe(&mut hac, 0x0104), None);
+        assert_eq!(probe(&mut hac, 0x0100), Some(0));
     }
 
     #[test]
@@ -366,7 +365,7 @@ mod tests {
         for (ways, duplicate) in [(1, false), (2, false), (3, true), (7, true), (8, false)] {
             let mut hac = Hac::new(HacShape::new(64, ways, duplicate).unwrap());
             assert!((0..=u16::MAX).all(|addr| hac.probe(addr).is_none()));
-            (0..500).for_each(|addr| _ = ask(&mut hac, addr));
+            (0..500).for_each(|addr| _ = probe(&mut hac, addr));
             hac.clear();
             assert!((0..=u16::MAX).all(|addr| hac.probe(addr).is_none()));
         }

@@ -1,4 +1,4 @@
-//! How large a host address cache is, and how its sets are searched.
+//! The size of a host address cache, and the search of its sets.
 //!
 //! ```text
 //!   degree       words of a set            searched   takes up
@@ -12,7 +12,7 @@ use core::fmt;
 
 use super::WORDS;
 
-/// How large a cache is and how it is searched.
+/// The size of a cache and the search of its sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HacShape {
     pub(super) index_bits: u32,
@@ -36,7 +36,7 @@ impl HacShape {
     /// ```
     /// use fingerpost_fib::engine::hac::HacShape;
     /// let paper = HacShape::new(1024, 7, true)?;
-    /// assert_eq!((paper.sets(), paper.words()), (128, 8));
+    /// assert_eq!((paper.sets(), paper.words_per_set()), (128, 8));
     /// assert_eq!(paper.to_string(), "7 (8)");
     /// # Ok::<(), fingerpost_fib::engine::hac::BadHac>(())
     /// ```
@@ -75,8 +75,8 @@ impl HacShape {
         self.ways as usize + usize::from(self.duplicate)
     }
 
-    /// Says whether the first word of a set repeats the one that hit last.
-    pub fn duplicate(self) -> bool {
+    /// Returns whether the first word of a set is a copy of the latest hit.
+    pub fn has_duplicate(self) -> bool {
         self.duplicate
     }
 
@@ -98,12 +98,12 @@ impl fmt::Display for HacShape {
     }
 }
 
-/// Says why there is no cache of such a shape.
+/// The error of a shape that a cache cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadHac {
-    /// So many words are no power of two, too few or too many.
+    /// The number of words is not a power of two, too small or too large.
     Entries(usize),
-    /// A set cannot have so many words.
+    /// A set cannot have this number of words.
     Words(usize),
 }
 
@@ -126,7 +126,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn shapes_that_cannot_be_are_refused() {
+    fn impossible_shapes_are_refused() {
         assert_eq!(HacShape::new(1000, 1, false), Err(BadHac::Entries(1000)));
         assert_eq!(HacShape::new(8, 1, false), Err(BadHac::Entries(8)));
         assert_eq!(HacShape::new(1024, 0, true), Err(BadHac::Words(1)));

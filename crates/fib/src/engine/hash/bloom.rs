@@ -1,4 +1,4 @@
-//! The Bloom filter: says of a key that it is not there, or that it may be.
+//! The Bloom filter: states that a key is absent, or that it may be present.
 //!
 //! ```text
 //!   hash ─► h + 0·g, h + 1·g, … h + 12·g   13 bits; all set: perhaps
@@ -39,13 +39,13 @@ fn bit(hash: u64, i: u64, bits: usize) -> usize {
     place(hash.wrapping_add(i.wrapping_mul(stride)), bits)
 }
 
-/// Says whether a key may be in the filter.
+/// Returns whether a key may be in the filter.
 #[inline(always)]
 pub(crate) fn may_hold(words: &[u64], hash: u64) -> bool {
     loads(words, hash, |_| ())
 }
 
-/// Does the same, and tells each word that it loads.
+/// Does the same, and calls `load` with each word that it loads.
 #[inline(always)]
 pub(crate) fn loads(words: &[u64], hash: u64, mut load: impl FnMut(usize)) -> bool {
     let bits = words.len() * 64;
@@ -71,7 +71,7 @@ impl Counting {
         Self { counts: Vec::new(), bits: Master::new(Vec::new()), keys: 0, capacity: 0 }
     }
 
-    /// Puts a key in. There must be room.
+    /// Adds a key. There must be room.
     pub(crate) fn insert(&mut self, hash: u64) {
         self.keys += 1;
         for i in 0..HASHES {
@@ -83,7 +83,7 @@ impl Counting {
         }
     }
 
-    /// Takes a key out that was put in.
+    /// Removes a key that was added.
     pub(crate) fn remove(&mut self, hash: u64) {
         self.keys -= 1;
         for i in 0..HASHES {
@@ -102,12 +102,12 @@ impl Counting {
         self.keys
     }
 
-    /// Says whether one more key would find room.
+    /// Returns whether there is room for one more key.
     pub(crate) fn has_room(&self) -> bool {
         self.keys < self.capacity
     }
 
-    /// Says whether its size is right for so many keys.
+    /// Returns whether its size is right for so many keys.
     pub(crate) fn suits(&self, keys: usize) -> bool {
         suits(self.capacity, keys)
     }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_out_leaves_the_filter_as_it_was() {
+    fn removed_keys_leave_the_filter_as_it_was() {
         let mut filter = Counting::new();
         filter.rebuild(500, (0..500u64).map(|key| hash(key, 64)));
         let before = filter.freeze();

@@ -8,13 +8,13 @@
 //! ```
 //!
 //! This is what Dharmapurikar's scheme is made of, and the upper part of SAIL's for
-//! large IPv6 tables. In hardware all filters are asked at once; here they are asked
-//! in turn, the longest first, and only those of lengths that have a key.
+//! large IPv6 tables. Hardware tests all filters at once; this code tests them one after the
+//! other, the longest first, and only those of lengths that have a key.
 //!
 //! Lengths up to half of the address are kept by the upper half alone: for IPv6
 //! that makes keys of 64 bits, in half of the room and hashed in half of the time.
-//! What of a value is [`Listed::listed`] is in the filter too; anything else can be
-//! found in the table only by who knows that it may be there.
+//! A key whose value is [`Listed::listed`] is in the filter too; any other key is found in the
+//! table only if the caller probes it regardless of the filter.
 
 use alloc::vec::Vec;
 
@@ -33,7 +33,7 @@ const LONG_TABLES: &str = "long hash tables";
 
 /// A value that may be left out of the filter.
 pub(crate) trait Listed: Value {
-    /// Says whether the filter knows of the key.
+    /// Returns whether the filter holds the key.
     fn listed(self) -> bool;
 }
 
@@ -47,7 +47,7 @@ struct Level<K: Addr, V: Value> {
 impl<K: Addr, V: Value> Level<K, V> {
     /// Returns the hash of the key if the filter lets it pass.
     #[inline(always)]
-    fn ask(&self, key: K, len: u32) -> Option<u64> {
+    fn filter(&self, key: K, len: u32) -> Option<u64> {
         let hash = hash(key.first(len), len);
         bloom::may_hold(&self.filter, hash).then_some(hash)
     }
@@ -85,8 +85,8 @@ impl<A: FamilyLayout, V: Value> Lengths<A, V> {
         while rest != 0 {
             let len = 128 - rest.leading_zeros();
             let hash = match self.short.get(len as usize) {
-                Some(level) => level.ask(upper, len),
-                None => self.long[long::<A>(len)].ask(addr, len),
+                Some(level) => level.filter(upper, len),
+                None => self.long[long::<A>(len)].filter(addr, len),
             };
             if let Some(hash) = hash {
                 return Some(Probe { len, hash });
@@ -106,7 +106,7 @@ impl<A: FamilyLayout, V: Value> Lengths<A, V> {
         Probe { len, hash }
     }
 
-    /// Asks for the memory that [`find`](Self::find) will load.
+    /// Prefetches the memory that [`find`](Self::find) will load.
     #[inline(always)]
     pub(crate) fn prefetch(&self, probe: Probe) {
         match self.short.get(probe.len as usize) {
@@ -130,14 +130,14 @@ impl<A: FamilyLayout, V: Value> Lengths<A, V> {
 
     /// Does what [`ask`](Self::ask) does, and appends every load.
     pub(crate) fn trace_ask(&self, addr: A, lengths: u128, steps: &mut Vec<Step>) -> Option<Probe> {
-        let mut asked: Vec<u32> = Vec::new();
+        let mut tested: Vec<u32> = Vec::new();
         let mut rest = self.listed & lengths;
         while rest != 0 {
             let len = 128 - rest.leading_zeros();
-            asked.push(len);
+            tested.push(len);
             rest ^= 1 << (len - 1);
         }
-        asked.into_iter().map(|len| self.probe(addr, len)).find(|probe| {
+        tested.into_iter().map(|len| self.probe(addr, len)).find(|probe| {
             let before = self.filters().take(probe.len as usize).map(|words| words.len());
             let base: usize = before.sum();
             let words = self.filters().nth(probe.len as usize).map_or(&[][..], |words| words);
@@ -182,7 +182,7 @@ impl<A: FamilyLayout, V: Value> Lengths<A, V> {
         ])
     }
 
-    /// Makes every filter say "perhaps" of anything: the worst case.
+    /// Makes every filter answer "perhaps" for any key: the worst case.
     #[cfg(test)]
     pub(crate) fn deny_nothing(&mut self) {
         let short = self.short.iter_mut().map(|level| &mut level.filter);

@@ -1,5 +1,5 @@
-//! Hashing for the schemes that search by prefix length: Bloom filters, which say
-//! where a search may succeed, and tables, which say where it does.
+//! Hashing for the schemes that search by prefix length: Bloom filters, which state where a search
+//! may succeed, and tables, which state where it does.
 //!
 //! ```text
 //!   prefix of l bits ──hash──► 64 bits ┬─► 13 bits of filter l   "no" or "perhaps"
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! One hash a prefix and length serves both. It is a fixed function, the same in
-//! every process, so that a table can be reproduced; who can inject routes at will
-//! can therefore make some collide, which costs time and never an answer.
+//! every process, so that a table can be reproduced. An attacker who can inject arbitrary routes
+//! can therefore make some collide, which costs time and never a wrong answer.
 //! [`bloom`] and [`table`] are the two structures, [`lengths`] has one of each for
 //! every prefix length.
 //!
@@ -54,7 +54,7 @@ pub(crate) fn room(keys: usize) -> usize {
     if keys == 0 { 0 } else { keys + keys / 32 + 4 }
 }
 
-/// Says whether room for `capacity` keys is neither too little nor too much.
+/// Returns whether room for `capacity` keys is neither too little nor too much.
 pub(crate) fn suits(capacity: usize, keys: usize) -> bool {
     keys <= capacity && capacity <= keys + keys / 12 + 8 && (keys > 0 || capacity == 0)
 }
@@ -65,11 +65,11 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn a_fresh_size_suits_and_stays_near() {
+    fn size_of_a_fresh_build_suits_and_stays_close() {
         for keys in 0..5_000 {
             let capacity = room(keys);
             assert!(suits(capacity, keys));
-            // Whatever size an update leaves is near what a build would choose.
+            // The size that updates leave is near the size that a build would choose.
             for kept in keys..keys * 2 + 20 {
                 if suits(kept, keys) && keys > 500 {
                     assert!(kept * 10 <= capacity * 11 && capacity * 10 <= kept * 11);

@@ -23,7 +23,7 @@ use super::{hash, place, room, suits};
 use crate::Addr;
 use crate::table::{Master, Table};
 
-/// What is kept of a key. The default says that there is none.
+/// The value of a key. The default value marks a vacant slot.
 pub(crate) trait Value: Copy + Default + PartialEq + Debug + Send + Sync + 'static {}
 
 /// A key and its value, or a vacant place.
@@ -48,7 +48,7 @@ pub(crate) fn find<K: Addr, V: Value>(slots: &[Slot<K, V>], hash: u64, key: K) -
     loads(slots, hash, key, |_| ())
 }
 
-/// Does the same, and tells each slot that it loads.
+/// Does the same, and calls `load` with each slot that it loads.
 #[inline(always)]
 pub(crate) fn loads<K: Addr, V: Value>(
     slots: &[Slot<K, V>],
@@ -219,14 +219,14 @@ mod tests {
     impl Value for u16 {}
 
     #[test]
-    fn slots_have_no_byte_too_many() {
+    fn slots_are_packed() {
         assert_eq!(size_of::<Slot<u32, u16>>(), 6);
         assert_eq!(size_of::<Slot<u64, u16>>(), 10);
         assert_eq!(size_of::<Slot<u128, u32>>(), 20);
     }
 
     #[test]
-    fn any_sequence_of_changes_keeps_what_a_map_keeps() {
+    fn table_agrees_with_a_map_after_random_changes() {
         let mut table: Open<u16, u16> = Open::new(16, 2);
         let mut map: BTreeMap<u16, u16> = BTreeMap::new();
         let mut state = 1u64;

@@ -66,7 +66,7 @@ fn give_back<T: Copy + PartialEq>(arena: &mut Arena<T>, span: Span) {
     arena.free(span.at as usize, span.len as usize);
 }
 
-/// What a slot of the root owns.
+/// The items that a slot of the root owns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     nodes: Span,
@@ -119,7 +119,7 @@ impl<A: Addr, L: Leaf> LcTrieBuilder<A, L> {
         self.prefixes.write(covering as usize, &[Covering { pre, hop, len }]);
     }
 
-    /// Lists a route shorter than the root's branch; says whether it was already.
+    /// Lists a route shorter than the root's branch; returns whether it was already listed.
     fn list(&mut self, prefix: Prefix<A>, hop: Hop) -> Result<bool, Full> {
         let hop = L::pack(hop)?;
         let listed = self.short.contains_key(&prefix);
@@ -246,7 +246,7 @@ impl<A: Addr, L: Leaf> LcTrieBuilder<A, L> {
         branch
     }
 
-    /// Takes over what has become of a route shorter than the root's branch.
+    /// Applies the change of a route shorter than the root's branch.
     fn change_short(&mut self, rib: &Rib<A>, prefix: Prefix<A>) -> Result<(), Full> {
         let gone = match rib.get(prefix) {
             Some(hop) => {

@@ -92,7 +92,7 @@ pub struct LcTrie<A: Copy, L: Copy> {
     prefixes: Table<Covering<L>>,
 }
 
-/// What a lookup will load next.
+/// The next load of a lookup.
 #[derive(Clone, Copy, Debug)]
 enum Load {
     Node(u32),

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_taken_over_is_as_if_built_here() {
+    fn absorbed_share_equals_a_single_build() {
         let mut rib: Rib<u16> = Rib::new();
         for i in 0..400u32 {
             let prefix = Prefix::truncate((i.wrapping_mul(2_654_435_761) >> 8) as u16, 6 + i % 11);

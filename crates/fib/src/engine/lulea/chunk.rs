@@ -97,8 +97,8 @@ pub(super) struct View<'a, T> {
 }
 
 impl<T: Copy> View<'_, T> {
-    /// Finds what a position of a chunk holds: at once in a sparse chunk, else its
-    /// place among the pointers.
+    /// Finds the pointer of a position: the pointer itself in a sparse chunk, otherwise its place
+    /// among the pointers.
     #[inline(always)]
     pub(super) fn locate(&self, kind: Kind, index: usize, position: usize) -> Result<T, usize> {
         match kind {
@@ -123,7 +123,7 @@ impl<T: Copy> View<'_, T> {
         }
     }
 
-    /// Finds what a position of a chunk holds.
+    /// Finds the pointer of a position of a chunk.
     #[inline(always)]
     pub(super) fn find(&self, kind: Kind, index: usize, position: usize) -> T {
         match self.locate(kind, index, position) {
@@ -142,7 +142,7 @@ pub(super) struct Level<T: Copy> {
     pub(super) pointers: Table<T>,
 }
 
-/// What a level calls its arrays.
+/// The names of a level's arrays.
 pub(super) struct Names {
     pub(super) sparse: &'static str,
     pub(super) dense: &'static str,
@@ -162,7 +162,7 @@ impl<T: Copy> Level<T> {
         }
     }
 
-    /// Asks for what [`View::locate`] will load.
+    /// Prefetches the memory that [`View::locate`] will load.
     #[inline(always)]
     pub(super) fn prefetch(&self, kind: Kind, index: usize) {
         match kind {
@@ -181,7 +181,7 @@ impl<T: Copy> Level<T> {
         ]
     }
 
-    /// Does as [`View::find`] and tells of each load.
+    /// Does as [`View::find`] and appends each load.
     pub(super) fn trace(
         &self,
         names: &Names,
@@ -247,8 +247,8 @@ impl<T: Copy + Default + Eq> Chunks<T> {
         (0..self.height.slots()).map(find).collect()
     }
 
-    /// Stores a chunk of these slots, over `old` if that is a chunk of the same kind
-    /// and else in place of it. Says of what kind it is, and where.
+    /// Stores a chunk of these slots, over `old` if that is a chunk of the same kind, otherwise in
+    /// place of it. Returns its kind and place.
     pub(super) fn store(
         &mut self,
         masks: &Masks,

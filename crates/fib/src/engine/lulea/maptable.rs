@@ -75,7 +75,7 @@ impl Masks {
     }
 }
 
-/// Says for each position of a mask, in 4 bits, how many heads come before its own.
+/// Returns for each position of a mask, in 4 bits, the number of heads before its own.
 fn row(mask: u16) -> u64 {
     let count = |position: usize| (mask >> (MASK - 1 - position)).count_ones().saturating_sub(1);
     (0..MASK).fold(0, |row, position| row | u64::from(count(position)) << (4 * position))
@@ -111,7 +111,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn there_are_as_many_masks_as_the_paper_counts() {
+    fn number_of_masks_is_that_of_the_paper() {
         let counts: Vec<usize> = (0..=4).map(|height| masks(height).len()).collect();
         assert_eq!(counts, [1, 2, 5, 26, 677]);
         let all = Masks::new();

@@ -162,7 +162,7 @@ impl<A: Addr, P: Pointer, L: Leaf> Engine<A> for Lulea<P, L> {
     }
 }
 
-/// What a lookup will load next: code words, or a pointer, a level at a time.
+/// The next load of a lookup: code words, or a pointer, a level at a time.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     First,

@@ -1,4 +1,4 @@
-//! What stands behind a head: a next hop, or a chunk of the next level.
+//! The pointer of a head: to a next hop, or to a chunk of the next level.
 //!
 //! ```text
 //!  16 bits    kind 2 │ index 14      the paper's
@@ -10,7 +10,7 @@ use core::fmt::Debug;
 use crate::engine::leaf::full;
 use crate::{Full, Hop};
 
-/// What a pointer points to.
+/// The target of a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The index is a hop's.
@@ -95,7 +95,7 @@ mod tests {
     use super::{Kind, Pointer};
     use crate::Full;
 
-    fn goes_round<P: Pointer>() {
+    fn check_round_trip<P: Pointer>() {
         for kind in [Kind::Hop, Kind::Sparse, Kind::Dense, Kind::VeryDense] {
             let last = (1usize << P::INDEX_BITS) - 1;
             for index in [0, 1, last] {
@@ -107,8 +107,8 @@ mod tests {
     }
 
     #[test]
-    fn pointers_go_round_up_to_their_limit() {
-        goes_round::<u16>();
-        goes_round::<u32>();
+    fn pointers_are_unpacked_as_packed_up_to_their_limit() {
+        check_round_trip::<u16>();
+        check_round_trip::<u32>();
     }
 }

@@ -19,9 +19,8 @@
 //!
 //! A route of class BC or CD gives its 16 bits a level-2 table, filled with what
 //! was in the level-1 entry. A route of class CD marks its level-2 entry and moves
-//! the hop that stood there into the list, as a route of 24 bits; so whoever comes
-//! by a mark finds something. The list is searched from the front, and the first
-//! match is the longest.
+//! the hop that stood there into the list, as a route of 24 bits; so a lookup that reads a mark
+//! always finds a match. The list is searched from the front, and the first match is the longest.
 //!
 //! The paper's ports have 8 bits, its level-1 entries 16, its list entries 72, and
 //! 255 is the mark. Here a hop is a [`Leaf`], the mark the highest that one can
@@ -112,7 +111,7 @@ impl<A: Addr, L: Leaf> Engine<A> for Nart<A, L> {
         for (addrs, out) in addrs.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
             for (entry, addr) in entries.iter_mut().zip(addrs) {
                 *entry = self.level1[addr.bits(0, levels(A::BITS).0)];
-                // A hop taken for a table's number leads past the end: no harm.
+                // A hop taken for a table's number leads beyond the end, which is harmless.
                 self.level2.prefetch(Self::place(*entry, *addr));
             }
             for ((out, &addr), &entry) in out.iter_mut().zip(addrs).zip(&entries) {

@@ -1,8 +1,8 @@
 //! Patricia: a path-compressed radix trie of the BSD kind.
 //!
 //! Keith Sklower, "A Tree-Based Packet Routing Table for Berkeley Unix", USENIX
-//! Winter 1991, after Donald Morrison, "PATRICIA", J. ACM 15(4), 1968: what Zec's
-//! thesis (section 3) starts from, and its web page's BSDIPLookup and BSDIP6Lookup.
+//! Winter 1991, after Donald Morrison, "PATRICIA", J. ACM 15(4), 1968: the starting point of
+//! Zec's thesis (section 3), and BSDIPLookup and BSDIP6Lookup of its web page.
 //!
 //! An inner node says which bit decides; the bits between it and its parent are
 //! skipped unseen. A lookup runs down to a leaf on the deciding bits alone,
@@ -23,11 +23,10 @@
 //!                                                    A::BITS, 32, 16 or 32, 8
 //! ```
 //!
-//! Kept of the BSD tree: the bit index, the one comparison at the end, parent
-//! links, chains of routes with equal key and different masks (`next`, longest
-//! first), and a list of masks at the inner node under which they hold. Told
-//! differently: a mask on a list is the entry of its route itself, and not a mask
-//! to search again with. All entries on the way up are prefixes of the leaf's key,
+//! As in the BSD tree: the bit index, the one comparison at the end, parent links, chains of routes
+//! with equal key and different masks (`next`, longest first), and a list of masks at the inner
+//! node under which they hold. Unlike it, a mask on a list is the entry of its route itself, and
+//! not a mask to search again with. All entries on the path up are prefixes of the leaf's key,
 //! so that the number of leading bits in which the address agrees with that key
 //! decides for each of them, and going up compares lengths only. And a route that
 //! covers others has no leaf of its own, only its place on a list. Masks are

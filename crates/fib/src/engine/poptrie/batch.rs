@@ -1,11 +1,10 @@
-//! Many lookups level by level.
+//! Looks up many addresses, level by level.
 //!
 //! A group reads all of its entries of D, lists those that lead to a node, and takes
 //! the listed ones down together: each round every lookup of the list loads its
-//! node, and those whose child is a node again stay on the list. What leads where is
-//! selected, not branched on, so that only the ends of the rounds can be
-//! mispredicted; loads of one round overlap, and the next round's are asked for.
-//! The leaves come last, in one pass.
+//! node, and those whose child is a node again stay on the list. The next step is selected without
+//! a branch, so that only the ends of the rounds can be mispredicted; loads of one round overlap,
+//! and those of the next are prefetched. The leaves are loaded last, in one pass.
 //!
 //! In lanes, where addresses have 32 bits and fewer, D is read by gathers, and the
 //! lookups that lead to a node, a quarter of random ones, go down one after the other,
@@ -40,7 +39,7 @@ impl<A: Addr, L: Leaf> Kernel for Batch<'_, A, L> {
     }
 }
 
-/// D by gathers, then what leads to a node.
+/// Reads D by gathers, then follows the entries that lead to a node.
 impl<A: Addr, L: Leaf> SimdLookup<A> for Poptrie<A, L> {
     const LOADED_SINGLY: bool = true;
 

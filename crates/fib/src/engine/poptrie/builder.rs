@@ -4,8 +4,8 @@
 //! space and its runs. One run makes a leaf; several make a node, whose 64 parts
 //! are laid out in turn. `lay` does that in place of what was there: a child that
 //! stays a node is laid out over its old self, and so keeps its rows of children
-//! and leaves where they were, wherever their lengths are what they were. What is
-//! as before is not written ([`Master::write`]); what no longer exists is freed.
+//! and leaves where they were, if their lengths are unchanged. Unchanged items are not written
+//! ([`Master::write`]); items that no longer exist are freed.
 //!
 //! ```text
 //!   old   N: ┃ a b c ┃        vector …1…1…1…        new   a, b as they were, c a leaf now
@@ -217,7 +217,7 @@ mod tests {
 
     /// Changes of all kinds, then all routes withdrawn: no row is left behind.
     #[test]
-    fn what_is_withdrawn_is_freed() {
+    fn rows_are_freed_as_routes_are_withdrawn() {
         let mut rib: Rib<u16> = Rib::new();
         let mut builder: PoptrieBuilder<u16, u16> = PoptrieBuilder::new(16);
         let mut state = 5u64;

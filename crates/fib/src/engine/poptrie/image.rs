@@ -1,9 +1,8 @@
-//! Poptrie in images.
+//! Poptrie in images: all nodes are validated, level by level.
 //!
-//! A lookup counts its way from node to node. So all nodes are gone through, level by
-//! level: the rows of children and leaves that a node leads to lie in their arrays, a
-//! child that is a leaf has one, and behind the last bit there are no more nodes, so that
-//! every way ends.
+//! A lookup computes the place of each node from counts in the one before. So `load` checks that
+//! the rows of children and leaves of every node are within their arrays, that a child that is a
+//! leaf has one, and that there are no nodes beyond the last bit, so that every lookup terminates.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -80,12 +79,12 @@ impl<A: Addr, L: Leaf> Poptrie<A, L> {
         Ok(())
     }
 
-    /// Checks what a node leads to, or says what is wrong with it; returns the nodes.
+    /// Checks the rows of a node and returns its child nodes, or returns the fault.
     fn children(&self, node: Node, last: bool) -> Result<core::ops::Range<u32>, &'static str> {
         let row = |base: u32, count: usize, table: usize| {
             (base as usize).checked_add(count).is_some_and(|end| end <= table)
         };
-        // Before the first leaf that a lookup can come to, one has to begin.
+        // A row of leaves must begin no later than the first leaf that a lookup can reach.
         let first = (!node.vector).trailing_zeros();
         if node.leafvec.trailing_zeros() > first {
             return Err("has a child that is neither node nor leaf");
@@ -95,7 +94,7 @@ impl<A: Addr, L: Leaf> Poptrie<A, L> {
         }
         match node.nodes() {
             0 => Ok(0..0),
-            _ if last => Err("leads to nodes behind the last bit"),
+            _ if last => Err("leads to nodes beyond the last bit"),
             count if !row(node.base1, count, self.nodes.len()) => Err("has nodes beyond the end"),
             count => Ok(node.base1..node.base1 + count as u32),
         }

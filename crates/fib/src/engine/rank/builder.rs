@@ -1,8 +1,8 @@
 //! Lays runs out as chunks, and patches them.
 //!
-//! Each upper half of the bits is laid out by itself: its runs become changes, a change
-//! within 2^8 addresses that the chunk does not tell apart becomes an entry of a chunk
-//! below. A patch of less reads the changes of the present chunk back and replaces some.
+//! Each upper half of the bits is laid out on its own: its runs become changes, and changes within
+//! the 2^8 addresses of one place become an entry of a chunk below. A patch of a smaller block
+//! reads the changes of the present chunk back and replaces some.
 //! Chunks are interned: a chunk counts as one user of each chunk below that a
 //! change of its names, however many entries lead to the chunk itself.
 
@@ -122,7 +122,7 @@ impl<A: Addr, F: Form> RankBuilder<A, F> {
         }
         self.append(&mut changes, runs, upper::<A>(), range)?;
         if end < 1 << (pivot::<A>() - upper::<A>()) {
-            // What is there behind the range, and from then on.
+            // The entry behind the range, which continues from there on.
             let resumed = present[after - 1].1;
             self.retain(resumed);
             self.change(&mut changes, end as usize, resumed);

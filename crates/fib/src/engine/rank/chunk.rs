@@ -1,7 +1,7 @@
-//! A chunk, laid out and read back: the builder's side of it.
+//! The builder's side of a chunk: lays it out and reads it back.
 //!
-//! Whatever the form, a chunk is its content alone, words of 32 bits without any
-//! pointer but in leaves of four bytes, so that equal chunks can be shared by content.
+//! In both forms, a chunk consists of words of 32 bits without pointers other than leaves of four
+//! bytes, so that equal chunks can be shared by content.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -9,12 +9,12 @@ use alloc::vec::Vec;
 use super::entry::{Entry, MAX_HOP, WORD_BITS, Window};
 use super::{Form, rank};
 
-/// The changes of a chunk: where each leaf begins, and what it says. The first is at 0,
-/// places ascend, and no leaf says what the one before it does.
+/// The changes of a chunk: the place where each leaf begins, and its entry. The first is at 0,
+/// places ascend, and neighboring leaves differ.
 pub(super) type Changes = [(u32, Entry)];
 
-/// What a chunk for `changes` is like: the width of its leaves and its window, which the
-/// entry tells, and its words, padded to a multiple of 2^`grain`.
+/// Lays out a chunk for `changes`: returns the width of its leaves and its window, which the entry
+/// stores, and its words, padded to a multiple of 2^`grain`.
 pub(super) fn lay_out<F: Form>(changes: &Changes, grain: u32) -> (u32, Window, Vec<u32>) {
     let window = Window::of(changes[1..].iter().map(|&(at, _)| at));
     let highest = changes.iter().map(|&(_, leaf)| leaf.0).max().unwrap_or(0);
@@ -107,5 +107,5 @@ pub(super) fn entries<F: Form>(entry: Entry) -> Option<usize> {
     (entry.width() == 2).then_some(before)
 }
 
-/// Says which hops there is room for.
+/// The highest hop that a chunk can hold.
 pub(super) const HOPS: u32 = MAX_HOP;

@@ -167,12 +167,12 @@ mod tests {
     use super::{Entry, WINDOWS, Window};
 
     #[test]
-    fn there_are_22_windows() {
+    fn number_of_windows_is_22() {
         assert_eq!(WINDOWS.iter().filter(|&&window| window != 0).count(), 22);
     }
 
     #[test]
-    fn every_two_changes_have_a_window_that_tells_them_apart() {
+    fn window_distinguishes_any_two_changes() {
         for first in 1..256u32 {
             for last in first..256 {
                 let window = Window::of([first, last].into_iter());

@@ -1,10 +1,9 @@
-//! `rank` and `flat` in images.
+//! `rank` and `flat` in images: all chunks are validated.
 //!
-//! A lookup indexes by what stands in entries and in the counts of words. So each chunk
-//! that an entry leads to is gone through as `chunk.rs` lays it out: its window is one
-//! there is, its words count on from one another, and its leaves, as many as the ones and
-//! one more, lie in the array. Leaves that are entries again come to the last level, whose
-//! leaves are hops.
+//! A lookup computes its indexes from entries and from the counts in words. So `load` checks each
+//! chunk that an entry leads to against the layout of `chunk.rs`: its window exists, the count of
+//! each word is the number of ones before it, and its leaves, one more than there are ones, are
+//! within the array. Leaves that are entries lead to the last level, whose leaves are hops.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -31,7 +30,7 @@ impl<A: Addr, F: Form> Loadable for Chunked<A, F> {
     fn load((): (), stored: &PartReader<'_>) -> Result<Self, BadImage> {
         let grain = stored.number("grain")?;
         if !RankBuilder::<A, F>::GRAINS.contains(&grain) {
-            return Err(stored.bad("grain", 0, "is none of 0, 2, 4 and 6"));
+            return Err(stored.bad("grain", 0, "is not 0, 2, 4 or 6"));
         }
         let chunks = stored.array("chunks")?;
         let table = Self {
@@ -48,7 +47,7 @@ impl<A: Addr, F: Form> Loadable for Chunked<A, F> {
 impl<A: Addr, F: Form> Chunked<A, F> {
     fn check(&self, stored: &PartReader<'_>, chunks: &[u32]) -> Result<(), BadImage> {
         if chunks.len() as u64 > PLACES << self.grain {
-            return Err(stored.bad("chunks", chunks.len(), "has no place"));
+            return Err(stored.bad("chunks", chunks.len(), "is beyond the last place"));
         }
         let mut deeper = Vec::new();
         for entry in distinct(self.direct.to_vec()) {
@@ -65,32 +64,32 @@ impl<A: Addr, F: Form> Chunked<A, F> {
             };
             let leaves = self.chunk(chunks, entry).map_err(bad)?;
             if leaves.iter().any(|&leaf| !Entry(leaf).is_hop()) {
-                return Err(bad("leads to what leads further, behind the last bit"));
+                return Err(bad("leads to a leaf that is no hop, beyond the last bit"));
             }
         }
         Ok(())
     }
 
-    /// Checks the chunk that `entry` leads to, or says what is wrong with it; returns the
-    /// leaves that are entries.
+    /// Checks the chunk that `entry` leads to, and returns its leaves that are entries, or the
+    /// fault.
     fn chunk<'a>(&self, chunks: &'a [u32], entry: Entry) -> Result<&'a [u32], &'static str> {
         if WINDOWS[(entry.0 >> 25 & 31) as usize] == 0 {
-            return Err("has a window that there is not");
+            return Err("has an undefined window");
         }
         let at = (entry.place() as usize) << self.grain;
         let words = entry.word_count() as usize;
-        let first = chunks.get(at..at + words).ok_or("leads beyond the end")?;
+        let first = chunks.get(at..at + words).ok_or("leads beyond the end of the array")?;
         let mut before = 0;
         if F::WORDS {
             for &word in first {
                 if word & 0xff != before {
-                    return Err("leads to words that do not count on");
+                    return Err("leads to a word with a wrong count");
                 }
                 before += (word >> 8).count_ones();
             }
         }
         let len = len::<F>(entry, first[words - 1], self.grain);
-        let chunk = chunks.get(at..at + len).ok_or("leads beyond the end")?;
+        let chunk = chunks.get(at..at + len).ok_or("leads beyond the end of the array")?;
         Ok(entries::<F>(entry).map_or(&[], |leaves| &chunk[leaves..]))
     }
 }

@@ -1,11 +1,11 @@
-//! `rank` and `flat`: one entry for the upper half of the bits, then the place of the
-//! rest in one chunk, counted or plain.
+//! `rank` and `flat`: one entry for the upper half of the bits, then a leaf of one chunk, found by
+//! counting ones or directly.
 //!
-//! Our own, of known parts: a first table and chunks of runs are DXR's (Zec 2019),
-//! finding a place by counting the ones of a bitmap is Lulea's and Poptrie's
-//! (Degermark 1997; Asai, Ohara 2015). What is new is the word: 24 bits of the
-//! bitmap and, beside them, the count of all before it, so that a rank is one load,
-//! one shift and one count, and takes no branch whatever the chunk.
+//! The scheme is this project's own, made of known parts: a first table and chunks of runs are
+//! DXR's (Zec 2019), and finding a leaf by counting the ones of a bitmap is Lulea's and Poptrie's
+//! (Degermark 1997; Asai, Ohara 2015). The new part is the word: 24 bits of the bitmap and, beside
+//! them, the count of all ones before it, so that a rank is one load, one shift and one count,
+//! without a branch, in any chunk.
 //!
 //! ```text
 //!  bits 0..16            16..24                                   24..32
@@ -65,17 +65,17 @@ use entry::{Entry, WORD_BITS};
 /// How many lookups pass the first table before the chunks of those that need one.
 const GROUP: usize = 64;
 
-/// What a chunk has before its leaves.
+/// The form of a chunk: the words before its leaves.
 pub trait Form: Send + Sync + 'static {
-    /// Words of a bitmap; else a leaf for each bit.
+    /// Whether there are words of a bitmap; if not, there is a leaf for each bit.
     const WORDS: bool;
 }
 
-/// Words.
+/// The form with words.
 #[derive(Clone, Copy, Debug)]
 pub enum Ranked {}
 
-/// Nothing.
+/// The form without words.
 #[derive(Clone, Copy, Debug)]
 pub enum Plain {}
 

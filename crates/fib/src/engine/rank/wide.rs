@@ -1,4 +1,4 @@
-//! A batch in lanes: the lookups of two vectors that need a chunk, together in one.
+//! Looks up a batch in lanes: the lookups of two vectors that need a chunk, together in one.
 //!
 //! ```text
 //!   two vectors of addresses ─► direct ─► entries ──► hops stay
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! Of random addresses four in ten need a chunk, so that most pairs of vectors become
-//! one and half of the loads are saved; which of the two ways is taken is the one
-//! branch, and easily foretold. What a leaf of four bytes leads to comes in another round.
+//! one and half of the loads are saved; the only branch selects one of the two ways, and is
+//! predicted well. Chunks behind leaves of four bytes are read in another round.
 //!
-//! Functions, and no closures: one that is called twice is not inlined, and what is
-//! not inlined is compiled for a CPU without lanes.
+//! The steps are functions and not closures: a closure that is called twice is not inlined, and
+//! code that is not inlined is compiled for a CPU without lanes.
 
 use super::entry::{KIND, PLACES, WINDOWS, WORD_BITS};
 use super::{Chunked, Form, pivot, upper};
@@ -108,8 +108,8 @@ fn join(wide: Wide, masks: (u16, u16), behind: u16, both: (Lanes, Lanes)) -> Lan
     wide.unpack(behind, wide.pack(masks.1, both.1), wide.pack(masks.0, both.0))
 }
 
-/// What the leaves of the entries' chunks for `bits` say, in the lanes of the mask: the
-/// steps of `Chunked::below`.
+/// Returns the leaves for `bits` of the entries' chunks, in the lanes of the mask, by the steps of
+/// `Chunked::below`.
 #[inline(always)]
 fn below<A: Addr, F: Form>(
     table: &Chunked<A, F>,

@@ -5,9 +5,9 @@
 //! counts as one user of what it names, however often it stands there in a row; an index
 //! of the direct table is one of its block.
 //!
-//! Who makes an entry *owns* it, which is to say that one user of it has been counted
-//! ahead. What the owned entry is then stored in is that user; if the very same content
-//! was stored before, the entries in it are given back.
+//! The code that makes an entry *owns* it: one user of it has been counted in advance. The block,
+//! node or chunk in which the owned entry is then stored is that user; if identical content was
+//! stored before, the entries in it are released.
 //!
 //! A patch of up to 24 bits makes nodes anew from the runs. A longer one makes only the
 //! entries of its 32-bit blocks and puts them among those that the node has already.
@@ -94,7 +94,7 @@ impl<A: FamilyLayout> Rank6Builder<A> {
         &all[words_of(entry, all, Self::SLOTS)]
     }
 
-    /// Says whether an entry names long ranges, as it does behind the second chunk.
+    /// Returns whether an entry names long ranges, as it does behind the second chunk.
     fn is_long(level: u32, entry: u32) -> bool {
         level == Cuts::<A>::LONG && kind_of(entry) == kind::LONG
     }
@@ -234,7 +234,7 @@ impl<A: FamilyLayout> Rank6Builder<A> {
             if more == 0 && !within {
                 self.append(below, &mut list, tail(start), entry::hop(runs[at].hop)?);
             } else {
-                // What the run before leaves is part of it.
+                // The rest of the run before is part of it.
                 let first = at - usize::from(within);
                 let entry = self.chunk(below, part, &runs[first..=at + more])?;
                 self.append(below, &mut list, tail(start), entry);

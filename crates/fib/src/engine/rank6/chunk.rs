@@ -95,7 +95,7 @@ pub(super) const fn separators(starts: usize) -> usize {
     (starts - 1) / HALVES
 }
 
-/// Says whether the separators of `starts` are other than one vector.
+/// Returns whether the separators of `starts` are other than one vector.
 pub(super) fn is_large(starts: usize) -> bool {
     !(1..=HALVES).contains(&separators(starts))
 }
@@ -183,13 +183,13 @@ pub(super) const fn many_starts(starts: usize) -> usize {
     1 + filled(separators(starts))
 }
 
-/// The words that a node may reach into, a chunk of few, and one of many with values of a byte
-/// and one vector of separators. They are looked at as one array of that length: what is
-/// computed from a rank lies in it, which the compiler sees, and needs no check of its own (a
-/// tenth more lookups by prefixes).
-const NEAR_NODE: usize = 16 + BYTES + 1;
-const NEAR_FEW: usize = HALVES / 2 + HALVES / 2 + 1;
-const NEAR_MANY: usize = many_starts(MOST) + filled(MOST) + MOST / 4 + 1;
+/// The lengths in words of the windows through which a node is read, a chunk of few, and one of many
+/// with values of a byte and one vector of separators. Each is read as one array of that length:
+/// the compiler sees that every index computed from a rank is within it, and omits the check (a
+/// tenth more lookups of addresses drawn by prefix).
+const NODE_WINDOW: usize = 16 + BYTES + 1;
+const FEW_WINDOW: usize = HALVES / 2 + HALVES / 2 + 1;
+const MANY_WINDOW: usize = many_starts(MOST) + filled(MOST) + MOST / 4 + 1;
 /// The most starts whose separators are one vector.
 const MOST: usize = HALVES * (HALVES + 1);
 
@@ -208,7 +208,7 @@ pub(super) fn find_few<S: Search>(
     probe: u32,
     width: Width,
 ) -> u32 {
-    match load_window::<NEAR_FEW>(words, at) {
+    match load_window::<FEW_WINDOW>(words, at) {
         Some(chunk) if width != Width::Words => in_few(by, chunk, starts, probe, width),
         _ => few_at_end(words, at, starts, probe, width),
     }
@@ -216,7 +216,7 @@ pub(super) fn find_few<S: Search>(
 
 #[inline(always)]
 fn in_few<S: Search>(by: S, chunk: &[u32], starts: usize, probe: u32, width: Width) -> u32 {
-    // Never more; said so that it need not be asked.
+    // Never more: the bound lets the compiler omit a check.
     let starts = (starts - 1) % HALVES + 1;
     let rank = by.halves(chunk, starts, probe);
     width.value(&chunk[starts.div_ceil(2)..], rank)
@@ -235,7 +235,7 @@ pub(super) fn find_many<S: Search, const LARGE: bool>(
     if LARGE {
         return in_large(by, &words[at..], probe, width);
     }
-    match load_window::<NEAR_MANY>(words, at) {
+    match load_window::<MANY_WINDOW>(words, at) {
         Some(chunk) if width == Width::Bytes => in_many(by, chunk, probe, width),
         _ => many_at_end(words, at, probe, width),
     }
@@ -244,7 +244,7 @@ pub(super) fn find_many<S: Search, const LARGE: bool>(
 #[inline(always)]
 fn in_many<S: Search>(by: S, chunk: &[u32], probe: u32, width: Width) -> u32 {
     let starts = chunk[0] as usize;
-    // Never more; said so that it need not be asked.
+    // Never more: the bound lets the compiler omit a check.
     let last = separators(starts).min(HALVES);
     let line = by.halves(&chunk[1..], HALVES, probe).min(last);
     let lines = 1 + HALVES / 2;
@@ -278,7 +278,7 @@ pub(super) fn find_node<S: Search>(
     (at, starts): (usize, usize),
     probe: u32,
 ) -> u32 {
-    match load_window::<NEAR_NODE>(words, at) {
+    match load_window::<NODE_WINDOW>(words, at) {
         Some(node) => in_node(by, node, starts, probe),
         None => node_at_end(words, at, starts, probe),
     }
@@ -290,7 +290,7 @@ fn in_node<S: Search>(by: S, node: &[u32], starts: usize, probe: u32) -> u32 {
     node[starts.div_ceil(4) + rank]
 }
 
-// What lies at the end of an array, where no window fits.
+// Chunks and nodes at the end of an array, where no window fits.
 
 #[cold]
 #[inline(never)]
@@ -313,18 +313,18 @@ fn node_at_end(words: &[u32], at: usize, starts: usize, probe: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::{
-        NEAR_MANY, Scalar, Width, few, few_len, find_few, find_many, find_node, is_large, many,
+        MANY_WINDOW, Scalar, Width, few, few_len, find_few, find_many, find_node, is_large, many,
         many_len, many_values, node, node_len,
     };
     use alloc::vec::Vec;
 
     /// The words with others behind them, as but the last of an array have.
     fn followed(words: &[u32]) -> Vec<u32> {
-        words.iter().copied().chain(0..NEAR_MANY as u32).collect()
+        words.iter().copied().chain(0..MANY_WINDOW as u32).collect()
     }
 
     #[test]
-    fn every_format_finds_what_a_scan_finds() {
+    fn every_format_agrees_with_a_scan() {
         for starts in (1..70).chain([1000, 1056, 1057, 1090, 3000, 20_000]) {
             let step = (65_535 / starts as u32).min(13);
             for (top, width) in

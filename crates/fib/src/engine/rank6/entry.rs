@@ -19,7 +19,7 @@
 
 use crate::{Full, Hop};
 
-/// What an entry is.
+/// The kinds of entries.
 pub(super) mod kind {
     pub(in crate::engine::rank6) const HOP: u32 = 0;
     pub(in crate::engine::rank6) const FEW_BYTES: u32 = 1;
@@ -38,7 +38,7 @@ pub(super) const PAYLOAD: u32 = 29;
 /// The bits of those that count starts.
 const COUNT: u32 = 6;
 
-/// Returns what an entry is.
+/// Returns the kind of an entry.
 #[inline(always)]
 pub(super) fn kind_of(entry: u32) -> u32 {
     entry >> PAYLOAD
@@ -53,7 +53,7 @@ pub(super) fn payload(entry: u32) -> u32 {
 /// Beside the place of many starts: the separators are not one vector.
 pub(super) const LARGE: u32 = 1 << (PAYLOAD - 1);
 
-/// Says whether a chunk of many has other than one vector of separators.
+/// Returns whether a chunk of many has other than one vector of separators.
 #[inline(always)]
 pub(super) fn is_large(entry: u32) -> bool {
     entry & LARGE != 0
@@ -106,7 +106,7 @@ pub(super) fn place(kind: u32, at: usize, what: &'static str) -> Result<u32, Ful
     Ok(kind << PAYLOAD | at as u32)
 }
 
-/// Says whether an entry with such a place has room for a count too.
+/// Returns whether an entry with such a place has room for a count too.
 pub(super) fn counts(at: usize) -> bool {
     at < 1 << (PAYLOAD - COUNT)
 }

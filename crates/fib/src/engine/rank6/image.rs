@@ -1,6 +1,6 @@
-//! rank6 in images.
+//! rank6 in images: all entries are validated.
 //!
-//! Entries are gone through stage by stage, each once, for what may stand there:
+//! `load` checks the entries stage by stage, each distinct one once. The kinds allowed are:
 //!
 //! ```text
 //!   blocks        hop, node, table
@@ -9,9 +9,9 @@
 //!   behind those  hop, long
 //! ```
 //!
-//! What an entry names must lie in its array whole, and a chunk of many be as large as its
-//! entry says. No more is indexed by: ranks are at most the number of starts, whatever
-//! the starts are.
+//! The words that an entry names must be within their array, and a chunk of many must have the size
+//! that its entry states. Nothing else is used as an index: a rank is at most the number of starts,
+//! whatever their values.
 
 use alloc::vec::Vec;
 
@@ -64,7 +64,7 @@ impl<A: FamilyLayout> Loadable for Rank6<A> {
                     let within = if level.0 == "blocks" { &table.blocks } else { &table.nodes };
                     let within = if level.0 == "deep" { &table.deep } else { within };
                     let at = within.iter().position(|&there| there == entry).unwrap_or(0);
-                    stored.bad(level.0, at, "leads to nothing that there is")
+                    stored.bad(level.0, at, "leads beyond the end of an array")
                 })?;
                 below.extend_from_slice(led);
             }
@@ -74,7 +74,7 @@ impl<A: FamilyLayout> Loadable for Rank6<A> {
     }
 }
 
-/// Checks what an entry names, `None` if it cannot be, and returns the entries in there.
+/// Checks the words that an entry names, and returns the entries in them; `None` if invalid.
 type Stage<A> = fn(&Rank6<A>, u32) -> Option<&[u32]>;
 
 impl<A: FamilyLayout> Rank6<A> {

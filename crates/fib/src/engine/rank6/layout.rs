@@ -1,4 +1,4 @@
-//! What an entry stands for in the arrays: its words, and the values in them.
+//! The words of an entry in the arrays, and the values in them.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -54,7 +54,7 @@ pub(super) fn leading(entries: &[u32]) -> impl Iterator<Item = u32> {
     (0..entries.len()).filter(leads).map(|at| entries[at])
 }
 
-/// Tells the loads of one step, a line each.
+/// Appends the loads of one step, a line each.
 pub(super) fn trace(
     entry: u32,
     part: &'static str,

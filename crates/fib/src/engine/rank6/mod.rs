@@ -1,8 +1,7 @@
 //! rank6: IPv6 in the second-level cache, by ranks among short sorted starts.
 //!
-//! An IPv6 table has much of its 64 significant bits in common: 66 blocks of 16 bits
-//! hold all routes of 2026, and of a route's border only the last 16 bits before it
-//! tell it from its neighbors. So the address is cut at fixed places, and between two
+//! The routes of an IPv6 table share most of their 64 significant bits: 66 blocks of 16 bits hold
+//! all routes of 2026, and a route's border differs from its neighbors only in the last 16 bits. So the address is cut at fixed places, and between two
 //! cuts there is either a table or a chunk (`chunk.rs`): starts of 8 or 16 bits, as many as
 //! there are borders, one vector compared with the probe, the ones counted, and the
 //! count is the place of the value.
@@ -17,10 +16,9 @@
 //!                        or 2^8   of 1,056
 //! ```
 //!
-//! An entry (`entry.rs`) of 32 bits is a hop, which ends the lookup, or says where to look
-//! further and in which format. What a chunk's values need is what they take: a byte
-//! where all hops under it are below 256, two below 65,536; four where one of them leads
-//! further. Blocks, nodes and chunks are shared by content. So the 258,956 routes of
+//! An entry (`entry.rs`) of 32 bits is a hop, which ends the lookup, or states where the lookup
+//! continues and in which format. A chunk's values are as wide as needed: one byte where all hops
+//! under it are below 256, two below 65,536, four where one of them leads further. Blocks, nodes and chunks are shared by content. So the 258,956 routes of
 //! July 2026 come to under four bytes each, starts, hops and all, and most lookups touch four
 //! to six lines of the second-level cache.
 //!
@@ -218,8 +216,8 @@ impl<A: FamilyLayout> Engine<A> for Rank6<A> {
         steps.push(Step::of("direct", addr.bits(0, Cuts::<A>::DIRECT), &self.direct[..]));
         steps.push(Step::of("blocks", self.at(addr), &self.blocks[..]));
         let mut entry = self.blocks[self.at(addr)];
-        // The place of an entry's first word is told, and that of its value: what lies
-        // between is the same line, but for large chunks.
+        // A trace lists the entry's first word and its value; the words between are on the same
+        // line, except in large chunks.
         for (from, bits) in [
             (Cuts::<A>::NODES, Cuts::<A>::NODE),
             (Cuts::<A>::FIRST, Cuts::<A>::CHUNK),

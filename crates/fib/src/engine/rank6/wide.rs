@@ -1,4 +1,4 @@
-//! A batch in passes: each key a step, then all of them the next.
+//! Looks up a batch in passes: one step of every key, then the next step.
 //!
 //! ```text
 //!   256 addresses ─► fetched, all lines at once, while those before them are looked up
@@ -11,16 +11,15 @@
 //!      └─ a chunk: listed, format by format ─► rank ────────────► the answer
 //! ```
 //!
-//! What has been found for a key so far is where its answer will be. Which keys of
-//! sixteen go on is a mask, and the list of those is written by packing lanes: what a key
-//! finds makes no branch. A list is then gone through by one loop whose body is the same for
-//! all of it, so that the loads of many keys overlap. Only what is longer than the first
-//! chunks say is looked up key by key.
+//! The intermediate entry of a key is stored in the place of its answer. A mask marks the keys of
+//! sixteen that go on, and packing the lanes writes their list: no branch depends on a key's entry.
+//! One loop with the same body for all its keys then processes a list, so that the loads of many
+//! keys overlap. Only keys that go beyond the first chunks are looked up one by one.
 //!
-//! The first stages were gathers once. On a Zen 5 a gather takes 22 cycles, nearly twice
-//! what sixteen loads do, and a list of what was found beside who it was found for was
-//! cleared and written for each burst: without both, bursts of 32 are looked up three times
-//! as fast on RND and half as fast again on PFX (guide: `measuring.md`).
+//! An earlier version read the first stages by gathers. On a Zen 5 a gather takes 22 cycles, nearly
+//! twice the time of sixteen loads, and a list of entries beside the list of keys was cleared and
+//! written for each burst: without both, bursts of 32 are looked up three times as fast on RND and
+//! half as fast again on PFX (guide: `measuring.md`).
 
 use core::mem::take;
 
@@ -32,8 +31,8 @@ use crate::table::fetch_ahead;
 use crate::{FamilyLayout, Hop};
 
 /// How many lookups go through the passes together at the most: their state is a few KiB. A batch
-/// ends in groups of 64, 32 and 16, each of a size that is known when it is compiled, so that
-/// who is in a list needs no check.
+/// ends in groups of 64, 32 and 16, each of a size known at compile time, so that the positions in
+/// a list need no check.
 const GROUP: usize = 256;
 
 /// A batch of lookups, as a kernel.
@@ -54,9 +53,8 @@ impl Search for Wide {
     }
 }
 
-/// Lookups that go on, packed: where in the group the key is, a byte each, because what is
-/// made for a batch is cleared for it. A vector more than a group has, because whole vectors
-/// are written.
+/// The positions in the group of the lookups that go on, one byte each, because the list is cleared
+/// for each batch. It has one vector more than a group, because whole vectors are written.
 struct List {
     count: usize,
     positions: [u8; GROUP + LANES],
@@ -70,7 +68,7 @@ impl List {
     /// Adds the lanes of the mask.
     #[inline(always)]
     fn push(&mut self, wide: Wide, mask: u16, positions: Lanes) {
-        // Never more than the group has; said so that no check is left.
+        // Never more than the group has: the bound lets the compiler omit a check.
         let at = self.count.min(GROUP);
         if let Some(end) = self.positions[at..].first_chunk_mut() {
             *end = wide.packed_bytes(mask, positions);
@@ -78,7 +76,7 @@ impl List {
         self.count += mask.count_ones() as usize;
     }
 
-    /// Returns them, and forgets them.
+    /// Returns the list and empties it.
     #[inline(always)]
     fn take(&mut self) -> &[u8] {
         let count = self.count.min(GROUP);
@@ -183,7 +181,7 @@ fn group<A: FamilyLayout, const N: usize>(
     out: &mut [Hop; N],
     lists: &mut Lists,
 ) {
-    const { assert!(N.is_power_of_two() && N <= GROUP, "who is in a list is in the group") };
+    const { assert!(N.is_power_of_two() && N <= GROUP, "positions in a list are within the group") };
     let Lists { nodes, tables, few, many, large, others } = lists;
     // The first two stages, key by key: two near loads and nothing to decide.
     let direct = &table.direct[..1 << Cuts::<A>::DIRECT];

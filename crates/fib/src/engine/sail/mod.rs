@@ -7,8 +7,8 @@
 //! Two splittings. One is of the work: first find how *long* the longest prefix
 //! is, in bitmaps small enough for on-chip memory, then load the next hop from one
 //! large array off chip. The other is of the prefixes: at the *pivot level*, 24,
-//! which nearly no traffic goes below. *Pivot pushing* lets one bit tell on which
-//! side an answer is: a node at the pivot that has longer prefixes under it hands
+//! which nearly no traffic goes below. With *pivot pushing* one bit determines on which side of it
+//! an answer is: a node at the pivot that has longer prefixes under it hands
 //! its hop (or the one it inherits) down to a *chunk* of 2^8 hops at level 32, so
 //! that an address passes a node at the pivot if and only if its answer is there
 //! or below.
@@ -28,7 +28,7 @@
 //!
 //! The papers' levels are for 32 bits; narrower families have theirs at the same
 //! fractions (16 is half the bits, 24 three quarters). Wider ones are refused:
-//! arrays of 2^(BITS / 2) items are none that one can have.
+//! arrays of 2^(BITS / 2) items would not fit memory.
 
 use crate::engine::Leaf;
 use crate::{Addr, Full, Hop};

@@ -1,11 +1,10 @@
-//! The numbers of chunks: given out, given back, and kept without many gaps.
+//! Allocates the numbers of chunks, and keeps them without many gaps.
 //!
 //! A level's chunks are equal blocks of one array (or of several that are numbered
-//! alike). A number that comes back is used again, the lowest first. What is free
-//! at the end is cut off; and when more than one in [`SPARE`] is free in the midst,
-//! the last chunk is to move into the lowest gap, so that a table which has shrunk
-//! takes little more than one built anew. Each chunk has one owner, the entry that
-//! leads to it, which then has to be told.
+//! alike). A freed number is used again, the lowest first. Free numbers at the end are cut off; and
+//! when more than one in [`SPARE`] of the others is free, the last chunk must move into the lowest
+//! gap, so that a table which has shrunk takes little more than one built anew. Each chunk has one
+//! owner, the entry that leads to it, which the caller then has to change.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -13,10 +12,10 @@ use alloc::vec::Vec;
 /// One chunk in so many may be a gap.
 const SPARE: usize = 16;
 
-/// Which numbers are in use, and by whom.
+/// The numbers in use, and their owners.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Numbers {
-    /// By number; what it says of a free one means nothing.
+    /// By number; undefined for a free one.
     owners: Vec<u32>,
     free: BTreeSet<u32>,
 }
@@ -30,7 +29,7 @@ pub(super) struct Move {
 }
 
 impl Numbers {
-    /// Gives out the lowest number that is free.
+    /// Allocates the lowest free number.
     pub(super) fn take(&mut self, owner: usize) -> usize {
         let owner = owner as u32;
         match self.free.pop_first() {
@@ -45,19 +44,19 @@ impl Numbers {
         }
     }
 
-    /// Takes a number back.
+    /// Frees a number.
     pub(super) fn give(&mut self, number: usize) {
         let fresh = self.free.insert(number as u32);
         debug_assert!(fresh && number < self.owners.len(), "{number} was not in use");
     }
 
-    /// Says that another entry leads to `number` now.
+    /// Changes the owner of `number`.
     pub(super) fn hand_over(&mut self, number: usize, owner: usize) {
         self.owners[number] = owner as u32;
     }
 
-    /// Cuts free numbers off the end, and says which chunk to move so that there
-    /// are fewer gaps; to be called until it says none.
+    /// Cuts free numbers off the end, and returns the chunk to move to close a gap. The caller
+    /// repeats this until it returns `None`.
     pub(super) fn compact(&mut self) -> Option<Move> {
         while self.free.last().is_some_and(|&last| last as usize + 1 == self.owners.len()) {
             self.free.pop_last();

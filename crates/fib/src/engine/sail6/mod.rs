@@ -19,7 +19,7 @@
 //!
 //! The entry is the thesis's combined array BCN (section 3.4.2) with 32 bits: its bit
 //! array B, its chunk numbers C and its next hops N in one load. The thesis splits
-//! at level 48: what decides up to there is kept on chip, the rest off it. Here the
+//! at level 48: the arrays up to there are kept on chip, the rest off it. Here the
 //! arrays of levels 16 to 40 are marked on chip, those of 48 and 64 off; an FPGA
 //! would keep one bit of each entry of level 48 on chip too. It gives no way for
 //! routes longer than /64; here the levels go on, 72, 80, … 128, with chunks of 2^8,

@@ -1,4 +1,4 @@
-//! Keeps bitmaps, filters, hash tables and pivots equal to the routes.
+//! Updates bitmaps, filters, hash tables and pivots for each changed route.
 //!
 //! Every node of a level is a function of the routes: whether it is there, its hop
 //! and its kind. A full build evaluates it for all nodes that there may be, and a
@@ -83,7 +83,7 @@ impl<A: FamilyLayout, L: Leaf> Sail6LargeBuilder<A, L> {
         self.shape.pivots.iter().copied().chain([self.shape.network])
     }
 
-    /// Says to which bitmap level a route of `len` bits is pushed.
+    /// Returns the bitmap level to which a route of `len` bits is pushed.
     fn pushed(&self, len: u32) -> Option<usize> {
         self.shape.maps.iter().position(|&level| len <= level)
     }
@@ -145,7 +145,7 @@ impl<A: FamilyLayout, L: Leaf> Sail6LargeBuilder<A, L> {
     }
 }
 
-/// Says whether there is a route longer than `prefix` in it.
+/// Returns whether `prefix` covers a longer route.
 fn has_below<A: FamilyLayout>(rib: &Rib<A>, prefix: Prefix<A>) -> bool {
     rib.covered(prefix).any(|(route, _)| route != prefix)
 }

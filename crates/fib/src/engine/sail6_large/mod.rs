@@ -1,8 +1,8 @@
 //! SAIL for large IPv6 tables: bitmaps to 24, Bloom filters above, pivots between.
 //!
 //! Qiaobin Fu, *High-Performance Software Packet Processing*, PhD thesis, Boston 2020, section
-//! 3.6.2. What decides how long the match is stands on chip; every next hop stands
-//! off chip, in hash tables, and one probe of these answers most lookups:
+//! 3.6.2. The structures that determine the length of the match are on chip; every next hop is off
+//! chip, in hash tables, and one probe of these answers most lookups:
 //!
 //! ```text
 //!           on chip                          off chip (hash tables)
@@ -19,9 +19,9 @@
 //! The bitmaps are those of SAIL_U: routes are pushed down to the next of four
 //! levels, and a bit says that the node has such a route. At level 24 it says that
 //! there is a node at all, leaf or internal: if not, the match is shorter, and the
-//! longest of the other three bitmaps with a bit tells where. If there is one, the
-//! filters are asked, the longest first, and the hash table of the first that says
-//! "perhaps" is probed; if none does, that of level 24.
+//! longest of the other three bitmaps with a bit has it. If there is one, the filters are tested,
+//! the longest first, and the hash table of the first that says "perhaps" is probed; if none does,
+//! that of level 24.
 //!
 //! **Pivot inheritance.** A filter says "perhaps" in vain one time in 2^13. Then the
 //! pivot levels are searched by halves (44, then 34 or 54, as the thesis's steps I
@@ -34,8 +34,8 @@
 //!
 //! Routes longer than /64, of which the thesis says nothing: a node at level 64 with
 //! such below it is pushed, as SAIL does at level 24: it is in the filter whether it
-//! is a route or not, marked internal, and only who finds it asks the filters of 65
-//! to 128, longest first. If none of their tables has a match, its hop stands.
+//! is a route or not, marked internal, and only a lookup that finds it tests the filters of 65 to
+//! 128, longest first. If none of their tables has a match, its hop is the answer.
 //!
 //! The thesis keeps a tenth of a hash table's slots in use, to come near to one load
 //! a probe; here it is a quarter, 1.2 loads, mostly in one cache line. The
@@ -103,7 +103,7 @@ impl Shape {
     }
 }
 
-/// What a hash table knows of a node.
+/// The value of a node in a hash table.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C, packed(2))]
 struct Node<L: Leaf> {
@@ -157,7 +157,7 @@ pub struct At<A> {
     next: Next,
 }
 
-/// What that load is.
+/// The next load of a lookup.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     /// None: the bitmaps know that there is no route.
@@ -288,7 +288,7 @@ impl<A: FamilyLayout, L: Leaf> Sail6Large<A, L> {
         }
     }
 
-    /// Asks the filters of lengths over `above`, up to `len`.
+    /// Tests the filters of lengths over `above`, up to `len`.
     #[inline(always)]
     fn ask(&self, addr: A, above: u32, len: u32, steps: Trace<'_>) -> Option<Probe> {
         let lengths = up_to(len) & !up_to(above);

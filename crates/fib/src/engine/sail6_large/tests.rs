@@ -1,4 +1,4 @@
-//! The worst case: filters that say "perhaps" of anything.
+//! The worst case: filters that answer "perhaps" for every key.
 //!
 //! Real filters are wrong one time in 2^13, and small ones hardly ever, so that the
 //! other tests seldom come to the pivots.
@@ -25,10 +25,10 @@ fn routes<A: FamilyLayout>(state: &mut u64, count: usize) -> Rib<A> {
     for _ in 0..count {
         let wide = u128::from(next(state)) << 64 | u128::from(next(state));
         // Some first bits of the last one, the rest anew.
-        let kept = next(state) as u32 % (A::BITS + 1);
+        let shared = next(state) as u32 % (A::BITS + 1);
         let fresh = A::from_u128(wide);
         at = A::from_u128(
-            at.first(kept).to_u128() | (fresh.to_u128() ^ fresh.first(kept).to_u128()),
+            at.first(shared).to_u128() | (fresh.to_u128() ^ fresh.first(shared).to_u128()),
         );
         let len = next(state) as u32 % (A::BITS + 1);
         rib.insert(Prefix::truncate(at, len), Hop(next(state) as u32 % 500));
@@ -57,7 +57,7 @@ fn worst<A: FamilyLayout>(rib: &Rib<A>) -> Sail6Large<A, u16> {
 }
 
 #[test]
-fn filters_that_deny_nothing_change_no_answer() {
+fn answers_are_right_with_filters_that_deny_nothing() {
     let mut state = 1;
     for round in 0..60 {
         let rib: Rib<u16> = routes(&mut state, 1 + round * 4);
@@ -86,7 +86,7 @@ fn filters_that_deny_nothing_change_no_answer() {
 }
 
 #[test]
-fn the_worst_case_up_to_64_takes_thirteen_probes() {
+fn worst_case_up_to_64_bits_takes_thirteen_probes() {
     let mut rib: Rib<u128> = Rib::new();
     let mut state = 7;
     // A route of every length, far away from one another, so that every table is

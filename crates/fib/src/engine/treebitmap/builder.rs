@@ -1,4 +1,4 @@
-//! Plants a tree bitmap, and changes it one route at a time.
+//! Builds a tree bitmap, and changes it one route at a time.
 //!
 //! ```text
 //!   add 10*, of one node:      internal  * 0         results  A B        old block: a hole
@@ -9,8 +9,8 @@
 //! A change walks down to the node in which the route ends, making those that are
 //! missing, sets or clears one bit and stores that node's results anew, one longer or
 //! shorter: nothing else moves, and what a block left is a hole for the next of its
-//! size (`arena.rs`). A node that comes or goes moves its siblings likewise. Whether
-//! a node is an end node is settled again on the way up.
+//! size (`arena.rs`). A node that is added or removed moves its siblings likewise. On the way up,
+//! each node becomes an end node or ceases to be one.
 //!
 //! Routes shorter than the initial array's bits are kept in a small [`Rib`] and swept
 //! into its results.

@@ -1,4 +1,4 @@
-//! Tree Bitmap: a trie of nodes that say in two bitmaps what they hold.
+//! Tree Bitmap: a trie whose nodes describe their content in two bitmaps.
 //!
 //! Will Eatherton, George Varghese, Zubin Dittia, "Tree Bitmap: Hardware/Software IP
 //! Lookups with Incremental Updates", ACM CCR 34(2), 2004; Fu's thesis (2020),

@@ -124,7 +124,7 @@ impl<W: Bits> Node<W> {
         Self { children, results, ..self }
     }
 
-    /// Says whether the external bitmap is of routes and not of children.
+    /// Returns whether the external bitmap is of routes and not of children.
     #[inline(always)]
     pub(super) fn is_end(self) -> bool {
         self.internal.wide() & END != 0
@@ -140,12 +140,12 @@ impl<W: Bits> Node<W> {
         self.external.wide()
     }
 
-    /// Says that it holds no more than the route of length 0, if that.
+    /// Returns whether the node holds at most the route of length 0.
     pub(super) fn is_null(self) -> bool {
         self.internal.wide() & !(1 << 1) == END && self.external() == 0
     }
 
-    /// Says that it holds nothing.
+    /// Returns whether the node holds nothing.
     pub(super) fn is_empty(self) -> bool {
         self.internal() == 0 && self.external() == 0
     }
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_above_a_position_are_its_leading_bits() {
+    fn bits_above_a_position_are_its_leading_bits() {
         // 1 101: *, 1*, 11* (heap: 1, 3, 6).
         let of =
             |positions: &[u32]| positions.iter().fold(0, |map, position| map | 1u64 << position);

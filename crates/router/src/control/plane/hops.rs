@@ -112,7 +112,7 @@ impl Hops {
     }
 
     /// Says whether hops wait for workers to pass.
-    pub(super) fn has_pending_reclaim(&self) -> bool {
+    pub(super) fn are_parting(&self) -> bool {
         !self.parting.is_empty()
     }
 
@@ -156,11 +156,11 @@ mod tests {
         assert!(new && hops.acquire(&way(1)).unwrap() == (first, false));
         hops.release(first);
         hops.release(first);
-        assert!(!hops.has_pending_reclaim());
+        assert!(!hops.are_parting());
         // Neither before the publication nor between it and the last worker's passing.
         assert_eq!(hops.acquire(&way(2)).unwrap().0, Hop(2));
         hops.published();
-        assert!(hops.has_pending_reclaim());
+        assert!(hops.are_parting());
         assert_eq!(hops.acquire(&way(3)).unwrap().0, Hop(3));
         hops.passed();
         assert_eq!(hops.get(first), None);
@@ -206,6 +206,6 @@ mod tests {
         assert_eq!(hops.passed(), [hop]);
         hops.release(Hop::NONE);
         hops.published();
-        assert!(!hops.has_pending_reclaim());
+        assert!(!hops.are_parting());
     }
 }

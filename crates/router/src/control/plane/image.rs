@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use feed::netlink::{Target, Via};
 use fib::Full;
-use fib::image::{BadImage, Image, NotStorable, Writer};
+use fib::image::{BadImage, Image, NotKept, Writer};
 use serde::{Deserialize, Serialize};
 
 use super::{Plane, Way};
@@ -216,8 +216,8 @@ impl Plane {
     ///
     /// # Errors
     ///
-    /// [`NotStorable`] if the engine of a table is none for images.
-    pub fn save(&self, names: &impl Names) -> Result<Option<Vec<u8>>, NotStorable> {
+    /// [`NotKept`] if the engine of a table is none for images.
+    pub fn save(&self, names: &impl Names) -> Result<Option<Vec<u8>>, NotKept> {
         if self.adopted.is_some() {
             return Ok(None);
         }

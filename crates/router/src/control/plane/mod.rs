@@ -440,7 +440,7 @@ impl Plane {
     pub fn reclaim(&mut self) {
         while self.publisher.reclaim().is_some() {}
         while self.ingresses.reclaim().is_some() {}
-        if self.hops.has_pending_reclaim() && self.v4.passed() && self.v6.passed() {
+        if self.hops.are_parting() && self.v4.passed() && self.v6.passed() {
             for hop in self.hops.passed() {
                 for member in self.groups.remove(&hop).unwrap_or_default() {
                     self.hops.release(member);

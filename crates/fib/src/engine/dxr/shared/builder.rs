@@ -1,10 +1,10 @@
-//! Lays the runs of one table out in what all share, and patches it.
+//! Lays the runs of one table out in the shared stages, and patches them.
 //!
 //! Every page, block and chunk is counted by those that name it: a chunk once for each
 //! entry of each block, a block once for each item of each page, a page once for each
-//! item of each root. What replaces a page or a block names its own parts once; if it
-//! turns out to be stored already, these are given back, and if what it replaces is
-//! gone, so are its parts ([`exchange`](SharedBuilder::exchange)).
+//! item of each root. The replacement of a page or a block counts its own parts once; if it is
+//! already stored, these are released, and if the replaced one is freed, so are its parts
+//! ([`exchange`]).
 //!
 //! An update of one route copies a page and a block, and lays out one chunk:
 //! O(ranges + 2^page + 2^block) a patch, whatever the number of tables.
@@ -38,7 +38,7 @@ impl<A: FamilyLayout, E: Entry> SharedBuilder<A, E> {
     pub(crate) fn with_len_bits(len_bits: u32) -> Self {
         let cuts = Cuts::of::<A>();
         let (mut pages, mut blocks) = (Pool::new(), Pool::new());
-        // Number 0 of both is without a route, and stays whoever uses it.
+        // Number 0 of both has no route, and is never freed.
         blocks.intern(&vec![E::default(); 1 << cuts.block], 1 << cuts.page);
         pages.intern(&vec![0; 1 << cuts.page], 1);
         let (split, chunks) = (Split { len_bits }, Chunks::new());
@@ -51,7 +51,7 @@ impl<A: FamilyLayout, E: Entry> SharedBuilder<A, E> {
     }
 
     /// Makes room for tables of numbers below `count`; new ones are empty.
-    pub(crate) fn reach(&mut self, count: usize) {
+    pub(crate) fn extend(&mut self, count: usize) {
         let (have, want) = (self.roots.len(), count << self.cuts.root);
         if have < want {
             self.pages.intern(&vec![0; 1 << self.cuts.page], (want - have) as u32);
@@ -59,12 +59,11 @@ impl<A: FamilyLayout, E: Entry> SharedBuilder<A, E> {
         }
     }
 
-    /// Lays out `runs`, which tile `block`, in place of what a table held there.
+    /// Lays out `runs`, which tile `block`, in place of the table's present content there.
     ///
     /// # Errors
     ///
-    /// [`Full`] if a limit of the layout is reached; the builder is then of no further
-    /// use.
+    /// [`Full`] if a limit of the layout is exceeded; the builder must then not be used any more.
     pub(crate) fn patch(
         &mut self,
         table: usize,
@@ -176,7 +175,7 @@ impl<A: FamilyLayout, E: Entry> SharedBuilder<A, E> {
         self.chunks.refresh(&mut idle.base);
     }
 
-    /// Counts the bytes that nothing is in any more.
+    /// Counts the unused bytes.
     pub(crate) fn holes(&self) -> usize {
         self.pages.holes() + self.blocks.holes() + self.chunks.holes()
     }
@@ -208,7 +207,7 @@ fn cut<A: Addr>(
     parts.into_iter().flatten().chain(whole.then_some((block, runs)))
 }
 
-/// Says which items `part` is of a stage that resolves `bits` bits from bit `from` on.
+/// Returns the items of `part` in a stage that resolves `bits` bits from bit `from` on.
 fn within<A: Addr>(part: Prefix<A>, from: u32, bits: u32) -> Range<usize> {
     if part.len() <= from {
         return 0..1 << bits;
@@ -249,10 +248,10 @@ mod tests {
     }
 
     #[test]
-    fn whatever_was_patched_only_what_a_fresh_build_has_is_in_use() {
+    fn patched_tables_use_as_many_spans_as_a_fresh_build() {
         let mut patched = SharedBuilder::<u16, u32>::with_len_bits(9);
         let empty = patched.spans();
-        patched.reach(3);
+        patched.extend(3);
         let mut tables = [Routes::new(), Routes::new(), Routes::new()];
         let mut state = 3u64;
         let mut next = move || {
@@ -283,7 +282,7 @@ mod tests {
                 patched.patch(table, part, runs).unwrap();
             }
             let mut fresh = SharedBuilder::<u16, u32>::with_len_bits(9);
-            fresh.reach(3);
+            fresh.extend(3);
             for (table, routes) in tables.iter().enumerate() {
                 fresh.patch(table, Prefix::ALL, &runs(routes)).unwrap();
             }

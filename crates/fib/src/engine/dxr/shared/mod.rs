@@ -1,10 +1,9 @@
-//! Many tables over one memory: what is equal is stored once for all of them.
+//! Many tables in one memory: equal parts are stored once for all of them.
 //!
 //! A router with virtual routers has a table for each. Most hold a few routes; some
-//! hold all of the Internet's, and differ in few of them. Both want the same: that a
-//! table costs what is its own. So DXR's extension is taken one step further up, and
-//! every stage but the first is shared by content, among the indexes of one table and
-//! among tables:
+//! hold all of the Internet's, and differ in few of them. In both cases a table should take memory
+//! only for its own routes. So DXR's extension is repeated one level above, and every stage but the
+//! first is shared by content, among the indexes of one table and among tables:
 //!
 //! ```text
 //!   a table's own    shared by all                                     (IPv4)
@@ -86,7 +85,7 @@ impl<A: FamilyLayout, E: Entry> Shared<A, E> {
         number << block | addr.bits(root + page, block)
     }
 
-    /// Says whether there is a root of that number.
+    /// Returns whether there is a root of that number.
     #[inline(always)]
     fn has(&self, table: usize) -> bool {
         table < self.roots.len() >> self.cuts.root

@@ -1,10 +1,10 @@
-//! Keeps the bitmaps as the routes are, one changed route after another.
+//! Updates the bitmaps for each changed route.
 //!
-//! The trie that the thesis keeps on the control plane is the [`Rib`]. A change
-//! asks it what the nodes of one level hold now to which the route is pushed: their
-//! bits lie in one word of `B` (section 3.4.1), which is all that is written on chip.
-//! What is not in the table, namely what a node inherits, comes from the `Rib` too,
-//! so that a deleted route uncovers what it had hidden.
+//! The trie that the thesis keeps on the control plane is the [`Rib`]. For a changed route, the
+//! builder reads from it the content of the nodes of the level to which the route is pushed: their
+//! bits are in one word of `B` (section 3.4.1), the only word written on chip. The hop that a node
+//! inherits is not in the table and comes from the `Rib` too, so that a deleted route uncovers the
+//! shorter one behind it.
 //!
 //! Off chip, every chunk under a changed shorter route is laid out again, and the
 //! words that differ are written.
@@ -38,7 +38,7 @@ pub struct BitmapsBuilder<A, L, S> {
     kind: PhantomData<(A, S)>,
 }
 
-/// Stores a hop as an item, whose sign tells it from a chunk.
+/// Stores a hop as an item, whose sign distinguishes it from a chunk.
 fn pack_hop<L: Leaf>(hop: Hop) -> Result<L, Full> {
     let limit = u64::from(sign::<L>()) - 1;
     if u64::from(hop.0) > limit { Err(full(hop, limit)) } else { L::pack(hop) }

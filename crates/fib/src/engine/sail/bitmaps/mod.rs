@@ -12,9 +12,8 @@
 //!
 //! The bitmap of a level has a bit for each of its nodes; it is 1 where the node is
 //! solid, that is a route's. At level 24, the pivot, it is 1 also where longer
-//! routes begin below; the item of `N` then is negative, and tells a chunk of 2^8
-//! hops for level 32, into which everything that the node has or inherits has been
-//! pushed. The first 1 from level 24 upwards answers.
+//! routes begin below; the item of `N` then is negative, and names a chunk of 2^8 hops for level
+//! 32, into which the node's own or inherited hop is pushed. The first 1 from level 24 upwards answers.
 //!
 //! `SAIL_B` ([`SailB`]) has all levels from 0 to 24. `SAIL_U` ([`SailU`]), for
 //! updates, has 6, 12, 18 and 24, to which it pushes what is between: half the
@@ -88,7 +87,7 @@ pub struct Bitmaps<A, L: Copy, S> {
     kind: PhantomData<(A, S)>,
 }
 
-/// The bit of an item that tells a chunk from a hop.
+/// The bit of an item that distinguishes a chunk from a hop.
 const fn sign<L: Leaf>() -> u32 {
     L::MAX ^ (L::MAX >> 1)
 }

@@ -55,7 +55,7 @@ pub struct SailL<A, L: Copy> {
     b16: Table<u64>,
     /// A hop, or the number of a chunk of `bn24` and `c24`.
     bcn: Table<L>,
-    /// A hop, one higher; 0 where `c24` is to be asked.
+    /// A hop, one higher; 0 where the answer is in `c24`.
     bn24: Table<L>,
     /// The number of a chunk of `n32`.
     c24: Table<L>,
@@ -72,7 +72,7 @@ impl<A: Addr, L: Leaf> SailL<A, L> {
         (level + c16 + self.bn24.len()).div_ceil(8)
     }
 
-    /// Says whether `bcn[index]` is a hop.
+    /// Returns whether `bcn[index]` is a hop.
     #[inline(always)]
     fn answers(&self, index: usize) -> bool {
         self.b16[index / 64] >> (index % 64) & 1 == 1
@@ -100,7 +100,7 @@ impl<A: Addr, L: Leaf> SailL<A, L> {
             }
             return;
         }
-        // One more than where level 24 is to be asked; 0 where it need not be.
+        // The place in level 24 plus one; 0 where the lookup has ended.
         let mut middles = [0u32; GROUP];
         for (addrs, out) in addrs.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
             for ((&addr, out), middle) in addrs.iter().zip(&mut *out).zip(&mut middles) {
@@ -111,8 +111,8 @@ impl<A: Addr, L: Leaf> SailL<A, L> {
                 *middle = if self.answers(index) { 0 } else { next };
                 *out = entry.hop();
             }
-            // Whoever has answered loads the first item, which is always near, and
-            // forgets it: cheaper than a branch that no predictor can learn.
+            // A lookup that has ended loads the first item, which is always in cache, and
+            // discards it: cheaper than a branch that no predictor can learn.
             let mut below = false;
             for (out, &middle) in out.iter_mut().zip(&middles) {
                 let hop = solid(self.bn24[middle.saturating_sub(1) as usize]);
@@ -181,7 +181,7 @@ impl<A: Addr, L: Leaf> SimdLookup<A> for SailL<A, L> {
     }
 }
 
-/// What `BN24` says where it says 0, less the one that it says too much.
+/// The hop read from an item 0 of `BN24`, after subtracting the offset of 1.
 const BELOW: Hop = Hop(u32::MAX);
 
 /// Reads an item of `BN24`.

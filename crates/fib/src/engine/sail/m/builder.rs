@@ -1,4 +1,4 @@
-//! Keeps the overlay trie, its shape and each FIB's hops, one change after another.
+//! Updates the overlay trie, its shape and the hops of each FIB.
 //!
 //! ```text
 //!   announce   overlay: prefix new? ─► open the chunks on its way, in all FIBs
@@ -26,7 +26,7 @@ use crate::{Addr, Full, Hop, Prefix};
 /// The builder of [`SailM`].
 #[derive(Debug)]
 pub struct SailMBuilder<A: Addr, L> {
-    /// What [`freeze`](Self::freeze) gives out: a write copies the pages it shares.
+    /// The tables that [`freeze`](Self::freeze) returns: a write copies the pages it shares.
     table: SailM<A, L>,
     overlay: Overlay<A, L>,
     /// The chunks of level 24, owned by indexes of level 16.
@@ -73,7 +73,7 @@ impl<A: Addr, L: Leaf> SailMBuilder<A, L> {
         fib
     }
 
-    /// Removes a FIB with all of its routes; says whether it was there.
+    /// Removes a FIB with all of its routes; returns whether it existed.
     pub fn remove_fib(&mut self, fib: usize) -> bool {
         if !self.overlay.has(fib) {
             return false;
@@ -110,7 +110,7 @@ impl<A: Addr, L: Leaf> SailMBuilder<A, L> {
         Ok(())
     }
 
-    /// Removes a route from a FIB; says whether it was there.
+    /// Removes a route from a FIB; returns whether it existed.
     pub fn withdraw(&mut self, fib: usize, prefix: Prefix<A>) -> bool {
         if !self.overlay.has(fib) {
             return false;

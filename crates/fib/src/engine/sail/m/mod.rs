@@ -51,7 +51,7 @@ use pages::Pages;
 /// How many addresses are looked up at once.
 const GROUP: usize = 64;
 
-/// What all FIBs share.
+/// The structure that all FIBs share.
 #[derive(Clone, Debug)]
 struct Shape {
     /// A bit an index of level 16: 1 where N16 answers.
@@ -64,7 +64,7 @@ struct Shape {
     c24: Pages<u32>,
 }
 
-/// What is a FIB's own.
+/// The hops of one FIB.
 #[derive(Clone, Debug)]
 struct Column<L> {
     n16: Pages<L>,
@@ -154,7 +154,7 @@ impl<A: Addr, L: Leaf> SailM<A, L> {
         let Some(column) = self.column(fib) else { return out.fill(Hop::NONE) };
         let mut found = [Found::N16(0); GROUP];
         for (addrs, out) in addrs.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
-            // What is on chip first; then the loads that have to wait, together.
+            // The loads on chip first; then those that have to wait, together.
             for (&addr, found) in addrs.iter().zip(&mut found) {
                 *found = self.shape.find(addr);
             }

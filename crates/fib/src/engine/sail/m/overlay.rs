@@ -6,7 +6,7 @@
 //!   10.1/16     ─► 1        ┃ 1 ┃      ┃ 0 ┃ 5 ┃ 0 ┃
 //! ```
 //!
-//! This is what the thesis keeps on the control plane (section 3.4.3, figure 3.6):
+//! The thesis keeps this trie on the control plane (section 3.4.3, figure 3.6):
 //! one trie that has the shape of all together, its solid nodes with (FIB, hop)
 //! pairs. FIBs of one router have mostly the same prefixes, so that one more costs
 //! a column of two bytes a prefix and not a trie.
@@ -72,7 +72,7 @@ impl<A: Addr, L: Leaf> Overlay<A, L> {
         self.columns.get(fib).is_some_and(Option::is_some)
     }
 
-    /// Adds a route to a FIB, or changes its hop. Says whether no FIB had the prefix.
+    /// Adds a route to a FIB, or changes its hop. Returns whether no FIB had the prefix.
     pub(super) fn announce(
         &mut self,
         fib: usize,
@@ -103,8 +103,8 @@ impl<A: Addr, L: Leaf> Overlay<A, L> {
         Ok(known.is_none())
     }
 
-    /// Takes a route out of a FIB; says whether there was one and whether no FIB has
-    /// the prefix any more.
+    /// Removes a route from a FIB; returns whether it existed, and whether no FIB has the prefix any
+    /// more.
     pub(super) fn withdraw(&mut self, fib: usize, prefix: Prefix<A>) -> (bool, bool) {
         let Some(row) = self.rows.get(prefix).map(|row| row.0 as usize) else {
             return (false, false);
@@ -123,7 +123,7 @@ impl<A: Addr, L: Leaf> Overlay<A, L> {
         (true, last)
     }
 
-    /// Forgets which rows have changed, which nobody asks.
+    /// Discards the record of changed rows, which is unused.
     pub(super) fn mark_clean(&mut self) {
         self.rows.mark_clean();
     }
@@ -156,7 +156,7 @@ impl<A: Addr, L: Leaf> Overlay<A, L> {
         hops.last().unwrap_or(Hop::NONE)
     }
 
-    /// Says whether any FIB has a prefix within `block` that is longer than it.
+    /// Returns whether any FIB has a prefix within `block` that is longer than it.
     pub(super) fn branches(&self, block: Prefix<A>) -> bool {
         self.rows.covered(block).take(2).any(|(prefix, _)| prefix.len() > block.len())
     }

@@ -8,12 +8,11 @@
 //!
 //! Sixty-four FIBs with a full table each fill more than a gigabyte. Held twice, as
 //! other engines hold their one table, or three times while two are published in
-//! turn, it would be several. So a frozen table is a list of references to pages,
+//! turn, they would take several gigabytes. So a frozen table is a list of references to pages,
 //! and a write copies the page first if anyone else still refers to it. The price
 //! is one more load a lookup, from a list that is a thousandth of the array.
 //!
-//! A new page is a reference to a blank one, so that what nobody wrote takes
-//! nothing.
+//! A new page is a reference to a blank one, so that pages never written take no memory.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

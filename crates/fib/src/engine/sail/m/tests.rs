@@ -21,7 +21,7 @@ impl Dice {
         ((mixed ^ mixed >> 31) >> 16) as usize % end.max(1)
     }
 
-    /// Near one that some FIB has, so that FIBs share prefixes and nest them.
+    /// Draws a prefix close to one that some FIB has, so that FIBs share prefixes and nest them.
     fn prefix<A: Addr>(&mut self, fibs: &Fibs<A>) -> Prefix<A> {
         let random = A::from_u128(self.below(usize::MAX) as u128);
         let len = self.below(A::BITS as usize + 1) as u32;
@@ -140,7 +140,7 @@ fn replay<A: Addr, L: Leaf>(seed: u64, steps: usize, hops: usize, addrs: &[A]) {
 }
 
 #[test]
-fn every_address_of_eight_bits_in_every_fib() {
+fn every_fib_answers_every_address_of_eight_bits() {
     let universe: Vec<u8> = (0..=u8::MAX).collect();
     for seed in 0..60 {
         replay::<u8, u16>(seed, 30, 200, &universe);
@@ -149,7 +149,7 @@ fn every_address_of_eight_bits_in_every_fib() {
 }
 
 #[test]
-fn every_address_of_sixteen_bits_in_every_fib() {
+fn every_fib_answers_every_address_of_sixteen_bits() {
     let universe: Vec<u16> = (0..=u16::MAX).collect();
     for seed in 0..2 {
         replay::<u16, u16>(seed, 6, 300, &universe);
@@ -157,7 +157,7 @@ fn every_address_of_sixteen_bits_in_every_fib() {
 }
 
 #[test]
-fn a_hop_too_high_is_said_and_changes_nothing() {
+fn hop_beyond_the_width_is_refused_without_a_change() {
     let mut builder = SailMBuilder::<u16, u16>::new();
     let fib = builder.add_fib();
     let p = |text: &str| text.parse::<Prefix<u16>>().unwrap();
@@ -169,7 +169,7 @@ fn a_hop_too_high_is_said_and_changes_nothing() {
 }
 
 #[test]
-fn the_shape_is_the_same_for_any_number_of_fibs() {
+fn shape_is_the_same_for_any_number_of_fibs() {
     let mut dice = Dice(5);
     let mut fibs: Fibs<u32> = BTreeMap::from([(0, BTreeMap::new())]);
     for i in 0..300 {
