@@ -1,14 +1,13 @@
-//! `fingerpost-bench overlap`: two ways of looking several addresses up at once.
+//! `fingerpost-bench overlap`: two methods to have several lookups in flight.
 //!
-//! For every engine that chases pointers: one lookup after another; groups that
-//! step together (Fu 2020, algorithm 1), 4 to 64 at a time; coroutines that are
-//! resumed in turn (algorithm 2), with fixed numbers in flight and with the number
-//! found while running (section 4.5.4, `fib::engine::overlap::Tuner`). All of them
-//! are the engine's own `Walk`, so that nothing but the order of the steps differs.
-//! The engine's own `lookup` and `lookup_batch` run beside them.
+//! For every engine that chases pointers: one lookup after another; groups that step together (Fu
+//! 2020, algorithm 1), 4 to 64 at a time; coroutines that are resumed in turn (algorithm 2), with
+//! fixed numbers in flight and with the number that `fib::engine::overlap::Tuner` finds while running
+//! (section 4.5.4). All of them use the engine's own `Walk`, so that only the order of the steps
+//! differs. The engine's own `lookup` and `lookup_batch` are measured beside them.
 //!
-//! The tuner is told the time of each batch by the wall clock, as a datapath would
-//! tell it: a burst of some hundred lookups is too short for the kernel's account.
+//! The tuner receives the time of each batch by the wall clock, as in a datapath: a burst of some
+//! hundred lookups is too short for the CPU time account of the kernel.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -25,9 +24,9 @@ use super::clock::{Clock, Summary, pin};
 use super::keys::Stream;
 use super::record::Figure;
 
-/// How many keys a call is given, as in a datapath.
+/// Keys per call, as in a datapath.
 const BATCH: usize = 256;
-/// How many answers are held against the routing table.
+/// Answers that are compared with the routing table.
 const PROVEN: usize = 1 << 18;
 
 #[derive(clap::Args)]
@@ -43,17 +42,17 @@ pub(super) struct Args {
     /// The streams
     #[arg(long, value_enum, value_delimiter = ',', default_value = "rnd,pfx")]
     streams: Vec<Stream>,
-    /// Passes of each way
+    /// Passes of each method
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: usize,
-    /// Keys of a pass
+    /// Keys per pass
     #[arg(long, value_name = "N", default_value_t = 1 << 22)]
     keys: usize,
 }
 
-/// One way of looking a batch up.
+/// A method to look up a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
+enum Method {
     Lookup,
     Alone,
     Batch,
@@ -62,7 +61,7 @@ enum Way {
     Tuned,
 }
 
-impl Way {
+impl Method {
     const ALL: [Self; 13] = [
         Self::Lookup,
         Self::Alone,
@@ -80,7 +79,7 @@ impl Way {
     ];
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self {
             Self::Lookup => "lookup".to_owned(),
@@ -94,20 +93,20 @@ impl fmt::Display for Way {
     }
 }
 
-/// What one way did on one stream.
+/// The result of one method on one stream.
 #[derive(Serialize)]
 struct Score {
     engine: String,
     stream: String,
-    way: String,
-    /// In million lookups a second.
+    method: String,
+    /// In million lookups per second.
     #[serde(flatten)]
     summary: Summary,
-    /// The median over that of one by one.
+    /// The median divided by that of single lookups.
     ratio: f64,
-    /// The number in flight that the tuner was at, in the middle of its batches.
+    /// The median number in flight that the tuner chose.
     #[serde(skip_serializing_if = "Option::is_none")]
-    settled: Option<usize>,
+    in_flight: Option<usize>,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -153,7 +152,7 @@ fn compare<A: Family>(
             .with_context(|| format!("building {name}"))?;
         let Some(overlapped) = fib.overlapped() else {
             if !args.engines.is_empty() {
-                bail!("--engines {name}: it follows no pointers");
+                bail!("--engines {name}: this engine chases no pointers");
             }
             continue;
         };
@@ -161,18 +160,18 @@ fn compare<A: Family>(
             prove(&rib, &fib, overlapped, keys)?;
             let what = format!("{name}, {stream}");
             let found = progress::during(&what, || measure(args.rounds, &fib, overlapped, keys));
-            for (way, rates, settled) in &found {
+            for (method, rates, in_flight) in &found {
                 let summary = Summary::of(rates);
                 scores.push(Score {
                     engine: name.clone(),
                     stream: stream.to_string(),
-                    way: way.to_string(),
+                    method: method.to_string(),
                     summary,
                     ratio: summary.median / Summary::of(&found[1].1).median,
-                    settled: *settled,
+                    in_flight: *in_flight,
                 });
                 bytes.push(fib.footprint());
-                cases.push(format!("{stream} {way}"));
+                cases.push(format!("{stream} {method}"));
             }
         }
     }
@@ -193,60 +192,60 @@ fn compare<A: Family>(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures every way in turns; the rates of each, and where the tuner settled.
+/// Measures all methods in turns. Returns the rates of each, and the number in flight of the tuner.
 fn measure<A: Family>(
     rounds: usize,
     fib: &Fib<A>,
     overlapped: &dyn Overlapped<A>,
     keys: &[A],
-) -> Vec<(Way, Vec<f64>, Option<usize>)> {
+) -> Vec<(Method, Vec<f64>, Option<usize>)> {
     let mut out = vec![Hop::NONE; keys.len()];
-    let mut found: Vec<_> = Way::ALL.iter().map(|&way| (way, Vec::new(), None)).collect();
+    let mut found: Vec<_> = Method::ALL.iter().map(|&method| (method, Vec::new(), None)).collect();
     let mut tuner = Tuner::new(8);
     for _ in 0..rounds {
-        for (way, rates, settled) in &mut found {
+        for (method, rates, in_flight) in &mut found {
             let clock = Clock::start();
             let mut seen = Vec::new();
             for (keys, out) in keys.chunks(BATCH).zip(out.chunks_mut(BATCH)) {
-                if *way == Way::Tuned {
+                if *method == Method::Tuned {
                     seen.push(tuner.in_flight());
                     let start = Instant::now();
                     overlapped.coroutines(keys, out, tuner.in_flight());
                     tuner.observe(start.elapsed().as_nanos() as u64, keys.len());
                 } else {
-                    pass(*way, fib, overlapped, keys, out);
+                    pass(*method, fib, overlapped, keys, out);
                 }
             }
             rates.push(keys.len() as f64 / clock.seconds() / 1e6);
             seen.sort_unstable();
-            *settled = seen.get(seen.len() / 2).copied();
+            *in_flight = seen.get(seen.len() / 2).copied();
         }
     }
     found
 }
 
 fn pass<A: Family>(
-    way: Way,
+    method: Method,
     fib: &Fib<A>,
     overlapped: &dyn Overlapped<A>,
     keys: &[A],
     out: &mut [Hop],
 ) {
-    match way {
-        Way::Lookup => {
+    match method {
+        Method::Lookup => {
             for (&key, out) in keys.iter().zip(out) {
                 *out = fib.lookup(key);
             }
         }
-        Way::Alone => overlapped.alone(keys, out),
-        Way::Batch => fib.lookup_batch(keys, out),
-        Way::Group(size) => overlapped.group(keys, out, size),
-        Way::Coroutines(count) => overlapped.coroutines(keys, out, count),
-        Way::Tuned => unreachable!("the tuned way is timed batch by batch"),
+        Method::Alone => overlapped.alone(keys, out),
+        Method::Batch => fib.lookup_batch(keys, out),
+        Method::Group(size) => overlapped.group(keys, out, size),
+        Method::Coroutines(count) => overlapped.coroutines(keys, out, count),
+        Method::Tuned => unreachable!("the tuned method is timed by batch"),
     }
 }
 
-/// Holds the answers of every way against the routing table.
+/// Compares the answers of every method with the routing table.
 fn prove<A: Family>(
     rib: &Rib<A>,
     fib: &Fib<A>,
@@ -257,16 +256,19 @@ fn prove<A: Family>(
     let longest = |key: &A| rib.longest(*key).map_or(Hop::NONE, |(_, hop)| hop);
     let right: Vec<Hop> = keys.iter().map(longest).collect();
     let mut out = vec![Hop::NONE; keys.len()];
-    for way in Way::ALL {
+    for method in Method::ALL {
         out.fill(Hop(u32::MAX));
-        if way == Way::Tuned {
+        if method == Method::Tuned {
             overlapped.coroutines(keys, &mut out, 11);
         } else {
-            pass(way, fib, overlapped, keys, &mut out);
+            pass(method, fib, overlapped, keys, &mut out);
         }
         if let Some(at) = right.iter().zip(&out).position(|(right, hop)| right != hop) {
             let (key, right, hop) = (keys[at], right[at], out[at]);
-            bail!("{}, {way}: {key:x?} gives {hop:?}, the longest match is {right:?}", fib.name());
+            bail!(
+                "{}, {method}: {key:x?} gives {hop:?}, the longest match is {right:?}",
+                fib.name()
+            );
         }
     }
     Ok(())
@@ -279,8 +281,8 @@ fn print(args: &Args, table: &str, scores: &[Score]) -> anyhow::Result<()> {
         println!("{}", serde_json::to_string_pretty(&result)?);
         return Ok(());
     }
-    println!("{table}: {} keys a pass, median of {} passes", args.keys, args.rounds);
-    println!("Million lookups a second; the ratio is to the engine's own steps one by one.");
+    println!("{table}: {} keys per pass, median of {} passes", args.keys, args.rounds);
+    println!("Million lookups per second; the ratio is to single lookups by the same steps.");
     let mut case = None;
     for score in scores {
         if case != Some((&score.engine, &score.stream)) {
@@ -288,10 +290,10 @@ fn print(args: &Args, table: &str, scores: &[Score]) -> anyhow::Result<()> {
             println!("\n{}, {}", score.engine, score.stream);
         }
         let Summary { median, mad, min, max } = score.summary;
-        let settled = score.settled.map(|n| format!("  ({n} in flight)")).unwrap_or_default();
+        let in_flight = score.in_flight.map(|n| format!("  ({n} in flight)")).unwrap_or_default();
         println!(
-            "  {:18} {median:8.1} ±{mad:<6.1} {min:7.1} to {max:<7.1} x{:.2}{settled}",
-            score.way, score.ratio
+            "  {:18} {median:8.1} ±{mad:<6.1} {min:7.1} to {max:<7.1} x{:.2}{in_flight}",
+            score.method, score.ratio
         );
     }
     Ok(())

@@ -1,15 +1,15 @@
-//! Updates a second, and what an update writes.
+//! Updates per second, and the words that an update writes.
 //!
-//! A list of changes is made beforehand: a real stream through the best path rule
-//! (`--updates`), or random ones, each of which withdraws a route of the table,
-//! brings one back, or gives one another hop. Withdrawals of what is not there are
-//! left out, so that all contestants do the same work.
+//! The list of changes is prepared beforehand: a real stream through the best path rule (`--updates`),
+//! or random changes, each of which withdraws a route of the table, announces a withdrawn one, or
+//! changes the hop of one. Withdrawals of absent routes are left out, so that all contestants do the
+//! same work.
 //!
-//! Two rates are told. *Published*: every change is committed by itself, and a reader
-//! comes by, as in a router that hears one message at a time. *Builder*: a reader holds
-//! two tables, so that changes go no further than the builder's arrays; this is what the
-//! papers measure. The words written are counted there. Afterwards what is published is
-//! held against the routing table at every border of a changed prefix.
+//! There are two rates. *Published*: every change is committed and a reader picks it up, as in a
+//! router that receives one message at a time. *Builder*: a reader pins the tables, so that changes
+//! stay in the arrays of the builder; the papers measure this rate. The written words are counted
+//! there. Afterwards the published table is compared with the routing table at every border of a
+//! changed prefix.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,15 +25,15 @@ use crate::clock::{Clock, Summary};
 use crate::contest::{check, right};
 use crate::hop_of;
 
-/// Into how many parts the changes are divided, each timed by itself.
+/// The number of parts of the list that are timed separately.
 const WINDOWS: usize = 10;
-/// The seconds after which no further part is begun.
+/// The seconds after which no further part is started.
 const PATIENCE: f64 = 2.0;
 
 /// A prefix and its new hop, [`Hop::NONE`] for a withdrawal.
 pub(crate) type List<A> = Vec<(Prefix<A>, Hop)>;
 
-/// How many, at the least, on average and at the most.
+/// Mean, minimum and maximum of counts.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Count {
     pub(super) mean: f64,
@@ -43,7 +43,7 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// Counts at least one sample.
+    /// Summarizes counts; needs at least one.
     pub(super) fn of(counts: &[u64]) -> Self {
         Self {
             mean: counts.iter().sum::<u64>() as f64 / counts.len() as f64,
@@ -54,21 +54,21 @@ impl Count {
     }
 }
 
-/// What changes cost one engine.
+/// The cost of changes for one engine.
 #[derive(Serialize)]
 pub(super) struct Updates {
-    /// Thousand updates a second, each published.
+    /// Thousand updates per second, each published.
     pub(super) published: Summary,
-    /// Thousand updates a second in the builder alone.
+    /// Thousand updates per second in the builder alone.
     pub(super) builder: Summary,
-    /// 64-bit words of the table written by an update.
+    /// Written 64-bit words of the table per update.
     pub(super) words: Count,
-    /// How many updates made the whole table anew.
+    /// The number of updates that rebuilt the whole table.
     pub(super) rebuilt: usize,
     pub(super) samples: usize,
 }
 
-/// Makes the list.
+/// Returns the list of changes.
 pub(super) fn list<A: Family>(
     args: &Args,
     routes: &[(Prefix<A>, Hop)],
@@ -79,8 +79,8 @@ pub(super) fn list<A: Family>(
     }
 }
 
-/// Makes the list of what the stream of updates in a file changes in a table whose
-/// labels are spread over so many hops.
+/// Returns the changes that the stream of updates in a file makes in a table whose labels are spread
+/// over `hops` hops.
 pub(crate) fn replayed<A: Family>(
     path: &Path,
     hops: u32,
@@ -113,12 +113,12 @@ pub(crate) fn replayed<A: Family>(
         }
         _ => {}
     });
-    ensure!(!list.is_empty(), "{}: it changes nothing of this family", path.display());
+    ensure!(!list.is_empty(), "{}: contains no change of this family", path.display());
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     Ok((format!("{} changes of {name}", list.len()), list))
 }
 
-/// Makes a list of random changes.
+/// Returns random changes.
 pub(crate) fn random<A: Addr>(routes: &[(Prefix<A>, Hop)], count: usize) -> List<A> {
     let mut rng = fastrand::Rng::with_seed(11);
     let mut changed = BTreeMap::new();
@@ -140,7 +140,7 @@ pub(crate) fn random<A: Addr>(routes: &[(Prefix<A>, Hop)], count: usize) -> List
     list
 }
 
-/// Changes `rib` as the list says.
+/// Applies the list to `rib`.
 pub(crate) fn apply<A: Addr>(rib: &mut Rib<A>, list: &[(Prefix<A>, Hop)]) {
     for &(prefix, hop) in list {
         match hop {
@@ -150,7 +150,7 @@ pub(crate) fn apply<A: Addr>(rib: &mut Rib<A>, list: &[(Prefix<A>, Hop)]) {
     }
 }
 
-/// Returns the addresses at which a change of `list` could be seen.
+/// Returns the addresses at the borders of the prefixes of `list`.
 pub(crate) fn borders<A: Addr>(list: &[(Prefix<A>, Hop)]) -> Vec<A> {
     let mut borders: Vec<A> = Vec::new();
     for (prefix, _) in list {
@@ -163,26 +163,29 @@ pub(crate) fn borders<A: Addr>(list: &[(Prefix<A>, Hop)]) -> Vec<A> {
     borders
 }
 
-/// Makes the changes in an updater's table, and returns what they cost.
+/// Makes the changes in an updater's table and returns their cost.
 pub(super) fn measure<A: Family>(
     updater: &mut Updater<A>,
     list: &[(Prefix<A>, Hop)],
 ) -> anyhow::Result<Updates> {
-    // Half of the list each; where time ran out the rest of the first half follows at
-    // once, so that the second finds what it was drawn for.
+    // Half of the list for each rate. If the time ran out, the rest of the first half is applied at
+    // once, because the second half depends on it.
     let (first, second) = list.split_at(list.len() / 2);
     let mut reader = updater.reader();
     let (published, made) = windows(first, |change| {
         reader.current();
-        ensure!(announce(updater, change)?.published, "a reader that comes by holds nothing up");
+        ensure!(
+            announce(updater, change)?.published,
+            "a commit was not published despite a current reader"
+        );
         Ok(())
     })?;
     for &change in &first[made..] {
-        note(updater, change);
+        stage_change(updater, change);
     }
-    updater.commit().context("following the changes")?;
+    updater.commit().context("applying the changes")?;
     reader.idle();
-    // This one reads on: the next two changes are published, then no more.
+    // A reader that never moves on: two more changes are published, then none.
     let mut sleeper = updater.reader();
     sleeper.current();
     let (warming, second) = second.split_at(second.len().min(3));
@@ -195,12 +198,12 @@ pub(super) fn measure<A: Family>(
         let before = updater.written();
         let commit = announce(updater, change)?;
         rebuilt += usize::from(commit.rebuilt);
-        // A new builder begins to count anew.
+        // A new builder counts from zero.
         words.push(updater.written() - if commit.rebuilt { 0 } else { before });
         Ok(())
     })?;
     drop(sleeper);
-    ensure!(updater.commit()?.published, "no reader is left that could hold anything up");
+    ensure!(updater.commit()?.published, "a commit was not published without readers");
     let borders = borders(&list[..first.len() + warming.len() + made_too]);
     let mut hops = vec![Hop::NONE; borders.len()];
     updater.fib().lookup_batch(&borders, &mut hops);
@@ -215,8 +218,8 @@ pub(super) fn measure<A: Family>(
     })
 }
 
-/// Tells an updater of one change.
-pub(crate) fn note<A: Family>(updater: &mut Updater<A>, (prefix, hop): (Prefix<A>, Hop)) {
+/// Adds a change to the next commit of an updater.
+pub(crate) fn stage_change<A: Family>(updater: &mut Updater<A>, (prefix, hop): (Prefix<A>, Hop)) {
     match hop {
         Hop::NONE => updater.withdraw(prefix),
         hop => updater.announce(prefix, hop),
@@ -227,12 +230,12 @@ fn announce<A: Family>(
     updater: &mut Updater<A>,
     change: (Prefix<A>, Hop),
 ) -> anyhow::Result<fib::Commit> {
-    note(updater, change);
-    updater.commit().context("following the changes")
+    stage_change(updater, change);
+    updater.commit().context("applying the changes")
 }
 
-/// Works through a list in parts, as long as there is time; returns the thousand
-/// changes a second of each part, and how many changes were made.
+/// Makes the changes of a list in parts until the time is over. Returns the thousand changes per second of
+/// each part and the number of changes.
 fn windows<A: Addr>(
     list: &[(Prefix<A>, Hop)],
     mut work: impl FnMut((Prefix<A>, Hop)) -> anyhow::Result<()>,
@@ -240,7 +243,7 @@ fn windows<A: Addr>(
     let mut rates = Vec::new();
     let mut spent = 0.0;
     let mut at = 0;
-    // The first change tells how many of them there may be in a part.
+    // The time of the first change determines the size of a part.
     let mut len = 1;
     while at < list.len() && spent < PATIENCE {
         let part = &list[at..list.len().min(at + len)];
@@ -257,7 +260,7 @@ fn windows<A: Addr>(
         len = affordable.clamp(1, list.len().div_ceil(WINDOWS));
     }
     if rates.len() > 1 {
-        // It was one change, and the first.
+        // The first part was the single first change.
         rates.remove(0);
     }
     Ok((rates, at))

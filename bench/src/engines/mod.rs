@@ -1,20 +1,19 @@
-//! `fingerpost-bench engines`: every engine on one table, measured in every way there is.
+//! `fingerpost-bench engines`: all figures of every engine on one table.
 //!
 //! ```text
 //!   engines                   one engine after the other: build, look up, change, drop
 //!     survey.rs               ─► bytes, build time, lookups, accesses   of each
-//!     changes.rs              ─► updates a second, words written         of each
+//!     changes.rs              ─► updates per second, written words       of each
 //!   engines --against rte_fib
-//!     duel.rs                 a few engines and the rival, all held, taking turns
+//!     duel.rs                 a few engines and the rival, all in memory, in turns
 //!                             ─► ratios between medians
 //! ```
 //!
-//! The survey holds one table at a time, so that its memory is bounded and no other
-//! table is in the caches; its figures of different engines are therefore of different
-//! minutes of the machine, and the ratios that matter are those of the duel. In both,
-//! answers come before times: the survey compares each engine with the routing table
-//! and with one reference engine over the keys it is timed with, the duel as
-//! `fingerpost-bench lookup` does (`contest.rs`).
+//! The survey has one table in memory at a time, so that its memory is bounded and no other table is
+//! in the caches. Its figures of different engines are therefore from different minutes of the
+//! machine; for ratios use the duel. Both check answers before they keep time: the survey compares
+//! each engine with the routing table and, over all timed keys, with one reference engine; the duel
+//! works like `fingerpost-bench lookup` (`contest.rs`).
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,12 +29,11 @@ mod duel;
 mod report;
 mod survey;
 
-/// Engines for a duel, and how many keys a call has there: what packet processing on
-/// DPDK takes from a port at once.
+/// The default engines of a duel, and its keys per call: the usual burst of packet processing on DPDK.
 const DUEL: &[&str] = &["sail_l", "poptrie", "D16X4R", "dir24_8"];
 const DUEL6: &[&str] = &["poptrie", "D16X8R/64", "D16X4R/64"];
 const BURST: usize = 32;
-/// How many keys a call has in the survey, as in our datapath.
+/// Keys per call in the survey, as in our datapath.
 const BATCH: usize = 256;
 
 #[derive(clap::Args)]
@@ -45,35 +43,35 @@ pub(crate) struct Args {
     /// Measure IPv6
     #[arg(short = '6')]
     v6: bool,
-    /// The engines [default: every one for the family; against a rival a few]
+    /// The engines [default: all of the family; against a rival a few]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     engines: Vec<String>,
-    /// Take turns with this contestant, to which ratios are told: `rte_fib` (DPDK's,
-    /// vectorized), `rte_fib-scalar`, or an engine
+    /// Compare in turns with this contestant, to which ratios refer: `rte_fib` (of DPDK, vectorized),
+    /// `rte_fib-scalar`, or an engine
     #[arg(long, value_name = "NAME")]
     against: Option<String>,
     /// The streams [default: all; against a rival RND and SEQ]
     #[arg(long, value_enum, value_delimiter = ',')]
     streams: Vec<Stream>,
-    /// Numbers of threads, each measured
+    /// Numbers of threads
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2")]
     threads: Vec<usize>,
     /// Passes of each
     #[arg(long, value_name = "N", default_value_t = 7)]
     rounds: usize,
-    /// Keys, of which a pass of the survey takes as many as it has time for
+    /// Keys; a pass of the survey uses as many as its time permits
     #[arg(long, value_name = "N", default_value_t = 1 << 24)]
     keys: usize,
-    /// Keys a call [default: 256; against a rival 32]
+    /// Keys per call [default: 256; against a rival 32]
     #[arg(long, value_name = "N")]
     burst: Option<usize>,
     /// Changes to make
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     changes: usize,
-    /// A stream of updates to replay in place of random changes
+    /// A stream of updates to replay instead of random changes
     #[arg(long, value_name = "FILE")]
     updates: Option<PathBuf>,
-    /// Seconds of a pass of the survey, at the most
+    /// The most seconds per pass of the survey
     #[arg(long, value_name = "S", default_value_t = 0.25)]
     patience: f64,
 }
@@ -83,7 +81,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("at least one round, one thread, one change and 1024 keys are needed");
     }
     if args.patience.is_nan() || args.patience <= 0.0 {
-        bail!("--patience {}: some time is needed", args.patience);
+        bail!("--patience {}: must be a positive number", args.patience);
     }
     super::contest::enough_cores(&args.threads)?;
     let routes = args.setting.routes()?;
@@ -105,7 +103,7 @@ fn family<A: Family>(
 }
 
 impl Args {
-    /// Reads `--engines`, in place of which `default` stands.
+    /// Returns the engines of `--engines`, or those of `default` if there are none.
     fn choices<A: Family>(
         &self,
         default: impl FnOnce() -> anyhow::Result<Vec<Choice>>,

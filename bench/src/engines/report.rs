@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::Args;
 use super::changes::{Count, Updates};
 use super::duel::Score;
-use super::survey::{Accesses, Found};
+use super::survey::{Accesses, EngineFigures};
 use crate::clock::Summary;
 use crate::record::Figure;
 
@@ -14,7 +14,7 @@ struct Survey<'a> {
     table: &'a str,
     routes: usize,
     changes: &'a str,
-    engines: &'a [Found],
+    engines: &'a [EngineFigures],
 }
 
 #[derive(Serialize)]
@@ -51,7 +51,7 @@ impl Line {
 }
 
 /// Lists an engine's figures as the record has them.
-fn lines(found: &Found) -> Vec<Line> {
+fn lines(found: &EngineFigures) -> Vec<Line> {
     let mut lines = Vec::new();
     let exact =
         |case: &str, unit, bytes: usize| Line::new(case, unit, Summary::of(&[bytes as f64]), 1);
@@ -80,9 +80,9 @@ pub(super) fn survey(
     table: &str,
     routes: usize,
     changes: &str,
-    found: &[Found],
+    found: &[EngineFigures],
 ) -> anyhow::Result<()> {
-    let lines: Vec<(&Found, Line)> =
+    let lines: Vec<(&EngineFigures, Line)> =
         found.iter().flat_map(|one| lines(one).into_iter().map(move |line| (one, line))).collect();
     args.setting.record(lines.iter().map(|(one, line)| Figure {
         bench: "engines",
@@ -140,7 +140,7 @@ fn print_survey(args: &Args, survey: &Survey<'_>) -> anyhow::Result<()> {
             "{:<16} {:>10} {:>8.2} {:>10} {:>10} {:>9}  {:>9} {:>9}  {:>6} {:>6}{}",
             one.engine,
             size(one.bytes),
-            one.bytes_a_prefix,
+            one.bytes_per_prefix,
             or_dash(one.on_chip.map(size)),
             or_dash(one.off_chip.map(size)),
             or_dash(one.build.map(|build| format!("{:.1}", build.median))),

@@ -1,10 +1,10 @@
-//! One engine after the other, everything about each.
+//! The survey: one engine after the other, with all figures of each.
 //!
-//! A pass takes as many keys as there is time for (`--patience`), because a scan of
-//! all routes and a table in the first-level cache are a million times apart; each
-//! round goes on in the keys where the last one stopped, so that a slow engine does
-//! not find the few lines it needs in the cache. Accesses are counted on the twin of
-//! the lookup that tells its loads ([`Fib::trace`]), whose answers are compared too.
+//! A pass has as many keys as its time permits (`--patience`), because the rates of a scan of all
+//! routes and of a table in the first-level cache differ by a factor of a million. Each round
+//! continues at the key where the last one stopped, so that a slow engine does not find its few lines
+//! in the cache. Accesses are counted with the version of the lookup that reports its loads
+//! ([`Fib::trace`]), whose answers are compared, too.
 
 use std::process::ExitCode;
 
@@ -21,24 +21,24 @@ use crate::clock::{Clock, Summary};
 use crate::contest::{Answers, Contestant, Ours, PROVEN, check, right};
 use crate::keys::Stream;
 
-/// Builds of each engine, and the seconds after which there is no further one.
+/// The most builds of each engine, and the seconds after which there is no further one.
 const BUILDS: usize = 5;
 const BUILDING: f64 = 3.0;
-/// Lookups of which the accesses are counted, and the seconds that may take.
+/// The most lookups whose accesses are counted, and the time limit in seconds.
 const TRACED: usize = 100_000;
 const TRACING: f64 = 1.0;
-/// Seconds that comparing an engine's answers may take, for each stream.
+/// The time limit for the comparison of answers, in seconds per stream.
 const CHECKING: f64 = 2.0;
 
-/// What was found of one engine.
+/// The figures of one engine.
 #[derive(Serialize)]
-pub(super) struct Found {
+pub(super) struct EngineFigures {
     pub(super) engine: String,
-    /// What the engine says of a table that it cannot hold; the rest is empty then.
+    /// The error of an engine that cannot represent the table; the rest is empty then.
     pub(super) full: Option<String>,
     pub(super) bytes: usize,
-    pub(super) bytes_a_prefix: f64,
-    /// The bytes that the paper puts on chip and off it, if it tells them apart.
+    pub(super) bytes_per_prefix: f64,
+    /// The bytes that the paper places on chip and off chip, if it distinguishes them.
     pub(super) on_chip: Option<usize>,
     pub(super) off_chip: Option<usize>,
     /// Milliseconds.
@@ -49,7 +49,7 @@ pub(super) struct Found {
     pub(super) updates: Option<Updates>,
 }
 
-/// Million lookups a second.
+/// Million lookups per second.
 #[derive(Serialize)]
 pub(super) struct Rate {
     pub(super) stream: String,
@@ -69,8 +69,8 @@ pub(super) struct Accesses {
     pub(super) count: Count,
 }
 
-/// Keys, and the answers that all must give.
-struct Asked<A> {
+/// The keys of a stream and their correct answers.
+struct KeyStream<A> {
     stream: Stream,
     keys: Table<A>,
     hops: Vec<Hop>,
@@ -84,52 +84,53 @@ pub(super) fn run<A: Family>(
     let choices = args.choices::<A>(|| Ok(Choice::every::<A>()))?;
     let rib = Rib::from_sorted(routes.iter().copied());
     let (kind, list) = changes::list(args, routes)?;
-    let asked = ask(args, &rib, routes)?;
-    let mut found = Vec::new();
+    let streams = key_streams(args, &rib, routes)?;
+    let mut all = Vec::new();
     for (i, &choice) in choices.iter().enumerate() {
         let name = choice.name::<A>();
         let what = format!("{name}, {} of {}", i + 1, choices.len());
-        let one = progress::during(&what, || one(args, &rib, choice, &asked, &list))
+        let figures = progress::during(&what, || measure(args, &rib, choice, &streams, &list))
             .with_context(|| format!("measuring {name}"))?;
-        found.push(one);
+        all.push(figures);
     }
-    report::survey(args, table, routes.len(), &kind, &found)?;
+    report::survey(args, table, routes.len(), &kind, &all)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Draws the keys of each stream and finds the answers: with the engine that is
-/// chosen for the table, which is held against the routing table.
-fn ask<A: Family>(
+/// Draws the keys of each stream and finds the answers with the automatic engine for the table, whose
+/// answers are compared with the routing table.
+fn key_streams<A: Family>(
     args: &Args,
     rib: &Rib<A>,
     routes: &[(Prefix<A>, Hop)],
-) -> anyhow::Result<Vec<Asked<A>>> {
+) -> anyhow::Result<Vec<KeyStream<A>>> {
     let reference = Fib::build(rib, Choice::Auto, 2).context("building the reference")?;
-    let ask = |&stream: &Stream| {
+    let draw = |&stream: &Stream| {
         let keys = Table::new(&stream.keys::<A>(args.keys, routes));
         let mut hops = vec![Hop::NONE; keys.len()];
         reference.lookup_batch(&keys, &mut hops);
         let proven = right(rib, &keys[..keys.len().min(PROVEN)]);
         check(&reference.name(), &keys, &proven, &hops)?;
-        Ok(Asked { stream, keys, hops })
+        Ok(KeyStream { stream, keys, hops })
     };
-    progress::during("drawing keys and looking up what is right", || {
-        args.streams(&Stream::ALL).iter().map(ask).collect()
+    progress::during("drawing keys and looking up the answers", || {
+        args.streams(&Stream::ALL).iter().map(draw).collect()
     })
 }
 
-fn one<A: Family>(
+/// Measures one engine.
+fn measure<A: Family>(
     args: &Args,
     rib: &Rib<A>,
     choice: Choice,
-    asked: &[Asked<A>],
+    streams: &[KeyStream<A>],
     list: &List<A>,
-) -> anyhow::Result<Found> {
-    let mut found = Found {
+) -> anyhow::Result<EngineFigures> {
+    let mut figures = EngineFigures {
         engine: choice.name::<A>(),
         full: None,
         bytes: 0,
-        bytes_a_prefix: 0.0,
+        bytes_per_prefix: 0.0,
         on_chip: None,
         off_chip: None,
         build: None,
@@ -141,35 +142,35 @@ fn one<A: Family>(
     let (mut updater, times) = match build(rib, choice) {
         Ok(built) => built,
         Err(full) => {
-            found.full = Some(full.to_string());
-            return Ok(found);
+            figures.full = Some(full.to_string());
+            return Ok(figures);
         }
     };
-    found.build = Some(Summary::of(&times));
-    found.builds = times.len();
+    figures.build = Some(Summary::of(&times));
+    figures.builds = times.len();
     let parts = updater.fib().parts();
     let placed = |place: Place| {
         let parts = parts.iter().filter(|part| part.place == Some(place));
         parts.map(|part| part.bytes).reduce(|one, two| one + two)
     };
-    found.on_chip = placed(Place::OnChip);
-    found.off_chip = placed(Place::OffChip);
-    found.bytes = updater.fib().footprint();
-    found.bytes_a_prefix = found.bytes as f64 / rib.len() as f64;
-    for asked in asked {
-        rates(args, &found.engine, updater.fib(), asked, &mut found.rates)?;
-        let count = accesses(updater.fib(), asked)?;
-        found.accesses.push(Accesses { stream: asked.stream.to_string(), count });
+    figures.on_chip = placed(Place::OnChip);
+    figures.off_chip = placed(Place::OffChip);
+    figures.bytes = updater.fib().footprint();
+    figures.bytes_per_prefix = figures.bytes as f64 / rib.len() as f64;
+    for keys in streams {
+        rates(args, &figures.engine, updater.fib(), keys, &mut figures.rates)?;
+        let count = accesses(updater.fib(), keys)?;
+        figures.accesses.push(Accesses { stream: keys.stream.to_string(), count });
     }
     match changes::measure(&mut updater, list) {
-        Ok(updates) => found.updates = Some(updates),
-        // A stream may bring what the engine has no room for, which is its right.
+        Ok(updates) => figures.updates = Some(updates),
+        // Updates may exceed the limits of an engine.
         Err(error) if error.downcast_ref::<fib::Full>().is_some() => {
-            found.full = Some(format!("{error:#}"));
+            figures.full = Some(format!("{error:#}"));
         }
         Err(error) => return Err(error),
     }
-    Ok(found)
+    Ok(figures)
 }
 
 /// Builds a few times, and returns the last table with all times, in milliseconds.
@@ -192,13 +193,13 @@ fn rates<A: Family>(
     args: &Args,
     name: &str,
     fib: &Fib<A>,
-    asked: &Asked<A>,
+    key_stream: &KeyStream<A>,
     rates: &mut Vec<Rate>,
 ) -> anyhow::Result<()> {
-    let Asked { stream, keys, hops } = asked;
+    let KeyStream { stream, keys, hops } = key_stream;
     let batch = args.burst.unwrap_or(BATCH);
     let mut ours = Ours::new(name, fib, batch, Answers::Used);
-    // A first look at how fast it is, on ever more keys.
+    // A first estimate of the rate, with an increasing number of keys.
     let mut few = 64.min(keys.len());
     let rate = loop {
         let rate: f64 = Contestant::<A>::rate(&mut ours, *stream, &keys[..few], 1)?;
@@ -231,13 +232,13 @@ fn rates<A: Family>(
 }
 
 /// Counts the loads of lookups, one by one.
-fn accesses<A: Family>(fib: &Fib<A>, asked: &Asked<A>) -> anyhow::Result<Count> {
+fn accesses<A: Family>(fib: &Fib<A>, key_stream: &KeyStream<A>) -> anyhow::Result<Count> {
     let mut counts = Vec::new();
     let clock = Clock::start();
-    for (&key, &right) in asked.keys.iter().zip(&asked.hops).take(TRACED) {
+    for (&key, &right) in key_stream.keys.iter().zip(&key_stream.hops).take(TRACED) {
         let (hop, steps) = fib.trace(key);
         if hop != right {
-            bail!("the twin that counts is wrong: {key:x?} gives {hop:?}, not {right:?}");
+            bail!("the traced lookup is wrong: {key:x?} gives {hop:?}, not {right:?}");
         }
         counts.push(steps.len() as u64);
         if clock.seconds() > TRACING {

@@ -1,10 +1,9 @@
-//! Whether what is published after the changes is what it should be.
+//! Compares the table that is published after the changes with two references.
 //!
-//! Two witnesses, neither of which the updater had a hand in: a table built from
-//! scratch of the routes that the list of changes leaves, and an oracle that is no
-//! trie, one hash map asked for every length of prefix, longest first. They are asked
-//! at every border of every route, of those that are gone too, and one address to
-//! either side.
+//! The references are independent of the updater: a table built from scratch from the routes after
+//! all changes, and an oracle without a trie, a hash map that is queried with every prefix length,
+//! longest first. The comparison covers every border of every route, also of removed ones, and one
+//! address to either side.
 
 use std::collections::HashMap;
 
@@ -14,7 +13,7 @@ use fib::{Choice, Family, Fib, Hop, Prefix, Rib};
 use crate::contest::check;
 use crate::engines::changes::borders;
 
-/// Holds `fib` against both; returns how many addresses were compared.
+/// Compares `fib` with both; returns the number of compared addresses.
 pub(super) fn verify<A: Family>(
     fib: &Fib<A>,
     choice: Choice,
@@ -31,7 +30,7 @@ pub(super) fn verify<A: Family>(
     let mut now: Vec<_> = model.iter().map(|(&prefix, &hop)| (prefix, hop)).collect();
     now.sort_unstable_by_key(|&(prefix, _)| prefix);
     let rebuilt = Fib::build(&Rib::from_sorted(now.iter().copied()), choice, 1)
-        .context("building the table anew")?;
+        .context("rebuilding the table")?;
     now.extend(routes);
     now.extend(list);
     let addrs = borders(&now);
@@ -45,7 +44,7 @@ pub(super) fn verify<A: Family>(
     let right: Vec<Hop> = addrs.iter().map(oracle).collect();
     let mut hops = vec![Hop::NONE; addrs.len()];
     rebuilt.lookup_batch(&addrs, &mut hops);
-    check("the table built anew", &addrs, &right, &hops)?;
+    check("the rebuilt table", &addrs, &right, &hops)?;
     hops.fill(Hop::NONE);
     fib.lookup_batch(&addrs, &mut hops);
     check("the table after the changes", &addrs, &right, &hops)?;
@@ -58,7 +57,7 @@ mod tests {
     use fib::{Choice, Fib, Hop, Prefix, Rib};
 
     #[test]
-    fn a_table_that_missed_a_change_is_found_out() {
+    fn verify_detects_a_missed_change() {
         let p = |text: &str| text.parse::<Prefix<u32>>().unwrap();
         let routes = [(p("10.0.0.0/8"), Hop(1)), (p("10.1.0.0/16"), Hop(2))];
         let list = [(p("10.1.0.0/16"), Hop::NONE), (p("10.2.0.0/15"), Hop(3))];

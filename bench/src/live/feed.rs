@@ -1,45 +1,44 @@
-//! The writer: an updater that is fed a list of changes, and takes them back.
+//! The writer: an updater that applies a list of changes and reverts them.
 //!
 //! ```text
-//!   list   c1 c2 c3 … cn          each leads from one state of the table to the next
-//!   back   cn' … c3' c2' c1'      and from the last one home
+//!   list      c1 c2 c3 … cn          from the initial table to the last state
+//!   inverse   cn' … c3' c2' c1'      from the last state to the initial table
 //! ```
 //!
-//! Every round begins with the same table, so that a list of any length can be made
-//! again and again, and no change is one that finds nothing to do. Changes of a batch
-//! are announced to the routing table beforehand ([`fib::Rib::prepare`]), as a feed can
-//! that has read a whole message.
+//! Every round starts with the same table, so that a list can be applied any number of times and
+//! every change has an effect. The changes of a batch are prepared in the routing table
+//! ([`fib::Rib::prepare`]), as by a feed that has read a whole message.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use fib::{Choice, Family, Hop, Prefix, Rib, Updater};
 
-use super::readers::Sight;
+use super::readers::Probe;
 use crate::clock::Clock;
-use crate::engines::changes::{List, note};
+use crate::engines::changes::{List, stage_change};
 
-/// How many changes are prepared together.
-const NEAR: usize = 64;
+/// Changes that are prepared together.
+const GROUP: usize = 64;
 
-/// How changes come.
+/// The rate of changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Load {
-    /// Not at all.
+    /// No changes.
     None,
-    /// So many a second, each published by itself.
+    /// Changes per second, each published.
     Paced(f64),
-    /// As quickly as they are taken, so many to a publication.
+    /// At full speed, with `batch` changes per publication.
     Flood { batch: usize },
 }
 
-/// A table that follows a list there and back.
+/// A table that applies a list of changes and reverts it.
 pub(super) struct Feed<A: Family> {
     pub(super) updater: Updater<A>,
     list: List<A>,
-    back: List<A>,
-    /// Room for the prefixes that are prepared.
-    near: Vec<Prefix<A>>,
+    inverse: List<A>,
+    /// The prefixes of a group, in a reused buffer.
+    group: Vec<Prefix<A>>,
 }
 
 impl<A: Family> Feed<A> {
@@ -49,18 +48,18 @@ impl<A: Family> Feed<A> {
         list: &[(Prefix<A>, Hop)],
     ) -> anyhow::Result<Self> {
         let mut rib = rib.clone();
-        let mut back: List<A> =
+        let mut inverse: List<A> =
             list.iter().map(|&(prefix, hop)| (prefix, put(&mut rib, prefix, hop))).collect();
-        back.reverse();
-        for &(prefix, hop) in &back {
+        inverse.reverse();
+        for &(prefix, hop) in &inverse {
             put(&mut rib, prefix, hop);
         }
         let updater = Updater::new(rib, choice, 1).context("building the table")?;
-        Ok(Self { updater, list: list.to_vec(), back, near: Vec::new() })
+        Ok(Self { updater, list: list.to_vec(), inverse, group: Vec::new() })
     }
 
-    /// Makes the first `count` changes, `batch` to a publication; returns how many
-    /// thousand that were a second of this thread's time.
+    /// Applies the first `count` changes, `batch` per publication; returns the rate in thousand changes
+    /// per second of CPU time.
     pub(super) fn forward(&mut self, count: usize, batch: usize) -> anyhow::Result<f64> {
         let list = std::mem::take(&mut self.list);
         let clock = Clock::start();
@@ -73,26 +72,26 @@ impl<A: Family> Feed<A> {
         Ok(rate)
     }
 
-    /// Takes the first `count` changes back.
-    pub(super) fn home(&mut self, count: usize) -> anyhow::Result<()> {
-        let back = std::mem::take(&mut self.back);
-        let made = back.len() - count;
-        self.batch(&back[made..])?;
+    /// Reverts the first `count` changes.
+    pub(super) fn revert(&mut self, count: usize) -> anyhow::Result<()> {
+        let inverse = std::mem::take(&mut self.inverse);
+        let skipped = inverse.len() - count;
+        self.batch(&inverse[skipped..])?;
         self.publish()?;
-        self.back = back;
+        self.inverse = inverse;
         Ok(())
     }
 
-    /// Makes changes for some time, there and back, and says when it is over; then
-    /// returns home. Returns how many changes there were, those home not counted.
-    pub(super) fn go_on(
+    /// Applies and reverts the list for some time, calls `end`, and returns to the initial table.
+    /// Returns the number of changes until `end`.
+    pub(super) fn run_for(
         &mut self,
         time: Duration,
         load: Load,
-        over: impl FnOnce(),
+        end: impl FnOnce(),
     ) -> anyhow::Result<usize> {
-        let (list, back) = (std::mem::take(&mut self.list), std::mem::take(&mut self.back));
-        let round = [&list[..], &back[..]].concat();
+        let (list, inverse) = (std::mem::take(&mut self.list), std::mem::take(&mut self.inverse));
+        let round = [&list[..], &inverse[..]].concat();
         let start = Instant::now();
         let mut made = 0;
         loop {
@@ -111,55 +110,55 @@ impl<A: Family> Feed<A> {
             self.batch(part)?;
             made += part.len();
         }
-        over();
+        end();
         self.batch(&round[made % round.len()..])?;
         self.publish()?;
-        (self.list, self.back) = (list, back);
+        (self.list, self.inverse) = (list, inverse);
         Ok(made)
     }
 
-    /// Makes one change and publishes it, however long readers take.
+    /// Makes one change and publishes it; waits for readers.
     pub(super) fn change(&mut self, change: (Prefix<A>, Hop)) -> anyhow::Result<()> {
-        note(&mut self.updater, change);
+        stage_change(&mut self.updater, change);
         self.publish()
     }
 
-    /// Makes changes and publishes them, or leaves that to the next batch, where a
-    /// reader still has the table before the last.
+    /// Makes changes and publishes them, or leaves the publication to the next batch if a reader still
+    /// uses the table before the last.
     fn batch(&mut self, part: &[(Prefix<A>, Hop)]) -> anyhow::Result<()> {
         if let &[change] = part {
             return self.change(change);
         }
-        for group in part.chunks(NEAR) {
-            self.near.clear();
-            self.near.extend(group.iter().map(|&(prefix, _)| prefix));
-            self.updater.rib().prepare(&self.near);
+        for group in part.chunks(GROUP) {
+            self.group.clear();
+            self.group.extend(group.iter().map(|&(prefix, _)| prefix));
+            self.updater.rib().prepare(&self.group);
             for &change in group {
-                note(&mut self.updater, change);
+                stage_change(&mut self.updater, change);
             }
         }
-        self.updater.commit().context("following the changes")?;
+        self.updater.commit().context("applying the changes")?;
         Ok(())
     }
 
     fn publish(&mut self) -> anyhow::Result<()> {
-        while !self.updater.commit().context("following the changes")?.published {
+        while !self.updater.commit().context("applying the changes")?.published {
             std::thread::yield_now();
         }
         Ok(())
     }
 }
 
-/// Takes those changes of a list by which some address is answered differently, each
-/// after those before it, and says which address.
+/// Selects the changes of a list that modify the answer of an address, given the selected changes before
+/// it. Returns them with these addresses.
 pub(super) fn visible<A: Family>(
     rib: &Rib<A>,
     list: &[(Prefix<A>, Hop)],
     most: usize,
-) -> (List<A>, Vec<Sight<A>>) {
+) -> (List<A>, Vec<Probe<A>>) {
     let mut rib = rib.clone();
     let longest = |rib: &Rib<A>, addr| rib.longest(addr).map_or(Hop::NONE, |(_, hop)| hop);
-    let (mut changes, mut sights) = (Vec::new(), Vec::new());
+    let (mut changes, mut probes) = (Vec::new(), Vec::new());
     for &(prefix, hop) in list {
         if changes.len() == most {
             break;
@@ -171,16 +170,16 @@ pub(super) fn visible<A: Family>(
         match (0..2).find(|&end| before[end] != after[end]) {
             Some(end) => {
                 changes.push((prefix, hop));
-                sights.push(Sight { addr: ends[end], hop: after[end] });
+                probes.push(Probe { addr: ends[end], hop: after[end] });
             }
-            // Left out, and so not made.
+            // Not selected, so it must not be made.
             None => _ = put(&mut rib, prefix, old),
         }
     }
-    (changes, sights)
+    (changes, probes)
 }
 
-/// Makes a change, and returns the one that would take it back.
+/// Makes a change; returns the former hop of the prefix.
 fn put<A: Family>(rib: &mut Rib<A>, prefix: Prefix<A>, hop: Hop) -> Hop {
     let old = match hop {
         Hop::NONE => rib.remove(prefix),
@@ -203,39 +202,39 @@ mod tests {
     }
 
     #[test]
-    fn a_feed_comes_home() {
+    fn feed_returns_to_the_initial_table() {
         let routes = routes();
         let rib = Rib::from_sorted(routes.iter().copied());
         let list = random(&routes, 500);
         let mut feed = Feed::new(&rib, Choice::Auto, &list).unwrap();
-        let here = |feed: &Feed<u32>| feed.updater.rib().iter().eq(routes.iter().copied());
-        assert!(here(&feed));
+        let is_initial = |feed: &Feed<u32>| feed.updater.rib().iter().eq(routes.iter().copied());
+        assert!(is_initial(&feed));
         for (count, batch) in [(500, 7), (123, 1)] {
             feed.forward(count, batch).unwrap();
-            assert!(!here(&feed));
-            feed.home(count).unwrap();
-            assert!(here(&feed));
+            assert!(!is_initial(&feed));
+            feed.revert(count).unwrap();
+            assert!(is_initial(&feed));
         }
         let time = Duration::from_millis(20);
-        assert!(feed.go_on(time, Load::Flood { batch: 64 }, || {}).unwrap() > 64);
-        assert!(here(&feed));
-        let paced = feed.go_on(time, Load::Paced(1000.0), || {}).unwrap();
+        assert!(feed.run_for(time, Load::Flood { batch: 64 }, || {}).unwrap() > 64);
+        assert!(is_initial(&feed));
+        let paced = feed.run_for(time, Load::Paced(1000.0), || {}).unwrap();
         assert!((1..=22).contains(&paced), "{paced}");
-        assert!(here(&feed));
-        assert_eq!(feed.go_on(time, Load::None, || {}).unwrap(), 0);
+        assert!(is_initial(&feed));
+        assert_eq!(feed.run_for(time, Load::None, || {}).unwrap(), 0);
     }
 
     #[test]
-    fn what_is_watched_for_can_be_seen_and_was_not_there_before() {
+    fn visible_selects_changes_with_a_new_answer() {
         let routes = routes();
         let mut rib = Rib::from_sorted(routes.iter().copied());
-        let (changes, sights) = visible(&rib, &random(&routes, 300), 100);
-        assert_eq!((changes.len(), sights.len()), (100, 100));
-        for (&(prefix, hop), sight) in changes.iter().zip(&sights) {
-            let longest = |rib: &Rib<u32>| rib.longest(sight.addr).map_or(Hop::NONE, |r| r.1);
-            assert_ne!(longest(&rib), sight.hop);
+        let (changes, probes) = visible(&rib, &random(&routes, 300), 100);
+        assert_eq!((changes.len(), probes.len()), (100, 100));
+        for (&(prefix, hop), probe) in changes.iter().zip(&probes) {
+            let longest = |rib: &Rib<u32>| rib.longest(probe.addr).map_or(Hop::NONE, |r| r.1);
+            assert_ne!(longest(&rib), probe.hop);
             super::put(&mut rib, prefix, hop);
-            assert_eq!(longest(&rib), sight.hop);
+            assert_eq!(longest(&rib), probe.hop);
         }
     }
 }

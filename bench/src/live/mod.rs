@@ -1,28 +1,27 @@
-//! `fingerpost-bench live`: a table that is read at full speed while it changes.
+//! `fingerpost-bench live`: measures a table that readers use at full speed while it changes.
 //!
 //! ```text
 //!   CPU 0   writer: change ─► Updater ─► commit          CPU 1   reader: batch, batch, …
-//!                                          │ one pointer           │ a batch's first answer
-//!                                          └───────────────────────┴─► seen: how long ago?
+//!                                          │ one pointer           │ first answer of a batch
+//!                                          └───────────────────────┴─► time to visibility
 //! ```
 //!
-//! | case | what is kept | how |
+//! | case | figure | conditions |
 //! |---|---|---|
-//! | `replay`, `random`, by batches | changes a second | a list, a publication for every 1000 |
-//! | the same, one by one | changes a second | a publication for each |
-//! | `visible` | microseconds, 50th and 99th percentile | from just before the change is told to the updater until the end of the first batch of a reader that answers by it |
-//! | `reader` | lookups a second | no feed; changes at a pace, each published; batches as quickly as they go; in turns |
+//! | `replay`, `random`, by batches | changes per second | a list, a publication for every 1000 |
+//! | the same, one by one | changes per second | a publication for each |
+//! | `visible` | microseconds, 50th and 99th percentile | from just before the call of the updater to the end of the first batch of a reader that contains the new answer |
+//! | `reader` | lookups per second | without a feed; changes at a rate, each published; batches at full speed; in turns |
 //!
-//! The writer has CPU 0, the first reader CPU 1, the next one CPU 2 or, where there is
-//! none, the writer's: it is then said, and the main figures are those of one reader.
-//! A reader that shares the writer's CPU does not look up while the writer runs, so
-//! that of two such readers the first to see a change is the one with a CPU to itself;
-//! the last is told too, and is a matter of the kernel's time slices.
+//! The writer has CPU 0, the first reader CPU 1, the next one CPU 2 or, on two CPUs, that of the
+//! writer. The report states the placement, and the main figures are those of one reader. A reader
+//! that shares the writer's CPU does not look up while the writer runs. So of two readers the first to
+//! see a change is the one with its own CPU; the time of the last depends on the time slices of the
+//! kernel.
 //!
-//! Changes a second and lookups a second are of the thread's time on its CPU, times
-//! to visibility are of the wall clock: they have everything in them that happened.
-//! Afterwards the table is compared, at every border of every route, with one that was
-//! built from scratch and with an oracle of hash maps (`check.rs`).
+//! Rates of changes and lookups refer to the CPU time of the thread, times to visibility to the wall
+//! clock, which includes all interruptions. Afterwards the table is compared, at every border of every
+//! route, with one built from scratch and with an oracle of hash maps (`check.rs`).
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,9 +44,9 @@ mod feed;
 mod readers;
 
 use feed::{Feed, Load, visible};
-use readers::Stage;
+use readers::Session;
 
-/// A stream of updates that is replayed where none is named.
+/// The default stream of updates.
 const UPDATES: &str = "updates-20260222.1530-routeviews-bgp4mp_et.mrt.bz2";
 
 #[derive(clap::Args)]
@@ -63,25 +62,25 @@ pub(super) struct Args {
     /// A stream of updates to replay [default: that of 2026 in FINGERPOST_DATA]
     #[arg(long, value_name = "FILE")]
     updates: Option<PathBuf>,
-    /// Random changes beside them
+    /// Random changes beside the stream
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     changes: usize,
-    /// Changes to a publication, where they come in batches
+    /// Changes per publication, in batches
     #[arg(long, value_name = "N", default_value_t = 1000)]
     batch: usize,
-    /// Changes a second, each published, while a reader's speed is measured
+    /// Changes per second, each published, during the measurement of a reader
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "100,1000,3000")]
     paces: Vec<u32>,
-    /// Numbers of readers for the time to visibility
+    /// Numbers of readers in the measurement of visibility
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2")]
     readers: Vec<usize>,
     /// Rounds of each
     #[arg(long, value_name = "N", default_value_t = 7)]
     rounds: usize,
-    /// Seconds of a reader's round
+    /// Seconds per round of a reader
     #[arg(long, value_name = "S", default_value_t = 0.5)]
     seconds: f64,
-    /// Keys that readers look up, again and again
+    /// Keys that readers look up in a loop
     #[arg(long, value_name = "N", default_value_t = 1 << 22)]
     keys: usize,
 }
@@ -97,7 +96,7 @@ struct Score {
     summary: Summary,
     samples: usize,
     bytes: usize,
-    /// For a reader: its speed over that without a feed, round by round.
+    /// For a reader: the median ratio of its rate to that without a feed, by round.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio: Option<f64>,
 }
@@ -108,20 +107,20 @@ struct Outcome<'a> {
     routes: usize,
     placement: String,
     lists: Vec<String>,
-    /// How many addresses were compared after each list.
+    /// The number of compared addresses after each list.
     compared: Vec<usize>,
     scores: Vec<Score>,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    ensure!(args.rounds > 0 && args.batch > 1, "at least one round and two changes a batch");
+    ensure!(args.rounds > 0 && args.batch > 1, "at least one round and two changes per batch");
     ensure!(args.changes >= 1000, "--changes {}: at least 1000", args.changes);
     ensure!(args.keys >= readers::BATCH, "--keys {}: at least a batch", args.keys);
     ensure!(
         !args.readers.contains(&0) && !args.paces.contains(&0),
-        "neither readers nor paces of 0"
+        "--readers and --paces must not contain 0"
     );
-    ensure!(args.seconds > 0.0, "--seconds {}: some time is needed", args.seconds);
+    ensure!(args.seconds > 0.0, "--seconds {}: must be a positive number", args.seconds);
     let routes = args.setting.routes()?;
     if args.v6 {
         family(args, &routes.name, &routes.v6)
@@ -183,29 +182,29 @@ fn family<A: Family>(
         let mut feed = Feed::new(&rib, choice, list)?;
         let engine = feed.updater.fib().name();
         let mut bench = Bench { args, keys: &keys, engine, scores: &mut outcome.scores };
-        bench.cost(&mut feed)?;
-        let most = args.rounds * SIGHTS;
-        let (changes, sights) = visible(&rib, list, most);
-        ensure!(changes.len() >= args.rounds, "too few of the changes can be seen");
+        bench.reader_cost(&mut feed)?;
+        let most = args.rounds * MOST_OBSERVED;
+        let (changes, probes) = visible(&rib, list, most);
+        ensure!(changes.len() >= args.rounds, "too few of the changes are visible to a lookup");
         for &readers in &args.readers {
-            // Each number of readers finds the table that the changes were chosen for.
+            // The changes were chosen for the initial table.
             let mut feed = Feed::new(&rib, choice, &[])?;
-            bench.visibility(&mut feed, readers, &changes, &sights)?;
+            bench.visibility(&mut feed, readers, &changes, &probes)?;
         }
     }
     report(args, &outcome)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// How many changes are watched a round, at the most.
-const SIGHTS: usize = 1000;
+/// The most observed changes per round.
+const MOST_OBSERVED: usize = 1000;
 
-/// The CPU of a reader; the writer has number 0.
+/// Returns the CPU of a reader; the writer has CPU 0.
 fn cpu_of(reader: usize) -> usize {
     (reader + 1) % std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Says who runs where.
+/// Describes the CPU of each thread.
 fn placement(readers: usize) -> String {
     let places: Vec<String> = (0..readers)
         .map(|reader| match cpu_of(reader) {
@@ -244,11 +243,11 @@ impl<A: Family> Bench<'_, A> {
         });
     }
 
-    /// Has one writer and so many readers at work; returns what the writer says and
-    /// the million lookups a second of each reader.
-    fn stage<T: Send>(
+    /// Runs one writer and `readers` readers. Returns the result of the writer and the million lookups
+    /// per second of each reader.
+    fn run_session<T: Send>(
         &self,
-        stage: &Stage<'_, A>,
+        session: &Session<'_, A>,
         feed: &mut Feed<A>,
         readers: usize,
         write: impl FnOnce(&mut Feed<A>) -> anyhow::Result<T> + Send,
@@ -258,44 +257,45 @@ impl<A: Family> Bench<'_, A> {
             let running: Vec<_> = handles
                 .into_iter()
                 .enumerate()
-                .map(|(who, mut reader)| {
-                    scope.spawn(move || stage.read(who, cpu_of(who), &mut reader))
+                .map(|(number, mut reader)| {
+                    scope.spawn(move || session.read(number, cpu_of(number), &mut reader))
                 })
                 .collect();
             let writer = scope.spawn(move || {
                 pin(0);
-                stage.begin();
-                // However it ends: readers go on until they are told.
-                let _end = stage.ending();
+                session.begin();
+                // Ends the readers also after a panic of the writer.
+                let _end = session.end_on_drop();
                 write(feed)
             });
-            let said = joined(writer);
+            let result = joined(writer);
             let rates = running.into_iter().map(|reader| {
                 let (lookups, seconds) = joined(reader);
                 lookups as f64 / seconds.max(1e-9) / 1e6
             });
             let rates = rates.collect();
-            Ok((said?, rates))
+            Ok((result?, rates))
         })
     }
 
-    /// Changes a second, while one reader looks up; leaves the changes made.
+    /// Measures changes per second while one reader looks up. The table contains the changes
+    /// afterwards.
     fn throughput(&mut self, feed: &mut Feed<A>, name: &str, len: usize) -> anyhow::Result<()> {
         let (engine, batch) = (self.engine.clone(), self.args.batch);
-        // One by one is slower: a part of a long list will do.
+        // Single changes are slower: a part of a long list is enough.
         for (how, batch, count) in [("one by one", 1, len.min(20_000)), ("by batches", batch, len)]
         {
             let mut rates = Vec::new();
             for round in 1..=self.args.rounds {
                 let what = format!("{engine}: {name}, {how}, round {round}");
-                let stage = Stage::new(self.keys, &[], 1);
+                let session = Session::new(self.keys, &[], 1);
                 let (rate, _) = progress::during(&what, || {
-                    self.stage(&stage, feed, 1, |feed| feed.forward(count, batch))
+                    self.run_session(&session, feed, 1, |feed| feed.forward(count, batch))
                 })?;
                 rates.push(rate);
-                // The last round's changes stay, to be looked at.
+                // The changes of the last round remain for the comparison.
                 if batch == 1 || round < self.args.rounds {
-                    feed.home(count)?;
+                    feed.revert(count)?;
                 }
             }
             let case =
@@ -306,27 +306,29 @@ impl<A: Family> Bench<'_, A> {
         Ok(())
     }
 
-    /// What a feed costs a reader, in turns with none.
-    fn cost(&mut self, feed: &mut Feed<A>) -> anyhow::Result<()> {
+    /// Measures the rate of a reader with feeds and without one, in turns.
+    fn reader_cost(&mut self, feed: &mut Feed<A>) -> anyhow::Result<()> {
         let time = Duration::from_secs_f64(self.args.seconds);
         let batch = self.args.batch;
         let mut cases = vec![("reader, no feed".to_owned(), Load::None)];
         cases.extend(
             self.args.paces.iter().map(|&pace| {
-                (format!("reader, {pace} changes a second"), Load::Paced(pace.into()))
+                (format!("reader, {pace} changes per second"), Load::Paced(pace.into()))
             }),
         );
         cases.push((format!("reader, a flood by {batch}"), Load::Flood { batch }));
         let mut rates = vec![Vec::new(); cases.len()];
         for round in 1..=self.args.rounds {
-            // Each round begins with another: none always follows the same one.
+            // Each round starts with another case, so that none always follows the same one.
             for at in 0..cases.len() {
                 let at = (at + round) % cases.len();
                 let ((case, load), rates) = (&cases[at], &mut rates[at]);
                 let what = format!("{}: {case}, round {round}", self.engine);
-                let stage = Stage::new(self.keys, &[], 1);
+                let session = Session::new(self.keys, &[], 1);
                 let (_, speed) = progress::during(&what, || {
-                    self.stage(&stage, feed, 1, |feed| feed.go_on(time, *load, || stage.end()))
+                    self.run_session(&session, feed, 1, |feed| {
+                        feed.run_for(time, *load, || session.end())
+                    })
                 })?;
                 rates.extend(speed);
             }
@@ -344,24 +346,24 @@ impl<A: Family> Bench<'_, A> {
         Ok(())
     }
 
-    /// The time until each change is seen.
+    /// Measures the time until each change is visible to readers.
     fn visibility(
         &mut self,
         feed: &mut Feed<A>,
         readers: usize,
         changes: &[(Prefix<A>, Hop)],
-        sights: &[readers::Sight<A>],
+        probes: &[readers::Probe<A>],
     ) -> anyhow::Result<()> {
         let rounds = self.args.rounds;
-        let size = (changes.len() / rounds).min(SIGHTS);
+        let size = (changes.len() / rounds).min(MOST_OBSERVED);
         let mut percentiles = vec![(Vec::new(), Vec::new()); 2];
         for round in 0..rounds {
             let part = round * size..(round + 1) * size;
-            let (changes, sights) = (&changes[part.clone()], &sights[part]);
+            let (changes, probes) = (&changes[part.clone()], &probes[part]);
             let what = format!("{}: visible to {readers}, round {}", self.engine, round + 1);
-            let stage = &Stage::new(self.keys, sights, readers);
+            let session = &Session::new(self.keys, probes, readers);
             let (times, _) = progress::during(&what, || {
-                self.stage(stage, feed, readers, |feed| watch(feed, stage, changes))
+                self.run_session(session, feed, readers, |feed| observe(feed, session, changes))
             })?;
             let (first, last): (Vec<f64>, Vec<f64>) = times.into_iter().unzip();
             for (mut times, percentiles) in [first, last].into_iter().zip(&mut percentiles) {
@@ -371,10 +373,10 @@ impl<A: Family> Bench<'_, A> {
             }
         }
         let bytes = feed.updater.fib().footprint();
-        let who = ["first reader", "last reader"];
-        for (who, (p50, p99)) in who.iter().zip(percentiles).take(readers.min(2)) {
-            self.score(format!("visible to the {who}, p50"), readers, "µs", &p50, bytes);
-            self.score(format!("visible to the {who}, p99"), readers, "µs", &p99, bytes);
+        let names = ["first reader", "last reader"];
+        for (name, (p50, p99)) in names.iter().zip(percentiles).take(readers.min(2)) {
+            self.score(format!("visible to the {name}, p50"), readers, "µs", &p50, bytes);
+            self.score(format!("visible to the {name}, p99"), readers, "µs", &p99, bytes);
         }
         Ok(())
     }
@@ -384,29 +386,29 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Makes changes one by one, and returns for each the microseconds until the first and
-/// the last reader answered by it.
-fn watch<A: Family>(
+/// Makes changes one by one. Returns for each the microseconds until the first and the last reader had
+/// the new answer.
+fn observe<A: Family>(
     feed: &mut Feed<A>,
-    stage: &Stage<'_, A>,
+    session: &Session<'_, A>,
     changes: &[(Prefix<A>, Hop)],
 ) -> anyhow::Result<Vec<(f64, f64)>> {
     let mut rng = fastrand::Rng::with_seed(5);
     let mut times = Vec::with_capacity(changes.len());
     for (i, &change) in changes.iter().enumerate() {
-        // At no fixed point of the readers' work.
+        // At a random point of the readers' loop.
         std::thread::sleep(Duration::from_micros(rng.u64(..200)));
-        stage.watch(i + 1);
-        let begun = stage.now();
+        session.observe(i + 1);
+        let start = session.now();
         feed.change(change)?;
         let (first, last) = loop {
-            if let Some(seen) = stage.seen(i + 1) {
+            if let Some(seen) = session.seen(i + 1) {
                 break seen;
             }
-            // It may be waiting for this very CPU.
+            // A reader may wait for this CPU.
             std::thread::sleep(Duration::from_micros(20));
         };
-        times.push(((first - begun) as f64 / 1e3, (last - begun) as f64 / 1e3));
+        times.push(((first - start) as f64 / 1e3, (last - start) as f64 / 1e3));
     }
     Ok(times)
 }

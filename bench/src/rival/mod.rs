@@ -1,16 +1,16 @@
-//! Rivals: tables that other processes hold, DPDK's `rte_fib` the first of them.
+//! Rivals: tables in other processes, first of all DPDK's `rte_fib`.
 //!
 //! ```text
 //!   routes, keys ─► memory that both map ─► bench/rivals/…  ─► answers, seconds
 //! ```
 //!
-//! A [`Rival`] is whoever speaks the lines of `bench/rivals/README.md`. [`Rival::dpdk`]
-//! is the table that most software packet processing is done with (DIR-24-8, looked up
-//! by AVX-512 gathers; for IPv6 a trie of 24 and then 8 bits), compiled by others.
-//! `fingerpost-bench run` has more of them (`registry.rs`), and our own engines in processes of
-//! their own, which speak the same lines (`bench/contestant.rs`). What it takes to be
-//! fair is in `bench/METHOD.md`: next hops as narrow as they can be, huge pages as for
-//! ours, the best lookup function, the same keys in the same bursts, passes in turns.
+//! A [`Rival`] is a process that implements the line protocol of `bench/rivals/README.md`.
+//! [`Rival::dpdk`] is the table of most software packet processing (DIR-24-8 with AVX-512 gathers;
+//! for IPv6 a trie of 24 and then 8 bits), as its authors wrote it. `fingerpost-bench run` has more of
+//! them (`registry.rs`), and runs our own engines in processes with the same protocol
+//! (`contestant.rs`). `bench/METHOD.md` lists the conditions of a fair comparison: the narrowest next
+//! hops, huge pages as for our tables, the best lookup function, the same keys in the same bursts,
+//! passes in turns.
 
 use std::marker::PhantomData;
 
@@ -26,7 +26,7 @@ mod registry;
 pub(super) use program::{Program, Shared, read_keys, read_routes, write_answers};
 pub(super) use registry::{Built, Registry};
 
-/// Which of DPDK's lookup functions.
+/// A lookup function of DPDK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Function {
     Vector,
@@ -34,7 +34,7 @@ pub(super) enum Function {
 }
 
 impl Function {
-    /// Reads a contestant's name, if it is the rival's.
+    /// Returns the function with this contestant name.
     pub(super) fn parse(name: &str) -> Option<Self> {
         [Self::Vector, Self::Scalar].into_iter().find(|function| function.name() == name)
     }
@@ -52,15 +52,15 @@ pub(super) struct Rival<A> {
     program: Program,
     name: String,
     burst: usize,
-    /// What it says of itself.
+    /// Its name and version, as it reports them.
     pub(super) version: String,
     /// The bytes that its lookups may touch.
     pub(super) bytes: usize,
-    /// The seconds that filling the table took.
-    pub(super) filled: f64,
-    /// The bytes of its memory that lie on huge pages.
+    /// The time to fill the table, in seconds.
+    pub(super) fill_time: f64,
+    /// The bytes of its memory on huge pages.
     huge: usize,
-    /// The keys it has, where they are its alone, and how many.
+    /// Its keys (with the memory, if no other process shares it) and their number.
     keys: Option<(Option<Shared>, usize)>,
     family: PhantomData<A>,
 }
@@ -79,7 +79,7 @@ impl<A: Family> Rival<A> {
         Ok(rival)
     }
 
-    /// Fills the table of a program that has just started and told its version.
+    /// Fills the table of a program that has started and reported its version.
     pub(super) fn fill(
         (mut program, version): (Program, String),
         name: &str,
@@ -87,9 +87,9 @@ impl<A: Family> Rival<A> {
     ) -> anyhow::Result<Self> {
         ensure!(A::BITS == 32 || A::BITS == 128, "rivals have tables for IPv4 and IPv6 only");
         let family = if A::BITS == 32 { 4 } else { 6 };
-        let said = program.ask(&format!("table {family} {}", routes.path()))?;
-        let [_, filled, bytes, huge] = numbers(&said)?[..] else {
-            bail!("the rival says `{said}`")
+        let reply = program.ask(&format!("table {family} {}", routes.path()))?;
+        let [_, fill_time, bytes, huge] = numbers(&reply)?[..] else {
+            bail!("the rival replied `{reply}`")
         };
         Ok(Self {
             program,
@@ -97,14 +97,14 @@ impl<A: Family> Rival<A> {
             burst: 1,
             version,
             bytes: bytes as usize,
-            filled,
+            fill_time,
             huge: huge as usize,
             keys: None,
             family: PhantomData,
         })
     }
 
-    /// Looks up with this function of DPDK's from now on.
+    /// Selects the lookup function of DPDK.
     pub(super) fn choose(&mut self, function: Function) -> anyhow::Result<()> {
         let word = match function {
             Function::Vector => "vector",
@@ -116,62 +116,62 @@ impl<A: Family> Rival<A> {
         Ok(())
     }
 
-    /// Looks up in one of the ways that the rival has, from now on.
+    /// Selects one of the lookup functions of the rival.
     pub(super) fn lookup(&mut self, word: &str) -> anyhow::Result<()> {
         self.program.ask(&format!("lookup {word}")).map(drop)
     }
 
-    /// Tells what it is, in a line.
+    /// Describes it in a line.
     pub(super) fn describe(&self) -> String {
-        let Self { name, version, bytes, huge, filled, .. } = self;
+        let Self { name, version, bytes, huge, fill_time, .. } = self;
         format!(
-            "{name}: {version}, {bytes} bytes, filled in {filled:.2} s, {} MiB of its memory on \
+            "{name}: {version}, {bytes} bytes, filled in {fill_time:.2} s, {} MiB of its memory on \
              huge pages",
             huge >> 20
         )
     }
 
-    /// Makes changes one after the other, hop [`Hop::NONE`] being a withdrawal, and
-    /// returns the seconds that took.
+    /// Makes changes one after the other ([`Hop::NONE`] is a withdrawal), and returns the time in
+    /// seconds.
     pub(super) fn change(&mut self, changes: &[(Prefix<A>, Hop)]) -> anyhow::Result<f64> {
         let list = Shared::routes(changes)?;
-        let said = self.program.ask(&format!("change {}", list.path()))?;
-        numbers(&said)?.get(1).copied().context("the rival tells no time")
+        let reply = self.program.ask(&format!("change {}", list.path()))?;
+        numbers(&reply)?.get(1).copied().context("the rival reports no time")
     }
 
-    /// Shows it keys that others are shown too.
-    pub(super) fn show(&mut self, keys: &Shared, count: usize) -> anyhow::Result<()> {
+    /// Gives it keys that other processes share.
+    pub(super) fn use_keys(&mut self, keys: &Shared, count: usize) -> anyhow::Result<()> {
         self.keys = None;
         self.program.ask(&format!("keys {}", keys.path()))?;
         self.keys = Some((None, count));
         Ok(())
     }
 
-    /// Looks all keys up, so many to a call, or each after the other, and returns the
-    /// million lookups a second, over all threads.
+    /// Looks up all keys, in bursts or as a chain, and returns the million lookups per second of all
+    /// threads.
     pub(super) fn pass(&mut self, how: How, threads: usize) -> anyhow::Result<f64> {
-        let said = self.ask_pass(how, threads, None)?;
-        let rates = said.split(' ').map(|part| {
+        let reply = self.ask_pass(how, threads, None)?;
+        let rates = reply.split(' ').map(|part| {
             let (count, seconds) = part.split_once(':').context("no time")?;
             anyhow::Ok(count.parse::<f64>()? / seconds.parse::<f64>()? / 1e6)
         });
-        rates.sum::<anyhow::Result<f64>>().with_context(|| format!("the rival says `{said}`"))
+        rates.sum::<anyhow::Result<f64>>().with_context(|| format!("the rival replied `{reply}`"))
     }
 
-    /// Does so once and tells every answer.
+    /// Looks up all keys once and returns every answer.
     pub(super) fn answers(&mut self, how: How, out: &mut [Hop]) -> anyhow::Result<()> {
         let answers = Shared::answers(out.len())?;
         self.ask_pass(how, 1, Some(&answers))?;
         answers.read(out)
     }
 
-    /// Returns the nanoseconds of a lookup that waits for the one before it, on average
-    /// over a chain of so many: of chains, the median, and 90, 99 and 99.9 %.
+    /// Returns the nanoseconds of a lookup that depends on the one before it, as averages over chains
+    /// of this length: the 50th, 90th, 99th and 99.9th percentile of the chains.
     pub(super) fn latency(&mut self, chain: usize) -> anyhow::Result<[f64; 4]> {
-        let said = self.program.ask(&format!("latency {chain}"))?;
-        match numbers(&said)?[..] {
+        let reply = self.program.ask(&format!("latency {chain}"))?;
+        match numbers(&reply)?[..] {
             [_, p50, p90, p99, p999] => Ok([p50, p90, p99, p999]),
-            _ => bail!("the rival says `{said}`"),
+            _ => bail!("the rival replied `{reply}`"),
         }
     }
 
@@ -193,20 +193,20 @@ impl<A: Family> Rival<A> {
         if stream == Stream::Seq { How::Chain } else { How::Burst(self.burst) }
     }
 
-    /// Says that the keys it was shown are these, as far as their number tells.
-    fn has(&self, keys: &[A]) -> anyhow::Result<()> {
+    /// Checks that it has as many keys as `keys`.
+    fn check_keys(&self, keys: &[A]) -> anyhow::Result<()> {
         let has = self.keys.as_ref().map_or(0, |(_, count)| *count);
         ensure!(has == keys.len(), "the rival has {has} keys, not these {}", keys.len());
         Ok(())
     }
 }
 
-/// How keys are looked up.
+/// The order of lookups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
-    /// One after the other, each waiting for the answer before it.
+    /// One after the other; each depends on the answer before it.
     Chain,
-    /// So many to a call.
+    /// This many keys per call.
     Burst(usize),
 }
 
@@ -220,28 +220,28 @@ impl<A: Family> Contestant<A> for Rival<A> {
     }
 
     fn expect(&mut self, keys: &[A]) -> anyhow::Result<()> {
-        // The former ones go first, so that there is never room for two.
+        // Releases the memory of the former keys first.
         self.keys = None;
         let shared = Shared::keys(keys)?;
-        self.show(&shared, keys.len())?;
+        self.use_keys(&shared, keys.len())?;
         self.keys = Some((Some(shared), keys.len()));
         Ok(())
     }
 
     fn answer(&mut self, stream: Stream, keys: &[A], out: &mut [Hop]) -> anyhow::Result<()> {
-        self.has(keys)?;
+        self.check_keys(keys)?;
         self.answers(self.how(stream), out)
     }
 
     fn rate(&mut self, stream: Stream, keys: &[A], threads: usize) -> anyhow::Result<f64> {
-        self.has(keys)?;
+        self.check_keys(keys)?;
         self.pass(self.how(stream), threads)
     }
 }
 
-fn numbers(said: &str) -> anyhow::Result<Vec<f64>> {
-    let numbers: Result<_, _> = said.split(' ').map(str::parse).collect();
-    numbers.with_context(|| format!("the rival says `{said}`"))
+fn numbers(reply: &str) -> anyhow::Result<Vec<f64>> {
+    let numbers: Result<_, _> = reply.split(' ').map(str::parse).collect();
+    numbers.with_context(|| format!("the rival replied `{reply}`"))
 }
 
 #[cfg(test)]
@@ -249,7 +249,7 @@ mod tests {
     use super::Function;
 
     #[test]
-    fn only_its_own_names_are_the_rivals() {
+    fn parse_accepts_only_the_names_of_dpdk_functions() {
         assert_eq!(Function::parse("rte_fib"), Some(Function::Vector));
         assert_eq!(Function::parse("rte_fib-scalar"), Some(Function::Scalar));
         assert_eq!(Function::parse("dir24_8"), None);

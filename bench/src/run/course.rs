@@ -149,7 +149,7 @@ pub(super) fn run<A: Family>(
                 Ok(rival) => {
                     found.version.clone_from(&rival.version);
                     found.bytes = rival.bytes;
-                    found.filled.push(rival.filled);
+                    found.filled.push(rival.fill_time);
                     *held = Some(rival);
                 }
                 Err(error) if round == 1 => {
@@ -242,7 +242,7 @@ impl<A: Family> Turn<'_, A> {
             _ => How::Burst(self.measure.bursts[0]),
         };
         self.each(|entrant, rival, _| {
-            rival.show(keys, course.keys.len())?;
+            rival.use_keys(keys, course.keys.len())?;
             rival.answers(how, &mut out)?;
             check(entrant.name(), &course.keys, &course.hops, &out)
         })
@@ -288,7 +288,7 @@ impl<A: Family> Turn<'_, A> {
             let seconds = rival.change(list)?;
             ensure!(seconds > 0.0, "it says that changes take no time");
             found.changes.push(list.len() as f64 / seconds / 1e3);
-            rival.show(&shared, keys.len())?;
+            rival.use_keys(&shared, keys.len())?;
             rival.answers(How::Burst(1), &mut out)?;
             if let Err(error) = check(entrant.name(), keys, right, &out) {
                 bail!("after {} changes, {error}", list.len());

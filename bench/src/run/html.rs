@@ -227,7 +227,7 @@ fn shares(outcome: &Outcome) -> String {
     let mut rows = Vec::new();
     for one in outcome.contestants.iter().filter(|one| one.ours) {
         let mut cells =
-            vec![one.name.clone(), size(one.bytes), format!("{:.2}", one.bytes_a_prefix)];
+            vec![one.name.clone(), size(one.bytes), format!("{:.2}", one.bytes_per_prefix)];
         for &stream in &streams {
             let lines = one.touched.iter().find(|touched| touched.stream == stream);
             let case = main_case(outcome, stream);
@@ -338,7 +338,7 @@ fn everybody(outcome: &Outcome) -> String {
                 one.name.clone(),
                 one.version.clone(),
                 bytes,
-                format!("{:.2}", one.bytes_a_prefix),
+                format!("{:.2}", one.bytes_per_prefix),
                 format!("{:.2}", one.filled.median),
                 one.license.clone(),
                 what,

@@ -84,7 +84,7 @@ pub(super) struct Contestant {
     pub(super) kept: bool,
     /// The bytes that lookups may touch; 0 where it does not tell.
     pub(super) bytes: usize,
-    pub(super) bytes_a_prefix: f64,
+    pub(super) bytes_per_prefix: f64,
     /// Seconds.
     pub(super) filled: Summary,
     pub(super) touched: Vec<Touched>,
@@ -398,7 +398,7 @@ fn contestant(
         version: found.version.clone(),
         kept,
         bytes: found.bytes,
-        bytes_a_prefix: found.bytes as f64 / routes as f64,
+        bytes_per_prefix: found.bytes as f64 / routes as f64,
         filled: Summary::of(&found.filled),
         scores: scores.collect(),
         touched,

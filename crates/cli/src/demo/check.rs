@@ -1,10 +1,8 @@
-//! What is expected of a packet, and the two checkers that hold every packet
-//! that arrives to it.
+//! The checks of every packet that arrives: the format of test packets, and two checkers.
 //!
-//! A test packet carries what a checker needs to know: which sink it is for,
-//! with what TTL it was sent, its destination once more, and a hash of all that
-//! a router must not touch. The two families, offsets from the first byte of
-//! the frame (checked bytes not drawn are in the hash or compared):
+//! A test packet contains the data that a checker needs: its sink, its TTL as sent, a copy of its
+//! destination, and a hash of all bytes that a router must not change. The two families, with
+//! offsets from the first byte of the frame (other bytes are in the hash or compared):
 //!
 //! ```text
 //!          IPv4, 64 bytes                    IPv6, 96 bytes
@@ -19,21 +17,19 @@
 //!  30    destination                 54  UDP
 //!  34  UDP                           62  mark, sink, hop limit as sent
 //!  42  mark, sink, TTL as sent       66  sequence number
-//!  46  sequence number               70  destination again
-//!  50  destination again             86  two bytes of nothing
-//!  54  two bytes of nothing          88  hash
+//!  46  sequence number               70  destination copy
+//!  50  destination copy              86  two bytes of padding
+//!  54  two bytes of padding          88  hash
 //!  56  hash
 //! ```
 //!
-//! The hash runs over the 8-byte words at the offsets of [`V4_WORDS`] or
-//! [`V6_WORDS`]: everything from the IP header on but TTL (hop limit), the
-//! IPv4 header checksum and protocol, and the UDP checksum of IPv6 (which
-//! covers the hash; IPv4 packets have none), each of which is checked by itself.
+//! The hash covers the 8-byte words at the offsets of [`V4_WORDS`] or [`V6_WORDS`]: all bytes from
+//! the IP header on except TTL (hop limit), the IPv4 header checksum and protocol, and the UDP
+//! checksum of IPv6 (which covers the hash; IPv4 packets have none), which are checked separately.
 //!
-//! [`Checker::program`] is the check as an XDP program for a sink's interface:
-//! it sees every packet, counts what it found per CPU and drops the packet.
-//! [`Checker::check`] is the same in Rust, for memory ports, and the twin that
-//! the program is compared with, bit by bit of every packet.
+//! [`Checker::program`] is the check as an XDP program for a sink's interface: it sees every packet,
+//! counts its finding per CPU and drops it. [`Checker::check`] is the same in Rust, for memory ports
+//! and as the reference that tests compare the program with.
 
 mod program;
 
@@ -44,11 +40,11 @@ use port::af_xdp::bpf::{Kind, Map};
 pub(super) const V4_LEN: usize = 64;
 /// The length of an IPv6 test frame.
 pub(super) const V6_LEN: usize = 96;
-/// Where the payload begins: mark, sink, TTL as sent, sequence, destination.
+/// The offset of the payload: mark, sink, TTL as sent, sequence number, destination.
 pub(super) const V4_PAYLOAD: usize = 42;
 /// The same for IPv6.
 pub(super) const V6_PAYLOAD: usize = 62;
-/// Where the hash lies.
+/// The offset of the hash.
 pub(super) const V4_HASH: usize = 56;
 /// The same for IPv6.
 pub(super) const V6_HASH: usize = 88;
@@ -66,29 +62,29 @@ const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /// All bytes of a word but the last in memory.
 const ALL_BUT_LAST: u64 = u64::from_ne_bytes([255, 255, 255, 255, 255, 255, 255, 0]);
 
-/// What a checker found of one packet.
+/// The result of the check of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub(super) enum Finding {
-    /// As it should be.
+    /// All checks passed.
     Right,
-    /// Not one of ours: ARP, or IPv6 to a multicast or link-local address.
+    /// Not a packet of the generator: ARP, or IPv6 to a multicast or link-local address.
     Foreign,
-    /// Not a test packet in form: another type, length, header or mark.
+    /// Malformed: another type, length, header or mark than a test packet.
     Form,
-    /// It was for the other sink.
+    /// A packet for the other sink.
     Sink,
-    /// Not the sink's MAC.
+    /// The destination MAC is not that of the sink.
     DestinationMac,
-    /// Not the MAC of the router's interface.
+    /// The source MAC is not that of the router's interface.
     SourceMac,
-    /// TTL or hop limit is not that of the source less one.
+    /// TTL or hop limit is not one less than as sent.
     Ttl,
     /// The IPv4 header checksum is wrong.
     Checksum,
-    /// The destination is not the one it was sent with.
+    /// The destination address has changed.
     Destination,
-    /// Something else that a router must leave alone has changed.
+    /// Other bytes that a router must not change have changed.
     Payload,
 }
 
@@ -107,7 +103,7 @@ impl Finding {
         Self::Payload,
     ];
 
-    /// Names it in a report.
+    /// Returns its name in a report.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Right => "right",
@@ -124,39 +120,39 @@ impl Finding {
     }
 }
 
-/// How many packets of each finding.
+/// The number of packets by finding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Findings(pub(super) [u64; Finding::ALL.len()]);
 
 impl Findings {
-    /// Counts one.
+    /// Counts one packet.
     pub(super) fn add(&mut self, finding: Finding) {
         self.0[finding as usize] += 1;
     }
 
-    /// Adds up two sinks.
+    /// Returns the sum of two sinks.
     pub(super) fn plus(mut self, other: Self) -> Self {
         self.0.iter_mut().zip(other.0).for_each(|(sum, more)| *sum += more);
         self
     }
 
-    /// Subtracts what was there before.
+    /// Returns the difference to an earlier reading.
     pub(super) fn since(mut self, before: Self) -> Self {
         self.0.iter_mut().zip(before.0).for_each(|(now, then)| *now -= then);
         self
     }
 
-    /// Returns how many are as they should be.
+    /// Returns the number of right packets.
     pub(super) fn right(&self) -> u64 {
         self.0[Finding::Right as usize]
     }
 
-    /// Returns how many are not ours.
+    /// Returns the number of foreign packets.
     pub(super) fn foreign(&self) -> u64 {
         self.0[Finding::Foreign as usize]
     }
 
-    /// Returns how many are ours and wrong in whatever way.
+    /// Returns the number of wrong packets, whatever the reason.
     pub(super) fn wrong(&self) -> u64 {
         self.0[Finding::Form as usize..].iter().sum()
     }
@@ -174,18 +170,18 @@ fn word(frame: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(std::array::from_fn(|i| frame[at + i]))
 }
 
-/// Hashes what is to stay of an IPv4 frame.
+/// Hashes the bytes of an IPv4 frame that a router must not change.
 pub(super) fn hash_v4(frame: &[u8]) -> u64 {
     hash(V4_WORDS.map(|at| word(frame, at)))
 }
 
-/// Hashes what is to stay of an IPv6 frame.
+/// Hashes the bytes of an IPv6 frame that a router must not change.
 pub(super) fn hash_v6(frame: &[u8]) -> u64 {
     let mask = |at| if at == V6_WORDS[0] { ALL_BUT_LAST } else { !0 };
     hash(V6_WORDS.map(|at| word(frame, at) & mask(at)))
 }
 
-/// What one sink expects.
+/// The checker of one sink.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Checker {
     /// Its number.
@@ -197,7 +193,7 @@ pub(super) struct Checker {
 }
 
 impl Checker {
-    /// Judges one frame.
+    /// Checks one frame.
     pub(super) fn check(&self, frame: &[u8]) -> Finding {
         if frame.len() < 54 {
             return Finding::Form;

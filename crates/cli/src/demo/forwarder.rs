@@ -8,10 +8,9 @@
 //!                  └──────────────────────────┘
 //! ```
 //!
-//! The interfaces are opened and the sockets bound from within the router's
-//! namespace; the worker's thread is started there too, and polls without ever
-//! sleeping, as a router on its own core does. When told to stop it first
-//! forwards what is still in the rings.
+//! The interfaces are opened, the sockets are bound and the worker's thread is started inside the
+//! router's namespace. The worker polls without sleeping, as a router on its own core does. At the
+//! stop flag it first forwards the frames that are still in the rings.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -33,9 +32,9 @@ use super::placement::{self, Placement};
 use super::routes::{self, Routes};
 use crate::namespace::Namespace;
 
-/// How long the rings must be silent until they count as empty.
+/// The rings count as empty after this time without a packet.
 const SILENCE: Duration = Duration::from_millis(30);
-/// Slots of each ring, and frames besides: what a batch has in hand.
+/// Slots of each ring, and spare frames for the current batch.
 const RING: u32 = 2048;
 const SPARE: u32 = 512;
 const MTU: u16 = 1500;
@@ -45,33 +44,33 @@ const MTU: u16 = 1500;
 pub(super) struct Tables {
     v4: Updater<u32>,
     v6: Updater<u128>,
-    /// How long building took.
-    pub(super) took: Duration,
+    /// The time to build them.
+    pub(super) build_time: Duration,
 }
 
-/// What one table came to.
+/// The size of one table.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(super) struct TableSize {
     /// IPv4 or IPv6.
     pub(super) family: &'static str,
     /// The engine's name.
     pub(super) engine: String,
-    /// How many routes it holds.
+    /// Number of routes.
     pub(super) routes: usize,
     /// Bytes that lookups may touch.
     pub(super) bytes: usize,
 }
 
 impl Tables {
-    /// Builds both on all CPUs.
+    /// Builds both tables on all CPUs.
     pub(super) fn build(routes: &Routes) -> Result<Self> {
         let start = Instant::now();
         let v4 = build(&routes.v4).context("the IPv4 table")?;
         let v6 = build(&routes.v6).context("the IPv6 table")?;
-        Ok(Self { v4, v6, took: start.elapsed() })
+        Ok(Self { v4, v6, build_time: start.elapsed() })
     }
 
-    /// Describes both.
+    /// Returns the sizes of both.
     pub(super) fn sizes(&self) -> [TableSize; 2] {
         fn size<A: Family>(family: &'static str, table: &Updater<A>) -> TableSize {
             let (engine, bytes) = (table.fib().name(), table.fib().footprint());
@@ -91,7 +90,7 @@ fn build<A: Family>(routes: &[(Prefix<A>, Hop)]) -> Result<Updater<A>> {
     Ok(Updater::new(rib, Choice::Auto, threads)?)
 }
 
-/// Makes a worker of an arena and its ports: the ingress, then the exits.
+/// Returns a worker of an arena and its ports: the ingress, then the exits.
 pub(super) fn worker(
     arena: Arena,
     ports: Vec<Box<dyn Port>>,
@@ -122,21 +121,21 @@ pub(super) fn worker(
     })
 }
 
-/// What a port has come to in the end.
+/// The mode and the counters of a port at its end.
 #[derive(Clone, Debug)]
-pub(super) struct PortEnd {
-    /// How packets crossed.
+pub(super) struct PortReport {
+    /// The mode of packet I/O.
     pub(super) mode: &'static str,
     /// Its counters.
     pub(super) stats: PortStats,
 }
 
-/// The router at work; stopped when dropped.
+/// The running router; stops when dropped.
 #[derive(Debug)]
 pub(super) struct Forwarder {
     stats: Arc<WorkerStats>,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<Vec<PortEnd>>>>,
+    thread: Option<JoinHandle<Result<Vec<PortReport>>>>,
 }
 
 impl Forwarder {
@@ -151,9 +150,9 @@ impl Forwarder {
         let stop = Arc::new(AtomicBool::new(false));
         let mut worker = worker(arena, ports, tables, &stats);
         let flag = Arc::clone(&stop);
-        let body = move || -> Result<Vec<PortEnd>> {
+        let body = move || -> Result<Vec<PortReport>> {
             placement::pin(placement.router)?;
-            placement::hurry(placement.router_urgency())?;
+            placement::schedule(placement.router_urgency())?;
             while !flag.load(Ordering::Relaxed) {
                 worker.poll();
             }
@@ -163,26 +162,25 @@ impl Forwarder {
                     last = Instant::now();
                 }
             }
-            let end = |port: &dyn Port| PortEnd { mode: port.mode(), stats: port.stats() };
-            Ok(worker.ports().map(end).collect())
+            let report = |port: &dyn Port| PortReport { mode: port.mode(), stats: port.stats() };
+            Ok(worker.ports().map(report).collect())
         };
         let thread = thread::Builder::new().name("forward".into()).spawn(body)?;
         Ok(Self { stats, stop, thread: Some(thread) })
     }
 
-    /// Says whether it still forwards; if not, [`Forwarder::stop`] says why.
+    /// Returns whether it still forwards; if not, [`Forwarder::stop`] returns the reason.
     pub(super) fn is_running(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Forwards what is in the rings, takes the ports down and returns what
-    /// was counted.
-    pub(super) fn stop(mut self) -> Result<(Snapshot, Vec<PortEnd>)> {
+    /// Forwards the frames in the rings, closes the ports and returns the counters.
+    pub(super) fn stop(mut self) -> Result<(Snapshot, Vec<PortReport>)> {
         let ports = self.end()?;
         Ok((self.stats.snapshot(), ports))
     }
 
-    fn end(&mut self) -> Result<Vec<PortEnd>> {
+    fn end(&mut self) -> Result<Vec<PortReport>> {
         self.stop.store(true, Ordering::Relaxed);
         let Some(thread) = self.thread.take() else { return Ok(Vec::new()) };
         thread.join().map_err(|_| anyhow!("the router's thread died"))?
@@ -191,12 +189,12 @@ impl Forwarder {
 
 impl Drop for Forwarder {
     fn drop(&mut self) {
-        // Whoever wanted to know has called `stop`.
+        // `stop` reports errors.
         let _ = self.end();
     }
 }
 
-/// Opens the ports, from within the router's namespace.
+/// Opens the ports; runs inside the router's namespace.
 fn open() -> Result<(Arena, Vec<Box<dyn Port>>)> {
     let nets = 0..=EXITS.len();
     let own4 = nets.clone().map(|net| Ipv4Addr::from(network::ipv4(net, 1)).into());

@@ -1,10 +1,9 @@
-//! The same job done by Linux itself, to compare with.
+//! The Linux kernel as the router, for the comparison.
 //!
-//! Same namespaces, same links, same packets, same checkers; the routes are
-//! loaded into the kernel's own tables with `ip -batch`, forwarding is switched
-//! on, and the receiving NAPI of `in`, which is where the kernel forwards, is a
-//! thread alone on the router's CPU. A veth takes redirected frames only where
-//! its peer has a NAPI, so an XDP program that passes everything is on `in`.
+//! Namespaces, links, packets and checkers are the same. `ip -batch` loads the routes into the
+//! kernel's tables, forwarding is switched on, and the receiving NAPI of `in`, in which the kernel
+//! forwards, is a thread alone on the router's CPU. A veth accepts redirected frames only if its
+//! peer has a NAPI, so `in` has an XDP program that passes everything.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -24,21 +23,21 @@ use super::placement::{self, Placement};
 use super::routes::{Routes, sink_of};
 use crate::namespace::Namespace;
 
-/// Lines handed to `ip` at a time.
+/// Lines per write to `ip`.
 const CHUNK: usize = 4096;
 
-/// What the kernel was given.
+/// The result of loading routes into the kernel.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(super) struct LoadedRoutes {
-    /// Routes it took.
-    pub(super) taken: usize,
-    /// Routes it refused.
+    /// Accepted routes.
+    pub(super) accepted: usize,
+    /// Refused routes.
     pub(super) refused: usize,
-    /// Seconds it needed.
+    /// Loading time in seconds.
     pub(super) seconds: f64,
 }
 
-/// Loads the routes; `stop` ends it early.
+/// Loads the routes; returns early at `stop`.
 pub(super) fn load(
     namespace: &Namespace,
     routes: &Arc<Routes>,
@@ -59,13 +58,13 @@ pub(super) fn load(
         Ok(refused4 + batch("-6", ours.v6.iter().map(v6), ours.v6.len(), &flag)?)
     })?;
     Ok(LoadedRoutes {
-        taken: routes.len() - refused,
+        accepted: routes.len() - refused,
         refused,
         seconds: start.elapsed().as_secs_f64(),
     })
 }
 
-/// Feeds `ip -batch` and returns how many lines it refused.
+/// Writes lines to `ip -batch` and returns the number of refused ones.
 fn batch(
     family: &str,
     lines: impl Iterator<Item = String>,
@@ -82,7 +81,7 @@ fn batch(
     let (Some(mut input), Some(errors)) = (child.stdin.take(), child.stderr.take()) else {
         bail!("`ip` has no pipes");
     };
-    // Read while writing, else both would wait for each other.
+    // Reading while writing prevents a deadlock.
     let refused = thread::spawn(move || {
         BufReader::new(errors)
             .lines()
@@ -91,7 +90,7 @@ fn batch(
             .count()
     });
     let mut text = String::new();
-    let mut said = Instant::now();
+    let mut reported = Instant::now();
     for (at, line) in lines.enumerate() {
         text.push_str(&line);
         if at % CHUNK == 0 {
@@ -100,8 +99,8 @@ fn batch(
             }
             input.write_all(text.as_bytes()).context("`ip -batch` stopped reading")?;
             text.clear();
-            if said.elapsed() > Duration::from_secs(1) {
-                said = Instant::now();
+            if reported.elapsed() > Duration::from_secs(1) {
+                reported = Instant::now();
                 eprintln!("  kernel: {at} of {count} routes loaded ({})", &family[1..]);
             }
         }
@@ -112,14 +111,14 @@ fn batch(
     refused.join().map_err(|_| anyhow::anyhow!("the reader of `ip`'s errors died"))
 }
 
-/// The kernel at work as a router; stops when dropped.
+/// The kernel as a router; the XDP program is detached when dropped.
 #[derive(Debug)]
 pub(super) struct KernelRouter {
     _link: Link,
 }
 
 impl KernelRouter {
-    /// Switches forwarding on, alone on the router's CPU.
+    /// Switches forwarding on, in a thread alone on the router's CPU.
     pub(super) fn start(namespace: &Namespace, placement: Placement) -> Result<Self> {
         namespace.write("/proc/sys/net/ipv4/ip_forward", "1")?;
         namespace.write("/proc/sys/net/ipv6/conf/all/forwarding", "1")?;

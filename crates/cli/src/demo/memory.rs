@@ -1,15 +1,15 @@
 //! The demonstration without root: memory ports instead of interfaces.
 //!
-//! One thread sends a batch, lets the worker turn, and checks what comes out
-//! with the checkers' twin, so nothing is ever lost and each count is exact:
+//! One thread sends a batch, polls the worker, and checks its output with the Rust version of the
+//! checkers, so no packet is lost and each count is exact:
 //!
 //! ```text
 //!   packets ─► feeder ═ in ─ Worker ─ out-a ═ sink-a ─► Checker::check
 //!                                   ─ out-b ═ sink-b ─►
 //! ```
 //!
-//! The rate is that of all of this together on one core, copying in and out of
-//! the cables included; `fingerpost-bench datapath` measures the worker alone.
+//! The rate is that of all parts together on one core, with the copies into and out of the
+//! memory ports; `fingerpost-bench datapath` measures the worker alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,14 +25,14 @@ use super::network::{EXITS, INGRESS, INGRESS_MAC, SOURCE};
 use super::packets::Packets;
 use super::report::{Report, Round};
 
-/// Packets sent before the worker has its turn.
+/// Packets per poll of the worker.
 const BATCH: usize = 256;
-/// Slots of a cable: a batch, should all of it leave by one.
+/// Slots of a pair of ports: enough for a whole batch that leaves by one.
 const SLOTS: usize = 2 * BATCH;
 /// Frames of the worker.
 const FRAMES: u32 = 2048;
 
-/// Sends for `time` or until `stop`, and adds what came out to `report`.
+/// Sends for `time` or until `stop`, and adds the round to `report`.
 pub(super) fn run(
     tables: &Tables,
     packets: &Packets,
@@ -44,10 +44,10 @@ pub(super) fn run(
     let mut ports: Vec<Box<dyn Port>> = vec![Box::new(ingress.with_mac(INGRESS_MAC))];
     let mut sinks = Vec::new();
     for (number, exit) in (0..).zip(&EXITS) {
-        let (near, far) = MemoryPort::pair_with(exit.egress, exit.sink, SLOTS);
-        ports.push(Box::new(near.with_mac(exit.src_mac)));
+        let (port, sink) = MemoryPort::pair_with(exit.egress, exit.sink, SLOTS);
+        ports.push(Box::new(port.with_mac(exit.src_mac)));
         let checker = Checker { sink: number, dst_mac: exit.dst_mac, src_mac: exit.src_mac };
-        sinks.push((far, checker));
+        sinks.push((sink, checker));
     }
     let stats = Arc::new(WorkerStats::new());
     let mut worker = forwarder::worker(Arena::new(FRAMES, 2048)?, ports, tables, &stats);
@@ -60,7 +60,7 @@ pub(super) fn run(
     while start.elapsed() < time && !stop.load(Ordering::Relaxed) {
         for _ in 0..BATCH {
             if !feeder.send(packets.frame(next)) {
-                bail!("the cable to the router is full though it was just emptied");
+                bail!("the queue to the router is full, though the worker has emptied it");
             }
             next += 1;
         }
@@ -85,8 +85,8 @@ mod tests {
     use super::*;
     use fib::{Hop, Prefix};
 
-    /// A few routes; `wrong` of them lead to the other sink than an oracle that
-    /// has not been told would say.
+    /// Forwards by a few routes. The table under test has another next hop for those of `wrong` than
+    /// the oracle.
     fn forward(wrong: &[&str]) -> Report {
         let prefix = |text: &str| text.parse::<Prefix<u32>>().expect("a prefix");
         let mut routes = Routes {
@@ -95,7 +95,7 @@ mod tests {
                 .to_vec(),
             v6: vec![("2001:db8::/32".parse().expect("a prefix"), Hop(2))],
             origin: "a test".to_owned(),
-            took: Duration::ZERO,
+            load_time: Duration::ZERO,
         };
         let sinks = (routes::sinks(&routes.v4), routes::sinks(&routes.v6));
         let packets = Packets::draw(&sinks.0, &sinks.1, 4096, 1).expect("addresses");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_table_is_right() {
+    fn correct_table_has_no_wrong_packet() {
         let report = forward(&[]);
         let round = &report.rounds[0];
         assert!(report.is_right(), "{round:?}");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_route_is_noticed() {
+    fn wrong_route_is_counted_as_wrong_sink() {
         let report = forward(&["10.1.0.0/16"]);
         let round = &report.rounds[0];
         assert!(!report.is_right());

@@ -1,4 +1,4 @@
-//! `fingerpost demo`: the main job in a box.
+//! `fingerpost demo`: forwards by a full table between namespaces and checks every packet.
 //!
 //! ```text
 //!  routes ─► Tables ──────────────┐
@@ -10,21 +10,21 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `routes` | where routes come from and lead to |
-//! | `packets` | the test packets, and who says where each must end up |
-//! | `network` | three namespaces joined by veth |
-//! | `placement` | which CPU does what, and how busy it was |
+//! | `routes` | the routes and their sinks |
+//! | `packets` | the test packets, and the oracle that decides the sink of each |
+//! | `network` | three namespaces connected by veth |
+//! | `placement` | the CPU of each part, and the load of the CPUs |
 //! | `traffic` | the generator |
 //! | `forwarder` | our router in the middle |
-//! | `kernel` | Linux in the middle, to compare with |
-//! | `check` | what is held of every packet that arrives |
+//! | `kernel` | Linux in the middle, for the comparison |
+//! | `check` | the checks of every packet that arrives |
 //! | `rounds` | one measurement after the other |
 //! | `memory` | the same without root, within this process |
-//! | `report` | what came out |
+//! | `report` | the results |
 //!
-//! Everything that is made lives in values of `run` and goes with them, on
-//! failure and on Ctrl-C too; what the kernel holds for us (namespaces, XDP
-//! programs, maps) it drops with the process, however that ends.
+//! All resources belong to values of `run` and are released with them, also on failure and on
+//! Ctrl-C. The kernel releases namespaces, XDP programs and maps when the process ends, also by
+//! `SIGKILL`.
 
 mod check;
 mod forwarder;
@@ -52,33 +52,33 @@ use packets::Packets;
 use report::Report;
 use routes::Routes;
 
-/// How many different packets there are.
+/// The number of distinct packets.
 const PACKETS: usize = 1 << 20;
 
-/// What the command takes.
+/// The arguments of `demo`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// How long to send, in seconds
+    /// Time to send, in seconds
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
-    /// Load the routes from these files, where the default is to generate them
+    /// Load the routes from these files [default: generate them]
     #[arg(long, value_name = "FILE", num_args = 1..)]
     table: Vec<PathBuf>,
-    /// Have the Linux kernel forward the same packets by the same routes, in turns
+    /// Also measure the Linux kernel with the same packets and routes, in turns
     #[arg(long)]
     compare_kernel: bool,
-    /// The seed of the generated routes and of the packets
+    /// Seed of the generated routes and of the packets
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Print one JSON document
     #[arg(short, long)]
     json: bool,
-    /// Use memory ports although we are root
+    /// Use memory ports, also as root
     #[arg(long, conflicts_with = "compare_kernel")]
     memory: bool,
 }
 
-/// Runs the demonstration; the exit status says whether all was right.
+/// Runs the demonstration. The exit status is 0 if every packet was right.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {

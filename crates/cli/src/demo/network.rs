@@ -1,4 +1,4 @@
-//! The demonstration's own network: three namespaces joined by veth.
+//! The demonstration's own network: three namespaces connected by veth.
 //!
 //! ```text
 //!   source namespace      router namespace                  sinks' namespace
@@ -10,9 +10,9 @@
 //!                        └─────────────────────────┘       └────────────────┘
 //! ```
 //!
-//! and likewise 2001:2:0:0::/64 to 2001:2:0:2::/64: the blocks that RFC 2544
-//! and RFC 5180 set aside for this. Interfaces speak of themselves as little as
-//! can be (no link-local addresses, so no ND); neighbors are static.
+//! and likewise 2001:2:0:0::/64 to 2001:2:0:2::/64: the blocks that RFC 2544 and RFC 5180 reserve
+//! for benchmarks. Neighbors are static, and interfaces have no link-local addresses, so that the
+//! kernels send hardly any packets of their own.
 
 use anyhow::Result;
 
@@ -27,7 +27,7 @@ pub(super) const INGRESS: &str = "in";
 /// Its Ethernet address.
 pub(super) const INGRESS_MAC: [u8; 6] = [0x02, 0xfe, 0, 0, 0, 0x01];
 
-/// A way out of the router: a link and the sink at its end.
+/// An exit of the router: a link and the sink at its end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exit {
     /// The router's interface.
@@ -40,7 +40,7 @@ pub(super) struct Exit {
     pub(super) dst_mac: [u8; 6],
 }
 
-/// The two next hops; a sink's number is its place here.
+/// The two exits; the number of a sink is its index.
 pub(super) const EXITS: [Exit; 2] = [
     Exit {
         egress: "out-a",
@@ -56,55 +56,55 @@ pub(super) const EXITS: [Exit; 2] = [
     },
 ];
 
-/// The IPv4 address of the router (`host` 1) or the other end (2) on link
+/// Returns the IPv4 address of the router (`host` 1) or the other end (2) on link
 /// `net`: 0 towards the source, 1 and 2 towards the sinks.
 pub(super) fn ipv4(net: usize, host: u8) -> u32 {
     0xc612_0000 | (net as u32) << 8 | u32::from(host)
 }
 
-/// The IPv6 address likewise.
+/// Returns the IPv6 address likewise.
 pub(super) fn ipv6(net: usize, host: u8) -> u128 {
     0x2001_0002_u128 << 96 | (net as u128) << 64 | u128::from(host)
 }
 
-/// Says whether the demonstration uses an IPv4 address for its own links.
+/// Returns whether the demonstration uses an IPv4 address for its own links.
 pub(super) fn is_own_ipv4(addr: u32) -> bool {
     addr >> 17 == 0xc612_0000 >> 17
 }
 
-/// Says whether the demonstration uses an IPv6 address for its own links.
+/// Returns whether the demonstration uses an IPv6 address for its own links.
 pub(super) fn is_own_ipv6(addr: u128) -> bool {
     addr >> 80 == 0x2001_0002_u128 << 16
 }
 
-/// The three namespaces, joined, addressed and up.
+/// The three connected namespaces.
 #[derive(Debug)]
 pub(super) struct Network {
-    /// Where packets come from.
+    /// The namespace of the generator.
     pub(super) source: Namespace,
-    /// What is to be shown.
+    /// The namespace of the router.
     pub(super) router: Namespace,
-    /// Where packets go to.
+    /// The namespace of the checkers.
     pub(super) sinks: Namespace,
 }
 
 impl Network {
-    /// Builds it.
+    /// Builds the network.
     pub(super) fn build() -> Result<Self> {
         let network = Self {
             source: Namespace::new("source")?,
             router: Namespace::new("router")?,
             sinks: Namespace::new("sinks")?,
         };
-        network.join(0, (INGRESS, INGRESS_MAC), &network.source, (SOURCE, SOURCE_MAC))?;
+        network.connect(0, (INGRESS, INGRESS_MAC), &network.source, (SOURCE, SOURCE_MAC))?;
         for (net, exit) in (1..).zip(&EXITS) {
-            let near = (exit.egress, exit.src_mac);
-            network.join(net, near, &network.sinks, (exit.sink, exit.dst_mac))?;
+            let router_end = (exit.egress, exit.src_mac);
+            network.connect(net, router_end, &network.sinks, (exit.sink, exit.dst_mac))?;
         }
         Ok(network)
     }
 
-    fn join(
+    fn connect(
         &self,
         net: usize,
         (near, near_mac): (&str, [u8; 6]),

@@ -1,17 +1,15 @@
-//! The test packets: built once, sent over and over.
+//! The test packets: built once, and sent in a loop.
 //!
-//! Addresses are drawn from the table: a route at random, then an address in it
-//! at random, so that long and short prefixes are met as often as they are
-//! announced. Where the packet must end up is decided here, by an [`Oracle`]
-//! that has nothing in common with the table under test: one hash map a prefix
-//! length, asked from the longest down. The families come in the proportion of
-//! their routes. What a packet looks like is drawn in [`super::check`].
+//! Addresses are drawn from the table: a random route, then a random address in it, so that prefixes
+//! of each length are used as often as they are announced. An [`Oracle`] decides the sink of a packet
+//! independently of the table under test: one hash map per prefix length, searched from the longest
+//! down. The families have the proportion of their routes. [`super::check`] describes the format of a
+//! packet.
 //!
-//! All packets lie in one array of records of 96 bytes, which becomes the BPF
-//! array the generator reads; an IPv4 packet leaves the last 32 bytes of its
-//! record unused. Their number is a power of two, so that the generator wraps
-//! with a mask, and large (a million by default), so that neither the router's
-//! caches nor its branch predictor learn the sequence.
+//! All packets are in one array of records of 96 bytes, which becomes the BPF array of the generator;
+//! an IPv4 packet leaves the last 32 bytes of its record unused. Their number is a power of two, so
+//! that the generator wraps with a mask, and large (a million by default), so that neither the
+//! router's caches nor its branch predictor learn the sequence.
 
 use std::collections::HashMap;
 
@@ -26,22 +24,22 @@ use super::network;
 pub(super) const RECORD: usize = V6_LEN;
 /// UDP's protocol number.
 const UDP: u8 = 17;
-/// The discard service: nobody answers.
+/// The discard service, which does not answer (RFC 863).
 const PORT: u16 = 9;
 const FITS: &str = "a record has room for every header";
 
 /// Routes of one family and the sink of each.
 pub(super) type Routes<A> = [(Prefix<A>, u8)];
 
-/// Finds the sink of an address, slowly and surely.
+/// Finds the sink of an address by a simple, slow method.
 #[derive(Debug)]
 pub(super) struct Oracle<A> {
-    /// By prefix length, longest first; prefixes that occur, and their sinks.
+    /// By prefix length, longest first: the prefixes and their sinks.
     lengths: Vec<(u32, HashMap<A, u8>)>,
 }
 
 impl<A: Addr> Oracle<A> {
-    /// Learns the routes; of two alike the later counts.
+    /// Returns an oracle of routes; of two with the same prefix, the later wins.
     pub(super) fn new(routes: &Routes<A>) -> Self {
         let mut lengths: Vec<(u32, HashMap<A, u8>)> =
             (0..=A::BITS).rev().map(|len| (len, HashMap::new())).collect();
@@ -63,7 +61,7 @@ impl<A: Addr> Oracle<A> {
 #[derive(Debug)]
 pub(super) struct Packets {
     records: Vec<u8>,
-    /// How many are IPv6.
+    /// Number of IPv6 packets.
     pub(super) v6: usize,
 }
 
@@ -72,7 +70,7 @@ impl Packets {
     ///
     /// # Errors
     ///
-    /// If the routes hold no address that a router may forward to.
+    /// Returns an error if the routes contain no address that a router may forward to.
     pub(super) fn draw(
         v4: &Routes<u32>,
         v6: &Routes<u128>,
@@ -97,17 +95,17 @@ impl Packets {
         Ok(packets)
     }
 
-    /// Returns how many there are, a power of two.
+    /// Returns the number of packets, a power of two.
     pub(super) fn len(&self) -> usize {
         self.records.len() / RECORD
     }
 
-    /// Returns the records one after the other.
+    /// Returns the contiguous records.
     pub(super) fn records(&self) -> &[u8] {
         &self.records
     }
 
-    /// Returns the frame of packet `index`, counted round and round.
+    /// Returns the frame of packet `index` modulo their number.
     pub(super) fn frame(&self, index: usize) -> &[u8] {
         let at = (index & (self.len() - 1)) * RECORD;
         let record = &self.records[at..at + RECORD];
@@ -121,8 +119,7 @@ fn address<A: Addr>(
     rng: &mut fastrand::Rng,
     may_forward: fn(A) -> bool,
 ) -> Result<(A, u8)> {
-    // A table has a few routes that no packet may follow; a table of nothing
-    // else is no use here.
+    // A table may have a few routes that no packet may use; a table of only such routes is an error.
     for _ in 0..10_000 {
         let (prefix, _) = routes[rng.usize(..routes.len())];
         let host = A::from_u128(rng.u128(..));
@@ -134,10 +131,10 @@ fn address<A: Addr>(
             return Ok((dst, sink));
         }
     }
-    bail!("the table has hardly a route that a packet may be forwarded by (RFC 1812, 5.3.7)")
+    bail!("the table has hardly any route by which a router may forward (RFC 1812, 5.3.7)")
 }
 
-/// Says whether a router forwards to `dst` at all, and it is none of our own.
+/// Returns whether a router may forward to `dst`, and the demonstration does not use it itself.
 fn may_forward_v4(dst: u32) -> bool {
     let ip = std::net::Ipv4Addr::from(dst);
     !(dst >> 24 == 0
@@ -150,7 +147,7 @@ fn may_forward_v4(dst: u32) -> bool {
 /// The same for IPv6 (RFC 4291, sections 2.5 and 2.7).
 fn may_forward_v6(dst: u128) -> bool {
     let ip = std::net::Ipv6Addr::from(dst);
-    // ::/8 holds the unspecified, the loopback and the mapped addresses.
+    // ::/8 contains the unspecified, the loopback and the mapped addresses.
     !(dst >> 120 == 0
         || ip.is_unicast_link_local()
         || ip.is_multicast()
@@ -173,8 +170,8 @@ fn write_v4(frame: &mut [u8], dst: u32, sink: u8, ttl: u8, sequence: u32) {
         .expect(FITS);
     let length = total_len - 20;
     emit_udp(&mut frame[34..V4_LEN], length, checksum::pseudo_ipv4(src, dst, UDP, length));
-    // The hash covers UDP's checksum and UDP's checksum the hash: so there is
-    // none, which IPv4 allows (RFC 768).
+    // The hash would cover the UDP checksum, and the checksum the hash, so the packet has no
+    // checksum, which IPv4 allows (RFC 768).
     frame[40..42].fill(0);
     let hash = check::hash_v4(frame);
     frame[V4_HASH..V4_LEN].copy_from_slice(&hash.to_ne_bytes());
@@ -216,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oracle_prefers_the_longest() {
+    fn oracle_prefers_the_longest_prefix() {
         let oracle = Oracle::new(&routes::<u32>(&[
             ("0.0.0.0/0", 0),
             ("10.0.0.0/8", 1),
@@ -233,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_what_a_checker_expects_once_routed() {
+    fn routed_packets_pass_the_checker_of_their_sink() {
         let v4 = routes(&[("10.0.0.0/8", 0), ("10.128.0.0/9", 1)]);
         let v6 = routes(&[("2001:db8::/32", 1), ("2001:db8:8000::/33", 0)]);
         let packets = Packets::draw(&v4, &v6, 1000, 7).unwrap();
@@ -244,7 +241,7 @@ mod tests {
             let mut frame = packets.frame(index).to_vec();
             let exit = network::EXITS[0];
             let v6 = frame.len() == V6_LEN;
-            // What a router does.
+            // The changes of a router.
             frame[..6].copy_from_slice(&exit.dst_mac);
             frame[6..12].copy_from_slice(&exit.src_mac);
             if v6 {
@@ -264,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_no_router_forwards_to_are_not_drawn() {
+    fn draw_refuses_addresses_that_no_router_forwards_to() {
         let bogus = routes(&[("127.0.0.0/8", 0), ("169.254.0.0/16", 0), ("224.0.0.0/3", 1)]);
         assert!(Packets::draw(&bogus, &[], 1, 1).is_err());
         let own = routes(&[("198.18.0.0/15", 0)]);

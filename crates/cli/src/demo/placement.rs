@@ -1,6 +1,6 @@
-//! Who runs on which CPU, and how busy each was.
+//! The CPU of each part, and the load of the CPUs.
 //!
-//! The router is to be alone on its core, in its own mode and as the kernel:
+//! The router, ours or the kernel, is alone on its core:
 //!
 //! ```text
 //!            router's CPU                 the other CPU(s)
@@ -9,14 +9,12 @@
 //!  kernel    NAPI thread of `in`          generator, sinks
 //! ```
 //!
-//! Receiving on a veth is NAPI work. Left alone it runs as a softirq on the CPU
-//! that sent: the router's for the sinks. So the sinks' NAPI (and in the
-//! kernel's case the router's) are made threads (`/sys/class/net/X/threaded`),
-//! which appear as kernel threads `napi/X-ID` and can be pinned. The sinks' get a
-//! real-time priority: they take a few microseconds at a time, and a generator
-//! that never sleeps would else leave them waiting until their rings overflow.
-//! So does the router, ours and the kernel's alike: "alone on its core" is to
-//! hold on a machine that has other things to do as well.
+//! A veth receives in its NAPI. By default that is a softirq on the CPU of the sender: for the sinks,
+//! the CPU of the router. So the NAPI of the sinks (and of the router, if it is the kernel) become
+//! threads (`/sys/class/net/X/threaded`), which appear as kernel threads `napi/X-ID` and can be
+//! pinned. Those of the sinks have real-time priority: they run for a few microseconds at a time, and
+//! behind a generator that never sleeps their rings would overflow. The router, ours or the kernel,
+//! also has real-time priority, so that it is alone on its core on a machine with other load.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -40,7 +38,7 @@ pub(super) struct Placement {
 }
 
 impl Placement {
-    /// Chooses among the CPUs this process may use.
+    /// Chooses among the CPUs that this process may use.
     pub(super) fn choose() -> Result<Self> {
         let allowed = sched_getaffinity(Pid::from_raw(0))?;
         let cpus: Vec<usize> =
@@ -54,14 +52,14 @@ impl Placement {
         Some(Self { router: last, generator: first, sinks })
     }
 
-    /// Returns how the router is to be scheduled: real-time where it has a CPU
-    /// to itself, so that no program of the machine's shares it.
+    /// Returns the scheduling of the router: real-time if it has its own CPU, so that no other program
+    /// of the machine shares it.
     pub(super) fn router_urgency(&self) -> Urgency {
-        if self.is_apart() { Urgency::RealTime } else { Urgency::Plain }
+        if self.router_is_alone() { Urgency::RealTime } else { Urgency::Plain }
     }
 
-    /// Says whether the router has a CPU to itself.
-    pub(super) fn is_apart(&self) -> bool {
+    /// Returns whether the router has its own CPU.
+    pub(super) fn router_is_alone(&self) -> bool {
         self.router != self.generator && self.router != self.sinks
     }
 }
@@ -77,18 +75,18 @@ fn pin_task(task: Pid, cpu: usize) -> Result<()> {
     Ok(sched_setaffinity(task, &set)?)
 }
 
-/// How a thread is to be scheduled.
+/// The scheduling of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Urgency {
-    /// As it is.
+    /// The default.
     Plain,
-    /// Before everything that is not real-time itself.
+    /// Before every thread without real-time priority.
     RealTime,
 }
 
 /// Makes the NAPI of `interface` a thread on `cpu`.
 ///
-/// There is a NAPI only once XDP or GRO has been switched on.
+/// A veth has a NAPI only after XDP or GRO has been switched on.
 pub(super) fn thread_napi(
     namespace: &Namespace,
     interface: &'static str,
@@ -110,13 +108,13 @@ pub(super) fn thread_napi(
             return Ok(());
         }
         if Instant::now() > deadline {
-            bail!("the kernel made no thread {prefix}*");
+            bail!("the kernel created no thread {prefix}*");
         }
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Gives the NAPI of `interface` back to the softirqs.
+/// Returns the NAPI of `interface` to the softirqs.
 pub(super) fn unthread_napi(namespace: &Namespace, interface: &'static str) -> Result<()> {
     namespace.write(format!("/sys/class/net/{interface}/threaded"), "0")
 }
@@ -129,7 +127,7 @@ fn kernel_threads(prefix: &str) -> Result<Vec<Pid>> {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // A process may be gone by now.
+        // The process may have ended.
         let comm = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
         if comm.starts_with(prefix) {
             found.push(Pid::from_raw(pid));
@@ -139,14 +137,14 @@ fn kernel_threads(prefix: &str) -> Result<Vec<Pid>> {
 }
 
 /// Schedules the calling thread with `urgency`.
-pub(super) fn hurry(urgency: Urgency) -> Result<()> {
+pub(super) fn schedule(urgency: Urgency) -> Result<()> {
     match urgency {
         Urgency::Plain => Ok(()),
         Urgency::RealTime => set_realtime_priority(nix::unistd::gettid()),
     }
 }
 
-/// How one CPU spent its time, in ticks.
+/// The time of one CPU by use, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ticks {
     user: u64,
@@ -155,7 +153,7 @@ pub(super) struct Ticks {
     total: u64,
 }
 
-/// The time of each CPU since the machine started.
+/// Returns the time of each CPU since boot.
 pub(super) fn ticks() -> Result<Vec<(usize, Ticks)>> {
     Ok(parse_ticks(&fs::read_to_string("/proc/stat")?))
 }
@@ -173,7 +171,7 @@ fn parse_ticks(text: &str) -> Vec<(usize, Ticks)> {
         .collect()
 }
 
-/// How one CPU spent a stretch of time, in parts of one.
+/// The shares of the time of one CPU by use.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub(super) struct Share {
     /// Its number.
@@ -207,17 +205,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_router_is_alone_where_there_are_two_cpus() {
+    fn router_is_alone_with_two_cpus() {
         let place = |cpus: &[usize]| Placement::among(cpus);
         assert_eq!(place(&[]), None);
-        assert!(!place(&[3]).unwrap().is_apart());
+        assert!(!place(&[3]).unwrap().router_is_alone());
         assert_eq!(place(&[0, 1]), Some(Placement { router: 1, generator: 0, sinks: 0 }));
         assert_eq!(place(&[2, 3, 5]), Some(Placement { router: 5, generator: 2, sinks: 3 }));
-        assert!(place(&[0, 1]).unwrap().is_apart());
+        assert!(place(&[0, 1]).unwrap().router_is_alone());
     }
 
     #[test]
-    fn shares_are_parts_of_the_time_between() {
+    fn shares_are_relative_to_the_time_between() {
         let text = "cpu  9 9 9 9 9 9 9 9 9 9\n\
                     cpu0 10 0 10 70 0 0 10 0 0 0\n\
                     cpu1 0 0 0 0 0 0 0 0 0 0\nintr 5\n";

@@ -1,7 +1,7 @@
-//! What came out of a demonstration, for people and for programs.
+//! The report of a demonstration, as text and JSON.
 //!
-//! Three sums must come out even in every round of our router, else the exit
-//! status is 1 as if a packet had been wrong:
+//! Three balances must hold in every round of our router. Otherwise the exit status is 1, as for a
+//! wrong packet:
 //!
 //! ```text
 //!   received = sent + punted + dropped by reason           (the router's counters)
@@ -9,9 +9,8 @@
 //!   offered  ≥ received
 //! ```
 //!
-//! What is lost before the router (the generator sends more than it takes) and
-//! behind it (a sink's ring overflows) is the kernel's doing, and is told apart
-//! from what the router dropped.
+//! The kernel drops packets before the router (the generator sends more than it accepts) and after it
+//! (the ring of a sink overflows). The report counts these apart from the drops of the router.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -23,24 +22,24 @@ use router::stats::Snapshot;
 use serde::Serialize;
 
 use super::check::{Finding, Findings};
-use super::forwarder::{PortEnd, TableSize, Tables};
+use super::forwarder::{PortReport, TableSize, Tables};
 use super::kernel::LoadedRoutes;
 use super::packets::Packets;
 use super::placement::Share;
 use super::routes::Routes;
 
-/// Who forwarded in a round.
+/// The router of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Router {
-    /// We.
+    /// Ours.
     Fingerpost,
-    /// Linux.
+    /// The Linux kernel.
     Kernel,
 }
 
 impl Router {
-    /// Names it.
+    /// Returns its name.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Fingerpost => "fingerpost",
@@ -52,38 +51,38 @@ impl Router {
 /// One measurement.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Round {
-    /// Who forwarded.
+    /// The router.
     pub(super) router: Router,
-    /// How packets crossed the ports.
+    /// The mode of packet I/O.
     pub(super) mode: &'static str,
-    /// How long packets were sent.
+    /// Time of sending.
     pub(super) seconds: f64,
-    /// Packets the generator made.
+    /// Packets of the generator.
     pub(super) offered: u64,
-    /// Of those, what the link to the router had no room for.
+    /// Of those, packets that the full link to the router dropped.
     pub(super) refused_by_link: u64,
-    /// What the router's sockets had no room for.
+    /// Packets that the full rings of the router's sockets dropped.
     pub(super) missed: u64,
-    /// The router's own counters; zero for the kernel, which has none like them.
+    /// Packets that the router received; zero for the kernel, like the counters below.
     pub(super) received: u64,
     /// Destinations looked up.
     pub(super) lookups: u64,
     /// Packets sent.
     pub(super) sent: u64,
-    /// Packets handed to the host.
+    /// Packets passed to the host.
     pub(super) punted: u64,
     /// Packets dropped, by reason.
     pub(super) dropped: BTreeMap<&'static str, u64>,
-    /// What the links to the sinks lost.
+    /// Packets that the links to the sinks dropped.
     pub(super) lost_after: u64,
-    /// What the checkers found.
+    /// The findings of the checkers.
     #[serde(serialize_with = "by_name")]
     pub(super) findings: Findings,
-    /// Right packets at the sinks each second, once up to speed.
+    /// Right packets per second at the sinks, after the start.
     pub(super) packets_per_second: f64,
-    /// The CPUs meanwhile.
+    /// The load of the CPUs.
     pub(super) cpus: Vec<Share>,
-    /// The sums come out even.
+    /// Whether the counters balance.
     pub(super) balanced: bool,
 }
 
@@ -92,11 +91,11 @@ fn by_name<S: serde::Serializer>(findings: &Findings, to: S) -> Result<S::Ok, S:
 }
 
 impl Round {
-    /// Starts with nothing counted.
+    /// Returns a round with all counters at zero.
     pub(super) fn new(router: Router) -> Self {
         Self {
             router,
-            mode: "the kernel's own forwarding",
+            mode: "kernel forwarding",
             seconds: 0.0,
             offered: 0,
             refused_by_link: 0,
@@ -114,7 +113,7 @@ impl Round {
         }
     }
 
-    /// Makes the round of the memory ports.
+    /// Returns the round of the memory ports.
     pub(super) fn memory(
         time: Duration,
         offered: u64,
@@ -132,17 +131,17 @@ impl Round {
         };
         round.count(snapshot, &[]);
         round.mode = "memory";
-        // Nothing can be lost between two cables in one thread.
+        // Memory ports in one thread lose no packet.
         round.balanced &= round.offered == round.received;
         round
     }
 
-    /// Takes the router's counters over and does the sums.
-    pub(super) fn count(&mut self, snapshot: Snapshot, ports: &[PortEnd]) {
+    /// Adds the counters of the router and checks the balances.
+    pub(super) fn count(&mut self, snapshot: Snapshot, ports: &[PortReport]) {
         if let Some(port) = ports.first() {
             self.mode = port.mode;
         }
-        for PortEnd { stats, .. } in ports {
+        for PortReport { stats, .. } in ports {
             self.missed += stats.rx_ring_full + stats.fill_empty + stats.rx_dropped;
             self.lost_after += stats.tx_invalid;
         }
@@ -162,7 +161,7 @@ impl Round {
     }
 }
 
-/// Everything there is to say.
+/// The report.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     origin: String,
@@ -171,21 +170,21 @@ pub(super) struct Report {
     tables: [TableSize; 2],
     packets: usize,
     packets_v6: usize,
-    /// In the order in which they were run.
+    /// In the order of their execution.
     pub(super) rounds: Vec<Round>,
-    /// What loading the kernel came to.
+    /// The result of loading the routes into the kernel.
     pub(super) kernel_routes: Option<LoadedRoutes>,
-    /// Ours through the kernel's median rate.
+    /// Our median rate divided by that of the kernel.
     ratio: Option<f64>,
 }
 
 impl Report {
-    /// Starts with what is known before the first packet.
+    /// Returns a report without rounds.
     pub(super) fn new(routes: &Routes, tables: &Tables, packets: &Packets) -> Self {
         Self {
             origin: routes.origin.clone(),
-            load_seconds: routes.took.as_secs_f64(),
-            build_seconds: tables.took.as_secs_f64(),
+            load_seconds: routes.load_time.as_secs_f64(),
+            build_seconds: tables.build_time.as_secs_f64(),
             tables: tables.sizes(),
             packets: packets.len(),
             packets_v6: packets.v6,
@@ -199,8 +198,8 @@ impl Report {
         self.rounds.iter().filter(move |round| round.router == router)
     }
 
-    /// Says whether no packet was wrong and all counters add up. A kernel that
-    /// forwarded wrongly would be a broken test, so its packets count too.
+    /// Returns whether no packet was wrong and all counters balance. Wrong packets of the kernel count,
+    /// too: they would be an error of the test.
     pub(super) fn is_right(&self) -> bool {
         self.of(Router::Fingerpost).next().is_some()
             && self.rounds.iter().all(|round| round.balanced && round.findings.wrong() == 0)
@@ -243,7 +242,7 @@ impl Report {
             let each = *bytes as f64 / (*routes).max(1) as f64;
             writeln!(
                 out,
-                "{family}          {} routes in {} bytes ({each:.2} a prefix), {engine}",
+                "{family}          {} routes in {} bytes ({each:.2} per prefix), {engine}",
                 grouped(*routes as u64),
                 grouped(*bytes as u64)
             )?;
@@ -257,12 +256,12 @@ impl Report {
         for round in &self.rounds {
             round.write(out)?;
         }
-        if let Some(LoadedRoutes { taken, refused, seconds }) = self.kernel_routes {
+        if let Some(LoadedRoutes { accepted, refused, seconds }) = self.kernel_routes {
             writeln!(out)?;
             writeln!(
                 out,
-                "the kernel took {} routes and refused {refused} in {seconds:.1} s",
-                grouped(taken as u64)
+                "the kernel accepted {} routes and refused {refused} in {seconds:.1} s",
+                grouped(accepted as u64)
             )?;
         }
         if let (Some(ratio), Some(ours), Some(kernels)) =
@@ -270,7 +269,7 @@ impl Report {
         {
             writeln!(
                 out,
-                "fingerpost {:.3}, kernel {:.3} million packets a second (medians): {ratio:.2} times",
+                "fingerpost {:.3}, kernel {:.3} million packets per second (medians): ratio {ratio:.2}",
                 ours / 1e6,
                 kernels / 1e6
             )?;
@@ -279,7 +278,7 @@ impl Report {
         let verdict = if self.rounds.is_empty() {
             "interrupted before the first packet"
         } else if self.is_right() {
-            "right: every packet that arrived was checked, and all counters add up"
+            "right: every packet that arrived was checked, and all counters balance"
         } else {
             "WRONG: see above"
         };
@@ -294,14 +293,14 @@ impl Round {
         writeln!(out)?;
         writeln!(
             out,
-            "{name:<13} {:.3} million packets a second at the sinks, {:.1} s ({})",
+            "{name:<13} {:.3} million packets per second at the sinks, {:.1} s ({})",
             self.packets_per_second / 1e6,
             self.seconds,
             self.mode
         )?;
         write!(
             out,
-            "  offered     {:>13}   {:.3} million a second",
+            "  offered     {:>13}   {:.3} million per second",
             grouped(self.offered),
             each(self.offered)
         )?;
@@ -309,7 +308,7 @@ impl Round {
             (0, 0) => writeln!(out)?,
             (link, sockets) => writeln!(
                 out,
-                "; the link had no room for {}, the sockets for {}",
+                "; dropped by the full link: {}, by the full sockets: {}",
                 grouped(link),
                 grouped(sockets)
             )?,
@@ -317,7 +316,7 @@ impl Round {
         if self.router == Router::Fingerpost {
             writeln!(
                 out,
-                "  received    {:>13}   {:.3} million lookups a second",
+                "  received    {:>13}   {:.3} million lookups per second",
                 grouped(self.received),
                 each(self.lookups)
             )?;
@@ -342,7 +341,11 @@ impl Round {
             }
         }
         if self.findings.foreign() > 0 {
-            writeln!(out, "  foreign     {:>13}   not ours", grouped(self.findings.foreign()))?;
+            writeln!(
+                out,
+                "  foreign     {:>13}   not test packets",
+                grouped(self.findings.foreign())
+            )?;
         }
         for Share { cpu, user, system, softirq } in &self.cpus {
             writeln!(
@@ -354,13 +357,13 @@ impl Round {
             )?;
         }
         if !self.balanced {
-            writeln!(out, "  THE COUNTERS DO NOT ADD UP")?;
+            writeln!(out, "  THE COUNTERS DO NOT BALANCE")?;
         }
         Ok(())
     }
 }
 
-/// Writes a number with commas between thousands.
+/// Formats a number with commas between thousands.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -378,7 +381,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thousands_are_told_apart() {
+    fn grouped_separates_thousands() {
         assert_eq!(grouped(0), "0");
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1_000), "1,000");
@@ -386,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_that_do_not_come_out_even_are_noticed() {
+    fn count_detects_counters_that_do_not_balance() {
         let mut snapshot = Snapshot { received: 10, ..Snapshot::default() };
         snapshot.verdicts[router::datapath::Verdict::Sent as usize] = 9;
         snapshot.verdicts[router::datapath::Verdict::NoRoute as usize] = 1;
@@ -400,9 +403,9 @@ mod tests {
         assert!(round(9, 0, 10, snapshot).balanced);
         assert!(round(7, 2, 11, snapshot).balanced);
         assert_eq!(round(9, 0, 10, snapshot).dropped, [("no_route", 1)].into());
-        assert!(!round(8, 0, 10, snapshot).balanced, "one vanished after the router");
-        assert!(!round(9, 0, 9, snapshot).balanced, "one came from nowhere");
+        assert!(!round(8, 0, 10, snapshot).balanced, "a packet is missing after the router");
+        assert!(!round(9, 0, 9, snapshot).balanced, "more received than offered");
         snapshot.received = 11;
-        assert!(!round(9, 0, 11, snapshot).balanced, "one vanished in the router");
+        assert!(!round(9, 0, 11, snapshot).balanced, "a packet is missing in the router");
     }
 }

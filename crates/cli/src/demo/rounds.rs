@@ -1,17 +1,15 @@
-//! One measurement after the other over the demonstration's network.
+//! The rounds: one measurement after the other on the demonstration's network.
 //!
-//! A round sends for some seconds with one router in the middle, ours or the
-//! kernel's, waits until everything has arrived, and reads all counters. With
-//! `--compare-kernel` rounds alternate, so that whatever else the machine does
-//! meets both; the medians are compared.
+//! A round sends for some seconds with one router in the middle, ours or the kernel's, waits until all
+//! packets have arrived, and reads all counters. With `--compare-kernel` the rounds alternate, so that
+//! other load of the machine affects both routers; the report compares the medians.
 //!
-//! The rate of a round is taken after a start, between two readings of the sinks'
-//! counters; the sums are over the whole round, to the last packet.
+//! The rate of a round is measured after a start-up time, between two readings of the sinks' counters;
+//! the balances cover the whole round, to the last packet.
 //!
-//! The generator offers somewhat more than arrives, whatever arrives: flooded with
-//! ten times what it can do, a router spends its time fighting the generator for
-//! the link's ring, and a comparison would measure that. It begins with all it has and is then paced by what the sinks
-//! have just seen.
+//! The generator offers somewhat more than arrives. At ten times its capacity a router would compete
+//! with the generator for the ring of the link, and a comparison would measure that. The generator
+//! starts at its full rate and then follows the rate of the sinks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,23 +29,23 @@ use super::report::{Report, Round, Router};
 use super::routes::Routes;
 use super::traffic::{Generator, Traffic};
 
-/// Rounds of each router when they are compared.
+/// Rounds of each router in a comparison.
 const TURNS: u32 = 3;
-/// What a round is given to come up to speed and to find its pace.
+/// The start-up time of a round.
 const START: Duration = Duration::from_millis(1500);
-/// How often the generator's pace is set anew.
+/// The interval at which the rate of the generator is set.
 const PACE: Duration = Duration::from_millis(200);
-/// How much more is offered than has arrived.
+/// The ratio of the offered rate to the rate of arrival.
 const SURPLUS: f64 = 1.25;
-/// How often the clock and the counters are looked at.
+/// The interval between two readings of clock and counters.
 const TICK: Duration = Duration::from_millis(50);
-/// How long a packet may be under way.
+/// All packets have arrived after this time without one.
 const SILENCE: Duration = Duration::from_millis(100);
-/// Frames the generator sends at a time.
+/// Frames per batch of the generator.
 const BATCH: u32 = 64;
 
-/// The network with generator and checkers, waiting for a router.
-struct Course {
+/// The network with generator and checkers, without a router.
+struct TestBed {
     network: Network,
     placement: Placement,
     generator: Arc<Generator>,
@@ -56,7 +54,7 @@ struct Course {
     _links: Vec<Link>,
 }
 
-/// Runs all rounds and adds them to `report`; `stop` ends them early.
+/// Runs all rounds and adds them to `report`; returns early at `stop`.
 pub(super) fn run(
     compare: bool,
     routes: &Arc<Routes>,
@@ -66,32 +64,32 @@ pub(super) fn run(
     stop: &Arc<AtomicBool>,
     report: &mut Report,
 ) -> Result<()> {
-    let course = Course::build(packets)?;
-    if !course.placement.is_apart() {
+    let test_bed = TestBed::build(packets)?;
+    if !test_bed.placement.router_is_alone() {
         eprintln!("fingerpost: one CPU for router, generator and sinks: expect a low rate");
     }
     if stop.load(Ordering::Relaxed) {
         return Ok(());
     }
     if !compare {
-        report.rounds.push(course.ours(tables, time, stop)?);
+        report.rounds.push(test_bed.run_fingerpost(tables, time, stop)?);
         return Ok(());
     }
-    report.kernel_routes = Some(kernel::load(&course.network.router, routes, stop)?);
+    report.kernel_routes = Some(kernel::load(&test_bed.network.router, routes, stop)?);
     for _ in 0..TURNS {
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        report.rounds.push(course.ours(tables, time / TURNS, stop)?);
+        report.rounds.push(test_bed.run_fingerpost(tables, time / TURNS, stop)?);
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        report.rounds.push(course.kernels(time / TURNS, stop)?);
+        report.rounds.push(test_bed.run_kernel(time / TURNS, stop)?);
     }
     Ok(())
 }
 
-impl Course {
+impl TestBed {
     fn build(packets: &Packets) -> Result<Self> {
         let network = Network::build()?;
         let placement = Placement::choose()?;
@@ -113,31 +111,31 @@ impl Course {
         Ok(Self { network, placement, generator, counts, _links: links })
     }
 
-    /// One round with our router.
-    fn ours(&self, tables: &Tables, time: Duration, stop: &AtomicBool) -> Result<Round> {
+    /// Runs one round with our router.
+    fn run_fingerpost(&self, tables: &Tables, time: Duration, stop: &AtomicBool) -> Result<Round> {
         let before = self.readings()?;
         let forwarder = Forwarder::start(&self.network.router, tables, self.placement)?;
-        // It receives by softirq on the generator's CPU; it may have been a
-        // thread in a round of the kernel's.
+        // Our router receives by softirq on the generator's CPU; a round of the kernel has made the
+        // NAPI a thread.
         placement::unthread_napi(&self.network.router, INGRESS)?;
         let mut round = self.send(Router::Fingerpost, time, stop, || forwarder.is_running())?;
         let (snapshot, ports) = forwarder.stop()?;
-        self.settle(&before, &mut round)?;
+        self.finish(&before, &mut round)?;
         round.count(snapshot, &ports);
         Ok(round)
     }
 
-    /// One round with the kernel's.
-    fn kernels(&self, time: Duration, stop: &AtomicBool) -> Result<Round> {
+    /// Runs one round with the kernel.
+    fn run_kernel(&self, time: Duration, stop: &AtomicBool) -> Result<Round> {
         let before = self.readings()?;
         let router = KernelRouter::start(&self.network.router, self.placement)?;
         let mut round = self.send(Router::Kernel, time, stop, || true)?;
-        self.settle(&before, &mut round)?;
+        self.finish(&before, &mut round)?;
         drop(router);
         Ok(round)
     }
 
-    /// Sends for `time`; returns a round that knows its rates and shares.
+    /// Sends for `time`; returns a round with its rates and CPU shares.
     fn send(
         &self,
         router: Router,
@@ -162,7 +160,7 @@ impl Course {
             let since = (now.0 - paced.0).as_secs_f64();
             if since >= PACE.as_secs_f64() {
                 let arrived = now.1.since(paced.1).right() as f64 / since;
-                // Where hardly anything arrives there is nothing to go by.
+                // A very low rate is no basis for the offer.
                 let offer = (arrived > 10_000.0).then_some(arrived * SURPLUS);
                 self.generator.offer(offer)?;
                 paced = (now.0, now.1);
@@ -182,8 +180,8 @@ impl Course {
         Ok(round)
     }
 
-    /// Waits until nothing arrives any more, and reads the sums of the round.
-    fn settle(&self, before: &Readings, round: &mut Round) -> Result<()> {
+    /// Waits until no packet arrives any more, and reads the counters of the round.
+    fn finish(&self, before: &Readings, round: &mut Round) -> Result<()> {
         let mut last = (Instant::now(), self.findings()?);
         while last.0.elapsed() < SILENCE {
             thread::sleep(TICK / 5);
@@ -198,7 +196,7 @@ impl Course {
         round.refused_by_link = after.refused - before.refused;
         round.lost_after = after.lost - before.lost;
         if round.findings.right() == 0 && round.offered > 0 {
-            bail!("not one of {} packets arrived", round.offered);
+            bail!("none of {} packets arrived", round.offered);
         }
         Ok(())
     }
@@ -227,30 +225,30 @@ impl Course {
 struct Readings {
     findings: Findings,
     sent: u64,
-    /// What the link to the router had no room for.
+    /// Packets that the full link to the router dropped.
     refused: u64,
-    /// What the links to the sinks had no room for.
+    /// Packets that the full links to the sinks dropped.
     lost: u64,
 }
 
-/// A line a second on standard error.
+/// Prints a line per second on standard error.
 pub(super) struct Progress {
-    what: &'static str,
+    name: &'static str,
     start: Instant,
-    said: Instant,
+    reported: Instant,
     findings: Option<Findings>,
 }
 
 impl Progress {
-    /// Starts the clock.
-    pub(super) fn new(what: &'static str) -> Self {
+    /// Returns a progress line with this name.
+    pub(super) fn new(name: &'static str) -> Self {
         let start = Instant::now();
-        Self { what, start, said: start, findings: None }
+        Self { name, start, reported: start, findings: None }
     }
 
-    /// Says how it goes, if a second has passed.
+    /// Prints the rate if a second has passed.
     pub(super) fn show(&mut self, now: &Findings) {
-        let passed = self.said.elapsed();
+        let passed = self.reported.elapsed();
         let Some(before) = self.findings else {
             self.findings = Some(*now);
             return;
@@ -260,13 +258,13 @@ impl Progress {
         }
         let new = now.since(before);
         eprintln!(
-            "  {}: {:.0} s, {:.3} million packets a second, {} wrong",
-            self.what,
+            "  {}: {:.0} s, {:.3} million packets per second, {} wrong",
+            self.name,
             self.start.elapsed().as_secs_f64(),
             new.right() as f64 / passed.as_secs_f64() / 1e6,
             new.wrong()
         );
-        self.said = Instant::now();
+        self.reported = Instant::now();
         self.findings = Some(*now);
     }
 }

@@ -1,10 +1,9 @@
-//! The routes of a demonstration, and where each of them leads.
+//! The routes of a demonstration and their next hops.
 //!
-//! They come from the generator or from files. What a file has behind a prefix
-//! (a next hop, an origin AS) is hashed to one of [`NEXT_HOPS`] next hops,
-//! which share the two links that there are: odd ones lead to sink 0, even ones
-//! to sink 1. That many, and not two, because neighboring routes with one next
-//! hop melt into one run: two would make the table far smaller than a real one.
+//! Routes are generated or loaded from files. The label of a prefix in a file (a next hop, an origin
+//! AS) is hashed to one of [`NEXT_HOPS`] next hops, which share the two links: odd ones lead to sink
+//! 0, even ones to sink 1. With only two next hops, many neighboring routes would merge into one run,
+//! and the table would be far smaller than a real one.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -15,20 +14,20 @@ use fib::{Addr, Hop, Prefix};
 
 use super::network::EXITS;
 
-/// How many next hops there are: as many as fit a byte beside "no route".
+/// The number of next hops: as many as fit a byte beside "no route".
 const NEXT_HOPS: u64 = 254;
 
 /// The routes of both families, sorted and unique.
 #[derive(Debug)]
 pub(super) struct Routes {
-    /// Those of IPv4.
+    /// IPv4 routes.
     pub(super) v4: Vec<(Prefix<u32>, Hop)>,
-    /// Those of IPv6.
+    /// IPv6 routes.
     pub(super) v6: Vec<(Prefix<u128>, Hop)>,
-    /// Where they come from, for people.
+    /// Their origin, for the report.
     pub(super) origin: String,
-    /// How long it took to get them.
-    pub(super) took: Duration,
+    /// The time to load or generate them.
+    pub(super) load_time: Duration,
 }
 
 impl Routes {
@@ -40,8 +39,8 @@ impl Routes {
             let loaded = feed::load(path, &Options::default())?;
             add(&loaded, &mut v4, &mut v6);
         }
-        latest(&mut v4);
-        latest(&mut v6);
+        sort_and_deduplicate(&mut v4);
+        sort_and_deduplicate(&mut v6);
         let name = |path: &PathBuf| {
             path.file_name()
                 .map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into())
@@ -50,16 +49,16 @@ impl Routes {
         if v4.is_empty() && v6.is_empty() {
             bail!("{origin}: no routes");
         }
-        Ok(Self { v4, v6, origin, took: start.elapsed() })
+        Ok(Self { v4, v6, origin, load_time: start.elapsed() })
     }
 
-    /// Makes a table of the size and shape of the Internet's.
+    /// Generates a table with the size and the distribution of the Internet's.
     pub(super) fn generate(seed: u64) -> Self {
         let start = Instant::now();
         let loaded = feed::generate(&Recipe { seed, ..Recipe::default() });
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         add(&loaded, &mut v4, &mut v6);
-        Self { v4, v6, origin: format!("generated, seed {seed}"), took: start.elapsed() }
+        Self { v4, v6, origin: format!("generated, seed {seed}"), load_time: start.elapsed() }
     }
 
     /// Returns the number of routes.
@@ -75,21 +74,21 @@ fn add(loaded: &Loaded, v4: &mut Vec<(Prefix<u32>, Hop)>, v6: &mut Vec<(Prefix<u
     v6.extend(loaded.v6.iter().map(|&(prefix, label)| (prefix, hop(label))));
 }
 
-/// Sorts, and keeps the last of those alike.
-fn latest<A: Addr>(routes: &mut Vec<(Prefix<A>, Hop)>) {
-    // A stable sort: those alike stay in the order in which they came.
+/// Sorts, and removes all but the last of routes with the same prefix.
+fn sort_and_deduplicate<A: Addr>(routes: &mut Vec<(Prefix<A>, Hop)>) {
+    // A stable sort keeps the order of routes with the same prefix.
     routes.sort_by_key(|&(prefix, _)| prefix);
-    routes.dedup_by(|later, kept| {
-        let alike = later.0 == kept.0;
-        if alike {
-            kept.1 = later.1;
+    routes.dedup_by(|later, first| {
+        let is_same = later.0 == first.0;
+        if is_same {
+            first.1 = later.1;
         }
-        alike
+        is_same
     });
 }
 
-/// Hashes a label to a next hop, the same one in every run: FNV-1a, and a
-/// multiplication more, since short labels leave its upper bits uneven.
+/// Hashes a label to a next hop, the same one in every run: FNV-1a and another multiplication, because
+/// the upper bits of FNV-1a are not uniform for short labels.
 fn hop_of(label: &str) -> Hop {
     let hash = label.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -98,7 +97,7 @@ fn hop_of(label: &str) -> Hop {
     Hop(1 + ((hash >> 32) % NEXT_HOPS) as u32)
 }
 
-/// Walks the next hops that routes may have.
+/// Iterates over all next hops of routes.
 pub(super) fn hops() -> impl Iterator<Item = Hop> {
     (1..=NEXT_HOPS as u32).map(Hop)
 }
@@ -108,8 +107,7 @@ pub(super) fn sink_of(hop: Hop) -> u8 {
     (hop.0 + 1) as u8 % EXITS.len() as u8
 }
 
-/// Pairs each prefix with its sink: what the [`Oracle`](super::packets::Oracle)
-/// learns.
+/// Returns each prefix with its sink, for the [`Oracle`](super::packets::Oracle).
 pub(super) fn sinks<A: Addr>(routes: &[(Prefix<A>, Hop)]) -> Vec<(Prefix<A>, u8)> {
     routes.iter().map(|&(prefix, hop)| (prefix, sink_of(hop))).collect()
 }
@@ -119,16 +117,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_later_route_counts() {
+    fn later_route_of_a_prefix_wins() {
         let prefix = |text: &str| text.parse::<Prefix<u32>>().expect("a prefix");
         let (ten, eleven) = (prefix("10.0.0.0/8"), prefix("11.0.0.0/8"));
         let mut routes = vec![(eleven, Hop(1)), (ten, Hop(2)), (ten, Hop(3)), (eleven, Hop(4))];
-        latest(&mut routes);
+        sort_and_deduplicate(&mut routes);
         assert_eq!(routes, [(ten, Hop(3)), (eleven, Hop(4))]);
     }
 
     #[test]
-    fn labels_spread_over_all_next_hops_and_both_sinks() {
+    fn labels_are_spread_over_all_next_hops_and_sinks() {
         let mut used = std::collections::BTreeSet::new();
         let mut sinks = [0; 2];
         for label in 0..10_000 {

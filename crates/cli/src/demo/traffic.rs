@@ -1,8 +1,7 @@
 //! The traffic generator: an XDP program that the kernel runs on live frames.
 //!
-//! `BPF_PROG_TEST_RUN` hands the program frames out of a pool of pages, over
-//! and over; the program overwrites each with the next packet of an array and
-//! redirects it into the veth towards the router:
+//! `BPF_PROG_TEST_RUN` passes frames from a pool of pages to the program in a loop; the program
+//! overwrites each with the next packet of an array and redirects it into the veth towards the router:
 //!
 //! ```text
 //!  Packets ──Map::fill──► array "fp_packets"
@@ -10,16 +9,14 @@
 //!   run_live ──► frame ──► program ──► redirect ──► source ═══ in (router)
 //!                              │
 //!                         "fp_sent" + 1, until "fp_limit",
-//!                         no sooner than "fp_pace" says
+//!                         not before the time in "fp_pace"
 //! ```
 //!
-//! Every byte is written every time, since a recycled page still has what the
-//! router made of it. One call runs millions of frames without coming back to
-//! this process, so the limit is what stops it: from there on frames are
-//! dropped as fast as they come. A frame that is too early for the pace is dropped
-//! likewise, without having been sent. What could not enter the veth (its ring is
-//! full: the router is the slower one) the kernel counts as dropped by the
-//! interface `source`; `sent` counts all.
+//! The program writes every byte each time, because a recycled page contains a packet that the router
+//! has changed. One call runs millions of frames without returning to this process, so the limit stops
+//! it: after that, the program drops all frames. It also drops a frame that is too early for the pace,
+//! without counting it as sent. The kernel counts frames that did not fit in the ring of the veth
+//! (the router is slower than the generator) as dropped by the interface `source`; `sent` counts all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,14 +31,14 @@ use super::network::SOURCE;
 use super::packets::{Packets, RECORD};
 use crate::namespace::Namespace;
 
-/// Frames a call: making the pool is paid once a call.
+/// Frames per call: each call has the cost of a new pool.
 const REPEAT: u32 = 1 << 22;
 
-/// Packets that are sent close together, as a network card delivers them; a power
-/// of two. One by one they would cost the router a ring's cache lines each.
+/// Packets per burst, as a network card delivers them; a power of two. Single packets would cost the
+/// router the cache lines of a ring for each.
 const BURST: i32 = 64;
 
-/// A generator, loaded and not running.
+/// A loaded generator that does not run yet.
 #[derive(Debug)]
 pub(super) struct Generator {
     program: Program,
@@ -78,7 +75,7 @@ impl Generator {
             .call(Helper::KtimeNs)
             .load(Size::Double, R1, R7, 8)
             .jump_if(Cond::Lt, R0, R1, drop)
-            // What was missed is made up for, but not more than a millisecond's.
+            // The generator catches up on at most a millisecond.
             .mov(R2, R1)
             .add(R2, 1_000_000)
             .jump_if(Cond::Ge, R2, R0, catch_up)
@@ -122,12 +119,12 @@ impl Generator {
         Ok(Self { program, sent, limit, pace, _packets: records })
     }
 
-    /// Returns how many packets have been sent, ever.
+    /// Returns the number of packets sent since it was loaded.
     pub(super) fn sent(&self) -> Result<u64> {
         Ok(self.sent.counter(0)?)
     }
 
-    /// Offers so many packets a second from now on; `None` is as many as it can.
+    /// Sets the rate in packets per second; `None` is the highest possible rate.
     pub(super) fn offer(&self, rate: Option<f64>) -> Result<()> {
         let interval = rate.map_or(0, |rate| (1e9 * f64::from(BURST) / rate.max(1.0)) as u64);
         let mut value = [0; 16];
@@ -137,7 +134,7 @@ impl Generator {
 
     fn run(&self, batch: u32, stop: &AtomicBool) -> Result<()> {
         let frame = [0; V6_LEN];
-        // Interface 0 stands for the loopback of the namespace we are in.
+        // Interface 0 is the loopback of the current namespace.
         let run = LiveRun { ifindex: 0, queue: 0, repeat: REPEAT, batch };
         while !stop.load(Ordering::Relaxed) {
             match self.program.run_live(&frame, run) {
@@ -161,7 +158,7 @@ fn copy(asm: &mut Assembler<'_>, len: usize, short: Label) {
     }
 }
 
-/// A generator at work, in a thread of its own; stopped when dropped.
+/// A running generator with its own thread; stops when dropped.
 #[derive(Debug)]
 pub(super) struct Traffic {
     generator: Arc<Generator>,
@@ -192,12 +189,12 @@ impl Traffic {
         Ok(Self { generator: Arc::clone(generator), stop, thread: Some(thread) })
     }
 
-    /// Says whether it still sends; if not, [`Traffic::stop`] says why.
+    /// Returns whether it still sends; if not, [`Traffic::stop`] returns the reason.
     pub(super) fn is_running(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Stops, and returns how many packets were sent, ever.
+    /// Stops, and returns the number of packets sent since the generator was loaded.
     pub(super) fn stop(mut self) -> Result<u64> {
         self.end()?;
         self.generator.sent()
@@ -214,7 +211,7 @@ impl Traffic {
 
 impl Drop for Traffic {
     fn drop(&mut self) {
-        // Whoever wanted to know has called `stop`.
+        // `stop` reports errors.
         let _ = self.end();
     }
 }

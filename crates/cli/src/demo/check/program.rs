@@ -60,8 +60,8 @@ impl Checker {
         self.form(&mut asm, V6_LEN, 0x60, 20, V6_PAYLOAD, to(Finding::Form));
         self.link(&mut asm, V6_PAYLOAD, to);
         ttl(&mut asm, 21, V6_PAYLOAD, to(Finding::Ttl));
-        let again = V6_PAYLOAD + 8;
-        same(&mut asm, Size::Double, &[(38, again), (46, again + 8)], to(Finding::Destination));
+        let copy = V6_PAYLOAD + 8;
+        same(&mut asm, Size::Double, &[(38, copy), (46, copy + 8)], to(Finding::Destination));
         hashed(&mut asm, &V6_WORDS, ALL_BUT_LAST, V6_HASH, to(Finding::Payload));
         asm.mov(R1, V6_PSEUDO as i32).load(Size::Half, R2, R6, V6_LEN as i16 - 2).add(R1, R2);
         summed(&mut asm, V6_SUMMED, to(Finding::Payload));
