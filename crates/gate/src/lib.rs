@@ -1,39 +1,39 @@
 //! The DDoS gate without I/O: batches of packets in, a verdict for each out.
 //!
-//! A gate stands at a vantage point before a protected network. It lets a flow through
-//! only after a grantor in that network has said so; packets of flows that nobody has
-//! decided of yet are requests, few of which go on, by priority. The system is that of
-//! chapter 4 of Fu (*High-Performance Software Packet Processing*, Boston University,
-//! 2020), written from it and from the behavior of Gatekeeper, its implementation.
+//! A gate runs at a vantage point before a protected network. It forwards the packets of a flow
+//! only after a grantor in that network has granted the flow. Packets of flows without a decision
+//! are requests: they share a small part of the link, by priority. The system is that of chapter 4
+//! of Fu (*High-Performance Software Packet Processing*, Boston University, 2020), written from it
+//! and from the behavior of Gatekeeper, its implementation.
 //!
 //! ```text
 //!   packet ─► Flow ─► hash ─► index ─► entry ─► state ─► granted, declined, or a request
 //!             flow.rs         index/            state.rs                of some priority.rs
 //! ```
 //!
-//! Where it departs from the published gates, and why, is docs/decisions/0010.
+//! docs/decisions/0010 lists where it departs from the published gates, and why.
 //!
-//! Everything is a function of packets, decisions and monotonic time in nanoseconds.
-//! Nothing on the way of packets allocates, blocks, or reads a clock.
+//! Everything is a function of packets, decisions and monotonic time in nanoseconds. The packet
+//! path does not allocate, block, or read a clock.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`admission`] | who has to show himself before he gets an entry |
-//! | [`grantor`] | requests in, a policy in Lua, decisions out |
-//! | [`gate`] | batches of packets in, a verdict for each out |
-//! | [`cookie`] | SYN cookies: who has an address, shown before anything is remembered of him |
-//! | [`decision`] | what grantors say, in two versions of the protocol |
-//! | [`table`] | the flow table: index, entries, timer wheels, room for who comes |
-//! | [`expiry`] | the timer wheels |
-//! | [`flow`] | a pair of addresses, and its hash under a secret key |
-//! | [`index`] | from hashes to numbers of entries: seven schemes behind one trait |
-//! | [`limit`] | what leaves: requests by priority, grants in RED queues, a reserve |
-//! | [`policy`] | what becomes of packets by destination, and whose grantors decide |
-//! | [`priority`] | the priority of a request |
-//! | [`program`] | flow programs: loaded, verified, run |
-//! | [`tunnel`] | tunnels whose packets prove that a gate has sent them |
-//! | [`random`] | random numbers for keys, secrets and sessions |
-//! | [`state`] | what a gate remembers of a flow, and what that makes of a packet |
+//! || [`admission`] | which flows have to send a second packet before they get an entry |
+//! || [`grantor`] | requests in, a policy in Lua, decisions out |
+//! || [`gate`] | batches of packets in, a verdict for each out |
+//! || [`cookie`] | SYN cookies: proof of an address before any state is kept for it |
+//! || [`decision`] | the decision protocol, in two versions |
+//! || [`table`] | the flow table: index, entries, timer wheels, eviction |
+//! || [`expiry`] | the timer wheels |
+//! || [`flow`] | a pair of addresses, and its hash under a secret key |
+//! || [`index`] | from hashes to numbers of entries: seven schemes behind one trait |
+//! || [`limit`] | the egress link: requests by priority, grants in RED queues, a reserve |
+//! || [`policy`] | the action for packets by destination, and the grantors of protected prefixes |
+//! || [`priority`] | the priority of a request |
+//! || [`program`] | flow programs: loaded, verified, run |
+//! || [`tunnel`] | tunnels whose packets prove that a gate has sent them |
+//! || [`random`] | random numbers for keys, secrets and sessions |
+//! || [`state`] | the record of a flow, and the outcome for each of its packets |
 //!
 //! # Examples
 //!

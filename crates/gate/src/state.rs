@@ -6,8 +6,8 @@
 //!   ▼    grant (a)       ▲   ▲   ▲      decline (b)   ▼
 //!   Granted ─ expires (e)┘   │   └─ expires (f) ─ Declined
 //!   └─ renews (d)            │
-//!                Program ────┴─ expires (g), or nothing to go by
-//!                └─ begun (c) by a decision, as (a) and (b); may ask for renewal (h)
+//!                Program ────┴─ expires (g), or its program is missing
+//!                └─ started (c) by a decision, as (a) and (b); may ask for renewal (h)
 //!
 //!   record    expire_at:64 | sender:32 state:8 priority:8 allowance:8 program:8
 //!                                              └ of a program: its tag:16 ┘
@@ -18,33 +18,31 @@
 //!               provisional   last seen | until | which packets
 //! ```
 //!
-//! Whatever the state, a decision brings the flow to the one it names; that is how a
-//! grantor changes its mind. The exception is a **provisional** decline (`state/provisional.rs`):
-//! it rests on a packet whose source may be forged, so it never overrides a grant, a program, a
-//! decline by address or a proof, lasts seconds, and leaves the flow a request beneath it. A flow
-//! that expires is a request again with the very
-//! packet that finds it so, and a new one: of the first priority. So is a request whose
-//! lifetime is over, whether or not its entry has been taken away yet: what a packet gets
-//! never depends on how far the table has been swept.
+//! In any state a decision moves the flow to the state that it names, so a grantor can replace its
+//! decision. The exception is a **provisional** decline (`state/provisional.rs`): it rests on a
+//! packet whose source may be forged, so it never overrides a grant, a program, a decline by
+//! address or a proof, lasts seconds, and leaves the flow a request beneath it. A flow that has
+//! expired becomes a new request, of the first priority, with the packet that finds it expired. So
+//! does a request whose lifetime is over, whether or not its entry has been evicted yet: the
+//! outcome of a packet never depends on how far the table has been swept.
 //!
-//! **Request** is `priority.rs`. **Declined** drops. **Granted** sends while the bytes of
-//! the current second last: windows of one second, each of `rate` × 1024 bytes, the next
-//! beginning with the first packet after the last one's end; the frame's Ethernet header
-//! counts, and a packet that the window has no room for does not draw from it. From
-//! `next_renewal_at` on one packet every `step` carries DSCP 2, so that the grantor may
-//! renew in time; a packet that is dropped asks for nothing. **Program** asks a program
-//! (`program/`), which is not run here: [`Record::packet`] says which, and
-//! [`Record::answer`] takes what it said. A flow whose program is not there, in the version that
-//! the flow began with, or says nothing that counts, is a request again, and a new one.
+//! **Request** is `priority.rs`. **Declined** drops packets. **Granted** forwards while the bytes
+//! of the current second last: windows of one second, each of `rate` × 1024 bytes, the next
+//! beginning with the first packet after the end of the last; the frame's Ethernet header counts,
+//! and a packet that exceeds the window does not draw from it. From `next_renewal_at` on one packet
+//! every `step` carries DSCP 2, so that the grantor may renew in time; a dropped packet requests no
+//! renewal. **Program** runs a program (`program/`) outside this module: [`Record::packet`] returns
+//! its number, and [`Record::answer`] applies its verdict. A flow whose program is missing, in the
+//! version that the flow began with, is a new request.
 //!
-//! Two differences from Gatekeeper's own implementation, so that a decision means what it
-//! says: a grant that finds the flow granted leaves the window running, where a renewal
-//! would hand out a second one; and a decision that its sender numbered before the one in
-//! force is refused as late, where retransmission could undo what came after it. What a
-//! program remembers is its own: a decision that names it again begins it anew.
+//! Two differences from Gatekeeper's implementation make a decision mean what it states: a grant
+//! for a granted flow leaves the window running, where a renewal would hand out a second one; and a
+//! decision that its sender numbered before the one in force is ignored as late, where a
+//! retransmission could undo a later one. A decision that names a program again starts the program
+//! anew.
 //!
-//! Time is monotonic, in nanoseconds from any beginning. Everything here is a function of
-//! it, of the packet and of the record; tests/model.rs holds it against a slow twin.
+//! Time is monotonic, in nanoseconds from any start. Everything here is a function of time, packet
+//! and record; tests/model.rs compares it with an independent model.
 
 mod bytes;
 mod provisional;
@@ -68,89 +66,89 @@ const KIB: u64 = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum State {
-    /// Asking for a decision.
+    /// It requests a decision.
     #[default]
     Request,
-    /// Let through, up to a rate.
+    /// It is forwarded, up to a rate.
     Granted,
-    /// Not let through.
+    /// It is dropped.
     Declined,
-    /// A program decides of each packet.
+    /// A program decides about each packet.
     Program,
-    /// Asking for a decision, while some or all of its packets are declined on no proof.
+    /// It requests a decision, while some or all of its packets are declined without proof.
     Provisional,
 }
 
-/// What a grantor decides of a flow.
+/// A grantor's decision about a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// To let it through.
+    /// Forward it.
     Grant(Grant),
-    /// To drop its packets for so many seconds, overriding earlier decisions: because of its
-    /// addresses, or with proof that the source of its packets is genuine.
+    /// Drop its packets for this time, overriding earlier decisions: because of its addresses, or
+    /// with proof that the source of its packets is genuine.
     Decline {
-        /// Seconds until it may ask again.
+        /// Seconds until it may send requests again.
         expire_s: u32,
     },
-    /// To drop some of its packets for a few seconds, without proof that its source is genuine.
+    /// Drop some of its packets for a few seconds, without proof that its source is genuine.
     Provisional(Provisional),
 }
 
-/// A decline that rests on what a packet was, and not on proof of where it came from.
+/// A decline that rests on a packet's content, without proof of its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Provisional {
-    /// Seconds until these packets may ask again; [`LONGEST_PROVISIONAL_S`] at the most.
+    /// Seconds until these packets may be requests again; [`LONGEST_PROVISIONAL_S`] at the most.
     pub expire_s: u32,
-    /// Which packets of the flow.
+    /// The declined packets of the flow.
     pub traffic: Traffic,
 }
 
-/// On what terms a flow is let through.
+/// The terms of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Grant {
     /// KiB (1024 bytes) a second.
     pub rate_kib: u32,
-    /// Seconds until the flow has to ask again.
+    /// Seconds until the flow has to send requests again.
     pub expire_s: u32,
-    /// Milliseconds until packets ask for renewal.
+    /// Milliseconds until packets request renewal.
     pub next_renewal_ms: u32,
-    /// Milliseconds between packets that ask.
+    /// Milliseconds between packets that request it.
     pub renewal_step_ms: u32,
 }
 
-/// A program that is to decide of a flow.
+/// A program that decides about a flow from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartedProgram {
     /// Its number.
     pub program: u8,
-    /// Which version of it (`Program::tag`): no other reads the cookie.
+    /// The tag of its version (`Program::tag`): no other version reads the cookie.
     pub tag: u16,
-    /// Seconds until the flow has to ask again.
+    /// Seconds until the flow has to send requests again.
     pub expire_s: u32,
-    /// The cookie, as its `init` has left it.
+    /// The cookie that its `init` has written.
     pub cookie: [u8; 64],
 }
 
-/// Which of a sender's decisions this is: each has a higher number than those before it.
+/// The position of a decision among those of its sender: each has a higher number than the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stamp {
-    /// Who numbered it; 0 is nobody, whose decisions are never late.
+    /// The sender's number; decisions of sender 0 are never late.
     pub sender: u32,
-    /// Its number.
+    /// The decision's number.
     pub number: u64,
 }
 
-/// What becomes of a packet by the state of its flow.
+/// The outcome for a packet by the state of its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It asks, with this DSCP, 3 to 63.
+    /// A request with this DSCP, 3 to 63.
     Request {
         /// The DSCP.
         dscp: u8,
     },
-    /// It may go; with `renew` it asks for renewal on its way.
+    /// Forwarded; with `renew` it requests renewal.
     Granted {
-        /// Whether it asks.
+        /// Whether it requests renewal.
         renew: bool,
     },
     /// It is over the granted rate.
@@ -158,22 +156,22 @@ pub enum Outcome {
     /// Its flow is declined.
     Declined,
     /// Some traffic of its flow is declined, [`Record::provisional_traffic`];
-    /// [`Record::classified`] makes an outcome of whether the packet is such traffic.
+    /// [`Record::classified`] returns the outcome, given whether the packet is such traffic.
     Classify,
-    /// The program of this number is to say; [`Record::answer`] makes an outcome of that.
+    /// The program of this number decides; [`Record::answer`] returns the outcome.
     Run(u8),
-    /// Its program lets it go as it is, without the grantor.
+    /// Forwarded by its program without the grantor.
     Direct,
-    /// Its program declines it.
+    /// Declined by its program.
     DeclinedByProgram,
-    /// Its program found something wrong.
+    /// Its program reports an error.
     Error,
 }
 
-/// What a gate remembers of a flow, beside whose it is.
+/// The state that a gate keeps for a flow, without the flow's addresses.
 ///
-/// 24 bytes that every packet needs, then those that only a decision has; an entry has the
-/// latter in its second line.
+/// 24 bytes that every packet needs, then those of a decision, which are in the second cache line
+/// of an entry.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Record {
@@ -189,21 +187,21 @@ pub struct Record {
 
 const _: () = assert!(size_of::<Record>() == 88);
 
-/// The value of `program` for a request, beneath a provisional decline too: its source is unknown,
+/// The value of `program` for a request, also beneath a provisional decline: its source is unknown,
 const UNPROVEN: u8 = 0;
-/// or its source has shown that the address is its own.
+/// or has proven its address.
 const PROVEN: u8 = 1;
 
-/// Of a request: when a packet asked last.
+/// Of a request: the time of its last packet.
 const LAST_SEEN: usize = 0;
-/// Of a grant: bytes spent in the window. What is left would not do: a grant of less and then one of
-/// more within a window would forget what was sent.
+/// Of a grant: bytes spent in the window. The remaining bytes would not do: a grant of less and
+/// then one of more within a window would forget the bytes that were sent.
 const SPENT: usize = 0;
-/// Of a grant: when the window is over.
+/// Of a grant: the end of the window.
 const RENEW_AT: usize = 1;
-/// Of a grant: when packets ask for renewal next.
+/// Of a grant: the time of the next renewal request.
 const NEXT_RENEWAL: usize = 2;
-/// Of a grant: its rate, and the milliseconds between packets that ask.
+/// Of a grant: its rate, and the milliseconds between renewal requests.
 const TERMS: usize = 3;
 
 impl Record {
@@ -223,8 +221,8 @@ impl Record {
         record
     }
 
-    /// Makes this a request that has just begun. What was decided last stays known, so
-    /// that a late decision is still told from a new one.
+    /// Makes this a new request. The stamp of the last decision stays, so that a late decision is
+    /// still recognized.
     #[inline]
     fn begin(&mut self, now: u64) {
         self.state = State::Request;
@@ -235,8 +233,8 @@ impl Record {
         self.expire_at = now.saturating_add(lifetime(FIRST));
     }
 
-    /// Decides what becomes of a packet of `bytes`, Ethernet header included, and
-    /// remembers it.
+    /// Returns the outcome for a packet of `bytes`, Ethernet header included, and updates the
+    /// record.
     #[inline(always)]
     pub fn packet(&mut self, now: u64, bytes: u32) -> Outcome {
         if now >= self.expire_at {
@@ -285,14 +283,14 @@ impl Record {
         Outcome::Granted { renew }
     }
 
-    /// The rate and the step of a grant.
+    /// Returns the rate and the renewal step of a grant.
     #[inline]
     fn terms(&self) -> (u32, u32) {
         ((self.body[TERMS] >> 32) as u32, self.body[TERMS] as u32)
     }
 
-    /// Makes an outcome of what the program that [`packet`](Self::packet) named said; where
-    /// it is not there, that is [`ProgramVerdict::Missing`].
+    /// Returns the outcome for the verdict of the program that [`packet`](Self::packet) named; for
+    /// a missing program that is [`ProgramVerdict::Missing`].
     pub fn answer(&mut self, now: u64, answer: ProgramVerdict) -> Outcome {
         match answer {
             ProgramVerdict::Forward(prepared) => match prepared.priority {
@@ -309,13 +307,13 @@ impl Record {
         }
     }
 
-    /// Says whether a decision comes late: its sender numbered it before the one in force.
+    /// Returns whether a decision comes late: its sender numbered it before the one in force.
     #[inline]
     pub fn is_late(&self, stamp: Stamp) -> bool {
         stamp.sender != 0 && stamp.sender == self.sender && stamp.number <= self.number
     }
 
-    /// Remembers which decision this is; false if it comes late.
+    /// Records the stamp of a decision; returns false if it comes late.
     fn take(&mut self, stamp: Stamp) -> bool {
         if self.is_late(stamp) {
             return false;
@@ -326,11 +324,11 @@ impl Record {
         true
     }
 
-    /// Takes over a decision and says whether it counts: one that its sender numbered
-    /// before the one in force comes late and changes nothing.
+    /// Applies a decision and returns whether it counts: one that its sender numbered before the
+    /// one in force comes late and changes nothing.
     ///
     /// A provisional decline does not count either while the flow [is settled](Self::is_settled),
-    /// and its stamp is never remembered, so that none makes a grant come late.
+    /// and its stamp is never recorded, so that it makes no grant late.
     pub fn decide(&mut self, now: u64, decision: &Decision, stamp: Stamp) -> bool {
         if let Decision::Provisional(provisional) = *decision {
             return !self.is_late(stamp) && self.decline_provisionally(now, provisional);
@@ -360,8 +358,8 @@ impl Record {
         true
     }
 
-    /// Has a program decide from now on, with a cookie that its `init` has been given, and
-    /// says whether that counts, as [`decide`](Self::decide) does.
+    /// Starts a program, with a cookie that its `init` has written, and returns whether that
+    /// counts, as [`decide`](Self::decide) does.
     pub fn run(&mut self, now: u64, started: &StartedProgram, stamp: Stamp) -> bool {
         if !self.take(stamp) {
             return false;
@@ -374,14 +372,14 @@ impl Record {
         true
     }
 
-    /// Returns which version of the program decides, while one does.
+    /// Returns the tag of the program's version, while a program decides.
     #[inline]
     pub fn tag(&self) -> u16 {
-        // A request's, which a program has no use for: begun anew with the next one.
+        // These bytes hold a request's priority and allowance, which a program does not use.
         u16::from_le_bytes([self.priority, self.allowance])
     }
 
-    /// Returns the cookie of a flow that a program decides of.
+    /// Returns the cookie of a flow that a program decides about.
     #[inline]
     pub fn cookie(&self) -> [u8; 64] {
         let mut cookie = [0; 64];
@@ -392,7 +390,7 @@ impl Record {
         cookie
     }
 
-    /// Takes note of what the program has made of the cookie.
+    /// Stores the cookie that the program has written.
     #[inline]
     pub fn set_cookie(&mut self, cookie: &[u8; 64]) {
         let (words, _) = cookie.as_chunks::<8>();
@@ -401,19 +399,19 @@ impl Record {
         }
     }
 
-    /// Returns the state; after [`expire_at`](Self::expire_at) it is over.
+    /// Returns the state, which ends at [`expire_at`](Self::expire_at).
     #[inline]
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Returns when the state is over.
+    /// Returns the end of the state.
     #[inline]
     pub fn expire_at(&self) -> u64 {
         self.expire_at
     }
 
-    /// Returns the priority of a request that came last.
+    /// Returns the priority of the last request.
     #[inline]
     pub fn priority(&self) -> u8 {
         self.priority
@@ -425,29 +423,29 @@ impl Record {
         self.program
     }
 
-    /// Returns when a packet of a request asked last.
+    /// Returns the time of a request's last packet.
     #[inline]
     pub fn last_seen(&self) -> u64 {
         self.body[LAST_SEEN]
     }
 
-    /// Returns the bytes left in the window that a granted flow is in at `now`.
+    /// Returns the bytes left in the window of a granted flow at `now`.
     pub fn budget(&self, now: u64) -> u64 {
         let spent = if now < self.body[RENEW_AT] { self.body[SPENT] } else { 0 };
         (u64::from(self.terms().0) * KIB).saturating_sub(spent)
     }
 
-    /// Returns when packets of a granted flow ask for renewal next.
+    /// Returns the time of a granted flow's next renewal request.
     pub fn next_renewal_at(&self) -> u64 {
         self.body[NEXT_RENEWAL]
     }
 
-    /// Returns which decision is in force, or was last.
+    /// Returns the stamp of the last decision.
     pub fn stamp(&self) -> Stamp {
         Stamp { sender: self.sender, number: self.number }
     }
 
-    /// Asks the CPU for what a decision has left.
+    /// Prefetches the second cache line of the record.
     #[inline(always)]
     pub(crate) fn fetch_decided(&self) {
         fib::fetch_ahead(&self.body[1]);
@@ -519,7 +517,7 @@ mod tests {
         let mut record = Record::new(0);
         asks(&mut record, 0);
         assert_eq!(asks(&mut record, 4 * SECOND), 44);
-        // Of priority 41 it was remembered for 35 s.
+        // Of priority 41 it was kept for 35 s.
         assert_eq!(asks(&mut record, 40 * SECOND), 41);
     }
 
@@ -543,12 +541,12 @@ mod tests {
         assert_eq!(record.packet(at(239_999), 10), Outcome::Granted { renew: false });
         assert_eq!(record.packet(at(240_000), 10), Outcome::Granted { renew: true });
         assert_eq!(record.packet(at(242_999), 10), Outcome::Granted { renew: false });
-        // A packet that is dropped asks for nothing.
+        // A dropped packet requests no renewal.
         assert_eq!(record.packet(at(243_500), 5000), Outcome::OverRate);
         assert_eq!(record.packet(at(243_500), 1000), Outcome::Granted { renew: true });
         record.decide(at(243_501), &grant(1), Stamp::default());
         assert_eq!(record.packet(at(243_502), 500), Outcome::OverRate);
-        // Twice the rate: what is spent stays spent.
+        // Twice the rate: the spent bytes stay spent.
         record.decide(at(243_503), &grant(2), Stamp::default());
         assert_eq!(record.budget(at(243_503)), 2048 - 1010);
         // Nothing at all, and then twice the rate again.
@@ -585,7 +583,7 @@ mod tests {
         // Not even when it has expired meanwhile.
         asks(&mut record, 11 * SECOND);
         assert!(!record.decide(11 * SECOND, &grant(1), from(1, 6)));
-        // Numbers of different senders say nothing of each other.
+        // Numbers of different senders are independent.
         assert!(record.decide(0, &grant(1), from(2, 3)));
         assert!(record.decide(0, &decline, Stamp::default()));
         assert!(record.decide(0, &grant(1), from(1, 8)));

@@ -1,4 +1,4 @@
-//! Reading and writing of fields in network order, one after the other.
+//! Reads and writes fields in network order, one after the other.
 
 use super::{MessageError, ProgramDecision};
 use crate::state::Grant;

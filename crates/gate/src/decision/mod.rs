@@ -1,4 +1,4 @@
-//! Decisions on their way from grantors to gates.
+//! The decision protocol: decisions between grantors and gates.
 //!
 //! ```text
 //!   grantor: Item ─► v2::Sender ─► messages ═══► v2::Receiver ─► Item, Stamp ─► flow table
@@ -6,13 +6,13 @@
 //!                         └───── acknowledgements ◄══┘
 //! ```
 //!
-//! | file | what it is |
+//! || file | contents |
 //! |---|---|
-//! | [`v1`] | the published gates' messages, byte for byte: neither authenticated nor acknowledged |
-//! | [`v2`] | our own: authenticated, each message taken once, acknowledged, retransmitted |
+//! || [`v1`] | the messages of the published gates, byte for byte: neither authenticated nor acknowledged |
+//! || [`v2`] | this project's protocol: authenticated, each message taken once, acknowledged, retransmitted |
 //!
-//! Nothing here sends or receives: messages are bytes, time is an argument. The formats
-//! are in docs/decision-protocol.md.
+//! This module does no I/O: messages are bytes, time is an argument. docs/decision-protocol.md
+//! specifies the formats.
 
 pub mod v1;
 pub mod v2;
@@ -24,29 +24,29 @@ use fib::{Addr, Prefix};
 use crate::flow::{Flow, Pair};
 use crate::state::Decision;
 
-/// A flow program to run for a flow, by number, with what it begins with.
+/// A decision to run a flow program for a flow, with the program's number and initial cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramDecision {
-    /// Seconds until the flow has to ask again.
+    /// Seconds until the flow has to send requests again.
     pub expire_s: u32,
-    /// Which program.
+    /// The number of the program.
     pub program: u8,
-    /// Its state at first; on the wire without the zero words at its end.
+    /// The initial cookie; on the wire without the zero words at its end.
     pub cookie: [u8; 64],
 }
 
-/// What is to become of a flow, or of all flows of a pair of prefixes.
+/// A command to a gate about a flow, or about all flows of a pair of prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowCommand {
-    /// It is granted or declined.
+    /// Grant the flow or decline it.
     Decide(Decision),
-    /// A program decides.
+    /// Run a program for each of its packets.
     Run(ProgramDecision),
-    /// It is forgotten, and asks again with its next packet. Version 2 only.
+    /// Forget the flow, which sends requests again with its next packet. Version 2 only.
     Flush,
 }
 
-/// Whom a decision is about: all flows from one prefix to another.
+/// The scope of a decision: all flows from one prefix to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// IPv4.
@@ -56,7 +56,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Makes the scope that is one flow.
+    /// Returns the scope that is this one flow.
     pub fn of(flow: &Flow) -> Self {
         match flow.pair() {
             Pair::V4 { src, dst } => Self::V4(Prefix::truncate(src, 32), Prefix::truncate(dst, 32)),
@@ -66,7 +66,7 @@ impl Scope {
         }
     }
 
-    /// Returns the flow, if this is one.
+    /// Returns the flow, if the scope is a single one.
     pub fn flow(&self) -> Option<Flow> {
         fn whole<A: Addr>(src: Prefix<A>, dst: Prefix<A>) -> bool {
             src.len() == A::BITS && dst.len() == A::BITS
@@ -77,7 +77,7 @@ impl Scope {
         }
     }
 
-    /// Says whether a flow is within.
+    /// Returns whether a flow is in the scope.
     pub fn contains(&self, flow: &Flow) -> bool {
         match (self, flow.pair()) {
             (Self::V4(from, to), Pair::V4 { src, dst }) => from.contains(src) && to.contains(dst),
@@ -87,50 +87,50 @@ impl Scope {
     }
 }
 
-/// A decision and whom it is about.
+/// A command and its scope: one entry of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Whom it is about.
+    /// The flows that the command is about.
     pub scope: Scope,
-    /// What is to become of them.
+    /// The command.
     pub command: FlowCommand,
 }
 
-/// Why a message, or a part of it, is not taken.
+/// The reason to refuse a message, or a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MessageError {
-    /// It ends before what it promises.
+    /// The message ends before its last field.
     Truncated,
-    /// It is of another version.
+    /// The message is of another version.
     Version,
-    /// A field has a value that means nothing, or one that must be zero is not.
+    /// A field has an invalid value, or a reserved field is not zero.
     Malformed,
-    /// Nobody of that number may decide.
+    /// No sender has this number.
     UnknownSender,
     /// The key is not, or no longer, in use.
     UnknownKey,
-    /// The authentication code is not that of the message.
+    /// The authentication code is wrong.
     Forged,
-    /// It is for a session that is over.
+    /// The message is for another session.
     OtherSession,
-    /// It was taken before.
+    /// The message was accepted before.
     Replayed,
-    /// It is older than what can be told from what was taken before.
+    /// The number is below the replay window.
     TooOld,
 }
 
 impl core::fmt::Display for MessageError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Self::Truncated => "the message ends before what it promises",
+            Self::Truncated => "the message ends before its last field",
             Self::Version => "the message is of another version of the protocol",
-            Self::Malformed => "a field of the message has no meaning",
+            Self::Malformed => "a field of the message has an invalid value",
             Self::UnknownSender => "the sender is not among the grantors of the policy",
-            Self::UnknownKey => "the message is under a key that is not in use",
+            Self::UnknownKey => "the message is signed with a key that is not in use",
             Self::Forged => "the message's authentication code is wrong",
-            Self::OtherSession => "the message is for a session that is over",
-            Self::Replayed => "the message was taken before",
-            Self::TooOld => "the message is older than the window",
+            Self::OtherSession => "the message is for another session",
+            Self::Replayed => "the message was accepted before",
+            Self::TooOld => "the message's number is below the replay window",
         })
     }
 }

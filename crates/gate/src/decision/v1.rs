@@ -10,24 +10,25 @@
 //! ```
 //!
 //! A decline of this version carries no proof that its packet was not forged: it is provisional
-//! (`state/provisional.rs`). This version has no decline of only some packets of a flow.
+//! (`state/provisional.rs`). This version cannot decline a part of a flow's packets.
 //!
-//! Nothing in it says who speaks, or when: whoever can send a datagram to the gate
-//! can decide. A gate takes it only where it is told to, from addresses it is told.
+//! Messages carry neither a sender nor a time: any host that can send a datagram to the gate can
+//! decide. A gate accepts this version only if its configuration allows it, and only from the
+//! addresses listed there.
 //!
-//! A reader gives decisions one by one and stops at the first that is none; those before
-//! it stand, as they do at the published gates. A writer never goes beyond the bytes it
-//! is given, so that messages fit the path, where those of the published grantors may
-//! exceed 1500 bytes and are then lost.
+//! [`Reader`] returns decisions one by one and stops at the first invalid one; those before it
+//! stand, as they do at the published gates. [`Writer`] never exceeds its maximum length, so that
+//! messages fit the path; messages of the published grantors may exceed 1500 bytes and are then
+//! lost.
 
 use super::cursor::{Cursor, put_grant, put_program};
 use super::{FlowCommand, Item, MessageError, Scope};
 use crate::flow::{Flow, Pair};
 use crate::state::{Decision, Provisional, Traffic};
 
-/// The UDP port that messages come from.
+/// The source UDP port of messages.
 pub const SOURCE_PORT: u16 = 0xa0a0;
-/// The UDP port that messages go to.
+/// The destination UDP port of messages.
 pub const DESTINATION_PORT: u16 = 0xb0b0;
 
 const VERSION: u8 = 1;
@@ -42,12 +43,12 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Takes the payload of a datagram.
+    /// Reads the header of a datagram's payload.
     ///
     /// # Errors
     ///
-    /// [`MessageError::Truncated`], [`MessageError::Version`], or [`MessageError::Malformed`] if a field
-    /// is not zero that has to be.
+    /// [`MessageError::Truncated`], [`MessageError::Version`], or [`MessageError::Malformed`] if a
+    /// reserved field is not zero.
     pub fn new(payload: &'a [u8]) -> Result<Self, MessageError> {
         let mut cursor = Cursor(payload);
         let [version, reserved @ ..] = cursor.take::<4>()?;
@@ -111,8 +112,8 @@ impl Writer {
         Self { bytes: vec![VERSION, 0, 0, 0], most }
     }
 
-    /// Adds a decision and says whether it is in: it is not if it has no room, or if this
-    /// version cannot say it, which is whatever is not about one flow.
+    /// Adds a decision and returns whether it was added. It is not if there is no room, or if this
+    /// version cannot express it: only decisions about single flows are possible.
     pub fn push(&mut self, item: &Item) -> bool {
         let before = self.bytes.len();
         let fits = self.try_push(item).is_some() && self.bytes.len() <= self.most;

@@ -2,18 +2,18 @@
 //!
 //! ```text
 //!   destination ─┬─ not protected ─► verdict by the policy, an entry goes
-//!                └─ protected ─┬─ brings a cookie back ─► an entry, and the packet is dropped
+//!   destination ─┬─ not protected ─► verdict by the policy, its entry is removed
 //!                              ├─ has an entry, or is admitted to one ─► state ─► verdict
 //!                              └─ none ─┬─► a request, and nothing of it in the table
-//!                                       └─ a SYN that may be answered by a cookie ─► asked
-//! ```
+//!                              └─ none ─┬─► a request without an entry
+//!                                       └─ a SYN that may be answered by a cookie ─► challenged
 //!
-//! Who has to answer a cookie (`cookie.rs`) is asked with his first SYN. If he comes again and has
-//! not answered, as where a box on his way swallows what looks wrong to it, his packets are
-//! requests by his patience all the same; he has no entry, which is all that he lacks.
+//! A flow that has to return a cookie (`cookie.rs`) is challenged at its first SYN. If it sends
+//! more packets without returning the cookie, as where a middlebox drops the unexpected answer,
+//! these are requests by its patience all the same; it only lacks an entry.
 //!
-//! Room is made for those who will get an entry and for no others, so that first packets do
-//! not push out who has shown himself.
+//! Entries are evicted only for flows that will get an entry, so that first packets do not evict
+//! flows that have sent a second one.
 
 use super::prove::{Resets, Segment, is_tcp, segment};
 use super::source::unprotected_verdict;
@@ -30,7 +30,7 @@ use crate::priority::{FIRST, dscp};
 use crate::state::{Outcome, Record};
 use crate::table::{FlowTable, PolicyBinding};
 
-/// What is at hand for those who come.
+/// The state that admission reads and writes.
 struct AdmissionContext<'g, I> {
     table: &'g mut FlowTable<I>,
     admission: Option<&'g mut Admission>,
@@ -42,18 +42,18 @@ struct AdmissionContext<'g, I> {
     full: bool,
 }
 
-/// What a flow without an entry has come to.
+/// The result for a flow without an entry.
 enum AdmissionResult {
     /// It has this entry.
     Entry(u32),
-    /// It has none, and its packet this outcome.
+    /// It has none, and its packet has this outcome.
     NoEntry(Outcome),
-    /// It has none, and has to answer this first.
+    /// It has none, and has to return this cookie first.
     Challenge(Cookie),
 }
 
 impl<I: Index> Gate<I> {
-    /// Goes through packets of flows that have no entry, or one of another policy.
+    /// Decides about packets of flows that have no entry, or one of another policy.
     pub(super) fn admit<'a>(
         &mut self,
         now: u64,
@@ -78,7 +78,7 @@ impl<I: Index> Gate<I> {
         for &Unresolved { at, action, line } in left {
             let at = usize::from(at);
             let Packet { flow, hash, bytes } = &packets[at];
-            // It may have come since, with a packet before this one, or gone.
+            // A packet before this one may have made or removed it.
             let entry = context.table.find(flow, *hash);
             verdicts[at] = if let Some(Action::Grantors(set)) = action {
                 let binding = PolicyBinding { set, generation };
@@ -136,7 +136,7 @@ impl<I: Index> Gate<I> {
                     None => {
                         charged_verdict(policy, &mut self.limits, set, now, &packets[at], outcome)
                     }
-                    // Where nobody could decide of it nobody is asked for anything.
+                    // Without a grantor there is no challenge.
                     Some(cookie) => match verdict_by_outcome(policy.set(set), *hash, outcome) {
                         Verdict::Request { .. } => Verdict::Ask { cookie },
                         verdict => verdict,
@@ -156,7 +156,7 @@ impl<I: Index> AdmissionContext<'_, I> {
         self.counts.verdict(self.ledger, line, verdict, bytes);
     }
 
-    /// Makes room for those of a group who will get an entry.
+    /// Evicts entries for those flows of a group that will get one.
     fn make_room_for_group<'a>(
         &mut self,
         now: u64,
@@ -172,7 +172,7 @@ impl<I: Index> AdmissionContext<'_, I> {
         if let Some(admission) = admission {
             left.iter().for_each(|left| admission.fetch(hash(left)));
         }
-        // At most so many get one.
+        // The maximum number of new entries.
         if !self.evicts || self.table.room() >= GROUP {
             return;
         }
@@ -191,7 +191,7 @@ impl<I: Index> AdmissionContext<'_, I> {
         self.make_room(wanted);
     }
 
-    /// Forgets a flow that is no longer protected.
+    /// Removes the state of a flow that is no longer protected.
     fn forget_flow(&mut self, entry: Option<u32>, hash: u32, now: u64) {
         match (entry, &mut self.admission) {
             (Some(entry), _) => self.table.remove(entry),
@@ -206,7 +206,7 @@ impl<I: Index> AdmissionContext<'_, I> {
         }
     }
 
-    /// Decides of a flow that has no entry, one packet of which is here.
+    /// Decides about a packet of a flow that has no entry.
     fn admit_flow<'a>(
         &mut self,
         flow: &Flow,
@@ -216,7 +216,7 @@ impl<I: Index> AdmissionContext<'_, I> {
         read: impl FnOnce() -> &'a [u8],
     ) -> AdmissionResult {
         let flows = self.table.len();
-        // What it is to cookies, if it is TCP and TCP has to answer one.
+        // The TCP segment, if TCP has to return a cookie.
         let proving = match (&self.cookies, &self.admission) {
             (Some(_), Some(admission)) if admission.is_pressed(flows) => segment(read()),
             _ => None,
@@ -250,7 +250,7 @@ impl<I: Index> AdmissionContext<'_, I> {
         if !self.full {
             let entry = match shown {
                 Some(record) => {
-                    // Its first packet may be of this very group.
+                    // Its first packet may be of this group.
                     self.make_room(1);
                     self.table.restore(flow, hash, binding, record, now)
                 }
@@ -266,7 +266,7 @@ impl<I: Index> AdmissionContext<'_, I> {
         self.rank_without_entry(hash, shown.unwrap_or_else(|| Record::new(now)), now)
     }
 
-    /// Ranks a packet of a flow that gets no entry by its patience, which goes on being counted.
+    /// Ranks a packet of a flow that gets no entry by its patience, which stays counted.
     fn rank_without_entry(&mut self, hash: u32, mut record: Record, now: u64) -> AdmissionResult {
         if let Some(admission) = &mut self.admission {
             admission.remember(hash, now);
@@ -274,8 +274,8 @@ impl<I: Index> AdmissionContext<'_, I> {
         AdmissionResult::NoEntry(record.packet(now, 0))
     }
 
-    /// Gives a flow its entry that has answered a cookie, if there is room for it; since when it
-    /// has been patient is known by its first SYN.
+    /// Makes an entry for a flow that has returned a cookie, if there is room; its patience counts
+    /// from its first SYN.
     fn admit_proven(
         &mut self,
         flow: &Flow,

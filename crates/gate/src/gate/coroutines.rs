@@ -1,4 +1,4 @@
-//! The packet path by coroutines: the alternative to groups (thesis, 4.5.3, 4.5.4).
+//! The packet path with coroutines: the alternative to groups (thesis, 4.5.3, 4.5.4).
 //!
 //! ```text
 //!   packet 0   index ─┐          entry ─┐          decided ─► state, verdict
@@ -6,17 +6,16 @@
 //!   packet 2                 index ─┐          entry ─┐
 //! ```
 //!
-//! Each packet under way is a stackless coroutine: it asks the CPU for what it needs next
-//! and lets the others go on until its turn comes again. How many are under way is the
-//! caller's to choose, and to change while it runs (`fib::engine::overlap::Tuner`).
+//! Each packet in flight is a stackless coroutine: it prefetches what it needs next and yields
+//! until its turn comes again. The caller chooses how many are in flight, and may change this while
+//! it runs (`fib::engine::overlap::Tuner`).
 //!
-//! All take the same number of steps, so they end in the order of the batch, and everything
-//! that changes the table is done in the last step: the outcome is that of one packet after
-//! the other, whatever is under way. In a full table that is also the price: room is made
-//! packet by packet, where a group makes it for all of its packets at once, with their waits
-//! beside one another.
+//! All take the same number of steps, so they end in the order of the batch, and the last step
+//! makes all changes to the table: the outcome is that of one packet after the other, for any
+//! number in flight. In a full table that is also the cost: entries are evicted packet by packet,
+//! where a group evicts for all of its packets at once, with overlapping waits.
 //!
-//! Kept for the comparison, which `fingerpost-bench gate` makes: groups are what the gate goes by.
+//! This is kept for the comparison of the gate's benchmark: the gate uses groups.
 
 use fib::engine::overlap::MOST;
 
@@ -25,7 +24,7 @@ use super::prove::Resets;
 use super::{Gate, Packet, Unresolved, Verdict};
 use crate::index::Index;
 
-/// Where a packet has come to.
+/// The next step of a packet.
 #[derive(Clone, Copy)]
 enum At {
     Index,
@@ -34,8 +33,8 @@ enum At {
 }
 
 impl<I: Index> Gate<I> {
-    /// Gives each packet its verdict, at `now`, with so many packets under way at a time, 1
-    /// to [`MOST`].
+    /// Returns a verdict for each packet, at `now`, with `in_flight` packets at a time, 1 to
+    /// [`MOST`].
     ///
     /// # Panics
     ///
@@ -51,7 +50,7 @@ impl<I: Index> Gate<I> {
         let in_flight = in_flight.clamp(1, MOST);
         let mut under_way = [At::Index; MOST];
         let mut candidates = [None; MOST];
-        // Packet n is in place n of the ring, modulo its length; `begun` are under way or done.
+        // Packet n is in slot n of the ring, modulo its length; `begun` are in flight or done.
         let (mut begun, mut done) = (0, 0);
         while done < packets.len() {
             while begun < packets.len() && begun - done < in_flight {
@@ -85,7 +84,7 @@ impl<I: Index> Gate<I> {
         }
     }
 
-    /// The last step: what group step 3 does where the flow is known, and 4 to 6 otherwise.
+    /// Runs the last step: group step 3 for a known flow, and 4 to 6 otherwise.
     fn finish(&mut self, now: u64, packet: &Packet, verdict: &mut Verdict) {
         let policy = self.policy.current();
         let generation = policy.generation() as u16;
@@ -95,7 +94,7 @@ impl<I: Index> Gate<I> {
             self.counts.verdict(&self.ledger, line, verdict, packet.bytes);
             return;
         }
-        // Another packet may have taken its entry since, or made one for it.
+        // Another packet may have evicted its entry since, or made one for it.
         let entry = self.table.find(&packet.flow, packet.hash);
         let known = |entry: &u32| self.table.entry(*entry).binding().generation == generation;
         if let Some(entry) = entry.filter(known) {

@@ -1,23 +1,23 @@
-//! Decisions at the gate: of a flow at once, of prefixes by a walk through the table.
+//! Decisions at the gate: about a flow at once, about prefixes by a walk through the table.
 //!
-//! A decision about a flow without an entry gives it one, if the policy gives its
-//! destination to grantors: a request whose entry had to go is answered all the same, and
-//! makes room for the answer. A grant finds room as long as anything in the table is not granted;
-//! declines have a share of it (`table/room.rs`).
+//! A decision about a flow without an entry makes one, if the policy assigns its destination to
+//! grantors: a request whose entry was evicted can be decided all the same, and its decision evicts
+//! another entry. A grant finds room as long as anything in the table is not granted; declines have
+//! a share of it (`table/eviction.rs`).
 //!
 //! **A provisional decline** rests on no proof that its packet was not forged
 //! (`state/provisional.rs`). It has no effect on a flow that is granted, run by a program, declined
 //! by its addresses, or proven. It makes an entry only where a packet of the flow would, and only
 //! if one is free: forged sources that a policy declines take no room from others.
 //!
-//! A decision about prefixes applies to the flows that are known, by a walk of bounded
-//! steps, and to those that come while it lasts, from a list of at most [`MAX_WIDE`]
-//! that new flows are held against; the latest counts. A flow that gets no entry (admission.rs) is
-//! declined by it all the same; for a grant it has to come again. A flow that a grantor has decided
-//! of by itself since is left alone, by the stamp.
+//! A decision about prefixes applies to the known flows, by a walk of bounded steps, and to flows
+//! that arrive during its lifetime, from a list of at most [`MAX_PREFIX_DECISIONS`] that new flows
+//! are matched against; the latest counts. It declines a flow without an entry too (admission.rs);
+//! for a grant the flow has to send another packet. The stamp protects a flow with a later decision
+//! of its own.
 //!
 //! Decisions are **retracted** by their stamps: all of a sender up to a number ([`Gate::retract`]),
-//! by such a walk too. A flow that one of them is in force of is forgotten, and asks again.
+//! by such a walk too. A flow with one of them in force is removed, and sends requests again.
 
 use super::run::ProgramRunner;
 use super::{Gate, GateCounters};
@@ -28,19 +28,19 @@ use crate::policy::Action;
 use crate::state::{Decision, Grant, Record, Stamp, State};
 use crate::table::{FlowTable, PolicyBinding};
 
-/// The most decisions about prefixes at a time.
+/// Maximum number of decisions about prefixes at a time.
 pub const MAX_PREFIX_DECISIONS: usize = 64;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// What was said of a pair of prefixes.
+/// A decision about a pair of prefixes.
 #[derive(Clone, Copy, Debug)]
 struct PrefixDecision {
     scope: Scope,
     command: FlowCommand,
     stamp: Stamp,
     until: u64,
-    /// How far the walk has come.
+    /// The position of the walk.
     walked: usize,
 }
 
@@ -52,7 +52,7 @@ struct Retraction {
     walked: usize,
 }
 
-/// The most retractions at a time.
+/// Maximum number of retractions at a time.
 const MAX_RETRACTIONS: usize = 64;
 
 /// The decisions about prefixes, the latest last, and the retractions.
@@ -63,7 +63,7 @@ pub(super) struct PrefixDecisions {
 }
 
 impl Default for PrefixDecisions {
-    /// Has room for all there may be.
+    /// Allocates for the maximum.
     fn default() -> Self {
         Self {
             rules: Vec::with_capacity(MAX_PREFIX_DECISIONS),
@@ -73,7 +73,7 @@ impl Default for PrefixDecisions {
 }
 
 impl PrefixDecisions {
-    /// Applies the latest rule about a flow that has just got its entry.
+    /// Applies the latest decision about a flow that has just got its entry.
     #[inline]
     pub(super) fn apply<I: Index>(
         &self,
@@ -91,14 +91,14 @@ impl PrefixDecisions {
             if declines(&rule.command) {
                 table.enforce_declined_share();
             }
-            // A flush has nothing to say to a flow that has just begun.
+            // A flush has no effect on a new flow.
             if rule.command != FlowCommand::Flush {
                 let _ = rule.say(table, runner, entry, now, rule.stamp);
             }
         }
     }
 
-    /// Says whether the latest rule about a flow that gets no entry declines it.
+    /// Returns whether the latest decision about a flow without an entry declines it.
     #[inline]
     pub(super) fn declines(&self, flow: &Flow, now: u64) -> bool {
         let about = |rule: &&PrefixDecision| now < rule.until && rule.scope.contains(flow);
@@ -106,7 +106,7 @@ impl PrefixDecisions {
         latest.is_some_and(|rule| declines(&rule.command))
     }
 
-    /// Goes on with the walks, with at most `work` entries looked at, and forgets what is over.
+    /// Continues the walks, reading at most `work` entries, and removes what has expired.
     pub(super) fn walk<I: Index>(
         &mut self,
         table: &mut FlowTable<I>,
@@ -204,7 +204,7 @@ impl PrefixDecision {
     }
 }
 
-/// Has a flow that has an entry become what is said.
+/// Applies a command to a flow with an entry.
 fn apply<I: Index>(
     table: &mut FlowTable<I>,
     runner: &mut ProgramRunner,
@@ -223,7 +223,7 @@ fn apply<I: Index>(
             return Err(IgnoredReason::Unproven);
         }
         FlowCommand::Decide(decision) => table.decide(entry, now, decision, stamp),
-        // What comes late is not even tried.
+        // A late command is not even tried.
         FlowCommand::Run(_) if record.is_late(stamp) => false,
         FlowCommand::Run(program) => {
             let started = runner.begin(now, program).ok_or(IgnoredReason::Program)?;
@@ -233,12 +233,12 @@ fn apply<I: Index>(
     if counts { Ok(()) } else { Err(IgnoredReason::Late) }
 }
 
-/// Returns whether a decision keeps packets out.
+/// Returns whether a command drops packets.
 fn declines(command: &FlowCommand) -> bool {
     matches!(command, FlowCommand::Decide(Decision::Decline { .. } | Decision::Provisional(_)))
 }
 
-/// Where a decision with this result is counted.
+/// Returns the counter of a decision with this result.
 fn counter<'a>(counts: &'a mut GateCounters, result: &Result<(), IgnoredReason>) -> &'a mut u64 {
     match result {
         Ok(()) => &mut counts.decided,
@@ -250,16 +250,16 @@ fn counter<'a>(counts: &'a mut GateCounters, result: &Result<(), IgnoredReason>)
     }
 }
 
-/// Why a decision has no effect.
+/// The reason why a decision has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IgnoredReason {
-    /// It was overtaken by one that its sender has made since.
+    /// Its sender has made a later one.
     Late,
     /// The table has no entry left for the flow.
     NoRoom,
-    /// The policy gives the flow's destination to no grantor.
+    /// The policy assigns the flow's destination to no grantor.
     Unprotected,
-    /// It asks for a flow program that is not there, or that refuses what it is given.
+    /// It names a flow program that is missing, or that refuses the cookie.
     Program,
     /// A decline without proof of a flow that is granted or proven, or has no entry.
     Unproven,
@@ -271,9 +271,9 @@ impl core::fmt::Display for IgnoredReason {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::Late => "a later decision is in force",
-            Self::NoRoom => "the flow table has no entry left: give it more",
-            Self::Unprotected => "the policy gives the destination to no grantor",
-            Self::Program => "the flow program is not there, or refuses the cookie",
+            Self::NoRoom => "the flow table has no free entry: raise `flow_table.entries`",
+            Self::Unprotected => "the policy assigns the destination to no grantor",
+            Self::Program => "the flow program is missing, or refuses the cookie",
             Self::Unproven => "the flow is granted or proven, and the decline rests on no proof",
             Self::TooManyPrefixes => "too many decisions about prefixes are in force",
         })
@@ -283,7 +283,7 @@ impl core::fmt::Display for IgnoredReason {
 impl core::error::Error for IgnoredReason {}
 
 impl<I: Index> Gate<I> {
-    /// Takes over a decision at `now`. `hash` is how flows are hashed.
+    /// Applies a decision at `now`. `hash` hashes flows.
     ///
     /// # Errors
     ///
@@ -345,7 +345,7 @@ impl<I: Index> Gate<I> {
         let entry = match self.table.find(flow, hash) {
             Some(entry) => {
                 let state = self.table.entry(entry).record().state();
-                // It may not be the one that goes: it is no decline yet.
+                // The flow itself may be evicted otherwise: it is not declined yet.
                 if declines && !matches!(state, State::Declined | State::Provisional) {
                     self.counts.evicted += self.table.enforce_declined_share() as u64;
                 }
@@ -357,7 +357,7 @@ impl<I: Index> Gate<I> {
                     return Err(IgnoredReason::Unprotected);
                 };
                 let binding = PolicyBinding { set, generation: policy.generation() as u16 };
-                // No entry for what would have no effect.
+                // A decision without effect makes no entry.
                 if let FlowCommand::Run(program) = command {
                     self.runner.begin(now, program).ok_or(IgnoredReason::Program)?;
                 }
@@ -382,14 +382,14 @@ impl<I: Index> Gate<I> {
         apply(&mut self.table, &mut self.runner, entry, now, command, stamp)
     }
 
-    /// Returns whether the first packet of a flow gets no entry, or only in another's place.
+    /// Returns whether the first packet of a flow gets no entry, or only by an eviction.
     fn is_pressed(&self) -> bool {
         let flows = self.table.len();
         let asks = self.admission.as_ref().is_some_and(|admission| admission.is_pressed(flows));
         asks || self.table.room() == 0
     }
 
-    /// Forgets the first packet of a flow that a grantor has spoken of since.
+    /// Forgets the first packet of a flow that a grantor has decided about.
     fn forget_first_seen(&mut self, hash: u32, now: u64) {
         if let Some(admission) = &mut self.admission {
             admission.forget(hash, now);
@@ -405,7 +405,7 @@ impl<I: Index> Gate<I> {
     ) -> Result<(), IgnoredReason> {
         let expire_s = match command {
             FlowCommand::Decide(Decision::Decline { expire_s }) => expire_s,
-            // About addresses, it rests on no packet.
+            // About prefixes it rests on addresses, not on a packet.
             FlowCommand::Decide(Decision::Provisional(decline)) => decline.expire_s,
             FlowCommand::Decide(Decision::Grant(grant)) => grant.expire_s,
             FlowCommand::Run(program) => program.expire_s,
@@ -413,7 +413,7 @@ impl<I: Index> Gate<I> {
         };
         let until = now.saturating_add(u64::from(expire_s) * SECOND);
         let rules = &mut self.wide.rules;
-        // The same prefixes again: what was said before is over.
+        // A decision about the same prefixes replaces the last one.
         rules.retain(|rule| rule.scope != scope);
         if rules.len() == MAX_PREFIX_DECISIONS {
             self.counts.table_full += 1;
@@ -423,8 +423,7 @@ impl<I: Index> Gate<I> {
         Ok(())
     }
 
-    /// Counts the flows that a grantor has decided of and that have not expired at `now`:
-    /// a walk through the table.
+    /// Counts the flows with a decision that has not expired at `now`, by a walk through the table.
     pub fn decided(&self, now: u64) -> usize {
         let in_force =
             |record: &Record| record.state() != State::Request && now < record.expire_at();

@@ -1,4 +1,4 @@
-//! Addresses of a group of packets, those of a family together: tables are looked up in batches.
+//! Addresses of a group of packets by family, so that tables are looked up in batches.
 
 use fib::Hop;
 
@@ -6,7 +6,7 @@ use super::{GROUP, Packet, RuleId, Unresolved};
 use crate::flow::{Flow, Pair};
 use crate::policy::{Action, Address, Policy};
 
-/// Addresses by family, and which packet each is of.
+/// Addresses by family, and the packet of each.
 pub(super) struct Families {
     four: [u32; GROUP],
     six: [u128; GROUP],
@@ -16,7 +16,7 @@ pub(super) struct Families {
     sixes: usize,
 }
 
-/// Returns where a flow goes.
+/// Returns the destination of a flow.
 #[inline]
 pub(super) fn dst(flow: &Flow) -> Address {
     match flow.pair() {
@@ -25,7 +25,7 @@ pub(super) fn dst(flow: &Flow) -> Address {
     }
 }
 
-/// Returns where a flow comes from.
+/// Returns the source of a flow.
 #[inline]
 pub(super) fn src(flow: &Flow) -> Address {
     match flow.pair() {
@@ -61,8 +61,8 @@ impl Families {
         it
     }
 
-    /// Hands over the IPv4 addresses, room for as many hops, and the numbers of the packets, if
-    /// there are any.
+    /// Calls `look` with the IPv4 addresses, room for as many hops, and the numbers of the packets,
+    /// if there are any.
     #[inline]
     pub(super) fn v4(&mut self, look: impl FnOnce(&[u32], &mut [Hop], &[u8])) {
         if self.fours > 0 {

@@ -7,7 +7,7 @@
 //!     2  candidates found, their entries fetched    these
 //!     3  known flows: state, verdict                those whose entry is current
 //!     4  policy, by family, together                the others
-//!     5  room made in a full table, together        as many as will need it
+//!     5  entries evicted from a full table, together    as many as will need one
 //!     6  entry if admitted, state, verdict          the others
 //! ```
 //!
@@ -15,36 +15,36 @@
 //! memory overlap: group prefetching (4.5.3), of [`GROUP`] packets. A group of one is
 //! algorithm 5, for comparison.
 //!
-//! **Known flows never look at the policy** while it is of the generation that their entry
-//! remembers. When it is another, they go the way of new ones and are found again in step 6:
-//! a flow whose destination has another grantor set gets it, one whose destination is no
-//! longer protected loses its entry.
+//! **Known flows skip the policy lookup** while the policy has the generation in their entry. With
+//! another generation they take the path of new flows and are found again in step 6: a flow whose
+//! destination has another grantor set gets it, one whose destination is no longer protected loses
+//! its entry.
 //!
-//! **Admission** (`admission.rs`): while the table is fuller than is said, a flow gets its entry
-//! with its second packet. What is remembered of the first is fetched ahead of step 5. With
-//! cookies (`cookie.rs`) a TCP flow gets it when it has answered one; resets that do so are told
-//! from others between steps 0 and 1, while any is awaited.
+//! **Admission** (`admission.rs`): while the table is fuller than a threshold, a flow gets its
+//! entry with its second packet. The mark of the first is prefetched ahead of step 5. With cookies
+//! (`cookie.rs`) a TCP flow gets it when it has returned one; resets that do so are recognized
+//! between steps 0 and 1, while any cookie is outstanding.
 //!
-//! **Insertion stops after the first failure in a group** (4.5.2): the packets after it go
-//! on as requests without an entry, at the priority of new ones. It fails only when nothing
-//! in the table can be given up, which is when all of it was granted or declined (declines have a
-//! share only, and go before a grant is refused).
+//! **Insertion stops after the first failure in a group** (4.5.2): the packets after it continue as
+//! requests without an entry, at the priority of new ones. It fails only when nothing in the table
+//! can be evicted: when all of it is granted or declined (declines have a share only, and are
+//! evicted before a grant is refused).
 //!
 //! **Forged packets** (`policy/forged.rs`) are found with the policy, in step 4, and so have no
-//! entry; a source on the allow-list does not help them.
+//! entry; a source on the allow-list does not exempt them.
 //!
-//! **Lists of sources** come before everything: packets of one that is allowed go to the grantor of
-//! their destination like granted ones, with no entry, no rate and no limit but the link's; what is not
-//! protected goes its way as ever. Packets of one that is blocked are dropped, wherever they go.
+//! **Lists of sources** come first: packets of an allowed source go to the grantor of their
+//! destination like granted ones, without an entry, a rate, or any limit but the link's;
+//! unprotected destinations are handled as usual. Packets of a blocked source are dropped, whatever
+//! their destination.
 //!
-//! **Limits** of prefixes and destinations (`limit/aggregate.rs`) come last: whatever is to leave for a
+//! **Limits** of prefixes and destinations (`limit/aggregate.rs`) come last: every packet towards a
 //! grantor is charged, or dropped.
 //!
-//! **Flows with a program** have it run in the steps that know a flow's state, with the
-//! packet's bytes, which [`Gate::process_with`] is given a way to. Without bytes they
-//! are errors.
+//! **Flows with a program** run it in the steps that know a flow's state, on the packet's bytes,
+//! which [`Gate::process_with`] reads by a closure. Without bytes the result is an error.
 //!
-//! The alternative by coroutines is in `woven.rs`.
+//! `coroutines.rs` has the alternative with coroutines.
 //!
 //! Time is the group's: one reading for all its packets.
 
@@ -81,13 +81,13 @@ use families::{dst, look_up};
 use prove::Resets;
 use run::ProgramRunner;
 
-/// The most packets of a group.
+/// Maximum number of packets in a group.
 pub const GROUP: usize = 32;
 
-/// A packet as far as the gate is concerned.
+/// The fields of a packet that the gate needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Whose it is.
+    /// The packet's flow.
     pub flow: Flow,
     /// The flow's hash, carried from steering.
     pub hash: u32,
@@ -112,7 +112,7 @@ pub struct Gate<I = Lines> {
     runner: ProgramRunner,
 }
 
-/// What is known of a packet that step 3 has left over.
+/// A packet that step 3 has not decided, and what is known of it.
 #[derive(Clone, Copy, Default)]
 struct Unresolved {
     /// Its place in the group.
@@ -122,7 +122,7 @@ struct Unresolved {
 }
 
 impl<I: Index> Gate<I> {
-    /// Makes a gate for up to `entries` flows by this policy, at `now`.
+    /// Creates a gate for up to `entries` flows with this policy, at `now`.
     ///
     /// # Panics
     ///
@@ -143,47 +143,47 @@ impl<I: Index> Gate<I> {
         }
     }
 
-    /// Has these programs from now on; without, decisions that name one are ignored.
+    /// Sets the programs; without them, decisions that name one are ignored.
     pub fn set_programs(&mut self, programs: Reader<Programs>) {
         self.runner.set(programs);
     }
 
-    /// Enters packets by the rule that decides of them there from now on, which is no other gate's.
+    /// Sets the counters by rule, which belong to this gate alone.
     pub fn set_ledger(&mut self, ledger: Arc<RuleCounters>) {
         self.ledger = ledger;
     }
 
-    /// Has flows show themselves from now on before they get an entry; without, none has to.
+    /// Requires a second packet before a flow gets an entry; without this, no flow needs one.
     pub fn set_admission(&mut self, terms: &AdmissionConfig) {
         self.admission = Some(Admission::new(terms, self.table.capacity()));
     }
 
-    /// Has TCP answer a cookie from now on where a flow has to show itself, which takes
-    /// [`set_admission`](Self::set_admission) and packets whose bytes can be had.
+    /// Requires a returned cookie of TCP flows where flows need a second packet, which takes
+    /// [`set_admission`](Self::set_admission) and packets whose bytes can be read.
     pub fn set_cookies(&mut self, terms: &cookie::CookieConfig, now: u64) {
         self.cookies = Some(Cookies::new(terms, now));
     }
 
-    /// Has cookies made with the secrets that are published, where they are made at all.
+    /// Makes cookies with the published secrets, if cookies are enabled.
     pub fn follow_secrets(&mut self, published: Reader<Secrets>) {
         if let Some(cookies) = &mut self.cookies {
             cookies.follow(published);
         }
     }
 
-    /// Has so many bytes between outer and inner header count against limits from now on: where
-    /// tunnels have UDP.
+    /// Sets the bytes between outer and inner header that count against limits: where tunnels use
+    /// UDP.
     pub fn set_encapsulation(&mut self, between: u32) {
         self.limits.set_between(between);
     }
 
-    /// Says when the first packet of a flow without an entry came, if that is remembered.
+    /// Returns the time of the first packet of a flow without an entry, if it is remembered.
     pub fn first_seen_at(&self, hash: u32, now: u64) -> Option<u64> {
         self.admission.as_ref()?.first_seen_at(hash, now)
     }
 
-    /// Remembers a flow as it was remembered before, unless that is over at `now`; says
-    /// whether it does. The policy is asked of it with its next packet.
+    /// Restores the record of a flow, unless it has expired at `now`; returns whether it was
+    /// restored. The policy is looked up with its next packet.
     pub fn restore(&mut self, now: u64, flow: &Flow, hash: u32, record: Record) -> bool {
         if record.expire_at() <= now || self.table.find(flow, hash).is_some() {
             return false;
@@ -193,24 +193,24 @@ impl<I: Index> Gate<I> {
         self.table.restore(flow, hash, binding, record, now).is_ok()
     }
 
-    /// Takes groups of so many packets, 1 to [`GROUP`], from now on: for measuring.
+    /// Sets the group size, 1 to [`GROUP`]: for measurements.
     pub fn set_group(&mut self, packets: usize) {
         self.group = packets.clamp(1, GROUP);
     }
 
-    /// Gives no request up for another from now on: for measuring.
+    /// Disables the eviction of requests: for measurements.
     pub fn disable_eviction(&mut self) {
         self.evicts = false;
     }
 
-    /// Asks the CPU for what judging a packet of a flow with this hash begins with: worth it as soon
-    /// as the hash is known, where others are still parsed before it is judged.
+    /// Prefetches the index line of a flow with this hash: worth it as soon as the hash is known,
+    /// while other packets are still parsed.
     #[inline]
     pub fn fetch(&self, hash: u32) {
         self.table.fetch(hash);
     }
 
-    /// Gives each packet its verdict, at `now`.
+    /// Returns a verdict for each packet, at `now`.
     ///
     /// # Panics
     ///
@@ -219,8 +219,8 @@ impl<I: Index> Gate<I> {
         self.process_with(now, packets, |_| &[], verdicts);
     }
 
-    /// Does so, for packets whose bytes can be had: `bytes` of a packet's number in the
-    /// batch begin with its IP header. Only flow programs read them.
+    /// The same, for packets whose bytes can be read: `bytes` of a packet's number in the batch
+    /// begin with its IP header. Only flow programs and declines of some traffic read them.
     ///
     /// # Panics
     ///
@@ -317,9 +317,8 @@ impl<I: Index> Gate<I> {
         verdict
     }
 
-    /// Does what is due beside packets: forgets flows that are over, and goes on with
-    /// decisions about prefixes; `work` bounds it, in entries looked at. To be called with
-    /// every turn.
+    /// Does the work beside packets: removes expired flows, and continues decisions about prefixes;
+    /// `work` is the maximum number of entries to read. Workers call this once a turn.
     pub fn run_maintenance(&mut self, now: u64, work: u32) {
         self.counts.expired += self.table.expire(now, work) as u64;
         let (table, runner) = (&mut self.table, &mut self.runner);
@@ -327,41 +326,41 @@ impl<I: Index> Gate<I> {
         self.runner.idle();
     }
 
-    /// Says that no packets come for a while, so that a new policy need not wait.
+    /// Declares that no packets come for a while, so that a new policy need not wait.
     pub fn idle(&mut self) {
         self.policy.idle();
         self.runner.idle();
     }
 
-    /// Counts what verified programs did that they must not: always 0, or the verifier is
-    /// wrong.
+    /// Counts the accesses of verified programs that violate their limits: always 0, or the
+    /// verifier is wrong.
     pub fn faults(&self) -> u64 {
         self.runner.faults()
     }
 
-    /// Returns the flows.
+    /// Returns the flow table.
     pub fn table(&self) -> &FlowTable<I> {
         &self.table
     }
 
-    /// Counts the times that a destination with a limit took the place of another in use.
+    /// Counts the times that a destination with a limit replaced another in use.
     pub fn displaced(&self) -> u64 {
         self.limits.displaced()
     }
 
-    /// Returns what became of packets by the rule that decided.
+    /// Returns the counters by rule.
     pub fn ledger(&self) -> &RuleCounters {
         &self.ledger
     }
 
-    /// Returns what has happened so far.
+    /// Returns the counters.
     pub fn counts(&self) -> &GateCounters {
         &self.counts
     }
 }
 
-/// Says what becomes of a packet whose flow has an entry.
-#[expect(clippy::too_many_arguments, reason = "what a gate is made of, without the rest of it")]
+/// Returns the verdict for a packet whose flow has an entry.
+#[expect(clippy::too_many_arguments, reason = "the parts of a gate, borrowed one by one")]
 #[inline(always)]
 fn known_flow_verdict<'a, I: Index>(
     table: &mut FlowTable<I>,
@@ -378,7 +377,7 @@ fn known_flow_verdict<'a, I: Index>(
     charged_verdict(policy, limits, set, now, packet, outcome)
 }
 
-/// Says where a packet of a flow with this set goes by its outcome.
+/// Returns the verdict for a packet of a flow with this set by its outcome, and charges limits.
 #[inline(always)]
 fn charged_verdict(
     policy: &Policy,
@@ -413,7 +412,7 @@ fn charged_verdict(
     }
 }
 
-/// Says so, limits aside.
+/// Returns the verdict by the outcome, without limits.
 #[inline(always)]
 fn verdict_by_outcome(set: Option<&GrantorSet>, hash: u32, outcome: Outcome) -> Verdict {
     let grantor = || set.and_then(|set| set.pick(hash)).map(|to| to.address);
@@ -428,7 +427,7 @@ fn verdict_by_outcome(set: Option<&GrantorSet>, hash: u32, outcome: Outcome) -> 
         Outcome::Direct => grantor().map_or(NO_GRANTOR, |grantor| Verdict::Direct { grantor }),
         Outcome::OverRate => Verdict::Drop(DropReason::OverRate),
         Outcome::DeclinedByProgram => Verdict::Drop(DropReason::Program),
-        // Whoever names a program has it run before a verdict is made.
+        // A program has run, and traffic is classified, before a verdict is made.
         Outcome::Error | Outcome::Run(_) | Outcome::Classify => {
             Verdict::Drop(DropReason::ProgramError)
         }

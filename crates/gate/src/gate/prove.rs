@@ -1,50 +1,50 @@
-//! Which packets ask for a cookie, and which bring one back.
+//! TCP segments that a cookie challenges, and resets that return a cookie.
 //!
 //! ```text
 //!   TCP, whole ─┬─ SYN alone ──► may be answered by a cookie
-//!               └─ RST ────────► looked at while cookies are awaited
-//!   TCP otherwise ─────────────► no entry without a proof, and no proof
-//! ```
+//!   TCP, whole ─┬─ SYN alone ──► may be answered by a cookie
+//!               └─ RST ────────► checked while cookies are outstanding
+//!   TCP otherwise ─────────────► no proof, and no entry without one
 //!
-//! The TCP checksum is not looked at: whoever forges packets makes it right, what is damaged brings
-//! no good cookie back, and on virtual links it is often not filled in yet.
+//! The TCP checksum is not verified: a forger computes a valid one, a damaged segment returns no
+//! valid cookie, and virtual links often leave the checksum to be filled in later.
 //!
-//! A reset that brings a cookie back is the gate's, whether or not its flow has an entry by now:
-//! the server knows of no connection that it could be about.
+//! A reset that returns a cookie is consumed by the gate, whether or not its flow has an entry by
+//! now: the server has no connection that it could be about.
 
 use super::{GROUP, Packet};
 use crate::cookie::{Cookies, Syn};
 use wire::{ipv4, ipv6, tcp};
 
-/// What a packet is to cookies.
+/// The role of a TCP segment for cookies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Segment {
     /// It opens a connection.
     Syn(Syn),
-    /// It ends one, or brings a cookie back.
+    /// It ends a connection, or returns a cookie.
     Reset {
         /// Source port and destination port.
         ports: u32,
         /// Its sequence number.
         sequence: u32,
     },
-    /// It is some other TCP, or a part of it.
+    /// Other TCP, or a fragment of it.
     Other,
 }
 
-/// Which packets of a group are resets that bring cookies back, a bit for each.
+/// The resets of a group, a bit for each packet.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Resets {
-    /// Right ones.
+    /// Resets that return a valid cookie.
     pub(super) valid: u32,
-    /// Wrong ones, and resets that are none of ours.
+    /// Other resets.
     pub(super) invalid: u32,
 }
 
 const _: () = assert!(GROUP <= 32, "a bit for each");
 
 impl Resets {
-    /// Looks at a group of packets.
+    /// Checks a group of packets.
     pub(super) fn find<'a>(
         cookies: &mut Cookies,
         now: u64,
@@ -65,7 +65,7 @@ impl Resets {
     }
 }
 
-/// Says whether a packet, from its IP header on, is TCP or a part of it.
+/// Returns whether a packet, from its IP header on, is TCP or a fragment of it.
 #[inline]
 pub(super) fn is_tcp(packet: &[u8]) -> bool {
     match packet.first().map(|first| first >> 4) {
@@ -79,7 +79,7 @@ pub(super) fn is_tcp(packet: &[u8]) -> bool {
     }
 }
 
-/// Says what a packet, from its IP header on, is to cookies, if it is TCP.
+/// Returns the role of a packet, from its IP header on, if it is TCP.
 #[inline]
 pub(super) fn segment(packet: &[u8]) -> Option<Segment> {
     if !is_tcp(packet) {
@@ -100,7 +100,7 @@ fn segment_v4(packet: &[u8]) -> Option<Segment> {
 fn segment_v6(packet: &[u8]) -> Option<Segment> {
     let ip = ipv6::View::parse(packet).ok()?;
     let upper = ip.upper().ok()?;
-    // One that is whole may have a fragment header all the same (RFC 6946).
+    // An unfragmented packet may have a fragment header all the same (RFC 6946).
     if upper.fragment.is_some_and(|fragment| fragment.offset > 0 || fragment.more) {
         return None;
     }

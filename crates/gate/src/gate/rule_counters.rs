@@ -1,4 +1,4 @@
-//! The ledger: what became of packets, by the rule of the policy that decided.
+//! Packets and bytes by policy rule and outcome.
 //!
 //! ```text
 //!            0          8         16        24        32      40   48   56      64
@@ -6,58 +6,59 @@
 //!   lines    │ others │ no rule │ rule │ rule │ …                     one cache line each
 //! ```
 //!
-//! Every packet that the gate counts is entered once, on one line, in the same breath
-//! ([`Counts`](super::Counts)), so that the sum over all lines is what the gate received. *No rule*
-//! has decided of packets without a route, and of those whose source is blocked: their destination
-//! is never asked about. *Others* are rules without a line of their own.
+//! Every packet that the gate counts is counted here once, by one rule
+//! ([`GateCounters`](super::GateCounters)), so that the sum over all rules is what the gate
+//! received. *No rule* ([`RuleId::NONE`]) has packets without a route, and those whose source is
+//! blocked: their destination is never looked up. *Others* ([`RuleId::OTHERS`]) are rules without
+//! counters of their own.
 //!
-//! A known flow has no rule in its entry and needs none: it has its grantor set, which is looked at
-//! with each packet anyway, and a rule with a line has a set of its own that says which
-//! (`policy.rs`). What a packet costs is an addition to two words of a line that the last
-//! packet to that prefix has touched.
+//! The entry of a known flow does not store a rule: it has a grantor set, which each packet reads
+//! anyway, and a rule with counters has a set of its own, which stores the rule (`policy.rs`). The
+//! cost of a packet is an addition to two words of a cache line that the last packet to that prefix
+//! has touched.
 //!
-//! One worker writes, anyone reads: relaxed loads and stores, which compile to plain additions. Which
-//! rule a line is of is known to who numbers them, and nowhere here.
+//! One worker writes, any thread reads: relaxed loads and stores, which compile to plain additions.
+//! The caller that numbers the rules knows the prefixes of each.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Count;
 
-/// Lines that rules can have.
+/// The number of rules with counters of their own.
 pub const RULES: usize = 512;
-/// All lines.
+/// The number of counter lines.
 const LINES: usize = RULES + 2;
 
-/// The number of a line.
+/// The number of a rule's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RuleId(u16);
 
 impl RuleId {
-    /// That of all rules without one of their own.
+    /// All rules without counters of their own.
     pub const OTHERS: Self = Self(0);
-    /// That of packets of which no rule has decided.
+    /// Packets that no rule has decided about.
     pub const NONE: Self = Self(1);
-    /// Returns the line of this number among those of rules; beyond [`RULES`] there are none.
+    /// Returns the number of the rule at this position; there are [`RULES`].
     pub fn of_rule(number: usize) -> Option<Self> {
         (number < RULES).then_some(Self(number as u16 + 2))
     }
 }
 
-/// What became of a packet.
+/// The outcome for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RuleOutcome {
     /// A request, before the link's queues drop the lowest.
     Request,
-    /// To the grantor or where it is, because somebody has said so: granted, direct or allowed.
+    /// Forwarded by a decision: granted, direct or allowed.
     Granted,
-    /// Past the gate: it is of nobody who is protected.
+    /// Forwarded past the gate: the destination is not protected.
     Passed,
-    /// Dropped, for whatever reason.
+    /// Dropped, for any reason.
     Dropped,
 }
 
 impl RuleOutcome {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: [Self; 4] = [Self::Request, Self::Granted, Self::Passed, Self::Dropped];
 
     /// Returns its name.
@@ -71,14 +72,14 @@ impl RuleOutcome {
     }
 }
 
-/// Packets and bytes by [`Fate`], in its order.
+/// Packets and bytes by [`RuleOutcome`], in its order.
 pub type OutcomeCounts = [Count; RuleOutcome::ALL.len()];
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Words([AtomicU64; 2 * RuleOutcome::ALL.len()]);
 
-/// What one worker has counted.
+/// The counters of one worker.
 #[derive(Debug)]
 pub struct RuleCounters(Box<[Words]>);
 
@@ -93,7 +94,7 @@ fn add(word: &AtomicU64, more: u64) {
 }
 
 impl RuleCounters {
-    /// Enters a packet; for the one worker whose ledger this is.
+    /// Counts a packet; only the worker that owns the counters calls this.
     #[inline(always)]
     pub(super) fn enter(&self, line: RuleId, fate: RuleOutcome, bytes: u32) {
         let Some(Words(words)) = self.0.get(usize::from(line.0)) else { return };
@@ -101,7 +102,7 @@ impl RuleCounters {
         add(&words[RuleOutcome::ALL.len() + fate as usize], bytes.into());
     }
 
-    /// Reads a line.
+    /// Reads the counters of a rule.
     pub fn read(&self, line: RuleId) -> OutcomeCounts {
         let Some(Words(words)) = self.0.get(usize::from(line.0)) else {
             return OutcomeCounts::default();
@@ -114,7 +115,7 @@ impl RuleCounters {
         })
     }
 
-    /// Walks all lines.
+    /// Iterates over all rules.
     pub fn lines(&self) -> impl Iterator<Item = (RuleId, OutcomeCounts)> {
         (0..LINES as u16).map(|at| (RuleId(at), self.read(RuleId(at))))
     }

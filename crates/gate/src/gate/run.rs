@@ -1,9 +1,9 @@
-//! Flow programs at the gate: what is run, with a decision and with packets.
+//! Runs flow programs, for decisions and packets.
 //!
 //! A worker has one machine and reads programs as it reads its policy: by a pointer that is
-//! swapped, so that one can be loaded, replaced or taken away while packets flow. A flow whose program
-//! is gone is a request again with its next packet. One whose program was replaced goes on with
-//! the version that it began with, as long as that is kept (`program/programs.rs`).
+//! swapped, so that a program can be loaded, replaced or removed while packets flow. A flow whose
+//! program was removed is a request again with its next packet. One whose program was replaced
+//! stays with the version that it began with, as long as that is kept (`program/programs.rs`).
 
 use fib::Reader;
 
@@ -13,7 +13,7 @@ use crate::program::{Machine, ProgramVerdict, Programs};
 use crate::state::{Outcome, StartedProgram};
 use crate::table::FlowTable;
 
-/// What programs are run with.
+/// The programs and the machine that runs them.
 #[derive(Debug, Default)]
 pub(super) struct ProgramRunner {
     programs: Option<Reader<Programs>>,
@@ -35,8 +35,8 @@ impl ProgramRunner {
         self.machine.faults()
     }
 
-    /// Returns what a flow begins with, or nothing if the program is not there or refuses what
-    /// the decision says.
+    /// Returns the initial state of a flow with a program; nothing if the program is missing or
+    /// refuses the cookie.
     pub(super) fn begin(&mut self, now: u64, named: &ProgramDecision) -> Option<StartedProgram> {
         let ProgramDecision { expire_s, program: number, mut cookie } = *named;
         let program = self.programs.as_mut()?.current().get(number)?;
@@ -44,8 +44,8 @@ impl ProgramRunner {
         takes.then(|| StartedProgram { program: number, tag: program.tag(), expire_s, cookie })
     }
 
-    /// Returns the outcome for a packet of so many bytes of the flow with this entry; its bytes are
-    /// read where a program or a decline of some traffic has to see them.
+    /// Returns the outcome for a packet of `length` bytes of the flow with this entry; its bytes
+    /// are read only for a program or a decline of some traffic.
     #[inline(always)]
     pub(super) fn outcome<'a, I: Index>(
         &mut self,
@@ -62,7 +62,7 @@ impl ProgramRunner {
         }
     }
 
-    /// Asks the program of the flow with this entry about a packet.
+    /// Runs the program of the flow with this entry on a packet.
     fn packet<I: Index>(
         &mut self,
         table: &mut FlowTable<I>,

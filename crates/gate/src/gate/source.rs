@@ -1,14 +1,14 @@
 //! Step 0: packets of sources on the allow-list or the block list, before everything else.
 //!
-//! Who is allowed is one of few, or the list is wrong: his destination is looked up by itself.
-//! Destinations of who is blocked are not looked up at all.
+//! Allowed sources are few, or the list is wrong, so each destination is looked up by itself.
+//! Destinations of blocked sources are not looked up at all.
 
 use super::families::{Families, src};
 use super::{DropReason, GateCounters, Packet, RuleCounters, RuleId, Verdict};
 use crate::policy::sources::SourceClass;
 use crate::policy::{Action, Policy};
 
-/// Gives packets of sources on a list their verdicts; returns which they are, a bit for each.
+/// Sets the verdicts for packets of listed sources; returns a bit for each such packet.
 pub(super) fn apply_lists(
     policy: &Policy,
     packets: &[Packet],
@@ -32,7 +32,7 @@ pub(super) fn apply_lists(
     settled
 }
 
-/// Says what becomes of a packet of a source of which this is said, and where it counts.
+/// Returns the verdict for a packet of a listed source, and the rule that counts it.
 pub(super) fn verdict(policy: &Policy, packet: &Packet, class: SourceClass) -> (Verdict, RuleId) {
     if class == SourceClass::Blocked {
         return (Verdict::Drop(DropReason::Blocked), RuleId::NONE);
@@ -51,7 +51,7 @@ pub(super) fn verdict(policy: &Policy, packet: &Packet, class: SourceClass) -> (
     (verdict, line)
 }
 
-/// Says what becomes of a packet to a destination that no grantor is asked about.
+/// Returns the verdict for a packet to a destination without a grantor.
 pub(super) fn unprotected_verdict(action: Option<Action>) -> Verdict {
     match action {
         Some(Action::Back) => Verdict::Back,

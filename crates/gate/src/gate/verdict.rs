@@ -1,4 +1,4 @@
-//! What becomes of a packet at the gate, and how often.
+//! Verdicts on packets, and their counters.
 //!
 //! Every packet ends in one [`Verdict`] and is counted once, with its bytes, so that at
 //! any moment between two batches
@@ -11,7 +11,7 @@ use super::rule_counters::{RuleCounters, RuleId, RuleOutcome};
 use crate::cookie::Cookie;
 use crate::policy::Address;
 
-/// What becomes of a packet.
+/// The verdict on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// To the grantor, encapsulated, as a request with this DSCP, 3 to 63.
@@ -25,11 +25,11 @@ pub enum Verdict {
     Granted {
         /// The grantor.
         grantor: Address,
-        /// Whether it asks.
+        /// Whether it requests renewal.
         renew: bool,
     },
-    /// To the protected network without the grantor, as it is but for DSCP 1: by the way
-    /// that leads to the grantor. A flow program says so.
+    /// To the protected network without the grantor, with DSCP 1 and otherwise unchanged, on the
+    /// route to the grantor. A flow program decides this.
     Direct {
         /// The grantor.
         grantor: Address,
@@ -39,13 +39,13 @@ pub enum Verdict {
         /// The grantor.
         grantor: Address,
     },
-    /// To the back network as it is.
+    /// To the back network, unchanged.
     Back,
-    /// To the front network as it is.
+    /// To the front network, unchanged.
     Front,
-    /// The policy has no route: the gate's own, perhaps, or nobody's.
+    /// The policy has no route: the address may be the gate's own.
     NoRoute,
-    /// Dropped, and answered by a cookie: its source has to show that the address is its own.
+    /// Dropped, and answered by a cookie: its source has to prove its address.
     Ask {
         /// The numbers of the answer.
         cookie: Cookie,
@@ -55,7 +55,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Says what becomes of the packet, in a word.
+    /// Returns the outcome that is counted by rule.
     #[inline]
     pub fn outcome(&self) -> RuleOutcome {
         match self {
@@ -69,7 +69,7 @@ impl Verdict {
     }
 }
 
-/// Why a packet is dropped.
+/// The reason to drop a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DropReason {
     /// Its source is on the block list.
@@ -78,21 +78,21 @@ pub enum DropReason {
     Declined,
     /// It is over the rate that its flow was granted.
     OverRate,
-    /// The policy drops what goes there.
+    /// The policy drops packets to this destination.
     Policy,
-    /// No grantor of the set is to be used.
+    /// No grantor of the set is usable.
     NoGrantor,
     /// Its flow's program declines it.
     Program,
-    /// Its flow's program found something wrong.
+    /// Its flow's program reported an error.
     ProgramError,
-    /// What goes to its prefix is over the limit of that.
+    /// The traffic to its prefix is over the prefix's limit.
     OverLimit,
-    /// What goes to its destination is over the limit of each.
+    /// The traffic to its destination is over the limit of each destination.
     OverDestinationLimit,
-    /// It brought a cookie back, and was meant for the gate.
+    /// It returned a cookie, and was meant for the gate.
     Proof,
-    /// Only a forger sends it by the front: its source is behind the gate or the gate's own, or it
+    /// Only a forger sends it to the front: its source is behind the gate or the gate's own, or it
     /// is for a tunnel's end.
     Forged,
 }
@@ -113,18 +113,18 @@ impl Count {
     }
 }
 
-/// How often each verdict was given, and what happened to the table meanwhile.
+/// Counters of verdicts and of changes to the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GateCounters {
     /// All packets.
     pub received: Count,
     /// Requests.
     pub requests: Count,
-    /// Granted packets, those that ask for renewal and those that go directly among them.
+    /// Granted packets, including renewal requests and direct packets.
     pub granted: Count,
     /// Granted packets that go directly.
     pub direct: Count,
-    /// Granted packets that ask for renewal.
+    /// Granted packets that request renewal.
     pub renewals: Count,
     /// Of sources on the allow-list, to protected destinations.
     pub allowed: Count,
@@ -142,40 +142,40 @@ pub struct GateCounters {
     pub over_rate: Count,
     /// Dropped by the policy.
     pub policy: Count,
-    /// Dropped for want of a grantor.
+    /// Dropped, because no grantor is usable.
     pub no_grantor: Count,
     /// Dropped, declined by a program.
     pub program: Count,
-    /// Dropped, for a program that found something wrong.
+    /// Dropped, because a program reported an error.
     pub program_error: Count,
     /// Dropped, over the limit of a prefix.
     pub over_limit: Count,
     /// Dropped, over the limit of a destination.
     pub over_destination_limit: Count,
-    /// Packets that only a forger sends by the front.
+    /// Packets that only a forger sends to the front.
     pub forged: Count,
-    /// Dropped SYNs, which were to be answered by a cookie.
+    /// Dropped SYNs that were to be answered by a cookie.
     pub syn_cookies: Count,
-    /// Dropped resets, which brought a cookie back.
+    /// Dropped resets that returned a cookie.
     pub proofs: Count,
     /// Flows that got an entry.
     pub inserted: u64,
-    /// Requests that went on without an entry.
+    /// Requests that were forwarded without an entry.
     pub without_entry: u64,
-    /// First packets of flows that have to come again for an entry.
+    /// First packets of flows that need a second packet for an entry.
     pub first_seen: u64,
-    /// First packets of such flows that there was no place to remember.
+    /// First packets of such flows that could not be remembered.
     pub first_seen_overflow: u64,
-    /// Flows that got an entry because they came again.
+    /// Flows that got an entry with their second packet.
     pub readmitted: u64,
-    /// Flows that got an entry because their sources have shown that their addresses are their own.
+    /// Flows that got an entry because their sources have proven their addresses.
     pub validated: u64,
-    /// Resets of flows without an entry that bore no good cookie, while some were awaited.
+    /// Resets of flows without an entry that carried no valid cookie, while some were outstanding.
     pub invalid_cookies: u64,
-    /// SYNs that would have been answered by a cookie, and were not: too many, or its number would
-    /// have been acceptable. They went on as requests.
+    /// SYNs that were not answered by a cookie because of the rate limit, or because the cookie
+    /// would have been acceptable. They were forwarded as requests.
     pub cookies_rate_limited: u64,
-    /// Entries that were given up for others.
+    /// Entries that were evicted.
     pub evicted: u64,
     /// Entries that expired.
     pub expired: u64,
@@ -188,16 +188,16 @@ pub struct GateCounters {
     /// Declines without proof of the source that had no effect: the flow was granted or proven, or
     /// had no entry.
     pub unproven: u64,
-    /// Decisions for which there was no entry left.
+    /// Decisions without a free entry.
     pub table_full: u64,
-    /// Decisions of flows that the policy gives to no grantor.
+    /// Decisions about destinations that the policy assigns to no grantor.
     pub unprotected: u64,
-    /// Decisions to run a program that this gate does not have, or that refuses the cookie.
+    /// Decisions to run a program that is missing, or that refuses the cookie.
     pub programs: u64,
 }
 
 impl GateCounters {
-    /// Counts a packet by its verdict, here and on a line of the ledger.
+    /// Counts a packet by its verdict, here and by rule.
     #[inline]
     pub(super) fn verdict(
         &mut self,
@@ -240,7 +240,7 @@ impl GateCounters {
         ledger.enter(line, verdict.outcome(), bytes);
     }
 
-    /// Returns the sum of all verdicts, which [`received`](Self::received) is equal to.
+    /// Returns the sum of all verdicts, which equals [`received`](Self::received).
     pub fn ended(&self) -> Count {
         let all = [
             self.requests,

@@ -1,4 +1,4 @@
-//! Limits on what goes to a prefix: all of it together, and each destination within.
+//! Limits on the traffic to a prefix: all of it together, and to each destination within.
 //!
 //! ```text
 //!   set of a rule ─► Limit │ number │ all of the prefix: bits/s │ each destination: bits/s │
@@ -7,33 +7,33 @@
 //!   a pair:  requests, 5 % │ granted, 95 %     token buckets of 20 ms, as the link's
 //! ```
 //!
-//! What leaves towards the prefix counts as the link counts it: the frame with its outer header and
-//! [`FRAMING`]. Requests and what was granted have their shares of a limit as they have of the link
-//! (`link.rs`), so that neither takes the other's: a flood of requests for one host costs its granted
-//! flows nothing, and who is new can ask while those use all they may.
+//! Packets count as the link counts them: the frame with its outer header and [`FRAMING`]. Requests
+//! and granted packets have their shares of a limit as they have of the link (`link.rs`), so that
+//! neither takes the other's: a flood of requests for one host does not affect its granted flows,
+//! and new clients can send requests while granted flows use their whole share.
 //!
-//! **Priority.** A bucket that whoever comes first empties would let a flood of first packets shut out
-//! the patient. So requests leave some of the bucket to those above them: first packets and
-//! what is below them half of it, DSCP 42 a quarter, each class above half as much. Whoever has
-//! been more patient than the flood finds what the flood has to leave.
+//! **Priority.** With a plain bucket a flood of first packets would shut out patient requests. So
+//! requests leave some of the bucket to higher ones: first packets and lower ones half of it, DSCP
+//! 42 a quarter, each class above half as much. A request of higher priority than the flood finds
+//! the tokens that the flood has to leave.
 //!
 //! **Both or none.** A packet that one of the two limits refuses is not charged to the other.
 //!
-//! **Destinations** have places as they come. One whose buckets are full again, after some
-//! milliseconds without packets, knows nothing that a new one would not: its place may be reused
-//! without a difference. Where four of a set are all in use the newcomer replaces the one whose
-//! buckets are fullest, and **inherits the missing tokens**: Space-Saving (Metwally, Agrawal, El
-//! Abbadi, ICDT 2005) over buckets in place of counters. So the missing tokens of a destination are
+//! **Destinations** get slots on demand. A slot whose buckets are full again, after some
+//! milliseconds without packets, holds no information: it is reused without a difference. Where all
+//! four slots of a set are in use, the newcomer replaces the one whose buckets are fullest, and
+//! **inherits the missing tokens**: Space-Saving (Metwally, Agrawal, El Abbadi, ICDT 2005) over
+//! buckets in place of counters. So the missing tokens of a destination are never fewer than those
+//! it has used:
 //! never fewer than those it has used:
-//!
 //! - a spray over many destinations lets none of them escape its limit, in any set;
 //! - the one under attack has the emptiest buckets of its set, and is replaced last;
 //! - a newcomer is charged at the most what the least of four has used: to shut it out, packets of
 //!   four destinations of its set have to have passed at their whole limits, and an attacker
 //!   without the hash's key has to do this for all sets, 16,384 times the limit.
 //!
-//! Each worker has its own, by its share of the rates; a new rate for a number, as another policy
-//! brings, begins with full buckets. Nothing is allocated later.
+//! Each worker has its own buckets, for its share of the rates; a new rate for a number, after a
+//! policy change, begins with full buckets. Nothing is allocated later.
 
 use super::FRAMING;
 use super::bucket::{Bucket, DEEPEST};
@@ -41,11 +41,11 @@ use super::link::{GRANTED, REQUESTS};
 use crate::flow::{Flow, Key};
 use crate::priority::{FIRST, dscp};
 
-/// The most limits of a policy.
+/// Maximum number of limits in a policy.
 pub const MAX_LIMITS: usize = 4096;
-/// Destinations that are counted at a time.
+/// The number of destination slots.
 const PLACES: usize = 1 << 14;
-/// Places that a destination may have.
+/// Slots of a set.
 const WAYS: usize = 4;
 
 /// A limit, or a worker's share of it; rates are bits a second.
@@ -59,16 +59,16 @@ pub struct Limit {
     pub each: Option<u64>,
 }
 
-/// What a packet is charged as.
+/// The class that a packet is charged as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// A request with this DSCP.
     Request(u8),
-    /// A granted packet, or one that a program lets go.
+    /// A granted packet, or one that a program forwards.
     Granted,
 }
 
-/// Which limit a packet is over.
+/// The limit that a packet exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExceededLimit {
     /// That of all of the prefix.
@@ -96,7 +96,7 @@ impl BucketPair {
         }
     }
 
-    /// Goes over to another rate, if it is one.
+    /// Changes the rate, if it is another one.
     fn set(&mut self, bits: u64, now: u64) {
         if self.bits != bits {
             *self = Self::new(bits, now);
@@ -120,7 +120,7 @@ impl BucketPair {
         }
     }
 
-    /// Returns the nanoseconds until each bucket is full again; 0: as good as new.
+    /// Returns the nanoseconds until each bucket is full again.
     fn debts(&mut self, now: u64) -> [u64; 2] {
         [self.requests.debt(now), self.granted.debt(now)]
     }
@@ -132,7 +132,7 @@ impl BucketPair {
     }
 }
 
-/// A destination's pair.
+/// The buckets of a destination.
 #[derive(Clone, Debug)]
 struct DestinationSlot {
     dst: u128,
@@ -146,15 +146,15 @@ pub struct Aggregates {
     all: Box<[BucketPair]>,
     each: Box<[DestinationSlot]>,
     key: Key,
-    /// What stands between the outer IP header and the inner one, in bytes.
+    /// The bytes between the outer IP header and the inner one.
     between: u32,
     displaced: u64,
 }
 
 impl Aggregates {
-    /// Makes room for all limits there may be.
+    /// Allocates the buckets of all limits.
     pub fn new(now: u64) -> Self {
-        // Of no rate: whatever comes first says which.
+        // Without a rate, which the first packet sets.
         let blank = BucketPair::new(0, now);
         let place = DestinationSlot { dst: 0, number: 0, pair: blank.clone() };
         Self {
@@ -166,23 +166,23 @@ impl Aggregates {
         }
     }
 
-    /// Has so many bytes between outer and inner header count from now on.
+    /// Sets the bytes between outer and inner header that count.
     pub fn set_between(&mut self, bytes: u32) {
         self.between = bytes;
     }
 
-    /// Returns how many these are.
+    /// Returns the bytes between outer and inner header that count.
     #[inline]
     pub fn between(&self) -> u32 {
         self.between
     }
 
-    /// Charges a packet to a destination whose frame is so many bytes long with all its headers, if
-    /// its limit allows it.
+    /// Charges a packet to a destination, whose frame is `bytes` long with all its headers, if its
+    /// limit allows it.
     ///
     /// # Errors
     ///
-    /// Which limit it is over; nothing is charged then.
+    /// The limit that it exceeds; nothing is charged then.
     #[inline]
     pub fn charge(
         &mut self,
@@ -214,7 +214,7 @@ impl Aggregates {
         Ok(())
     }
 
-    /// Returns the place of a destination, which may be one that it has just taken over.
+    /// Returns the slot of a destination, which may have replaced another.
     fn place(&mut self, number: u16, dst: u128, bits: u64, now: u64) -> Option<usize> {
         let hash = self.key.hash(&Flow::v6(number.into(), dst));
         let set = hash as usize % (PLACES / WAYS) * WAYS;
@@ -233,7 +233,7 @@ impl Aggregates {
         Some(set + at)
     }
 
-    /// Counts the times that a destination took the place of another that was in use.
+    /// Counts the times that a destination replaced another in use.
     pub fn displaced(&self) -> u64 {
         self.displaced
     }

@@ -1,12 +1,12 @@
 //! A token bucket without rounding.
 //!
-//! Credit is kept in bytes × 10^9, so that a nanosecond at `rate` bytes a second earns
-//! exactly `rate`, and over any time the bytes let through are at most rate × time + depth.
-//! At 100 Gb/s a depth of 20 ms is 2.5 · 10^17, well within 64 bits.
+//! Credit is in bytes × 10^9, so that a nanosecond at `rate` bytes a second earns exactly `rate`,
+//! and over any time the bytes let through are at most rate × time + depth. At 100 Gb/s a depth of
+//! 20 ms is 2.5 · 10^17, well within 64 bits.
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The longest that a bucket's burst may last, in nanoseconds: 20 ms.
+/// Maximum duration of a bucket's burst, in nanoseconds: 20 ms.
 pub const DEEPEST: u64 = 20_000_000;
 
 /// A token bucket.
@@ -14,35 +14,35 @@ pub const DEEPEST: u64 = 20_000_000;
 pub struct Bucket {
     /// Bytes a second.
     rate: u64,
-    /// The most credit, in bytes × 10^9.
+    /// Maximum credit, in bytes × 10^9.
     depth: u64,
     credit: u64,
     last: u64,
 }
 
 impl Bucket {
-    /// Makes a full bucket of `rate` bytes a second, at most 10^11, that is as deep as the
-    /// rate brings in `nanoseconds`, at most [`DEEPEST`]; but no less than one frame of
-    /// 9216 bytes, which otherwise could never leave.
+    /// Creates a full bucket of `rate` bytes a second, at most 10^11, with the depth of
+    /// `nanoseconds` at that rate, at most [`DEEPEST`], and at least one frame of 9216 bytes, which
+    /// could not leave otherwise.
     pub fn new(rate: u64, nanoseconds: u64, now: u64) -> Self {
         Self::holding(rate, nanoseconds, 1, now)
     }
 
-    /// Makes one that is no less deep than so many of these frames.
+    /// Creates a bucket that is at least `frames` such frames deep.
     pub fn holding(rate: u64, nanoseconds: u64, frames: u64, now: u64) -> Self {
         let rate = rate.min(100_000_000_000);
         let depth = (rate * nanoseconds.min(DEEPEST)).max(frames * 9240 * SECOND);
         Self { rate, depth, credit: depth, last: now }
     }
 
-    /// Makes the bucket for `percent` of a link of so many bits a second, as deep as it may be.
+    /// Creates the bucket for `percent` of a link of `bits` a second, with the maximum depth.
     pub fn share(bits: u64, percent: u64, now: u64) -> Self {
         Self::new(bits / 8 * percent / 100, DEEPEST, now)
     }
 
     #[inline]
     fn fill(&mut self, now: u64) {
-        // Packets of one turn come at one time: only the first of them finds anything to add.
+        // Packets of one turn have the same time: only the first of them finds credit to add.
         if now <= self.last {
             return;
         }
@@ -52,36 +52,36 @@ impl Bucket {
         self.credit = self.credit.saturating_add(earned).min(self.depth);
     }
 
-    /// Says whether so many bytes may go at `now`.
+    /// Returns whether this many bytes may pass at `now`.
     pub fn allows(&mut self, now: u64, bytes: u32) -> bool {
         self.fill(now);
         self.credit >= u64::from(bytes) * SECOND
     }
 
-    /// Says whether so many bytes may go at `now` and leave that part of the depth that `halves`
-    /// halvings make.
+    /// Returns whether this many bytes may pass at `now` and leave the depth, halved `halves`
+    /// times, in the bucket.
     pub fn allows_leaving(&mut self, now: u64, bytes: u32, halves: u32) -> bool {
         self.fill(now);
         self.credit >= u64::from(bytes) * SECOND + self.depth.checked_shr(halves).unwrap_or(0)
     }
 
-    /// Returns the nanoseconds until there is as much credit as there can be, rounded up.
+    /// Returns the nanoseconds until the bucket is full, rounded up.
     pub fn debt(&mut self, now: u64) -> u64 {
         self.fill(now);
         (self.depth - self.credit).div_ceil(self.rate.max(1))
     }
 
-    /// Removes the tokens of so many nanoseconds at the rate, as far as there are any.
+    /// Removes the tokens of this many nanoseconds at the rate, as far as there are any.
     pub fn owe(&mut self, nanoseconds: u64) {
         self.credit = self.credit.saturating_sub(self.rate.saturating_mul(nanoseconds));
     }
 
-    /// Takes the credit of so many bytes, as far as there is any.
+    /// Takes the credit of this many bytes, as far as there is any.
     pub fn take(&mut self, bytes: u32) {
         self.credit = self.credit.saturating_sub(u64::from(bytes) * SECOND);
     }
 
-    /// Takes the credit of so many bytes if there is enough, and says so.
+    /// Takes the credit of this many bytes if there is enough, and returns whether there was.
     pub fn try_take(&mut self, now: u64, bytes: u32) -> bool {
         let allows = self.allows(now, bytes);
         if allows {
@@ -90,7 +90,7 @@ impl Bucket {
         allows
     }
 
-    /// Returns when so many bytes will be allowed, `now` if they are already.
+    /// Returns when this many bytes are allowed, `now` if they are already.
     pub fn ready_at(&mut self, now: u64, bytes: u32) -> u64 {
         self.fill(now);
         let missing = (u64::from(bytes) * SECOND).saturating_sub(self.credit);

@@ -1,15 +1,15 @@
-//! A link to the protected network: what operates it, requests, and what was granted.
+//! The egress link to the protected network: operational packets, requests, granted packets.
 //!
 //! | class | DSCP | share of the link | queue |
 //! |---|---|---|---|
-//! | operational: ARP, ND, ICMP, BGP | 0 | 5 % whatever else there is, more if nothing else waits | first in, first out |
+//! | operational: ARP, ND, ICMP, BGP | 0 | 5 % in any case, more if nothing else waits | first in, first out |
 //! | requests | 3 to 63 | at most 5 % | `request_queue.rs` |
 //! | granted | 1, 2 | at most 95 % | `red.rs` |
 //!
-//! Nothing leaves faster than the link, so that what waits waits here, where it is sorted,
-//! and not in a queue of the card. Order: operational packets within their share; requests
-//! and granted packets within theirs, requests first; operational ones beyond it. A flood
-//! of granted packets thus leaves a BGP session its 5 %, and requests theirs.
+//! Nothing leaves faster than the link, so that packets wait here, where they are sorted, and not
+//! in a queue of the network card. Order: operational packets within their share; requests and
+//! granted packets within theirs, requests first; operational ones beyond it. A flood of granted
+//! packets thus leaves a BGP session its 5 %, and requests theirs.
 
 use std::collections::VecDeque;
 
@@ -20,29 +20,29 @@ use super::request_queue::{Request, RequestQueue};
 
 /// The percentage of a link that requests may take.
 pub const REQUESTS: u64 = 5;
-/// The percentage that operational packets are sure of.
+/// The percentage that operational packets have in any case.
 pub const RESERVE: u64 = 5;
 /// The percentage that granted packets may take.
 pub const GRANTED: u64 = 95;
 
-/// How a link is set up.
+/// The parameters of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkConfig {
     /// The link's rate in bits a second, or a worker's share of it.
     pub bits: u64,
-    /// Places for requests that wait.
+    /// Maximum number of waiting requests.
     pub requests: usize,
     /// Queues for granted packets, a power of two.
     pub queues: usize,
-    /// Places for operational packets.
+    /// Maximum number of waiting operational packets.
     pub operational: usize,
-    /// How queues of granted packets drop.
+    /// The RED parameters of granted packets.
     pub red: RedParameters,
-    /// Where the hash of destinations starts: from a generator that cannot be guessed.
+    /// The first seed of the destination hash: from a generator that cannot be guessed.
     pub seed: u64,
 }
 
-/// What leaves.
+/// A packet that leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DequeuedPacket<T> {
     /// An operational packet.
@@ -53,7 +53,7 @@ pub enum DequeuedPacket<T> {
     Granted(T),
 }
 
-/// Bytes that have left, framing included: what the link was used for.
+/// The bytes that have left, framing included, by class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkUsage {
     /// By operational packets.
@@ -78,7 +78,7 @@ pub struct Link<T> {
 }
 
 impl<T: Copy> Link<T> {
-    /// Makes a link at `now`; it allocates nothing later.
+    /// Creates a link at `now`; nothing is allocated later.
     ///
     /// # Panics
     ///
@@ -97,7 +97,7 @@ impl<T: Copy> Link<T> {
         }
     }
 
-    /// Takes an operational packet, or gives it back to be dropped.
+    /// Enqueues an operational packet, or returns it to be dropped.
     pub fn enqueue_operational(&mut self, packet: T, bytes: u32) -> Option<T> {
         if self.operational.len() == self.places {
             return Some(packet);
@@ -106,12 +106,12 @@ impl<T: Copy> Link<T> {
         None
     }
 
-    /// Takes a request; returns the one that is dropped for it, which may be it.
+    /// Enqueues a request; returns the one that is dropped for it, which may be itself.
     pub fn enqueue_request(&mut self, packet: T, dscp: u8, bytes: u32) -> Option<T> {
         self.requests.offer(Request { packet, dscp, bytes }).map(|dropped| dropped.packet)
     }
 
-    /// Takes a granted packet, or gives it back to be dropped.
+    /// Enqueues a granted packet, or returns it to be dropped.
     pub fn enqueue_granted(
         &mut self,
         packet: T,
@@ -123,9 +123,9 @@ impl<T: Copy> Link<T> {
         self.granted.offer(destination, packet, now).err().map(|dropped| dropped.packet)
     }
 
-    /// Returns the packet that leaves at `now`, if one may.
+    /// Dequeues the packet that leaves at `now`, if one may.
     pub fn next(&mut self, now: u64) -> Option<DequeuedPacket<T>> {
-        // Of a full frame: whatever is next, it has the link's leave.
+        // Room for a full frame, whichever packet is next.
         if !self.all.allows(now, 1538) {
             return None;
         }
@@ -157,17 +157,17 @@ impl<T: Copy> Link<T> {
         Some(DequeuedPacket::Operational(packet))
     }
 
-    /// Returns the requests that wait.
+    /// Returns the queue of requests.
     pub fn requests(&self) -> &RequestQueue<T> {
         &self.requests
     }
 
-    /// Returns what the link was used for so far.
+    /// Returns the bytes that have left.
     pub fn used(&self) -> LinkUsage {
         self.used
     }
 
-    /// Counts all packets that wait.
+    /// Counts all waiting packets.
     pub fn waiting(&self) -> usize {
         self.operational.len() + self.requests.len() + self.granted.len()
     }
@@ -192,7 +192,7 @@ mod tests {
         Link::new(&setup, 0)
     }
 
-    /// Floods all three classes, or some, for two seconds; returns their shares of the link.
+    /// Floods the given classes for two seconds; returns their shares of the link.
     fn flood(operational: bool, requests: bool, granted: bool) -> [f64; 3] {
         let mut link = link();
         let mut bytes = [0u64; 3];

@@ -5,28 +5,28 @@
 //!   average ← average + w·(length − average)               at each arrival
 //!   average ← (1 − w)^m · average                          after m packets' time of idling
 //!
-//!   below `low`      kept
+//!   below `low`      queued
 //!   low … high       dropped with probability p / (1 − count·p),
 //!                    p = most · (average − low) / (high − low)
-//!   above `high`     dropped; so is what finds no place
+//!   above `high`     dropped; so is a packet that finds no room
 //! ```
 //!
-//! `count` is how many were kept since the last drop: it spreads drops evenly, so that no
-//! flow loses several in a row. A packet that is ECN-capable is not marked instead: the
-//! inner header is the grantor's to see unchanged.
+//! `count` is the number of packets queued since the last drop: it spreads drops evenly, so that no
+//! flow loses several in a row. A packet that is ECN-capable is not marked instead: the inner
+//! header reaches the grantor unchanged.
 //!
-//! **Queues by destination.** Granted packets go to one of 2^k queues by a keyed hash of
-//! their destination ([`Queues`]), and the queues take turns by deficit round robin
-//! (Shreedhar, Varghese, SIGCOMM 1995), so that a destination whose grants exceed the link
-//! takes from who shares its queue and from nobody else. The hash's seed changes every
-//! [`ROTATION`]: two destinations that meet part again. What waits stays where it is, so a
-//! destination's packets may be out of order once, at a change.
+//! **Queues by destination.** Granted packets go to one of 2^k queues by a keyed hash of their
+//! destination ([`RedQueues`]), and the queues take turns by deficit round robin (Shreedhar,
+//! Varghese, SIGCOMM 1995), so that a destination whose grants exceed the link affects only those
+//! that share its queue. The hash's seed changes every [`ROTATION`], which separates two
+//! destinations that shared a queue. Waiting packets stay in their queue, so a destination's
+//! packets may be out of order once, at a change.
 
 use std::collections::VecDeque;
 
-/// How long a seed is used, in nanoseconds: 10 s.
+/// The lifetime of a seed, in nanoseconds: 10 s.
 pub const ROTATION: u64 = 10_000_000_000;
-/// What a queue may send in its turn, in bytes: a frame of any usual size.
+/// The bytes that a queue may send in its turn: a frame of any usual size.
 const QUANTUM: u32 = 2048;
 
 /// The parameters of RED.
@@ -47,14 +47,14 @@ pub struct RedParameters {
 }
 
 impl Default for RedParameters {
-    /// What the paper suggests (w 0.002, probability 1/50), `high` three times `low`, for
-    /// full frames at 1 Gb/s.
+    /// The paper's suggestions (w 0.002, probability 1/50), `high` three times `low`, for full
+    /// frames at 1 Gb/s.
     fn default() -> Self {
         Self { low: 32, high: 96, places: 256, most: 0.02, weight: 0.002, packet_time: 12_304 }
     }
 }
 
-/// A packet that waits.
+/// A packet in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuedPacket<T> {
     /// The packet.
@@ -69,20 +69,19 @@ pub struct RedQueue<T> {
     waiting: VecDeque<QueuedPacket<T>>,
     parameters: RedParameters,
     average: f64,
-    /// Packets kept since the last drop; -1 while the average is low.
+    /// Packets queued since the last drop; -1 while the average is low.
     count: i64,
     idle_since: Option<u64>,
 }
 
 impl<T> RedQueue<T> {
-    /// Makes an empty queue; it allocates nothing later.
+    /// Creates an empty queue; nothing is allocated later.
     pub fn new(parameters: RedParameters) -> Self {
         let waiting = VecDeque::with_capacity(parameters.places);
         Self { waiting, parameters, average: 0.0, count: -1, idle_since: Some(0) }
     }
 
-    /// Takes a packet that comes at `now`, or gives it back to be dropped. `chance` is from
-    /// 0 up to 1, evenly.
+    /// Enqueues a packet at `now`, or returns it to be dropped. `chance` is uniform in [0, 1).
     pub fn offer(
         &mut self,
         packet: QueuedPacket<T>,
@@ -116,7 +115,7 @@ impl<T> RedQueue<T> {
         Ok(())
     }
 
-    /// Returns the packet that has waited longest, at `now`.
+    /// Dequeues the oldest packet, at `now`.
     pub fn next(&mut self, now: u64) -> Option<QueuedPacket<T>> {
         let packet = self.waiting.pop_front();
         if self.waiting.is_empty() && self.idle_since.is_none() {
@@ -125,35 +124,35 @@ impl<T> RedQueue<T> {
         packet
     }
 
-    /// Returns the length in bytes of the packet that has waited longest.
+    /// Returns the length in bytes of the oldest packet.
     pub fn first_bytes(&self) -> Option<u32> {
         self.waiting.front().map(|packet| packet.bytes)
     }
 
-    /// Counts the packets that wait.
+    /// Counts the queued packets.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Says whether none waits.
+    /// Returns whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Returns the average length that RED goes by.
+    /// Returns RED's average queue length.
     pub fn average(&self) -> f64 {
         self.average
     }
 }
 
-/// Queues that destinations are hashed to.
+/// RED queues that destinations are hashed to.
 #[derive(Debug)]
 pub struct RedQueues<T> {
     queues: Box<[RedQueue<T>]>,
     deficits: Box<[u32]>,
-    /// A bit for each queue in which something waits.
+    /// A bit for each queue with packets.
     present: Box<[u64]>,
-    /// Whose turn it is, and whether it has had its quantum.
+    /// The queue whose turn it is, and whether it has had its quantum.
     turn: usize,
     served: bool,
     len: usize,
@@ -184,7 +183,7 @@ impl<T> RedQueues<T> {
         }
     }
 
-    /// A number that a queue's peers cannot guess (xorshift64*, Vigna 2016).
+    /// Returns a number that senders cannot guess (xorshift64*, Vigna 2016).
     fn random(&mut self) -> u64 {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
@@ -204,7 +203,7 @@ impl<T> RedQueues<T> {
         (mixed >> 40) as usize & (self.queues.len() - 1)
     }
 
-    /// Takes a packet for a destination, or gives it back to be dropped.
+    /// Enqueues a packet for a destination, or returns it to be dropped.
     pub fn offer(
         &mut self,
         destination: u128,
@@ -219,9 +218,9 @@ impl<T> RedQueues<T> {
         Ok(())
     }
 
-    /// Returns the queue whose turn comes after this one's: the next in which something waits,
-    /// which may be the same again. Those in between have no deficit: a queue runs empty in its own
-    /// turn, and what it had left over ends with that.
+    /// Returns the queue whose turn is next: the next with packets, which may be the same again.
+    /// Those in between have no deficit: a queue runs empty in its own turn, which ends its
+    /// deficit.
     fn following(&self) -> usize {
         let next = (self.turn + 1) & (self.queues.len() - 1);
         let words = self.present.len();
@@ -234,8 +233,8 @@ impl<T> RedQueues<T> {
         found.map_or(next, |(word, bits)| 64 * word + bits.trailing_zeros() as usize)
     }
 
-    /// Goes on to the queue whose turn it is, and returns its number and the length of its
-    /// first packet.
+    /// Advances to the queue whose turn it is, and returns its number and the length of its first
+    /// packet.
     fn up(&mut self) -> Option<(usize, u32)> {
         if self.len == 0 {
             return None;
@@ -260,12 +259,12 @@ impl<T> RedQueues<T> {
         }
     }
 
-    /// Returns the packet that leaves next, at `now`.
+    /// Dequeues the next packet, at `now`.
     pub fn next(&mut self, now: u64) -> Option<QueuedPacket<T>> {
         self.next_if(now, |_| true)
     }
 
-    /// Returns the packet that leaves next, at `now`, if one of its length may.
+    /// Dequeues the next packet, at `now`, if `may` allows its length.
     #[inline]
     pub fn next_if(&mut self, now: u64, may: impl FnOnce(u32) -> bool) -> Option<QueuedPacket<T>> {
         let (queue, bytes) = self.up()?;
@@ -281,12 +280,12 @@ impl<T> RedQueues<T> {
         packet
     }
 
-    /// Counts the packets that wait.
+    /// Counts the queued packets.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Says whether none waits.
+    /// Returns whether all queues are empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -319,7 +318,7 @@ mod tests {
     fn between_low_and_high_the_share_dropped_is_that_of_the_paper() {
         let mut rng = fastrand::Rng::with_seed(3);
         let mut red = RedQueue::new(RedParameters::default());
-        // 64 wait always: half way, so p is 0.01.
+        // 64 packets wait always: half way, so p is 0.01.
         let (mut offered, mut dropped) = (0u32, 0u32);
         for packet in 0..400_000u32 {
             let kept = red.offer(waiting(packet), u64::from(packet), rng.f64()).is_ok();
@@ -387,7 +386,7 @@ mod tests {
         assert!(still < 12, "{still} of {} met again", met.len());
     }
 
-    /// Turns as the paper has them: from queue to queue, each asked whether anything waits.
+    /// Deficit round robin as the paper has it: from queue to queue, each checked for packets.
     struct Walk {
         queues: Vec<VecDeque<QueuedPacket<u32>>>,
         deficits: Vec<u32>,

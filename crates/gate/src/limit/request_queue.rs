@@ -1,4 +1,5 @@
-//! The solicitor: requests by priority, at a few percent of the link.
+//! The queue of requests by priority, at a few percent of the link (the thesis calls it the
+//! solicitor).
 //!
 //! ```text
 //!   class 63  ●─●─●            a list for each priority, oldest first
@@ -7,27 +8,26 @@
 //!   class  3  ●─●─●─●─●─●      out of the highest; dropped from the end of the lowest
 //! ```
 //!
-//! Of the requests that wait, the one of highest priority leaves next, and of those the
-//! oldest. When all places are taken, the newcomer is dropped if no one waits with less
-//! priority than it has; else the youngest of the lowest class is, in its favor. All of it
-//! takes O(1): the highest and the lowest class are the ends of 64 bits.
+//! Of the waiting requests, the one of highest priority leaves next, and of those the oldest. When
+//! the queue is full, a newcomer is dropped unless a request with lower priority waits; then the
+//! youngest of the lowest class is dropped in its favor. All operations take O(1): the highest and
+//! the lowest class are the ends of 64 bits.
 //!
-//! Published gates hand requests from the packet path to a core of their own through a
-//! ring, all of a burst or, when the ring is congested, nothing, whatever its
-//! priority. Here each worker has a solicitor of its own with its share of the rate: flows
-//! are spread over workers by a secret hash, so each has its part of every priority, and
-//! the hand-over of a batch ([`RequestQueue::offer_all`]) is a call that keeps priorities by
-//! itself.
+//! Published gates hand requests from the packet path to a core of their own through a ring: all of
+//! a burst or, when the ring is congested, none of it, whatever its priority. Here each worker has
+//! a queue of its own with its share of the rate: a secret hash spreads flows over workers, so each
+//! has its part of every priority, and the hand-over of a batch ([`RequestQueue::offer_all`]) is a
+//! call that preserves priorities.
 
 use super::FRAMING;
 use super::bucket::Bucket;
 use crate::priority::HIGHEST_DSCP;
 
-/// What links end in.
+/// The end of a list.
 const NONE: u32 = u32::MAX;
 const CLASSES: usize = HIGHEST_DSCP as usize + 1;
 
-/// A request that waits, or would.
+/// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<T> {
     /// The packet.
@@ -45,7 +45,7 @@ struct Node<T> {
     younger: u32,
 }
 
-/// Requests that wait, and the rate at which they leave.
+/// Waiting requests, and the rate at which they leave.
 #[derive(Debug)]
 pub struct RequestQueue<T> {
     nodes: Box<[Node<T>]>,
@@ -59,7 +59,7 @@ pub struct RequestQueue<T> {
     counts: RequestCounters,
 }
 
-/// What became of requests: offered = sent + dropped + waiting.
+/// Counters of requests: offered = sent + dropped + waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounters {
     /// Requests that were offered.
@@ -71,14 +71,13 @@ pub struct RequestCounters {
 }
 
 impl<T: Copy> RequestQueue<T> {
-    /// Makes a solicitor for `places` waiting requests, at least 1, that leave as the bucket
-    /// allows.
+    /// Creates a queue for `places` waiting requests, at least 1, that leave at the bucket's rate.
     ///
     /// # Panics
     ///
     /// If `places` is 0 or beyond 2^31.
     pub fn new(places: usize, bucket: Bucket) -> Self {
-        assert!((1..=1 << 31).contains(&places), "a queue has 1 to 2^31 places");
+        assert!((1..=1 << 31).contains(&places), "a request queue has 1 to 2^31 places");
         let node = |at: usize| Node {
             request: None,
             older: NONE,
@@ -96,8 +95,8 @@ impl<T: Copy> RequestQueue<T> {
         }
     }
 
-    /// Offers a request, and returns the one that is dropped for want of a place, which may
-    /// be it.
+    /// Enqueues a request, and returns the one that is dropped because the queue is full, which may
+    /// be itself.
     #[inline(always)]
     pub fn offer(&mut self, request: Request<T>) -> Option<Request<T>> {
         self.counts.offered += 1;
@@ -126,7 +125,7 @@ impl<T: Copy> RequestQueue<T> {
         dropped
     }
 
-    /// Offers a batch and hands what is dropped to `drop`.
+    /// Enqueues a batch and calls `drop` with each dropped request.
     pub fn offer_all(
         &mut self,
         requests: impl IntoIterator<Item = Request<T>>,
@@ -139,7 +138,7 @@ impl<T: Copy> RequestQueue<T> {
         }
     }
 
-    /// Returns the request that leaves next, if the rate allows it at `now`.
+    /// Dequeues the next request, if the rate allows it at `now`.
     #[inline]
     pub fn next(&mut self, now: u64) -> Option<Request<T>> {
         let request = self.first()?;
@@ -149,7 +148,7 @@ impl<T: Copy> RequestQueue<T> {
         self.pop()
     }
 
-    /// Returns the request that leaves next, regardless of the rate.
+    /// Dequeues the next request, regardless of the rate.
     #[inline]
     pub fn pop(&mut self) -> Option<Request<T>> {
         if self.present == 0 {
@@ -160,7 +159,7 @@ impl<T: Copy> RequestQueue<T> {
         self.remove(self.oldest[highest], highest)
     }
 
-    /// Drops the request that would go for a newcomer with this DSCP if all places were taken, and
+    /// Drops the request that a newcomer with this DSCP would displace from a full queue, and
     /// returns it: the youngest of the lowest class, if that is lower.
     pub fn displace(&mut self, dscp: u8) -> Option<Request<T>> {
         let lowest = self.present.trailing_zeros() as usize;
@@ -171,7 +170,7 @@ impl<T: Copy> RequestQueue<T> {
         self.remove(self.youngest[lowest], lowest)
     }
 
-    /// Returns the request that leaves next when the rate allows it.
+    /// Returns the next request, which stays in the queue.
     pub fn first(&self) -> Option<Request<T>> {
         if self.present == 0 {
             return None;
@@ -179,7 +178,7 @@ impl<T: Copy> RequestQueue<T> {
         self.nodes[self.oldest[self.highest()] as usize].request
     }
 
-    /// Returns when [`next`](Self::next) will have a request, if one waits.
+    /// Returns when [`next`](Self::next) will return a request, if one waits.
     pub fn ready_at(&mut self, now: u64) -> Option<u64> {
         let bytes = self.first()?.bytes.saturating_add(FRAMING);
         Some(self.bucket.ready_at(now, bytes))
@@ -210,17 +209,17 @@ impl<T: Copy> RequestQueue<T> {
         request
     }
 
-    /// RequestCounters the requests that wait.
+    /// Counts the waiting requests.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Says whether none waits.
+    /// Returns whether no request waits.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Returns what became of requests so far.
+    /// Returns the counters.
     pub fn counts(&self) -> RequestCounters {
         self.counts
     }
@@ -236,7 +235,7 @@ mod tests {
         Request { packet, dscp, bytes: 100 }
     }
 
-    /// Against a list that is searched: who leaves, who is dropped, in what order.
+    /// Against a list that is searched: which request leaves, which is dropped, in what order.
     #[test]
     fn it_is_a_list_kept_in_order() {
         let mut rng = fastrand::Rng::with_seed(1);

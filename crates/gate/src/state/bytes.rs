@@ -1,13 +1,13 @@
-//! A record as bytes: what survives a restart.
+//! Serialization of a record, for a restart.
 //!
 //! ```text
 //!   expire_at:64 sender:32 state:8 priority:8 allowance:8 program:8 | body, eight words | number:64
 //! ```
 //!
-//! All in little-endian order, as it stands in memory on most machines. Times are those of the
-//! clock that the gate goes by, so that one that goes on over a restart makes them right. Whatever
-//! the bytes are, what is read from them is a record that could be: a priority is no higher than there
-//! is. Where a program decides, what would be priority and allowance is which version of it.
+//! All fields are little-endian, as they are in memory on most machines. Times are those of the
+//! gate's clock, which continues across a restart. Any bytes decode to a valid record: a priority
+//! is no higher than the maximum. While a program decides, the bytes of priority and allowance hold
+//! the tag of its version.
 
 use super::{ALLOWANCE, Record, State};
 
@@ -33,7 +33,7 @@ impl Record {
         bytes
     }
 
-    /// Reads a record; nothing if its state is none.
+    /// Decodes a record; nothing if its state is invalid.
     pub fn from_bytes(bytes: &[u8; BYTES]) -> Option<Self> {
         let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
         let state = match bytes[12] {
@@ -98,7 +98,7 @@ mod tests {
         }
     }
 
-    /// Whatever is read can be decided of and asked without harm.
+    /// Any decoded record handles packets and decisions without harm.
     #[test]
     fn any_bytes_are_a_record_that_could_be_or_none() {
         let mut rng = fastrand::Rng::with_seed(1);

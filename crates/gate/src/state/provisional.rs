@@ -111,7 +111,7 @@ impl Record {
         self.body[UNTIL]
     }
 
-    /// Returns which packets a provisional decline is about.
+    /// Returns the packets that a provisional decline is about.
     pub fn provisional_traffic(&self) -> Traffic {
         Traffic::from_word(self.body[TRAFFIC])
     }

@@ -1,22 +1,22 @@
-//! The flow table: index, entries and wheels, as one thing.
+//! The flow table: index, entries and timer wheels.
 //!
 //! ```text
 //!             0        32      36    38   40       48          56      64      120      128
 //!   entry     │ words  │ hash  │ of  │gen │ expire │ state …  │ body, 8 words  │ number │
-//!             └── whose flow ──┴─────┴────┴──────────────── record ─────────────────────┘
+//!             └── the flow ────┴─────┴────┴──────────────── record ─────────────────────┘
 //!             │◄───────────────────── one line ───────────────────►│
 //! ```
 //!
-//! What a request needs is in an entry's first line, so that a flood of them touches one
-//! line a flow, and one of the index. `of` is the version of the flow and the grantor set
-//! it belongs to, `gen` the generation of the policy that says so (`policy.rs`).
+//! A request needs only an entry's first line, so that a flood of requests touches one line a flow,
+//! and one of the index. `of` is the version of the flow and its grantor set, `gen` the generation
+//! of the policy that has assigned the set (`policy.rs`).
 //!
-//! A flow has an entry from its first packet on, if there is room, or from its second where it has to
-//! show itself (`admission.rs`). A table that is full
-//! gives up its cheapest request (`expiry.rs`); it keeps granted flows until they expire.
-//! Declines have a share of the table ([`FlowTable::bound_declined`]), and the one that expires
-//! soonest is evicted before a grant is refused. When there is no request left to give up, the
-//! packet goes on as a request without an entry.
+//! A flow has an entry from its first packet on, if there is room, or from its second if admission
+//! requires one (`admission.rs`). A full table evicts its cheapest request (`expiry.rs`); it keeps
+//! granted flows until they expire. Declines have a share of the table
+//! ([`FlowTable::enforce_declined_share`]), and the one that expires soonest is evicted before a
+//! grant is refused. Without a request to evict, the packet is forwarded as a request without an
+//! entry.
 //!
 //! Nothing is allocated after [`FlowTable::new`].
 
@@ -31,7 +31,7 @@ use crate::index::{Full, Index, MAX_ENTRIES};
 use crate::program::ProgramVerdict;
 use crate::state::{Decision, Outcome, Record, Stamp, StartedProgram, State};
 
-/// What a flow belongs to: a grantor set, as one generation of the policy says.
+/// The grantor set of a flow, by one generation of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PolicyBinding {
     /// The grantor set, below 2^15.
@@ -40,7 +40,7 @@ pub struct PolicyBinding {
     pub generation: u16,
 }
 
-/// What is kept of a flow.
+/// An entry of the flow table.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub struct Entry {
@@ -69,13 +69,13 @@ impl Entry {
         self.words == flow.words() && (self.of & V6 != 0) == flow.is_v6()
     }
 
-    /// Returns whose entry this is.
+    /// Returns the entry's flow.
     #[inline]
     pub fn flow(&self) -> Flow {
         Flow::from_words(self.words, if self.of & V6 != 0 { 6 } else { 4 })
     }
 
-    /// Returns what the flow belongs to.
+    /// Returns the flow's grantor set and policy generation.
     #[inline]
     pub fn binding(&self) -> PolicyBinding {
         PolicyBinding { set: self.of & !V6, generation: self.generation }
@@ -87,14 +87,14 @@ impl Entry {
         self.hash
     }
 
-    /// Returns what is remembered.
+    /// Returns the record.
     #[inline]
     pub fn record(&self) -> &Record {
         &self.record
     }
 }
 
-/// Which wheel an entry in this state is in.
+/// Returns the wheel of an entry in this state.
 fn wheel(state: State) -> Wheel {
     match state {
         State::Request => Wheel::Requests,
@@ -143,14 +143,14 @@ impl<I: Index> FlowTable<I> {
         }
     }
 
-    /// Asks the CPU for what finding a flow of this hash begins with.
+    /// Prefetches the index line of a flow with this hash.
     #[inline(always)]
     pub fn fetch(&self, hash: u32) {
         self.index.fetch(hash);
     }
 
-    /// Returns an entry of this hash and asks the CPU for it; hardly ever it is another
-    /// flow's, which [`find_from`](Self::find_from) then sees.
+    /// Returns an entry with this hash and prefetches it; rarely it is another flow's, which
+    /// [`find_from`](Self::find_from) detects.
     #[inline(always)]
     pub fn candidate(&self, hash: u32) -> Option<u32> {
         let entry = self.index.find(hash, |_| true)?;
@@ -164,7 +164,7 @@ impl<I: Index> FlowTable<I> {
         self.index.find(hash, |entry| self.entries[entry as usize].is_of(flow))
     }
 
-    /// Does so, knowing the candidate.
+    /// The same, given the candidate.
     #[inline(always)]
     pub fn find_from(&self, candidate: Option<u32>, flow: &Flow, hash: u32) -> Option<u32> {
         match candidate {
@@ -174,7 +174,7 @@ impl<I: Index> FlowTable<I> {
         }
     }
 
-    /// Asks the CPU for what was decided of the flow with this entry, if something was.
+    /// Prefetches the decision of the flow with this entry, if it has one.
     #[inline(always)]
     pub fn fetch_decided(&self, entry: u32) {
         let record = &self.entries[entry as usize].record;
@@ -183,7 +183,7 @@ impl<I: Index> FlowTable<I> {
         }
     }
 
-    /// Gives a flow that has none an entry, and returns its number.
+    /// Makes an entry for a flow that has none, and returns its number.
     ///
     /// # Errors
     ///
@@ -212,21 +212,21 @@ impl<I: Index> FlowTable<I> {
         Ok(entry)
     }
 
-    /// Decides what becomes of a packet of the flow with this entry.
+    /// Returns the outcome for a packet of the flow with this entry.
     #[inline(always)]
     pub fn packet(&mut self, entry: u32, now: u64, bytes: u32) -> Outcome {
         let record = &mut self.entries[entry as usize].record;
         let (before, expire_at) = (record.state(), record.expire_at());
         let outcome = record.packet(now, bytes);
-        // An expiry that is put off is found out by the wheel, one that comes nearer not.
+        // The wheel detects a postponed expiry by itself, but not an earlier one.
         if before != record.state() || record.expire_at() < expire_at {
             self.reschedule(entry, before);
         }
         outcome
     }
 
-    /// Returns the outcome for a packet with these bytes, Ethernet header left out, of a flow of
-    /// which some traffic is declined: what [`packet`](Self::packet) left open.
+    /// Returns the outcome for a packet with these bytes, Ethernet header left out, of a flow with
+    /// declined traffic, after [`packet`](Self::packet) returned [`Outcome::Classify`].
     #[cold]
     pub fn classify(&mut self, entry: u32, now: u64, bytes: &[u8]) -> Outcome {
         let record = &mut self.entries[entry as usize].record;
@@ -247,7 +247,7 @@ impl<I: Index> FlowTable<I> {
         self.reschedule(entry, before);
     }
 
-    /// Takes over a decision of the flow with this entry, and says whether it counts.
+    /// Applies a decision to the flow with this entry, and returns whether it counts.
     pub fn decide(&mut self, entry: u32, now: u64, decision: &Decision, stamp: Stamp) -> bool {
         let record = &mut self.entries[entry as usize].record;
         let before = record.state();
@@ -258,8 +258,7 @@ impl<I: Index> FlowTable<I> {
         counts
     }
 
-    /// Makes an outcome of what the program of the flow with this entry said, and keeps the
-    /// cookie as it left it.
+    /// Returns the outcome for the verdict of the flow's program, and stores the program's cookie.
     pub fn answer(
         &mut self,
         entry: u32,
@@ -277,7 +276,7 @@ impl<I: Index> FlowTable<I> {
         outcome
     }
 
-    /// Has a program decide of the flow with this entry, and says whether that counts.
+    /// Starts a program for the flow with this entry, and returns whether that counts.
     pub fn run(&mut self, entry: u32, now: u64, started: &StartedProgram, stamp: Stamp) -> bool {
         let record = &mut self.entries[entry as usize].record;
         let before = record.state();
@@ -288,7 +287,7 @@ impl<I: Index> FlowTable<I> {
         counts
     }
 
-    /// Says anew what the flow with this entry belongs to.
+    /// Replaces the grantor set and policy generation of the flow with this entry.
     #[inline]
     pub fn bind(&mut self, entry: u32, binding: PolicyBinding) {
         let entry = &mut self.entries[entry as usize];
@@ -296,7 +295,7 @@ impl<I: Index> FlowTable<I> {
         entry.generation = binding.generation;
     }
 
-    /// Counts and files an entry whose state was `before`.
+    /// Counts and schedules an entry whose state was `before`.
     fn reschedule(&mut self, entry: u32, before: State) {
         let record = &self.entries[entry as usize].record;
         let (after, expire_at) = (record.state(), record.expire_at());
@@ -317,7 +316,7 @@ impl<I: Index> FlowTable<I> {
         }
     }
 
-    /// Gives a flow that has none an entry with what was remembered of it before.
+    /// Makes an entry for a flow that has none, with a saved record.
     ///
     /// # Errors
     ///
@@ -337,13 +336,13 @@ impl<I: Index> FlowTable<I> {
         Ok(entry)
     }
 
-    /// Forgets a flow.
+    /// Removes a flow.
     pub fn remove(&mut self, entry: u32) {
         self.wheels.cancel(entry);
         self.forget(entry);
     }
 
-    /// Forgets a flow that is in no wheel.
+    /// Removes a flow that is in no wheel.
     fn forget(&mut self, entry: u32) {
         let Entry { hash, record, .. } = self.entries[entry as usize];
         if self.index.remove(hash, entry) {
@@ -352,14 +351,14 @@ impl<I: Index> FlowTable<I> {
         }
     }
 
-    /// Returns what is kept under a number that [`find`](Self::find) gave.
+    /// Returns the entry with a number that [`find`](Self::find) returned.
     #[inline]
     pub fn entry(&self, entry: u32) -> &Entry {
         &self.entries[entry as usize]
     }
 
-    /// Returns the flows whose entries are in this range of numbers, with the numbers:
-    /// for walks through the table, a part at a time.
+    /// Returns the flows whose entries are in this range of numbers, with the numbers: for walks
+    /// through the table, part by part.
     pub fn within(&self, range: core::ops::Range<usize>) -> impl Iterator<Item = (u32, &Entry)> {
         let end = range.end.min(self.unused as usize);
         let start = range.start.min(end);
@@ -367,12 +366,12 @@ impl<I: Index> FlowTable<I> {
         part.filter(|(number, entry)| self.index.find(entry.hash, |at| at == *number).is_some())
     }
 
-    /// Counts the entries that a flow ever had: the numbers of all others are from here on.
+    /// Counts the entries that were ever used: higher numbers are free.
     pub fn used(&self) -> usize {
         self.unused as usize
     }
 
-    /// Counts the entries that a flow can have.
+    /// Counts all entries.
     pub fn capacity(&self) -> usize {
         self.entries.len()
     }
@@ -382,22 +381,22 @@ impl<I: Index> FlowTable<I> {
         self.index.len()
     }
 
-    /// Says whether there are none.
+    /// Returns whether there are no flows.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
 
-    /// Counts the granted flows, those that have expired and were not met since among them.
+    /// Counts the granted flows, including expired ones that no packet has met since.
     pub fn granted(&self) -> usize {
         self.granted
     }
 
-    /// Counts the flows that are declined, provisionally or not, likewise.
+    /// Counts the declined flows, provisional ones included, likewise.
     pub fn declined(&self) -> usize {
         self.declined
     }
 
-    /// Counts the flows that a program decides of, likewise.
+    /// Counts the flows with a program, likewise.
     pub fn running(&self) -> usize {
         self.running
     }

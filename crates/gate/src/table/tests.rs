@@ -1,4 +1,4 @@
-//! The table against a map, and what a full one gives up.
+//! The table against a map, and evictions from a full one.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ fn random<I: Index>(seed: u64) {
     let key = Key::new(|| rng.u64(..));
     let mut now = 0;
     let mut table = FlowTable::<I>::new(ENTRIES, now);
-    // When each flow is over, as its record said last.
+    // The expiry of each flow by its record.
     let mut model: HashMap<Flow, u64> = HashMap::new();
     for step in 0..30_000 {
         let magnitude = rng.u32(..30);
@@ -61,7 +61,7 @@ fn random<I: Index>(seed: u64) {
         }
         if rng.u8(..4) == 0 {
             table.expire(now, 1_000_000);
-            // A tick later at the latest they are gone.
+            // They are removed a tick later at the latest.
             model.retain(|flow, expire_at| {
                 let there = table.find(flow, key.hash(flow)).is_some();
                 assert!(there || *expire_at <= now, "{} step {step}", I::NAME);
@@ -129,7 +129,7 @@ fn a_full_table_gives_up_requests_and_never_a_grant() {
         assert_eq!(table.packet(entry, now, 64), Outcome::Granted { renew: false });
     }
     assert_eq!(table.granted(), GRANTED as usize);
-    // Nobody to give up: it says so, and keeps all.
+    // Without a request to evict it reports so, and keeps all.
     let mut table = full(64, 64, &key);
     assert_eq!(table.make_room(10), 0);
     assert_eq!(table.len(), 64);
@@ -140,7 +140,7 @@ fn the_patient_stay_longest() {
     const ENTRIES: u32 = 4096;
     let key = Key::random();
     let mut table = full(ENTRIES, 0, &key);
-    // Every 64th flow has waited two seconds before it asked again.
+    // Every 64th flow has waited two seconds before its second request.
     for number in (0..ENTRIES).step_by(64) {
         let flow = flow(number);
         let entry = table.find(&flow, key.hash(&flow)).unwrap();

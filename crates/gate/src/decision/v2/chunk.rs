@@ -1,51 +1,51 @@
-//! Flow programs on their way, as bytes: pieces of an object file, and how it stands with it.
+//! Encoding of the program transfer: chunks of an object file, and the gate's status of a program.
 //!
 //! ```text
 //!   grantor ─► gate, kind 4
 //!   program:8 | 0:24 | length:32 | offset:32 | SHA-256 of the whole:256 | bytes …
 //!
 //!   gate ─► grantor, kind 5
-//!   program:8 | state:8 | reason:8 | 0:8 | SHA-256 of the whole:256 | why, in words …
+//!   program:8 | state:8 | reason:8 | 0:8 | SHA-256 of the whole:256 | error text …
 //! ```
 //!
-//! A piece begins at a multiple of [`CHUNK_LEN`] and is as long, but for the last; so any piece can
-//! come first, twice or last, and none can overlap another. With its headers it is 1136 bytes
-//! over IPv4, which every path of IPv6 carries. A message without bytes is an *offer*: it asks how
-//! it stands with the program, and is answered so. Each piece names the whole, so that none can be
-//! put together with those of another.
+//! A chunk begins at a multiple of [`CHUNK_LEN`] and has this length, except the last one; so
+//! chunks may arrive in any order and repeatedly, and do not overlap. With its headers a chunk is
+//! 1136 bytes over IPv4, which every IPv6 path carries. A message without bytes is an *offer*: the
+//! gate answers it with the program's status. Each chunk carries the digest of the whole file, so
+//! that chunks of different files are not combined.
 
 use crate::decision::MessageError;
 use crate::decision::cursor::Cursor;
 
-/// The bytes of a piece, the last but.
+/// The length of a chunk, except the last one of a file.
 pub const CHUNK_LEN: usize = 1024;
-/// The most bytes of an object file that is sent.
+/// Maximum length of an object file.
 pub const MAX_OBJECT_LEN: usize = 1 << 18;
-/// The most bytes of a reason in words.
+/// Maximum length of an error text.
 pub const MAX_ERROR_LEN: usize = 512;
 
-/// A piece of an object file, or an offer of it.
+/// A chunk of an object file, or an offer of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk<'a> {
-    /// The number that decisions name the program by.
+    /// The program's number.
     pub program: u8,
-    /// The bytes of the whole.
+    /// The length of the whole file.
     pub length: u32,
-    /// Where these begin.
+    /// The offset of the bytes in the file.
     pub offset: u32,
-    /// The SHA-256 of the whole.
+    /// The SHA-256 of the whole file.
     pub digest: [u8; 32],
     /// The bytes; none in an offer.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Chunk<'a> {
-    /// Says whether this only asks.
+    /// Returns whether this is an offer.
     pub fn is_offer(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Reads a body.
+    /// Parses a body.
     pub(super) fn parse(body: &'a [u8]) -> Result<Self, MessageError> {
         let mut cursor = Cursor(body);
         let [program, zeros @ ..] = cursor.take::<4>()?;
@@ -72,18 +72,18 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// Why a gate has no use for a program.
+/// The reason to reject a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RejectReason {
-    /// It takes programs from nobody.
+    /// The gate accepts no programs from grantors.
     NotAllowed,
-    /// Its own configuration has a program of that number.
+    /// The gate's own configuration has a program of this number.
     Own,
-    /// Another grantor has sent one of that number, and lives.
+    /// Another grantor, which is alive, has sent a program of this number.
     OtherSender,
-    /// It does not pass the verifier.
+    /// The verifier rejects it.
     Verifier,
-    /// What came is not what was said to come.
+    /// The received file does not have the announced digest.
     Digest,
 }
 
@@ -97,7 +97,7 @@ const REASONS: [RejectReason; 5] = [
 ];
 
 impl RejectReason {
-    /// Returns what it is counted by.
+    /// Returns the name in counters.
     pub fn name(self) -> &'static str {
         match self {
             Self::NotAllowed => "not_allowed",
@@ -113,44 +113,44 @@ impl core::fmt::Display for RejectReason {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::NotAllowed => {
-                "the gate takes no programs from grantors: `accept_programs` in its [decisions]"
+                "the gate accepts no programs from grantors: set `accept_programs` in its [decisions]"
             }
             Self::Own => "the gate's own configuration has a program of that number",
-            Self::OtherSender => "another grantor has sent a program of that number: name another",
-            Self::Verifier => "it does not pass the verifier",
-            Self::Digest => "what came is not what was announced",
+            Self::OtherSender => "another grantor has sent a program of that number: use another number",
+            Self::Verifier => "the verifier rejects the program",
+            Self::Digest => "the received file does not have the announced digest",
         })
     }
 }
 
-/// How it stands with a program at a gate.
+/// The state of a program at a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferState {
-    /// It is to be sent.
+    /// The gate wants the program's chunks.
     Wanted,
-    /// It, or another one of this grantor, is being verified.
+    /// The verifier checks it, or another program of this grantor.
     Verifying,
-    /// Decisions that name it have it run.
+    /// Decisions can name it.
     Active,
-    /// It is not taken.
+    /// The gate rejects it.
     Rejected(RejectReason),
 }
 
-/// What a gate says of a program that was offered.
+/// The status of an offered program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramStatus {
-    /// Its number.
+    /// The program's number.
     pub program: u8,
-    /// The SHA-256 of it.
+    /// The SHA-256 of the object file.
     pub digest: [u8; 32],
-    /// How it stands.
+    /// The state.
     pub state: TransferState,
-    /// What the verifier says, where it refuses.
+    /// The verifier's error, if it rejects the program.
     pub error: String,
 }
 
 impl ProgramStatus {
-    /// Reads a body.
+    /// Parses a body.
     pub(super) fn parse(body: &[u8]) -> Result<Self, MessageError> {
         let mut cursor = Cursor(body);
         let [program, state, reason, zero] = cursor.take()?;
@@ -166,7 +166,7 @@ impl ProgramStatus {
         };
         let digest = cursor.take()?;
         let error = core::str::from_utf8(cursor.0).map_err(|_| MessageError::Malformed)?;
-        // Which an operator will read on a terminal.
+        // An operator reads the text on a terminal.
         if zero != 0 || error.len() > MAX_ERROR_LEN || error.chars().any(char::is_control) {
             return Err(MessageError::Malformed);
         }
@@ -246,7 +246,7 @@ mod tests {
             let standing = of(state, "instruction 3 `r0 = 1`: so");
             assert_eq!(ProgramStatus::parse(&standing.write()), Ok(standing));
         }
-        // Long words are cut where a letter ends, and nothing gets at a terminal.
+        // Long texts are cut at a character boundary, and control characters are removed.
         let long = of(TransferState::Rejected(RejectReason::Verifier), &"\u{1b}[31mä".repeat(300));
         let read = ProgramStatus::parse(&long.write()).unwrap();
         assert!(read.error.len() <= MAX_ERROR_LEN && read.error.starts_with("[31mä[31m"));

@@ -1,8 +1,8 @@
-//! Decisions as bytes.
+//! Encoding of decisions.
 //!
 //! ```text
 //!   type:8 | family:8 | source length:8 | destination length:8 | source | destination
-//!   1 declined   expire_s:32                                provisionally, if it is about one flow
+//!   1 declined   expire_s:32                                provisionally, for a single flow
 //!   2 granted    rate_kib:32 expire_s:32 next_ms:32 step_ms:32
 //!   3 program    expire_s:32 program:8 0:16 words:8 cookie
 //!   4 flush
@@ -10,8 +10,8 @@
 //!   6 declined provisionally, some packets   expire_s:32 protocol:8 has_port:8 port:16
 //! ```
 //!
-//! Addresses are 4 bytes where the family is 4, and 16 where it is 6; bits beyond a length
-//! are zero. Type 1 about prefixes rests on addresses, and is as firm as 5.
+//! Addresses are 4 bytes where the family is 4, and 16 where it is 6; bits beyond a length are
+//! zero. Type 1 about prefixes rests on addresses, and is not provisional: it equals type 5.
 
 use fib::{Addr, Prefix};
 
@@ -109,7 +109,7 @@ fn get(cursor: &mut Cursor<'_>) -> Result<Item, MessageError> {
     Ok(Item { scope, command })
 }
 
-/// Reads all items of a body over what `items` holds; it counts whole or not at all.
+/// Decodes all items of a body into `items`; on an error none of them counts.
 pub(super) fn get_all(body: &[u8], items: &mut Vec<Item>) -> Result<(), MessageError> {
     items.clear();
     let mut cursor = Cursor(body);

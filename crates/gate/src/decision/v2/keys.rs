@@ -1,12 +1,11 @@
-//! Secrets by number, and their change.
+//! Keys by number, and key rollover.
 //!
-//! A peer signs with one key and takes all that it has, so a key is changed without a
-//! moment in which messages are refused: the new one is added on both sides, then
-//! signed with, then the old one is removed. The code is HMAC-SHA-256 (RFC 2104, FIPS
-//! 180-4) cut to its first 128 bits, as RFC 4868 does, compared in constant time; both
-//! come from the RustCrypto crates. The keys of tunnels (`tunnel/`) are derived from the same
-//! secrets: what is hashed for those begins with a letter, and every message of the protocol with
-//! its version.
+//! A peer signs with one key and accepts all keys that it has, so that a key is replaced without
+//! refused messages: the new key is added on both sides, then used to sign, then the old one is
+//! removed. The code is HMAC-SHA-256 (RFC 2104, FIPS 180-4) truncated to its first 128 bits, as RFC
+//! 4868 does, compared in constant time; both come from the RustCrypto crates. The keys of tunnels
+//! (`tunnel/`) are derived from the same secrets: the derivation's input begins with a letter, and
+//! that of messages with the protocol's version.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -23,7 +22,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Has one key, under this number.
+    /// Creates a set of one key, which signs.
     pub fn new(number: u16, secret: &[u8; 32]) -> Self {
         let mut keys = Self::default();
         keys.add(number, secret);
@@ -31,7 +30,7 @@ impl Keys {
         keys
     }
 
-    /// Takes messages under a further key, or another secret under this number.
+    /// Accepts a further key, or replaces the secret of this number.
     pub fn add(&mut self, number: u16, secret: &[u8; 32]) {
         self.remove(number);
         // HMAC takes a key of any length.
@@ -40,7 +39,7 @@ impl Keys {
         }
     }
 
-    /// Signs with the key of this number, and says whether there is one.
+    /// Signs with the key of this number, and returns whether it exists.
     pub fn sign_with(&mut self, number: u16) -> bool {
         let known = self.find(number).is_some();
         if known {
@@ -49,14 +48,14 @@ impl Keys {
         known
     }
 
-    /// Takes no more messages under a key, and says whether there was one.
+    /// Removes a key, and returns whether it existed.
     pub fn remove(&mut self, number: u16) -> bool {
         let before = self.keys.len();
         self.keys.retain(|(have, _)| *have != number);
         self.keys.len() < before
     }
 
-    /// Returns the number of the key that messages are signed with.
+    /// Returns the number of the signing key.
     pub fn signing(&self) -> u16 {
         self.signing
     }
@@ -68,7 +67,8 @@ impl Keys {
         numbers
     }
 
-    /// Derives what tunnels are sealed with in a session of a gate from the key of this number.
+    /// Derives the key of tunnels to this grantor in a session of a gate from the key of this
+    /// number.
     pub fn tunnel(&self, number: u16, session: u64) -> Option<TunnelKey> {
         let mac = self.find(number)?.clone();
         let code = mac.chain_update(LABEL).chain_update(session.to_be_bytes()).finalize();
@@ -80,8 +80,8 @@ impl Keys {
         self.keys.iter().find(|(have, _)| *have == number).map(|(_, mac)| mac)
     }
 
-    /// Appends the code of `message` under a key; without it the message stays as it is,
-    /// and nobody will take it.
+    /// Appends the code of `message` under a key. Without the key the message stays unsigned, and
+    /// every receiver refuses it.
     pub(super) fn seal(&self, number: u16, message: &mut Vec<u8>) {
         if let Some(mac) = self.find(number) {
             let code = mac.clone().chain_update(&*message).finalize().into_bytes();
@@ -99,7 +99,7 @@ impl Keys {
 }
 
 impl core::fmt::Debug for Keys {
-    /// Keeps the secrets.
+    /// Omits the secrets.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let numbers: Vec<u16> = self.keys.iter().map(|(number, _)| *number).collect();
         write!(f, "Keys({numbers:?}, signing with {})", self.signing)

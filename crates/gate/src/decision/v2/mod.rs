@@ -9,29 +9,28 @@
 //!   +--------------------------------------------------------------------+
 //!   |                              number                               |
 //!   +--------------------------------------------------------------------+
-//!   |  decisions … , which numbers below were taken, a piece of a program |
+//!   |  decisions … , the replay window, a chunk of a program or its status |
 //!   +--------------------------------------------------------------------+
 //!   |  HMAC-SHA-256 of all of it, its first 16 bytes                    |
 //!   +--------------------------------------------------------------------+
 //! ```
 //!
-//! docs/decision-protocol.md is the specification. In short: a grantor numbers its
-//! messages and keeps each until the gate acknowledges it; a gate takes each number once,
-//! within a window, and acknowledges whatever is authentic. The **session** is a random
-//! number of the gate's, new with each start: what was recorded before cannot be played to
-//! a gate that has forgotten what it took. A grantor learns it from the gate's first
-//! answer. **Numbers** only grow, over restarts too, because they begin at the clock; a
-//! decision is so told from an older one that arrives later (`state::Stamp`).
+//! docs/decision-protocol.md is the specification. In short: a grantor numbers its messages and
+//! keeps each until the gate acknowledges it; a gate accepts each number once, within a window, and
+//! acknowledges every authentic message. The **session** is a random number that the gate chooses
+//! at each start, so that recorded messages cannot be replayed to a gate that has restarted; a
+//! grantor learns it from the gate's first answer. **Numbers** only increase, across restarts too,
+//! because they begin at the clock; they order decisions that arrive out of order (`state::Stamp`).
 //!
-//! | file | what it is |
-//! |---|---|
-//! | [`sender`] | the grantor's side of one gate |
-//! | [`receiver`] | the gate's side of all its grantors |
-//! | [`keys`] | secrets by number, and their change |
-//! | [`transfer`] | the grantor's side of programs: offered, sent in pieces, answered for |
-//! | `window` | which numbers were taken |
-//! | `item` | decisions as bytes |
-//! | [`chunk`] | programs as bytes, and how it stands with them |
+//! || file | contents |
+//! ||---|---|
+//! || [`sender`] | the grantor's side of one gate |
+//! || [`receiver`] | the gate's side of all its grantors |
+//! || [`keys`] | keys by number, and key rollover |
+//! || [`transfer`] | the grantor's side of the program transfer |
+//! || `window` | the replay window |
+//! || `item` | encoding of decisions |
+//! || [`chunk`] | encoding of program chunks and program status |
 
 pub mod chunk;
 mod item;
@@ -47,13 +46,13 @@ use keys::Keys;
 
 /// The UDP port of gates.
 pub const PORT: u16 = 45_233;
-/// The bytes before the body.
+/// The length of the header.
 const HEADER: usize = 24;
-/// The bytes of the authentication code.
+/// The length of the authentication code.
 const TAG: usize = 16;
-/// How many numbers below the highest are told apart.
+/// The size of the replay window, in numbers.
 pub const WINDOW: u64 = 256;
-/// The most decisions of a message: the bits of a stamp below the message's number.
+/// Maximum number of decisions in a message: a stamp has this many below the message's number.
 const MAX_ITEMS: usize = 1 << ITEM_BITS;
 const ITEM_BITS: u32 = 10;
 
@@ -64,7 +63,7 @@ const HELLO: u8 = 3;
 const PROGRAM: u8 = 4;
 const PROGRAM_STATUS: u8 = 5;
 
-/// What precedes a body.
+/// The header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {
     kind: u8,
@@ -76,8 +75,7 @@ struct Header {
 }
 
 impl Header {
-    /// Reads the header of a message, and returns the body, whose authenticity is yet to
-    /// be seen.
+    /// Parses the header of a message and returns the body, which is not authenticated yet.
     fn parse(message: &[u8]) -> Result<(Self, &[u8]), MessageError> {
         let mut cursor = Cursor(message);
         if cursor.u8()? != VERSION {
@@ -94,7 +92,7 @@ impl Header {
         Ok((header, &cursor.0[..body]))
     }
 
-    /// Writes a whole message over what `out` holds.
+    /// Writes a whole message to `out`, replacing its content.
     fn write(&self, body: &[u8], keys: &Keys, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(&[VERSION, self.kind]);

@@ -1,12 +1,12 @@
-//! The gate's side: every message of its grantors once, and an answer to each.
+//! The gate's side: accepts each message of its grantors once, and answers it.
 //!
-//! The checks, in order, and nothing is remembered before all have passed: length and
-//! version; a known sender; a key in use; the code; a kind that a gate takes; items that
-//! can be read to the end; this session; a number not taken before, within the window.
-//! What is not authentic is not answered, so that a gate is no amplifier. What is, always
-//! is: by the numbers taken, also where the message was taken before (its acknowledgement
-//! may have been lost); or by a hello where the session is another. An offer of a program is
-//! answered once more, by how it stands with that ([`Receiver::tell`]), if it was not taken before.
+//! The checks, in order, and no state changes before all have passed: length and version; a known
+//! sender; a key in use; the authentication code; a kind that a gate accepts; a valid body; the
+//! current session; a number within the window that was not accepted before. A message that is not
+//! authentic gets no answer, so that a gate is no amplifier. An authentic one always gets an
+//! answer: an acknowledgement, also of a repeated message (its acknowledgement may have been lost),
+//! or a hello if the session is another. An offer of a program that was not accepted before is also
+//! answered with the program's status ([`Receiver::write_status`]).
 
 use super::chunk::{Chunk, ProgramStatus};
 use super::keys::Keys;
@@ -30,19 +30,19 @@ pub struct Receiver {
     items: Vec<Item>,
 }
 
-/// What one message has brought.
+/// An accepted message.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceivedMessage<'a, 'm> {
-    /// Who sent it.
+    /// The number of the sender.
     pub sender: u32,
-    /// A piece or an offer of a program, where it is one and no decisions.
+    /// A chunk or an offer of a program; none if the message has decisions.
     pub chunk: Option<Chunk<'m>>,
     number: u64,
     key: u16,
     items: &'a [Item],
 }
 
-/// Which message is answered.
+/// The message that an answer is for.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyTarget {
     sender: u32,
@@ -51,7 +51,7 @@ pub struct ReplyTarget {
 }
 
 impl<'a> ReceivedMessage<'a, '_> {
-    /// Returns each decision with its stamp, in the order of the grantor.
+    /// Returns each decision with its stamp, in the grantor's order.
     pub fn items(self) -> impl Iterator<Item = (&'a Item, Stamp)> {
         let Self { sender, number, items, .. } = self;
         (0..).zip(items).map(move |(at, item): (u64, _)| {
@@ -59,21 +59,21 @@ impl<'a> ReceivedMessage<'a, '_> {
         })
     }
 
-    /// Returns the number of the key that its sender signs with.
+    /// Returns the number of the key that signed the message.
     pub fn key(&self) -> u16 {
         self.key
     }
 
-    /// Returns which message this was, to answer it.
+    /// Returns the message as the target of an answer.
     pub fn reply_target(&self) -> ReplyTarget {
         ReplyTarget { sender: self.sender, number: self.number, key: self.key }
     }
 }
 
 impl Receiver {
-    /// Begins a session, of a random number that must not come again.
+    /// Begins a session of a random number that is never used again.
     pub fn new(session: u64) -> Self {
-        // 0 is what a grantor says who knows none.
+        // 0 stands for an unknown session.
         Self { session: session.max(1), peers: Vec::new(), items: Vec::new() }
     }
 
@@ -82,7 +82,7 @@ impl Receiver {
         self.session
     }
 
-    /// Takes decisions of this sender, not 0, under these keys, or under others from now on.
+    /// Accepts decisions of this sender, not 0, under these keys, or replaces its keys.
     pub fn set_sender(&mut self, sender: u32, keys: Keys) {
         match self.peers.iter_mut().find(|peer| peer.sender == sender) {
             Some(peer) => peer.keys = keys,
@@ -98,12 +98,12 @@ impl Receiver {
         peer.map(|peer| peer.keys = Keys::default()).is_some()
     }
 
-    /// Takes a message: the decisions in it or the piece of a program, and in `reply` what to
-    /// answer, nothing if it is empty.
+    /// Processes a message: returns its decisions or its chunk of a program, and writes the answer
+    /// to `reply`, which stays empty if there is none.
     ///
     /// # Errors
     ///
-    /// [`MessageError`], by the first check that fails; `reply` is to be sent all the same.
+    /// [`MessageError`], by the first check that fails; the caller sends `reply` all the same.
     pub fn receive<'m>(
         &mut self,
         message: &'m [u8],
@@ -137,8 +137,7 @@ impl Receiver {
         Ok(ReceivedMessage { sender, chunk, number, key, items: &self.items })
     }
 
-    /// Writes how it stands with the program that a message offered over what `out`
-    /// holds.
+    /// Writes the status of the program that a message offered to `out`, replacing its content.
     pub fn write_status(&self, target: &ReplyTarget, standing: &ProgramStatus, out: &mut Vec<u8>) {
         out.clear();
         let ReplyTarget { sender, number, key } = *target;

@@ -1,26 +1,26 @@
-//! The grantor's side of one gate: messages are kept until they are acknowledged.
+//! The grantor's side of one gate: keeps messages until they are acknowledged.
 //!
 //! ```text
-//!   push ─► open ─ full, or asked for ─► waiting ─► in flight ─ acknowledged ─► gone
-//!                                                    │     ▲
-//!                                                    └─ due ┘  again, [`TRIES`] times
+//!   push ─► open ─ full, or polled ─► waiting ─► in flight ─ acknowledged ─► removed
+//!                                                 │     ▲
+//!                                                 └─ due ┘  retransmitted, [`MAX_TRANSMISSIONS`] times
 //! ```
 //!
-//! At most [`WINDOW`] numbers are in flight from the oldest that is not acknowledged on,
-//! so that the gate's window holds every number that may still come. A message is due
-//! again after the retransmission time of RFC 6298, estimated from messages that were sent
-//! once, and doubled with each try. Who has been tried [`TRIES`] times is given up: the
-//! gate is not there, and its flows ask again when it is. While the gate's session is not
-//! known, or was another, one message goes out at a time, for the hello that says it.
+//! At most [`WINDOW`] numbers are in flight, counted from the oldest unacknowledged one, so that
+//! the gate's window holds every number that may still arrive. A message is retransmitted after the
+//! timeout of RFC 6298, estimated from messages that were sent once, and doubled with each
+//! transmission. After [`MAX_TRANSMISSIONS`] it is given up: the gate is unreachable, and its flows
+//! send requests again later. While the gate's session is unknown or has changed, one message is in
+//! flight at a time, until the hello that carries the session.
 //!
-//! Who has [`Sender::beat`] called says with an empty message that it lives whenever it has
-//! had nothing else to say for [`BEAT`]. Such a message is sent once.
+//! [`Sender::queue_heartbeat`] queues an empty message when nothing was sent for
+//! [`HEARTBEAT_INTERVAL`]. A heartbeat is sent once.
 //!
-//! Programs go the same way, after all decisions: which of them a gate has, and what of them is
-//! under way, is `transfer.rs`'s to know.
+//! Programs use the same messages, after all decisions: `transfer.rs` decides which programs and
+//! chunks to send.
 //!
-//! A grantor whose clock was set back begins with numbers that the gate has passed. The
-//! gate's answer says which, and all that is in flight gets new ones.
+//! A grantor whose clock was set back begins with numbers that the gate has passed. The gate's
+//! answer carries the highest number, and all messages in flight get new ones.
 
 use std::collections::VecDeque;
 
@@ -33,11 +33,11 @@ use super::{PROGRAM, PROGRAM_STATUS};
 use crate::decision::cursor::Cursor;
 use crate::decision::{Item, MessageError};
 
-/// How often a message is sent before it is given up.
+/// Maximum number of transmissions of a message.
 pub const MAX_TRANSMISSIONS: u32 = 12;
-/// How long a grantor is silent at the most where it shows that it lives: nanoseconds.
+/// The interval of heartbeats, in nanoseconds.
 pub const HEARTBEAT_INTERVAL: u64 = 200 * MILLISECOND;
-/// How many messages may wait beside those in flight.
+/// Maximum number of messages that wait, besides those in flight.
 pub const MAX_QUEUED: usize = 1024;
 
 const MILLISECOND: u64 = 1_000_000;
@@ -50,7 +50,7 @@ struct InFlightMessage {
     number: u64,
     kind: u8,
     body: Vec<u8>,
-    /// It is not sent again: a sign of life, an offer.
+    /// A heartbeat or an offer: it is not retransmitted.
     once: bool,
     tries: u32,
     sent_at: u64,
@@ -62,7 +62,7 @@ struct InFlightMessage {
 pub struct Sender {
     id: u32,
     keys: Keys,
-    /// The most bytes of a body.
+    /// Maximum length of a body.
     most: usize,
     session: u64,
     next: u64,
@@ -70,15 +70,15 @@ pub struct Sender {
     open_items: usize,
     waiting: VecDeque<Vec<u8>>,
     in_flight: VecDeque<InFlightMessage>,
-    /// The smoothed round trip and its variance, once known.
+    /// The smoothed round-trip time and its variance, once known.
     rtt: Option<(u64, u64)>,
     given_up: u64,
     transfers: TransferSender,
-    /// When something was sent last.
+    /// The time of the last transmission.
     last_sent_at: Option<u64>,
 }
 
-/// Says that too many messages wait: the gate does not answer, or not soon enough.
+/// The error that too many messages wait: the gate does not answer, or too slowly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendQueueFull;
 
@@ -91,16 +91,15 @@ impl core::fmt::Display for SendQueueFull {
 impl core::error::Error for SendQueueFull {}
 
 impl Sender {
-    /// Makes the side of grantor `id`, not 0, whose datagrams carry at most `payload` bytes
-    /// (1452 for IPv4 and IPv6 on Ethernet, at least 256), and which starts at `unix_time`
-    /// seconds by the clock.
+    /// Creates the side of grantor `id`, not 0. Datagrams carry at most `payload` bytes (1452 for
+    /// IPv4 and IPv6 on Ethernet, at least 256); `unix_time` is the start in seconds.
     pub fn new(id: u32, keys: Keys, payload: usize, unix_time: u64) -> Self {
         Self {
             id,
             keys,
             most: payload.max(256) - HEADER - TAG,
             session: 0,
-            // Ahead of every number before, at less than four million messages a second.
+            // Above every earlier number, at less than four million messages a second.
             next: unix_time << 22 | 1,
             open: Vec::new(),
             open_items: 0,
@@ -113,23 +112,23 @@ impl Sender {
         }
     }
 
-    /// Returns the gate's session, as far as it is known; 0 otherwise.
+    /// Returns the gate's session, 0 if unknown.
     pub fn session(&self) -> u64 {
         self.session
     }
 
-    /// Signs with other keys from now on, what is in flight too.
+    /// Signs with these keys from now on, also the messages in flight.
     pub fn set_keys(&mut self, keys: Keys) {
         self.keys = keys;
     }
 
-    /// Has the gate be given these programs, and no others from now on; what it was given
-    /// before it keeps. They are offered to it, and sent if it wants them.
+    /// Replaces the programs for the gate, which keeps those that it has. The programs are offered,
+    /// and sent if the gate wants them.
     pub fn set_programs(&mut self, programs: &[ProgramImage]) {
         self.transfers.set_programs(programs);
     }
 
-    /// Returns the programs, and what the gate says of each.
+    /// Returns the programs with the gate's status of each.
     pub fn programs(&self) -> &[ProgramTransfer] {
         self.transfers.transfers()
     }
@@ -138,7 +137,7 @@ impl Sender {
     ///
     /// # Errors
     ///
-    /// [`Busy`] if too much waits; the decision is not taken then.
+    /// [`SendQueueFull`] if too much waits; the decision is not queued then.
     pub fn push(&mut self, item: &Item) -> Result<(), SendQueueFull> {
         let before = self.open.len();
         item::put(&mut self.open, item);
@@ -156,8 +155,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Has an empty message sent if nothing else was for [`BEAT`]: to be called before
-    /// [`poll`](Self::poll) where gates are to see that this grantor lives.
+    /// Queues an empty message if nothing was sent for [`HEARTBEAT_INTERVAL`]. Call this before
+    /// [`poll`](Self::poll) if gates monitor this grantor.
     pub fn queue_heartbeat(&mut self, now: u64) {
         let due = self.last_sent_at.is_none_or(|at| now >= at + HEARTBEAT_INTERVAL);
         if due && self.pending() == 0 {
@@ -165,9 +164,8 @@ impl Sender {
         }
     }
 
-    /// Writes the next message to send over what `out` holds, and says whether there is
-    /// one: what is due again first, then what waits, then what is being filled, then
-    /// programs.
+    /// Writes the next message to `out`, replacing its content, and returns whether there is one:
+    /// retransmissions first, then waiting messages, then the open one, then programs.
     pub fn poll(&mut self, now: u64, out: &mut Vec<u8>) -> bool {
         self.give_up(now);
         let first = self.in_flight.front().map_or(self.next, |sent| sent.number);
@@ -217,22 +215,22 @@ impl Sender {
         true
     }
 
-    /// Returns when [`poll`](Self::poll) has something to send next without anything new.
+    /// Returns the time of the next transmission if nothing new is pushed.
     pub fn due_at(&self) -> Option<u64> {
         let retransmit_at = self.in_flight.iter().map(|sent| sent.due).min();
         retransmit_at.into_iter().chain(self.transfers.due_at()).min()
     }
 
-    /// Counts the pieces of programs that are not acknowledged.
+    /// Counts the unacknowledged chunks of programs.
     fn chunks(&self) -> usize {
         self.in_flight.iter().filter(|sent| sent.kind == PROGRAM && !sent.once).count()
     }
 
-    /// Takes what the gate has answered.
+    /// Processes an answer of the gate.
     ///
     /// # Errors
     ///
-    /// [`MessageError`] if it is not this gate's answer to something that this side has sent;
+    /// [`MessageError`] if the message is not this gate's answer to a message of this sender;
     /// nothing has changed then.
     pub fn receive(&mut self, now: u64, message: &[u8]) -> Result<(), MessageError> {
         let (header, body) = Header::parse(message)?;
@@ -254,13 +252,13 @@ impl Sender {
                 Ok(())
             }
             ACKNOWLEDGEMENT => Err(MessageError::OtherSession),
-            // Only what is in flight can have prompted it.
+            // Only a message in flight can have caused it.
             HELLO if self.in_flight.iter().all(|sent| sent.number != header.number) => {
                 Err(MessageError::TooOld)
             }
             HELLO => {
                 self.session = header.session;
-                // What the gate was given it has forgotten.
+                // The gate has lost the chunks that it received.
                 self.in_flight.retain(|sent| sent.kind != PROGRAM);
                 self.transfers.reset();
                 for sent in &mut self.in_flight {
@@ -285,8 +283,8 @@ impl Sender {
             self.measured(now.saturating_sub(sent.sent_at));
         }
         self.in_flight.retain(|sent| !window.contains(sent.number));
-        // Numbers that the gate has passed long ago, or that a sender before this one has
-        // used: everything in flight is of no use under them.
+        // The gate has passed these numbers, or an earlier sender has used them: messages in flight
+        // get new ones.
         if window.highest >= self.next {
             self.next = window.highest + 1;
             for sent in &mut self.in_flight {
@@ -297,7 +295,7 @@ impl Sender {
         }
     }
 
-    /// Takes a round trip into account (RFC 6298, 2).
+    /// Updates the round-trip estimate (RFC 6298, 2).
     fn measured(&mut self, rtt: u64) {
         self.rtt = Some(match self.rtt {
             None => (rtt, rtt / 2),
@@ -319,12 +317,12 @@ impl Sender {
         let given_up = before - self.in_flight.len();
         self.given_up += given_up as u64;
         if given_up > 0 && self.in_flight.is_empty() {
-            // Nobody there: ask for the session again before more is sent.
+            // The gate is unreachable: learn its session again before more is sent.
             self.session = 0;
         }
     }
 
-    /// Counts the messages that are not acknowledged, those that wait among them.
+    /// Counts the messages that are not acknowledged, including those that wait.
     pub fn pending(&self) -> usize {
         self.in_flight.len() + self.waiting.len() + usize::from(!self.open.is_empty())
     }

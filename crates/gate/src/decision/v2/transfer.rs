@@ -1,37 +1,37 @@
-//! The grantor's side of programs: what a gate is to have, and what it says of it.
+//! The grantor's side of the program transfer: offers programs to a gate and sends those it wants.
 //!
 //! ```text
-//!   each program    Asking ── offer ═► gate: wanted ──► Sending ── pieces, acknowledged ──► Asking
-//!                     ▲  └──────────── in force, refused ──► Settled
-//!                     └── another session ──────────────────────┘    an offer now and then
+//!   each program    Offering ── offer ═► gate: wanted ─► Sending ── chunks, acknowledged ─► Offering
+//!                     ▲  └──────────── active, rejected ──► Done
+//!                     └── another session ───────────────────┘    an offer every CHECK_INTERVAL
 //! ```
 //!
-//! Nothing is pushed at a gate: it is offered what it is to have, by number and digest, and
-//! says itself whether it wants that sent. An offer is sent once, as signs of life are; who is not
-//! answered asks again, after [`POLL`] while something is under way and after [`CHECK`] when all
-//! is settled, so that a gate that has lost a program is found out even if it does not say so. A
-//! gate that starts anew has another session, and is asked at once.
+//! The grantor offers a program by number and digest, and the gate answers whether it wants the
+//! program. An offer is sent once, like a heartbeat; without an answer it is repeated after
+//! [`POLL_INTERVAL`] while a transfer is under way and after [`CHECK_INTERVAL`] otherwise, so that
+//! a gate that has lost a program gets it again. A gate that restarts has another session, and all
+//! programs are offered at once.
 //!
-//! Pieces are messages like others: numbered, kept until they are acknowledged, sent again. One
-//! program is sent at a time, and at most [`MAX_CHUNKS_IN_FLIGHT`] pieces are under way, after all
-//! decisions: a program never holds a decision up, and what a gate has to keep is bounded.
+//! Chunks are messages like others: numbered, kept until they are acknowledged, retransmitted. One
+//! program is sent at a time, at most [`MAX_CHUNKS_IN_FLIGHT`] chunks are in flight, and decisions
+//! go first: a program never delays a decision, and the gate's memory is bounded.
 //!
-//! An answer counts if it is to an offer that was made since the last that counted, and since
-//! pieces were sent last: what is late or played back is no answer.
+//! An answer counts if it is to an offer that is newer than the last answered one, and newer than
+//! the last chunk: late and replayed answers are refused.
 
 use std::sync::Arc;
 
 use super::chunk::{CHUNK_LEN, Chunk, ProgramStatus, TransferState};
 use crate::program::digest;
 
-/// How long an answer is waited for while something is under way: nanoseconds.
+/// The interval of offers while a transfer is under way, in nanoseconds.
 pub const POLL_INTERVAL: u64 = 250_000_000;
-/// How often a gate is asked that has what it is to have, or will not have it: nanoseconds.
+/// The interval of offers of programs that are active or rejected, in nanoseconds.
 pub const CHECK_INTERVAL: u64 = 5_000_000_000;
-/// The most pieces under way to a gate.
+/// Maximum number of chunks in flight to a gate.
 pub const MAX_CHUNKS_IN_FLIGHT: usize = 16;
 
-/// A program as it is sent.
+/// A program to send: its object file with number and name.
 #[derive(Clone, Debug)]
 pub struct ProgramImage {
     number: u8,
@@ -41,18 +41,18 @@ pub struct ProgramImage {
 }
 
 impl ProgramImage {
-    /// Packs an object file, of at most [`MAX_OBJECT_LEN`](super::chunk::MAX_OBJECT_LEN) bytes, which
-    /// decisions name by this number and people by this name.
+    /// Takes an object file of at most [`MAX_OBJECT_LEN`](super::chunk::MAX_OBJECT_LEN) bytes, the
+    /// number that decisions use, and a name for people.
     pub fn new(number: u8, name: &str, object: &[u8]) -> Self {
         Self { number, name: name.into(), object: object.into(), digest: digest(object) }
     }
 
-    /// Returns the number that decisions name it by.
+    /// Returns the number that decisions use.
     pub fn number(&self) -> u8 {
         self.number
     }
 
-    /// Returns what people call it.
+    /// Returns the name for people.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -70,22 +70,22 @@ impl ProgramImage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// It is not known how it stands.
+    /// The gate's status is not known.
     Offering,
-    /// The piece at this offset is next.
+    /// The next chunk starts at this offset.
     Sending(usize),
-    /// In force, or refused.
+    /// The program is active or rejected.
     Done,
 }
 
-/// A program, and what is known of it at the gate.
+/// A program and its status at the gate.
 #[derive(Clone, Debug)]
 pub struct ProgramTransfer {
     image: ProgramImage,
     phase: Phase,
-    /// When it is to be offered next.
+    /// The time of the next offer.
     next_offer_at: u64,
-    /// The number of the last offer, and that above which answers count.
+    /// The numbers of the last offer and of the last answered one.
     last_offer: u64,
     answered_up_to: u64,
     status: Option<ProgramStatus>,
@@ -108,12 +108,12 @@ impl ProgramTransfer {
         &self.image
     }
 
-    /// Returns what the gate has said last, if it has in this session.
+    /// Returns the last status of this session that the gate sent, if any.
     pub fn status(&self) -> Option<&ProgramStatus> {
         self.status.as_ref()
     }
 
-    /// Returns the bytes that have been sent, while they are.
+    /// Returns the number of bytes sent so far, while a transfer is under way.
     pub fn sending(&self) -> Option<usize> {
         match self.phase {
             Phase::Sending(next) => Some(next),
@@ -135,23 +135,22 @@ impl ProgramTransfer {
     }
 }
 
-/// A message that this has to send.
+/// A message to send.
 #[derive(Debug)]
 pub(super) struct TransferMessage {
-    /// Which program's offer it is; a piece otherwise.
+    /// The program that is offered; none for a chunk.
     pub(super) offer: Option<usize>,
     pub(super) body: Vec<u8>,
 }
 
-/// The grantor's programs at one gate.
+/// The programs of a grantor at one gate.
 #[derive(Debug, Default)]
 pub(super) struct TransferSender {
     transfers: Vec<ProgramTransfer>,
 }
 
 impl TransferSender {
-    /// Has these programs to be at the gate from now on. What is known of those that there were
-    /// stays known.
+    /// Replaces the programs; the status of those that stay is kept.
     pub(super) fn set_programs(&mut self, images: &[ProgramImage]) {
         let before = core::mem::take(&mut self.transfers);
         let known = |image: &ProgramImage| {
@@ -172,14 +171,14 @@ impl TransferSender {
         &self.transfers
     }
 
-    /// Forgets what is known of the gate: it has started anew.
+    /// Forgets the gate's status after a restart of the gate.
     pub(super) fn reset(&mut self) {
         for transfer in &mut self.transfers {
             *transfer = ProgramTransfer::new(transfer.image.clone());
         }
     }
 
-    /// Returns what is to be sent next, with so many pieces under way.
+    /// Returns the next message, given the number of chunks in flight.
     pub(super) fn next_message(&mut self, now: u64, chunks: usize) -> Option<TransferMessage> {
         for transfer in &mut self.transfers {
             let Phase::Sending(offset) = transfer.phase else { continue };
@@ -191,7 +190,7 @@ impl TransferSender {
                 });
             }
             if offset >= transfer.image.object.len() && chunks == 0 {
-                // All of it is there, or was given up: what says the gate?
+                // All chunks are acknowledged or given up: ask for the status.
                 (transfer.phase, transfer.next_offer_at, transfer.answered_up_to) =
                     (Phase::Offering, now, transfer.last_offer);
             }
@@ -206,20 +205,19 @@ impl TransferSender {
         Some(TransferMessage { offer: Some(at), body: transfer.chunk(0, 0) })
     }
 
-    /// Takes note of the number that an offer was given.
+    /// Records the message number of an offer.
     pub(super) fn record_offer(&mut self, at: usize, number: u64) {
         if let Some(transfer) = self.transfers.get_mut(at) {
             transfer.last_offer = number;
         }
     }
 
-    /// Returns when there is something to offer next.
+    /// Returns the time of the next offer.
     pub(super) fn due_at(&self) -> Option<u64> {
         self.transfers.iter().map(|transfer| transfer.next_offer_at).min()
     }
 
-    /// Takes what the gate says in answer to the message of this number; says whether that
-    /// counts.
+    /// Accepts the gate's status in answer to message `number`; returns whether it counts.
     pub(super) fn accept_status(
         &mut self,
         now: u64,
@@ -240,7 +238,7 @@ impl TransferSender {
         }
         transfer.answered_up_to = number;
         match new_status.state {
-            // One at a time; this one is offered again.
+            // One transfer at a time; this program is offered again.
             TransferState::Wanted if busy => transfer.phase = Phase::Offering,
             TransferState::Wanted => transfer.phase = Phase::Sending(0),
             TransferState::Verifying => transfer.phase = Phase::Offering,

@@ -1,4 +1,4 @@
-//! Which numbers were taken: the highest, and a bit for each of the 256 up to it.
+//! The replay window: the highest number, and a bit for each of the 256 up to it.
 //!
 //! As in RFC 4303, 3.4.3. Bit i of `seen` is number `highest` − i.
 
@@ -14,13 +14,13 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Says whether a number is in the window and was taken.
+    /// Returns whether a number is in the window and was accepted.
     pub(super) fn contains(&self, number: u64) -> bool {
         let back = self.highest.checked_sub(number).filter(|&back| back < WINDOW);
         back.is_some_and(|back| self.seen[back as usize / 64] >> (back % 64) & 1 == 1)
     }
 
-    /// Takes a number.
+    /// Accepts a number.
     pub(super) fn accept(&mut self, number: u64) -> Result<(), MessageError> {
         if number > self.highest {
             self.shift(number - self.highest);
@@ -71,7 +71,7 @@ mod tests {
             } else {
                 Ok(())
             };
-            // Number 0 is what the window begins at, and is as any other.
+            // Number 0 is the window's start, and is as any other.
             assert_eq!(window.accept(number), expect, "step {step}: {number} after {highest}");
             if expect.is_ok() {
                 taken.insert(number);
