@@ -5,6 +5,7 @@
 #
 # Floods are raw frames, patient clients are the kernel's own TCP; the grantor is in
 # admission_traffic.py, which also says what must be so. The request channel is 5 Mbit/s.
+# runs alone: it measures the rates of a link to within 2 %
 . "$(dirname "$0")/lib/gate_topology.sh"
 
 for address in 2 3 4 5; do

@@ -19,6 +19,7 @@ wait_for 120 in_kernel || fail "the kernel has not all routes"
 
 gate_with() {
     cat >"$work/gate.toml" <<CONFIG
+$(busy_machine)
 $(gate_sides r0 r1 10gbit)
 $(gate_site '{ address = "10.0.1.2" }')
 $(gate_policy 192.0.2.128/25 front)

@@ -90,6 +90,7 @@ listen = "127.0.0.1:9273"
 $(distribution grantor http://127.0.0.1:8000/site.bundle "$other")
 CONFIG
 cat >"$work/gate.toml" <<CONFIG
+$(busy_machine)
 $(gate_sides f0 g0 1gbit)
 [flow_table]
 entries = 4096

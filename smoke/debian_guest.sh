@@ -32,8 +32,7 @@ routes() {
     within router ip -6 route replace 2001:db8::/32 via fd00:1::2
 }
 routes
-configure '[workers]
-stall_timeout = "2000ms"'
+configure
 
 state=off
 sent() { show -j counters | json 'print(d[0]["sent"])'; }

@@ -4,6 +4,7 @@
 # it runs smoke/debian_guest.sh, whose status is that of this test.
 #
 # The processor is emulated unless it can virtualize: /dev/kvm alone is no sign that KVM can run Linux.
+# runs alone: the emulated processor takes every core, and the guest has deadlines
 . "$(dirname "$0")/lib/namespaces.sh"
 
 kernel=$(find /boot -name 'vmlinuz-*-amd64' | sort -V | tail -1)

@@ -2,6 +2,7 @@
 # The demonstration, from outside: as root over veth and AF_XDP, without root through
 # memory ports; its sums are done again here; and whatever ends it, Ctrl-C or SIGKILL,
 # no namespace, thread, program or interface of it is left.
+# runs alone: it compares the namespaces, kernel threads, mounts and links of the whole machine
 . "$(dirname "$0")/lib/namespaces.sh"
 
 # Everything of the machine's that a demonstration could leave behind.

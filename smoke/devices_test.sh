@@ -87,6 +87,7 @@ changes() {
 
 echo "at a gate"
 cat >"$work/gate.toml" <<CONFIG
+$(busy_machine)
 $(gate_sides f0 g0 1gbit)
 $(gate_site '{ address = "10.9.1.100" }')
 [control]
@@ -202,7 +203,7 @@ $(grantor_config '"t0", "s0"' 10.9.1.100 10.2.0.1 7 grantor.key)
 [control]
 socket = "$work/grantor.sock"
 CONFIG
-printf '[workers]\nstall_timeout = "2000ms"\n%s\n' "$(gate_config)" >"$work/back.toml"
+gate_config >"$work/back.toml"
 start_grantor
 start_gate back
 answers() { within client ping -c 1 -W 1 -I "$1" 192.0.2.7; }

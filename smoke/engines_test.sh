@@ -32,7 +32,15 @@ kill -KILL $agree
 wait $agree 2>/dev/null || true
 gone() { [ -z "$(ours $agree)" ]; }
 wait_for 10 gone || fail "DPDK's process outlives the one that started it"
-[ -z "$(ls -d /run/dpdk/fingerpost-* 2>/dev/null)" ] || fail "DPDK left $(ls -d /run/dpdk/*)"
+# The folders of processes that run are another test's.
+left() {
+    local folder
+    for folder in /run/dpdk/fingerpost-*; do
+        [ ! -d "$folder" ] || [ -d "/proc/${folder##*-}" ] || echo "$folder"
+    done
+}
+all_removed() { [ -z "$(left)" ]; }
+wait_for 5 all_removed || fail "DPDK left $(left)"
 
 # The kernel.
 compare() {

@@ -8,6 +8,7 @@
 # What comes out at the grantor, its DSCPs, its inner bytes, what decisions do, what is
 # refused, and every counter (gate_peers.py). Then another policy while it works, a bad one,
 # its end, and SIGKILL.
+# runs alone: it measures gaps of milliseconds between packets
 . "$(dirname "$0")/lib/gate_topology.sh"
 
 within gate ip addr add fd01::1/64 dev g0

@@ -22,6 +22,7 @@ echo "198.51.100.64/26" >"$work/deny.txt"
 echo "198.51.100.0/28 777" >"$work/known.txt"
 cat >"$work/v1.toml" <<CONFIG
 interfaces = ["t0", "s0"]
+$(busy_machine)
 [tunnel]
 addresses = ["10.9.1.100"]
 gates = ["10.2.0.1"]

@@ -4,6 +4,7 @@
 #
 #   source s0 ── r0 router r1 ── a0 a: the prefixes on odd lines
 #                          r2 ── b0 b: the others
+# runs alone: a start has to forward within 100 ms
 . "$(dirname "$0")/lib/router_topology.sh"
 
 prefixes 1

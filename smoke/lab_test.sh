@@ -3,6 +3,7 @@
 # on. What its clients got must differ as it should, by margins for a machine that has other
 # things to do; its sums are done again here. Then it is ended early in every way, and a part
 # of it is killed: nobody may be left in any of its namespaces.
+# runs alone: its processes load every core, and it compares rates
 . "$(dirname "$0")/lib/namespaces.sh"
 
 status=0

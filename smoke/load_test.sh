@@ -6,6 +6,7 @@
 # Routes to the grantor, grantors, policy and a program change while granted packets come, and
 # nothing is dropped. Then one destination is sent more than the link carries, and the
 # others and the operational traffic keep theirs (load_traffic.py).
+# runs alone: it measures the shares of a flooded link
 . "$(dirname "$0")/lib/gate_topology.sh"
 
 known_ends

@@ -156,7 +156,7 @@ send("10.1.0.9", "198.51.100.1", 2, "none", "dropped")
 send("10.1.0.9", "100.64.0.1", 3, "100.64.0.0/10", "dropped")
 send("10.1.0.9", "10.64.1.43", 1, "others", "dropped")
 gate = told()
-check("the new rule has the free line", gate["policies"][0]["policy"] == "100.64.0.0/10" and gate["policies"][0]["line"] == 26, gate["policies"][:3])
+check("the new rule has the free line", gate["policies"][0]["policy"] == "100.64.0.0/10" and gate["policies"][0]["line"] == 27, gate["policies"][:3])
 check("and who is gone is told of no more", "198.51.100.0/24" not in [it["policy"] for it in gate["policies"]])
 
 here = show()

@@ -22,7 +22,7 @@ gate() {
 interface = "g0"
 [back]
 interface = "g1"
-[workers]
+$(busy_machine)
 cores = [0, 1]
 [link]
 bandwidth = "1gbit"

@@ -61,8 +61,7 @@ s.close()" || fail "the upload to $1 does not end"
 
 for mode in auto generic; do
     echo "mode $mode: packets that are too long or have no route are answered"
-    printf 'interface = [{ name = "r0", mode = "%s" }, { name = "r1", mode = "%s" }, { name = "r2" }]\n[control]\nsocket = "%s"\n' \
-        "$mode" "$mode" "$work/sock" >"$work/router.toml"
+    configure "" "{ name = \"r0\", mode = \"$mode\" }, { name = \"r1\", mode = \"$mode\" }, { name = \"r2\" }"
     start_router
     within source "$python" "$here/smoke/punts_packets.py" answers 1400 || fail "answers"
     [ "$(counter punted oversize)" -gt 0 ] && [ "$(counter punted unreachable)" -gt 0 ] || fail "not counted: $(show counters)"
@@ -124,7 +123,6 @@ confined punted host_route
 echo "nor where the configuration names the table, and the kernel has no rule"
 within router ip rule del priority 100
 within router ip rule del priority 101
-printf 'interface = [{ name = "r0", table = 100 }, { name = "r1" }, { name = "r2" }]\n[control]\nsocket = "%s"\n' \
-    "$work/sock" >"$work/router.toml"
+configure "" '{ name = "r0", table = 100 }, { name = "r1" }, { name = "r2" }'
 start_router
 confined dropped no_route

@@ -18,6 +18,7 @@ within gate ip route add 192.0.2.0/24 via 10.2.0.2
 
 configure() {
     cat >"$work/$1.toml" <<CONFIG
+$(busy_machine)
 $(gate_sides g0 g1 1gbit "$2")
 [flow_table]
 entries = 4096

@@ -22,8 +22,7 @@ stays() {
     [ "$("$@")" = "$before" ] || fail "$* grows"
 }
 
-printf 'interface = [{ name = "r0", observe = true }, { name = "r1", observe = true }]\n[control]\nsocket = "%s"\n' \
-    "$work/sock" >"$work/router.toml"
+configure "" '{ name = "r0", observe = true }, { name = "r1", observe = true }'
 start_router
 fly
 

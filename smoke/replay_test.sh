@@ -7,6 +7,7 @@
 #
 # The router must have the kernel's routes within two seconds of the end, and of every
 # packet to an address whose route does not change, sent all the time, none may be lost.
+# runs alone: a BGP daemon with twenty-two peers loads every core, and no packet may be lost
 . "$(dirname "$0")/lib/router_topology.sh"
 
 updates=${FINGERPOST_DATA:-$here/../shared/data}/updates-20260222.1530-routeviews-bgp4mp_et.mrt.bz2

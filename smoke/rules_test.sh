@@ -65,8 +65,7 @@ wait_for 5 eval '[[ "$(of_r0)" != *"rule 40"* ]]' || fail "r0 by $(of_r0)"
 
 echo "a table that is said in the configuration is gone by, whatever the rules are"
 stop_router
-printf 'interface = [{ name = "r0", table = 100 }, { name = "r1" }, { name = "r2" }]\n[control]\nsocket = "%s"\n' \
-    "$work/sock" >"$work/router.toml"
+configure "" '{ name = "r0", table = 100 }, { name = "r1" }, { name = "r2" }'
 start_router
 [ "$(of_r0)" = "100 None" ] || fail "r0 by $(of_r0)"
 stop_router

@@ -47,8 +47,8 @@ check "$work/router.toml" 2>"$work/check.log" | grep -q '^sound: ports r0, r1, r
 ! grep -q warning "$work/check.log" || fail "warnings: $(cat "$work/check.log")"
 cannot_start 'r9: no such interface' 's/"r2"/"r9"/'
 cannot_start 'lo: not an Ethernet interface' 's/"r2"/"lo"/'
-cannot_start 'r0: 2 queues wanted, it has 1' '$a [workers]\ncores = [0, 1]'
-cannot_start 'there is no core 999' '$a [workers]\ncores = [999]'
+cannot_start 'r0: 2 queues wanted, it has 1' 's/^\[workers\]/&\ncores = [0, 1]/'
+cannot_start 'there is no core 999' 's/^\[workers\]/&\ncores = [999]/'
 cannot_start 'cannot listen for metrics at 192.0.2.200:9273' '$a [metrics]\nlisten = "192.0.2.200:9273"'
 within router ip link add d0 type veth peer name d1
 sed 's/"r2"/"d0"/; $a [image]\npath = "/no/such/folder/image"' "$work/router.toml" >"$work/warned.toml"

@@ -4,6 +4,7 @@
 # kernels that leave checksums to their devices, as is the default: the packets arrive complete.
 #
 #   client c0 ── r0 router r1 ── s0 server       10.1.0.x │ 10.2.0.x, ip_forward=1
+# runs alone: it stops threads for a fraction of a second and expects the others to run
 . "$(dirname "$0")/lib/namespaces.sh"
 
 for name in client router server; do

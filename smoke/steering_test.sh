@@ -21,7 +21,7 @@ state_file = "$work/flows-$2"
 $(gate_site '{ address = "10.2.0.2" }')
 [decisions]
 v1_sources = ["10.2.0.2"]
-[workers]
+$(busy_machine)
 cores = [0, 1]
 [control]
 socket = "$work/sock"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # From a message of the kernel's to what all workers forward by: single changes on top of a
 # full table, under traffic. It measures and prints; that every change is seen is the test.
+# runs alone: it measures latencies
 . "$(dirname "$0")/lib/router_topology.sh"
 
 prefixes "${1:-1}"

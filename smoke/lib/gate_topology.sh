@@ -23,9 +23,7 @@ within gate ip addr add 10.2.0.1/24 dev g1
 within grantor ip addr add 10.2.0.2/24 dev t0
 
 sides() {
-    # A machine that is busy with tests lets a worker wait for longer than 100 ms; stalled_test.sh and
-    # queues_test.sh are about what happens then.
-    printf '%s\n' '[workers]' 'stall_timeout = "2000ms"'
+    busy_machine
     gate_sides g0 g1 "$1"
 }
 

@@ -21,6 +21,8 @@
 #
 # Parts of a configuration, printed:
 #
+#   busy_machine                              workers that wait for the processor for longer than
+#                                             100 ms go on: other tests run at the same time
 #   gate_sides FRONT BACK BANDWIDTH [LINES]   the interfaces, with these lines for the front, and the
 #                                             link
 #   gate_site MEMBER                          a set of one grantor, and 192.0.2.0/24 protected by it
@@ -131,6 +133,8 @@ assert c["received"] + c.get("originated", 0) == ended, c
 print("  ", c["received"], "packets received,", c.get("originated", 0), "originated, and every one counted")'
 }
 
+busy_machine() { printf '%s\n' '[workers]' 'stall_timeout = "2000ms"'; }
+
 gate_sides() {
     printf '%s\n' '[front]' "interface = \"$1\"" ${4:+"$4"} \
         '[back]' "interface = \"$2\"" '[link]' "bandwidth = \"$3\""
@@ -162,6 +166,7 @@ CONFIG
 grantor_config() {
     cat <<CONFIG
 interfaces = [$1]
+$(busy_machine)
 [tunnel]
 addresses = ["$2"]
 gates = ["$3"]

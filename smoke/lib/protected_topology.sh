@@ -31,6 +31,7 @@ within gate ip route add 192.0.2.0/24 via 10.2.0.2
 
 gate_config() {
     cat <<CONFIG
+$(busy_machine)
 $(gate_sides f0 g0 1gbit)
 [flow_table]
 entries = 4096

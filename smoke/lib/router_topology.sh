@@ -4,7 +4,8 @@
 #   source s0 ── r0 router r1 ── a0 a       10.0.0.x, fd00:0::x     .1 is the router
 #                          r2 ── b0 b       10.0.1.x and 10.0.2.x
 #
-#   configure [LINES]      writes the router's configuration, with these lines before the rest
+#   configure [LINES [INTERFACES]]
+#                          writes the router's configuration, with these lines in it
 #   start_router           starts it, and waits until it follows
 #   stop_router            stops it: it must end well, with every packet counted
 #   show WHAT...           asks it
@@ -42,8 +43,15 @@ for side in "source s0" "a a0" "b b0"; do
 done
 
 configure() {
-    printf 'interface = [{ name = "r0" }, { name = "r1" }, { name = "r2" }]\n%s\n[control]\nsocket = "%s"\n' \
-        "${1:-}" "$work/sock" >"$work/router.toml"
+    local interfaces='{ name = "r0" }, { name = "r1" }, { name = "r2" }'
+    [ $# -lt 2 ] || interfaces=$2
+    cat >"$work/router.toml" <<CONFIG
+interface = [$interfaces]
+$(busy_machine)
+${1:-}
+[control]
+socket = "$work/sock"
+CONFIG
 }
 
 start_router() {
