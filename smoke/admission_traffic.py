@@ -4,49 +4,28 @@ Who they are is in flood.py. Called within the client's namespace with the prefi
 namespaces, the program, the scratch folder and the gate's process.
 """
 
-import json
 import os
 import random
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import threading
 import time
 
 from flood import Flood, Grantor, connect
-from packets import Checks, Tap
-from decisions import (
-    FRAMING,
-    PROTECTED,
-    Template,
-    address,
-    in_namespace,
-    udp,
-    v1,
-    v1_declined,
-    v1_granted,
-)
+from checks import Checks, wait_until
+from control import Control
+from decisions import udp, v1, v1_declined, v1_granted
+from frames import FRAMING, PROTECTED, Template, address
+from netns import Tap, in_namespace
 
 CHANNEL = 100e6 * 0.05
 check = Checks()
 
 
-def ask(*words):
-    done = subprocess.run([program, *words, "--socket", f"{work}/sock"], capture_output=True, text=True, check=False)
-    return json.loads(done.stdout)
-
-
-def gate():
-    return ask("show", "-j", "gate")[0]
-
-
-def awaits(what, holds, patience=8.0):
-    until = time.monotonic() + patience
-    while not holds() and time.monotonic() < until:
-        time.sleep(0.02)
-    check(what, holds(), gate())
+def awaits(what, holds):
+    check(what, wait_until(holds), control.gate())
 
 
 def flood(sources, rate=None):
@@ -84,8 +63,8 @@ def overload(tap, grantor):
     # One of twenty finds a place that has just come free.
     for n in range(4):
         tap.send(template.of(0x1D000000 + n))
-    once = [ask("flow", "explain", f"29.0.0.{n}", PROTECTED, "-j") for n in range(4)]
-    known = gate()
+    once = [control.explain(f"29.0.0.{n}", PROTECTED) for n in range(4)]
+    known = control.gate()
     stream.stop()
     time.sleep(0.3)
     with grantor.lock:
@@ -109,7 +88,7 @@ def overload(tap, grantor):
     check("and none below a new one's gets past", low <= 20, low)
     table = known["table"]
     check("the flood has half of the table, and has marks", table["flows"] <= 2048 + 200 and table["first_seen"] > 1000 and table["evicted"] == 0, table)
-    told = ask("flow", "explain", socket.inet_ntoa(struct.pack(">I", patient[0])), PROTECTED, "-j")
+    told = control.explain(socket.inet_ntoa(struct.pack(">I", patient[0])), PROTECTED)
     check("explain tells when who came once did", any(it["state"] == "unknown" and 0 <= it.get("first_seen_ago", -1) < 3 for it in once), once)
     check("who came again has an entry", told["state"] == "request" and told["priority"] == 41, told)
 
@@ -138,12 +117,12 @@ def million(tap, grantor, say):
     grantor.clear()
     friends = [0x32000000 + n for n in range(100)]
     names = [socket.inet_ntoa(struct.pack(">I", src)) for src in friends]
-    before = gate()
+    before = control.gate()
     say(v1(*(v1_granted(name, 10_000, 120, 100_000, 1000) for name in names[:50])))
     say(v1(*(v1_granted(name, 10_000, 120, 100_000, 1000) for name in names[50:])))
-    awaits("the grants are in force", lambda: gate()["decisions"]["decided"] >= before["decisions"]["decided"] + 100)
+    awaits("the grants are in force", lambda: control.gate()["decisions"]["decided"] >= before["decisions"]["decided"] + 100)
     # Whoever is left of the flood before may have had to go for them.
-    before, dropped = gate(), ask("show", "-j", "counters")[0]["dropped"]
+    before, dropped = control.gate(), control.counters()["dropped"]
     grantor.clear()
     # Each once: among a million by chance some thousand would come twice.
     stream = flood((0x14000000 + at * 0x5851F42D % (1 << 27) for at in range(1_000_000)), 70_000)
@@ -162,7 +141,7 @@ def million(tap, grantor, say):
     stream.stop()
     client.join()
     time.sleep(0.3)
-    now = gate()
+    now = control.gate()
     more = lambda part, name: now[part][name] - before[part][name]
     print(f"   a million flows in {took:.1f} s, {more('packets', 'received')} packets at the gate")
     check("the million came", more("packets", "received") > 500_000, more("packets", "received"))
@@ -173,7 +152,7 @@ def million(tap, grantor, say):
     told = (len(of_friends), sent * 10, arrived, more("packets", "granted"))
     check(f"granted flows are unaffected: {told[0]} of {told[1]} packets", told[0] >= 0.5 * told[1] and {it[1] for it in of_friends} == {1}, told)
     check("none of those that came to the gate is lost", arrived == more("packets", "granted"), told)
-    now_dropped = ask("show", "-j", "counters")[0]["dropped"]
+    now_dropped = control.counters()["dropped"]
     reasons = {name: now_dropped[name] - dropped[name] for name in now_dropped if now_dropped[name] != dropped[name]}
     lost = {"rx_ring_full", "fill_empty", "rx_dropped", "undelivered", "unserved"}
     check("and nothing is dropped but requests", set(reasons) - lost <= {"low_priority"}, reasons)
@@ -188,9 +167,9 @@ def limits(tap, grantor, say):
     grantor.clear()
     source = "60.0.0.1"
     hosts = [f"192.0.2.{n}" for n in (65, 66, 67)]
-    before = gate()
+    before = control.gate()
     say(v1(*(v1_granted(source, 100_000, 120, 100_000, 1000, dst=dst) for dst in hosts)))
-    awaits("they are granted", lambda: gate()["decisions"]["decided"] >= before["decisions"]["decided"] + 3)
+    awaits("they are granted", lambda: control.gate()["decisions"]["decided"] >= before["decisions"]["decided"] + 3)
     templates = [Template(dst, 900) for dst in hosts]
     # One host first, then all: 7.6 Mbit/s each.
     rates = []
@@ -206,21 +185,21 @@ def limits(tap, grantor, say):
         time.sleep(0.2)
         seen = grantor.seen(address(source))
         rates.append(sum(it[2] + FRAMING for it in seen) * 8 / 2e6)
-    now = gate()["packets"]
+    now = control.gate()["packets"]
     check(f"a destination has 95 % of 2 Mbit/s: {rates[0]:.2f}", 1.9 * 0.9 <= rates[0] <= 1.9 * 1.06, rates)
     check(f"the prefix has 95 % of 4 Mbit/s: {rates[1]:.2f}", 3.8 * 0.9 <= rates[1] <= 3.8 * 1.06, rates)
     more = {name: now[name] - before["packets"][name] for name in ("over_limit", "over_destination_limit")}
     check("what is over is counted by its reason", all(it > 100 for it in more.values()), more)
-    told = ask("flow", "explain", source, hosts[0], "-j")
+    told = control.explain(source, hosts[0])
     check("explain tells the limits, and what was over", (told["limit"], told["per_destination_limit"]) == (4_000_000, 2_000_000) and told["dropped"] in ("over_limit", "over_destination_limit"), told)
 
 
 def allowed(tap, grantor, say):
     """Who is on the list passes, declined or not, as soon as the list is read."""
     friend, other = "203.0.113.9", "198.51.100.9"
-    before = gate()
+    before = control.gate()
     say(v1(v1_declined(friend, 600), v1_declined(other, 600)))
-    awaits("both are declined", lambda: gate()["decisions"]["decided"] >= before["decisions"]["decided"] + 2)
+    awaits("both are declined", lambda: control.gate()["decisions"]["decided"] >= before["decisions"]["decided"] + 2)
     template = Template()
 
     def passes(src):
@@ -231,19 +210,15 @@ def allowed(tap, grantor, say):
 
     check("who is on the list passes with DSCP 1", passes(friend) == [1])
     check("who is not does not", passes(other) == [])
-    told = ask("flow", "explain", friend, PROTECTED, "-j")
+    told = control.explain(friend, PROTECTED)
     check("explain tells by which prefix", told["allowed"] == "203.0.113.0/24" and not told["xdp_dropped"], told)
-    check("it is counted", gate()["packets"]["allowed"] == before["packets"]["allowed"] + 1)
+    check("it is counted", control.gate()["packets"]["allowed"] == before["packets"]["allowed"] + 1)
 
     def reload(text, said):
         with open(f"{work}/allow.txt", "w", encoding="ascii") as file:
             file.write(text)
         os.kill(process, signal.SIGHUP)
-        until = time.monotonic() + 8
-        log = lambda: open(f"{work}/gate.log", encoding="utf-8").read()
-        while said not in log() and time.monotonic() < until:
-            time.sleep(0.02)
-        return said in log()
+        return wait_until(lambda: said in open(f"{work}/gate.log", encoding="utf-8").read())
 
     check("a bad list is refused", reload("198.51.100.0/24\nno-prefix\n", "allow.txt: line 2: \"no-prefix\" is not an address or prefix"))
     check("and nothing of it is taken over", passes(other) == [] and passes(friend) == [1])
@@ -265,4 +240,5 @@ def main():
 
 
 prefix, program, work, process = sys.argv[1:4] + [int(sys.argv[4])]
+control = Control(program, f"{work}/sock")
 main()

@@ -7,14 +7,14 @@ folder, how many prefixes the kernel may know, and the folder with real lists.
 import glob
 import gzip
 import ipaddress
-import json
 import random
 import select
-import subprocess
 import sys
 import time
 
-from packets import Checks, Tap
+from checks import PATIENCE, Checks, wait_until
+from control import Control
+from netns import Tap
 from scapy.compat import raw
 from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import IPv6
@@ -22,24 +22,11 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 CLIENT, FRONT = "02:00:00:00:01:02", "02:00:00:00:01:01"
-PATIENCE = 8.0
 BYTES = 40
 # Sources that are on no list, and none of the gate's own or of what it protects: such are forged.
 MARKS = {"198.51.100.200", "2001:4860:4860::8888"}
 check = Checks()
 marks = iter(range(1000, 60000))
-
-
-def run(*words):
-    return subprocess.run([program, *words, "--socket", f"{work}/sock"], capture_output=True, text=True, check=False)
-
-
-def gate():
-    return json.loads(run("show", "-j", "gate").stdout)[0]
-
-
-def steered():
-    return next(it["steered"] for it in json.loads(run("show", "-j", "interfaces").stdout) if it["name"] == "g0")
 
 
 def packet(src):
@@ -73,17 +60,15 @@ def sends(passes, blocked):
 
 def judged(what, passes, blocked, times=3):
     """Who passes does, who is blocked does not, and both are counted so, packets and bytes."""
-    before, inside = gate(), steered()
+    before, inside = control.gate(), control.steered("g0")
     rounds = [sends(passes, blocked) for _ in range(times)]
     leaked = sends([], blocked)
     check(what, all(it == set(passes) for it in rounds) and not leaked, (rounds, leaked))
     sent = times * (len(passes) + len(blocked) + 2) + len(blocked) + 2
     ends = (times + 1) * len(blocked)
     size = (times + 1) * sum(14 + len(raw(packet(src))) for src in blocked)
-    until = time.monotonic() + PATIENCE
-    while gate()["packets"]["received"] < before["packets"]["received"] + sent and time.monotonic() < until:
-        time.sleep(0.02)
-    now, after = gate(), steered()
+    wait_until(lambda: control.gate()["packets"]["received"] >= before["packets"]["received"] + sent)
+    now, after = control.gate(), control.steered("g0")
     more = {name: now["packets"][name] - before["packets"][name] for name in ("received", "blocked", "xdp_dropped")}
     here = after["blocked"] - inside["blocked"]
     early = ends if room > 100 else 0 if room == 0 else more["xdp_dropped"]
@@ -94,7 +79,7 @@ def judged(what, passes, blocked, times=3):
 
 
 def explains(src, dst, **wants):
-    told = json.loads(run("flow", "explain", src, dst, "-j").stdout)
+    told = control.explain(src, dst)
     got = {name: told.get(name) for name in wants}
     check(f"explain knows why: {src}", got == wants, told)
 
@@ -102,7 +87,7 @@ def explains(src, dst, **wants):
 def reads(text, *, refused=None):
     with open(f"{work}/block.txt", "w", encoding="ascii") as file:
         file.write(text)
-    done = run("reload")
+    done = control.run("reload")
     if refused:
         check("a bad list is refused, with its line", done.returncode == 1 and refused in done.stderr, done)
     else:
@@ -115,7 +100,7 @@ def lists():
     # Beside the list, and on the allow-list too, however long the blocked prefix is.
     passes = ["198.51.100.8", "203.0.112.255", "203.0.113.128", "203.0.113.200", "2001:db8:9:1::5", "2001:db8:8::1"]
     judged("who is listed does not come out, who is allowed within does", passes, blocked)
-    told = gate()
+    told = control.gate()
     check("show gate tells the lists", (told["allowed"], told["blocked"]) == (2, 4), told)
     there, left = told["table"]["xdp_prefixes"], told["table"]["xdp_prefixes_overflow"]
     # Of five: a blocked one that is on the allow-list too is left out, and two that pass are in.
@@ -123,22 +108,20 @@ def lists():
     if room != 2:
         explains("203.0.113.5", "192.0.2.7", state="blocked", blocked="203.0.113.0/24", allowed=None, dropped="blocked", xdp_dropped=room > 0)
     explains("203.0.113.200", "192.0.2.7", blocked=None, allowed="203.0.113.128/25", xdp_dropped=False)
-    before = gate()
+    before = control.gate()
     reads("203.0.113.0/24\n198.51.100.0/33\n", refused='block.txt: line 2: prefix "198.51.100.0/33" has no valid length')
-    check("and counted", gate()["reloads_refused"] == before["reloads_refused"] + 1)
+    check("and counted", control.gate()["reloads_refused"] == before["reloads_refused"] + 1)
     judged("the old one is in force", passes, blocked, 1)
     if room == 2:
         return
     reads("203.0.113.0/25\n198.51.100.8\n")
     judged("what came and what went", ["198.51.100.7", "203.0.113.200"], ["198.51.100.8", "203.0.113.5", "2001:db8:9::5"], 1)
     # The host's own traffic is nobody's business: who is blocked can still reach the gate itself.
-    before = steered()
+    before = control.steered("g0")
     for _ in range(4):
         client.send(raw(Ether(src=CLIENT, dst=FRONT) / IP(src="203.0.113.5", dst="10.1.0.1") / UDP(sport=9, dport=9)))
-    until = time.monotonic() + PATIENCE
-    while steered()["local"] < before["local"] + 4 and time.monotonic() < until:
-        time.sleep(0.02)
-    check("what is for the host itself stays the host's", steered()["local"] == before["local"] + 4, (before, steered()))
+    wait_until(lambda: control.steered("g0")["local"] >= before["local"] + 4)
+    check("what is for the host itself stays the host's", control.steered("g0")["local"] == before["local"] + 4, (before, control.steered("g0")))
 
 
 def real():
@@ -150,8 +133,8 @@ def real():
     begun = time.monotonic()
     reads("".join(texts))
     took = time.monotonic() - begun
-    check(f"{len(entries)} lines in {took:.1f} s", took < 30 and gate()["blocked"] == len(entries) + 1, (took, gate()["blocked"]))
-    print("     ", {name: value for name, value in gate()["table"].items() if name.startswith("xdp_")}, flush=True)
+    check(f"{len(entries)} lines in {took:.1f} s", took < 30 and control.gate()["blocked"] == len(entries) + 1, (took, control.gate()["blocked"]))
+    print("     ", {name: value for name, value in control.gate()["table"].items() if name.startswith("xdp_")}, flush=True)
     # The twin: every prefix of a family, one by one.
     dice = random.Random(5)
     four, six = ([it for it in prefixes if it.version == version] for version in (4, 6))
@@ -174,13 +157,14 @@ def real():
     judged(f"{len(blocked)} of them are blocked, {len(passes)} beside them are not", passes, blocked, 1)
     begun = time.monotonic()
     reads("198.51.100.7\n")
-    check(f"and a short list again in {time.monotonic() - begun:.1f} s", gate()["blocked"] == 2)
+    check(f"and a short list again in {time.monotonic() - begun:.1f} s", control.gate()["blocked"] == 2)
     judged("all but one are let go", [it for it in blocked if it != "198.51.100.7"], ["198.51.100.7"], 1)
 
 
 if __name__ == "__main__":
     prefix, program, work, room, data = sys.argv[1:]
     room = int(room)
+    control = Control(program, f"{work}/sock")
     client, grantor = Tap(f"{prefix}client", "c0"), Tap(f"{prefix}grantor", "t0")
     lists()
     if room > 100:

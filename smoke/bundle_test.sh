@@ -22,15 +22,7 @@ public=$(cat "$work/site.public")
 
 # A canary of version 2 at a half, and one who is none, by the rule as the guide has it.
 names() {
-    "$python" - <<'NAMES'
-import hashlib
-def canary(name, version, percent):
-    h = hashlib.sha256(name.encode() + b"\0" + version.to_bytes(8, "big")).digest()
-    return int.from_bytes(h[:8], "big") * 100 < percent << 64
-yes = next(n for n in (f"gate-{i}" for i in range(99)) if canary(n, 2, 50))
-no = next(n for n in (f"grantor-{i}" for i in range(99)) if not canary(n, 2, 50))
-print(yes, no)
-NAMES
+    "$python" "$here/smoke/bundle_checks.py" canaries
 }
 read -r canary other <<<"$(names)"
 
@@ -121,27 +113,9 @@ pack 1 100%
 grep -q 'for gates and grantors, 4 files' "$work/verify.log" || fail "verify: $(cat "$work/verify.log")"
 refuse 1 "which is not a trusted key" "$program" bundle verify "$work/in/site.bundle" --public "$work/other.key.pub"
 refuse 1 "version 1 is there" "$program" bundle pack "$work/site" --version 1 --key "$work/site.key" -o "$work/in/site.bundle"
-"$python" - "$work/in/site.bundle" "$work" <<'OPENSSL'
-import subprocess, sys
-bundle, work = open(sys.argv[1], "rb").read(), sys.argv[2]
-files = {"message": bundle[:-64], "signature": bundle[-64:],
-         "key.der": bytes.fromhex("302a300506032b6570032100") + bundle[-96:-64]}
-for name, content in files.items():
-    open(f"{work}/{name}", "wb").write(content)
-words = ["openssl", "pkeyutl", "-verify", "-pubin", "-keyform", "DER", "-inkey", f"{work}/key.der",
-         "-rawin", "-in", f"{work}/message", "-sigfile", f"{work}/signature"]
-subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
-OPENSSL
+"$python" "$here/smoke/bundle_checks.py" signature "$work/in/site.bundle" "$work"
 "$program" bundle show -j "$work/in/site.bundle" >"$work/show.json"
-"$python" - "$work/show.json" "$work/site" <<'SHOW'
-import hashlib, json, pathlib, sys
-shown, site = json.load(open(sys.argv[1])), pathlib.Path(sys.argv[2])
-have = {f["name"]: (f["bytes"], f["sha256"]) for f in shown["files"]}
-want = {str(p.relative_to(site)): (p.stat().st_size, hashlib.sha256(p.read_bytes()).hexdigest())
-        for p in site.rglob("*") if p.is_file()}
-assert have == want, (have, want)
-assert shown["version"] == 1 and shown["canary_percent"] == 100, shown
-SHOW
+"$python" "$here/smoke/bundle_checks.py" contents "$work/show.json" "$work/site"
 echo "   packed, signed as openssl says, and judged by both"
 
 launch grantor "$python" -m http.server -d "$work/in" --bind 127.0.0.1 8000 >"$work/http.log" 2>&1
@@ -171,51 +145,12 @@ monitor=$!
 # A connection that is to go on, whatever happens.
 own_checksums client c0
 own_checksums server v0
-cat >"$work/serve.py" <<'SERVE'
-import socket, threading
-listener = socket.create_server(("192.0.2.7", 80), backlog=16)
-def echo(connection):
-    with connection:
-        while got := connection.recv(65536):
-            connection.sendall(got)
-while True:
-    threading.Thread(target=echo, args=(listener.accept()[0],), daemon=True).start()
-SERVE
-launch server "$python" "$work/serve.py"
+launch server "$python" "$here/smoke/lib/echo.py"
 wait_for 10 within server "$python" -c 'import socket; socket.create_connection(("192.0.2.7", 80), 1)' ||
     fail "the server does not start"
-cat >"$work/stream.py" <<'STREAM'
-import os, socket, sys, time
-work = sys.argv[1]
-with socket.create_connection(("192.0.2.7", 80), 8) as stream:
-    stream.settimeout(5)
-    open(f"{work}/streaming", "w").close()
-    count, longest = 0, 0.0
-    while not os.path.exists(f"{work}/enough"):
-        begin = time.monotonic()
-        stream.sendall(b"x%07d" % count)
-        got = b""
-        while len(got) < 8:
-            more = stream.recv(8 - len(got))
-            assert more, "the connection ended"
-            got += more
-        assert got == b"x%07d" % count, got
-        longest, count = max(longest, time.monotonic() - begin), count + 1
-        time.sleep(0.02)
-print(count, f"{longest:.3f}")
-STREAM
-launch client "$python" "$work/stream.py" "$work" >"$work/stream.out" 2>"$work/stream.log"
+launch client "$python" "$here/smoke/bundle_clients.py" stream "$work" >"$work/stream.out" 2>"$work/stream.log"
 stream=$launched
 wait_for 10 test -e "$work/streaming" || fail "no connection through gate and grantor: $(cat "$work/stream.log")"
-# New sources, each of which asks.
-cat >"$work/ask.py" <<'ASK'
-import socket, sys, time
-for at in range(50, 100):
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        asking.bind((f"10.1.0.{at}", 0))
-        asking.sendto(b"please", ("192.0.2.7", int(sys.argv[1])))
-    time.sleep(0.02)
-ASK
 
 # Version 2 for a half of all, which the gate is of and the grantor is not; then for all.
 echo "198.51.100.0/24" >>"$work/site/lists/deny.txt"
@@ -233,16 +168,11 @@ echo "   version 2 at the canary first, then everywhere"
 cp "$work/in/site.bundle" "$work/two.bundle"
 pack 9 100% "$work/other.key" "$work/forged.bundle"
 cp "$work/forged.bundle" "$work/in/forged.bundle"
-"$python" - "$work/two.bundle" "$work/in/turned.bundle" <<'TURN'
-import sys
-bundle = bytearray(open(sys.argv[1], "rb").read())
-bundle[19] = 9  # its version
-open(sys.argv[2], "wb").write(bundle)
-TURN
+"$python" "$here/smoke/bundle_checks.py" damage "$work/two.bundle" "$work/in/damaged.bundle"
 await 10 gate 'd["version"] == 2 and d["counts"]["bundles_refused"] >= 2'
 wait_for 10 grep -q 'forged.bundle: signed with .*, which is not a trusted key' "$work/gate.log" || fail "nothing is said of who forges"
-wait_for 10 grep -q 'turned.bundle: the signature does not match' "$work/gate.log" || fail "nothing is said of damage"
-rm "$work/in/forged.bundle" "$work/in/turned.bundle"
+wait_for 10 grep -q 'damaged.bundle: the signature does not match' "$work/gate.log" || fail "nothing is said of damage"
+rm "$work/in/forged.bundle" "$work/in/damaged.bundle"
 replace() { cp "$1" "$work/in/.new" && mv "$work/in/.new" "$work/in/site.bundle"; }
 replace "$work/forged.bundle"
 await 10 grantor 'd["version"] == 2 and "not a trusted key" in (d["last_error"] or "")'
@@ -275,38 +205,24 @@ echo 'function decide(p)
 end' >"$work/site/policy.lua"
 pack 3 100%
 await 10 grantor 'd["version"] == 3'
-within client "$python" "$work/ask.py" 9000
+within client "$python" "$here/smoke/bundle_clients.py" request 9000
 await 10 grantor 'd["version"] == 2 and d["state"] == "rolled_back" and "3" in d["refused"]'
 told grantor '"failures of scripts and programs a second" in d["reason"] and d["counts"]["rolled_back"] == 1'
 wait_for 10 grep -q 'version 3 rolled back: .*; version 2 is in force' "$work/grantor.log" || fail "nothing is said of it"
 "$program" show grantor -j --socket "$work/grantor.sock" >"$work/before.json"
 sleep 1.2
-within client "$python" "$work/ask.py" 9001
+within client "$python" "$here/smoke/bundle_clients.py" request 9001
 sleep 0.5
 "$program" show grantor -j --socket "$work/grantor.sock" >"$work/after.json"
-"$python" - "$work/start.json" "$work/before.json" "$work/after.json" <<'FAILED'
-import json, sys
-start, before, after = (json.load(open(path))[0]["policy"] for path in sys.argv[1:])
-assert before["failed"] == after["failed"] > start["failed"], (before, after)
-assert after["granted"] >= start["granted"] + 40, (start, after)
-FAILED
-within grantor "$python" -c 'import urllib.request
-text = urllib.request.urlopen("http://127.0.0.1:9273/metrics").read().decode()
-want = ["fingerpost_distribution_version 2.0", "fingerpost_distribution_floor 3.0",
-        "fingerpost_distribution_state{state=\"rolled_back\"} 1.0",
-        "fingerpost_distribution_events_total{result=\"rolled_back\"} 1"]
-missing = [line for line in want if line not in text.splitlines()]
-assert not missing, (missing, [line for line in text.splitlines() if "distribution" in line])'
+"$python" "$here/smoke/bundle_checks.py" failures "$work/start.json" "$work/before.json" "$work/after.json"
+within grantor "$python" "$here/smoke/lib/metrics.py" http://127.0.0.1:9273/metrics \
+    "fingerpost_distribution_version 2.0" "fingerpost_distribution_floor 3.0" \
+    'fingerpost_distribution_state{state="rolled_back"} 1.0' \
+    'fingerpost_distribution_events_total{result="rolled_back"} 1'
 # A shell has what it starts beside it ignore SIGINT.
 kill -TERM "$monitor"
 wait "$monitor" || true
-"$python" - "$work/monitor.json" <<'MONITOR'
-import json, sys
-events = [json.loads(line) for line in open(sys.argv[1])]
-seen = [(e["version"], e["what"]) for e in events if e["event"] == "distribution"]
-want = [(2, "applied"), (2, "confirmed"), (3, "applied"), (3, "rolled_back")]
-assert seen == want, seen
-MONITOR
+"$python" "$here/smoke/bundle_checks.py" events "$work/monitor.json"
 echo "   a policy that fails at run time rolled back by itself, seen by monitor and metrics"
 
 # It stays so over kill -9, and a member that is told to goes back further or takes it again.

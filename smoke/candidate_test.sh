@@ -68,16 +68,7 @@ gate '' >"$work/plain.toml"
 
 # Sends: destination, source, how many.
 send() {
-    "$python" - "$here" "$prefix" "$@" <<'SEND'
-import sys
-from scapy.layers.inet import IP, UDP
-from scapy.layers.l2 import Ether
-from packets import Tap
-tap = Tap(sys.argv[2] + "client", "c0")
-for dst, src, many in zip(*[iter(sys.argv[3:])] * 3):
-    for _ in range(int(many)):
-        tap.send(bytes(Ether(src="02:00:00:00:01:02", dst="02:00:00:00:01:01") / IP(src=src, dst=dst) / UDP(sport=9, dport=9) / b"x"))
-SEND
+    "$python" "$here/smoke/candidate_packets.py" "$prefix" "$@"
 }
 told() { within gate "$program" show -j gate --socket "$work/sock"; }
 # Waits until the candidate was asked about so many packets.
@@ -135,19 +126,12 @@ action = "front"'
 }
 measured() {
     seen
-    within gate "$python" - <<'METRICS'
-import urllib.request
-text = urllib.request.urlopen("http://127.0.0.1:9273/metrics", timeout=10).read().decode()
-for line in (
-    "fingerpost_gate_candidate_packets 23.0",
-    'fingerpost_gate_candidate_changes{policy="grantors site",candidate="drop"} 3.0',
-):
-    assert line in text.splitlines(), text
-print("   and in the metrics")
-METRICS
+    within gate "$python" "$here/smoke/lib/metrics.py" http://127.0.0.1:9273/metrics \
+        "fingerpost_gate_candidate_packets 23.0" \
+        'fingerpost_gate_candidate_changes{policy="grantors site",candidate="drop"} 3.0'
+    echo "   and in the metrics"
     changed page
-    within gate "$python" -c 'import urllib.request
-assert "gate_candidate" not in urllib.request.urlopen("http://127.0.0.1:9273/metrics").read().decode()'
+    within gate "$python" "$here/smoke/lib/metrics.py" http://127.0.0.1:9273/metrics without=gate_candidate
 }
 plain() {
     seen

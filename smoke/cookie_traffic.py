@@ -4,37 +4,28 @@ Called within the client's namespace with the prefix of the namespaces, the prog
 folder, and how the gate lets flows prove themselves.
 """
 
-import json
 import random
 import socket
 import struct
-import subprocess
 import sys
 import threading
 import time
 
 from flood import Flood, Grantor, connect
-from packets import Checks, Tap
+from checks import PATIENCE, Checks, wait_until
+from control import Control
+from decisions import udp, v1, v1_granted
+from frames import CLIENT, FRONT, PROTECTED, address, ones_sum
+from netns import Tap, in_namespace
 from scapy.compat import raw
 from scapy.layers.inet import IP, TCP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
-from decisions import CLIENT, FRONT, PROTECTED, address, folded, in_namespace, udp, v1, v1_granted
 
 PROTECTED6 = "2001:db8:2::7"
 ENTRIES = 2048
 COOKIES = 5000
-PATIENCE = 5.0
 check = Checks()
-
-
-def ask(*words):
-    done = subprocess.run([program, *words, "--socket", f"{work}/sock"], capture_output=True, text=True, check=False)
-    return json.loads(done.stdout) if "-j" in words else done.stdout
-
-
-def gate():
-    return ask("show", "-j", "gate")[0]
 
 
 class Segment:
@@ -45,7 +36,7 @@ class Segment:
         dst = socket.inet_aton(dst)
         ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 40, 0, 0x4000, 63, 6, 0, bytes(4), dst)
         tcp = struct.pack(">HHIIBBHHH", 4000, 80, 0, 0, 0x50, 0, 65535, 0, 0)
-        self.ip, self.tcp = folded(ip), folded(dst + struct.pack(">HH", 6, 20) + tcp)
+        self.ip, self.tcp = ones_sum(ip), ones_sum(dst + struct.pack(">HH", 6, 20) + tcp)
         self.frame = bytearray(FRONT + CLIENT + b"\x08\x00" + ip + tcp)
 
     def of(self, src, flags=2, seq=1):
@@ -101,7 +92,7 @@ def answers(tap):
         syn = layers(src, options=[("MSS", 1460), ("SAckOK", b""), ("WScale", 7)])
         got, frame = answer(tap, syn)
         if not got:
-            check(f"a SYN from {src} is answered", False, gate())
+            check(f"a SYN from {src} is answered", False, control.gate())
             continue
         own = got[TCP]
         ip = got[IPv6] if IPv6 in got else got[IP]
@@ -117,17 +108,16 @@ def answers(tap):
         check("no longer than the SYN", len(frame) <= len(raw(syn)), len(frame))
         beyond = (own.ack - 7_000_000) & 0xFFFFFFFF
         check("and not acceptable to who sent it", beyond != 1, beyond)
-        told = ask("flow", "explain", src, dst)
+        told = control.run("flow", "explain", src, dst).stdout
         check("explain says so", "its last dropped packet: syn_cookie" in told and "of TCP with the answer to a SYN cookie" in told, told)
-        before = gate()["table"]
+        before = control.gate()["table"]
         for step in (1, -1, 1 << 31):
             tap.send(raw(layers(src, "R", (own.ack + step) & 0xFFFFFFFF)))
         tap.send(raw(layers(src, "R", own.ack)))
-        until = time.monotonic() + PATIENCE
-        while (now := gate()["table"])["validated"] == before["validated"] and time.monotonic() < until:
-            time.sleep(0.02)
+        wait_until(lambda: control.gate()["table"]["validated"] != before["validated"])
+        now = control.gate()["table"]
         check("its reset makes the entry, and those beside it nothing", (now["validated"], now["invalid_cookies"], now["flows"]) == (before["validated"] + 1, before["invalid_cookies"] + 3, before["flows"] + 1), (before, now))
-        told = ask("flow", "explain", src, dst)
+        told = control.run("flow", "explain", src, dst).stdout
         check("which explain tells of", f"{src} > {dst} request" in told and "syn_cookie" not in told and "cookie_reset" in told, told)
         again, _ = answer(tap, syn, 0.3)
         check("the SYN goes on and is not answered again", again is None, again)
@@ -136,18 +126,16 @@ def answers(tap):
 def press(say):
     """Has half of the table granted, so that flows have to show themselves from now on."""
     names = [f"10.77.{n >> 8}.{n & 255}" for n in range(ENTRIES // 2)]
-    before = gate()["decisions"]["decided"]
+    before = control.gate()["decisions"]["decided"]
     for at in range(0, len(names), 32):
         say(v1(*(v1_granted(name, 1000, 600, 500_000, 1000) for name in names[at : at + 32])))
-    until = time.monotonic() + PATIENCE
-    while gate()["decisions"]["decided"] < before + len(names) and time.monotonic() < until:
-        time.sleep(0.05)
-    check("half of the table is granted", gate()["table"]["granted"] == ENTRIES // 2, gate()["table"])
+    wait_until(lambda: control.gate()["decisions"]["decided"] >= before + len(names))
+    check("half of the table is granted", control.gate()["table"]["granted"] == ENTRIES // 2, control.gate()["table"])
 
 
 def besieged(grantor):
     """Clients of the kernel's, while each forged SYN comes twice."""
-    before, begin = gate(), time.monotonic()
+    before, begin = control.gate(), time.monotonic()
     stream = flood(1, 8000)
     time.sleep(1.0)
     clients, results = [f"10.1.0.{n}" for n in range(10, 20)], []
@@ -157,11 +145,11 @@ def besieged(grantor):
     for thread in threads:
         thread.start()
         time.sleep(0.3)
-        most = max(most, gate()["table"]["flows"])
+        most = max(most, control.gate()["table"]["flows"])
     for thread in threads:
         thread.join()
     stream.stop()
-    now, took = gate(), time.monotonic() - begin
+    now, took = control.gate(), time.monotonic() - begin
     more = lambda part, name: now[part][name] - before[part][name]
     times = sorted(took for took, syns in results if isinstance(syns, int))
     syns = [syns for _, syns in results]
@@ -177,19 +165,19 @@ def besieged(grantor):
 
 def bounds(tap):
     """A flood beyond the rate of answers; and resets that are guessed."""
-    before, begin = gate(), time.monotonic()
+    before, begin = control.gate(), time.monotonic()
     stream = flood(2)
     time.sleep(3.0)
     stream.stop()
-    now, took = gate(), time.monotonic() - begin
+    now, took = control.gate(), time.monotonic() - begin
     more = lambda part, name: now[part][name] - before[part][name]
     sent, came = more("link", "cookies_sent"), more("packets", "received")
     # A bucket of 20 ms, and the time of the questions.
     check(f"at most {COOKIES} answers a second: {sent / took:.0f} of {came / took:.0f} packets", 0 < sent <= COOKIES * (took + 0.1), (sent, took))
     check("what is beyond that goes on, and has no entry", more("link", "cookies_rate_limited") > 0 and now["table"]["flows"] <= ENTRIES // 2 + 50, now)
     template, draw = Segment(), random.Random(3)
-    before, sent = gate()["table"], 0
-    while (now := gate()["table"])["invalid_cookies"] < before["invalid_cookies"] + 20_000 and sent < 200_000:
+    before, sent = control.gate()["table"], 0
+    while (now := control.gate()["table"])["invalid_cookies"] < before["invalid_cookies"] + 20_000 and sent < 200_000:
         for _ in range(2000):
             src = 0x14000000 + draw.getrandbits(27)
             # Cookies have to be awaited for resets to be looked at.
@@ -213,4 +201,5 @@ def main():
 
 
 prefix, program, work, proof = sys.argv[1:5]
+control = Control(program, f"{work}/sock")
 main()

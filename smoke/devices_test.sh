@@ -17,18 +17,7 @@ within grantor sysctl -qw net.ipv4.ip_forward=1
 front_mac=02:00:00:00:01:01
 front=f0
 send() {
-    within client "$python" - "$1" "$front_mac" "${size:-60}" <<'PY'
-import socket, struct, sys
-from decisions import folded
-count, mac, size = int(sys.argv[1]), bytes.fromhex(sys.argv[2].replace(":", "")), int(sys.argv[3])
-s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-s.bind(("c0", 0))
-for n in range(count):
-    udp = struct.pack("!HHHH", 4000 + n, 9, size - 20, 0) + bytes(size - 28)
-    head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), n, 0x4000, 64, 17, 0, bytes([10, 1, 0, 2]), bytes([192, 0, 2, 7]))
-    head = head[:10] + struct.pack("!H", 0xffff - folded(head)) + head[12:]
-    s.send(mac + bytes.fromhex("020000000102") + b"\x08\x00" + head + udp)
-PY
+    within client "$python" "$here/smoke/devices_packets.py" "$1" "$front_mac" "${size:-60}"
 }
 # Counts packets that leave the gate: tunnel packets, UDP packets outside tunnels, and packets above 1280
 # bytes.

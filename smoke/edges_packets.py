@@ -4,13 +4,13 @@ Called within the client's namespace with the prefix of the namespaces, the prog
 folder, and how tunnels are: `direct` or `udp`.
 """
 
-import json
 import select
-import subprocess
 import sys
 import time
 
-from packets import Checks, Tap
+from checks import Checks, wait_until
+from control import Control
+from netns import Tap
 from scapy.compat import raw
 from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_LSRR, IPOption_RR
 from scapy.layers.inet6 import (
@@ -32,19 +32,6 @@ SOURCE4, SOURCE6 = "10.1.0.2", "fd01::2"
 PATIENCE = 5.0
 ANSWERS = 20
 check = Checks()
-
-
-def ask(*words):
-    done = subprocess.run([program, *words, "--socket", f"{work}/sock"], capture_output=True, text=True, check=False)
-    return json.loads(done.stdout)
-
-
-def counters():
-    return ask("show", "-j", "counters")[0]
-
-
-def steered():
-    return next(it["steered"] for it in ask("show", "-j", "interfaces") if it["name"] == "g0")
 
 
 def pad(size):
@@ -156,13 +143,6 @@ def sound(answer, packet, src):
     return ip.src == src and ip.dst in (SOURCE4, SOURCE6) and raw(built) == raw(ip) and raw(packet).startswith(quoted) and len(raw(ip)) <= most and len(quoted) >= min(len(raw(packet)), 28)
 
 
-def awaits(holds, patience=PATIENCE):
-    until = time.monotonic() + patience
-    while not holds() and time.monotonic() < until:
-        time.sleep(0.02)
-    return holds()
-
-
 def hops():
     """Out of hops: the kernel's, which answers, and nothing of it passes."""
     for packet, kind, gate_address, name in (
@@ -170,12 +150,12 @@ def hops():
         (v6(hlim=1), ICMPv6TimeExceeded, "fd01::1", "hop limit 1"),
     ):
         pauses()
-        before = steered()["expiring"]
+        before = control.steered("g0")["expiring"]
         send(packet)
-        awaits(lambda: answers(kind))
+        wait_until(lambda: answers(kind))
         got = answers(kind)
         check(f"{name}: Time Exceeded from the gate", len(got) == 1 and got[0].underlayer.src == gate_address and got[0].code == 0 and (kind != ICMP or got[0].type == 11), got)
-        check(f"{name}: left to the kernel, and nothing comes out", steered()["expiring"] == before + 1 and nothing_came(packet))
+        check(f"{name}: left to the kernel, and nothing comes out", control.steered("g0")["expiring"] == before + 1 and nothing_came(packet))
     for packet, name in ((v4(ttl=2), "TTL 2"), (v6(hlim=2), "hop limit 2"), (v4(ttl=255), "TTL 255")):
         send(packet)
         check(f"{name} goes on as it is", comes_out(packet))
@@ -200,14 +180,14 @@ def oversize():
     ]
     for name, packet, kind, mtu, src in cases:
         pauses()
-        before = counters()["dropped"]["too_big"]
+        before = control.counters()["dropped"]["too_big"]
         send(packet)
-        awaits(lambda: answers(kind))
+        wait_until(lambda: answers(kind))
         got = answers(kind)
         told = got and (got[0].nexthopmtu if kind == ICMP else got[0].mtu)
         right = len(got) == 1 and told == mtu and (kind != ICMP or (got[0].type, got[0].code) == (3, 4)) and sound(got[0], packet, src)
         check(f"{name}, {len(raw(packet))} bytes: told {mtu}, once, soundly", right, (told, got))
-        check(f"{name}: dropped as too_big", counters()["dropped"]["too_big"] == before + 1)
+        check(f"{name}: dropped as too_big", control.counters()["dropped"]["too_big"] == before + 1)
     silent = [
         ("a later IPv4 fragment", IP(src=SOURCE4, dst=FOUR, frag=100, proto=17) / pad(most4 - 19)),
         ("a later IPv6 fragment", IPv6(src=SOURCE6, dst=SIX) / IPv6ExtHdrFragment(offset=100, nh=17, id=7) / pad(most6 - 47)),
@@ -216,9 +196,9 @@ def oversize():
     ]
     for name, packet in silent:
         pauses()
-        before = counters()["dropped"]["too_big"]
+        before = control.counters()["dropped"]["too_big"]
         send(packet)
-        dropped = awaits(lambda: counters()["dropped"]["too_big"] == before + 1)
+        dropped = wait_until(lambda: control.counters()["dropped"]["too_big"] == before + 1)
         quiet = nothing_came(packet) and not answers(ICMP) and not answers(ICMPv6PacketTooBig)
         check(f"{name} that is too big: dropped, and not answered", dropped and quiet, (dropped, quiet))
 
@@ -226,8 +206,8 @@ def oversize():
 def rate():
     """A flood of what is too big: answers at the configured rate, and no more."""
     pauses()
-    before, begin, sent = counters(), time.monotonic(), 0
-    link = ask("show", "-j", "gate")[0]["link"]
+    before, begin, sent = control.counters(), time.monotonic(), 0
+    link = control.gate()["link"]
     frames = [raw(Ether(src=CLIENT, dst=FRONT) / packet) for packet in (v4(1464, flags="DF"), v6(1440))]
     while time.monotonic() < begin + 3:
         for frame in frames * 5:
@@ -235,8 +215,8 @@ def rate():
             sent += 1
         time.sleep(0.005)
     took = time.monotonic() - begin
-    awaits(lambda: counters()["dropped"]["too_big"] >= before["dropped"]["too_big"] + sent, 2)
-    now = ask("show", "-j", "gate")[0]["link"]
+    wait_until(lambda: control.counters()["dropped"]["too_big"] >= before["dropped"]["too_big"] + sent, 2)
+    now = control.gate()["link"]
     got = len(answers(ICMP)) + len(answers(ICMPv6PacketTooBig))
     counted = now["icmp_sent"] - link["icmp_sent"]
     # A bucket holds nine of them.
@@ -252,7 +232,7 @@ def fragments():
     whole = v4(1200, id=4242, src="10.1.0.77")
     body = raw(whole)[20:]
     pieces = [IP(src="10.1.0.77", dst=FOUR, ttl=17, id=4242, proto=17, flags="MF" if at + 400 < len(body) else 0, frag=at // 8) / Raw(body[at : at + 400]) for at in range(0, len(body), 400)]
-    flows = lambda: ask("show", "-j", "gate")[0]["table"]["inserted"]
+    flows = lambda: control.gate()["table"]["inserted"]
     before = flows()
     for piece in reversed(pieces):
         send(piece)
@@ -280,23 +260,23 @@ def tags():
     ]
     for name, packet, tag in cases:
         forget()
-        before = steered()
+        before = control.steered("g0")
         send(packet, *tag)
-        left = awaits(lambda: steered()["tagged"] == before["tagged"] + 1)
-        check(f"{name}: left to the kernel, and nothing comes out", left and nothing_came(packet), (before, steered()))
+        left = wait_until(lambda: control.steered("g0")["tagged"] == before["tagged"] + 1)
+        check(f"{name}: left to the kernel, and nothing comes out", left and nothing_came(packet), (before, control.steered("g0")))
     priorities = [Dot1Q(vlan=0, prio=6), Dot1AD(vlan=0), Dot1Q(vlan=0), Dot1AD(vlan=0, prio=1)]
     for count in range(1, 5):
         for packet in (v4(50 + count), v6(50 + count)):
             forget()
-            before = steered()["taken"]
+            before = control.steered("g0")["taken"]
             send(packet, *priorities[:count])
             judged = comes_out(packet) and nothing_came(v4(99))
             ways = [frame for frame in grantor.seen if raw(packet)[-44 - count :] in frame]
-            check(f"{count} with a priority only, IPv{packet.version}: judged by the gate, and by nobody else", judged and len(ways) == 1 and steered()["taken"] == before + 2, (judged, ways))
+            check(f"{count} with a priority only, IPv{packet.version}: judged by the gate, and by nobody else", judged and len(ways) == 1 and control.steered("g0")["taken"] == before + 2, (judged, ways))
     forget()
-    before, packet = steered()["nested_tags"], v4(61)
+    before, packet = control.steered("g0")["nested_tags"], v4(61)
     send(packet, *priorities, Dot1Q(vlan=0))
-    check("five of them: dropped and counted", nothing_came(packet) and steered()["nested_tags"] == before + 1, steered())
+    check("five of them: dropped and counted", nothing_came(packet) and control.steered("g0")["nested_tags"] == before + 1, control.steered("g0"))
 
 
 def extensions():
@@ -318,7 +298,7 @@ def extensions():
     ]
     for name, packet in cases:
         send(packet)
-        check(f"{name}: comes out as it was", comes_out(packet), counters()["dropped"])
+        check(f"{name}: comes out as it was", comes_out(packet), control.counters()["dropped"])
 
 
 def broken():
@@ -339,10 +319,10 @@ def broken():
     ]
     for reason, packet in cases:
         forget()
-        before = counters()["dropped"][reason]
+        before = control.counters()["dropped"][reason]
         send(packet)
-        dropped = awaits(lambda: counters()["dropped"][reason] == before + 1)
-        check(f"IPv{packet[0] >> 4}: dropped as {reason}", dropped and nothing_came(packet), counters()["dropped"])
+        dropped = wait_until(lambda: control.counters()["dropped"][reason] == before + 1)
+        check(f"IPv{packet[0] >> 4}: dropped as {reason}", dropped and nothing_came(packet), control.counters()["dropped"])
 
 
 def main():
@@ -357,5 +337,6 @@ def main():
 
 
 prefix, program, work, tunnels = sys.argv[1:5]
+control = Control(program, f"{work}/sock")
 client, grantor = Tap(f"{prefix}client", "c0"), Tap(f"{prefix}grantor", "t0")
 main()

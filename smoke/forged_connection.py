@@ -1,8 +1,7 @@
-"""A server, a client, and forged packets with the client's source address, for forged_test.sh.
+"""A client of the echo server, and forged packets with the client's source address, for forged_test.sh.
 
-    serve             an echo server at 192.0.2.7, port 80
-    connect ADDRESS   a client of that server for three lifetimes of a grant, while forged packets are sent
-                      from its address; fails if the connection ends
+    forged_connection.py ADDRESS    sends and receives for three lifetimes of a grant, while forged packets
+                                    are sent from ADDRESS; fails if the connection ends
 """
 
 import socket
@@ -13,15 +12,6 @@ import time
 SERVER = "192.0.2.7"
 LASTS = 3.0
 PATIENCE = 8.0
-
-
-def serve():
-    listener = socket.create_server((SERVER, 80), backlog=16)
-    while True:
-        connection, _ = listener.accept()
-        with connection:
-            while got := connection.recv(65536):
-                connection.sendall(got)
 
 
 def frames(source):
@@ -92,10 +82,4 @@ def connect(source):
     print(f"{echoes} answers among {sent[0]} forged packets, the slowest after {longest:.2f} s")
 
 
-match sys.argv[1:]:
-    case ["serve"]:
-        serve()
-    case ["connect", source]:
-        connect(source)
-    case other:
-        sys.exit(f"unknown arguments: {other}")
+connect(sys.argv[1])

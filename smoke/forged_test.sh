@@ -52,13 +52,13 @@ start_grantor
 start_gate
 own_checksums server v0
 own_checksums client c0
-launch server "$python" "$here/smoke/forged_connection.py" serve
+launch server "$python" "$here/smoke/lib/echo.py"
 server=$launched
 number=11
 for name in lists rates reputation aimd handshake odd; do
     cp "$work/$name.lua" "$work/policy.lua"
     "$program" reload --socket "$work/grantor.sock" >"$work/reload.log" || fail "reload: $(cat "$work/reload.log")"
-    within client "$python" "$here/smoke/forged_connection.py" connect "10.1.0.$number" >"$work/connect.out" ||
+    within client "$python" "$here/smoke/forged_connection.py" "10.1.0.$number" >"$work/connect.out" ||
         fail "$name: $(cat "$work/connect.out")"
     state=$("$program" flow explain "10.1.0.$number" 192.0.2.7 -j --socket "$work/gate.sock" | json 'print(d["state"])')
     [[ "$state" == granted || "$state" == program ]] || fail "$name: the flow is $state"

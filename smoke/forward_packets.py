@@ -8,7 +8,9 @@ import json
 import sys
 from collections import Counter
 
-from packets import Case, Place, Tap, finish
+from checks import Checks
+from forward_cases import Case, Testbed
+from netns import Tap
 from scapy.compat import raw
 from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_LSRR, IPOption_NOP, IPOption_RR
 from scapy.layers.inet6 import (
@@ -16,7 +18,6 @@ from scapy.layers.inet6 import (
     IPv6,
     IPv6ExtHdrDestOpt,
     IPv6ExtHdrFragment,
-    IPv6ExtHdrHopByHop,
     PadN,
 )
 from scapy.layers.l2 import Dot1Q, Ether
@@ -152,16 +153,16 @@ def main():
         "a": ("02:00:00:00:02:01", "02:00:00:00:02:02"),
         "b": ("02:00:00:00:03:01", "02:00:00:00:03:02"),
     }
-    place = Place(source, sinks, macs)
+    testbed, check = Testbed(source, sinks, macs), Checks()
     cases = [*forwarded(), *refused()]
-    wrong = place.run(cases, lambda marker: list(probes(marker)))
+    testbed.run(cases, lambda marker: list(probes(marker)), check)
     counters = Counter(case.counter for case in cases)
     # A good frame to each sink follows every case.
     counters["sent"] += len(sinks) * len(cases)
     with open(sys.argv[2], "w", encoding="ascii") as file:
         json.dump(counters, file)
-    print(f"{len(cases)} cases, {len(wrong)} wrong")
-    finish(wrong)
+    print(f"{len(cases)} cases, {len(check.complaints)} wrong")
+    check.finish()
 
 
 main()

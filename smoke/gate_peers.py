@@ -17,14 +17,16 @@ import select
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import threading
 import time
 import urllib.request
 
-from packets import Checks, Tap
-from decisions import PATIENCE, PROTECTED, in_namespace, pair, udp, v1, v1_declined, v1_granted
+from checks import PATIENCE, Checks, wait_until
+from control import Control
+from decisions import pair, udp, v1, v1_declined, v1_granted
+from frames import PROTECTED
+from netns import Tap, in_namespace
 from scapy.compat import raw
 from scapy.layers.inet import ICMP, IP, UDP
 from scapy.layers.inet6 import ICMPv6PacketTooBig, IPv6, IPv6ExtHdrDestOpt, PadN
@@ -106,29 +108,14 @@ def send(tap, packet):
     counted["received"] += 1
 
 
-def ask(*words, fails=False):
-    done = subprocess.run([program, *words, "--socket", f"{work}/sock"], capture_output=True, text=True, check=False)
-    if done.returncode and not fails:
-        raise SystemExit(f"{words}: {done.stderr}")
-    return done.stdout
-
-
-def gate():
-    return json.loads(ask("show", "-j", "gate"))[0]
-
-
 def awaits(what, holds, patience=PATIENCE):
     """Waits until something is so of the gate, and returns it then."""
     until = time.monotonic() + patience
-    while not holds(now := gate()) and time.monotonic() < until:
+    while not holds(now := control.gate()) and time.monotonic() < until:
         time.sleep(0.02)
     if not holds(now):
         check.complaints.append(f"{what}: {now['decisions']}")
     return now
-
-
-def state(src, dst=PROTECTED):
-    return json.loads(ask("flow", "explain", src, dst, "-j", fails=True))
 
 
 # Version 2, as docs/decision-protocol.md has it.
@@ -229,7 +216,7 @@ def granted(client, grantor, speak1):
     gaps = [b - a for a, b in zip(renewals, renewals[1:])]
     first = renewals[0] - start if renewals else 0
     check("renewal asked for after 0.5 s, then every 0.3 s", 0.3 <= first <= 0.9 and len(gaps) >= 3 and all(0.28 <= gap <= 0.6 for gap in gaps), (first, gaps))
-    told = state("10.1.0.30")
+    told = control.explain("10.1.0.30", PROTECTED)
     check(
         "explain: state, rule, version, budget, why dropped",
         (told["state"], told["rule"], told["version"], told["action"], told["dropped"]) == ("granted", "192.0.2.0/24", "first", "grantors site", "over_rate")
@@ -241,7 +228,7 @@ def granted(client, grantor, speak1):
 
 def declined(client, grantor, speak1):
     """Test 7: nothing leaks, and a request when it is over."""
-    before = gate()["decisions"]["decided"]
+    before = control.gate()["decisions"]["decided"]
     speak1(v1(v1_declined("10.1.0.40", 2)))
     told = time.monotonic()
     awaits("v1 decline is taken", lambda it: it["decisions"]["decided"] > before)
@@ -256,19 +243,19 @@ def declined(client, grantor, speak1):
     check("and then it asks anew", bool(got) and got[0][1] == 41, got[:1])
     time.sleep(0.1)
     counted["declined"] += sent - len(grantor.of("10.1.0.40"))
-    early = gate()["packets"]["xdp_dropped"]
+    early = control.gate()["packets"]["xdp_dropped"]
     check("most of them died in the kernel", early >= counted["declined"] // 2, (early, counted["declined"]))
     speak1(v1(v1_declined("10.1.0.41", 60)))
-    awaits("declined in the kernel", lambda it: it["table"]["xdp_flows"] >= 1 and state("10.1.0.41")["xdp_dropped"])
+    awaits("declined in the kernel", lambda it: it["table"]["xdp_flows"] >= 1 and control.explain("10.1.0.41", PROTECTED)["xdp_dropped"])
     for _ in range(5):
         send(client, v4("10.1.0.41"))
     counted["declined"] += 5
     now = awaits("and counted", lambda it: it["packets"]["xdp_dropped"] >= early + 5)
     check("counted as if the gate had dropped them", now["packets"]["xdp_dropped"] == early + 5 and now["packets"]["declined"] == counted["declined"], now["packets"])
-    told = state("10.1.0.41")
+    told = control.explain("10.1.0.41", PROTECTED)
     check("explain says why", (told["state"], told["dropped"], told["xdp_dropped"]) == ("declined", "declined", True), told)
     speak1(v1(v1_granted("10.1.0.41", 1000, 60, 50_000, 1000)))
-    awaits("forgiven", lambda it: not state("10.1.0.41")["xdp_dropped"])
+    awaits("forgiven", lambda it: not control.explain("10.1.0.41", PROTECTED)["xdp_dropped"])
     send(client, v4("10.1.0.41"))
     got = grantor.wait("10.1.0.41", 1)
     check("a grant lets it through again", [it[1] for it in got] == [1], got)
@@ -276,7 +263,7 @@ def declined(client, grantor, speak1):
 
 def refused_v1(client, grantor, speak1, stranger):
     """Test 10: truncated, and from who may not."""
-    before = gate()["decisions"]
+    before = control.gate()["decisions"]
     whole = v1(v1_granted("10.1.0.50", 100, 60, 1000, 1000))
     # Of length 4 it is a message without decisions.
     cuts = [cut for cut in range(len(whole)) if cut != 4]
@@ -288,14 +275,14 @@ def refused_v1(client, grantor, speak1, stranger):
     now = awaits("v1 refusals are counted", lambda it: it["decisions"]["v1_malformed"] >= before["v1_malformed"] + len(cuts) + 2 and it["decisions"]["v1_unknown_source"] > before["v1_unknown_source"])
     check("every truncation refused", now["decisions"]["v1_malformed"] == before["v1_malformed"] + len(cuts) + 2, now["decisions"])
     check("nobody else may speak v1", now["decisions"]["v1_unknown_source"] == before["v1_unknown_source"] + 1, now["decisions"])
-    check("no state changed", state("10.1.0.50")["state"] == "unknown" and now["decisions"]["decided"] == before["decided"])
+    check("no state changed", control.explain("10.1.0.50", PROTECTED)["state"] == "unknown" and now["decisions"]["decided"] == before["decided"])
 
 
 def version2(client, grantor, socket2, stranger):
     """Test 11: hello, acknowledged, forged, replayed, strangers."""
     to = ("10.2.0.1", 45233)
     number = int(time.time()) << 22 | 1
-    before = gate()["decisions"]
+    before = control.gate()["decisions"]
     socket2.sendto(v2(0, number, [v2_granted("10.1.0.60")]), to)
     reply = socket2.recv(2048)
     version, kind, _, sender, session, of = struct.unpack(">BBHIQQ", reply[:24])
@@ -322,13 +309,13 @@ def version2(client, grantor, socket2, stranger):
     more = lambda it: {name: it["decisions"][name] - before[name] for name in want}
     now = awaits("v2 refusals are counted", lambda it: more(it) == want)
     check("forged, replayed and strangers refused and counted", more(now) == want, more(now))
-    check("and without effect", state("10.1.0.61")["state"] == "unknown" and state("10.1.0.62")["state"] == "unknown")
+    check("and without effect", control.explain("10.1.0.61", PROTECTED)["state"] == "unknown" and control.explain("10.1.0.62", PROTECTED)["state"] == "unknown")
     socket2.settimeout(0.2)
     try:
         check("nothing of it answered", False, socket2.recv(2048))
     except TimeoutError:
         check("nothing of it answered", True)
-    told = state("10.1.0.60")
+    told = control.explain("10.1.0.60", PROTECTED)
     check("explain names the decision", (told["sender"], told["decision"]) == (SENDER, number + 1 << 10), told)
 
 
@@ -345,7 +332,7 @@ def programs(client, grantor, socket2):
     number = int(time.time()) << 22 | 1000
     socket2.sendto(v2(0, number, []), to)
     session = struct.unpack(">Q", socket2.recv(2048)[8:16])[0]
-    before = gate()["decisions"]
+    before = control.gate()["decisions"]
     terms = lambda direct: struct.pack("<4IB", 1000, 50, 50_000, 1000, direct)
     items = [
         v2_program("10.1.0.90", 1),
@@ -369,9 +356,9 @@ def programs(client, grantor, socket2):
     want.tos = 1 << 2 | 2
     del want.chksum
     check("directly: no tunnel, DSCP 1, a hop less", grantor.wait_other(raw(Ether(src=BACK, dst=GRANTOR) / want)))
-    told = state("10.1.0.90")
+    told = control.explain("10.1.0.90", PROTECTED)
     check("declined declines, and explain says it", not grantor.of("10.1.0.90") and (told["state"], told["program"], told["dropped"]) == ("program", 1, "program"), told)
-    check("a flow without its program asks", state("10.1.0.93")["state"] == "unknown")
+    check("a flow without its program asks", control.explain("10.1.0.93", PROTECTED)["state"] == "unknown")
 
 
 def edges(client, grantor, tap):
@@ -453,12 +440,12 @@ def edges(client, grantor, tap):
 
 def others(metrics):
     """Flows, metrics, another policy, and one that is bad."""
-    flows = json.loads(ask("show", "-j", "flows"))
+    flows = control.show("flows")
     states = {it["source"]: it["state"] for it in flows}
     check("show flows", (states.get("10.1.0.30"), states.get("10.1.0.60")) == ("granted", "granted"), states)
     page = urllib.request.urlopen(metrics, timeout=PATIENCE).read().decode()
     found = dict(re.findall(r'fingerpost_gate_packets_total{verdict="(\w+)"} (\d+)', page))
-    now = gate()["packets"]
+    now = control.gate()["packets"]
     check("metrics say what show says", {name: str(value) for name, value in now.items()} == found, (now, found))
     path = f"{work}/gate.toml"
     whole = open(path, encoding="ascii").read()
@@ -467,18 +454,15 @@ def others(metrics):
         with open(path, "w", encoding="ascii") as file:
             file.write(text)
         os.kill(process, signal.SIGHUP)
-        until = time.monotonic() + PATIENCE
-        while said not in open(f"{work}/gate.log", encoding="utf-8").read() and time.monotonic() < until:
-            time.sleep(0.02)
-        return said in open(f"{work}/gate.log", encoding="utf-8").read()
+        return wait_until(lambda: said in open(f"{work}/gate.log", encoding="utf-8").read())
 
     check("a bad file is refused", reload(whole.replace('grantors = "site6"', 'grantors = "nobody"'), 'there is no [[grantors]] "nobody"'))
     check("so is another table", reload(whole.replace("65536", "1024"), "restart the gate"))
-    kept = gate()
+    kept = control.gate()
     check("and nothing is lost", (kept["generation"], kept["version"], kept["reloads_refused"]) == (1, "first", 2), kept)
-    check("the flows neither", state("10.1.0.60")["state"] == "granted")
+    check("the flows neither", control.explain("10.1.0.60", PROTECTED)["state"] == "granted")
     check("another policy is taken", reload(whole.replace('"first"', '"second"'), "reloaded: policy generation 2"))
-    told = state("10.1.0.60")
+    told = control.explain("10.1.0.60", PROTECTED)
     check("explain names it", (told["state"], told["generation"], told["version"], told["stale"]) == ("granted", 2, "second", True), told)
 
 
@@ -509,4 +493,5 @@ def main():
 
 
 prefix, program, work, process = sys.argv[1:4] + [int(sys.argv[4])]
+control = Control(program, f"{work}/sock")
 main()

@@ -14,7 +14,8 @@ import struct
 import sys
 import time
 
-from packets import Checks, Tap
+from checks import PATIENCE, Checks
+from netns import Tap
 from scapy.compat import raw
 from scapy.layers.inet import IP, TCP, UDP, fragment
 from scapy.layers.l2 import Ether
@@ -22,7 +23,6 @@ from scapy.packet import Raw
 
 prefix, work, process = sys.argv[1], sys.argv[2], int(sys.argv[3])
 GATE, GRANTOR, INSIDE, SERVER = (f"02:00:00:00:0{n}" for n in ("2:01", "2:02", "3:01", "3:02"))
-PATIENCE = 8.0
 check = Checks()
 want = {"declined": 0, "spoofed": 0, "link_full": 0, "requests": 0, "over_time": 0, "items": 0}
 

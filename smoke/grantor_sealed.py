@@ -15,13 +15,14 @@ import time
 
 sys.path.insert(0, sys.argv[2])
 
-from packets import Checks, Tap
+from checks import Checks, PATIENCE
+from decisions import udp, v2
+from netns import Tap
 from scapy.compat import raw
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 from tunnel import private
-from decisions import PATIENCE, udp, v2
 
 prefix, work = sys.argv[1], sys.argv[3]
 front = sys.argv[4:] == ["front"]

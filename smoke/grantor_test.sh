@@ -43,7 +43,7 @@ version = 1
 socket = "$work/sock"
 CONFIG
 within grantor "$program" grantor check -c "$work/v1.toml" >"$work/check.log" 2>&1
-grep -q '^sound: 2 interfaces, 1 tunnel ends, 1 gates, 2 lists' "$work/check.log" ||
+grep -q '^valid: 2 interfaces, 1 tunnel ends, 1 gates, 2 lists' "$work/check.log" ||
     fail "check: $(cat "$work/check.log")"
 sed 's/name = "known"/name = "friends"/' "$work/v1.toml" >"$work/bad.toml"
 refuse 1 "there is no list named \`known\`" "$program" grantor check -c "$work/bad.toml"
@@ -60,28 +60,7 @@ status=0
 wait "$grantor" || status=$?
 [ "$status" -eq 0 ] || fail "the grantor ended with $status"
 [ -z "$(programs grantor)" ] || fail "a program is left on: $(programs grantor)"
-"$python" - "$work/expected.json" "$work/grantor.json" <<'COMPARE'
-import json, sys
-
-want, report = (json.load(open(path, encoding="ascii")) for path in sys.argv[1:])
-counters, policy, post = report["counters"], report["grantor"]["policy"], report["grantor"]["decisions"]
-assert counters["balanced"], counters
-dropped = counters["dropped"]
-got = {
-    "declined": dropped["declined"],
-    "spoofed": dropped["spoofed"],
-    "link_full": dropped["link_full"],
-    "bad_checksum": dropped["bad_checksum"],
-    "requests": policy["requests"],
-    "over_time": policy["over_time"],
-    "items": post["items"],
-}
-wrong = {name: (value, got[name]) for name, value in want.items() if got[name] != value}
-if wrong:
-    sys.exit(f"counters, (expected, counted): {wrong}\n{json.dumps(report, indent=1)}")
-assert policy["failed"] == policy["lost"] == policy["unread"] == 0, policy
-print(f"   {len(want)} counters as expected, every packet counted")
-COMPARE
+"$python" "$here/smoke/grantor_counters.py" "$work/expected.json" "$work/grantor.json"
 
 # Version 2, by a gate of ours, in UDP.
 umask 077
@@ -96,17 +75,7 @@ start_grantor v2 sealed
 within gate "$python" "$here/smoke/grantor_sealed.py" "$prefix" "$here/crates/gate/tests/golden" "$work"
 kill -INT "$grantor"
 wait "$grantor" || fail "the grantor ended with $?"
-"$python" - "$work/expected.json" "$work/sealed.json" <<'COMPARE'
-import json, sys
-
-want, report = (json.load(open(path, encoding="ascii")) for path in sys.argv[1:])
-counters = report["counters"]
-assert counters["balanced"], counters
-wrong = {name: (value, counters["dropped"][name]) for name, value in want.items() if counters["dropped"][name] != value}
-if wrong:
-    sys.exit(f"dropped, (expected, counted): {wrong}")
-print(f"   {sum(want.values())} forged, flipped and replayed packets refused, each for its reason")
-COMPARE
+"$python" "$here/smoke/grantor_dropped.py" "$work/expected.json" "$work/sealed.json"
 cat >"$work/gate.toml" <<CONFIG
 $(gate_config)
 [tunnel]
@@ -116,32 +85,11 @@ start_grantor v2
 start_gate
 own_checksums client c0
 own_checksums server v0
-cat >"$work/serve.py" <<'SERVE'
-import socket
-listener = socket.create_server(("192.0.2.7", 80), backlog=16)
-while True:
-    connection, _ = listener.accept()
-    with connection:
-        connection.sendall(connection.recv(65536).upper())
-SERVE
-launch server "$python" "$work/serve.py"
+launch server "$python" "$here/smoke/lib/echo.py"
 server=$launched
 wait_for 10 within server "$python" -c 'import socket; socket.create_connection(("192.0.2.7", 80), 1)' ||
     fail "the server does not start"
-within client "$python" - <<'CLIENT'
-import socket, time
-
-begin = time.monotonic()
-for number in range(5):
-    with socket.create_connection(("192.0.2.7", 80), 8) as connection:
-        connection.sendall(b"through both")
-        got = connection.recv(64)
-        assert got == b"THROUGH BOTH", got
-    if number == 0:
-        first = time.monotonic() - begin
-assert first < 4, f"the first connection took {first:.1f} s"
-print("   a client connects through the gate and the grantor, and is answered")
-CLIENT
+within client "$python" "$here/smoke/grantor_client.py"
 # The same forgeries by the front of the gate: none comes to the server, and each is counted.
 within client "$python" "$here/smoke/grantor_sealed.py" "$prefix" "$here/crates/gate/tests/golden" "$work" front
 "$program" show gate -j --socket "$work/gate.sock" | json 'p = d[0]["packets"]; assert p["forged"] == 80, p'
@@ -186,20 +134,7 @@ tcpdump -nr "$work/requests.pcap" 2>"$work/tcpdump.log" | grep -q '10.2.0.1 > 0.
 echo "198.51.100.64/26" >"$work/deny.txt"
 # A capture that saw no gate: each policy gets one. scapy makes a second of a patient client and
 # of a hundred that come once.
-"$python" - "$work/seen.pcap" <<'CAPTURE'
-import sys
-from scapy.layers.inet import IP, TCP
-from scapy.layers.l2 import Ether
-from scapy.utils import wrpcap
-
-packets = []
-for at in range(100):
-    for src, port in ("10.1.0.2", 80), (f"198.51.100.{at}", 81):
-        packet = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / IP(src=src, dst="192.0.2.7") / TCP(dport=port)
-        packet.time = 1_800_000_000 + at / 100
-        packets.append(packet)
-wrpcap(sys.argv[1], packets)
-CAPTURE
+"$python" "$here/smoke/grantor_capture.py" "$work/seen.pcap"
 "$program" policy test "$work/next.lua" -c "$work/v2.toml" --pcap "$work/seen.pcap" -j |
     json 'assert (d["packets"], d["flows"], d["unread"]) == (200, 101, 0), d
 # Sources from .64 to .99 are on the list that the policy denies, and nothing is said of them here.

@@ -9,52 +9,8 @@
 status=0
 "$program" lab ddos --quick --html "$work/lab.html" -j >"$work/lab.json" 2>"$work/lab.log" || status=$?
 [ "$status" -le 1 ] || fail "lab ddos --quick ended with $status"
-json '
-import math, statistics
-
-off, on = d["rounds"]
-assert [off["gate"], on["gate"]] == [False, True]
-link, count = d["scale"]["link"], d["scale"]["seconds"] * 4
-for one in off, on:
-    figures = one["figures"]
-    times = [client["connected"] or math.inf for client in one["new_clients"]]
-    assert len(times) == count, len(times)
-    in_time = sum(time <= 3 for time in times) / count
-    assert abs(in_time - figures["in_time"]) < 1e-9, figures
-    median = statistics.median_high(times)
-    assert (figures["median"] or math.inf) == median, (figures, median)
-    sent = 0.6 * link / 8 / 8
-    goodput = sum(min(rate / sent, 1) for rate in one["under_attack"]) / 8
-    assert abs(goodput - figures["goodput"]) < 1e-3, figures
-    # Before the attack the streams have what they send.
-    assert sum(one["baseline"]) > 0.8 * 8 * sent, one["baseline"]
-    assert figures["factor"] > 4, figures
-got = on["counters"]
-assert got["received"] > 10_000 and got["granted"] > 100 and got["low_priority"] > 10_000, got
-assert got["grants"] > 0 and off["counters"] is None, got
-on, off = on["figures"], off["figures"]
-assert on["in_time"] >= 0.75 and on["goodput"] > 0.6, on
-assert off["goodput"] < 0.5, off
-assert on["goodput"] > off["goodput"] + 0.3 and on["in_time"] > off["in_time"], (on, off)
-print(f"   off: {off}\n   on:  {on}")
-' <"$work/lab.json" || fail "of $(cat "$work/lab.json")"
-"$python" - "$work/lab.html" <<'PAGE'
-import sys
-from html.parser import HTMLParser
-
-open_, text = [], open(sys.argv[1], encoding="utf-8").read()
-class Reader(HTMLParser):
-    def handle_starttag(self, tag, attrs):
-        if tag not in ("meta", "rect", "line", "path", "circle", "br"):
-            open_.append(tag)
-    def handle_endtag(self, tag):
-        if tag not in ("rect", "line", "path", "circle"):
-            assert open_.pop() == tag, tag
-Reader().feed(text)
-assert not open_, open_
-assert text.count("<svg ") == 3 and text.count("class=\"course\"") == 2, text.count("<svg ")
-assert "prefers-color-scheme: dark" in text and "<script" not in text and "NaN" not in text
-PAGE
+"$python" "$here/smoke/lab_figures.py" "$work/lab.json" || fail "of $(cat "$work/lab.json")"
+"$python" "$here/smoke/lab_page.py" "$work/lab.html"
 
 # Whoever is in a namespace of the lab's, processes of any kind.
 members() {

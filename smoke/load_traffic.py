@@ -6,7 +6,6 @@ not come to the gate. Called within the client's namespace with the prefix of th
 program, the scratch folder and the gate's process.
 """
 
-import json
 import os
 import shutil
 import signal
@@ -17,24 +16,18 @@ import sys
 import threading
 import time
 
-from packets import Checks, Tap
-from decisions import FRAMING, PROTECTED, Template, address, in_namespace, pair, udp, v1, v1_granted
+from checks import Checks, wait_until
+from control import Control
+from decisions import pair, udp, v1, v1_granted
+from frames import FRAMING, PROTECTED, Template, address
+from netns import Tap, in_namespace
 
 LINK = 20e6
 check = Checks()
 
 
-def ask(*words):
-    done = subprocess.run([program, *words, "--socket", f"{work}/sock"], capture_output=True, text=True, check=False)
-    answer = json.loads(done.stdout)
-    return answer[0] if isinstance(answer, list) else answer
-
-
-def awaits(what, holds, patience=8.0):
-    until = time.monotonic() + patience
-    while not holds() and time.monotonic() < until:
-        time.sleep(0.02)
-    check(what, holds(), ask("show", "-j", "gate"))
+def awaits(what, holds):
+    check(what, wait_until(holds), control.gate())
 
 
 class Sink:
@@ -92,10 +85,10 @@ class Sender:
 
 
 def grant(say, flows, rate=100_000):
-    before = ask("show", "-j", "gate")["decisions"]["decided"]
+    before = control.gate()["decisions"]["decided"]
     for src, dst in flows:
         say(v1(v1_granted(src, rate, 300, 290_000, 1000, dst=dst)))
-    awaits("the grants are in force", lambda: ask("show", "-j", "gate")["decisions"]["decided"] >= before + len(flows))
+    awaits("the grants are in force", lambda: control.gate()["decisions"]["decided"] >= before + len(flows))
 
 
 def run_program(say, sources):
@@ -103,7 +96,7 @@ def run_program(say, sources):
     cookie = struct.pack("<4IB", 10_000, 10_000, 290_000, 1000, 0).ljust(20, b"\0")
     for src in sources:
         say(v1(bytes([4, 0, 0, 0]) + pair(src, PROTECTED) + struct.pack(">IBHB", 300, 1, 0, 5) + cookie))
-    awaits("a program decides", lambda: all(ask("flow", "explain", src, PROTECTED, "-j")["state"] == "program" for src in sources))
+    awaits("a program decides", lambda: all(control.explain(src, PROTECTED)["state"] == "program" for src in sources))
 
 
 def within(*words):
@@ -117,9 +110,9 @@ def reload(edit):
         text = edit(file.read())
     with open(path, "w", encoding="ascii") as file:
         file.write(text)
-    before = ask("show", "-j", "gate")["reloads"]
+    before = control.gate()["reloads"]
     os.kill(process, signal.SIGHUP)
-    awaits("the policy is read", lambda: ask("show", "-j", "gate")["reloads"] > before)
+    awaits("the policy is read", lambda: control.gate()["reloads"] > before)
 
 
 def changes(say, sink):
@@ -127,7 +120,7 @@ def changes(say, sink):
     sources = [f"30.0.0.{n}" for n in range(1, 41)]
     grant(say, [(src, PROTECTED) for src in sources[10:]])
     run_program(say, sources[:10])
-    before, counters = ask("show", "-j", "gate"), ask("show", "-j", "counters")
+    before, counters = control.gate(), control.counters()
     sink.clear()
     sender = Sender([(src, PROTECTED, 64, 50) for src in sources])
     time.sleep(0.5)
@@ -146,7 +139,7 @@ def changes(say, sink):
         within("ip", "route", "del", "10.9.1.2/32")
     sender.stop()
     time.sleep(0.5)
-    now, after = ask("show", "-j", "gate"), ask("show", "-j", "counters")
+    now, after = control.gate(), control.counters()
     more = lambda name: now["packets"][name] - before["packets"][name]
     dropped = {name: after["dropped"][name] - counters["dropped"][name] for name in after["dropped"]}
     dropped = {name: count for name, count in dropped.items() if count}
@@ -155,7 +148,7 @@ def changes(say, sink):
     told = (arrived, more("granted"), more("received"), dropped)
     check(f"{now['reloads'] - before['reloads']} policies and 12 routes later, none of {more('received')} packets is lost", more("received") > 1000 and arrived == more("granted") == more("received") and not dropped and dscps == {1}, told)
     # From another generation on a flow is looked at anew, and keeps what it was granted.
-    states = [ask("flow", "explain", src, PROTECTED, "-j")["state"] for src in sources[5:15]]
+    states = [control.explain(src, PROTECTED)["state"] for src in sources[5:15]]
     check("and everybody has what he had", states == ["program"] * 5 + ["granted"] * 5, states)
 
 
@@ -180,9 +173,9 @@ def flooded(say, sink):
         return {dst: count / took for dst, count in seen.items()}, sum(bits.values()) / took
 
     calm, _ = arrive(streams)
-    before = ask("show", "-j", "counters")["dropped"]
+    before = control.counters()["dropped"]
     storm, bits = arrive([*streams, (source, victim, 900, 5000)])
-    after = ask("show", "-j", "counters")["dropped"]
+    after = control.counters()["dropped"]
     full = after["link_full"] - before["link_full"]
     check(f"the link is full: {bits / 1e6:.1f} of 20 Mbit/s, {full} packets dropped", 0.85 * LINK < bits < 1.03 * LINK and full > 1000, (bits, full))
     # Two destinations may share a queue for a while: the middle one tells.
@@ -202,4 +195,5 @@ def main():
 
 
 prefix, program, work, process = sys.argv[1:4] + [int(sys.argv[4])]
+control = Control(program, f"{work}/sock")
 main()

@@ -6,24 +6,25 @@ flows of their own: with room in both limits (`open`), with none in the second o
 room and to go directly (`direct`).
 """
 
-import json
 import select
 import socket
 import struct
-import subprocess
 import sys
 import time
 
-from packets import Tap
+from checks import PATIENCE, wait_until
+from control import Control
+from decisions import udp, v2
+from frames import BACK, CLIENT, FRONT, GRANTOR, PROTECTED
+from netns import Tap, in_namespace
 from scapy.compat import raw
 from scapy.layers.dns import DNS, DNSQR
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import ICMPv6EchoRequest, ICMPv6ND_RA, ICMPv6PacketTooBig, IPv6, IPv6ExtHdrDestOpt, PadN
-from scapy.layers.l2 import Ether
 from scapy.packet import Raw
-from decisions import BACK, CLIENT, FRONT, GRANTOR, PATIENCE, PROTECTED, in_namespace, udp, v2
 
 prefix, program, work = sys.argv[1:4]
+control = Control(program, f"{work}/sock")
 PROTECTED6 = "2001:db8:2::7"
 KEY, SENDER, GATE = b"\x11" * 32, 7, ("10.2.0.1", 45233)
 GRANTED_, DECLINED, GRANTEDV2, WEB, SERVICES, DNS_ = range(6)
@@ -207,11 +208,6 @@ def source(packet):
     return packet[8:24] if packet[:1] and packet[0] >> 4 == 6 else packet[12:16]
 
 
-def show():
-    command = [program, "show", "gate", "-j", "--socket", f"{work}/sock"]
-    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)[0]
-
-
 def decide(items):
     """Has the gate take decisions, by version 2."""
     hand = in_namespace(prefix, "grantor", lambda: udp("10.2.0.2", 0))
@@ -224,11 +220,8 @@ def decide(items):
         reply = hand.recv(2048)
         if reply[1] != 2:
             sys.exit(f"decisions are not taken: {reply.hex()}")
-    until = time.monotonic() + PATIENCE
-    while (decided := show()["decisions"]["decided"]) < len(items):
-        if time.monotonic() > until:
-            sys.exit(f"{decided} of {len(items)} decisions are in force: {show()['decisions']}")
-        time.sleep(0.02)
+    if not wait_until(lambda: control.gate()["decisions"]["decided"] >= len(items)):
+        sys.exit(f"not all of {len(items)} decisions are in force: {control.gate()['decisions']}")
 
 
 def main():
@@ -241,7 +234,7 @@ def main():
         sent.append((name, packet, where, dscp))
         items.append(item(src, number, terms))
     decide(items)
-    before = show()["packets"]
+    before = control.gate()["packets"]
     grantor.take()
     grantor.seen.clear()
     for _, packet, _, _ in sent:
@@ -277,7 +270,7 @@ def main():
                 wrong.append(f"{name}: the header's checksum is wrong: {got[0][1][:20].hex()}")
     names = ("granted", "direct", "program", "program_error", "request")
     while True:
-        after = show()["packets"]
+        after = control.gate()["packets"]
         more = {name: after[name] - before[name] for name in names}
         if more["granted"] + more["program"] >= len(sent) or time.monotonic() > until:
             break

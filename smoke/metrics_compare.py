@@ -5,15 +5,16 @@ Python's prometheus_client, of which that of OpenMetrics is strict; `promtool` l
 older one; the sums must be what `fingerpost show` says, and no name or label unheard of.
 """
 
-import json
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 from collections import defaultdict
 
-from prometheus_client import openmetrics, parser
-import prometheus_client.openmetrics.parser
+from prometheus_client import parser
+from prometheus_client.openmetrics import parser as openmetrics
+
+from control import Control
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 STANDARD = {
@@ -34,11 +35,6 @@ def get(url, accept):
         return reply.headers["Content-Type"], reply.read().decode()
 
 
-def show(program, socket, what):
-    command = [program, "show", "--socket", socket, "-j", what]
-    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-
-
 def sums(families):
     """Adds samples up by name, and by name and reason; checks what every family must have."""
     total, by_reason, helps = defaultdict(float), defaultdict(float), set()
@@ -57,20 +53,20 @@ def sums(families):
     return total, by_reason
 
 
-def compare(total, by_reason, program, socket):
-    counters = show(program, socket, "counters")[0]
+def compare(total, by_reason, control):
+    counters = control.show("counters")[0]
     pairs = [
         (total["fingerpost_packets_received_total"], counters["received"]),
         (total["fingerpost_received_bytes_total"], counters["received_bytes"]),
         (total["fingerpost_packets_sent_total"], counters["sent"]),
         (total["fingerpost_sent_bytes_total"], counters["sent_bytes"]),
-        (total["fingerpost_table_routes"], sum(it["routes"] for it in show(program, socket, "fib"))),
-        (total["fingerpost_table_size_bytes"], sum(it["bytes"] for it in show(program, socket, "fib"))),
-        (total["fingerpost_neighbors"], len(show(program, socket, "neighbors"))),
-        (total["fingerpost_audit_mismatches_total"], show(program, socket, "audit")[0]["mismatches"]),
-        (total["fingerpost_next_hops"], len(show(program, socket, "nexthops"))),
+        (total["fingerpost_table_routes"], sum(it["routes"] for it in control.show("fib"))),
+        (total["fingerpost_table_size_bytes"], sum(it["bytes"] for it in control.show("fib"))),
+        (total["fingerpost_neighbors"], len(control.show("neighbors"))),
+        (total["fingerpost_audit_mismatches_total"], control.show("audit")[0]["mismatches"]),
+        (total["fingerpost_next_hops"], len(control.show("nexthops"))),
     ]
-    interfaces = show(program, socket, "interfaces")
+    interfaces = control.show("interfaces")
     for unit, suffix in (("packets", ""), ("bytes", "_bytes")):
         both = sum(it["received" + suffix] + it["transmitted" + suffix] for it in interfaces)
         pairs.append((total[f"fingerpost_interface_{unit}_total"], both))
@@ -79,7 +75,7 @@ def compare(total, by_reason, program, socket):
         for reason, count in counters[kind].items():
             pairs.append((by_reason[f"fingerpost_packets_{kind}_total", reason], count))
     steered = defaultdict(int)
-    for interface in show(program, socket, "interfaces"):
+    for interface in control.show("interfaces"):
         for reason, count in interface["steered"].items():
             steered[reason] += count
     for reason, count in steered.items():
@@ -94,6 +90,7 @@ def compare(total, by_reason, program, socket):
 
 def main():
     program, socket, url = sys.argv[1:]
+    control = Control(program, socket)
     kind, modern = get(url, OPENMETRICS)
     assert kind.startswith("application/openmetrics-text"), kind
     kind, old = get(url, "*/*")
@@ -101,10 +98,10 @@ def main():
     lint = subprocess.run(["promtool", "check", "metrics"], input=old, text=True, capture_output=True)
     assert lint.returncode == 0, f"promtool: {lint.stdout}{lint.stderr}"
     for families in (
-        openmetrics.parser.text_string_to_metric_families(modern),
+        openmetrics.text_string_to_metric_families(modern),
         parser.text_string_to_metric_families(old),
     ):
-        wrong = compare(*sums(families), program, socket)
+        wrong = compare(*sums(families), control)
         assert not wrong, wrong
     for path, status in (("/", 200), ("/metrics/", 404), ("/etc/passwd", 404)):
         try:

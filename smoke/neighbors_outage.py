@@ -2,13 +2,13 @@
 meanwhile, and measures for how long no packet arrives. b sends nothing, so that no packet announces
 the new MAC."""
 
-import socket
 import subprocess
 import sys
 import threading
 import time
 
-from decisions import in_namespace
+from checks import wait_until
+from netns import datagram, in_namespace
 
 PORT, EVERY = 5009, 0.02
 # 3 s REACHABLE, 1 s DELAY, 3 probes of 0.2 s; 1 s until the router reports the use to the kernel, 1 s
@@ -16,7 +16,6 @@ PORT, EVERY = 5009, 0.02
 MOST = 3 + 1 + 3 * 0.2 + 2 + 4
 
 prefix, address, mac = sys.argv[1:4]
-datagram = lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 sender, receiver = in_namespace(prefix, "source", datagram), in_namespace(prefix, "b", datagram)
 receiver.bind((address, PORT))
 receiver.settimeout(0.1)
@@ -38,25 +37,16 @@ def receive():
             pass
 
 
-def wait(holds, seconds):
-    until = time.time() + seconds
-    while not holds():
-        if time.time() > until:
-            return False
-        time.sleep(0.01)
-    return True
-
-
 for work in (send, receive):
     threading.Thread(target=work, daemon=True).start()
-if not wait(lambda: len(arrived) > 20, 10):
+if not wait_until(lambda: len(arrived) > 20, 10):
     sys.exit("FAIL: nothing arrives")
 subprocess.run(["ip", "-n", f"{prefix}b", "link", "set", "b0", "address", mac], check=True)
 changed = time.time()
 # Packets already sent to the old MAC arrive within this time.
 time.sleep(0.1)
 count = len(arrived)
-found = wait(lambda: len(arrived) > count, MOST)
+found = wait_until(lambda: len(arrived) > count, MOST, 0.01)
 took = (arrived[count] if found else time.time()) - changed
 over.set()
 print(f"   {took:.1f} s without packets, at most {MOST:.1f}")

@@ -9,7 +9,6 @@ import random
 import socket
 import sys
 import time
-from functools import partial
 
 # scapy warns of each address that this namespace has no route to.
 logging.getLogger("scapy.runtime").setLevel(logging.ERROR)
@@ -28,11 +27,12 @@ from scapy.layers.l2 import Dot1AD, Dot1Q, Ether
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Raw
 
-from packets import Checks, Tap
-from decisions import FRONT, PROTECTED, show
+from checks import Checks
+from frames import FRONT, PROTECTED
+from netns import Tap
 
 prefix, program, work, case = sys.argv[1:5]
-check, ask = Checks(), partial(show, program, work)
+check = Checks()
 FRAMES = 3000
 MAC = ":".join(f"{byte:02x}" for byte in FRONT)
 rng = random.Random(16)

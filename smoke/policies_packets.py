@@ -5,7 +5,6 @@ FOLDER/gate.toml. The gate's metrics are read by Python's parsers, that of OpenM
 `promtool`.
 """
 
-import json
 import os
 import re
 import signal
@@ -15,16 +14,18 @@ import time
 import urllib.request
 from collections import Counter
 
-import prometheus_client.openmetrics.parser
-from prometheus_client import openmetrics, parser
+from prometheus_client import parser
+from prometheus_client.openmetrics import parser as openmetrics
 from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
-from packets import Tap
+from checks import check_at_once as check
+from control import Control
+from netns import Tap
 
 prefix, program, work, pid = sys.argv[1:]
-client = Tap(f"{prefix}client", "c0")
+client, control = Tap(f"{prefix}client", "c0"), Control(program, f"{work}/sock")
 URL = "http://127.0.0.1:9276/metrics"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 PATIENCE = 20
@@ -32,12 +33,6 @@ OUTCOMES = ("request", "granted", "passed", "dropped")
 # Packets and bytes by what is told: the prefix of a rule, or the name of a rest; and outcome.
 packets, size = Counter(), Counter()
 before = {}
-
-
-def check(what, holds, told=""):
-    print(f"   {'ok  ' if holds else 'BAD '} {what}", flush=True)
-    if not holds:
-        raise SystemExit(f"{what}: {told}")
 
 
 def send(src, dst, many, rule, outcome):
@@ -49,14 +44,9 @@ def send(src, dst, many, rule, outcome):
     size[rule, outcome] += many * len(frame)
 
 
-def show():
-    command = [program, "show", "-j", "gate", "--socket", f"{work}/sock"]
-    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)[0]
-
-
 def wait(what, holds):
     until = time.monotonic() + PATIENCE
-    while not holds(it := show()):
+    while not holds(it := control.gate()):
         if time.monotonic() > until:
             check(what, False, it)
         time.sleep(0.05)
@@ -66,7 +56,7 @@ def wait(what, holds):
 def reloaded(text, generation):
     with open(f"{work}/gate.toml", "w", encoding="ascii") as file:
         file.write(text)
-    refused = show()["reloads_refused"]
+    refused = control.gate()["reloads_refused"]
     os.kill(int(pid), signal.SIGHUP)
     wait("a reload", lambda it: it["generation"] == generation and (it["reloads"] == generation - 1) and (it["reloads_refused"] > refused or generation > here["generation"]))
 
@@ -81,7 +71,7 @@ def told():
     """What is told is what was sent, of each rule; returns it."""
     all_of_them = sum(packets.values())
     wait(f"{all_of_them} packets are received", lambda it: it["packets"]["received"] >= all_of_them)
-    gate = show()
+    gate = control.gate()
     for what, expected in ("packets", packets), ("bytes", size):
         got = {(it["policy"], outcome): many for it in gate["policies"] for outcome, many in it[what].items() if many}
         check(f"{what} by rule: {len(got)} numbers, exactly", got == dict(expected), (got, dict(expected)))
@@ -89,7 +79,7 @@ def told():
     lint = subprocess.run(["promtool", "check", "metrics"], input=page("*/*"), text=True, capture_output=True)
     check("promtool reads the metrics", lint.returncode == 0, lint.stdout + lint.stderr)
     for name, read, accept in (
-        ("OpenMetrics", openmetrics.parser.text_string_to_metric_families, OPENMETRICS),
+        ("OpenMetrics", openmetrics.text_string_to_metric_families, OPENMETRICS),
         ("the older format", parser.text_string_to_metric_families, "*/*"),
     ):
         families = {family.name.removesuffix("_total"): family for family in read(page(accept))}
@@ -106,7 +96,7 @@ def told():
 
 def destinations():
     """Estimates that are none: of so few packets every one was a sample."""
-    families = {it.name: it for it in openmetrics.parser.text_string_to_metric_families(page(OPENMETRICS))}
+    families = {it.name: it for it in openmetrics.text_string_to_metric_families(page(OPENMETRICS))}
     value = lambda name: families[f"fingerpost_gate_{name}"].samples[0].value
     seconds = value("sampled_seconds")
     rates = families["fingerpost_gate_destination_packets_per_second"].samples
@@ -117,7 +107,7 @@ def destinations():
 
 
 whole = open(f"{work}/gate.toml", encoding="ascii").read()
-here = show()
+here = control.gate()
 send("10.1.0.9", "192.0.2.1", 5, "192.0.2.0/24", "request")
 send("10.1.7.1", "192.0.2.2", 2, "192.0.2.0/24", "granted")
 send("10.1.8.1", "192.0.2.1", 3, "none", "dropped")
@@ -159,11 +149,11 @@ gate = told()
 check("the new rule has the free line", gate["policies"][0]["policy"] == "100.64.0.0/10" and gate["policies"][0]["line"] == 27, gate["policies"][:3])
 check("and who is gone is told of no more", "198.51.100.0/24" not in [it["policy"] for it in gate["policies"]])
 
-here = show()
+here = control.gate()
 reloaded(other.replace('grantors = "six"', 'grantors = "nobody"'), here["generation"])
 send("fd01::9", "2001:db8::1", 1, "2001:db8::/32", "request")
 told()
-check("a reload that is refused changes nothing", show()["reloads_refused"] == 1)
+check("a reload that is refused changes nothing", control.gate()["reloads_refused"] == 1)
 
 reloaded(whole, here["generation"] + 1)
 for what in packets, size:

@@ -12,20 +12,17 @@ import socket
 import struct
 import sys
 import time
-from functools import partial
 
-from packets import Checks, Tap
-from decisions import PROTECTED, Template, address, in_namespace, show
+from checks import Checks, wait_until
+from control import Control
+from frames import PROTECTED, Template, address
+from netns import Tap, datagram, in_namespace
 
 PACKETS = 400
 SIOCETHTOOL, GET_CHANNELS, SET_CHANNELS = 0x8946, 0x3C, 0x3D
 
 prefix, program, work, case = sys.argv[1:5]
-check, ask = Checks(), partial(show, program, work)
-
-
-def steered():
-    return next(interface["steered"] for interface in ask("interfaces") if interface["name"] == "g0")
+check, control = Checks(), Control(program, f"{work}/sock")
 
 
 def set_channels(by, interface, rx, tx):
@@ -36,7 +33,6 @@ def set_channels(by, interface, rx, tx):
     fcntl.ioctl(by, SIOCETHTOOL, request)
 
 
-datagram = lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 here, gate = datagram(), in_namespace(prefix, "gate", datagram)
 if case == "channels":
     count = int(sys.argv[5])
@@ -50,16 +46,14 @@ if case != "all":
     served = 2
     set_channels(gate, "g0", 4, 2)
     set_channels(here, "c0", 4, 4)
-    problem = lambda: next(link for link in ask("interfaces") if link["name"] == "g0").get("problem") or ""
-    until = time.monotonic() + 8
-    while "receive queues" not in problem() and time.monotonic() < until:
-        time.sleep(0.05)
+    problem = lambda: next(link for link in control.show("interfaces") if link["name"] == "g0").get("problem") or ""
+    wait_until(lambda: "receive queues" in problem())
     check(f"reported: {problem()}", "4 receive queues, of which 2 are served" in problem())
 
 beyond = Tap(f"{prefix}grantor", "t0")
 raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 raw.bind(("c0", 0))
-before = steered()
+before = control.steered("g0")
 for n in range(PACKETS):
     frame = bytearray(Template().of(address(f"10.1.0.{10 + n % 200}")))
     struct.pack_into(">H", frame, 34, 5000 + n)
@@ -68,7 +62,7 @@ for n in range(PACKETS):
     beyond.take()
 
 ends = ["taken", "unserved", "no_socket"]
-moved = lambda: {name: steered().get(name, 0) - before.get(name, 0) for name in ends}
+moved = lambda: {name: control.steered("g0").get(name, 0) - before.get(name, 0) for name in ends}
 until = time.monotonic() + 8
 while sum(moved().values()) < PACKETS and time.monotonic() < until:
     beyond.take()

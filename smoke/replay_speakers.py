@@ -11,13 +11,14 @@ or another shape is left out and counted.
 """
 
 import bz2
-import ctypes
 import os
 import select
 import socket
 import struct
 import sys
 import time
+
+from netns import enter
 
 MARKER = b"\xff" * 16
 NEXT_HOP, MP_REACH, MP_UNREACH = 3, 14, 15
@@ -108,9 +109,7 @@ def main():
             )
     while not os.path.exists(config + ".go"):
         time.sleep(0.05)
-    with open(f"/run/netns/{namespace}", encoding="ascii") as there:
-        if ctypes.CDLL(None, use_errno=True).setns(there.fileno(), 0x40000000) != 0:
-            raise OSError(ctypes.get_errno(), namespace)
+    enter(namespace)
     sessions, begun, count = {}, time.monotonic(), 0
     for (asn, peer), number in peers.items():
         address = bytes([10, 0, 1, 10 + number])

@@ -43,7 +43,7 @@ cannot_start() { # TEXT CHANGE: of the configuration, by sed
     refuse 1 "" within router timeout 20 "$program" run -c "$work/wrong.toml"
     check "$work/wrong.toml" --offline >"$work/offline.log" || fail "$1: the file alone is sound"
 }
-check "$work/router.toml" 2>"$work/check.log" | grep -q '^sound: ports r0, r1, r2' || fail "--check"
+check "$work/router.toml" 2>"$work/check.log" | grep -q '^valid: ports r0, r1, r2' || fail "--check"
 ! grep -q warning "$work/check.log" || fail "warnings: $(cat "$work/check.log")"
 cannot_start 'r9: no such interface' 's/"r2"/"r9"/'
 cannot_start 'lo: not an Ethernet interface' 's/"r2"/"lo"/'

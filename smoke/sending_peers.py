@@ -11,30 +11,22 @@ Nothing of the gate's code is here.
 """
 
 import hashlib
-import hmac
-import json
 import socket
 import struct
-import subprocess
 import sys
 import time
 
-from decisions import PATIENCE, PROTECTED, in_namespace, udp, v2
+from checks import PATIENCE, check_at_once as check, wait_until
+from control import Control
+from decisions import code, udp, v2
+from frames import PROTECTED
+from netns import in_namespace
 
 prefix, program, work, what = sys.argv[1:5]
 arguments = sys.argv[5:]
+control = Control(program, f"{work}/gate.sock")
 KEY, SENDER, GATE = b"\x3c" * 32, 8, ("10.2.0.1", 45233)
 PORTS = (7, 8)
-
-
-def ask(*words):
-    command = [program, *words, "-j", "--socket", f"{work}/gate.sock"]
-    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=False).stdout)
-
-
-def check(name, holds, told=""):
-    if not holds:
-        sys.exit(f"BAD {name}: {told}")
 
 
 def client(src):
@@ -49,24 +41,19 @@ def client(src):
 
 
 def awaits(name, holds):
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        if holds():
-            return
-        time.sleep(0.05)
-    check(name, False)
+    check(name, wait_until(holds))
 
 
 def asks(src):
-    before = ask("show", "gate")[0]["decisions"]["invalid_program"]
+    before = control.gate()["decisions"]["invalid_program"]
     flow = client(src)
 
     def named():
         flow.sendto(b"asks", (PROTECTED, 7))
-        return ask("show", "gate")[0]["decisions"]["invalid_program"] > before
+        return control.gate()["decisions"]["invalid_program"] > before
 
     awaits("decisions that name what is not there are counted", named)
-    told = ask("flow", "explain", src, PROTECTED)
+    told = control.explain(src, PROTECTED)
     check("the flow asks", told["state"] == "request", told)
 
 
@@ -76,7 +63,7 @@ def goes(src, port):
 
     def runs():
         flow.sendto(b"asks", (PROTECTED, 9))
-        told = ask("flow", "explain", src, PROTECTED)
+        told = control.explain(src, PROTECTED)
         return (told["state"], told.get("program")) == ("program", 9)
 
     awaits("the program decides of the flow", runs)
@@ -129,7 +116,7 @@ class Hand:
         """Offers a program: state, reason and words of the answer."""
         self.deliver(piece(number, data, 0, b"", digest))
         reply = self.socket.recv(2048)
-        check("an offer is answered", reply[1] == 5 and reply[-16:] == hmac.new(KEY, reply[:-16], hashlib.sha256).digest()[:16], reply)
+        check("an offer is answered", reply[1] == 5 and reply[-16:] == code(KEY, reply[:-16]), reply)
         body = reply[24:-16]
         check("about what was offered", body[0] == number and body[4:36] == (digest or hashlib.sha256(data).digest()), body)
         return body[1], body[2], body[36:].decode()
@@ -145,8 +132,8 @@ class Hand:
 
 def lies(hostile, sound):
     hostile, sound = (open(path, "rb").read() for path in (hostile, sound))
-    before = ask("show", "gate")[0]["decisions"]
-    programs = [it for it in ask("show", "programs") if it["state"] == "active"]
+    before = control.gate()["decisions"]
+    programs = [it for it in control.show("programs") if it["state"] == "active"]
     hand = Hand()
     WANTED, REFUSED = 1, 4
     check("its own is its own", hand.stands(1, hostile)[:2] == (REFUSED, 2))
@@ -156,7 +143,7 @@ def lies(hostile, sound):
     check("what never ends is refused with the reason", (state, reason) == (REFUSED, 4) and "it would never end" in words, words)
     check("and not wanted again", hand.stands(10, hostile)[:2] == (REFUSED, 4))
     check("what is not what was announced is refused", hand.send(10, sound, b"\x05" * 32)[:2] == (REFUSED, 5))
-    told = [it for it in ask("show", "programs") if it["number"] == 10]
+    told = [it for it in control.show("programs") if it["number"] == 10]
     check("no object is left of it", all(it["state"] != "active" for it in told), told)
     # What is none of this protocol, or not this hand's to say, is refused and counted.
     whole = piece(11, sound, 0, sound[:1024])
@@ -181,7 +168,7 @@ def lies(hostile, sound):
     stranger = in_namespace(prefix, "grantor", lambda: udp("192.0.2.1", 0))
     stranger.sendto(good, GATE)
     refused["unknown_source"] += 1
-    now = lambda: ask("show", "gate")[0]["decisions"]
+    now = lambda: control.gate()["decisions"]
     more = lambda: {name: now()[name] - before[name] for name in refused}
     awaits(f"all of it is counted: {refused}", lambda: more() == refused)
     hand.socket.settimeout(0.2)
@@ -190,8 +177,8 @@ def lies(hostile, sound):
     except TimeoutError:
         pass
     hand.socket.settimeout(PATIENCE)
-    check("nothing is in the making", all(it["number"] != 11 for it in ask("show", "programs")))
-    after = [it for it in ask("show", "programs") if it["state"] == "active"]
+    check("nothing is in the making", all(it["number"] != 11 for it in control.show("programs")))
+    after = [it for it in control.show("programs") if it["state"] == "active"]
     check("what was in force is", after == programs, after)
     print(f"   {sum(refused.values())} messages that are none refused and counted, hostile and lying ones refused with reasons")
 

@@ -14,10 +14,10 @@ import socket
 import sys
 import threading
 import time
-from functools import partial
 
-from packets import Checks
-from decisions import in_namespace, show
+from checks import Checks, wait_until
+from control import Control
+from netns import datagram, in_namespace
 
 PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
 WALL = 0x40000000
@@ -77,8 +77,7 @@ class Stream:
     """Numbered packets from client to server, one every millisecond or two."""
 
     def __init__(self, prefix):
-        udp = lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.out, self.into = in_namespace(prefix, "client", udp), in_namespace(prefix, "server", udp)
+        self.out, self.into = in_namespace(prefix, "client", datagram), in_namespace(prefix, "server", datagram)
         self.into.bind(("10.2.0.2", 7))
         self.sent, self.came, self.latest = 0, 0, -1
         threading.Thread(target=self.send, daemon=True).start()
@@ -94,13 +93,6 @@ class Stream:
         while True:
             self.latest = max(self.latest, int.from_bytes(self.into.recv(64), "big"))
             self.came += 1
-
-
-def awaits(holds, patience=PATIENCE):
-    until = time.monotonic() + patience
-    while not holds() and time.monotonic() < until:
-        time.sleep(0.02)
-    return holds()
 
 
 def transfer(prefix, family, address):
@@ -136,8 +128,8 @@ def transfer(prefix, family, address):
 
 
 def test(prefix, program, work, process):
-    ask = partial(show, program, work)
-    steered = lambda name: next(interface["steered"][name] for interface in ask("interfaces") if interface["name"] == "r0")
+    control = Control(program, f"{work}/sock")
+    steered = lambda name: control.steered("r0")[name]
     signs = lambda: open(f"{work}/signs", encoding="ascii").read().count("WATCHDOG=1")
 
     for family, address in ((socket.AF_INET, "10.2.0.2"), (socket.AF_INET6, "fd02::2")):
@@ -146,40 +138,40 @@ def test(prefix, program, work, process):
         check("the router's workers forwarded it", steered("taken") > before + 200, steered("taken"))
 
     stream = Stream(prefix)
-    check("a stream of UDP passes", awaits(lambda: stream.came > 100), stream.came)
-    check("the watchdog is fed", awaits(lambda: signs() >= 2), signs())
+    check("a stream of UDP passes", wait_until(lambda: stream.came > 100, PATIENCE), stream.came)
+    check("the watchdog is fed", wait_until(lambda: signs() >= 2, PATIENCE), signs())
 
     with Held(process, "worker-0"):
         # Packets already in its ring wait for it; after 100 ms the kernel forwards new packets.
         here, came = stream.sent, stream.came
-        check("the worker is stopped: the kernel forwards", awaits(lambda: stream.latest > here and stream.came > came + 200))
+        check("the worker is stopped: the kernel forwards", wait_until(lambda: stream.latest > here and stream.came > came + 200, PATIENCE))
         check("these packets are counted as stalled", steered("stalled") > 0)
         fed = signs()
         time.sleep(2.5)
         check("the watchdog is not fed", signs() <= fed + 1, (fed, signs()))
     taken = steered("taken")
-    check("it continues: packets are taken", awaits(lambda: steered("taken") > taken + 200), steered("taken"))
+    check("it continues: packets are taken", wait_until(lambda: steered("taken") > taken + 200, PATIENCE), steered("taken"))
     fed = signs()
-    check("the watchdog is fed", awaits(lambda: signs() > fed + 1), signs())
+    check("the watchdog is fed", wait_until(lambda: signs() > fed + 1, PATIENCE), signs())
 
     with Held(process, "control"):
         fed = signs()
         time.sleep(2.5)
         check("the control thread is stopped: the watchdog is not fed", signs() <= fed + 1, (fed, signs()))
     fed = signs()
-    check("it continues: the watchdog is fed", awaits(lambda: signs() > fed + 1), signs())
+    check("it continues: the watchdog is fed", wait_until(lambda: signs() > fed + 1, PATIENCE), signs())
 
     with Stopped(process):
         here, came = stream.sent, stream.came
-        check("the process is stopped: the kernel forwards", awaits(lambda: stream.latest > here and stream.came > came + 200))
+        check("the process is stopped: the kernel forwards", wait_until(lambda: stream.latest > here and stream.came > came + 200, PATIENCE))
     taken = steered("taken")
-    check("it continues: packets are taken", awaits(lambda: steered("taken") > taken + 200), steered("taken"))
+    check("it continues: packets are taken", wait_until(lambda: steered("taken") > taken + 200, PATIENCE), steered("taken"))
 
     def adds_up():
         lost = lambda interface: sum(interface["lost"][name] for name in ("rx_ring_full", "fill_empty", "rx_dropped", "undelivered"))
-        return all(interface["steered"]["taken"] >= interface["received"] + lost(interface) for interface in ask("interfaces"))
+        return all(interface["steered"]["taken"] >= interface["received"] + lost(interface) for interface in control.show("interfaces"))
 
-    check("received and lost packets are no more than were taken", adds_up(), ask("interfaces"))
+    check("received and lost packets are no more than were taken", adds_up(), control.show("interfaces"))
     check.finish()
 
 

@@ -10,10 +10,12 @@ import struct
 import sys
 import time
 from collections import Counter
-from functools import partial
 
-from packets import Checks
-from decisions import Template, address, in_namespace, show, udp, v1, v1_granted
+from checks import Checks, wait_until
+from control import Control
+from decisions import udp, v1, v1_granted
+from frames import Template, address
+from netns import in_namespace
 
 FLOWS = 60
 # Ports of each: that all go by one queue happens to one pair in eight million.
@@ -22,22 +24,15 @@ PORTS = range(5000, 5024)
 RATE, SIZE, PACKETS = 64, 1000, 240
 
 prefix, program, work, by = sys.argv[1:]
-check, ask = Checks(), partial(show, program, work)
-
-
-def gate():
-    return ask("gate")[0]
+check, control = Checks(), Control(program, f"{work}/sock")
 
 
 def packets():
-    return gate()["packets"]
+    return control.gate()["packets"]
 
 
-def awaits(counted, what):
-    until = time.monotonic() + 8
-    while counted() and time.monotonic() < until:
-        time.sleep(0.05)
-    check(what, not counted(), packets())
+def awaits(lacks, what):
+    check(what, wait_until(lambda: not lacks()), packets())
 
 
 raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
@@ -59,8 +54,8 @@ speak = in_namespace(prefix, "grantor", lambda: udp("10.2.0.2", 41120))
 if by != "again":
     for source in sources:
         speak.sendto(v1(v1_granted(source, RATE, 600, 500_000, 1000)), ("10.2.0.1", 45232))
-    awaits(lambda: gate()["decisions"]["decided"] < FLOWS * times, "the decisions are known")
-flows = Counter(flow["source"] for flow in ask("flows"))
+    awaits(lambda: control.gate()["decisions"]["decided"] < FLOWS * times, "the decisions are known")
+flows = Counter(flow["source"] for flow in control.show("flows"))
 check(f"there are {FLOWS} flows, each in {times} of 2 tables", flows == Counter(sources * times), flows)
 
 # What a flow has spent of its second is still spent after a restart, which may take less than that.

@@ -7,7 +7,6 @@ router, and the time from one packet to the next, are in it. Writes the median a
 99th percentile; exit status 1 if a change did not become visible within a second.
 """
 
-import ctypes
 import os
 import socket
 import struct
@@ -15,15 +14,11 @@ import sys
 import threading
 import time
 
+from netns import enter
+
 SO_TIMESTAMPNS = 35
 RTM_NEWROUTE, NLM_F_REQUEST, NLM_F_ACK, NLM_F_REPLACE, NLM_F_CREATE = 24, 1, 4, 0x100, 0x400
 ADDRESS = "203.0.113.1"
-
-
-def inside(namespace):
-    with open(f"/run/netns/{namespace}", encoding="ascii") as there:
-        if ctypes.CDLL(None, use_errno=True).setns(there.fileno(), 0x40000000) != 0:
-            raise OSError(ctypes.get_errno(), namespace)
 
 
 def attribute(kind, value):
@@ -39,7 +34,7 @@ def route(gateway, sequence):
 
 def send(prefix, stop):
     """Packets in a process of its own, some ten thousand a second, until told."""
-    inside(prefix + "source")
+    enter(prefix + "source")
     mouth = socket.socket(socket.AF_INET, socket.SOCK_RAW, 253)
     mouth.connect((ADDRESS, 0))
     os.set_blocking(stop, False)
@@ -60,7 +55,7 @@ class Sink:
     """Where packets come out one way; knows when the first came since it was told to look."""
 
     def __init__(self, namespace):
-        inside(namespace)
+        enter(namespace)
         self.tap = socket.socket(socket.AF_INET, socket.SOCK_RAW, 253)
         self.tap.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self.tap.bind((ADDRESS, 0))
@@ -86,7 +81,7 @@ def main():
         send(prefix, reading)
         os._exit(0)
     sinks = {"10.0.1.2": Sink(prefix + "a"), "10.0.2.2": Sink(prefix + "b")}
-    inside(prefix + "router")
+    enter(prefix + "router")
     kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
     kernel.bind((0, 0))
     took, late = [], 0

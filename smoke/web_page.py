@@ -16,9 +16,12 @@ import sys
 import time
 
 from web_browser import Browser
-from packets import Tap
+from checks import check_at_once as check
+from control import Control
+from netns import Tap
 
 role, prefix, program, work, pid = sys.argv[1:]
+control = Control(program, f"{work}/sock")
 AT = ("127.0.0.1", 9275)
 URL = f"http://{AT[0]}:{AT[1]}/"
 EVIL = '<img src=x onerror="document.title=1"><b>one</b>'
@@ -28,15 +31,8 @@ pictures = os.environ.get("WEB_PICTURES")
 ROWS = "Object.fromEntries([...document.querySelectorAll('#%s tr')].map(r => [r.cells[0].textContent, [...r.cells].slice(1).map(c => c.textContent)]))"
 
 
-def check(what, holds, told=""):
-    print(f"   {'ok  ' if holds else 'BAD '} {what}", flush=True)
-    if not holds:
-        raise SystemExit(f"{what}: {told}")
-
-
 def show(what):
-    command = [program, "show", "-j", what, "--socket", f"{work}/sock"]
-    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)[0]
+    return control.show(what)[0]
 
 
 def digits(text):

@@ -13,8 +13,9 @@ import struct
 import threading
 import time
 
-from packets import Tap
-from decisions import BACK, GRANTOR, PROTECTED, folded, v1, v1_granted
+from decisions import v1, v1_granted
+from frames import BACK, GRANTOR, PROTECTED, ones_sum
+from netns import Tap
 
 SO_TIMESTAMPNS = 35
 
@@ -48,9 +49,9 @@ class Grantor:
         sport, dport, number = struct.unpack(">HHI", syn[20:28])
         tcp = struct.pack(">HHIIBBHHH", dport, sport, 7, (number + 1) & 0xFFFFFFFF, 0x50, 0x12, 65535, 0, 0)
         pair = syn[16:20] + syn[12:16]
-        tcp = tcp[:16] + struct.pack(">H", ~folded(pair + struct.pack(">HH", 6, 20) + tcp) & 0xFFFF) + tcp[18:]
+        tcp = tcp[:16] + struct.pack(">H", ~ones_sum(pair + struct.pack(">HH", 6, 20) + tcp) & 0xFFFF) + tcp[18:]
         ip = struct.pack(">BBHHHBBH", 0x45, 0, 40, 0, 0x4000, 64, 6, 0) + pair
-        ip = ip[:10] + struct.pack(">H", ~folded(ip) & 0xFFFF) + ip[12:]
+        ip = ip[:10] + struct.pack(">H", ~ones_sum(ip) & 0xFFFF) + ip[12:]
         self.tap.send(BACK + GRANTOR + b"\x08\x00" + ip + tcp)
 
     def clear(self):

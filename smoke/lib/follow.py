@@ -12,7 +12,7 @@ import random
 import sys
 import time
 
-from packets import Tap
+from netns import Tap
 from scapy.compat import raw
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether

@@ -6,7 +6,6 @@ the namespace SINK, some thousand a second, until standard input has something. 
 that would be left to a device.
 """
 
-import ctypes
 import select
 import socket
 import struct
@@ -14,22 +13,18 @@ import sys
 import threading
 import time
 
-
-def inside(namespace):
-    with open(f"/run/netns/{namespace}", encoding="ascii") as there:
-        if ctypes.CDLL(None, use_errno=True).setns(there.fileno(), 0x40000000) != 0:
-            raise OSError(ctypes.get_errno(), namespace)
+from netns import enter
 
 
 prefix, sink = sys.argv[1:3]
-inside(prefix + sink)
+enter(prefix + sink)
 taps = []
 for family, address in ((socket.AF_INET, "203.0.113.1"), (socket.AF_INET6, "2001:db8::1")):
     tap = socket.socket(family, socket.SOCK_RAW, 253)
     tap.setsockopt(socket.SOL_SOCKET, 33, 32 << 20)
     tap.bind((address, 0))
     taps.append(tap)
-inside(prefix + "source")
+enter(prefix + "source")
 mouths = []
 for family, address in ((socket.AF_INET, "203.0.113.1"), (socket.AF_INET6, "2001:db8::1")):
     mouth = socket.socket(family, socket.SOCK_RAW, 253)
