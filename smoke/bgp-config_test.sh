@@ -57,7 +57,7 @@ written() { # NUMBER SPEAKER
 }
 refuse 1 "cannot announce 192.0.2.0/24: no --peer has an IPv4 address" \
     "$program" gate bgp-config -c "$work/gate.toml" --local-as 1 --router-id 1.1.1.1 --peer fd01::1,2
-refuse 1 'AS 0 is reserved (RFC 7607)' \
+refuse 1 "AS 0 is reserved (RFC 7607)" \
     "$program" gate bgp-config -c "$work/gate.toml" --local-as 0 --router-id 1.1.1.1 --peer 10.1.1.1,2
 refuse 2 '"AS2" is not an AS number' \
     "$program" gate bgp-config -c "$work/gate.toml" --local-as 1 --router-id 1.1.1.1 --peer 10.1.1.1,AS2

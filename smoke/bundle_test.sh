@@ -17,7 +17,7 @@ done
 "$program" bundle keygen "$work/other.key" >/dev/null
 cmp "$work/site.public" "$work/site.key.pub" || fail "keygen says another key than it writes"
 [ "$(stat -c %a "$work/site.key")" = 600 ] || fail "others may read the secret key"
-refuse 1 "it is there already" "$program" bundle keygen "$work/site.key"
+refuse 1 "file exists: name another one" "$program" bundle keygen "$work/site.key"
 public=$(cat "$work/site.public")
 
 # A canary of version 2 at a half, and one who is none, by the rule as the guide has it.
@@ -98,7 +98,7 @@ mv "$work/site/lists/.deny.txt" "$work/deny.txt"
 refuse 1 "list.file: lists/deny.txt: not in the bundle" \
     "$program" bundle pack "$work/site" --version 1 --key "$work/site.key" -o "$work/x"
 ln -s "$work/site.key" "$work/site/lists/deny.txt"
-refuse 1 "no plain file" "$program" bundle pack "$work/site" --version 1 --key "$work/site.key" -o "$work/x"
+refuse 1 "not a regular file" "$program" bundle pack "$work/site" --version 1 --key "$work/site.key" -o "$work/x"
 mv -f "$work/deny.txt" "$work/site/lists/deny.txt"
 sed -i 's/sender = 7/sender = 8/' "$work/site/gate.toml"
 pack 1 100% "$work/site.key" "$work/eight.bundle"
@@ -112,7 +112,7 @@ pack 1 100%
 "$program" bundle verify "$work/in/site.bundle" --public "$work/site.key.pub" >"$work/verify.log"
 grep -q 'for gates and grantors, 4 files' "$work/verify.log" || fail "verify: $(cat "$work/verify.log")"
 refuse 1 "which is not a trusted key" "$program" bundle verify "$work/in/site.bundle" --public "$work/other.key.pub"
-refuse 1 "version 1 is there" "$program" bundle pack "$work/site" --version 1 --key "$work/site.key" -o "$work/in/site.bundle"
+refuse 1 "has version 1: pack a higher version" "$program" bundle pack "$work/site" --version 1 --key "$work/site.key" -o "$work/in/site.bundle"
 "$python" "$here/smoke/bundle_checks.py" signature "$work/in/site.bundle" "$work"
 "$program" bundle show -j "$work/in/site.bundle" >"$work/show.json"
 "$python" "$here/smoke/bundle_checks.py" contents "$work/show.json" "$work/site"

@@ -93,13 +93,13 @@ other = flows["10.1.0.9", "192.0.2.200"]
 assert (other["packets"], other["policy"]["rule"], other["candidate"]["rule"]) == (4, "192.0.2.0/24", "192.0.2.128/25"), other
 assert flows["10.1.7.1", "192.0.2.1"]["candidate"] == {"action": "allowed", "rule": "10.1.7.0/24"}, s'
     within gate "$program" show gate --socket "$work/sock" >"$work/gate.txt"
-    grep -qx 'candidate next: 4 prefixes, asked about 23 packets by 23 samples' "$work/gate.txt" ||
+    grep -qx 'candidate next: 4 prefixes, 23 packets estimated by 23 samples' "$work/gate.txt" ||
         fail "show gate: $(cat "$work/gate.txt")"
     grep -qx '    grantors site -> grantors other: 4 packets' "$work/gate.txt" ||
         fail "show gate: $(cat "$work/gate.txt")"
     explain() { within gate "$program" flow explain "$@" --socket "$work/sock" || true; }
     explain 10.1.0.9 192.0.2.66 >"$work/flow.txt"
-    grep -qx '    the candidate would say: drop by 192.0.2.66/32 (line 14)' "$work/flow.txt" ||
+    grep -qx '    the candidate decides: drop by 192.0.2.66/32 (line 14)' "$work/flow.txt" ||
         fail "flow explain: $(cat "$work/flow.txt")"
     explain -j 10.1.0.9 192.0.2.1 | json 'assert d["candidate"]["action"] == "grantors site", d'
     echo "   every packet that a candidate decides otherwise counted, and none of them by it"

@@ -109,7 +109,7 @@ def answers(tap):
         beyond = (own.ack - 7_000_000) & 0xFFFFFFFF
         check("and not acceptable to who sent it", beyond != 1, beyond)
         told = control.run("flow", "explain", src, dst).stdout
-        check("explain says so", "its last dropped packet: syn_cookie" in told and "of TCP with the answer to a SYN cookie" in told, told)
+        check("explain says so", "last dropped packet: syn_cookie" in told and "for TCP with the reply to a SYN cookie" in told, told)
         before = control.gate()["table"]
         for step in (1, -1, 1 << 31):
             tap.send(raw(layers(src, "R", (own.ack + step) & 0xFFFFFFFF)))

@@ -121,8 +121,8 @@ json 'p = d["grantor"]["decisions"]; assert p["acks_received"] >= 1 and p["aband
 echo "   version 2: decisions acknowledged, none given up"
 
 echo 'function decide(p) if p.dst_port == 80 then return decline(5) end end' >"$work/next.lua"
-"$program" policy test "$work/next.lua" -c "$work/v1.toml" --recorded 2>"$work/test.log" && fail "nothing was recorded"
-grep -q 'nothing is recorded' "$work/test.log" || fail "$(cat "$work/test.log")"
+"$program" policy test "$work/next.lua" -c "$work/v1.toml" --recorded 2>"$work/test.log" && fail "no request was recorded"
+grep -q 'requests are not recorded' "$work/test.log" || fail "$(cat "$work/test.log")"
 sed -i '/^candidate/d' "$work/v2.toml"
 "$program" policy test "$work/next.lua" -c "$work/v2.toml" --recorded -j |
     json 'assert d["packets"] == d["requests"] >= 1 and d["unread"] == 0, d

@@ -132,8 +132,8 @@ within grantor nft delete table ip third
 wait_for 10 grep -q 'program 9 of grantor 7 is in force' "$work/gate.log" || fail "the gate does not say it"
 wait_for 10 grep -q 'gate 10.2.0.1 has program 9 (only)' "$work/grantor.log" || fail "the grantor does not say it"
 "$program" show programs --socket "$work/gate.sock" >"$work/told"
-grep -q '^program 1 in force, of configuration, sha256 ' "$work/told" || fail "$(cat "$work/told")"
-grep -q '^program 9 in force, of grantor 7, sha256 ' "$work/told" || fail "$(cat "$work/told")"
+grep -q '^program 1 active, of configuration, sha256 ' "$work/told" || fail "$(cat "$work/told")"
+grep -q '^program 9 active, of grantor 7, sha256 ' "$work/told" || fail "$(cat "$work/told")"
 hand goes 10.1.0.11 7
 echo "   a program by clang is sent, verified and decides of packets while a third of all messages is lost"
 
@@ -143,7 +143,7 @@ only 8
 grep -q ', 1 programs$' "$work/reload.log" || fail "$(cat "$work/reload.log")"
 wait_for 20 has || fail "the new version does not arrive: $(at_gate)"
 "$program" show programs --socket "$work/gate.sock" >"$work/told"
-grep -q '^program 9 in force.*, the version before it kept$' "$work/told" || fail "$(cat "$work/told")"
+grep -q '^program 9 active.*, previous version kept for its flows$' "$work/told" || fail "$(cat "$work/told")"
 hand goes 10.1.0.11 7
 hand goes 10.1.0.12 8
 # What is not sound is not sent.
