@@ -93,7 +93,7 @@ CONFIG
 
 # What can be sound nowhere is not packed, and a member judges the rest before it comes.
 mv "$work/site/lists/deny.txt" "$work/site/lists/.deny.txt"
-refuse 1 "begins with a dot" "$program" bundle pack "$work/site" --version 1 --key "$work/site.key" -o "$work/x"
+refuse 1 "no part of a name may begin with a dot" "$program" bundle pack "$work/site" --version 1 --key "$work/site.key" -o "$work/x"
 mv "$work/site/lists/.deny.txt" "$work/deny.txt"
 refuse 1 "list.file: lists/deny.txt: not in the bundle" \
     "$program" bundle pack "$work/site" --version 1 --key "$work/site.key" -o "$work/x"
