@@ -30,7 +30,7 @@ refuses() {
     grep -q 'pkt' "$work/refuse.log" || fail "$1: no section is named: $(cat "$work/refuse.log")"
     refused=$((refused + 1))
 }
-refuses endless 'it would never end' '
+refuses endless 'infinite loop' '
     volatile uint64_t left = ctx->now;
     while (left | 1) left += 2;
     return DECLINE;'
@@ -45,16 +45,16 @@ refuses before-cookie 'of the cookie at' '
 refuses blind-packet 'of the packet at' '
     const struct packet *packet = pkt_ctx_to_pkt(ctx);
     return packet->l4[0] ? DECLINE : ERROR;'
-refuses unset 'nothing was written' '
+refuses unset 'not initialized' '
     uint64_t never;
     __asm__ volatile("%0 = *(u64 *)(r10 - 8)" : "=r"(never));
     return never & 1;'
-refuses writes-context 'only to be read' '
+refuses writes-context 'read-only' '
     ctx->now = 0;
     return DECLINE;'
 refuses no-divisor 'divisor' '
     return ctx->now / ctx->expire_at & 1;'
-refuses kernel-helper 'there is not' '
+refuses kernel-helper 'unknown helper function' '
     uint64_t (*helper)(void) = (void *)5;
     return helper() & 1;'
 refuses leak 'pointer' '
@@ -89,6 +89,6 @@ file = "sound.o"
 CONFIG
 "$program" gate check --offline -c "$work/gate.toml" >"$work/check.log" || fail "$(cat "$work/check.log")"
 sed -i 's/sound.o/endless.raw.o/' "$work/gate.toml"
-refuse 1 'it would never end' "$program" gate check -c "$work/gate.toml"
+refuse 1 'infinite loop' "$program" gate check -c "$work/gate.toml"
 grep -q 'gate.toml:18' "$work/refuse.log" || fail "no line: $(cat "$work/refuse.log")"
 echo "   $refused hostile programs refused with their reasons, a sound one taken"

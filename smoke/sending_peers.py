@@ -140,7 +140,7 @@ def lies(hostile, sound):
     check("another grantor's is his", hand.stands(9, sound)[:2] == (REFUSED, 3))
     check("a free number is free", hand.stands(10, hostile)[0] == WANTED)
     state, reason, words = hand.send(10, hostile)
-    check("what never ends is refused with the reason", (state, reason) == (REFUSED, 4) and "it would never end" in words, words)
+    check("what never ends is refused with the reason", (state, reason) == (REFUSED, 4) and "infinite loop" in words, words)
     check("and not wanted again", hand.stands(10, hostile)[:2] == (REFUSED, 4))
     check("what is not what was announced is refused", hand.send(10, sound, b"\x05" * 32)[:2] == (REFUSED, 5))
     told = [it for it in control.show("programs") if it["number"] == 10]

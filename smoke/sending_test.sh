@@ -91,7 +91,7 @@ listen = "127.0.0.1:9274"
 CONFIG
 # What cannot be sent is found out before anything is.
 sed 's/only.o/endless.o/' "$work/grantor.toml" >"$work/bad.toml"
-refuse 1 'it would never end' "$program" grantor check -c "$work/bad.toml"
+refuse 1 'infinite loop' "$program" grantor check -c "$work/bad.toml"
 sed 's/version = 2/version = 1/' "$work/grantor.toml" >"$work/bad.toml"
 refuse 1 'programs are sent by version 2 of the protocol only' "$program" grantor check -c "$work/bad.toml"
 "$program" grantor check --offline -c "$work/grantor.toml" >"$work/check.log"
@@ -149,7 +149,7 @@ hand goes 10.1.0.12 8
 # What is not sound is not sent.
 cp "$work/only.o" "$work/sound.o"
 cp "$work/endless.o" "$work/only.o"
-refuse 1 'it would never end' "$program" reload --socket "$work/grantor.sock"
+refuse 1 'infinite loop' "$program" reload --socket "$work/grantor.sock"
 cp "$work/sound.o" "$work/only.o"
 
 # Another hand, which has a key of its own and does not keep to anything.

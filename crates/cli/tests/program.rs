@@ -57,7 +57,7 @@ fn what_is_hostile_is_refused_and_leaves_no_file() {
                  SECTION(\"init\") uint64_t a(struct gk_bpf_init_ctx *c) { return c->now == 0; }\n\
                  SECTION(\"pkt\") uint64_t b(struct gk_bpf_pkt_ctx *ctx) { ";
     let bodies = [
-        ("loop", "volatile int i = 0; for (;;) i++;", "never end"),
+        ("loop", "volatile int i = 0; for (;;) i++;", "infinite loop"),
         ("bounds", "return pkt_ctx_to_pkt(ctx)->l3[0];", "1 bytes of the packet at 0"),
         (
             "cookie",

@@ -1,65 +1,66 @@
-//! Admission: who has to show himself before he gets an entry of the flow table.
+//! Admission: a flow needs a second packet for an entry of the flow table while the table is
+//! filling up.
 //!
-//! A spoofed source comes once. While the table is fuller than a load that is chosen, the
-//! first packet of an unknown flow leaves no entry, only a mark of 12 bytes that it was here,
-//! and goes on as the request that it is; the second one makes the entry, as if it had been
-//! there from the first on. So spoofed sources fill a table to that load, and what is beyond
-//! it is for flows that came twice and for those that grantors decide of.
+//! A spoofed source sends once. While the table is fuller than a configured load, the first packet
+//! of an unknown flow makes no entry, only a mark of 12 bytes, and is forwarded as the request that
+//! it is; the second one makes the entry, as if it had existed from the first on. So spoofed
+//! sources fill a table only up to that load, and the rest is for flows that sent a second packet
+//! and for those that grantors decide about.
 //!
 //! ```text
 //!   flow's hash ── permuted with a seed ──► line, 64 bytes
 //!     │ until:64 × 5                                       │ hash:32 × 5             │
-//!     └ when its first packet came, and 4.4 s more         └ whose: all 32 bits of it
-//! ```
+//!     │ until:64 × 5                                       │ hash:32 × 5             │
+//!     └ the time of its first packet, plus 4.4 s           └ all 32 bits of its hash
 //!
-//! **What a packet gets is the same** with admission and without, priority, allowance and
-//! lifetime, as long as there is room for marks: a mark has the time of the first packet to
-//! the nanosecond, and it is over when an entry would be ([`lifetime`] of a first priority).
-//! That is why there are times in it and no generations of bits, which would take a fifth of
-//! the memory and know patience to some seconds only; patience is all that tells a client
-//! from a flood.
+//! **The outcome for a packet is the same** with admission and without, in priority, allowance and
+//! lifetime, as long as there is room for marks: a mark has the time of the first packet to the
+//! nanosecond, and it expires when an entry would ([`lifetime`] of a first priority). That is why a
+//! mark stores a time and no generation of bits, which would take a fifth of the memory and know
+//! patience to some seconds only; patience is the only difference between a client and a flood.
 //!
-//! **With less room than first packets come**, a mark stays for at least [`HOLD`]: a TCP client
-//! sends its SYN again after one second (RFC 6298, 2.1), and a quarter of one is for the way. Half
-//! a second more is by chance: were it the same for all, a flood would have all places come free at
-//! once, time after time, and who doubles his gaps come at the wrong moment again and again. A newcomer takes a place that is over, else the oldest of its line if that is older, else
-//! none: he is not remembered, and his next packet is a first one again. So a
-//! share of all newcomers is known again, places / (rate × 1.52 s), where giving up the oldest
-//! whatever its age would, beyond a certain rate, know none. That share is the same for
-//! everybody, since the hash is secret.
+//! **With fewer marks than first packets arrive**, a mark stays for at least [`HOLD`]: a TCP client
+//! retransmits its SYN after one second (RFC 6298, 2.1), and a quarter of one is for the path. Up
+//! to half a second more is added by chance: with the same time for all, a flood would have all
+//! marks expire at once, again and again, and a client that doubles its gaps would arrive at the
+//! wrong moment each time. A newcomer replaces an expired mark, else the oldest of its line if that
+//! is old enough, else none: then its next packet is a first one again. So a share of all newcomers
+//! is recognized, marks / (rate × 1.52 s), where replacing the oldest mark whatever its age would,
+//! beyond a certain rate, recognize none. That share is the same for all flows, since the hash is
+//! secret.
 //!
-//! **Errors.** Two flows of one hash are one mark: of `n` flows that are remembered a
-//! newcomer is taken for one with probability n / 2^32, and gets the entry and the priority
-//! of that one's patience.
+//! **Errors.** Two flows with the same hash share a mark: with `n` remembered flows a newcomer is
+//! taken for one of them with probability n / 2^32, and gets the entry and the priority of that
+//! one's patience.
 //!
-//! A source that sends twice has shown no more than that: it can be forged twice. But a flood
-//! of those has half the sources for its packets, and in a full table gives up its own
-//! (`table/room.rs`). TCP can be held to more: an answer to a cookie (`cookie.rs`).
+//! A second packet proves nothing about the source: it can be forged twice. But such a flood has
+//! half the sources for its packets, and in a full table its own entries are evicted
+//! (`table/eviction.rs`). TCP clients can be required to return a cookie (`cookie.rs`).
 
 use fib::{Table, fetch_ahead};
 
 use crate::flow::permute;
 use crate::priority::{FIRST, lifetime};
 
-/// The marks of a line.
+/// The marks of a cache line.
 const WAYS: usize = 5;
-/// How long a mark is sure to stay, in nanoseconds.
+/// Minimum lifetime of a mark while marks are scarce, in nanoseconds.
 pub const HOLD: u64 = 1_250_000_000;
-/// How much longer, at the most: bits of the hash are as good as chance.
+/// Maximum addition to it, taken from bits of the hash.
 const JITTER: u64 = (1 << 29) - 1;
 
-/// On what terms flows get entries.
+/// The parameters of admission.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdmissionConfig {
-    /// The share of the table's entries, 0 to 1, from which on a flow has to come twice.
+    /// The share of used entries, 0 to 1, from which on a flow needs a second packet.
     pub threshold: f64,
-    /// How many flows are remembered without an entry.
+    /// The number of flows that are remembered without an entry.
     pub tracked_flows: usize,
-    /// What cannot be guessed.
+    /// A seed that cannot be guessed.
     pub seed: u32,
 }
 
-/// A line of marks; those whose `until` has come are free.
+/// A cache line of marks; those whose `until` has passed are free.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
 struct Line {
@@ -69,37 +70,37 @@ struct Line {
 
 const _: () = assert!(size_of::<Line>() == 64);
 
-/// Returns how long the mark of a flow with this hash stays.
+/// Returns the minimum lifetime of the mark of a flow with this hash.
 fn hold(hash: u32) -> u64 {
     HOLD + (u64::from(hash) & JITTER)
 }
 
-/// What becomes of a flow that has no entry.
+/// The result of a packet of a flow without an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// It gets one as a new flow.
+    /// The flow gets an entry as a new flow.
     New,
-    /// It gets one as a flow whose first packet came at this time.
+    /// The flow gets an entry as a flow whose first packet arrived at this time.
     Returning(u64),
-    /// It gets none, and is remembered.
+    /// The flow gets no entry, and is remembered.
     FirstSeen,
-    /// It gets none, and there was no place to remember it.
+    /// The flow gets no entry, and there was no room to remember it.
     Untracked,
 }
 
-/// Who is remembered without an entry.
+/// The flows that are remembered without an entry.
 #[derive(Debug)]
 pub struct Admission {
     lines: Table<Line>,
     seed: u32,
-    /// How many entries any flow may have.
+    /// Below this number of flows every flow gets an entry.
     open: usize,
-    /// From here on no mark is left.
+    /// The time at which the last mark expires.
     until: u64,
 }
 
 impl Admission {
-    /// Makes room for marks, for a table of so many entries.
+    /// Allocates marks, for a table of `entries` entries.
     pub fn new(config: &AdmissionConfig, entries: usize) -> Self {
         let lines = config.tracked_flows.div_ceil(WAYS).max(1);
         Self {
@@ -115,25 +116,25 @@ impl Admission {
         ((even * self.lines.len() as u64) >> 32) as usize
     }
 
-    /// Says whether a flow may have to do with marks, in a table with so many flows.
+    /// Returns whether marks matter, in a table with `flows` flows.
     #[inline]
     pub fn is_relevant(&self, flows: usize, now: u64) -> bool {
         flows >= self.open || now < self.until
     }
 
-    /// Says whether not everybody gets an entry in a table with so many flows.
+    /// Returns whether flows need a second packet, in a table with `flows` flows.
     #[inline]
     pub fn is_pressed(&self, flows: usize) -> bool {
         flows >= self.open
     }
 
-    /// Asks the CPU for what is remembered of a flow of this hash.
+    /// Prefetches the marks of a flow with this hash.
     #[inline(always)]
     pub fn fetch(&self, hash: u32) {
         fetch_ahead(&self.lines[self.line(hash)]);
     }
 
-    /// Says when the first packet of a flow without an entry came, if that is remembered.
+    /// Returns the time of the first packet of a flow without an entry, if it is remembered.
     #[inline]
     pub fn first_seen_at(&self, hash: u32, now: u64) -> Option<u64> {
         let line = &self.lines[self.line(hash)];
@@ -142,15 +143,14 @@ impl Admission {
         Some(until - lifetime(FIRST))
     }
 
-    /// Says whether a flow without an entry would get one with a packet of now, in a table with
-    /// so many flows.
+    /// Returns whether a flow without an entry would get one with a packet at `now`, in a table
+    /// with `flows` flows.
     #[inline]
     pub fn admits(&self, hash: u32, flows: usize, now: u64) -> bool {
         flows < self.open || self.first_seen_at(hash, now).is_some()
     }
 
-    /// Decides of a flow without an entry, in a table with so many flows, one packet of which
-    /// is here.
+    /// Decides about a packet at `now` of a flow without an entry, in a table with `flows` flows.
     #[inline]
     pub fn arrive(&mut self, hash: u32, flows: usize, now: u64) -> Arrival {
         if !self.is_relevant(flows, now) {
@@ -166,7 +166,7 @@ impl Admission {
         if self.remember(hash, now) { Arrival::FirstSeen } else { Arrival::Untracked }
     }
 
-    /// Remembers a flow by a packet of now, and says whether there was a place.
+    /// Remembers a flow by a packet at `now`, and returns whether there was room.
     #[inline]
     pub fn remember(&mut self, hash: u32, now: u64) -> bool {
         let over = now.saturating_add(lifetime(FIRST));
@@ -178,7 +178,7 @@ impl Admission {
                 (place, soonest) = (at, until);
             }
         }
-        // What is over has been held for longer than that.
+        // Expired marks are older than that.
         if over - soonest < hold(line.hash[place]) {
             return false;
         }
@@ -187,7 +187,7 @@ impl Admission {
         true
     }
 
-    /// Forgets a flow that is remembered.
+    /// Forgets a remembered flow.
     #[inline]
     pub fn forget(&mut self, hash: u32, now: u64) {
         if now >= self.until {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_remembered_stays_for_the_hold_whatever_comes() {
+    fn mark_stays_for_the_hold_under_a_flood() {
         const LONG: u64 = HOLD + JITTER;
         let mut it = admission(0.0, WAYS);
         let full = |it: &mut Admission, from: u32, now| {
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(it.arrive(77, 0, HOLD - 1), Arrival::Untracked);
         assert_eq!(it.arrive(3, 0, HOLD - 1), Arrival::Returning(0));
         assert_eq!(it.arrive(77, 0, HOLD - 1), Arrival::FirstSeen);
-        // The others are old enough to go for newcomers; that one is not.
+        // The others are old enough to be replaced; that one is not.
         for hash in 100..100 + WAYS as u32 - 1 {
             assert_eq!(it.arrive(hash, 0, LONG), Arrival::FirstSeen);
         }
@@ -262,8 +262,8 @@ mod tests {
         assert_eq!(it.arrive(77, 0, LONG), Arrival::Returning(HOLD - 1));
     }
 
-    /// A flood at several times what there is room for: of those who come again after a
-    /// second, the share that the essay promises is known.
+    /// A flood at several times the number of marks: of clients that send again after a second, the
+    /// share that the essay states is recognized.
     #[test]
     fn a_flood_leaves_everybody_the_same_chance() {
         const ROOM: usize = 50_000;
@@ -272,7 +272,7 @@ mod tests {
             let mut it = admission(0.0, ROOM);
             let gap = (HOLD + JITTER / 2) / (excess * ROOM as u64);
             let (mut now, mut known, mut tried) = (0, 0u32, 0u32);
-            // The honest ones, each to come again a second later.
+            // The clients, each of which sends again a second later.
             let mut waiting = std::collections::VecDeque::new();
             for step in 0..excess * ROOM as u64 * 6 {
                 now += gap;
@@ -293,7 +293,7 @@ mod tests {
             }
             let (share, promised) = (f64::from(known) / f64::from(tried), 1.0 / excess as f64);
             assert!(tried > 5_000, "{tried}");
-            // Lines fill unevenly: by Erlang's formula, for five places and as many who come in a
+            // Lines fill unevenly: by Erlang's formula, for five marks and as many newcomers in a
             // hold, 0.28 of them find none.
             assert!((0.66 * promised..1.15 * promised).contains(&share), "{excess}: {share}");
         }

@@ -1,43 +1,42 @@
-//! SYN cookies: how a TCP client shows that it is where its packets say, before anything is
-//! remembered of it.
+//! SYN cookies: a TCP client proves its address before any state is kept for it.
 //!
 //! ```text
 //!   client                          gate                             grantor
 //!     SYN seq=x          ──────────►  (table under pressure)
 //!     SYN+ACK ack=cookie ◄──────────  cookie ≠ x + 1: unacceptable on purpose
-//!     RST seq=cookie     ──────────►  right: the flow gets its entry
+//!     RST seq=cookie     ──────────►  valid: the flow gets its entry
 //!     SYN seq=x          ──────────►  a request like any ──────────────►
 //! ```
 //!
-//! A client in SYN-SENT that is sent an acknowledgement of what it never sent answers by a
-//! reset that bears this very number, and stays where it is (RFC 9293, 3.10.7.3: `If the ACK bit
+//! A client in SYN-SENT that receives an acknowledgement of data that it never sent answers by a
+//! reset that carries this very number, and stays in its state (RFC 9293, 3.10.7.3: `If the ACK bit
 //! is set: If SEG.ACK =< ISS or SEG.ACK > SND.NXT, send a reset <SEQ=SEG.ACK><CTL=RST>`). So the
-//! number comes back from whoever has the address, and from nobody else; and the connection,
-//! whose SYN the client sends again, is between it and the server: no sequence number is ever
-//! translated, which is what a gate that forgets everything at any moment needs.
+//! number comes back from the host that has the address, and from no other; and the connection,
+//! whose SYN the client retransmits, is between it and the server: no sequence number is ever
+//! translated, which suits a gate that may lose its state at any moment.
 //!
 //! ```text
 //!   cookie   lower 32 bits of SipHash-2-4(key of the slot, addresses | ports and version)
 //!   slot     now >> 32: 4.3 s          key   SipHash-2-4(secret, slot | 0), (secret, slot | 1)
 //! ```
 //!
-//! **Nothing is kept of who was asked.** A cookie is right if it is that of this slot or of the
-//! last, so it is good for 4.3 to 8.6 seconds, and each slot has a key of its own (Aumasson and
-//! Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012). The SYN's sequence number is not
-//! in it, because the reset does not say it. Who guesses is right once in 2^31 packets.
+//! **No state is kept for a challenged source.** A cookie is valid in its own time slot and the
+//! next, so for 4.3 to 8.6 seconds, and each slot has a key of its own (Aumasson and Bernstein,
+//! "SipHash: a fast short-input PRF", INDOCRYPT 2012). The SYN's sequence number is not in it,
+//! because the reset does not carry it. A guess succeeds once in 2^31 packets.
 //!
-//! **The secret** is another one from time to time ([`Secrets::rotate`]): from a slot on that no
-//! worker has come to yet, so that all of them, which have to know each other's cookies, change
-//! with the same slot. Cookies of the last secret stay valid for as long as any cookie does.
+//! **The secret** is rotated ([`Secrets::rotate`]): from a slot on that no worker has reached yet,
+//! so that all workers, which have to recognize each other's cookies, change with the same slot.
+//! Cookies of the last secret stay valid for as long as any cookie does.
 //!
-//! **The cookie must not be acceptable** to the SYN that it answers: one from x + 1 to x + 1 + the
-//! data that came with it would begin a connection with nobody. Such a SYN, one in 2^32 and less
-//! than one in 65535 whatever it brings, is not answered.
+//! **The cookie must not be acceptable** to the SYN that it answers: a number from x + 1 to x + 1 +
+//! the data that came with it would establish a connection without a server. Such a SYN, one in
+//! 2^32 and less than one in 65535 with any amount of data, is not answered.
 //!
-//! **So many answers a second** at the most, and only while a slot after the last one lasts are
-//! resets looked at. An answer is never longer than its SYN.
+//! **The rate of answers is limited**, and resets are checked only until one slot after the last
+//! answer. An answer is never longer than its SYN.
 //!
-//! O(1), about forty rounds of SipHash for a cookie, eighty for a check.
+//! O(1): about forty rounds of SipHash for a cookie, eighty for a check.
 
 use core::fmt;
 
@@ -46,52 +45,52 @@ use fib::Reader;
 use crate::flow::Flow;
 use crate::limit::bucket::{Bucket, DEEPEST};
 
-/// A slot of time is two to the power of this, in nanoseconds.
+/// The length of a time slot, in nanoseconds, as a power of two.
 const SLOT: u32 = 32;
-/// What an answer takes of a bucket: it counts bytes, and these are all the same.
+/// The bytes that an answer takes from the bucket, which counts bytes.
 const PRICE: u32 = 1000;
-/// The most answers a second: what a bucket can count.
+/// Maximum number of answers a second: the limit of a bucket.
 pub const MAX_ANSWERS: u32 = 100_000_000;
 
-/// What cookies are made with.
+/// The key of cookies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret([u64; 2]);
 
 impl Secret {
-    /// Makes one of the output of a random generator, which must not be guessable from outside.
+    /// Creates a secret from a random generator, which must not be guessable from outside.
     pub fn new(mut random: impl FnMut() -> u64) -> Self {
         Self([random(), random()])
     }
 
-    /// Makes one from the operating system's random generator.
+    /// Creates a secret from the operating system's random generator.
     pub fn random() -> Self {
         Self::new(crate::random::word)
     }
 }
 
 impl fmt::Debug for Secret {
-    /// Keeps the secret.
+    /// Omits the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")
     }
 }
 
-/// The secret in force, and the one before.
+/// The secret in force, and the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Secrets {
     current: Secret,
     previous: Secret,
-    /// The slot that the current one is in force from.
+    /// The slot in which the current one takes effect.
     from: u64,
 }
 
 impl Secrets {
-    /// Begins with one.
+    /// Starts with one secret.
     pub fn new(secret: Secret) -> Self {
         Self { current: secret, previous: secret, from: 0 }
     }
 
-    /// Returns those of from now on, with a fresh one: in force two slots after that of `now`.
+    /// Returns the secrets with a fresh one, which takes effect two slots after that of `now`.
     #[must_use]
     pub fn rotate(&self, fresh: Secret, now: u64) -> Self {
         Self { current: fresh, previous: self.current, from: (now >> SLOT) + 2 }
@@ -103,25 +102,25 @@ impl Secrets {
     }
 }
 
-/// On what terms SYNs are answered.
+/// The parameters of SYN cookies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CookieConfig {
-    /// What cookies are made with, the same for all workers.
+    /// The first secret, the same for all workers.
     pub secret: Secret,
-    /// Answers a second, at most [`MAX_ANSWERS`].
+    /// Maximum number of answers a second, at most [`MAX_ANSWERS`].
     pub rate: u32,
 }
 
 /// The numbers of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cookie {
-    /// What comes back in the reset.
+    /// The number that comes back in the reset.
     pub acknowledgement: u32,
-    /// The answer's own sequence number, which nobody looks at.
+    /// The answer's own sequence number, which no host checks.
     pub sequence: u32,
 }
 
-/// A SYN, as far as a cookie is concerned.
+/// The fields of a SYN that a cookie needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Syn {
     /// Source port and destination port.
@@ -132,22 +131,22 @@ pub struct Syn {
     pub data: u16,
 }
 
-/// Who makes cookies, and knows them again.
+/// Makes and verifies cookies.
 #[derive(Debug)]
 pub struct Cookies {
     secrets: Secrets,
     /// The reader of published secrets, if any.
     published: Option<Reader<Secrets>>,
-    /// The slot of the first of the keys; the other is that of the one before.
+    /// The slot of the first key; the other is that of the previous slot.
     slot: u64,
     keys: [[u64; 2]; 2],
     rate: Bucket,
-    /// From here on none that was given is right.
+    /// The time at which the last issued cookie becomes invalid.
     until: u64,
 }
 
 impl Cookies {
-    /// Begins, on these terms.
+    /// Creates the state with these parameters.
     pub fn new(terms: &CookieConfig, now: u64) -> Self {
         let rate = u64::from(terms.rate.min(MAX_ANSWERS)) * u64::from(PRICE);
         let mut it = Self {
@@ -183,20 +182,20 @@ impl Cookies {
         self.keys = [key(slot), key(slot.wrapping_sub(1))];
     }
 
-    /// Says whether a cookie that was given may still be right.
+    /// Returns whether an issued cookie may still be valid.
     #[inline]
     pub fn is_outstanding(&self, now: u64) -> bool {
         now < self.until
     }
 
-    /// Makes the answer to a SYN of this flow, unless there were too many, or it would be taken
-    /// for an acknowledgement.
+    /// Returns the answer to a SYN of this flow, unless the rate limit is exceeded or the answer
+    /// would be acceptable to the client.
     pub fn issue(&mut self, flow: &Flow, syn: &Syn, now: u64) -> Option<Cookie> {
         self.advance(now);
         let [key, _] = self.keys;
         let hash = cookie(key, flow, syn.ports);
         let acknowledgement = hash as u32;
-        // How far beyond the first number that would be acceptable.
+        // The distance from the first number that would be acceptable.
         let beyond = acknowledgement.wrapping_sub(syn.sequence).wrapping_sub(1);
         if beyond <= u32::from(syn.data) || !self.rate.try_take(now, PRICE) {
             return None;
@@ -205,8 +204,8 @@ impl Cookies {
         Some(Cookie { acknowledgement, sequence: (hash >> 32) as u32 })
     }
 
-    /// Says whether a reset of this flow, from and to these ports, bears the number of a cookie
-    /// that is good.
+    /// Returns whether a reset of this flow, from and to these ports, carries the number of a valid
+    /// cookie.
     pub fn verify(&mut self, flow: &Flow, ports: u32, number: u32, now: u64) -> bool {
         self.advance(now);
         self.is_outstanding(now)
@@ -216,7 +215,7 @@ impl Cookies {
     #[inline]
     fn advance(&mut self, now: u64) {
         let slot = now >> SLOT;
-        // Time that goes back is still of the slot that was.
+        // Time that goes back is still of the current slot.
         if slot > self.slot {
             self.enter_slot(slot);
         }
@@ -285,7 +284,7 @@ mod tests {
         Syn { ports: PORTS, sequence, data: 0 }
     }
 
-    /// The standard library's own, which is of the paper's authors' rounds and keys.
+    /// The standard library's SipHash, by other authors.
     #[expect(deprecated, reason = "the only SipHash-2-4 there: an oracle")]
     fn oracle(key: [u64; 2], bytes: &[u8]) -> u64 {
         use std::hash::Hasher;
@@ -294,7 +293,7 @@ mod tests {
         hasher.finish()
     }
 
-    /// The slow twin: everything from bytes, by another implementation, nothing remembered.
+    /// The slow twin: everything from bytes, by another implementation, without state.
     fn twin(flow: &Flow, ports: u32, slot: u64) -> u32 {
         let half = |half: u64| oracle(SECRET.0, &[slot.to_le_bytes(), half.to_le_bytes()].concat());
         let mut bytes: Vec<u8> = Vec::new();
@@ -317,7 +316,7 @@ mod tests {
 
     /// Of the reference implementation's vectors those of whole words.
     #[test]
-    fn it_is_siphash() {
+    fn siphash_matches_the_reference_vectors() {
         let key = SECRET.0;
         assert_eq!(siphash(key, &[]), 0x726f_db47_dd0e_0e31);
         assert_eq!(siphash(key, &[key[0]]), 0x93f5_f579_9a93_2462);
@@ -363,7 +362,7 @@ mod tests {
             };
             let slots = [later >> SLOT, (later >> SLOT) - 1];
             let right = slots.iter().any(|slot| twin(&flow, ports, *slot) == number);
-            // Another flow's keeps resets being looked at; none would mean none is right.
+            // Resets are checked only while a cookie is outstanding.
             let mut fresh = cookies(u32::MAX);
             fresh.issue(&flow, &asked, now);
             assert_eq!(fresh.verify(&flow, ports, number, later), right, "{now} {later}");
@@ -390,8 +389,8 @@ mod tests {
         );
     }
 
-    /// Two workers that look at the clock at different times know each other's cookies while the
-    /// secret changes, and a cookie of the last secret is good for as long as its slots are.
+    /// Two workers that read the clock at different times verify each other's cookies while the
+    /// secret changes, and a cookie of the last secret is valid for as long as its slots are.
     #[test]
     fn workers_know_each_others_cookies_while_the_secret_rotates() {
         let mut publisher = Publisher::new(Secrets::new(SECRET));
@@ -416,7 +415,7 @@ mod tests {
             let segment = syn(9);
             let number = early.issue(&flow, &segment, now).unwrap().acknowledgement;
             numbers.insert(number);
-            // The other one looks at the clock once a slot.
+            // The other worker reads the clock once a slot.
             if step % 4 == 3 {
                 late.issue(&Flow::v4(9, 9), &segment, now).unwrap();
                 assert!(late.verify(&flow, segment.ports, number, now), "step {step}");
@@ -427,13 +426,13 @@ mod tests {
             }
             assert!(!early.verify(&flow, segment.ports, number ^ 1, now), "step {step}");
         }
-        // A number for each slot: nothing of a secret is left in those of the next.
+        // One number for each slot: secrets do not overlap.
         assert_eq!(numbers.len(), 25);
         let last = publisher.current().of(u64::MAX);
         assert_ne!(last, SECRET);
     }
 
-    /// Chance is two in 2^32 for each.
+    /// The chance is two in 2^32 for each.
     #[test]
     fn a_million_forged_resets_prove_nothing() {
         let mut rng = fastrand::Rng::with_seed(3);
@@ -446,7 +445,7 @@ mod tests {
             right += u32::from(it.verify(&flow, PORTS, rng.u32(..), now));
         }
         assert!(right <= 1, "{right}");
-        // And each bit of it counts.
+        // Each bit of it counts.
         let flow = Flow::v6(1, 2);
         let number = it.issue(&flow, &syn(9), 0).unwrap().acknowledgement;
         assert!((0..32).all(|bit| !it.verify(&flow, PORTS, number ^ 1 << bit, 0)));

@@ -1,4 +1,4 @@
-//! The timer wheels: which entries are over, and which request is the cheapest.
+//! Timer wheels: which entries have expired, and which request expires first.
 //!
 //! ```text
 //!   level 0   │ 512 slots of 16.8 ms │      8.6 s        a slot: a list of entries
@@ -9,43 +9,43 @@
 //!   links     │ before:32 after:32 │ …   8 bytes an entry, by its number
 //! ```
 //!
-//! Hierarchical timing wheels (Varghese, Lauck, SOSP 1987, scheme 7). An entry is in the
-//! list of the slot of its expiry, at the lowest level that reaches so far; when the wheel
-//! comes to a slot of a higher level its entries are filed anew, lower. Filing and taking
-//! out are O(1), and each entry is filed once or twice in a lifetime, however many there
-//! are: keeping up costs what arrives, where a scan of the table costs what there is.
+//! Hierarchical timing wheels (Varghese, Lauck, SOSP 1987, scheme 7). An entry is in the list of
+//! the slot of its expiry, at the lowest level that reaches so far; when the wheel reaches a slot
+//! of a higher level its entries are scheduled again, lower. Scheduling and canceling are O(1), and
+//! each entry is scheduled once or twice in a lifetime, however many there are: the cost is that of
+//! arrivals, where a scan of the table costs its size.
 //!
-//! **Lazy.** A packet that puts its flow's expiry off does not touch the wheel. Whoever is
-//! due is asked when it truly expires, and filed again if that is later. Only an expiry
-//! that comes nearer, as by a decision, is filed at once.
+//! **Lazy.** A packet that postpones its flow's expiry does not touch the wheel. The caller checks
+//! the true expiry of a due entry, and schedules it again if that is later. Only an earlier expiry,
+//! as by a decision, is scheduled at once.
 //!
-//! **Bounded.** [`Wheels::pop_due`] does as much as it is allowed and goes on there next time;
-//! who is late is only late, since states expire by themselves (`state.rs`).
+//! **Bounded.** [`Wheels::pop_due`] does as much work as it is allowed and continues there next
+//! time; a late entry does no harm, since states expire by themselves (`state.rs`).
 //!
 //! **Three wheels over the same links**, for requests, for granted flows and for declined flows.
-//! The first list of the first wheel is then the request that expires soonest, which is
-//! the least patient and, among equals, the oldest: the one to give up when the table is full. The
-//! first list of the last is the decline that expires soonest: the one to evict when declines have
-//! used their share, or a grant would find no room. Granted flows are in neither, so eviction never
-//! reads them.
+//! The first list of the first wheel has the request that expires soonest, which is the least
+//! patient and, among equals, the oldest: the one to evict when the table is full. The first list
+//! of the last has the decline that expires soonest: the one to evict when declines have used their
+//! share, or a grant would find no room. Granted flows are in neither, so eviction never reads
+//! them.
 
 use fib::{Table, fetch_ahead};
 
 /// A tick in nanoseconds, as a power of two: 16.8 ms.
 const TICK: u32 = 24;
-/// Slots of a level, as a power of two. The lifetime of a new request, 262 ticks, is
-/// within the first level.
+/// Slots of a level, as a power of two. The lifetime of a new request, 262 ticks, is within the
+/// first level.
 const WIDTH: u32 = 9;
 const SLOTS: usize = 1 << WIDTH;
 const LEVELS: usize = 4;
 const WORDS: usize = SLOTS / 64;
 
-/// What links of entries end in.
+/// The end of a list.
 const NONE: u32 = u32::MAX;
 /// Marks a link back to a list rather than an entry.
 const HEAD: u32 = 1 << 31;
 
-/// Which wheel an entry is in.
+/// The wheel of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wheel {
     /// Requests.
@@ -62,7 +62,7 @@ pub const WHEELS: [Wheel; 3] = [Wheel::Requests, Wheel::Decided, Wheel::Declined
 /// The wheels.
 #[derive(Debug)]
 pub struct Wheels {
-    /// Before and after, by entry.
+    /// The previous and the next entry, by entry.
     links: Table<[u32; 2]>,
     /// The first entry of each list: wheel, level, slot.
     heads: Box<[u32]>,
@@ -73,7 +73,7 @@ pub struct Wheels {
 }
 
 impl Wheels {
-    /// Makes wheels for `entries` that begin at `now`.
+    /// Creates wheels for `entries` entries, starting at `now`.
     pub fn new(entries: usize, now: u64) -> Self {
         Self {
             links: Table::filled([NONE; 2], entries),
@@ -83,7 +83,7 @@ impl Wheels {
         }
     }
 
-    /// Files `entry`, which is in no wheel.
+    /// Schedules `entry`, which is in no wheel.
     pub fn schedule(&mut self, entry: u32, wheel: Wheel, expire_at: u64) {
         let now = self.ticks[wheel as usize];
         let tick = (expire_at >> TICK).saturating_add(1).max(now);
@@ -91,13 +91,13 @@ impl Wheels {
         let level = (0..LEVELS - 1)
             .find(|&level| (tick >> at(level)) - (now >> at(level)) < SLOTS as u64)
             .unwrap_or(LEVELS - 1);
-        // Beyond the highest level: into its last slot, and filed anew from there.
+        // Beyond the highest level: into its last slot, and scheduled again from there.
         let furthest = (now >> at(level)) + SLOTS as u64 - 1;
         let slot = (tick >> at(level)).min(furthest) as usize % SLOTS;
         self.link(entry, list(wheel, level, slot));
     }
 
-    /// Takes `entry` out of its wheel, if it is in one.
+    /// Removes `entry` from its wheel, if it is in one.
     pub fn cancel(&mut self, entry: u32) {
         let [before, after] = self.links[entry as usize];
         if before == NONE {
@@ -128,12 +128,12 @@ impl Wheels {
         self.occupied[list / SLOTS][list % SLOTS / 64] |= 1 << (list % 64);
     }
 
-    /// Takes out the next entry of a wheel that was filed for a time up to `now`; `work` is
-    /// what may be done for it, a unit an entry or a turn of the wheel, and what is left.
-    /// Returns nothing when no one is due or no work is left.
+    /// Removes and returns the next entry of a wheel that was scheduled for a time up to `now`;
+    /// `work` is the remaining work, a unit an entry or a step of the wheel. Returns nothing when
+    /// no entry is due or no work is left.
     ///
-    /// The caller asks the entry when it truly expires, and [`schedule`](Self::schedule)s it again
-    /// if that is later.
+    /// The caller checks the entry's true expiry, and [`schedule`](Self::schedule)s it again if
+    /// that is later.
     pub fn pop_due(&mut self, wheel: Wheel, now: u64, work: &mut u32) -> Option<u32> {
         let last = now >> TICK;
         while *work > 0 && self.ticks[wheel as usize] <= last {
@@ -152,8 +152,8 @@ impl Wheels {
         None
     }
 
-    /// Returns an entry that the wheel at this tick has to look at: first of the higher
-    /// levels that have just come to a slot, then of the lowest.
+    /// Returns an entry that the wheel has to handle at this tick: first of the higher levels that
+    /// have just reached a slot, then of the lowest.
     fn head_at(&self, wheel: Wheel, tick: u64) -> Option<u32> {
         for level in (0..LEVELS).rev() {
             let at = WIDTH * level as u32;
@@ -167,8 +167,8 @@ impl Wheels {
         None
     }
 
-    /// Goes on to the next tick with entries, at most to the end of the turn or beyond
-    /// `last` by one.
+    /// Advances to the next tick with entries, at most to the end of the level or one tick beyond
+    /// `last`.
     fn advance(&mut self, wheel: Wheel, last: u64) {
         let tick = self.ticks[wheel as usize];
         let end = (tick | (SLOTS as u64 - 1)) + 1;
@@ -188,8 +188,8 @@ impl Wheels {
         })
     }
 
-    /// Returns the entry of a wheel that was filed for the nearest time, or one of several
-    /// in its list, and until when that list goes.
+    /// Returns the entry of a wheel that was scheduled for the nearest time, or one of several in
+    /// its list, and the end of that list's time.
     pub fn nearest(&self, wheel: Wheel) -> Option<(u32, u64)> {
         (0..LEVELS).find_map(|level| {
             let at = WIDTH * level as u32;
@@ -218,7 +218,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Takes out all that are over, `work` at a time.
+    /// Removes all expired entries, `work` at a time.
     fn drain(wheels: &mut Wheels, now: u64, work: u32, expires: &[u64]) -> Vec<u32> {
         let mut gone = Vec::new();
         for wheel in WHEELS {
@@ -258,7 +258,7 @@ mod tests {
                         wheels.schedule(entry, wheel, later);
                         model.insert(entry, wheel);
                     }
-                    // Put off without a word.
+                    // Postponed without a change to the wheel.
                     Some(_) if rng.bool() => {
                         expires[entry as usize] = expires[entry as usize].max(later);
                     }

@@ -1,29 +1,29 @@
-//! The flow: a pair of source and destination address, and the number it is found by.
+//! The flow: a pair of source and destination address, and its hash.
 //!
 //! ```text
 //!   IPv4   source:32 destination:32 | 0     | 0     | 0        version 4
 //!   IPv6   source high              | low   | destination high | low      version 6
 //! ```
 //!
-//! What is decided is decided of a pair of addresses (thesis, 4.3.2): all ports and all
-//! fragments of a pair are one flow. The version is part of the flow, so that no packet
-//! with a mapped address (`::ffff:0:0/96`) can pass for the IPv4 flow of those addresses.
+//! Decisions are about pairs of addresses (thesis, 4.3.2): all ports and all fragments of a pair
+//! are one flow. The version is part of the flow, so that no packet with a mapped address
+//! (`::ffff:0:0/96`) can pass for the IPv4 flow of those addresses.
 //!
-//! **The number** of a flow is its 32-bit hash, taken once and carried from steering to
-//! the table: the upper bits choose the worker ([`worker`]), the lower ones the place in
-//! its index. A card that spreads packets by addresses computes one; where none does,
-//! [`Key::hash`] does, by the multilinear family over 32-bit characters (Lemire and Kaser,
-//! "Strongly universal string hashing is fast", Comput. J. 57(11), 2014):
+//! A flow is found by its 32-bit **hash**, computed once and carried from steering to the table:
+//! the upper bits choose the worker ([`worker`]), the lower ones the position in its index. A
+//! network card that spreads packets by addresses computes a hash; where none does, [`Key::hash`]
+//! does, by the multilinear family over 32-bit characters (Lemire and Kaser, "Strongly universal
+//! string hashing is fast", Comput. J. 57(11), 2014):
 //!
 //! ```text
 //!   upper 32 bits of (k0 + k1·c1 + k2·c2 + …) mod 2^64
 //! ```
 //!
-//! It is strongly universal: for whoever does not know the key, two flows meet with
-//! probability 2^-32, whatever they are. Nothing shows an attacker a hash, so he cannot
-//! learn the key by trying. Being linear, the family keeps arithmetic progressions, on
-//! which linear probing clusters; a fixed permutation of the 32 bits follows, which takes
-//! the pattern and leaves the probabilities as they are.
+//! It is strongly universal: for an attacker without the key, two flows collide with probability
+//! 2^-32, whatever they are. Nothing reveals a hash, so the key cannot be learned by trying. Being
+//! linear, the family keeps arithmetic progressions, on which linear probing clusters; a fixed
+//! permutation of the 32 bits follows, which removes the pattern and leaves the probabilities as
+//! they are.
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -113,13 +113,13 @@ pub enum Pair {
     },
 }
 
-/// Returns which of `workers` (at least 1) has the flow of this hash.
+/// Returns which of `workers` (at least 1) handles the flow with this hash.
 #[inline]
 pub fn worker(hash: u32, workers: usize) -> usize {
     ((u64::from(hash) * workers as u64) >> 32) as usize
 }
 
-/// The secret that flows are hashed with.
+/// The secret key of flow hashes.
 #[derive(Clone)]
 pub struct Key {
     /// One factor a character and the constant: 2 and 1 for IPv4, 8 and 1 for IPv6.
@@ -134,7 +134,7 @@ impl Key {
         Self { v4: core::array::from_fn(|_| random()), v6: core::array::from_fn(|_| random()) }
     }
 
-    /// Makes a key from the operating system's random generator.
+    /// Creates a key from the operating system's random generator.
     pub fn random() -> Self {
         Self::new(crate::random::word)
     }
@@ -161,7 +161,7 @@ impl Key {
 }
 
 impl fmt::Debug for Key {
-    /// Keeps the secret.
+    /// Omits the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(..)")
     }
@@ -191,9 +191,9 @@ mod tests {
         assert_eq!(four.to_string(), "192.0.2.1 > 198.51.100.1");
     }
 
-    /// Sources in a row, as a scan or a spoofer that counts would send: chi-squared over
-    /// its degrees of freedom is 1, give or take 0.022, in the bits that choose workers as
-    /// in those that choose a place.
+    /// Consecutive sources, as of a scan or a counting spoofer: chi-squared over its degrees of
+    /// freedom is 1, give or take 0.022, in the bits that choose workers as in those that choose a
+    /// position.
     #[test]
     fn flows_that_are_alike_are_spread_as_if_by_chance() {
         const FLOWS: u32 = 100_000;

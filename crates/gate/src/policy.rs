@@ -1,4 +1,4 @@
-//! The policy: what becomes of packets by their destination, and whose grantors decide.
+//! The policy: the action for packets by destination, and the grantors of protected prefixes.
 //!
 //! ```text
 //!   destination ── fib ──► action │ grantor set │ back │ front │ drop │
@@ -6,14 +6,13 @@
 //!   flow's hash ──► bucket │ 2 │ 0 │ 2 │ 1 │ … of 4096 ──► grantor
 //! ```
 //!
-//! A [`Policy`] is a snapshot, looked at with every miss of the flow table and published
-//! as tables are ([`fib::Publisher`]). Each has a generation: entries remember theirs, and
-//! a flow asks anew when it is another (`gate.rs`).
+//! A [`Policy`] is a snapshot, read at every miss of the flow table and published as tables are
+//! ([`fib::Publisher`]). Each has a generation: entries store theirs, and a flow is looked up again
+//! when the generation differs (`gate.rs`).
 //!
-//! **Holes.** A route to somewhere else within a protected prefix would lead past the gate
-//! by longest match. Building a policy finds such routes and refuses, unless they are named
-//! as exempt: an operator wants one host out of protection to look for a fault, and
-//! should have to say so.
+//! **Holes.** By longest match, a route to somewhere else within a protected prefix would lead past
+//! the gate. Building a policy finds such routes and refuses them, unless they are named as exempt:
+//! an operator who takes one host out of protection to look for a fault has to state that.
 //!
 //! **Grantors of a set** share flows by weight, by weighted rendezvous hashing (Thaler,
 //! Ravishankar, IEEE/ACM Trans. Netw. 6(1), 1998; weights as in Schindelhauer, Schomaker,
@@ -22,14 +21,14 @@
 //! buckets move, when one comes it takes its share and nothing else moves; the table
 //! depends on addresses and weights alone, so every gate and worker has the same.
 //!
-//! **Limits** (`limit/aggregate.rs`) hang on sets: a prefix with a limit has a set of its own, with
-//! the grantors of the one it names. So do lines of the ledger (`gate/ledger.rs`): which rule decides of
-//! a flow is known by its set, where the rule has one to itself. What a lookup
-//! answers, a hop, stands for an action and a line.
+//! **Limits** (`limit/aggregate.rs`) belong to sets: a prefix with a limit has a set of its own,
+//! with the grantors of the set that it names. So do counters by rule (`gate/rule_counters.rs`): a
+//! rule with counters has a set of its own, which identifies it. The hop that a lookup returns
+//! stands for an action and a rule.
 //!
-//! **Sources** that pass, and those that are blocked, are looked up before anything else is
-//! (`policy/sources.rs`). Packets that only a forger sends by the front, by their source or because
-//! they are for a tunnel's end, have an action of their own (`policy/forged.rs`).
+//! **Sources** on the allow-list and the block list are looked up first (`policy/sources.rs`).
+//! Packets that only a forger sends to the front, by their source or because they are for a
+//! tunnel's end, have an action of their own (`policy/forged.rs`).
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -49,28 +48,28 @@ pub use forged::Forged;
 use forged::{HostPrefix, InsidePrefixes};
 use sources::{SourceClass, SourceLists};
 
-/// Buckets of a set, as a power of two.
+/// The buckets of a set, as a power of two.
 const BUCKETS: u32 = 12;
-/// The most grantor sets.
+/// Maximum number of grantor sets.
 pub const MAX_SETS: usize = 1 << 15;
 
-/// What becomes of packets to a prefix.
+/// The action for packets to a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// They are of a protected network; the grantors of this set decide.
+    /// The prefix is protected; the grantors of this set decide.
     Grantors(u16),
-    /// They go on to the back network without a grantor.
+    /// Forward to the back network without a grantor.
     Back,
-    /// They go back to the front network.
+    /// Send back to the front network.
     Front,
-    /// They are dropped.
+    /// Drop.
     Drop,
-    /// They are dropped: only a forger sends them by the front.
+    /// Drop as forged: only a forger sends these packets to the front.
     Forged,
 }
 
 impl Action {
-    /// Says whether packets of it go where no grantor is asked.
+    /// Returns whether it forwards packets without a grantor.
     fn passes(self) -> bool {
         matches!(self, Self::Back | Self::Front)
     }
@@ -97,9 +96,9 @@ impl fmt::Display for Address {
 /// A grantor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grantor {
-    /// Where packets are sent, encapsulated.
+    /// The destination of encapsulated packets.
     pub address: Address,
-    /// Its share beside the others'; 0 while it is not to be used.
+    /// Its share relative to the others'; 0 while it is not to be used.
     pub weight: u32,
 }
 
@@ -107,7 +106,7 @@ pub struct Grantor {
 #[derive(Clone, Debug)]
 pub struct GrantorSet {
     grantors: Arc<[Grantor]>,
-    /// By bucket: which grantor; none if no weight is above 0.
+    /// The grantor of each bucket; empty if no weight is above 0.
     buckets: Arc<[u16]>,
     limit: Option<Limit>,
     line: RuleId,
@@ -127,7 +126,7 @@ impl GrantorSet {
         Self { grantors: grantors.into(), buckets, limit: None, line: RuleId::OTHERS }
     }
 
-    /// Returns the grantor of the flow with this hash, none if none is to be used.
+    /// Returns the grantor of the flow with this hash; none if no weight is above 0.
     #[inline]
     pub fn pick(&self, hash: u32) -> Option<&Grantor> {
         // Other bits than those that choose the worker.
@@ -147,7 +146,7 @@ impl GrantorSet {
     }
 }
 
-/// How much a grantor wants a bucket.
+/// Returns the score of a grantor for a bucket.
 fn score(bucket: u32, grantor: &Grantor) -> f64 {
     let (family, address) = match grantor.address {
         Address::V4(address) => (4, u128::from(address)),
@@ -167,17 +166,17 @@ fn mix(word: u64) -> u64 {
     word ^ word >> 31
 }
 
-/// Why a policy is none.
+/// The reason to refuse a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyError {
     /// A route within a protected or dropped prefix leads past it.
     Hole {
         /// The route, as text.
         inner: String,
-        /// What it leads past.
+        /// The prefix that it leads past.
         outer: String,
     },
-    /// An action names a grantor set that is not there.
+    /// An action names a grantor set that does not exist.
     NoSuchSet {
         /// The prefix of the action, as text.
         prefix: String,
@@ -186,7 +185,7 @@ pub enum PolicyError {
     },
     /// There are more sets than numbers for them.
     TooManySets,
-    /// There are more prefixes with limits than can be counted.
+    /// There are more prefixes with limits than buckets for them.
     TooManyLimits,
     /// The prefixes exceed what the tables can hold.
     Full(Full),
@@ -200,7 +199,7 @@ impl fmt::Display for PolicyError {
                 "{inner} would lead past the protection of {outer}: leave it out, or name it as exempt"
             ),
             Self::NoSuchSet { prefix, set } => {
-                write!(f, "{prefix} is for grantor set {set}, which is not there: define it")
+                write!(f, "{prefix} names grantor set {set}, which does not exist: define it")
             }
             Self::TooManySets => write!(f, "there are more than {MAX_SETS} grantor sets"),
             Self::TooManyLimits => {
@@ -219,10 +218,10 @@ impl From<Full> for PolicyError {
     }
 }
 
-/// What an answer of a lookup stands for.
+/// The meaning of a hop that a lookup returns.
 type HopMeaning = (Action, RuleId);
 
-/// What a policy is made of.
+/// Collects the parts of a policy.
 #[derive(Debug, Default)]
 pub struct PolicyBuilder {
     v4: Rib<u32>,
@@ -234,14 +233,14 @@ pub struct PolicyBuilder {
     line: RuleId,
     /// By hop, from 1 on.
     places: Vec<HopMeaning>,
-    /// The hop of each.
+    /// The hop of each meaning.
     hops: HashMap<HopMeaning, Hop>,
     sources: Arc<SourceLists>,
     sides: InsidePrefixes,
 }
 
 impl PolicyBuilder {
-    /// Begins with nothing.
+    /// Creates an empty builder.
     pub fn new() -> Self {
         Self::default()
     }
@@ -252,14 +251,15 @@ impl PolicyBuilder {
         (self.sets.len() - 1) as u16
     }
 
-    /// Counts what is decided by rules that are added from now on by this line of a gate's ledger;
-    /// those of grantors by [`limited`](Self::limited).
+    /// Sets the rule that counts the packets of prefixes added from now on; those of grantors by
+    /// [`set_with_limits`](Self::set_with_limits).
     pub fn set_rule(&mut self, line: RuleId) {
         self.line = line;
     }
 
-    /// Adds a set of one rule: with the grantors of another, with the rule's line, and with limits in
-    /// bits a second on what goes to its prefix, if there are any: all of it, and to each destination.
+    /// Adds the set of one rule: with the grantors of another set, with the rule's counters, and
+    /// with limits in bits a second on the traffic to its prefix, if any: on all of it, and on each
+    /// destination.
     ///
     /// # Panics
     ///
@@ -273,13 +273,13 @@ impl PolicyBuilder {
         (self.sets.len() - 1) as u16
     }
 
-    /// Asks these sources before anything else.
+    /// Sets the lists of sources that are looked up before anything else.
     pub fn sources(&mut self, sources: Arc<SourceLists>) {
         self.sources = sources;
     }
 
-    /// Returns the hop of an action and the line it counts on, which is its set's where it has one.
-    /// Hops are as few as can be: tables with less than 256 of them are smaller and quicker.
+    /// Returns the hop of an action and the rule that counts it, which is its set's where it has
+    /// one. Hops are as few as possible: tables with less than 256 of them are smaller and quicker.
     fn hop(&mut self, action: Action) -> Hop {
         let line = match action {
             Action::Grantors(set) => {
@@ -293,25 +293,25 @@ impl PolicyBuilder {
         })
     }
 
-    /// Says what becomes of packets to an IPv4 prefix.
+    /// Sets the action for packets to an IPv4 prefix.
     pub fn v4(&mut self, prefix: Prefix<u32>, action: Action) {
         let hop = self.hop(action);
         self.v4.insert(prefix, hop);
     }
 
-    /// Says what becomes of packets to an IPv6 prefix.
+    /// Sets the action for packets to an IPv6 prefix.
     pub fn v6(&mut self, prefix: Prefix<u128>, action: Action) {
         let hop = self.hop(action);
         self.v6.insert(prefix, hop);
     }
 
-    /// Lets an IPv4 prefix out of the protection that it is within.
+    /// Exempts an IPv4 prefix from the protection that it is within.
     pub fn exempt_v4(&mut self, prefix: Prefix<u32>, action: Action) {
         self.v4(prefix, action);
         self.exempt4.push(prefix);
     }
 
-    /// Lets an IPv6 prefix out of the protection that it is within.
+    /// Exempts an IPv6 prefix from the protection that it is within.
     pub fn exempt_v6(&mut self, prefix: Prefix<u128>, action: Action) {
         self.v6(prefix, action);
         self.exempt6.push(prefix);
@@ -346,7 +346,7 @@ impl PolicyBuilder {
         self.line = line;
     }
 
-    /// Makes the policy, of this generation.
+    /// Builds the policy, of this generation.
     ///
     /// # Errors
     ///
@@ -371,7 +371,7 @@ impl PolicyBuilder {
         })
     }
 
-    /// Looks for holes and for sets that are not there.
+    /// Checks for holes and for sets that do not exist.
     fn check<A: Family>(&self, rib: &Rib<A>, exempt: &[Prefix<A>]) -> Result<(), PolicyError> {
         let of = |hop: Hop| self.places.get((hop.0 as usize).wrapping_sub(1)).map(|place| place.0);
         for (inner, hop) in rib {
@@ -404,24 +404,25 @@ pub struct Policy {
     /// By hop, from 1 on.
     places: Box<[HopMeaning]>,
     sets: Box<[GrantorSet]>,
-    /// Sources of which something is said before destinations are asked.
+    /// The lists of sources that are looked up before destinations.
     sources: Arc<SourceLists>,
     forged: Forged,
     generation: u64,
 }
 
 impl Policy {
-    /// Returns what becomes of packets to an IPv4 address, if there is a route.
+    /// Returns the action for packets to an IPv4 address, if there is a route.
     pub fn action_v4(&self, dst: u32) -> Option<Action> {
         self.of(self.v4.lookup(dst)).0
     }
 
-    /// Returns what becomes of packets to an IPv6 address, if there is a route.
+    /// Returns the action for packets to an IPv6 address, if there is a route.
     pub fn action_v6(&self, dst: u128) -> Option<Action> {
         self.of(self.v6.lookup(dst)).0
     }
 
-    /// Looks up IPv4 destinations together, as many as there are hops; says where each packet counts.
+    /// Looks up IPv4 destinations together, as many as there are hops, and calls `each` with the
+    /// action and rule of each.
     pub fn actions_v4(
         &self,
         dsts: &[u32],
@@ -449,29 +450,29 @@ impl Policy {
         });
     }
 
-    /// Returns what is said of sources before anything else is asked.
+    /// Returns the lists of sources.
     #[inline]
     pub fn sources(&self) -> &SourceLists {
         &self.sources
     }
 
-    /// Returns what is said of a flow's source, if it is anything.
+    /// Returns the list that a flow's source is on, if any.
     pub fn source(&self, flow: &Flow) -> Option<SourceClass> {
         self.sources.of(flow)
     }
 
-    /// Returns which sources no packet at the front can have.
+    /// Returns the sources that no packet at the front can have.
     #[inline]
     pub fn forged(&self) -> &Forged {
         &self.forged
     }
 
-    /// Returns what becomes of packets of a flow, if there is a route.
+    /// Returns the action for packets of a flow, if there is a route.
     pub fn action(&self, flow: &Flow) -> Option<Action> {
         self.action_and_rule(flow).0
     }
 
-    /// Returns the same with where its packets count.
+    /// Returns the action and the rule that counts it.
     pub fn action_and_rule(&self, flow: &Flow) -> (Option<Action>, RuleId) {
         if self.forged.contains(flow) {
             return (Some(Action::Forged), RuleId::NONE);
@@ -483,7 +484,7 @@ impl Policy {
         self.of(hop)
     }
 
-    /// Returns what an answer of a lookup stands for.
+    /// Returns the meaning of a hop.
     #[inline(always)]
     fn of(&self, hop: Hop) -> (Option<Action>, RuleId) {
         match self.places.get((hop.0 as usize).wrapping_sub(1)) {
@@ -492,7 +493,7 @@ impl Policy {
         }
     }
 
-    /// Returns where packets of a grantor set's flows count.
+    /// Returns the rule that counts packets of a grantor set's flows.
     #[inline]
     pub fn rule_of(&self, set: u16) -> RuleId {
         self.set(set).map_or(RuleId::OTHERS, |set| set.line)
@@ -504,7 +505,7 @@ impl Policy {
         self.sets.get(usize::from(set))
     }
 
-    /// Returns the number that tells this policy from those before it.
+    /// Returns the number that distinguishes this policy from earlier ones.
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation
@@ -599,7 +600,7 @@ mod tests {
             "192.0.2.0/26 would lead past the protection of 192.0.2.0/24: \
              leave it out, or name it as exempt"
         );
-        // Also behind something that is no hole itself, and for the other family.
+        // Also behind a route that is no hole itself, and for the other family.
         let mut draft = PolicyBuilder::new();
         let set = draft.set(&[grantor(1, 1)]);
         draft.v6("2001:db8::/32".parse().unwrap(), Action::Grantors(set));
@@ -645,7 +646,7 @@ mod tests {
             let was = before.pick(hash).unwrap();
             let now = without.pick(hash).unwrap();
             assert!(was == now || was.address == Address::V4(3));
-            // Down is as gone, whatever the order of the list.
+            // Weight 0 equals a removal, whatever the order of the list.
             assert_eq!(down.pick(hash).unwrap(), now);
         }
     }

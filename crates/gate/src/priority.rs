@@ -1,14 +1,13 @@
-//! The priority of a request: the logarithm of how long its sender has waited.
+//! The priority of a request: the logarithm of its sender's waiting time.
 //!
-//! Whoever asks for a capability competes with everybody else who asks. The thesis
-//! (4.3.4) ranks them by patience, as Portcullis does (Parno et al., SIGCOMM 2007) and
-//! without its puzzles: the priority of a packet is the floored base-2 logarithm of the
-//! time since the packet of the same flow before it. Spoofed sources come once, and a flood of
-//! them shares one low priority; an honest TCP client backs off exponentially, and each of
-//! its retransmissions ranks above all first packets.
+//! Requests compete with each other. The thesis (4.3.4) ranks them by patience, as Portcullis does
+//! (Parno et al., SIGCOMM 2007) and without its puzzles: the priority of a packet is the floored
+//! base-2 logarithm of the time since the previous packet of the same flow. Spoofed sources send
+//! once, and a flood of them shares one low priority; an honest TCP client backs off exponentially,
+//! and each of its retransmissions ranks above all first packets.
 //!
-//! The scale is that of the published gates, picoseconds, so that gates of both kinds and
-//! the routers behind them rank alike:
+//! The scale is that of the published gates, picoseconds, so that gates of both kinds and the
+//! routers behind them rank alike:
 //!
 //! ```text
 //!   gap        10 µs  100 µs  1 ms  10 ms  100 ms  1 s  2 s  60 s  13.3 d
@@ -16,31 +15,29 @@
 //!   DSCP          26      29    32     36      39   42   43    48      63
 //! ```
 //!
-//! **Allowance.** An application that sends a handful of packets at once is no attack. A
-//! packet that comes earlier than the last priority asks for may have that priority all
-//! the same, [`ALLOWANCE`] times; then the flow falls to what its gaps say. A new flow has
-//! [`FIRST`], which makes DSCP 41: just below the 42 of a TCP that retransmits after
-//! one second.
+//! **Allowance.** An application that sends a handful of packets at once is no attack. A packet
+//! that arrives too early for the flow's priority may keep that priority [`ALLOWANCE`] times; then
+//! the flow falls to the priority of its gaps. A new flow has [`FIRST`], which makes DSCP 41: just
+//! below the 42 of a TCP retransmission after one second.
 //!
-//! **Lifetime.** Without a packet, a flow is forgotten 2^(priority + 4) ps after the last
-//! one that was worth its priority: 16 times as patient as it has been, and it counts as new. But
-//! never in less than [`SHORTEST`]: packets that are judged at one time, as all of a batch
-//! are, have gaps of nothing, and a flood's flow would be new, with its first priority and
-//! its allowance, after every eighth of its packets.
+//! **Lifetime.** Without a packet, a flow is forgotten 2^(priority + 4) ps after the last one that
+//! earned its priority: 16 times its patience. Then it counts as new. The lifetime is at least
+//! [`SHORTEST`]: packets of a batch have the same time and gaps of zero, and a flood's flow would
+//! be new, with its first priority and its allowance, after every eighth of its packets.
 
 /// The priority of a new flow: about 0.27 s.
 pub const FIRST: u8 = 38;
-/// How many packets may have a priority that they were too early for.
+/// Maximum number of early packets that keep the priority.
 pub const ALLOWANCE: u8 = 7;
-/// How long a flow is remembered at the least, in nanoseconds: that of gaps of 67 µs, which is
-/// more than lies between two batches.
+/// Minimum lifetime of a flow, in nanoseconds: that of gaps of 67 µs, which is more than lies
+/// between two batches.
 pub const SHORTEST: u64 = (1u64 << 30).div_ceil(1000);
 /// The lowest DSCP of a request; 0 is operational, 1 granted, 2 granted and to be renewed.
 pub const LOWEST_DSCP: u8 = 3;
 /// The highest DSCP.
 pub const HIGHEST_DSCP: u8 = 63;
 
-/// Returns the priority of a packet that comes `gap` nanoseconds after the one before.
+/// Returns the priority of a packet that arrives `gap` nanoseconds after the previous one.
 ///
 /// # Examples
 ///
@@ -61,7 +58,7 @@ pub fn dscp(priority: u8) -> u8 {
     priority.saturating_add(LOWEST_DSCP).min(HIGHEST_DSCP)
 }
 
-/// Returns how long a flow of this priority is remembered, in nanoseconds.
+/// Returns the lifetime of a flow with this priority, in nanoseconds.
 #[inline]
 pub fn lifetime(priority: u8) -> u64 {
     (1u64 << priority.saturating_add(4).min(63)).div_ceil(1000)

@@ -1,8 +1,8 @@
 //! Random numbers that cannot be guessed: the only source of keys, secrets and sessions.
 //!
-//! They are the operating system's (getrandom(2)), by the crate `getrandom`: those of `fastrand`,
-//! which tests and samples use, can be computed from a few that were seen, and std's `RandomState`
-//! promises nothing.
+//! They are the operating system's (getrandom(2)), by the crate `getrandom`: the numbers of
+//! `fastrand`, which tests and samples use, can be computed from a few others, and std's
+//! `RandomState` promises nothing.
 
 /// Returns 64 random bits.
 ///

@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_too_long_is_new() {
+    fn request_after_its_lifetime_is_new() {
         let mut record = Record::new(0);
         asks(&mut record, 0);
         assert_eq!(asks(&mut record, 4 * SECOND), 44);

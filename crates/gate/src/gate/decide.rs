@@ -180,7 +180,8 @@ impl PrefixDecisions {
 }
 
 impl PrefixDecision {
-    /// Applies to a flow what is left of this at `now`, in whole seconds, rounded up.
+    /// Applies this decision to a flow with its remaining lifetime at `now`, in whole seconds,
+    /// rounded up.
     fn say<I: Index>(
         &self,
         table: &mut FlowTable<I>,

@@ -115,7 +115,7 @@ pub struct Gate<I = Lines> {
 /// A packet that step 3 has not decided, and what is known of it.
 #[derive(Clone, Copy, Default)]
 struct Unresolved {
-    /// Its place in the group.
+    /// Its position in the group.
     at: u8,
     action: Option<Action>,
     line: RuleId,

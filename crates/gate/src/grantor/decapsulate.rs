@@ -1,4 +1,4 @@
-//! Packets as they come to a grantor: out of their tunnel, and of which class.
+//! Decapsulation at a grantor: takes packets out of their tunnel and finds their class.
 //!
 //! ```text
 //!   │ outer header │ UDP, perhaps │ inner packet …
@@ -7,10 +7,10 @@
 //!         └─ source: which gate               3 to 63  a request: policy
 //! ```
 //!
-//! The outer source is the gate that is told the decision. Whether it is one that may ask is
-//! the caller's to say. The inner ECN bits follow the outer ones by RFC 6040, where the
-//! published grantors mark packets that do not support ECN. A mark that the inner packet already
-//! had does not count as congestion after the gate: its sender may have written it.
+//! The decision for a packet goes to the gate with the outer source address. The caller checks
+//! whether that gate may send requests. The inner ECN bits follow the outer ones by RFC 6040, where
+//! the published grantors mark packets that do not support ECN. A mark that the inner packet
+//! already had does not count as congestion after the gate: its sender may have written it.
 
 use wire::tunnel::{CE, Outer, ecn_of, settle_ecn};
 use wire::{BadHeader, ipv4, ipv6};
@@ -21,13 +21,13 @@ use crate::tunnel::TunnelError;
 /// A packet out of its tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecapsulatedPacket {
-    /// The gate it came through.
+    /// The gate that sent it.
     pub gate: Address,
-    /// Where it was sent to: an address of the grantor's.
+    /// Its outer destination: an address of the grantor.
     pub to: Address,
     /// The outer DSCP.
     pub dscp: u8,
-    /// Whether it met congestion on its way from the gate.
+    /// Whether it met congestion on its path from the gate.
     pub congested: bool,
     /// Where the inner packet begins.
     pub offset: usize,
@@ -42,18 +42,18 @@ impl DecapsulatedPacket {
     }
 }
 
-/// Why a packet is not opened.
+/// The error of a packet that is not decapsulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecapsulationError {
     /// It is no packet with a packet in it.
     Header(BadHeader),
     /// It has no proof that a gate has sent it.
     Refused(TunnelError),
-    /// It met congestion and its sender cannot be told but by a loss (RFC 6040, 4.2).
+    /// It met congestion, and only a loss can signal this to its sender (RFC 6040, 4.2).
     Congested,
 }
 
-/// Opens a packet, from its outer IP header on, and gives the inner one its ECN bits.
+/// Decapsulates a packet, from its outer IP header on, and gives the inner one its ECN bits.
 ///
 /// # Errors
 ///
@@ -62,7 +62,7 @@ pub fn decapsulate(packet: &mut [u8]) -> Result<DecapsulatedPacket, Decapsulatio
     decapsulate_with(packet, None)
 }
 
-/// Does so, and opens packets in UDP to this port as well.
+/// The same, also for packets in UDP to this port.
 ///
 /// # Errors
 ///
@@ -74,8 +74,8 @@ pub fn decapsulate_with(
     decapsulate_checked(packet, port, |_, outer| Ok(outer.dscp))
 }
 
-/// Does so with packets that pass a check, which returns the DSCP that counts. The packet is as it
-/// came when it is checked.
+/// The same, for packets that pass a check, which returns the DSCP that counts. The check reads the
+/// packet unchanged.
 ///
 /// # Errors
 ///

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn in_whatever_order_all_or_none_and_the_first_first() {
+    fn fragments_in_any_order_are_complete_or_none() {
         let mut rng = fastrand::Rng::with_seed(3);
         let mut fragments = Fragments::default();
         assert_eq!(fragments.offer(0, &v4(1, 1, 0, 8, false), 9), Reassembly::NotFragment(9));
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_decided_of_is_known_for_a_while() {
+    fn decided_flow_is_remembered_for_a_while() {
         let mut fragments = Fragments::<()>::default();
         let flow = |src: u32| Flow::v4(src, 0);
         fragments.record_decision(5, flow(1));
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_told_apart_by_flow_and_number() {
+    fn packets_are_distinguished_by_flow_and_id() {
         let mut fragments = Fragments::default();
         for (src, id) in [(1, 7), (2, 7), (1, 8)] {
             assert_eq!(

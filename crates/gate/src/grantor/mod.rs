@@ -60,14 +60,14 @@ use script::{Failed, Script, ScriptContext, SharedContext};
 /// The most requests that are looked up together.
 pub const BATCH: usize = 32;
 
-/// What a policy is held to.
+/// The limits of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Instructions of Lua that a decision may take.
+    /// Maximum number of Lua instructions for a decision.
     pub instructions: u64,
-    /// Bytes that the policy may have in use.
+    /// Maximum memory of the policy, in bytes.
     pub memory: usize,
-    /// What a packet gets when the policy fails.
+    /// The result for a packet when the policy fails.
     pub fallback: PolicyResult,
 }
 
@@ -81,12 +81,12 @@ impl Default for Limits {
     }
 }
 
-/// A packet that asks, out of its tunnel.
+/// A packet that requests a decision, out of its tunnel.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The packet, from its IP header on.
     pub packet: &'a [u8],
-    /// The DSCP that it came with, 2 to 63.
+    /// The outer DSCP, 2 to 63.
     pub dscp: u8,
     /// Whether it met congestion.
     pub congested: bool,
@@ -99,7 +99,7 @@ impl Request<'_> {
     }
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestOutcome {
     /// The decision for the gate, if there is one.
@@ -108,10 +108,10 @@ pub struct RequestOutcome {
     pub deliver: bool,
 }
 
-/// How often what was said.
+/// Counters of decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GrantorCounters {
-    /// Packets that asked.
+    /// Packets that requested a decision.
     pub requests: u64,
     /// Among them, flows that had been granted and ask for renewal.
     pub renewals: u64,
@@ -121,9 +121,9 @@ pub struct GrantorCounters {
     pub declined: u64,
     /// Left to a program.
     pub programs: u64,
-    /// Of which nothing was said.
+    /// Requests without a decision.
     pub undecided: u64,
-    /// That are no packets.
+    /// Packets that could not be parsed.
     pub unread: u64,
     /// Packets that were delivered.
     pub delivered: u64,
@@ -133,7 +133,7 @@ pub struct GrantorCounters {
     pub over_time: u64,
 }
 
-/// Why a policy is not taken, in Lua's words.
+/// The error that a policy is rejected with, by Lua.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptError(pub String);
 
@@ -165,8 +165,8 @@ impl Grantor {
     ///
     /// # Errors
     ///
-    /// What Lua says of it: a mistake in its syntax, an error while it was loaded, a list that
-    /// is not there, no function `decide`.
+    /// Lua's error: in the syntax, while the policy was loaded, a missing list, or no function
+    /// `decide`.
     pub fn new(policy: &str, lists: Reader<Lists>, limits: Limits) -> Result<Self, ScriptError> {
         let context = ScriptContext {
             headers: PacketHeaders::default(),
@@ -183,8 +183,8 @@ impl Grantor {
         Ok(Self { script, context, limits, counts: GrantorCounters::default(), last_error: None })
     }
 
-    /// Goes over to another policy, or stays with this one if that is none. What the policy
-    /// remembered is forgotten; the counters go on.
+    /// Replaces the policy, or keeps this one if the new one is invalid. The policy's state is
+    /// lost; the counters go on.
     ///
     /// # Errors
     ///
@@ -205,7 +205,7 @@ impl Grantor {
         Ok(())
     }
 
-    /// Decides of requests at `now`, and adds what became of each to `decided`.
+    /// Decides about requests at `now`, and appends the outcome of each to `decided`.
     pub fn decide(
         &mut self,
         now: u64,
@@ -270,12 +270,12 @@ impl Grantor {
         } += 1;
     }
 
-    /// Returns what has happened so far.
+    /// Returns the counters.
     pub fn counts(&self) -> &GrantorCounters {
         &self.counts
     }
 
-    /// Returns what the policy's last error was, and forgets it.
+    /// Returns the policy's last error, and clears it.
     pub fn last_error(&mut self) -> Option<String> {
         self.last_error.take()
     }

@@ -1,4 +1,4 @@
-//! What a policy says of a packet: the table it returns, judged.
+//! The result of a policy: parses and checks the table that it returns.
 //!
 //! ```text
 //!   grant   { rate KiB/s, expire s = 300, renewal s = 0.8 × expire, step s = 3, deliver = true }
@@ -15,26 +15,26 @@ use mlua::{Error, Table, Value};
 use crate::decision::{FlowCommand, ProgramDecision};
 use crate::state::{Decision, Grant, Provisional, Traffic};
 
-/// What is to become of a request.
+/// The policy's result for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicyResult {
-    /// What the gate is told, if anything.
+    /// The command for the gate, if any.
     pub command: Option<FlowCommand>,
     /// Whether the packet itself is delivered.
     pub deliver: bool,
 }
 
 impl PolicyResult {
-    /// Nothing is said, and the packet is dropped.
+    /// No command, and the packet is dropped.
     pub const NOTHING: Self = Self { command: None, deliver: false };
 }
 
-/// Seconds a flow is granted unless the policy says.
+/// Default seconds of a grant.
 const EXPIRE: f64 = 300.0;
 /// Seconds between packets that ask for renewal.
 const STEP: f64 = 3.0;
 
-/// Reads what a policy returned.
+/// Parses the return value of a policy.
 pub(super) fn parse_result(returned: &Value) -> mlua::Result<PolicyResult> {
     let table = match returned {
         Value::Nil => return Ok(PolicyResult::NOTHING),
@@ -79,7 +79,7 @@ pub(super) fn parse_result(returned: &Value) -> mlua::Result<PolicyResult> {
     Ok(PolicyResult { command: Some(command), deliver })
 }
 
-/// Reads what a decline is about and rests on: without `proven` it is provisional.
+/// Parses the traffic and proof of a decline: without `proven` it is provisional.
 fn decline(table: &Table, expire_s: u32) -> mlua::Result<Decision> {
     let field = |name: &str| -> mlua::Result<Option<f64>> { table.raw_get(name) };
     let small = |name: &str, value: f64, most: u32| {

@@ -64,7 +64,7 @@ const GONE: [&str; 15] = [
     "string.dump",
 ];
 
-/// What the packet's userdata and the lists' show: that which is being decided of.
+/// The state that the packet's userdata and the lists read: the request that is being decided.
 pub(super) struct ScriptContext {
     pub(super) headers: PacketHeaders,
     /// Its number in the batch.
@@ -83,7 +83,7 @@ impl ScriptContext {
     }
 }
 
-/// The board, as the functions of a script have it too.
+/// The context, shared with the functions of a script.
 pub(super) type SharedContext = Rc<RefCell<ScriptContext>>;
 
 /// A list that a policy has named.
@@ -118,10 +118,10 @@ impl Budget {
     }
 }
 
-/// How a call ended that did not end well.
+/// The failure of a call.
 #[derive(Debug)]
 pub(super) enum Failed {
-    /// It took more than it may.
+    /// It exceeded its limit.
     OverTime,
     /// With an error.
     Error(String),
@@ -190,7 +190,7 @@ impl Script {
         Ok(Self { decide, packet, lua, budget, limit, memory })
     }
 
-    /// Asks the policy about the packet that is on the board.
+    /// Calls the policy for the packet in the context.
     pub(super) fn decide(&self) -> Result<PolicyResult, Failed> {
         self.budget.instructions.set(self.limit);
         self.budget.deadline.set(Instant::now() + LONGEST_CALL);

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_candidate_says_is_compared_and_has_no_effect() {
+    fn candidate_is_compared_without_an_effect() {
         let lists = Publisher::new(lists(&[("deny", "0.0.0.5")]));
         let policy = "function decide(p) return grant { rate = 100 } end";
         let candidate = "local deny = list 'deny'
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_of_flows_is_bounded() {
+    fn remembered_flows_are_bounded() {
         let none = Publisher::new(lists(&[]));
         let mut policy = grantor("function decide(p) return decline(9) end", &none);
         let candidate =

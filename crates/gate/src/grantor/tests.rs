@@ -129,7 +129,7 @@ fn a_policy_sees_the_packet() {
 }
 
 #[test]
-fn what_a_policy_returns_is_judged() {
+fn result_of_a_policy_is_parsed() {
     let grant = decide_syn("function decide(p) return grant { rate = 100 } end");
     assert_eq!(grant, Ok(Some(grants(100, 300, 240_000, 3_000))));
     let grant = decide_syn(
@@ -415,7 +415,7 @@ fn aimd_follows_the_marks() {
 }
 
 #[test]
-fn who_has_heard_the_server_is_granted() {
+fn source_that_answers_the_server_is_granted() {
     let published = Publisher::new(lists(&[("services", "192.0.2.7 80\n")]));
     let mut grantor = grantor(policy("handshake"), &published);
     let tcp = |src, flags| {

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_declined_stays_out_until_that_is_over() {
+    fn declined_flow_is_dropped_until_the_decline_expires() {
         let mut it = trial("function decide(p) return decline(10) end");
         for second in 0..30 {
             it.packet(second * SECOND, &syn(1, 80));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_granted_passes_at_its_rate_and_asks_for_renewal() {
+    fn granted_flow_passes_at_its_rate_and_requests_renewal() {
         // 1 KiB a second: 18 packets of 40 bytes and an Ethernet header.
         let mut it =
             trial("function decide(p) return grant { rate = 1, expire = 100, renewal = 5 } end");

@@ -71,9 +71,9 @@ pub enum Class {
 /// The limit that a packet exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExceededLimit {
-    /// That of all of the prefix.
+    /// The limit of the prefix.
     Prefix,
-    /// That of its destination.
+    /// The limit of its destination.
     Destination,
 }
 
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_limit_refuses_is_not_charged_to_the_other() {
+    fn packet_refused_by_one_limit_is_not_charged_to_the_other() {
         let mut it = Aggregates::new(0);
         let wide = limit(Some(1_000_000_000), Some(8_000));
         let mut over = 0;

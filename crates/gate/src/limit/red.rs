@@ -32,11 +32,11 @@ const QUANTUM: u32 = 2048;
 /// The parameters of RED.
 #[derive(Clone, Copy, Debug)]
 pub struct RedParameters {
-    /// The average, in packets, from which some are dropped.
+    /// The average, in packets, from which some packets are dropped.
     pub low: u32,
-    /// The average from which all are dropped.
+    /// The average from which all packets are dropped.
     pub high: u32,
-    /// The places.
+    /// Maximum number of packets.
     pub places: usize,
     /// The probability just below `high`.
     pub most: f64,
@@ -162,8 +162,8 @@ pub struct RedQueues<T> {
 }
 
 impl<T> RedQueues<T> {
-    /// Makes `count` queues, a power of two, at `now`; `seed` comes from a generator that
-    /// cannot be guessed.
+    /// Creates `count` queues, a power of two, at `now`; `seed` comes from a generator that cannot
+    /// be guessed.
     ///
     /// # Panics
     ///

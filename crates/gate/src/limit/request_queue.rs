@@ -237,7 +237,7 @@ mod tests {
 
     /// Against a list that is searched: which request leaves, which is dropped, in what order.
     #[test]
-    fn it_is_a_list_kept_in_order() {
+    fn queue_equals_a_sorted_list() {
         let mut rng = fastrand::Rng::with_seed(1);
         for places in [1, 7, 64] {
             let mut queue = RequestQueue::new(places, Bucket::new(1 << 40, 1, 0));
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_when_it_goes_on() {
+    fn ready_at_is_the_time_of_the_next_request() {
         let mut queue = RequestQueue::new(512, Bucket::new(1_000_000, 1, 0));
         assert_eq!(queue.ready_at(0), None);
         for packet in 0..200 {

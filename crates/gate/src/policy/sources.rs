@@ -1,4 +1,4 @@
-//! Sources of which something is said before destinations are asked: who passes, who is blocked.
+//! The allow-list and the block list of sources, which are looked up before destinations.
 //!
 //! ```text
 //!   [allow]  203.0.113.0/24 ─┐  merged, by address        203.0.112.0/20 blocked
@@ -6,25 +6,25 @@
 //!            203.0.113.9/32 ─┘                              203.0.113.9/32 left out
 //! ```
 //!
-//! **Who is allowed passes**, whatever else is said of him: a blocked prefix within an allowed one is
-//! left out, however long it is, so that the longest match of what is left says it right. What is
-//! left out too changes no answer: a prefix within another of which the same is said. So there are at
-//! most two prefixes around an address, a blocked one and an allowed one within it.
+//! **The allow-list takes precedence**: a blocked prefix within an allowed one is left out, however
+//! long it is, so that the longest match of the remaining prefixes is right. A prefix within
+//! another one of the same list is left out too, as it changes no result. So an address is in at
+//! most two prefixes: a blocked one and an allowed one within it.
 //!
-//! Packets of blocked sources can be dropped before they reach a gate, by whoever goes by the longest
-//! match as well. What he has to know is less: prefixes that are blocked, and those within them that
-//! pass ([`Sources::early_v4`]).
+//! Packets of blocked sources can be dropped before they reach a gate, by any device with
+//! longest-prefix match. It needs fewer prefixes: the blocked ones, and the allowed ones within
+//! those ([`SourceLists::drop_list_v4`]).
 
 use fib::{Choice, Family, Fib, Full, Hop, Prefix, Rib};
 
 use crate::flow::{Flow, Pair};
 
-/// What is said of a source.
+/// The list that a source is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SourceClass {
-    /// It passes before anything else is asked.
+    /// Its packets pass before anything else is looked up.
     Allowed,
-    /// It is blocked: its packets are dropped, wherever they go.
+    /// Its packets are dropped, whatever their destination.
     Blocked,
 }
 
@@ -36,7 +36,7 @@ impl SourceClass {
         }
     }
 
-    /// Returns what a lookup's answer says, if it is anything.
+    /// Returns the list that a lookup's hop stands for, if any.
     #[inline(always)]
     fn of(hop: Hop) -> Option<Self> {
         match hop.0 {
@@ -47,7 +47,7 @@ impl SourceClass {
     }
 }
 
-/// Sources as they are listed, in any order.
+/// Collects listed sources, in any order.
 #[derive(Clone, Debug, Default)]
 pub struct SourceListBuilder {
     v4: Vec<(Prefix<u32>, SourceClass)>,
@@ -55,17 +55,17 @@ pub struct SourceListBuilder {
 }
 
 impl SourceListBuilder {
-    /// Says something of the sources within an IPv4 prefix.
+    /// Lists the sources within an IPv4 prefix.
     pub fn v4(&mut self, prefix: Prefix<u32>, class: SourceClass) {
         self.v4.push((prefix, class));
     }
 
-    /// Says something of the sources within an IPv6 prefix.
+    /// Lists the sources within an IPv6 prefix.
     pub fn v6(&mut self, prefix: Prefix<u128>, class: SourceClass) {
         self.v6.push((prefix, class));
     }
 
-    /// Makes what a gate looks sources up in.
+    /// Builds the tables that a gate looks sources up in.
     ///
     /// # Errors
     ///
@@ -84,9 +84,9 @@ impl SourceListBuilder {
     }
 }
 
-/// Leaves out what changes no answer, and what is blocked within what is allowed.
+/// Leaves out prefixes that change no result, and blocked ones within allowed ones.
 fn merge<A: Family>(mut listed: Vec<(Prefix<A>, SourceClass)>) -> Box<[(Prefix<A>, SourceClass)]> {
-    // What a prefix covers follows it; of one that is on both lists the allowed one is first.
+    // Covered prefixes follow their cover; of a prefix on both lists the allowed one is first.
     listed.sort_unstable();
     let (mut allowed, mut blocked): (Option<Prefix<A>>, Option<Prefix<A>>) = (None, None);
     listed.retain(|&(prefix, class)| {
@@ -111,24 +111,24 @@ fn table<A: Family>(merged: &[(Prefix<A>, SourceClass)]) -> Result<Fib<A>, Full>
     Fib::build(&rib, Choice::Auto, 1)
 }
 
-/// What is said of sources, frozen.
+/// The lists of sources, frozen.
 #[derive(Debug, Default)]
 pub struct SourceLists {
-    /// By family; if anything is said.
+    /// The tables by family; none if the lists are empty.
     fibs: Option<(Fib<u32>, Fib<u128>)>,
-    /// What they are made of, in order.
+    /// The prefixes in the tables, in order.
     v4: Box<[(Prefix<u32>, SourceClass)]>,
     v6: Box<[(Prefix<u128>, SourceClass)]>,
 }
 
 impl SourceLists {
-    /// Says whether nothing is said of anybody.
+    /// Returns whether the lists are empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.fibs.is_none()
     }
 
-    /// Returns what is said of a flow's source, if it is anything.
+    /// Returns the list that a flow's source is on, if any.
     pub fn of(&self, flow: &Flow) -> Option<SourceClass> {
         let (v4, v6) = self.fibs.as_ref()?;
         SourceClass::of(match flow.pair() {
@@ -137,7 +137,8 @@ impl SourceLists {
         })
     }
 
-    /// Says of IPv4 sources together, up to as many as `hops` are, what is said of each.
+    /// Looks up IPv4 sources together, up to as many as there are hops, and calls `each` with the
+    /// list of each.
     pub fn v4(
         &self,
         srcs: &[u32],
@@ -149,7 +150,7 @@ impl SourceLists {
         hops.iter().enumerate().for_each(|(at, &hop)| each(at, SourceClass::of(hop)));
     }
 
-    /// Says so of IPv6 sources.
+    /// Looks up IPv6 sources together.
     pub fn v6(
         &self,
         srcs: &[u128],
@@ -161,19 +162,19 @@ impl SourceLists {
         hops.iter().enumerate().for_each(|(at, &hop)| each(at, SourceClass::of(hop)));
     }
 
-    /// Walks what has to be known to drop packets of blocked IPv4 sources early: prefixes that are
-    /// blocked, each followed by those within it that are allowed.
+    /// Iterates over the prefixes that are needed to drop packets of blocked IPv4 sources early:
+    /// blocked prefixes, each followed by the allowed ones within it.
     pub fn drop_list_v4(&self) -> impl Iterator<Item = (Prefix<u32>, SourceClass)> {
         drop_list(&self.v4)
     }
 
-    /// Walks that of IPv6 sources.
+    /// The same for IPv6 sources.
     pub fn drop_list_v6(&self) -> impl Iterator<Item = (Prefix<u128>, SourceClass)> {
         drop_list(&self.v6)
     }
 }
 
-/// Leaves out what is allowed within nothing that is blocked.
+/// Leaves out allowed prefixes that are within no blocked one.
 fn drop_list<A: Family>(
     merged: &[(Prefix<A>, SourceClass)],
 ) -> impl Iterator<Item = (Prefix<A>, SourceClass)> {
@@ -190,7 +191,7 @@ fn drop_list<A: Family>(
 mod tests {
     use super::*;
 
-    /// The slow twin: both lists as they are, looked through one by one.
+    /// The slow twin: both lists unchanged, scanned one by one.
     fn slow<A: Family>(listed: &[(Prefix<A>, SourceClass)], src: A) -> Option<SourceClass> {
         let mut saying = listed.iter().filter(|(prefix, _)| prefix.contains(src));
         saying
@@ -200,7 +201,7 @@ mod tests {
             .map(|listed| listed.1)
     }
 
-    /// What one who knows only the early ones says by the longest match: whether it is blocked.
+    /// Whether a longest match in the drop list alone blocks a source.
     fn by_longest<A: Family>(early: &[(Prefix<A>, SourceClass)], src: A) -> bool {
         let matching = early.iter().filter(|(prefix, _)| prefix.contains(src));
         matching
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_on_both_lists_passes_however_long_the_prefixes() {
+    fn source_on_both_lists_passes_with_any_prefix_lengths() {
         let mut rng = fastrand::Rng::with_seed(11);
         let mut met = [0; 3];
         for round in 0..400 {
@@ -217,7 +218,7 @@ mod tests {
             for _ in 0..rng.usize(..30) {
                 let class =
                     if rng.u8(..3) == 0 { SourceClass::Allowed } else { SourceClass::Blocked };
-                // Small universes, so that prefixes lie within one another and are there twice.
+                // Small universes, so that prefixes lie within one another and repeat.
                 let prefix = Prefix::truncate(rng.u32(..) & 0xff00_0000, rng.u32(..=8));
                 listed.v4(prefix, class);
                 let prefix = Prefix::truncate(rng.u128(..) & (0x3f << 64), rng.u32(58..=64));

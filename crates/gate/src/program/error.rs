@@ -1,15 +1,15 @@
-//! Why a program is not taken: which section, which instruction, and what is wrong with it.
+//! Errors of the verifier: the section, the instruction, and what is wrong with it.
 
 use core::fmt;
 
 use super::insn::Insn;
 
-/// Why a program is not taken.
+/// The error that a program is rejected with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramError {
-    /// The section, `init` or `pkt`, if it is about one.
+    /// The section, `init` or `pkt`, if the error is in one.
     pub section: Option<&'static str>,
-    /// The instruction's number in the section and the instruction, if it is about one.
+    /// The number and text of the instruction, if the error is in one.
     pub at: Option<(usize, Insn)>,
     /// What is wrong.
     pub error: VerifierError,
@@ -44,8 +44,8 @@ pub enum VerifierError {
     FallsOff,
     /// A function of the program's own.
     OwnFunction,
-    /// A function that there is not, or not in this section.
-    NoSuchFunction,
+    /// An unknown helper function, or one that this section may not call.
+    NoSuchFunction(i32),
     /// A register is read that nothing was written to.
     Unset(u8),
     /// Bytes of the stack are read that nothing was written to.
@@ -96,42 +96,42 @@ impl fmt::Display for VerifierError {
             Self::NotBpf => f.write_str("not for eBPF: compile with `clang -target bpfel -c`"),
             Self::NoSection => f.write_str("the section is missing or empty"),
             Self::Length(most) => write!(f, "not 1 to {most} whole instructions"),
-            Self::UnknownName(name) => write!(f, "`{name}` is nothing that flow programs know"),
+            Self::UnknownName(name) => write!(f, "unknown symbol `{name}`"),
             Self::Relocation => f.write_str("a relocation of an unknown type"),
             Self::Variable(name) => {
                 write!(f, "`{name}` is a variable: only the cookie lasts; make it const")
             }
-            Self::Opcode => f.write_str("no instruction of this machine (-mcpu=v3 at most)"),
-            Self::Field => f.write_str("a register or field that cannot be"),
+            Self::Opcode => f.write_str("unknown opcode (compile with -mcpu=v3 at most)"),
+            Self::Field => f.write_str("invalid register or field"),
             Self::FramePointer => f.write_str("writes the frame pointer"),
-            Self::Jump => f.write_str("jumps to where no instruction begins"),
-            Self::FallsOff => f.write_str("goes on beyond the last instruction"),
+            Self::Jump => f.write_str("jumps to an address without an instruction"),
+            Self::FallsOff => f.write_str("continues beyond the last instruction"),
             Self::OwnFunction => {
                 f.write_str("calls a function of its own: make it static and always_inline")
             }
-            Self::NoSuchFunction => f.write_str("calls a function that there is not here"),
-            Self::Unset(reg) => write!(f, "reads r{reg}, which nothing was written to"),
+            Self::NoSuchFunction(n) => write!(f, "unknown helper function {n}"),
+            Self::Unset(reg) => write!(f, "reads r{reg}, which is not initialized"),
             Self::UnsetStack(offset) => {
-                write!(f, "reads the stack at {offset}, where nothing was written")
+                write!(f, "reads the stack at {offset}, which is not initialized")
             }
             Self::OutOfBounds { of, low, high, size, room } => {
                 write!(f, "{size} bytes of {of} at {low}")?;
                 if high != low {
                     write!(f, " to {high}")?;
                 }
-                write!(f, ", where {room} are known to be")
+                write!(f, ", where {room} are known to exist")
             }
-            Self::ReadOnly(what) => write!(f, "writes to {what}, which is only to be read"),
-            Self::NotAPointer(reg) => write!(f, "takes r{reg} for an address, which it is not"),
+            Self::ReadOnly(what) => write!(f, "writes to {what}, which is read-only"),
+            Self::NotAPointer(reg) => write!(f, "uses r{reg} as an address, which it is not"),
             Self::PointerArithmetic(error) => write!(f, "arithmetic with a pointer: {error}"),
-            Self::PointerComparison => f.write_str("a comparison that would tell a pointer"),
+            Self::PointerComparison => f.write_str("a comparison that would reveal a pointer"),
             Self::PointerLeak => f.write_str("a pointer would leave the program"),
             Self::PartOfPointer => f.write_str("takes a part of a pointer"),
-            Self::Division => f.write_str("divides by what can be zero: check it before"),
+            Self::Division => f.write_str("the divisor can be zero: check it before"),
             Self::Shift => f.write_str("shifts by more bits than there are"),
             Self::Argument(reg) => write!(f, "r{reg} is not what the function takes"),
-            Self::Endless => f.write_str("comes here again as it was: it would never end"),
-            Self::TooComplex(most) => write!(f, "not understood within {most} steps"),
+            Self::Endless => f.write_str("infinite loop: the same state returns"),
+            Self::TooComplex(most) => write!(f, "too complex: not verified within {most} steps"),
             Self::TooLong(most) => write!(f, "runs more than {most} instructions"),
         }
     }

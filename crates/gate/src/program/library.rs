@@ -6,18 +6,20 @@
 //!   reload ───────────────────────────────────────────────────────────────────────────► Programs
 //! ```
 //!
-//! What is said of a program is the first of these that holds: it is in force; this gate takes
-//! none from grantors; the number is its own configuration's; the number is another grantor's, who
-//! lives; it did not pass the verifier before; something of this grantor is being judged; it is wanted.
-//! Nothing of a program is looked at before all of it is there and its digest is right, and nothing
-//! runs before the verifier has passed it.
+//! The status of a program is the first of these that holds: it is active; this gate accepts none
+//! from grantors; the number is used by the gate's own configuration; the number belongs to another
+//! grantor, which is alive; the verifier rejected it before; a program of this grantor is being
+//! verified; it is wanted. Nothing of a program is read before all of it has arrived with the right
+//! digest, and nothing runs before the verifier has passed it.
 //!
-//! **Memory is bounded**: for each sender one program in the making, of at most
-//! [`MAX_OBJECT_LEN`](crate::decision::v2::chunk::MAX_OBJECT_LEN) bytes, one that is judged, and for each
-//! number the words of one refusal. Another program of the same sender takes the place of the one in the making.
+//! **Memory is bounded**: for each sender one incomplete program of at most
+//! [`MAX_OBJECT_LEN`](crate::decision::v2::chunk::MAX_OBJECT_LEN) bytes, one that is being
+//! verified, and for each number the error of one rejection. Another program of the same sender
+//! replaces the incomplete one.
 //!
-//! **A number is its sender's** who sent first, so that two grantors that disagree do not replace each
-//! other's for ever; one who is silent has none. The same object from both is in force for both.
+//! **A number belongs to the first sender**, so that two grantors that disagree do not replace each
+//! other's programs for ever; a silent sender loses its numbers. The same object from both is
+//! active for both.
 //!
 //! This does no I/O and takes no locks; `router::vantage` does both.
 
@@ -27,10 +29,10 @@ use std::sync::Arc;
 use super::{Program, Programs, digest};
 use crate::decision::v2::chunk::{CHUNK_LEN, Chunk, ProgramStatus, RejectReason, TransferState};
 
-/// A whole program that is to be judged.
+/// A complete program to verify.
 #[derive(Clone, Debug)]
 pub struct VerificationJob {
-    /// Who sent it.
+    /// The number of the sender.
     pub sender: u32,
     /// Its number.
     pub number: u8,
@@ -39,17 +41,17 @@ pub struct VerificationJob {
 }
 
 impl VerificationJob {
-    /// Has the verifier look at it: up to some milliseconds.
+    /// Runs the verifier: up to some milliseconds.
     ///
     /// # Errors
     ///
-    /// The verifier's words.
+    /// The verifier's error.
     pub fn verify(&self) -> Result<Program, String> {
         Program::load(&self.object).map_err(|error| error.to_string())
     }
 }
 
-/// A program whose pieces are coming in.
+/// A program whose chunks are arriving.
 #[derive(Debug)]
 struct PartialProgram {
     number: u8,
@@ -74,7 +76,7 @@ impl PartialProgram {
         (self.number, self.digest, self.bytes.len()) == (number, chunk.digest, length)
     }
 
-    /// Puts a piece in its place, and says whether that was the last.
+    /// Stores a chunk, and returns whether the program is complete.
     fn put(&mut self, chunk: &Chunk<'_>) -> bool {
         let at = chunk.offset as usize;
         if let Some(place) = self.bytes.get_mut(at..at + chunk.bytes.len()) {
@@ -85,7 +87,7 @@ impl PartialProgram {
     }
 }
 
-/// A program, and where it comes from.
+/// A program with its origin and state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredProgram {
     /// Its number.
@@ -94,13 +96,13 @@ pub struct StoredProgram {
     pub sender: Option<u32>,
     /// The SHA-256 of its object file.
     pub digest: [u8; 32],
-    /// How it stands with it.
+    /// Its state.
     pub state: TransferState,
-    /// What the verifier says, where it refuses.
+    /// The verifier's error, if it rejects the program.
     pub error: String,
-    /// The bytes that are there and those of the whole, where it is being sent.
+    /// The bytes received and those of the whole file, while it is being sent.
     pub received: Option<(usize, usize)>,
-    /// The version before it is kept for the flows that began with that.
+    /// Whether the previous version is kept for the flows that began with it.
     pub has_previous: bool,
 }
 
@@ -109,28 +111,28 @@ pub struct StoredProgram {
 pub struct Library {
     allowed: bool,
     configured: Programs,
-    /// Whose each number is.
+    /// The sender of each number.
     owners: BTreeMap<u8, u32>,
     in_force: Programs,
     partial: BTreeMap<u32, PartialProgram>,
-    /// What was not taken last, by sender and number, and why.
+    /// The last rejected program by sender and number, and the reason.
     refused: BTreeMap<(u32, u8), ([u8; 32], RejectReason, String)>,
     verifying: BTreeMap<u32, (u8, [u8; 32])>,
 }
 
 impl Library {
-    /// Has the programs of a configuration, and takes others from grantors if that is `allowed`.
+    /// Starts with the programs of a configuration; `allowed` accepts others from grantors.
     pub fn new(configured: Programs, allowed: bool) -> Self {
         Self { allowed, in_force: configured.clone(), configured, ..Self::default() }
     }
 
-    /// Returns the programs in force.
+    /// Returns the active programs.
     pub fn programs(&self) -> &Programs {
         &self.in_force
     }
 
-    /// Takes a piece or an offer; says how it stands with the program, and returns it if it is
-    /// whole. `silent` says who has not been heard of for long.
+    /// Processes a chunk or an offer; returns the program's status, and the program if it is
+    /// complete. `silent` returns whether a sender is no longer heard.
     pub fn receive_chunk(
         &mut self,
         sender: u32,
@@ -160,8 +162,8 @@ impl Library {
         {
             return (status(TransferState::Rejected(RejectReason::Verifier), error.clone()), None);
         }
-        // What was said of it before holds no more. Of a digest that was wrong its sender hears
-        // once, and may then try again.
+        // Earlier rejections no longer hold. The sender of a wrong digest gets one error, and may try
+        // again.
         let before = self.refused.remove(&(sender, program));
         let has_wrong_digest =
             before.is_some_and(|(of, error, _)| (of, error) == (digest, RejectReason::Digest));
@@ -191,15 +193,15 @@ impl Library {
         (status(TransferState::Verifying, String::new()), Some(job))
     }
 
-    /// Takes what the verifier has said; returns the programs to have from now on, if it passed
-    /// and is still wanted.
+    /// Processes the verifier's result; returns the programs to publish, if it passed and is still
+    /// wanted.
     pub fn finish_verification(
         &mut self,
         job: &VerificationJob,
         result: Result<Program, String>,
     ) -> Option<&Programs> {
         let VerificationJob { sender, number, digest, .. } = *job;
-        // Not what was waited for: a reload came between.
+        // A reload came between.
         if self.verifying.remove(&sender) != Some((number, digest)) {
             return None;
         }
@@ -217,9 +219,9 @@ impl Library {
         }
     }
 
-    /// Goes over to another configuration: its programs, whether grantors may send some, and
-    /// which senders there are. What was sent stays where all of that still allows it. Returns the
-    /// programs to have from now on.
+    /// Applies another configuration: its programs, whether grantors may send some, and the
+    /// senders. Sent programs stay where all of that still allows it. Returns the programs to
+    /// publish.
     pub fn reload(&mut self, configured: Programs, allowed: bool, senders: &[u32]) -> &Programs {
         let mut next = configured.clone();
         let before = &self.in_force;
@@ -238,7 +240,7 @@ impl Library {
         &self.in_force
     }
 
-    /// Lists the programs: those in force, those that are coming in, those that were refused.
+    /// Lists the programs: active, incomplete and rejected ones.
     pub fn list(&self) -> Vec<StoredProgram> {
         let stored = |number, sender, digest, state| StoredProgram {
             number,

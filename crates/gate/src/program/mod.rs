@@ -1,7 +1,7 @@
-//! Flow programs: eBPF that decides of each packet of a flow (thesis, 4.3.3).
+//! Flow programs: eBPF that decides about each packet of a flow (thesis, 4.3.3).
 //!
-//! A decision can name a program and what its cookie begins with. From then on the program
-//! decides of each packet of the flow, with 64 bytes that are the flow's own to remember by.
+//! A decision can name a program and its initial cookie. From then on the program decides about
+//! each packet of the flow, with 64 bytes of state for the flow.
 //!
 //! ```text
 //!   clang ─► object file ─► object.rs ─► Code ─► verify/ ─► Verified ─► Programs ─► a gate
@@ -73,17 +73,18 @@ pub struct Program {
     digest: [u8; 32],
 }
 
-/// What a program says of a packet.
+/// A program's verdict on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramVerdict {
-    /// It may go.
+    /// Forward it.
     Forward(Prepared),
-    /// It may not.
+    /// Drop it.
     Decline,
-    /// Something is wrong with the packet or with what the program made of it: it may not, and the
-    /// cookie is as it was.
+    /// The packet is malformed or the program failed: the packet is dropped, and the cookie is
+    /// unchanged.
     Error,
-    /// The program is not there, in the version that the flow began with. The flow asks again.
+    /// The program is missing, in the version that the flow began with. The flow sends requests
+    /// again.
     Missing,
 }
 
@@ -105,32 +106,32 @@ impl Program {
         &self.digest
     }
 
-    /// Returns what flows remember it by: the digest's first 16 bits.
+    /// Returns the tag that flows store: the digest's first 16 bits.
     #[inline]
     pub fn tag(&self) -> u16 {
         u16::from_be_bytes([self.digest[0], self.digest[1]])
     }
 
-    /// Returns what is run with a decision.
+    /// Returns the code that runs with a decision.
     pub fn init(&self) -> &Verified {
         &self.init
     }
 
-    /// Returns what is run with each packet.
+    /// Returns the code that runs with each packet.
     pub fn packet(&self) -> &Verified {
         &self.packet
     }
 }
 
-/// Returns what an object file is known by: its SHA-256 (FIPS 180-4).
+/// Returns the digest of an object file: its SHA-256 (FIPS 180-4).
 pub fn digest(object: &[u8]) -> [u8; 32] {
     Sha256::digest(object).into()
 }
 
-/// A worker's machine: what programs run in.
+/// A worker's machine, which runs programs.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// Not cleared between runs: what was not written is never read.
+    /// Not cleared between runs: verified programs read no byte before they have written it.
     stack: [u8; STACK],
     faults: u64,
 }
@@ -142,8 +143,8 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// Runs a program's `init` at `now`, and says whether it takes the cookie, which it may
-    /// change. The cookie is as it was if it does not.
+    /// Runs a program's `init` at `now`, and returns whether it accepts the cookie, which it may
+    /// change. The cookie is unchanged if it does not.
     pub fn init(&mut self, program: &Program, now: u64, cookie: &mut [u8; 64]) -> bool {
         let mut kept = *cookie;
         let mut memory = Memory {
@@ -200,8 +201,8 @@ impl Machine {
         }
     }
 
-    /// Counts what verified programs did that they must not: always 0, or the verifier is
-    /// wrong.
+    /// Counts the accesses of verified programs that violate their limits: always 0, or the
+    /// verifier is wrong.
     pub fn faults(&self) -> u64 {
         self.faults
     }

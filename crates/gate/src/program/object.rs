@@ -143,8 +143,11 @@ fn instructions(
     for (at, insn) in insns.iter().enumerate() {
         if insn.code == CALL && !named[at] {
             let own = insn.src == super::insn::PSEUDO_CALL;
-            let error =
-                if own { VerifierError::OwnFunction } else { VerifierError::NoSuchFunction };
+            let error = if own {
+                VerifierError::OwnFunction
+            } else {
+                VerifierError::NoSuchFunction(insn.imm)
+            };
             return Err(ProgramError { section: Some(of.name()), at: Some((at, *insn)), error });
         }
     }

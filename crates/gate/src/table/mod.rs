@@ -109,9 +109,9 @@ pub struct FlowTable<I = Lines> {
     index: I,
     entries: Table<Entry>,
     wheels: Wheels,
-    /// Numbers of entries that were used and are not.
+    /// Entries that were used and are free.
     free: Vec<u32>,
-    /// Numbers from here on were never used.
+    /// The first entry that was never used.
     unused: u32,
     granted: usize,
     declined: usize,

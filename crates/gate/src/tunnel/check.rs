@@ -1,13 +1,13 @@
-//! The grantor's side: which packets a gate has sent, each once.
+//! The grantor's side: accepts each packet of a gate's tunnel once.
 //!
 //! ```text
 //!   private data? ─► gate's session and key known? ─► tag ─► not too old ─► not taken ─► class
 //!     Untagged         Key                            Forged   Replayed      Replayed
 //! ```
 //!
-//! Nothing is remembered of a packet before its tag has been found right. Each worker has a checker
-//! of its own: packets of a pair of addresses and ports come to one worker, and a replayed one with
-//! other ports has a wrong tag. All memory is made at the beginning.
+//! No state changes for a packet before its tag has been verified. Each worker has a verifier of
+//! its own: packets of a pair of addresses and ports reach one worker, and a replayed one with
+//! other ports has a wrong tag. All memory is allocated at the start.
 
 use wire::tunnel::{Ends, Outer};
 use wire::{ipv4, ipv6};
@@ -38,7 +38,7 @@ pub enum TunnelError {
     Replayed,
 }
 
-/// The keys that gates may seal with, by their addresses.
+/// The keys that gates may use, by their addresses.
 #[derive(Clone, Debug, Default)]
 pub struct GateKeys {
     gates: Vec<(Address, u64, Vec<TunnelKey>)>,
@@ -99,7 +99,7 @@ impl Window {
 struct GateState {
     gate: Address,
     session: Option<u64>,
-    /// The latest time in its packets, and when that was.
+    /// The latest time in its packets, and when it was received.
     latest: u32,
     at: u64,
     windows: Vec<Window>,
@@ -112,7 +112,7 @@ impl GateState {
         self.latest.wrapping_add(((gone - gone / DRIFT) >> UNIT) as u32)
     }
 
-    /// Takes a packet that has a right tag, and returns whether it is fresh.
+    /// Accepts a packet with a valid tag, and returns whether it is fresh.
     fn take(&mut self, session: u64, stream: u16, time: u32, number: u64, now: u64) -> bool {
         if self.session != Some(session) {
             self.session = Some(session);
@@ -120,7 +120,7 @@ impl GateState {
             (self.latest, self.at) = (time, now);
         }
         let expected = self.expected(now);
-        // Both are of clocks that run alike: half of the circle is 1.1 years.
+        // Both clocks run alike: half of the circle is 1.1 years.
         let ahead = time.wrapping_sub(expected).cast_signed();
         if ahead < -(BEHIND.cast_signed()) {
             return false;
@@ -147,7 +147,7 @@ impl GateState {
     }
 }
 
-/// A worker's checks.
+/// The verifier of a worker.
 #[derive(Debug)]
 pub struct TunnelVerifier {
     gates: Vec<GateState>,
@@ -166,8 +166,8 @@ impl TunnelVerifier {
         Self { gates: gates.into_iter().map(state_of).collect() }
     }
 
-    /// Checks a packet of a tunnel, from its outer IP header on, at `now` by any monotonic clock,
-    /// and returns the class that its gate gave it.
+    /// Verifies a packet of a tunnel, from its outer IP header on, at `now` by any monotonic clock,
+    /// and returns the class that its gate assigned.
     ///
     /// # Errors
     ///

@@ -1,44 +1,44 @@
-//! Tunnels whose packets bear a proof that a gate of ours has sent them.
+//! Tunnels whose packets prove that a gate of this deployment has sent them.
 //!
 //! ```text
-//!   grantor's secret ─ HMAC ─► key of this session ─► gate: Stream::seal ═══► grantor: TunnelVerifier::check
-//!                                                       each worker its own       each worker its own
+//!   grantor's secret ─ HMAC ─► key of this session ─► gate: Stream::seal ═► TunnelVerifier::check
+//!                                                       each worker its own    each worker its own
 //!
 //!   │ outer IP │ UDP │ GUE 0 │ key:16 class:8 1:8 │ epoch:16 stream:16 │ time:32 │ sequence:64 │ tag:128 │ inner
 //! ```
 //!
-//! A grantor delivers packets from a tunnel with DSCP 0 or 1 without a check. A host that can send
-//! it a packet with a gate's address could therefore grant itself. The private data of the GUE
-//! header (`wire/src/gue.rs`) identifies the gate and worker that made the packet, and its time:
+//! A grantor delivers packets from a tunnel with DSCP 0 or 1 without a check, so a host that can
+//! send it a packet with a gate's address could grant itself. The private data of the GUE header
+//! (`wire/src/gue.rs`) identifies the gate and worker that made the packet, and its time:
 //!
 //! | field | |
 //! |---|---|
 //! | key | the number of the secret, as in decisions (`decision/v2/keys.rs`) |
-//! | class | the DSCP that counts; the outer header's may be rewritten on the way |
+//! || class | the DSCP that counts; the outer header's may be rewritten on the path |
 //! | 1 | the format |
 //! | epoch | the lower 16 bits of the gate's session |
-//! | stream | a worker of the gate: each numbers its own packets |
+//! || stream | a worker of the gate: each numbers its own packets |
 //! | time | the gate's monotonic clock, in units of 2^24 ns |
-//! | sequence | which packet of its stream it is, from 1 on |
+//! || sequence | the packet's number in its stream, from 1 on |
 //! | tag | SipHash-2-4 with 128 bits |
 //!
 //! **The tag** covers, in this order: family, inner protocol, inner length, both UDP ports; the
 //! private data before it; the outer addresses; and of the inner packet the first 40 bytes (60 over
-//! IPv6), or as many as there are. ECN bits of the outer header and its TTL change on the way and
-//! are not in it. The rest of the inner packet can be changed on the path, as on any path.
+//! IPv6), or as many as there are. ECN bits of the outer header and its TTL change on the path and
+//! are not covered. The rest of the inner packet can be changed on the path, as on any path.
 //!
 //! **The key** is the first half of HMAC-SHA-256 of [`LABEL`] and the gate's session under the
 //! secret that signs decisions. A gate chooses a session whenever it starts, and grantors learn it
 //! from authentic answers to their content, so a recording of one session is useless in the next.
 //!
 //! **Replay** within a session is bounded twice: by a window of the last [`WINDOW`] numbers of each
-//! stream (RFC 6479), and by time, without clocks that agree: a grantor expects of a gate the
-//! latest time that it has seen, and what has gone by since (less a part in 512, for clocks that
-//! run unlike); what is more than two seconds older is refused. A grantor that has just started
-//! knows no latest time. Until the first fresh packet comes it may take a recorded one of this
-//! session, once in each of its workers.
+//! stream (RFC 6479), and by time, without synchronized clocks: a grantor expects of a gate the
+//! latest time that it has seen, plus the elapsed time (less a part in 512, for clock drift), and
+//! refuses packets that are more than two seconds older. A grantor that has just started knows no
+//! latest time: until the first fresh packet it may accept a recorded one of this session, once in
+//! each of its workers.
 //!
-//! docs/decisions/0030 has the reasons and what it costs.
+//! docs/decisions/0030 has the reasons and the cost.
 
 mod check;
 mod seal;
@@ -62,7 +62,7 @@ const TAGGED_LEN: usize = 20;
 pub const OVERHEAD: usize = wire::gue::LEN + PRIVATE_LEN;
 /// The format of the private data.
 const FORMAT: u8 = 1;
-/// A unit of time is two to the power of this, in nanoseconds.
+/// The unit of time in nanoseconds, as a power of two.
 const UNIT: u32 = 24;
 /// The bytes of the inner packet that the tag covers.
 const COVERED4: usize = 40;
@@ -94,7 +94,7 @@ impl TunnelKey {
 }
 
 impl fmt::Debug for TunnelKey {
-    /// Keeps the secret.
+    /// Omits the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TunnelKey({})", self.number)
     }

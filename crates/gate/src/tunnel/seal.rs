@@ -1,11 +1,11 @@
-//! The gate's side: packets are numbered and sealed as they enter a tunnel.
+//! The gate's side: numbers and seals packets that enter a tunnel.
 
 use wire::tunnel::{Ends, Header};
 
 use super::{FORMAT, PRIVATE_LEN, PrivateData, TAGGED_LEN, TunnelKey, UNIT, tag};
 use crate::policy::Address;
 
-/// The keys of the tunnels that are sealed, by where these end.
+/// The keys of sealed tunnels, by the addresses of their ends.
 #[derive(Clone, Debug, Default)]
 pub struct TunnelKeys {
     /// In order, each end once.
@@ -13,7 +13,7 @@ pub struct TunnelKeys {
 }
 
 impl TunnelKeys {
-    /// Takes the key of each end; of several of one end the last counts.
+    /// Takes the key of each end; of several for one end the last counts.
     pub fn new(keys: impl IntoIterator<Item = (Address, TunnelKey)>) -> Self {
         let keys: std::collections::BTreeMap<_, _> = keys.into_iter().collect();
         Self { keys: keys.into_iter().collect() }
@@ -25,7 +25,7 @@ impl TunnelKeys {
         self.keys.is_empty()
     }
 
-    /// Returns the key of tunnels to an end; none where they are not sealed.
+    /// Returns the key of tunnels to an end; none if they are not sealed.
     ///
     /// O(log n) for n ends.
     #[inline]
@@ -35,7 +35,7 @@ impl TunnelKeys {
     }
 }
 
-/// One worker's numbers: no two streams of a session have the same.
+/// One worker's stream: each stream of a session has its own number.
 #[derive(Debug)]
 pub struct Stream {
     pub(super) stream: u16,
@@ -48,8 +48,8 @@ impl Stream {
         Self { stream, sequence: 0 }
     }
 
-    /// Seals the next packet, at `now`: returns the private data of one with this outer header.
-    /// `inner` is all of the inner packet. A header without UDP cannot be sealed.
+    /// Seals the next packet, at `now`, and returns the private data for this outer header. `inner`
+    /// is the whole inner packet. A header without UDP cannot be sealed.
     #[inline]
     pub fn seal(
         &mut self,
@@ -75,7 +75,7 @@ impl Stream {
     }
 }
 
-/// Returns where a tunnel ends.
+/// Returns the end of a tunnel.
 pub(super) fn end(ends: Ends) -> Address {
     match ends {
         Ends::V4 { dst, .. } => Address::V4(dst),

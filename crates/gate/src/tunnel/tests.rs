@@ -25,7 +25,7 @@ fn header(ends: Ends, dscp: u8) -> Header {
     Header { ends, dscp, hop_limit: 64, udp: Some(Ports { src: 0xc123, dst: 6080 }) }
 }
 
-/// An inner packet as golden/tunnel.py makes one.
+/// An inner packet as golden/tunnel.py builds one.
 fn inner(version: u8, length: usize) -> Vec<u8> {
     let mut packet: Vec<u8> = (0..length).map(|at| (at * 7) as u8).collect();
     packet[0] = if version == 4 { 0x45 } else { 0x60 };
@@ -169,7 +169,7 @@ fn packet_without_a_tag_or_under_an_unknown_key_or_session_is_refused() {
     assert_eq!(format!("{:?}", pair.key), "TunnelKey(9)");
 }
 
-/// Packets out of order, lost and played back at random: each is taken once, and all that come
+/// Packets out of order, lost and replayed at random: each is accepted once, and all that arrive
 /// within the window are.
 #[test]
 fn each_number_is_taken_once_in_any_order() {
@@ -213,7 +213,7 @@ fn recorded_packet_is_too_old_after_two_seconds() {
     assert_eq!(pair.check(&latest, 4 * SECOND), Ok(41));
     assert_eq!(pair.check(&recorded, 4 * SECOND), Err(TunnelError::Replayed));
     assert_eq!(pair.check(&early, 4 * SECOND), Err(TunnelError::Replayed));
-    // Of another stream, of which nothing is remembered.
+    // Another stream, without any state.
     pair.stream = Stream::new(9);
     let other = pair.sealed(V4, 105 * SECOND, &inner);
     assert_eq!(
@@ -228,7 +228,7 @@ fn recorded_packet_is_too_old_after_two_seconds() {
         let sealed = pair.sealed(V4, 100 * SECOND + now - now / 1000, &inner);
         assert_eq!(pair.check(&sealed, now), Ok(41));
     }
-    // Another session: nothing of the last one counts.
+    // Another session: the last one's state does not count.
     let next = SESSION + (1 << 32);
     pair.key = keys().tunnel(7, next).unwrap();
     pair.keys.set(GATE, next, vec![pair.key]);

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_what_makes_no_sense_is_not() {
+    fn chunk_and_status_round_trip_and_invalid_ones_are_refused() {
         let bytes = [7; CHUNK_LEN];
         let chunk = |length, offset, of| Chunk {
             program: 9,

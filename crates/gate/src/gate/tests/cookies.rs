@@ -113,7 +113,7 @@ fn families() -> [Flow; 2] {
 }
 
 #[test]
-fn who_answers_has_an_entry_and_the_rank_of_his_patience() {
+fn proven_source_has_an_entry_and_the_rank_of_its_patience() {
     for flow in families() {
         let mut rig = Rig::new(100, 0.0, 1000);
         let cookie = rig.asked(0, flow, PORT);

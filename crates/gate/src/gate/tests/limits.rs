@@ -114,7 +114,7 @@ fn each_destination_has_its_own_limit() {
 /// By groups and one by one: the entry, the rate, the decline and the limit of nobody on the list
 /// matter.
 #[test]
-fn who_is_allowed_passes_before_everything() {
+fn allowed_source_passes_before_everything() {
     let mut rig = Rig::new(Some(8), None);
     let friend = Flow::v4(0xcb00_7105, PROTECTED);
     let decline = FlowCommand::Decide(Decision::Decline { expire_s: 600 });
@@ -148,7 +148,7 @@ fn who_is_allowed_passes_before_everything() {
 
 /// By groups and one by one: wherever it goes, whatever was granted, and no entry is made of it.
 #[test]
-fn who_is_blocked_is_dropped_before_everything() {
+fn blocked_source_is_dropped_before_everything() {
     let mut rig = Rig::new(None, None);
     let granted = Flow::v4(0xcb00_7005, PROTECTED);
     rig.grant(granted);
@@ -188,7 +188,7 @@ fn who_is_blocked_is_dropped_before_everything() {
 }
 
 #[test]
-fn there_are_so_many_limits() {
+fn limits_beyond_the_maximum_are_refused() {
     let mut draft = draft(None, Some(MBIT));
     for _ in 0..crate::limit::aggregate::MAX_LIMITS {
         draft.set_with_limits(0, Some(MBIT), None);

@@ -92,7 +92,7 @@ fn pieces_may_come_in_any_order_and_twice() {
 }
 
 #[test]
-fn who_may_not_send_what_is_told_so() {
+fn sender_without_permission_is_rejected() {
     let refused = |reason| TransferState::Rejected(reason);
     let mut closed = Library::new(Programs::default(), false);
     assert_eq!(send(&mut closed, 1, 7, object(0)), refused(RejectReason::NotAllowed));
@@ -136,7 +136,7 @@ fn who_may_not_send_what_is_told_so() {
 }
 
 #[test]
-fn what_is_not_what_was_announced_or_does_not_pass_changes_nothing() {
+fn wrong_digest_or_rejected_program_changes_nothing() {
     let mut library = open();
     let sound = object(0);
     assert_eq!(send(&mut library, 1, 7, sound), TransferState::Active);
@@ -182,7 +182,7 @@ fn what_is_not_what_was_announced_or_does_not_pass_changes_nothing() {
 }
 
 #[test]
-fn what_is_kept_is_bounded() {
+fn memory_of_incomplete_programs_is_bounded() {
     let mut library = open();
     let mut rng = fastrand::Rng::with_seed(6);
     let bytes = vec![1; MAX_OBJECT_LEN];

@@ -53,7 +53,7 @@ fn out_of(insns: &[Insn], what: &str, number: usize) {
 }
 
 #[test]
-fn what_never_ends() {
+fn endless_program_is_rejected() {
     // goto -1
     assert_eq!(refused(&[insn(0x05, 0, 0, -1, 0), EXIT]), Some((0, VerifierError::Endless)));
     // A loop whose counter is never told.
@@ -70,7 +70,7 @@ fn what_never_ends() {
 }
 
 #[test]
-fn what_takes_too_long_to_understand() {
+fn complex_program_is_rejected() {
     // Forty bits of the cookie, each of which makes two ways that stay apart.
     let mut insns = vec![call(COOKIE), mov_reg(6, 0), mov(7, 0)];
     for bit in 0..40i16 {
@@ -155,7 +155,7 @@ fn the_packet_is_read_only_where_it_was_shown_to_be() {
 }
 
 #[test]
-fn what_was_not_written_is_not_read() {
+fn read_of_uninitialized_memory_is_rejected() {
     assert_eq!(refused(&[EXIT]), Some((0, VerifierError::Unset(0))));
     assert_eq!(refused(&[mov_reg(0, 3), EXIT]), Some((0, VerifierError::Unset(3))));
     assert_eq!(refused(&[load(0, 10, -8), EXIT]), Some((0, VerifierError::UnsetStack(-8))));
@@ -235,15 +235,15 @@ fn arithmetic_that_has_no_meaning() {
     for other in [insn(0xdb, 10, 1, -8, 0), insn(0x30, 0, 0, 0, 0), insn(0x37, 0, 0, 1, 3)] {
         assert_eq!(refused(&[mov(0, 1), other, EXIT]), Some((1, VerifierError::Opcode)));
     }
-    assert_eq!(refused(&[call(12), EXIT]), Some((0, VerifierError::NoSuchFunction)));
+    assert_eq!(refused(&[call(12), EXIT]), Some((0, VerifierError::NoSuchFunction(12))));
     let own = [insn(0x85, 0, 1, 0, 1), EXIT, mov(0, 0), EXIT];
     assert_eq!(refused(&own), Some((0, VerifierError::OwnFunction)));
     // Of the other section.
-    assert_eq!(refused(&[call(1), EXIT]), Some((0, VerifierError::NoSuchFunction)));
+    assert_eq!(refused(&[call(1), EXIT]), Some((0, VerifierError::NoSuchFunction(1))));
     let init = verify(Section::Init, code(&[call(PACKET), EXIT])).unwrap_err();
-    assert_eq!(init.error, VerifierError::NoSuchFunction);
+    assert_eq!(init.error, VerifierError::NoSuchFunction(PACKET));
     assert_eq!(
         init.to_string(),
-        "init, instruction 0 `call pkt_ctx_to_pkt`: calls a function that there is not here"
+        "init, instruction 0 `call pkt_ctx_to_pkt`: unknown helper function 3"
     );
 }

@@ -177,13 +177,13 @@ impl Step<'_> {
     }
 
     fn call(&self, state: &mut State, number: i32) -> Result<(), VerifierError> {
-        let helper = Helper::by_number(number).ok_or(VerifierError::NoSuchFunction)?;
+        let helper = Helper::by_number(number).ok_or(VerifierError::NoSuchFunction(number))?;
         let section = match helper {
             Helper::InitCookie => Section::Init,
             Helper::PacketCookie | Helper::Packet | Helper::Prepare => Section::Packet,
         };
         if section != self.section {
-            return Err(VerifierError::NoSuchFunction);
+            return Err(VerifierError::NoSuchFunction(number));
         }
         match read(state, 1)? {
             Reg::Pointer(Pointer { region: Region::Context, low: 0, high: 0, .. }) => {}
