@@ -72,7 +72,7 @@ impl<T: Copy + PartialEq> Arena<T> {
         self.store(content)
     }
 
-    /// Writes `content` over what is stored at `at`.
+    /// Overwrites the items at `at` with `content`.
     pub(crate) fn write(&mut self, at: usize, content: &[T]) {
         if !content.is_empty() {
             self.items.write(at, content);
@@ -137,13 +137,8 @@ mod tests {
     fn blocks_stored_and_freed_at_random_keep_their_content() {
         let mut arena: Arena<u32> = Arena::new();
         let mut live: Vec<(usize, Vec<u32>)> = Vec::new();
-        let mut state = 11u64;
-        let mut next = move || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state as usize
-        };
+        let mut rng = fastrand::Rng::with_seed(11);
+        let mut next = move || rng.usize(..);
         for step in 0..20_000 {
             let content: Vec<u32> = (0..next() % 9).map(|i| (step * 16 + i) as u32).collect();
             match next() % 3 {

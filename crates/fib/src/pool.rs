@@ -227,13 +227,8 @@ mod tests {
     fn spans_interned_and_released_at_random_neither_leak_nor_overlap() {
         let mut pool: Pool<u8> = Pool::new();
         let mut live: Vec<(usize, Vec<u8>)> = Vec::new();
-        let mut state = 7u64;
-        let mut next = move || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state as usize
-        };
+        let mut rng = fastrand::Rng::with_seed(7);
+        let mut next = move || rng.usize(..);
         for _ in 0..20_000 {
             if live.len() < 40 && next() % 2 == 0 {
                 let content: Vec<u8> = (0..1 + next() % 9).map(|_| (next() % 3) as u8).collect();

@@ -257,20 +257,22 @@ mod tests {
     struct Exercise {
         pool: SharedPool,
         live: BTreeMap<usize, Vec<u32>>,
-        state: u64,
+        rng: fastrand::Rng,
         number: u32,
     }
 
     impl Exercise {
         fn new() -> Self {
-            Self { pool: SharedPool::new(), live: BTreeMap::new(), state: 7, number: 0 }
+            Self {
+                pool: SharedPool::new(),
+                live: BTreeMap::new(),
+                rng: fastrand::Rng::with_seed(7),
+                number: 0,
+            }
         }
 
         fn below(&mut self, bound: usize) -> usize {
-            self.state ^= self.state << 13;
-            self.state ^= self.state >> 7;
-            self.state ^= self.state << 17;
-            self.state as usize % bound
+            self.rng.usize(..bound)
         }
 
         fn store(&mut self, len: usize) {
@@ -343,7 +345,8 @@ mod tests {
         let (mut idle, mut present) = (exercise.pin(), exercise.pin());
         let place = exercise.pool.words.as_ptr();
         for _ in 0..5000 {
-            let at = *exercise.live.keys().nth(exercise.state as usize % 1000).unwrap();
+            let nth = exercise.below(1000);
+            let at = *exercise.live.keys().nth(nth).unwrap();
             exercise.live.remove(&at);
             exercise.pool.release(at, 10);
             exercise.store(10);
@@ -357,7 +360,6 @@ mod tests {
             exercise.pool.refresh(&mut idle.snapshot);
             idle.reached = exercise.live.clone();
             core::mem::swap(&mut idle, &mut present);
-            exercise.below(2);
         }
         assert_eq!(exercise.pool.words.as_ptr(), place, "the array neither grows nor moves");
         idle.check();

@@ -547,9 +547,9 @@ mod tests {
     fn two_tables_in_turn_follow_every_write() {
         let mut master = Master::new(vec![0u32; 100]);
         let mut tables = [master.freeze(), master.freeze()];
-        let mut state = 1u64;
+        let mut rng = fastrand::Rng::with_seed(1);
         for step in 0..5_000u32 {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+            let state = rng.u64(..);
             let at = (state >> 33) as usize % (master.len() + 1);
             let content: Vec<u32> = (0..(state >> 60) as u32).map(|i| step * 100 + i).collect();
             master.write(at, &content);
@@ -597,9 +597,9 @@ mod tests {
 
     #[test]
     fn amendment_does_not_write_equal_words() {
-        let mut state = 5u64;
+        let mut rng = fastrand::Rng::with_seed(5);
         let mut next = move |below: usize| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+            let state = rng.u64(..);
             (state >> 33) as usize % below
         };
         for _ in 0..2_000 {

@@ -1,15 +1,14 @@
-//! Every engine there is, with no code of its own, against the oracle.
+//! Every engine, without code specific to it, against the oracle.
 //!
-//! The space of `u8` has 256 addresses, so that nothing of a table can hide: every
-//! border is hit, every nesting and overlap of stages occurs, thousands of times
-//! over. Real families share all of that code and differ in widths alone; they are
-//! compared at all borders and at random addresses.
+//! The space of `u8` has 256 addresses, so that every address of a table is compared: every border
+//! is hit, and every nesting and overlap of stages occurs, thousands of times. Real families share
+//! all of that code and differ in widths alone; they are compared at all borders and at random
+//! addresses.
 //!
-//! `FINGERPOST_ENGINES=NAME,…` narrows the battery to some engines while one works
-//! on them.
+//! `FINGERPOST_ENGINES=NAME,…` restricts the battery to some engines during work on them.
 
-// In this program and not in one of its own, because every engine of every family
-// is compiled into each.
+// A module and not a program of its own, because every engine of every family is compiled into
+// each program.
 #[path = "battery/corners.rs"]
 mod corners;
 mod tables;
@@ -20,8 +19,8 @@ use fingerpost_fib::engine::linear::Linear;
 use fingerpost_fib::{Choice, Engine, Family, Fib, Hop, Prefix, Rib};
 use tables::{Dice, borders, engines};
 
-/// Compares the ways of looking up with the oracle on every address of `addrs`;
-/// traces, which are slow, every `sparse`th.
+/// Compares all ways of looking up with the oracle at every address of `addrs`, and traces, which
+/// are slow, at every `sparse`th.
 fn compare<A: Family>(
     table: &BTreeMap<Prefix<A>, Hop>,
     choices: &[Choice],
@@ -68,7 +67,7 @@ fn compare<A: Family>(
     }
 }
 
-/// Says where two answers differ first.
+/// Describes the first difference of two answers.
 fn differs<A: Family>(
     addrs: &[A],
     out: &[Hop],
@@ -81,7 +80,7 @@ fn differs<A: Family>(
     })
 }
 
-/// A table of the seed: from a few hops, that merge, to many, that need every width.
+/// Draws a table: with few hops, which merge, up to many, which need every width.
 fn table<A: Family>(dice: &mut Dice, routes: usize) -> BTreeMap<Prefix<A>, Hop> {
     let routes = dice.below(routes);
     let hops = [2, 3, 200, 300, 70_000][dice.below(5)];
@@ -89,7 +88,7 @@ fn table<A: Family>(dice: &mut Dice, routes: usize) -> BTreeMap<Prefix<A>, Hop> 
 }
 
 #[test]
-fn every_address_of_eight_bits() {
+fn engines_answer_every_address_of_eight_bits() {
     let universe: Vec<u8> = (0..=u8::MAX).collect();
     let mut choices = engines::<u8>();
     let shapes = ["D1R", "D4R", "D1X1R", "D3X3R", "D4X1R"];
@@ -101,7 +100,7 @@ fn every_address_of_eight_bits() {
 }
 
 #[test]
-fn every_address_of_sixteen_bits() {
+fn engines_answer_every_address_of_sixteen_bits() {
     let universe: Vec<u16> = (0..=u16::MAX).collect();
     let mut choices = engines::<u16>();
     let shapes = ["D2R", "D12R", "D8X4R", "D2X10R", "D2R/8", "D2X2R/8", "D3X3R/8"];
@@ -112,8 +111,8 @@ fn every_address_of_sixteen_bits() {
     }
 }
 
-/// Tables of a real family: all borders and some random addresses.
-fn real_family<A: Family>(seeds: u64) {
+/// Compares tables of a real family at all borders and some random addresses.
+fn compare_family<A: Family>(seeds: u64) {
     let choices = engines::<A>();
     for seed in 0..seeds {
         let mut dice = Dice::new(seed);
@@ -125,17 +124,17 @@ fn real_family<A: Family>(seeds: u64) {
 }
 
 #[test]
-fn ipv4() {
-    real_family::<u32>(12);
+fn engines_answer_ipv4_tables() {
+    compare_family::<u32>(12);
 }
 
 #[test]
-fn ipv6() {
-    real_family::<u128>(12);
+fn engines_answer_ipv6_tables() {
+    compare_family::<u128>(12);
 }
 
 #[test]
-fn an_engine_says_full_of_addresses_that_it_cannot_hold() {
+fn engine_refuses_families_that_it_does_not_suit() {
     let rib: Rib<u128> = Rib::new();
     for choice in Choice::every::<u32>() {
         let built = Fib::build(&rib, choice, 1);

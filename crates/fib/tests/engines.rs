@@ -50,17 +50,17 @@ fn owned(names: &[&str], suffix: &str) -> Vec<String> {
 }
 
 #[test]
-fn ipv4() {
+fn dxr_answers_ipv4_tables() {
     battery::<u32>(&owned(&DXR4, ""));
 }
 
 #[test]
-fn ipv6_upper_half() {
+fn dxr_answers_tables_of_the_ipv6_upper_half() {
     battery::<u64>(&owned(&DXR6, ""));
 }
 
 #[test]
-fn ipv6_whole_and_in_halves() {
+fn dxr_answers_ipv6_tables_whole_and_in_halves() {
     let mut names = owned(&DXR6, "");
     names.extend(owned(&DXR6, "/64"));
     names.push("auto".into());
@@ -68,7 +68,7 @@ fn ipv6_whole_and_in_halves() {
 }
 
 #[test]
-fn empty_default_and_host_routes() {
+fn empty_tables_default_and_host_routes_are_right() {
     for len in [0, 1, 31, 32] {
         let table = BTreeMap::from([(Prefix::truncate(u32::MAX, len), Hop(7))]);
         compare(&table, &owned(&DXR4, ""), &mut Dice::new(1));
@@ -83,7 +83,7 @@ fn empty_default_and_host_routes() {
 }
 
 #[test]
-fn a_chunk_of_all_its_addresses_and_every_next_hop_of_sixteen_bits() {
+fn chunk_of_65536_ranges_and_65534_next_hops_is_right() {
     // One /16 in which no two neighbors agree: 2^16 ranges and 65,534 next hops.
     let table: BTreeMap<Prefix<u32>, Hop> = (0..1u32 << 16)
         .map(|low| (Prefix::truncate(0x0a01_0000 | low, 32), Hop(1 + low % 65_534)))
@@ -99,7 +99,7 @@ fn a_chunk_of_all_its_addresses_and_every_next_hop_of_sixteen_bits() {
 }
 
 #[test]
-fn a_builder_of_fixed_width_says_full_and_never_answers_wrong() {
+fn builder_of_fixed_width_returns_full_beyond_its_limit() {
     use fingerpost_fib::engine::dxr::{DxrBuilder, Shape};
     use fingerpost_fib::runs::{Run, sweep};
     use fingerpost_fib::{Builder, Full};
@@ -125,10 +125,10 @@ fn a_builder_of_fixed_width_says_full_and_never_answers_wrong() {
 }
 
 #[test]
-fn threads_build_the_same_table() {
+fn several_threads_build_the_same_table() {
     fn both<A: Family>(names: &[&str]) {
         let mut dice = Dice::new(5);
-        // Many routes, cheaply: the oracle here is the build of one thread.
+        // Many routes at little cost: the oracle here is the build of one thread.
         let mut table = BTreeMap::new();
         for _ in 0..30_000 {
             let len = (A::BITS / 4) + dice.below(A::BITS as usize / 2) as u32;
@@ -159,7 +159,7 @@ fn threads_build_the_same_table() {
 }
 
 #[test]
-fn the_highest_hop_is_kept_or_refused() {
+fn highest_hop_is_stored_or_refused() {
     let routes = [(Prefix::truncate(1u128 << 100, 40), Hop(u32::MAX))];
     let rib = Rib::from_sorted(routes);
     let build = |name| Fib::build(&rib, Choice::parse::<u128>(name).unwrap(), 1);
@@ -168,13 +168,13 @@ fn the_highest_hop_is_kept_or_refused() {
 }
 
 #[test]
-fn what_is_full_is_said_in_words() {
+fn full_is_described_with_the_limit() {
     let full = Full { what: Full::CHUNK, limit: 511, seen: 600 };
     assert_eq!(full.to_string(), "the table is full: 600 ranges in one chunk, and room for 511");
 }
 
 #[test]
-fn the_lower_table_holds_only_what_is_longer() {
+fn lower_table_holds_only_longer_routes() {
     let mut dice = Dice::new(11);
     let mut table: BTreeMap<Prefix<u128>, Hop> = BTreeMap::new();
     for _ in 0..500 {

@@ -1,7 +1,7 @@
-//! The automatic choice's estimates against what is built, on generated tables.
+//! The automatic choice's estimates against the built sizes, on generated tables.
 //!
-//! Estimates decide which engine a table gets, so one that is far off takes a slower and
-//! larger engine than there is. Each candidate of both families is built at several sizes
+//! Estimates decide the engine of a table, so that a wrong one selects a slower and larger engine
+//! than necessary. Each candidate of both families is built at several sizes
 //! (`cargo xtask exhaustive` adds one and four million routes).
 
 #![expect(clippy::print_stdout, reason = "the figures, with --nocapture")]
@@ -9,8 +9,8 @@
 use feed::{Recipe, generate};
 use fingerpost_fib::{Caches, Choice, Family, Fib, Hop, Rib};
 
-/// How far an estimate may be from what is built.
-const OFF: f64 = 0.15;
+/// The greatest allowed relative error of an estimate.
+const MAX_ERROR: f64 = 0.15;
 
 fn estimates_hold<A: Family>(routes: Vec<(fingerpost_fib::Prefix<A>, feed::Label)>) {
     let count = routes.len();
@@ -22,13 +22,13 @@ fn estimates_hold<A: Family>(routes: Vec<(fingerpost_fib::Prefix<A>, feed::Label
         let (name, bytes) = (fib.name(), fib.footprint());
         let off = estimate.bytes as f64 / bytes as f64 - 1.0;
         println!("{count} routes, {name}: {bytes} bytes, estimate {:+.1} %", 100.0 * off);
-        assert!(off.abs() <= OFF, "{count} routes, {name}: {bytes}, not {}", estimate.bytes);
+        assert!(off.abs() <= MAX_ERROR, "{count} routes, {name}: {bytes}, not {}", estimate.bytes);
         built.push(bytes);
     }
     let chosen = Fib::build(&rib, Choice::Auto, 2).expect("the choice holds the table");
     let budget = Caches::of_this_machine().second / 2;
     let least = built.iter().copied().min().expect("there are candidates");
-    let about = (least as f64 * 1.25 * (1.0 + OFF)) as usize;
+    let about = (least as f64 * 1.25 * (1.0 + MAX_ERROR)) as usize;
     assert!(chosen.footprint() <= budget.max(about), "{count} routes: {}", chosen.name());
 }
 

@@ -1,5 +1,5 @@
-//! Many tables over one memory: each answers as it would by itself, whatever comes,
-//! goes and changes in the others, and costs little more than what is its own.
+//! Many tables in one memory: each answers as a single table does, whatever changes in the others,
+//! and costs little more than the memory of its own routes.
 
 #![expect(clippy::print_stdout, reason = "the figures, with --nocapture")]
 
@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use fingerpost_fib::{Choice, Family, Fib, Fibs, FibsUpdater, Hop, Prefix, Rib};
 use tables::{Dice, borders};
 
-/// Tables come, change and go at random; after each commit every one is compared with
-/// the oracle over its own routes, at `probes` and at the borders of all tables.
+/// Adds, changes and removes tables at random; after each commit compares every one with the oracle
+/// over its own routes, at `probes` and at the borders of all tables.
 fn churn<A: Family>(seed: u64, probes: &[A], commits: usize) {
     let mut dice = Dice::new(seed);
     let mut updater = FibsUpdater::<A>::new().unwrap();
@@ -21,7 +21,7 @@ fn churn<A: Family>(seed: u64, probes: &[A], commits: usize) {
         let hops = [4, 300, 70_000][step % 3];
         match dice.below(6) {
             0 if models.len() < 6 => {
-                // New, or as another table is.
+                // Empty, or a copy of another table.
                 let known = models.values().nth(dice.below(models.len())).cloned();
                 let routes = known.filter(|_| dice.below(2) == 0);
                 let routes = routes.unwrap_or_else(|| dice.table(20, hops));
@@ -76,7 +76,7 @@ fn churn<A: Family>(seed: u64, probes: &[A], commits: usize) {
 }
 
 #[test]
-fn each_table_answers_as_by_itself() {
+fn each_table_answers_as_a_single_table_does() {
     let universe: Vec<u8> = (0..=u8::MAX).collect();
     (0..30).for_each(|seed| churn::<u8>(seed, &universe, 60));
     let some: Vec<u16> = (0..=u16::MAX).step_by(61).collect();
@@ -99,7 +99,7 @@ fn customer(number: u32) -> Rib<u32> {
 }
 
 #[test]
-fn small_tables_cost_kilobytes_and_give_them_back() {
+fn small_tables_take_kilobytes_and_give_them_back() {
     let customers: Vec<Rib<u32>> = (0..256).map(customer).collect();
     let mut updater = FibsUpdater::new().unwrap();
     let mut reader = updater.reader();
@@ -116,7 +116,7 @@ fn small_tables_cost_kilobytes_and_give_them_back() {
     }
     assert!(bytes < 256 * 8 * 1024, "{bytes} bytes for 256 small tables");
     assert_eq!(bytes, Fibs::build(&customers).unwrap().footprint());
-    // All go but the first, and come again.
+    // All but the first are removed, and added again.
     for table in 1..256 {
         updater.remove(table);
     }
@@ -129,8 +129,8 @@ fn small_tables_cost_kilobytes_and_give_them_back() {
         updater.add(rib.clone());
     }
     updater.commit().unwrap();
-    let again = reader.current().footprint();
-    assert!(again.abs_diff(bytes) <= bytes / 16, "{again} bytes, {bytes} before");
+    let restored = reader.current().footprint();
+    assert!(restored.abs_diff(bytes) <= bytes / 16, "{restored} bytes, {bytes} before");
     for (table, rib) in customers.iter().enumerate() {
         for (prefix, _) in rib {
             let right = rib.longest(prefix.addr()).unwrap().1;
@@ -140,7 +140,7 @@ fn small_tables_cost_kilobytes_and_give_them_back() {
 }
 
 #[test]
-fn a_table_too_many_hops_for_narrow_entries_widens_all() {
+fn table_with_too_many_hops_widens_all() {
     let mut updater = FibsUpdater::<u32>::new().unwrap();
     let mut reader = updater.reader();
     let (small, large) = (updater.add(customer(1)), updater.add(Rib::new()));
@@ -161,7 +161,7 @@ fn a_table_too_many_hops_for_narrow_entries_widens_all() {
 }
 
 #[test]
-fn sleeping_readers_hold_up_memory_and_not_changes() {
+fn sleeping_readers_delay_memory_and_not_changes() {
     let mut updater = FibsUpdater::<u32>::new().unwrap();
     let table = updater.add(Rib::new());
     updater.commit().unwrap();

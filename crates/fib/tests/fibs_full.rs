@@ -1,5 +1,5 @@
-//! Full tables that differ in 5 % of their routes, over one memory: what they take
-//! together, against each by itself and against `SAIL_M`, and that each is right.
+//! Full tables that differ in 5 % of their routes, in one memory: their size together, against each
+//! on its own and against `SAIL_M`, and the answers of each.
 
 #![expect(clippy::print_stdout, reason = "the figures, with --nocapture")]
 
@@ -17,8 +17,8 @@ const FIBS: usize = 8;
 
 type Routes = Vec<(Prefix<u32>, Hop)>;
 
-/// The table with another hop for one route in 20: here and there, or, as by a
-/// neighbor's preference for some region, in rows of 500.
+/// Makes a table with another hop for one route in 20: scattered, or in rows of 500, as by a
+/// neighbor's preference for some region.
 fn variant(base: &Routes, fib: usize, row: usize) -> Rib<u32> {
     let mut dice = Dice::new(fib as u64);
     let mut routes = base.clone();
@@ -37,7 +37,7 @@ fn variant(base: &Routes, fib: usize, row: usize) -> Rib<u32> {
 fn eight_full_tables_that_differ_in_a_twentieth() {
     let loaded = real::load(real::V4);
     let base = real::routes(&loaded.v4, Some(148));
-    for (how, row, most) in [("here and there", 1, 6.5), ("in rows of 500", 500, 3.0)] {
+    for (how, row, most) in [("scattered", 1, 6.5), ("in rows of 500", 500, 3.0)] {
         let ribs: Vec<Rib<u32>> = (0..FIBS).map(|fib| variant(&base, fib, row)).collect();
         let mut updater = FibsUpdater::new().unwrap();
         let mut sizes = Vec::new();

@@ -3,7 +3,7 @@
 //!
 //! The oracle is [`Rib::longest`], a trie that shares no code with the sweep or
 //! with any engine, and is itself compared with brute force in `rib.rs`. Answers
-//! are computed once and every engine is held against them.
+//! are computed once and every engine is compared with them.
 //!
 //! `cargo xtask exhaustive` runs the same with 200 million addresses a table, over
 //! more tables, and with a million updates (feature `exhaustive`).
@@ -21,11 +21,11 @@ mod tables;
 use fingerpost_fib::{Choice, Family, Fib, Hop, Prefix, Rib};
 use tables::{Dice, engines};
 
-/// Whether there is time.
+/// Whether the exhaustive tests run.
 const EXHAUSTIVE: bool = cfg!(feature = "exhaustive");
-/// How many random addresses a table is asked for.
+/// The number of random addresses looked up in a table.
 const RANDOM: usize = if EXHAUSTIVE { 200_000_000 } else { 10_000_000 };
-/// How many at once, so that the answers of all need not be kept.
+/// The number of addresses compared at a time, to limit the memory for answers.
 const SLICE: usize = 10_000_000;
 
 /// Every engine but the oracle, which compares a million routes for each address,
@@ -35,8 +35,7 @@ fn every<A: Family>(shapes: &[&str]) -> Vec<Choice> {
     let mut every = engines::<A>();
     every.retain(|choice| *choice != Choice::Linear);
     let missing: Vec<Choice> = shapes.filter(|shape| !every.contains(shape)).collect();
-    // Where the environment asks for some engines, those are none of this family,
-    // or they are all.
+    // If the environment names some engines, these shapes are left out.
     if std::env::var_os("FINGERPOST_ENGINES").is_none() {
         every.extend(missing);
         assert!(every.len() > 5);
@@ -76,7 +75,7 @@ fn compare<A: Family>(
     println!("{} routes, {random} addresses: {} agree", routes.len(), names.join(" "));
 }
 
-/// Every route's ends, and their neighbors.
+/// Lists the first and the last address of every route, and their neighbors.
 fn all_borders<A: Family>(routes: &[(Prefix<A>, Hop)]) -> Vec<A> {
     let step = |addr: A, by: u128| A::from_u128(addr.to_u128().wrapping_add(by));
     routes
@@ -86,12 +85,12 @@ fn all_borders<A: Family>(routes: &[(Prefix<A>, Hop)]) -> Vec<A> {
         .collect()
 }
 
-/// What the routing table answers.
+/// Returns the routing table's answers.
 fn longest<A: Family>(rib: &Rib<A>, addrs: &[A]) -> Vec<Hop> {
     addrs.iter().map(|&addr| rib.longest(addr).map_or(Hop::NONE, |(_, hop)| hop)).collect()
 }
 
-/// Compares a batch with what is expected, and says where it differs first.
+/// Compares a batch with the expected answers, and panics at the first difference.
 fn agree<A: Family>(fib: &Fib<A>, addrs: &[A], expected: &[Hop], out: &mut [Hop]) {
     out.fill(Hop(u32::MAX));
     fib.lookup_batch(addrs, out);
@@ -112,7 +111,7 @@ fn check<A: Family>(rib: &Rib<A>, fibs: &[Fib<A>], addrs: &[A]) {
                 for fib in fibs {
                     agree(fib, addrs, &expected, &mut out);
                 }
-                // One by one is other code, and slow.
+                // Single lookups are separate code, and slow.
                 for (&addr, &hop) in addrs.iter().zip(&expected).step_by(997) {
                     for fib in fibs {
                         assert_eq!(fib.lookup(addr), hop, "{}: {addr:x?}", fib.name());
@@ -124,7 +123,7 @@ fn check<A: Family>(rib: &Rib<A>, fibs: &[Fib<A>], addrs: &[A]) {
 }
 
 #[test]
-fn ipv4_of_2026() {
+fn engines_answer_the_ipv4_table_of_2026() {
     let loaded = real::load(real::V4);
     let every = every::<u32>(&["D16R", "D22R", "D12X4R", "D14X4R", "D16X2R", "D16X6R"]);
     compare(&real::routes(&loaded.v4, Some(148)), &every, RANDOM, Prefix::ALL);
@@ -133,8 +132,8 @@ fn ipv4_of_2026() {
 }
 
 #[test]
-fn ipv6_of_2026_and_of_2017() {
-    // Half of the addresses anywhere in what is assigned.
+fn engines_answer_the_ipv6_tables_of_2026_and_2017() {
+    // Half of the addresses anywhere in the assigned space.
     let assigned = Prefix::truncate(1u128 << 125, 3);
     let loaded = real::load(real::V6);
     let every = every::<u128>(&["D16R", "D16X4R", "D12X8R", "D16R/64", "D16X4R/64"]);
@@ -145,7 +144,7 @@ fn ipv6_of_2026_and_of_2017() {
 }
 
 #[test]
-fn ipv4_of_2015() {
+fn engines_answer_the_ipv4_table_of_2015() {
     // The tests of all 2^32 addresses have this one too.
     let loaded = real::load(real::PCH);
     let some = if EXHAUSTIVE { RANDOM } else { RANDOM / 20 };

@@ -1,9 +1,8 @@
 //! All 2^32 addresses of IPv4 in every engine, against a flat painted array: 8 GiB and
-//! some minutes an engine, so it runs only when asked for (`cargo xtask exhaustive`).
+//! some minutes an engine, so that it runs only in `cargo xtask exhaustive`.
 //!
-//! The array is painted with the routes from the shortest to the longest, each over
-//! the addresses it covers. What color an address has in the end is its hop; no
-//! search, no tree, no sweep has a part in it.
+//! The routes are written to the array from the shortest to the longest, each over the addresses it
+//! covers. The final value of an address is its hop; no search, tree or sweep is involved.
 //!
 //! `FINGERPOST_ENGINES` and `FINGERPOST_TABLES` name some of the engines and of the tables
 //! (`2026,2023,2015`).
@@ -19,7 +18,7 @@ use std::time::Instant;
 
 use fingerpost_fib::{Choice, Fib, Hop, Prefix, Rib};
 
-/// How many addresses are asked at once.
+/// The number of addresses in a batch.
 const BATCH: usize = 1 << 16;
 
 /// Paints the routes, shortest first.
@@ -34,7 +33,7 @@ fn paint(routes: &[(Prefix<u32>, Hop)]) -> Vec<u16> {
     canvas
 }
 
-/// Counts the addresses at which the table differs from the canvas; the first is told.
+/// Counts the addresses at which the table differs from the canvas, and prints the first.
 fn wrong(fib: &Fib<u32>, canvas: &[u16]) -> u64 {
     let (next, wrong) = (AtomicU64::new(0), AtomicU64::new(0));
     let work = || {
@@ -72,7 +71,7 @@ fn every_address(table: &str, routes: &[(Prefix<u32>, Hop)]) {
     let canvas = paint(routes);
     let rib = Rib::from_sorted(routes.iter().copied());
     let mut choices = tables::engines::<u32>();
-    // Which would compare every route with every address.
+    // The oracle would compare every route with every address.
     choices.retain(|choice| *choice != Choice::Linear);
     let mut bad = Vec::new();
     for (index, choice) in choices.iter().enumerate() {
@@ -95,7 +94,7 @@ fn every_address(table: &str, routes: &[(Prefix<u32>, Hop)]) {
 
 /// One test and not three: each canvas takes 8 GiB.
 #[test]
-fn every_address_of_the_full_tables() {
+fn engines_answer_every_address_of_the_full_tables() {
     let wanted = std::env::var("FINGERPOST_TABLES").unwrap_or_else(|_| "2026,2023,2015".to_owned());
     for year in wanted.split(',') {
         let load = |name| real::load(name).v4;

@@ -1,5 +1,5 @@
-//! The host address cache gives what the engine behind it would, whatever was
-//! asked before and however often the table changes.
+//! The host address cache returns the answers of the engine behind it, for any sequence of lookups
+//! and changes of the table.
 
 #![cfg(feature = "std")]
 
@@ -28,14 +28,14 @@ fn rib<A: Family>(table: &BTreeMap<Prefix<A>, Hop>) -> Rib<A> {
 fn trains<A: Family>(dice: &mut Dice, count: usize) -> Vec<A> {
     let mut addrs: Vec<A> = Vec::new();
     while addrs.len() < count {
-        let again = dice.below(3) > 0 && !addrs.is_empty();
-        let addr = if again { addrs[dice.below(addrs.len())] } else { dice.addr() };
+        let repeats = dice.below(3) > 0 && !addrs.is_empty();
+        let addr = if repeats { addrs[dice.below(addrs.len())] } else { dice.addr() };
         addrs.extend(std::iter::repeat_n(addr, 1 + dice.below(4)));
     }
     addrs
 }
 
-/// Asks for every address of `addrs`, one by one and in batches of all sizes.
+/// Looks up every address of `addrs`, one by one and in batches of all sizes.
 fn same<A: Family>(
     hac: &mut Hac<A>,
     engine: &dyn Engine<A>,
@@ -57,8 +57,8 @@ fn same<A: Family>(
         at = end;
     }
     assert!(out == expected, "a batch differs, {:?}", hac.shape());
-    let asked = hac.hits() - hits + hac.misses() - misses;
-    assert_eq!(asked, 2 * addrs.len() as u64, "every lookup is a hit or a miss");
+    let lookups = hac.hits() - hits + hac.misses() - misses;
+    assert_eq!(lookups, 2 * addrs.len() as u64, "every lookup is a hit or a miss");
 }
 
 /// Every address of a small universe, in order and at random, before and after the
@@ -87,16 +87,16 @@ fn universe<A: Family>(seeds: u64, sample: usize) {
 }
 
 #[test]
-fn every_address_of_a_byte() {
+fn cache_answers_every_address_of_eight_bits() {
     universe::<u8>(200, 300);
 }
 
 #[test]
-fn every_address_of_two_bytes() {
+fn cache_answers_every_address_of_sixteen_bits() {
     universe::<u16>(4, 2_000);
 }
 
-/// Behind the same cache, every engine there is.
+/// Compares every engine behind the same cache.
 fn every_engine<A: Family>() {
     let mut dice = Dice::new(5);
     let tables: Vec<_> = (0..3).map(|_| dice.table::<A>(100, 300)).collect();
@@ -113,7 +113,7 @@ fn every_engine<A: Family>() {
 }
 
 #[test]
-fn in_front_of_every_engine() {
+fn cache_answers_in_front_of_every_engine() {
     every_engine::<u8>();
     every_engine::<u16>();
     every_engine::<u32>();
@@ -123,7 +123,7 @@ fn in_front_of_every_engine() {
 
 /// No answer outlives the table it is from, when tables take turns in place.
 #[test]
-fn publications_empty_it() {
+fn cache_is_emptied_by_a_publication() {
     let mut updater = Updater::new(Rib::<u8>::new(), Choice::Auto, 1).unwrap();
     let mut reader = updater.reader();
     let mut hac = Hac::new(HacShape::new(16, 2, false).unwrap());
@@ -154,7 +154,7 @@ fn publications_empty_it() {
     assert!(hac.hits() > 1_000, "{} hits", hac.hits());
 }
 
-/// What the counters say is what a list of the sets would say.
+/// The counters equal those of a plain array of the sets.
 #[test]
 fn direct_mapped_hits_are_those_of_a_plain_array() {
     let mut dice = Dice::new(8);

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use fingerpost_fib::{Full, Hop, HopTable};
 
-/// Acquires and releases at random. The model is the rule itself: the lowest
-/// index that no next hop has.
+/// Acquires and releases at random. The model is the rule itself: the lowest index that no next
+/// hop has.
 #[test]
-fn indexes_are_dense_and_the_lowest_free_is_next() {
+fn lowest_free_index_is_assigned() {
     let mut seed = 1_u64;
     let mut roll = |limit: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -48,7 +48,7 @@ fn indexes_are_dense_and_the_lowest_free_is_next() {
 }
 
 #[test]
-fn no_route_is_no_entry() {
+fn hop_none_has_no_entry() {
     let mut hops = HopTable::<u8>::new();
     assert_eq!(hops.get(Hop::NONE), None);
     assert_eq!(hops.release(Hop::NONE), None);
@@ -58,18 +58,18 @@ fn no_route_is_no_entry() {
 }
 
 #[test]
-fn a_full_table_says_so_and_stays_right() {
+fn full_table_refuses_new_hops_and_stays_valid() {
     let mut hops = HopTable::new().limited(3);
     for next in 0..3 {
         hops.acquire(&next).unwrap();
     }
     assert_eq!(hops.acquire(&3), Err(Full { what: "next hops", limit: 3, seen: 4 }));
-    assert_eq!(hops.acquire(&2), Ok(Hop(3)), "a known one needs no room");
+    assert_eq!(hops.acquire(&2), Ok(Hop(3)), "a known next hop needs no new index");
     assert_eq!(hops.release(Hop(2)), Some(1));
     assert_eq!(hops.acquire(&3), Ok(Hop(2)));
     assert_eq!(hops.acquire(&4), Err(Full { what: "next hops", limit: 3, seen: 4 }));
 
-    // A limit set too late keeps what there is, and gives out nothing above it.
+    // A later limit keeps existing hops, and assigns none above it.
     let mut hops = HopTable::ranked((0..5).map(|next| (next, 1))).unwrap().limited(2);
     assert_eq!(hops.release(Hop(4)), Some(3));
     assert_eq!(hops.acquire(&9), Err(Full { what: "next hops", limit: 2, seen: 3 }));
@@ -78,7 +78,7 @@ fn a_full_table_says_so_and_stays_right() {
 }
 
 #[test]
-fn the_most_frequent_come_first() {
+fn ranked_table_has_the_most_frequent_hops_first() {
     let counts = [("c", 5), ("a", 2), ("zero", 0), ("b", 9), ("a", 4), ("d", 5)];
     let mut hops = HopTable::ranked(counts).unwrap();
     let ranks: Vec<_> = hops.iter().map(|(hop, &next, count)| (hop.0, next, count)).collect();
@@ -92,7 +92,7 @@ fn the_most_frequent_come_first() {
 
 #[test]
 #[should_panic(expected = "a hop is released only while it is held")]
-fn one_release_too_many() {
+fn release_without_a_reference_panics() {
     let mut hops = HopTable::new();
     let hop = hops.acquire(&"east").unwrap();
     hops.release(hop);

@@ -1,9 +1,9 @@
-//! Images: what goes in comes out, and nothing else does.
+//! Images: tables are loaded as they were saved, and all other bytes are refused.
 //!
-//! Damage is tried by cutting an image off at every length and by turning every bit of
-//! it. Malice is damage with the checksum put right, and with arrays cut off in good
-//! order: what is not refused then may answer anything, but every way of looking up must
-//! end, at every address. The format is written here once more, from its description.
+//! Damaged images are truncated at every length, or have one bit flipped, for every bit. Hostile
+//! images are damaged ones with a valid checksum, or with truncated arrays in a valid directory: if
+//! they are not refused they may give any answer, but every way of looking up must terminate, at
+//! every address. The format is implemented here a second time, from its description.
 
 mod tables;
 
@@ -29,8 +29,8 @@ fn loaded<A: Family>(bytes: &[u8]) -> Result<Fib<A>, BadImage> {
     Image::read(bytes)?.table("t")
 }
 
-/// The engines that are kept, with more shapes than are listed.
-fn kept<A: Family>() -> Vec<Choice> {
+/// Lists the engines with an image format, with more shapes than are listed.
+fn storable<A: Family>() -> Vec<Choice> {
     let names: &[&str] = match A::BITS {
         8 => &["D1X1R", "D3X3R", "D4R"],
         16 => &["D8X4R", "D2X2R/8", "D3X3R/8"],
@@ -41,7 +41,7 @@ fn kept<A: Family>() -> Vec<Choice> {
     Choice::every::<A>().into_iter().filter(|choice| choice.is_storable()).chain(more).collect()
 }
 
-/// A table of the seed: from a few hops to many, that need every width.
+/// Draws a table: with few hops up to many, which need every width.
 fn table<A: Family>(seed: u64, routes: usize) -> BTreeMap<Prefix<A>, Hop> {
     let mut dice = Dice::new(seed);
     let routes = dice.below(routes);
@@ -49,18 +49,18 @@ fn table<A: Family>(seed: u64, routes: usize) -> BTreeMap<Prefix<A>, Hop> {
     dice.table::<A>(routes, hops)
 }
 
-/// Looks up in every way and returns the answers, which all must give.
+/// Looks up in every way, checks that the answers are equal, and returns them.
 fn answers<A: Family>(fib: &Fib<A>, addrs: &[A]) -> Vec<Hop> {
     let mut out = vec![Hop(9); addrs.len()];
     fib.lookup_batch(addrs, &mut out);
     out
 }
 
-fn go_round<A: Family>(seeds: std::ops::Range<u64>, addrs: impl Fn(&[A]) -> Vec<A>) {
+fn check_round_trip<A: Family>(seeds: std::ops::Range<u64>, addrs: impl Fn(&[A]) -> Vec<A>) {
     for seed in seeds {
         let table = table::<A>(seed, 80);
         let addrs = addrs(&borders(&table));
-        for choice in kept::<A>() {
+        for choice in storable::<A>() {
             let before = Fib::build(&rib(&table), choice, 1).unwrap();
             let after = loaded::<A>(&saved(&before)).unwrap();
             assert_eq!(answers(&after, &addrs), answers(&before, &addrs), "{choice:?}");
@@ -73,24 +73,24 @@ fn go_round<A: Family>(seeds: std::ops::Range<u64>, addrs: impl Fn(&[A]) -> Vec<
 }
 
 #[test]
-fn what_goes_in_comes_out() {
-    go_round::<u8>(0..300, |_| (0..=u8::MAX).collect());
-    go_round::<u16>(0..12, |_| (0..=u16::MAX).collect());
+fn tables_are_loaded_as_they_were_saved() {
+    check_round_trip::<u8>(0..300, |_| (0..=u8::MAX).collect());
+    check_round_trip::<u16>(0..12, |_| (0..=u16::MAX).collect());
     let random = |dice: u64| {
         move |near: &[u128]| -> Vec<u128> {
             let mut dice = Dice::new(dice);
             near.iter().copied().chain((0..500).map(|_| dice.addr())).collect()
         }
     };
-    go_round::<u128>(0..6, random(5));
-    go_round::<u32>(0..6, |near| {
+    check_round_trip::<u128>(0..6, random(5));
+    check_round_trip::<u32>(0..6, |near| {
         let mut dice = Dice::new(7);
         near.iter().copied().chain((0..500).map(|_| dice.addr())).collect()
     });
 }
 
 #[test]
-fn the_automatic_choice_is_kept_and_others_say_that_they_are_not() {
+fn automatic_choice_is_storable_and_other_engines_are_refused() {
     fn check<A: Family>() {
         let rib = rib(&table::<A>(3, 80));
         for choice in Choice::every::<A>() {
@@ -116,7 +116,7 @@ fn the_automatic_choice_is_kept_and_others_say_that_they_are_not() {
     assert!(refused.contains("rank, flat, dir24_8, poptrie"), "{refused}");
 }
 
-/// Writes a file by the description of the format.
+/// Writes a file according to the description of the format.
 fn file(arrays: &[(String, u32, Vec<u8>)]) -> Vec<u8> {
     let mut file = vec![0; 64 * (1 + arrays.len())];
     for (at, (name, each, content)) in arrays.iter().enumerate() {
@@ -135,19 +135,19 @@ fn file(arrays: &[(String, u32, Vec<u8>)]) -> Vec<u8> {
     file[12..16].copy_from_slice(&0x0102_0304u32.to_le_bytes());
     file[16..24].copy_from_slice(&length.to_le_bytes());
     file[24..28].copy_from_slice(&(arrays.len() as u32).to_le_bytes());
-    put_right(&mut file);
+    set_checksum(&mut file);
     file
 }
 
-/// EngineSet the checksum that of the file.
-fn put_right(file: &mut [u8]) {
+/// Sets the checksum of the file.
+fn set_checksum(file: &mut [u8]) {
     if file.len() >= 64 {
         let checksum = xxh3_64_with_seed(&file[64..], xxh3_64(&file[..56]));
         file[56..64].copy_from_slice(&checksum.to_le_bytes());
     }
 }
 
-/// The arrays of a file, to be changed.
+/// Parses the arrays of a file.
 fn arrays(file: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
     let image = Image::read(file).unwrap();
     let content = |array: &fingerpost_fib::image::Array| {
@@ -158,7 +158,7 @@ fn arrays(file: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
 }
 
 #[test]
-fn the_format_is_what_is_described() {
+fn format_is_as_described() {
     let fib = Fib::build(&rib(&table::<u32>(3, 80)), Choice::Auto, 1).unwrap();
     let bytes = saved(&fib);
     assert_eq!(file(&arrays(&bytes)), bytes);
@@ -175,7 +175,7 @@ fn the_format_is_what_is_described() {
 }
 
 #[test]
-fn every_damage_is_refused_with_its_reason() {
+fn damaged_image_is_refused_with_its_reason() {
     let fib = Fib::build(&rib(&table::<u8>(3, 40)), Choice::Auto, 1).unwrap();
     let bytes = saved(&fib);
     for len in 0..bytes.len() {
@@ -204,15 +204,15 @@ fn every_damage_is_refused_with_its_reason() {
     assert_eq!(Image::read(b"10.0.0.0/8 via 192.0.2.1").unwrap_err(), BadImage::Foreign);
 }
 
-/// What became of hostile images.
+/// The outcomes of hostile images.
 #[derive(Default)]
 struct Tried {
     accepted: usize,
-    /// Because of what their arrays hold.
+    /// Refused because of the content of an array.
     refused: usize,
 }
 
-/// Looks everything up in what a hostile image gives, if it is not refused.
+/// Looks up all addresses in a hostile image, if it is not refused.
 fn survive<A: Family>(bytes: &[u8], addrs: &[A], tried: &mut Tried) {
     let Ok(image) = Image::read(bytes) else { return };
     let _ = image.tables();
@@ -236,8 +236,8 @@ fn survive<A: Family>(bytes: &[u8], addrs: &[A], tried: &mut Tried) {
     }
 }
 
-/// DoubleBuffer bits of a file, and gives it another checksum.
-fn turn_bits<A: Family>(
+/// Flips bits of a file, and sets its checksum.
+fn flip_bits<A: Family>(
     bytes: &[u8],
     places: impl Iterator<Item = usize>,
     addrs: &[A],
@@ -248,20 +248,20 @@ fn turn_bits<A: Family>(
         for turned in [1 << dice.below(8), 0x80, 0xff, 1 + dice.below(255) as u8] {
             let mut hostile = bytes.to_vec();
             hostile[at] ^= turned;
-            put_right(&mut hostile);
+            set_checksum(&mut hostile);
             survive(&hostile, addrs, tried);
         }
     }
 }
 
 #[test]
-fn malice_ends_no_lookup_in_a_panic() {
+fn hostile_image_makes_no_lookup_panic() {
     let universe: Vec<u8> = (0..=u8::MAX).collect();
-    for choice in kept::<u8>() {
+    for choice in storable::<u8>() {
         let mut tried = Tried::default();
         for seed in 0..8 {
             let bytes = saved(&Fib::build(&rib(&table::<u8>(seed, 60)), choice, 1).unwrap());
-            turn_bits(&bytes, 0..bytes.len(), &universe, &mut tried);
+            flip_bits(&bytes, 0..bytes.len(), &universe, &mut tried);
         }
         assert!(tried.accepted > 0, "{choice:?}: a hop that is another is no reason to refuse");
         assert!(tried.refused > 100, "{choice:?}: some of it must have been worth refusing");
@@ -269,14 +269,14 @@ fn malice_ends_no_lookup_in_a_panic() {
 }
 
 #[test]
-fn malice_in_larger_tables() {
+fn hostile_image_of_a_larger_table_makes_no_lookup_panic() {
     fn check<A: Family>(seeds: std::ops::Range<u64>, addrs: impl Fn(&mut Dice) -> Vec<A>) {
         for seed in seeds {
             let mut dice = Dice::new(seed);
             let table = table::<A>(seed, 150);
             let mut addrs = addrs(&mut dice);
             addrs.extend(borders(&table));
-            for choice in kept::<A>() {
+            for choice in storable::<A>() {
                 let mut tried = Tried::default();
                 let bytes = saved(&Fib::build(&rib(&table), choice, 1).unwrap());
                 // 32 MiB for each trial would take minutes; the toys have the same code.
@@ -284,10 +284,10 @@ fn malice_in_larger_tables() {
                     continue;
                 }
                 let full = arrays(&bytes);
-                // Of large arrays most is empty; what is not is where malice helps.
+                // Large arrays are mostly empty; only other items are worth changing.
                 let busy: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at] != 0).collect();
                 let places = (0..40).map(|_| busy[dice.below(busy.len())]).collect::<Vec<_>>();
-                turn_bits(&bytes, places.into_iter(), &addrs, &mut tried);
+                flip_bits(&bytes, places.into_iter(), &addrs, &mut tried);
                 for at in 0..full.len() {
                     for keep in [0, 1, 2, 3] {
                         let mut cut = full.clone();
@@ -310,11 +310,11 @@ fn malice_in_larger_tables() {
     check::<u128>(0..2, |dice| (0..300).map(|_| dice.addr()).collect());
 }
 
-/// Every item of every array becomes every number that is near, far, or another item's.
+/// Every item of every array takes every value that is close, far, or that of another item.
 #[test]
-fn items_that_change_places() {
+fn exchanged_items_make_no_lookup_panic() {
     let universe: Vec<u8> = (0..=u8::MAX).collect();
-    for choice in kept::<u8>() {
+    for choice in storable::<u8>() {
         let mut tried = Tried::default();
         for seed in [1, 3, 4, 5] {
             let table = table::<u8>(seed, 60);
@@ -343,11 +343,11 @@ fn items_that_change_places() {
     }
 }
 
-/// An image of one program is read by the next. Where this fails because an engine lays
-/// its tables out otherwise, the digest is the new one; where the form of its arrays is
-/// another, so is the name of one, or the version.
+/// Images of one version of the program are read by the next. If this fails because an engine's
+/// layout of the same arrays changed, update the digest; if the meaning of an array changed, rename
+/// the array or increase the version.
 #[test]
-fn the_form_is_that_of_before() {
+fn format_is_unchanged() {
     fn digest<A: Family>(name: &str) -> u64 {
         let choice = Choice::parse::<A>(name).unwrap();
         let bytes = saved(&Fib::build(&rib(&table::<A>(4, 400)), choice, 1).unwrap());
@@ -374,14 +374,14 @@ fn the_form_is_that_of_before() {
 
 #[test]
 #[should_panic(expected = "there is an array note already")]
-fn a_name_is_for_one_array() {
+fn duplicate_name_panics() {
     let mut writer = Writer::new();
     writer.array("note", b"one");
     writer.array("note", b"two");
 }
 
 #[test]
-fn an_image_of_nothing_is_one() {
+fn empty_image_is_valid() {
     let bytes = Writer::new().finish();
     let image = Image::read(&bytes).unwrap();
     assert!(image.arrays().is_empty() && image.tables().is_empty());

@@ -48,7 +48,7 @@ impl Drop for Table {
     }
 }
 
-/// Looks at the present table as a batch would; returns its number.
+/// Reads the present table as a batch does; returns its number.
 fn batch(reader: &mut Reader<Table>) -> usize {
     let table = reader.current();
     assert_eq!(table.word.load(Ordering::Relaxed), table.number, "a dead table is read");
@@ -108,7 +108,7 @@ fn sleepy(mut reader: Reader<Table>) {
     assert!(first <= batch(&mut reader), "time went backwards");
 }
 
-/// Registers another reader while the writer is at work.
+/// Registers another reader while the writer publishes.
 fn doubling(mut reader: Reader<Table>) {
     let mut other = reader.clone();
     let first = batch(&mut reader);
@@ -117,28 +117,28 @@ fn doubling(mut reader: Reader<Table>) {
 }
 
 #[test]
-fn one_reader_online() {
+fn one_busy_reader_is_safe() {
     history(None, 2, &[busy]);
 }
 
 #[test]
-fn one_reader_that_sleeps() {
+fn one_sleeping_reader_is_safe() {
     history(None, 2, &[sleepy]);
 }
 
 #[test]
-fn one_reader_that_clones_itself() {
+fn one_cloning_reader_is_safe() {
     history(Some(4), 2, &[doubling]);
 }
 
 #[test]
-fn two_readers() {
+fn two_readers_are_safe() {
     history(Some(3), 2, &[busy, sleepy]);
 }
 
 /// The readers outlive the publisher and free what it has left.
 #[test]
-fn the_writer_goes_first() {
+fn readers_outlive_the_publisher() {
     loom::model(|| {
         let census = Census::default();
         let mut publisher = Publisher::new(census.table(0));

@@ -1,6 +1,5 @@
-//! `SAIL_M` with 64 FIBs, each of the size of the full Internet table of 2026: what it
-//! takes, and that every FIB answers as its own routes say. Some minutes and
-//! gigabytes, so it runs only when asked for (`cargo xtask exhaustive`).
+//! `SAIL_M` with 64 FIBs, each of the size of the full Internet table of 2026: its memory, and the
+//! answers of every FIB. It takes minutes and gigabytes, and runs only in `cargo xtask exhaustive`.
 
 #![expect(clippy::print_stdout, reason = "the figures, with --nocapture")]
 
@@ -15,13 +14,13 @@ use fingerpost_fib::{Hop, Prefix, Rib};
 use tables::Dice;
 
 const FIBS: usize = 64;
-/// How many random addresses each FIB is asked for, and as many within its routes.
+/// The number of random addresses looked up in each FIB, and as many within its routes.
 const ADDRS: usize = 200_000;
 
 type Routes = Vec<(Prefix<u32>, Hop)>;
 
-/// The table as another router has it: one route in 64 is missing, one in 8 goes
-/// elsewhere, and there are 200 that no one else has, half of them long.
+/// Makes the table of another router: one route in 64 is missing, one in 8 has another hop, and
+/// 200 routes exist in no other FIB, half of them long.
 fn variant(base: &Routes, fib: usize) -> Rib<u32> {
     let mut dice = Dice::new(fib as u64);
     let mut routes = Vec::with_capacity(base.len());
@@ -62,7 +61,7 @@ fn check(table: &SailM<u32, u16>, fib: usize, rib: &Rib<u32>) {
 }
 
 #[test]
-fn sixty_four_fibs_with_a_full_table_each() {
+fn sixty_four_full_fibs_answer_as_their_routes() {
     let loaded = real::load(real::V4);
     let base = real::routes(&loaded.v4, Some(148));
     let mut builder = SailMBuilder::<u32, u16>::new();
@@ -89,8 +88,8 @@ fn sixty_four_fibs_with_a_full_table_each() {
     for fib in 0..FIBS {
         check(&table, fib, &variant(&base, fib));
     }
-    // One comes and one goes while all others are used, and a few routes change;
-    // what was frozen before stays as it was.
+    // One FIB is added and one removed while all others are used, and a few routes change;
+    // tables frozen before do not change.
     let written = builder.written();
     assert!(builder.remove_fib(7));
     assert_eq!(builder.add_fib(), 7);

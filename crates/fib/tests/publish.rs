@@ -1,8 +1,8 @@
-//! Publication with real threads; `tests/loom.rs` has the small cases whole.
+//! Publication with real threads; `tests/loom.rs` tests small cases exhaustively.
 //!
-//! Under ThreadSanitizer every access to a table that is not ordered against its
-//! reuse is an error even where the timing hides it. Without optimization, so
-//! that `tsan.supp` can tell the frames by name:
+//! Under ThreadSanitizer every access to a table that is not ordered against its reuse is an error,
+//! even if the timing hides it. Compile without optimization, so that `tsan.supp` can identify the
+//! frames by name:
 //!
 //! ```text
 //! CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=2 \
@@ -22,7 +22,7 @@ use fingerpost_fib::{Choice, Hop, Prefix, Publisher, Reader, Rib, Updater};
 
 const WORDS: usize = 64;
 
-/// A table that can tell whether it is whole and alive.
+/// A table that can check whether it is consistent and not dropped.
 struct Table {
     number: u64,
     words: [u64; WORDS],
@@ -48,7 +48,7 @@ impl Table {
         self.words.iter().fold(self.number, |sum, word| sum.rotate_left(7) ^ word)
     }
 
-    /// Checks that no word is of another table or poisoned; returns the number.
+    /// Checks that no word is from another table or poisoned; returns the number.
     fn read(&self) -> u64 {
         assert_eq!(self.mixed(), self.sum, "a reader sees a table that is torn or dead");
         self.number
@@ -63,7 +63,7 @@ impl Drop for Table {
     }
 }
 
-/// What a reader does between two batches.
+/// The action of a reader between two batches.
 #[derive(Clone, Copy)]
 enum Habit {
     Online,
@@ -96,10 +96,10 @@ fn read_until(stop: &AtomicBool, mut reader: Reader<Table>, habit: Habit) -> u64
     newest
 }
 
-/// As the updater does it: the oldest retired table is written over and swapped
-/// in again; if the readers still hold it, a new one is made.
+/// As in the updater, the oldest retired table is overwritten and published again; if readers still
+/// hold it, a new one is made.
 #[test]
-fn readers_see_whole_tables_while_the_writer_reuses_them() {
+fn readers_see_consistent_tables_while_the_writer_reuses_them() {
     let stop = Arc::new(AtomicBool::new(false));
     let dropped = Arc::new(AtomicUsize::new(0));
     let mut publisher = Publisher::new(Table::new(0, &dropped));
@@ -148,10 +148,10 @@ fn readers_see_whole_tables_while_the_writer_reuses_them() {
     assert_eq!(dropped.load(Ordering::Relaxed), made);
 }
 
-/// Tables of which two share their words: each batch is answered by one of them, whose
-/// words are neither those of the next nor of another span that has the place by now.
+/// Two tables share their words: each batch is answered by one of them, whose words are neither those
+/// of the next table nor of another span that has taken the place.
 #[test]
-fn tables_that_share_words_answer_whole_batches() {
+fn tables_that_share_words_answer_batches_consistently() {
     // Each of these has routes of its own in every table, all with the table's number; the
     // lengths have chunks of all kinds come and go.
     let prefix = |at: u32, len| Prefix::truncate((10 + at) << 24 | at << 17 | 0x0001_4100, len);
@@ -162,7 +162,7 @@ fn tables_that_share_words_answer_whole_batches() {
         let mut updater = Updater::new(rib, choice, 1).unwrap();
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
-            for who in 0..2 {
+            for reader_number in 0..2 {
                 let (mut reader, stop, addrs) = (updater.reader(), &stop, &addrs);
                 scope.spawn(move || {
                     let (mut out, mut newest) = (vec![Hop::NONE; addrs.len()], Hop(1));
@@ -173,7 +173,7 @@ fn tables_that_share_words_answer_whole_batches() {
                         assert!(out.iter().all(|&hop| hop == number), "{number:?}: {out:?}");
                         assert!(newest <= number, "table {number:?} after {newest:?}");
                         newest = number;
-                        if who == 1 {
+                        if reader_number == 1 {
                             reader.idle();
                             thread::yield_now();
                         }
@@ -204,7 +204,7 @@ fn tables_that_share_words_answer_whole_batches() {
 }
 
 #[test]
-fn a_reader_holds_up_what_it_may_see_and_no_more() {
+fn reader_delays_only_tables_that_it_may_hold() {
     let mut publisher = Publisher::new(0);
     assert_eq!(publisher.reclaim(), None);
     let mut reader = publisher.reader();
@@ -239,7 +239,7 @@ fn a_reader_holds_up_what_it_may_see_and_no_more() {
 }
 
 #[test]
-fn a_leaked_reader_holds_its_table_for_ever() {
+fn leaked_reader_holds_its_table_for_ever() {
     let mut publisher = Publisher::new(0);
     let mut reader = publisher.reader();
     assert_eq!(*reader.current(), 0);
@@ -248,7 +248,7 @@ fn a_leaked_reader_holds_its_table_for_ever() {
     assert_eq!((publisher.reclaim(), publisher.pending()), (None, 1));
 }
 
-/// Waits without ordering anything: that is for the publisher to do.
+/// Waits with relaxed loads: ordering is the publisher's task.
 fn wait_for(flag: &AtomicBool) {
     while !flag.load(Ordering::Relaxed) {
         thread::yield_now();
@@ -256,7 +256,7 @@ fn wait_for(flag: &AtomicBool) {
 }
 
 #[test]
-fn the_readers_may_outlive_the_publisher() {
+fn readers_may_outlive_the_publisher() {
     let dropped = Arc::new(AtomicUsize::new(0));
     let mut publisher = Publisher::new(Table::new(0, &dropped));
     let mut reader = publisher.reader();

@@ -1,5 +1,5 @@
-//! The routing table against a model that compares every route with every
-//! question: a `BTreeMap` in the order of `Prefix`, and `Prefix::covers`.
+//! The routing table rebuiltst a model that compares every route with every query: a `BTreeMap` in the
+//! order of `Prefix`, and `Prefix::covers`.
 
 #[path = "tables/real.rs"]
 mod real;
@@ -8,16 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fingerpost_fib::{Addr, Hop, Prefix, Rib};
 
-/// SplitMix64: seeded, so that a failure can be seen again.
-struct Dice(u64);
+/// A seeded generator, so that a failure can be reproduced.
+struct Dice(fastrand::Rng);
 
 impl Dice {
     fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.u64(..)
     }
 
     fn below(&mut self, limit: u32) -> u32 {
@@ -27,7 +23,7 @@ impl Dice {
     fn addr<A: Addr>(&mut self) -> A {
         let wide = u128::from(self.roll()) << 64 | u128::from(self.roll());
         let bits = wide >> (128 - A::BITS);
-        // Half of them have few ones, so that they share long beginnings.
+        // Half of them have few ones, so that they share long prefixes.
         A::from_u128(if self.below(2) == 0 { bits & bits >> 1 & bits >> 2 } else { bits })
     }
 
@@ -88,7 +84,7 @@ impl<A: Addr> Model<A> {
 }
 
 fn compare<A: Addr>(seed: u64, turns: u32) {
-    let mut dice = Dice(seed);
+    let mut dice = Dice(fastrand::Rng::with_seed(seed));
     let mut rib = Rib::<A>::new();
     let mut model = Model::<A>::default();
     for turn in 0..turns {
@@ -106,14 +102,14 @@ fn compare<A: Addr>(seed: u64, turns: u32) {
         assert_eq!(rib.get(prefix), model.routes.get(&prefix).copied());
         assert_eq!(rib.dirty_len(), model.changed.len());
 
-        let asked: Prefix<A> = if dice.below(3) == 0 { prefix } else { dice.prefix() };
-        assert_eq!(rib.get(asked), model.routes.get(&asked).copied());
-        let covering = model.covering(asked);
-        assert!(rib.covering(asked).eq(covering.iter().copied()), "covering {asked}");
-        let shorter = covering.iter().rfind(|(other, _)| *other != asked).copied();
-        assert_eq!(rib.cover(asked), shorter, "cover of {asked}");
-        assert!(rib.covered(asked).eq(model.covered(asked)), "covered by {asked}");
-        for addr in [asked.addr(), asked.last(), dice.addr()] {
+        let query: Prefix<A> = if dice.below(3) == 0 { prefix } else { dice.prefix() };
+        assert_eq!(rib.get(query), model.routes.get(&query).copied());
+        let covering = model.covering(query);
+        assert!(rib.covering(query).eq(covering.iter().copied()), "covering {query}");
+        let shorter = covering.iter().rfind(|(other, _)| *other != query).copied();
+        assert_eq!(rib.cover(query), shorter, "cover of {query}");
+        assert!(rib.covered(query).eq(model.covered(query)), "covered by {query}");
+        for addr in [query.addr(), query.last(), dice.addr()] {
             let host = Prefix::truncate(addr, A::BITS);
             assert_eq!(rib.longest(addr), model.covering(host).last().copied());
         }
@@ -124,14 +120,14 @@ fn compare<A: Addr>(seed: u64, turns: u32) {
             assert!(rib.iter().eq(model.iter()));
         }
     }
-    let mut again = Rib::from_sorted(model.iter());
-    assert!(again.iter().eq(model.iter()));
-    assert_eq!((again.len(), again.dirty_len()), (model.routes.len(), 0));
-    assert_eq!(again.take_dirty(A::BITS), []);
+    let mut rebuilt = Rib::from_sorted(model.iter());
+    assert!(rebuilt.iter().eq(model.iter()));
+    assert_eq!((rebuilt.len(), rebuilt.dirty_len()), (model.routes.len(), 0));
+    assert_eq!(rebuilt.take_dirty(A::BITS), []);
 }
 
 #[test]
-fn the_table_answers_as_the_model_does() {
+fn table_agrees_with_the_model() {
     for seed in 0..6 {
         compare::<u8>(seed, 2000);
         compare::<u16>(seed, 2000);
@@ -144,7 +140,7 @@ fn the_table_answers_as_the_model_does() {
 /// Every table of at most three routes, over a universe of three bits held in
 /// the top of a `u8`: whatever the order of insertion and of removal.
 #[test]
-fn small_tables_whole() {
+fn every_small_table_is_right_in_every_order_of_changes() {
     let all: Vec<Prefix<u8>> = (0..=3)
         .flat_map(|len| {
             (0..1 << len).map(move |index| Prefix::truncate(u8::from_bits(index, 0, len), len))
@@ -160,9 +156,9 @@ fn small_tables_whole() {
                     assert_eq!(rib.insert(prefix, hop), model.insert(prefix, hop));
                     assert!(rib.iter().eq(model.iter()));
                 }
-                for asked in &all {
-                    assert!(rib.covering(*asked).eq(model.covering(*asked)));
-                    assert!(rib.covered(*asked).eq(model.covered(*asked)));
+                for query in &all {
+                    assert!(rib.covering(*query).eq(model.covering(*query)));
+                    assert!(rib.covered(*query).eq(model.covered(*query)));
                 }
                 for len in 0..=3 {
                     let mut dirty =
@@ -179,7 +175,7 @@ fn small_tables_whole() {
 }
 
 #[test]
-fn what_changes_nothing_is_not_dirty() {
+fn unchanged_routes_are_not_dirty() {
     let p = |text: &str| text.parse::<Prefix<u32>>().unwrap();
     let mut rib = Rib::from_sorted([(p("10.0.0.0/8"), Hop(1))]);
     assert_eq!(rib.insert(p("10.0.0.0/8"), Hop(1)), Some(Hop(1)));
@@ -194,9 +190,9 @@ fn what_changes_nothing_is_not_dirty() {
     assert_eq!(rib.take_dirty(32), []);
 }
 
-/// A route to nowhere is a route: it hides the shorter one.
+/// A route to `Hop::NONE` is a route: it hides the shorter one.
 #[test]
-fn a_route_may_lead_nowhere() {
+fn route_to_hop_none_hides_the_shorter_one() {
     let p = |text: &str| text.parse::<Prefix<u32>>().unwrap();
     let mut rib = Rib::from_sorted([(Prefix::ALL, Hop(1)), (p("10.0.0.0/8"), Hop::NONE)]);
     assert_eq!(rib.len(), 2);
@@ -208,7 +204,7 @@ fn a_route_may_lead_nowhere() {
 fn whole<A: Addr>(routes: &[(Prefix<A>, Hop)], count: usize) {
     assert_eq!(routes.len(), count, "the number of routes that the README of the data states");
     let shuffled = {
-        let mut dice = Dice(3);
+        let mut dice = Dice(fastrand::Rng::with_seed(3));
         let mut routes = routes.to_vec();
         for at in (1..routes.len()).rev() {
             routes.swap(at, dice.below(at as u32 + 1) as usize);
@@ -232,7 +228,7 @@ fn whole<A: Addr>(routes: &[(Prefix<A>, Hop)], count: usize) {
 }
 
 #[test]
-fn the_internet_of_2026_goes_in_and_half_of_it_out() {
+fn table_of_2026_is_loaded_and_half_of_it_withdrawn() {
     let table = real::load(real::V4);
     whole::<u32>(&real::routes(&table.v4, None), 1_107_938);
     let table = real::load(real::V6);

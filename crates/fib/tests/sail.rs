@@ -23,7 +23,7 @@ fn full_table() -> Rib<u32> {
     rib
 }
 
-/// Addresses of both kinds: anywhere, and within a route, long ones more often.
+/// Draws addresses of both kinds: anywhere, and within a route, long ones more often.
 fn addrs(rib: &Rib<u32>) -> Vec<u32> {
     let mut dice = Dice::new(11);
     let mut addrs: Vec<u32> = (0..300_000).map(|_| dice.addr()).collect();
@@ -68,8 +68,8 @@ fn report(name: &str, engine: &dyn Engine<u32>, routes: usize, [on, off]: [(f64,
     );
 }
 
-/// Replays the stream, one change after another, into what `follow` keeps; returns
-/// the number of messages, and of those among them that changed a route.
+/// Replays the stream, calling `follow` after each change; returns the number of messages, and of
+/// those that changed a route.
 fn replay(rib: &mut Rib<u32>, mut follow: impl FnMut(&mut Rib<u32>)) -> (u64, u64) {
     let stream = feed::updates(real::path(STREAM), &feed::Options::default()).unwrap();
     let (mut messages, mut changes) = (0, 0);
@@ -102,7 +102,7 @@ fn sail_l(rib: &Rib<u32>) -> SailLBuilder<u32, u16> {
 }
 
 #[test]
-fn sail_l_stays_within_the_bounds() {
+fn sail_l_is_within_the_bounds_of_the_thesis() {
     let mut rib = full_table();
     let mut builder = sail_l(&rib);
     let engine: SailL<u32, u16> = builder.freeze();
@@ -175,17 +175,17 @@ fn bitmaps<S: Levels>(
 }
 
 #[test]
-fn sail_b_stays_within_the_bounds() {
+fn sail_b_is_within_the_bounds_of_the_thesis() {
     bitmaps("sail_b", SailBBuilder::new(), 25, 4 << 20);
 }
 
 #[test]
-fn sail_u_stays_within_the_bounds() {
+fn sail_u_is_within_the_bounds_of_the_thesis() {
     let nodes = (1 << 6) + (1 << 12) + (1 << 18) + (1 << 24);
     bitmaps("sail_u", SailUBuilder::new(), 4, nodes / 8);
 }
 
-/// Random routes of every length, announced and withdrawn: one word on chip, always.
+/// Announces and withdraws random routes of every length: each writes one word on chip.
 fn one_word<S: Levels>(mut builder: BitmapsBuilder<u32, u16, S>) {
     let (mut rib, mut dice) = (Rib::new(), Dice::new(4));
     let mut table = std::collections::BTreeMap::new();
@@ -209,7 +209,7 @@ fn one_word<S: Levels>(mut builder: BitmapsBuilder<u32, u16, S>) {
 }
 
 #[test]
-fn any_update_touches_one_word_on_chip() {
+fn update_writes_one_word_on_chip() {
     one_word(SailBBuilder::new());
     one_word(SailUBuilder::new());
 }

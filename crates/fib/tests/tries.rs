@@ -1,5 +1,5 @@
-//! What the tries promise of their own: they are of one shape, give their memory
-//! back, and write little.
+//! The guarantees of the tries: one shape for any order of changes, memory that is given back, and
+//! few words written.
 
 mod tables;
 
@@ -25,7 +25,7 @@ fn memory<A: Family>(choice: Choice, routes: usize) {
     let rib = Rib::from_sorted(table.iter().map(|(&prefix, &hop)| (prefix, hop)));
     let mut updater = Updater::new(rib, choice, 1).unwrap();
     let mut live: Vec<Prefix<A>> = table.keys().copied().collect();
-    // DoubleBuffer the table over several times, then empties most of it.
+    // Replaces the table several times, then withdraws most of it.
     for step in 0..routes * 6 {
         if step % 2 == 0 || step > routes * 5 {
             if live.len() > routes / 8 {
@@ -70,7 +70,7 @@ fn tries<A: Family>() -> Vec<Choice> {
 }
 
 #[test]
-fn memory_returns_to_what_a_build_takes() {
+fn memory_returns_to_that_of_a_build() {
     for choice in tries::<u16>() {
         memory::<u16>(choice, 500);
     }

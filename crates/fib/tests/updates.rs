@@ -1,4 +1,4 @@
-//! Any sequence of changes gives the table that a build from scratch gives.
+//! Any sequence of changes results in the table of a build from scratch.
 
 mod tables;
 
@@ -48,7 +48,7 @@ fn every<A: Family>(shapes: &[&str]) -> Vec<Choice> {
 }
 
 #[test]
-fn eight_bits() {
+fn updates_of_eight_bits_equal_rebuilds() {
     let universe: Vec<u8> = (0..=u8::MAX).collect();
     for seed in 0..100 {
         for choice in every::<u8>(&["D4R", "D2X3R", "D1X1R"]) {
@@ -58,7 +58,7 @@ fn eight_bits() {
 }
 
 #[test]
-fn sixteen_bits() {
+fn updates_of_sixteen_bits_equal_rebuilds() {
     let universe: Vec<u16> = (0..=u16::MAX).step_by(7).collect();
     for seed in 0..4 {
         for choice in every::<u16>(&["D2X3R/8"]) {
@@ -68,14 +68,14 @@ fn sixteen_bits() {
 }
 
 #[test]
-fn ipv4() {
+fn updates_of_ipv4_equal_rebuilds() {
     for choice in every::<u32>(&["D12X6R"]) {
         replay::<u32>(choice, 1, &[], 40);
     }
 }
 
 #[test]
-fn ipv6() {
+fn updates_of_ipv6_equal_rebuilds() {
     for choice in every::<u128>(&[]) {
         replay::<u128>(choice, 1, &[], 25);
     }
@@ -93,7 +93,7 @@ fn sleeping_readers_cost_one_table_and_lose_no_change() {
         deferred += u32::from(!updater.commit().unwrap().published);
         lively.current();
     }
-    // Two went out (the sleeper's first table is still read), the rest waited.
+    // Two were published (the sleeper still holds its first table), the others waited.
     assert_eq!(deferred, 8);
     assert!(updater.is_behind());
     sleeper.idle();
@@ -103,7 +103,7 @@ fn sleeping_readers_cost_one_table_and_lose_no_change() {
 }
 
 #[test]
-fn a_limit_met_by_an_update_widens_the_table() {
+fn limit_exceeded_by_an_update_widens_the_table() {
     let mut updater =
         Updater::new(Rib::<u32>::new(), Choice::parse::<u32>("D16X4R").unwrap(), 1).unwrap();
     let mut reader = updater.reader();

@@ -296,11 +296,8 @@ mod tests {
 
     #[test]
     fn lanes_agree_with_scalar_operations() {
-        let mut state = 7u64;
-        let mut random = || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 33) as u32
-        };
+        let mut rng = fastrand::Rng::with_seed(7);
+        let mut random = move || rng.u32(..);
         for len in (0..70).chain([1 << 16]) {
             let everything = Everything {
                 // Some indices are out of range: by one, by far, and by the most possible.

@@ -235,8 +235,8 @@ impl<A: Addr, L: Leaf> RouteBuilder<A> for BinaryBuilder<A, L> {
 
     fn fill(&mut self, rib: &Rib<A>) -> Result<(), Full> {
         self.clear();
-        // Routes come in order: what a route shares with the one before it is on the
-        // way to that one.
+        // Routes come in order: the nodes that a route shares with the one before are on the path
+        // to that one.
         let mut way = Vec::from([ROOT]);
         let mut before = Prefix::<A>::ALL;
         for (prefix, hop) in rib {

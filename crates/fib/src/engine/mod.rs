@@ -139,7 +139,7 @@ pub(crate) fn chain<A: Addr>(addrs: &[A], out: &mut [Hop], lookup: impl Fn(A) ->
 /// The memory in which a paper puts an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Fast and small: the on-chip memory of an FPGA, or what must stay in cache.
+    /// Fast and small: the on-chip memory of an FPGA, or the cache of a CPU.
     OnChip,
     /// Slow and large.
     OffChip,
@@ -220,7 +220,7 @@ pub trait Builder<A: Addr>: Send {
     /// If the block is longer than [`block_len`](Self::block_len).
     fn patch(&mut self, block: Prefix<A>, runs: &[Run<A>]) -> Result<(), Full>;
 
-    /// Takes over what `part`, a builder of the same layout, holds for the
+    /// Copies from `part`, a builder of the same layout, the entries of the
     /// addresses `first` to `last`, which begin and end with blocks of
     /// [`share_len`](Self::share_len) bits, so that several threads can build one table.
     ///

@@ -144,11 +144,9 @@ mod tests {
         let mut nodes: Nodes<u32> = Nodes::new(3);
         // The expected content of each live node, by number.
         let mut live: BTreeMap<u32, u32> = BTreeMap::new();
-        let mut state = 5u64;
+        let mut rng = fastrand::Rng::with_seed(5);
         for step in 0..20_000u32 {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
+            let state = rng.u64(..);
             // Grows for a while, then shrinks, and so on.
             let grow = step / 2_500 % 2 == 0;
             if live.is_empty() || (state & 3 != 0) == grow {

@@ -49,7 +49,7 @@ pub trait Walk<A: Addr>: Sync {
     fn step(&self, at: Self::At) -> ControlFlow<Hop, Self::At>;
 }
 
-/// Looks up one address by itself: what the drivers are compared with.
+/// Looks up a single address: the baseline of the drivers.
 #[inline(always)]
 pub fn alone<A: Addr, W: Walk<A> + ?Sized>(engine: &W, addr: A) -> Hop {
     let mut at = engine.begin(addr);
@@ -192,7 +192,7 @@ impl<A: Addr, W: Walk<A>> Overlapped<A> for W {
     }
 }
 
-/// A way of [`Overlapped`], and what is in flight.
+/// A driver of [`Overlapped`], and the number in flight.
 enum How {
     Alone,
     Group(usize),

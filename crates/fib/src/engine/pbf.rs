@@ -240,9 +240,9 @@ mod tests {
     #[test]
     fn answers_are_right_with_filters_that_deny_nothing() {
         let mut rib: Rib<u16> = Rib::new();
-        let mut state = 1u32;
+        let mut rng = fastrand::Rng::with_seed(1);
         for _ in 0..300 {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let state = rng.u32(..);
             let len = 1 + (state >> 28);
             rib.insert(Prefix::truncate((state >> 8) as u16 & 0x3fff, len), Hop(state >> 25));
         }

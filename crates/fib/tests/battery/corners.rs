@@ -1,8 +1,7 @@
-//! The tables at the corners of the space of tables, for every engine there is.
+//! Corner cases of tables, for every engine.
 //!
-//! Random tables hardly ever have no route, or two, or 129 nested ones, or as many
-//! next hops as routes; and random changes hardly ever take a parent away before its
-//! children. Each of these is built here by hand, in every family, as a table of its
+//! Random tables hardly ever have no route, or two, or 129 nested ones, or as many next hops as
+//! routes; and random changes hardly ever remove a parent before its children. Each of these is built here by hand, in every family, as a table of its
 //! own and as a sequence of changes, and is compared with the oracle: at every address
 //! of the small universes, at every border and at some random addresses of the others.
 
@@ -15,7 +14,7 @@ use crate::tables::{Dice, borders, engines};
 
 type Table<A> = BTreeMap<Prefix<A>, Hop>;
 
-/// What is asked of a table: every address, if there are few.
+/// The addresses at which a table is compared: all, if there are few.
 fn probes<A: Family>(table: &Table<A>) -> Vec<A> {
     if A::BITS == 8 {
         return (0..1u128 << A::BITS).map(A::from_u128).collect();
@@ -27,7 +26,7 @@ fn probes<A: Family>(table: &Table<A>) -> Vec<A> {
     addrs
 }
 
-/// Compares the ways of asking `fib` with what is expected.
+/// Compares all ways of looking up in `fib` with the expected answers.
 fn agree<A: Family>(fib: &Fib<A>, addrs: &[A], expected: &[Hop], about: &str) {
     let name = fib.name();
     let mut out = vec![Hop(9); addrs.len()];
@@ -106,7 +105,7 @@ fn nested<A: Family>() {
     }
 }
 
-/// Nothing but addresses, in a row and scattered; and all alike.
+/// Builds tables of host routes only, in a row and scattered, with different and equal hops.
 fn hosts<A: Family>() {
     let mut dice = Dice::new(8);
     let mut table = Table::<A>::new();
@@ -129,8 +128,8 @@ fn hosts<A: Family>() {
     build(&alike, "one hop");
 }
 
-/// 65,000 next hops, which two bytes hold, on routes of one length; and more than
-/// that, which an engine may refuse but may not mistake.
+/// Builds routes of one length to 65,000 next hops, which two bytes hold, and to more, which an
+/// engine may refuse but must not confuse.
 fn many_hops<A: Family>(len: u32) {
     let routes = 65_000.min(1usize << len);
     for (first, strict) in [(1, true), (65_530, false)] {
@@ -163,8 +162,7 @@ fn many_hops<A: Family>(len: u32) {
 /// One step of a sequence of changes: a route to a hop, or none.
 type Change<A> = (Prefix<A>, Option<Hop>);
 
-/// Plays changes with every engine, a commit after each, and once more with all in
-/// one commit.
+/// Applies changes with every engine, a commit after each, and again with all in one commit.
 fn play<A: Family>(changes: &[Change<A>], about: &str) {
     let mut table = Table::new();
     let mut exams = Vec::new();
@@ -199,7 +197,7 @@ fn play<A: Family>(changes: &[Change<A>], about: &str) {
     }
 }
 
-/// The orders in which routes come and go that random changes hardly ever take.
+/// Applies changes in orders that random changes hardly ever take.
 fn orders<A: Family>() {
     let place = places::<A>()[2];
     // A length in each quarter of the address, and its ends.
@@ -247,7 +245,7 @@ fn orders<A: Family>() {
 }
 
 #[test]
-fn u8_tables() {
+fn corner_tables_of_eight_bits_are_right() {
     one_route::<u8>();
     two_routes::<u8>();
     nested::<u8>();
@@ -256,12 +254,12 @@ fn u8_tables() {
 }
 
 #[test]
-fn u8_orders() {
+fn corner_orders_of_eight_bits_are_right() {
     orders::<u8>();
 }
 
 #[test]
-fn u16_tables() {
+fn corner_tables_of_sixteen_bits_are_right() {
     one_route::<u16>();
     two_routes::<u16>();
     nested::<u16>();
@@ -269,56 +267,56 @@ fn u16_tables() {
 }
 
 #[test]
-fn u16_orders() {
+fn corner_orders_of_sixteen_bits_are_right() {
     orders::<u16>();
 }
 
 #[test]
-fn u16_many_hops() {
+fn many_hops_of_sixteen_bits_are_right() {
     many_hops::<u16>(16);
 }
 
 #[test]
-fn ipv4_tables() {
+fn corner_tables_of_ipv4_are_right() {
     one_route::<u32>();
 }
 
 #[test]
-fn ipv4_pairs_nests_and_hosts() {
+fn pairs_nests_and_hosts_of_ipv4_are_right() {
     two_routes::<u32>();
     nested::<u32>();
     hosts::<u32>();
 }
 
 #[test]
-fn ipv4_orders() {
+fn corner_orders_of_ipv4_are_right() {
     orders::<u32>();
 }
 
 #[test]
-fn ipv4_many_hops() {
+fn many_hops_of_ipv4_are_right() {
     many_hops::<u32>(24);
 }
 
 #[test]
-fn ipv6_tables() {
+fn corner_tables_of_ipv6_are_right() {
     one_route::<u128>();
 }
 
 #[test]
-fn ipv6_pairs_nests_and_hosts() {
+fn pairs_nests_and_hosts_of_ipv6_are_right() {
     two_routes::<u128>();
     nested::<u128>();
     hosts::<u128>();
 }
 
 #[test]
-fn ipv6_orders() {
+fn corner_orders_of_ipv6_are_right() {
     orders::<u128>();
 }
 
 #[test]
-fn ipv6_many_hops() {
+fn many_hops_of_ipv6_are_right() {
     many_hops::<u128>(32);
 }
 

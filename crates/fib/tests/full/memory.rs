@@ -14,7 +14,7 @@ use fingerpost_fib::{Choice, Family, Hop, Prefix, Rib, Updater};
 use crate::tables::Dice;
 use crate::{EXHAUSTIVE, agree, all_borders, every, longest, real};
 
-/// How many random updates.
+/// The number of random updates.
 const UPDATES: usize = if EXHAUSTIVE { 1_000_000 } else { 40_000 };
 
 /// A map that doubles, or a table that comes to be rounded up to a huge page.
@@ -56,8 +56,8 @@ fn churn<A: Family>(
     }
 }
 
-/// Two commits that leave the routes as they are.
-fn settle<A: Family>(updater: &mut Updater<A>) {
+/// Commits twice without changing the routes, so that both tables are current.
+fn commit_twice<A: Family>(updater: &mut Updater<A>) {
     let (prefix, hop) = updater.rib().iter().next().unwrap();
     for hop in [Hop(hop.0 + 1), hop] {
         updater.announce(prefix, hop);
@@ -65,38 +65,38 @@ fn settle<A: Family>(updater: &mut Updater<A>) {
     }
 }
 
-/// EngineSet an updater and returns it with its bytes on the heap, but for its routes.
+/// Makes an updater and returns it with its bytes on the heap, but for its routes.
 fn weigh<A: Family>(make: impl FnOnce() -> Updater<A>) -> (Updater<A>, usize) {
     let mut made = None;
     let held = measure(|| made = Some(make())).bytes_current;
     let updater = made.unwrap();
-    let held = usize::try_from(held).expect("it holds something");
+    let held = usize::try_from(held).expect("an updater takes memory");
     let routes = updater.rib().footprint();
     (updater, held - routes)
 }
 
-/// Says what is wrong with the memory of one engine, if anything is.
-fn returns<A: Family>(known: &[(Prefix<A>, Hop)], choice: Choice) -> Option<String> {
+/// Describes the excess memory of one engine, if there is any.
+fn excess_memory<A: Family>(known: &[(Prefix<A>, Hop)], choice: Choice) -> Option<String> {
     let name = choice.name::<A>();
     let begin = std::time::Instant::now();
     let rib = |routes: &[(Prefix<A>, Hop)]| Rib::from_sorted(routes.iter().copied());
     let (mut used, half) = weigh(|| {
         let mut updater = Updater::new(rib(known), choice, 1).unwrap();
         churn(&mut updater, known, UPDATES / 2, 11);
-        settle(&mut updater);
+        commit_twice(&mut updater);
         updater
     });
     let routes = used.rib().footprint() as i64;
     let grown = measure(|| {
         churn(&mut used, known, UPDATES / 2, 12);
-        settle(&mut used);
+        commit_twice(&mut used);
     });
     let grown = grown.bytes_current - (used.rib().footprint() as i64 - routes);
     let heap = (half as i64 + grown) as usize;
     let left: Vec<_> = used.rib().iter().collect();
     let (fresh, fresh_heap) = weigh(|| {
         let mut updater = Updater::new(rib(&left), choice, 1).unwrap();
-        settle(&mut updater);
+        commit_twice(&mut updater);
         updater
     });
     let rib = rib(&left);
@@ -121,8 +121,11 @@ fn returns<A: Family>(known: &[(Prefix<A>, Hop)], choice: Choice) -> Option<Stri
 
 fn every_engine<A: Family>(known: &[(Prefix<A>, Hop)]) {
     let wrong: Vec<String> =
-        every::<A>(&[]).into_iter().filter_map(|choice| returns(known, choice)).collect();
-    assert!(wrong.is_empty(), "{UPDATES} updates, and not what a fresh build takes: {wrong:#?}");
+        every::<A>(&[]).into_iter().filter_map(|choice| excess_memory(known, choice)).collect();
+    assert!(
+        wrong.is_empty(),
+        "after {UPDATES} updates these take more than a fresh build: {wrong:#?}"
+    );
 }
 
 /// One route in `some` of a table.
@@ -131,14 +134,14 @@ fn sampled<A: Family>(routes: &[(Prefix<A>, Hop)], some: usize) -> Vec<(Prefix<A
 }
 
 #[test]
-fn ipv4_memory_returns() {
+fn ipv4_tables_give_memory_back() {
     let routes = real::routes(&real::load(real::V4).v4, Some(148));
     let known = sampled(&routes, 20);
     every_engine(&known);
 }
 
 #[test]
-fn ipv6_memory_returns() {
+fn ipv6_tables_give_memory_back() {
     let routes = real::routes(&real::load(real::V6).v6, Some(148));
     let known = sampled(&routes, 5);
     every_engine(&known);

@@ -31,15 +31,15 @@ fn changes(stream: &str) -> Vec<Change> {
     changes
 }
 
-/// What is asked when all is over.
+/// The comparison at the end of a stream.
 struct End {
     rib: Rib<u32>,
     addrs: Vec<u32>,
     expected: Vec<Hop>,
 }
 
-/// Replays `changes` over `base` with every one of `choices`, a commit after each
-/// `commit` changes; returns the routes that are left.
+/// Replays `changes` over `base` with every one of `choices`, a commit after each `commit` changes;
+/// returns the remaining routes.
 fn replay(base: &Routes, changes: &[Change], commit: usize, choices: &[Choice]) -> Routes {
     let mut rib = Rib::from_sorted(base.iter().copied());
     for &(prefix, hop) in changes {
@@ -89,13 +89,13 @@ fn follow(base: &Routes, changes: &[Change], commit: usize, choice: Choice, end:
             };
         }
         let done = updater.commit().unwrap_or_else(|full| panic!("{name}: {full}"));
-        assert!(done.published, "{name}: one reader that comes back holds up nothing");
+        assert!(done.published, "{name}: a reader that passes delays no publication");
         patched += usize::from(!done.rebuilt);
         let mut out = vec![Hop::NONE; addrs.len()];
         agree(reader.current(), &addrs, &longest(updater.rib(), &addrs), &mut out);
     }
-    assert!(patched > 3, "{name}: {patched} commits that patched test nothing");
-    assert!(updater.rib().iter().eq(end.rib.iter()), "{name}: other routes are left");
+    assert!(patched > 3, "{name}: only {patched} commits patched");
+    assert!(updater.rib().iter().eq(end.rib.iter()), "{name}: the remaining routes differ");
     let mut out = vec![Hop::NONE; end.addrs.len()];
     agree(reader.current(), &end.addrs, &end.expected, &mut out);
     let rebuilt = Fib::build(&end.rib, choice, 1).unwrap();
@@ -104,7 +104,7 @@ fn follow(base: &Routes, changes: &[Change], commit: usize, choice: Choice, end:
 }
 
 #[test]
-fn fifteen_minutes_of_updates_over_the_table_of_2026() {
+fn engines_follow_fifteen_minutes_of_updates_of_2026() {
     let base = real::routes(&real::load(real::V4).v4, Some(20));
     let changes = changes("updates-20260222.1530-routeviews-bgp4mp_et.mrt.bz2");
     let commit = if EXHAUSTIVE { 300 } else { 4000 };
@@ -113,7 +113,7 @@ fn fifteen_minutes_of_updates_over_the_table_of_2026() {
 }
 
 #[test]
-fn an_hour_of_updates_over_the_table_of_2015() {
+fn engines_follow_an_hour_of_updates_of_2015() {
     let base = real::routes(&real::load(real::PCH).v4, None);
     let changes = changes("updates-20141217.0000-linx-p52.txt.gz");
     assert!((10_000..=18_141 + 5_305).contains(&changes.len()), "{}", changes.len());
@@ -122,7 +122,7 @@ fn an_hour_of_updates_over_the_table_of_2015() {
 }
 
 #[test]
-fn a_session_that_comes_up_with_a_full_table() {
+fn engines_follow_a_session_that_sends_a_full_table() {
     let changes = changes("updates-20151023.0201-pch-fulltable-bgp4mp_et.mrt.gz");
     let parse = |name| Choice::parse::<u32>(name).unwrap();
     let some = vec![Choice::Auto, parse("D16X4R")];

@@ -1,15 +1,15 @@
 //! Random tables for the batteries, seeded and small.
 //!
-//! Uniformly random routes hardly nest, and hardly ever touch each other's
-//! borders. So prefixes are drawn near one another: mostly inside, beside or
-//! around one that is already there.
+//! Uniformly random routes hardly nest, and hardly ever share a border. So prefixes are drawn close
+//! to one another: mostly inside, beside or around an existing one.
 #![allow(unreachable_pub, dead_code, reason = "several test programs each use some of it")]
 
 use std::collections::BTreeMap;
 
 use fingerpost_fib::{Addr, Choice, Family, Hop, Prefix};
 
-/// A xorshift generator: the same sequence everywhere for one seed.
+/// A xorshift generator. It is not `fastrand`, because the digests in `tests/image.rs` depend on its
+/// sequence.
 pub struct Dice(u64);
 
 impl Dice {
@@ -24,7 +24,7 @@ impl Dice {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A number below `end`.
+    /// Draws a number below `end`.
     pub fn below(&mut self, end: usize) -> usize {
         (self.roll() >> 33) as usize % end.max(1)
     }
@@ -33,7 +33,7 @@ impl Dice {
         A::from_u128(u128::from(self.roll()) << 64 | u128::from(self.roll()))
     }
 
-    /// A prefix that is likely to have to do with one of `known`.
+    /// Draws a prefix that is likely to overlap or touch one of `known`.
     pub fn prefix<A: Addr>(&mut self, known: &BTreeMap<Prefix<A>, Hop>) -> Prefix<A> {
         let near = known.keys().nth(self.below(known.len())).copied();
         let len = self.below(A::BITS as usize + 1) as u32;
@@ -51,7 +51,7 @@ impl Dice {
         }
     }
 
-    /// A table of at most `routes` routes with hops below `hops`.
+    /// Draws a table of at most `routes` routes with hops below `hops`.
     pub fn table<A: Addr>(&mut self, routes: usize, hops: usize) -> BTreeMap<Prefix<A>, Hop> {
         let mut table = BTreeMap::new();
         for _ in 0..routes {
@@ -62,8 +62,8 @@ impl Dice {
     }
 }
 
-/// The addresses at which an answer may change: every route's ends and their
-/// neighbors.
+/// Lists the addresses at which an answer may change: the first and the last of every route, and
+/// their neighbors.
 pub fn borders<A: Addr>(table: &BTreeMap<Prefix<A>, Hop>) -> Vec<A> {
     let step = |addr: A, up: bool| {
         let moved =
@@ -74,8 +74,8 @@ pub fn borders<A: Addr>(table: &BTreeMap<Prefix<A>, Hop>) -> Vec<A> {
     ends.flat_map(|end| [step(end, false), end, step(end, true)]).collect()
 }
 
-/// The engines to test: all that suit the family, or those that the environment
-/// names in `FINGERPOST_ENGINES`.
+/// Lists the engines to test: all that suit the family, or those that the environment names in
+/// `FINGERPOST_ENGINES`.
 pub fn engines<A: Family>() -> Vec<Choice> {
     let mut every = Choice::every::<A>();
     if let Ok(names) = std::env::var("FINGERPOST_ENGINES") {
@@ -94,7 +94,7 @@ pub fn engines<A: Family>() -> Vec<Choice> {
     every
 }
 
-/// The names of a family's engines, in lower case.
+/// Lists the names of a family's engines, in lower case.
 fn every_name<A: Family>() -> Vec<String> {
     Choice::every::<A>().iter().map(|choice| choice.name::<A>().to_lowercase()).collect()
 }

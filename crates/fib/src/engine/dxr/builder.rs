@@ -158,7 +158,7 @@ impl<A: FamilyLayout, E: Entry> DxrBuilder<A, E> {
             let first = part.addr().bits(0, k);
             fresh.clear();
             if let [run] = runs {
-                // One hop for all: much of the space, and mostly what is there.
+                // One hop for all, as in most of the space, and mostly the present one.
                 let entry = self.split.pack(Target::Hop(run.hop))?;
                 if self.holds(first, 1 << (k - whole), entry) {
                     continue;
@@ -475,13 +475,8 @@ mod tests {
         let shape = Shape::parse::<u16>(name).unwrap();
         let mut patched = DxrBuilder::<u16, u32>::new(shape);
         let empty = patched.spans();
-        let mut state = 3u64;
-        let mut next = move || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut next = move || rng.u64(..);
         let mut routes: alloc::collections::BTreeMap<Prefix<u16>, Hop> = Default::default();
         let sweep_all = |routes: &alloc::collections::BTreeMap<Prefix<u16>, Hop>| {
             let mut runs: Vec<Run<u16>> = Vec::new();

@@ -66,7 +66,7 @@ pub(super) fn lockstep<A: FamilyLayout, E: Entry, S: RangeEntry<A>>(
             probe[lane] = S::probe(addrs[i].tail(k));
             longest = longest.max(len[lane]);
         }
-        // An idle lane reads what the first lane does, and decides nothing.
+        // An idle lane reads the items of the first lane, without effect.
         for lane in positions.len()..LANES {
             base[lane] = base[0];
         }

@@ -1,7 +1,7 @@
 //! The shape of a DXR table: how many bits each stage resolves, and its name.
 //!
 //! `D16R` is a direct table on 16 bits and ranges; `D16X4R` has an extension of
-//! 4 bits between them (Zec's thesis, chapter 4). K = D + X is what is resolved
+//! 4 bits between them (Zec's thesis, chapter 4). K = D + X bits are resolved
 //! before a range search, from 16 to 24 for real families.
 
 use core::fmt;

@@ -44,7 +44,7 @@ pub(super) struct InLanes<'a, A: FamilyLayout, E: Entry> {
 struct Found<const N: usize> {
     /// The payloads behind the kind: a hop or a chunk.
     payloads: [Lanes; N],
-    /// The addresses, less what is resolved.
+    /// The addresses, without the resolved bits.
     tails: [Lanes; N],
 }
 
@@ -56,7 +56,7 @@ impl<'a, A: FamilyLayout, E: Entry> InLanes<'a, A, E> {
         Some(Self { table, entries })
     }
 
-    /// Answers a batch, or says that there are no lanes.
+    /// Looks up a batch; returns false if there are no lanes.
     #[inline(always)]
     pub(super) fn batch(&self, addrs: &[A], out: &mut [Hop]) -> bool {
         lanes::batch(self, addrs, out)
@@ -77,8 +77,8 @@ impl<'a, A: FamilyLayout, E: Entry> InLanes<'a, A, E> {
     }
 
     /// Answers all lookups, of which those of the masks, `most(N)` at most, have chunks
-    /// in `slots` and the others hops: no branch depends on how many search. Or says that
-    /// more than that search, or one in more than a row, and has done nothing.
+    /// in `slots` and the others hops: no branch depends on how many search. Returns false, without
+    /// an effect, if more lookups search, or if a chunk is longer than a row.
     #[inline(always)]
     fn search_few<S: RangeEntry<A>, const N: usize>(
         &self,
@@ -143,7 +143,7 @@ impl<'a, A: FamilyLayout, E: Entry> InLanes<'a, A, E> {
     }
 
     /// Answers the lookups of the mask, whose chunks are in `slots`, one after the other. In
-    /// `out` is what their entries say behind the kind.
+    /// `out` are the payloads of their entries.
     #[inline(always)]
     fn search_each<S: RangeEntry<A>>(
         &self,

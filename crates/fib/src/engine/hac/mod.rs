@@ -95,7 +95,7 @@ impl<A: Addr> Hac<A> {
     ///
     /// # Panics
     ///
-    /// If the address has fewer bits than the index and what it skips.
+    /// If the address has fewer bits than the index and the skipped ones.
     pub fn new(shape: HacShape) -> Self {
         let used = shape.index_bits + shape.skip;
         assert!(used <= A::BITS, "{used} bits of index in an address of {}", A::BITS);
@@ -257,7 +257,7 @@ pub struct Cached<'a, A, E: ?Sized> {
 }
 
 impl<A: Addr, E: Engine<A> + ?Sized> Cached<'_, A, E> {
-    /// Returns what [`Engine::lookup`] would.
+    /// Looks up one address, as [`Engine::lookup`].
     #[inline]
     pub fn lookup(&mut self, addr: A) -> Hop {
         if let Some((_, hop)) = self.hac.probe(addr) {

@@ -96,7 +96,7 @@ impl<A: FamilyLayout, V: Value> Lengths<A, V> {
         None
     }
 
-    /// Returns where a key of length `len` would be, whatever its filter says.
+    /// Returns the place of a key of length `len`, regardless of its filter.
     #[inline(always)]
     pub(crate) fn probe(&self, addr: A, len: u32) -> Probe {
         let hash = match len <= A::Upper::BITS {
@@ -218,7 +218,7 @@ impl<K: Addr, V: Listed> LevelBuilder<K, V> {
         Self { filter: bloom::Counting::new(), table: Open::new(len, spread), len }
     }
 
-    /// Puts a value in place of what was there, or takes the key out.
+    /// Sets the value of a key, or removes the key.
     fn set(&mut self, key: K, value: Option<V>) {
         let old = match value {
             Some(value) => self.table.insert(key, value),
@@ -259,7 +259,7 @@ impl<K: Addr, V: Listed> LevelBuilder<K, V> {
     }
 }
 
-/// All lengths, and what it takes to change them.
+/// The builder of all lengths.
 #[derive(Debug)]
 pub(crate) struct LengthsBuilder<A: FamilyLayout, V: Listed> {
     short: Vec<LevelBuilder<A::Upper, V>>,
@@ -291,7 +291,7 @@ impl<A: FamilyLayout, V: Listed> LengthsBuilder<A, V> {
         }
     }
 
-    /// Puts a value in place of what was there, or takes the prefix out.
+    /// Sets the value of a prefix, or removes the prefix.
     pub(crate) fn set(&mut self, prefix: Prefix<A>, value: Option<V>) {
         match self.short.get_mut(prefix.len() as usize) {
             Some(level) => level.set(prefix.addr().upper(), value),

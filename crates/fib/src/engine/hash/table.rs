@@ -93,7 +93,7 @@ impl<K: Addr, V: Value> Open<K, V> {
         Self { slots: Master::new(Vec::new()), len, spread, keys: 0, capacity: 0 }
     }
 
-    /// Puts a value in place of what was there, which it returns.
+    /// Sets the value of a key, and returns the value it had.
     pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
         let (at, old) = self.seek(key);
         if old.is_none() && self.keys == self.capacity {
@@ -229,9 +229,9 @@ mod tests {
     fn table_agrees_with_a_map_after_random_changes() {
         let mut table: Open<u16, u16> = Open::new(16, 2);
         let mut map: BTreeMap<u16, u16> = BTreeMap::new();
-        let mut state = 1u64;
+        let mut rng = fastrand::Rng::with_seed(1);
         for step in 0..60_000u64 {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let state = rng.u64(..);
             // Few keys, so that the same come and go, and now and then a wave of more.
             let among = if step / 10_000 % 2 == 0 { 60 } else { 1200 };
             let key = ((state >> 33) % among) as u16 * 7;

@@ -147,7 +147,7 @@ impl<A: Addr, L: Leaf> LcTrieBuilder<A, L> {
         (0..1 << self.root).try_for_each(|slot| self.lay_out(rib, slot))
     }
 
-    /// Lays out a slot in place of what it held.
+    /// Lays out a slot in place of its present content.
     fn lay_out(&mut self, rib: &Rib<A>, slot: usize) -> Result<(), Full> {
         let old = self.slots[slot];
         give_back(&mut self.trie, old.nodes);

@@ -32,7 +32,7 @@ use crate::{Addr, Full, Prefix};
 pub struct LuleaBuilder<P: Pointer, L: Leaf> {
     masks: Masks,
     maptable: Master<u64>,
-    /// The height of the first level, and what each of its slots holds.
+    /// The height of the first level, and the content of each of its slots.
     height: Height,
     slots: Vec<P>,
     words: Master<u16>,
@@ -89,7 +89,7 @@ impl<P: Pointer, L: Leaf> LuleaBuilder<P, L> {
         Ok(())
     }
 
-    /// Lays out a slot of the first level, over what it held.
+    /// Lays out a slot of the first level, over its present content.
     fn lay_second<A: Addr>(
         &mut self,
         old: P,
@@ -111,7 +111,7 @@ impl<P: Pointer, L: Leaf> LuleaBuilder<P, L> {
         P::pack(kind, index)
     }
 
-    /// Lays out a slot of the second level, over what it held.
+    /// Lays out a slot of the second level, over its present content.
     fn lay_third<A: Addr>(&mut self, old: P, block: Prefix<A>, runs: &[Run<A>]) -> Result<P, Full> {
         if let [run] = runs {
             self.free_third(old);
@@ -129,7 +129,7 @@ impl<P: Pointer, L: Leaf> LuleaBuilder<P, L> {
         P::pack(kind, index)
     }
 
-    /// Frees what a slot of the first level leads to.
+    /// Frees the target of a slot of the first level.
     fn free_second(&mut self, old: P) {
         let (kind, index) = old.unpack();
         if kind != Kind::Hop {
@@ -140,7 +140,7 @@ impl<P: Pointer, L: Leaf> LuleaBuilder<P, L> {
         }
     }
 
-    /// Frees what a slot of the second level leads to.
+    /// Frees the target of a slot of the second level.
     fn free_third(&mut self, old: P) {
         let (kind, index) = old.unpack();
         if kind != Kind::Hop {
@@ -148,7 +148,7 @@ impl<P: Pointer, L: Leaf> LuleaBuilder<P, L> {
         }
     }
 
-    /// Copies what another builder's slot of the first level leads to.
+    /// Copies the target of another builder's slot of the first level.
     fn adopt(&mut self, from: &Self, slot: P) -> Result<P, Full> {
         let (kind, index) = slot.unpack();
         if kind == Kind::Hop {
@@ -257,13 +257,8 @@ mod tests {
         let empty = used(&patched);
         let mut known: Vec<Prefix<A>> = Vec::new();
         let mut kinds = [[0; 4]; 2];
-        let mut state = 17u64;
-        let mut next = move || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
+        let mut rng = fastrand::Rng::with_seed(17);
+        let mut next = move || rng.u64(..);
         for round in 0..rounds {
             let growing = round % 8 < 7;
             for _ in 0..next() % 24 {

@@ -234,7 +234,7 @@ impl<T: Copy + Default + Eq> Chunks<T> {
         Self { height, sparse, dense, very_dense, pointers }
     }
 
-    /// Lists what each slot of a chunk holds.
+    /// Lists the content of each slot of a chunk.
     pub(super) fn slots(&self, maptable: &[u64], kind: Kind, index: usize) -> Vec<T> {
         let view = View {
             maptable,
@@ -302,7 +302,7 @@ impl<T: Copy + Default + Eq> Chunks<T> {
         Ok((kind, index))
     }
 
-    /// Frees a chunk, though not what its pointers lead to.
+    /// Frees a chunk, but not the targets of its pointers.
     pub(super) fn free(&mut self, maptable: &[u64], kind: Kind, index: usize) {
         match kind {
             Kind::Sparse | Kind::Hop => self.sparse.free(index, 1),
@@ -389,7 +389,7 @@ fn put<C: Copy + PartialEq>(arena: &mut Arena<C>, at: Option<usize>, chunk: C) -
     arena.replace(at.unwrap_or(0), at.iter().count(), &[chunk])
 }
 
-/// Narrows a place among the pointers to what a base index holds.
+/// Narrows a place among the pointers to the width of a base index.
 pub(super) fn place(at: usize) -> Result<u32, Full> {
     let limit = u64::from(u32::MAX) + 1;
     u32::try_from(at).map_err(|_| Full { what: "pointers", limit, seen: at as u64 + 1 })

@@ -124,12 +124,12 @@ mod tests {
     fn code_words_count_the_heads_before_every_position() {
         let all = Masks::new();
         let table = all.table();
-        let mut state = 9u64;
+        let mut rng = fastrand::Rng::with_seed(9);
         for _ in 0..2_000 {
             // Blocks of equal values, of any aligned size.
             let mut slots = [0u8; 64];
             for _ in 0..6 {
-                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                let state = rng.u64(..);
                 let size = 1 << (state >> 60 & 7).min(6);
                 let at = (state >> 33) as usize % 64 / size * size;
                 slots[at..at + size].fill((state >> 50) as u8 & 3);

@@ -173,7 +173,7 @@ enum Next {
     ThirdPointer(usize),
 }
 
-/// Where a lookup has come to.
+/// The state of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub struct At<A> {
     addr: A,

@@ -159,7 +159,7 @@ impl<A: Addr, L: Leaf> NartBuilder<A, L> {
         for prefix in gone {
             self.remove(prefix);
         }
-        // Longer rows first: what comes after them does not move them.
+        // Longer rows first: later changes do not move them.
         for &(prefix, hop) in rows.iter().rev() {
             let row = Row { mask: A::MAX.first(prefix.len()), addr: prefix.addr(), hop };
             match self.places.get(&prefix) {
@@ -324,9 +324,9 @@ mod tests {
     fn the_list_stays_in_order_and_complete() {
         let mut builder = NartBuilder::<u16, u16>::default();
         let mut rib: Rib<u16> = Rib::new();
-        let mut state = 9u64;
+        let mut rng = fastrand::Rng::with_seed(9);
         for step in 0..3_000u32 {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let state = rng.u64(..);
             let len = 11 + (state >> 60) as u32 % 6;
             let prefix = Prefix::truncate((state >> 40) as u16 & 0x83ff, len);
             if state >> 32 & 1 == 0 {

@@ -154,7 +154,7 @@ impl<A: Addr, L: Leaf> PatriciaBuilder<A, L> {
             self.set_entry(new, |entry| entry.next = link & !LEAF);
             self.set_node(parent, |node| leaf(addr, node));
         } else {
-            // They part between two nodes: what is above that bit moves up.
+            // They differ between two nodes: the masks above that bit move up.
             let mut node = Node { child: [link; 2], up: parent, masks: after, bit: common as u8 };
             leaf(addr, &mut node);
             let fork = self.nodes.add(&[node])?;

@@ -110,7 +110,7 @@ impl<A: Addr, L: Leaf> PoptrieBuilder<A, L> {
         Ok(node)
     }
 
-    /// Frees what hangs on `node`, which is itself its parent's to free.
+    /// Frees all below `node`; its parent frees the node itself.
     fn free(&mut self, node: Node) {
         let (base0, base1) = (node.base0 as usize, node.base1 as usize);
         for at in base1..base1 + node.nodes() {
@@ -120,7 +120,7 @@ impl<A: Addr, L: Leaf> PoptrieBuilder<A, L> {
         self.leaves.free(base0, node.leaves());
     }
 
-    /// Copies what hangs on `node` of another builder, and returns it as ours.
+    /// Copies all below `node` of another builder, and returns the copy of the node.
     fn adopt(&mut self, from: &Self, mut node: Node) -> Result<Node, Full> {
         let (base0, base1) = (node.base0 as usize, node.base1 as usize);
         let at = self.leaves.store(from.leaves.get(base0, node.leaves()));
@@ -220,11 +220,8 @@ mod tests {
     fn rows_are_freed_as_routes_are_withdrawn() {
         let mut rib: Rib<u16> = Rib::new();
         let mut builder: PoptrieBuilder<u16, u16> = PoptrieBuilder::new(16);
-        let mut state = 5u64;
-        let mut next = move || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 33) as usize
-        };
+        let mut rng = fastrand::Rng::with_seed(5);
+        let mut next = move || rng.usize(..);
         let mut patch = |rib: &mut Rib<u16>| {
             for block in rib.take_dirty(builder.block_len()) {
                 let mut runs = Vec::new();

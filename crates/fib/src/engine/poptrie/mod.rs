@@ -102,7 +102,7 @@ impl Node {
     }
 }
 
-/// Takes the next chunk off the top of what is left of an address.
+/// Returns the next chunk of bits of the rest of an address.
 #[inline(always)]
 fn chunk<A: Addr>(rest: A) -> usize {
     rest.bits(0, CHUNK)
@@ -160,7 +160,7 @@ impl<A: Addr, L: Leaf> Kernel for One<'_, A, L> {
 pub enum At<A> {
     /// In D.
     Direct(A),
-    /// In N, with what is left of the address.
+    /// In N, with the rest of the address.
     Node(u32, A),
     /// In L.
     Leaf(u32),

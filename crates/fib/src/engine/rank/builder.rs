@@ -146,7 +146,7 @@ impl<A: Addr, F: Form> RankBuilder<A, F> {
         chunk::read::<F>(entry, self.chunks.get(at, len))
     }
 
-    /// Notes that from `at` on the answer is `entry`, in place of what was noted for it.
+    /// Records `entry` as the answer from `at` on, in place of an earlier record for `at`.
     fn change(&mut self, changes: &mut Vec<(u32, Entry)>, at: usize, entry: Entry) {
         let at = at as u32;
         if changes.last().is_some_and(|&(last, _)| last == at) {
@@ -167,7 +167,7 @@ impl<A: Addr, F: Form> RankBuilder<A, F> {
         Ok(Entry::chunk(width, window, place))
     }
 
-    /// Finds or stores a chunk whose leaves have been counted as users of what they lead to.
+    /// Finds or stores a chunk whose leaves have been counted as users of their chunks.
     fn store(&mut self, words: &[u32], leaves: impl Iterator<Item = Entry>) -> Result<u32, Full> {
         let (at, fresh) = self.chunks.intern(words, 1);
         if !fresh {
@@ -325,11 +325,9 @@ mod tests {
     use alloc::vec::Vec;
 
     fn dice() -> impl FnMut(u64) -> u64 {
-        let mut state = 5u64;
+        let mut rng = fastrand::Rng::with_seed(5);
         move |below| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
+            let state = rng.u64(..);
             state % below
         }
     }

@@ -36,7 +36,7 @@
 //! | `flat` | 1 or 2, 3 below /24 | 2.7 |
 //!
 //! A patch computes the entries of its upper halves and lays the chunks out anew that
-//! differ; O(256 + runs) for each. Chunks are never changed, and tables that take turns
+//! differ; O(256 + runs) for each. Chunks are never changed, and alternating tables
 //! share them (`shared_pool.rs`). Limits: 2^30 hops, and 2^22 places, of 4 bytes or,
 //! for tables that need more, of 16, 64 or 256 (*grain*).
 
@@ -104,7 +104,7 @@ pub struct Chunked<A, F> {
 }
 
 impl<A: Addr, F: Form> Chunked<A, F> {
-    /// Returns what the leaf of `entry`'s chunk for `bits` says, an entry again.
+    /// Returns the leaf for `bits` of `entry`'s chunk, as an entry.
     #[inline(always)]
     fn below(&self, entry: Entry, bits: u32) -> Entry {
         let (place, at) = entry.find(bits);

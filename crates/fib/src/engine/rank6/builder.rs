@@ -1,9 +1,9 @@
 //! Lays runs out as a rank6 table, and patches it.
 //!
 //! Four pools, all shared by content: blocks, nodes, chunks without and chunks with
-//! entries as values, besides the long ranges. An entry that stands in what is stored
-//! counts as one user of what it names, however often it stands there in a row; an index
-//! of the direct table is one of its block.
+//! entries as values, besides the long ranges. An entry in a stored block, node or chunk counts as
+//! one user of the words that it names, also if it is repeated there in a row; an index of the
+//! direct table is one user of its block.
 //!
 //! The code that makes an entry *owns* it: one user of it has been counted in advance. The block,
 //! node or chunk in which the owned entry is then stored is that user; if identical content was
@@ -74,7 +74,7 @@ impl<A: FamilyLayout> Rank6Builder<A> {
         self.blocks.get(usize::from(self.direct[index]) << Cuts::<A>::NODE, Self::SLOTS)
     }
 
-    /// Returns the pool of what an entry names, the long ranges apart.
+    /// Returns the pool of the words that an entry names, except long ranges.
     fn pool(&mut self, entry: u32) -> &mut Pool<u32> {
         match kind_of(entry) {
             kind::NODE | kind::TABLE => &mut self.nodes,
@@ -83,7 +83,7 @@ impl<A: FamilyLayout> Rank6Builder<A> {
         }
     }
 
-    /// Returns the words of what an entry names, the long ranges apart.
+    /// Returns the words that an entry names, except long ranges.
     fn entry_words(&self, entry: u32) -> &[u32] {
         let pool = match kind_of(entry) {
             kind::NODE | kind::TABLE => &self.nodes,
@@ -104,8 +104,8 @@ impl<A: FamilyLayout> Rank6Builder<A> {
         (at, 1 + self.long.get(at, 1)[0].1 as usize)
     }
 
-    /// Counts a user less of what `entry` names, which stands where `level` begins; with
-    /// the last one, a user less of what is named in there.
+    /// Removes a user of the words that `entry`, of the stage at `level`, names; with the last one,
+    /// also a user of the words that those name.
     fn release(&mut self, level: u32, entry: u32) {
         if kind_of(entry) == kind::HOP {
             return;
@@ -130,7 +130,7 @@ impl<A: FamilyLayout> Rank6Builder<A> {
         }
     }
 
-    /// Counts a user more of what `entry` names.
+    /// Adds a user of the words that `entry` names.
     fn retain(&mut self, level: u32, entry: u32) {
         if kind_of(entry) == kind::HOP {
             return;
@@ -144,7 +144,7 @@ impl<A: FamilyLayout> Rank6Builder<A> {
         self.pool(entry).retain(at, len);
     }
 
-    /// Returns the first word of what an entry names.
+    /// Returns the place of the first word that an entry names.
     fn place(&self, entry: u32) -> usize {
         match kind_of(entry) {
             kind::NODE | kind::FEW_BYTES | kind::FEW_HALVES => entry::counted(entry).0,
@@ -315,8 +315,8 @@ impl<A: FamilyLayout> Rank6Builder<A> {
         let seen = (at >> Cuts::<A>::NODE) as u64 + 1;
         let full = |_| Full { what: Full::BLOCKS, limit: 1 << 16, seen };
         self.direct.write(index, &[number.map_err(full)?]);
-        // Users that what is named has now, beyond those it had: of most entries none,
-        // being in both blocks.
+        // The change of the number of users of each entry's words: 0 for most entries, which are
+        // in both blocks.
         let mut change: Vec<(u32, i32)> = owned.iter().map(|&entry| (entry, -1)).collect();
         if first {
             change.extend(leading(&new).map(|entry| (entry, 1)));
@@ -348,7 +348,7 @@ impl<A: FamilyLayout> Rank6Builder<A> {
             let offset = part.addr().bits(Cuts::<A>::DIRECT, Cuts::<A>::NODE);
             fresh.clear();
             if let [run] = runs {
-                // One hop for all: much of the space, and mostly what is there.
+                // One hop for all, as in most of the space, and mostly the present one.
                 let entry = entry::hop(run.hop)?;
                 if self.block(index)[offset..offset + nodes].iter().all(|&there| there == entry) {
                     continue;
@@ -409,7 +409,7 @@ impl<A: FamilyLayout> Rank6Builder<A> {
         self.put(index, offset, &[entry], &[entry])
     }
 
-    /// Takes over what another builder's `entry` names; the entry is ours, and owned.
+    /// Copies the words that another builder's `entry` names; returns the entry of the copy, owned.
     fn adopt(&mut self, part: &Self, level: u32, entry: u32) -> Result<u32, Full> {
         let kind = kind_of(entry);
         if kind == kind::HOP {

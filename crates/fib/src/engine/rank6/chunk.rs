@@ -7,7 +7,7 @@
 //!   table  ┃ values, 32 bits each, one for every slot ┃
 //! ```
 //!
-//! All lie in words of 32 bits, what is first in the lowest bits, and each part begins
+//! All are packed in words of 32 bits, the first item in the lowest bits, and each part begins
 //! with a word. Value 0 holds from the beginning of the block up to the first start,
 //! value i from start i − 1 on: how many starts are not above a probe is the place of
 //! its value. With up to 32 starts one vector holds them all. With more, one holds

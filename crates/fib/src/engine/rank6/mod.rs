@@ -24,8 +24,8 @@
 //!
 //! **A batch** goes through in passes, none of which branches on what a key finds: the
 //! first two stages key by key, then all keys that found a node, then those in a chunk,
-//! format by format (`wide.rs`). Without vectors each key is looked up by itself, its ranks
-//! by halves.
+//! format by format (`wide.rs`). Without vectors each key is looked up on its own, with binary
+//! searches.
 //!
 //! **Updates** are patched by blocks of 32 bits: the chunk of that block is written anew,
 //! and the node and the block of 2^8 entries above it if its entry has moved.
@@ -78,13 +78,13 @@ impl<A: FamilyLayout> Cuts<A> {
     const FIRST: u32 = Self::NODES + Self::NODE;
     /// Where the second chunks begin.
     const SECOND: u32 = Self::FIRST + Self::CHUNK;
-    /// Where what is longer begins.
+    /// The bit at which longer ranges begin.
     const LONG: u32 = A::Upper::BITS;
     /// A node of more starts is a table.
     const MOST: usize = (1 << Self::NODE) / 4;
 }
 
-/// A range of what is longer than the upper half: where it begins, and its hop. The
+/// A range of addresses below one upper half: where it begins, and its hop. The
 /// first of a chunk is the number of those that follow.
 type Long<A> = (A, u32);
 
@@ -131,7 +131,7 @@ impl<A: FamilyLayout> Rank6<A> {
         }
     }
 
-    /// Follows what a first chunk gave to the end.
+    /// Follows the entry of a first chunk to the end.
     #[inline(always)]
     fn rest<S: Search>(&self, by: S, entry: u32, addr: A) -> Hop {
         if kind_of(entry) == kind::HOP {

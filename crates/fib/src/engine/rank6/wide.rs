@@ -135,7 +135,7 @@ impl<A: FamilyLayout> WideKernel<Wide> for Batch<'_, A> {
 }
 
 impl<A: FamilyLayout> Batch<'_, A> {
-    /// Looks up as many groups of this size as there are, and keeps what is left.
+    /// Looks up as many groups of this size as there are, and leaves the remainder.
     #[inline(always)]
     fn groups<const N: usize>(&mut self, wide: Wide, lists: &mut Lists) {
         let (groups, addrs) = self.addrs.as_chunks::<N>();
@@ -155,7 +155,7 @@ fn fetch<A>(addrs: Option<&[A]>) {
     }
 }
 
-/// Looks one address up by itself.
+/// Looks up a single address.
 #[inline(always)]
 fn lookup_one<A: FamilyLayout>(table: &Rank6<A>, wide: Wide, addr: A) -> Hop {
     let entry = table.blocks[table.at(addr)];
@@ -264,7 +264,7 @@ fn group<A: FamilyLayout, const N: usize>(
 /// The first lanes' places in a group.
 const FIRST: [u32; LANES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
-/// Returns what has been found for sixteen keys so far.
+/// Returns the intermediate entries of sixteen keys.
 #[inline(always)]
 fn entries(wide: Wide, out: &[Hop]) -> Lanes {
     let mut entries = [0; LANES];
@@ -274,7 +274,7 @@ fn entries(wide: Wide, out: &[Hop]) -> Lanes {
     wide.load(entries)
 }
 
-/// Returns what an address asks of a first chunk.
+/// Returns the probe of an address in a first chunk.
 #[inline(always)]
 fn probe<A: FamilyLayout>(addr: A) -> u32 {
     addr.bits(Cuts::<A>::FIRST, Cuts::<A>::CHUNK) as u32

@@ -322,9 +322,9 @@ mod tests {
     fn patches_leave_the_chunks_of_a_build_from_scratch() {
         let mut rib: Rib<u16> = Rib::new();
         let mut builder = Sail6Builder::<u16>::default();
-        let mut state = 3u32;
+        let mut rng = fastrand::Rng::with_seed(3);
         for step in 0..4_000 {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let state = rng.u32(..);
             // Waves of many and of few routes.
             let wanted = if step / 500 % 2 == 0 { 5 } else { 2 };
             let prefix = Prefix::truncate((state >> 13) as u16 & 0xe3ff, state >> 28 | 1);

@@ -11,27 +11,20 @@ use crate::engine::overlap::Walk;
 use crate::engine::{Engine, RouteBuilder};
 use crate::{FamilyLayout, Hop, Prefix, Rib};
 
-fn next(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    state.wrapping_mul(0x2545_f491_4f6c_dd1d)
-}
-
 /// Routes that nest, as one grows inside another.
-fn routes<A: FamilyLayout>(state: &mut u64, count: usize) -> Rib<A> {
+fn routes<A: FamilyLayout>(rng: &mut fastrand::Rng, count: usize) -> Rib<A> {
     let mut rib: Rib<A> = Rib::new();
     let mut at = A::MIN;
     for _ in 0..count {
-        let wide = u128::from(next(state)) << 64 | u128::from(next(state));
+        let wide = u128::from(rng.u64(..)) << 64 | u128::from(rng.u64(..));
         // Some first bits of the last one, the rest anew.
-        let shared = next(state) as u32 % (A::BITS + 1);
+        let shared = rng.u64(..) as u32 % (A::BITS + 1);
         let fresh = A::from_u128(wide);
         at = A::from_u128(
             at.first(shared).to_u128() | (fresh.to_u128() ^ fresh.first(shared).to_u128()),
         );
-        let len = next(state) as u32 % (A::BITS + 1);
-        rib.insert(Prefix::truncate(at, len), Hop(next(state) as u32 % 500));
+        let len = rng.u64(..) as u32 % (A::BITS + 1);
+        rib.insert(Prefix::truncate(at, len), Hop(rng.u64(..) as u32 % 500));
     }
     rib
 }
@@ -58,9 +51,9 @@ fn worst<A: FamilyLayout>(rib: &Rib<A>) -> Sail6Large<A, u16> {
 
 #[test]
 fn answers_are_right_with_filters_that_deny_nothing() {
-    let mut state = 1;
+    let mut rng = fastrand::Rng::with_seed(1);
     for round in 0..60 {
-        let rib: Rib<u16> = routes(&mut state, 1 + round * 4);
+        let rib: Rib<u16> = routes(&mut rng, 1 + round * 4);
         let engine = worst(&rib);
         for addr in 0..=u16::MAX {
             let longest = rib.longest(addr).map_or(Hop::NONE, |(_, hop)| hop);
@@ -73,7 +66,7 @@ fn answers_are_right_with_filters_that_deny_nothing() {
         }
     }
     for round in 0..30 {
-        let rib: Rib<u128> = routes(&mut state, 1 + round * 8);
+        let rib: Rib<u128> = routes(&mut rng, 1 + round * 8);
         let engine = worst(&rib);
         let ends = rib.iter().flat_map(|(prefix, _)| [prefix.addr(), prefix.last()]);
         for addr in ends.flat_map(|end| [end.wrapping_sub(1), end, end.wrapping_add(1)]) {
@@ -88,11 +81,11 @@ fn answers_are_right_with_filters_that_deny_nothing() {
 #[test]
 fn worst_case_up_to_64_bits_takes_thirteen_probes() {
     let mut rib: Rib<u128> = Rib::new();
-    let mut state = 7;
+    let mut rng = fastrand::Rng::with_seed(7);
     // A route of every length, far away from one another, so that every table is
     // there; and a chain of nested ones, each on another's way.
     for len in 0..=64 {
-        rib.insert(Prefix::truncate(u128::from(next(&mut state)) << 64, len), Hop(1));
+        rib.insert(Prefix::truncate(u128::from(rng.u64(..)) << 64, len), Hop(1));
         rib.insert(Prefix::truncate(0x2001_0db8 << 96, len), Hop(100 + len));
     }
     // Matches that end everywhere along the chain.

@@ -323,7 +323,7 @@ impl<W: Bits, L: Leaf> Plant<W, L> {
                 rest = &rest[1..];
                 continue;
             }
-            // In order, what shares a child is not interrupted by what does not.
+            // In order, the routes that share a child are adjacent.
             let child = chunk(prefix);
             let same = |other: &&(Prefix<A>, Hop)| !within(other.0) && chunk(other.0) == child;
             let (part, after) = rest.split_at(rest.iter().take_while(same).count());
@@ -411,7 +411,7 @@ impl<A: Addr, W: Bits, L: Leaf> RouteBuilder<A> for TreeBitmapBuilder<A, W, L> {
     }
 }
 
-/// Narrows a place to what a node can point to.
+/// Narrows a place to the width of a node's pointer.
 fn pointer(at: usize) -> Result<u32, Full> {
     let limit = u64::from(u32::MAX) + 1;
     u32::try_from(at).map_err(|_| Full { what: "items of an array", limit, seen: at as u64 + 1 })
@@ -427,13 +427,8 @@ mod tests {
         let mut rib: Rib<A> = Rib::new();
         let mut changed = TreeBitmapBuilder::<A, W, u16>::with_initial(initial);
         let mut idle = changed.freeze();
-        let mut state = seed;
-        let mut next = move || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut next = move || rng.u64(..);
         for step in 0..2_000 {
             let len = (next() % u64::from(A::BITS + 1)) as u32;
             // Few addresses, so that routes nest, meet and go again.

@@ -93,7 +93,7 @@ impl<W: Bits, L: Leaf> TreeBitmap<W, L> {
     }
 }
 
-/// One lookup, as a kernel: what is counted is ones.
+/// One lookup, as a kernel that counts ones.
 struct One<'a, A, W: Bits, L: Leaf>(&'a TreeBitmap<W, L>, A);
 
 impl<A: Addr, W: Bits, L: Leaf> Kernel for One<'_, A, W, L> {
@@ -162,7 +162,7 @@ impl<A: Addr, W: Bits, L: Leaf> Engine<A> for TreeBitmap<W, L> {
     }
 }
 
-/// Where a lookup has come to.
+/// The state of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub struct At<A> {
     /// The bits that are left, from the top.

@@ -22,7 +22,7 @@ pub trait Bits: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// Widens, so that the arithmetic is written once.
     fn wide(self) -> u64;
 
-    /// Narrows what was widened.
+    /// Narrows a widened bitmap.
     fn narrow(bits: u64) -> Self;
 }
 

@@ -94,7 +94,7 @@ impl<A: FamilyLayout, E: Entry> SharedBuilder<A, E> {
         let before = self.pages.get(at, size).to_vec();
         let changed = within(part, root, page);
         if let [run] = runs {
-            // One hop for all: much of the space, and mostly what is there.
+            // One hop for all, as in most of the space, and mostly the present one.
             let entry = self.split.pack::<E>(Target::Hop(run.hop))?;
             let items = within(part, root + page, bits);
             let same = |number: u32| {
@@ -181,7 +181,7 @@ impl<A: FamilyLayout, E: Entry> SharedBuilder<A, E> {
     }
 }
 
-/// Takes one user off a block, and with the last one off what it names.
+/// Removes one user of a block, and with the last one a user of each page or chunk that it names.
 fn drop_block<A: FamilyLayout, E: Entry>(
     blocks: &mut Pool<E>,
     chunks: &mut Chunks<A>,
@@ -253,13 +253,8 @@ mod tests {
         let empty = patched.spans();
         patched.extend(3);
         let mut tables = [Routes::new(), Routes::new(), Routes::new()];
-        let mut state = 3u64;
-        let mut next = move || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut next = move || rng.u64(..);
         for step in 0..300 {
             let table = next() as usize % 3;
             if next() % 5 == 0 {

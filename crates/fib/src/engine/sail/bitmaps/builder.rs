@@ -84,7 +84,7 @@ impl<A: Addr, L: Leaf, S: Levels> BitmapsBuilder<A, L, S> {
         self.levels[0]
     }
 
-    /// Returns what a node is to hold: the longest route that is pushed to it.
+    /// Returns the hop of the longest route that is pushed to a node.
     fn solid(rib: &Rib<A>, level: Level, index: usize) -> Option<Hop> {
         let node = Prefix::truncate(A::from_bits(index, 0, level.len), level.len);
         if level.above + 1 == level.len as i32 {
@@ -94,8 +94,8 @@ impl<A: Addr, L: Leaf, S: Levels> BitmapsBuilder<A, L, S> {
         pushed.last().map(|(_, hop)| hop)
     }
 
-    /// Writes what the nodes that `prefix` is pushed to hold now. Those with a chunk
-    /// keep it.
+    /// Writes the present content of the nodes to which `prefix` is pushed. Nodes with a chunk keep
+    /// it.
     fn repaint(&mut self, rib: &Rib<A>, level: Level, prefix: Prefix<A>) -> Result<(), Full> {
         let width = level.len - prefix.len();
         let first = prefix.addr().bits(0, level.len);

@@ -112,7 +112,7 @@ impl<A: Addr, L: Leaf, S: Levels> Bitmaps<A, L, S> {
         NOWHERE
     }
 
-    /// Returns what a node that [`find`](Self::find) has found answers.
+    /// Returns the answer of a node that [`find`](Self::find) has found.
     #[inline(always)]
     fn answer(&self, node: usize, addr: A) -> Hop {
         if node == NOWHERE {

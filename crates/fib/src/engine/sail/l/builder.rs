@@ -71,7 +71,7 @@ impl<A: Addr, L: Leaf> SailLBuilder<A, L> {
         self.b16[index / 64] >> (index % 64) & 1 == 1
     }
 
-    /// Makes `bcn[index]` what it is to be: a hop, or a chunk's number.
+    /// Sets `bcn[index]` to a hop, or to a chunk's number.
     fn set(&mut self, index: usize, entry: L, answers: bool) {
         let bit = 1u64 << (index % 64);
         let word = self.b16[index / 64];

@@ -289,7 +289,7 @@ impl<A: Addr, L: Leaf> SailMBuilder<A, L> {
         }
     }
 
-    /// Writes what a FIB has for the addresses of `prefix`, as deep as the shape goes.
+    /// Writes the hops of a FIB for the addresses of `prefix`, as deep as the shape goes.
     fn paint(&mut self, fib: usize, prefix: Prefix<A>) -> Result<(), Full> {
         let mut runs = Vec::new();
         let cover = self.overlay.cover(fib, prefix);

@@ -86,7 +86,7 @@ fn bit(bits: &Pages<u64>, at: usize) -> bool {
     bits.get(at / 64) >> (at % 64) & 1 == 1
 }
 
-/// Where the shared structure says that an answer is.
+/// The place of an answer in the shared structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     N16(usize),
@@ -184,7 +184,7 @@ impl<A: Addr, L: Leaf> SailM<A, L> {
         }
     }
 
-    /// Returns one of the FIBs as an engine, which keeps what it is now.
+    /// Returns one of the FIBs as an engine, which does not change any more.
     pub fn view(&self, fib: usize) -> View<A, L> {
         View { table: self.clone(), fib }
     }
