@@ -9,7 +9,7 @@
 //!                                                              Reader::current, a batch
 //! ```
 //!
-//! | name | what it is |
+//! | name | purpose |
 //! |---|---|
 //! | [`Addr`], [`Family`] | an address as a host-order integer: `u32` is IPv4, `u128` IPv6 |
 //! | [`Prefix`] | a block of addresses, canonical by construction |
@@ -111,8 +111,9 @@ pub use table::{Table, fetch_ahead};
 #[cfg(feature = "std")]
 pub use update::{Commit, Updater};
 
-/// The examples of the README and the guide, compiled and run as documentation tests.
+/// The examples of both READMEs and the guide, compiled and run as documentation tests.
 #[cfg(all(doctest, feature = "std"))]
+#[doc = include_str!("../README.md")]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/guide/library.md")]
 mod examples {}
