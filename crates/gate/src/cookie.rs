@@ -127,7 +127,7 @@ pub struct Syn {
     pub ports: u32,
     /// Its sequence number.
     pub sequence: u32,
-    /// The bytes of data that it brings (RFC 7413).
+    /// The bytes of data in it (RFC 7413).
     pub data: u16,
 }
 

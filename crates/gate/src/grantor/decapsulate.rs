@@ -36,7 +36,7 @@ pub struct DecapsulatedPacket {
 }
 
 impl DecapsulatedPacket {
-    /// Says whether a policy decides of it; otherwise it was granted and is delivered.
+    /// Returns whether a policy decides about it; otherwise it was granted and is delivered.
     pub fn asks(&self) -> bool {
         self.dscp >= 2
     }

@@ -1,22 +1,23 @@
-//! Fragments that ask, until all of their packet are there.
+//! Fragments of requests, kept until their packet is complete.
 //!
 //! ```text
 //!   packet ─┬─ no fragment ─────────────────────────────► Alone
 //!           └─ fragment ─► (flow, protocol, id) ─┬─ all ─► Whole, the first one first: decided of once
 //!                                                ├─ else ► Waits
-//!                                                └─ overlapping, too many, too late ─► Broken: punished
+//!                                                └─ overlapping, too many, too late ─► Invalid: penalized
 //! ```
 //!
-//! Only the first fragment has ports, so that a policy that looks at them cannot judge the
-//! others. Put together here are not the packets but what is to become of them: the pieces stay as
-//! they came, and all go on or none. A packet of which pieces do not come within [`PATIENCE`]
-//! costs an attacker little and a receiver memory; its flow gets what the operator has set for that.
+//! Only the first fragment has ports, so that a policy that reads ports cannot decide about the
+//! others. Packets are not reassembled here, only decided together: the fragments stay as they
+//! arrived, and all are delivered or none. A packet whose fragments do not arrive within
+//! [`TIMEOUT`] costs an attacker little and a receiver memory; its flow gets what the operator has
+//! configured for that.
 //!
-//! **Who is not to blame.** When a flow is granted, what it sends next does not ask any more: pieces
-//! of one packet can come on either side of that moment, and those that asked wait in vain. So
-//! it is remembered for a while, and for so many flows, that they were decided of
-//! ([`Fragments::decided`]); packets that ask for renewal are not to be offered at all, because the
-//! other pieces do not ask.
+//! **No penalty without fault.** When a flow is granted, its next packets are no requests any more:
+//! fragments of one packet can be on either side of that moment, and those that were requests stay
+//! incomplete. So decided flows are remembered for a while, up to a maximum
+//! ([`Fragments::record_decision`]); packets that request renewal are not to be offered at all,
+//! because their other fragments do not request it.
 //!
 //! Overlapping pieces have no use but to deceive (RFC 5722, and RFC 8200, 4.5, forbid them): the packet
 //! is broken. At most [`MOST`] packets wait, of [`PIECES`] pieces each and [`HELD`] in all, so that pieces do
@@ -28,19 +29,19 @@ use wire::{ipv4, ipv6};
 
 use crate::flow::Flow;
 
-/// How long the pieces of a packet are waited for, in nanoseconds.
+/// Maximum waiting time for the fragments of a packet, in nanoseconds.
 pub(super) const TIMEOUT: u64 = 1_000_000_000;
-/// The most flows that are remembered to have been decided of, and for how long.
+/// Maximum number of decided flows that are remembered, and for how long.
 const MAX_DECIDED: usize = 1024;
 const DECISION_MEMORY: u64 = 2 * TIMEOUT;
-/// The most packets that wait for pieces.
+/// Maximum number of incomplete packets.
 pub(super) const MAX_PACKETS: usize = 64;
-/// The most pieces that wait: half of a worker's places for what asks.
+/// Maximum number of waiting fragments: half of a worker's places for requests.
 const MAX_HELD: usize = 256;
-/// The most pieces of a packet: 64 KiB in Ethernet frames is 45.
+/// Maximum number of fragments of a packet: 64 KiB in Ethernet frames is 45.
 const MAX_FRAGMENTS: usize = 64;
 
-/// What the pieces of a packet have in common.
+/// The fields that all fragments of a packet share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct FragmentKey {
     flow: Flow,
@@ -48,7 +49,7 @@ struct FragmentKey {
     id: u32,
 }
 
-/// Where a piece belongs, in bytes.
+/// The position of a fragment, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ByteRange {
     from: u32,
@@ -63,28 +64,28 @@ struct PartialPacket<T> {
     fragments: Vec<T>,
 }
 
-/// What became of a packet that was offered.
+/// The result of a packet that was offered.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reassembly<T> {
     /// It is no fragment.
     NotFragment(T),
-    /// It is one, and others are missing.
+    /// It is a fragment, and others are missing.
     Incomplete,
-    /// It was the last that was missing: all of them, the one with the ports first.
+    /// It was the last missing fragment: all of them, the one with the ports first.
     Complete(Vec<T>),
-    /// The packet cannot become whole: all that there is of it, and its flow.
+    /// The packet cannot become complete: its flow and its fragments.
     Invalid(Flow, Vec<T>),
 }
 
-/// Pieces that wait for others.
+/// Incomplete packets.
 #[derive(Debug)]
 pub struct Fragments<T> {
     waiting: HashMap<FragmentKey, PartialPacket<T>>,
-    /// In the order in which they began to wait, some that do no more among them.
+    /// Packets by arrival, including some that do not wait any more.
     order: VecDeque<(FragmentKey, u64)>,
-    /// How many pieces wait.
+    /// The number of waiting fragments.
     held: usize,
-    /// Who was decided of lately, the latest last.
+    /// Recently decided flows, the latest last.
     decided: VecDeque<(u64, Flow)>,
 }
 
@@ -95,7 +96,7 @@ impl<T> Default for Fragments<T> {
 }
 
 impl<T> Fragments<T> {
-    /// Takes a packet, from its IP header on, and what is to be had back for it.
+    /// Takes a packet, from its IP header on, and the value that represents it.
     pub fn offer(&mut self, now: u64, packet: &[u8], fragment: T) -> Reassembly<T> {
         let Some((key, range)) = range(packet) else { return Reassembly::NotFragment(fragment) };
         if !self.waiting.contains_key(&key) {
@@ -126,7 +127,7 @@ impl<T> Fragments<T> {
         }
     }
 
-    /// Gives up a packet that has waited for too long, or has to make room; to be called until
+    /// Removes a packet that has waited for too long, or exceeds the maximum; to be called until
     /// there is none.
     pub fn expire_one(&mut self, now: u64) -> Option<(Flow, Vec<T>)> {
         let &(key, since) = self.order.front()?;
@@ -139,7 +140,7 @@ impl<T> Fragments<T> {
         Some((key.flow, known.fragments))
     }
 
-    /// Remembers that the policy has decided of a flow, at `now`.
+    /// Records that the policy has decided about a flow, at `now`.
     pub fn record_decision(&mut self, now: u64, flow: Flow) {
         if self.decided.len() == MAX_DECIDED {
             self.decided.pop_front();
@@ -147,18 +148,19 @@ impl<T> Fragments<T> {
         self.decided.push_back((now, flow));
     }
 
-    /// Says whether it has lately, so that pieces of this flow may have gone another way.
+    /// Returns whether a flow was decided recently, so that its fragments may have taken another
+    /// path.
     pub fn was_decided(&self, now: u64, flow: &Flow) -> bool {
         let lately = self.decided.iter().rev().take_while(|(at, _)| now < at + DECISION_MEMORY);
         lately.into_iter().any(|(_, decided)| decided == flow)
     }
 
-    /// Counts the packets that wait for pieces.
+    /// Counts the incomplete packets.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Says whether none waits.
+    /// Returns whether no packet waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -172,7 +174,7 @@ enum Status {
 }
 
 impl<T> PartialPacket<T> {
-    /// Judges the pieces with the newest among them.
+    /// Returns the status with the newest fragment.
     fn status(&self) -> Status {
         let Some((newest, others)) = self.ranges.split_last() else { return Status::Incomplete };
         let end = self.ranges.iter().find(|range| range.last).map(|range| range.to);
@@ -188,8 +190,8 @@ impl<T> PartialPacket<T> {
     }
 }
 
-/// Reads where a fragment belongs; nothing if the packet is none, or is to be judged by itself
-/// because its headers are wrong.
+/// Parses the position of a fragment; nothing if the packet is none, or is to be decided by itself
+/// because its headers are invalid.
 fn range(packet: &[u8]) -> Option<(FragmentKey, ByteRange)> {
     let (key, units, more, len) = match packet.first()? >> 4 {
         4 => {

@@ -8,18 +8,17 @@
 //!                                          up in all lists                     the packet goes on
 //! ```
 //!
-//! Each worker has a grantor of its own, with a Lua state and whatever the policy remembers;
-//! nothing is shared but the lists, which are snapshots. Requests are few (a twentieth of the
-//! link), so that a policy may take microseconds; what it may take at the most is limited
-//! (`script.rs`). What another policy would do is seen beside it (`shadow.rs`), or on recorded packets
-//! (`trial.rs`). A dry run (`rehearsal.rs`) finds errors that affect any packet before the first
-//! one arrives. Fragments can be decided as the packets that they belong to (`fragments.rs`). A
-//! policy that fails, by an error, by time or by memory, is counted, and the
-//! fallback is what the packet gets: traffic never waits for a script to be mended, and granted
-//! packets never meet one.
+//! Each worker has a grantor of its own, with a Lua state and the policy's stores; only the lists
+//! are shared, as snapshots. Requests are few (a twentieth of the link), so that a policy may take
+//! microseconds; `script.rs` limits its time and memory. A shadow policy runs beside the policy
+//! (`shadow.rs`), a trial on recorded packets (`trial.rs`). A dry run (`dry_run.rs`) finds errors
+//! before the first packet arrives. Fragments can be decided as the packets that they belong to
+//! (`fragments.rs`). A policy that fails, by an error, by time or by memory, is counted, and the
+//! packet gets the fallback: traffic never waits for a script to be fixed, and granted packets
+//! never run one.
 //!
-//! Policies are documented in docs/guide/grantor.md; those of [`shipped`] are examples that
-//! work. The decisions go to gates by `decision/`.
+//! docs/guide/grantor.md documents policies; those of [`shipped`] are examples that work.
+//! `decision/` sends the decisions to gates.
 
 pub mod shipped;
 

@@ -1,15 +1,15 @@
-//! A candidate beside the policy: asked about the same requests, heard by nobody.
+//! A candidate policy that runs beside the policy without an effect.
 //!
 //! ```text
 //!   requests ─┬─► policy ────► rulings ─► gates, packets
 //!             └─► candidate ─► rulings ─► compared, by flow, and forgotten
 //! ```
 //!
-//! What a change of policy would do is best seen on the traffic that there is. The candidate
-//! has a Lua state and memory of its own and the policy's limits, so that one that fails or never
-//! ends costs its own time and no more: a request waits for both. Its state is what *its* decisions
-//! would have led to only as far as it remembers them itself; which packets ask depends on
-//! what the gates were told, which is the policy's.
+//! The effect of a policy change is best seen on real traffic. The candidate has a Lua state and
+//! memory of its own and the policy's limits, so that one that fails or never ends costs its own
+//! time and no more: a request waits for both. Its state reflects *its* decisions only as far as it
+//! stores them itself; the requests that arrive depend on the decisions that the gates received,
+//! which are the policy's.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::{Entry, HashMap};
@@ -19,10 +19,10 @@ use crate::decision::{FlowCommand, Item};
 use crate::flow::Flow;
 use crate::state::{Decision, Traffic};
 
-/// The most flows that are remembered of those that change.
+/// Maximum number of flows with a difference that are remembered.
 const MOST: usize = 256;
 
-/// A flow of which the candidate says something else than the policy.
+/// A flow for which the candidate and the policy differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The flow.
@@ -31,11 +31,11 @@ pub struct Difference {
     pub policy: RequestOutcome,
     /// What the candidate said.
     pub candidate: RequestOutcome,
-    /// Its requests on which they differ.
+    /// The number of its requests with a difference.
     pub requests: u64,
 }
 
-/// A candidate, and what has come of it so far.
+/// A candidate, and its differences so far.
 #[derive(Debug)]
 pub struct Shadow {
     candidate: Grantor,
@@ -46,7 +46,7 @@ pub struct Shadow {
 }
 
 impl Shadow {
-    /// Has a candidate asked from now on.
+    /// Starts with a candidate.
     pub fn new(candidate: Grantor) -> Self {
         Self {
             candidate,
@@ -57,7 +57,7 @@ impl Shadow {
         }
     }
 
-    /// Asks the candidate about requests of which the policy has said `decided`.
+    /// Runs the candidate on requests for which the policy has returned `decided`.
     pub fn compare(&mut self, now: u64, requests: &[Request<'_>], decided: &[RequestOutcome]) {
         self.decided.clear();
         self.candidate.decide(now, requests, &mut self.decided);
@@ -84,34 +84,34 @@ impl Shadow {
         }
     }
 
-    /// Counts the requests that the candidate was asked about.
+    /// Counts the requests that the candidate has decided.
     pub fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// Counts the times that the candidate failed or was over its time.
+    /// Counts the times that the candidate failed or exceeded its limit.
     pub fn failed(&self) -> u64 {
         self.candidate.counts().failed + self.candidate.counts().over_time
     }
 
-    /// Returns what the candidate's last error was, and forgets it.
+    /// Returns the candidate's last error, and clears it.
     pub fn last_error(&mut self) -> Option<String> {
         self.candidate.last_error()
     }
 
-    /// Counts the requests on which they differ, by what each said.
+    /// Counts the differing requests, by the outcome of each policy.
     pub fn changes(&self) -> &BTreeMap<(&'static str, &'static str), u64> {
         &self.changes
     }
 
-    /// Returns flows on which they differ: the first that were met, so many at the most.
+    /// Returns flows with differences: the first ones, up to the maximum.
     pub fn flows(&self) -> impl Iterator<Item = &Difference> {
         self.flows.values()
     }
 }
 
 impl RequestOutcome {
-    /// Returns what it is in a word: `granted`, `declined`, `program` or `undecided`.
+    /// Returns its kind: `granted`, `declined`, `program` or `undecided`.
     pub fn kind(&self) -> &'static str {
         match self.item.map(|Item { command, .. }| command) {
             Some(FlowCommand::Decide(Decision::Grant(_))) => "granted",
@@ -125,7 +125,7 @@ impl RequestOutcome {
 }
 
 impl core::fmt::Display for RequestOutcome {
-    /// Says what the gate is told, and what becomes of the packet where that is not usual.
+    /// Shows the decision, and the packet's fate where it is not the usual one.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let usual = match self.item.map(|Item { command, .. }| command) {
             Some(FlowCommand::Decide(Decision::Grant(grant))) => {

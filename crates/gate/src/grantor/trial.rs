@@ -1,4 +1,4 @@
-//! A policy tried on recorded packets: what a gate and a grantor would make of them.
+//! A policy tried on recorded packets: a simulated gate and grantor.
 //!
 //! ```text
 //!   time, packet ─► Gate ─┬─ request, renewal ─► Grantor ─► decision ─► Gate
@@ -6,10 +6,10 @@
 //!                         └─ dropped                          └─ delivered? passes
 //! ```
 //!
-//! The gate is the real one, with every destination protected, time is the recording's, and decisions take
-//! effect at once. The link is not in it: neither do requests wait for one another, nor are they
-//! pushed out, so that what passes here is the most that would. A flow's ends are those of the
-//! recording: what a sender would have done otherwise, had it been declined, nobody can know.
+//! The gate is the real one, with every destination protected, time is the recording's, and
+//! decisions take effect at once. The link is not simulated: requests neither wait for one another
+//! nor displace each other, so that the number of passed packets is an upper bound. A flow's
+//! packets are those of the recording: a sender may have behaved differently after a decline.
 
 use std::collections::HashMap;
 
@@ -24,23 +24,23 @@ use crate::state::Stamp;
 
 /// The bytes of the header that the gate counts beside a packet.
 const ETHERNET: u32 = 14;
-/// What is done for the table beside a packet.
+/// Maximum number of table entries to maintain beside a packet.
 const WORK: u32 = 64;
 
-/// What became of a flow.
+/// The summary of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowSummary {
     /// Its packets.
     pub packets: u64,
     /// Their bytes, from the IP header on.
     pub bytes: u64,
-    /// Packets that the policy was asked about.
+    /// Packets that the policy has decided about.
     pub asked: u64,
     /// Packets that reached the protected network.
     pub passed: u64,
     /// Their bytes.
     pub passed_bytes: u64,
-    /// What the policy said last.
+    /// The policy's last outcome.
     pub last: Option<RequestOutcome>,
 }
 
@@ -78,7 +78,7 @@ impl Trial {
         Self {
             gate,
             grantor,
-            // Nobody attacks a recording; the same one has the same outcome.
+            // A fixed key: a recording has no attacker, and the result is reproducible.
             key: Key::new({
                 let mut state = 0x9e37_79b9_7f4a_7c15_u64;
                 move || {
@@ -94,7 +94,7 @@ impl Trial {
         }
     }
 
-    /// Takes the next packet, from its IP header on, at `now` nanoseconds, not before the last.
+    /// Processes the next packet, from its IP header on, at `now` nanoseconds, not before the last.
     pub fn packet(&mut self, now: u64, bytes: &[u8]) {
         let request = Request { packet: bytes, dscp: 0, congested: false };
         let Some(flow) = request.flow() else {
@@ -125,7 +125,7 @@ impl Trial {
             for item in self.decided.iter().filter_map(|decided| decided.item) {
                 self.number += 1;
                 let stamp = Stamp { sender: 1, number: self.number };
-                // What has no effect, as a program that is not there has none, shows in what passes.
+                // A decision without effect, as with a missing program, shows in the passed packets.
                 let _ = self.gate.decide(now, &item, stamp, |flow| self.key.hash(flow));
             }
         }
@@ -135,17 +135,17 @@ impl Trial {
         }
     }
 
-    /// Ends it: what became of each flow, and how many packets were none.
+    /// Ends the trial: returns the summary of each flow, and the number of unreadable packets.
     pub fn end(self) -> (HashMap<Flow, FlowSummary>, u64) {
         (self.flows, self.unread)
     }
 
-    /// Counts what the policy has said.
+    /// Returns the policy's counters.
     pub fn counts(&self) -> &super::GrantorCounters {
         self.grantor.counts()
     }
 
-    /// Returns what the policy's last error was, and forgets it.
+    /// Returns the policy's last error, and clears it.
     pub fn last_error(&mut self) -> Option<String> {
         self.grantor.last_error()
     }
@@ -176,7 +176,7 @@ mod tests {
         for second in 0..30 {
             it.packet(second * SECOND, &syn(1, 80));
         }
-        // Asked at 0, 10 and 20 seconds, or a packet later.
+        // Requests at 0, 10 and 20 seconds, or a packet later.
         let summary = summary(it, 1);
         assert_eq!((summary.packets, summary.asked, summary.passed), (30, 3, 0));
         assert_eq!(summary.last.unwrap().to_string(), "declined for 10 s");

@@ -7,11 +7,10 @@
 //!   second bucket = permuted hash mod the same
 //! ```
 //!
-//! A flow is in one of two lines, whatever else happens: a search never takes more, and
-//! one for what is absent never less. Insertion goes to the first line with room. When
-//! both are full, the nearest free slot is searched breadth first through the other lines
-//! of those who stand there, up to 256 lines; then everyone on the way moves on by
-//! one, the last first, so that nothing is lost on the way and a failure changes nothing.
+//! A flow is in one of two lines: a search reads no more, and one for an absent flow reads both.
+//! Insertion uses the first line with room. When both are full, the nearest free slot is searched
+//! breadth first through the other lines of their entries, up to 256 lines; then every entry on the
+//! path moves by one, the last first, so that nothing is lost and a failure changes nothing.
 
 use fib::{Table, fetch_ahead};
 
@@ -77,9 +76,9 @@ impl Cuckoo {
         None
     }
 
-    /// Moves the entry in `slot` of a node's line on to the line `to`, which has room,
-    /// then who stands before it, back to a line where the search began. The way is a
-    /// shortest one, so no line is on it twice.
+    /// Moves the entry in `slot` of a node's line to the line `to`, which has room, then the entry
+    /// before it on the path, back to a line where the search began. The path is a shortest one, so
+    /// no line is on it twice.
     fn shift(&mut self, nodes: &[Node], node: usize, slot: usize, to: usize) -> usize {
         let (mut node, mut slot, mut to) = (nodes[node], slot, to);
         loop {

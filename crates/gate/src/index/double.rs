@@ -1,8 +1,8 @@
 //! Double hashing (Knuth, vol. 3, 6.4, algorithm D).
 //!
-//! Each flow has a step of its own, odd so that it visits all of a power of two: nobody
-//! queues behind anybody twice, and every try is a line of its own. The step is a
-//! permutation of the hash, whose lower bits are the home. How it is kept is `probe.rs`.
+//! Each flow has a step of its own, odd so that it visits all of a power of two: flows do not queue
+//! behind each other twice, and every try is a line of its own. The step is a permutation of the
+//! hash, whose lower bits are the home. `probe.rs` has the layout.
 
 use super::probe::{Probed, Sequence};
 use crate::flow::permute;

@@ -5,10 +5,10 @@
 //!   │ tag:32 entry:32 │ tag:32 entry:32 │ …        eight to a line
 //! ```
 //!
-//! A flow is in the first slot from its home on that was empty when it came; an empty
-//! slot ends a search. A removal moves back whoever may stand nearer to his home, so that
-//! there are no marks of the dead and searches do not lengthen with time. One slot stays
-//! empty, for searches to end.
+//! A flow is in the first slot from its home on that was empty at its insertion; an empty slot ends
+//! a search. A removal moves back the entries that may be nearer to their home, so that there are
+//! no tombstones and searches do not lengthen with time. One slot stays empty, so that searches
+//! end.
 //!
 //! At half load a search for what is absent looks at 2.5 slots, at 0.9 at 50.
 
@@ -88,7 +88,7 @@ impl Index for Linear {
             if slot.entry == EMPTY {
                 break;
             }
-            // Whoever's home is not after the hole may move there.
+            // An entry whose home is not after the hole may move there.
             let from_home = at.wrapping_sub(slot.tag as usize) & self.mask;
             if from_home >= at.wrapping_sub(hole) & self.mask {
                 self.slots[hole] = slot;

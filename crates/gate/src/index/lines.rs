@@ -5,14 +5,14 @@
 //!   │ tag:32 × 8 │ entry:32 × 8 │        one line, 64 bytes
 //! ```
 //!
-//! A flow is in the first line from its home on that had an empty slot when it came; a
-//! line with an empty slot ends a search. So nearly every search, for what is there and
-//! for what is not, is one line and one comparison of eight tags at once: at half load
-//! one line in 20 is full, at a quarter one in 900. That is what a flood of new flows asks: each
-//! packet's flow is absent, and one load in flight says so.
+//! A flow is in the first line from its home on that had an empty slot at its insertion; a line
+//! with an empty slot ends a search. So nearly every search, of present and of absent flows, is one
+//! line and one comparison of eight tags at once: at half load one line in 20 is full, at a quarter
+//! one in 900. A flood of new flows needs that: each packet's flow is absent, and one load shows
+//! it.
 //!
-//! A removal from a full line moves back whoever stands after it and may, as `linear.rs`
-//! does. One slot stays empty, for searches to end.
+//! A removal from a full line moves back entries after it that may move, as `linear.rs` does. One
+//! slot stays empty, so that searches end.
 
 use fib::{Table, fetch_ahead};
 
@@ -40,8 +40,8 @@ impl Lines {
         })
     }
 
-    /// Fills the empty slot of line `hole`, which was full, with somebody from the lines
-    /// after it, and then his, until none is in want of a place nearer home.
+    /// Fills the empty slot of line `hole`, which was full, with an entry from the lines after it,
+    /// and then that entry's slot, until no entry can move nearer to its home.
     fn close(&mut self, mut hole: usize, mut slot: usize) {
         let mut at = hole;
         loop {

@@ -4,10 +4,10 @@
 //!   hash:32 ──► index │ tag:32 entry:32 │ … ──► entries │ 128 bytes a flow │ …
 //! ```
 //!
-//! Index and entries are apart (thesis, 4.4.2): what is probed is 8 bytes a flow, a line
-//! of the cache holds eight of them, and entries never move. The tag is the whole hash. It
-//! tells two flows apart but for one pair in 2^32, so that a lookup loads the one entry it
-//! is about, and it is what a removal or a displacement finds the home of its neighbors by.
+//! Index and entries are apart (thesis, 4.4.2): a probe reads 8 bytes a flow, a line of the cache
+//! holds eight of them, and entries never move. The tag is the whole hash. It distinguishes two
+//! flows but for one pair in 2^32, so that a lookup loads only the entry it is about, and a removal
+//! or a displacement finds the home of its neighbors by it.
 //!
 //! The six schemes of the thesis (4.5.6) and one more, all behind [`Index`]:
 //!
@@ -15,8 +15,8 @@
 //! |---|---|---|---|---|
 //! | linear probing (Knuth, vol. 3, 6.4, algorithm L) | [`linear`] | anywhere after its home | an empty slot | shifts back (algorithm R) |
 //! | the same over whole lines (6.4, buckets) | [`lines`] | its home line, rarely the next | an empty slot in it | shifts back |
-//! | quadratic probing, triangular steps | [`quadratic`] | by a sequence | nobody passed here | counts back |
-//! | double hashing (Knuth, 6.4, algorithm D) | [`double`] | by a sequence of its own | nobody passed here | counts back |
+//! || quadratic probing, triangular steps | [`quadratic`] | by a sequence | no flow passed here | counts back |
+//! || double hashing (Knuth, 6.4, algorithm D) | [`double`] | by a sequence of its own | no flow passed here | counts back |
 //! | hopscotch (Herlihy, Shavit, Tzafrir, DISC 2008) | [`hopscotch`] | the 32 slots from its home | the home's bitmap | clears a bit |
 //! | separate chaining | [`chain`] | the list of its home | the end of the list | unlinks |
 //! | cuckoo (Pagh, Rodler, ESA 2001), 8 slots a bucket | [`cuckoo`] | two lines | both lines | empties |
@@ -40,7 +40,7 @@ pub mod quadratic;
 /// The most entries that every scheme can number.
 pub const MAX_ENTRIES: usize = (1 << 28) - 1;
 
-/// Says that an index has no place for a flow, and is as it was.
+/// The error that an index has no slot for a flow; the index is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -65,7 +65,7 @@ pub trait Index {
     /// If `slots` is not such a number.
     fn with_slots(slots: usize) -> Self;
 
-    /// Asks the CPU for what [`find`](Self::find) will look at first.
+    /// Prefetches what [`find`](Self::find) reads first.
     fn fetch(&self, hash: u32);
 
     /// Returns the first entry under `hash` that `is` the one looked for.
@@ -78,19 +78,19 @@ pub trait Index {
     /// [`Full`] if the scheme has no place for it; nothing has changed then.
     fn insert(&mut self, hash: u32, entry: u32) -> Result<(), Full>;
 
-    /// Removes `entry`, filed under `hash`, and says whether it was there.
+    /// Removes `entry`, filed under `hash`, and returns whether it was there.
     fn remove(&mut self, hash: u32, entry: u32) -> bool;
 
     /// Counts the entries.
     fn len(&self) -> usize;
 
-    /// Says whether there are none.
+    /// Returns whether there are no entries.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// What stands where no entry is.
+/// The value of an empty slot.
 const EMPTY: u32 = u32::MAX;
 
 /// A place of an index that has its entries one by one.
@@ -260,7 +260,7 @@ mod tests {
         count
     }
 
-    /// What every scheme keeps, and the share of its slots that it can use at least.
+    /// The tests of every scheme, and the minimum share of its slots that it can use.
     fn battery<I: Index>(usable: f64) {
         for seed in 0..3 {
             random::<I>(256, 128, u32::MAX, 20_000, seed);

@@ -4,14 +4,13 @@
 //!   │ tag:32 │ passed:4 entry:28 │ …          8 bytes a slot
 //! ```
 //!
-//! A flow is in the first slot of its sequence that was empty when it came. Each slot
-//! counts how many stand further on because it was taken: a search ends where nobody has
-//! passed, and a removal counts back along its own sequence. So there are no marks of the
-//! dead, which a table under attack would fill with in minutes, and nothing need move,
-//! which a sequence other than the linear one does not allow. A count that has reached 15
-//! stays: searches may go on there longer than they must, and still end right. At a load of
-//! 0.9 under a lasting flood nearly all counts come to that, and an insertion takes
-//! microseconds (the example `indexes`); up to 0.8 it does not show.
+//! A flow is in the first slot of its sequence that was empty at its insertion. Each slot counts
+//! the flows that passed it because it was taken: a search ends where no flow has passed, and a
+//! removal counts back along its own sequence. So there are no tombstones, which would fill a table
+//! under attack in minutes, and no entry moves, which only the linear sequence allows. A count that
+//! has reached 15 stays: searches may continue there longer than necessary, and still end right. At
+//! a load of 0.9 under a lasting flood nearly all counts reach that, and an insertion takes
+//! microseconds; up to 0.8 it does not matter.
 
 use core::marker::PhantomData;
 
