@@ -1,10 +1,9 @@
-//! `fingerpost-bench agree`: whether engines answer as DPDK's tables do. No time is kept.
+//! `fingerpost-bench agree`: compares the answers of engines with those of DPDK's tables; keeps no time.
 //!
-//! The oracle of our tests is ours; `rte_fib` and `rte_fib6` are not. The same routes
-//! go into their table and into each engine's, and millions of addresses are asked of
-//! all: both ends of every route and their neighbors outside, where an answer
-//! changes if it changes anywhere, addresses drawn from the routes, and any. Each of
-//! DPDK's lookup functions is asked, and each engine in a batch and one by one.
+//! We wrote the oracle of our tests; `rte_fib` and `rte_fib6` are independent of it. All tables have
+//! the same routes and look up millions of addresses: both ends of every route and their neighbors
+//! outside, where answers change, addresses drawn from the routes, and random ones. Each lookup
+//! function of DPDK is compared, and each engine in batches and by single lookups.
 
 use std::process::ExitCode;
 
@@ -18,7 +17,7 @@ use super::contest::Contestant;
 use super::keys::Stream;
 use super::rival::{Function, Rival};
 
-/// How many addresses are asked in one go.
+/// Addresses per call.
 const BATCH: usize = 32;
 
 #[derive(clap::Args)]
@@ -31,7 +30,7 @@ pub(super) struct Args {
     /// The engines [default: dir24_8 (IPv4), DXR and poptrie]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     engines: Vec<String>,
-    /// Addresses that are drawn at random, and as many again from the routes
+    /// Random addresses, and as many from the routes
     #[arg(long, value_name = "N", default_value_t = 1 << 22)]
     addresses: usize,
 }
@@ -41,7 +40,7 @@ struct Outcome<'a> {
     table: &'a str,
     routes: usize,
     addresses: usize,
-    /// How many of them have a route.
+    /// The number of addresses with a route.
     routed: usize,
     agree: Vec<String>,
     rival: String,
@@ -72,18 +71,18 @@ fn compare<A: Family>(
     let keys = progress::during("drawing addresses", || addresses(args.addresses, routes));
     let mut theirs = vec![Hop::NONE; keys.len()];
     let mut agree = Vec::new();
-    let about = progress::during("asking DPDK's table", || {
+    let description = progress::during("looking up in DPDK's table", || {
         let mut rival = Rival::dpdk(routes, Function::Scalar, BATCH)?;
         rival.expect(&keys)?;
         rival.answer(Stream::Rnd, &keys, &mut theirs)?;
-        let mut again = vec![Hop::NONE; keys.len()];
-        rival.answer(Stream::Seq, &keys, &mut again)?;
-        same("rte_fib-scalar", &keys, &theirs, "the same one by one", &again)?;
+        let mut second = vec![Hop::NONE; keys.len()];
+        rival.answer(Stream::Seq, &keys, &mut second)?;
+        same("rte_fib-scalar", &keys, &theirs, "the same one by one", &second)?;
         agree.push("rte_fib-scalar".to_owned());
         match rival.choose(Function::Vector) {
             Ok(()) => {
-                rival.answer(Stream::Rnd, &keys, &mut again)?;
-                same("rte_fib-scalar", &keys, &theirs, "rte_fib", &again)?;
+                rival.answer(Stream::Rnd, &keys, &mut second)?;
+                same("rte_fib-scalar", &keys, &theirs, "rte_fib", &second)?;
                 agree.push("rte_fib".to_owned());
             }
             Err(error) => eprintln!("fingerpost-bench: not compared: {error:#}"),
@@ -94,7 +93,7 @@ fn compare<A: Family>(
     let mut ours = vec![Hop::NONE; keys.len()];
     for name in names {
         let choice = Choice::parse::<A>(name).with_context(|| format!("--engines {name}"))?;
-        progress::during(&format!("asking {name}"), || {
+        progress::during(&format!("looking up in {name}"), || {
             let fib = Fib::build(&rib, choice, 2).with_context(|| format!("building {name}"))?;
             fib.lookup_batch(&keys, &mut ours);
             same("rte_fib", &keys, &theirs, name, &ours)?;
@@ -109,7 +108,7 @@ fn compare<A: Family>(
     let addresses = keys.len();
     print(
         args.setting.output.json,
-        &Outcome { table, routes: routes.len(), addresses, routed, agree, rival: about },
+        &Outcome { table, routes: routes.len(), addresses, routed, agree, rival: description },
     )?;
     Ok(ExitCode::SUCCESS)
 }
@@ -164,7 +163,7 @@ mod tests {
     use fib::{Hop, Prefix};
 
     #[test]
-    fn every_border_is_asked() {
+    fn addresses_include_every_border() {
         let routes = [(Prefix::truncate(0x0a00_0000u32, 8), Hop(1)), (Prefix::ALL, Hop(2))];
         let keys = addresses(3, &routes);
         for border in [0x09ff_ffff, 0x0a00_0000, 0x0aff_ffff, 0x0b00_0000, 0, u32::MAX] {
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_told_with_its_address() {
+    fn same_reports_the_first_difference() {
         let hops = [Hop(1), Hop(2)];
         assert!(same("one", &[1u32, 2], &hops, "two", &hops).is_ok());
         let error = same("one", &[1u32, 2], &hops, "two", &[Hop(1), Hop(3)]).unwrap_err();

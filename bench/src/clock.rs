@@ -1,8 +1,8 @@
-//! Time that belongs to one thread, and what to make of several times.
+//! The CPU time of a thread, and the summary of several times.
 //!
-//! The machine is shared. The wall clock counts what other programs took; the
-//! kernel's account of the time this thread was on a CPU does not. What neither
-//! shows is what the others did to the caches: hence medians, and ratios.
+//! The machine is shared. The wall clock includes the time of other programs; the CPU time that the
+//! kernel counts for a thread does not. Neither shows the effect of others on the caches: hence medians
+//! and ratios.
 
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,8 @@ impl Clock {
         Self { wall: Instant::now(), on_cpu: on_cpu() }
     }
 
-    /// Returns the seconds this thread has been on a CPU since the start, or that
-    /// have passed, where the kernel does not tell.
+    /// Returns the CPU time of this thread since the start in seconds, or the wall time if the kernel
+    /// does not count CPU time.
     pub(super) fn seconds(&self) -> f64 {
         match (on_cpu(), self.on_cpu) {
             (Some(now), Some(then)) => (now - then).as_secs_f64(),
@@ -31,7 +31,7 @@ impl Clock {
     }
 }
 
-/// The kernel brings this clock up to date when it is asked, unlike
+/// The kernel updates this clock at each read, unlike
 /// `/proc/thread-self/schedstat`, which goes by the timer's ticks.
 fn on_cpu() -> Option<Duration> {
     ClockId::CLOCK_THREAD_CPUTIME_ID.now().ok().map(Duration::from)
@@ -64,7 +64,7 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    /// Sums up at least one measurement.
+    /// Summarizes measurements; needs at least one.
     pub(super) fn of(values: &[f64]) -> Self {
         let median = middle(values.to_vec());
         let mad = middle(values.iter().map(|value| (value - median).abs()).collect());
@@ -88,7 +88,7 @@ mod tests {
     use super::Summary;
 
     #[test]
-    fn an_outlier_moves_neither_median_nor_deviation() {
+    fn summary_is_robust_against_an_outlier() {
         let summary = Summary::of(&[3.0, 1.0, 2.0, 100.0, 2.5]);
         assert_eq!(summary, Summary { median: 2.5, mad: 0.5, min: 1.0, max: 100.0 });
         assert_eq!(Summary::of(&[1.0, 2.0]).median, 1.5);

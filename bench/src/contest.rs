@@ -2,16 +2,15 @@
 //!
 //! ```text
 //!                     keys ─► prove ─► round 1, 2, …        ─► rates, a list a contestant
-//!   Ours (any Lookups)  │      every answer   each looks all keys up
-//!   Rival (a process) ──┘      of everybody
+//!   Ours (any Lookups)  │      every answer   each looks up all keys
+//!   Rival (a process) ──┘      of all
 //! ```
 //!
 //! Before any time is kept, each contestant's answers to each stream are compared: the
 //! first million with the routing table's own longest match, all of them with each
-//! other's. Then the contestants take turns, round after round, so that a slow minute
-//! of the machine hits all; the median of a contestant's passes counts, and ratios are
-//! between medians. With several threads each has a core and a section of the keys to
-//! itself, and all share one table, as workers do.
+//! other's. Then the contestants take turns, round after round, so that a slow minute of the machine
+//! affects all. The result is the median of the passes of a contestant; ratios are between medians.
+//! Each thread has its own core and its own section of the keys; all share one table, as workers do.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -24,27 +23,27 @@ use super::clock::{Clock, pin};
 use super::keys::Stream;
 use super::plain::Plain;
 
-/// How many answers are held against the routing table.
+/// Answers that are compared with the routing table.
 pub(super) const PROVEN: usize = 1 << 20;
-/// How many lookups follow each other in SEQ before their answers are let go.
+/// Lookups of SEQ per chain, after which the answer buffer is reused.
 const CHAIN: usize = 1 << 12;
 
-/// Someone who takes part: a table of ours, or another program.
+/// A participant of a comparison: one of our tables, or another program.
 pub(super) trait Contestant<A: Family> {
     fn name(&self) -> &str;
 
     /// Returns the bytes that its lookups may touch.
     fn bytes(&self) -> usize;
 
-    /// Is shown the keys of the passes to come, where that takes time.
+    /// Prepares for the keys of the next passes.
     fn expect(&mut self, _keys: &[A]) -> anyhow::Result<()> {
         Ok(())
     }
 
-    /// Looks all keys up, as the stream asks for, and tells every answer.
+    /// Looks up all keys in the order of the stream and returns every answer.
     fn answer(&mut self, stream: Stream, keys: &[A], out: &mut [Hop]) -> anyhow::Result<()>;
 
-    /// Looks all keys up and returns the million lookups a second, over all threads.
+    /// Looks up all keys and returns the million lookups per second of all threads.
     fn rate(&mut self, stream: Stream, keys: &[A], threads: usize) -> anyhow::Result<f64>;
 }
 
@@ -52,13 +51,12 @@ pub(super) trait Contestant<A: Family> {
 pub(super) trait Lookups<A: Family>: Sync {
     fn batch(&self, keys: &[A], out: &mut [Hop]);
 
-    /// Looks up `keys[i]` into `out[i]`, each waiting for the answer before it.
+    /// Looks up `keys[i]` into `out[i]`; each lookup depends on the answer before it.
     fn chained(&self, keys: &[A], out: &mut [Hop]);
 
     fn bytes(&self) -> usize;
 
-    /// Looks all keys up, `batch` to a call. Where `out` is shorter than the keys it
-    /// is filled again and again.
+    /// Looks up all keys, `batch` per call. Reuses `out` if it is shorter than the keys.
     fn pass(&self, stream: Stream, batch: usize, keys: &[A], out: &mut [Hop]) {
         let once = out.len() >= keys.len();
         let len = if stream == Stream::Seq { CHAIN.min(out.len()) } else { batch };
@@ -110,8 +108,8 @@ impl Lookups<u32> for Plain {
         }
     }
 
-    /// Some bits of the answer, which are none, but which the compiler cannot know to
-    /// be none, are part of the next key.
+    /// Adds zero bits derived from the last answer to the next key: a data dependency that the optimizer
+    /// cannot remove.
     fn chained(&self, keys: &[u32], out: &mut [Hop]) {
         let none = black_box(0);
         let mut before = Hop::NONE;
@@ -129,9 +127,9 @@ impl Lookups<u32> for Plain {
 /// Where the answers of a timed pass go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answers {
-    /// Into an array as long as the keys', as if there were work to come.
-    Kept,
-    /// Into one batch's, again and again, as in a datapath.
+    /// Into an array as long as the keys.
+    Stored,
+    /// Into the buffer of one batch, which is reused, as in a datapath.
     Used,
 }
 
@@ -171,7 +169,7 @@ impl<A: Family, T: Lookups<A>> Contestant<A> for Ours<T> {
 }
 
 impl<T> Ours<T> {
-    /// Looks all keys up and returns the number and the seconds of each thread.
+    /// Looks up all keys and returns the number of lookups and the seconds of each thread.
     pub(super) fn times<A: Family>(
         &mut self,
         stream: Stream,
@@ -183,7 +181,7 @@ impl<T> Ours<T> {
     {
         let section = keys.len().div_ceil(threads);
         let room = match self.answers {
-            Answers::Kept => section,
+            Answers::Stored => section,
             Answers::Used if stream == Stream::Seq => CHAIN,
             Answers::Used => self.batch,
         };
@@ -210,12 +208,12 @@ impl<T> Ours<T> {
     }
 }
 
-/// The right answers to the first keys: the routing table's own longest match.
+/// Returns the right answers to keys: the longest match in the routing table.
 pub(super) fn right<A: Addr>(rib: &Rib<A>, keys: &[A]) -> Vec<Hop> {
     keys.iter().map(|&key| rib.longest(key).map_or(Hop::NONE, |(_, hop)| hop)).collect()
 }
 
-/// Holds `out` against the right answers to the first of the keys.
+/// Compares `out` with the right answers to the first of the keys.
 pub(super) fn check<A: Addr>(
     name: &str,
     keys: &[A],
@@ -229,7 +227,7 @@ pub(super) fn check<A: Addr>(
     Ok(())
 }
 
-/// Holds every contestant's answers against the routing table and each other.
+/// Compares the answers of all contestants with the routing table and with each other.
 pub(super) fn prove<A: Family>(
     rib: &Rib<A>,
     contestants: &mut [Box<dyn Contestant<A> + '_>],
@@ -263,7 +261,7 @@ pub(super) fn prove<A: Family>(
     Ok(())
 }
 
-/// Has all contestants take turns and returns the rates of each.
+/// Measures all contestants in turns and returns the rates of each.
 pub(super) fn rounds<A: Family>(
     contestants: &mut [Box<dyn Contestant<A> + '_>],
     stream: Stream,
@@ -284,11 +282,11 @@ pub(super) fn rounds<A: Family>(
     Ok(rates)
 }
 
-/// Says that each thread has a core to itself, or that it would not.
+/// Returns an error if there are not enough cores for one per thread.
 pub(super) fn enough_cores(threads: &[usize]) -> anyhow::Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if let Some(threads) = threads.iter().find(|&&threads| threads > cores || threads == 0) {
-        bail!("--threads {threads}: there are {cores} cores, and each thread is to have one");
+        bail!("--threads {threads}: needs one core per thread; this machine has {cores}");
     }
     Ok(())
 }

@@ -104,8 +104,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let hops = routes.v4.iter().map(|r| r.1).chain(routes.v6.iter().map(|r| r.1)).max();
     let adjacencies = Publisher::new(adjacencies(hops.unwrap_or(Hop::NONE), args.members));
     let mut scores = Vec::new();
-    let asked = [(args.members > 1, " groups"), (args.sources, " sources")];
-    let asked: String = asked.iter().filter(|asked| asked.0).map(|asked| asked.1).collect();
+    let options = [(args.members > 1, " groups"), (args.sources, " sources")];
+    let options: String =
+        options.iter().filter(|(is_set, _)| *is_set).map(|(_, name)| *name).collect();
     for (case, fib, count) in [
         ("IPv4 64 bytes", format!("{:?}", v4.fib()), routes.v4.len()),
         ("IPv6 64 bytes", format!("{:?}", v6.fib()), routes.v6.len()),
@@ -122,7 +123,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             pairs(&keys6).map(|(dst, src)| frame_v6(dst, args.sources.then_some(src))).collect()
         };
         let right = if is_v4 { right4 } else { right6 };
-        let case = format!("{case}{asked}");
+        let case = format!("{case}{options}");
         let what = format!("{case}, {fib}");
         let windows = progress::during(&what, || {
             let worker = |source| worker(readers(), adjacencies.reader(), source, args.sources);
@@ -174,8 +175,7 @@ fn right<A: Copy>(keys: &[A], sources: bool, forwards: impl Fn(A) -> bool) -> us
     pairs(keys).filter(|&(dst, src)| forwards(dst) && (!sources || forwards(src))).count()
 }
 
-/// Says whether a packet to `dst` is to leave: the rule of RFC 1812 5.3.7 again, in
-/// other words than the datapath's.
+/// Returns whether a packet to `dst` is to leave: RFC 1812, 5.3.7, written independently of the datapath.
 fn forwards4(fib: &Fib<u32>, dst: u32) -> bool {
     let martian = matches!(dst >> 24, 0 | 127 | 224..) || dst >> 16 == 0xa9fe || dst == OWN;
     !martian && fib.lookup(dst).is_some()

@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         let default = [PLAIN, "D16R", "D18R", "D20R", "D16X2R", "D16X4R", "D16X6R"];
         compare(args, &routes.name, &routes.v4, &default, |rib| {
-            Ok(Box::new(Ours::new(PLAIN, Plain::build(rib)?, BATCH, Answers::Kept)) as Box<_>)
+            Ok(Box::new(Ours::new(PLAIN, Plain::build(rib)?, BATCH, Answers::Stored)) as Box<_>)
         })
     }
 }
@@ -109,7 +109,7 @@ fn compare<A: Family>(
         } else {
             let choice = Choice::parse::<A>(name).with_context(|| format!("--engines {name}"))?;
             let fib = Fib::build(&rib, choice, 2).with_context(|| format!("building {name}"))?;
-            Box::new(Ours::new(name, fib, BATCH, Answers::Kept))
+            Box::new(Ours::new(name, fib, BATCH, Answers::Stored))
         });
     }
     let streams = if args.streams.is_empty() { &Stream::ALL[..] } else { &args.streams };

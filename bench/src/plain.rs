@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_cannot_hold_it_refuses() {
+    fn build_refuses_a_table_beyond_its_limits() {
         let routes = (0..4096u32).map(|i| (Prefix::truncate(i, 32), Hop(1 + i % 2)));
         assert!(Plain::build(&Rib::from_sorted(routes)).is_ok());
         let many = [(Prefix::truncate(1u32, 32), Hop(70_000))];

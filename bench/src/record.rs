@@ -75,16 +75,16 @@ fn field(text: &str) -> Cow<'_, str> {
 
 /// Names the version of the compiler.
 pub(super) fn rustc() -> String {
-    let rustc = said(Command::new("rustc").arg("--version"));
+    let rustc = output_of(Command::new("rustc").arg("--version"));
     rustc.split(' ').nth(1).unwrap_or(UNKNOWN).to_owned()
 }
 
 /// Names the commit that is checked out, and says whether anything but the records
 /// differs from it.
 pub(super) fn commit() -> String {
-    let head = said(Command::new("git").args(["rev-parse", "--short", "HEAD"]));
+    let head = output_of(Command::new("git").args(["rev-parse", "--short", "HEAD"]));
     let changes = ["status", "--porcelain", "--untracked-files=no", "--", ":/", ":!/bench/record"];
-    match said(Command::new("git").args(changes)).as_str() {
+    match output_of(Command::new("git").args(changes)).as_str() {
         UNKNOWN => head,
         _ => head + "-dirty",
     }
@@ -113,7 +113,7 @@ fn slug(text: &str) -> String {
 const UNKNOWN: &str = "unknown";
 
 /// Returns what a program prints, or [`UNKNOWN`] if that is nothing.
-fn said(command: &mut Command) -> String {
+fn output_of(command: &mut Command) -> String {
     let output = command.output().ok().filter(|output| output.status.success());
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     text.filter(|text| !text.is_empty()).unwrap_or_else(|| UNKNOWN.to_owned())

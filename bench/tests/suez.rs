@@ -22,32 +22,32 @@ fn suez(folder: &Path, options: &[&str]) -> (Output, serde_json::Value) {
         .args(options)
         .output()
         .unwrap();
-    let said = serde_json::from_slice(&output.stdout);
-    let said = said.unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
-    (output, said)
+    let result = serde_json::from_slice(&output.stdout);
+    let result = result.unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+    (output, result)
 }
 
 #[test]
 fn the_papers_locality_gives_the_papers_order() {
     let folder = folder("suez-order");
-    let (output, said) = suez(&folder, &["--engines", "nart", "--rounds", "1"]);
+    let (output, result) = suez(&folder, &["--engines", "nart", "--rounds", "1"]);
     std::fs::remove_dir_all(&folder).unwrap();
-    let claims = said["claims"].as_array().unwrap();
+    let claims = result["claims"].as_array().unwrap();
     assert!(output.status.success(), "{claims:#?}");
     assert!(claims.iter().any(|claim| claim["measured"] == true), "table 6 is there too");
-    let mlps = |row: usize| said["simulated"]["table2"][row]["mlps"].as_f64().unwrap();
+    let mlps = |row: usize| result["simulated"]["table2"][row]["mlps"].as_f64().unwrap();
     // Degrees 7, 3, 2, 1.
     assert!(mlps(3) > mlps(1) && mlps(1) > mlps(2) && mlps(2) > mlps(0));
-    assert_eq!(said["table6"].as_array().unwrap().len(), 12);
+    assert_eq!(result["table6"].as_array().unwrap().len(), 12);
 }
 
 #[test]
 fn another_locality_gives_another_order_and_fails() {
     let folder = folder("suez-fails");
     let options = ["--engines", "none", "--tail", "0.5", "--scale", "20"];
-    let (output, said) = suez(&folder, &options);
+    let (output, result) = suez(&folder, &options);
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(output.status.code(), Some(1));
     let broken = |claim: &&serde_json::Value| claim["holds"] == false;
-    assert!(said["claims"].as_array().unwrap().iter().any(|claim| broken(&claim)));
+    assert!(result["claims"].as_array().unwrap().iter().any(|claim| broken(&claim)));
 }

@@ -1,4 +1,4 @@
-//! What it takes to forget flows that are over, on tables up to what the memory holds.
+//! The cost to remove expired flows, on tables up to the size of the memory.
 //!
 //! ```text
 //!   0 s ──── a flow is declined every so often ──── 300 s ── the first is over ── … ── 600 s, the last
@@ -41,8 +41,8 @@ const WORK: u32 = 256;
 const DUE: u64 = 64;
 /// Parts of the time.
 const PARTS: u64 = 100;
-/// The table that is asked for.
-const ASKED: f64 = 250e6;
+/// The size of the extrapolated table.
+const EXTRAPOLATED: f64 = 250e6;
 
 /// What one table took.
 #[derive(Serialize)]
@@ -64,8 +64,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let beyond = beyond(&scores);
     if args.output.json {
-        let told = serde_json::json!({ "tables": scores, "250_million_ns": beyond });
-        println!("{}", serde_json::to_string_pretty(&told)?);
+        let result = serde_json::json!({ "tables": scores, "250_million_ns": beyond });
+        println!("{}", serde_json::to_string_pretty(&result)?);
     } else {
         println!("one core, ns to forget a flow, median of {PARTS} parts");
         for Score { entries, flows, summary } in &scores {
@@ -75,7 +75,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             println!("{:.1} million a second", 1e3 / median);
         }
         if let Some(ns) = beyond {
-            let share = ASKED / LIFETIME as f64 * ns / 1e9 * 100.0;
+            let share = EXTRAPOLATED / LIFETIME as f64 * ns / 1e9 * 100.0;
             println!(
                 "  250 million, extrapolated: {ns:.0} ns; {share:.1} % of a core if they live {LIFETIME} s"
             );
@@ -100,11 +100,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Returns what a flow of 250 million would take, if two tables were measured.
 fn beyond(scores: &[Score]) -> Option<f64> {
     let mut by_size: Vec<_> =
-        scores.iter().map(|it| (it.entries as f64, it.summary.median)).collect();
+        scores.iter().map(|score| (score.entries as f64, score.summary.median)).collect();
     by_size.sort_by(|one, two| one.0.total_cmp(&two.0));
     let [.., (small, before), (large, last)] = by_size[..] else { return None };
     let doubling = (last - before).max(0.0) / (large / small).log2();
-    Some(last + doubling * (ASKED / large).log2())
+    Some(last + doubling * (EXTRAPOLATED / large).log2())
 }
 
 /// Fills a table and forgets all of it.

@@ -27,8 +27,8 @@ pub(super) fn frame(mac: [u8; 6], src: u32) -> Result<[u8; FRAME], wire::BadHead
     Ok(frame)
 }
 
-/// Says whether a router takes packets from this address.
-pub(super) fn unicast(src: u32) -> bool {
+/// Returns whether a router accepts packets from this address.
+pub(super) fn is_unicast(src: u32) -> bool {
     !matches!(src >> 24, 0 | 127 | 224..) && src >> 16 != 0xa9fe
 }
 
@@ -61,7 +61,7 @@ impl Flood {
     fn next(&mut self) -> u32 {
         loop {
             let number = self.numbers.draw();
-            if unicast(source(number)) {
+            if is_unicast(source(number)) {
                 return source(number);
             }
         }

@@ -1,14 +1,13 @@
-//! Another program, asked line by line, and gone with us.
+//! A child process that answers commands line by line.
 //!
 //! ```text
 //!   ask("keys /proc/1/fd/7") ── a line ──►  its standard input
 //!   Ok("…") or the error    ◄── a line ──   its standard output
 //! ```
 //!
-//! Every file that both sides read lies in memory that has no name in any folder
-//! (`memfd_create`) and is passed on as `/proc/PID/fd/N`. So there is nothing to clean
-//! up, whatever ends us; the program itself ends when its input does, or asks the
-//! kernel to be killed when its parent is. `bench/rivals/README.md` has the commands.
+//! Files that both sides read are in anonymous memory (`memfd_create`) with the path `/proc/PID/fd/N`,
+//! so that nothing remains after this process. The child ends at the end of its input, or asks the
+//! kernel to kill it with its parent. `bench/rivals/README.md` lists the commands.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
@@ -20,13 +19,13 @@ use anyhow::{Context, bail};
 use fib::{Family, Hop, Prefix};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-/// What DPDK's table is compiled of, which an installed `fingerpost` has with it.
+/// The sources of DPDK's rival, which the program contains.
 const SOURCES: [&str; 3] = [
     include_str!("../../rivals/rival.h"),
     include_str!("../../rivals/dpdk.h"),
     include_str!("../../rivals/rte_fib.c"),
 ];
-/// What there must be to compile it.
+/// The requirements to compile it.
 const NEEDED: &str = "comparing with DPDK takes its headers and a C compiler: \
                       apt-get install libdpdk-dev pkg-config gcc libc6-dev";
 
@@ -121,7 +120,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts one, and returns it with what it says of itself.
+    /// Starts a program and returns it with its name and version.
     pub(crate) fn start(mut command: Command) -> anyhow::Result<(Self, String)> {
         let mut child = command
             .stdin(Stdio::piped())
@@ -129,7 +128,7 @@ impl Program {
             .spawn()
             .with_context(|| format!("starting {}", command.get_program().display()))?;
         let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
-            unreachable!("both pipes were asked for");
+            unreachable!("both pipes were requested");
         };
         let mut program = Self { child, to, from: BufReader::new(from) };
         let version = program
@@ -144,13 +143,13 @@ impl Program {
         Self::start(Command::new(binary.path()))
     }
 
-    /// Gives a command and returns what stands behind `ok`.
+    /// Sends a command and returns the reply after `ok`.
     pub(crate) fn ask(&mut self, command: &str) -> anyhow::Result<String> {
         let given = writeln!(self.to, "{command}").and_then(|()| self.to.flush());
         given
             .context("the rival has ended")
             .and_then(|()| self.answer())
-            .with_context(|| format!("the rival, asked to `{command}`"))
+            .with_context(|| format!("the rival, at the command `{command}`"))
     }
 
     fn answer(&mut self) -> anyhow::Result<String> {
@@ -167,7 +166,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It has nothing to save. Both fail only where it has ended already.
+        // It has no state to save. Both calls fail only if it has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -182,7 +181,7 @@ fn compile() -> anyhow::Result<Shared> {
     if !flags.status.success() {
         bail!("{}\n{NEEDED}", String::from_utf8_lossy(&flags.stderr).trim());
     }
-    let flags = String::from_utf8(flags.stdout).context("reading what pkg-config says")?;
+    let flags = String::from_utf8(flags.stdout).context("reading the output of pkg-config")?;
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     let binary = Shared::empty("rte_fib")?;
     let mut child = Command::new(&compiler)
@@ -196,9 +195,9 @@ fn compile() -> anyhow::Result<Shared> {
         .with_context(|| format!("running {compiler} ({NEEDED})"))?;
     // One text: each file includes the one before it unless that is there already.
     let given = child.stdin.take().map(|mut pipe| pipe.write_all(SOURCES.concat().as_bytes()));
-    let said = child.wait_with_output().with_context(|| format!("running {compiler}"))?;
-    if !said.status.success() {
-        bail!("{compiler}: {}\n{NEEDED}", String::from_utf8_lossy(&said.stderr).trim());
+    let output = child.wait_with_output().with_context(|| format!("running {compiler}"))?;
+    if !output.status.success() {
+        bail!("{compiler}: {}\n{NEEDED}", String::from_utf8_lossy(&output.stderr).trim());
     }
     given.transpose().context("handing the program to the compiler")?;
     Ok(binary)
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn shared_files_round_trip() {
         through_a_file::<u32>(0xc0a8_1234);
         through_a_file::<u128>(0x2001_0db8_0000_1111_2222_3333_4444_5555);
         let hops: Vec<Hop> = (0..100_000).map(Hop).collect();

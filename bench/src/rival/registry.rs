@@ -1,4 +1,4 @@
-//! Which rivals there are, how each is built and what it takes: `bench/rivals/rivals.toml`.
+//! The registry of rivals and their build commands: `bench/rivals/rivals.toml`.
 //!
 //! ```text
 //!   rivals.toml ─► [rte_fib] build = "cc …" ─► target/rivals/rte_fib ─► a process a round
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A rival is data: a command that builds it, run by `sh` in the folder of the file with
-//! `$OUT` naming the folder to build into, and one that starts it there. One that cannot
-//! be built is told of with its reason, and the measurement goes on without it.
+//! `$OUT` naming the folder to build into, and one that starts it there. A rival that cannot be built
+//! is reported with the reason, and the measurement continues without it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use super::{Program, Rival, Shared};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
-    /// What it is.
+    /// Its description.
     what: String,
     license: String,
     /// 4, 6 or both.
@@ -32,19 +32,19 @@ struct Entry {
     build: String,
     /// The command that starts it.
     run: String,
-    /// The way of looking up to choose, where it has several.
+    /// The lookup function to select, if it has several.
     lookup: Option<String>,
-    /// What to install where it cannot be built.
+    /// The packages to install if it cannot be built.
     needs: String,
     /// Whether one process serves all rounds, because its table takes minutes to fill.
     #[serde(default)]
     keep: bool,
-    /// Whether it takes one key a call, so that all lengths of a burst are one.
+    /// Whether a call has one key, so that all burst lengths are the same.
     #[serde(default)]
     single: bool,
 }
 
-/// All of them.
+/// All rivals.
 #[derive(Debug)]
 pub(crate) struct Registry {
     folder: PathBuf,
@@ -52,7 +52,7 @@ pub(crate) struct Registry {
     rivals: BTreeMap<String, Entry>,
 }
 
-/// One that can be started.
+/// A rival that can be started.
 #[derive(Debug)]
 pub(crate) struct Built {
     pub(crate) name: String,
@@ -67,7 +67,7 @@ pub(crate) struct Built {
 }
 
 impl Registry {
-    /// Reads the file; what is built goes into `out`.
+    /// Reads the file; builds go into `out`.
     pub(crate) fn read(path: &Path, out: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("reading the rivals, {}", path.display()))?;
@@ -76,7 +76,7 @@ impl Registry {
         Ok(Self { folder: folder.canonicalize()?, out: out.to_owned(), rivals })
     }
 
-    /// Builds one; where that fails, the inner error says why and what to install.
+    /// Builds a rival; if that fails, the inner error has the reason and the packages to install.
     pub(crate) fn build<A: Family>(&self, name: &str) -> anyhow::Result<Result<Built, String>> {
         let Some(entry) = self.rivals.get(name) else {
             let known: Vec<&str> = self.rivals.keys().map(String::as_str).collect();
@@ -89,11 +89,11 @@ impl Registry {
         std::fs::create_dir_all(&self.out)
             .with_context(|| format!("making {}", self.out.display()))?;
         let out = self.out.canonicalize()?;
-        let said = self.shell(&entry.build, &out).output().context("running sh")?;
-        if !said.status.success() {
-            let text = String::from_utf8_lossy(&said.stderr);
+        let output = self.shell(&entry.build, &out).output().context("running sh")?;
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr);
             let line = text.lines().rfind(|line| !line.trim().is_empty());
-            let why = line.map_or_else(|| said.status.to_string(), |line| line.trim().to_owned());
+            let why = line.map_or_else(|| output.status.to_string(), |line| line.trim().to_owned());
             return Ok(Err(format!("{why}; it takes: {}", entry.needs)));
         }
         Ok(Ok(Built {
@@ -139,7 +139,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn the_rivals_that_there_are_can_be_read() {
+    fn rivals_toml_is_valid() {
         let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/rivals/rivals.toml"));
         let registry = Registry::read(path, Path::new("unused")).unwrap();
         for (name, entry) in &registry.rivals {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_cannot_be_built_is_missing_and_says_what_it_takes() {
+    fn failed_build_reports_the_reason_and_the_needs() {
         let folder = std::env::temp_dir().join(format!("fingerpost-rivals-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("rivals.toml");

@@ -1,11 +1,11 @@
-//! The measurement: rounds, in each of which everybody starts afresh and takes turns.
+//! The measurement: rounds, in each of which all contestants start in fresh processes and take turns.
 //!
 //! ```text
 //!   round 1, 2, …
 //!     the machine's limit                                  limit.rs
 //!     start    every contestant: a process, a table        bytes, seconds
 //!     stream   its keys, shown to all
-//!       check  each looks all of them up once              every answer is held against
+//!       check  each looks up all of them once              every answer is compared with
 //!       turns  threads × bursts: one pass of each          the routing table's
 //!       SEQ    the latency of single lookups
 //!     changes  one by one, then the answers at their borders
@@ -17,9 +17,8 @@
 //! carries its luck through a whole run. The pass that checks the answers is also the one
 //! that touches everything for the first time.
 //!
-//! Two do not start afresh in every round: a rival that takes minutes to fill its table is
-//! kept (`keep` in `rivals.toml`), and whoever cannot hold the table is left out from then
-//! on, with its reason.
+//! There are two exceptions: a rival that needs minutes to fill its table keeps its process (`keep` in
+//! `rivals.toml`), and a contestant that cannot represent the table is left out, with the reason.
 
 use std::process::Command;
 
@@ -34,7 +33,7 @@ use crate::engines::changes;
 use crate::keys::Stream;
 use crate::rival::{Built, How, Program, Rival, Shared};
 
-/// Who takes part.
+/// A contestant of a run.
 pub(super) enum Entrant {
     /// An engine of ours, by name.
     Ours(String),
@@ -77,7 +76,7 @@ pub(super) struct Course<A> {
     pub(super) hops: Vec<Hop>,
 }
 
-/// One thing that is measured of everybody.
+/// A case that is measured for all contestants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Case {
     pub(super) stream: Stream,
@@ -86,7 +85,7 @@ pub(super) struct Case {
     pub(super) threads: usize,
 }
 
-/// What one entrant did.
+/// The results of one contestant.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) version: String,
@@ -211,7 +210,7 @@ impl<A: Family> Altered<A> {
     }
 }
 
-/// Everybody, in one round.
+/// All contestants in one round.
 struct Turn<'a, A> {
     entrants: &'a [Entrant],
     held: &'a mut [Option<Rival<A>>],
@@ -220,7 +219,7 @@ struct Turn<'a, A> {
 }
 
 impl<A: Family> Turn<'_, A> {
-    /// Goes through all that take part.
+    /// Calls `work` for all contestants.
     fn each(
         &mut self,
         mut work: impl FnMut(&Entrant, &mut Rival<A>, &mut Found) -> anyhow::Result<()>,
@@ -234,7 +233,7 @@ impl<A: Family> Turn<'_, A> {
         Ok(())
     }
 
-    /// Shows keys to all and compares what they answer.
+    /// Gives keys to all contestants and compares their answers.
     fn check(&mut self, course: &Course<A>, keys: &Shared) -> anyhow::Result<()> {
         let mut out = vec![Hop::NONE; course.keys.len()];
         let how = match course.stream {
@@ -248,7 +247,7 @@ impl<A: Family> Turn<'_, A> {
         })
     }
 
-    /// Has everybody do each case of a stream, and tell single lookups' time.
+    /// Measures each case of a stream with all contestants, and the latency of single lookups.
     fn passes(&mut self, stream: Stream, cases: &[Case]) -> anyhow::Result<()> {
         for (at, case) in cases.iter().enumerate().filter(|(_, case)| case.stream == stream) {
             let same = cases.iter().position(|other| Case { burst: case.burst, ..*other } == *case);
@@ -279,14 +278,14 @@ impl<A: Family> Turn<'_, A> {
         Ok(())
     }
 
-    /// Has everybody's table changed, and asked at the borders of what changed.
+    /// Changes the tables of all contestants and compares answers at the borders of changed prefixes.
     fn changes(&mut self, altered: &Altered<A>) -> anyhow::Result<()> {
         let Altered { list, back, keys, right } = altered;
         let shared = Shared::keys(keys)?;
         let mut out = vec![Hop::NONE; keys.len()];
         self.each(|entrant, rival, found| {
             let seconds = rival.change(list)?;
-            ensure!(seconds > 0.0, "it says that changes take no time");
+            ensure!(seconds > 0.0, "the rival reports no time for changes");
             found.changes.push(list.len() as f64 / seconds / 1e3);
             rival.use_keys(&shared, keys.len())?;
             rival.answers(How::Burst(1), &mut out)?;
@@ -307,7 +306,7 @@ mod tests {
     use fib::{Hop, Prefix, Rib};
 
     #[test]
-    fn what_takes_changes_back_does() {
+    fn inverse_changes_restore_the_table() {
         let routes: Vec<(Prefix<u32>, Hop)> =
             (0..500u32).map(|i| (Prefix::truncate(i << 20, 14), Hop(1 + i % 9))).collect();
         // Several lie in one block of 14 bits: of those the last counts.

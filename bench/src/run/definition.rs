@@ -1,4 +1,4 @@
-//! What is measured, as data: `bench/definitions/*.toml`.
+//! The definition of a measurement: `bench/definitions/*.toml`.
 //!
 //! ```text
 //!   [table]     file, sha256 of the file              ─┐ is it the same table?
@@ -8,11 +8,10 @@
 //!   [measure]   engines, rivals, bursts, threads, rounds, keys
 //! ```
 //!
-//! A definition says enough for anybody to repeat it with a program of his own, and to
-//! know by three sums that he did: of the file he was given, of the routes with their next
-//! hops, and of the answers to each stream. What does not match is refused before
-//! anything is measured. `fingerpost-bench run --sums` works the sums out anew, and `--export` writes
-//! routes, keys and answers for programs that do not draw them themselves.
+//! A definition contains enough to repeat the measurement with another program and to verify it by
+//! three checksums: of the file, of the routes with their next hops, and of the answers to each stream.
+//! A mismatch is refused before the measurement. `fingerpost-bench run --sums` computes the checksums
+//! again, and `--export` writes routes, keys and answers for programs that do not draw them themselves.
 
 use std::path::{Path, PathBuf};
 
@@ -41,24 +40,24 @@ pub(super) struct Definition {
     pub(super) hops: Rule,
     pub(super) measure: Measure,
     #[serde(rename = "stream")]
-    pub(super) streams: Vec<Asked>,
+    pub(super) streams: Vec<StreamSums>,
 }
 
 /// The file of routes.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Table {
-    /// In the folder of data, or beside the definition.
+    /// A name in the data folder or beside the definition.
     file: String,
-    /// Of the file as it lies there.
+    /// Of the file.
     sha256: String,
-    /// How many routes of the family there are.
+    /// The number of routes of the family.
     routes: usize,
-    /// Of the routes with their next hops, as [`sums::labeled`] has it.
+    /// Of the routes with their next hops (see [`sums::labeled`]).
     labeled: String,
 }
 
-/// What is done.
+/// The parameters of the measurement.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Measure {
@@ -69,20 +68,20 @@ pub(super) struct Measure {
     pub(super) threads: Vec<usize>,
     pub(super) rounds: usize,
     pub(super) keys: usize,
-    /// Random changes of the table, made one by one; none where 0.
+    /// Random single changes of the table.
     #[serde(default)]
     pub(super) changes: usize,
-    /// How many lookups that wait for each other are timed as one, for the latency.
+    /// Dependent lookups per time measurement of the latency.
     pub(super) chain: usize,
 }
 
-/// A stream, and the sums of its answers.
+/// A stream and the checksums of its answers.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct StreamSums {
     #[serde(deserialize_with = "stream", serialize_with = "stream_name")]
     pub(super) name: Stream,
-    /// Of the answers to all keys, as [`sums::answers`] has it.
+    /// Of the answers to all keys (see [`sums::answers`]).
     pub(super) answers: String,
     /// Of the answers to the first [`QUICK`] keys.
     pub(super) quick: String,
@@ -91,24 +90,24 @@ pub(super) struct Asked {
 fn stream<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Stream, D::Error> {
     let name = String::deserialize(from)?;
     let known = Stream::ALL.into_iter().find(|stream| stream.to_string() == name);
-    known.ok_or_else(|| serde::de::Error::custom(format!("there is no stream {name}")))
+    known.ok_or_else(|| serde::de::Error::custom(format!("no stream {name}")))
 }
 
 fn stream_name<S: serde::Serializer>(stream: &Stream, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(stream)
 }
 
-/// How strict to be about sums.
+/// The treatment of checksums that differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Strict {
-    /// What differs is refused.
+    /// An error.
     Refuse,
-    /// It is only told, since the sums are being worked out anew.
-    Tell,
+    /// Accepted, because the checksums are computed again.
+    Accept,
 }
 
 impl Definition {
-    /// Reads one and sees that it can be carried out.
+    /// Reads and checks a definition.
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("reading the definition {}", path.display()))?;
@@ -138,8 +137,7 @@ impl Definition {
         self.hops.check()
     }
 
-    /// Loads the table, gives every route its next hop, and sees that both are what the
-    /// definition says.
+    /// Loads the table, assigns next hops, and compares the checksums of both with the definition.
     pub(super) fn routes<A: Family>(
         &self,
         folders: &[PathBuf],
@@ -168,13 +166,13 @@ impl Definition {
     }
 }
 
-/// What was found of a table.
+/// The checksums of a table.
 pub(super) struct Sums {
     pub(super) file: String,
     pub(super) labeled: String,
 }
 
-/// Says that a sum is what the definition says.
+/// Compares a checksum with that of the definition.
 pub(super) fn same(
     strict: Strict,
     wanted: &str,
@@ -193,7 +191,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn every_definition_can_be_read() {
+    fn all_definitions_are_valid() {
         let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/definitions"));
         let mut count = 0;
         for entry in folder.read_dir().unwrap() {
@@ -208,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_carried_out_is_refused() {
+    fn check_refuses_invalid_definitions() {
         let whole = include_str!("../../definitions/tiny.toml");
         let read = |from: &str, to: &str| {
             assert!(whole.contains(from), "{from}");

@@ -1,17 +1,17 @@
-//! `fingerpost-bench run`: a definition carried out: everybody in turns, beside the machine's limit.
+//! `fingerpost-bench run`: measures all contestants of a definition in turns, with the limit of the machine.
 //!
 //! ```text
 //!   bench/definitions/NAME.toml ─► routes, keys, right answers       definition.rs, hops.rs
 //!     sums that differ are refused                                   sums.rs
 //!   bench/rivals/rivals.toml    ─► programs of others, built         rival/registry.rs
-//!   rounds: all start afresh, answers first, passes in turns         course.rs
+//!   rounds: all in fresh processes, answers first, passes in turns         course.rs
 //!   loads from 32 KiB to 64 MiB, and what each lookup touches        limit.rs
 //!   ─► standard output, a record, JSON, one HTML page                report.rs, html.rs
 //! ```
 //!
-//! What is measured is data that others can read, run and argue about; who is measured
-//! speaks the lines of `bench/rivals/README.md`, ours as well. `bench/METHOD.md` says how,
-//! `bench/BIAS.md` what it hides.
+//! A definition is data that others can read, run and discuss. All contestants, ours too, implement
+//! the line protocol of `bench/rivals/README.md`. `bench/METHOD.md` describes the method, `bench/BIAS.md`
+//! its limits.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -40,19 +40,19 @@ mod sums;
 pub(super) struct Args {
     /// The definition: a file, or the name of one in bench/definitions
     definition: String,
-    /// Rounds, in place of the definition's
+    /// Rounds, instead of those of the definition
     #[arg(long, value_name = "N")]
     rounds: Option<usize>,
-    /// The first 2^20 keys of each stream and at most three rounds: to see that it works
+    /// Use the first 2^20 keys of each stream and at most three rounds, to check that it works
     #[arg(long)]
     quick: bool,
-    /// Only these, engines and rivals
+    /// Measure only these engines and rivals
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
     /// Write the report, one page of HTML
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Work the definition's sums out anew, and measure nothing
+    /// Print the checksums of the definition, and measure nothing
     #[arg(long, conflicts_with_all = ["html", "export", "only"])]
     sums: bool,
     /// Write routes, keys and answers for other programs, and measure nothing
@@ -113,7 +113,7 @@ fn family<A: Family>(
     path: &Path,
     definition: &Definition,
 ) -> anyhow::Result<ExitCode> {
-    let strict = if args.sums { Strict::Tell } else { Strict::Refuse };
+    let strict = if args.sums { Strict::Accept } else { Strict::Refuse };
     let beside = path.parent().unwrap_or(Path::new(".")).to_owned();
     let folders = [args.data.clone().unwrap_or_else(super::data), beside];
     let (routes, found) = definition.routes::<A>(&folders, strict)?;
@@ -129,15 +129,15 @@ fn family<A: Family>(
     enough_cores(&definition.measure.threads)?;
     let (entrants, mut missing) = entrants::<A>(args, path, definition)?;
     let (found, limits) = course::run(&definition.measure, &routes, &courses, &entrants)?;
-    let mut kept = Vec::new();
+    let mut measured = Vec::new();
     for (entrant, found) in entrants.into_iter().zip(found) {
         match &found.out {
             Some(why) => missing.push((entrant.name().to_owned(), why.clone())),
-            None => kept.push((entrant, found)),
+            None => measured.push((entrant, found)),
         }
     }
     let touched = progress::during("counting what a lookup touches", || {
-        let counts = kept.iter().map(|(entrant, _)| touched(entrant, &rib, &courses));
+        let counts = measured.iter().map(|(entrant, _)| touched(entrant, &rib, &courses));
         counts.collect::<anyhow::Result<Vec<_>>>()
     })?;
     let curve = limit::curve(&limits);
@@ -149,7 +149,7 @@ fn family<A: Family>(
         quick: args.quick,
         routes: &routes,
         missing: &missing,
-        kept: &kept,
+        measured: &measured,
         touched,
         curve,
         localities: &localities,
@@ -163,7 +163,7 @@ fn family<A: Family>(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Draws the keys and finds the right answers, which must have the definition's sums.
+/// Draws the keys and finds the right answers, and checks their checksums.
 fn courses<A: Family>(
     definition: &Definition,
     rib: &Rib<A>,
@@ -191,11 +191,11 @@ fn courses<A: Family>(
     Ok(courses)
 }
 
-/// Names with the reason why there is nobody by them.
+/// The names of missing contestants with the reasons.
 type Missing = Vec<(String, String)>;
 
-/// Finds who takes part: engines, and rivals as far as they can be had. Also returns who
-/// cannot, and why.
+/// Returns the contestants: engines, and the rivals that can be built. Also returns the missing ones with
+/// the reasons.
 fn entrants<A: Family>(
     args: &Args,
     path: &Path,
@@ -229,7 +229,7 @@ fn entrants<A: Family>(
     Ok((entrants, missing))
 }
 
-/// Counts what an engine's lookups touch; nobody can tell of a rival's.
+/// Counts the accesses of an engine's lookups; those of a rival are unknown.
 fn touched<A: Family>(
     entrant: &Entrant,
     rib: &Rib<A>,
@@ -240,7 +240,7 @@ fn touched<A: Family>(
     Ok(courses.iter().map(|course| limit::touched(&fib, course)).collect())
 }
 
-/// Writes a stream's name where there is a field for it.
+/// Serializes the name of a stream.
 fn by_name<S: serde::Serializer>(stream: &Stream, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(stream)
 }

@@ -155,7 +155,7 @@ pub(super) struct Parts<'a, A> {
     pub(super) quick: bool,
     pub(super) routes: &'a [(Prefix<A>, Hop)],
     pub(super) missing: &'a [(String, String)],
-    pub(super) kept: &'a [(Entrant, Found)],
+    pub(super) measured: &'a [(Entrant, Found)],
     pub(super) touched: Vec<Vec<Touched>>,
     pub(super) curve: Vec<Point>,
     pub(super) localities: &'a [(Stream, Locality)],
@@ -170,7 +170,7 @@ impl Outcome {
         let cases = cases(&streams, measure);
         let caches = Caches::of_this_machine();
         let contestants = parts
-            .kept
+            .measured
             .iter()
             .zip(parts.touched)
             .map(|((entrant, found), touched)| {

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_the_first_level_by_is_never_there() {
+    fn bypassing_accesses_are_not_in_the_first_level() {
         let (l1, l2) = (Cache::new(64, 32, 1).unwrap(), Cache::new(128, 32, 1).unwrap());
         let mut memory = Hierarchy::new(l1, l2, PAPER, 32, 0).unwrap().bypassing(true);
         assert_eq!([memory.load(0, 4), memory.load(0, 4), memory.load(128, 4)], [30, 6, 30]);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_the_second_level_leaves_the_first() {
+    fn eviction_from_the_second_level_evicts_from_the_first() {
         // L1 of two ways holds both lines; L2, direct-mapped, only one of them.
         let (l1, l2) = (Cache::new(64, 32, 2).unwrap(), Cache::new(64, 32, 1).unwrap());
         let mut memory = Hierarchy::new(l1, l2, PAPER, 32, 0).unwrap();
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_apart_is_never_touched() {
+    fn reserved_sets_are_never_used() {
         let cache = |bytes| Cache::new(bytes, 32, 1).unwrap();
         let mut memory =
             Hierarchy::new(cache(16 << 10), cache(1 << 20), PAPER, 4 << 10, 4 << 10).unwrap();

@@ -114,13 +114,13 @@ fn thin(routes: &[(Prefix<u32>, Hop)], count: usize) -> Vec<(Prefix<u32>, Hop)> 
         return routes.to_vec();
     }
     let share = count as f64 / routes.len() as f64;
-    let kept = |prefix: Prefix<u32>| {
+    let is_selected = |prefix: Prefix<u32>| {
         let block = u64::from(prefix.addr() >> 16) << 8 | u64::from(prefix.len().min(17));
         let hash = block.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         let hash = hash.wrapping_mul(0xd134_2543_de82_ef95) >> 11;
         (hash as f64) < share * (1u64 << 53) as f64
     };
-    routes.iter().copied().filter(|(prefix, _)| kept(*prefix)).collect()
+    routes.iter().copied().filter(|(prefix, _)| is_selected(*prefix)).collect()
 }
 
 /// Records the speeds of the model and of this machine.

@@ -262,9 +262,9 @@ mod tests {
             assert_eq!(run(Some(degree), &[AB, AB + 4, AB]).hits.iter().sum::<u64>(), 1);
             // 4 KiB apart is the same set, nearer is another one.
             let driven_out = [AB, AB + 4096, AB + 8192, AB + 12288, AB];
-            let kept = [AB, AB + 2048, AB + 1024, AB + 512, AB];
+            let cached = [AB, AB + 2048, AB + 1024, AB + 512, AB];
             let hits = |trace: &[u32]| run(Some(degree), trace).hits.iter().sum::<u64>();
-            assert_eq!((hits(&driven_out), hits(&kept)), (u64::from(degree.0 > 3), 1));
+            assert_eq!((hits(&driven_out), hits(&cached)), (u64::from(degree.0 > 3), 1));
         }
     }
 

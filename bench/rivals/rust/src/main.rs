@@ -29,7 +29,7 @@ use nix::time::ClockId;
 use nix::unistd::Pid;
 use prefix_trie::PrefixMap;
 
-type Said = Result<String, String>;
+type Reply = Result<String, String>;
 
 /// A table of one family.
 trait Table<K>: Default + Sync {
@@ -179,7 +179,7 @@ fn serve<K: Key, T: Table<K>>(path: &str, lines: impl Iterator<Item = String>) {
     }
 }
 
-fn answer<K: Key, T: Table<K>>(table: &mut T, keys: &mut Vec<K>, words: &[&str]) -> Said {
+fn answer<K: Key, T: Table<K>>(table: &mut T, keys: &mut Vec<K>, words: &[&str]) -> Reply {
     let number = |word: &str| word.parse::<usize>().map_err(|error| error.to_string());
     match *words {
         ["keys", path] => {
@@ -228,7 +228,7 @@ fn look<K: Key, T: Table<K>>(table: &T, keys: &[K], chained: bool, mut each: imp
     }
 }
 
-fn pass<K: Key, T: Table<K>>(table: &T, keys: &[K], chained: bool, threads: usize) -> Said {
+fn pass<K: Key, T: Table<K>>(table: &T, keys: &[K], chained: bool, threads: usize) -> Reply {
     if threads == 0 || keys.is_empty() {
         return Err("pass: a thread, and keys".to_owned());
     }
@@ -255,7 +255,7 @@ fn pass<K: Key, T: Table<K>>(table: &T, keys: &[K], chained: bool, threads: usiz
     Ok(parts.join(" "))
 }
 
-fn answers<K: Key, T: Table<K>>(table: &T, keys: &[K], chained: bool, path: &str) -> Said {
+fn answers<K: Key, T: Table<K>>(table: &T, keys: &[K], chained: bool, path: &str) -> Reply {
     let file = File::options().write(true).open(path).map_err(|error| error.to_string())?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
     let start = on_cpu();
@@ -268,7 +268,7 @@ fn answers<K: Key, T: Table<K>>(table: &T, keys: &[K], chained: bool, path: &str
     )
 }
 
-fn latency<K: Key, T: Table<K>>(table: &T, keys: &[K], chain: usize) -> Said {
+fn latency<K: Key, T: Table<K>>(table: &T, keys: &[K], chain: usize) -> Reply {
     if chain == 0 || chain > keys.len() {
         return Err("latency: a number of lookups, at most as many as keys".to_owned());
     }
