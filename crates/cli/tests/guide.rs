@@ -23,7 +23,7 @@ fn the_example_configuration_is_sound() {
         .output()
         .unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
+    let output_text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(said, "valid: 3 IPv4 and 2 IPv6 routes, 3 next hops\n");
+    assert_eq!(output_text, "valid: 3 IPv4 and 2 IPv6 routes, 3 next hops\n");
 }

@@ -1,5 +1,4 @@
-//! How the program behaves at its edges: what it says, where it says it, and its
-//! exit status.
+//! Messages, their streams and the exit status at errors and other edge cases.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -26,12 +25,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// It must fail with `status`, say every one of `words`, and print no result.
+/// Asserts that it failed with `status`, printed all `words` on standard error, and no result.
 fn refuses(output: &Output, status: i32, words: &[&str]) {
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(status), "{said}");
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{message}");
     for word in words {
-        assert!(said.contains(word), "`{word}` is not in: {said}");
+        assert!(message.contains(word), "`{word}` is not in: {message}");
     }
     assert_eq!(text(&output.stdout), "");
 }
@@ -56,13 +55,13 @@ fn failures_have_status_1_and_name_the_place() {
 }
 
 #[test]
-fn an_error_says_nothing_twice() {
+fn error_message_repeats_no_cause() {
     let missing = text(&fingerpost(&["table", "info", "/no/such/table"]).stderr);
     assert_eq!(missing.matches("No such file").count(), 1, "{missing}");
 }
 
 #[test]
-fn damage_is_refused_or_warned_of() {
+fn damaged_table_is_refused_or_reported() {
     let input = "10.0.0.0/8 a\nnonsense\n11.0.0.0/8 b\n";
     refuses(&fed(&["table", "info", "-"], input), 1, &["line 2", "nonsense"]);
     let partial = fed(&["table", "info", "--partial", "-j", "-"], input);
@@ -74,18 +73,18 @@ fn damage_is_refused_or_warned_of() {
 }
 
 #[test]
-fn a_lookup_tells_prefix_next_hop_and_path() {
+fn lookup_prints_prefix_next_hop_and_path() {
     let args = ["route", "get", "--table", "-", "10.1.2.3", "10.200.0.1"];
     let output = fed(&args, "10.0.0.0/8 west\n10.1.0.0/16 east\n");
     assert_eq!(output.status.code(), Some(0));
-    let said = text(&output.stdout);
-    assert!(said.contains("10.1.2.3 in 10.1.0.0/16 via east"), "{said}");
-    assert!(said.contains("10.200.0.1 in 10.0.0.0/8 via west"), "{said}");
-    assert!(said.contains("direct["), "{said}");
+    let message = text(&output.stdout);
+    assert!(message.contains("10.1.2.3 in 10.1.0.0/16 via east"), "{message}");
+    assert!(message.contains("10.200.0.1 in 10.0.0.0/8 via west"), "{message}");
+    assert!(message.contains("direct["), "{message}");
 }
 
 #[test]
-fn no_route_is_an_answer_with_status_1() {
+fn missing_route_has_status_1() {
     let output = fed(&["route", "get", "-j", "--table", "-", "10.0.0.1", "::1"], "11.0.0.0/8 a\n");
     assert_eq!(output.status.code(), Some(1));
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -93,7 +92,7 @@ fn no_route_is_an_answer_with_status_1() {
 }
 
 #[test]
-fn info_adds_up() {
+fn info_counts_add_up() {
     let input = "10.0.0.0/8 a\n10.1.0.0/16 b\n10.1.1.0/24 a\n2001:db8::/32 c\n";
     let output = fed(&["table", "info", "-j", "-"], input);
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -116,7 +115,7 @@ fn info_adds_up() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_error() {
+fn closed_pipe_is_no_error() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_fingerpost"))
         .args(["completions", "zsh"])
         .stdout(Stdio::piped())
@@ -129,7 +128,7 @@ fn a_reader_that_leaves_is_no_error() {
 }
 
 #[test]
-fn completions_and_pages_know_the_subcommands() {
+fn completions_and_manual_contain_the_subcommands() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let output = fingerpost(&["completions", shell]);
         assert!(text(&output.stdout).contains("completions"), "{shell}");

@@ -1,5 +1,5 @@
-//! `fingerpost program`: what comes with it compiles and passes, and what is hostile is
-//! refused with the instruction and the reason, leaving no file.
+//! `fingerpost program`: shipped programs compile and pass; invalid ones are refused with the
+//! instruction and the reason, and leave no file.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -23,35 +23,35 @@ fn fingerpost(within: &Path, words: &[&str]) -> Output {
     { program }.arg("program").args(words).current_dir(within).output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn stdout_of(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
-fn what_is_listed_can_be_built_and_passes() {
+fn listed_programs_build_and_pass_the_check() {
     let folder = folder("program");
-    let list = said(&fingerpost(&folder.0, &["list"]));
+    let list = stdout_of(&fingerpost(&folder.0, &["list"]));
     assert_eq!(list.lines().count(), 6);
     for line in list.lines() {
         let name = line.split_whitespace().nth(1).unwrap();
-        let built = said(&fingerpost(&folder.0, &["build", name]));
+        let built = stdout_of(&fingerpost(&folder.0, &["build", name]));
         assert!(built.starts_with(&format!("{name}.o: sound\n  init ")), "{built}");
-        // What is written is what was checked.
-        assert_eq!(said(&fingerpost(&folder.0, &["check", &format!("{name}.o")])), built);
+        // The written file is the checked one.
+        assert_eq!(stdout_of(&fingerpost(&folder.0, &["check", &format!("{name}.o")])), built);
     }
-    let json = said(&fingerpost(&folder.0, &["check", "-j", "web.o"]));
+    let json = stdout_of(&fingerpost(&folder.0, &["check", "-j", "web.o"]));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert!(json["sections"]["pkt"]["longest"].as_u64().unwrap() > 50, "{json}");
     // From the source that it writes.
-    let source = said(&fingerpost(&folder.0, &["source", "dns"]));
+    let source = stdout_of(&fingerpost(&folder.0, &["source", "dns"]));
     std::fs::write(folder.0.join("mine.c"), source).unwrap();
-    said(&fingerpost(&folder.0, &["build", "mine.c", "-o", "other.o"]));
+    stdout_of(&fingerpost(&folder.0, &["build", "mine.c", "-o", "other.o"]));
     assert!(folder.0.join("other.o").exists());
 }
 
 #[test]
-fn what_is_hostile_is_refused_and_leaves_no_file() {
+fn invalid_programs_are_refused_and_leave_no_file() {
     let folder = folder("hostile");
     let begin = "#include \"flow.h\"\n\
                  SECTION(\"init\") uint64_t a(struct gk_bpf_init_ctx *c) { return c->now == 0; }\n\
