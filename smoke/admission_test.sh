@@ -3,8 +3,8 @@
 #
 #   client c0 ── g0 gate g1 ── t0 grantor      10.1.0.x │ 10.2.0.x, protected: 192.0.2.0/24
 #
-# Floods are raw frames, patient clients are the kernel's own TCP; the grantor is in
-# admission_traffic.py, which also says what must be so. The request channel is 5 Mbit/s.
+# Floods are raw frames, patient clients use the kernel's TCP; admission_traffic.py is the grantor and has
+# the checks. The request channel is 5 Mbit/s.
 # runs alone: it measures the rates of a link to within 2 %
 . "$(dirname "$0")/lib/gate_topology.sh"
 
@@ -13,7 +13,7 @@ for address in 2 3 4 5; do
 done
 within gate ip route add 192.0.2.0/24 via 10.2.0.2
 within client ip route add 192.0.2.0/24 via 10.1.0.1
-# Forged sources are not to be asked for, and the far ends' MACs are known.
+# The kernel does not have to resolve forged sources: the MAC addresses of both ends are known.
 within gate ip neigh replace 10.1.0.2 lladdr 02:00:00:00:01:02 dev g0
 within gate ip neigh replace 10.2.0.2 lladdr 02:00:00:00:02:02 dev g1
 within client ip neigh replace 10.1.0.1 lladdr 02:00:00:00:01:01 dev c0
@@ -39,7 +39,7 @@ CONFIG
 
 start_gate
 within client "$python" "$here/smoke/admission_traffic.py" "$prefix" "$program" "$work" "$gate"
-# There is no page, and the log has the attacks.
+# Without a page, too, the log has the attacks.
 for line in 'an attack has begun: ' 'the attack has ended '; do
     wait_for 20 grep -q "$line" "$work/gate.log" || fail "not in the log: $line"
 done

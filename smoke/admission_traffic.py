@@ -1,6 +1,6 @@
 """Floods, patient clients and a grantor for admission_test.sh.
 
-Who they are is in flood.py. Called within the client's namespace with the prefix of the
+The floods and clients are those of flood.py. admission_test.sh calls it within the client's namespace with the prefix of the
 namespaces, the program, the scratch folder and the gate's process.
 """
 
@@ -60,7 +60,7 @@ def overload(tap, grantor):
         for src in impatient:
             tap.send(template.of(src))
         time.sleep(0.01)
-    # One of twenty finds a place that has just come free.
+    # Of twenty, one finds a place that is just free.
     for n in range(4):
         tap.send(template.of(0x1D000000 + n))
     once = [control.explain(f"29.0.0.{n}", PROTECTED) for n in range(4)]
@@ -69,12 +69,12 @@ def overload(tap, grantor):
     time.sleep(0.3)
     with grantor.lock:
         seen = list(grantor.all)
-    bits = lambda some: sum(it[2] + FRAMING for it in some) * 8
-    check("frames have the length they should have", {it[2] + FRAMING for it in seen} == {wire}, {it[2] for it in seen})
+    bits = lambda some: sum(entry[2] + FRAMING for entry in some) * 8
+    check("frames have the length they should have", {entry[2] + FRAMING for entry in seen} == {wire}, {entry[2] for entry in seen})
     rates = []
     for step in range(16):
         start = seen[0][0] + 0.25 * step
-        rates.append(bits([it for it in seen if start <= it[0] < start + 1]))
+        rates.append(bits([entry for entry in seen if start <= entry[0] < start + 1]))
     middle = sorted(rates)[len(rates) // 2]
     # A bucket of 20 ms, and a measurement of a second.
     check(
@@ -82,15 +82,15 @@ def overload(tap, grantor):
         abs(middle / CHANNEL - 1) <= 0.02 and max(rates) <= CHANNEL * 1.04,
         rates,
     )
-    later = [[it[1] for it in grantor.seen(src) if it[1] > 41] for src in patient]
-    check("no packet of who is patient is lost: 43 and 44 of each", all(it == [43, 44] for it in later), later)
-    low = sum(1 for it in seen if it[1] < 41)
+    later = [[entry[1] for entry in grantor.seen(src) if entry[1] > 41] for src in patient]
+    check("no packet of a patient source is lost: 43 and 44 of each", all(entry == [43, 44] for entry in later), later)
+    low = sum(1 for entry in seen if entry[1] < 41)
     check("and none below a new one's gets past", low <= 20, low)
     table = known["table"]
     check("the flood has half of the table, and has marks", table["flows"] <= 2048 + 200 and table["first_seen"] > 1000 and table["evicted"] == 0, table)
-    told = control.explain(socket.inet_ntoa(struct.pack(">I", patient[0])), PROTECTED)
-    check("explain tells when who came once did", any(it["state"] == "unknown" and 0 <= it.get("first_seen_ago", -1) < 3 for it in once), once)
-    check("who came again has an entry", told["state"] == "request" and told["priority"] == 41, told)
+    answer = control.explain(socket.inet_ntoa(struct.pack(">I", patient[0])), PROTECTED)
+    check("explain prints when a source with one packet sent it", any(entry["state"] == "unknown" and 0 <= entry.get("first_seen_ago", -1) < 3 for entry in once), once)
+    check("a source that sent again has an entry", answer["state"] == "request" and answer["priority"] == 41, answer)
 
 
 def patience(grantor):
@@ -121,7 +121,7 @@ def million(tap, grantor, say):
     say(v1(*(v1_granted(name, 10_000, 120, 100_000, 1000) for name in names[:50])))
     say(v1(*(v1_granted(name, 10_000, 120, 100_000, 1000) for name in names[50:])))
     awaits("the grants are in force", lambda: control.gate()["decisions"]["decided"] >= before["decisions"]["decided"] + 100)
-    # Whoever is left of the flood before may have had to go for them.
+    # Entries of the flood before may have been evicted for them.
     before, dropped = control.gate(), control.counters()["dropped"]
     grantor.clear()
     # Each once: among a million by chance some thousand would come twice.
@@ -145,13 +145,13 @@ def million(tap, grantor, say):
     more = lambda part, name: now[part][name] - before[part][name]
     print(f"   a million flows in {took:.1f} s, {more('packets', 'received')} packets at the gate")
     check("the million came", more("packets", "received") > 500_000, more("packets", "received"))
-    # What a busy machine does not take off the interface has not come to the gate.
-    of_friends = [it for src in friends for it in grantor.seen(src)]
+    # Packets that a busy machine does not take off the interface never arrive at the gate.
+    of_friends = [entry for src in friends for entry in grantor.seen(src)]
     with grantor.lock:
-        arrived = sum(1 for it in grantor.all if it[1] in (1, 2))
-    told = (len(of_friends), sent * 10, arrived, more("packets", "granted"))
-    check(f"granted flows are unaffected: {told[0]} of {told[1]} packets", told[0] >= 0.5 * told[1] and {it[1] for it in of_friends} == {1}, told)
-    check("none of those that came to the gate is lost", arrived == more("packets", "granted"), told)
+        arrived = sum(1 for entry in grantor.all if entry[1] in (1, 2))
+    answer = (len(of_friends), sent * 10, arrived, more("packets", "granted"))
+    check(f"granted flows are unaffected: {answer[0]} of {answer[1]} packets", answer[0] >= 0.5 * answer[1] and {entry[1] for entry in of_friends} == {1}, answer)
+    check("none of those that came to the gate is lost", arrived == more("packets", "granted"), answer)
     now_dropped = control.counters()["dropped"]
     reasons = {name: now_dropped[name] - dropped[name] for name in now_dropped if now_dropped[name] != dropped[name]}
     lost = {"rx_ring_full", "fill_empty", "rx_dropped", "undelivered", "unserved"}
@@ -184,18 +184,18 @@ def limits(tap, grantor, say):
             time.sleep(0.002)
         time.sleep(0.2)
         seen = grantor.seen(address(source))
-        rates.append(sum(it[2] + FRAMING for it in seen) * 8 / 2e6)
+        rates.append(sum(entry[2] + FRAMING for entry in seen) * 8 / 2e6)
     now = control.gate()["packets"]
     check(f"a destination has 95 % of 2 Mbit/s: {rates[0]:.2f}", 1.9 * 0.9 <= rates[0] <= 1.9 * 1.06, rates)
     check(f"the prefix has 95 % of 4 Mbit/s: {rates[1]:.2f}", 3.8 * 0.9 <= rates[1] <= 3.8 * 1.06, rates)
     more = {name: now[name] - before["packets"][name] for name in ("over_limit", "over_destination_limit")}
-    check("what is over is counted by its reason", all(it > 100 for it in more.values()), more)
-    told = control.explain(source, hosts[0])
-    check("explain tells the limits, and what was over", (told["limit"], told["per_destination_limit"]) == (4_000_000, 2_000_000) and told["dropped"] in ("over_limit", "over_destination_limit"), told)
+    check("packets over a limit are counted by their reason", all(entry > 100 for entry in more.values()), more)
+    answer = control.explain(source, hosts[0])
+    check("explain prints the limits, and which was exceeded", (answer["limit"], answer["per_destination_limit"]) == (4_000_000, 2_000_000) and answer["dropped"] in ("over_limit", "over_destination_limit"), answer)
 
 
 def allowed(tap, grantor, say):
-    """Who is on the list passes, declined or not, as soon as the list is read."""
+    """A source on the allow-list passes, declined or not, as soon as the list is read."""
     friend, other = "203.0.113.9", "198.51.100.9"
     before = control.gate()
     say(v1(v1_declined(friend, 600), v1_declined(other, 600)))
@@ -206,12 +206,12 @@ def allowed(tap, grantor, say):
         grantor.clear()
         tap.send(template.of(address(src)))
         time.sleep(0.3)
-        return [it[1] for it in grantor.seen(address(src))]
+        return [entry[1] for entry in grantor.seen(address(src))]
 
-    check("who is on the list passes with DSCP 1", passes(friend) == [1])
-    check("who is not does not", passes(other) == [])
-    told = control.explain(friend, PROTECTED)
-    check("explain tells by which prefix", told["allowed"] == "203.0.113.0/24" and not told["xdp_dropped"], told)
+    check("a source on the list passes with DSCP 1", passes(friend) == [1])
+    check("another source does not", passes(other) == [])
+    answer = control.explain(friend, PROTECTED)
+    check("explain prints by which prefix", answer["allowed"] == "203.0.113.0/24" and not answer["xdp_dropped"], answer)
     check("it is counted", control.gate()["packets"]["allowed"] == before["packets"]["allowed"] + 1)
 
     def reload(text, said):
@@ -223,7 +223,7 @@ def allowed(tap, grantor, say):
     check("a bad list is refused", reload("198.51.100.0/24\nno-prefix\n", "allow.txt: line 2: \"no-prefix\" is not an address or prefix"))
     check("and nothing of it is taken over", passes(other) == [] and passes(friend) == [1])
     check("a good one is taken whole", reload("198.51.100.0/24 # others\n", "reloaded: policy generation 2"))
-    check("whoever is on it now passes", passes(other) == [1] and passes(friend) == [])
+    check("a source on the new list passes", passes(other) == [1] and passes(friend) == [])
 
 
 def main():

@@ -10,7 +10,7 @@ run tiny --html "$work/report.html" -j >"$work/report.json" 2>"$work/run.log" ||
     fail "bench run tiny: $(cat "$work/run.log")"
 "$python" "$here/smoke/bench_report.py" "$work" || fail "the report is not whole"
 
-# What others are given is what the sums are of.
+# The exported files are those that the sums in the definition are about.
 run tiny --export "$work/export" 2>>"$work/run.log" || fail "no export"
 labeled=$(sed -n 's/^labeled = "\(.*\)"/\1/p' bench/definitions/tiny.toml)
 [ "$(sha256sum <"$work/export/routes.txt")" = "$labeled  -" ] || fail "other routes are exported"
@@ -43,4 +43,4 @@ run "$tiny" --rivals "$work/rivals.toml" --only bart,poptrie --rounds 1 >"$work/
     fail "one missing rival ends it all"
 grep -q "Missing: bart: no compiler; it takes: Go" "$work/without" ||
     fail "a missing rival is passed over: $(cat "$work/without")"
-grep -q "poptrie" "$work/without" || fail "nobody is measured"
+grep -q "poptrie" "$work/without" || fail "no engine is measured"

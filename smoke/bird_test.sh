@@ -4,7 +4,7 @@
 #   source s0 ── r0 router r1 ── a0 a: BIRD, half of the table
 #                (BIRD)    r2 ── b0 b: BIRD, the other half
 #
-# Nothing of BIRD is patched or told of the router: it puts its routes into the kernel.
+# BIRD is not patched and has no configuration about the router: it puts its routes into the kernel.
 # After every change the router must have the kernel's routes, all of them, within two
 # seconds (by compare_routes.py first and last, by `fib diff kernel` in between), and packets are
 # sent and looked at where they come out (follow.py).

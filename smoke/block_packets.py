@@ -45,10 +45,10 @@ def sends(passes, blocked):
     grantor.take()
     grantor.seen.clear()
     packets = {src: packet(src) for src in [*passes, *blocked, *MARKS]}
-    for it in packets.values():
-        client.send(raw(Ether(src=CLIENT, dst=FRONT) / it))
+    for entry in packets.values():
+        client.send(raw(Ether(src=CLIENT, dst=FRONT) / entry))
     until = time.monotonic() + PATIENCE
-    inner = {raw(it): src for src, it in packets.items()}
+    inner = {raw(entry): src for src, entry in packets.items()}
     came = set()
     while not {*passes, *MARKS} <= came and time.monotonic() < until:
         select.select([grantor.socket], [], [], 0.05)
@@ -59,11 +59,11 @@ def sends(passes, blocked):
 
 
 def judged(what, passes, blocked, times=3):
-    """Who passes does, who is blocked does not, and both are counted so, packets and bytes."""
+    """Checks that sources pass or are blocked, and that packets and bytes are counted so."""
     before, inside = control.gate(), control.steered("g0")
     rounds = [sends(passes, blocked) for _ in range(times)]
     leaked = sends([], blocked)
-    check(what, all(it == set(passes) for it in rounds) and not leaked, (rounds, leaked))
+    check(what, all(entry == set(passes) for entry in rounds) and not leaked, (rounds, leaked))
     sent = times * (len(passes) + len(blocked) + 2) + len(blocked) + 2
     ends = (times + 1) * len(blocked)
     size = (times + 1) * sum(14 + len(raw(packet(src))) for src in blocked)
@@ -73,15 +73,15 @@ def judged(what, passes, blocked, times=3):
     here = after["blocked"] - inside["blocked"]
     early = ends if room > 100 else 0 if room == 0 else more["xdp_dropped"]
     check("   counted exactly", more == {"received": sent, "blocked": ends, "xdp_dropped": early} and now["bytes"]["blocked"] - before["bytes"]["blocked"] == size, (more, sent, ends, size, now["bytes"], before["bytes"]))
-    check("   whoever dropped them", here == early and after["taken"] - inside["taken"] == sent - early, (here, early, sent))
+    check("   by the steering program and by the workers", here == early and after["taken"] - inside["taken"] == sent - early, (here, early, sent))
     if 0 < room <= 100:
         check("   some in the kernel, some not", 0 < early < ends, (early, ends))
 
 
 def explains(src, dst, **wants):
-    told = control.explain(src, dst)
-    got = {name: told.get(name) for name in wants}
-    check(f"explain knows why: {src}", got == wants, told)
+    answer = control.explain(src, dst)
+    got = {name: answer.get(name) for name in wants}
+    check(f"explain knows why: {src}", got == wants, answer)
 
 
 def reads(text, *, refused=None):
@@ -99,10 +99,10 @@ def lists():
     blocked = ["203.0.113.5", "203.0.113.127", "198.51.100.7", "2001:db8:9::5", "2001:db8:9:2::1"]
     # Beside the list, and on the allow-list too, however long the blocked prefix is.
     passes = ["198.51.100.8", "203.0.112.255", "203.0.113.128", "203.0.113.200", "2001:db8:9:1::5", "2001:db8:8::1"]
-    judged("who is listed does not come out, who is allowed within does", passes, blocked)
-    told = control.gate()
-    check("show gate tells the lists", (told["allowed"], told["blocked"]) == (2, 4), told)
-    there, left = told["table"]["xdp_prefixes"], told["table"]["xdp_prefixes_overflow"]
+    judged("packets of blocked sources do not come out, those of allowed sources within do", passes, blocked)
+    answer = control.gate()
+    check("show gate prints the lists", (answer["allowed"], answer["blocked"]) == (2, 4), answer)
+    there, left = answer["table"]["xdp_prefixes"], answer["table"]["xdp_prefixes_overflow"]
     # Of five: a blocked one that is on the allow-list too is left out, and two that pass are in.
     check("and what the kernel knows of them", there + left == (0 if room == 0 else 5) and (there == 5 or room < 5), (there, left))
     if room != 2:
@@ -116,7 +116,7 @@ def lists():
         return
     reads("203.0.113.0/25\n198.51.100.8\n")
     judged("what came and what went", ["198.51.100.7", "203.0.113.200"], ["198.51.100.8", "203.0.113.5", "2001:db8:9::5"], 1)
-    # The host's own traffic is nobody's business: who is blocked can still reach the gate itself.
+    # A blocked source can still reach the gate's own addresses.
     before = control.steered("g0")
     for _ in range(4):
         client.send(raw(Ether(src=CLIENT, dst=FRONT) / IP(src="203.0.113.5", dst="10.1.0.1") / UDP(sport=9, dport=9)))
@@ -137,28 +137,28 @@ def real():
     print("     ", {name: value for name, value in control.gate()["table"].items() if name.startswith("xdp_")}, flush=True)
     # The twin: every prefix of a family, one by one.
     dice = random.Random(5)
-    four, six = ([it for it in prefixes if it.version == version] for version in (4, 6))
-    ours = [ipaddress.ip_network(it) for it in ("203.0.113.128/25", "2001:db8:9:1::/64", "192.0.2.0/24", "2001:db8:2::/48")]
+    four, six = ([entry for entry in prefixes if entry.version == version] for version in (4, 6))
+    ours = [ipaddress.ip_network(entry) for entry in ("203.0.113.128/25", "2001:db8:9:1::/64", "192.0.2.0/24", "2001:db8:2::/48")]
     passes, blocked = [], []
     for _ in range(40):
         for family in (four, six):
             chosen = dice.choice(family)
             address = chosen[0] + dice.randrange(min(4, chosen.num_addresses)) + dice.choice([0, 0, 1, 1 << 40 if chosen.version == 6 else 256])
             # Others have their own ends: multicast, loopback and the like.
-            if not address.is_global or any(address in it for it in ours if it.version == address.version):
+            if not address.is_global or any(address in entry for entry in ours if entry.version == address.version):
                 continue
-            listed = any(address in it for it in family)
+            listed = any(address in entry for entry in family)
             (blocked if listed else passes).append(str(address))
     # Networks that have long been in use, and so are no bogons.
     for text in ("2001:500:2::c", "2001:503:ba3e::2:30", "2a00:1450:4001::1", "2606:4700::1111"):
-        (blocked if any(ipaddress.ip_address(text) in it for it in six) else passes).append(text)
+        (blocked if any(ipaddress.ip_address(text) in entry for entry in six) else passes).append(text)
     passes, blocked = sorted(set(passes)), sorted(set(blocked))
-    check("some of both", len(passes) > 5 and len(blocked) > 20 and any(":" in it for it in passes), (passes, blocked))
+    check("some of both", len(passes) > 5 and len(blocked) > 20 and any(":" in entry for entry in passes), (passes, blocked))
     judged(f"{len(blocked)} of them are blocked, {len(passes)} beside them are not", passes, blocked, 1)
     begun = time.monotonic()
     reads("198.51.100.7\n")
     check(f"and a short list again in {time.monotonic() - begun:.1f} s", control.gate()["blocked"] == 2)
-    judged("all but one are let go", [it for it in blocked if it != "198.51.100.7"], ["198.51.100.7"], 1)
+    judged("all but one are let go", [entry for entry in blocked if entry != "198.51.100.7"], ["198.51.100.7"], 1)
 
 
 if __name__ == "__main__":

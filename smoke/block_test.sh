@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sources that a gate blocks, with what must not be said of anybody else:
+# A gate drops packets of blocked sources, and of no others:
 #
 #   client c0 ── g0 gate g1 ── t0 grantor      10.1.0.x, fd01::x │ 10.2.0.x, fd02::x
 #                                              protected: 192.0.2.0/24, 2001:db8:2::/48

@@ -1,4 +1,4 @@
-"""What bundle_test.sh checks about bundles, without the program's code.
+"""Checks of bundles for bundle_test.sh, without the program's code.
 
     canaries                       a name that is a canary of version 2 at half of the members, and one
                                    that is not, by the rule of docs/guide/distribution.md

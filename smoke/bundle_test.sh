@@ -12,7 +12,7 @@ for at in $(seq 50 99); do
     within client ip addr add "10.1.0.$at/24" dev c0
 done
 
-# Who signs. What a signature is, is openssl's to say too.
+# The keys. openssl verifies the signatures too.
 "$program" bundle keygen "$work/site.key" >"$work/site.public"
 "$program" bundle keygen "$work/other.key" >/dev/null
 cmp "$work/site.public" "$work/site.key.pub" || fail "keygen says another key than it writes"
@@ -20,7 +20,7 @@ cmp "$work/site.public" "$work/site.key.pub" || fail "keygen says another key th
 refuse 1 "file exists: name another one" "$program" bundle keygen "$work/site.key"
 public=$(cat "$work/site.public")
 
-# A canary of version 2 at a half, and one who is none, by the rule as the guide has it.
+# A name that is a canary of version 2 at a half, and one that is not, by the rule in the guide.
 names() {
     "$python" "$here/smoke/bundle_checks.py" canaries
 }
@@ -91,7 +91,7 @@ $(gate_sender 7 grantor.key 10.2.0.2)
 $(distribution gate "$work/in" "$canary")
 CONFIG
 
-# What can be sound nowhere is not packed, and a member judges the rest before it comes.
+# pack refuses files that are valid nowhere; a member checks the rest before it applies a version.
 mv "$work/site/lists/deny.txt" "$work/site/lists/.deny.txt"
 refuse 1 "no part of a name may begin with a dot" "$program" bundle pack "$work/site" --version 1 --key "$work/site.key" -o "$work/x"
 mv "$work/site/lists/.deny.txt" "$work/deny.txt"
@@ -130,14 +130,14 @@ start grantor
 grantor=$launched
 start gate
 gate=$launched
-told() { # gate|grantor CONDITION
+holds() { # gate|grantor CONDITION
     "$program" show distribution -j --socket "$work/$1.sock" | json "d = d[0]; assert $2, d"
 }
 await() { # SECONDS gate|grantor CONDITION
-    wait_for "$1" told "$2" "$3" || fail "$2: not $3: $("$program" show distribution -j --socket "$work/$2.sock")"
+    wait_for "$1" holds "$2" "$3" || fail "$2: not $3: $("$program" show distribution -j --socket "$work/$2.sock")"
 }
-for who in gate grantor; do
-    await 20 "$who" 'd["version"] == 1 and d["state"] == "confirmed"'
+for role in gate grantor; do
+    await 20 "$role" 'd["version"] == 1 and d["state"] == "confirmed"'
 done
 "$program" monitor -j --socket "$work/grantor.sock" >"$work/monitor.json" 2>"$work/monitor.log" &
 monitor=$!
@@ -158,7 +158,7 @@ pack 2 50%
 await 10 gate 'd["version"] == 2 and d["state"] == "canary"'
 await 10 grantor 'd["version"] == 1 and d["state"] == "waiting" and d["offered"] == 2 and d["remaining_seconds"] > 3000'
 await 10 gate 'd["version"] == 2 and d["state"] == "confirmed" and d["previous"] == [1]'
-told grantor 'd["version"] == 1'
+holds grantor 'd["version"] == 1'
 "$program" bundle release "$work/in/site.bundle" --key "$work/site.key" >>"$work/pack.log"
 await 10 grantor 'd["version"] == 2 and d["state"] == "confirmed"'
 "$program" show grantor -j --socket "$work/grantor.sock" | json 'assert d[0]["lists"] == {"deny": 2}, d'
@@ -170,8 +170,8 @@ pack 9 100% "$work/other.key" "$work/forged.bundle"
 cp "$work/forged.bundle" "$work/in/forged.bundle"
 "$python" "$here/smoke/bundle_checks.py" damage "$work/two.bundle" "$work/in/damaged.bundle"
 await 10 gate 'd["version"] == 2 and d["counts"]["bundles_refused"] >= 2'
-wait_for 10 grep -q 'forged.bundle: signed with .*, which is not a trusted key' "$work/gate.log" || fail "nothing is said of who forges"
-wait_for 10 grep -q 'damaged.bundle: the signature does not match' "$work/gate.log" || fail "nothing is said of damage"
+wait_for 10 grep -q 'forged.bundle: signed with .*, which is not a trusted key' "$work/gate.log" || fail "the forged bundle is not in the log"
+wait_for 10 grep -q 'damaged.bundle: the signature does not match' "$work/gate.log" || fail "the damaged bundle is not in the log"
 rm "$work/in/forged.bundle" "$work/in/damaged.bundle"
 replace() { cp "$1" "$work/in/.new" && mv "$work/in/.new" "$work/in/site.bundle"; }
 replace "$work/forged.bundle"
@@ -190,7 +190,7 @@ echo "   forged, damaged, older and ambiguous ones refused"
 
 # A name that nothing defines, a loop without an end and an unknown key are not packed, in any
 # branch.
-for bad in 'if p.dst_port == 4711 then return nobody.knows end return pass()|undefined global `nobody`' \
+for bad in 'if p.dst_port == 4711 then return unknown.name end return pass()|undefined global `unknown`' \
     'if p.dst_port == 4711 then while true do end end return pass()|TCP SYN to port 4711' \
     'return grant { rate = 5, expires = 60 }|`grant` has no key `expires`'; do
     echo "function decide(p) ${bad%|*} end" >"$work/site/policy.lua"
@@ -207,8 +207,8 @@ pack 3 100%
 await 10 grantor 'd["version"] == 3'
 within client "$python" "$here/smoke/bundle_clients.py" request 9000
 await 10 grantor 'd["version"] == 2 and d["state"] == "rolled_back" and "3" in d["refused"]'
-told grantor '"failures of scripts and programs a second" in d["reason"] and d["counts"]["rolled_back"] == 1'
-wait_for 10 grep -q 'version 3 rolled back: .*; version 2 is in force' "$work/grantor.log" || fail "nothing is said of it"
+holds grantor '"failures of scripts and programs a second" in d["reason"] and d["counts"]["rolled_back"] == 1'
+wait_for 10 grep -q 'version 3 rolled back: .*; version 2 is in force' "$work/grantor.log" || fail "the rollback is not in the log"
 "$program" show grantor -j --socket "$work/grantor.sock" >"$work/before.json"
 sleep 1.2
 within client "$python" "$here/smoke/bundle_clients.py" request 9001
@@ -225,7 +225,7 @@ wait "$monitor" || true
 "$python" "$here/smoke/bundle_checks.py" events "$work/monitor.json"
 echo "   a policy that fails at run time rolled back by itself, seen by monitor and metrics"
 
-# It stays so over kill -9, and a member that is told to goes back further or takes it again.
+# The state survives kill -9; commands roll a member back further, or make it apply the version again.
 kill -KILL "$grantor"
 wait "$grantor" || true
 "$program" grantor check --offline -c "$work/grantor.toml" >"$work/check.log" || fail "check after kill -9"
@@ -236,16 +236,16 @@ wait_for 10 grep -q 'version 2 is in force' "$work/grantor.log" || fail "the gra
 await 10 grantor 'd["version"] == 2 and d["state"] == "rolled_back" and d["floor"] == 3'
 "$program" bundle rollback --socket "$work/gate.sock" >"$work/rollback.log"
 grep -q 'version 3 rolled back, version 2 is in force' "$work/rollback.log" || fail "$(cat "$work/rollback.log")"
-told gate 'd["version"] == 2 and d["refused"]["3"] == "by hand"'
+holds gate 'd["version"] == 2 and d["refused"]["3"] == "by hand"'
 "$program" bundle retry --socket "$work/gate.sock" >"$work/retry.log"
 await 10 gate 'd["version"] == 3'
 echo "$good" >"$work/site/policy.lua"
 pack 4 100%
-for who in gate grantor; do
-    await 15 "$who" 'd["version"] == 4 and d["state"] == "confirmed"'
+for role in gate grantor; do
+    await 15 "$role" 'd["version"] == 4 and d["state"] == "confirmed"'
 done
 
-# Killed at moments that nobody chooses, while versions come: whoever starts finds one of them, whole.
+# Killed at random moments while versions arrive: each start finds one of them, whole.
 version=4
 for at in $(seq 6); do
     version=$((version + 1))
@@ -273,7 +273,7 @@ echo "   $count exchanges on one connection meanwhile; the longest took $longest
 kill -INT "$gate" "$grantor"
 wait "$gate" || fail "the gate ended with $?"
 wait "$grantor" || fail "the grantor ended with $?"
-for who in gate grantor; do
-    json 'assert d["counters"]["balanced"], d["counters"]' <"$work/$who.json"
-    [ -z "$(programs "$who")" ] || fail "a program is left on: $(programs "$who")"
+for role in gate grantor; do
+    json 'assert d["counters"]["balanced"], d["counters"]' <"$work/$role.json"
+    [ -z "$(programs "$role")" ] || fail "a program is left on: $(programs "$role")"
 done

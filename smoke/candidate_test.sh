@@ -70,24 +70,24 @@ gate '' >"$work/plain.toml"
 send() {
     "$python" "$here/smoke/candidate_packets.py" "$prefix" "$@"
 }
-told() { within gate "$program" show -j gate --socket "$work/sock"; }
-# Waits until the candidate was asked about so many packets.
+status() { within gate "$program" show -j gate --socket "$work/sock"; }
+# Waits until the candidate has decided about so many packets.
 asked() {
-    wait_for 10 eval "[ \$(told | json 'print(d[0][\"candidate\"][\"packets\"])') = $1 ]" ||
-        fail "the candidate was not asked about $1 packets: $(told)"
+    wait_for 10 eval "[ \$(status | json 'print(d[0][\"candidate\"][\"packets\"])') = $1 ]" ||
+        fail "the candidate has not decided about $1 packets: $(status)"
 }
 seen() {
     send 192.0.2.1 10.1.0.9 5 192.0.2.66 10.1.0.9 3 192.0.2.200 10.1.0.9 4 192.0.2.1 10.1.7.1 2 \
         198.51.100.1 10.1.0.9 6 198.51.100.1 10.1.7.1 1 203.0.113.1 10.1.0.9 2
     asked 23
-    told | json '
+    status | json '
 g, s = d[0], d[0]["candidate"]
 # The policy in force decides: nothing is dropped by the candidate.
 assert (g["packets"]["request"], g["packets"]["back"], g["packets"]["policy"], g["packets"]["allowed"]) == (14, 7, 0, 0), g
-changes = {(it["policy"], it["candidate"]): (it["samples"], it["packets"]) for it in s["changes"]}
+changes = {(entry["policy"], entry["candidate"]): (entry["samples"], entry["packets"]) for entry in s["changes"]}
 assert changes == {("grantors site", "drop"): (3, 3), ("grantors site", "grantors other"): (4, 4), ("grantors site", "allowed"): (2, 2)}, s
 assert (s["version"], s["prefixes"], s["samples"]) == ("next", 4, 23), s
-flows = {(it["source"], it["destination"]): it for it in s["flows"]}
+flows = {(entry["source"], entry["destination"]): entry for entry in s["flows"]}
 assert len(flows) == 3 and s["flows"][0]["source"] == "10.1.7.1", s
 other = flows["10.1.0.9", "192.0.2.200"]
 assert (other["packets"], other["policy"]["rule"], other["candidate"]["rule"]) == (4, "192.0.2.0/24", "192.0.2.128/25"), other
@@ -104,24 +104,24 @@ assert flows["10.1.7.1", "192.0.2.1"]["candidate"] == {"action": "allowed", "rul
     explain -j 10.1.0.9 192.0.2.1 | json 'assert d["candidate"]["action"] == "grantors site", d'
     echo "   every packet that a candidate decides otherwise counted, and none of them by it"
 }
-# What a reload makes of it.
+# Reloads with another candidate, an invalid one, and none.
 changed() {
     local order=("$program" reload --socket "$work/sock")
     next <<<''
-    within gate "${order[@]}" | grep -q 'a candidate beside it' || fail "no candidate is told of"
+    within gate "${order[@]}" | grep -q 'a candidate beside it' || fail "the reload does not name the candidate"
     send 198.51.100.1 10.1.0.9 2 192.0.2.1 10.1.0.9 2
     asked 4
-    told | json '
+    status | json '
 (change,) = d[0]["candidate"]["changes"]
 assert (change["policy"], change["candidate"], change["packets"]) == ("back", "no route", 2), change'
     next <<<'[[policy]]
 prefix = "192.0.2.9/32"
 action = "front"'
     refuse 1 "next/gate.toml:8: policy: 192.0.2.9/32 would lead past" within gate "${order[@]}"
-    told | json 'assert d[0]["reloads_refused"] == 1 and d[0]["candidate"]["packets"] == 4, d'
+    status | json 'assert d[0]["reloads_refused"] == 1 and d[0]["candidate"]["packets"] == 4, d'
     sed -i '/candidate = /d' "$work/$1.toml"
     within gate "${order[@]}" >/dev/null
-    told | json 'assert "candidate" not in d[0], d'
+    status | json 'assert "candidate" not in d[0], d'
     echo "   a reload has another candidate, refuses one that is not sound, and takes it away"
 }
 measured() {

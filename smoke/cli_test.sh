@@ -17,7 +17,7 @@ for page in fingerpost fingerpost-demo fingerpost-forward fingerpost-route-get f
     grep -q '^\.SH NAME' "$work/man/$page.1" || fail "no manual page $page"
 done
 
-# Every -j is one JSON document, also where the terminal is told to be odd.
+# Every -j is one JSON document, also with an unusual locale and terminal.
 for arguments in "table info" "route get --table"; do
     words=($arguments "$here/data/nested.txt" -j)
     [ "${words[0]}" = table ] || words+=(14.240.0.1 2001:db8::1)
@@ -33,9 +33,9 @@ join here h0 02:00:00:00:00:01 there t0 02:00:00:00:00:02
 within here ip addr add 192.0.2.1/24 dev h0
 within here ip route add 198.51.100.0/24 via 192.0.2.9
 within here ip route add default via 192.0.2.7
-told=$(within here ip -j route | "$program" route get --table - 198.51.100.77 203.0.113.1)
-grep -q '^198.51.100.77 in 198.51.100.0/24 via 192.0.2.9' <<<"$told" || fail "ip -j route: $told"
-grep -q '^203.0.113.1 in 0.0.0.0/0 via 192.0.2.7' <<<"$told" || fail "ip -j route: $told"
+found=$(within here ip -j route | "$program" route get --table - 198.51.100.77 203.0.113.1)
+grep -q '^198.51.100.77 in 198.51.100.0/24 via 192.0.2.9' <<<"$found" || fail "ip -j route: $found"
+grep -q '^203.0.113.1 in 0.0.0.0/0 via 192.0.2.7' <<<"$found" || fail "ip -j route: $found"
 
 # The generator: the same seed the same bytes, another seed others, sizes as asked.
 generate=("$program" table generate --v4 20000 --v6 5000)

@@ -18,7 +18,7 @@ within grantor ip addr add fd02::2/64 dev t0
 within gate ip route add 192.0.2.0/24 via 10.2.0.2
 within gate ip -6 route add 2001:db8:2::/48 via fd02::2
 within client ip route add 192.0.2.0/24 via 10.1.0.1
-# Forged sources are not to be asked for, and the far ends' MACs are known.
+# The kernel does not have to resolve forged sources: the MAC addresses of both ends are known.
 within gate ip neigh replace 10.1.0.2 lladdr 02:00:00:00:01:02 dev g0
 within gate ip neigh replace 10.2.0.2 lladdr 02:00:00:00:02:02 dev g1
 within gate ip -6 neigh replace fd02::2 lladdr 02:00:00:00:02:02 dev g1

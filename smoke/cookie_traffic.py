@@ -87,7 +87,7 @@ def layers(src, flags="S", seq=7_000_000, **more):
 
 
 def answers(tap):
-    """What an answer is, in both families, and what the reset for it does."""
+    """Checks the answer to a SYN in both families, and the effect of the reset for it."""
     for src, dst in (("198.51.100.7", PROTECTED), ("2001:db8:9::7", PROTECTED6)):
         syn = layers(src, options=[("MSS", 1460), ("SAckOK", b""), ("WScale", 7)])
         got, frame = answer(tap, syn)
@@ -98,7 +98,7 @@ def answers(tap):
         ip = got[IPv6] if IPv6 in got else got[IP]
         wanted = (dst, src, 80, 4321, "SA", 0, [])
         check(f"a SYN from {src} is answered", (ip.src, ip.dst, own.sport, own.dport, own.flags, own.window, own.options) == wanted, got)
-        # What scapy makes of the same fields, lengths and checksums from nothing.
+        # scapy builds the same fields, with lengths and checksums computed from nothing.
         again = got.copy()
         for layer in (again[TCP], again[IP] if IP in again else again[IPv6]):
             for field in ("chksum", "len", "plen", "dataofs"):
@@ -107,9 +107,9 @@ def answers(tap):
         check("byte for byte as scapy would write it", raw(again) == frame, (raw(again).hex(), frame.hex()))
         check("no longer than the SYN", len(frame) <= len(raw(syn)), len(frame))
         beyond = (own.ack - 7_000_000) & 0xFFFFFFFF
-        check("and not acceptable to who sent it", beyond != 1, beyond)
-        told = control.run("flow", "explain", src, dst).stdout
-        check("explain says so", "last dropped packet: syn_cookie" in told and "for TCP with the reply to a SYN cookie" in told, told)
+        check("and not acceptable to the sender", beyond != 1, beyond)
+        result = control.run("flow", "explain", src, dst).stdout
+        check("explain says so", "last dropped packet: syn_cookie" in result and "for TCP with the reply to a SYN cookie" in result, result)
         before = control.gate()["table"]
         for step in (1, -1, 1 << 31):
             tap.send(raw(layers(src, "R", (own.ack + step) & 0xFFFFFFFF)))
@@ -117,8 +117,8 @@ def answers(tap):
         wait_until(lambda: control.gate()["table"]["validated"] != before["validated"])
         now = control.gate()["table"]
         check("its reset makes the entry, and those beside it nothing", (now["validated"], now["invalid_cookies"], now["flows"]) == (before["validated"] + 1, before["invalid_cookies"] + 3, before["flows"] + 1), (before, now))
-        told = control.run("flow", "explain", src, dst).stdout
-        check("which explain tells of", f"{src} > {dst} request" in told and "syn_cookie" not in told and "cookie_reset" in told, told)
+        result = control.run("flow", "explain", src, dst).stdout
+        check("which explain prints", f"{src} > {dst} request" in result and "syn_cookie" not in result and "cookie_reset" in result, result)
         again, _ = answer(tap, syn, 0.3)
         check("the SYN goes on and is not answered again", again is None, again)
 

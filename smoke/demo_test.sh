@@ -45,8 +45,8 @@ grep -q 'fingerpost: 1 s, ' "$work/root.log" || fail "no progress: $(cat "$work/
 # Without root: memory ports, and one line that says so.
 chmod 755 "$work"
 install -m 755 "$program" "$work/fingerpost"
-nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
-"${nobody[@]}" "$work/fingerpost" demo --seconds 1 -j >"$work/user.json" 2>"$work/user.log" ||
+unprivileged=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+"${unprivileged[@]}" "$work/fingerpost" demo --seconds 1 -j >"$work/user.json" 2>"$work/user.log" ||
     fail "demo without root ended with $?"
 [ "$(grep -c 'not root' "$work/user.log")" = 1 ] || fail "says $(cat "$work/user.log")"
 json '

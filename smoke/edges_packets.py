@@ -170,7 +170,7 @@ def oversize():
         check(f"{name} of {len(raw(fits))} bytes just fits", comes_out(fits))
     cases = [
         ("IPv4, DF", v4(most4 - 27, flags="DF"), ICMP, most4, "10.1.0.1"),
-        # This machine fragments nothing, so who might have been fragmented is told too.
+        # The gate fragments nothing, so it answers packets that could be fragmented too.
         ("IPv4 without DF", v4(most4 - 27), ICMP, most4, "10.1.0.1"),
         ("an IPv4 first fragment", v4(most4 - 27, flags="MF"), ICMP, most4, "10.1.0.1"),
         ("IPv4 with options", v4(most4 - 31, flags="DF", options=IPOption_RR(length=3)), ICMP, most4, "10.1.0.1"),
@@ -184,9 +184,9 @@ def oversize():
         send(packet)
         wait_until(lambda: answers(kind))
         got = answers(kind)
-        told = got and (got[0].nexthopmtu if kind == ICMP else got[0].mtu)
-        right = len(got) == 1 and told == mtu and (kind != ICMP or (got[0].type, got[0].code) == (3, 4)) and sound(got[0], packet, src)
-        check(f"{name}, {len(raw(packet))} bytes: told {mtu}, once, soundly", right, (told, got))
+        reply = got and (got[0].nexthopmtu if kind == ICMP else got[0].mtu)
+        right = len(got) == 1 and reply == mtu and (kind != ICMP or (got[0].type, got[0].code) == (3, 4)) and sound(got[0], packet, src)
+        check(f"{name}, {len(raw(packet))} bytes: answered once, with MTU {mtu}, correctly", right, (reply, got))
         check(f"{name}: dropped as too_big", control.counters()["dropped"]["too_big"] == before + 1)
     silent = [
         ("a later IPv4 fragment", IP(src=SOURCE4, dst=FOUR, frag=100, proto=17) / pad(most4 - 19)),
@@ -272,7 +272,7 @@ def tags():
             send(packet, *priorities[:count])
             judged = comes_out(packet) and nothing_came(v4(99))
             ways = [frame for frame in grantor.seen if raw(packet)[-44 - count :] in frame]
-            check(f"{count} with a priority only, IPv{packet.version}: judged by the gate, and by nobody else", judged and len(ways) == 1 and control.steered("g0")["taken"] == before + 2, (judged, ways))
+            check(f"{count} with a priority only, IPv{packet.version}: handled by the gate alone", judged and len(ways) == 1 and control.steered("g0")["taken"] == before + 2, (judged, ways))
     forget()
     before, packet = control.steered("g0")["nested_tags"], v4(61)
     send(packet, *priorities, Dot1Q(vlan=0))
@@ -302,7 +302,7 @@ def extensions():
 
 
 def broken():
-    """What no router forwards, each under its reason."""
+    """Packets that no router forwards, each dropped for its reason."""
     cases = [
         ("bad_checksum", raw(v4(45, chksum=0x1234))),
         ("truncated", raw(v4(46, len=2000))),

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What is odd at a gate: packets out of hops, too big for the tunnel,
-# in fragments, with VLAN tags, with options and extension headers, and broken ones:
+# Unusual packets at a gate: with an expired TTL, too big for the tunnel, in fragments, with VLAN tags, with
+# options and extension headers, and malformed ones:
 #
 #   client c0 ── g0 gate g1 ── t0 grantor      10.1.0.x, fd01::x │ 10.2.0.x, fd02::x
 #                                              protected: 192.0.2.0/24, 2001:db8:2::/48
 #
-# scapy says what must come out, byte for byte, and which answers are right (edges_packets.py). Then the
+# scapy computes what must come out, byte for byte, and which answers are right (edges_packets.py). Then the
 # same with tunnels in UDP.
 . "$(dirname "$0")/lib/gate_topology.sh"
 

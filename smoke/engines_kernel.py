@@ -3,7 +3,7 @@
     engines_kernel.py TABLE FAMILY COUNT    prints `ADDRESS VALUE`, or `ADDRESS -`
 
 VALUE is what the table has behind the prefix. Each distinct one gets a gateway of its
-own on the interface d0, by which the kernel's answers are told apart. The addresses are
+own on the interface d0, which distinguishes the kernel's answers. The addresses are
 any, first and last ones of routes and those just outside, and some within routes.
 """
 

@@ -5,7 +5,7 @@
 # (`ip route get`). Every answer must be the same.
 #
 # Without FINGERPOST_DATA, or shared/data beside the repository, a generated table
-# stands in, and it is said.
+# replaces it, and the script prints that.
 . "$(dirname "$0")/lib/namespaces.sh"
 
 data=${FINGERPOST_DATA:-$here/../shared/data}
@@ -13,7 +13,7 @@ asked=${SMOKE_ADDRESSES:-100000}
 v4=$data/ipv4-20151023-pch-nexthop.txt.gz
 v6=$data/ipv6-20260730-routeviews-origin.dat.gz
 if [ ! -e "$v4" ] || [ ! -e "$v6" ]; then
-    echo "no $v4 or no $v6: a generated table stands in"
+    echo "no $v4 or no $v6: using a generated table"
     "$program" table generate --output "$work/generated"
     v4=$work/generated
     v6=$work/generated
@@ -21,8 +21,8 @@ fi
 
 # DPDK. Labels are hops as they are, of which 2 bytes hold 32,767 and 4 bytes the rest.
 # Nothing of it may stay, ended well or not.
-"$bench" agree --hops 0 --table "$v4" || fail "DPDK's rte_fib and we differ"
-"$bench" agree --hops 0 --table "$v6" -6 || fail "DPDK's rte_fib6 and we differ"
+"$bench" agree --hops 0 --table "$v4" || fail "DPDK's rte_fib and the engines differ"
+"$bench" agree --hops 0 --table "$v6" -6 || fail "DPDK's rte_fib6 and the engines differ"
 ours() { pgrep -f "^/proc/$1/fd/" || true; }
 "$bench" agree --hops 0 --table "$v4" >/dev/null &
 agree=$!

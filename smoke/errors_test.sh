@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# What the router says when it cannot start: what, where, and what to do, with status 1
-# and nothing on standard output; and that nothing is left behind then, neither an XDP
-# program on an interface that was already taken nor a process.
+# A router that cannot start reports the fault, its place and the remedy, with status 1 and nothing on
+# standard output, and leaves nothing behind: no XDP program on an interface that it took before, no process.
 . "$(dirname "$0")/lib/namespaces.sh"
 
 namespace other

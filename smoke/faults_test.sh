@@ -46,7 +46,7 @@ has() { show -j route 172.16.5.1 | json 'assert d[0]["route"]["prefix"] == "172.
 within source ip route add default via 10.0.0.1
 within a ip route add default via 10.0.1.1
 within b ip route add default via 10.0.2.1
-# What fails, by which call, how, and at which positions of the call.
+# The name of the case, the call that fails, the error, and the positions of the call.
 for fault in "netlink recvfrom ENOBUFS 90+60" "clients accept4 EMFILE 1+2" "image fsync EIO 1+1" "wakeups sendto ENOBUFS 60+5"; do
     read -r name call error when <<<"$fault"
     traced "$name" -e "trace=$call" -e "inject=$call:error=$error:when=$when"

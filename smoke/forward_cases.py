@@ -37,7 +37,7 @@ class Testbed:
         self.taps = [source, *sinks.values()]
 
     def expected(self, packet, out):
-        """What scapy says must arrive."""
+        """Returns the frame that must arrive, by scapy."""
         packet = Ether(raw(packet))
         packet.src, packet.dst = self.macs[out]
         if IPv6 in packet:
@@ -76,7 +76,7 @@ class Testbed:
         return want in [frame[: len(want)] for frame in self.sinks[case.out].seen]
 
     def difference(self, case, marker):
-        """What is wrong with what came out, or None."""
+        """Returns how the frames that came out differ from the expected ones, or None."""
         for name, tap in self.sinks.items():
             frames = [f for f in tap.seen if marker not in f and not chatter(f)]
             if name != case.out:

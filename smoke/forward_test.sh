@@ -4,8 +4,8 @@
 #   source s0 ── r0 router r1 ── a0 a
 #                          r2 ── b0 b
 #
-# What must be forwarded arrives once, on the right side, equal byte for byte to what
-# scapy says; what must not, does not (forward_packets.py). Meanwhile the kernel still answers
+# Packets that must be forwarded arrive once, on the right side, byte for byte as scapy computes them; others
+# do not arrive (forward_packets.py). Meanwhile the kernel still answers
 # for the router's own addresses, and at the end every counter is as the packets were.
 . "$(dirname "$0")/lib/namespaces.sh"
 

@@ -5,7 +5,7 @@
 #                (FRR)     r2 ── b0 b: BIRD, the other half
 #
 # zebra sends what it has to the router, and puts the same into the kernel, which is what
-# the router is compared with: it has not asked the kernel for a single route. Every fifth
+# the router is compared with: it reads no route from the kernel. Every fifth
 # prefix of the full table, so that bgpd does not take minutes.
 . "$(dirname "$0")/lib/router_topology.sh"
 
@@ -15,11 +15,11 @@ configure '[feed]
 fpm = "127.0.0.1:2620"'
 refuse 1 "feed.fpm" "$program" run -c <(echo '[feed]'; echo 'fpm = "here"'; echo '[[interface]]'; echo 'name = "r0"')
 start_router
-echo "before FRR speaks there are no routes, and the comparison with the kernel says which"
+echo "before FRR connects there are no routes, and the comparison with the kernel lists them"
 status=0
 "$program" fib diff kernel --socket "$work/sock" --settle 100ms -j >"$work/differences.json" 2>"$work/differences.log" || status=$?
 [ "$status" -eq 1 ] || fail "fib diff kernel ended with $status: $(cat "$work/differences.log")"
-json 'got = {(it["what"], it["of"], it["kernel"]["via"][0]["dev"], "router" in it) for it in d}
+json 'got = {(entry["what"], entry["of"], entry["kernel"]["via"][0]["dev"], "router" in entry) for entry in d}
 want = {("route", net, f"r{n}", False) for n in range(3) for net in (f"10.0.{n}.0/24", f"fd00:{n}::/64".replace(":0:", ":"))}
 assert got == want, got' <"$work/differences.json" || fail "not the differences that there are"
 halves
@@ -30,7 +30,7 @@ settled() { [ "$(have)" -ge "$total" ]; }
 wait_for 100 settled || fail "the router has $(have) of $total routes"
 show audit
 rest
-# The router is told before the kernel is, which may take its time.
+# zebra sends routes to the router before it puts them into the kernel, which may take a while.
 agrees 20s
 same
 check both
@@ -57,7 +57,7 @@ rest
 agrees
 check b
 
-echo "zebra and bgpd are killed and started again: routes stay meanwhile, and are told anew"
+echo "zebra and bgpd are killed and started again: routes stay meanwhile, and are sent again"
 # shellcheck disable=SC2154
 kill -KILL "$frr_bgpd" "$frr_zebra"
 wait "$frr_bgpd" "$frr_zebra" 2>/dev/null || true
@@ -73,26 +73,26 @@ sleep 8
 half_there() { [ "$(have)" -ge $((total * 4 / 10)) ]; }
 wait_for 60 half_there || fail "the routes of b do not come back: $(have)"
 rest
-# The router is told before the kernel is, which may take its time.
+# zebra sends routes to the router before it puts them into the kernel, which may take a while.
 agrees 20s
 same
 check b
 
 
-echo "the router is killed, and starts by an image: it forwards before FRR has told it anything"
+echo "the router is killed, and starts by an image: it forwards before FRR has sent a route"
 stop_router
 configure "[feed]
 fpm = \"127.0.0.1:2620\"
 [image]
 path = \"$work/table.image\""
 start_router
-wait_for 60 half_there || fail "FRR does not tell the routes again: $(have)"
+wait_for 60 half_there || fail "FRR does not send the routes again: $(have)"
 rest
 agrees 20s
 "$program" save --socket "$work/sock" | sed 's/^/   /'
 kill -KILL "$router"
 wait "$router" 2>/dev/null || true
-# Nobody else forwards, and nobody tells.
+# Neither the kernel forwards nor does FRR send routes.
 kill -STOP "$frr_zebra"
 within router sysctl -qw net.ipv4.ip_forward=0
 start_router
@@ -100,7 +100,7 @@ check b
 [ "$(have)" -lt 100 ] || fail "there are routes, so the image has not been tried: $(have)"
 kill -CONT "$frr_zebra"
 within router sysctl -qw net.ipv4.ip_forward=1
-wait_for 60 half_there || fail "FRR does not tell the routes again: $(have)"
+wait_for 60 half_there || fail "FRR does not send the routes again: $(have)"
 rest
 agrees 20s
 same

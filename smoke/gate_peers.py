@@ -1,6 +1,6 @@
 """A client and a grantor for gate_test.sh, by scapy and the standard library.
 
-Nothing of the gate's code is here: outer headers are read by scapy, decisions are packed
+It uses none of the gate's code: outer headers are read by scapy, decisions are packed
 by `struct` and signed by `hmac` as docs/decision-protocol.md says, priorities are
 computed from gaps. Called within the gate's namespace with the prefix of the namespaces,
 the program, the scratch folder and the gate's process; writes what must have been
@@ -51,7 +51,7 @@ def v6(src, dst=PROTECTED6, size=40, **fields):
 
 
 class Grantor:
-    """What comes out at the back interface, inner packets by source, with their times."""
+    """The packets that come out at the back interface: inner packets by source, with their times."""
 
     def __init__(self, tap):
         self.tap, self.seen, self.others, self.lock = tap, [], [], threading.Lock()
@@ -83,7 +83,7 @@ class Grantor:
         six = ":" in src
         key = socket.inet_pton(socket.AF_INET6 if six else socket.AF_INET, src)
         with self.lock:
-            return [it for it in self.seen if (it[2][8:24] if six else it[2][12:16]) == key]
+            return [entry for entry in self.seen if (entry[2][8:24] if six else entry[2][12:16]) == key]
 
     def wait(self, src, count, patience=PATIENCE):
         until = time.monotonic() + patience
@@ -95,7 +95,7 @@ class Grantor:
         until = time.monotonic() + patience
         while time.monotonic() < until:
             with self.lock:
-                if any(it[: len(frame)] == frame for it in self.others):
+                if any(entry[: len(frame)] == frame for entry in self.others):
                     return True
             time.sleep(0.005)
         return False
@@ -177,7 +177,7 @@ def patience(client, grantor):
             send(client, v4(source))
             sent.append(time.monotonic())
             time.sleep(0.001)
-        got = [it[1] for it in grantor.wait(source, 10)]
+        got = [entry[1] for entry in grantor.wait(source, 10)]
         gaps = [max(b - a, 1e-6) for a, b in zip(sent[6:], sent[7:])]
         fits = all(abs(d - (math.floor(math.log2(gap * 1e12)) + 3)) <= 2 for d, gap in zip(got[7:], gaps))
         if got[:7] == [41] * 7 and fits:
@@ -188,14 +188,14 @@ def patience(client, grantor):
 
 def patient_end(thread, grantor):
     thread.join()
-    got = [it[1] for it in grantor.wait("10.1.0.20", 4)]
+    got = [entry[1] for entry in grantor.wait("10.1.0.20", 4)]
     check("a patient sender: 41, 42, 43, 44", got == [41, 42, 43, 44], got)
 
 
 def granted(client, grantor, speak1):
     """Test 6: the rate, and renewals."""
     speak1(v1(v1_granted("10.1.0.30", 100, 60, 50_000, 1000), v1_granted("10.1.0.31", 10_000, 60, 500, 300)))
-    awaits("v1 is taken", lambda it: it["decisions"]["decided"] >= 2)
+    awaits("v1 is taken", lambda status: status["decisions"]["decided"] >= 2)
     start = time.monotonic()
     sent = 0
     while (now := time.monotonic() - start) < 2.5:
@@ -211,18 +211,18 @@ def granted(client, grantor, speak1):
     windows = 3
     goodput = len(got) * 1000 / (windows * 102_400)
     check("100 KiB/s of five times as much", 0.95 <= goodput <= 1.0, (len(got), sent))
-    check("granted packets have DSCP 1", {it[1] for it in got} == {1}, {it[1] for it in got})
-    renewals = [it[0] for it in grantor.of("10.1.0.31") if it[1] == 2]
+    check("granted packets have DSCP 1", {entry[1] for entry in got} == {1}, {entry[1] for entry in got})
+    renewals = [entry[0] for entry in grantor.of("10.1.0.31") if entry[1] == 2]
     gaps = [b - a for a, b in zip(renewals, renewals[1:])]
     first = renewals[0] - start if renewals else 0
     check("renewal asked for after 0.5 s, then every 0.3 s", 0.3 <= first <= 0.9 and len(gaps) >= 3 and all(0.28 <= gap <= 0.6 for gap in gaps), (first, gaps))
-    told = control.explain("10.1.0.30", PROTECTED)
+    result = control.explain("10.1.0.30", PROTECTED)
     check(
         "explain: state, rule, version, budget, why dropped",
-        (told["state"], told["rule"], told["version"], told["action"], told["dropped"]) == ("granted", "192.0.2.0/24", "first", "grantors site", "over_rate")
-        and told["budget"] <= 102_400
-        and 40 < told["renewal"] < 51,
-        told,
+        (result["state"], result["rule"], result["version"], result["action"], result["dropped"]) == ("granted", "192.0.2.0/24", "first", "grantors site", "over_rate")
+        and result["budget"] <= 102_400
+        and 40 < result["renewal"] < 51,
+        result,
     )
 
 
@@ -230,8 +230,8 @@ def declined(client, grantor, speak1):
     """Test 7: nothing leaks, and a request when it is over."""
     before = control.gate()["decisions"]["decided"]
     speak1(v1(v1_declined("10.1.0.40", 2)))
-    told = time.monotonic()
-    awaits("v1 decline is taken", lambda it: it["decisions"]["decided"] > before)
+    result = time.monotonic()
+    awaits("v1 decline is taken", lambda status: status["decisions"]["decided"] > before)
     taken = time.monotonic()
     sent = 0
     while time.monotonic() < taken + 2.4:
@@ -239,30 +239,30 @@ def declined(client, grantor, speak1):
         sent += 1
         time.sleep(0.02)
     got = grantor.wait("10.1.0.40", 1)
-    check("declined: nothing leaks for 2 s", bool(got) and told + 2 <= got[0][0] <= taken + 2.3, [it[0] - told for it in got[:1]])
+    check("declined: nothing leaks for 2 s", bool(got) and result + 2 <= got[0][0] <= taken + 2.3, [entry[0] - result for entry in got[:1]])
     check("and then it asks anew", bool(got) and got[0][1] == 41, got[:1])
     time.sleep(0.1)
     counted["declined"] += sent - len(grantor.of("10.1.0.40"))
     early = control.gate()["packets"]["xdp_dropped"]
     check("most of them died in the kernel", early >= counted["declined"] // 2, (early, counted["declined"]))
     speak1(v1(v1_declined("10.1.0.41", 60)))
-    awaits("declined in the kernel", lambda it: it["table"]["xdp_flows"] >= 1 and control.explain("10.1.0.41", PROTECTED)["xdp_dropped"])
+    awaits("declined in the kernel", lambda status: status["table"]["xdp_flows"] >= 1 and control.explain("10.1.0.41", PROTECTED)["xdp_dropped"])
     for _ in range(5):
         send(client, v4("10.1.0.41"))
     counted["declined"] += 5
-    now = awaits("and counted", lambda it: it["packets"]["xdp_dropped"] >= early + 5)
+    now = awaits("and counted", lambda status: status["packets"]["xdp_dropped"] >= early + 5)
     check("counted as if the gate had dropped them", now["packets"]["xdp_dropped"] == early + 5 and now["packets"]["declined"] == counted["declined"], now["packets"])
-    told = control.explain("10.1.0.41", PROTECTED)
-    check("explain says why", (told["state"], told["dropped"], told["xdp_dropped"]) == ("declined", "declined", True), told)
+    result = control.explain("10.1.0.41", PROTECTED)
+    check("explain prints why", (result["state"], result["dropped"], result["xdp_dropped"]) == ("declined", "declined", True), result)
     speak1(v1(v1_granted("10.1.0.41", 1000, 60, 50_000, 1000)))
-    awaits("forgiven", lambda it: not control.explain("10.1.0.41", PROTECTED)["xdp_dropped"])
+    awaits("granted after all", lambda status: not control.explain("10.1.0.41", PROTECTED)["xdp_dropped"])
     send(client, v4("10.1.0.41"))
     got = grantor.wait("10.1.0.41", 1)
-    check("a grant lets it through again", [it[1] for it in got] == [1], got)
+    check("a grant lets it through again", [entry[1] for entry in got] == [1], got)
 
 
 def refused_v1(client, grantor, speak1, stranger):
-    """Test 10: truncated, and from who may not."""
+    """Test 10: truncated messages, and messages of unknown senders."""
     before = control.gate()["decisions"]
     whole = v1(v1_granted("10.1.0.50", 100, 60, 1000, 1000))
     # Of length 4 it is a message without decisions.
@@ -272,9 +272,9 @@ def refused_v1(client, grantor, speak1, stranger):
     speak1(b"\x03" + whole[1:])
     speak1(whole[:5] + b"\x01" + whole[6:])
     stranger.sendto(whole, ("10.2.0.1", 45232))
-    now = awaits("v1 refusals are counted", lambda it: it["decisions"]["v1_malformed"] >= before["v1_malformed"] + len(cuts) + 2 and it["decisions"]["v1_unknown_source"] > before["v1_unknown_source"])
+    now = awaits("v1 refusals are counted", lambda status: status["decisions"]["v1_malformed"] >= before["v1_malformed"] + len(cuts) + 2 and status["decisions"]["v1_unknown_source"] > before["v1_unknown_source"])
     check("every truncation refused", now["decisions"]["v1_malformed"] == before["v1_malformed"] + len(cuts) + 2, now["decisions"])
-    check("nobody else may speak v1", now["decisions"]["v1_unknown_source"] == before["v1_unknown_source"] + 1, now["decisions"])
+    check("version 1 from another address is refused", now["decisions"]["v1_unknown_source"] == before["v1_unknown_source"] + 1, now["decisions"])
     check("no state changed", control.explain("10.1.0.50", PROTECTED)["state"] == "unknown" and now["decisions"]["decided"] == before["decided"])
 
 
@@ -286,7 +286,7 @@ def version2(client, grantor, socket2, stranger):
     socket2.sendto(v2(0, number, [v2_granted("10.1.0.60")]), to)
     reply = socket2.recv(2048)
     version, kind, _, sender, session, of = struct.unpack(">BBHIQQ", reply[:24])
-    check("an unknown session is told by a hello", (version, kind, sender, of) == (2, 3, SENDER, number) and session != 0)
+    check("a message with an unknown session is answered by a hello", (version, kind, sender, of) == (2, 3, SENDER, number) and session != 0)
     check("which is signed", reply[-16:] == hmac.new(KEY, reply[:-16], hashlib.sha256).digest()[:16])
     message = v2(session, number + 1, [v2_granted("10.1.0.60"), v2_granted("10.1.0.61")])
     socket2.sendto(message, to)
@@ -294,7 +294,7 @@ def version2(client, grantor, socket2, stranger):
     check("decisions are acknowledged", ack[1] == 2 and struct.unpack(">Q", ack[16:24])[0] == number + 1 and ack[31] & 1 == 1)
     send(client, v4("10.1.0.60"))
     got = grantor.wait("10.1.0.60", 1)
-    check("and in force", [it[1] for it in got] == [1], got)
+    check("and in force", [entry[1] for entry in got] == [1], got)
     socket2.sendto(v2(session, number + 2, [bytes([4, 4, 32, 32]) + pair("10.1.0.61", PROTECTED)]), to)
     socket2.recv(2048)
     socket2.sendto(message, to)
@@ -306,8 +306,8 @@ def version2(client, grantor, socket2, stranger):
     socket2.sendto(bytes(broken), to)
     stranger.sendto(v2(session, number + 4, [v2_granted("10.1.0.62")]), to)
     want = {"replayed": 1, "forged": 2, "unknown_source": 2, "other_session": 1, "messages": 2, "items": 3}
-    more = lambda it: {name: it["decisions"][name] - before[name] for name in want}
-    now = awaits("v2 refusals are counted", lambda it: more(it) == want)
+    more = lambda status: {name: status["decisions"][name] - before[name] for name in want}
+    now = awaits("v2 refusals are counted", lambda status: more(status) == want)
     check("forged, replayed and strangers refused and counted", more(now) == want, more(now))
     check("and without effect", control.explain("10.1.0.61", PROTECTED)["state"] == "unknown" and control.explain("10.1.0.62", PROTECTED)["state"] == "unknown")
     socket2.settimeout(0.2)
@@ -315,8 +315,8 @@ def version2(client, grantor, socket2, stranger):
         check("nothing of it answered", False, socket2.recv(2048))
     except TimeoutError:
         check("nothing of it answered", True)
-    told = control.explain("10.1.0.60", PROTECTED)
-    check("explain names the decision", (told["sender"], told["decision"]) == (SENDER, number + 1 << 10), told)
+    result = control.explain("10.1.0.60", PROTECTED)
+    check("explain names the decision", (result["sender"], result["decision"]) == (SENDER, number + 1 << 10), result)
 
 
 def v2_program(src, number, cookie=b"", expire=60, dst=PROTECTED):
@@ -342,7 +342,7 @@ def programs(client, grantor, socket2):
     ]
     socket2.sendto(v2(session, number + 1, items), to)
     socket2.recv(2048)
-    now = awaits("programs are begun", lambda it: it["decisions"]["invalid_program"] > before["invalid_program"])
+    now = awaits("programs are begun", lambda status: status["decisions"]["invalid_program"] > before["invalid_program"])
     check("one that is not there is counted", now["decisions"]["invalid_program"] == before["invalid_program"] + 1)
     declined, limited, direct = (v4(f"10.1.0.9{n}", tos=2) for n in range(3))
     for packet in (declined, limited, direct):
@@ -350,14 +350,14 @@ def programs(client, grantor, socket2):
     counted["program"] += 1
     counted["direct"] += 1
     got = grantor.wait("10.1.0.91", 1)
-    check("grantedv2 lets go with DSCP 1", [(it[1], it[2]) for it in got] == [(1, limited)], got)
+    check("grantedv2 lets go with DSCP 1", [(entry[1], entry[2]) for entry in got] == [(1, limited)], got)
     want = IP(direct)
     want.ttl -= 1
     want.tos = 1 << 2 | 2
     del want.chksum
     check("directly: no tunnel, DSCP 1, a hop less", grantor.wait_other(raw(Ether(src=BACK, dst=GRANTOR) / want)))
-    told = control.explain("10.1.0.90", PROTECTED)
-    check("declined declines, and explain says it", not grantor.of("10.1.0.90") and (told["state"], told["program"], told["dropped"]) == ("program", 1, "program"), told)
+    result = control.explain("10.1.0.90", PROTECTED)
+    check("declined declines, and explain prints it", not grantor.of("10.1.0.90") and (result["state"], result["program"], result["dropped"]) == ("program", 1, "program"), result)
     check("a flow without its program asks", control.explain("10.1.0.93", PROTECTED)["state"] == "unknown")
 
 
@@ -441,12 +441,12 @@ def edges(client, grantor, tap):
 def others(metrics):
     """Flows, metrics, another policy, and one that is bad."""
     flows = control.show("flows")
-    states = {it["source"]: it["state"] for it in flows}
+    states = {entry["source"]: entry["state"] for entry in flows}
     check("show flows", (states.get("10.1.0.30"), states.get("10.1.0.60")) == ("granted", "granted"), states)
     page = urllib.request.urlopen(metrics, timeout=PATIENCE).read().decode()
     found = dict(re.findall(r'fingerpost_gate_packets_total{verdict="(\w+)"} (\d+)', page))
     now = control.gate()["packets"]
-    check("metrics say what show says", {name: str(value) for name, value in now.items()} == found, (now, found))
+    check("metrics equal what show prints", {name: str(value) for name, value in now.items()} == found, (now, found))
     path = f"{work}/gate.toml"
     whole = open(path, encoding="ascii").read()
 
@@ -456,14 +456,14 @@ def others(metrics):
         os.kill(process, signal.SIGHUP)
         return wait_until(lambda: said in open(f"{work}/gate.log", encoding="utf-8").read())
 
-    check("a bad file is refused", reload(whole.replace('grantors = "site6"', 'grantors = "nobody"'), 'there is no [[grantors]] "nobody"'))
+    check("a bad file is refused", reload(whole.replace('grantors = "site6"', 'grantors = "unknown"'), 'there is no [[grantors]] "unknown"'))
     check("so is another table", reload(whole.replace("65536", "1024"), "restart the gate"))
     kept = control.gate()
     check("and nothing is lost", (kept["generation"], kept["version"], kept["reloads_refused"]) == (1, "first", 2), kept)
     check("the flows neither", control.explain("10.1.0.60", PROTECTED)["state"] == "granted")
     check("another policy is taken", reload(whole.replace('"first"', '"second"'), "reloaded: policy generation 2"))
-    told = control.explain("10.1.0.60", PROTECTED)
-    check("explain names it", (told["state"], told["generation"], told["version"], told["stale"]) == ("granted", 2, "second", True), told)
+    result = control.explain("10.1.0.60", PROTECTED)
+    check("explain prints it", (result["state"], result["generation"], result["version"], result["stale"]) == ("granted", 2, "second", True), result)
 
 
 def main():

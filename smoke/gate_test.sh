@@ -5,9 +5,9 @@
 #   client c0 ── g0 gate g1 ── t0 grantor          10.1.0.x, fd01::x │ 10.2.0.x, fd02::x
 #                                                  protected: 192.0.2.0/24, 2001:db8:2::/48
 #
-# What comes out at the grantor, its DSCPs, its inner bytes, what decisions do, what is
-# refused, and every counter (gate_peers.py). Then another policy while it works, a bad one,
-# its end, and SIGKILL.
+# The packets that come out at the grantor, their DSCPs and inner bytes, the effect of decisions, refused
+# messages, and every counter (gate_peers.py). Then a reload with another policy and with an invalid one, the end
+# and a restart, and SIGKILL.
 # runs alone: it measures gaps of milliseconds between packets
 . "$(dirname "$0")/lib/gate_topology.sh"
 

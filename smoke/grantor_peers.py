@@ -90,16 +90,16 @@ def ask(what, src, expect, delivered, dscp=41, port=80):
 ask("a request is granted and delivered", "198.51.100.20", ("granted", 100, 60, 50_000, 1000), True)
 ask("by the list that knows its source", "198.51.100.3", ("granted", 777, 60, 50_000, 1000), True)
 ask("a source on the other list is declined", "198.51.100.77", ("declined", 600), False)
-ask("renewal is asked for by DSCP 2", "198.51.100.77".replace("77", "21"), ("granted", 2000, 300, 240_000, 3000), True, dscp=2)
+ask("DSCP 2 requests a renewal", "198.51.100.77".replace("77", "21"), ("granted", 2000, 300, 240_000, 3000), True, dscp=2)
 
 packet = inner("198.51.100.22")
 send(packet, 1)
-check("what was granted comes out without being asked about", arrives(packet))
+check("a granted packet comes out without a decision", arrives(packet))
 packet = inner("198.51.100.23", tos=2)
 send(packet, 1, ecn=3)
-check("a mark of congestion goes on to who understands it", arrives(packet, tos=3))
+check("a congestion mark is copied to a packet with ECN", arrives(packet, tos=3))
 
-# In UDP to the port that was said, with a checksum and without; and not otherwise.
+# In UDP to the configured port, with a checksum and without; and not otherwise.
 outer = {"src": "10.2.0.1", "dst": "10.9.1.100", "ttl": 64, "id": 0, "flags": "DF", "tos": 1 << 2}
 for at, fields in enumerate(({"chksum": 0}, {}, {"chksum": 0x1234}, {"dport": 6081})):
     packet = inner(f"198.51.100.{180 + at}")
@@ -120,7 +120,7 @@ want["link_full"] += 1
 want["spoofed"] += 1
 packet = inner("198.51.100.26")
 send(packet, 1)
-check("and is a loss to who does not; who is no gate of ours is not heard", arrives(packet) and not came(lost) and not came(spoofed))
+check("a packet without ECN is dropped instead; another source than a gate's is refused", arrives(packet) and not came(lost) and not came(spoofed))
 
 ask("a policy that never ends gets the fallback", "198.51.100.30", ("declined", 5), False, port=666)
 want["over_time"] += 1
@@ -136,7 +136,7 @@ want["items"] += 1
 got = decided("198.51.100.34")
 check(
     "fragments get what their packet gets",
-    len(pieces) == 3 and got == ("granted", 100, 60, 50_000, 1000) and all(arrives(it) for it in pieces),
+    len(pieces) == 3 and got == ("granted", 100, 60, 50_000, 1000) and all(arrives(entry) for entry in pieces),
     f"{got} for {len(pieces)} pieces",
 )
 lone = fragment(IP(src="198.51.100.35", dst="192.0.2.7", id=8) / UDP(dport=53) / Raw(b"x" * 100), fragsize=48)
@@ -145,7 +145,7 @@ for piece in lone[:2]:
 want["items"] += 1
 want["declined"] += 2
 got = decided("198.51.100.35")
-check("who sends no whole packets is punished", got == ("declined", 77) and not came(lone[0]), f"{got}")
+check("a source that sends incomplete packets is declined", got == ("declined", 77) and not came(lone[0]), f"{got}")
 
 
 def reloads(text):

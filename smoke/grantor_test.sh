@@ -3,9 +3,9 @@
 #
 #   gate g0 ── t0 grantor s0 ── v0 server      10.2.0.x │ 192.0.2.x, tunnels end at 10.9.1.100
 #
-# What comes out of the tunnel, what is decided of it, byte by byte, ECN, a policy that never
-# ends, other lists and a bad policy while it works (grantor_peers.py). Then a gate of ours, version 2, and a
-# client behind it: its first connection is answered, by way of both.
+# The packets that come out of the tunnel, the decisions about them, byte by byte, ECN, a policy that never
+# ends, other lists and an invalid policy at run time (grantor_peers.py). Then our gate, version 2, and a client
+# behind it, whose first connection is answered through both.
 . "$(dirname "$0")/lib/protected_topology.sh"
 
 cat >"$work/policy.lua" <<'POLICY'
@@ -103,8 +103,8 @@ assert s["changes"] == {"granted_declined": s["requests"]} and s["failed"] == 0,
 assert (f["source"], f["policy"], f["candidate"]) == ("10.1.0.2", "granted 100 KiB/s for 60 s", "declined for 60 s"), f'
 }
 wait_for 10 compared 2>"$work/compared.log" || fail "the candidate: $(tail -1 "$work/compared.log")"
-echo 'function decide(p) return nobody.knows end' >"$work/next.lua"
-refuse 1 'the candidate: policy:1: undefined global `nobody`' "$program" reload --socket "$work/sock"
+echo 'function decide(p) return unknown.name end' >"$work/next.lua"
+refuse 1 'the candidate: policy:1: undefined global `unknown`' "$program" reload --socket "$work/sock"
 echo 'function decide(p) if p.src == "10.1.0.2" then error("a client") end end' >"$work/next.lua"
 "$program" reload --socket "$work/sock" >"$work/reload.log" || fail "reload: $(cat "$work/reload.log")"
 grep -q 'a candidate beside it' "$work/reload.log" || fail "reload: $(cat "$work/reload.log")"
@@ -137,7 +137,7 @@ echo "198.51.100.64/26" >"$work/deny.txt"
 "$python" "$here/smoke/grantor_capture.py" "$work/seen.pcap"
 "$program" policy test "$work/next.lua" -c "$work/v2.toml" --pcap "$work/seen.pcap" -j |
     json 'assert (d["packets"], d["flows"], d["unread"]) == (200, 101, 0), d
-# Sources from .64 to .99 are on the list that the policy denies, and nothing is said of them here.
+# The policy denies the sources from .64 to .99, which are on its list.
 assert d["policy"]["packets"] == 164 and d["policy"]["asked"] == 101, d
 assert d["candidate"]["packets"] == 0 and d["candidate"]["asked"] == 101, d
 first = d["changed_flows"][0]

@@ -5,8 +5,8 @@
 #                               │    └── i2 ── b0 grantor two     10.9.1.102
 #                               └─ i3 ── v0 server               192.0.2.7
 #
-# Sixteen granted flows, a packet each 5 ms; the flows of who was killed go on by the other one,
-# and go back when it is there again. Nobody decides anew.
+# Sixteen granted flows, a packet each 5 ms: the flows of the killed grantor move to the other one, and move
+# back when it returns. No flow needs a new decision.
 . "$(dirname "$0")/lib/namespaces.sh"
 
 for name in client gate inside one two server; do
@@ -106,7 +106,7 @@ before=$(now)
 kill -KILL "$one"
 wait "$one" 2>/dev/null || true
 wait_for 20 grep -q 'grantor 10.9.1.101 of site is silent' "$work/gate.log" ||
-    fail "nobody misses grantor one: $(cat "$work/gate.log")"
+    fail "the gate does not notice that grantor one is silent: $(cat "$work/gate.log")"
 "$program" show gate -j --socket "$work/gate.sock" |
     json 'assert d[0]["silent"] == ["10.9.1.101"], d'
 sleep 1

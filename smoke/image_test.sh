@@ -31,7 +31,7 @@ echo "the next goes by the image at once, and by the kernel's routes when they a
 within router sysctl -qw net.ipv4.ip_forward=0
 "$python" "$here/smoke/image_watch.py" "$prefix" "$work/prefixes" "$work/start" "$work/end" >"$work/watch.log" 2>&1 &
 watch=$!
-sleep 6
+wait_for 60 test -e "$work/end.ready" || fail "the watch does not begin: $(cat "$work/watch.log")"
 now >"$work/start"
 start_router
 sleep 1
@@ -48,7 +48,7 @@ agrees
 kill -KILL "$router"
 wait "$router" 2>/dev/null || true
 
-echo "what has changed while nobody was there does not outlive the start"
+echo "routes that changed while no router ran are corrected at the start"
 head -1000 "$work/prefixes" | sed 's/^/route del /' >"$work/batch"
 within router ip -batch "$work/batch"
 within router ip route add 5.5.5.0/24 via 10.0.2.2
@@ -72,7 +72,7 @@ wait_for 10 changed || fail "the image is not saved after a change"
 kill -KILL "$router"
 wait "$router" 2>/dev/null || true
 
-echo "a damaged one is told, and the start goes on without it"
+echo "a damaged image is reported, and the start goes on without it"
 printf '\xff' | dd of="$work/table.image" bs=1 seek=100000 conv=notrunc status=none
 refuse 1 "the image is damaged: checksum" "$program" table load "$work/table.image"
 start_router

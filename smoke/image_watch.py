@@ -1,8 +1,8 @@
 """Watches a router start by an image: when its first packet comes out, and what after it.
 
 image_watch.py PREFIX FILE START END: FILE has the prefixes, those on odd lines by a and on even
-ones by b. A packet a millisecond goes in from before the start, whose moment somebody
-writes to the file START, until the file END is there. From the first that comes out on,
+ones by b. A packet a millisecond goes in from before the start, whose moment the test
+writes to the file START, until the file END is there. The file END.ready says that packets are sent. From the first that comes out on,
 all must, once, where their longest prefix says: also while the tables of the image give
 way to those of the kernel's routes.
 """
@@ -18,23 +18,23 @@ from scapy.compat import raw
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
-from prefixes import Ways
+from prefixes import Prefixes
 
 COUNT = 200
 
 
 def main():
     prefix, path, start, end = sys.argv[1:5]
-    ways = Ways(path)
+    prefixes = Prefixes(path)
     dice = random.Random(11)
     mark = b"%016x" % random.getrandbits(64)
     ether = Ether(src="02:00:00:00:01:02", dst="02:00:00:00:01:01")
     frames = []
     while len(frames) < COUNT:
-        address = ways.draw(dice)
+        address = prefixes.draw(dice)
         to = IP(src="10.0.0.2", dst=str(ipaddress.ip_address(address)), ttl=9)
         frame = raw(ether / to / UDP(sport=9, dport=9, chksum=0) / Raw(mark + bytes(8)))
-        frames.append((frame[:-8], ways.of(address)))
+        frames.append((frame[:-8], prefixes.of(address)))
 
     source = Tap(f"{prefix}source", "s0")
     sinks = {"a": Tap(f"{prefix}a", "a0"), "b": Tap(f"{prefix}b", "b0")}
@@ -52,8 +52,9 @@ def main():
             tap.seen.clear()
 
     begin = time.monotonic()
+    open(f"{end}.ready", "w").close()
     while not os.path.exists(end):
-        assert time.monotonic() < begin + 60, f"nobody ends it; {len(arrived)} came out"
+        assert time.monotonic() < begin + 60, f"no end within 60 s; {len(arrived)} came out"
         source.send(frames[sent % COUNT][0] + sent.to_bytes(8, "big"))
         sent += 1
         take()

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The lab's short form: a server under ten times its link of forged SYNs, with the gate off and
-# on. What its clients got must differ as it should, by margins for a machine that has other
-# things to do; its sums are done again here. Then it is ended early in every way, and a part
-# of it is killed: nobody may be left in any of its namespaces.
+# on. The results of its clients must differ as they should, by margins for a busy machine; the test computes
+# the figures anew. Then it ends the lab early in every way, and kills a part of it: no process may be left in
+# its namespaces.
 # runs alone: its processes load every core, and it compares rates
 . "$(dirname "$0")/lib/namespaces.sh"
 
@@ -12,7 +12,7 @@ status=0
 "$python" "$here/smoke/lab_figures.py" "$work/lab.json" || fail "of $(cat "$work/lab.json")"
 "$python" "$here/smoke/lab_page.py" "$work/lab.html"
 
-# Whoever is in a namespace of the lab's, processes of any kind.
+# The processes in namespaces of the lab.
 members() {
     { find /proc -path '/proc/[0-9]*/task/[0-9]*/ns/net' -printf '%l %p\n' 2>/dev/null || true; } |
         grep -F -f "$work/spaces" || true
@@ -29,7 +29,7 @@ start() {
     sleep 1
     spaces "$lab" >"$work/spaces"
     [ "$(wc -l <"$work/spaces")" -eq 8 ] || fail "not eight namespaces: $(cat "$work/spaces")"
-    [ "$(members | wc -l)" -gt 8 ] || fail "nobody is in them: the test is blind"
+    [ "$(members | wc -l)" -gt 8 ] || fail "they are empty: the test is blind"
 }
 empty() { [ -z "$(members)" ]; }
 for signal in INT TERM KILL; do
@@ -41,7 +41,7 @@ for signal in INT TERM KILL; do
         [ "$status" -eq 137 ] || fail "SIGKILL gave $status"
     else
         [ "$status" -le 1 ] || fail "SIG$signal gave $status"
-        grep -q interrupted "$work/$signal.log" || fail "SIG$signal is not told of"
+        grep -q interrupted "$work/$signal.log" || fail "SIG$signal is not reported"
     fi
     wait_for 20 empty || fail "left by SIG$signal: $(members)"
     echo "   SIG$signal leaves nothing"

@@ -1,8 +1,7 @@
 """Load, and changes under it, for load_test.sh.
 
-Frames are made by hand and sent by a raw socket of another process. What must be so is counted at
-the grantor's end of the link; what a busy machine does not take off the gate's front interface has
-not come to the gate. Called within the client's namespace with the prefix of the namespaces, the
+Frames are made by hand and sent by a raw socket of another process. It counts arrivals at the grantor's end
+of the link; packets that a busy machine does not take off the gate's front interface never arrive at the gate. Called within the client's namespace with the prefix of the namespaces, the
 program, the scratch folder and the gate's process.
 """
 
@@ -145,11 +144,11 @@ def changes(say, sink):
     dropped = {name: count for name, count in dropped.items() if count}
     with sink.lock:
         arrived, dscps = sum(sink.packets.values()), set(sink.dscps)
-    told = (arrived, more("granted"), more("received"), dropped)
-    check(f"{now['reloads'] - before['reloads']} policies and 12 routes later, none of {more('received')} packets is lost", more("received") > 1000 and arrived == more("granted") == more("received") and not dropped and dscps == {1}, told)
+    answer = (arrived, more("granted"), more("received"), dropped)
+    check(f"{now['reloads'] - before['reloads']} policies and 12 routes later, none of {more('received')} packets is lost", more("received") > 1000 and arrived == more("granted") == more("received") and not dropped and dscps == {1}, answer)
     # From another generation on a flow is looked at anew, and keeps what it was granted.
     states = [control.explain(src, PROTECTED)["state"] for src in sources[5:15]]
-    check("and everybody has what he had", states == ["program"] * 5 + ["granted"] * 5, states)
+    check("and every flow keeps its state", states == ["program"] * 5 + ["granted"] * 5, states)
 
 
 def flooded(say, sink):
@@ -178,7 +177,7 @@ def flooded(say, sink):
     after = control.counters()["dropped"]
     full = after["link_full"] - before["link_full"]
     check(f"the link is full: {bits / 1e6:.1f} of 20 Mbit/s, {full} packets dropped", 0.85 * LINK < bits < 1.03 * LINK and full > 1000, (bits, full))
-    # Two destinations may share a queue for a while: the middle one tells.
+    # Two destinations may share a queue for a while: the median counts.
     kept = sorted(storm.get(dst, 0) / calm[dst] for dst in others)
     check(f"other destinations keep {kept[2]:.1%} (the worst {kept[0]:.1%})", kept[2] > 0.95 and kept[0] > 0.3, kept)
     share = storm.get(session, 0) / calm[session]

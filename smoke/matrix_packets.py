@@ -29,7 +29,7 @@ PROTECTED6 = "2001:db8:2::7"
 KEY, SENDER, GATE = b"\x11" * 32, 7, ("10.2.0.1", 45233)
 GRANTED_, DECLINED, GRANTEDV2, WEB, SERVICES, DNS_ = range(6)
 ECN = 2
-# What becomes of a packet: it goes, it goes but faces the second limit too, it does not go.
+# The fate of a packet: it is sent, it is sent if the second limit has room too, or it is dropped.
 GO, SECOND, NO = "goes", "goes by the second limit", "does not go"
 
 
@@ -147,7 +147,7 @@ def cookie(number, how):
 
 
 def cases():
-    """What is sent, by what program with what cookie, and what becomes of it: where, DSCP."""
+    """Yields the packets, each with its program and cookie, and where it arrives with which DSCP."""
     for number, rows in ROWS.items():
         for how in ("open", "narrow", "direct"):
             for name, packet, verdict in rows:
@@ -192,7 +192,7 @@ def expected(packet, where, dscp):
 
 
 def read(frame):
-    """What a frame at the grantor is: the tunnel's DSCP, or none, and the inner packet."""
+    """Returns the DSCP of the tunnel, or None, and the inner packet of a frame at the grantor."""
     kind, packet = frame[12:14], frame[14:]
     if kind == b"\x08\x00":
         total = struct.unpack(">H", packet[2:4])[0]
@@ -242,7 +242,7 @@ def main():
         client.send(FRONT + CLIENT + kind + raw(packet))
         time.sleep(0.001)
         grantor.take()
-    # What is to come may overtake: the classes have queues of their own. What is not to come is counted below.
+    # Packets may overtake each other: the classes have queues of their own. Dropped packets are counted below.
     awaited = {source(raw(packet)) for _, packet, where, _ in sent if where}
     until = time.monotonic() + PATIENCE
     arrived = {}
@@ -275,13 +275,13 @@ def main():
         if more["granted"] + more["program"] >= len(sent) or time.monotonic() > until:
             break
         time.sleep(0.02)
-    # What goes directly was granted too.
+    # Direct packets were granted too.
     granted = ways["tunnel"] + ways["direct"]
     want = {"granted": granted, "direct": ways["direct"], "program": ways[None], "program_error": 0, "request": 0}
     if more != want:
         wrong.append(f"counters {more}, not {want}")
     if wrong:
-        sys.exit("\n".join(f"BAD {it}" for it in wrong))
+        sys.exit("\n".join(f"BAD {entry}" for entry in wrong))
     print(f"   {len(sent)} packets: {ways['tunnel']} in the tunnel, {ways['direct']} directly, {ways[None]} dropped, as the table says")
 
 

@@ -4,8 +4,8 @@
 #   client c0 ── g0 gate g1 ── t0 grantor
 #
 # scapy sends a matrix of packets (matrix_packets.py), each of a flow of its own that a program decides of: with room
-# in both limits, with none in the second one, and to go directly. What comes out in the tunnel is what went in;
-# what comes out directly is what scapy makes of it, checksums computed anew; nothing else comes out.
+# in both limits, with none in the second one, and to go directly. A packet in the tunnel is unchanged; a direct packet is
+# as scapy computes it, with new checksums; nothing else comes out.
 . "$(dirname "$0")/lib/gate_topology.sh"
 
 within gate ip addr add fd01::1/64 dev g0
@@ -28,7 +28,7 @@ keys = { 1 = "grantor.key" }
 socket = "$work/sock"
 CONFIG
 "$program" program list >"$work/list"
-[ "$(wc -l <"$work/list")" -eq 6 ] || fail "programs that nobody tests: $(cat "$work/list")"
+[ "$(wc -l <"$work/list")" -eq 6 ] || fail "programs without a test: $(cat "$work/list")"
 while read -r number name _; do
     "$program" program build "$name" -o "$work/$name.o" >"$work/build.log"
     printf '[[program]]\nnumber = %s\nfile = "%s.o"\n' "$number" "$name" >>"$work/gate.toml"

@@ -60,15 +60,15 @@ def compare(total, by_reason, control):
         (total["fingerpost_received_bytes_total"], counters["received_bytes"]),
         (total["fingerpost_packets_sent_total"], counters["sent"]),
         (total["fingerpost_sent_bytes_total"], counters["sent_bytes"]),
-        (total["fingerpost_table_routes"], sum(it["routes"] for it in control.show("fib"))),
-        (total["fingerpost_table_size_bytes"], sum(it["bytes"] for it in control.show("fib"))),
+        (total["fingerpost_table_routes"], sum(entry["routes"] for entry in control.show("fib"))),
+        (total["fingerpost_table_size_bytes"], sum(entry["bytes"] for entry in control.show("fib"))),
         (total["fingerpost_neighbors"], len(control.show("neighbors"))),
         (total["fingerpost_audit_mismatches_total"], control.show("audit")[0]["mismatches"]),
         (total["fingerpost_next_hops"], len(control.show("nexthops"))),
     ]
     interfaces = control.show("interfaces")
     for unit, suffix in (("packets", ""), ("bytes", "_bytes")):
-        both = sum(it["received" + suffix] + it["transmitted" + suffix] for it in interfaces)
+        both = sum(entry["received" + suffix] + entry["transmitted" + suffix] for entry in interfaces)
         pairs.append((total[f"fingerpost_interface_{unit}_total"], both))
     assert total["fingerpost_interface_packets_total"] >= counters["received"] + counters["sent"]
     for kind in ("punted", "dropped"):

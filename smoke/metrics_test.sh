@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The metrics of a running router: read by programs that are not ours, and equal to what
-# the router shows of itself.
+# The metrics of a running router: read by independent parsers, and equal to what
+# `show` prints.
 . "$(dirname "$0")/lib/router_topology.sh"
 
 for name in source a; do
@@ -18,13 +18,13 @@ listen = "127.0.0.1:9273"'
 start_router
 within source ping -c 5 -i 0.05 -W 2 -q 11.0.0.1 >"$work/ping.log" || fail "$(cat "$work/ping.log")"
 within source ping -c 2 -i 0.05 -W 0.2 -q 12.0.0.1 >/dev/null && fail "12.0.0.1 answers"
-# Steering counts whatever else comes in: let it come to rest.
+# The steering program counts all packets: wait until no more arrive.
 sleep 0.5
 within router "$python" "$here/smoke/metrics_compare.py" "$program" "$work/sock" http://127.0.0.1:9273/metrics
 
 stop_router
 
-echo "somebody else listens there: the router does not start, and leaves nothing"
+echo "the address is in use: the router does not start, and leaves nothing"
 within router "$python" -c '
 import socket
 listener = socket.create_server(("127.0.0.1", 9273))
@@ -32,7 +32,7 @@ print("taken", flush=True)
 import time
 time.sleep(60)' >"$work/taken" &
 taken=$!
-wait_for 5 grep -q taken "$work/taken" || fail "nobody listens"
+wait_for 5 grep -q taken "$work/taken" || fail "the address is not taken"
 refuse 1 "metrics" within router "$program" run -c "$work/router.toml"
 [ -z "$(programs router)" ] || fail "a program is left on: $(programs router)"
 kill "$taken"

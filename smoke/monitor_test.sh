@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What happens in a running router is told while it happens; and a client that does not read
-# holds nobody up, and is told how much it has lost.
+# `monitor` prints events when they happen; a client that does not read delays nothing, and receives the number
+# of events that it lost.
 . "$(dirname "$0")/lib/router_topology.sh"
 
 configure
@@ -28,7 +28,7 @@ step neigh del 10.0.1.77 dev r1
 step link set r2 down
 step link set r2 up
 up() { tail -n 20 "$work/events" | grep '"name":"r2"' | tail -n 1 | grep -q '"up":true'; }
-wait_for 5 up || fail "r2 is not told to be up: $(tail -n 3 "$work/events")"
+wait_for 5 up || fail "no event says that r2 is up: $(tail -n 3 "$work/events")"
 logged() { grep -q "^fingerpost: $1\$" "$work/fingerpost.log"; }
 wait_for 5 logged 'warning: link r2: down' || fail "the log has no r2 down: $(cat "$work/fingerpost.log")"
 wait_for 5 logged 'link r2: up' || fail "the log has no r2 up: $(cat "$work/fingerpost.log")"
@@ -54,12 +54,12 @@ wait_for 5 test -e "$work/reading" || fail "the monitor does not begin"
 within router ip -batch "$work/batch"
 start=$(now)
 there() { [ "$(have)" -ge "$count" ]; }
-wait_for 10 there || fail "the router has $(have) of $count routes: it waits for who reads nothing"
+wait_for 10 there || fail "the router has $(have) of $count routes: it waits for the client that does not read"
 "$program" fib diff kernel --socket "$work/sock" 2>/dev/null || fail "the router differs from the kernel"
 echo "   the router had them $(since "$start") s after the kernel"
 touch "$work/go"
 lost() { grep -q '"event":"lost"' "$work/slow"; }
-wait_for 10 lost || fail "nothing is said of what was lost"
+wait_for 10 lost || fail "no event counts the lost ones"
 sleep 1
 stop_router
 wait

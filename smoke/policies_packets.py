@@ -1,4 +1,4 @@
-"""Sends so many packets for each rule of a gate's policy, and holds what is told against that.
+"""Sends so many packets for each rule of a gate's policy, and compares the counters with that.
 
 policies_packets.py PREFIX PROGRAM FOLDER PID, in the namespace of the gate; called by policies_test.sh, which wrote
 FOLDER/gate.toml. The gate's metrics are read by Python's parsers, that of OpenMetrics being strict, and by
@@ -30,7 +30,7 @@ URL = "http://127.0.0.1:9276/metrics"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 PATIENCE = 20
 OUTCOMES = ("request", "granted", "passed", "dropped")
-# Packets and bytes by what is told: the prefix of a rule, or the name of a rest; and outcome.
+# Packets and bytes by the prefix of a rule, or the name of a rest, and by outcome.
 packets, size = Counter(), Counter()
 before = {}
 
@@ -46,11 +46,11 @@ def send(src, dst, many, rule, outcome):
 
 def wait(what, holds):
     until = time.monotonic() + PATIENCE
-    while not holds(it := control.gate()):
+    while not holds(entry := control.gate()):
         if time.monotonic() > until:
-            check(what, False, it)
+            check(what, False, entry)
         time.sleep(0.05)
-    return it
+    return entry
 
 
 def reloaded(text, generation):
@@ -58,7 +58,7 @@ def reloaded(text, generation):
         file.write(text)
     refused = control.gate()["reloads_refused"]
     os.kill(int(pid), signal.SIGHUP)
-    wait("a reload", lambda it: it["generation"] == generation and (it["reloads"] == generation - 1) and (it["reloads_refused"] > refused or generation > here["generation"]))
+    wait("a reload", lambda status: status["generation"] == generation and (status["reloads"] == generation - 1) and (status["reloads_refused"] > refused or generation > here["generation"]))
 
 
 def page(accept):
@@ -67,13 +67,13 @@ def page(accept):
         return reply.read().decode()
 
 
-def told():
-    """What is told is what was sent, of each rule; returns it."""
+def compare():
+    """Compares the counters of each rule with the packets sent; returns the status of the gate."""
     all_of_them = sum(packets.values())
-    wait(f"{all_of_them} packets are received", lambda it: it["packets"]["received"] >= all_of_them)
+    wait(f"{all_of_them} packets are received", lambda status: status["packets"]["received"] >= all_of_them)
     gate = control.gate()
     for what, expected in ("packets", packets), ("bytes", size):
-        got = {(it["policy"], outcome): many for it in gate["policies"] for outcome, many in it[what].items() if many}
+        got = {(entry["policy"], outcome): many for entry in gate["policies"] for outcome, many in entry[what].items() if many}
         check(f"{what} by rule: {len(got)} numbers, exactly", got == dict(expected), (got, dict(expected)))
         check(f"and together all {what}", sum(got.values()) == gate[what]["received"], gate)
     lint = subprocess.run(["promtool", "check", "metrics"], input=page("*/*"), text=True, capture_output=True)
@@ -84,9 +84,9 @@ def told():
     ):
         families = {family.name.removesuffix("_total"): family for family in read(page(accept))}
         for what, family in ("packets", "fingerpost_gate_policy_packets"), ("bytes", "fingerpost_gate_policy_bytes"):
-            it = families[family]
-            check(f"{name}: {family} is a counter with help", it.type == "counter" and it.documentation, it)
-            got = {(one.labels["policy"], one.labels["outcome"]): int(one.value) for one in it.samples if one.name.endswith("_total")}
+            entry = families[family]
+            check(f"{name}: {family} is a counter with help", entry.type == "counter" and entry.documentation, entry)
+            got = {(one.labels["policy"], one.labels["outcome"]): int(one.value) for one in entry.samples if one.name.endswith("_total")}
             shown = {(one["policy"], outcome): one[what][outcome] for one in gate["policies"] for outcome in OUTCOMES}
             check(f"{name}: {len(got)} series, as `show gate -j` has them", got == shown, (got, shown))
             check(f"{name}: none goes down", all(value >= before.get((family, key), 0) for key, value in got.items() if key[0] != "198.51.100.0/24"))
@@ -96,7 +96,7 @@ def told():
 
 def destinations():
     """Estimates that are none: of so few packets every one was a sample."""
-    families = {it.name: it for it in openmetrics.text_string_to_metric_families(page(OPENMETRICS))}
+    families = {entry.name: entry for entry in openmetrics.text_string_to_metric_families(page(OPENMETRICS))}
     value = lambda name: families[f"fingerpost_gate_{name}"].samples[0].value
     seconds = value("sampled_seconds")
     rates = families["fingerpost_gate_destination_packets_per_second"].samples
@@ -119,16 +119,16 @@ send("10.1.0.9", "198.51.100.1", 3, "198.51.100.0/24", "request")
 send("10.1.0.9", "10.64.0.0", 2, "10.64.0.0/32", "dropped")
 send("10.1.0.9", "10.64.1.43", 7, "others", "dropped")
 send("10.1.0.9", "203.0.113.1", 2, "none", "dropped")
-gate = told()
-named = [it["policy"] for it in gate["policies"]]
-check("256 rules are told one by one, the first of the file first", len(named) == 259 and named[:2] == ["192.0.2.0/24", "2001:db8::/32"] and named[-3:] == ["others", "gone", "none"], named)
+gate = compare()
+named = [entry["policy"] for entry in gate["policies"]]
+check("256 rules have counters of their own, the first of the file first", len(named) == 259 and named[:2] == ["192.0.2.0/24", "2001:db8::/32"] and named[-3:] == ["others", "gone", "none"], named)
 text = subprocess.run([program, "show", "gate", "--socket", f"{work}/sock"], check=True, capture_output=True, text=True).stdout
 many = size["192.0.2.0/24", "request"] + size["192.0.2.0/24", "granted"]
 check("`show gate` says it in a line", f"\npolicy 192.0.2.0/24 (grantors site) granted 2 request 5 bytes {many}\n" in text, text)
 
 until = time.monotonic() + PATIENCE
 while (found := destinations())[1]["2001:db8::1"] != 6:
-    check("destinations are told", time.monotonic() < until, found)
+    check("the destinations are listed", time.monotonic() < until, found)
     time.sleep(0.3)
 interval, got = found
 check("the destinations in metrics, of both families, each packet a sample", interval == 1 and got["192.0.2.9"] == 4 and got["10.64.1.43"] == 7, found)
@@ -145,18 +145,18 @@ send("10.1.0.9", "192.0.2.1", 1, "192.0.2.0/24", "request")
 send("10.1.0.9", "198.51.100.1", 2, "none", "dropped")
 send("10.1.0.9", "100.64.0.1", 3, "100.64.0.0/10", "dropped")
 send("10.1.0.9", "10.64.1.43", 1, "others", "dropped")
-gate = told()
+gate = compare()
 check("the new rule has the free line", gate["policies"][0]["policy"] == "100.64.0.0/10" and gate["policies"][0]["line"] == 27, gate["policies"][:3])
-check("and who is gone is told of no more", "198.51.100.0/24" not in [it["policy"] for it in gate["policies"]])
+check("and the removed rule is no longer listed", "198.51.100.0/24" not in [entry["policy"] for entry in gate["policies"]])
 
 here = control.gate()
-reloaded(other.replace('grantors = "six"', 'grantors = "nobody"'), here["generation"])
+reloaded(other.replace('grantors = "six"', 'grantors = "unknown"'), here["generation"])
 send("fd01::9", "2001:db8::1", 1, "2001:db8::/32", "request")
-told()
+compare()
 check("a reload that is refused changes nothing", control.gate()["reloads_refused"] == 1)
 
 reloaded(whole, here["generation"] + 1)
 for what in packets, size:
     what["gone", "dropped"] += what.pop(("100.64.0.0/10", "dropped"))
 send("10.1.0.9", "198.51.100.1", 4, "198.51.100.0/24", "request")
-told()
+compare()

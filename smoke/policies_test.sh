@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What became of packets by rule of a gate's policy: so many packets of either family as were sent, in
-# `show gate` and in metrics that three parsers read; every rule, the rest, and nobody's. Over reloads,
-# one refused among them: a rule that stays goes on counting, one that goes is told of no more, one that comes
-# back begins anew, and together they are always what was received. By two workers, who share nothing.
+# The counters of a gate by rule of its policy: as many packets of either family as were sent, in `show gate` and in
+# metrics that three parsers read; every rule, the rest (`others`), and packets without a rule. Over reloads, one of
+# them refused: a rule that stays keeps its numbers, a removed one is no longer listed, one that returns begins
+# with 0, and all together are always the packets received. With two workers, which share nothing.
 #
 #   client c0 ══ g0 gate g1 ══ t0 grantor      protected: 192.0.2.0/24, 2001:db8::/32, all of 10.64.0.0/10
 queues=2
@@ -15,7 +15,7 @@ within gate ip neigh add 10.2.0.2 lladdr 02:00:00:00:02:02 dev g1
 within gate ip neigh add fd02::2 lladdr 02:00:00:00:02:02 dev g1
 within gate ip route add 192.0.2.0/24 via 10.2.0.2
 
-# Writes a configuration: the policies, a line each, which are a prefix and what is said of it.
+# Writes a configuration: the policies, a line each: a prefix and its key.
 gate() {
     cat >"$work/gate.toml" <<CONFIG
 [front]

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# A running router is told what to do: it observes and is promoted, one interface at a time,
-# goes over to other configurations by the socket and by SIGHUP, and refuses bad ones, while
-# packets pass; and it has given up the rights it does not need.
+# A running router follows commands: it observes and is promoted, one interface at a time, applies other
+# configurations by the socket and by SIGHUP, and refuses invalid ones, while packets pass; and it has dropped the
+# rights that it does not need.
 #
 #   source s0 ── r0 router r1 ── a0 a      203.0.113.0/24 and 2001:db8::/32 by a
 . "$(dirname "$0")/lib/router_topology.sh"
 
 
-steered() { show -j interfaces | json "print([it for it in d if it['name'] == '$1'][0]['steered'].get('$2', 0))"; }
-observed() { show -j interfaces | json "print([it for it in d if it['name'] == '$1'][0]['observe'])"; }
+steered() { show -j interfaces | json "print([entry for entry in d if entry['name'] == '$1'][0]['steered'].get('$2', 0))"; }
+observed() { show -j interfaces | json "print([entry for entry in d if entry['name'] == '$1'][0]['observe'])"; }
 received() { show -j counters | json 'print(d[0]["received"])'; }
 grows() {
     local before
@@ -68,7 +68,7 @@ sed "s|$work/sock|$work/other|" "$work/router.toml" >"$work/other.toml"
 if within router "$program" run -c "$work/other.toml" 2>"$work/said"; then fail "a second router starts"; fi
 grows received
 
-echo "rights: four for the process, one for workers, none for the auditor and who serves the socket"
+echo "rights: four for the process, one for workers, none for the auditor and the threads of the socket"
 pid=$(pgrep -f "run -c $work/router.toml" | while read -r it; do [ "$(readlink "/proc/$it/exe")" = "$(readlink -f "$program")" ] && echo "$it"; done | head -1)
 # CAP_NET_ADMIN 12, CAP_NET_RAW 13, CAP_IPC_LOCK 14, CAP_BPF 39.
 most=$(((1 << 12) | (1 << 13) | (1 << 14) | (1 << 39)))

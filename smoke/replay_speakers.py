@@ -119,12 +119,12 @@ def main():
         updates_of = said.get((asn, peer), [])
         count += len(updates_of)
         sessions[session] = memoryview(b"".join(updates_of))
-    told = False
+    answer = False
     beat = time.monotonic()
     while True:
         talking = [session for session, rest in sessions.items() if rest]
-        if not talking and not told:
-            told = True
+        if not talking and not answer:
+            answer = True
             took = time.monotonic() - begun
             print(f"{count} updates of {len(peers)} peers in {took:.1f} s, {left} left out", flush=True)
         readable, writable, _ = select.select([*sessions, sys.stdin], talking, [], 1)

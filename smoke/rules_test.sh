@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Policy rules: what comes in by r0 goes by a table of its own, what that has no route for
-# by main, and when the rules change the router changes its tables without being told.
+# Routing rules: packets from r0 use a table of their own, and main where that has no route; when the rules
+# change, the router changes its tables by itself.
 #
 #   source s0 ── r0 router r1 ── a0 a      both a and b have 11.0.0.1 and 12.0.0.1
 #                          r2 ── b0 b
 #
-# The kernel is asked by `ip route get … iif r0`, and who has received says where packets went.
+# `ip route get … iif r0` has the kernel's route, and the receivers' counters where packets went.
 . "$(dirname "$0")/lib/router_topology.sh"
 
 number=0
@@ -34,12 +34,12 @@ goes() {
     within source ping -c 20 -i 0.02 -W 2 -q "$1" >"$work/ping.log" || fail "$1: $(cat "$work/ping.log")"
     [ $(($(received "$2") - before)) -ge 20 ] || fail "$1 does not go to $2"
 }
-of_r0() { show -j interfaces | json "it = next(it for it in d if it['name'] == 'r0'); print(it['table'], it.get('rules'))"; }
+of_r0() { show -j interfaces | json "entry = next(entry for entry in d if entry['name'] == 'r0'); print(entry['table'], entry.get('rules'))"; }
 counter() { show -j counters | json "print(d[0]$1)"; }
 
 start_router
 [ "$(of_r0 | cut -d' ' -f1)" = 100 ] || fail "r0 by $(of_r0)"
-show -j fib | json 'assert all(it["shared"] for it in d) and {it["table"] for it in d} == {100, 254}, d' || fail "the tables"
+show -j fib | json 'assert all(entry["shared"] for entry in d) and {entry["table"] for entry in d} == {100, 254}, d' || fail "the tables"
 goes 11.0.0.1 b
 before=$(counter '["sent"]')
 goes 11.0.0.1 b
@@ -56,14 +56,14 @@ wait_for 10 grep -q 'routing rules have changed: changed r0; workers replaced' "
 [ "$(of_r0 | cut -d' ' -f1)" = 101 ] || fail "r0 by $(of_r0)"
 goes 11.0.0.1 a
 
-echo "a rule that looks into packets is said not to be followed"
+echo "a rule by more than the interface is reported as not followed"
 within router ip rule add from 10.0.0.9 lookup 100 priority 40
 wait_for 5 eval '[ "$(of_r0)" = "101 rule 40 of IPv4 asks more than by which interface they came" ]' || fail "r0 by $(of_r0)"
 show interfaces | grep -q 'rule 40 of IPv4 .* not followed, packets go by table 101' || fail "$(show interfaces)"
 within router ip rule del priority 40
 wait_for 5 eval '[[ "$(of_r0)" != *"rule 40"* ]]' || fail "r0 by $(of_r0)"
 
-echo "a table that is said in the configuration is gone by, whatever the rules are"
+echo "a table in the configuration is used, whatever the rules are"
 stop_router
 configure "" '{ name = "r0", table = 100 }, { name = "r1" }, { name = "r2" }'
 start_router

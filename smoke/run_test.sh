@@ -66,7 +66,7 @@ start_router
 same
 agrees
 
-# A router's own programs are no finding; those of somebody else are.
+# A router's own programs are no finding; others are.
 check "$work/router.toml" >"$work/check.log" || fail "--check beside a router at work"
 sed "s|$work/sock|$work/other.sock|" "$work/router.toml" >"$work/other.toml"
 refuse 1 "r0: another XDP program is attached" check "$work/other.toml"
@@ -154,7 +154,7 @@ show routes 11.0.0.0/8 | grep -q '^11.0.0.0/8 via 10.0.2.2 dev r2$' || fail "sho
 within router ip route replace 11.0.0.0/8 via 10.0.2.2 metric 7 proto bird
 within router ip route del 11.0.0.0/8 metric 0
 same
-show -j route 11.0.0.1 | json 'it = d[0]; assert (it["protocol"], it["metric"], it["age_or_more"]) == ("bird", 7, False) and it["age"] < 60, it' || fail "where the route comes from"
+show -j route 11.0.0.1 | json 'entry = d[0]; assert (entry["protocol"], entry["metric"], entry["age_or_more"]) == ("bird", 7, False) and entry["age"] < 60, entry' || fail "where the route comes from"
 for words in 'proto bird metric 7, unchanged for [0-9]* s$' 'generation' 'lladdr 02:00:00:00:03:09'; do
     show route 11.0.0.1 --explain | grep -q "$words" || fail "--explain: no $words: $(show route 11.0.0.1 --explain)"
 done

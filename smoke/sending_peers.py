@@ -31,11 +31,11 @@ PORTS = (7, 8)
 
 def client(src):
     def make():
-        it = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        # No checksum: nobody computes it between here and the server.
-        it.setsockopt(socket.SOL_SOCKET, 11, 1)
-        it.bind((src, 0))
-        return it
+        entry = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        # No checksum: veths do not compute it.
+        entry.setsockopt(socket.SOL_SOCKET, 11, 1)
+        entry.bind((src, 0))
+        return entry
 
     return in_namespace(prefix, "client", make)
 
@@ -53,18 +53,18 @@ def asks(src):
         return control.gate()["decisions"]["invalid_program"] > before
 
     awaits("decisions that name what is not there are counted", named)
-    told = control.explain(src, PROTECTED)
-    check("the flow asks", told["state"] == "request", told)
+    result = control.explain(src, PROTECTED)
+    check("the flow asks", result["state"] == "request", result)
 
 
 def goes(src, port):
-    servers = {it: in_namespace(prefix, "server", lambda it=it: udp(PROTECTED, it)) for it in PORTS}
+    servers = {status: in_namespace(prefix, "server", lambda status=status: udp(PROTECTED, status)) for status in PORTS}
     flow = client(src)
 
     def runs():
         flow.sendto(b"asks", (PROTECTED, 9))
-        told = control.explain(src, PROTECTED)
-        return (told["state"], told.get("program")) == ("program", 9)
+        result = control.explain(src, PROTECTED)
+        return (result["state"], result.get("program")) == ("program", 9)
 
     awaits("the program decides of the flow", runs)
     for number in range(20):
@@ -133,19 +133,19 @@ class Hand:
 def lies(hostile, sound):
     hostile, sound = (open(path, "rb").read() for path in (hostile, sound))
     before = control.gate()["decisions"]
-    programs = [it for it in control.show("programs") if it["state"] == "active"]
+    programs = [entry for entry in control.show("programs") if entry["state"] == "active"]
     hand = Hand()
     WANTED, REFUSED = 1, 4
     check("its own is its own", hand.stands(1, hostile)[:2] == (REFUSED, 2))
-    check("another grantor's is his", hand.stands(9, sound)[:2] == (REFUSED, 3))
+    check("the number of another grantor is refused", hand.stands(9, sound)[:2] == (REFUSED, 3))
     check("a free number is free", hand.stands(10, hostile)[0] == WANTED)
     state, reason, words = hand.send(10, hostile)
     check("what never ends is refused with the reason", (state, reason) == (REFUSED, 4) and "infinite loop" in words, words)
     check("and not wanted again", hand.stands(10, hostile)[:2] == (REFUSED, 4))
     check("what is not what was announced is refused", hand.send(10, sound, b"\x05" * 32)[:2] == (REFUSED, 5))
-    told = [it for it in control.show("programs") if it["number"] == 10]
-    check("no object is left of it", all(it["state"] != "active" for it in told), told)
-    # What is none of this protocol, or not this hand's to say, is refused and counted.
+    result = [entry for entry in control.show("programs") if entry["number"] == 10]
+    check("no object is left of it", all(entry["state"] != "active" for entry in result), result)
+    # Messages that are malformed, forged or from unknown senders are refused and counted.
     whole = piece(11, sound, 0, sound[:1024])
     silent = [
         ("forged", hand.make(4, whole, key=b"\x12" * 32)),
@@ -177,8 +177,8 @@ def lies(hostile, sound):
     except TimeoutError:
         pass
     hand.socket.settimeout(PATIENCE)
-    check("nothing is in the making", all(it["number"] != 11 for it in control.show("programs")))
-    after = [it for it in control.show("programs") if it["state"] == "active"]
+    check("nothing is in the making", all(entry["number"] != 11 for entry in control.show("programs")))
+    after = [entry for entry in control.show("programs") if entry["state"] == "active"]
     check("what was in force is", after == programs, after)
     print(f"   {sum(refused.values())} messages that are none refused and counted, hostile and lying ones refused with reasons")
 

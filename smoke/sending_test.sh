@@ -89,7 +89,7 @@ file = "declined.o"
 [metrics]
 listen = "127.0.0.1:9274"
 CONFIG
-# What cannot be sent is found out before anything is.
+# The check finds programs that cannot be sent.
 sed 's/only.o/endless.o/' "$work/grantor.toml" >"$work/bad.toml"
 refuse 1 'infinite loop' "$program" grantor check -c "$work/bad.toml"
 sed 's/version = 2/version = 1/' "$work/grantor.toml" >"$work/bad.toml"
@@ -114,9 +114,9 @@ hand() {
 start_gate
 start_grantor
 
-# A gate takes programs from nobody unless it is told to, and says so.
+# A gate accepts no programs unless it is configured to, and answers so.
 wait_for 10 grep -q 'gate 10.2.0.1 refuses program 9 (only): the gate takes no programs' "$work/grantor.log" ||
-    fail "the grantor is not told: $(cat "$work/grantor.log")"
+    fail "the grantor has no answer in its log: $(cat "$work/grantor.log")"
 hand asks 10.1.0.10
 sed -i 's/^sources = .*/&\naccept_programs = true/' "$work/gate.toml"
 # A third of all messages is lost from here on, both ways.
@@ -131,9 +131,9 @@ wait_for 75 has || fail "the program does not arrive: $(at_gate) $(at_grantor)"
 within grantor nft delete table ip third
 wait_for 10 grep -q 'program 9 of grantor 7 is in force' "$work/gate.log" || fail "the gate does not say it"
 wait_for 10 grep -q 'gate 10.2.0.1 has program 9 (only)' "$work/grantor.log" || fail "the grantor does not say it"
-"$program" show programs --socket "$work/gate.sock" >"$work/told"
-grep -q '^program 1 active, of configuration, sha256 ' "$work/told" || fail "$(cat "$work/told")"
-grep -q '^program 9 active, of grantor 7, sha256 ' "$work/told" || fail "$(cat "$work/told")"
+"$program" show programs --socket "$work/gate.sock" >"$work/programs.txt"
+grep -q '^program 1 active, of configuration, sha256 ' "$work/programs.txt" || fail "$(cat "$work/programs.txt")"
+grep -q '^program 9 active, of grantor 7, sha256 ' "$work/programs.txt" || fail "$(cat "$work/programs.txt")"
 hand goes 10.1.0.11 7
 echo "   a program by clang is sent, verified and decides of packets while a third of all messages is lost"
 
@@ -142,11 +142,11 @@ only 8
 "$program" reload --socket "$work/grantor.sock" >"$work/reload.log" || fail "reload: $(cat "$work/reload.log")"
 grep -q ', 1 programs$' "$work/reload.log" || fail "$(cat "$work/reload.log")"
 wait_for 20 has || fail "the new version does not arrive: $(at_gate)"
-"$program" show programs --socket "$work/gate.sock" >"$work/told"
-grep -q '^program 9 active.*, previous version kept for its flows$' "$work/told" || fail "$(cat "$work/told")"
+"$program" show programs --socket "$work/gate.sock" >"$work/programs.txt"
+grep -q '^program 9 active.*, previous version kept for its flows$' "$work/programs.txt" || fail "$(cat "$work/programs.txt")"
 hand goes 10.1.0.11 7
 hand goes 10.1.0.12 8
-# What is not sound is not sent.
+# An invalid program is not sent.
 cp "$work/only.o" "$work/sound.o"
 cp "$work/endless.o" "$work/only.o"
 refuse 1 'infinite loop' "$program" reload --socket "$work/grantor.sock"
@@ -170,7 +170,7 @@ wait "$gate" 2>/dev/null || true
 start_gate
 wait_for 20 has || fail "it is not sent again: $(at_gate) $(at_grantor)"
 hand goes 10.1.0.13 8
-# And who is told to take none any more has none.
+# A gate that accepts no programs any more has none.
 sed -i '/^accept_programs/d' "$work/gate.toml"
 "$program" reload --socket "$work/gate.sock" >"$work/reload.log" || fail "reload: $(cat "$work/reload.log")"
 wait_for 20 hand asks 10.1.0.13 || fail "$(hand asks 10.1.0.13)"

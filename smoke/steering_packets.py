@@ -49,7 +49,7 @@ small, large = Template(), Template(size=SIZE)
 sources = [f"10.1.0.{n}" for n in range(10, 10 + FLOWS)]
 times = 2 if by == "card" else 1
 
-# A grant is for who may meet the flow: its own worker, or each of them.
+# A grant goes to the workers that may receive the flow: its own worker, or each of them.
 speak = in_namespace(prefix, "grantor", lambda: udp("10.2.0.2", 41120))
 if by != "again":
     for source in sources:
@@ -58,7 +58,7 @@ if by != "again":
 flows = Counter(flow["source"] for flow in control.show("flows"))
 check(f"there are {FLOWS} flows, each in {times} of 2 tables", flows == Counter(sources * times), flows)
 
-# What a flow has spent of its second is still spent after a restart, which may take less than that.
+# The spent part of a flow's second survives a restart, which may take less than a second.
 time.sleep(1)
 for port in PORTS:
     for source in sources:

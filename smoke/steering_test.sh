@@ -36,7 +36,7 @@ for how in "software software" "again software" "card card"; do
 done
 json 'assert d["counters"]["dropped"]["handover_full"] == 0, d' <"$work/software.json"
 
-# Wrong words are told with their place, and nothing starts.
+# An unknown value is reported with its place, and nothing starts.
 sed 's/"software"/"both"/' "$work/software.toml" >"$work/wrong.toml"
 if "$program" gate check -c "$work/wrong.toml" 2>"$work/wrong"; then fail "\"both\" is taken"; fi
 grep -q 'wrong.toml:3: front.steering' "$work/wrong" || fail "it does not say where: $(cat "$work/wrong")"

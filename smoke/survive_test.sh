@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What is killed while sixteen granted flows have a packet each 5 ms, by two gates that
-# announce what they protect:
+# Sixteen granted flows with a packet each 5 ms, through two gates that announce the protected prefixes, while
+# parts are killed:
 #
 #                      ┌─ u0 ── o0 gate one g0 ─ i1 ─┐
 #   client c0 ── u2 up ┤        BIRD                 ├ inside i3 ── a0 grantor   10.9.1.101
@@ -130,8 +130,8 @@ all_granted() { [ $(($(granted one) + $(granted two))) -ge 16 ]; }
 wait_for 20 all_granted || fail "not all are granted: one $(granted one), two $(granted two)"
 [ "$(granted one)" -gt 0 ] && [ "$(granted two)" -gt 0 ] || fail "one gate has all: $(granted one), $(granted two)"
 now() { "$python" -c 'import time; print(time.monotonic())'; }
-# The longest silence of a flow since `$1`, told as `$2`. The bar is a second, on a machine that
-# does nothing else; what fails here is a flow that waits for somebody's patience.
+# Prints the longest silence of a flow since `$1`, as `$2`. On an idle machine it is less than a second; the limit
+# here finds a flow that waits for a timeout.
 silence() {
     local until
     until=$(now)
@@ -146,7 +146,7 @@ wait "$gate_one" 2>/dev/null || true
 guard one
 sleep 2
 silence "$begin" "a gate killed and started again"
-[ "$(granted one)" -gt 0 ] || fail "gate one has granted nobody since"
+[ "$(granted one)" -gt 0 ] || fail "gate one has granted no flow since"
 
 begin=$(now)
 kill -KILL "$speaker_one"

@@ -33,7 +33,7 @@ def route(gateway, sequence):
 
 
 def send(prefix, stop):
-    """Packets in a process of its own, some ten thousand a second, until told."""
+    """Packets in a process of its own, some ten thousand a second, until `stop` is readable."""
     enter(prefix + "source")
     mouth = socket.socket(socket.AF_INET, socket.SOCK_RAW, 253)
     mouth.connect((ADDRESS, 0))
@@ -52,7 +52,7 @@ def send(prefix, stop):
 
 
 class Sink:
-    """Where packets come out one way; knows when the first came since it was told to look."""
+    """Where packets come out one way; knows when the first arrived since `since`."""
 
     def __init__(self, namespace):
         enter(namespace)

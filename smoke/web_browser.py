@@ -1,7 +1,7 @@
 """A headless Chromium, driven by its own protocol over two pipes (no further program needed).
 
 Everything that the page complains of is collected: what its scripts print as errors or
-warnings, exceptions that nobody caught, what the browser itself logs (refused by a policy, not
+warnings, uncaught exceptions, what the browser itself logs (refused by a policy, not
 found, a wrong media type).
 """
 
@@ -82,13 +82,13 @@ class Browser:
             else:
                 self.hear(message["method"], message["params"])
 
-    def hear(self, method, it):
+    def hear(self, method, entry):
         if method == "Runtime.exceptionThrown":
-            self.complaints.append(json.dumps(it["exceptionDetails"])[:600])
-        elif method == "Runtime.consoleAPICalled" and it["type"] in ("error", "warning", "assert"):
-            self.complaints.append(json.dumps(it["args"])[:600])
-        elif method == "Log.entryAdded" and it["entry"]["level"] in ("error", "warning"):
-            self.complaints.append(f"{it['entry']['text']} {it['entry'].get('url', '')}")
+            self.complaints.append(json.dumps(entry["exceptionDetails"])[:600])
+        elif method == "Runtime.consoleAPICalled" and entry["type"] in ("error", "warning", "assert"):
+            self.complaints.append(json.dumps(entry["args"])[:600])
+        elif method == "Log.entryAdded" and entry["entry"]["level"] in ("error", "warning"):
+            self.complaints.append(f"{entry['entry']['text']} {entry['entry'].get('url', '')}")
 
     def open(self, url):
         self.do("Page.navigate", url=url)

@@ -65,7 +65,7 @@ def as_in(rows, names, of, cell):
 
 
 def server():
-    """What is answered, and that nobody is kept out."""
+    """Checks the answers of the server, and that no client is kept out."""
     for path in ("/", "/page.js", "/page.css", "/icon.svg", "/metrics", "/api/about", "/api/history?since=0"):
         status, headers, body = get(path)
         headers = {name.lower(): value for name, value in headers.items()}
@@ -83,18 +83,18 @@ def server():
     # Another client than we are: each has its share, and uses up its own.
     slow, from_another = [], ("127.0.0.2", 0)
     for _ in range(60):
-        it = socket.create_connection(AT, source_address=from_another)
-        it.sendall(b"GET /api/history HTTP/1.1\r\nHost: localhost\r\nX-Slow:")
-        slow.append(it)
-        it = socket.create_connection(AT, source_address=from_another)
-        it.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        entry = socket.create_connection(AT, source_address=from_another)
+        entry.sendall(b"GET /api/history HTTP/1.1\r\nHost: localhost\r\nX-Slow:")
+        slow.append(entry)
+        entry = socket.create_connection(AT, source_address=from_another)
+        entry.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         # Asks a hundred times and reads nothing; or says nothing that anybody understands.
         with_what = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100 if len(slow) % 4 else b"\x16\x03\x01\x00\xff" * 50
         try:
-            it.sendall(with_what)
+            entry.sendall(with_what)
         except OSError:
             pass
-        slow.append(it)
+        slow.append(entry)
     begin = time.monotonic()
     status = get("/api/about")[0]
     check(f"an answer after {time.monotonic() - begin:.2f} s, beside {len(slow)} clients that are slow or broken", status == 200)
@@ -119,10 +119,10 @@ def numbers_of_gate(browser):
     flows, capacity = table.split(" of ")
     check("the flow table's load", (digits(flows), digits(capacity)) == (gate["table"]["flows"], gate["table"]["capacity"]), table)
     rules = browser.value(ROWS % "rules")
-    told = {it["policy"]: it for it in gate["policies"] if it.get("action") or sum(it["packets"].values())}
+    reply = {entry["policy"]: entry for entry in gate["policies"] if entry.get("action") or sum(entry["packets"].values())}
     cells = {name: [digits(cell) for cell in row[2:]] for name, row in rules.items()}
-    expected = {name: [it["packets"][what] for what in ("request", "granted", "passed", "dropped")] + [sum(it["bytes"].values())] for name, it in told.items()}
-    check(f"{len(told)} lines of rules, as `show gate -j` has them", cells == expected, (cells, expected))
+    expected = {name: [entry["packets"][what] for what in ("request", "granted", "passed", "dropped")] + [sum(entry["bytes"].values())] for name, entry in reply.items()}
+    check(f"{len(reply)} lines of rules, as `show gate -j` has them", cells == expected, (cells, expected))
     check("with what they say", rules["192.0.2.9/32"][0] == "back (line 19)", rules)
     link = browser.value(ROWS % "link")
     check("requests that lost their places", digits(link["requests"][-1]) == gate["link"]["requests_dropped"], link)
@@ -147,27 +147,27 @@ def numbers_of_router(browser):
 
 
 def top_of_gate(browser):
-    """What was sent, by destination: of so few packets every one is a sample."""
+    """Compares the packets by destination with those sent: of so few packets every one is a sample."""
     sent = {"192.0.2.7": 12, "192.0.2.9": 6, "192.0.2.66": 3}
     for dst, many in sent.items():
         for _ in range(many):
             client.send(packet("10.1.0.30", dst))
     shown(browser, "every destination is listed", f"document.querySelectorAll('#top th').length == {len(sent)}")
     top = json.loads(get("/api/destinations")[2])
-    seconds, got = top["seconds"], {it["destination"]: it for it in top["destinations"]}
-    packets = {dst: round(it["packets"] * seconds) for dst, it in got.items()}
+    seconds, got = top["seconds"], {entry["destination"]: entry for entry in top["destinations"]}
+    packets = {dst: round(entry["packets"] * seconds) for dst, entry in got.items()}
     check("and has the packets that were sent", packets == sent, (packets, top))
     became = [round(got[dst][what] * seconds) for dst, what in (("192.0.2.7", "requests"), ("192.0.2.9", "passed"), ("192.0.2.66", "dropped"))]
     check("and what became of them", became == [12, 6, 3], got)
-    rules = {it["policy"]: {name: value for name, value in it["packets"].items() if value} for it in show("gate")["policies"]}
+    rules = {entry["policy"]: {name: value for name, value in entry["packets"].items() if value} for entry in show("gate")["policies"]}
     expected = {"192.0.2.0/24": {"request": 12}, "192.0.2.9/32": {"passed": 6}, "192.0.2.66/32": {"dropped": 3}}
     check("by rule it is the same, exactly", {name: rules[name] for name in expected} == expected, rules)
     text = get("/metrics")[2].decode()
     rates = {(dst, what): float(rate) for dst, what, rate in re.findall(r'^fingerpost_gate_destination_packets_per_second{destination="([^"]+)",outcome="(\w+)"} (\S+)$', text, re.M)}
     of = {"request": "requests", "granted": "granted", "passed": "passed", "dropped": "dropped"}
     # Of whole slices of time, which may be others than a moment ago.
-    again = {it["destination"]: it for it in json.loads(get("/api/destinations")[2])["destinations"]}
-    near = all(abs(rates[dst, name] - it[what]) <= 0.3 * max(it[what], 0.01) for dst, it in again.items() for name, what in of.items())
+    again = {entry["destination"]: entry for entry in json.loads(get("/api/destinations")[2])["destinations"]}
+    near = all(abs(rates[dst, name] - entry[what]) <= 0.3 * max(entry[what], 0.01) for dst, entry in again.items() for name, what in of.items())
     check("metrics have the same estimates", len(rates) == 4 * len(sent) and near, (rates, again))
     rows = list(browser.value(ROWS % "top"))
     check("most of all first", rows == sorted(sent, key=sent.get, reverse=True), rows)
@@ -231,7 +231,7 @@ def numbers_of_grantor(browser):
     rows = {name.split(":")[0].replace(" ", "_"): cells for name, cells in browser.value(ROWS % "decided").items()}
     check(f"{len(some)} counters as `show grantor -j` has them", set(rows) == set(some) and not as_in(rows, some, some, 1), (rows, some))
     tiles = browser.value("[...document.querySelectorAll('#tiles div')].map(d => d.textContent)")
-    check("one of two gates is heard", any(it.startswith("gates heard1 of 2") for it in tiles), tiles)
+    check("one of two gates is heard", any(entry.startswith("gates heard1 of 2") for entry in tiles), tiles)
     script = browser.value(ROWS % "script")
     check("the policy by its digest, and its lists", script["sha256"] == [grantor["digest"]] and script["lists"] == ["deny: 1 prefixes"], script)
     changes = browser.value("[...document.querySelectorAll('#changes tr')].map(r => [...r.cells].map(c => c.textContent))")
@@ -243,8 +243,8 @@ def numbers_of_grantor(browser):
     shown(browser, "the alarm ends with the failures", "document.querySelector('#failures').hidden")
     pack(2)
     shown(browser, "another bundle is seen to come", f"(r => r['version in force']?.[0] === '2' && r['can go back to']?.[0] === '1')({ROWS % 'bundle'})")
-    told = show("distribution")
-    check("in the state that `show distribution -j` has", browser.value(ROWS % "bundle")["state"][0].split(":")[0] in (told["state"], "trial", "canary", "confirmed"), told)
+    reply = show("distribution")
+    check("in the state that `show distribution -j` has", browser.value(ROWS % "bundle")["state"][0].split(":")[0] in (reply["state"], "trial", "canary", "confirmed"), reply)
     subprocess.run([program, "bundle", "rollback", "--socket", f"{work}/sock"], check=True, capture_output=True)
     shown(browser, "and to be taken back", f"(r => r['version in force']?.[0] === '1' && r.state?.[0].startsWith('rolled back'))({ROWS % 'bundle'}) && document.querySelector('#refused th')?.textContent === '2'")
 
@@ -267,9 +267,9 @@ def attack(browser):
     check("and named in the title", browser.value("document.title").startswith("⚠ attack"))
     check("and marked in every plot", browser.value("[...document.querySelectorAll('figure')].every(f => f.querySelector('.attack') && f.textContent.includes('attack'))"))
     shown(browser, "its end is seen", "document.querySelector('#attack').hidden && document.querySelectorAll('#attacks th').length == 1", 60)
-    told = json.loads(get("/api/attacks")[2])[0]
+    reply = json.loads(get("/api/attacks")[2])[0]
     dropped = show("gate")["link"]["requests_dropped"]
-    check("it lasted as long as it did, and cost requests of low priority", 2 < told["ended"] - told["began"] < 60 and 0.8 * dropped <= told["dropped"]["low_priority"] <= dropped, (told, dropped))
+    check("it lasted as long as it did, and cost requests of low priority", 2 < reply["ended"] - reply["began"] < 60 and 0.8 * dropped <= reply["dropped"]["low_priority"] <= dropped, (reply, dropped))
     browser.open(URL)
     shown(browser, "a page that is opened later shows its beginning", "document.querySelectorAll('figure .edge').length >= 2 && document.querySelectorAll('#attacks th').length == 1")
 
@@ -316,11 +316,11 @@ def restarted(browser):
     check("an attack goes on when the gate is stopped and started", again is not None, began)
     shown(browser, "the page has contact again", "document.querySelector('#lost').hidden")
     check("and shows when it began", browser.value(goes_on) == began and browser.value("document.querySelectorAll('#attacks th').length") == 2, browser.value("document.querySelector('#attacks').innerText"))
-    about, told = json.loads(get("/api/about")[2]), json.loads(get("/api/attacks")[2])[-1]
-    check("which was before this process", told["began"] < about["began"] - 3 and told["ended"] is None, (about, told))
+    about, reply = json.loads(get("/api/about")[2]), json.loads(get("/api/attacks")[2])[-1]
+    check("which was before this process", reply["began"] < about["began"] - 3 and reply["ended"] is None, (about, reply))
     rows = json.loads(get("/api/history?since=0")[2])["rows"]
     gaps = [two[1] - one[1] for one, two in zip(rows, rows[1:])]
-    check(f"{len(rows)} seconds in order, {max(gaps):.1f} s of them missing", rows[0][1] < told["began"] - 10 and min(gaps) > 0 and max(gaps) < 10 and rows[-1][1] > about["began"] + 5)
+    check(f"{len(rows)} seconds in order, {max(gaps):.1f} s of them missing", rows[0][1] < reply["began"] - 10 and min(gaps) > 0 and max(gaps) < 10 and rows[-1][1] > about["began"] + 5)
     browser.open(URL)
     shown(browser, "as a page does that is opened anew", f"({goes_on}) === '{began}' && document.querySelectorAll('figure .edge').length >= 2")
     if pictures:
@@ -338,7 +338,7 @@ def begun_anew(browser):
     with open(f"{work}/history", "r+b") as file:
         file.truncate(os.path.getsize(f"{work}/history") - 7)
     again = started()
-    shown(browser, "a history that is cut short stops nobody, and begins anew", "document.querySelector('#lost').hidden && document.querySelector('#attacks td.none')")
+    shown(browser, "a truncated history does not stop the start, and begins anew", "document.querySelector('#lost').hidden && document.querySelector('#attacks td.none')")
     tile = browser.value("document.querySelector('#tiles div:last-child').textContent")
     check("with nothing of the one before", tile.endswith("0 received") and digits(tile) == 0, tile)
     again.send_signal(signal.SIGINT)
@@ -353,14 +353,14 @@ browser.open(URL)
 shown(browser, f"the page of a {role}", "document.querySelectorAll('#tiles div').length > 3 && document.querySelectorAll('figure svg path').length > 10")
 for name, roles in {"gate": ["gate"], "grantor": ["grantor"], "candidate": ["gate"], "distribution": ["grantor"]}.items():
     hidden = browser.value(f"[...document.querySelectorAll('section.{name}')].map(s => s.hidden)")
-    check(f"the sections of a {name}", hidden and all(it != (role in roles) for it in hidden), hidden)
+    check(f"the sections of a {name}", hidden and all(entry != (role in roles) for entry in hidden), hidden)
 if role == "gate":
     top_of_gate(browser)
     candidate_of_gate(browser)
     numbers_of_gate(browser)
     silent(browser)
     attack(browser)
-    # What was in hand has ended.
+    # All packets have been counted.
     gate = numbers_of_gate(browser)
     check("requests were dropped for others", gate["link"]["requests_dropped"] > 100, gate["link"])
 elif role == "grantor":
@@ -372,7 +372,7 @@ else:
         client.send(packet("10.1.0.30", "198.51.100.1"))
     numbers_of_router(browser)
 browser.value("document.querySelector('[data-seconds=\"60\"]').click()")
-check("a minute is shown where that is asked for", browser.value("document.querySelector('[data-seconds=\"60\"]').getAttribute('aria-pressed')") == "true")
+check("a minute is shown on request", browser.value("document.querySelector('[data-seconds=\"60\"]').getAttribute('aria-pressed')") == "true")
 browser.value("document.querySelectorAll('details').forEach(d => d.open = true)")
 shown(browser, "every plot has a table", "[...document.querySelectorAll('figure tbody')].every(t => t.rows.length > 1)")
 browser.value("document.querySelectorAll('details').forEach(d => d.open = false)")

@@ -3,7 +3,7 @@
 # `show` shows, candidates and bundles among it, an attack from its beginning to its end, over a restart
 # too, and that it has lost contact; a name that is
 # HTML stays text; the browser has nothing to complain of; nothing but GET is answered, under
-# no name but its own, and clients that are slow or broken keep nobody out.
+# no name but its own, and clients that are slow or broken exclude no other.
 #
 #   client c0 ── g0 gate g1 ── t0 grantor          10.1.0.x │ 10.2.0.x, protected: 192.0.2.0/24
 #

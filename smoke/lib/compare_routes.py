@@ -1,7 +1,7 @@
 """Compares what a running router forwards by with what the kernel has, route by route.
 
 compare_routes.py NAMESPACE PROGRAM SOCKET [SECONDS]: the differences, and exit status 1 if there
-are any after waiting for at most so long. The kernel is asked by `ip -j route`, which
+are any after waiting for at most so long. The kernel's routes come from `ip -j route`, which
 shares nothing with the router. Host routes of the router's own, for neighbors on a
 link, are left out; so is fe80::/64, which every link has.
 """

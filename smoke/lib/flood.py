@@ -1,8 +1,7 @@
-"""Who stands around a gate: floods, patient clients, and a grantor that is a server as well.
+"""Traffic around a gate: floods, patient clients, and a grantor that is the server as well.
 
 Frames are made by hand and sent by raw sockets: scapy is too slow for floods. Clients are
-sockets of the kernel, whose SYNs go by its own timers; how many it took it says itself
-(TCP_INFO). The grantor takes packets out of the tunnel, answers SYNs, and grants by version 1.
+sockets of the kernel, whose SYNs go by its own timers; TCP_INFO has how many it took. The grantor takes packets out of the tunnel, answers SYNs, and grants by version 1.
 Times of packets are the kernel's.
 """
 
@@ -21,8 +20,8 @@ SO_TIMESTAMPNS = 35
 
 
 class Grantor:
-    """What comes out of tunnels, by inner source: times, DSCPs and lengths. Whom it is told to it
-    grants, and answers his SYNs as a server would."""
+    """The packets that come out of tunnels, by inner source: times, DSCPs and lengths. It grants the flows of
+    the sources in `grants`, and answers their SYNs as a server would."""
 
     def __init__(self, tap, say):
         self.tap, self.say, self.lock = tap, say, threading.Lock()
@@ -64,7 +63,7 @@ class Grantor:
 
 
 class Flood:
-    """A process that sends these frames until it is told to stop, or there are none."""
+    """A process that sends these frames until `stop`, or until there are none left."""
 
     def __init__(self, prefix, frames, rate=None):
         self.pid = os.fork()

@@ -1,9 +1,9 @@
 """Sends packets through the router of bird_test.sh and looks where they come out.
 
-follow.py PREFIX FILE WHO: FILE has the prefixes, those on odd lines by a and on even ones
-by b; WHO is both, or the one that is there. The way of an address is found here, by
+follow.py PREFIX FILE SIDES: FILE has the prefixes, those on odd lines by a and on even ones
+by b; SIDES is both, or the one that is there. The way of an address is found here, by
 comparing it with every prefix, and by nothing of the router's. A packet must come out
-where its longest prefix says, once, from the router's MAC, and nowhere else; where WHO
+where its longest prefix says, once, from the router's MAC, and nowhere else; where SIDES
 does not have the prefix, where the longest of the rest says.
 """
 
@@ -17,21 +17,21 @@ from scapy.compat import raw
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
-from prefixes import Ways
+from prefixes import Prefixes
 
 COUNT = 1000
 MACS = {"a": ("02:00:00:00:02:02", "02:00:00:00:02:01"), "b": ("02:00:00:00:03:02", "02:00:00:00:03:01")}
 
 
 def main():
-    prefix, path, who = sys.argv[1:4]
-    ways = Ways(path, ("a", "b") if who == "both" else (who,))
+    prefix, path, sides = sys.argv[1:4]
+    prefixes = Prefixes(path, ("a", "b") if sides == "both" else (sides,))
     dice = random.Random(7)
     want = {}
     while len(want) < COUNT:
-        # What a router must not forward is another test's.
-        address = ways.draw(dice)
-        want[address] = ways.of(address)
+        # Another test is about addresses that a router must not forward to.
+        address = prefixes.draw(dice)
+        want[address] = prefixes.of(address)
 
     source = Tap(f"{prefix}source", "s0")
     sinks = {"a": Tap(f"{prefix}a", "a0"), "b": Tap(f"{prefix}b", "b0")}
@@ -42,7 +42,7 @@ def main():
         source.send(raw(ether / to / UDP(sport=9, dport=9) / Raw(mark)))
         if number % 50 == 49:
             time.sleep(0.002)
-            # What waits in a tap's buffer beyond its room is lost.
+            # Frames beyond the capacity of a tap's buffer are lost.
             for tap in sinks.values():
                 tap.take()
     until = time.monotonic() + 3
@@ -65,7 +65,7 @@ def main():
             wrong.append(f"{shown}: came out as {Ether(came[0][1]).summary()}, TTL {came[0][1][22]}")
     for line in wrong[:5]:
         print(line)
-    print(f"   {COUNT} packets, {len(wrong)} not where they should be ({who})")
+    print(f"   {COUNT} packets, {len(wrong)} not where they should be ({sides})")
     sys.exit(1 if wrong else 0)
 
 

@@ -1,13 +1,13 @@
-# Sourced by the tests of a gate between who sends and who decides:
+# Sourced by the tests of a gate between a client and a grantor:
 #
 #   client c0 ── g0 gate g1 ── t0 grantor         10.1.0.x │ 10.2.0.x
 #
-# The gate is .1 on both sides, the grantor 10.2.0.2. A client has no address: whose kernel is to
-# answer, and for which, each test says itself, and what is routed where.
+# The gate is .1 on both sides, the grantor 10.2.0.2. The client has no address: each test sets
+# the addresses and routes that it needs.
 #
-#   sides BANDWIDTH           prints which interface is which, and what the link to the back takes
+#   sides BANDWIDTH           prints the interfaces, and the bandwidth of the link to the back
 #   known_ends                gives the client 10.1.0.2, and the gate the MACs of both ends
-#   both_families             prints a set of grantors for either family, and whom they protect:
+#   both_families             prints a set of grantors for either family, and the prefixes they protect:
 #                             192.0.2.0/24 by 10.2.0.2 and 2001:db8:2::/48 by fd02::2
 #   guarded NAME COMMAND...   a gate by $work/NAME.toml while the command runs; it must end well
 #                             with every packet counted, and says so in $work/NAME.json

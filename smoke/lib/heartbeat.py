@@ -1,7 +1,7 @@
 """Flows that send a packet each 5 ms, and what of them arrives: how long was a flow silent?
 
     heartbeat.py send SOURCE...          from each address to 192.0.2.7, port 7, without an end
-    heartbeat.py receive FILE            at 192.0.2.7: who sent and when, a line each
+    heartbeat.py receive FILE            at 192.0.2.7: source and time of each packet, a line each
     heartbeat.py gaps FILE FROM TO N     the longest silence of each flow between two times, as JSON;
                                          N flows must have been heard of before
 
@@ -21,7 +21,7 @@ def send(sources):
     sockets = []
     for source in sources:
         flow = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        # No checksum: nobody computes it between here and the server.
+        # No checksum: veths do not compute it.
         flow.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
         flow.bind((source, 0))
         sockets.append(flow)
@@ -60,9 +60,9 @@ def gaps(path, begin, end, count):
     heard = [flow for flow in last if flow in longest]
     assert len(last) == count, f"{len(last)} of {count} flows were heard of at all"
     for flow, at in last.items():
-        # Who is not heard of any more is silent to the end.
+        # A flow without further packets is silent to the end.
         longest[flow] = max(longest.get(flow, 0), end - max(at, begin))
-    assert heard, "nobody was heard of in that time"
+    assert heard, "no flow was heard in that time"
     print(json.dumps(sorted(longest.values())))
 
 

@@ -77,7 +77,7 @@ trap 'exit 143' TERM HUP
 namespace() {
     ip netns add "$prefix$1" || fail "cannot make a network namespace: CAP_SYS_ADMIN is needed"
     namespaces+=("$1")
-    # Addresses are to work at once, and nobody is to speak unasked.
+    # Addresses work at once, and the kernel sends no router solicitations.
     within "$1" sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0 \
         net.ipv6.conf.default.router_solicitations=0 net.ipv4.conf.all.rp_filter=0 \
         net.ipv4.conf.default.rp_filter=0

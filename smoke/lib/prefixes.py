@@ -1,4 +1,4 @@
-"""Which way an address goes by a list of prefixes, found without anything of the router's.
+"""Longest-prefix match over a list of prefixes, without the router's code.
 
 A file has a prefix a line; those on odd lines are a's, those on even ones b's.
 """
@@ -6,15 +6,15 @@ A file has a prefix a line; those on odd lines are a's, those on even ones b's.
 import ipaddress
 
 
-class Ways:
-    """The prefixes of `path` that belong to one of `who`, by length."""
+class Prefixes:
+    """The prefixes of `path` that belong to one of `sides`, by length."""
 
-    def __init__(self, path, who=("a", "b")):
+    def __init__(self, path, sides=("a", "b")):
         self.lengths, self.listed = {}, []
         with open(path, encoding="ascii") as file:
             for number, line in enumerate(file):
                 side = "b" if number % 2 else "a"
-                if side not in who:
+                if side not in sides:
                     continue
                 block, _, length = line.strip().partition("/")
                 octets = [int(octet) for octet in block.split(".")]
@@ -23,7 +23,7 @@ class Ways:
                 self.listed.append((value, int(length)))
 
     def of(self, address):
-        """Who has the longest prefix of an address, or None."""
+        """Returns the side with the longest prefix of an address, or None."""
         for length in sorted(self.lengths, reverse=True):
             side = self.lengths[length].get(address >> (32 - length) << (32 - length) if length else 0)
             if side:

@@ -1,9 +1,9 @@
-# Sourced by the tests of packets that come to a server by way of a gate and a grantor:
+# Sourced by the tests of packets that reach a server through a gate and a grantor:
 #
 #   client c0 ── f0 gate g0 ── t0 grantor s0 ── v0 server      10.1.0.x │ 10.2.0.x │ 192.0.2.x
 #
 # The client is 10.1.0.2, the grantor 10.2.0.2 and 10.9.1.100, where tunnels end, and the server
-# 192.0.2.7. What comes back does so through the grantor's kernel, and the gate.
+# 192.0.2.7. Packets of the server return through the grantor's kernel and the gate.
 #
 #   gate_config                     prints a gate's configuration: the grantor protects 192.0.2.0/24 and
 #                                   signs as sender 7; the control socket is $work/gate.sock

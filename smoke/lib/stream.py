@@ -1,4 +1,4 @@
-"""Sends numbered packets through a crossing until told to stop, and says what came.
+"""Sends numbered packets through the router until standard input has something, and counts arrivals.
 
 stream.py PREFIX SINK: from the namespace source to 203.0.113.1 and 2001:db8::1, which are in
 the namespace SINK, some thousand a second, until standard input has something. Exit status
