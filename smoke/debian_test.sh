@@ -34,7 +34,7 @@ export FINGERPOST=/run/test/fingerpost SMOKE_PREFIX=g-
 # Where udev runs, it makes the node /dev/net/tun, which loads this module.
 modprobe tun
 status=0
-timeout 150 bash /run/test/smoke/debian-guest.sh </dev/null || status=$?
+timeout 150 bash /run/test/smoke/debian_guest.sh </dev/null || status=$?
 echo "the guest ends with $status"
 echo o >/proc/sysrq-trigger
 sleep 10
@@ -65,4 +65,4 @@ timeout --foreground 170 qemu-system-x86_64 "${accelerators[@]}" -cpu max -smp 2
     </dev/null 2>&1 | tr -d '\r' | tee "$work/console" | sed -n '/^guest:/,/^the guest ends/ { /^the guest ends/! p }' ||
     fail "QEMU: $(tail -5 "$work/console")"
 grep -q 'the guest ends' "$work/console" || fail "the guest does not end: $(tail -20 "$work/console")"
-grep -qx 'the guest ends with 0' "$work/console" || fail "the test in the guest failed"
+grep -qx 'the guest ends with 0' "$work/console" || fail "the test in the guest failed: $(tail -20 "$work/console")"
