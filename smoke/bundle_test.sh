@@ -102,7 +102,7 @@ refuse 1 "not a regular file" "$program" bundle pack "$work/site" --version 1 --
 mv -f "$work/deny.txt" "$work/site/lists/deny.txt"
 sed -i 's/sender = 7/sender = 8/' "$work/site/gate.toml"
 pack 1 100% "$work/site.key" "$work/eight.bundle"
-refuse 1 "bundle 1: gate.toml:3: grantors.members: there is no [[sender]] 8" \
+refuse 1 "bundle 1: gate.toml:3: grantors.members: no [[sender]] has the id 8" \
     "$program" gate check -c "$work/gate.toml" --bundle "$work/eight.bundle"
 sed -i 's/sender = 8/sender = 7/' "$work/site/gate.toml"
 pack 1 100%

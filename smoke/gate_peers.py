@@ -456,7 +456,7 @@ def others(metrics):
         os.kill(process, signal.SIGHUP)
         return wait_until(lambda: said in open(f"{work}/gate.log", encoding="utf-8").read())
 
-    check("a bad file is refused", reload(whole.replace('grantors = "site6"', 'grantors = "unknown"'), 'there is no [[grantors]] "unknown"'))
+    check("a bad file is refused", reload(whole.replace('grantors = "site6"', 'grantors = "unknown"'), 'no [[grantors]] is named "unknown"'))
     check("so is another table", reload(whole.replace("65536", "1024"), "restart the gate"))
     kept = control.gate()
     check("and nothing is lost", (kept["generation"], kept["version"], kept["reloads_refused"]) == (1, "first", 2), kept)

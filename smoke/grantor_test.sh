@@ -107,7 +107,7 @@ echo 'function decide(p) return unknown.name end' >"$work/next.lua"
 refuse 1 'the candidate: policy:1: undefined global `unknown`' "$program" reload --socket "$work/sock"
 echo 'function decide(p) if p.src == "10.1.0.2" then error("a client") end end' >"$work/next.lua"
 "$program" reload --socket "$work/sock" >"$work/reload.log" || fail "reload: $(cat "$work/reload.log")"
-grep -q 'a candidate beside it' "$work/reload.log" || fail "reload: $(cat "$work/reload.log")"
+grep -q '1 candidate policy' "$work/reload.log" || fail "reload: $(cat "$work/reload.log")"
 echo 'function decide(' >"$work/next.lua"
 refuse 1 'the candidate: ' "$program" reload --socket "$work/sock"
 "$program" show grantor -j --socket "$work/sock" |

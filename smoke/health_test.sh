@@ -78,7 +78,7 @@ sources = ["10.3.0.2", "10.4.0.2"]
 socket = "$work/gate.sock"
 CONFIG
 sed 's/, sender = 2//' "$work/gate.toml" >"$work/bad.toml"
-refuse 1 '`hold_time` needs the `sender` of each member' "$program" gate check -c "$work/bad.toml"
+refuse 1 'needs the `sender` of each member' "$program" gate check -c "$work/bad.toml"
 
 launch one "$program" grantor -c "$work/one.toml" >"$work/one.out" 2>"$work/one.log"
 one=$launched

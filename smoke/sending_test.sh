@@ -115,7 +115,7 @@ start_gate
 start_grantor
 
 # A gate accepts no programs unless it is configured to, and answers so.
-wait_for 10 grep -q 'gate 10.2.0.1 refuses program 9 (only): the gate takes no programs' "$work/grantor.log" ||
+wait_for 10 grep -q 'gate 10.2.0.1 rejected program 9 (only): the gate accepts no programs' "$work/grantor.log" ||
     fail "the grantor has no answer in its log: $(cat "$work/grantor.log")"
 hand asks 10.1.0.10
 sed -i 's/^sources = .*/&\naccept_programs = true/' "$work/gate.toml"
@@ -129,8 +129,8 @@ RULES
 "$program" reload --socket "$work/gate.sock" >"$work/reload.log" || fail "reload: $(cat "$work/reload.log")"
 wait_for 75 has || fail "the program does not arrive: $(at_gate) $(at_grantor)"
 within grantor nft delete table ip third
-wait_for 10 grep -q 'program 9 of grantor 7 is in force' "$work/gate.log" || fail "the gate does not say it"
-wait_for 10 grep -q 'gate 10.2.0.1 has program 9 (only)' "$work/grantor.log" || fail "the grantor does not say it"
+wait_for 10 grep -q 'program 9 of grantor 7 is active' "$work/gate.log" || fail "the gate does not say it"
+wait_for 10 grep -q 'gate 10.2.0.1 accepted program 9 (only)' "$work/grantor.log" || fail "the grantor does not say it"
 "$program" show programs --socket "$work/gate.sock" >"$work/programs.txt"
 grep -q '^program 1 active, of configuration, sha256 ' "$work/programs.txt" || fail "$(cat "$work/programs.txt")"
 grep -q '^program 9 active, of grantor 7, sha256 ' "$work/programs.txt" || fail "$(cat "$work/programs.txt")"

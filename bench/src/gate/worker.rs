@@ -41,7 +41,7 @@ use router::datapath::{
     Adjacencies, Adjacency, Ingress, Ingresses, Locals, Tables, Verdict, Worker, WorkerSetup, wants,
 };
 use router::stats::WorkerStats;
-use router::vantage::{Config, GateHook, Rings, Setup, Tally, rings};
+use router::vantage::{Config, ControlRings, CounterSnapshot, GateHook, HookSetup, rings};
 use serde::Serialize;
 use wire::tunnel::Outer;
 use wire::{ethernet, ipv4};
@@ -184,8 +184,8 @@ struct Bench {
     /// Packets that the flood may still send.
     left: Arc<AtomicU64>,
     sent: u64,
-    rings: Rings,
-    tally: Arc<Tally>,
+    rings: ControlRings,
+    counters: Arc<CounterSnapshot>,
     /// What was wrong with a packet that left.
     wrong: Arc<AtomicU64>,
     /// Packets that are still looked at.
@@ -213,10 +213,10 @@ impl Bench {
         let policy = Publisher::new(config.rules.policy(1).context("the policy")?);
         let programs = Publisher::new(config.programs.clone());
         let keys = Publisher::new(TunnelKeys::default());
-        let (rings, ends) = rings();
-        let tally = Arc::new(Tally::default());
+        let (rings, worker_rings) = rings();
+        let counters = Arc::new(CounterSnapshot::default());
         let began = Instant::now();
-        let hook = GateHook::new(Setup {
+        let hook = GateHook::new(HookSetup {
             fixed: &config.fixed,
             workers: 1,
             from4: BACK,
@@ -232,11 +232,11 @@ impl Bench {
             keys: keys.reader(),
             stream: 0,
             programs: programs.reader(),
-            ends,
+            rings: worker_rings,
             steering: None,
-            tally: Arc::clone(&tally),
-            retained: Vec::new(),
-            leave: None,
+            counters: Arc::clone(&counters),
+            saved_flows: Vec::new(),
+            save_to: None,
             clock: Box::new(move || began.elapsed().as_nanos() as u64),
         });
         let flows = if case.granted { (entries / 4 * 3).min(1 << 23) as u32 } else { 0 };
@@ -260,7 +260,7 @@ impl Bench {
             left,
             sent: 0,
             rings,
-            tally,
+            counters,
             wrong,
             looking,
             flows,
@@ -332,7 +332,7 @@ impl Bench {
             case.name
         );
         ensure!(!case.all || refused * 100 < *sent, "{}: {refused} had no place", case.name);
-        let judged = self.tally.packets(if case.granted { "granted" } else { "request" });
+        let judged = self.counters.packets(if case.granted { "granted" } else { "request" });
         ensure!(judged == *sent, "{}: the gate judged {judged} of {sent} so", case.name);
         Ok(())
     }

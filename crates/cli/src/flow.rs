@@ -16,8 +16,8 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 
 use router::control::api::{
-    CandidateTold, DifferingTold, FlowTold, GateTold, Item, Order, OutcomeTold, PolicyTold,
-    ProgramTold, Request,
+    CandidateStatus, FlowStatus, GateStatus, Item, Order, Outcome, OutcomeChange, ProgramInfo,
+    Request, RuleTraffic,
 };
 
 use crate::client::{self, RESPONSE_TIMEOUT};
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Writes the status of a flow.
-pub(crate) fn write_flow(out: &mut impl Write, it: &FlowTold) -> std::io::Result<()> {
+pub(crate) fn write_flow(out: &mut impl Write, it: &FlowStatus) -> std::io::Result<()> {
     write!(out, "{} > {} {}", it.source, it.destination, it.state)?;
     if let Some(program) = it.program {
         write!(out, " {program}")?;
@@ -150,7 +150,7 @@ pub(crate) fn write_flow(out: &mut impl Write, it: &FlowTold) -> std::io::Result
 }
 
 /// Writes the status of a gate, without counters that are zero.
-pub(crate) fn write_gate(out: &mut impl Write, it: &GateTold) -> std::io::Result<()> {
+pub(crate) fn write_gate(out: &mut impl Write, it: &GateStatus) -> std::io::Result<()> {
     let version = it.version.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
     writeln!(
         out,
@@ -187,7 +187,7 @@ pub(crate) fn write_gate(out: &mut impl Write, it: &GateTold) -> std::io::Result
 }
 
 /// Writes the counters of a rule, unless all are zero.
-fn write_policy(out: &mut impl Write, it: &PolicyTold) -> std::io::Result<()> {
+fn write_policy(out: &mut impl Write, it: &RuleTraffic) -> std::io::Result<()> {
     let nonzero: Vec<_> = it.packets.iter().filter(|(_, packets)| **packets > 0).collect();
     if nonzero.is_empty() {
         return Ok(());
@@ -201,7 +201,7 @@ fn write_policy(out: &mut impl Write, it: &PolicyTold) -> std::io::Result<()> {
 }
 
 /// Writes the comparison of a candidate policy.
-fn write_candidate(out: &mut impl Write, it: &CandidateTold) -> std::io::Result<()> {
+fn write_candidate(out: &mut impl Write, it: &CandidateStatus) -> std::io::Result<()> {
     let version = it.version.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
     let (prefixes, packets, samples) = (it.prefixes, it.packets, it.samples);
     writeln!(
@@ -209,7 +209,7 @@ fn write_candidate(out: &mut impl Write, it: &CandidateTold) -> std::io::Result<
         "candidate{version}: {prefixes} prefixes, {packets} packets estimated by {samples} samples"
     )?;
     for change in &it.changes {
-        let DifferingTold { policy, candidate, packets, .. } = change;
+        let OutcomeChange { policy, candidate, packets, .. } = change;
         writeln!(out, "    {policy} -> {candidate}: {packets} packets")?;
     }
     for flow in &it.flows {
@@ -223,14 +223,14 @@ fn write_candidate(out: &mut impl Write, it: &CandidateTold) -> std::io::Result<
     Ok(())
 }
 
-fn outcome_text(it: &OutcomeTold) -> String {
+fn outcome_text(it: &Outcome) -> String {
     let line = it.line.map(|line| format!(" (line {line})")).unwrap_or_default();
     let rule = it.rule.as_ref().map(|rule| format!(" by {rule}{line}")).unwrap_or_default();
     format!("{}{rule}", it.action)
 }
 
 /// Writes the status of a flow program.
-pub(crate) fn write_program(out: &mut impl Write, it: &ProgramTold) -> std::io::Result<()> {
+pub(crate) fn write_program(out: &mut impl Write, it: &ProgramInfo) -> std::io::Result<()> {
     if let Some(gate) = it.gate {
         write!(out, "gate {gate} ")?;
     }

@@ -15,7 +15,7 @@ use output::progress;
 use router::control::api::Counters;
 use router::control::progress::Progress;
 use router::preflight;
-use router::vantage::{Config, Vantage};
+use router::vantage::{Config, GateDaemon};
 use serde_json::json;
 
 use crate::service::{self, Service};
@@ -100,49 +100,49 @@ fn run_gate(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let start = Instant::now();
-    let mut vantage = progress::during("reading the kernel's routes", || Vantage::start(&config))?;
-    service::log_ports(&vantage.ports());
-    match vantage.restored() {
+    let mut gate = progress::during("reading the kernel's routes", || GateDaemon::start(&config))?;
+    service::log_ports(&gate.ports());
+    match gate.restored() {
         Some(Ok(count)) => log::info!("{count} flows restored"),
         Some(Err(error)) => log::warn!("no flows restored: {error}"),
         None => {}
     }
     let took = start.elapsed().as_secs_f64();
     log::info!("guarding after {took:.2} s; Ctrl-C stops");
-    let healthy = signals.serve(&mut vantage);
-    match vantage.keep() {
+    let healthy = signals.serve(&mut gate);
+    match gate.save_flows() {
         Some(Ok(count)) => log::info!("{count} flows saved"),
         Some(Err(error)) => log::warn!("no flows saved: {error}"),
         None => {}
     }
-    let state = |counters: &Counters| json!({ "counters": counters, "gate": vantage.told() });
-    service::report(&vantage.stats(), healthy, args.json.then_some(state))
+    let state = |counters: &Counters| json!({ "counters": counters, "gate": gate.status() });
+    service::report(&gate.stats(), healthy, args.json.then_some(state))
 }
 
-impl Service for Vantage {
+impl Service for GateDaemon {
     fn alive(&self) -> bool {
-        Vantage::alive(self)
+        GateDaemon::is_alive(self)
     }
 
     fn progress(&self) -> Progress {
-        Vantage::progress(self)
+        GateDaemon::progress(self)
     }
 
     fn log_events(&mut self) {
-        for line in Vantage::attend(self) {
+        for line in GateDaemon::run_pending(self) {
             log::info!("{line}");
         }
     }
 
     fn problems(&self) -> Vec<String> {
-        Vantage::problems(self)
+        GateDaemon::problems(self)
     }
 
     fn reload(&mut self) -> Result<String, String> {
-        Vantage::reload(self).map_err(|error| error.to_string())
+        GateDaemon::reload(self).map_err(|error| error.to_string())
     }
 
     fn stop(&mut self) -> bool {
-        Vantage::stop(self)
+        GateDaemon::stop(self)
     }
 }

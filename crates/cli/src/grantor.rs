@@ -12,7 +12,7 @@ use anyhow::Context;
 use output::progress;
 use router::control::api::Counters;
 use router::control::progress::Progress;
-use router::grantor::{Config, Grantor};
+use router::grantor::{Config, GrantorDaemon};
 use router::preflight;
 use serde_json::json;
 
@@ -118,38 +118,39 @@ fn run_grantor(args: &Args) -> anyhow::Result<ExitCode> {
     if args.wait_for_interfaces && !signals.wait_for_interfaces(&names) {
         return Ok(ExitCode::SUCCESS);
     }
-    let mut grantor = progress::during("reading the kernel's routes", || Grantor::start(&config))?;
+    let mut grantor =
+        progress::during("reading the kernel's routes", || GrantorDaemon::start(&config))?;
     service::log_ports(&grantor.ports());
     log::info!("granting; Ctrl-C stops");
     let healthy = signals.serve(&mut grantor);
-    let state = |counters: &Counters| json!({ "counters": counters, "grantor": grantor.told() });
+    let state = |counters: &Counters| json!({ "counters": counters, "grantor": grantor.status() });
     service::report(&grantor.stats(), healthy, args.json.then_some(state))
 }
 
-impl Service for Grantor {
+impl Service for GrantorDaemon {
     fn alive(&self) -> bool {
-        Grantor::alive(self)
+        GrantorDaemon::is_alive(self)
     }
 
     fn progress(&self) -> Progress {
-        Grantor::progress(self)
+        GrantorDaemon::progress(self)
     }
 
     fn log_events(&mut self) {
-        for line in Grantor::attend(self) {
+        for line in GrantorDaemon::run_pending(self) {
             log::info!("{line}");
         }
     }
 
     fn problems(&self) -> Vec<String> {
-        Grantor::problems(self)
+        GrantorDaemon::problems(self)
     }
 
     fn reload(&mut self) -> Result<String, String> {
-        Grantor::reload(self)
+        GrantorDaemon::reload(self)
     }
 
     fn stop(&mut self) -> bool {
-        Grantor::stop(self)
+        GrantorDaemon::stop(self)
     }
 }

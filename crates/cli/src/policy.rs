@@ -23,8 +23,8 @@ use fib::Publisher;
 use gate::flow::{Flow, Pair};
 use gate::grantor::{FlowSummary, Grantor, Lists, Request, Shadow, Trial, decapsulate};
 use gate::program::{Program, Programs};
-use router::control::api::{Changed, GrantorTold, ShadowTold};
-use router::grantor::{Config, Record};
+use router::control::api::{ChangedDecision, GrantorStatus, PolicyComparison};
+use router::grantor::{CaptureSettings, Config};
 use serde::Serialize;
 use wire::ethernet;
 
@@ -99,7 +99,7 @@ struct TestResult {
     /// Flows with another outcome; for recorded requests, at most 256 are distinguished.
     changed: u64,
     /// The flows with the largest changes.
-    changed_flows: Vec<Changed>,
+    changed_flows: Vec<ChangedDecision>,
 }
 
 /// The packets that pass by a policy.
@@ -262,13 +262,13 @@ fn addresses(flow: &Flow) -> (std::net::IpAddr, std::net::IpAddr) {
 }
 
 /// Describes the outcome of a flow by either policy.
-fn changed_flow(flow: &Flow, was: &FlowSummary, will: &FlowSummary) -> Changed {
+fn changed_flow(flow: &Flow, was: &FlowSummary, will: &FlowSummary) -> ChangedDecision {
     let text = |fate: &FlowSummary| {
         let decision = fate.last.map_or("no request".to_owned(), |last| last.to_string());
         format!("{decision}; {} of {} packets pass", fate.passed, fate.packets)
     };
     let (source, destination) = addresses(flow);
-    Changed {
+    ChangedDecision {
         source,
         destination,
         policy: text(was),
@@ -279,11 +279,11 @@ fn changed_flow(flow: &Flow, was: &FlowSummary, will: &FlowSummary) -> Changed {
 
 /// Decides the recorded requests of a grantor with both policies.
 fn replay_requests(
-    record: &Record,
+    record: &CaptureSettings,
     policy: Grantor,
     candidate: Grantor,
 ) -> anyhow::Result<TestResult> {
-    let files = [Record::old(&record.path), record.path.clone()];
+    let files = [CaptureSettings::old_path(&record.path), record.path.clone()];
     let files: Vec<_> = files.iter().filter(|path| path.exists()).collect();
     if files.is_empty() {
         bail!("{}: no recorded requests yet", record.path.display());
@@ -307,7 +307,7 @@ fn replay_requests(
         // The time between the two files is unknown.
         before = last;
     }
-    let comparison = ShadowTold::of(&shadow);
+    let comparison = PolicyComparison::of(&shadow);
     let changed = comparison.flows.len() as u64;
     Ok(TestResult {
         packets: count,
@@ -359,14 +359,14 @@ fn write_changes(out: &mut impl Write, changes: &BTreeMap<String, u64>) -> std::
     Ok(())
 }
 
-fn write_flow(out: &mut impl Write, it: &Changed) -> std::io::Result<()> {
+fn write_flow(out: &mut impl Write, it: &ChangedDecision) -> std::io::Result<()> {
     writeln!(out, "{} > {}", it.source, it.destination)?;
     writeln!(out, "    policy     {}", it.policy)?;
     writeln!(out, "    candidate  {}", it.candidate)
 }
 
 /// Writes the status of a grantor, without counters that are zero.
-pub(crate) fn write_grantor(out: &mut impl Write, it: &GrantorTold) -> std::io::Result<()> {
+pub(crate) fn write_grantor(out: &mut impl Write, it: &GrantorStatus) -> std::io::Result<()> {
     let (reloads, refused) = (it.reloads, it.reloads_refused);
     writeln!(out, "policy reloaded {reloads} times, {refused} reloads refused")?;
     writeln!(out, "policy sha256 {}", it.digest)?;

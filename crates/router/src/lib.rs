@@ -9,7 +9,7 @@
 //!             stats     counters, one writer each ◄────────┘
 //! ```
 //!
-//! [`Daemon::start`] makes a router that follows the kernel's routes. [`vantage::Vantage::start`] makes such a router with a DDoS
+//! [`Daemon::start`] makes a router that follows the kernel's routes. [`vantage::GateDaemon::start`] makes such a router with a DDoS
 //! gate in its workers. [`Router::start`] takes a [`config::Config`] and gives a [`Running`] router.
 //! Who brings ports and tables of their own makes a [`datapath::Worker`].
 

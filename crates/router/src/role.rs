@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::distribution::AgentStatus;
-use crate::vantage::told::ProgramTold;
+use crate::vantage::status::ProgramInfo;
 use crate::{grantor, vantage};
 
 /// What a daemon is.
@@ -15,9 +15,9 @@ pub(crate) enum Role {
     /// A router, and no more.
     Router,
     /// A gate at a vantage point.
-    Gate(Arc<vantage::Panel>),
+    Gate(Arc<vantage::GateController>),
     /// A grantor.
-    Grantor(Arc<grantor::Panel>),
+    Grantor(Arc<grantor::GrantorController>),
 }
 
 impl Role {
@@ -35,7 +35,7 @@ impl Role {
     /// # Errors
     ///
     /// Says what this is instead.
-    pub(crate) fn gate(&self) -> Result<&Arc<vantage::Panel>, String> {
+    pub(crate) fn gate(&self) -> Result<&Arc<vantage::GateController>, String> {
         match self {
             Self::Gate(panel) => Ok(panel),
             other => Err(format!("this is a {}, and no gate", other.name())),
@@ -47,7 +47,7 @@ impl Role {
     /// # Errors
     ///
     /// Says what this is instead.
-    pub(crate) fn grantor(&self) -> Result<&Arc<grantor::Panel>, String> {
+    pub(crate) fn grantor(&self) -> Result<&Arc<grantor::GrantorController>, String> {
         match self {
             Self::Grantor(panel) => Ok(panel),
             other => Err(format!("this is a {}, and no grantor", other.name())),
@@ -59,7 +59,7 @@ impl Role {
     /// # Errors
     ///
     /// Says what this is instead.
-    pub(crate) fn programs(&self) -> Result<Vec<ProgramTold>, String> {
+    pub(crate) fn programs(&self) -> Result<Vec<ProgramInfo>, String> {
         match self {
             Self::Gate(panel) => Ok(panel.programs()),
             Self::Grantor(panel) => Ok(panel.programs()),

@@ -18,10 +18,10 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 pub use crate::distribution::status::DistributionStatus;
-pub use crate::grantor::told::{Changed, GateHeard, GrantorTold, ShadowTold};
-pub use crate::vantage::told::{
-    CandidateTold, ChangedTold, DifferingTold, FlowTold, GateTold, OutcomeTold, PolicyTold,
-    ProgramTold,
+pub use crate::grantor::status::{ChangedDecision, GateContact, GrantorStatus, PolicyComparison};
+pub use crate::vantage::status::{
+    CandidateStatus, ChangedFlow, FlowStatus, GateStatus, Outcome, OutcomeChange, ProgramInfo,
+    RuleTraffic,
 };
 
 /// A line to the router.
@@ -178,15 +178,15 @@ pub enum Item {
     /// What was compared: the last item of a comparison.
     Compared(Compared),
     /// A gate.
-    Gate(GateTold),
+    Gate(GateStatus),
     /// A grantor.
-    Grantor(GrantorTold),
+    Grantor(GrantorStatus),
     /// The bundles of a gate or grantor.
     Distribution(DistributionStatus),
     /// A flow of a gate.
-    Flow(FlowTold),
+    Flow(FlowStatus),
     /// A flow program.
-    Program(ProgramTold),
+    Program(ProgramInfo),
 }
 
 /// A route, as the router took it over.

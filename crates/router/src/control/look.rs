@@ -38,8 +38,8 @@ impl Look {
         let gone = || "the control thread does not answer".to_owned();
         let gate = || self.role.gate();
         match request.clone() {
-            Request::Gate => Ok(vec![Item::Gate(gate()?.gate())]),
-            Request::Grantor => Ok(vec![Item::Grantor(self.role.grantor()?.told())]),
+            Request::Gate => Ok(vec![Item::Gate(gate()?.status())]),
+            Request::Grantor => Ok(vec![Item::Grantor(self.role.grantor()?.status())]),
             Request::Programs => Ok(self.role.programs()?.into_iter().map(Item::Program).collect()),
             Request::Distribution => {
                 Ok(vec![Item::Distribution(self.role.distribution()?.status())])

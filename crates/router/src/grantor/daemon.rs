@@ -1,7 +1,8 @@
-//! A grantor brought to life: a daemon whose workers have hooks, and threads beside them.
+//! The grantor daemon: starts a router daemon whose workers have a grantor's hook, and threads beside
+//! them.
 //!
-//! The policies and the post start first, so that what is wrong with a policy is told before an
-//! interface is touched; they end after the workers, which may still hand them something.
+//! The policies and the decision sender start first, so that an error in a policy is reported before an
+//! interface is touched. They end after the workers, which may still send them requests.
 
 use std::io;
 use std::sync::Arc;
@@ -9,9 +10,9 @@ use std::sync::Arc;
 use port::af_xdp::Interface;
 
 use super::config::Config;
-use super::hook::{GrantorHook, PLACES, TunnelEndpoints};
-use super::panel::Panel;
-use super::told::GrantorTold;
+use super::controller::GrantorController;
+use super::hook::{GrantorHook, SLOTS, TunnelEndpoints};
+use super::status::GrantorStatus;
 use crate::control::progress::Progress;
 use crate::daemon::{Daemon, Guard};
 use crate::distribution::{self, Agent};
@@ -21,17 +22,17 @@ use crate::stats::Snapshot;
 
 /// A grantor, until it is stopped or dropped.
 #[derive(Debug)]
-pub struct Grantor {
-    // Ends before what it changes.
+pub struct GrantorDaemon {
+    // Declared, and so dropped, before the controller that it changes.
     agent: Option<Agent>,
-    // Before the threads that its workers ask.
+    // Dropped before the threads that its workers use.
     daemon: Daemon,
-    panel: Arc<Panel>,
+    controller: Arc<GrantorController>,
 }
 
-impl Grantor {
-    /// Starts a grantor by `config` in the network namespace of the calling thread. Where it names
-    /// a distribution, the last bundle that is sound is in force.
+impl GrantorDaemon {
+    /// Starts a grantor by `config` in the network namespace of the calling thread. If the
+    /// configuration has a distribution, the last valid bundle is applied.
     ///
     /// # Errors
     ///
@@ -39,28 +40,28 @@ impl Grantor {
     pub fn start(config: &Config) -> Result<Self, StartError> {
         let router = config.router();
         present(&router, &by_name)?;
-        let sound = |bundle: &Arc<distribution::Bundle>| {
+        let validate = |bundle: &Arc<distribution::Bundle>| {
             let over = Config::load_over(&config.path, Some(bundle));
             let over = over.map_err(|error| error.to_string())?;
             over.try_policies().map(|()| over)
         };
-        let wrong =
+        let failed =
             |doing| move |what| StartError::System { doing, source: io::Error::other(what) };
         let settings = config.fixed.distribution.as_ref();
-        let initial = settings.map(|settings| distribution::start(settings, sound));
-        let initial = initial.transpose().map_err(wrong("begin with the bundles that are kept"))?;
-        let (initial, over, said) = match initial {
-            Some((initial, over, said)) => (Some(initial), over, said),
+        let initial = settings.map(|settings| distribution::start(settings, validate));
+        let initial = initial.transpose().map_err(failed("apply the stored bundles"))?;
+        let (initial, over, messages) = match initial {
+            Some((initial, over, messages)) => (Some(initial), over, messages),
             None => (None, None, Vec::new()),
         };
         if over.is_none() {
-            config.try_policies().map_err(wrong("load the policies"))?;
+            config.try_policies().map_err(failed("load the policies"))?;
         }
         let config = over.as_ref().unwrap_or(config);
-        let doing = "start the policies, the record and the post";
-        let (panel, mut ends) =
-            Panel::start(config).map_err(|source| StartError::System { doing, source })?;
-        let panel = Arc::new(panel);
+        let doing = "start the policies, the recorder and the decision sender";
+        let (controller, mut rings) = GrantorController::start(config)
+            .map_err(|source| StartError::System { doing, source })?;
+        let controller = Arc::new(controller);
         let fixed = &config.fixed;
         let tunnels = TunnelEndpoints {
             ends: fixed.ends.clone(),
@@ -70,44 +71,47 @@ impl Grantor {
             sealed: fixed.sealed,
         };
         let mut make = |_: usize, _: &[Interface]| -> Option<WorkerHook> {
-            let hook = Box::new(GrantorHook::new(tunnels.clone(), ends.remove(0)));
+            let hook = Box::new(GrantorHook::new(tunnels.clone(), rings.remove(0)));
             Some(WorkerHook { hook, handed: None })
         };
-        let hooks = HookFactory { frames: PLACES as u32, make: &mut make };
-        let role = Role::Grantor(Arc::clone(&panel));
+        let hooks = HookFactory { frames: SLOTS as u32, make: &mut make };
+        let role = Role::Grantor(Arc::clone(&controller));
         let daemon = Daemon::start_guarded(router, Guard { role, hooks })?;
-        let agent = match (settings, initial, panel.agent_status()) {
+        let agent = match (settings, initial, controller.agent_status()) {
             (Some(settings), Some(initial), Some(agent_status)) => {
-                agent_status.queue_messages(said);
-                let (member, status) = (Arc::clone(&panel), Arc::clone(agent_status));
+                agent_status.queue_messages(messages);
+                let (member, status) = (Arc::clone(&controller), Arc::clone(agent_status));
                 let agent = Agent::start(settings, initial, member, status, daemon.asker().clone());
-                let doing = "start who takes bundles over";
+                let doing = "start the distribution thread";
                 Some(agent.map_err(|source| StartError::System { doing, source })?)
             }
             _ => None,
         };
-        Ok(Self { agent, daemon, panel })
+        Ok(Self { agent, daemon, controller })
     }
 
-    /// Does what clients want done; to be called from time to time. Returns what an operator
-    /// should know.
-    pub fn attend(&mut self) -> Vec<String> {
+    /// Carries out clients' commands; to be called several times a second. Returns messages for the
+    /// log.
+    pub fn run_pending(&mut self) -> Vec<String> {
         self.daemon.attend();
-        let mut told = self.panel.news();
-        told.extend(self.daemon.news());
-        told.extend(
-            self.panel.agent_status().map(|status| status.drain_messages()).unwrap_or_default(),
+        let mut messages = self.controller.drain_messages();
+        messages.extend(self.daemon.news());
+        messages.extend(
+            self.controller
+                .agent_status()
+                .map(|status| status.drain_messages())
+                .unwrap_or_default(),
         );
-        told
+        messages
     }
 
-    /// Reads the policy, the candidate, the lists and the programs again, and goes over to them.
+    /// Reads the policy, the candidate, the lists and the programs again, and applies them.
     ///
     /// # Errors
     ///
-    /// What is wrong; what there was before is in force then.
+    /// The first problem; the policy before stays in force.
     pub fn reload(&self) -> Result<String, String> {
-        self.panel.reload()
+        self.controller.reload()
     }
 
     /// Returns the ports, those of the first worker first.
@@ -120,28 +124,28 @@ impl Grantor {
         self.daemon.stats()
     }
 
-    /// Describes the grantor.
-    pub fn told(&self) -> GrantorTold {
-        self.panel.told()
+    /// Returns the status of the grantor.
+    pub fn status(&self) -> GrantorStatus {
+        self.controller.status()
     }
 
-    /// Returns what the progress of its threads is seen by.
+    /// Returns the turn counters of all threads, for a watchdog.
     pub fn progress(&self) -> Progress {
-        self.daemon.progress().with(self.panel.turns())
+        self.daemon.progress().with(self.controller.turns())
     }
 
-    /// Returns why interfaces do not work as ports, of each that does not.
+    /// Returns the error of each interface that does not work as a port.
     pub fn problems(&self) -> Vec<String> {
         self.daemon.problems()
     }
 
-    /// Says whether all threads are at work.
-    pub fn alive(&self) -> bool {
-        self.daemon.alive() && self.panel.alive()
+    /// Returns whether all threads run.
+    pub fn is_alive(&self) -> bool {
+        self.daemon.alive() && self.controller.is_alive()
     }
 
-    /// Stops everything but what shows the counters, which are final afterwards; says
-    /// whether all ended as they should.
+    /// Stops all threads but those that serve the counters, which are final afterwards; returns
+    /// whether all ended without an error.
     pub fn stop(&mut self) -> bool {
         self.agent = None;
         self.daemon.stop()

@@ -1,22 +1,21 @@
-//! A worker's hook in a grantor: packets out of their tunnel, and those that ask set aside.
+//! The grantor's packet hook: decapsulates packets, and queues requests for the policy.
 //!
 //! ```text
 //!   on an interface not in [tunnel] interfaces ─► tunnel_interface
-//!   outer source no gate of ours ─► spoofed          CE on what does not know ECN ─► link_full
-//!   no seal, or no right one ─► tunnel_untagged, tunnel_key, tunnel_forged, tunnel_replayed
+//!   outer source is no gate ─► spoofed          CE on a packet without ECN ─► link_full
+//!   no seal, or a wrong one ─► tunnel_untagged, tunnel_key, tunnel_forged, tunnel_replayed
 //!   DSCP 0, 1 ────────────────────► stays in the batch, decapsulated
-//!   DSCP 2 … ─► kept, copied ─► queue, by priority ─► ring ─► answer: forwarded, or `declined`
+//!   DSCP 2 … ─► queued, copied ─► queue, by priority ─► ring ─► answer: forwarded, or `declined`
 //! ```
 //!
-//! Decapsulation is in place: the frame begins later, with a new Ethernet header. What is not
-//! for the end of a tunnel stays as it is and is routed like any packet. A packet that asks
-//! is copied for the policy (few do), so that the frame need not leave the worker.
+//! Decapsulation is in place: the frame begins later, with a new Ethernet header. A packet that is not
+//! for a tunnel's end is routed unchanged. A request is copied for the policy, so that the frame stays
+//! with the worker; requests are few.
 //!
-//! **The queue** is the one that a gate's link has for requests (`gate/src/limit/request_queue.rs`):
-//! the highest DSCP is decided of first, and where all places are taken the lowest goes for a
-//! higher one, as `low_priority`. Packets that ask for the renewal of a grant come before all
-//! requests. The ring to the policy holds [`FLIGHT`] only, so that what waits waits where it is
-//! sorted.
+//! **The queue** is the request queue of a gate's link (`gate/src/limit/request_queue.rs`): the highest DSCP
+//! is decided first, and if all slots are taken, a higher request displaces the lowest one, which counts
+//! as `low_priority`. Renewals of grants come before all other requests. The ring to the policy holds
+//! only [`RING`] requests, so that most of them wait where they are sorted.
 
 use std::time::Instant;
 
@@ -37,49 +36,49 @@ use crate::datapath::{
 };
 use crate::stats::WorkerStats;
 
-/// Requests that a worker keeps.
-pub(super) const PLACES: usize = 512;
-/// Packets on their way to the policy: twice a batch.
-pub(super) const FLIGHT: usize = 64;
-/// The DSCP of packets that ask for renewal.
+/// The maximum number of queued requests of a worker.
+pub(super) const SLOTS: usize = 512;
+/// The capacity of the ring to the policy: twice a batch.
+pub(super) const RING: usize = 64;
+/// The DSCP of packets that request a renewal.
 const RENEWAL: u8 = 2;
-/// The most bytes of a packet that asks.
-const MOST: usize = 2048;
+/// The maximum length of a request.
+const MAX_PACKET: usize = 2048;
 
-/// A packet that asks, for the policy.
+/// A copy of a request for the policy.
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
+pub(super) struct RequestPacket {
     pub(super) number: u32,
     pub(super) gate: Address,
     pub(super) dscp: u8,
     pub(super) congested: bool,
     len: u16,
-    bytes: [u8; MOST],
+    bytes: [u8; MAX_PACKET],
 }
 
-impl Ask {
+impl RequestPacket {
     pub(super) fn packet(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
 }
 
-/// What the policy says of the packet with this number.
+/// The policy's answer to the request with this number.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answer {
+pub(super) struct PolicyAnswer {
     pub(super) number: u32,
     pub(super) deliver: bool,
 }
 
-/// Where tunnels end, and whose they are.
+/// The ends of the tunnels, and their settings.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TunnelEndpoints {
     pub(super) ends: Vec<Address>,
     pub(super) gates: Vec<Address>,
-    /// Packets in UDP to this port are taken too.
+    /// The UDP port of tunnels, if they may use UDP.
     pub(super) port: Option<u16>,
-    /// The ports that they may come in on.
+    /// The indexes of the ports on which they may arrive.
     pub(super) ports: Vec<usize>,
-    /// They have to be sealed.
+    /// Packets have to be sealed.
     pub(super) sealed: bool,
 }
 
@@ -91,23 +90,23 @@ fn source(packet: &[u8]) -> Option<Address> {
     ipv4::View::parse(packet).ok().map(|ip| Address::V4(ip.src()))
 }
 
-/// The connections of a worker's hook: its policy's thread and the post.
-pub(super) struct Ends {
-    pub(super) asks: Producer<Ask>,
-    pub(super) answers: Consumer<Answer>,
+/// The hook's ends of the rings to its policy's thread, and the keys of sealed tunnels.
+pub(super) struct HookRings {
+    pub(super) requests: Producer<RequestPacket>,
+    pub(super) answers: Consumer<PolicyAnswer>,
     pub(super) keys: Reader<GateKeys>,
 }
 
-/// A worker's hook.
+/// A worker's packet hook in a grantor.
 pub(super) struct GrantorHook {
     tunnels: TunnelEndpoints,
-    asks: Producer<Ask>,
-    answers: Consumer<Answer>,
-    kept: Box<[Option<(Frame, Key)>]>,
+    requests: Producer<RequestPacket>,
+    answers: Consumer<PolicyAnswer>,
+    queued: Box<[Option<(Frame, Key)>]>,
     free: Vec<u32>,
-    /// The request for the policy of each kept packet, by number.
-    copies: Box<[Ask]>,
-    /// Requests that are not sent to the policy yet.
+    /// The copy of each queued packet, by number.
+    copies: Box<[RequestPacket]>,
+    /// The requests that were not sent to the policy yet.
     queue: RequestQueue<u32>,
     incoming: Vec<Frame>,
     keys: Reader<GateKeys>,
@@ -116,25 +115,27 @@ pub(super) struct GrantorHook {
     now: u64,
 }
 
-/// What becomes of a packet.
+/// The result of [`GrantorHook::decapsulate`].
 #[derive(Debug)]
-enum Settled {
-    Stays(Frame),
-    Kept,
-    /// It is dropped with this verdict, or replaces another that is.
-    Ended(Frame, Verdict),
+enum Decapsulation {
+    /// The frame is forwarded by its destination.
+    Routed(Frame),
+    /// The frame waits for the policy.
+    Queued,
+    /// This frame, or one that it displaced, is dropped with this verdict.
+    Dropped(Frame, Verdict),
 }
 
 impl GrantorHook {
-    pub(super) fn new(tunnels: TunnelEndpoints, ends: Ends) -> Self {
-        let Ends { asks, answers, keys } = ends;
-        let blank = Ask {
+    pub(super) fn new(tunnels: TunnelEndpoints, rings: HookRings) -> Self {
+        let HookRings { requests, answers, keys } = rings;
+        let blank = RequestPacket {
             number: 0,
             gate: Address::V4(0),
             dscp: 0,
             congested: false,
             len: 0,
-            bytes: [0; MOST],
+            bytes: [0; MAX_PACKET],
         };
         Self {
             keys,
@@ -142,25 +143,25 @@ impl GrantorHook {
             start: Instant::now(),
             now: 0,
             tunnels,
-            asks,
+            requests,
             answers,
-            kept: (0..PLACES).map(|_| None).collect(),
-            free: (0..PLACES as u32).rev().collect(),
-            copies: vec![blank; PLACES].into(),
-            // It leaves as fast as the policy takes it: no rate is held to.
-            queue: RequestQueue::new(PLACES, Bucket::new(0, 0, 0)),
+            queued: (0..SLOTS).map(|_| None).collect(),
+            free: (0..SLOTS as u32).rev().collect(),
+            copies: vec![blank; SLOTS].into(),
+            // The queue has no rate limit: requests leave as fast as the policy takes them.
+            queue: RequestQueue::new(SLOTS, Bucket::new(0, 0, 0)),
             incoming: Vec::with_capacity(SIZE),
         }
     }
 
     fn take(&mut self, number: u32) -> Option<(Frame, Key)> {
-        let kept = self.kept.get_mut(number as usize)?.take()?;
+        let packet = self.queued.get_mut(number as usize)?.take()?;
         self.free.push(number);
-        Some(kept)
+        Some(packet)
     }
 
-    /// Says whether a frame is for the end of a tunnel.
-    fn ends_here(&self, bytes: &[u8]) -> bool {
+    /// Returns whether a frame is for the end of a tunnel.
+    fn is_for_tunnel_end(&self, bytes: &[u8]) -> bool {
         let Some((ether, packet)) = bytes.split_first_chunk::<{ ethernet::LEN }>() else {
             return false;
         };
@@ -183,16 +184,17 @@ impl GrantorHook {
         tunneled && self.tunnels.ends.contains(&to)
     }
 
-    fn settle(&mut self, arena: &mut Arena, mut frame: Frame, port: usize) -> Settled {
-        if !self.ends_here(arena.bytes(&frame)) {
-            return Settled::Stays(frame);
+    /// Decapsulates a frame of a tunnel, and queues it if it is a request.
+    fn decapsulate(&mut self, arena: &mut Arena, mut frame: Frame, port: usize) -> Decapsulation {
+        if !self.is_for_tunnel_end(arena.bytes(&frame)) {
+            return Decapsulation::Routed(frame);
         }
         if !self.tunnels.ports.contains(&port) {
-            return Settled::Ended(frame, Verdict::TunnelInterface);
+            return Decapsulation::Dropped(frame, Verdict::TunnelInterface);
         }
         let packet = arena.bytes_mut(&frame).get_mut(ethernet::LEN..).unwrap_or_default();
         if !source(packet).is_some_and(|gate| self.tunnels.gates.contains(&gate)) {
-            return Settled::Ended(frame, Verdict::Spoofed);
+            return Decapsulation::Dropped(frame, Verdict::Spoofed);
         }
         let Self { keys, checker, now, tunnels, .. } = self;
         let opened =
@@ -209,41 +211,43 @@ impl GrantorHook {
                     TunnelError::Forged => Verdict::TunnelForged,
                     TunnelError::Replayed => Verdict::TunnelReplayed,
                 };
-                return Settled::Ended(frame, verdict);
+                return Decapsulation::Dropped(frame, verdict);
             }
             Err(DecapsulationError::Header(BadHeader::Checksum)) => {
-                return Settled::Ended(frame, Verdict::BadChecksum);
+                return Decapsulation::Dropped(frame, Verdict::BadChecksum);
             }
-            // A header is wrong: what parses packets says which.
-            Err(DecapsulationError::Header(_)) => return Settled::Stays(frame),
-            Err(DecapsulationError::Congested) => return Settled::Ended(frame, Verdict::LinkFull),
+            // The parser reports which header is wrong.
+            Err(DecapsulationError::Header(_)) => return Decapsulation::Routed(frame),
+            Err(DecapsulationError::Congested) => {
+                return Decapsulation::Dropped(frame, Verdict::LinkFull);
+            }
         };
         let mut ether = [0; ethernet::LEN];
         ether.copy_from_slice(&arena.bytes(&frame)[..ethernet::LEN]);
         if !arena.resize(&mut frame, ethernet::LEN + opened.end)
             || !arena.shrink_front(&mut frame, opened.offset)
         {
-            return Settled::Ended(frame, Verdict::Truncated);
+            return Decapsulation::Dropped(frame, Verdict::Truncated);
         }
         let Some((front, inner)) =
             arena.bytes_mut(&frame).split_first_chunk_mut::<{ ethernet::LEN }>()
         else {
-            return Settled::Ended(frame, Verdict::Truncated);
+            return Decapsulation::Dropped(frame, Verdict::Truncated);
         };
         let six = inner.first().is_some_and(|first| first >> 4 == 6);
         let kind = if six { ethernet::IPV6 } else { ethernet::IPV4 };
         ether[12..].copy_from_slice(&kind.to_be_bytes());
         *front = ether;
         if !opened.asks() {
-            return Settled::Stays(frame);
+            return Decapsulation::Routed(frame);
         }
         let key = match six {
             true => ipv6::View::parse(&*inner).map(|ip| Key::V6(ip.dst())),
             false => ipv4::View::parse(&*inner).map(|ip| Key::V4(ip.dst())),
         };
-        let Ok(key) = key else { return Settled::Ended(frame, Verdict::Truncated) };
-        if inner.len() > MOST {
-            return Settled::Ended(frame, Verdict::TooBig);
+        let Ok(key) = key else { return Decapsulation::Dropped(frame, Verdict::Truncated) };
+        if inner.len() > MAX_PACKET {
+            return Decapsulation::Dropped(frame, Verdict::TooBig);
         }
         let class = if opened.dscp == RENEWAL { HIGHEST_DSCP } else { opened.dscp };
         let mut displaced = None;
@@ -253,29 +257,29 @@ impl GrantorHook {
             displaced = self.take(lowest.packet);
         }
         let Some(number) = self.free.pop() else {
-            return Settled::Ended(frame, Verdict::LowPriority);
+            return Decapsulation::Dropped(frame, Verdict::LowPriority);
         };
         let copy = &mut self.copies[number as usize];
         copy.number = number;
         (copy.gate, copy.dscp, copy.congested) = (opened.gate, opened.dscp, opened.congested);
         copy.len = inner.len() as u16;
         copy.bytes[..inner.len()].copy_from_slice(inner);
-        // There is a place for each number.
+        // The queue has a slot for each number.
         let _ = self.queue.offer(Request { packet: number, dscp: class, bytes: 0 });
-        self.kept[number as usize] = Some((frame, key));
+        self.queued[number as usize] = Some((frame, key));
         match displaced {
-            Some((frame, _)) => Settled::Ended(frame, Verdict::LowPriority),
-            None => Settled::Kept,
+            Some((frame, _)) => Decapsulation::Dropped(frame, Verdict::LowPriority),
+            None => Decapsulation::Queued,
         }
     }
 
-    /// Sends the policy what waits, the highest priority first, as far as there is room.
-    fn feed(&mut self) {
-        while !self.asks.is_full()
+    /// Sends queued requests to the policy, the highest priority first, as far as the ring has room.
+    fn send_requests(&mut self) {
+        while !self.requests.is_full()
             && let Some(Request { packet: number, .. }) = self.queue.pop()
         {
-            // It had room a moment ago, and no other thread fills it.
-            let _ = self.asks.push(self.copies[number as usize].clone());
+            // The ring has room: no other thread fills it.
+            let _ = self.requests.push(self.copies[number as usize].clone());
         }
     }
 }
@@ -283,7 +287,7 @@ impl GrantorHook {
 impl PacketHook for GrantorHook {
     fn begin_turn(&mut self) {
         self.now = self.start.elapsed().as_nanos() as u64;
-        self.feed();
+        self.send_requests();
     }
 
     fn handles_port(&self, _ingress: usize) -> bool {
@@ -294,33 +298,33 @@ impl PacketHook for GrantorHook {
         let IngressBatch { arena, frames, stats, ingress, .. } = batch;
         std::mem::swap(frames, &mut self.incoming);
         let mut incoming = std::mem::take(&mut self.incoming);
-        let (mut taken, mut bytes) = (0, 0);
+        let (mut packets, mut bytes) = (0, 0);
         for frame in incoming.drain(..) {
             let len = frame.len() as u64;
-            match self.settle(arena, frame, ingress) {
-                Settled::Stays(frame) => {
+            match self.decapsulate(arena, frame, ingress) {
+                Decapsulation::Routed(frame) => {
                     frames.push(frame);
                     continue;
                 }
-                Settled::Kept => {}
-                Settled::Ended(frame, verdict) => {
+                Decapsulation::Queued => {}
+                Decapsulation::Dropped(frame, verdict) => {
                     arena.free(frame);
                     stats.ended(verdict, 1);
                 }
             }
-            taken += 1;
+            packets += 1;
             bytes += len;
         }
         self.incoming = incoming;
-        self.feed();
-        if taken > 0 {
-            stats.received(taken, bytes);
+        self.send_requests();
+        if packets > 0 {
+            stats.received(packets, bytes);
         }
     }
 
     fn dequeue_egress(&mut self, room: usize, egress: &mut Vec<EgressPacket>) {
         for _ in 0..room {
-            let Ok(Answer { number, deliver }) = self.answers.pop() else { return };
+            let Ok(PolicyAnswer { number, deliver }) = self.answers.pop() else { return };
             let Some((frame, key)) = self.take(number) else { return };
             let disposition =
                 if deliver { Disposition::Forward } else { Disposition::Drop(Verdict::Declined) };
@@ -328,7 +332,7 @@ impl PacketHook for GrantorHook {
         }
     }
 
-    /// None begins here.
+    /// No tunnel begins here.
     fn tunnel_parameters(&self) -> TunnelParameters {
         TunnelParameters::default()
     }
@@ -346,11 +350,11 @@ impl PacketHook for GrantorHook {
     }
 
     fn has_pending_work(&self) -> bool {
-        !self.answers.is_empty() || !self.queue.is_empty() && !self.asks.is_full()
+        !self.answers.is_empty() || !self.queue.is_empty() && !self.requests.is_full()
     }
 
     fn queued(&self) -> usize {
-        PLACES - self.free.len()
+        SLOTS - self.free.len()
     }
 
     fn close(&mut self, arena: &mut Arena, stats: &WorkerStats) {
@@ -358,15 +362,15 @@ impl PacketHook for GrantorHook {
     }
 
     fn drop_queued(&mut self, arena: &mut Arena, stats: &WorkerStats) {
-        for kept in &mut self.kept {
-            if let Some((frame, _)) = kept.take() {
+        for slot in &mut self.queued {
+            if let Some((frame, _)) = slot.take() {
                 arena.free(frame);
                 stats.ended(Verdict::LowPriority, 1);
             }
         }
         while self.queue.pop().is_some() {}
         self.free.clear();
-        self.free.extend((0..PLACES as u32).rev());
+        self.free.extend((0..SLOTS as u32).rev());
     }
 }
 
@@ -380,8 +384,8 @@ mod tests {
     const GATE: u32 = 0x0a02_0001;
     const END: u32 = 0x0a09_0164;
 
-    /// A request or renewal in the gate's tunnel, as a frame.
-    fn sealed(arena: &mut Arena, src: u32, dscp: u8) -> Frame {
+    /// Returns a frame with a request or renewal in the gate's tunnel.
+    fn tunneled(arena: &mut Arena, src: u32, dscp: u8) -> Frame {
         let mut inner = [0; 40];
         let header =
             ipv4::Header { total_len: 40, protocol: 6, ttl: 9, src, dst: 7, ..Default::default() };
@@ -397,15 +401,15 @@ mod tests {
         frame
     }
 
-    fn source(ask: &Ask) -> u32 {
-        ipv4::View::parse(ask.packet()).unwrap().src()
+    fn source(request: &RequestPacket) -> u32 {
+        ipv4::View::parse(request.packet()).unwrap().src()
     }
 
     #[test]
     fn full_queue_drops_the_lowest_priority_and_serves_the_highest_first() {
-        let mut arena = Arena::new(2 * PLACES as u32, 2048).unwrap();
-        let (asks, mut queue) = RingBuffer::new(FLIGHT);
-        let (mut answer, answers) = RingBuffer::new(PLACES);
+        let mut arena = Arena::new(2 * SLOTS as u32, 2048).unwrap();
+        let (requests, mut queue) = RingBuffer::new(RING);
+        let (mut answer, answers) = RingBuffer::new(SLOTS);
         let tunnels = TunnelEndpoints {
             ends: vec![Address::V4(END)],
             gates: vec![Address::V4(GATE)],
@@ -414,45 +418,45 @@ mod tests {
             sealed: false,
         };
         let keys = fib::Publisher::new(GateKeys::default()).reader();
-        let mut hook = GrantorHook::new(tunnels, super::Ends { asks, answers, keys });
-        let mut settle = |hook: &mut GrantorHook, src, dscp| {
-            let frame = sealed(&mut arena, src, dscp);
-            match hook.settle(&mut arena, frame, 0) {
-                Settled::Kept => None,
-                Settled::Ended(frame, verdict) => {
+        let mut hook = GrantorHook::new(tunnels, HookRings { requests, answers, keys });
+        let mut receive = |hook: &mut GrantorHook, src, dscp| {
+            let frame = tunneled(&mut arena, src, dscp);
+            match hook.decapsulate(&mut arena, frame, 0) {
+                Decapsulation::Queued => None,
+                Decapsulation::Dropped(frame, verdict) => {
                     let src = ipv4::View::parse(&arena.bytes(&frame)[14..]).unwrap().src();
                     arena.free(frame);
                     Some((src, verdict))
                 }
-                Settled::Stays(frame) => panic!("{frame:?} stays"),
+                Decapsulation::Routed(frame) => panic!("{frame:?} is no request"),
             }
         };
-        // A flood of first packets takes all places, some of them on their way to the policy.
-        for src in 0..PLACES as u32 {
-            assert_eq!(settle(&mut hook, src, 41), None);
-            hook.feed();
+        // A flood of first packets takes all slots, some of them in the ring to the policy.
+        for src in 0..SLOTS as u32 {
+            assert_eq!(receive(&mut hook, src, 41), None);
+            hook.send_requests();
         }
-        assert_eq!(settle(&mut hook, 9999, 41), Some((9999, Verdict::LowPriority)));
-        // One that has been patient, and a renewal, find room: the youngest of the flood goes.
-        let youngest = PLACES as u32 - 1;
+        assert_eq!(receive(&mut hook, 9999, 41), Some((9999, Verdict::LowPriority)));
+        // A request of higher priority and a renewal displace the youngest packets of the flood.
+        let youngest = SLOTS as u32 - 1;
         let low = Verdict::LowPriority;
-        assert_eq!(settle(&mut hook, 10_001, 43), Some((youngest, low)));
-        assert_eq!(settle(&mut hook, 10_002, 2), Some((youngest - 1, low)));
-        assert_eq!(settle(&mut hook, 10_003, 30), Some((10_003, low)));
-        // The policy has what was on its way, and then the highest first.
+        assert_eq!(receive(&mut hook, 10_001, 43), Some((youngest, low)));
+        assert_eq!(receive(&mut hook, 10_002, 2), Some((youngest - 1, low)));
+        assert_eq!(receive(&mut hook, 10_003, 30), Some((10_003, low)));
+        // The policy gets the requests in the ring, and then the highest priority first.
         let mut order = Vec::new();
-        while let Ok(ask) = queue.pop() {
-            order.push(source(&ask));
-            answer.push(Answer { number: ask.number, deliver: true }).unwrap();
-            hook.feed();
+        while let Ok(request) = queue.pop() {
+            order.push(source(&request));
+            answer.push(PolicyAnswer { number: request.number, deliver: true }).unwrap();
+            hook.send_requests();
         }
-        assert_eq!(order.len(), PLACES);
-        let flight = FLIGHT as u32;
-        assert!(order.iter().take(FLIGHT).copied().eq(0..flight));
-        assert_eq!(order[FLIGHT..FLIGHT + 3], [10_002, 10_001, flight]);
-        // Each is answered once, and all numbers are free again.
+        assert_eq!(order.len(), SLOTS);
+        let sent_at_once = RING as u32;
+        assert!(order.iter().take(RING).copied().eq(0..sent_at_once));
+        assert_eq!(order[RING..RING + 3], [10_002, 10_001, sent_at_once]);
+        // Each request is answered once, and all numbers are free again.
         let mut egress = Vec::new();
-        PacketHook::dequeue_egress(&mut hook, 2 * PLACES, &mut egress);
-        assert_eq!((egress.len(), PacketHook::queued(&hook)), (PLACES, 0));
+        PacketHook::dequeue_egress(&mut hook, 2 * SLOTS, &mut egress);
+        assert_eq!((egress.len(), PacketHook::queued(&hook)), (SLOTS, 0));
     }
 }

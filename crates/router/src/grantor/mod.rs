@@ -1,43 +1,43 @@
-//! The grantor: a router that takes packets out of a gate's tunnel (`fingerpost grantor`).
+//! The grantor daemon: a router that takes packets out of a gate's tunnel (`fingerpost grantor`).
 //!
 //! ```text
-//!   gate ══► sift ─┬─ granted: out of the tunnel, routed as by any router ──────► server
-//!                  └─ asks: kept ── ring ──► decide, a thread a worker: policy in Lua
-//!                        ▲                     │           │
-//!                        └─── ring ── deliver? ┘           └─► post ═ UDP, kernel ═► gate
+//!   gate ══► GrantorHook ─┬─ granted: decapsulated, routed as by any router ─────────► server
+//!                         └─ request: queued ── ring ──► decider, a thread a worker: policy in Lua
+//!                               ▲                          │           │
+//!                               └─── ring ── deliver? ─────┘           └─► decision sender ═ UDP ═► gate
 //! ```
 //!
-//! A worker runs no Lua: what it would wait for is another thread's, and what waits for that
-//! is only what asks. A policy that is slow or fails costs requests, never a granted packet.
-//! Requests wait by priority; those that find no place are dropped and counted as `low_priority`.
+//! A worker runs no Lua: the policy runs on another thread, and only requests wait for it. A slow or
+//! failing policy costs requests, never a granted packet. Requests wait by priority; those that find no
+//! room are dropped and counted as `low_priority`.
 //!
-//! What is decided is the crate `gate`'s (`gate::grantor`); interfaces, routes, neighbors, the
-//! control socket and the metrics are the router's.
+//! The crate `gate` makes the decisions (`gate::grantor`). Interfaces, routes, neighbors, the control
+//! socket and the metrics are the router's.
 //!
-//! | file | what it is |
+//! | file | content |
 //! |---|---|
-//! | [`config`] | one TOML file |
-//! | `hook` | out of the tunnel, between a worker's ports |
-//! | `decide` | a worker's policy, on a thread of its own |
-//! | `post` | decisions to the gates, acknowledged |
-//! | `programs` | flow programs to the gates, and what these say of them |
-//! | `record` | requests in a file |
-//! | `panel` | what it tells of itself, and other policies |
-//! | `daemon` | all of it brought to life |
+//! | [`config`] | the configuration, one TOML file |
+//! | `hook` | decapsulation and the queue of requests, as a packet hook |
+//! | `decider` | a worker's policy, on a thread of its own |
+//! | `decision_sender` | decisions to the gates, with acknowledgments |
+//! | `programs` | flow programs to the gates, and their state there |
+//! | `recorder` | requests in a capture file |
+//! | `controller` | status queries and reloads |
+//! | `daemon` | the start and the stop of all of it |
 
 pub mod config;
+mod controller;
 mod daemon;
-mod decide;
+mod decider;
+mod decision_sender;
 mod hook;
-mod panel;
-mod post;
 mod programs;
-mod record;
-pub mod told;
+mod recorder;
+pub mod status;
 
 pub use config::Config;
-pub use daemon::Grantor;
-pub use decide::Policies;
-pub(crate) use panel::Panel;
-pub use post::Voice;
-pub use record::Record;
+pub(crate) use controller::GrantorController;
+pub use daemon::GrantorDaemon;
+pub use decider::Policies;
+pub use decision_sender::ProtocolVersion;
+pub use recorder::CaptureSettings;

@@ -1,14 +1,13 @@
-//! Flow programs on their way to the gates: what they are to have, and what they say of it.
+//! The transfer of flow programs to the gates: the programs to send, and their state at each gate.
 //!
 //! ```text
-//!   panel ── other programs ──► Programs ◄── what gates said ── post
-//!         ◄─ list, news ───────    │
-//!                                  └── what is to be sent ────► post ─► v2::Sender, a gate each
+//!   controller ── other programs ─────► ProgramTransfers ◄── the gates' answers ── decision sender
+//!              ◄─ list, log messages ──────┘   └── programs to send ─► decision sender ─► v2::Sender
 //! ```
 //!
-//! What is sent when is the protocol's business (`gate::decision::v2::transfer`); here is what two
-//! threads tell one another of it. Operators are told when a gate has taken a program or refused one,
-//! once, until it says something else.
+//! The protocol decides what to send when (`gate::decision::v2`). This is the state that two threads
+//! share about it. The log gets one message when a gate has accepted or rejected a program, until the
+//! gate reports another state.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,76 +16,81 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gate::decision::v2::chunk::TransferState;
 use gate::decision::v2::transfer::{ProgramImage, ProgramTransfer};
 
-use crate::vantage::told::{ProgramTold, hexadecimal};
+use crate::vantage::status::{ProgramInfo, hexadecimal};
 
-/// Messages for the operator that are kept until somebody takes them.
-const NEWS: usize = 256;
+/// The maximum number of log messages that wait to be drained.
+const MESSAGES: usize = 256;
 
-/// What is known of a program at a gate, by both and the program's number.
-type Known = BTreeMap<(IpAddr, u8), ProgramTold>;
+/// The state of each program at each gate, by the gate and the program's number.
+type KnownPrograms = BTreeMap<(IpAddr, u8), ProgramInfo>;
 
 #[derive(Debug)]
-struct Kept {
-    parcels: Arc<[ProgramImage]>,
-    known: Known,
-    news: Vec<String>,
+struct TransferTable {
+    images: Arc<[ProgramImage]>,
+    known: KnownPrograms,
+    messages: Vec<String>,
 }
 
-/// The programs that gates are to have.
+/// The programs for the gates.
 #[derive(Debug)]
-pub(super) struct Programs(Mutex<Kept>);
+pub(super) struct ProgramTransfers(Mutex<TransferTable>);
 
-impl Programs {
-    pub(super) fn new(parcels: Vec<ProgramImage>) -> Self {
-        let kept = Kept { parcels: parcels.into(), known: Known::new(), news: Vec::new() };
-        Self(Mutex::new(kept))
+impl ProgramTransfers {
+    pub(super) fn new(images: Vec<ProgramImage>) -> Self {
+        let state = TransferTable {
+            images: images.into(),
+            known: KnownPrograms::new(),
+            messages: Vec::new(),
+        };
+        Self(Mutex::new(state))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, TransferTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what gates are to have.
-    pub(super) fn parcels(&self) -> Arc<[ProgramImage]> {
-        Arc::clone(&self.lock().parcels)
+    /// Returns the programs for the gates.
+    pub(super) fn images(&self) -> Arc<[ProgramImage]> {
+        Arc::clone(&self.lock().images)
     }
 
-    /// Has gates be given others. What they were given before they keep.
-    pub(super) fn set(&self, parcels: Vec<ProgramImage>) {
-        self.lock().parcels = parcels.into();
+    /// Replaces the programs for the gates. A gate keeps the programs that it has.
+    pub(super) fn replace(&self, images: Vec<ProgramImage>) {
+        self.lock().images = images.into();
     }
 
-    /// Takes note of how it stands with every program at every gate.
-    pub(super) fn note<'a>(&self, each: impl Iterator<Item = (IpAddr, &'a ProgramTransfer)>) {
-        let mut kept = self.lock();
-        let Kept { known, news, .. } = &mut *kept;
+    /// Records the state of every program at every gate.
+    pub(super) fn record<'a>(&self, each: impl Iterator<Item = (IpAddr, &'a ProgramTransfer)>) {
+        let mut state = self.lock();
+        let TransferTable { known, messages, .. } = &mut *state;
         let before = std::mem::take(known);
         for (gate, carried) in each {
             let at = (gate, carried.image().number());
-            let told = tell(gate, carried);
-            let same = |it: &ProgramTold| {
-                (&it.digest, &it.state, &it.reason) == (&told.digest, &told.state, &told.reason)
+            let status = status(gate, carried);
+            let is_same = |old: &ProgramInfo| {
+                (&old.digest, &old.state, &old.reason)
+                    == (&status.digest, &status.state, &status.reason)
             };
-            if !before.get(&at).is_some_and(same) && news.len() < NEWS {
-                news.extend(words(&told));
+            if !before.get(&at).is_some_and(is_same) && messages.len() < MESSAGES {
+                messages.extend(message(&status));
             }
-            known.insert(at, told);
+            known.insert(at, status);
         }
     }
 
     /// Lists the programs by gate and number.
-    pub(super) fn list(&self) -> Vec<ProgramTold> {
+    pub(super) fn list(&self) -> Vec<ProgramInfo> {
         self.lock().known.values().cloned().collect()
     }
 
-    /// Takes what an operator should know.
-    pub(super) fn news(&self) -> Vec<String> {
-        std::mem::take(&mut self.lock().news)
+    /// Removes and returns the messages for the log.
+    pub(super) fn drain_messages(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().messages)
     }
 }
 
-fn tell(gate: IpAddr, carried: &ProgramTransfer) -> ProgramTold {
-    let parcel = carried.image();
+fn status(gate: IpAddr, carried: &ProgramTransfer) -> ProgramInfo {
+    let image = carried.image();
     let sending = carried.sending();
     let (state, reason) = match carried.status().map(|status| (status.state, &status.error)) {
         _ if sending.is_some() => ("transferring", None),
@@ -99,13 +103,13 @@ fn tell(gate: IpAddr, carried: &ProgramTransfer) -> ProgramTold {
             ("rejected", Some(words.unwrap_or_else(|| reason.to_string())))
         }
     };
-    let bytes = parcel.object().len();
-    ProgramTold {
-        number: parcel.number(),
-        name: Some(parcel.name().to_owned()),
+    let bytes = image.object().len();
+    ProgramInfo {
+        number: image.number(),
+        name: Some(image.name().to_owned()),
         gate: Some(gate),
         origin: "configuration".to_owned(),
-        digest: hexadecimal(parcel.digest()),
+        digest: hexadecimal(image.digest()),
         state: state.to_owned(),
         reason,
         received_bytes: sending.map(|next| next.min(bytes) as u64),
@@ -114,14 +118,14 @@ fn tell(gate: IpAddr, carried: &ProgramTransfer) -> ProgramTold {
     }
 }
 
-/// Says what an operator should know of it, if he should.
-fn words(told: &ProgramTold) -> Option<String> {
-    let (gate, number) = (told.gate?, told.number);
-    let name = told.name.as_deref().unwrap_or_default();
-    match (told.state.as_str(), &told.reason) {
-        ("active", _) => Some(format!("gate {gate} has program {number} ({name})")),
-        ("rejected", Some(why)) => {
-            Some(format!("gate {gate} refuses program {number} ({name}): {why}"))
+/// Returns the log message about a new state, if it has one.
+fn message(status: &ProgramInfo) -> Option<String> {
+    let (gate, number) = (status.gate?, status.number);
+    let name = status.name.as_deref().unwrap_or_default();
+    match (status.state.as_str(), &status.reason) {
+        ("active", _) => Some(format!("gate {gate} accepted program {number} ({name})")),
+        ("rejected", Some(reason)) => {
+            Some(format!("gate {gate} rejected program {number} ({name}): {reason}"))
         }
         _ => None,
     }

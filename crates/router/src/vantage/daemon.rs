@@ -1,15 +1,15 @@
-//! A gate brought to life: a daemon whose workers have hooks.
+//! The gate daemon: starts a router daemon whose workers have a gate's hook.
 //!
 //! ```text
 //!   Config ─► addresses ─► policy, rings, sockets ─► Daemon: interfaces, routes, workers
 //!                                                      └ a GateHook each
 //! ```
 //!
-//! What fails on the way up gives back what was taken before it, as the router does.
+//! If a step of the start fails, the steps before it are undone, as the router does.
 //!
-//! The addresses of both interfaces are read at the start: tunnels begin at those of the
-//! back interface, and ICMP errors come from those of the front one. Who renumbers
-//! restarts the gate.
+//! The addresses of both interfaces are read at the start: those of the back interface are the
+//! tunnels' sources, and those of the front interface the sources of ICMP errors. After a change of
+//! these addresses the gate has to be restarted.
 
 use std::collections::VecDeque;
 use std::io;
@@ -30,15 +30,15 @@ use port::af_xdp::Interface;
 use port::handover::{self, Handed};
 
 use super::config::{BACK, Config, FRONT, SteeredBy};
-use super::decisions::{Decisions, Session};
-use super::early::{self, Writer};
-use super::hook::{GateHook, Setup, places};
-use super::panel::{Panel, Unchanged};
-use super::retained::{self, Retained};
+use super::controller::{GateController, ReloadError};
+use super::counter_snapshot::CounterSnapshot;
+use super::decision_receiver::{DecisionReceiver, Session};
+use super::declined_map::{self, DeclinedMap};
+use super::hook::{GateHook, HookSetup, queue_slots};
+use super::program_store::ProgramStore;
 use super::rings::rings;
-use super::shelf::Shelf;
-use super::steering::Steering;
-use super::tally::Tally;
+use super::saved_flows::{self, SavedFlow};
+use super::steering::SoftwareSteering;
 use crate::control::progress::Progress;
 use crate::daemon::{Daemon, Guard};
 use crate::distribution::{self, Agent};
@@ -48,19 +48,19 @@ use crate::stats::Snapshot;
 
 /// A gate, until it is stopped or dropped.
 #[derive(Debug)]
-pub struct Vantage {
-    // Ends before what it changes.
+pub struct GateDaemon {
+    // Declared, and so dropped, before the controller that it changes.
     agent: Option<Agent>,
     daemon: Daemon,
-    panel: Arc<Panel>,
-    /// Where flows are kept, and what workers leave.
-    keep: Option<(PathBuf, Arc<Mutex<Vec<u8>>>)>,
+    controller: Arc<GateController>,
+    /// The flow file, and the flows that the workers save.
+    saved_flows: Option<(PathBuf, Arc<Mutex<Vec<u8>>>)>,
     restored: Option<io::Result<usize>>,
 }
 
-impl Vantage {
-    /// Starts a gate by `config` in the network namespace of the calling thread. Where it names a
-    /// distribution, the last bundle that is sound is in force.
+impl GateDaemon {
+    /// Starts a gate by `config` in the network namespace of the calling thread. If the configuration
+    /// has a distribution, the last valid bundle is applied.
     ///
     /// # Errors
     ///
@@ -69,15 +69,15 @@ impl Vantage {
         let system = |doing| move |source| StartError::System { doing, source };
         let router = config.router();
         present(&router, &by_name)?;
-        let sound = |bundle: &Arc<distribution::Bundle>| {
+        let validate = |bundle: &Arc<distribution::Bundle>| {
             Config::load_over(&config.path, Some(bundle)).map_err(|error| error.to_string())
         };
         let settings = config.fixed.distribution.as_ref();
-        let initial = settings.map(|settings| distribution::start(settings, sound));
+        let initial = settings.map(|settings| distribution::start(settings, validate));
         let initial = initial.transpose().map_err(io::Error::other);
-        let initial = initial.map_err(system("begin with the bundles that are kept"))?;
-        let (initial, over, said) = match initial {
-            Some((initial, over, said)) => (Some(initial), over, said),
+        let initial = initial.map_err(system("apply the stored bundles"))?;
+        let (initial, over, messages) = match initial {
+            Some((initial, over, messages)) => (Some(initial), over, messages),
             None => (None, None, Vec::new()),
         };
         let config = over.as_ref().unwrap_or(config);
@@ -86,31 +86,32 @@ impl Vantage {
         let front = addresses(&fixed.front.name).map_err(system("list the addresses"))?;
         let from4 = fixed.address4.or_else(|| back.iter().find_map(v4));
         let from6 = fixed.address6.or_else(|| back.iter().find_map(v6));
-        let has = |six: bool| {
+        let has_grantor = |six: bool| {
             config.rules.grantors().any(|grantor| matches!(grantor, Address::V6(_)) == six)
         };
-        for (missing, family) in
-            [(has(false) && from4.is_none(), "IPv4"), (has(true) && from6.is_none(), "IPv6")]
-        {
+        for (missing, family) in [
+            (has_grantor(false) && from4.is_none(), "IPv4"),
+            (has_grantor(true) && from6.is_none(), "IPv6"),
+        ] {
             if missing {
                 return Err(StartError::NoTunnelEnd { interface: fixed.back.name.clone(), family });
             }
         }
         let policy = config.rules.policy(1).map_err(|bad| StartError::System {
-            doing: "make the policy",
+            doing: "build the policy",
             source: io::Error::other(bad),
         })?;
         let policy = Publisher::new(policy);
         let workers = fixed.cores.len();
         let software = workers > 1 && fixed.steering == SteeredBy::Software;
-        let (mut ends, mut decide, mut talks) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut tellers, mut samples) = (Vec::new(), Vec::new());
-        for (its, theirs) in (0..workers).map(|_| rings()) {
-            decide.push(its.decisions);
-            tellers.push(its.early);
-            talks.push(its.talk);
-            samples.push(its.samples);
-            ends.push(theirs);
+        let (mut worker_rings, mut decisions, mut queries) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut declined, mut samples) = (Vec::new(), Vec::new());
+        for (control, worker) in (0..workers).map(|_| rings()) {
+            decisions.push(control.decisions);
+            declined.push(control.declined);
+            queries.push(control.queries);
+            samples.push(control.samples);
+            worker_rings.push(worker);
         }
         let listen: Vec<IpAddr> = [
             from4.map(|address| IpAddr::V4(address.into())),
@@ -123,48 +124,58 @@ impl Vantage {
         let keys = Publisher::new(TunnelKeys::default());
         let mut key_readers: Vec<_> = (0..workers).map(|_| keys.reader()).collect();
         let session = Session { number: random::word().max(1), keys };
-        let writer = Writer::new(tellers, policy.reader(), fixed.early);
+        let declined = DeclinedMap::new(declined, policy.reader(), fixed.xdp_declined_flows);
         let programs = Publisher::new(config.programs.clone());
         let mut program_readers: Vec<_> = (0..workers).map(|_| programs.reader()).collect();
-        let (shelf, desk) =
-            Shelf::start(programs, config).map_err(system("start the verifier's thread"))?;
-        let decisions =
-            Decisions::start(listen, name, &config.trust, decide, writer, desk, session)
-                .map_err(system("listen for decisions"))?;
-        let tallies: Vec<_> = (0..workers).map(|_| Arc::new(Tally::default())).collect();
+        let (store, inbox) =
+            ProgramStore::start(programs, config).map_err(system("start the verifier's thread"))?;
+        let decisions = DecisionReceiver::start(
+            listen,
+            name,
+            &config.trust,
+            decisions,
+            declined,
+            inbox,
+            session,
+        )
+        .map_err(system("listen for decisions"))?;
+        let counters: Vec<_> = (0..workers).map(|_| Arc::new(CounterSnapshot::default())).collect();
         let mut readers: Vec<_> = (0..workers).map(|_| policy.reader()).collect();
         let secrets = Publisher::new(Secrets::new(Secret::random()));
         let mut secret_readers: Vec<_> = (0..workers).map(|_| secrets.reader()).collect();
-        let panel = Panel::new(config, policy, shelf, tallies.clone(), talks, decisions);
-        let panel = panel.map_err(io::Error::other).map_err(system("make the candidate"))?;
-        let panel = Arc::new(panel.with_samples(samples).with_secrets(secrets));
+        let controller =
+            GateController::new(config, policy, store, counters.clone(), queries, decisions)
+                .map_err(io::Error::other)
+                .map_err(system("build the candidate policy"))?;
+        let controller = Arc::new(controller.with_samples(samples).with_secrets(secrets));
 
         let key = Key::random();
-        let left = fixed.keep.as_ref().map(|_| Arc::<Mutex<Vec<u8>>>::default());
-        let read = fixed.keep.as_ref().map(|path| retained::read(path, workers));
+        let saved = fixed.state_file.as_ref().map(|_| Arc::<Mutex<Vec<u8>>>::default());
+        let read = fixed.state_file.as_ref().map(|path| saved_flows::read(path, workers));
         let (mut known, restored) = match read {
             None => (vec![Vec::new(); workers], None),
             Some(Ok(mut known)) => {
-                // Of a sender that is gone nothing is left.
-                let known_sender = |flow: &Retained| {
+                // Decisions of senders that were removed do not apply.
+                let known_sender = |flow: &SavedFlow| {
                     let sender = flow.1.stamp().sender;
                     sender == 0 || config.trust.senders.iter().any(|(id, _)| *id == sender)
                 };
                 known.iter_mut().for_each(|known| known.retain(known_sender));
                 let count = known.iter().map(Vec::len).sum::<usize>();
-                // Another key, other owners: each takes its own out of all.
+                // The hash key and the owners are others now: each worker takes its own flows out of all.
                 let known = if software { vec![known.concat(); workers] } else { known };
                 (known, Some(Ok(count)))
             }
             Some(Err(error)) => (vec![Vec::new(); workers], Some(Err(error))),
         };
-        let overhead = fixed.between() + if has(true) { 40 } else { 20 };
+        let overhead = fixed.encapsulation_len() + if has_grantor(true) { 40 } else { 20 };
         let sharing = if software { handover::ends(workers, handover::BYTES) } else { Ok(vec![]) };
         let (mut givers, mut handed): (VecDeque<_>, VecDeque<_>) =
-            sharing.map_err(system("make what workers hand packets over by"))?.into_iter().unzip();
+            sharing.map_err(system("create the handover rings"))?.into_iter().unzip();
         let mut make = |worker: usize, interfaces: &[Interface]| -> Option<WorkerHook> {
-            let link = interfaces.get(BACK).map_or(1500, |it| it.mtu().min(u16::MAX.into()));
-            let hook = Box::new(GateHook::new(Setup {
+            let link =
+                interfaces.get(BACK).map_or(1500, |interface| interface.mtu().min(u16::MAX.into()));
+            let hook = Box::new(GateHook::new(HookSetup {
                 fixed,
                 workers,
                 from4: from4.unwrap_or(0),
@@ -180,64 +191,70 @@ impl Vantage {
                 keys: key_readers.remove(0),
                 stream: worker as u16,
                 programs: program_readers.remove(0),
-                ends: ends.remove(0),
-                steering: givers.pop_front().map(|giver| Steering::new(worker, workers, giver)),
-                tally: Arc::clone(&tallies[worker]),
-                retained: std::mem::take(&mut known[worker]),
-                leave: left.as_ref().map(|left| (worker as u32, Arc::clone(left))),
-                clock: Box::new(early::now),
+                rings: worker_rings.remove(0),
+                steering: givers
+                    .pop_front()
+                    .map(|giver| SoftwareSteering::new(worker, workers, giver)),
+                counters: Arc::clone(&counters[worker]),
+                saved_flows: std::mem::take(&mut known[worker]),
+                save_to: saved.as_ref().map(|saved| (worker as u32, Arc::clone(saved))),
+                clock: Box::new(declined_map::now),
             }));
             let behind = |first: &Interface| (first.mac(), first.mtu());
             let (mac, mtu) = interfaces.get(FRONT).map_or(([0; 6], 1500), behind);
             let handed = handed.pop_front().map(|port: Handed| port.behind(mac, mtu));
             Some(WorkerHook { hook, handed: handed.map(|port| Box::new(port) as Box<dyn Port>) })
         };
-        let hooks = HookFactory { frames: places(fixed) as u32, make: &mut make };
-        let role = Role::Gate(Arc::clone(&panel));
+        let hooks = HookFactory { frames: queue_slots(fixed) as u32, make: &mut make };
+        let role = Role::Gate(Arc::clone(&controller));
         let guard = Guard { role, hooks };
         let daemon = Daemon::start_guarded(router, guard)?;
-        // At work: what is in the file from now on would be out of date.
+        // The gate runs, and the file is out of date from now on.
         let restored = restored.map(|restored| {
-            let path = fixed.keep.as_deref().filter(|_| matches!(restored, Ok(1..)));
+            let path = fixed.state_file.as_deref().filter(|_| matches!(restored, Ok(1..)));
             path.map_or(Ok(()), std::fs::remove_file).and(restored)
         });
         if let Some(front) = daemon.interfaces().get(FRONT) {
-            panel.set_front(front);
+            controller.set_front(front);
         }
-        let agent = match (settings, initial, panel.agent_status()) {
+        let agent = match (settings, initial, controller.agent_status()) {
             (Some(settings), Some(initial), Some(agent_status)) => {
-                agent_status.queue_messages(said);
-                let (member, status) = (Arc::clone(&panel), Arc::clone(agent_status));
+                agent_status.queue_messages(messages);
+                let (member, status) = (Arc::clone(&controller), Arc::clone(agent_status));
                 let agent = Agent::start(settings, initial, member, status, daemon.asker().clone());
-                Some(agent.map_err(system("start who takes bundles over"))?)
+                Some(agent.map_err(system("start the distribution thread"))?)
             }
             _ => None,
         };
-        Ok(Self { agent, daemon, panel, keep: fixed.keep.clone().zip(left), restored })
+        let saved_flows = fixed.state_file.clone().zip(saved);
+        Ok(Self { agent, daemon, controller, saved_flows, restored })
     }
 
-    /// Does what clients want done, and looks after the grantors; to be called some times a
-    /// second. Returns what an operator should know.
-    pub fn attend(&mut self) -> Vec<String> {
+    /// Carries out clients' commands and checks the grantors; to be called several times a second.
+    /// Returns messages for the log.
+    pub fn run_pending(&mut self) -> Vec<String> {
         self.daemon.attend();
-        self.panel.compare();
-        self.panel.rotate_secrets(Instant::now());
-        self.panel.look_after_grantors();
-        let mut lines = self.panel.news_of_programs();
+        self.controller.evaluate_candidate();
+        self.controller.rotate_secrets(Instant::now());
+        self.controller.monitor_grantors();
+        let mut lines = self.controller.drain_program_messages();
         lines.extend(self.daemon.news());
         lines.extend(
-            self.panel.agent_status().map(|status| status.drain_messages()).unwrap_or_default(),
+            self.controller
+                .agent_status()
+                .map(|status| status.drain_messages())
+                .unwrap_or_default(),
         );
         lines
     }
 
-    /// Reads the configuration again, and goes over to the policy and the senders in it.
+    /// Reads the configuration again, and applies its policy and senders.
     ///
     /// # Errors
     ///
-    /// [`Unchanged`]: what there was before is in force.
-    pub fn reload(&self) -> Result<String, Unchanged> {
-        self.panel.reload()
+    /// [`ReloadError`]: the configuration before stays in force.
+    pub fn reload(&self) -> Result<String, ReloadError> {
+        self.controller.reload()
     }
 
     /// Returns the ports, those of the first worker first.
@@ -250,62 +267,63 @@ impl Vantage {
         self.daemon.stats()
     }
 
-    /// Describes the gate.
-    pub fn told(&self) -> super::told::GateTold {
-        self.panel.gate()
+    /// Returns the status of the gate.
+    pub fn status(&self) -> super::status::GateStatus {
+        self.controller.status()
     }
 
-    /// Returns why interfaces do not work as ports, of each that does not.
+    /// Returns the error of each interface that does not work as a port.
     pub fn problems(&self) -> Vec<String> {
         self.daemon.problems()
     }
 
-    /// Says whether all threads are at work.
-    pub fn alive(&self) -> bool {
-        self.daemon.alive() && self.panel.alive()
+    /// Returns whether all threads run.
+    pub fn is_alive(&self) -> bool {
+        self.daemon.alive() && self.controller.is_alive()
     }
 
-    /// Returns what the progress of its threads is seen by.
+    /// Returns the turn counters of all threads, for a watchdog.
     pub fn progress(&self) -> Progress {
-        self.daemon.progress().with([self.panel.turns()])
+        self.daemon.progress().with([self.controller.turns()])
     }
 
-    /// Says how many flows there were from before, or why none; nothing where none are kept.
+    /// Returns the number of flows restored from the flow file, or the error; `None` without a file.
     pub fn restored(&self) -> Option<&io::Result<usize>> {
         self.restored.as_ref()
     }
 
-    /// Keeps the flows in their file, the gate being stopped; says how many.
+    /// Writes the flow file once the gate has stopped, and returns the number of flows; `None` without
+    /// a file.
     ///
     /// # Errors
     ///
     /// The system's.
-    pub fn keep(&mut self) -> Option<io::Result<usize>> {
-        let (path, left) = self.keep.take()?;
-        let flows = left.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(retained::write(&path, &flows))
+    pub fn save_flows(&mut self) -> Option<io::Result<usize>> {
+        let (path, saved) = self.saved_flows.take()?;
+        let flows = saved.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(saved_flows::write(&path, &flows))
     }
 
-    /// Stops everything but what shows the counters, which are final afterwards; says
-    /// whether all ended as they should.
+    /// Stops all threads but those that serve the counters, which are final afterwards; returns
+    /// whether all ended without an error.
     pub fn stop(&mut self) -> bool {
         self.agent = None;
         self.daemon.stop()
     }
 }
 
-/// Lists the addresses of an interface that others can reach.
+/// Lists the addresses of an interface except link-local ones.
 fn addresses(name: &str) -> io::Result<Vec<IpAddr>> {
-    let mine = getifaddrs()?.filter(|it| it.interface_name == name);
-    let all = mine.filter_map(|it| it.address).filter_map(|address| {
-        let four = address.as_sockaddr_in().map(|it| IpAddr::V4(it.ip()));
-        four.or_else(|| address.as_sockaddr_in6().map(|it| IpAddr::V6(it.ip())))
+    let entries = getifaddrs()?.filter(|entry| entry.interface_name == name);
+    let all = entries.filter_map(|entry| entry.address).filter_map(|address| {
+        let four = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
+        four.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
     });
-    let link_local = |it: &IpAddr| match it {
-        IpAddr::V4(it) => it.is_link_local(),
-        IpAddr::V6(it) => it.is_unicast_link_local(),
+    let is_link_local = |address: &IpAddr| match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
     };
-    Ok(all.filter(|it| !link_local(it)).collect())
+    Ok(all.filter(|address| !is_link_local(address)).collect())
 }
 
 fn v4(address: &IpAddr) -> Option<u32> {

@@ -1,79 +1,80 @@
-//! The vantage point: a router whose packets pass a DDoS gate (`fingerpost gate`).
+//! The gate daemon: a router whose packets pass a DDoS gate (`fingerpost gate`), at a vantage point.
 //!
 //! ```text
-//!   front ─► sift: Gate ──────┬─► routed as by any router           front, what stays
-//!                             ├─► dropped, counted                  declined, over the rate, …
-//!                             └─► Link: requests, grants, reserve ─► tunnel ─► back
-//!   back ──────────────────────► routed as by any router ─────────────────────► front
+//!   front ─► GateHook: Gate ───┬─► routed as by any router          destinations at the front
+//!                              ├─► dropped, counted                 declined, over the rate, …
+//!                              └─► Link: requests, grants, reserve ─► tunnel ─► back
+//!   back ───────────────────────► routed as by any router ────────────────────► front
 //!
-//!   grantors ═ UDP, kernel ═► decisions ─ ring ─► each worker's Gate
-//!   clients ── socket ──────► panel ───── rings ◄─► each worker's flows
+//!   grantors ═ UDP, kernel ═► decision receiver ─ ring ─► each worker's Gate
+//!   clients ── socket ──────► controller ──────── rings ◄─► each worker's flows
 //! ```
 //!
-//! The packets' way is the router's (`datapath/`), with a [`GateHook`] between what a port
-//! has received and the batch. Interfaces, routes, neighbors, the control socket and the
-//! metrics are the router's too: a gate is a [`crate::Daemon`] with hooks. What it adds
-//! is below; what it decides is all in the crate `gate`, which does no I/O.
+//! Packets take the router's path (`datapath/`), with a [`GateHook`] between the packets that a port
+//! received and the batch. Interfaces, routes, neighbors, the control socket and the metrics are the
+//! router's too: a gate is a [`crate::Daemon`] with hooks. The crate `gate` makes all decisions about
+//! packets and does no I/O; the files here are its I/O:
 //!
-//! | file | what it is |
+//! | file | content |
 //! |---|---|
-//! | [`config`] | one TOML file |
-//! | `hook` | a worker's gate and link, between its ports |
-//! | `steering` | packets to the worker whose flow they are, where the card does not |
-//! | `kept` | frames that wait in the link's queues |
-//! | `reply` | answers to packets that are too big |
-//! | `cookie` | answers to SYNs whose sources have to show themselves |
-//! | `last` | why packets were dropped lately, by flow |
-//! | `tally` | what a worker shows |
-//! | `policies` | which rule has which line of what workers count by rule |
-//! | `sampler` | now and then a packet, for who wants to know where they go |
-//! | `shadow` | a candidate beside the policy, compared by these samples |
-//! | `rings` | to a worker and back, without locks |
-//! | `decisions` | what grantors say, from sockets to rings |
-//! | `permits` | limits of each sender, and retraction of its decisions |
-//! | `shelf` | flow programs: the configuration's, and those that grantors send |
-//! | `early` | declined flows that end in the kernel |
-//! | `blocked` | blocked sources that end there |
-//! | `health` | which grantors live |
-//! | `panel` | questions, and another policy |
-//! | `retained` | the flows in a file, over a restart |
-//! | `daemon` | all of it brought to life |
+//! | [`config`] | the configuration, one TOML file |
+//! | `hook` | a worker's gate and link, as a packet hook |
+//! | `steering` | the handover of packets to the worker that owns the flow, without support of the card |
+//! | `queued_frames` | the frames in the link's queues |
+//! | `icmp_errors` | ICMP errors for packets that are too long |
+//! | `syn_cookies` | SYN cookies on the wire |
+//! | `recent_drops` | the verdicts of recently dropped packets, by flow |
+//! | `counter_snapshot` | a worker's counters |
+//! | `rule_ids` | the counters of each rule of the policy |
+//! | `sampler` | random samples of the packets |
+//! | `candidate` | the evaluation of a candidate policy by these samples |
+//! | `rings` | the lock-free rings between control threads and a worker |
+//! | `decision_receiver` | grantors' decisions, from UDP sockets to the rings |
+//! | `sender_limits` | the limits of each sender, and the retraction of its decisions |
+//! | `program_store` | flow programs of the configuration and of grantors |
+//! | `declined_map` | declined flows that the XDP program drops |
+//! | `blocked_map` | blocked sources that the XDP program drops |
+//! | `inside_map` | prefixes behind the gate, for the XDP program's check of sources |
+//! | `grantor_monitor` | silent grantors |
+//! | `controller` | status queries, reloads and commands |
+//! | `saved_flows` | the flow file, across a restart |
+//! | `daemon` | the start and the stop of all of it |
 
-mod blocked;
+mod blocked_map;
+mod candidate;
 pub mod config;
-mod cookie;
+mod controller;
+mod counter_snapshot;
 mod daemon;
-mod decisions;
-mod early;
-mod health;
+mod decision_receiver;
+mod declined_map;
+mod grantor_monitor;
 mod hook;
-mod inside;
-mod kept;
-mod last;
-mod panel;
-mod permits;
-mod policies;
-mod reply;
-mod retained;
+mod icmp_errors;
+mod inside_map;
+mod program_store;
+mod queued_frames;
+mod recent_drops;
 mod rings;
+mod rule_ids;
 mod sampler;
-mod shadow;
-mod shelf;
+mod saved_flows;
+mod sender_limits;
 mod steering;
-mod tally;
+mod syn_cookies;
 
 pub use config::Config;
-pub use daemon::Vantage;
-pub use gate::gate::RuleOutcome;
-pub use hook::{GateHook, Setup};
-pub(crate) use panel::Panel;
-pub use panel::{Unchanged, told};
-pub use permits::Permit;
-pub use retained::Retained;
-pub use rings::{Ends, Rings, rings};
-pub use sampler::Sampled;
-pub use steering::Steering;
-pub use tally::Tally;
+pub(crate) use controller::GateController;
+pub use controller::{ReloadError, status};
+pub use counter_snapshot::CounterSnapshot;
 #[cfg(test)]
-pub(crate) use tally::words;
-pub(crate) use tally::{About, is_gauge};
+pub(crate) use counter_snapshot::counter_names;
+pub(crate) use counter_snapshot::{CounterGroup, is_gauge};
+pub use daemon::GateDaemon;
+pub use gate::gate::RuleOutcome;
+pub use hook::{GateHook, HookSetup};
+pub use rings::{ControlRings, WorkerRings, rings};
+pub use sampler::PacketSample;
+pub use saved_flows::SavedFlow;
+pub use sender_limits::SenderLimits;
+pub use steering::SoftwareSteering;

@@ -1,149 +1,155 @@
-//! Rings: to a worker and back, bounded, without locks.
+//! The rings between the control threads and a worker: bounded and lock-free.
 //!
 //! ```text
-//!   decisions thread ── Decided ──► worker     when it is full the message is not taken
-//!   decisions thread ◄── Early ──── worker     what the kernel is to drop, or no longer
-//!   panel ──────────── Question ──► worker
-//!   panel ◄──────────── Answer ──── worker     when it is full the worker goes on later
-//!   panel ◄─────────── Sampled ──── worker     when it is full, or nobody reads, they are lost
+//!   decision receiver ── DecisionMessage ──► worker   full: the message is not accepted
+//!   decision receiver ◄── DeclinedUpdate ─── worker   full: the map is cleared later
+//!   controller ─────── Query ──────────────► worker
+//!   controller ◄────── QueryReply ────────── worker   full: the worker continues in a later turn
+//!   controller ◄────── PacketSample ──────── worker   full, or not read: samples are lost
 //! ```
 //!
-//! One producer and one consumer each (`rtrb`, wait-free); what is in them is copied and
-//! owns nothing, so that neither end allocates or frees.
+//! Each ring has one producer and one consumer (`rtrb`, wait-free). The elements are `Copy` and own no
+//! memory, so that neither end allocates or frees.
 
 use gate::decision::Item;
 use gate::flow::Flow;
 use gate::state::{Stamp, State, Traffic};
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use super::sampler::Sampled;
+use super::sampler::PacketSample;
 use crate::datapath::Verdict;
 
-/// Decisions on their way: several messages of the most that one holds.
+/// Capacity of the decision ring: several messages of the maximum size.
 pub(super) const DECISIONS: usize = 8192;
-/// The most decisions of a message.
+/// The maximum number of decisions in a message.
 pub(super) const MESSAGE: usize = 1024;
-/// Questions and answers on their way.
-const TALK: usize = 256;
-/// Samples on their way: more than a second has (`sampler.rs`).
+/// Capacity of the query and reply rings.
+const QUERIES: usize = 256;
+/// Capacity of the sample ring: more than one second has (`sampler.rs`).
 const SAMPLES: usize = 8192;
 
-/// A decision, or the end of some.
+/// A message of the decision receiver to a worker.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Decided {
-    /// A decision and which it is.
-    Item(Item, Stamp),
-    /// All decisions of this sender up to this number are retracted.
+pub(super) enum DecisionMessage {
+    /// Apply a decision with this stamp.
+    Apply(Item, Stamp),
+    /// Retract all decisions of a sender up to this number.
     Retract(Stamp),
 }
 
-/// What the kernel is to know of declined flows.
+/// A change to the kernel's map of declined flows.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Early {
-    /// A flow is declined for so many seconds.
-    Decline(Flow, u32),
-    /// A flow is not, or no longer.
-    Forgive(Flow),
-    /// Whatever was said is worth nothing.
+pub(super) enum DeclinedUpdate {
+    /// The flow is declined for this many seconds.
+    Insert(Flow, u32),
+    /// The flow is not declined, or no longer.
+    Remove(Flow),
+    /// All flows are to be removed.
     Clear,
 }
 
-/// What is asked of a worker.
+/// A query to a worker.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Question {
-    /// What it knows of a flow.
-    About(Flow),
-    /// Its flows, at most so many.
+pub(super) enum Query {
+    /// The state of a flow.
+    Flow(Flow),
+    /// The worker's flows, at most this many.
     Flows(u32),
 }
 
-/// What a worker answers, with the number of the question.
+/// A reply to the query with the same number.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Answer {
-    /// A flow.
-    Known(Known),
-    /// There is no entry, but the first packet of the flow came so many nanoseconds ago.
-    Seen(u64),
-    /// Why the last packet of the flow was dropped, and how long ago in nanoseconds.
+pub(super) enum QueryReply {
+    /// A flow with an entry.
+    Entry(FlowEntry),
+    /// The flow has no entry; its first packet arrived this many nanoseconds ago.
+    FirstSeen(u64),
+    /// The verdict of the flow's last dropped packet, and the nanoseconds since.
     Dropped(Verdict, u64),
-    /// All has been said.
+    /// The query is complete.
     End,
 }
 
-/// What a worker knows of a flow.
+/// The state of a flow in a worker's table.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
+pub(super) struct FlowEntry {
     pub(super) flow: Flow,
     pub(super) state: State,
     pub(super) program: u8,
-    /// Nanoseconds until the state is over.
+    /// Nanoseconds until the state expires.
     pub(super) left: u64,
-    /// Of a flow that is declined provisionally: which of its packets.
+    /// The packets that a provisional decline covers.
     pub(super) traffic: Traffic,
-    /// Nanoseconds since a packet asked.
+    /// Nanoseconds since the last request.
     pub(super) idle: u64,
     pub(super) priority: u8,
     pub(super) set: u16,
     pub(super) generation: u16,
     /// Bytes left in this second.
     pub(super) budget: u64,
-    /// Nanoseconds until packets ask for renewal.
+    /// Nanoseconds until packets request a renewal.
     pub(super) renewal: u64,
     pub(super) stamp: Stamp,
 }
 
-/// The worker's ends.
+/// The worker's ends of its rings.
 #[derive(Debug)]
-pub struct Ends {
-    pub(super) decisions: Consumer<Decided>,
-    pub(super) early: Producer<Early>,
-    pub(super) questions: Consumer<(u32, Question)>,
-    pub(super) answers: Producer<(u32, Answer)>,
-    pub(super) samples: Producer<Sampled>,
+pub struct WorkerRings {
+    pub(super) decisions: Consumer<DecisionMessage>,
+    pub(super) declined: Producer<DeclinedUpdate>,
+    pub(super) queries: Consumer<(u32, Query)>,
+    pub(super) replies: Producer<(u32, QueryReply)>,
+    pub(super) samples: Producer<PacketSample>,
 }
 
-/// The other ends.
+/// The control threads' ends of a worker's rings.
 #[derive(Debug)]
-pub struct Rings {
-    pub(super) decisions: Producer<Decided>,
-    pub(super) early: Consumer<Early>,
-    pub(super) talk: Talk,
-    pub(super) samples: Consumer<Sampled>,
+pub struct ControlRings {
+    pub(super) decisions: Producer<DecisionMessage>,
+    pub(super) declined: Consumer<DeclinedUpdate>,
+    pub(super) queries: QueryChannel,
+    pub(super) samples: Consumer<PacketSample>,
 }
 
-impl Rings {
-    /// Tells the worker a decision; says whether there was room.
+impl ControlRings {
+    /// Sends the worker a decision; returns whether there was room.
     pub fn decide(&mut self, item: Item, stamp: Stamp) -> bool {
-        self.decisions.push(Decided::Item(item, stamp)).is_ok()
+        self.decisions.push(DecisionMessage::Apply(item, stamp)).is_ok()
     }
 
     /// Sends the worker a retraction of a sender's decisions up to a number; returns whether there
     /// was room.
     pub fn retract(&mut self, upto: Stamp) -> bool {
-        self.decisions.push(Decided::Retract(upto)).is_ok()
+        self.decisions.push(DecisionMessage::Retract(upto)).is_ok()
     }
 
-    /// Takes the oldest sample.
-    pub fn sample(&mut self) -> Option<Sampled> {
+    /// Returns the oldest sample.
+    pub fn sample(&mut self) -> Option<PacketSample> {
         self.samples.pop().ok()
     }
 }
 
-/// Who asks a worker.
+/// The queries to a worker and its replies.
 #[derive(Debug)]
-pub(super) struct Talk {
-    pub(super) questions: Producer<(u32, Question)>,
-    pub(super) answers: Consumer<(u32, Answer)>,
+pub(super) struct QueryChannel {
+    pub(super) queries: Producer<(u32, Query)>,
+    pub(super) replies: Consumer<(u32, QueryReply)>,
 }
 
 /// Makes the rings of a worker.
-pub fn rings() -> (Rings, Ends) {
-    let (decide, decisions) = RingBuffer::new(DECISIONS);
-    let (tell, early) = RingBuffer::new(DECISIONS);
-    let (ask, questions) = RingBuffer::new(TALK);
-    let (answer, answers) = RingBuffer::new(TALK);
-    let (sample, samples) = RingBuffer::new(SAMPLES);
-    let talk = Talk { questions: ask, answers };
-    let ends = Ends { decisions, early: tell, questions, answers: answer, samples: sample };
-    (Rings { decisions: decide, early, talk, samples }, ends)
+pub fn rings() -> (ControlRings, WorkerRings) {
+    let (send_decision, decisions) = RingBuffer::new(DECISIONS);
+    let (send_declined, declined) = RingBuffer::new(DECISIONS);
+    let (send_query, queries) = RingBuffer::new(QUERIES);
+    let (send_reply, replies) = RingBuffer::new(QUERIES);
+    let (send_sample, samples) = RingBuffer::new(SAMPLES);
+    let channel = QueryChannel { queries: send_query, replies };
+    let worker = WorkerRings {
+        decisions,
+        declined: send_declined,
+        queries,
+        replies: send_reply,
+        samples: send_sample,
+    };
+    (ControlRings { decisions: send_decision, declined, queries: channel, samples }, worker)
 }

@@ -1,63 +1,62 @@
-//! Steering in software: every packet of a flow comes to the worker whose flow it is.
+//! Software steering: every packet of a flow is processed by the worker that owns the flow.
 //!
 //! ```text
-//!   queue ─► received ─► flow, hash ─► whose? ─ mine ──────────► judged here
-//!                                        │ another's
-//!                                        └► his ring, with hash ─► received by him, judged there
+//!   queue ─► received ─► flow, hash ─► owner? ─ this worker ─────► processed here
+//!                                         │ another worker
+//!                                         └► its ring, with the hash ─► processed there
 //! ```
 //!
-//! A flow is a pair of addresses, and what is known of it is known to one worker. A card that
-//! spreads by addresses alone brings all of its packets to one queue; veth and cheap cards spread
-//! by ports too, or do not say. Then the worker that a packet came to hands it on, by the hash that
-//! finds the flow in the table, mixed once more so that each worker's hashes are spread over
-//! all of its table.
+//! A flow is an address pair, and its state is known to one worker. A card that hashes addresses only
+//! brings all packets of a flow to one queue. veth and cheap cards hash the ports too, or their hash is
+//! unknown. Then the worker that receives a packet hands it over to the owner: by the hash that finds
+//! the flow in the table, mixed once more so that each worker's flows are spread over all of its table.
 //!
-//! A packet is parsed and hashed once, by the worker that it came to (`hook/sift.rs`): its hash
-//! goes with it through the ring, and who receives it there takes both as said.
+//! A packet is parsed and hashed once, by the worker that receives it (`hook/ingress.rs`). Its hash
+//! goes with it through the ring, and the owner uses both.
 //!
-//! Decisions go to every worker; one about a flow is left to the worker whose it is.
+//! Decisions go to every worker; the owner applies a decision about a flow.
 //!
-//! A packet is counted by who judges it. One that the other has no room for ends here, as
-//! `handover_full`. What is no packet of a flow is judged where it came.
+//! The owner counts the packet. A packet that finds the owner's ring full ends here, as
+//! `handover_full`. A packet of no flow stays with the worker that received it.
 
 use port::handover::Giver;
 
-/// A worker's place among those that share the flows.
+/// A worker's part in the steering of flows.
 #[derive(Debug)]
-pub struct Steering {
-    me: usize,
+pub struct SoftwareSteering {
+    worker: usize,
     workers: usize,
     giver: Giver,
 }
 
-/// Returns whose a flow is.
+/// Returns the worker that owns the flow with this hash.
 fn owner(hash: u32, workers: usize) -> usize {
     let mixed = u64::from(hash.wrapping_mul(0x9e37_79b1));
     ((mixed * workers as u64) >> 32) as usize
 }
 
-impl Steering {
-    /// Makes worker `me` one of so many.
-    pub fn new(me: usize, workers: usize, giver: Giver) -> Self {
-        Self { me, workers, giver }
+impl SoftwareSteering {
+    /// Makes the steering of one of `workers` workers.
+    pub fn new(worker: usize, workers: usize, giver: Giver) -> Self {
+        Self { worker, workers, giver }
     }
 
-    /// Says whether this worker has the flow with this hash.
-    pub(super) fn has(&self, hash: u32) -> bool {
-        owner(hash, self.workers) == self.me
+    /// Returns whether this worker owns the flow with this hash.
+    pub(super) fn is_owner(&self, hash: u32) -> bool {
+        owner(hash, self.workers) == self.worker
     }
 
-    /// Hands a packet of the flow with this hash to the worker whose it is, and says whether that
-    /// had room for it; nothing if the flow is this worker's own.
+    /// Hands a packet over to the worker that owns the flow with this hash, and returns whether the
+    /// owner's ring had room; `None` if this worker is the owner.
     #[inline]
     pub(super) fn hand_over(&mut self, hash: u32, packet: &[u8]) -> Option<bool> {
         let owner = owner(hash, self.workers);
-        (owner != self.me).then(|| self.giver.give(owner, hash, packet))
+        (owner != self.worker).then(|| self.giver.give(owner, hash, packet))
     }
 
-    /// Wakes those who were given something and sleep.
+    /// Wakes the workers that received packets.
     #[inline]
-    pub(super) fn ring(&mut self) {
+    pub(super) fn notify(&mut self) {
         self.giver.ring();
     }
 }

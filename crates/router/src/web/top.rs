@@ -22,7 +22,7 @@ use std::ops::AddAssign;
 
 use serde::Serialize;
 
-use crate::vantage::{RuleOutcome, Sampled};
+use crate::vantage::{PacketSample, RuleOutcome};
 
 /// Slices of time that are added up.
 const SLICES: usize = 10;
@@ -100,24 +100,24 @@ pub(crate) struct Destination {
 }
 
 impl Destination {
-    /// Returns its packets by what became of them, which are all of them.
+    /// Returns its packets by outcome; the sum is all of them.
     pub(crate) fn outcomes(&self) -> [(&'static str, f64); 4] {
-        let of = |fate| match fate {
+        let of = |outcome| match outcome {
             RuleOutcome::Request => self.requests,
             RuleOutcome::Granted => self.granted,
             RuleOutcome::Passed => self.passed,
             RuleOutcome::Dropped => self.dropped,
         };
-        RuleOutcome::ALL.map(|fate| (fate.name(), of(fate)))
+        RuleOutcome::ALL.map(|outcome| (outcome.name(), of(outcome)))
     }
 }
 
 impl Top {
     /// Takes a sample.
-    pub(super) fn take(&mut self, sampled: Sampled) {
-        let Sampled { destination, became, bytes, every, .. } = sampled;
+    pub(super) fn take(&mut self, sampled: PacketSample) {
+        let PacketSample { destination, outcome, bytes, every, .. } = sampled;
         let packets = u64::from(every);
-        let of = |this| if became == this { packets } else { 0 };
+        let of = |this| if outcome == this { packets } else { 0 };
         let sums = Sums {
             samples: 1,
             packets,
@@ -181,9 +181,9 @@ impl Top {
 mod tests {
     use super::*;
 
-    fn sampled(last: u8, became: RuleOutcome, every: u32) -> Sampled {
+    fn sampled(last: u8, outcome: RuleOutcome, every: u32) -> PacketSample {
         let (source, destination) = ([10, 0, 0, 1].into(), IpAddr::from([192, 0, 2, last]));
-        Sampled { source, destination, became, bytes: 100, every }
+        PacketSample { source, destination, outcome, bytes: 100, every }
     }
 
     #[test]

@@ -20,10 +20,10 @@ use crate::config::Metrics;
 use crate::control::rights;
 use crate::daemon::View;
 use crate::datapath::{Class, Verdict};
-use crate::grantor::told::GrantorTold;
+use crate::grantor::status::GrantorStatus;
 use crate::role::Role;
 use crate::stats::Snapshot;
-use crate::vantage::{About, is_gauge};
+use crate::vantage::{CounterGroup, is_gauge};
 
 /// How often samples are taken.
 const SAMPLES: Duration = Duration::from_millis(250);
@@ -134,7 +134,7 @@ impl Watcher {
     fn samples(&self) {
         if let Ok(gate) = self.role.gate() {
             let mut seen = lock(&self.seen);
-            gate.samples(|sampled| seen.top.take(sampled));
+            gate.drain_samples(|sampled| seen.top.take(sampled));
         }
     }
 
@@ -146,8 +146,8 @@ impl Watcher {
         let mut numbers = router(&stats);
         match &self.role {
             Role::Router => {}
-            Role::Gate(gate) => numbers.extend(gate.numbers().into_iter().map(of_gate)),
-            Role::Grantor(grantor) => numbers.extend(of_grantor(&grantor.told())),
+            Role::Gate(gate) => numbers.extend(gate.counters().into_iter().map(of_gate)),
+            Role::Grantor(grantor) => numbers.extend(of_grantor(&grantor.status())),
         }
         let since = stats - self.before;
         self.before = stats;
@@ -173,12 +173,12 @@ fn report(before: bool, attacks: &Attacks) {
     }
 }
 
-fn of_gate((about, name, value): (About, &'static str, u64)) -> Number {
+fn of_gate((about, name, value): (CounterGroup, &'static str, u64)) -> Number {
     Number { name: format!("{}.{name}", part(about)), value, gauge: is_gauge(about, name) }
 }
 
 /// The numbers of a grantor: as many with a candidate as without.
-fn of_grantor(told: &GrantorTold) -> Vec<Number> {
+fn of_grantor(told: &GrantorStatus) -> Vec<Number> {
     let shadow = told.candidate.as_ref();
     let candidate = [
         ("requests", shadow.map(|it| it.requests)),
@@ -196,13 +196,13 @@ fn of_grantor(told: &GrantorTold) -> Vec<Number> {
     policy.chain(post).chain(candidate).collect()
 }
 
-fn part(about: About) -> &'static str {
+fn part(about: CounterGroup) -> &'static str {
     match about {
-        About::Packets => "packets",
-        About::Bytes => "bytes",
-        About::Table => "table",
-        About::Decisions => "decisions",
-        About::Link => "link",
+        CounterGroup::Packets => "packets",
+        CounterGroup::Bytes => "bytes",
+        CounterGroup::Table => "table",
+        CounterGroup::Decisions => "decisions",
+        CounterGroup::Link => "link",
     }
 }
 
@@ -227,7 +227,7 @@ fn router(stats: &Snapshot) -> Vec<Number> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grantor::told::ShadowTold;
+    use crate::grantor::status::PolicyComparison;
 
     #[test]
     fn every_drop_has_a_column_and_they_add_up() {
@@ -243,17 +243,18 @@ mod tests {
 
     #[test]
     fn a_grantor_has_the_same_columns_with_a_candidate_and_without() {
-        let mut told: GrantorTold = serde_json::from_str(
+        let mut told: GrantorStatus = serde_json::from_str(
             r#"{"policy":{"granted":3,"memory_bytes":9},"decisions":{"messages":2},"lists":{}}"#,
         )
         .unwrap();
-        let names = |told: &GrantorTold| -> Vec<String> {
+        let names = |told: &GrantorStatus| -> Vec<String> {
             of_grantor(told).into_iter().map(|it| it.name).collect()
         };
         let before = names(&told);
         assert_eq!(before[..3], ["policy.granted", "policy.memory_bytes", "decisions.messages"]);
         let changes = [("granted_declined".to_owned(), 2), ("declined_granted".to_owned(), 3)];
-        told.candidate = Some(ShadowTold { changes: changes.into(), ..ShadowTold::default() });
+        told.candidate =
+            Some(PolicyComparison { changes: changes.into(), ..PolicyComparison::default() });
         assert_eq!(names(&told), before);
         let changed = of_grantor(&told).pop().unwrap();
         assert_eq!((changed.name.as_str(), changed.value), ("candidate.changed", 5));

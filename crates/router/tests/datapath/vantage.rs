@@ -203,7 +203,7 @@ fn every_packet_ends_once_and_nothing_is_allocated() {
     for verdict in Verdict::ALL.into_iter().filter(gates) {
         assert!(rig.count(verdict) > 0, "no packet ended as {verdict:?}");
     }
-    let packets = |name: &str| rig.tally.packets(name);
+    let packets = |name: &str| rig.counters.packets(name);
     let ended = [
         "request",
         "granted",
@@ -258,22 +258,22 @@ fn samples_are_of_what_was_judged() {
         rig.rest();
         rig.far[1].take();
     }
-    let (mut became, mut bytes, mut declined) = ([0; 4], 0, 0);
+    let (mut fates, mut bytes, mut declined) = ([0; 4], 0, 0);
     while let Some(sampled) = rig.rings.sample() {
         assert_eq!(sampled.every, 1);
-        became[sampled.became as usize] += 1;
+        fates[sampled.outcome as usize] += 1;
         bytes += u64::from(sampled.bytes);
-        let dropped = sampled.became == RuleOutcome::Dropped;
+        let dropped = sampled.outcome == RuleOutcome::Dropped;
         let protected = std::net::IpAddr::V4(PROTECTED.into());
         declined += u64::from(dropped && sampled.destination == protected);
     }
-    let packets = |name: &str| rig.tally.packets(name);
+    let packets = |name: &str| rig.counters.packets(name);
     let passed = packets("back") + packets("front");
     let granted = packets("granted") + packets("direct");
     let dropped = packets("received") - packets("request") - granted - passed;
-    assert_eq!(became, [packets("request"), granted, passed, dropped]);
-    assert!(packets("request") > 0 && passed > 0 && declined >= 40, "{became:?}");
-    let counted = rig.tally.bytes("received");
+    assert_eq!(fates, [packets("request"), granted, passed, dropped]);
+    assert!(packets("request") > 0 && passed > 0 && declined >= 40, "{fates:?}");
+    let counted = rig.counters.bytes("received");
     assert_eq!(bytes, counted);
 }
 
@@ -313,7 +313,7 @@ fn oversize(src: u32, dst: u32) -> Vec<u8> {
 
 #[test]
 fn oversize_packets_are_answered_within_the_budget_of_their_source() {
-    let mut rig = Rig::new(config("1gbit", "[tunnel]\nanswers = 50"));
+    let mut rig = Rig::new(config("1gbit", "[tunnel]\nicmp_rate = 50"));
     let mut answers = 0;
     // For two seconds, a thousand a second.
     for step in 0..2000u32 {
@@ -341,7 +341,7 @@ fn oversize_packets_are_answered_within_the_budget_of_their_source() {
 #[test]
 fn oversize_packets_of_a_flood_leave_others_their_answers() {
     for forged in [false, true] {
-        let mut rig = Rig::new(config("1gbit", "[tunnel]\nanswers = 50"));
+        let mut rig = Rig::new(config("1gbit", "[tunnel]\nicmp_rate = 50"));
         let (modest, granted) = (0xc000_0301, 0xc000_0401);
         rig.grant(Flow::v4(granted, PROTECTED), 1 << 20);
         let mut answers: HashMap<u32, u32> = HashMap::new();

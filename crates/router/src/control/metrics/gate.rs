@@ -11,32 +11,32 @@ use std::fmt;
 use super::Gathered;
 use super::help;
 use super::writer::{Family, Writer, bytes, family};
-use crate::vantage::told::PolicyTold;
-use crate::vantage::{About, is_gauge};
+use crate::vantage::status::RuleTraffic;
+use crate::vantage::{CounterGroup, is_gauge};
 use crate::web::Destinations;
 
 impl Gathered {
     pub(super) fn encode_gate(&self, to: &mut Writer<'_>) -> fmt::Result {
         let Ok(gate) = self.role.gate() else { return Ok(()) };
-        let numbers = gate.numbers();
+        let numbers = gate.counters();
         let of = |about| {
             let all = numbers.iter().filter(move |it| it.0 == about);
             all.map(|&(_, name, value)| ([("verdict", name)], value))
         };
         let metric = family("gate_packets", "Packets that the gate decided, by verdict");
-        to.counter(&metric, of(About::Packets))?;
+        to.counter(&metric, of(CounterGroup::Packets))?;
         to.counter(
             &bytes("gate", "Bytes of the packets that the gate decided, by verdict"),
-            of(About::Bytes),
+            of(CounterGroup::Bytes),
         )?;
-        encode_policies(to, &gate.policies())?;
+        encode_policies(to, &gate.rule_traffic())?;
         encode_destinations(to, &self.watched.destinations)?;
         let help = "1 while an attack goes on, by the rule of the page: packets dropped by the gate are \
                     many and a large share of all";
         to.gauge(&family("gate_attack", help), [([], self.watched.attack.into())])?;
         let help = "Attacks that have begun since the start; the page and the log have their times";
         to.counter(&family("gate_attacks", help), [([], self.watched.attacks)])?;
-        for (about, part) in [(About::Table, "flow_table"), (About::Link, "link")] {
+        for (about, part) in [(CounterGroup::Table, "flow_table"), (CounterGroup::Link, "link")] {
             for &(_, name, value) in numbers.iter().filter(|it| it.0 == about) {
                 let name_of = format!("gate_{part}_{name}");
                 let metric = family(&name_of, help::of(about, name).unwrap_or(name));
@@ -47,8 +47,8 @@ impl Gathered {
                 }
             }
         }
-        let heard = gate.heard();
-        let decided = numbers.iter().filter(|it| it.0 == About::Decisions);
+        let heard = gate.decision_counters();
+        let decided = numbers.iter().filter(|it| it.0 == CounterGroup::Decisions);
         let all = decided.map(|it| (it.1, it.2)).chain(heard);
         let metric = family(
             "gate_decisions",
@@ -79,7 +79,7 @@ impl Gathered {
             (labels.map(|(name, value)| (name, value.as_str())), 1)
         });
         to.gauge(&metric, labels)?;
-        let (generation, reloads, refused) = gate.policy();
+        let (generation, reloads, refused) = gate.policy_counts();
         to.gauge(
             &family(
                 "gate_policy_generation",
@@ -122,8 +122,8 @@ impl Gathered {
 }
 
 /// Writes what became of packets by the rule that decided.
-fn encode_policies(to: &mut Writer<'_>, policies: &[PolicyTold]) -> fmt::Result {
-    let mut write = |metric: Family<'_>, of: fn(&PolicyTold) -> &BTreeMap<String, u64>| {
+fn encode_policies(to: &mut Writer<'_>, policies: &[RuleTraffic]) -> fmt::Result {
+    let mut write = |metric: Family<'_>, of: fn(&RuleTraffic) -> &BTreeMap<String, u64>| {
         let values = policies.iter().flat_map(|policy| {
             let each = of(policy).iter();
             each.map(|(outcome, &count)| {
@@ -177,7 +177,7 @@ mod tests {
     use crate::web::Destination;
 
     #[derive(Debug)]
-    struct Told(Vec<PolicyTold>, Destinations);
+    struct Told(Vec<RuleTraffic>, Destinations);
 
     impl Collector for Told {
         fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
@@ -192,7 +192,7 @@ mod tests {
         let counts = |all: [u64; 2]| -> BTreeMap<String, u64> {
             ["dropped", "granted"].map(str::to_owned).into_iter().zip(all).collect()
         };
-        let policy = PolicyTold {
+        let policy = RuleTraffic {
             policy: "2001:db8::/32".into(),
             line: Some(7),
             action: None,

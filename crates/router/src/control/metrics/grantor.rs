@@ -9,7 +9,7 @@ use super::writer::{Writer, bytes, family};
 impl Gathered {
     pub(super) fn encode_grantor(&self, to: &mut Writer<'_>) -> fmt::Result {
         let Ok(grantor) = self.role.grantor() else { return Ok(()) };
-        let state = grantor.told();
+        let state = grantor.status();
         let by = |numbers: &'_ BTreeMap<String, u64>| -> Vec<(String, u64)> {
             numbers.iter().map(|(name, value)| (name.clone(), *value)).collect()
         };

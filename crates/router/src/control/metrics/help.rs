@@ -1,13 +1,13 @@
 //! HELP texts of a gate's counters: the counted events, the causes of growth, and the remedy.
 
-use crate::vantage::About;
+use crate::vantage::CounterGroup;
 
 /// Returns the HELP of a number of the flow table or the link, or `None`.
-pub(super) fn of(about: About, name: &str) -> Option<&'static str> {
+pub(super) fn of(about: CounterGroup, name: &str) -> Option<&'static str> {
     match about {
-        About::Table => table(name),
-        About::Link => link(name),
-        About::Packets | About::Bytes | About::Decisions => None,
+        CounterGroup::Table => table(name),
+        CounterGroup::Link => link(name),
+        CounterGroup::Packets | CounterGroup::Bytes | CounterGroup::Decisions => None,
     }
 }
 
@@ -99,18 +99,18 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::vantage::words;
+    use crate::vantage::counter_names;
 
     #[test]
     fn every_number_of_table_and_link_has_a_help_of_its_own() {
         let mut seen = BTreeSet::new();
-        for (about, name) in words() {
-            if matches!(about, About::Table | About::Link) {
+        for (group, name) in counter_names() {
+            if matches!(group, CounterGroup::Table | CounterGroup::Link) {
                 let help =
-                    of(about, name).unwrap_or_else(|| panic!("{about:?} {name} has no help"));
+                    of(group, name).unwrap_or_else(|| panic!("{group:?} {name} has no help"));
                 assert!(seen.insert(help), "{name} has another's help");
             }
         }
-        assert_eq!(of(About::Table, "no such number"), None);
+        assert_eq!(of(CounterGroup::Table, "no such number"), None);
     }
 }

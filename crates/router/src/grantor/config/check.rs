@@ -1,5 +1,5 @@
-//! Judges what stands in a grantor's file, or in a bundle in its place: everything that is wrong is
-//! gathered, each with its line, before anything is said.
+//! The check of a grantor's file, or of a bundle's file in its place: collects every problem with its
+//! line.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -15,26 +15,25 @@ use gate::program::Program;
 use gate::state::{Decision, Grant, Provisional, Traffic};
 use toml::Spanned;
 
-use super::text::{Decisions, Listed, Ruled, Sent};
+use super::text::{Decisions, Listed, ProgramFile, Ruled};
 use crate::config::{ConfigError, Problem, place};
 use crate::distribution::FileSource;
-use crate::grantor::decide::Policies;
-use crate::grantor::post::Voice;
+use crate::grantor::decider::Policies;
+use crate::grantor::decision_sender::ProtocolVersion;
 use crate::vantage::config::check::secret;
 
-/// Reads a ruling in words.
+/// Parses a ruling such as `decline 10`.
 fn ruling(text: &str) -> Option<PolicyResult> {
     let words: Vec<&str> = text.split_whitespace().collect();
     match words[..] {
         ["nothing"] => Some(PolicyResult::NOTHING),
         ["decline", seconds] => {
             let expire_s = seconds.parse().ok()?;
-            // The contents of a packet that the policy failed on, or that stayed incomplete, are no
-            // proof of its source.
+            // A packet on which the policy failed, or that stayed incomplete, does not prove its source.
             let traffic = Traffic::All;
             let decline = Decision::Provisional(Provisional { expire_s, traffic });
-            let say = Some(FlowCommand::Decide(decline));
-            Some(PolicyResult { command: say, deliver: false })
+            let command = Some(FlowCommand::Decide(decline));
+            Some(PolicyResult { command, deliver: false })
         }
         ["grant", rate, seconds] => {
             let (rate_kib, expire_s): (u32, u32) = (rate.parse().ok()?, seconds.parse().ok()?);
@@ -49,7 +48,7 @@ fn ruling(text: &str) -> Option<PolicyResult> {
     }
 }
 
-/// Who judges a text, and gathers what is wrong.
+/// Checks a text and collects the problems.
 pub(super) struct Checker<'t> {
     pub(super) text: &'t str,
     pub(super) problems: Vec<Problem>,
@@ -84,17 +83,20 @@ impl Checker<'_> {
         read
     }
 
-    /// Reads a ruling in words, if there is one.
+    /// Reads a ruling, if the key is set.
     pub(super) fn ruling(
         &mut self,
-        said: Option<&Spanned<String>>,
+        value: Option<&Spanned<String>>,
         key: &'static str,
     ) -> Option<PolicyResult> {
-        let said = said?;
-        let ruling = ruling(said.get_ref());
+        let value = value?;
+        let ruling = ruling(value.get_ref());
         if ruling.is_none() {
-            let what = "neither \"decline SECONDS\", \"grant KIB SECONDS\" nor \"nothing\"";
-            self.problem(said, key, what);
+            let what = format!(
+                "{:?} is unknown: \"decline SECONDS\", \"grant KIB SECONDS\" or \"nothing\"",
+                value.get_ref()
+            );
+            self.problem(value, key, what);
         }
         ruling
     }
@@ -113,16 +115,16 @@ impl Checker<'_> {
         })
     }
 
-    /// Reads the flow programs, and has the verifier look at them as gates will.
+    /// Reads the flow programs, and verifies them as gates do.
     pub(super) fn programs(
         &mut self,
-        listed: &[Sent],
+        listed: &[ProgramFile],
         version: u8,
         folder: FileSource<'_>,
     ) -> Vec<ProgramImage> {
-        let mut parcels: Vec<ProgramImage> = Vec::new();
-        for Sent { number, file } in listed {
-            if parcels.iter().any(|it| it.number() == *number.get_ref()) {
+        let mut images: Vec<ProgramImage> = Vec::new();
+        for ProgramFile { number, file } in listed {
+            if images.iter().any(|image| image.number() == *number.get_ref()) {
                 let what = format!("{} is a duplicate", number.get_ref());
                 self.problem(number, "program.number", what);
             }
@@ -134,7 +136,7 @@ impl Checker<'_> {
             let read = folder.read(name).map_err(|error| error.to_string());
             let object = read.and_then(|object| match Program::load(&object) {
                 Ok(_) if object.len() > MAX_OBJECT_LEN => Err(format!(
-                    "{} bytes, where {MAX_OBJECT_LEN} are sent at the most: strip it (llvm-strip -g)",
+                    "{} bytes are too many: at most {MAX_OBJECT_LEN}; strip the object (llvm-strip -g)",
                     object.len()
                 )),
                 Ok(_) => Ok(object),
@@ -143,30 +145,30 @@ impl Checker<'_> {
             match object {
                 Ok(object) => {
                     let name = name.file_stem().unwrap_or_default().to_string_lossy();
-                    parcels.push(ProgramImage::new(*number.get_ref(), &name, &object));
+                    images.push(ProgramImage::new(*number.get_ref(), &name, &object));
                 }
                 Err(what) => self.problem(file, "program.file", format!("{shown}: {what}")),
             }
         }
-        parcels
+        images
     }
 
-    /// Reads what may come in a bundle, whether it does or not.
+    /// Reads the parts that a bundle may replace, from the file or from a bundle.
     pub(super) fn ruled(
         &mut self,
-        said: &Ruled,
+        ruled: &Ruled,
         version: u8,
         folder: FileSource<'_>,
     ) -> (Policies, Lists, Vec<ProgramImage>) {
-        let candidate = said.policy.candidate.as_ref();
+        let candidate = ruled.policy.candidate.as_ref();
         let policies = Policies {
-            policy: self.script(&said.policy.file, "policy.file", folder),
-            shadow: candidate.map(|at| self.script(at, "policy.candidate", folder)),
+            policy: self.script(&ruled.policy.file, "policy.file", folder),
+            candidate: candidate.map(|at| self.script(at, "policy.candidate", folder)),
         };
         let mut lists = Lists::new();
-        for Listed { name, file } in &said.list {
+        for Listed { name, file } in &ruled.list {
             let list = folder.read_text(file.get_ref()).map_err(|error| error.to_string());
-            match list.and_then(|text| List::parse(&text).map_err(|bad| bad.to_string())) {
+            match list.and_then(|text| List::parse(&text).map_err(|error| error.to_string())) {
                 Ok(list) => {
                     if lists.insert(name.get_ref().clone(), Arc::new(list)).is_some() {
                         let what = format!("{:?} is a duplicate", name.get_ref());
@@ -179,12 +181,12 @@ impl Checker<'_> {
                 }
             }
         }
-        let programs = self.programs(&said.program, version, folder);
+        let programs = self.programs(&ruled.program, version, folder);
         (policies, lists, programs)
     }
 
-    /// Ends with an error, if there is a problem.
-    pub(super) fn end(&mut self, path: &Path) -> Result<(), ConfigError> {
+    /// Returns an error if there is a problem.
+    pub(super) fn finish(&mut self, path: &Path) -> Result<(), ConfigError> {
         if self.problems.is_empty() {
             return Ok(());
         }
@@ -193,35 +195,40 @@ impl Checker<'_> {
         Err(ConfigError::Sense { path: path.into(), problems })
     }
 
-    pub(super) fn voice(&mut self, said: &Decisions, beside: &Path) -> Voice {
-        match said.version.get_ref() {
-            1 => return Voice::V1,
+    /// Reads the version of the protocol, with its keys.
+    pub(super) fn protocol_version(
+        &mut self,
+        decisions: &Decisions,
+        folder: &Path,
+    ) -> ProtocolVersion {
+        match decisions.version.get_ref() {
+            1 => return ProtocolVersion::V1,
             2 => {}
             other => {
-                let what = format!("{other} is no version: 1 or 2");
-                self.problem(&said.version, "decisions.version", what);
+                let what = format!("{other} is not a version of the protocol: 1 or 2");
+                self.problem(&decisions.version, "decisions.version", what);
             }
         }
-        if said.id == 0 || said.keys.is_empty() {
+        if decisions.id == 0 || decisions.keys.is_empty() {
             let what = "version 2 needs an `id` that is not 0, and `keys`";
-            self.problem(&said.version, "decisions", what);
+            self.problem(&decisions.version, "decisions", what);
         }
         let (mut keys, mut highest) = (Keys::default(), 0);
-        for (name, file) in &said.keys {
+        for (name, file) in &decisions.keys {
             let number = name.parse::<u16>();
-            match (number, secret(&beside.join(file.get_ref()))) {
+            match (number, secret(&folder.join(file.get_ref()))) {
                 (Ok(number), Ok(secret)) => {
                     keys.add(number, &secret);
                     highest = highest.max(number);
                     keys.sign_with(highest);
                 }
                 (Err(_), _) => {
-                    let what = format!("{name:?} is no number up to 65535");
+                    let what = format!("{name:?} is not a key number: from 0 to 65535");
                     self.problem(file, "decisions.keys", what);
                 }
                 (_, Err(what)) => self.problem(file, "decisions.keys", what),
             }
         }
-        Voice::V2(said.id, keys)
+        ProtocolVersion::V2(decisions.id, keys)
     }
 }

@@ -1,45 +1,44 @@
-//! The configuration of a grantor: one TOML file, read whole, judged whole.
+//! The configuration of a grantor: one TOML file, read and checked as a whole.
 //!
 //! ```toml
-//! interfaces = ["eth0", "eth1"]   # towards the gates and towards the servers; one will do
+//! interfaces = ["eth0", "eth1"]   # toward the gates and the servers; one may serve both
 //!
 //! [tunnel]
-//! addresses = ["10.9.1.100"]      # where tunnels end: routed here, and no interface's own
-//! gates = ["10.2.0.1"]            # where they may begin
-//! udp_port = 6080                 # with UDP to this port too; without it, IP in IP only
-//! interfaces = ["eth0"]           # where they may come in; without it, by the first interface only
-//! authentication = "on"           # or "off"; on where decisions are of version 2
+//! addresses = ["10.9.1.100"]      # ends of tunnels: routed to this host, but not an interface's address
+//! gates = ["10.2.0.1"]            # sources of tunnels
+//! udp_port = 6080                 # UDP to this port is accepted too; default: IP in IP only
+//! interfaces = ["eth0"]           # where tunnels may arrive; default: the first interface
+//! authentication = "on"           # or "off"; default: on with version 2 of the protocol
 //!
 //! [policy]                        # docs/guide/grantor.md
 //! file = "policy.lua"
-//! max_instructions = 100000           # a call may take so many
+//! max_instructions = 100000       # of a call
 //! max_memory_mib = 64
 //! fallback = "decline 10"         # or "grant KIB SECONDS", or "nothing"
-//! fragments = "decline 600"       # judged together; what becomes of who sends no whole packets
-//! candidate = "next.lua"          # asked beside it, heard by nobody
-//! record_file = "requests.pcap"        # what asks, to try policies on
+//! fragments = "decline 600"       # decided together; decision about flows with incomplete packets
+//! candidate = "next.lua"          # a policy that is only evaluated
+//! record_file = "requests.pcap"   # records requests, to test policies with
 //! max_record_mib = 64
 //!
 //! [[list]]
 //! name = "deny"
 //! file = "deny.txt"
 //!
-//! [[program]]                     # sent to the gates, which verify it themselves
+//! [[program]]                     # sent to the gates, which verify it too
 //! number = 3
 //! file = "web.o"
 //!
 //! [decisions]
-//! version = 2                     # 1 for the published gates
+//! version = 2                     # 1 for gates of the published prototype
 //! id = 1                          # this grantor's number
-//! keys = { 1 = "grantor.key" }    # by number: files of 64 hexadecimal digits; the highest signs
+//! keys = { 1 = "grantor.key" }    # by number: files of 64 hexadecimal digits; the highest number signs
 //! ```
 //!
-//! `[workers]`, `[punt]`, `[control]` and `[metrics]` are those of the router, `[distribution]` is
-//! described in `distribution/config.rs`. The policy, the candidate, the lists and the programs are
-//! read again with
-//! SIGHUP, and taken over if all of them are sound; the keys stay those of the start, and what
-//! stands in [`Fixed`] cannot change. The same can come in a bundle's `grantor.toml`, `[policy]` with
-//! `file` and `candidate`, all `[[list]]` and all `[[program]]`, in the place of those in the file.
+//! `[workers]`, `[punt]`, `[control]` and `[metrics]` are those of the router; `[distribution]` is
+//! described in `distribution/config.rs`. A reload (SIGHUP) reads the policy, the candidate, the lists
+//! and the programs again, and applies them if all of them are valid. The keys stay those of the start,
+//! and the settings in [`Fixed`] cannot change. A bundle's `grantor.toml` can replace the same parts:
+//! `[policy]` with `file` and `candidate`, all `[[list]]` and all `[[program]]`.
 
 mod check;
 mod text;
@@ -58,14 +57,14 @@ use wire::tunnel::GUE;
 
 use self::check::Checker;
 use self::text::{File, Ruled, RuledPolicy};
-use super::decide::Policies;
-use super::post::Voice;
-use super::record::Record;
+use super::decider::Policies;
+use super::decision_sender::ProtocolVersion;
+use super::recorder::CaptureSettings;
 use crate::config::{self, CONTROL, ConfigError, Level, MAIN, Metrics, Problem, place, shape};
 use crate::datapath::{PuntRates, SourceCheck};
 use crate::distribution::{self, Bundle, DistributionConfig, FileSource, read_bundle_in_force};
 
-/// Room for recorded requests where nothing is said.
+/// The default size of the capture of requests.
 const RECORD_MIB: u64 = 64;
 
 /// A configuration without contradictions.
@@ -73,68 +72,67 @@ const RECORD_MIB: u64 = 64;
 pub struct Config {
     /// The file it was read from.
     pub path: PathBuf,
-    /// What holds as long as the grantor works.
+    /// The settings that hold as long as the grantor runs.
     pub fixed: Fixed,
     /// The policy, and a candidate.
     pub policies: Policies,
     /// The lists.
     pub lists: Lists,
-    /// How decisions are spoken.
-    pub voice: Voice,
-    /// The flow programs that gates are to have.
+    /// The version of the decision protocol.
+    pub version: ProtocolVersion,
+    /// The flow programs for the gates.
     pub programs: Vec<ProgramImage>,
-    /// The bundle that the policies and the lists are of, if they are.
+    /// The bundle of the policies and the lists, if they come from one.
     pub bundle: Option<Arc<Bundle>>,
 }
 
 /// A grantor's file in a bundle.
 pub(crate) const IN_BUNDLE: &str = "grantor.toml";
 
-/// What holds as long as the grantor works.
+/// The settings that hold as long as the grantor runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fixed {
     /// The interfaces.
     pub interfaces: Vec<String>,
-    /// Where tunnels end.
+    /// The ends of tunnels.
     pub ends: Vec<Address>,
-    /// Where they may begin.
+    /// The addresses of the gates, where tunnels begin.
     pub gates: Vec<Address>,
-    /// The UDP port at which their packets come, those that come in UDP.
+    /// The UDP port of tunnels over UDP, if accepted.
     pub port: Option<u16>,
     /// The interfaces that tunnels may arrive on.
     pub tunnels: Vec<String>,
-    /// They have to prove that a gate has sent them.
+    /// The packets of tunnels have to be sealed.
     pub sealed: bool,
-    /// What the policies are held to.
+    /// The limits of the policies.
     pub limits: Limits,
-    /// Fragments are judged as the packets they are of, and this becomes of who leaves one
-    /// incomplete.
+    /// Fragments are decided together, and this is the decision about a flow with an incomplete packet.
     pub fragments: Option<PolicyResult>,
-    /// Where requests are recorded, if they are.
-    pub record: Option<Record>,
+    /// The capture of requests, if configured.
+    pub record: Option<CaptureSettings>,
     /// The core of each worker.
     pub cores: Vec<Option<usize>>,
-    /// How long a worker may stall before it gets no more packets, if that is limited.
+    /// The time after which a stalled worker gets no more packets, if limited.
     pub stall: Option<Duration>,
-    /// Where the control socket is.
+    /// The path of the control socket.
     pub control: Option<PathBuf>,
-    /// Where metrics are asked for.
+    /// The settings of the metrics, if they are served.
     pub metrics: Option<Metrics>,
-    /// The least severe lines that the log has.
+    /// The least severe level of log lines.
     pub log: Option<Level>,
-    /// The most punts a second, by class.
+    /// The maximum number of punts a second, by class.
     pub punts: PuntRates,
-    /// How policies come as bundles, if they do.
+    /// The settings of the distribution of bundles, if configured.
     pub distribution: Option<DistributionConfig>,
 }
 
 impl Fixed {
-    /// Returns the UDP port at which packets of tunnels are taken: sealed ones always have one.
+    /// Returns the UDP port at which tunnel packets are accepted: sealed ones always use UDP.
     pub fn udp_port(&self) -> Option<u16> {
         self.port.or(self.sealed.then_some(GUE))
     }
 
-    /// Returns the numbers of the ports that tunnels may arrive on.
+    /// Returns the indexes of the ports on which tunnels may arrive.
     pub(super) fn tunnel_ports(&self) -> Vec<usize> {
         let each = self.interfaces.iter().enumerate();
         each.filter(|(_, name)| self.tunnels.contains(name)).map(|(at, _)| at).collect()
@@ -142,8 +140,8 @@ impl Fixed {
 }
 
 impl Config {
-    /// Reads a file, and the bundle in force if it names where those are kept. Names of files in it
-    /// are relative to where it is.
+    /// Reads a file, and the bundle in force if the file has a `[distribution]`. Names of files are
+    /// relative to the folder of the file.
     ///
     /// # Errors
     ///
@@ -177,15 +175,15 @@ impl Config {
         Self::check(shape(&text, path)?, &text, path, bundle)
     }
 
-    /// Loads the policies, as the policies' threads will, and runs them on made-up packets
+    /// Loads the policies as the deciders do, and runs them on generated packets
     /// ([`gate::grantor::dry_run`]).
     ///
     /// # Errors
     ///
-    /// What is wrong with one, as one line.
+    /// The first problem, as one line.
     pub fn try_policies(&self) -> Result<(), String> {
         try_policies(&self.policies, &self.lists, self.fixed.limits)
-            .map_err(|(which, bad)| format!("the {which}: {bad}"))
+            .map_err(|(which, error)| format!("the {which}: {error}"))
     }
 
     fn check(
@@ -195,19 +193,21 @@ impl Config {
         bundle: Option<&Arc<Bundle>>,
     ) -> Result<Self, ConfigError> {
         let mut c = Checker { text, problems: Vec::new() };
-        let beside = path.parent().unwrap_or(Path::new(""));
+        let folder = path.parent().unwrap_or(Path::new(""));
         let names = file.interfaces.get_ref();
-        let twice = names.iter().enumerate().any(|(at, name)| names[..at].contains(name));
-        if names.is_empty() || twice || names.iter().any(|name| name.is_empty() || name.len() > 15)
+        let has_duplicate = names.iter().enumerate().any(|(at, name)| names[..at].contains(name));
+        if names.is_empty()
+            || has_duplicate
+            || names.iter().any(|name| name.is_empty() || name.len() > 15)
         {
-            let what = "one or several interfaces, each once, of 1 to 15 bytes";
+            let what = "name at least one interface, each once, with 1 to 15 bytes";
             c.problem(&file.interfaces, "interfaces", what);
         }
         let ends = c.addresses(&file.tunnel.addresses, "tunnel.addresses");
         let gates = c.addresses(&file.tunnel.gates, "tunnel.gates");
         let port = file.tunnel.udp_port;
         if let Some(port) = port.as_ref().filter(|port| *port.get_ref() == 0) {
-            c.problem(port, "tunnel.udp_port", "0 is no port; GUE has 6080");
+            c.problem(port, "tunnel.udp_port", "0 is not a port: the standard port of GUE is 6080");
         }
         let tunnels = match file.tunnel.interfaces {
             None => names.first().into_iter().cloned().collect(),
@@ -216,12 +216,12 @@ impl Config {
                     c.problem(
                         &listed,
                         "tunnel.interfaces",
-                        "empty: all tunnel packets would be dropped",
+                        "the list is empty: all tunnel packets would be dropped; name an interface",
                     );
                 }
-                let strange = listed.get_ref().iter().find(|name| !names.contains(name));
-                if let Some(strange) = strange {
-                    let what = format!("{strange:?} is none of `interfaces`");
+                let unknown = listed.get_ref().iter().find(|name| !names.contains(name));
+                if let Some(unknown) = unknown {
+                    let what = format!("{unknown:?} is not in `interfaces`: add it there");
                     c.problem(&listed, "tunnel.interfaces", what);
                 }
                 listed.into_inner()
@@ -234,13 +234,13 @@ impl Config {
             Some((_, "off")) => false,
             Some((at, "on")) => {
                 if version == 1 {
-                    let what = "version 1 of the protocol has no keys to prove anything with";
+                    let what = "version 1 of the protocol has no keys: use version 2, or \"off\"";
                     c.problem(at, "tunnel.authentication", what);
                 }
                 true
             }
             Some((at, other)) => {
-                let what = format!("{other:?} is neither on nor off");
+                let what = format!("{other:?} is unknown: on or off");
                 c.problem(at, "tunnel.authentication", what);
                 true
             }
@@ -249,17 +249,28 @@ impl Config {
         if let Some(mib) = &mib
             && !(1..=1 << 20).contains(mib.get_ref())
         {
-            c.problem(mib, "policy.max_record_mib", "out of range: from 1 to 1048576");
+            c.problem(
+                mib,
+                "policy.max_record_mib",
+                format!("{} is out of range: from 1 to 1048576", mib.get_ref()),
+            );
         }
-        let most = mib.map_or(RECORD_MIB, Spanned::into_inner).saturating_mul(1 << 20);
-        let record = file.policy.record_file.map(|path| Record { path: beside.join(path), most });
+        let max_bytes = mib.map_or(RECORD_MIB, Spanned::into_inner).saturating_mul(1 << 20);
+        let record = file
+            .policy
+            .record_file
+            .map(|path| CaptureSettings { path: folder.join(path), max_bytes });
         let mut limits = Limits::default();
         if let Some(instructions) = file.policy.max_instructions {
             limits.instructions = instructions;
         }
         if let Some(mib) = &file.policy.max_memory_mib {
             if !(1..=65_536).contains(mib.get_ref()) {
-                c.problem(mib, "policy.max_memory_mib", "out of range: from 1 to 65536");
+                c.problem(
+                    mib,
+                    "policy.max_memory_mib",
+                    format!("{} is out of range: from 1 to 65536", mib.get_ref()),
+                );
             }
             limits.memory = mib.get_ref().saturating_mul(1 << 20);
         }
@@ -267,15 +278,15 @@ impl Config {
             limits.fallback = ruling;
         }
         let fragments = c.ruling(file.policy.fragments.as_ref(), "policy.fragments");
-        let voice = c.voice(&file.decisions, beside);
+        let protocol = c.protocol_version(&file.decisions, folder);
         let metrics = Metrics::check(file.metrics, &mut |at, key, what| {
             c.problems.push(Problem { line: place(text, at).0, key, what });
         });
         let log = Level::check(file.log, &mut |at, key, what| {
             c.problems.push(Problem { line: place(text, at).0, key, what });
         });
-        let distribution = file.distribution.map(|said| {
-            DistributionConfig::check(said, beside, &mut |at, key, what| {
+        let distribution = file.distribution.map(|table| {
+            DistributionConfig::check(table, folder, &mut |at, key, what| {
                 let line = place(text, at).0;
                 c.problems.push(Problem { line, key, what });
             })
@@ -285,13 +296,13 @@ impl Config {
                 let policy =
                     RuledPolicy { file: file.policy.file, candidate: file.policy.candidate };
                 let ruled = Ruled { policy, list: file.list, program: file.program };
-                let made = c.ruled(&ruled, version, FileSource::Disk(beside));
-                c.end(path)?;
-                made
+                let checked = c.ruled(&ruled, version, FileSource::Disk(folder));
+                c.finish(path)?;
+                checked
             }
             Some(bundle) => {
-                c.end(path)?;
-                of_bundle(bundle, version)?
+                c.finish(path)?;
+                policies_of_bundle(bundle, version)?
             }
         };
         let socket = file.control.socket.unwrap_or_else(|| CONTROL.into());
@@ -315,10 +326,10 @@ impl Config {
             distribution,
         };
         let bundle = bundle.cloned();
-        Ok(Self { path: path.into(), fixed, policies, lists, voice, programs, bundle })
+        Ok(Self { path: path.into(), fixed, policies, lists, version: protocol, programs, bundle })
     }
 
-    /// Returns the router that carries this grantor.
+    /// Returns the configuration of the grantor's router.
     pub(crate) fn router(&self) -> config::Config {
         let interface = |name: &String| config::Interface {
             name: name.clone(),
@@ -350,49 +361,48 @@ impl Config {
     }
 }
 
-/// Reads what a bundle has for grantors that speak a version of the protocol.
-fn of_bundle(
+/// Reads a bundle's file for grantors with this version of the protocol.
+fn policies_of_bundle(
     bundle: &Bundle,
     version: u8,
 ) -> Result<(Policies, Lists, Vec<ProgramImage>), ConfigError> {
     let (text, path) = distribution::role_file(bundle, IN_BUNDLE)?;
     let mut c = Checker { text, problems: Vec::new() };
     let ruled = c.ruled(&shape(text, &path)?, version, FileSource::Bundle(bundle));
-    c.end(&path)?;
+    c.finish(&path)?;
     Ok(ruled)
 }
 
-/// Loads policies; says which is not sound, and why.
+/// Loads policies; returns which one has an error, and the error.
 fn try_policies(
     policies: &Policies,
     lists: &Lists,
     limits: Limits,
 ) -> Result<(), (&'static str, String)> {
     let lists = Publisher::new(lists.clone());
-    let shadow = policies.shadow.as_ref();
-    for (which, text) in [("policy", Some(&policies.policy)), ("candidate", shadow)] {
+    let candidate = policies.candidate.as_ref();
+    for (which, text) in [("policy", Some(&policies.policy)), ("candidate", candidate)] {
         if let Some(text) = text {
-            let made = gate::grantor::dry_run(text, lists.reader(), limits);
-            made.map_err(|bad| (which, bad.to_string()))?;
+            let result = gate::grantor::dry_run(text, lists.reader(), limits);
+            result.map_err(|error| (which, error.to_string()))?;
         }
     }
     Ok(())
 }
 
-/// Judges what a bundle has for grantors as far as that can be done without one: by the limits that
-/// there are where nothing is said.
+/// Checks a bundle's file for grantors without a grantor: with the default limits.
 pub(crate) fn check_bundle(bundle: &Bundle) -> Result<(), ConfigError> {
-    let (policies, lists, _) = of_bundle(bundle, 2)?;
+    let (policies, lists, _) = policies_of_bundle(bundle, 2)?;
     let (text, path) = distribution::role_file(bundle, IN_BUNDLE)?;
     let ruled: Ruled = shape(text, &path)?;
     let mut c = Checker { text, problems: Vec::new() };
-    if let Err((which, bad)) = try_policies(&policies, &lists, Limits::default()) {
+    if let Err((which, error)) = try_policies(&policies, &lists, Limits::default()) {
         match ruled.policy.candidate.as_ref().filter(|_| which == "candidate") {
-            Some(candidate) => c.problem(candidate, "policy.candidate", bad),
-            None => c.problem(&ruled.policy.file, "policy.file", bad),
+            Some(candidate) => c.problem(candidate, "policy.candidate", error),
+            None => c.problem(&ruled.policy.file, "policy.file", error),
         }
     }
-    c.end(&path)
+    c.finish(&path)
 }
 
 #[cfg(test)]

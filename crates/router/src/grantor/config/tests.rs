@@ -1,4 +1,4 @@
-//! A file's sense and nonsense.
+//! Tests of a valid file and of the messages about invalid ones.
 
 use gate::policy::Address;
 
@@ -6,7 +6,7 @@ use super::Config;
 use crate::config::ConfigError;
 
 #[test]
-fn everything_that_is_wrong_is_named_with_its_line() {
+fn invalid_values_are_reported_with_line_and_key() {
     let folder = std::env::temp_dir().join(format!("fingerpost-grantor-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("grantor.toml");
@@ -24,8 +24,8 @@ fn everything_that_is_wrong_is_named_with_its_line() {
     std::fs::write(&path, with(6080)).unwrap();
     assert_eq!(Config::load(&path).unwrap().fixed.port, Some(6080));
     std::fs::write(&path, with(0)).unwrap();
-    let told = Config::load(&path).unwrap_err().to_string();
-    assert!(told.contains("grantor.toml:5: tunnel.udp_port: 0 is no port"), "{told}");
+    let message = Config::load(&path).unwrap_err().to_string();
+    assert!(message.contains("grantor.toml:5: tunnel.udp_port: 0 is not a port"), "{message}");
     let bad = good
         .replace("'b'", "'a'")
         .replace("10.2.0.1", "10.2.0")
@@ -38,7 +38,7 @@ fn everything_that_is_wrong_is_named_with_its_line() {
     let error = Config::load(&path).unwrap_err();
     std::fs::remove_dir_all(&folder).unwrap();
     let ConfigError::Sense { problems, .. } = error else { panic!("{error}") };
-    let found: Vec<_> = problems.iter().map(|it| (it.line, it.key)).collect();
+    let found: Vec<_> = problems.iter().map(|problem| (problem.line, problem.key)).collect();
     let expect = [
         (1, "interfaces"),
         (4, "tunnel.gates"),

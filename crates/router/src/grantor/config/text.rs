@@ -1,7 +1,7 @@
-//! The shape of a grantor's file: what the keys are and which may be left out.
+//! The syntax of a grantor's file: its keys, and which of them are optional.
 //!
-//! Nothing is judged here beyond types and keys; every value that may be wrong carries its place
-//! in the text for who judges it. [`Ruled`] is what a bundle has in the place of the file's.
+//! Only types and keys are checked here. Every value that may be wrong carries its place in the text
+//! for the check that follows. [`Ruled`] has the parts that a bundle may replace.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) list: Vec<Listed>,
     #[serde(default)]
-    pub(super) program: Vec<Sent>,
+    pub(super) program: Vec<ProgramFile>,
     pub(super) decisions: Decisions,
     #[serde(default)]
     pub(super) workers: Workers,
@@ -36,7 +36,7 @@ pub(super) struct File {
     pub(super) distribution: Option<distribution::config::Text>,
 }
 
-/// What may come in a bundle in the place of what the file has.
+/// The parts that a bundle may replace.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ruled {
@@ -44,7 +44,7 @@ pub(super) struct Ruled {
     #[serde(default)]
     pub(super) list: Vec<Listed>,
     #[serde(default)]
-    pub(super) program: Vec<Sent>,
+    pub(super) program: Vec<ProgramFile>,
 }
 
 #[derive(Deserialize)]
@@ -86,7 +86,7 @@ pub(super) struct Listed {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Sent {
+pub(super) struct ProgramFile {
     pub(super) number: Spanned<u8>,
     pub(super) file: Spanned<PathBuf>,
 }

@@ -1,8 +1,8 @@
-//! The sense of a gate's file: names resolved, values read, every problem collected.
+//! The check of a gate's file: resolves names, reads values and collects every problem.
 //!
-//! Checking goes on after a problem with whatever can still be judged. A value that could
-//! not be read is replaced by one that raises no further problem; nothing of it gets out,
-//! because a file with a problem gives no [`Config`].
+//! The check continues after a problem with everything that can still be checked. A value that cannot
+//! be read is replaced by one that causes no further problem; it is never used, because a file with a
+//! problem gives no [`Config`].
 
 mod rules;
 
@@ -26,28 +26,29 @@ use super::{Admission, Config, Fixed, IN_BUNDLE, Member, Rules, Side, SteeredBy,
 use crate::config::{CONTROL, ConfigError, Level, Metrics, Problem, place, shape, stall};
 use crate::datapath::{PuntRates, SourceCheck};
 use crate::distribution::{self, Bundle, DistributionConfig, FileSource};
-use crate::vantage::permits::Permit;
+use crate::vantage::sender_limits::SenderLimits;
 
-/// What there is where nothing is said.
+/// The defaults of settings.
 const ENTRIES: usize = 1 << 20;
-const EARLY: u32 = 1 << 16;
-const EARLY_PREFIXES: u32 = 1 << 20;
+const XDP_DECLINED_FLOWS: u32 = 1 << 16;
+const XDP_BLOCKED_PREFIXES: u32 = 1 << 20;
 const REQUESTS: usize = 512;
 const GRANTED: usize = 4096;
-const ANSWERS: u32 = 100;
-/// The share of the table that any source may fill: half, so that a flood leaves as much to who has
-/// shown himself as an ordinary day needs.
-const ABOVE: f64 = 0.5;
-/// First packets that are remembered for each entry, and at least.
-const REMEMBER: usize = 4;
-const REMEMBER_LEAST: usize = 1 << 18;
-const MOST_REMEMBERED: usize = 1 << 30;
-/// Answers to SYNs a second: some 50 Mbit/s of them.
-const COOKIES: u32 = 100_000;
-/// The most flows and prefixes that the kernel is told of: memory that cannot be swapped.
-const MOST_EARLY: u32 = 1 << 22;
-/// The most places of a queue: each is a frame of memory.
-const MOST_PLACES: usize = 1 << 17;
+const ICMP_RATE: u32 = 100;
+/// The share of the table up to which every flow gets an entry. A flood leaves the other half, as much
+/// as an ordinary day needs, to flows that passed the admission.
+const THRESHOLD: f64 = 0.5;
+/// The default of `first_packet_entries`: its ratio to the table's entries, and its minimum.
+const FIRST_PACKETS_PER_ENTRY: usize = 4;
+const MIN_FIRST_PACKETS: usize = 1 << 18;
+/// The maximum of `first_packet_entries`.
+const MAX_FIRST_PACKETS: usize = 1 << 30;
+/// SYN cookies a second, by default: about 50 Mbit/s.
+const SYN_COOKIE_RATE: u32 = 100_000;
+/// The maximum size of an XDP map, whose memory cannot be swapped.
+const MAX_XDP_ENTRIES: u32 = 1 << 22;
+/// The maximum length of a queue, whose slots are a frame of memory each.
+const MAX_QUEUE: usize = 1 << 17;
 
 struct Checker<'t> {
     text: &'t str,
@@ -55,8 +56,8 @@ struct Checker<'t> {
 }
 
 impl Checker<'_> {
-    /// Ends with an error, if there is a problem.
-    fn end(&mut self, path: &Path) -> Result<(), ConfigError> {
+    /// Returns an error if there is a problem.
+    fn finish(&mut self, path: &Path) -> Result<(), ConfigError> {
         if self.problems.is_empty() {
             return Ok(());
         }
@@ -74,7 +75,7 @@ impl Checker<'_> {
         self.problems.push(Problem { line, key, what: what.into() });
     }
 
-    /// Reads a value that has a form, such as an address.
+    /// Parses a value such as an address; `form` describes what it should be.
     fn read<T: FromStr>(
         &mut self,
         at: &Spanned<String>,
@@ -92,24 +93,26 @@ impl Checker<'_> {
     fn rate(&mut self, at: &Spanned<String>, key: &'static str) -> u64 {
         let text = at.get_ref();
         bandwidth(text).unwrap_or_else(|| {
-            let what = format!("{text:?} is no rate such as 100mbit or 2.5gbit, at most 800gbit");
+            let what = format!(
+                "{text:?} is not a rate: write for example 100mbit or 2.5gbit, at most 800gbit"
+            );
             self.problem(at, key, what);
             1
         })
     }
 
-    /// Reads a number that is to be within 1 and `most`.
+    /// Reads a number from 1 to `most`.
     fn count(
         &mut self,
         at: Option<Spanned<usize>>,
         key: &'static str,
-        otherwise: usize,
+        default: usize,
         most: usize,
     ) -> usize {
-        let Some(at) = at else { return otherwise };
+        let Some(at) = at else { return default };
         if !(1..=most).contains(at.get_ref()) {
-            self.problem(&at, key, format!("{} is not within 1 and {most}", at.get_ref()));
-            return otherwise;
+            self.problem(&at, key, format!("{} is out of range: from 1 to {most}", at.get_ref()));
+            return default;
         }
         at.into_inner()
     }
@@ -122,14 +125,14 @@ pub(super) fn check(
     bundle: Option<&Arc<Bundle>>,
 ) -> Result<Config, ConfigError> {
     let mut c = Checker { text, problems: Vec::new() };
-    let beside = path.parent().unwrap_or(Path::new(""));
+    let folder = path.parent().unwrap_or(Path::new(""));
     let mut front =
         side(&mut c, &file.front.interface, file.front.mode.as_ref(), "front.interface");
     let mut back = side(&mut c, &file.back.interface, file.back.mode.as_ref(), "back.interface");
     front.sources = sources(&mut c, file.front.rpf.as_ref(), "front.rpf");
     back.sources = sources(&mut c, file.back.rpf.as_ref(), "back.rpf");
     if front.name == back.name {
-        let what = format!("{:?} is the front interface already", back.name);
+        let what = format!("{:?} is the front interface already: name another one", back.name);
         c.problem(&file.back.interface, "back.interface", what);
     }
     let address4 = file.back.address4.as_ref();
@@ -139,7 +142,11 @@ pub(super) fn check(
     let address6 =
         address6.and_then(|at| c.read::<Ipv6Addr>(at, "back.address6", "an IPv6 address"));
     if let Some(mtu) = file.back.mtu.as_ref().filter(|mtu| *mtu.get_ref() < 576) {
-        c.problem(mtu, "back.mtu", "less than 576 bytes, which every IPv4 host takes (RFC 791)");
+        c.problem(
+            mtu,
+            "back.mtu",
+            format!("{} is too small: at least 576 bytes (RFC 791)", mtu.get_ref()),
+        );
     }
     let bits = c.rate(&file.link.bandwidth, "link.bandwidth");
     let entries = c.count(file.flow_table.entries, "flow_table.entries", ENTRIES, MAX_ENTRIES);
@@ -151,7 +158,7 @@ pub(super) fn check(
             None | Some((_, "software")) => SteeredBy::Software,
             Some((_, "card")) => SteeredBy::Card,
             Some((at, other)) => {
-                let what = format!("{other:?} is neither \"software\" nor \"card\"");
+                let what = format!("{other:?} is unknown: software or card");
                 c.problem(at, "front.steering", what);
                 SteeredBy::Software
             }
@@ -161,36 +168,42 @@ pub(super) fn check(
         address6: address6.map(u128::from),
         mtu: file.back.mtu.map_or(u16::MAX, Spanned::into_inner),
         bits,
-        requests: c.count(file.link.request_queue, "link.request_queue", REQUESTS, MOST_PLACES),
-        granted: c.count(file.link.granted_queue, "link.granted_queue", GRANTED, MOST_PLACES),
+        requests: c.count(file.link.request_queue, "link.request_queue", REQUESTS, MAX_QUEUE),
+        granted: c.count(file.link.granted_queue, "link.granted_queue", GRANTED, MAX_QUEUE),
         entries,
         admission: admission(&mut c, file.admission, entries),
-        keep: file.flow_table.state_file.map(|path| {
+        state_file: file.flow_table.state_file.map(|path| {
             if !path.get_ref().is_absolute() {
                 let what = format!("{:?} must be an absolute path", path.get_ref());
                 c.problem(&path, "flow_table.state_file", what);
             }
             path.into_inner()
         }),
-        early: early(
+        xdp_declined_flows: xdp_entries(
             &mut c,
             file.flow_table.xdp_declined_flows,
             "flow_table.xdp_declined_flows",
-            EARLY,
+            XDP_DECLINED_FLOWS,
         ),
-        early_prefixes: {
-            let said = file.flow_table.xdp_blocked_prefixes;
-            early(&mut c, said, "flow_table.xdp_blocked_prefixes", EARLY_PREFIXES)
-        },
+        xdp_blocked_prefixes: xdp_entries(
+            &mut c,
+            file.flow_table.xdp_blocked_prefixes,
+            "flow_table.xdp_blocked_prefixes",
+            XDP_BLOCKED_PREFIXES,
+        ),
         clamp_mss: file.tunnel.clamp_mss,
         udp: file.tunnel.udp_port.map(|port| {
             if *port.get_ref() == 0 {
-                c.problem(&port, "tunnel.udp_port", "0 is no port; GUE has 6080");
+                c.problem(
+                    &port,
+                    "tunnel.udp_port",
+                    "0 is not a port: the standard port of GUE is 6080",
+                );
             }
             port.into_inner()
         }),
         sealed: false,
-        answers: file.tunnel.icmp_rate.unwrap_or(ANSWERS),
+        icmp_rate: file.tunnel.icmp_rate.unwrap_or(ICMP_RATE),
         stall: stall(file.workers.stall_timeout),
         cores: cores(&mut c, file.workers.cores),
         control: {
@@ -204,17 +217,17 @@ pub(super) fn check(
         log: Level::check(file.log, &mut |at, key, what| {
             c.problems.push(Problem { line: place(text, at).0, key, what });
         }),
-        distribution: file.distribution.map(|said| {
-            DistributionConfig::check(said, beside, &mut |at, key, what| {
+        distribution: file.distribution.map(|table| {
+            DistributionConfig::check(table, folder, &mut |at, key, what| {
                 let line = place(text, at).0;
                 c.problems.push(Problem { line, key, what });
             })
         }),
     };
     let ids: Vec<u32> = file.sender.iter().map(|sender| *sender.id.get_ref()).collect();
-    let further = addresses(&mut c, &file.decisions.sources, "decisions.sources");
+    let extra_sources = addresses(&mut c, &file.decisions.sources, "decisions.sources");
     let v1_sources = addresses(&mut c, &file.decisions.v1_sources, "decisions.v1_sources");
-    let (senders, permits) = senders(&mut c, file.sender, path);
+    let (senders, limits) = senders(&mut c, file.sender, path);
     let workers = fixed.cores.len();
     let (rules, programs) = match bundle {
         None => {
@@ -226,13 +239,13 @@ pub(super) fn check(
                 program: file.program,
                 rules: file.rules,
             };
-            let made = ruled_by(&mut c, ruled, &ids, workers, FileSource::Disk(beside));
-            c.end(path)?;
-            made
+            let checked = check_rules(&mut c, ruled, &ids, workers, FileSource::Disk(folder));
+            c.finish(path)?;
+            checked
         }
         Some(bundle) => {
-            c.end(path)?;
-            of_bundle(bundle, |_| ids, workers)?
+            c.finish(path)?;
+            rules_of_bundle(bundle, |_| ids, workers)?
         }
     };
     let tunnels = match authentication {
@@ -244,7 +257,8 @@ pub(super) fn check(
                 && let Some(unnamed) = members().find(|member| member.sender.is_none())
             {
                 let what = format!(
-                    "{} has no `sender`, whose key its tunnels would be sealed with",
+                    "grantor {} has no `sender`, whose key would seal its tunnel: name the sender, or set \
+                     authentication = \"off\"",
                     unnamed.grantor.address
                 );
                 let problems = vec![Problem { line, key: "tunnel.authentication", what }];
@@ -253,7 +267,7 @@ pub(super) fn check(
             members().filter_map(named).collect()
         }
     };
-    // Members of a bundle name senders of the file: a tunnel's overhead has to be the same before
+    // The members in a bundle name senders of the file. A tunnel's overhead has to be the same before
     // and after a bundle.
     let by_bundle = fixed.distribution.is_some() && !senders.is_empty();
     fixed.sealed = match authentication {
@@ -261,14 +275,14 @@ pub(super) fn check(
         None => by_bundle || !tunnels.is_empty(),
     };
     let mut from: Vec<IpAddr> = rules.grantors().map(ip).collect();
-    from.extend(further);
+    from.extend(extra_sources);
     Ok(Config {
         path: path.into(),
         fixed,
         rules,
         trust: Trust {
             senders,
-            permits,
+            limits,
             from,
             v1_sources,
             tunnels,
@@ -279,8 +293,8 @@ pub(super) fn check(
     })
 }
 
-/// Judges what may come in a bundle, whether it does or not.
-fn ruled_by(
+/// Checks the parts that a bundle may replace, from the file or from a bundle.
+fn check_rules(
     c: &mut Checker<'_>,
     ruled: text::Ruled,
     senders: &[u32],
@@ -295,7 +309,7 @@ fn ruled_by(
     let rules = Rules {
         version: ruled.rules.version,
         rules: rules::rules(c, ruled.policy, &sets),
-        sources: rules::joined(c, &allow, &block),
+        sources: rules::source_table(c, &allow, &block),
         allow,
         block,
         workers,
@@ -303,7 +317,7 @@ fn ruled_by(
         sets,
     };
     if rules.rules.is_empty() && c.problems.is_empty() {
-        let what = "there is none, and nothing would pass; protect a prefix".into();
+        let what = "no [[policy]]: all packets would be dropped; add one".into();
         c.problems.push(Problem { line: 1, key: "policy", what });
     }
     if c.problems.is_empty() {
@@ -319,8 +333,8 @@ fn ruled_by(
     (rules, programs)
 }
 
-/// Judges a bundle, for senders that may depend on what it names.
-fn of_bundle(
+/// Checks a bundle; `senders` returns the senders that exist, for the contents of the bundle.
+fn rules_of_bundle(
     bundle: &Bundle,
     senders: impl FnOnce(&text::Ruled) -> Vec<u32>,
     workers: usize,
@@ -330,21 +344,20 @@ fn of_bundle(
     let senders = senders(&ruled);
     let mut c = Checker { text, problems: Vec::new() };
     let (mut rules, programs) =
-        ruled_by(&mut c, ruled, &senders, workers, FileSource::Bundle(bundle));
-    c.end(&path)?;
+        check_rules(&mut c, ruled, &senders, workers, FileSource::Bundle(bundle));
+    c.finish(&path)?;
     let version = || format!("bundle {}", bundle.header().version);
     rules.version = rules.version.or_else(|| Some(version()));
     Ok((rules, programs))
 }
 
-/// Judges what a bundle has for gates as far as that can be done without one: whatever senders
-/// it names are there.
+/// Checks a bundle's file for gates without a gate: all senders that it names are assumed to exist.
 pub(crate) fn check_bundle(bundle: &Bundle) -> Result<(), ConfigError> {
     let named = |ruled: &text::Ruled| {
         let members = ruled.grantors.iter().flat_map(|set| set.members.get_ref());
         members.filter_map(|member| Some(*member.sender.as_ref()?.get_ref())).collect()
     };
-    of_bundle(bundle, named, 1).map(|_| ())
+    rules_of_bundle(bundle, named, 1).map(|_| ())
 }
 
 fn side(
@@ -353,9 +366,9 @@ fn side(
     mode: Option<&Spanned<String>>,
     key: &'static str,
 ) -> Side {
-    // IFNAMSIZ is 16 with the zero at the end.
+    // IFNAMSIZ is 16 with the terminating zero.
     if name.get_ref().is_empty() || name.get_ref().len() > 15 {
-        let what = format!("{:?} cannot be an interface: 1 to 15 bytes", name.get_ref());
+        let what = format!("{:?} is not an interface name: from 1 to 15 bytes", name.get_ref());
         c.problem(name, key, what);
     }
     let choice = match mode.map(|mode| mode.get_ref().as_str()) {
@@ -365,7 +378,7 @@ fn side(
         Some("generic") => ModeChoice::Generic,
         Some(other) => {
             if let Some(mode) = mode {
-                let what = format!("{other:?} is none of auto, zero-copy, copy, generic");
+                let what = format!("{other:?} is unknown: auto, zero-copy, copy or generic");
                 c.problem(mode, key, what);
             }
             ModeChoice::Auto
@@ -381,7 +394,7 @@ fn authentication(c: &mut Checker<'_>, value: Option<&Spanned<String>>) -> Optio
         "on" => true,
         "off" => false,
         other => {
-            let what = format!("{other:?} is neither on nor off");
+            let what = format!("{other:?} is unknown: on or off");
             c.problem(value, "tunnel.authentication", what);
             false
         }
@@ -389,20 +402,20 @@ fn authentication(c: &mut Checker<'_>, value: Option<&Spanned<String>>) -> Optio
     Some((c.line(value), on))
 }
 
-/// Reads which sources packets of an interface may have.
+/// Reads the reverse path filter of an interface.
 fn sources(c: &mut Checker<'_>, check: Option<&Spanned<String>>, key: &'static str) -> SourceCheck {
     match check.map(|check| (check, check.get_ref().as_str())) {
         None | Some((_, "off")) => SourceCheck::Off,
         Some((_, "loose")) => SourceCheck::Loose,
         Some((_, "strict")) => SourceCheck::Strict,
         Some((at, other)) => {
-            c.problem(at, key, format!("{other:?} is none of off, loose, strict"));
+            c.problem(at, key, format!("{other:?} is unknown: off, loose or strict"));
             SourceCheck::Off
         }
     }
 }
 
-/// Reads a rate in bits a second, in the words of tc(8).
+/// Reads a rate in bits a second, with the units of tc(8).
 pub(super) fn bandwidth(text: &str) -> Option<u64> {
     let text = text.trim().to_ascii_lowercase();
     let units = [("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3), ("bit", 1.0)];
@@ -421,14 +434,14 @@ fn admission(c: &mut Checker<'_>, stated: text::Admission, entries: usize) -> Op
         syn_cookie_rate,
     } = stated;
     let enabled = enabled.unwrap_or(true);
-    let default = (REMEMBER * entries).max(REMEMBER_LEAST);
+    let default = (FIRST_PACKETS_PER_ENTRY * entries).max(MIN_FIRST_PACKETS);
     let key = "admission.first_packet_entries";
-    let first_packet_entries = c.count(first_packet_entries, key, default, MOST_REMEMBERED);
+    let first_packet_entries = c.count(first_packet_entries, key, default, MAX_FIRST_PACKETS);
     if let Some(share) = threshold.as_ref().filter(|share| !(0.0..=1.0).contains(share.get_ref())) {
         let what = format!("{} is out of range: a share from 0 to 1", share.get_ref());
         c.problem(share, "admission.threshold", what);
     }
-    let rate = syn_cookie_rate.as_ref().map_or(COOKIES, |rate| *rate.get_ref());
+    let rate = syn_cookie_rate.as_ref().map_or(SYN_COOKIE_RATE, |rate| *rate.get_ref());
     if let Some(stated) = syn_cookie_rate.filter(|n| !(1..=MAX_ANSWERS).contains(n.get_ref())) {
         let what = format!("{rate} is out of range: from 1 to {MAX_ANSWERS}");
         c.problem(&stated, "admission.syn_cookie_rate", what);
@@ -449,21 +462,23 @@ fn admission(c: &mut Checker<'_>, stated: text::Admission, entries: usize) -> Op
             None
         }
     };
-    let threshold = threshold.map_or(ABOVE, Spanned::into_inner);
+    let threshold = threshold.map_or(THRESHOLD, Spanned::into_inner);
     enabled.then_some(Admission { threshold, first_packet_entries, syn_cookie_rate })
 }
 
-fn early(
+/// Reads the size of an XDP map.
+fn xdp_entries(
     c: &mut Checker<'_>,
-    said: Option<Spanned<u32>>,
+    value: Option<Spanned<u32>>,
     key: &'static str,
-    otherwise: u32,
+    default: u32,
 ) -> u32 {
-    let Some(said) = said else { return otherwise };
-    if *said.get_ref() > MOST_EARLY {
-        c.problem(&said, key, format!("{} is more than {MOST_EARLY}", said.get_ref()));
+    let Some(value) = value else { return default };
+    if *value.get_ref() > MAX_XDP_ENTRIES {
+        let what = format!("{} is out of range: at most {MAX_XDP_ENTRIES}", value.get_ref());
+        c.problem(&value, key, what);
     }
-    said.into_inner()
+    value.into_inner()
 }
 
 fn cores(c: &mut Checker<'_>, cores: Option<Spanned<Vec<usize>>>) -> Vec<Option<usize>> {
@@ -472,7 +487,8 @@ fn cores(c: &mut Checker<'_>, cores: Option<Spanned<Vec<usize>>>) -> Vec<Option<
     seen.sort_unstable();
     seen.dedup();
     if seen.is_empty() || seen.len() < listed.get_ref().len() {
-        c.problem(&listed, "workers.cores", "not a list of different cores");
+        let what = "an empty list or a duplicate core: name each core once";
+        c.problem(&listed, "workers.cores", what);
         return vec![None];
     }
     listed.into_inner().into_iter().map(Some).collect()
@@ -482,50 +498,56 @@ fn addresses(c: &mut Checker<'_>, listed: &[Spanned<String>], key: &'static str)
     listed.iter().filter_map(|at| c.read(at, key, "an IP address")).collect()
 }
 
-/// Senders by number: their keys, and what each may decide.
-type Senders = (Vec<(u32, Keys)>, Vec<(u32, Permit)>);
+/// The senders' keys and their limits, by number.
+type Senders = (Vec<(u32, Keys)>, Vec<(u32, SenderLimits)>);
 
 fn senders(c: &mut Checker<'_>, listed: Vec<text::Sender>, path: &Path) -> Senders {
     let mut senders: Vec<(u32, Keys)> = Vec::new();
-    let mut permits = Vec::new();
+    let mut all_limits = Vec::new();
     for text::Sender { id, keys, prefixes, max_expiry, max_prefix_decisions } in listed {
         let number = *id.get_ref();
-        if number == 0 || senders.iter().any(|(other, _)| *other == number) {
-            c.problem(&id, "sender.id", format!("{number} is 0, or there twice"));
+        if number == 0 {
+            c.problem(&id, "sender.id", "0 is reserved: choose another number");
+        } else if senders.iter().any(|(other, _)| *other == number) {
+            c.problem(&id, "sender.id", format!("{number} is a duplicate"));
         }
         if keys.get_ref().is_empty() {
-            c.problem(&keys, "sender.keys", "there is none: nothing of it could be taken");
+            c.problem(&keys, "sender.keys", "no key: no message of the sender could be verified");
         }
         let mut read = Keys::default();
         for (name, file) in keys.get_ref() {
             let Ok(name) = name.parse::<u16>() else {
-                c.problem(file, "sender.keys", format!("{name:?} is no number up to 65535"));
+                c.problem(
+                    file,
+                    "sender.keys",
+                    format!("{name:?} is not a key number: from 0 to 65535"),
+                );
                 continue;
             };
-            let beside = path.parent().unwrap_or(Path::new("")).join(file.get_ref());
-            match secret(&beside) {
+            let file_path = path.parent().unwrap_or(Path::new("")).join(file.get_ref());
+            match secret(&file_path) {
                 Ok(secret) => read.add(name, &secret),
                 Err(what) => c.problem(file, "sender.keys", what),
             }
         }
         senders.push((number, read));
-        permits.push((number, permit(c, &prefixes, max_expiry, max_prefix_decisions)));
+        all_limits.push((number, limits(c, &prefixes, max_expiry, max_prefix_decisions)));
     }
-    (senders, permits)
+    (senders, all_limits)
 }
 
-/// Reads what a sender may decide.
-fn permit(
+/// Reads the limits of a sender.
+fn limits(
     c: &mut Checker<'_>,
     prefixes: &[Spanned<String>],
     max_expiry: Option<Spanned<u32>>,
     max_prefix_decisions: Option<Spanned<usize>>,
-) -> Permit {
-    let mut permit = Permit::default();
+) -> SenderLimits {
+    let mut limits = SenderLimits::default();
     for prefix in prefixes {
         match ListPrefix::parse(prefix.get_ref()) {
-            Ok(ListPrefix::V4(read)) => permit.prefixes.push(AnyPrefix::V4(read)),
-            Ok(ListPrefix::V6(read)) => permit.prefixes.push(AnyPrefix::V6(read)),
+            Ok(ListPrefix::V4(read)) => limits.prefixes.push(AnyPrefix::V4(read)),
+            Ok(ListPrefix::V6(read)) => limits.prefixes.push(AnyPrefix::V6(read)),
             Err(what) => c.problem(prefix, "sender.prefixes", what),
         }
     }
@@ -533,22 +555,22 @@ fn permit(
         if *most.get_ref() == 0 {
             c.problem(&most, "sender.max_expiry", "0 seconds: no decision would have an effect");
         }
-        permit.max_expiry = most.into_inner();
+        limits.max_expiry = most.into_inner();
     }
     if let Some(most) = max_prefix_decisions {
         if *most.get_ref() > MAX_PREFIX_DECISIONS {
             let what = format!(
-                "{} is more than {MAX_PREFIX_DECISIONS}, the limit of all senders together",
+                "{} is out of range: at most {MAX_PREFIX_DECISIONS}, the maximum of all senders together",
                 most.get_ref()
             );
             c.problem(&most, "sender.max_prefix_decisions", what);
         }
-        permit.max_prefix_decisions = most.into_inner();
+        limits.max_prefix_decisions = most.into_inner();
     }
-    permit
+    limits
 }
 
-/// Loads the flow programs: what does not pass the verifier is no program.
+/// Loads the flow programs, which have to pass the verifier.
 fn programs(c: &mut Checker<'_>, listed: Vec<text::Program>, folder: FileSource<'_>) -> Programs {
     let mut programs = Programs::default();
     for text::Program { number, file } in listed {
@@ -568,20 +590,21 @@ fn programs(c: &mut Checker<'_>, listed: Vec<text::Program>, folder: FileSource<
 /// Reads a key: 64 hexadecimal digits in a file that only its owner may read.
 pub(crate) fn secret(path: &Path) -> Result<[u8; 32], String> {
     let shown = path.display();
-    let told = |error: std::io::Error| format!("{shown}: {error}");
-    let mode = std::fs::metadata(path).map_err(told)?.permissions().mode();
+    let describe = |error: std::io::Error| format!("{shown}: {error}");
+    let mode = std::fs::metadata(path).map_err(describe)?.permissions().mode();
     if mode & 0o077 != 0 {
-        return Err(format!("{shown}: others may read it: chmod 600"));
+        return Err(format!("{shown}: other users may read the key: chmod 600 {shown}"));
     }
-    let text = std::fs::read_to_string(path).map_err(told)?;
+    let text = std::fs::read_to_string(path).map_err(describe)?;
     let digits = text.trim().as_bytes();
-    let wrong = || format!("{shown}: not 64 hexadecimal digits: openssl rand -hex 32");
+    let malformed =
+        || format!("{shown}: not 64 hexadecimal digits: create a key by openssl rand -hex 32");
     if digits.len() != 64 {
-        return Err(wrong());
+        return Err(malformed());
     }
     let mut secret = [0; 32];
     for (byte, pair) in secret.iter_mut().zip(digits.chunks_exact(2)) {
-        let digit = |digit: u8| char::from(digit).to_digit(16).ok_or_else(wrong);
+        let digit = |digit: u8| char::from(digit).to_digit(16).ok_or_else(malformed);
         *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
     }
     Ok(secret)

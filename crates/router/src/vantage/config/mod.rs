@@ -1,95 +1,95 @@
-//! The configuration of a gate: one TOML file, read whole, judged whole.
+//! The configuration of a gate: one TOML file, read and checked as a whole.
 //!
 //! ```toml
 //! [front]
-//! interface = "eth0"           # where packets come from; mode as for the router
-//! steering = "software"        # who brings packets to their flow's worker; or "card"
-//! fail_open = false            # true: the kernel has what no worker takes, and may forward it
-//! rpf = "off"              # reverse path filtering, as for the router; of [back] too
+//! interface = "eth0"           # where packets come from; `mode` as for the router
+//! steering = "software"        # how packets reach the worker of their flow; or "card"
+//! fail_open = false            # true: the kernel gets packets that no worker takes, and may forward them
+//! rpf = "off"                  # reverse path filtering, as for the router; of [back] too
 //! [back]
-//! interface = "eth1"           # towards the grantors
-//! address4 = "10.9.0.1"        # where tunnels begin; without it the interface's own
+//! interface = "eth1"           # toward the grantors
+//! address4 = "10.9.0.1"        # source of tunnels; default: the interface's address
 //! address6 = "fd00:9::1"
-//! mtu = 1500                   # what the path to the grantors carries, if less than the link
+//! mtu = 1500                   # MTU of the path to the grantors, if less than the link's
 //!
 //! [link]
-//! bandwidth = "1gbit"          # of the protected network's link, in the words of tc(8)
+//! bandwidth = "1gbit"          # of the protected network's link, with the units of tc(8)
 //! [flow_table]
-//! entries = 1048576            # flows, for each worker
-//! state_file = "/var/lib/fingerpost/flows"   # over a restart; without it, they are forgotten
-//! xdp_declined_flows = 65536                # declined ones that end in the kernel; 0: none
-//! xdp_blocked_prefixes = 1048576     # blocked prefixes that do; 0: none
+//! entries = 1048576            # flows of each worker
+//! state_file = "/var/lib/fingerpost/flows"   # keeps flows across a restart; default: none
+//! xdp_declined_flows = 65536   # declined flows that the XDP program drops; 0: none
+//! xdp_blocked_prefixes = 1048576   # blocked prefixes that it drops; 0: none
 //! [admission]
-//! threshold = 0.5                  # the share of the table from which on flows have to come twice
-//! first_packet_entries = 4194304           # flows that came once, for each worker
+//! threshold = 0.5              # fill level of the table above which flows need a second packet
+//! first_packet_entries = 4194304   # flows of each worker of which one packet was seen
 //! enabled = true
-//! address_validation = "syn-cookie"         # TCP has to answer a cookie; "second-packet": only to come twice
-//! syn_cookie_rate = 100000             # answers to SYNs a second, at the most
+//! address_validation = "syn-cookie"   # TCP has to answer a cookie; or "second-packet"
+//! syn_cookie_rate = 100000     # maximum SYN cookies a second
 //!
 //! [[grantors]]
 //! name = "site"
 //! members = [{ address = "10.9.1.1", sender = 1, weight = 3 }, { address = "10.9.1.2", sender = 2 }]
-//! hold_time = "700ms"              # who has said nothing for so long gets no flows; without it, all do
+//! hold_time = "700ms"          # a member silent for longer gets no flows; default: no limit
 //!
-//! [[policy]]                   # the longest prefix says
+//! [[policy]]                   # the longest prefix decides
 //! prefix = "192.0.2.0/24"
 //! grantors = "site"
-//! limit = "500mbit"            # on all that goes there: 5 % for requests, 95 % for what is granted
-//! per_destination_limit = "50mbit"        # on each destination within
+//! limit = "500mbit"            # of the prefix: 5 % for requests, 95 % for granted packets
+//! per_destination_limit = "50mbit"   # of each destination within
 //! [[policy]]
-//! prefix = "192.0.2.9/32"      # a hole in the protection has to be named as one
+//! prefix = "192.0.2.9/32"      # a hole in the protection needs `exempt = true`
 //! action = "back"              # "back", "front" or "drop"
 //! exempt = true
 //! [[policy]]
 //! prefix = "0.0.0.0/0"
 //! action = "front"
 //!
-//! [allow]                      # sources that pass before everything
+//! [allow]                      # sources that pass without a request
 //! prefixes = ["203.0.113.7"]
-//! file = "allow.txt"           # a prefix or an address a line
+//! file = "allow.txt"           # one prefix or address a line
 //!
-//! [block]                      # sources that are dropped, wherever they go, but for those allowed
+//! [block]                      # sources whose packets are dropped, except allowed ones
 //! prefixes = ["198.18.0.0/15"]
 //! file = "block.txt"
 //!
-//! [[sender]]                   # who may decide by version 2 of the protocol
+//! [[sender]]                   # a sender of decisions, by version 2 of the protocol
 //! id = 1
 //! keys = { 1 = "grantor.key" } # by number: files of 64 hexadecimal digits
-//! prefixes = ["192.0.2.0/24"]  # destinations it may decide about; without it, all
+//! prefixes = ["192.0.2.0/24"]  # destinations that it may decide about; default: all
 //! max_expiry = 86400           # seconds; longer decisions are shortened
-//! max_prefix_decisions = 16    # by prefix, in force at a time; more are refused
+//! max_prefix_decisions = 16    # in force at a time; more are refused
 //!
-//! [[program]]                  # what decisions may name: docs/guide/programs.md
+//! [[program]]                  # a flow program that decisions may name: docs/guide/programs.md
 //! number = 3
 //! file = "web.o"
 //!
 //! [decisions]
-//! sources = []                    # further addresses that senders speak from
-//! v1_sources = ["10.9.1.1"]       # who may decide by version 1; without it, nobody
-//! accept_programs = true   # senders may send programs, in the numbers that are free
+//! sources = []                 # further addresses from which senders send
+//! v1_sources = ["10.9.1.1"]    # senders of version 1; default: none
+//! accept_programs = true       # senders may send programs with free numbers
 //!
 //! [tunnel]
-//! clamp_mss = true             # hold TCP to what fits
-//! udp_port = 6080              # in UDP to this port; without it, IP in IP
+//! clamp_mss = true             # lower the MSS of TCP to what fits
+//! udp_port = 6080              # in UDP to this port; default: IP in IP
 //! authentication = "on"        # or "off"; default: on for members with a sender
-//! icmp_rate = 100                # ICMP errors a second, at the most
+//! icmp_rate = 100              # maximum ICMP errors a second
 //!
 //! [rules]
-//! version = "2026-11-22"       # what this policy is called
-//! candidate = "next.toml"      # a policy that decides of nothing: what it would do is counted
+//! version = "2026-11-22"       # name of this policy
+//! candidate = "next.toml"      # a policy that is only evaluated
 //!
 //! [distribution]               # policies as signed bundles: distribution/config.rs
 //! ```
 //!
 //! `[workers]`, `[punt]`, `[control]` and `[metrics]` are those of the router. The settings in
-//! [`Fixed`] hold as long as the gate works; the rest can be read again (SIGHUP), and is
-//! taken over whole or not at all. Grantor sets, policy, lists of sources, programs and rules can come
-//! in a bundle's `gate.toml`, which then stand in the place of all of those in the file. A candidate
-//! (`shadow.rs`) is a file of the same parts.
+//! [`Fixed`] hold as long as the gate runs; a reload (SIGHUP) reads the others again and applies all
+//! of them or none. Grantor sets, policy, lists of sources, programs and rules can come in a bundle's
+//! `gate.toml`, which then replace all of those in the file. A candidate (`candidate.rs`) is a file of
+//! the same parts.
 //!
-//! Who is on both lists is allowed, however long the prefixes are. Lists may be long, hundreds of
-//! thousands of lines: what sources are looked up in is made once, when they are read, and shared by
-//! all policies that are made of them.
+//! A source on both lists is allowed, whatever the lengths of the prefixes. Lists may have hundreds of
+//! thousands of lines: their lookup table is built once, when they are read, and shared by all policies
+//! that are built from them.
 
 pub(crate) mod check;
 mod text;
@@ -115,16 +115,16 @@ use wire::udp;
 use crate::config::{self, ConfigError, Level, MAIN, Metrics, shape};
 use crate::datapath::{PuntRates, SourceCheck};
 use crate::distribution::{Bundle, DistributionConfig, read_bundle_in_force};
-use crate::vantage::permits::Permit;
+use crate::vantage::sender_limits::SenderLimits;
 
 pub(crate) use check::check_bundle;
 
-/// The port of a gate's worker that packets come in on.
+/// The port of the front interface in a gate's worker.
 pub const FRONT: usize = 0;
-/// The port towards the grantors.
+/// The port toward the grantors.
 pub const BACK: usize = 1;
-/// The most prefixes behind a gate that its steering program knows; those that are there take memory, and
-/// no others.
+/// The maximum number of prefixes behind a gate in its XDP program's map; memory is used only for those
+/// that exist.
 const MOST_INSIDE: u32 = 1 << 20;
 
 /// A configuration without contradictions.
@@ -132,97 +132,96 @@ const MOST_INSIDE: u32 = 1 << 20;
 pub struct Config {
     /// The file it was read from.
     pub path: PathBuf,
-    /// What holds as long as the gate works.
+    /// The settings that hold as long as the gate runs.
     pub fixed: Fixed,
-    /// What becomes of packets, by destination.
+    /// The actions by destination.
     pub rules: Rules,
-    /// Who may decide.
+    /// The senders of decisions.
     pub trust: Trust,
     /// The flow programs that decisions may name.
     pub programs: Programs,
-    /// The bundle that the rules and the programs are of, if they are.
+    /// The bundle of the rules and the programs, if they come from one.
     pub bundle: Option<Arc<Bundle>>,
 }
 
 /// A gate's file in a bundle.
 pub(crate) const IN_BUNDLE: &str = "gate.toml";
 
-/// What holds as long as the gate works.
+/// The settings that hold as long as the gate runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fixed {
     /// The front interface.
     pub front: Side,
     /// The back interface.
     pub back: Side,
-    /// Who brings packets to the worker whose flow they are of.
+    /// How packets reach the worker that owns their flow.
     pub steering: SteeredBy,
-    /// Packets of the front interface that no worker takes are left to the kernel, which may
-    /// forward them undecided; else they are dropped.
+    /// The kernel gets the packets of the front interface that no worker takes, and may forward them
+    /// without a decision; otherwise they are dropped.
     pub fail_open: bool,
-    /// Where tunnels over IPv4 begin, if it is said.
+    /// The source address of tunnels over IPv4, if configured.
     pub address4: Option<u32>,
-    /// Where tunnels over IPv6 begin, if it is said.
+    /// The source address of tunnels over IPv6, if configured.
     pub address6: Option<u128>,
-    /// The most bytes of a packet in a tunnel, outer header included.
+    /// The maximum length of an encapsulated packet, outer header included.
     pub mtu: u16,
-    /// The protected link, in bits a second.
+    /// The bandwidth of the protected link, in bits a second.
     pub bits: u64,
-    /// Places for requests that wait, for each worker.
+    /// The length of the request queue of each worker.
     pub requests: usize,
-    /// Places for granted packets that wait, for each worker.
+    /// The length of the queue of granted packets of each worker.
     pub granted: usize,
-    /// Flows that a worker remembers.
+    /// The entries of each worker's flow table.
     pub entries: usize,
-    /// Declined flows that are dropped before they reach a worker; 0: none.
-    pub early: u32,
-    /// Prefixes of blocked sources, of each family, that are; 0: none.
-    pub early_prefixes: u32,
-    /// From when on flows have to show themselves, and how many are remembered, if they have to.
+    /// The maximum number of declined flows that the XDP program drops; 0: none.
+    pub xdp_declined_flows: u32,
+    /// The maximum number of blocked prefixes of each family that the XDP program drops; 0: none.
+    pub xdp_blocked_prefixes: u32,
+    /// The admission of flows to the table, if enabled.
     pub admission: Option<Admission>,
-    /// Where flows are kept over a restart, if they are.
-    pub keep: Option<PathBuf>,
-    /// TCP is held to what fits.
+    /// The flow file, which keeps flows across a restart, if configured.
+    pub state_file: Option<PathBuf>,
+    /// The MSS of TCP is lowered to what fits the tunnel.
     pub clamp_mss: bool,
-    /// The UDP port that tunnels go to, if they have UDP.
+    /// The UDP destination port of tunnels, if they use UDP.
     pub udp: Option<u16>,
-    /// Tunnels to grantors whose secret is known are sealed.
+    /// Tunnels to grantors with a known key are sealed.
     pub sealed: bool,
-    /// ICMP errors a second at the most, of all workers.
-    pub answers: u32,
+    /// The maximum number of ICMP errors a second, of all workers.
+    pub icmp_rate: u32,
     /// The core of each worker.
     pub cores: Vec<Option<usize>>,
-    /// How long a worker may stall before it gets no more packets, if that is limited.
+    /// The time after which a stalled worker gets no more packets, if limited.
     pub stall: Option<Duration>,
-    /// Where the control socket is.
+    /// The path of the control socket.
     pub control: Option<PathBuf>,
-    /// Where metrics are asked for.
+    /// The settings of the metrics, if they are served.
     pub metrics: Option<Metrics>,
-    /// The least severe lines that the log has.
+    /// The least severe level of log lines.
     pub log: Option<Level>,
-    /// How many packets a second the kernel is handed, by class.
+    /// The maximum number of punts a second, by class.
     pub punts: PuntRates,
-    /// How policies come as bundles, if they do.
+    /// The settings of the distribution of bundles, if configured.
     pub distribution: Option<DistributionConfig>,
 }
 
-/// From when on flows have to show themselves before they get an entry.
+/// The admission of flows to a table that fills up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Admission {
-    /// The share of the table, 0 to 1.
+    /// The fill level above which admission applies, from 0 to 1.
     pub threshold: f64,
-    /// Flows that a worker remembers by their first packet.
+    /// The number of flows that each worker records by their first packet.
     pub first_packet_entries: usize,
-    /// Where TCP has to answer a cookie: SYNs that are answered in a second at the most, by all
-    /// workers.
+    /// The maximum number of SYN cookies a second, of all workers; `None` without SYN cookies.
     pub syn_cookie_rate: Option<u32>,
 }
 
-/// Who brings packets to the worker whose flow they are of, where there are several.
+/// How packets reach the worker that owns their flow, with several workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SteeredBy {
-    /// The workers, who hand each other what is not theirs: right on any interface.
+    /// The workers hand packets over: correct on any interface.
     Software,
-    /// The card, which was told to spread by source and destination address alone.
+    /// The card hashes source and destination address only, as configured by the operator.
     Card,
 }
 
@@ -231,30 +230,30 @@ pub enum SteeredBy {
 pub struct Side {
     /// Its name.
     pub name: String,
-    /// Which ways of receiving may be used.
+    /// The receive modes that may be used.
     pub mode: ModeChoice,
-    /// Which sources its packets may have.
+    /// The reverse path filter.
     pub sources: SourceCheck,
 }
 
-/// What becomes of packets, by destination.
+/// A policy: actions by destination, and lists of sources.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// What this policy is called.
+    /// The version of this policy.
     pub version: Option<String>,
     /// The grantor sets, by the numbers of [`Action::Grantors`].
     pub sets: Vec<Set>,
     /// The prefixes.
     pub rules: Vec<Rule>,
-    /// Sources that pass before everything.
+    /// The allowed sources.
     pub allow: Arc<[AnyPrefix]>,
-    /// Sources whose packets are dropped, but for those.
+    /// The blocked sources, except allowed ones.
     pub block: Arc<[AnyPrefix]>,
-    /// Both, as a gate looks them up.
+    /// The lookup table of both.
     pub sources: Arc<SourceLists>,
-    /// How many workers share the limits; 0 counts as one.
+    /// The number of workers that share the limits; 0 counts as one.
     pub workers: usize,
-    /// The policy that is compared with this one, and decides of nothing.
+    /// The candidate policy, which is only evaluated.
     pub candidate: Option<Arc<Rules>>,
 }
 
@@ -265,61 +264,61 @@ pub struct Set {
     pub name: String,
     /// Its grantors.
     pub members: Vec<Member>,
-    /// How long one may say nothing before others get its flows, if that is looked at.
+    /// The silence after which a member's flows go to the others, if limited.
     pub hold_time: Option<Duration>,
 }
 
 /// A grantor of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Where it is and what its share is.
+    /// Its address and weight.
     pub grantor: Grantor,
-    /// The sender of decisions that it is, if that is said.
+    /// Its number as a sender of decisions, if configured.
     pub sender: Option<u32>,
 }
 
-/// Grantors that are taken to be gone, by their set's name.
+/// Silent grantors, by their set's name.
 pub type Silent = BTreeSet<(String, Address)>;
 
-/// What becomes of packets to a prefix.
+/// The action for packets to a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The prefix.
     pub prefix: AnyPrefix,
-    /// What becomes of them.
+    /// The action.
     pub action: Action,
-    /// It is a hole in a protection, and meant.
+    /// The rule is an intended hole in a protected prefix.
     pub exempt: bool,
-    /// The most that may go there, in bits a second.
+    /// The limit of the prefix, in bits a second.
     pub limit: Option<u64>,
-    /// The most that may go to each destination within.
+    /// The limit of each destination within, in bits a second.
     pub per_destination_limit: Option<u64>,
-    /// Where its packets are counted.
+    /// The line of the ledger that counts its packets.
     pub counted: RuleId,
-    /// Where it stands in the file.
+    /// Its line in the file.
     pub line: usize,
 }
 
-/// Who may decide.
+/// The senders of decisions, and their rights.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
     /// The senders of version 2, with their keys.
     pub senders: Vec<(u32, Keys)>,
     /// The limits of each sender.
-    pub permits: Vec<(u32, Permit)>,
-    /// Where they speak from: the grantors of the policy, and whoever else is named.
+    pub limits: Vec<(u32, SenderLimits)>,
+    /// The addresses from which they send: the grantors of the policy, and further ones.
     pub from: Vec<IpAddr>,
-    /// Who may decide by version 1.
+    /// The addresses of senders of version 1.
     pub v1_sources: Vec<IpAddr>,
-    /// The sender at the end of each tunnel that is sealed.
+    /// The sender at the end of each sealed tunnel.
     pub tunnels: Vec<(Address, u32)>,
-    /// Senders may send flow programs, in the numbers that `[[program]]` leaves free.
+    /// Senders may send flow programs with the numbers that no `[[program]]` has.
     pub programs: bool,
 }
 
 impl Fixed {
-    /// Returns the most bytes between an outer and an inner header.
-    pub fn between(&self) -> u16 {
+    /// Returns the maximum number of bytes between the outer and the inner IP header.
+    pub fn encapsulation_len(&self) -> u16 {
         match (self.sealed, self.udp) {
             (true, _) => udp::LEN as u16 + OVERHEAD as u16,
             (false, Some(_)) => udp::LEN as u16,
@@ -329,8 +328,8 @@ impl Fixed {
 }
 
 impl Config {
-    /// Reads a file, and the bundle in force if it names where those are kept. Names of key files
-    /// in it are relative to where it is.
+    /// Reads a file, and the bundle in force if the file has a `[distribution]`. Names of key files are
+    /// relative to the folder of the file.
     ///
     /// # Errors
     ///
@@ -381,21 +380,21 @@ impl Config {
         check::check(shape(text, path)?, text, path, bundle)
     }
 
-    /// Returns the router that carries this gate.
+    /// Returns the configuration of the gate's router.
     pub(crate) fn router(&self) -> config::Config {
-        let interface = |side: &Side, early| config::Interface {
+        let interface = |side: &Side, filter| config::Interface {
             name: side.name.clone(),
             mode: side.mode,
             queues: None,
             table: Some(MAIN),
             sources: side.sources,
             observe: false,
-            guard: Some(early),
+            guard: Some(filter),
         };
-        let Fixed { early, early_prefixes, fail_open, .. } = self.fixed;
+        let Fixed { xdp_declined_flows, xdp_blocked_prefixes, fail_open, .. } = self.fixed;
         let front = Early {
-            flows: early,
-            prefixes: early_prefixes,
+            flows: xdp_declined_flows,
+            prefixes: xdp_blocked_prefixes,
             inside: MOST_INSIDE,
             closed: !fail_open,
         };
@@ -424,7 +423,7 @@ impl Config {
 }
 
 impl Rules {
-    /// Makes the policy, of this generation.
+    /// Builds the policy with this generation.
     ///
     /// # Errors
     ///
@@ -433,7 +432,7 @@ impl Rules {
         self.policy_without(generation, &Silent::new())
     }
 
-    /// Makes the policy in which these grantors get no flows.
+    /// Builds the policy in which these grantors get no flows.
     ///
     /// # Errors
     ///
@@ -442,8 +441,8 @@ impl Rules {
         let mut draft = PolicyBuilder::new();
         for set in &self.sets {
             let each = set.members.iter().map(|&Member { grantor, .. }| {
-                let gone = silent.contains(&(set.name.clone(), grantor.address));
-                Grantor { weight: if gone { 0 } else { grantor.weight }, ..grantor }
+                let is_silent = silent.contains(&(set.name.clone(), grantor.address));
+                Grantor { weight: if is_silent { 0 } else { grantor.weight }, ..grantor }
             });
             draft.set(&each.collect::<Vec<_>>());
         }
@@ -451,7 +450,7 @@ impl Rules {
         for rule in &self.rules {
             let &Rule { prefix, exempt, limit, per_destination_limit, .. } = rule;
             draft.set_rule(rule.counted);
-            let action = match rule.own() {
+            let action = match rule.own_set() {
                 Some(set) => Action::Grantors(draft.set_with_limits(
                     set,
                     share(limit),
@@ -478,7 +477,7 @@ impl Rules {
         draft.build(generation)
     }
 
-    /// Returns the rule about a destination: the longest prefix.
+    /// Returns the rule for a destination: the one with the longest matching prefix.
     pub fn find(&self, address: IpAddr) -> Option<&Rule> {
         let length = |rule: &&Rule| length(rule.prefix, address);
         let matching = self.rules.iter().filter(|rule| length(rule).is_some());
@@ -488,36 +487,37 @@ impl Rules {
     /// Returns whether a packet with these addresses on the front is forged: the source is behind
     /// the gate, or one of the two is a grantor.
     pub fn is_forged(&self, source: IpAddr, destination: IpAddr) -> bool {
-        let of = |address| self.grantors().any(|grantor| ip(grantor) == address);
+        let is_grantor = |address| self.grantors().any(|grantor| ip(grantor) == address);
         let length = |rule: &&Rule| length(rule.prefix, source).filter(|_| rule.inside().is_some());
         let matching = self.rules.iter().filter(|rule| length(rule).is_some());
-        of(source)
-            || of(destination)
+        is_grantor(source)
+            || is_grantor(destination)
             || matching.max_by_key(length).is_some_and(|rule| rule.inside() == Some(true))
     }
 
-    /// Returns the prefix by which a source passes, if it does: the longest.
+    /// Returns the longest prefix by which a source is allowed, if it is.
     pub fn allowing(&self, address: IpAddr) -> Option<AnyPrefix> {
         longest(&self.allow, address)
     }
 
-    /// Returns the prefix by which a source is blocked, if it is: the longest.
+    /// Returns the longest prefix by which a source is blocked, if it is.
     pub fn blocking(&self, address: IpAddr) -> Option<AnyPrefix> {
         longest(&self.block, address).filter(|_| self.allowing(address).is_none())
     }
 
-    /// Returns the set of a policy's number: those that prefixes have to themselves come after the others.
+    /// Returns the set with this number in the policy. The copies of sets for single rules have the
+    /// numbers after the sets themselves.
     pub fn set(&self, number: u16) -> Option<&Set> {
         let number = usize::from(number);
         let of_rule = || {
-            let mut own = self.rules.iter().filter_map(Rule::own);
+            let mut own = self.rules.iter().filter_map(Rule::own_set);
             self.sets.get(usize::from(own.nth(number - self.sets.len())?))
         };
         self.sets.get(number).or_else(of_rule)
     }
 
-    /// Puts an action into words.
-    pub fn words(&self, action: Action) -> String {
+    /// Returns the name of an action.
+    pub fn action_name(&self, action: Action) -> String {
         match action {
             Action::Back => "back".to_owned(),
             Action::Front => "front".to_owned(),
@@ -530,8 +530,8 @@ impl Rules {
         }
     }
 
-    /// Returns the prefixes that the rules state to be behind the gate, or not to be (`drops` false), and
-    /// the ends of tunnels, which are behind it.
+    /// Returns the prefixes that are behind the gate by the rules, those that are not (`drops` is false),
+    /// and the ends of tunnels, which are behind it.
     pub(in crate::vantage) fn behind(&self) -> Vec<Source> {
         let rules = self.rules.iter().filter_map(|rule| {
             let (address, len) = match rule.prefix {
@@ -547,14 +547,14 @@ impl Rules {
         rules.chain(ends).collect()
     }
 
-    /// Walks the addresses of all grantors.
+    /// Iterates over the addresses of all grantors.
     pub fn grantors(&self) -> impl Iterator<Item = Address> {
         self.sets.iter().flat_map(|set| set.members.iter().map(|member| member.grantor.address))
     }
 }
 
 impl Rule {
-    /// Returns whether hosts of the prefix are behind the gate, where the rule states it.
+    /// Returns whether hosts of the prefix are behind the gate, if the rule determines it.
     fn inside(&self) -> Option<bool> {
         match self.action {
             Action::Grantors(_) => Some(true),
@@ -563,8 +563,8 @@ impl Rule {
         }
     }
 
-    /// Returns the set whose grantors decide, if the policy has a copy of it for this rule alone.
-    fn own(&self) -> Option<u16> {
+    /// Returns the number of the set, if the policy has a copy of it for this rule alone.
+    fn own_set(&self) -> Option<u16> {
         let own =
             self.limit.or(self.per_destination_limit).is_some() || self.counted != RuleId::OTHERS;
         match self.action {
@@ -593,7 +593,7 @@ fn length(prefix: AnyPrefix, address: IpAddr) -> Option<u32> {
     }
 }
 
-/// Returns an address as the standard library has it.
+/// Converts an address to the type of the standard library.
 pub(crate) fn ip(address: Address) -> IpAddr {
     match address {
         Address::V4(address) => IpAddr::V4(address.into()),

@@ -1,4 +1,4 @@
-//! A configuration that is sound, and what is said of those that are not.
+//! Tests of a valid configuration, and of the messages about invalid ones.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -10,7 +10,7 @@ use gate::policy::sources::SourceClass;
 use super::{Admission, Config, check};
 use crate::datapath::SourceCheck;
 
-const SOUND: &str = r#"
+const VALID: &str = r#"
 [front]
 interface = "eth0"
 [back]
@@ -36,22 +36,22 @@ prefix = "0.0.0.0/0"
 action = "front"
 "#;
 
-const ORDINARY: Admission =
+const DEFAULT_ADMISSION: Admission =
     Admission { threshold: 0.5, first_packet_entries: 1 << 22, syn_cookie_rate: None };
 
-fn refused(text: &str) -> String {
+fn error_of(text: &str) -> String {
     Config::parse(text, Path::new("gate.toml")).unwrap_err().to_string()
 }
 
 #[test]
-fn a_sound_file_says_what_it_says() {
-    let config = Config::parse(SOUND, Path::new("gate.toml")).unwrap();
+fn valid_file_gives_its_settings_and_defaults() {
+    let config = Config::parse(VALID, Path::new("gate.toml")).unwrap();
     assert_eq!(config.fixed.bits, 2_500_000_000);
     assert_eq!((config.fixed.entries, config.fixed.mtu), (1 << 20, u16::MAX));
-    assert_eq!(config.fixed.admission, Some(ORDINARY));
-    assert!(config.trust.v1_sources.is_empty(), "version 1 is off unless asked for");
-    assert!(!config.trust.programs, "no more do programs come from anywhere else");
-    let more = format!("{SOUND}\n[decisions]\naccept_programs = true\n");
+    assert_eq!(config.fixed.admission, Some(DEFAULT_ADMISSION));
+    assert!(config.trust.v1_sources.is_empty(), "version 1 is off by default");
+    assert!(!config.trust.programs, "programs of senders are off by default");
+    let more = format!("{VALID}\n[decisions]\naccept_programs = true\n");
     assert!(Config::parse(&more, Path::new("gate.toml")).unwrap().trust.programs);
     assert_eq!(config.trust.from.len(), 2);
     let action = |address: &str| config.rules.find(address.parse().unwrap()).unwrap().action;
@@ -62,38 +62,42 @@ fn a_sound_file_says_what_it_says() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_line_and_all_of_it() {
-    let text = SOUND.replace("2.5gbit", "fast").replace("exempt = true", "");
-    let told = refused(&text);
-    assert!(told.contains("gate.toml:8: link.bandwidth: \"fast\" is no rate"), "{told}");
-    let told = refused(&SOUND.replace("exempt = true", ""));
-    assert!(told.contains("192.0.2.9/32 would lead past the protection of 192.0.2.0/24"), "{told}");
-    let told = refused(&SOUND.replace("grantors = \"site\"", "grantors = \"sight\""));
-    assert!(told.contains("there is no [[grantors]] \"sight\" (there is: site)"), "{told}");
-    let told = refused(&SOUND.replace("eth1", "eth0"));
-    assert!(told.contains("is the front interface already"), "{told}");
-    let told = refused(&format!("{SOUND}[[sender]]\nid = 0\nkeys = {{ 1 = \"no-such.key\" }}\n"));
-    assert!(told.contains("sender.id") && told.contains("no-such.key"), "{told}");
-    let told = refused(&format!("{SOUND}[admission]\nthreshold = 1.5\n"));
+fn invalid_values_are_reported_with_line_key_and_value() {
+    let text = VALID.replace("2.5gbit", "fast").replace("exempt = true", "");
+    let message = error_of(&text);
+    assert!(message.contains("gate.toml:8: link.bandwidth: \"fast\" is not a rate"), "{message}");
+    let message = error_of(&VALID.replace("exempt = true", ""));
     assert!(
-        told.contains("admission.threshold: 1.5 is out of range: a share from 0 to 1"),
-        "{told}"
+        message.contains("192.0.2.9/32 would lead past the protection of 192.0.2.0/24"),
+        "{message}"
     );
-    let with = |port| format!("{SOUND}[tunnel]\nudp_port = {port}\n");
+    let message = error_of(&VALID.replace("grantors = \"site\"", "grantors = \"sight\""));
+    assert!(message.contains("no [[grantors]] is named \"sight\" (defined: site)"), "{message}");
+    let message = error_of(&VALID.replace("eth1", "eth0"));
+    assert!(message.contains("is the front interface already"), "{message}");
+    let message =
+        error_of(&format!("{VALID}[[sender]]\nid = 0\nkeys = {{ 1 = \"no-such.key\" }}\n"));
+    assert!(message.contains("sender.id") && message.contains("no-such.key"), "{message}");
+    let message = error_of(&format!("{VALID}[admission]\nthreshold = 1.5\n"));
+    assert!(
+        message.contains("admission.threshold: 1.5 is out of range: a share from 0 to 1"),
+        "{message}"
+    );
+    let with = |port| format!("{VALID}[tunnel]\nudp_port = {port}\n");
     assert_eq!(Config::parse(&with(6080), Path::new("")).unwrap().fixed.udp, Some(6080));
-    let told = refused(&with(0));
-    assert!(told.contains("tunnel.udp_port: 0 is no port"), "{told}");
-    let told = refused(&format!("{SOUND}[tunel]\n"));
-    assert!(told.contains("unknown field"), "{told}");
+    let message = error_of(&with(0));
+    assert!(message.contains("tunnel.udp_port: 0 is not a port"), "{message}");
+    let message = error_of(&format!("{VALID}[tunel]\n"));
+    assert!(message.contains("unknown field"), "{message}");
 }
 
-/// RFC 3704 at a gate, as at a router.
+/// RFC 3704, as for a router.
 #[test]
-fn sources_are_checked_at_either_side_where_the_file_states_it() {
-    let config = Config::parse(SOUND, Path::new("gate.toml")).unwrap();
+fn reverse_path_filter_is_read_for_both_interfaces() {
+    let config = Config::parse(VALID, Path::new("gate.toml")).unwrap();
     let of = |config: &Config| [config.fixed.front.sources, config.fixed.back.sources];
     assert_eq!(of(&config), [SourceCheck::Off; 2]);
-    let checked = SOUND
+    let checked = VALID
         .replace("\"eth0\"", "\"eth0\"\nrpf = \"loose\"")
         .replace("\"eth1\"", "\"eth1\"\nrpf = \"strict\"");
     let config = Config::parse(&checked, Path::new("gate.toml")).unwrap();
@@ -101,30 +105,30 @@ fn sources_are_checked_at_either_side_where_the_file_states_it() {
     let router = config.router();
     let carried: Vec<_> = router.interfaces.iter().map(|interface| interface.sources).collect();
     assert_eq!(carried, [SourceCheck::Loose, SourceCheck::Strict]);
-    let error = refused(&checked.replace("loose", "lose"));
-    assert!(error.contains("front.rpf: \"lose\" is none of off, loose, strict"), "{error}");
+    let error = error_of(&checked.replace("loose", "lose"));
+    assert!(error.contains("front.rpf: \"lose\" is unknown: off, loose or strict"), "{error}");
 }
 
 #[test]
 fn policy_that_leads_to_a_tunnel_end_past_the_gate_is_refused() {
-    let open = SOUND.replace("[[policy]]\nprefix = \"10.9.1.1/32\"\naction = \"drop\"\n", "");
-    let error = refused(&open);
+    let open = VALID.replace("[[policy]]\nprefix = \"10.9.1.1/32\"\naction = \"drop\"\n", "");
+    let error = error_of(&open);
     let expect =
         "gate.toml:20: policy.action: 0.0.0.0/0 leads by \"front\" to 10.9.1.1, where tunnels end";
     assert!(error.contains(expect), "{error}");
-    let error = refused(&SOUND.replace("action = \"drop\"", "action = \"back\""));
+    let error = error_of(&VALID.replace("action = \"drop\"", "action = \"back\""));
     assert!(error.contains("10.9.1.1/32 leads by \"back\" to 10.9.1.1"), "{error}");
 }
 
-/// The effect of rules on sources, one by one, against the tables that a gate looks them up in.
+/// Compares the rules' forged sources, one by one, with the gate's lookup tables.
 #[test]
 fn rules_and_policy_find_the_same_packets_forged() {
-    let rules = Config::parse(SOUND, Path::new("gate.toml")).unwrap().rules;
+    let rules = Config::parse(VALID, Path::new("gate.toml")).unwrap().rules;
     let policy = rules.policy(1).unwrap();
-    let near = ["192.0.2.0", "192.0.2.9", "192.0.3.0", "10.9.1.1", "10.9.1.2", "203.0.113.5"];
+    let addresses = ["192.0.2.0", "192.0.2.9", "192.0.3.0", "10.9.1.1", "10.9.1.2", "203.0.113.5"];
     let mut forged = 0;
-    for source in near {
-        for destination in near {
+    for source in addresses {
+        for destination in addresses {
             let [source, destination] =
                 [source, destination].map(|text| text.parse::<Ipv4Addr>().unwrap());
             let flow = gate::flow::Flow::v4(source.into(), destination.into());
@@ -138,9 +142,9 @@ fn rules_and_policy_find_the_same_packets_forged() {
 }
 
 #[test]
-fn admission_can_be_had_always_or_never() {
+fn admission_settings_are_read_and_checked() {
     let with = |text: &str| {
-        let text = format!("{SOUND}[flow_table]\nentries = 4096\n[admission]\n{text}\n");
+        let text = format!("{VALID}[flow_table]\nentries = 4096\n[admission]\n{text}\n");
         Config::parse(&text, Path::new("gate.toml")).unwrap().fixed.admission
     };
     assert_eq!(
@@ -160,7 +164,7 @@ fn admission_can_be_had_always_or_never() {
         with("address_validation = \"syn-cookie\"\nsyn_cookie_rate = 7").unwrap().syn_cookie_rate,
         Some(7)
     );
-    for (text, told) in [
+    for (text, expected) in [
         (
             "address_validation = \"captcha\"",
             "admission.address_validation: \"captcha\" is unknown: second-packet or",
@@ -174,19 +178,19 @@ fn admission_can_be_had_always_or_never() {
             "admission.syn_cookie_rate: 0 is out of range: from 1 to 100000000",
         ),
     ] {
-        let error = refused(&format!("{SOUND}[admission]\n{text}\n"));
-        assert!(error.contains(told), "{error}");
+        let message = error_of(&format!("{VALID}[admission]\n{text}\n"));
+        assert!(message.contains(expected), "{message}");
     }
 }
 
 #[test]
-fn limits_and_allowed_sources_are_read_and_told_with_their_lines() {
+fn limits_and_allowed_sources_are_read_and_bad_lines_reported() {
     let folder = std::env::temp_dir().join(format!("fp-allow-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let list = folder.join("allow.txt");
     std::fs::write(&list, "# partners\n203.0.113.0/24 a bank\n2001:db8::1\n").unwrap();
     let limited =
-        SOUND.replacen("grantors = \"site\"", "grantors = \"site\"\nlimit = \"8mbit\"", 1);
+        VALID.replacen("grantors = \"site\"", "grantors = \"site\"\nlimit = \"8mbit\"", 1);
     let text = format!("{limited}[allow]\nprefixes = [\"203.0.113.7\"]\nfile = \"allow.txt\"\n");
     let parse = |text: &str| Config::parse(text, &folder.join("gate.toml"));
     let config = parse(&text).unwrap();
@@ -211,20 +215,21 @@ fn limits_and_allowed_sources_are_read_and_told_with_their_lines() {
     std::fs::remove_dir_all(&folder).unwrap();
     let error = parse(&text).unwrap_err().to_string();
     assert!(error.contains("allow.file: ") && error.contains("allow.txt: No such file"), "{error}");
-    let error = refused(&SOUND.replace("action = \"front\"", "action = \"front\"\nlimit = \"1x\""));
-    assert!(error.contains("only what goes to grantors has limits"), "{error}");
-    assert!(error.contains("policy.limit: \"1x\" is no rate"), "{error}");
+    let error =
+        error_of(&VALID.replace("action = \"front\"", "action = \"front\"\nlimit = \"1x\""));
+    assert!(error.contains("a limit needs `grantors`: other actions have none"), "{error}");
+    assert!(error.contains("policy.limit: \"1x\" is not a rate"), "{error}");
 }
 
 #[test]
-fn blocked_sources_are_read_and_told_with_their_lines() {
+fn blocked_sources_are_read_and_bad_lines_reported() {
     let folder = std::env::temp_dir().join(format!("fp-block-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let list = folder.join("block.txt");
     std::fs::write(&list, "# drop\n198.51.0.0/16\tAS64496\n198.51.100.0/24\n2001:db8::/32\n")
         .unwrap();
     let text = format!(
-        "{SOUND}[allow]\nprefixes = [\"198.51.100.7\", \"2001:db8::/48\"]\n\
+        "{VALID}[allow]\nprefixes = [\"198.51.100.7\", \"2001:db8::/48\"]\n\
          [block]\nprefixes = [\"203.0.113.7\", \"2001:db8:0:1::/64\"]\nfile = \"block.txt\"\n"
     );
     let parse = |text: &str| Config::parse(text, &folder.join("gate.toml"));
@@ -241,17 +246,17 @@ fn blocked_sources_are_read_and_told_with_their_lines() {
     ] {
         let address = source.parse().unwrap();
         let (allowing, blocking) = (config.rules.allowing(address), config.rules.blocking(address));
-        let (said, none) = if blocked { (blocking, allowing) } else { (allowing, blocking) };
-        assert_eq!(said.map(|prefix| prefix.to_string()).as_deref(), Some(by));
+        let (found, none) = if blocked { (blocking, allowing) } else { (allowing, blocking) };
+        assert_eq!(found.map(|prefix| prefix.to_string()).as_deref(), Some(by));
         assert!(none.is_none(), "{source}");
         let flow = match address {
             std::net::IpAddr::V4(source) => gate::flow::Flow::v4(source.into(), 1),
             std::net::IpAddr::V6(source) => gate::flow::Flow::v6(source.into(), 1),
         };
-        let said = if blocked { SourceClass::Blocked } else { SourceClass::Allowed };
-        assert_eq!(policy.source(&flow), Some(said), "{source}");
+        let kind = if blocked { SourceClass::Blocked } else { SourceClass::Allowed };
+        assert_eq!(policy.source(&flow), Some(kind), "{source}");
     }
-    // Each bad line with its file and number; of many the first.
+    // Each bad line is reported with its file and number; of many only the first ones.
     std::fs::write(&list, "203.0.113.0/24\n203.0.113.1/24\n".to_owned() + &"x\n".repeat(30))
         .unwrap();
     let error = parse(&text).unwrap_err().to_string();
@@ -262,24 +267,24 @@ fn blocked_sources_are_read_and_told_with_their_lines() {
         "{error}"
     );
     assert!(
-        error.contains("block.file: ") && error.contains("block.txt: and 21 lines more"),
+        error.contains("block.file: ") && error.contains("block.txt: and 21 more lines"),
         "{error}"
     );
     std::fs::remove_dir_all(&folder).unwrap();
     let error = parse(&text).unwrap_err().to_string();
     assert!(error.contains("block.txt: No such file"), "{error}");
-    let error = refused(&format!("{SOUND}[block]\nprefixes = [\"10.0.0.1/8\"]\n"));
+    let error = error_of(&format!("{VALID}[block]\nprefixes = [\"10.0.0.1/8\"]\n"));
     assert!(error.contains("gate.toml:26: block.prefixes: prefix \"10.0.0.1/8\" has host bits set; did you mean 10.0.0.0/8?"), "{error}");
-    let error = refused(&format!("{SOUND}[flow_table]\nxdp_blocked_prefixes = 5000000\n"));
+    let error = error_of(&format!("{VALID}[flow_table]\nxdp_blocked_prefixes = 5000000\n"));
     assert!(
-        error.contains("flow_table.xdp_blocked_prefixes: 5000000 is more than 4194304"),
+        error.contains("flow_table.xdp_blocked_prefixes: 5000000 is out of range: at most 4194304"),
         "{error}"
     );
 }
 
-/// As they come: the lists that others keep, of both families.
+/// Published lists of both families, unchanged.
 #[test]
-fn real_lists_are_blocked_as_a_scan_of_them_says() {
+fn published_lists_block_the_sources_that_a_scan_finds() {
     let data = std::env::var_os("FINGERPOST_DATA").map_or_else(
         || concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data").into(),
         std::path::PathBuf::from,
@@ -298,17 +303,17 @@ fn real_lists_are_blocked_as_a_scan_of_them_says() {
     }
     std::fs::write(folder.join("block.txt"), &all).unwrap();
     let text =
-        format!("{SOUND}[allow]\nprefixes = [\"10.0.0.0/9\"]\n[block]\nfile = \"block.txt\"\n");
+        format!("{VALID}[allow]\nprefixes = [\"10.0.0.0/9\"]\n[block]\nfile = \"block.txt\"\n");
     let rules = Config::parse(&text, &folder.join("gate.toml")).unwrap().rules;
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(rules.block.len() > 400_000, "{}", rules.block.len());
     let policy = rules.policy(1).unwrap();
     let mut rng = fastrand::Rng::with_seed(3);
-    let mut met = [0; 3];
+    let mut counts = [0; 3];
     for _ in 0..300 {
-        // Within a prefix of a list, or beside one.
-        let near = rules.block[rng.usize(..rules.block.len())];
-        let (flow, source) = match near {
+        // An address within a prefix of a list, or beside one.
+        let prefix = rules.block[rng.usize(..rules.block.len())];
+        let (flow, source) = match prefix {
             AnyPrefix::V4(prefix) => {
                 let source = prefix.addr().wrapping_add(rng.u32(..3));
                 (gate::flow::Flow::v4(source, 1), std::net::IpAddr::V4(source.into()))
@@ -324,13 +329,13 @@ fn real_lists_are_blocked_as_a_scan_of_them_says() {
             (None, None) => None,
         };
         assert_eq!(policy.source(&flow), want, "{source}");
-        met[want.map_or(0, |said| said as usize + 1)] += 1;
+        counts[want.map_or(0, |kind| kind as usize + 1)] += 1;
     }
-    assert!(met[0] > 10 && met[2] > 100, "{met:?}");
+    assert!(counts[0] > 10 && counts[2] > 100, "{counts:?}");
 }
 
 #[test]
-fn rates_are_read_as_tc_does() {
+fn rates_have_the_units_of_tc() {
     for (text, bits) in [("1gbit", 1_000_000_000), ("100Mbit", 100_000_000), ("64 kbit", 64_000)] {
         assert_eq!(check::bandwidth(text), Some(bits), "{text}");
     }

@@ -1,7 +1,7 @@
-//! The shape of a gate's file: what the keys are and which may be left out.
+//! The syntax of a gate's file: its keys, and which of them are optional.
 //!
-//! Nothing is judged here beyond types and keys; every value that may be wrong carries
-//! its place in the text for who judges it.
+//! Only types and keys are checked here. Every value that may be wrong carries its place in the text
+//! for the check that follows.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ pub(super) struct File {
     pub(super) distribution: Option<distribution::Text>,
 }
 
-/// What may come in a bundle (`distribution/`) in the place of what the file has.
+/// The parts that a bundle (`distribution/`) may replace.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Ruled {

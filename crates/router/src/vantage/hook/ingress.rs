@@ -1,43 +1,43 @@
-//! What came in, in one pass: parsed, hashed, its own judged and settled, the rest handed over.
+//! Ingress: parses and hashes received packets, and has the gate decide about them.
 //!
 //! ```text
-//!   received ─► flow, hash ─┬─ mine ─────► │ packets │ flows │   a part of PART, side by side
-//!      │                    └─ another's ─► his ring, with hash        ▼
-//!      └ of no flow ─► stays in the batch                    the gate ─► verdicts ─► settled
+//!   received ─► flow, hash ─┬─ own flow ──────► │ packets │ frames │   a part of PART, by index
+//!      │                    └─ another worker's ─► its ring, with the hash   ▼
+//!      └ no flow ─► stays in the batch                 the gate ─► verdicts ─► enqueue
 //! ```
 //!
-//! Each packet is parsed and hashed once, by the worker that its port brought it to. What another
-//! worker has handed over (`steering.rs`) brings its hash along, and was parsed: only its addresses
-//! are read.
+//! Each packet is parsed and hashed once, by the worker whose port received it. A packet that another
+//! worker handed over (`steering.rs`) was parsed there and carries its hash: only its addresses are
+//! read.
 //!
-//! A batch is gone through in parts: what is known of one, a hundred bytes a packet, is still in
-//! the nearest cache when its packets are settled. A packet with an address of this machine as its
-//! source is forged and ends here: these addresses change with the interfaces, and not with the
-//! policy. Packets of no flow stay in the batch, which handles them; they move before packets of
-//! flows that stay, but packets of one flow keep their order.
+//! A batch is processed in parts: the metadata of one part, a hundred bytes a packet, is still in the
+//! nearest cache when its packets are queued. A packet with an address of this machine as its source
+//! is forged and dropped here: these addresses change with the interfaces, and not with the policy.
+//! Packets of no flow stay in the batch, which handles them. They may move before packets of flows in
+//! the batch, but packets of one flow keep their order.
 
 use std::vec::Drain;
 
 use gate::flow::{Flow, Pair};
-use gate::gate::{GROUP, Gate, Packet, Verdict as Judged};
+use gate::gate::{GROUP, Gate, Packet, Verdict as GateVerdict};
 use port::Frame;
 use wire::{ethernet, ipv4, ipv6, mss};
 
 use super::GateHook;
-use super::settle::Settled;
+use super::enqueue::Placement;
 use crate::datapath::{
     IngressBatch, Locals, Parsed, TunnelParameters, Verdict, parse, source_v4, source_v6,
 };
-use crate::vantage::last::Last;
-use crate::vantage::rings::Ends;
+use crate::vantage::recent_drops::RecentDrops;
+use crate::vantage::rings::WorkerRings;
 use crate::vantage::sampler::Sampler;
 
-/// Packets of a part: two groups of the gate's.
+/// The packets of a part: two groups of the gate.
 pub(super) const PART: usize = 2 * GROUP;
-/// How far ahead of the parser packets are fetched into the cache, in frames.
+/// The prefetch distance before the parser, in frames.
 const AHEAD: usize = 8;
 
-/// Packets and bytes that do not stay in the batch.
+/// Packets and bytes that the hook takes out of the batch.
 #[derive(Default)]
 struct Taken {
     packets: u64,
@@ -53,15 +53,15 @@ impl Taken {
 }
 
 impl GateHook {
-    /// Judges what came in on the front interface.
-    pub(super) fn judge(&mut self, mut batch: IngressBatch<'_>) {
+    /// Processes the packets of the front interface.
+    pub(super) fn process_front(&mut self, mut batch: IngressBatch<'_>) {
         std::mem::swap(batch.frames, &mut self.incoming);
         let mut incoming = std::mem::take(&mut self.incoming);
         let mut taken = Taken::default();
         let mut frames = incoming.drain(..);
         while frames.len() > 0 {
-            self.read(&mut frames, &mut batch, &mut taken);
-            self.judge_part(&mut batch, &mut taken);
+            self.read_part(&mut frames, &mut batch, &mut taken);
+            self.process_part(&mut batch, &mut taken);
         }
         drop(frames);
         self.incoming = incoming;
@@ -70,18 +70,20 @@ impl GateHook {
         }
     }
 
-    /// Parses and hashes what came in until a part is full, and hands over what is others'.
-    fn read(
+    /// Parses and hashes frames until a part is full, and hands over those of other workers' flows.
+    fn read_part(
         &mut self,
         frames: &mut Drain<'_, Frame>,
         batch: &mut IngressBatch<'_>,
         taken: &mut Taken,
     ) {
-        let Self { gate, key, steering, packets, flows, tunnels, last, now, sampler, ends, .. } =
-            self;
+        let Self {
+            gate, key, steering, packets, tunnels, recent_drops, now, sampler, rings, ..
+        } = self;
+        let part = &mut self.frames;
         let &mut IngressBatch { ref mut arena, handed, mac, locals, stats, .. } = batch;
         packets.clear();
-        while flows.len() < PART
+        while part.len() < PART
             && let Some(frame) = frames.next()
         {
             if let Some(ahead) = frames.as_slice().get(AHEAD) {
@@ -96,7 +98,7 @@ impl GateHook {
             let hash = if handed { frame.mark() } else { key.hash(&flow) };
             if !handed && is_own(&flow, tunnels, locals) {
                 let packet = Packet { flow, hash, bytes: bytes.len() as u32 };
-                let verdict = drop_own(gate, sampler, ends, last, packet, *now);
+                let verdict = drop_own(gate, sampler, rings, recent_drops, packet, *now);
                 taken.add(bytes.len());
                 stats.ended(verdict, 1);
                 arena.free(frame);
@@ -104,9 +106,9 @@ impl GateHook {
             }
             if let Some(steering) = steering
                 && !handed
-                && let Some(given) = steering.hand_over(hash, bytes)
+                && let Some(accepted) = steering.hand_over(hash, bytes)
             {
-                if !given {
+                if !accepted {
                     taken.add(bytes.len());
                     stats.ended(Verdict::HandoverFull, 1);
                 }
@@ -115,66 +117,66 @@ impl GateHook {
             }
             gate.fetch(hash);
             packets.push(Packet { flow, hash, bytes: frame.len() as u32 });
-            flows.push(frame);
+            part.push(frame);
         }
         if let Some(steering) = steering {
-            steering.ring();
+            steering.notify();
         }
     }
 
-    /// Has the gate judge the part in hand, and settles it.
-    fn judge_part(&mut self, batch: &mut IngressBatch<'_>, taken: &mut Taken) {
-        let (packets, flows) = (&self.packets[..], &self.flows[..]);
+    /// Has the gate decide about the part, and queues or drops its packets.
+    fn process_part(&mut self, batch: &mut IngressBatch<'_>, taken: &mut Taken) {
+        let (packets, frames) = (&self.packets[..], &self.frames[..]);
         let verdicts = &mut self.verdicts[..packets.len()];
         let arena = &*batch.arena;
         let bytes = |at: usize| {
-            flows.get(at).and_then(|frame| arena.bytes(frame).get(ethernet::LEN..)).unwrap_or(&[])
+            frames.get(at).and_then(|frame| arena.bytes(frame).get(ethernet::LEN..)).unwrap_or(&[])
         };
         self.gate.process_with(self.now, packets, bytes, verdicts);
-        self.sampler.look(self.now, packets, verdicts, &mut self.ends.samples);
+        self.sampler.sample(self.now, packets, verdicts, &mut self.rings.samples);
         let packets = std::mem::take(&mut self.packets);
         let verdicts = std::mem::take(&mut self.verdicts);
-        let mut flows = std::mem::take(&mut self.flows);
-        for ((frame, packet), verdict) in flows.drain(..).zip(&packets).zip(&verdicts) {
+        let mut frames = std::mem::take(&mut self.frames);
+        for ((frame, packet), verdict) in frames.drain(..).zip(&packets).zip(&verdicts) {
             let len = frame.len();
-            if let &Judged::Ask { cookie } = verdict {
+            if let &GateVerdict::Ask { cookie } = verdict {
                 let IngressBatch { arena, mac, locals, .. } = batch;
-                if self.asker.answer(arena, &frame, cookie, *mac, locals) {
+                if self.syn_cookies.answer(arena, &frame, cookie, *mac, locals) {
                     batch.stats.originated();
                 }
             }
-            match self.settle(frame, packet, verdict) {
-                Settled::Stays(frame) => {
+            match self.enqueue(frame, packet, verdict) {
+                Placement::Batch(frame) => {
                     batch.frames.push(frame);
                     continue;
                 }
-                Settled::Kept => {}
-                Settled::Ended(frame, hash, verdict) => {
-                    self.last.note(hash, verdict, self.now);
+                Placement::Queued => {}
+                Placement::Dropped(frame, hash, verdict) => {
+                    self.recent_drops.record(hash, verdict, self.now);
                     batch.arena.free(frame);
                     batch.stats.ended(verdict, 1);
                 }
             }
             taken.add(len);
         }
-        (self.packets, self.flows, self.verdicts) = (packets, flows, verdicts);
+        (self.packets, self.frames, self.verdicts) = (packets, frames, verdicts);
     }
 
-    /// Holds TCP to what fits the tunnel, in SYNs that come from the back network.
-    pub(super) fn clamp(&mut self, batch: &mut IngressBatch<'_>) {
+    /// Lowers the MSS of SYNs from the back network to what fits the tunnel.
+    pub(super) fn clamp_mss(&mut self, batch: &mut IngressBatch<'_>) {
         let Some(most) = self.clamp else { return };
         for frame in batch.frames.iter() {
             let bytes = batch.arena.bytes_mut(frame);
             let Some(packet) = bytes.get_mut(ethernet::LEN..) else { continue };
             let six = packet.first().is_some_and(|first| first >> 4 == 6);
             let most = if six { most.saturating_sub(20) } else { most };
-            // What cannot be read is the parser's to judge.
+            // The parser handles a packet that cannot be read.
             self.clamped += u64::from(mss::clamp(packet, most).unwrap_or(false));
         }
     }
 }
 
-/// Returns the flow of a frame that a router may forward.
+/// Returns the flow of a frame that a router may forward, or `None`.
 #[inline(always)]
 fn flow(bytes: &[u8], mac: [u8; 6], locals: &Locals) -> Option<Flow> {
     match parse(bytes, mac, locals) {
@@ -184,7 +186,7 @@ fn flow(bytes: &[u8], mac: [u8; 6], locals: &Locals) -> Option<Flow> {
     }
 }
 
-/// Returns whether a packet has an address of this machine as its source: no other host has it.
+/// Returns whether a flow's source is an address of this machine, which no other host has.
 #[inline(always)]
 fn is_own(flow: &Flow, tunnels: &TunnelParameters, locals: &Locals) -> bool {
     match flow.pair() {
@@ -193,23 +195,23 @@ fn is_own(flow: &Flow, tunnels: &TunnelParameters, locals: &Locals) -> bool {
     }
 }
 
-/// Counts a packet with an address of this machine for its source.
+/// Counts a packet whose source is an address of this machine.
 #[cold]
 fn drop_own(
     gate: &mut Gate,
     sampler: &mut Sampler,
-    ends: &mut Ends,
-    last: &mut Last,
+    rings: &mut WorkerRings,
+    recent_drops: &mut RecentDrops,
     packet: Packet,
     now: u64,
 ) -> Verdict {
     let verdict = gate.drop_forged(packet.bytes);
-    sampler.look(now, &[packet], &[verdict], &mut ends.samples);
-    last.note(packet.hash, Verdict::Forged, now);
+    sampler.sample(now, &[packet], &[verdict], &mut rings.samples);
+    recent_drops.record(packet.hash, Verdict::Forged, now);
     Verdict::Forged
 }
 
-/// Returns the flow of a frame that another worker has parsed, and found to be of one.
+/// Returns the flow of a frame that another worker has parsed already.
 #[inline]
 fn flow_of_parsed(bytes: &[u8]) -> Option<Flow> {
     let packet = bytes.get(ethernet::LEN..)?;

@@ -1,69 +1,68 @@
-//! A worker's hook: its gate and its share of the link, between its ports.
+//! The gate's packet hook: a worker's gate and its share of the protected link.
 //!
 //! ```text
-//!   sift   parse ─► flow, hash ─► Gate::process, a part ─► verdicts
-//!            request, granted, back ─► kept, by number ─► Link
-//!            front, not for us ─────► stays in the batch
-//!            the rest ──────────────► dropped, counted
-//!   next   ICMP first, then in turn cookies and what the Link lets go
+//!   ingress   parse ─► flow, hash ─► Gate::process, a part at a time ─► verdicts
+//!               request, granted, back ─► QueuedFrames, by number ─► Link
+//!               front, no flow ─────────► stays in the batch
+//!               the rest ───────────────► dropped, counted
+//!   egress    ICMP errors first, then SYN cookies and the Link's packets in turn
 //! ```
 //!
-//! Time is read once a turn. The worker's link is its share of the configured bandwidth;
-//! what its queues have no place for is counted as `low_priority` where it was a request,
-//! and as `link_full` else.
+//! The clock is read once a turn. The worker's link is its share of the configured bandwidth. A packet
+//! that finds its queue full counts as `low_priority` if it is a request, and as `link_full` otherwise.
 //!
-//! **The hash** of a flow is taken here, under a key that all workers share, once a packet. All packets of a
-//! pair have to come to one worker whatever their ports, since nothing of a flow is shared
-//! between workers: a card with several queues sees to that, or `steering.rs`.
+//! **The hash** of a flow is computed here, once a packet, with a key that all workers share. Workers
+//! share no flow state, so that all packets of an address pair must come to one worker, whatever their
+//! ports: a card with several queues does that, or `steering.rs`.
 //!
-//! Packets from the back network are routed like any others; where TCP is to be held to what fits
-//! the tunnel, the SYNs among them are looked at, because what a server announces is
-//! what its client will send through the tunnel.
+//! Packets from the back network are routed like any others. With `clamp_mss`, the hook lowers the MSS
+//! in their SYNs, because a server's MSS is what its client sends through the tunnel.
 //!
-//! | file | what it is |
+//! | file | content |
 //! |---|---|
-//! | `setup` | what a hook is made from |
-//! | `decide` | decisions, at the beginning of a turn |
-//! | `talk` | questions about flows, then |
-//! | `sift` | what came in: parsed, hashed, judged |
-//! | `settle` | what becomes of a packet by its verdict |
-//! | `leave` | what leaves next |
+//! | `setup` | the hook's parameters and memory |
+//! | `decisions` | decisions, at the beginning of a turn |
+//! | `queries` | queries about flows, at the beginning of a turn |
+//! | `ingress` | received packets: parsed, hashed, given to the gate |
+//! | `enqueue` | each packet's place after its verdict |
+//! | `egress` | the packets that leave next |
 
-mod decide;
+mod decisions;
 mod egress;
+mod enqueue;
 mod ingress;
 mod queries;
-mod settle;
 mod setup;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fib::Reader;
 use gate::flow::Key as HashKey;
-use gate::gate::{Gate, Packet, Verdict as Judged};
+use gate::gate::{Gate, Packet, Verdict as GateVerdict};
 use gate::limit::link::Link;
 use gate::tunnel::{PrivateData, Stream, TunnelKeys};
 use port::{Arena, Frame};
 use wire::tunnel::Header;
 
 use super::config::{BACK, FRONT};
-use super::cookie::Asker;
-use super::kept::Kept;
-use super::last::Last;
-use super::reply::Replies;
-use super::retained;
-use super::rings::Ends;
+use super::counter_snapshot::{CounterSnapshot, CounterSources};
+use super::icmp_errors::IcmpErrorResponder;
+use super::queued_frames::QueuedFrames;
+use super::recent_drops::RecentDrops;
+use super::rings::WorkerRings;
 use super::sampler::Sampler;
-use super::steering::Steering;
-use super::tally::{Sight, Tally};
+use super::saved_flows;
+use super::steering::SoftwareSteering;
+use super::syn_cookies::SynCookieResponder;
 use crate::datapath::{EgressPacket, IngressBatch, PacketHook, TunnelParameters, Verdict};
 use crate::stats::WorkerStats;
 
-pub use setup::Setup;
-pub(super) use setup::places;
+use queries::FlowList;
+pub use setup::HookSetup;
+pub(super) use setup::queue_slots;
 
-/// What is done beside packets in a turn, in entries of the table.
-const WORK: u32 = 256;
+/// Table entries that a turn examines beside its packets.
+const MAINTENANCE: u32 = 256;
 
 /// A worker's gate and its share of the link.
 pub struct GateHook {
@@ -72,49 +71,51 @@ pub struct GateHook {
     key: HashKey,
     gate: Gate,
     link: Link<u32>,
-    kept: Kept,
-    /// Places for all but requests.
-    others: usize,
+    queued: QueuedFrames,
+    /// Slots for all packets but requests.
+    other_slots: usize,
     tunnels: TunnelParameters,
-    /// The keys of sealed tunnels, by their ends, and the numbers of this worker's packets.
+    /// The keys of sealed tunnels by their ends.
     keys: Reader<TunnelKeys>,
-    /// Some tunnel is sealed, as of the beginning of the turn.
+    /// A tunnel is sealed, as of the beginning of the turn.
     is_sealing: bool,
+    /// The numbers of this worker's sealed packets.
     stream: Stream,
-    /// What TCP may announce over IPv4, if it is held to that; 20 bytes less over IPv6.
+    /// The MSS limit for IPv4, if TCP is clamped; 20 bytes less for IPv6.
     clamp: Option<u16>,
-    steering: Option<Steering>,
-    replies: Replies,
-    asker: Asker,
-    /// Cookies have been let go before the link.
+    steering: Option<SoftwareSteering>,
+    icmp_errors: IcmpErrorResponder,
+    syn_cookies: SynCookieResponder,
+    /// A cookie left before the link's packet in this round.
     cookies_first: bool,
-    ends: Ends,
-    /// A list in the making: the question's number, the next entry, flows still to be told.
-    listing: Option<(u32, usize, u32)>,
-    last: Last,
+    rings: WorkerRings,
+    /// The list of flows that is being sent.
+    listing: Option<FlowList>,
+    recent_drops: RecentDrops,
     sampler: Sampler,
-    tally: Arc<Tally>,
-    leave: Option<(u32, Arc<Mutex<Vec<u8>>>)>,
-    /// The kernel drops packets of declined flows.
-    early: bool,
-    /// It was not told what it had to be.
-    early_lost: bool,
+    counters: Arc<CounterSnapshot>,
+    /// Where the flows are saved at the end, with the worker's number.
+    save_to: Option<(u32, Arc<Mutex<Vec<u8>>>)>,
+    /// The XDP program drops packets of declined flows.
+    reports_declined: bool,
+    /// An update for the XDP program was lost, so that its map has to be cleared.
+    must_clear_declined: bool,
     red_dropped: u64,
     clamped: u64,
     incoming: Vec<Frame>,
-    /// The part that is judged: what the gate is told, each one's frame, what it says.
+    /// The part in work: the gate's input, the frames and the gate's verdicts, by index.
     packets: Vec<Packet>,
-    flows: Vec<Frame>,
-    verdicts: Vec<Judged>,
+    frames: Vec<Frame>,
+    verdicts: Vec<GateVerdict>,
 }
 
 impl PacketHook for GateHook {
     fn begin_turn(&mut self) {
         self.now = (self.clock)();
         self.is_sealing = !self.keys.current().is_empty();
-        self.take_decisions();
-        self.gate.run_maintenance(self.now, WORK);
-        self.talk();
+        self.apply_decisions();
+        self.gate.run_maintenance(self.now, MAINTENANCE);
+        self.answer_queries();
     }
 
     fn handles_port(&self, ingress: usize) -> bool {
@@ -123,8 +124,8 @@ impl PacketHook for GateHook {
 
     fn process_ingress(&mut self, mut batch: IngressBatch<'_>) {
         match batch.ingress {
-            FRONT => self.judge(batch),
-            _ => self.clamp(&mut batch),
+            FRONT => self.process_front(batch),
+            _ => self.clamp_mss(&mut batch),
         }
     }
 
@@ -149,7 +150,7 @@ impl PacketHook for GateHook {
         granted: bool,
         stats: &WorkerStats,
     ) {
-        if self.replies.too_big(arena, frame, mtu, granted, self.now) {
+        if self.icmp_errors.report_too_big(arena, frame, mtu, granted, self.now) {
             stats.originated();
         }
     }
@@ -159,14 +160,14 @@ impl PacketHook for GateHook {
             self.gate.idle();
             self.keys.idle();
         }
-        self.tally.show(&Sight {
+        self.counters.publish(&CounterSources {
             counts: self.gate.counts(),
             table: self.gate.table(),
             link: &self.link,
-            answered: self.replies.sent,
-            unanswered: self.replies.spared,
-            cookies_sent: self.asker.sent,
-            cookies_failed: self.asker.unsent,
+            icmp_sent: self.icmp_errors.sent,
+            icmp_rate_limited: self.icmp_errors.rate_limited,
+            cookies_sent: self.syn_cookies.sent,
+            cookies_failed: self.syn_cookies.failed,
             clamped: self.clamped,
             red_dropped: self.red_dropped,
             displaced: self.gate.displaced(),
@@ -174,20 +175,20 @@ impl PacketHook for GateHook {
     }
 
     fn has_pending_work(&self) -> bool {
-        self.listing.is_some() || !self.ends.questions.is_empty() || self.gate.is_walking()
+        self.listing.is_some() || !self.rings.queries.is_empty() || self.gate.is_walking()
     }
 
     fn queued(&self) -> usize {
-        self.kept.len() + self.replies.len() + self.asker.len()
+        self.queued.len() + self.icmp_errors.len() + self.syn_cookies.len()
     }
 
     fn drop_queued(&mut self, arena: &mut Arena, stats: &WorkerStats) {
-        while let Some(waits) = self.kept.pop() {
-            arena.free(waits.frame);
+        while let Some(packet) = self.queued.pop() {
+            arena.free(packet.frame);
             stats.ended(Verdict::LinkFull, 1);
         }
-        while let Some(reply) = self.replies.next().or_else(|| self.asker.next()) {
-            arena.free(reply.frame);
+        while let Some(answer) = self.icmp_errors.next().or_else(|| self.syn_cookies.next()) {
+            arena.free(answer.frame);
             stats.ended(Verdict::LinkFull, 1);
         }
         PacketHook::end_turn(self, true);
@@ -195,12 +196,12 @@ impl PacketHook for GateHook {
 
     fn close(&mut self, arena: &mut Arena, stats: &WorkerStats) {
         PacketHook::drop_queued(self, arena, stats);
-        // Once: a worker ends a second time when it is dropped.
-        if let Some((worker, left)) = self.leave.take() {
-            let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+        // `take`: a worker is closed a second time when it is dropped.
+        if let Some((worker, saved)) = self.save_to.take() {
+            let mut saved = saved.lock().unwrap_or_else(PoisonError::into_inner);
             let table = self.gate.table();
             for (_, entry) in table.within(0..table.capacity()) {
-                retained::put(&mut left, worker, &entry.flow(), entry.record());
+                saved_flows::append(&mut saved, worker, &entry.flow(), entry.record());
             }
         }
     }

@@ -1,48 +1,60 @@
-//! Questions about flows, answered between batches.
+//! Replies to queries about flows, between batches.
 //!
-//! A list of all flows is made a part of the table a turn, so that no packet waits for it; an
-//! answer that finds no room in the ring waits for the next turn.
+//! A list of all flows is made from one part of the table in each turn, so that no packet waits for
+//! it. A reply that finds the ring full waits for the next turn.
 
 use gate::state::{State, Traffic};
 
 use super::GateHook;
-use crate::vantage::rings::{Answer, Known, Question};
+use crate::vantage::rings::{FlowEntry, Query, QueryReply};
+
+/// A list of flows that is being sent.
+#[derive(Clone, Copy)]
+pub(super) struct FlowList {
+    /// The number of the query.
+    ticket: u32,
+    /// The next entry of the table.
+    next: usize,
+    /// Flows that may still be sent.
+    left: u32,
+}
 
 impl GateHook {
-    /// Answers questions, as far as there is room for answers.
-    pub(super) fn talk(&mut self) {
-        while self.listing.is_none() && self.ends.answers.slots() >= 4 {
-            let Ok((ticket, question)) = self.ends.questions.pop() else { break };
-            match question {
-                Question::Flows(most) => self.listing = Some((ticket, 0, most)),
-                Question::About(flow) => {
+    /// Answers queries as far as the reply ring has room.
+    pub(super) fn answer_queries(&mut self) {
+        while self.listing.is_none() && self.rings.replies.slots() >= 4 {
+            let Ok((ticket, query)) = self.rings.queries.pop() else { break };
+            match query {
+                Query::Flows(most) => self.listing = Some(FlowList { ticket, next: 0, left: most }),
+                Query::Flow(flow) => {
                     let hash = self.key.hash(&flow);
                     if let Some(entry) = self.gate.table().find(&flow, hash) {
-                        let known = self.known(entry);
-                        let _ = self.ends.answers.push((ticket, Answer::Known(known)));
+                        let entry = self.flow_entry(entry);
+                        let _ = self.rings.replies.push((ticket, QueryReply::Entry(entry)));
                     }
                     if let Some(first) = self.gate.first_seen_at(hash, self.now) {
                         let ago = self.now.saturating_sub(first);
-                        let _ = self.ends.answers.push((ticket, Answer::Seen(ago)));
+                        let _ = self.rings.replies.push((ticket, QueryReply::FirstSeen(ago)));
                     }
-                    if let Some((verdict, when)) = self.last.of(hash) {
+                    if let Some((verdict, when)) = self.recent_drops.find(hash) {
                         let ago = self.now.saturating_sub(when);
-                        let _ = self.ends.answers.push((ticket, Answer::Dropped(verdict, ago)));
+                        let _ =
+                            self.rings.replies.push((ticket, QueryReply::Dropped(verdict, ago)));
                     }
-                    let _ = self.ends.answers.push((ticket, Answer::End));
+                    let _ = self.rings.replies.push((ticket, QueryReply::End));
                 }
             }
         }
-        self.list();
+        self.continue_list();
     }
 
-    /// Goes on with a list, a part of the table a turn: some microseconds.
-    fn list(&mut self) {
+    /// Continues a list with the next parts of the table, which takes some microseconds.
+    fn continue_list(&mut self) {
         const PART: usize = 64;
         const PARTS: usize = 16;
         for _ in 0..PARTS {
-            let Some((ticket, next, mut left)) = self.listing else { return };
-            if self.ends.answers.slots() <= PART {
+            let Some(FlowList { ticket, next, mut left }) = self.listing else { return };
+            if self.rings.replies.slots() <= PART {
                 return;
             }
             let part = next..next + PART;
@@ -51,22 +63,22 @@ impl GateHook {
                     break;
                 }
                 left -= 1;
-                let known = self.known(entry);
-                let _ = self.ends.answers.push((ticket, Answer::Known(known)));
+                let entry = self.flow_entry(entry);
+                let _ = self.rings.replies.push((ticket, QueryReply::Entry(entry)));
             }
-            let over = left == 0 || part.end >= self.gate.table().used();
-            if over {
-                let _ = self.ends.answers.push((ticket, Answer::End));
+            let is_complete = left == 0 || part.end >= self.gate.table().used();
+            if is_complete {
+                let _ = self.rings.replies.push((ticket, QueryReply::End));
             }
-            self.listing = (!over).then_some((ticket, part.end, left));
+            self.listing = (!is_complete).then_some(FlowList { ticket, next: part.end, left });
         }
     }
 
-    fn known(&self, entry: u32) -> Known {
+    fn flow_entry(&self, entry: u32) -> FlowEntry {
         let entry = self.gate.table().entry(entry);
         let (record, belongs) = (entry.record(), entry.binding());
         let (state, until, traffic) = match record.state() {
-            // One that is over is a request with its next packet, and already here.
+            // After its expiry the flow's next packet makes it a request: it is reported as one.
             State::Provisional if record.provisional_until() <= self.now => {
                 (State::Request, record.expire_at(), Traffic::All)
             }
@@ -75,7 +87,7 @@ impl GateHook {
             }
             state => (state, record.expire_at(), Traffic::All),
         };
-        Known {
+        FlowEntry {
             flow: entry.flow(),
             state,
             program: record.program(),

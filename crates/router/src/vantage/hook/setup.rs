@@ -1,7 +1,7 @@
-//! What a hook is made from, and the memory that it will use.
+//! The parameters of a gate's hook, and the allocation of all memory that it uses.
 //!
-//! All of it is made here: places for what waits, the arrays of a batch, the gate's table. Rates and
-//! places of the link are this worker's share; the table is its own.
+//! The queues, the arrays of a batch and the gate's table are allocated here, and nothing later. The
+//! rates of the link are this worker's share of the configured ones; the table is the worker's own.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use fib::Reader;
 use gate::admission::AdmissionConfig;
 use gate::cookie::{self, Secret, Secrets};
 use gate::flow::Key as HashKey;
-use gate::gate::{Gate, Verdict as Judged};
+use gate::gate::{Gate, Verdict as GateVerdict};
 use gate::limit::link::{self, Link};
 use gate::limit::red::RedParameters;
 use gate::policy::Policy;
@@ -21,77 +21,77 @@ use super::GateHook;
 use super::ingress::PART;
 use crate::datapath::{SIZE, TunnelParameters};
 use crate::vantage::config::Fixed;
-use crate::vantage::cookie::Asker;
-use crate::vantage::kept::Kept;
-use crate::vantage::last::Last;
-use crate::vantage::reply::Replies;
-use crate::vantage::retained::Retained;
-use crate::vantage::rings::Ends;
+use crate::vantage::counter_snapshot::CounterSnapshot;
+use crate::vantage::icmp_errors::IcmpErrorResponder;
+use crate::vantage::queued_frames::QueuedFrames;
+use crate::vantage::recent_drops::RecentDrops;
+use crate::vantage::rings::WorkerRings;
 use crate::vantage::sampler::Sampler;
-use crate::vantage::steering::Steering;
-use crate::vantage::tally::Tally;
+use crate::vantage::saved_flows::SavedFlow;
+use crate::vantage::steering::SoftwareSteering;
+use crate::vantage::syn_cookies::SynCookieResponder;
 
-/// Places for packets that pass without a grantor.
+/// Queue slots for packets that pass without a grantor.
 const OPERATIONAL: usize = 256;
-/// Queues of granted packets.
+/// The number of queues for granted packets.
 const QUEUES: usize = 64;
 
-/// What a hook is made from.
-pub struct Setup<'a> {
+/// The parameters of a hook.
+pub struct HookSetup<'a> {
     /// The configuration.
     pub fixed: &'a Fixed,
-    /// How many workers share the link.
+    /// The number of workers that share the link.
     pub workers: usize,
-    /// Where tunnels over IPv4 begin; 0 where no grantor is reached so.
+    /// The source address of tunnels over IPv4; 0 if no grantor has an IPv4 address.
     pub from4: u32,
     /// The same for IPv6.
     pub from6: u128,
-    /// This machine's addresses on the front interface, which ICMP errors come from.
+    /// The front interface's IPv4 address, the source of ICMP errors.
     pub front4: Option<u32>,
     /// The same for IPv6.
     pub front6: Option<u128>,
-    /// The longest packet of a tunnel, as far as it is known at the start.
+    /// The maximum length of an encapsulated packet, as known at the start.
     pub mtu: u16,
-    /// The longest outer header, in bytes.
+    /// The length of the longest outer header, in bytes.
     pub overhead: u16,
-    /// What flows are hashed with.
+    /// The key of the flow hash.
     pub key: HashKey,
-    /// What cannot be guessed, for the queues.
+    /// A random seed for the queues.
     pub seed: u64,
-    /// What cookies are made with, the same for all workers.
+    /// The secrets of SYN cookies, the same for all workers.
     pub secrets: Reader<Secrets>,
     /// The policy.
     pub policy: Reader<Policy>,
     /// The keys of sealed tunnels.
     pub keys: Reader<TunnelKeys>,
-    /// The number of this worker's stream of sealed packets, no other's in this session.
+    /// The number of this worker's stream of sealed packets, unique in the session.
     pub stream: u16,
     /// The flow programs.
     pub programs: Reader<Programs>,
-    /// Its ends of the rings.
-    pub ends: Ends,
-    /// Its place among workers that hand each other their flows' packets, if they do.
-    pub steering: Option<Steering>,
-    /// Where it shows its numbers.
-    pub tally: Arc<Tally>,
-    /// Flows that are known from before.
-    pub retained: Vec<Retained>,
-    /// Where its flows are left in the end, with the worker's number.
-    pub leave: Option<(u32, Arc<Mutex<Vec<u8>>>)>,
-    /// Monotonic nanoseconds.
+    /// The worker's ends of its rings.
+    pub rings: WorkerRings,
+    /// Its part in software steering, if workers hand packets over.
+    pub steering: Option<SoftwareSteering>,
+    /// Where it publishes its counters.
+    pub counters: Arc<CounterSnapshot>,
+    /// Flows from before the start.
+    pub saved_flows: Vec<SavedFlow>,
+    /// Where its flows are saved at the end, with the worker's number.
+    pub save_to: Option<(u32, Arc<Mutex<Vec<u8>>>)>,
+    /// Returns the monotonic time in nanoseconds.
     pub clock: Box<dyn FnMut() -> u64 + Send>,
 }
 
-/// Says how many frames the hooks of a worker may keep.
-pub(in crate::vantage) fn places(fixed: &Fixed) -> usize {
-    // One more for a request that takes the place of another.
+/// Returns the number of frames that a worker's hook may queue.
+pub(in crate::vantage) fn queue_slots(fixed: &Fixed) -> usize {
+    // One more for a request that displaces another.
     fixed.requests + 1 + OPERATIONAL + fixed.granted
 }
 
 impl GateHook {
-    /// Makes a hook, with all the memory it will use.
-    pub fn new(setup: Setup<'_>) -> Self {
-        let Setup { fixed, mut clock, .. } = setup;
+    /// Makes a hook, with all the memory that it uses.
+    pub fn new(setup: HookSetup<'_>) -> Self {
+        let HookSetup { fixed, mut clock, .. } = setup;
         let now = clock();
         let workers = setup.workers.max(1) as u64;
         let bits = (fixed.bits / workers).max(1);
@@ -107,13 +107,13 @@ impl GateHook {
             red: parameters,
             seed: setup.seed,
         };
-        let answers = fixed.answers.div_ceil(workers as u32);
+        let icmp_rate = fixed.icmp_rate.div_ceil(workers as u32);
         // IP and TCP without options: 40 bytes of IPv4.
         let clamp = fixed.clamp_mss.then(|| setup.mtu.saturating_sub(setup.overhead + 40));
         let mut gate = Gate::new(fixed.entries, setup.policy, now);
-        gate.set_encapsulation(fixed.between() as u32);
+        gate.set_encapsulation(fixed.encapsulation_len() as u32);
         gate.set_programs(setup.programs);
-        gate.set_ledger(Arc::clone(setup.tally.ledger()));
+        gate.set_ledger(Arc::clone(setup.counters.ledger()));
         if let Some(admission) = &fixed.admission {
             gate.set_admission(&AdmissionConfig {
                 threshold: admission.threshold,
@@ -126,9 +126,9 @@ impl GateHook {
                 gate.follow_secrets(setup.secrets);
             }
         }
-        for (flow, record) in setup.retained {
+        for (flow, record) in setup.saved_flows {
             let hash = setup.key.hash(&flow);
-            if setup.steering.as_ref().is_none_or(|steering| steering.has(hash)) {
+            if setup.steering.as_ref().is_none_or(|steering| steering.is_owner(hash)) {
                 gate.restore(now, &flow, hash, record);
             }
         }
@@ -138,8 +138,8 @@ impl GateHook {
             key: setup.key,
             gate,
             link: Link::new(&link, now),
-            kept: Kept::new(places(fixed)),
-            others: fixed.granted + OPERATIONAL,
+            queued: QueuedFrames::new(queue_slots(fixed)),
+            other_slots: fixed.granted + OPERATIONAL,
             tunnels: TunnelParameters {
                 from4: setup.from4,
                 from6: setup.from6,
@@ -153,23 +153,23 @@ impl GateHook {
             stream: Stream::new(setup.stream),
             clamp,
             steering: setup.steering,
-            replies: Replies::new(setup.front4, setup.front6, answers, now),
-            asker: Asker::new(),
+            icmp_errors: IcmpErrorResponder::new(setup.front4, setup.front6, icmp_rate, now),
+            syn_cookies: SynCookieResponder::new(),
             cookies_first: false,
-            ends: setup.ends,
+            rings: setup.rings,
             listing: None,
-            last: Last::new(),
+            recent_drops: RecentDrops::new(),
             sampler: Sampler::new(setup.seed),
-            tally: setup.tally,
-            leave: setup.leave,
-            early: fixed.early > 0,
-            early_lost: false,
+            counters: setup.counters,
+            save_to: setup.save_to,
+            reports_declined: fixed.xdp_declined_flows > 0,
+            must_clear_declined: false,
             red_dropped: 0,
             clamped: 0,
             incoming: Vec::with_capacity(SIZE),
             packets: Vec::with_capacity(PART),
-            flows: Vec::with_capacity(PART),
-            verdicts: vec![Judged::NoRoute; PART],
+            frames: Vec::with_capacity(PART),
+            verdicts: vec![GateVerdict::NoRoute; PART],
         }
     }
 }

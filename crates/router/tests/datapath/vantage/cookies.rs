@@ -84,7 +84,7 @@ fn an_answer_goes_back_to_its_syn_and_the_reset_for_it_makes_an_entry() {
         rig.rest();
         assert!(rig.far[1].take().is_some(), "the SYN goes on");
         assert_eq!((rig.count(Verdict::SynCookie), rig.count(Verdict::Proof)), (1, 1));
-        assert_eq!(rig.tally.packets("syn_cookie"), 1);
+        assert_eq!(rig.counters.packets("syn_cookie"), 1);
         assert_eq!(rig.worker.stats().snapshot().originated, 1);
         rig.check();
     }
@@ -122,7 +122,7 @@ fn what_must_not_be_answered_is_not() {
 /// allowed, nothing else waits for them, nothing allocates, and all is counted.
 #[test]
 fn a_flood_is_answered_as_often_as_allowed() {
-    let mut rig = rig("cookies = 2000");
+    let mut rig = rig("syn_cookie_rate = 2000");
     let friend = gate::flow::Flow::v4(0xc000_0263, PROTECTED);
     rig.grant(friend, 1 << 20);
     let (mut answers, mut granted) = (0, 0);
@@ -155,7 +155,7 @@ fn a_flood_is_answered_as_often_as_allowed() {
     assert_eq!(rig.count(Verdict::SynCookie), answers);
     assert_eq!(rig.worker.stats().snapshot().originated, answers);
     let ended =
-        ["request", "granted", "syn_cookie", "cookie_reset"].map(|name| rig.tally.packets(name));
-    assert_eq!(rig.tally.packets("received"), ended.iter().sum::<u64>());
-    assert_eq!(rig.tally.packets("received"), 41_000);
+        ["request", "granted", "syn_cookie", "cookie_reset"].map(|name| rig.counters.packets(name));
+    assert_eq!(rig.counters.packets("received"), ended.iter().sum::<u64>());
+    assert_eq!(rig.counters.packets("received"), 41_000);
 }

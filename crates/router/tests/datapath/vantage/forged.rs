@@ -33,8 +33,8 @@ fn forged_tunnel_packet_reaches_no_grantor() {
     }
     rig.rest();
     assert_eq!(rig.count(Verdict::Forged), sent);
-    assert_eq!(rig.tally.packets("forged"), sent);
-    assert_eq!(rig.tally.packets("received"), sent);
+    assert_eq!(rig.counters.packets("forged"), sent);
+    assert_eq!(rig.counters.packets("received"), sent);
     assert!(rig.far.iter_mut().all(|far| far.take().is_none()), "nothing leaves");
     rig.check();
 }
@@ -87,7 +87,7 @@ fn reverse_path_filter_stands_before_the_gate_on_both_sides() {
         }
         let refused = rig.count(Verdict::Spoofed);
         assert_eq!(refused, u64::from(!beside));
-        assert_eq!(rig.tally.packets("received"), 2 - refused, "judged");
+        assert_eq!(rig.counters.packets("received"), 2 - refused, "judged");
         for (source, passes) in [(0xc633_6407, true), (0x0808_0808, sources != SourceCheck::Strict)]
         {
             rig.far[1].send(&arriving(v4(source, 0xc000_0201), 1));

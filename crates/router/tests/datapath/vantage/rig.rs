@@ -11,7 +11,9 @@ use fingerpost_router::datapath::{
     WorkerSetup, wants,
 };
 use fingerpost_router::stats::WorkerStats;
-use fingerpost_router::vantage::{Config, GateHook, Rings, Setup, Steering, Tally, rings};
+use fingerpost_router::vantage::{
+    Config, ControlRings, CounterSnapshot, GateHook, HookSetup, SoftwareSteering, rings,
+};
 use gate::cookie::{Secret, Secrets};
 use gate::decision::{FlowCommand, Item, Scope};
 use gate::flow::{Flow, Key};
@@ -56,8 +58,8 @@ pub(crate) struct Rig {
     pub(crate) far: Vec<MemoryPort>,
     pub(crate) hosts: Vec<Host>,
     pub(crate) clock: Arc<AtomicU64>,
-    pub(crate) rings: Rings,
-    pub(crate) tally: Arc<Tally>,
+    pub(crate) rings: ControlRings,
+    pub(crate) counters: Arc<CounterSnapshot>,
     pub(crate) adjacencies: Publisher<Adjacencies>,
     pub(crate) policy: Publisher<Policy>,
     pub(crate) config: Config,
@@ -132,7 +134,11 @@ impl Rig {
     }
 
     /// One of several, that hand each other what is of their flows.
-    pub(crate) fn among(config: Config, key: Key, place: Option<(Steering, Handed)>) -> Self {
+    pub(crate) fn among(
+        config: Config,
+        key: Key,
+        place: Option<(SoftwareSteering, Handed)>,
+    ) -> Self {
         Self::sealing(config, key, place, TunnelKeys::default())
     }
 
@@ -140,7 +146,7 @@ impl Rig {
     pub(crate) fn sealing(
         config: Config,
         key: Key,
-        place: Option<(Steering, Handed)>,
+        place: Option<(SoftwareSteering, Handed)>,
         keys: TunnelKeys,
     ) -> Self {
         let (steering, handed) = place.unzip();
@@ -164,11 +170,11 @@ impl Rig {
         let ingresses = Publisher::new(Ingresses::new(sides));
         let policy = Publisher::new(config.rules.policy(1).unwrap());
         let keys = Publisher::new(keys);
-        let (its, ends) = rings();
+        let (control_rings, worker_rings) = rings();
         let clock = Arc::new(AtomicU64::new(5_000 * MS));
         let time = Arc::clone(&clock);
-        let tally = Arc::new(Tally::default());
-        let hook = GateHook::new(Setup {
+        let counters = Arc::new(CounterSnapshot::default());
+        let hook = GateHook::new(HookSetup {
             fixed: &config.fixed,
             workers: 1,
             from4: BACK4,
@@ -184,11 +190,11 @@ impl Rig {
             keys: keys.reader(),
             stream: 0,
             programs: Publisher::new(config.programs.clone()).reader(),
-            ends,
+            rings: worker_rings,
             steering,
-            tally: Arc::clone(&tally),
-            retained: Vec::new(),
-            leave: None,
+            counters: Arc::clone(&counters),
+            saved_flows: Vec::new(),
+            save_to: None,
             clock: Box::new(move || time.load(Ordering::Relaxed)),
         });
         let mut worker = Worker::new(WorkerSetup {
@@ -205,7 +211,17 @@ impl Rig {
         if let Some(handed) = handed {
             worker = worker.with_handed(Box::new(handed.behind(mac(0), 1500)), 0);
         }
-        Self { worker, far, hosts, clock, rings: its, tally, adjacencies, policy, config }
+        Self {
+            worker,
+            far,
+            hosts,
+            clock,
+            rings: control_rings,
+            counters,
+            adjacencies,
+            policy,
+            config,
+        }
     }
 
     /// Takes turns until all is quiet, a tenth of a millisecond each; returns how many.

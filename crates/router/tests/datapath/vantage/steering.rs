@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use fastrand::Rng;
 use fingerpost_router::datapath::Verdict;
-use fingerpost_router::vantage::Steering;
+use fingerpost_router::vantage::SoftwareSteering;
 use gate::flow::{Flow, Key};
 use port::handover;
 use wire::tunnel::Outer;
@@ -21,7 +21,7 @@ fn rigs(workers: usize, bytes: usize) -> Vec<Rig> {
     let key = Key::random();
     let ends = handover::ends(workers, bytes).unwrap();
     let place = |(at, (giver, handed))| {
-        let steering = Steering::new(at, workers, giver);
+        let steering = SoftwareSteering::new(at, workers, giver);
         Rig::among(config("1gbit", ""), key.clone(), Some((steering, handed)))
     };
     ends.into_iter().enumerate().map(place).collect()
@@ -104,7 +104,7 @@ fn a_flow_is_one_workers_whatever_port_its_packets_come_by() {
     assert!(left > 1000 && passed > 1000, "{left} left, {passed} passed");
     for (at, rig) in rigs.iter().enumerate() {
         let flows = judged_by.values().filter(|owner| **owner == at).count();
-        assert_eq!(rig.tally.packets("received"), all[at].received);
+        assert_eq!(rig.counters.packets("received"), all[at].received);
         assert!((35..100).contains(&flows), "worker {at} has {flows} of 200");
     }
 }
@@ -119,7 +119,7 @@ fn what_another_has_no_room_for_ends_and_is_counted() {
     (0..50).for_each(|_| _ = turn(&mut rigs[0]));
     rigs[0].check();
     let full = rigs[0].count(Verdict::HandoverFull);
-    let own = rigs[0].tally.packets("received");
+    let own = rigs[0].counters.packets("received");
     assert!(full > 100 && own > 150, "{full} found no room, {own} are its own");
     assert_eq!(rigs[0].worker.stats().snapshot().received, full + own);
     rest(&mut rigs);
@@ -137,7 +137,7 @@ fn what_was_handed_over_is_found_by_the_hash_that_came_with_it() {
     let mut ends = handover::ends(2, handover::BYTES).unwrap();
     let (mut other, _) = ends.pop().unwrap();
     let (giver, handed) = ends.pop().unwrap();
-    let place = Some((Steering::new(0, 2, giver), handed));
+    let place = Some((SoftwareSteering::new(0, 2, giver), handed));
     let mut rig = Rig::among(config("1gbit", ""), key.clone(), place);
     // What is the other's is not known here, granted or not.
     (0..FLOWS).for_each(|n| rig.grant(Flow::v4(0xc000_0200 + n, PROTECTED), 1000));

@@ -1,4 +1,5 @@
-//! What may be read again while a gate works: grantor sets, prefixes, lists of sources, a candidate.
+//! The check of the parts that a reload may change: grantor sets, prefixes, lists of sources, a
+//! candidate.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -12,13 +13,13 @@ use gate::policy::sources::{SourceClass, SourceListBuilder, SourceLists};
 use gate::policy::{Action, Address, Grantor};
 use toml::Spanned;
 
-use super::{Checker, ruled_by};
+use super::{Checker, check_rules};
 use crate::config::{ConfigError, Problem, TimeSpan, shape};
 use crate::distribution::FileSource;
 use crate::vantage::config::{Member, Rule, Rules, Set, ip, text};
-use crate::vantage::policies;
+use crate::vantage::rule_ids;
 
-/// What silence may be taken for a grantor's end: three times that of one who lives, or more.
+/// The range of `hold_time`: at least three times a grantor's message interval.
 const HOLD_TIMES: RangeInclusive<TimeSpan> =
     TimeSpan::milliseconds(3 * HEARTBEAT_INTERVAL / 1_000_000)..=TimeSpan::seconds(60);
 
@@ -30,7 +31,11 @@ pub(super) fn sets(c: &mut Checker<'_>, listed: Vec<text::Grantors>, senders: &[
             c.problem(&name, "grantors.name", format!("{:?} is a duplicate", name.get_ref()));
         }
         if members.get_ref().is_empty() {
-            c.problem(&members, "grantors.members", "there is none: nothing could be granted");
+            c.problem(
+                &members,
+                "grantors.members",
+                "no member: no flow of the set could be granted",
+            );
         }
         if let Some(limit) = &hold_time
             && !HOLD_TIMES.contains(limit.get_ref())
@@ -42,13 +47,14 @@ pub(super) fn sets(c: &mut Checker<'_>, listed: Vec<text::Grantors>, senders: &[
         let mut read: Vec<Member> = Vec::new();
         for text::Member { address, weight, sender } in members.into_inner() {
             if hold_time.is_some() && sender.is_none() {
-                let what = "`hold_time` needs the `sender` of each member: its messages show that it is alive";
+                let what = "`hold_time` needs the `sender` of each member, whose messages show that it is alive: \
+                            add it";
                 c.problem(&address, "grantors.members", what);
             }
             if let Some(sender) = &sender
                 && !senders.contains(sender.get_ref())
             {
-                let what = format!("there is no [[sender]] {}", sender.get_ref());
+                let what = format!("no [[sender]] has the id {}", sender.get_ref());
                 c.problem(sender, "grantors.members", what);
             }
             let Some(at) = c.read::<IpAddr>(&address, "grantors.members", "an IP address") else {
@@ -72,7 +78,7 @@ pub(super) fn sets(c: &mut Checker<'_>, listed: Vec<text::Grantors>, senders: &[
     sets
 }
 
-/// Reads what becomes of packets by destination.
+/// Reads the actions by destination prefix.
 pub(super) fn rules(c: &mut Checker<'_>, listed: Vec<text::Policy>, sets: &[Set]) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::new();
     for text::Policy { prefix, grantors, action, exempt, limit, per_destination_limit } in listed {
@@ -81,11 +87,11 @@ pub(super) fn rules(c: &mut Checker<'_>, listed: Vec<text::Policy>, sets: &[Set]
             (Some(name), None) => {
                 let set = sets.iter().position(|set| set.name == *name.get_ref());
                 if set.is_none() {
-                    let there: Vec<_> = sets.iter().map(|set| set.name.as_str()).collect();
+                    let names: Vec<_> = sets.iter().map(|set| set.name.as_str()).collect();
                     let what = format!(
-                        "there is no [[grantors]] {:?} (there is: {})",
+                        "no [[grantors]] is named {:?} (defined: {})",
                         name.get_ref(),
-                        there.join(", ")
+                        names.join(", ")
                     );
                     c.problem(&name, "policy.grantors", what);
                 }
@@ -96,20 +102,20 @@ pub(super) fn rules(c: &mut Checker<'_>, listed: Vec<text::Policy>, sets: &[Set]
                 "front" => Action::Front,
                 "drop" => Action::Drop,
                 other => {
-                    let what = format!("{other:?} is none of back, front, drop");
+                    let what = format!("{other:?} is unknown: back, front or drop");
                     c.problem(&action, "policy.action", what);
                     Action::Drop
                 }
             },
             _ => {
-                c.problem(&prefix, "policy", "either `grantors` or `action`");
+                c.problem(&prefix, "policy", "set exactly one of `grantors` and `action`");
                 Action::Drop
             }
         };
         let mut bound = |at: Option<Spanned<String>>, key| {
             let at = at?;
             if !matches!(action, Action::Grantors(_)) {
-                c.problem(&at, key, "only what goes to grantors has limits");
+                c.problem(&at, key, "a limit needs `grantors`: other actions have none");
             }
             Some(c.rate(&at, key))
         };
@@ -120,7 +126,7 @@ pub(super) fn rules(c: &mut Checker<'_>, listed: Vec<text::Policy>, sets: &[Set]
                 c.problem(&prefix, "policy.prefix", format!("{} is a duplicate", prefix.get_ref()));
             }
             Ok(prefix) => {
-                let counted = policies::first(rules.len());
+                let counted = rule_ids::initial_line(rules.len());
                 rules.push(Rule {
                     prefix,
                     action,
@@ -137,8 +143,9 @@ pub(super) fn rules(c: &mut Checker<'_>, listed: Vec<text::Policy>, sets: &[Set]
     rules
 }
 
-/// Finds rules that lead to a tunnel's end past the gate: packets sent there from outside would be
-/// delivered as granted. The gate drops them under all rules; a rule to the contrary is a mistake.
+/// Reports rules that lead to a tunnel's end past the gate. Packets that arrive there from outside
+/// would be delivered as granted. The gate drops them whatever the rules are, so that such a rule is a
+/// mistake.
 pub(super) fn tunnel_ends(c: &mut Checker<'_>, rules: &Rules) {
     let mut ends: Vec<IpAddr> = rules.grantors().map(ip).collect();
     ends.sort_unstable();
@@ -148,7 +155,7 @@ pub(super) fn tunnel_ends(c: &mut Checker<'_>, rules: &Rules) {
         if !matches!(rule.action, Action::Back | Action::Front) {
             continue;
         }
-        let (prefix, action) = (rule.prefix, rules.words(rule.action));
+        let (prefix, action) = (rule.prefix, rules.action_name(rule.action));
         let what = format!(
             "{prefix} leads by {action:?} to {end}, where tunnels end: packets out of them are \
              delivered without a check; add a [[policy]] with the prefix of {end} and action = \"drop\""
@@ -164,24 +171,24 @@ fn any(place: ListPrefix) -> AnyPrefix {
     }
 }
 
-/// How many bad lines of a list are told one by one.
-const TOLD: usize = 10;
+/// The maximum number of bad lines of a list that are reported one by one.
+const MAX_BAD_LINES: usize = 10;
 
-/// Reads sources: those of the file and those of the list it names.
+/// Reads the sources of the file and of the list that it names.
 pub(super) fn sources(
     c: &mut Checker<'_>,
-    said: &text::Sources,
+    listed: &text::Sources,
     [prefixes, file_key]: [&'static str; 2],
     folder: FileSource<'_>,
 ) -> Arc<[AnyPrefix]> {
     let mut all = Vec::new();
-    for prefix in &said.prefixes {
+    for prefix in &listed.prefixes {
         match ListPrefix::parse(prefix.get_ref()) {
             Ok(place) => all.push(any(place)),
             Err(error) => c.problem(prefix, prefixes, error),
         }
     }
-    if let Some(file) = &said.file {
+    if let Some(file) = &listed.file {
         let shown = folder.display_path(file.get_ref());
         match folder.read_text(file.get_ref()) {
             Ok(list) => {
@@ -191,14 +198,14 @@ pub(super) fn sources(
                         Ok((place, _)) => all.push(any(place)),
                         Err(what) => {
                             bad += 1;
-                            if bad <= TOLD {
+                            if bad <= MAX_BAD_LINES {
                                 c.problem(file, file_key, format!("{shown}: {what}"));
                             }
                         }
                     }
                 }
-                if bad > TOLD {
-                    let what = format!("{shown}: and {} lines more", bad - TOLD);
+                if bad > MAX_BAD_LINES {
+                    let what = format!("{shown}: and {} more lines", bad - MAX_BAD_LINES);
                     c.problem(file, file_key, what);
                 }
             }
@@ -208,8 +215,8 @@ pub(super) fn sources(
     all.into()
 }
 
-/// Reads the policy that is to be compared with this one: as sound as if it were in force. Names of
-/// files in it are relative to where it is.
+/// Reads a candidate policy, with the checks of a policy in force. Names of files in it are relative
+/// to its folder.
 pub(super) fn candidate(
     c: &mut Checker<'_>,
     file: &Spanned<PathBuf>,
@@ -218,20 +225,22 @@ pub(super) fn candidate(
     folder: FileSource<'_>,
 ) -> Option<Arc<Rules>> {
     let shown = folder.display_path(file.get_ref());
-    let beside = match folder {
+    let candidate_folder = match folder {
         FileSource::Disk(folder) => folder.join(file.get_ref()).parent().map(Path::to_path_buf),
         FileSource::Bundle(_) => None,
     };
-    let its = beside.as_deref().map_or(folder, FileSource::Disk);
+    let candidate_source = candidate_folder.as_deref().map_or(folder, FileSource::Disk);
     let read = folder.read_text(file.get_ref()).map_err(|error| format!("{shown}: {error}"));
-    let judged = read.and_then(|text| {
-        judge(&text, Path::new(&shown), senders, workers, its).map_err(|bad| bad.to_string())
+    let checked = read.and_then(|text| {
+        let path = Path::new(&shown);
+        check_candidate(&text, path, senders, workers, candidate_source)
+            .map_err(|error| error.to_string())
     });
-    judged.map_err(|what| c.problem(file, "rules.candidate", what)).ok().map(Arc::new)
+    checked.map_err(|what| c.problem(file, "rules.candidate", what)).ok().map(Arc::new)
 }
 
-/// Judges the text of a candidate.
-fn judge(
+/// Checks the text of a candidate.
+fn check_candidate(
     text: &str,
     path: &Path,
     senders: &[u32],
@@ -240,27 +249,27 @@ fn judge(
 ) -> Result<Rules, ConfigError> {
     let mut ruled: text::Ruled = shape(text, path)?;
     let mut c = Checker { text, problems: Vec::new() };
-    if let Some(further) = ruled.rules.candidate.take() {
-        let what = "a candidate has none itself: leave it out";
-        c.problem(&further, "rules.candidate", what);
+    if let Some(nested) = ruled.rules.candidate.take() {
+        let what = "a candidate cannot have a candidate: remove the key";
+        c.problem(&nested, "rules.candidate", what);
     }
-    let (rules, _) = ruled_by(&mut c, ruled, senders, workers, folder);
-    c.end(path)?;
+    let (rules, _) = check_rules(&mut c, ruled, senders, workers, folder);
+    c.finish(path)?;
     Ok(rules)
 }
 
-/// Makes what sources are looked up in.
-pub(super) fn joined(
+/// Builds the lookup table of allowed and blocked sources.
+pub(super) fn source_table(
     c: &mut Checker<'_>,
     allow: &[AnyPrefix],
     block: &[AnyPrefix],
 ) -> Arc<SourceLists> {
     let mut listed = SourceListBuilder::default();
-    for (all, said) in [(allow, SourceClass::Allowed), (block, SourceClass::Blocked)] {
+    for (all, kind) in [(allow, SourceClass::Allowed), (block, SourceClass::Blocked)] {
         for prefix in all {
             match *prefix {
-                AnyPrefix::V4(prefix) => listed.v4(prefix, said),
-                AnyPrefix::V6(prefix) => listed.v6(prefix, said),
+                AnyPrefix::V4(prefix) => listed.v4(prefix, kind),
+                AnyPrefix::V6(prefix) => listed.v6(prefix, kind),
             }
         }
     }

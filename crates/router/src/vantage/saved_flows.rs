@@ -1,22 +1,22 @@
-//! The flows of a gate in a file, so that a restart forgets nothing.
+//! The flow file: the flows of a gate across a restart.
 //!
 //! ```text
-//!   stop    workers' tables ─► bytes ─► file, whole or not at all
-//!   start   file ─► read ─► each worker's table, as far as time has not run out ─► removed
+//!   stop    workers' tables ─► bytes ─► file, replaced atomically
+//!   start   file ─► read ─► each worker's table, except expired flows ─► file removed
 //!
-//!   file    "fpflows3" | which boot of the machine:36 | flow …
+//!   file    "fpflows3" | boot ID of the machine:36 | flow …
 //!   flow    worker:4 | version:1 | source:16 | destination:16 | record:88
 //! ```
 //!
-//! Records hold times of the kernel's monotonic clock, which goes on from one process to the
-//! next and begins anew with the machine: a file of another boot is worth nothing. A file is
-//! used once, because what a gate has been told since is not in it; decisions about prefixes
-//! are not in it either. Whoever is killed
-//! leaves none; a file that makes no sense is told of, and the gate starts with an empty table.
+//! Records contain times of the kernel's monotonic clock, which continues from one process to the next
+//! and restarts with the machine: a file of another boot is rejected. A file is used once, because it
+//! lacks the decisions that the gate received afterwards. Prefix decisions are not in it either. A gate
+//! that is killed writes no file. If a file is damaged, the gate reports it and starts with an empty
+//! table.
 //!
-//! Each worker gets the flows of the worker of its number; where there are others than
-//! before, all get all, since the card may bring any flow to any. Where workers hand each other what
-//! is not theirs (`steering.rs`), whose a flow is changes with each start, and each takes its own.
+//! Each worker gets the flows of the worker with its number. If there are fewer workers than before,
+//! all workers get all flows, since the card may bring any flow to any of them. With software steering
+//! (`steering.rs`) the owner of a flow changes with each start, and each worker takes its own flows.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -29,18 +29,18 @@ const MAGIC: &[u8; 8] = b"fpflows3";
 const BOOT: usize = 36;
 const FLOW: usize = 4 + 1 + 32 + BYTES;
 
-/// A flow and what is remembered of it.
-pub type Retained = (Flow, Record);
+/// A flow and its record.
+pub type SavedFlow = (Flow, Record);
 
-/// Returns which boot of the machine this is.
+/// Returns the boot ID of the machine.
 fn boot() -> io::Result<Vec<u8>> {
     let mut boot = fs::read("/proc/sys/kernel/random/boot_id")?;
     boot.resize(BOOT, 0);
     Ok(boot)
 }
 
-/// Appends a worker's flow.
-pub(super) fn put(out: &mut Vec<u8>, worker: u32, flow: &Flow, record: &Record) {
+/// Appends a worker's flow to the bytes of a file.
+pub(super) fn append(out: &mut Vec<u8>, worker: u32, flow: &Flow, record: &Record) {
     let (version, src, dst) = match flow.pair() {
         Pair::V4 { src, dst } => (4, src.into(), dst.into()),
         Pair::V6 { src, dst } => (6, src, dst),
@@ -52,7 +52,7 @@ pub(super) fn put(out: &mut Vec<u8>, worker: u32, flow: &Flow, record: &Record) 
     out.extend_from_slice(&record.to_bytes());
 }
 
-fn get(bytes: &[u8; FLOW]) -> Option<(u32, Retained)> {
+fn decode(bytes: &[u8; FLOW]) -> Option<(u32, SavedFlow)> {
     let worker = u32::from_le_bytes(bytes[..4].try_into().ok()?);
     let address = |at: usize| Some(u128::from_be_bytes(bytes.get(at..at + 16)?.try_into().ok()?));
     let (src, dst) = (address(5)?, address(21)?);
@@ -64,11 +64,11 @@ fn get(bytes: &[u8; FLOW]) -> Option<(u32, Retained)> {
     Some((worker, (flow, Record::from_bytes(bytes[37..].try_into().ok()?)?)))
 }
 
-/// Writes what workers have left to a file.
+/// Writes the flows that workers have saved to a file, and returns their number.
 ///
 /// # Errors
 ///
-/// The system's; the file is then as it was.
+/// The system's; the file is unchanged then.
 pub(super) fn write(path: &Path, flows: &[u8]) -> io::Result<usize> {
     let whole = [&MAGIC[..], &boot()?, flows].concat();
     // Only the operator may read which hosts communicate.
@@ -76,35 +76,38 @@ pub(super) fn write(path: &Path, flows: &[u8]) -> io::Result<usize> {
     Ok(flows.len() / FLOW)
 }
 
-/// Reads a file and returns the flows of each worker; of none if there is none.
+/// Reads a file and returns the flows of each worker: no flows if there is no file.
 ///
 /// # Errors
 ///
-/// The system's; `InvalidData` if it is no such file, or of another boot.
-pub(super) fn read(path: &Path, workers: usize) -> io::Result<Vec<Vec<Retained>>> {
-    let mut all: Vec<Vec<Retained>> = vec![Vec::new(); workers];
+/// The system's; `InvalidData` if the file is damaged or from another boot.
+pub(super) fn read(path: &Path, workers: usize) -> io::Result<Vec<Vec<SavedFlow>>> {
+    let mut all: Vec<Vec<SavedFlow>> = vec![Vec::new(); workers];
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(all),
         Err(error) => return Err(error),
     };
     let bad = |what: &str| io::Error::new(ErrorKind::InvalidData, what.to_owned());
-    let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| bad("no file of flows"))?;
-    let (its, flows) = rest.split_at_checked(BOOT).ok_or_else(|| bad("cut short"))?;
-    if its != boot()? {
-        return Err(bad("of another boot of this machine: its times mean nothing"));
+    let rest = bytes
+        .strip_prefix(MAGIC)
+        .ok_or_else(|| bad("not a flow file: its first 8 bytes are not \"fpflows3\""))?;
+    let (boot_id, flows) =
+        rest.split_at_checked(BOOT).ok_or_else(|| bad("the file is truncated"))?;
+    if boot_id != boot()? {
+        return Err(bad("the file is from another boot of this machine"));
     }
-    let (flows, left) = flows.as_chunks::<FLOW>();
-    if !left.is_empty() {
-        return Err(bad("cut short"));
+    let (flows, remainder) = flows.as_chunks::<FLOW>();
+    if !remainder.is_empty() {
+        return Err(bad("the file is truncated"));
     }
-    let read: Option<Vec<_>> = flows.iter().map(get).collect();
-    let read = read.ok_or_else(|| bad("a flow in it is none"))?;
+    let read: Option<Vec<_>> = flows.iter().map(decode).collect();
+    let read = read.ok_or_else(|| bad("a flow in the file is invalid"))?;
     let before = read.iter().map(|(worker, _)| *worker as usize + 1).max().unwrap_or(0);
-    for (worker, retained) in read {
+    for (worker, flow) in read {
         match all.get_mut(worker as usize) {
-            Some(its) if before <= workers => its.push(retained),
-            _ => all.iter_mut().for_each(|its| its.push(retained)),
+            Some(flows) if before <= workers => flows.push(flow),
+            _ => all.iter_mut().for_each(|flows| flows.push(flow)),
         }
     }
     Ok(all)
@@ -115,20 +118,20 @@ mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
 
-    use super::{BOOT, FLOW, Flow, MAGIC, Record, get, put, read, write};
+    use super::{BOOT, FLOW, Flow, MAGIC, Record, append, decode, read, write};
 
     #[test]
-    fn flows_come_back_and_nothing_damaged_does() {
+    fn file_restores_its_flows_and_is_rejected_when_damaged() {
         let folder = std::env::temp_dir().join(format!("fp-flows-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("flows");
-        assert!(read(&path, 2).unwrap().iter().all(Vec::is_empty), "there is none yet");
+        assert!(read(&path, 2).unwrap().iter().all(Vec::is_empty), "no file yet");
         let flows = [Flow::v4(1, 2), Flow::v6(3 << 64, 4), Flow::v4(5, 6)];
         let mut bytes = Vec::new();
         for (worker, flow) in [0, 1, 1].into_iter().zip(&flows) {
-            put(&mut bytes, worker, flow, &Record::new(7));
+            append(&mut bytes, worker, flow, &Record::new(7));
         }
-        // Only its owner may read the file now, with any earlier mode.
+        // Only the owner may read the new file, whatever the mode of the old one.
         std::fs::write(&path, b"").unwrap();
         std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         assert_eq!(write(&path, &bytes).unwrap(), 3);
@@ -137,7 +140,7 @@ mod tests {
         let of = |workers| -> Vec<Vec<Flow>> {
             std::fs::write(&path, &whole).unwrap();
             let all = read(&path, workers).unwrap();
-            all.into_iter().map(|its| its.into_iter().map(|(flow, _)| flow).collect()).collect()
+            all.into_iter().map(|flows| flows.into_iter().map(|(flow, _)| flow).collect()).collect()
         };
         assert_eq!(of(2), [vec![flows[0]], flows[1..].to_vec()]);
         assert_eq!(of(1), [flows.to_vec()], "fewer workers than before");
@@ -152,16 +155,16 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// After any change of the bytes: flows that are read, written and read again are the same.
+    /// After any change of the bytes: flows that are read, written and read again stay the same.
     #[test]
-    fn accepted_file_is_the_same_when_it_is_written_again() {
+    fn accepted_file_is_unchanged_when_written_again() {
         let folder = std::env::temp_dir().join(format!("fp-flows-fuzz-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("flows");
         let mut bytes = Vec::new();
         for number in 0..6 {
             let flow = if number % 2 == 0 { Flow::v4(number, 2) } else { Flow::v6(3 << 64, 4) };
-            put(&mut bytes, number / 3, &flow, &Record::new(7));
+            append(&mut bytes, number / 3, &flow, &Record::new(7));
         }
         write(&path, &bytes).unwrap();
         let whole = std::fs::read(&path).unwrap();
@@ -191,14 +194,14 @@ mod tests {
             assert!(rest.is_empty());
             for bytes in flows {
                 let written = |bytes: &[u8; FLOW]| {
-                    let (worker, (flow, record)) = get(bytes).unwrap();
-                    let mut again = Vec::new();
-                    put(&mut again, worker, &flow, &record);
-                    <[u8; FLOW]>::try_from(again).unwrap()
+                    let (worker, (flow, record)) = decode(bytes).unwrap();
+                    let mut encoded = Vec::new();
+                    append(&mut encoded, worker, &flow, &record);
+                    <[u8; FLOW]>::try_from(encoded).unwrap()
                 };
-                let again = written(bytes);
-                assert_eq!(again[..37], bytes[..37], "the worker and the flow");
-                assert_eq!(written(&again), again);
+                let rewritten = written(bytes);
+                assert_eq!(rewritten[..37], bytes[..37], "the worker and the flow");
+                assert_eq!(written(&rewritten), rewritten);
             }
         }
         assert!(taken > 300 && refused > 300, "{taken} taken, {refused} refused");

@@ -10,7 +10,7 @@
 //! A key proves the sender of a message, and not that its decisions are sound: an attacker that
 //! compromises a grantor has its key. So a sender decides about its own destinations, for a bounded
 //! time, and by a bounded number of prefixes, of which all senders together have few
-//! ([`gate::gate::MOST_WIDE`]).
+//! ([`gate::gate::MAX_PREFIX_DECISIONS`]).
 //!
 //! **Retraction.** The removal of a sender or a key from the configuration, and
 //! `fingerpost flow flush`, retract its decisions: each flow that it granted, declined or gave a
@@ -26,23 +26,23 @@ use gate::decision::v2::keys::Keys;
 use gate::decision::{FlowCommand, Item, Scope};
 use gate::state::{Decision, Stamp};
 
-/// The longest time that a decision lasts, by default: a day.
+/// The default maximum lifetime of a decision, in seconds: a day.
 pub(super) const MAX_EXPIRY: u32 = 86_400;
-/// The most decisions by prefix of a sender in force at a time, by default.
+/// The default maximum number of a sender's prefix decisions in force.
 pub(super) const MAX_PREFIX_DECISIONS: usize = 16;
 
 /// The limits of a sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Permit {
-    /// Destinations that it may decide about; all if empty.
+pub struct SenderLimits {
+    /// The destinations that it may decide about; all if empty.
     pub prefixes: Vec<AnyPrefix>,
-    /// Seconds that a decision lasts at the most.
+    /// The maximum lifetime of a decision, in seconds.
     pub max_expiry: u32,
-    /// Decisions by prefix that are in force at a time, at the most.
+    /// The maximum number of prefix decisions in force.
     pub max_prefix_decisions: usize,
 }
 
-impl Default for Permit {
+impl Default for SenderLimits {
     fn default() -> Self {
         Self {
             prefixes: Vec::new(),
@@ -52,17 +52,17 @@ impl Default for Permit {
     }
 }
 
-/// Why an item is not taken; the names are those of counters.
+/// Why an item is refused; the names are those of counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exceeded {
-    /// It is about destinations that are not the sender's.
+pub(super) enum LimitExceeded {
+    /// Its destinations are outside of the sender's prefixes.
     Prefixes,
-    /// The sender has too many decisions by prefix in force.
+    /// The sender has too many prefix decisions in force.
     PrefixDecisions,
 }
 
-impl Permit {
-    /// Returns whether all destinations of a scope are the sender's.
+impl SenderLimits {
+    /// Returns whether all destinations of a scope are within the sender's prefixes.
     fn covers(&self, scope: &Scope) -> bool {
         let within = |prefix: &AnyPrefix| match (prefix, scope) {
             (AnyPrefix::V4(prefix), Scope::V4(_, dst)) => prefix.covers(*dst),
@@ -72,13 +72,13 @@ impl Permit {
         self.prefixes.is_empty() || self.prefixes.iter().any(within)
     }
 
-    /// Shortens a decision to its sender's limit; returns whether it was longer.
-    pub(super) fn cap(&self, say: &mut FlowCommand) -> bool {
-        let expire_s = match say {
+    /// Shortens a decision to its sender's maximum lifetime; returns whether it was longer.
+    pub(super) fn cap(&self, command: &mut FlowCommand) -> bool {
+        let expire_s = match command {
             FlowCommand::Decide(Decision::Decline { expire_s }) => expire_s,
             FlowCommand::Decide(Decision::Provisional(held)) => &mut held.expire_s,
             FlowCommand::Decide(Decision::Grant(grant)) => {
-                // A flow asks for renewal before its grant is over.
+                // A flow requests a renewal before its grant expires.
                 let latest = grant.expire_s.min(self.max_expiry).saturating_mul(1000);
                 if grant.expire_s > self.max_expiry && grant.next_renewal_ms >= latest {
                     grant.next_renewal_ms = latest / 10 * 8;
@@ -94,39 +94,38 @@ impl Permit {
     }
 }
 
-/// The limits and the decisions in force of all senders.
+/// Enforces the limits of all senders, and knows their prefix decisions in force.
 #[derive(Debug, Default)]
-pub(super) struct Permits {
-    each: BTreeMap<u32, Permit>,
-    /// The prefixes that each sender has decided about, and until when.
-    wide: BTreeMap<u32, Vec<(Scope, Instant)>>,
-    /// The numbers that were heard of each sender in this session: the first, and the highest by
-    /// key.
-    heard: BTreeMap<u32, (u64, BTreeMap<u16, u64>)>,
+pub(super) struct SenderPolicer {
+    limits: BTreeMap<u32, SenderLimits>,
+    /// Each sender's prefix decisions and their expiry.
+    prefix_decisions: BTreeMap<u32, Vec<(Scope, Instant)>>,
+    /// The numbers received from each sender in this session: the first, and the highest by key.
+    received: BTreeMap<u32, (u64, BTreeMap<u16, u64>)>,
 }
 
 /// Decisions to retract: those of a sender, up to a number.
 pub(super) type Retraction = Stamp;
 
-impl Permits {
-    /// Takes what senders may decide from now on.
-    pub(super) fn set(&mut self, permits: &[(u32, Permit)]) {
-        self.each = permits.iter().cloned().collect();
+impl SenderPolicer {
+    /// Sets the limits of senders.
+    pub(super) fn set_limits(&mut self, limits: &[(u32, SenderLimits)]) {
+        self.limits = limits.iter().cloned().collect();
     }
 
-    /// Admits an item of a sender, shortened where it has to be, and returns whether it was.
+    /// Admits an item of a sender, shortened to its limit, and returns whether it was shortened.
     pub(super) fn admit(
         &mut self,
         sender: u32,
         item: &mut Item,
         now: Instant,
-    ) -> Result<bool, Exceeded> {
-        let default = Permit::default();
-        let permit = self.each.get(&sender).unwrap_or(&default);
-        if !permit.covers(&item.scope) {
-            return Err(Exceeded::Prefixes);
+    ) -> Result<bool, LimitExceeded> {
+        let default = SenderLimits::default();
+        let limits = self.limits.get(&sender).unwrap_or(&default);
+        if !limits.covers(&item.scope) {
+            return Err(LimitExceeded::Prefixes);
         }
-        let capped = permit.cap(&mut item.command);
+        let capped = limits.cap(&mut item.command);
         if item.scope.flow().is_some() {
             return Ok(capped);
         }
@@ -137,59 +136,60 @@ impl Permits {
             FlowCommand::Run(program) => program.expire_s,
             FlowCommand::Flush => 0,
         };
-        let wide = self.wide.entry(sender).or_default();
-        wide.retain(|(scope, until)| *until > now && *scope != item.scope);
-        if wide.len() >= permit.max_prefix_decisions {
-            return Err(Exceeded::PrefixDecisions);
+        let in_force = self.prefix_decisions.entry(sender).or_default();
+        in_force.retain(|(scope, until)| *until > now && *scope != item.scope);
+        if in_force.len() >= limits.max_prefix_decisions {
+            return Err(LimitExceeded::PrefixDecisions);
         }
-        wide.push((item.scope, now + Duration::from_secs(expire_s.into())));
+        in_force.push((item.scope, now + Duration::from_secs(expire_s.into())));
         Ok(capped)
     }
 
     /// Records a decision received under a key.
-    pub(super) fn hear(&mut self, stamp: Stamp, key: u16) {
-        let (_, by_key) = self.heard.entry(stamp.sender).or_insert((stamp.number, BTreeMap::new()));
+    pub(super) fn record(&mut self, stamp: Stamp, key: u16) {
+        let (_, by_key) =
+            self.received.entry(stamp.sender).or_insert((stamp.number, BTreeMap::new()));
         let highest = by_key.entry(key).or_default();
         *highest = stamp.number.max(*highest);
     }
 
     /// Returns the retraction of all decisions of a sender so far.
     pub(super) fn flush(&mut self, sender: u32) -> Retraction {
-        self.wide.remove(&sender);
-        let by_key = self.heard.get(&sender).map(|(_, by_key)| by_key.values().max());
+        self.prefix_decisions.remove(&sender);
+        let by_key = self.received.get(&sender).map(|(_, by_key)| by_key.values().max());
         Stamp { sender, number: by_key.flatten().copied().unwrap_or(u64::MAX) }
     }
 
-    /// Returns the retractions for a change of senders' keys: all decisions of a sender that
-    /// is gone, and what was heard under a key that is gone or has another secret.
-    pub(super) fn over(
+    /// Returns the retractions for a change of senders' keys: all decisions of a removed sender, and
+    /// the decisions received under a removed key or a key with another secret.
+    pub(super) fn retractions(
         &mut self,
         before: &[(u32, Keys)],
         after: &[(u32, Keys)],
         session: u64,
     ) -> Vec<Retraction> {
-        let mut gone = Vec::new();
+        let mut retractions = Vec::new();
         for (sender, keys) in before {
             let Some((_, next)) = after.iter().find(|(id, _)| id == sender) else {
-                self.wide.remove(sender);
-                gone.push(Stamp { sender: *sender, number: u64::MAX });
+                self.prefix_decisions.remove(sender);
+                retractions.push(Stamp { sender: *sender, number: u64::MAX });
                 continue;
             };
             let secret = |keys: &Keys, number| keys.tunnel(number, session);
             let mut old = keys.numbers();
             old.retain(|&number| secret(keys, number) != secret(next, number));
-            let heard = self.heard.get(sender);
-            let highest = |key: u16| match heard {
-                // Only what is left of an earlier run can be of it.
+            let received = self.received.get(sender);
+            let highest = |key: u16| match received {
+                // Only decisions of an earlier run can be of this key.
                 Some((first, by_key)) => by_key.get(&key).copied().unwrap_or(first - 1),
                 None => u64::MAX,
             };
             if let Some(number) = old.into_iter().map(highest).max() {
-                self.wide.remove(sender);
-                gone.push(Stamp { sender: *sender, number });
+                self.prefix_decisions.remove(sender);
+                retractions.push(Stamp { sender: *sender, number });
             }
         }
-        gone
+        retractions
     }
 }
 
@@ -206,19 +206,19 @@ mod tests {
         Item { scope, command: FlowCommand::Decide(Decision::Decline { expire_s }) }
     }
 
-    fn wide(source: &str, destination: &str) -> Scope {
+    fn prefix_scope(source: &str, destination: &str) -> Scope {
         Scope::V4(source.parse().unwrap(), destination.parse().unwrap())
     }
 
     #[test]
-    fn decision_lasts_at_most_its_senders_limit() {
-        let mut permits = Permits::default();
+    fn decision_is_shortened_to_its_senders_maximum_lifetime() {
+        let mut policer = SenderPolicer::default();
         let flow = Scope::of(&Flow::v4(1, DST));
         for (sender, most) in [(1, MAX_EXPIRY), (2, 600)] {
-            permits.set(&[(2, Permit { max_expiry: 600, ..Permit::default() })]);
+            policer.set_limits(&[(2, SenderLimits { max_expiry: 600, ..SenderLimits::default() })]);
             for seconds in [1, 600, 601, MAX_EXPIRY, MAX_EXPIRY + 1, u32::MAX] {
                 let mut item = decline(flow, seconds);
-                let capped = permits.admit(sender, &mut item, Instant::now());
+                let capped = policer.admit(sender, &mut item, Instant::now());
                 assert_eq!(capped, Ok(seconds > most));
                 assert_eq!(item, decline(flow, seconds.min(most)));
                 let terms = Grant {
@@ -229,7 +229,7 @@ mod tests {
                 };
                 let mut item =
                     Item { scope: flow, command: FlowCommand::Decide(Decision::Grant(terms)) };
-                permits.admit(sender, &mut item, Instant::now()).unwrap();
+                policer.admit(sender, &mut item, Instant::now()).unwrap();
                 let FlowCommand::Decide(Decision::Grant(capped)) = item.command else {
                     panic!("{item:?}")
                 };
@@ -241,28 +241,28 @@ mod tests {
 
     #[test]
     fn decision_outside_the_prefixes_of_its_sender_is_refused() {
-        let mut permits = Permits::default();
+        let mut policer = SenderPolicer::default();
         let prefixes = vec![
             AnyPrefix::V4("192.0.2.0/24".parse().unwrap()),
             AnyPrefix::V6("2001:db8::/32".parse().unwrap()),
         ];
-        permits.set(&[(1, Permit { prefixes, ..Permit::default() })]);
+        policer.set_limits(&[(1, SenderLimits { prefixes, ..SenderLimits::default() })]);
         let six = 0x2001_0db8 << 96;
         for (scope, expect) in [
             (Scope::of(&Flow::v4(9, DST)), true),
             (Scope::of(&Flow::v4(DST, 9)), false),
             (Scope::of(&Flow::v6(9, six | 1)), true),
             (Scope::of(&Flow::v6(six | 1, 9)), false),
-            (wide("0.0.0.0/0", "192.0.2.128/25"), true),
-            (wide("0.0.0.0/0", "192.0.2.0/23"), false),
-            (wide("192.0.2.0/24", "0.0.0.0/0"), false),
+            (prefix_scope("0.0.0.0/0", "192.0.2.128/25"), true),
+            (prefix_scope("0.0.0.0/0", "192.0.2.0/23"), false),
+            (prefix_scope("192.0.2.0/24", "0.0.0.0/0"), false),
         ] {
             for mut item in [decline(scope, 5), Item { scope, command: FlowCommand::Flush }] {
-                let admitted = permits.admit(1, &mut item, Instant::now());
-                let refused = if expect { Ok(false) } else { Err(Exceeded::Prefixes) };
+                let admitted = policer.admit(1, &mut item, Instant::now());
+                let refused = if expect { Ok(false) } else { Err(LimitExceeded::Prefixes) };
                 assert_eq!(admitted, refused, "{scope:?}");
                 assert_eq!(
-                    permits.admit(2, &mut item, Instant::now()),
+                    policer.admit(2, &mut item, Instant::now()),
                     Ok(false),
                     "another sender"
                 );
@@ -271,21 +271,24 @@ mod tests {
     }
 
     #[test]
-    fn sender_has_so_many_prefix_decisions_in_force_and_no_more() {
-        let mut permits = Permits::default();
-        permits.set(&[(1, Permit { max_prefix_decisions: 3, ..Permit::default() })]);
+    fn prefix_decisions_beyond_the_senders_limit_are_refused() {
+        let mut policer = SenderPolicer::default();
+        policer.set_limits(&[(
+            1,
+            SenderLimits { max_prefix_decisions: 3, ..SenderLimits::default() },
+        )]);
         let begin = Instant::now();
-        let scope = |n: u32| wide(&format!("10.{n}.0.0/16"), "192.0.2.0/24");
+        let scope = |n: u32| prefix_scope(&format!("10.{n}.0.0/16"), "192.0.2.0/24");
         let mut admit = |sender, n, expire_s, after| {
             let now = begin + Duration::from_secs(after);
-            permits.admit(sender, &mut decline(scope(n), expire_s), now)
+            policer.admit(sender, &mut decline(scope(n), expire_s), now)
         };
         assert!((0..3).all(|n| admit(1, n, 10 + n, 0) == Ok(false)));
-        assert_eq!(admit(1, 3, 10, 0), Err(Exceeded::PrefixDecisions));
+        assert_eq!(admit(1, 3, 10, 0), Err(LimitExceeded::PrefixDecisions));
         assert_eq!(admit(2, 3, 10, 0), Ok(false), "another sender has its own");
         assert_eq!(admit(1, 1, 99, 1), Ok(false), "the same prefixes again");
-        assert_eq!(admit(1, 3, 10, 9), Err(Exceeded::PrefixDecisions));
-        assert_eq!(admit(1, 3, 10, 10), Ok(false), "the first is over");
+        assert_eq!(admit(1, 3, 10, 9), Err(LimitExceeded::PrefixDecisions));
+        assert_eq!(admit(1, 3, 10, 10), Ok(false), "the first has expired");
     }
 
     #[test]
@@ -295,31 +298,39 @@ mod tests {
             keys.add(2, &[2; 32]);
             keys
         };
-        let over = |permits: &mut Permits, after: Option<Keys>| {
+        let retractions = |policer: &mut SenderPolicer, after: Option<Keys>| {
             let after: Vec<_> = after.into_iter().map(|keys| (7, keys)).collect();
-            permits.over(&[(7, both())], &after, 99)
+            policer.retractions(&[(7, both())], &after, 99)
         };
         let all = Stamp { sender: 7, number: u64::MAX };
-        let mut permits = Permits::default();
-        assert_eq!(over(&mut permits, None), [all]);
-        assert_eq!(over(&mut permits, Some(both())), []);
-        assert_eq!(over(&mut permits, Some(Keys::new(2, &[2; 32]))), [all], "nothing was heard");
+        let mut policer = SenderPolicer::default();
+        assert_eq!(retractions(&mut policer, None), [all]);
+        assert_eq!(retractions(&mut policer, Some(both())), []);
+        assert_eq!(
+            retractions(&mut policer, Some(Keys::new(2, &[2; 32]))),
+            [all],
+            "no message was received"
+        );
         for (number, key) in [(100, 1), (105, 1), (104, 2), (110, 2)] {
-            permits.hear(Stamp { sender: 7, number }, key);
+            policer.record(Stamp { sender: 7, number }, key);
         }
         let up_to = |number| [Stamp { sender: 7, number }];
-        assert_eq!(over(&mut permits, Some(Keys::new(2, &[2; 32]))), up_to(105));
-        assert_eq!(over(&mut permits, Some(Keys::new(1, &[1; 32]))), up_to(110));
+        assert_eq!(retractions(&mut policer, Some(Keys::new(2, &[2; 32]))), up_to(105));
+        assert_eq!(retractions(&mut policer, Some(Keys::new(1, &[1; 32]))), up_to(110));
         let mut other = both();
         other.add(1, &[9; 32]);
-        assert_eq!(over(&mut permits, Some(other)), up_to(105), "another secret under the number");
-        assert_eq!(over(&mut permits, None), [all]);
-        assert_eq!(permits.flush(7), up_to(110)[0]);
-        assert_eq!(permits.flush(8), Stamp { sender: 8, number: u64::MAX });
-        let mut permits = Permits::default();
-        permits.hear(Stamp { sender: 7, number: 50 }, 2);
         assert_eq!(
-            over(&mut permits, Some(Keys::new(2, &[2; 32]))),
+            retractions(&mut policer, Some(other)),
+            up_to(105),
+            "another secret under the number"
+        );
+        assert_eq!(retractions(&mut policer, None), [all]);
+        assert_eq!(policer.flush(7), up_to(110)[0]);
+        assert_eq!(policer.flush(8), Stamp { sender: 8, number: u64::MAX });
+        let mut policer = SenderPolicer::default();
+        policer.record(Stamp { sender: 7, number: 50 }, 2);
+        assert_eq!(
+            retractions(&mut policer, Some(Keys::new(2, &[2; 32]))),
             up_to(49),
             "of an earlier run"
         );

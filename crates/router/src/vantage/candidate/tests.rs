@@ -1,4 +1,4 @@
-//! A candidate beside policies at random, held against the lists, prefix by prefix.
+//! Candidates beside random policies, compared with a search of the lists prefix by prefix.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{OTHERS, PAIRS, RECENT, Shadow};
+use super::{CandidateEvaluation, OTHERS, PAIRS, RECENT};
 use crate::vantage::config::{Config, Rules};
-use crate::vantage::panel::told::OutcomeTold;
-use crate::vantage::{RuleOutcome, Sampled};
+use crate::vantage::controller::status::Outcome;
+use crate::vantage::{PacketSample, RuleOutcome};
 
 /// Reads two policies, the second as the candidate of the first.
 fn rules(policy: &str, candidate: &str) -> Arc<Rules> {
@@ -29,16 +29,17 @@ fn rules(policy: &str, candidate: &str) -> Arc<Rules> {
     Arc::new(config.unwrap_or_else(|error| panic!("{error}\n{text}\n{candidate}")).rules)
 }
 
-fn sampled(source: IpAddr, destination: IpAddr, every: u32) -> Sampled {
-    Sampled { source, destination, became: RuleOutcome::Request, bytes: 100, every }
+fn sample(source: IpAddr, destination: IpAddr, every: u32) -> PacketSample {
+    PacketSample { source, destination, outcome: RuleOutcome::Request, bytes: 100, every }
 }
 
-/// What rules say of a pair of addresses, by a look at every prefix.
-fn slow(rules: &Rules, mine: &Rules, source: IpAddr, destination: IpAddr) -> String {
-    OutcomeTold::of(rules, Some(mine), source, destination).action
+/// Returns the outcome for an address pair by a search of every prefix.
+fn outcome_by_search(rules: &Rules, policy: &Rules, source: IpAddr, destination: IpAddr) -> String {
+    Outcome::of(rules, Some(policy), source, destination).action
 }
 
-/// Writes a policy at random: nested prefixes of a small space, sets and limits, allowed and blocked sources.
+/// Writes a random policy: nested prefixes of a small space, sets, limits, allowed and blocked
+/// sources.
 fn random(rng: &mut fastrand::Rng) -> String {
     let mut text = String::new();
     let names = ["one", "two", "three"];
@@ -62,14 +63,14 @@ fn random(rng: &mut fastrand::Rng) -> String {
         if !seen.insert(prefix.clone()) {
             continue;
         }
-        let what = match rng.u8(0..6) {
+        let action = match rng.u8(0..6) {
             0 => "action = \"back\"\nexempt = true".to_owned(),
             1 => "action = \"front\"\nexempt = true".to_owned(),
             2 => "action = \"drop\"".to_owned(),
             3 => format!("grantors = \"{}\"\nlimit = \"8mbit\"", names[rng.usize(..3)]),
             _ => format!("grantors = \"{}\"", names[rng.usize(..3)]),
         };
-        text += &format!("[[policy]]\nprefix = \"{prefix}\"\n{what}\n");
+        text += &format!("[[policy]]\nprefix = \"{prefix}\"\n{action}\n");
     }
     let len = rng.u32(4..=12);
     let allowed = Ipv4Addr::from((10 << 24 | rng.u32(..) >> 8) & (u32::MAX << (32 - len)));
@@ -81,13 +82,13 @@ fn random(rng: &mut fastrand::Rng) -> String {
 }
 
 #[test]
-fn what_is_counted_is_what_the_lists_say() {
+fn evaluation_agrees_with_a_search_of_the_lists() {
     let mut rng = fastrand::Rng::with_seed(11);
     let (mut changed, mut same) = (0, 0);
     for _ in 0..60 {
         let rules = rules(&random(&mut rng), &random(&mut rng));
         let candidate = Arc::clone(rules.candidate.as_ref().unwrap());
-        let mut shadow = Shadow::new(&rules).unwrap().unwrap();
+        let mut evaluation = CandidateEvaluation::new(&rules).unwrap().unwrap();
         let mut expected: BTreeMap<(String, String), (u64, u64)> = BTreeMap::new();
         let mut all = (0, 0);
         for _ in 0..2000 {
@@ -101,10 +102,10 @@ fn what_is_counted_is_what_the_lists_say() {
                 (IpAddr::V6(source.into()), IpAddr::V6(destination.into()))
             };
             let every = rng.u32(1..9);
-            shadow.see(Instant::now(), &sampled(source, destination, every));
+            evaluation.evaluate(Instant::now(), &sample(source, destination, every));
             all = (all.0 + 1, all.1 + u64::from(every));
-            let was = slow(&rules, &rules, source, destination);
-            let will = slow(&candidate, &rules, source, destination);
+            let was = outcome_by_search(&rules, &rules, source, destination);
+            let will = outcome_by_search(&candidate, &rules, source, destination);
             if was == will {
                 same += 1;
                 continue;
@@ -113,15 +114,15 @@ fn what_is_counted_is_what_the_lists_say() {
             let sums = expected.entry((was, will)).or_default();
             *sums = (sums.0 + 1, sums.1 + u64::from(every));
         }
-        let told = shadow.told();
-        assert_eq!((told.samples, told.packets), all);
-        let counted: BTreeMap<_, _> = told
+        let status = evaluation.status();
+        assert_eq!((status.samples, status.packets), all);
+        let counted: BTreeMap<_, _> = status
             .changes
             .into_iter()
-            .map(|it| ((it.policy, it.candidate), (it.samples, it.packets)))
+            .map(|change| ((change.policy, change.candidate), (change.samples, change.packets)))
             .collect();
         assert_eq!(counted, expected);
-        for flow in told.flows {
+        for flow in status.flows {
             assert_ne!(flow.policy.action, flow.candidate.action, "{flow:?}");
         }
     }
@@ -131,53 +132,54 @@ fn what_is_counted_is_what_the_lists_say() {
 const SITE: &str = "[[grantors]]\nname = \"site\"\nmembers = [{ address = \"10.9.0.1\" }]\n";
 
 #[test]
-fn flows_are_told_with_what_decides_the_latest_first() {
+fn changed_flows_have_their_rules_and_the_latest_is_first() {
     let policy = format!("{SITE}[[policy]]\nprefix = \"192.0.2.0/24\"\ngrantors = \"site\"\n");
     let candidate = format!(
         "{policy}[[policy]]\nprefix = \"192.0.2.128/25\"\naction = \"drop\"\n\
          [allow]\nfile = \"allow.txt\"\n[rules]\nversion = \"next\"\n"
     );
     let rules = rules(&policy, &candidate);
-    let mut shadow = Shadow::new(&rules).unwrap().unwrap();
-    let mut see = |source: [u8; 4], destination: [u8; 4]| {
-        shadow.see(Instant::now(), &sampled(source.into(), destination.into(), 4));
+    let mut evaluation = CandidateEvaluation::new(&rules).unwrap().unwrap();
+    let mut evaluate = |source: [u8; 4], destination: [u8; 4]| {
+        evaluation.evaluate(Instant::now(), &sample(source.into(), destination.into(), 4));
     };
-    see([10, 0, 0, 1], [192, 0, 2, 1]);
-    see([10, 66, 0, 1], [192, 0, 2, 1]);
+    evaluate([10, 0, 0, 1], [192, 0, 2, 1]);
+    evaluate([10, 66, 0, 1], [192, 0, 2, 1]);
     for last in 0..RECENT as u8 {
-        see([10, 0, 0, last], [192, 0, 2, 200]);
+        evaluate([10, 0, 0, last], [192, 0, 2, 200]);
     }
-    see([10, 0, 0, 3], [192, 0, 2, 200]);
-    let told = shadow.told();
-    assert_eq!((told.version.as_deref(), told.prefixes), (Some("next"), 2));
+    evaluate([10, 0, 0, 3], [192, 0, 2, 200]);
+    let status = evaluation.status();
+    assert_eq!((status.version.as_deref(), status.prefixes), (Some("next"), 2));
     let changes: Vec<_> =
-        told.changes.iter().map(|it| (&*it.policy, &*it.candidate, it.packets)).collect();
+        status.changes.iter().map(|c| (&*c.policy, &*c.candidate, c.packets)).collect();
     let dropped = 4 * (RECENT as u64 + 1);
     assert_eq!(changes, [("grantors site", "drop", dropped), ("grantors site", "allowed", 4)]);
-    // The one that is allowed has made place.
-    assert_eq!(told.flows.len(), RECENT);
-    let first = &told.flows[0];
+    // The allowed flow was the oldest and was removed.
+    assert_eq!(status.flows.len(), RECENT);
+    let first = &status.flows[0];
     assert_eq!((first.source, first.packets), (IpAddr::from([10, 0, 0, 3]), 8));
     assert_eq!(first.policy.rule.as_deref(), Some("192.0.2.0/24"));
     assert_eq!(first.candidate.rule.as_deref(), Some("192.0.2.128/25"));
     assert_eq!(first.candidate.line, Some(8));
     let (source, destination) = ([10, 66, 0, 1].into(), [192, 0, 2, 1].into());
-    let allowed = OutcomeTold::of(rules.candidate.as_ref().unwrap(), None, source, destination);
+    let allowed = Outcome::of(rules.candidate.as_ref().unwrap(), None, source, destination);
     assert_eq!((&*allowed.action, allowed.rule.as_deref()), ("allowed", Some("10.66.0.0/16")));
 }
 
 #[test]
-fn a_set_of_other_members_is_another() {
+fn set_with_other_members_is_another_outcome() {
     let protected = "[[policy]]\nprefix = \"192.0.2.0/24\"\ngrantors = \"site\"\n";
     let policy = format!("{SITE}{protected}");
     let changes = |candidate: &str| {
-        let mut shadow = Shadow::new(&rules(&policy, candidate)).unwrap().unwrap();
-        shadow.see(Instant::now(), &sampled([10, 0, 0, 1].into(), [192, 0, 2, 1].into(), 1));
-        shadow.told().changes.pop().map(|it| it.candidate)
+        let mut evaluation = CandidateEvaluation::new(&rules(&policy, candidate)).unwrap().unwrap();
+        evaluation
+            .evaluate(Instant::now(), &sample([10, 0, 0, 1].into(), [192, 0, 2, 1].into(), 1));
+        evaluation.status().changes.pop().map(|change| change.candidate)
     };
     assert_eq!(changes(&policy), None);
     let limited = policy.replace("[[policy]]", "[[policy]]\nlimit = \"1mbit\"");
-    assert_eq!(changes(&limited), None, "a limit is no outcome");
+    assert_eq!(changes(&limited), None, "a limit is not part of an outcome");
     let other = changes(&policy.replace("10.9.0.1", "10.9.0.2"));
     assert_eq!(other.as_deref(), Some("grantors site of other members"));
     let other = changes(&policy.replace("site", "new"));
@@ -185,7 +187,7 @@ fn a_set_of_other_members_is_another() {
 }
 
 #[test]
-fn more_pairs_than_are_told_apart_are_counted_together() {
+fn pairs_beyond_the_maximum_are_counted_together() {
     let many = |name: &str| -> String {
         let set = |at: usize| {
             format!(
@@ -197,19 +199,19 @@ fn more_pairs_than_are_told_apart_are_counted_together() {
         };
         (0..PAIRS + 9).map(set).collect()
     };
-    let mut shadow = Shadow::new(&rules(&many("a"), &many("b"))).unwrap().unwrap();
+    let mut evaluation = CandidateEvaluation::new(&rules(&many("a"), &many("b"))).unwrap().unwrap();
     for at in 0..PAIRS + 9 {
         let to = [10, (at / 256) as u8, (at % 256) as u8, 1];
-        shadow.see(Instant::now(), &sampled([203, 0, 113, 1].into(), to.into(), 2));
+        evaluation.evaluate(Instant::now(), &sample([203, 0, 113, 1].into(), to.into(), 2));
     }
-    let told = shadow.told();
-    assert_eq!(told.changes.len(), PAIRS + 1);
-    assert_eq!((&*told.changes[0].policy, told.changes[0].packets), (OTHERS, 18));
-    assert_eq!(told.changes.iter().map(|it| it.packets).sum::<u64>(), told.packets);
+    let status = evaluation.status();
+    assert_eq!(status.changes.len(), PAIRS + 1);
+    assert_eq!((&*status.changes[0].policy, status.changes[0].packets), (OTHERS, 18));
+    assert_eq!(status.changes.iter().map(|change| change.packets).sum::<u64>(), status.packets);
 }
 
 #[test]
-fn a_candidate_is_judged_as_if_it_were_in_force() {
+fn candidate_is_checked_like_the_policy_in_force() {
     let policy = format!("{SITE}[[policy]]\nprefix = \"192.0.2.0/24\"\ngrantors = \"site\"\n");
     let folder = std::env::temp_dir().join(format!("fp-shadow-bad-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -224,26 +226,28 @@ fn a_candidate_is_judged_as_if_it_were_in_force() {
              link = {{ bandwidth = \"1gbit\" }}\n{policy}[rules]\ncandidate = \"next.toml\"\n"
         );
         let error = Config::parse(&text, &folder.join("gate.toml"));
-        error.map(|config| assert!(config.rules.candidate.is_some())).map_err(|it| it.to_string())
+        error
+            .map(|config| assert!(config.rules.candidate.is_some()))
+            .map_err(|error| error.to_string())
     };
     assert_eq!(refused(Some(&policy)), Ok(()));
     let hole = format!("{policy}[[policy]]\nprefix = \"192.0.2.9/32\"\naction = \"back\"\n");
-    for (text, told) in [
+    for (text, message) in [
         (&*hole, "192.0.2.9/32 would lead past the protection"),
         ("[front]\n", "unknown field `front`"),
-        ("", "policy: there is none"),
+        ("", "policy: no [[policy]]"),
         (
             &*policy.replace("= \"site\"", "= \"sight\"").replacen("sight", "site", 1),
-            "next.toml:6: policy.grantors: there is no [[grantors]] \"sight\"",
+            "next.toml:6: policy.grantors: no [[grantors]] is named \"sight\"",
         ),
         (
             &*format!("{policy}[rules]\ncandidate = \"x\"\n"),
-            "next.toml:8: rules.candidate: a candidate has none",
+            "next.toml:8: rules.candidate: a candidate cannot have a candidate",
         ),
     ] {
         let error = refused(Some(text)).unwrap_err();
         assert!(
-            error.contains("gate.toml:11: rules.candidate: ") && error.contains(told),
+            error.contains("gate.toml:11: rules.candidate: ") && error.contains(message),
             "{error}"
         );
     }

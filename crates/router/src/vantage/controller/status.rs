@@ -1,72 +1,72 @@
-//! What a gate tells of itself, item by item: the shapes of the control socket's answers.
+//! The status of a gate and of its flows: the types of the control socket's replies.
 //!
-//! As those of the router (`control/api.rs`): fields may be added, none changes its meaning.
+//! As in the router's replies (`control/api.rs`), fields may be added and no field changes its meaning.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// A gate.
+/// The status of a gate.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct GateTold {
+pub struct GateStatus {
     /// The front interface.
     pub front: String,
     /// The back interface.
     pub back: String,
-    /// The protected link's bits a second.
+    /// The bandwidth of the protected link, in bits a second.
     pub bandwidth: u64,
-    /// The generation of the policy: 1 at the start, one more with each reload.
+    /// The generation of the policy: 1 at the start, and one more with each reload.
     pub generation: u64,
-    /// What the policy is called.
+    /// The version of the policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Its prefixes.
+    /// The number of its prefixes.
     pub prefixes: u64,
-    /// Prefixes of sources that pass before anything else is asked.
+    /// The number of prefixes of allowed sources.
     #[serde(default)]
     pub allowed: u64,
-    /// Prefixes of sources whose packets are dropped.
+    /// The number of prefixes of blocked sources.
     #[serde(default)]
     pub blocked: u64,
-    /// Its grantors.
+    /// The grantors.
     pub grantors: Vec<IpAddr>,
-    /// Those of them that get no flows, because they say nothing.
+    /// The silent grantors, which get no flows.
     #[serde(default)]
     pub silent: Vec<IpAddr>,
-    /// Reloads.
+    /// The number of reloads.
     pub reloads: u64,
-    /// Reloads that came to nothing.
+    /// The number of refused reloads.
     pub reloads_refused: u64,
     /// Packets on the front interface, by the gate's verdict.
     pub packets: BTreeMap<String, u64>,
     /// Their bytes.
     pub bytes: BTreeMap<String, u64>,
-    /// Both, by the rule of the policy that decided: they add up to what was received.
+    /// Packets and bytes by the rule that decided; they add up to what was received.
     #[serde(default)]
-    pub policies: Vec<PolicyTold>,
+    pub policies: Vec<RuleTraffic>,
     /// The flow table.
     pub table: BTreeMap<String, u64>,
-    /// What leaves: the solicitor, the queues, ICMP errors.
+    /// The packets that leave: request queue, grant queues, ICMP errors.
     pub link: BTreeMap<String, u64>,
-    /// What grantors have said, and what came of it.
+    /// The decisions of grantors, and their results.
     pub decisions: BTreeMap<String, u64>,
-    /// What the candidate would do, if there is one.
+    /// The evaluation of the candidate, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub candidate: Option<CandidateTold>,
+    pub candidate: Option<CandidateStatus>,
 }
 
-/// What became of packets of which a rule of the policy decided.
+/// The packets and bytes that a rule of the policy decided about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PolicyTold {
-    /// Its prefix; `others`, rules beyond those that are counted one by one; `gone`, rules that were
-    /// there before a reload; `none`, packets without a route or of blocked sources, and all that the
-    /// kernel dropped.
+pub struct RuleTraffic {
+    /// The rule's prefix; `others`, the rules that are not counted one by one; `gone`, the rules that
+    /// a reload removed; `none`, packets without a route or of blocked sources, and those that the XDP
+    /// program dropped.
     pub policy: String,
-    /// Its line in the file.
+    /// The rule's line in the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// What it says.
+    /// The rule's action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
     /// Packets: `request`, `granted`, `passed`, `dropped`.
@@ -75,97 +75,97 @@ pub struct PolicyTold {
     pub bytes: BTreeMap<String, u64>,
 }
 
-/// A candidate beside the policy, since either was read: what it says is compared, by samples of
-/// packets, and has no effect.
+/// The evaluation of a candidate policy since the policy or the candidate was read. The candidate is
+/// compared by samples of packets and has no effect.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct CandidateTold {
-    /// What it is called.
+pub struct CandidateStatus {
+    /// The version of the candidate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Its prefixes.
+    /// The number of its prefixes.
     pub prefixes: u64,
-    /// Packets that both were asked about.
+    /// The number of sampled packets.
     pub samples: u64,
-    /// Packets that these stand for.
+    /// The number of packets that these represent.
     pub packets: u64,
-    /// Those of them that it decides otherwise, by both outcomes, the most first; beyond 256 pairs
-    /// the rest is `others`.
-    pub changes: Vec<DifferingTold>,
-    /// Flows among them, the latest first, up to 64.
-    pub flows: Vec<ChangedTold>,
+    /// The packets with another outcome, by both outcomes, the most first; beyond 256 pairs the rest
+    /// is `others`.
+    pub changes: Vec<OutcomeChange>,
+    /// Flows among them, the latest first, at most 64.
+    pub flows: Vec<ChangedFlow>,
 }
 
-/// Packets of which the policy says one thing and the candidate another.
+/// The packets with one outcome by the policy and another by the candidate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DifferingTold {
-    /// What the policy says: `no route`, `back`, `front`, `drop`, `allowed`, `grantors NAME`.
+pub struct OutcomeChange {
+    /// The outcome by the policy: `no route`, `back`, `front`, `drop`, `allowed`, `grantors NAME`.
     pub policy: String,
-    /// What the candidate says.
+    /// The outcome by the candidate.
     pub candidate: String,
-    /// Packets that were sampled.
+    /// The number of sampled packets.
     pub samples: u64,
-    /// Packets that these stand for.
+    /// The number of packets that these represent.
     pub packets: u64,
 }
 
-/// A flow of which they say different things.
+/// A flow with another outcome by the candidate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ChangedTold {
-    /// Where its packets come from.
+pub struct ChangedFlow {
+    /// The source address.
     pub source: IpAddr,
-    /// Where they go.
+    /// The destination address.
     pub destination: IpAddr,
-    /// What the policy says.
-    pub policy: OutcomeTold,
-    /// What the candidate says.
-    pub candidate: OutcomeTold,
-    /// Packets that its samples stand for.
+    /// The outcome by the policy.
+    pub policy: Outcome,
+    /// The outcome by the candidate.
+    pub candidate: Outcome,
+    /// The number of packets that its samples represent.
     pub packets: u64,
-    /// Seconds since the last of these.
+    /// Seconds since the last sample.
     pub ago: f64,
 }
 
-/// What rules say of a flow.
+/// The outcome of a policy for a flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutcomeTold {
-    /// It, as in [`DifferingTold`].
+pub struct Outcome {
+    /// The action, as in [`OutcomeChange`].
     pub action: String,
-    /// The prefix that decides: of the destination, or of the source where that is on a list.
+    /// The prefix that decides: of the destination, or of the source if that is on a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// Its line in the file, where it is of the destination.
+    /// The line of that prefix in the file, for a destination.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
 }
 
-/// A flow program at a gate: one that a gate has, or one that a grantor has for a gate.
+/// A flow program of a gate, as the gate or a grantor reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProgramTold {
-    /// The number that decisions name it by.
+pub struct ProgramInfo {
+    /// The number by which decisions name it.
     pub number: u8,
-    /// What its grantor calls it.
+    /// The name that its grantor gives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The gate that it is about, where a grantor tells.
+    /// The gate, if a grantor reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<IpAddr>,
-    /// `configuration`, the gate's own; or `grantor` and its number.
+    /// `configuration`, or `grantor` and its number.
     pub origin: String,
     /// The SHA-256 of its object file.
     pub digest: String,
     /// `in_force`, `coming`, `judged` (by the verifier, at this moment), `refused`; at a grantor
-    /// `asked` too, where the gate has not said yet.
+    /// also `offered`, before the gate has answered.
     pub state: String,
-    /// Why it is refused.
+    /// The reason of a rejection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Of one that is coming: the bytes that are there.
+    /// The bytes received so far, during a transfer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received_bytes: Option<u64>,
-    /// And those of the whole.
+    /// The size in bytes, during a transfer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// The version before it is kept, for the flows that began with that.
+    /// The version before it is still used, by the flows that began with that.
     #[serde(default)]
     pub previous_kept: bool,
 }
@@ -175,50 +175,50 @@ pub(crate) fn hexadecimal(digest: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A flow. Times are seconds.
+/// The status of a flow. Times are in seconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct FlowTold {
-    /// Where its packets come from.
+pub struct FlowStatus {
+    /// The source address.
     pub source: IpAddr,
-    /// Where they go.
+    /// The destination address.
     pub destination: IpAddr,
     /// `request`, `granted`, `declined`, `program`; `allowed` and `blocked` where its source is; `expired` where that is over and no packet came
     /// since; `unknown` where there is no entry.
     pub state: String,
-    /// Until the state is over.
+    /// Time until the state expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<f64>,
-    /// The declined packets, by protocol and port, of a flow of which only some are declined. The
-    /// others are requests.
+    /// The declined packets, by protocol and port, if only some of the flow's packets are declined.
+    /// The others are requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<String>,
-    /// Of a flow that a program decides of: its number.
+    /// The number of the flow's program, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<u8>,
-    /// Of a request: the priority of its last packet; the DSCP is 3 more.
+    /// The priority of a request's last packet; the DSCP is 3 more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
-    /// Of a request: since its last packet.
+    /// Time since a request's last packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_request_ago: Option<f64>,
-    /// Of a flow without an entry: since its first packet, if that is remembered. With the next one
-    /// it gets an entry, or by `cookie_reset`.
+    /// Time since the first packet of a flow without an entry, if that is recorded. The flow gets an
+    /// entry with its next packet, or by `cookie_reset`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_seen_ago: Option<f64>,
-    /// What TCP of a flow without an entry needs for one while the table fills up, beside coming:
-    /// `syn-cookie`, to answer that.
+    /// The proof that a TCP flow without an entry needs to get one while the table fills up: `syn-cookie`, a
+    /// valid answer to a cookie.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address_validation: Option<String>,
-    /// Of a granted flow: the bytes left in this second.
+    /// The bytes that a granted flow has left in this second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<u64>,
-    /// Of a granted flow: until its packets ask for renewal.
+    /// Time until the packets of a granted flow request a renewal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renewal: Option<f64>,
     /// The grantor set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grantors: Option<String>,
-    /// Which sender decided, and by which number.
+    /// The sender of the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<u32>,
     /// The number of the decision.
@@ -226,49 +226,49 @@ pub struct FlowTold {
     pub decision: Option<u64>,
     /// The generation of the policy in force.
     pub generation: u64,
-    /// The flow's entry is by an older policy, until its next packet.
+    /// The flow's entry is from an older policy, until its next packet.
     #[serde(default)]
     pub stale: bool,
-    /// What the policy is called.
+    /// The version of the policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The prefix of the policy that decides of the destination.
+    /// The prefix of the policy that the destination matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// Its line in the file.
+    /// The rule's line in the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// What it says.
+    /// The rule's action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// The most bits a second that may go to that prefix.
+    /// The limit of that prefix, in bits a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// The most that may go to each destination within.
+    /// The limit of each destination within the prefix, in bits a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_destination_limit: Option<u64>,
-    /// The prefix by which its source passes before anything else is asked.
+    /// The prefix by which the source is allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed: Option<String>,
-    /// The prefix by which its source is blocked.
+    /// The prefix by which the source is blocked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<String>,
-    /// What the candidate says of it, if there is one.
+    /// The outcome by the candidate, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub candidate: Option<OutcomeTold>,
-    /// Its packets are dropped in the kernel, before they reach a worker.
+    pub candidate: Option<Outcome>,
+    /// The XDP program drops its packets before they reach a worker.
     #[serde(default)]
     pub xdp_dropped: bool,
-    /// Why its last dropped packet was dropped, by the counter's name.
+    /// The verdict of its last dropped packet, by the counter's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped: Option<String>,
-    /// Since that.
+    /// Time since that drop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_drop_ago: Option<f64>,
 }
 
-impl FlowTold {
-    /// Tells of a flow of which nothing is known.
+impl FlowStatus {
+    /// Makes the status of an unknown flow.
     pub(super) fn unknown(source: IpAddr, destination: IpAddr, generation: u64) -> Self {
         Self {
             source,

@@ -1,30 +1,29 @@
-//! Answers to packets that are too big: Packet Too Big, Fragmentation Needed.
+//! ICMP errors for packets that are too long: Packet Too Big, Fragmentation Needed.
 //!
 //! ```text
-//!   packet, MTU ─► rate ─► a frame of its own ─► waits ─► leaves with the next turn
+//!   packet, MTU ─► budgets ─► a new frame ─► queued ─► leaves with the next turn
 //! ```
 //!
-//! A tunnel's packets are longer than what enters it, so there are packets that fit
-//! the front link and not the tunnel. Their sender is told what fits, as RFC 1191 and RFC
-//! 8201 have it, and never left alone with a path that swallows packets. An IPv4 packet
-//! that may be fragmented is answered as well: this machine fragments nothing.
+//! An encapsulated packet is longer than the packet itself, so that packets exist that fit the front
+//! link and not the tunnel. Their senders get the MTU that fits (RFC 1191, RFC 8201): a path never
+//! drops packets silently. An IPv4 packet that may be fragmented is answered too, because the gate
+//! fragments nothing.
 //!
-//! So many a second at the most (RFC 4443, 2.4(f)); what is beyond that is counted. Some
-//! packets are never answered (`wire/src/icmp_error.rs`).
+//! The rate is limited (RFC 4443, 2.4(f)), and answers beyond it are counted. Some packets never get
+//! an answer (`wire/src/icmp_error.rs`).
 //!
-//! **Budgets.** Any host can send packets that are too long, with any source address, and must not
-//! use up the answers that others need. So each answer is charged to three budgets, and needs all
-//! of them:
+//! **Budgets.** Any host can send packets that are too long, with any source address, and must not use
+//! up the answers of others. So each answer is charged to three budgets, and needs all of them:
 //!
 //! ```text
-//!   the tunnel        half for any packet, half for granted ones; these may take of both
-//!   source prefix     a tenth: /24 and /48, by keyed hash in one of 1024 places
-//!   destination       half: the address, by keyed hash in one of 1024 places
+//!   the tunnel        half for any packet, half for granted ones; these may use both
+//!   source prefix     a tenth: /24 and /48, by keyed hash in one of 1024 slots
+//!   destination       half: the address, by keyed hash in one of 1024 slots
 //! ```
 //!
-//! A granted flow needs its answer most, and forged sources are requests with most policies:
-//! granted packets have budgets of their own by source and destination too. Budgets that share a
-//! place are one; an attacker that does not know the key cannot choose which.
+//! A granted flow needs its answer most, and with most policies forged sources are requests: granted
+//! packets have source and destination budgets of their own. Budgets that share a slot are one; an
+//! attacker that does not know the key cannot choose which.
 
 use std::collections::VecDeque;
 
@@ -36,53 +35,64 @@ use wire::{ethernet, ipv4, ipv6};
 
 use crate::datapath::{Disposition, EgressPacket, Key};
 
-/// Answers that wait at the most; a turn makes at most one for each packet that left.
-const MOST: usize = 64;
-/// What an answer takes of a bucket: it counts bytes, and these are all the same.
+/// The maximum number of queued answers; a turn makes at most one for each packet that it sends.
+const CAPACITY: usize = 64;
+/// The bytes that an answer takes from a bucket; all answers cost the same.
 const PRICE: u32 = 1000;
-/// Budgets of source prefixes, and of destinations.
-const PLACES: usize = 1024;
-/// A source prefix may have one answer in so many, a destination one in so many.
-const OF_SOURCE: u64 = 10;
-const OF_DESTINATION: u64 = 2;
+/// The number of slots for source prefixes, and for destinations.
+const SLOTS: usize = 1024;
+/// The divisors of the rate for one source prefix and for one destination.
+const SOURCE_SHARE: u64 = 10;
+const DESTINATION_SHARE: u64 = 2;
 
-/// Who answers.
+/// Answers packets that are too long.
 #[derive(Debug)]
-pub(super) struct Replies {
-    /// From these addresses.
+pub(super) struct IcmpErrorResponder {
+    /// The source addresses of answers.
     from4: Option<u32>,
     from6: Option<u128>,
-    /// For any packet, and for granted ones only.
+    /// The budgets for any packet, and for granted packets only.
     rates: [Bucket; 2],
-    /// By source prefix, and by destination.
+    /// The budgets by source prefix and by destination.
     by_source: Box<[Bucket]>,
     by_destination: Box<[Bucket]>,
     key: HashKey,
     ready: VecDeque<(Frame, Key)>,
     scratch: Box<[u8; LONGEST_V6]>,
     pub(super) sent: u64,
-    /// Those beyond a budget, and those without an address or a frame to answer by.
-    pub(super) spared: u64,
+    /// Packets without an answer: beyond a budget, or without a source address or a free frame.
+    pub(super) rate_limited: u64,
 }
 
-impl Replies {
-    /// Answers from these addresses, at most so many times a second.
+impl IcmpErrorResponder {
+    /// Makes a responder with these source addresses and at most `rate` answers a second.
     pub(super) fn new(from4: Option<u32>, from6: Option<u128>, rate: u32, now: u64) -> Self {
         let bucket =
             |part: u64| Bucket::new(u64::from(rate) * u64::from(PRICE) / part, DEEPEST, now);
         let rates = [bucket(2), bucket(2)];
-        let by_source = vec![bucket(OF_SOURCE); PLACES].into();
-        let by_destination = vec![bucket(OF_DESTINATION); PLACES].into();
+        let by_source = vec![bucket(SOURCE_SHARE); SLOTS].into();
+        let by_destination = vec![bucket(DESTINATION_SHARE); SLOTS].into();
         let key = HashKey::random();
         let scratch = Box::new([0; LONGEST_V6]);
-        let ready = VecDeque::with_capacity(MOST);
-        let (sent, spared) = (0, 0);
-        Self { from4, from6, rates, by_source, by_destination, key, ready, scratch, sent, spared }
+        let ready = VecDeque::with_capacity(CAPACITY);
+        let (sent, rate_limited) = (0, 0);
+        Self {
+            from4,
+            from6,
+            rates,
+            by_source,
+            by_destination,
+            key,
+            ready,
+            scratch,
+            sent,
+            rate_limited,
+        }
     }
 
-    /// Answers a packet, of a granted flow or not, that is longer than `mtu`; returns whether it
-    /// did.
-    pub(super) fn too_big(
+    /// Queues an answer to a packet that is longer than `mtu`; returns whether it did. `granted` says
+    /// whether the packet's flow is granted.
+    pub(super) fn report_too_big(
         &mut self,
         arena: &mut Arena,
         frame: &Frame,
@@ -92,8 +102,8 @@ impl Replies {
     ) -> bool {
         let packet = arena.bytes(frame).get(ethernet::LEN..).unwrap_or_default();
         let budget = self.budget(packet, granted, now);
-        let answered =
-            budget.filter(|_| self.ready.len() < MOST && self.answer(arena, frame, mtu).is_some());
+        let answered = budget
+            .filter(|_| self.ready.len() < CAPACITY && self.enqueue(arena, frame, mtu).is_some());
         match answered {
             Some([rate, source, destination]) => {
                 self.rates[rate].take(PRICE);
@@ -101,14 +111,14 @@ impl Replies {
                 self.by_destination[destination].take(PRICE);
                 self.sent += 1;
             }
-            None => self.spared += 1,
+            None => self.rate_limited += 1,
         }
         answered.is_some()
     }
 
-    /// Returns the budgets that an answer to a packet is to be charged to, if all have it.
+    /// Returns the budgets that an answer is charged to, if none of them is exhausted.
     fn budget(&mut self, packet: &[u8], granted: bool, now: u64) -> Option<[usize; 3]> {
-        // IPv4 addresses are where no IPv6 source is.
+        // IPv4 addresses use a part of the address space that no IPv6 source has.
         let (source, destination) = if packet.first()? >> 4 == 6 {
             let ip = ipv6::View::parse(packet).ok()?;
             (ip.src() >> 80 << 80, ip.dst())
@@ -117,7 +127,7 @@ impl Replies {
             ((ip.src() >> 8 << 8).into(), ip.dst().into())
         };
         let of = |kind: u128, address| {
-            self.key.hash(&Flow::v6(kind << 1 | u128::from(granted), address)) as usize % PLACES
+            self.key.hash(&Flow::v6(kind << 1 | u128::from(granted), address)) as usize % SLOTS
         };
         let (source, destination) = (of(0, source), of(1, destination));
         let rate = [1, 0].into_iter().filter(|&rate| granted || rate == 0);
@@ -127,7 +137,7 @@ impl Replies {
         allowed.then_some([rate, source, destination])
     }
 
-    fn answer(&mut self, arena: &mut Arena, frame: &Frame, mtu: u32) -> Option<()> {
+    fn enqueue(&mut self, arena: &mut Arena, frame: &Frame, mtu: u32) -> Option<()> {
         let packet = arena.bytes(frame).get(ethernet::LEN..)?;
         let out = &mut self.scratch[..];
         let reason = Reason::TooBig(mtu);
@@ -152,13 +162,13 @@ impl Replies {
         Some(())
     }
 
-    /// Returns the answer that leaves next.
+    /// Removes and returns the next answer.
     pub(super) fn next(&mut self) -> Option<EgressPacket> {
         let (frame, key) = self.ready.pop_front()?;
         Some(EgressPacket { frame, key, disposition: Disposition::Originate })
     }
 
-    /// Counts the answers that wait.
+    /// Returns the number of queued answers.
     pub(super) fn len(&self) -> usize {
         self.ready.len()
     }

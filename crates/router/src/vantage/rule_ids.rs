@@ -1,23 +1,24 @@
-//! Which rule has which line of the workers' ledgers, over all reloads.
+//! Counters by rule: which rule owns which line of the workers' ledgers, across reloads.
 //!
 //! ```text
 //!   [[policy]] │ 192.0.2.0/24 │ … │        line │ 0 │ 1 │ 2 │ … 511        of each worker
-//!                    └── the first 256 ──────────┘   └─► free: what is there is of rules that are gone
+//!                    └── the first 256 ──────────┘   └─► free: has the counts of a removed rule
 //! ```
 //!
-//! Who counts (`gate::gate::Ledger`) knows numbers of lines; who reads wants prefixes, and numbers
-//! that never go down. So a rule keeps its line for as long as its prefix is in the policy,
-//! whatever else changes of it. The first [`MOST`] of a policy get one; beyond, and while those before
-//! them have one, rules are told together as `others`.
+//! The ledger (`gate::gate::RuleCounters`) counts by line number. A reader needs prefixes, and counters that
+//! never decrease. So a rule keeps its line as long as its prefix is in the policy, whatever else
+//! changes about the rule. The first [`MOST`] rules of a policy get a line; the others, and those that
+//! find all lines taken, are counted together as `others`.
 //!
-//! **A line that is used again** has counts of the rule before. They are not cleared, which only
-//! the worker could do: what is there when it changes hands is its new rule's zero, and goes to `gone`, so
-//! that the sum over all stays what was received. There are twice as many lines as rules that may
-//! have one, and the line that is free for longest is taken first: a line is never used again by the
-//! policy after the one that had it, of which a worker might still count.
+//! **Reuse of a line.** A reused line has the counts of its former rule. Only the worker could clear
+//! them, so that they stay: the value at the change of owner is the new rule's zero and is added to
+//! `gone`, which keeps the sum over all rules equal to the packets received. There are twice as many
+//! lines as rules with a line, and the line that has been free for longest is reused first. The policy
+//! directly after the former owner's policy never reuses its line, because a worker might still count
+//! on it.
 //!
-//! Packets of which no rule has decided, without a route or of blocked sources, are `none`; so
-//! are those that the kernel dropped before a worker saw them.
+//! Packets about which no rule decides (without a route, or of blocked sources) count as `none`, and so
+//! do the packets that the XDP program drops before a worker sees them.
 
 use std::fmt;
 
@@ -26,46 +27,46 @@ use gate::gate::{Count, OutcomeCounts, RULES, RuleCounters, RuleId};
 
 use super::config::{Rule, Rules};
 
-/// Rules that have a line of their own.
+/// The maximum number of rules with a line of their own.
 pub(super) const MOST: usize = 256;
 
 const _: () = assert!(2 * MOST <= RULES);
 
 /// A line of the ledgers.
 #[derive(Clone, Debug)]
-struct Place {
+struct Slot {
     line: RuleId,
-    /// Whose it is.
-    of: Option<AnyPrefix>,
-    /// What was there when it became that.
+    /// The prefix of its rule.
+    owner: Option<AnyPrefix>,
+    /// Its counts when the rule got it.
     zero: OutcomeCounts,
-    /// The reload since which it is free.
+    /// The number of the reload that freed it.
     since: u64,
 }
 
-/// Who has which line.
+/// The rules' lines, and the counts of removed rules.
 #[derive(Clone, Debug)]
-pub(super) struct Lines {
-    places: Vec<Place>,
-    /// Of rules that are gone, on lines that are used again.
+pub(super) struct RuleIds {
+    slots: Vec<Slot>,
+    /// The counts of removed rules whose lines were reused.
     gone: OutcomeCounts,
     reloads: u64,
 }
 
-/// Of which packets something is told.
+/// The rules that a group of counters covers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Whose<'r> {
-    /// Of this rule.
+pub(super) enum RuleGroup<'r> {
+    /// This rule.
     Rule(&'r Rule),
-    /// Of rules without a line.
+    /// The rules without a line.
     Others,
-    /// Of rules that are no longer there.
+    /// Rules of an earlier policy.
     Gone,
-    /// Of no rule.
+    /// No rule.
     None,
 }
 
-impl fmt::Display for Whose<'_> {
+impl fmt::Display for RuleGroup<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rule(rule) => rule.prefix.fmt(f),
@@ -76,54 +77,56 @@ impl fmt::Display for Whose<'_> {
     }
 }
 
-/// Returns the line of a policy's rule by its place, which is its own if no rule had one before.
-pub(super) fn first(place: usize) -> RuleId {
-    RuleId::of_rule(place).filter(|_| place < MOST).unwrap_or(RuleId::OTHERS)
+/// Returns the line of the first policy's rule with this index.
+pub(super) fn initial_line(index: usize) -> RuleId {
+    RuleId::of_rule(index).filter(|_| index < MOST).unwrap_or(RuleId::OTHERS)
 }
 
-impl Lines {
-    /// Begins with rules that have the first lines.
+impl RuleIds {
+    /// Makes the counters of the first policy, whose rules have the first lines.
     pub(super) fn new(rules: &Rules) -> Self {
-        let place = |at| {
+        let slot = |at| {
             let line = RuleId::of_rule(at)?;
-            let of = rules.rules.iter().find(|rule| rule.counted == line).map(|rule| rule.prefix);
-            Some(Place { line, of, zero: OutcomeCounts::default(), since: 0 })
+            let owner =
+                rules.rules.iter().find(|rule| rule.counted == line).map(|rule| rule.prefix);
+            Some(Slot { line, owner, zero: OutcomeCounts::default(), since: 0 })
         };
         Self {
-            places: (0..RULES).map_while(place).collect(),
+            slots: (0..RULES).map_while(slot).collect(),
             gone: OutcomeCounts::default(),
             reloads: 0,
         }
     }
 
-    /// Finds lines for another policy: what it becomes when that is in force.
-    pub(super) fn over(&self, rules: &mut Rules, ledgers: &[&RuleCounters]) -> Self {
+    /// Assigns lines to the rules of the next policy, and returns the counters to use once it is in
+    /// force.
+    pub(super) fn assign_lines(&self, rules: &mut Rules, ledgers: &[&RuleCounters]) -> Self {
         let mut next = Self { reloads: self.reloads + 1, ..self.clone() };
-        let there: Vec<AnyPrefix> = rules.rules.iter().map(|rule| rule.prefix).collect();
+        let prefixes: Vec<AnyPrefix> = rules.rules.iter().map(|rule| rule.prefix).collect();
         let mut free: Vec<usize> = Vec::new();
-        for (at, place) in next.places.iter_mut().enumerate() {
-            if place.of.is_none() {
+        for (at, slot) in next.slots.iter_mut().enumerate() {
+            if slot.owner.is_none() {
                 free.push(at);
-            } else if !place.of.is_some_and(|prefix| there.contains(&prefix)) {
-                // Not for this policy: the one before it is still at work.
-                (place.of, place.since) = (None, next.reloads);
+            } else if !slot.owner.is_some_and(|prefix| prefixes.contains(&prefix)) {
+                // This policy does not reuse the line: workers may still use the one before it.
+                (slot.owner, slot.since) = (None, next.reloads);
             }
         }
-        free.sort_by_key(|&at| (next.places[at].since, at));
+        free.sort_by_key(|&at| (next.slots[at].since, at));
         let mut free = free.into_iter();
         let mut left =
-            MOST - next.places.iter().filter(|place| place.of.is_some()).count().min(MOST);
+            MOST - next.slots.iter().filter(|slot| slot.owner.is_some()).count().min(MOST);
         let mut line = |prefix: &AnyPrefix| {
-            if let Some(place) = next.places.iter().find(|place| place.of == Some(*prefix)) {
-                return place.line;
+            if let Some(slot) = next.slots.iter().find(|slot| slot.owner == Some(*prefix)) {
+                return slot.line;
             }
             let Some(at) = (left > 0).then(|| free.next()).flatten() else { return RuleId::OTHERS };
             left -= 1;
-            let place = &mut next.places[at];
-            let now = sum(ledgers, place.line);
-            next.gone = plus(next.gone, minus(now, place.zero));
-            (place.of, place.zero) = (Some(*prefix), now);
-            place.line
+            let slot = &mut next.slots[at];
+            let now = sum(ledgers, slot.line);
+            next.gone = plus(next.gone, minus(now, slot.zero));
+            (slot.owner, slot.zero) = (Some(*prefix), now);
+            slot.line
         };
         for rule in &mut rules.rules {
             rule.counted = line(&rule.prefix);
@@ -131,22 +134,22 @@ impl Lines {
         next
     }
 
-    /// Tells what became of packets: by rule in the order of the policy, then of the rest.
-    pub(super) fn told<'r>(
+    /// Returns the counts by rule in the order of the policy, then those of the other groups.
+    pub(super) fn counts<'r>(
         &self,
         rules: &'r Rules,
         ledgers: &[&RuleCounters],
-    ) -> Vec<(Whose<'r>, OutcomeCounts)> {
-        let counts = |place: &Place| minus(sum(ledgers, place.line), place.zero);
+    ) -> Vec<(RuleGroup<'r>, OutcomeCounts)> {
+        let counts = |slot: &Slot| minus(sum(ledgers, slot.line), slot.zero);
         let of_rule = |rule: &'r Rule| {
-            let place = self.places.iter().find(|place| place.line == rule.counted)?;
-            Some((Whose::Rule(rule), counts(place)))
+            let slot = self.slots.iter().find(|slot| slot.line == rule.counted)?;
+            Some((RuleGroup::Rule(rule), counts(slot)))
         };
         let mut all: Vec<_> = rules.rules.iter().filter_map(of_rule).collect();
-        let free = self.places.iter().filter(|place| place.of.is_none());
-        all.push((Whose::Others, sum(ledgers, RuleId::OTHERS)));
-        all.push((Whose::Gone, free.map(counts).fold(self.gone, plus)));
-        all.push((Whose::None, sum(ledgers, RuleId::NONE)));
+        let free = self.slots.iter().filter(|slot| slot.owner.is_none());
+        all.push((RuleGroup::Others, sum(ledgers, RuleId::OTHERS)));
+        all.push((RuleGroup::Gone, free.map(counts).fold(self.gone, plus)));
+        all.push((RuleGroup::None, sum(ledgers, RuleId::NONE)));
         all
     }
 }
@@ -155,20 +158,27 @@ fn sum(ledgers: &[&RuleCounters], line: RuleId) -> OutcomeCounts {
     ledgers.iter().map(|ledger| ledger.read(line)).fold(OutcomeCounts::default(), plus)
 }
 
-fn both(one: OutcomeCounts, other: OutcomeCounts, of: impl Fn(u64, u64) -> u64) -> OutcomeCounts {
+fn combine(
+    left: OutcomeCounts,
+    right: OutcomeCounts,
+    operation: impl Fn(u64, u64) -> u64,
+) -> OutcomeCounts {
     let count = |at: usize| {
-        let (one, other): (Count, Count) = (one[at], other[at]);
-        Count { packets: of(one.packets, other.packets), bytes: of(one.bytes, other.bytes) }
+        let (left, right): (Count, Count) = (left[at], right[at]);
+        Count {
+            packets: operation(left.packets, right.packets),
+            bytes: operation(left.bytes, right.bytes),
+        }
     };
     std::array::from_fn(count)
 }
 
-fn plus(one: OutcomeCounts, other: OutcomeCounts) -> OutcomeCounts {
-    both(one, other, u64::wrapping_add)
+fn plus(left: OutcomeCounts, right: OutcomeCounts) -> OutcomeCounts {
+    combine(left, right, u64::wrapping_add)
 }
 
-fn minus(one: OutcomeCounts, other: OutcomeCounts) -> OutcomeCounts {
-    both(one, other, u64::wrapping_sub)
+fn minus(left: OutcomeCounts, right: OutcomeCounts) -> OutcomeCounts {
+    combine(left, right, u64::wrapping_sub)
 }
 
 #[cfg(test)]
@@ -199,14 +209,14 @@ mod tests {
         Config::parse(&text, Path::new("gate.toml")).unwrap().rules
     }
 
-    /// Workers by the policy in force, and what is told of it.
+    /// Workers with the policy in force, and its counters.
     struct Rig {
         gates: Vec<Gate>,
         ledgers: Vec<Arc<RuleCounters>>,
         key: Key,
         publisher: Publisher<gate::policy::Policy>,
         rules: Rules,
-        lines: Lines,
+        counters: RuleIds,
         sent: u64,
     }
 
@@ -220,8 +230,8 @@ mod tests {
                 gate
             };
             let gates = ledgers.iter().map(gate).collect();
-            let lines = Lines::new(&rules);
-            Self { gates, ledgers, key: Key::random(), publisher, rules, lines, sent: 0 }
+            let counters = RuleIds::new(&rules);
+            Self { gates, ledgers, key: Key::random(), publisher, rules, counters, sent: 0 }
         }
 
         fn each(&self) -> Vec<&RuleCounters> {
@@ -229,13 +239,13 @@ mod tests {
         }
 
         fn reload(&mut self, mut rules: Rules) {
-            let next = self.lines.over(&mut rules, &self.each());
+            let next = self.counters.assign_lines(&mut rules, &self.each());
             let generation = self.publisher.current().generation() + 1;
             self.publisher.publish(Box::new(rules.policy(generation).unwrap()));
-            (self.rules, self.lines) = (rules, next);
+            (self.rules, self.counters) = (rules, next);
         }
 
-        /// Sends so many packets of 100 bytes to 10.0.N.1, to the workers in turn.
+        /// Sends packets of 100 bytes to 10.0.N.1, to the workers in turn.
         fn send(&mut self, number: u32, packets: u64) {
             for _ in 0..packets {
                 let worker = self.sent as usize % self.gates.len();
@@ -246,17 +256,17 @@ mod tests {
             }
         }
 
-        /// Returns the packets of each by name, if there are any; everything adds up.
-        fn told(&self) -> Vec<(String, u64)> {
-            let told = self.lines.told(&self.rules, &self.each());
-            let each = told.iter().map(|(whose, fates)| {
+        /// Returns the nonzero packet counts by name; checks that they add up.
+        fn packets(&self) -> Vec<(String, u64)> {
+            let counts = self.counters.counts(&self.rules, &self.each());
+            let each = counts.iter().map(|(group, fates)| {
                 let all = fates.iter().map(|count| count.packets).sum::<u64>();
                 assert_eq!(fates.iter().map(|count| count.bytes).sum::<u64>(), all * 100);
-                (whose.to_string(), all)
+                (group.to_string(), all)
             });
             let each: Vec<_> = each.collect();
-            assert_eq!(each.iter().map(|it| it.1).sum::<u64>(), self.sent, "{each:?}");
-            each.into_iter().filter(|it| it.1 > 0).collect()
+            assert_eq!(each.iter().map(|(_, packets)| packets).sum::<u64>(), self.sent, "{each:?}");
+            each.into_iter().filter(|(_, packets)| *packets > 0).collect()
         }
     }
 
@@ -265,25 +275,25 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_has_what_became_of_its_packets() {
+    fn packets_count_for_the_rule_that_decided() {
         let mut rig = Rig::new(rules(0..3));
         (0..4).for_each(|number| rig.send(number, 3 + u64::from(number)));
-        let told = rig.lines.told(&rig.rules, &rig.each());
-        let of = |at: usize, fate: RuleOutcome| told[at].1[fate as usize].packets;
+        let counts = rig.counters.counts(&rig.rules, &rig.each());
+        let of = |at: usize, fate: RuleOutcome| counts[at].1[fate as usize].packets;
         assert_eq!(of(0, RuleOutcome::Request), 3);
         assert_eq!(of(1, RuleOutcome::Passed), 4);
         assert_eq!(of(2, RuleOutcome::Dropped), 5);
-        let last = told.last().unwrap();
-        assert_eq!((last.0, last.1[RuleOutcome::Dropped as usize].packets), (Whose::None, 6));
+        let last = counts.last().unwrap();
+        assert_eq!((last.0, last.1[RuleOutcome::Dropped as usize].packets), (RuleGroup::None, 6));
         let all = [("10.0.0.0/24", 3), ("10.0.1.0/24", 4), ("10.0.2.0/24", 5), ("none", 6)];
-        assert_eq!(rig.told(), named(&all));
+        assert_eq!(rig.packets(), named(&all));
     }
 
     #[test]
-    fn a_rule_that_stays_keeps_its_counts_and_one_that_comes_back_begins_anew() {
+    fn rule_keeps_its_counts_across_reloads_until_it_is_removed() {
         let mut rig = Rig::new(rules([1, 2, 3]));
         (1..4).for_each(|number| rig.send(number, 10));
-        // Another order; 2 goes, 4 comes.
+        // Another order; 2 is removed, 4 is added.
         rig.reload(rules([4, 3, 1]));
         (1..5).for_each(|number| rig.send(number, 1));
         let all = [
@@ -293,7 +303,7 @@ mod tests {
             ("gone", 10),
             ("none", 1),
         ];
-        assert_eq!(rig.told(), named(&all));
+        assert_eq!(rig.packets(), named(&all));
         rig.reload(rules([1, 2, 3, 4]));
         rig.send(2, 5);
         let all = [
@@ -304,11 +314,11 @@ mod tests {
             ("gone", 10),
             ("none", 1),
         ];
-        assert_eq!(rig.told(), named(&all));
+        assert_eq!(rig.packets(), named(&all));
     }
 
     #[test]
-    fn lines_are_used_again_and_never_by_the_next_policy() {
+    fn freed_line_is_never_reused_by_the_next_policy() {
         let most = MOST as u32;
         let mut rig = Rig::new(rules(0..most));
         let mut gone = 0;
@@ -317,11 +327,11 @@ mod tests {
             let before: Vec<RuleId> = rig.rules.rules.iter().map(|rule| rule.counted).collect();
             assert!(before.iter().all(|line| *line != RuleId::OTHERS));
             mine(0).step_by(17).for_each(|number| rig.send(number, 2));
-            let told = rig.told();
-            let of_rules = told.iter().filter(|it| it.0.contains('/'));
-            assert!(of_rules.clone().all(|it| it.1 == 2) && of_rules.count() > 10);
-            let what = told.iter().find(|it| it.0 == "gone").map_or(0, |it| it.1);
-            assert_eq!(what, gone);
+            let packets = rig.packets();
+            let by_rule = packets.iter().filter(|(name, _)| name.contains('/'));
+            assert!(by_rule.clone().all(|(_, count)| *count == 2) && by_rule.count() > 10);
+            let removed = packets.iter().find(|(name, _)| name == "gone");
+            assert_eq!(removed.map_or(0, |(_, count)| *count), gone);
             gone += mine(0).step_by(17).count() as u64 * 2;
             rig.reload(rules(mine(1)));
             assert!(rig.rules.rules.iter().all(|rule| !before.contains(&rule.counted)));
@@ -329,14 +339,14 @@ mod tests {
     }
 
     #[test]
-    fn no_more_have_a_line_than_may_and_the_line_that_is_free_for_longest_is_next() {
+    fn lines_are_limited_and_the_longest_free_line_is_reused_first() {
         let most = MOST as u32;
         let mut rig = Rig::new(rules(0..3));
         rig.reload(rules(0..most + 50));
         let own = rig.rules.rules.iter().filter(|rule| rule.counted != RuleId::OTHERS);
         assert_eq!(own.count(), MOST);
         assert!(rig.rules.rules[..MOST].iter().all(|rule| rule.counted != RuleId::OTHERS));
-        // One rule after the other is replaced.
+        // Each reload replaces one rule.
         rig.reload(rules(0..10));
         let mut last = Vec::new();
         for turn in 0..RULES as u32 {
@@ -349,22 +359,22 @@ mod tests {
     }
 
     #[test]
-    fn rules_beyond_the_first_are_told_together_until_there_is_room() {
+    fn rules_without_a_line_count_together_until_a_line_is_free() {
         let most = MOST as u32;
         let mut rig = Rig::new(rules(0..most + 50));
         rig.send(most - 1, 2);
         rig.send(most, 3);
         rig.send(most + 49, 4);
-        let kept = format!("10.0.{}.0/24", most - 1);
-        assert_eq!(rig.told(), named(&[(&kept, 2), ("others", 7)]));
-        // The first of the file has none where those behind it have had them before.
+        let first = format!("10.0.{}.0/24", most - 1);
+        assert_eq!(rig.packets(), named(&[(&first, 2), ("others", 7)]));
+        // The first rule of the file has no line if the rules behind it had the lines before.
         let others = (0..=most).map(|number| (number + most) % (most + 1));
         rig.reload(rules(others));
         rig.send(most, 1);
-        assert_eq!(rig.told(), named(&[(&kept, 2), ("others", 8)]));
+        assert_eq!(rig.packets(), named(&[(&first, 2), ("others", 8)]));
         rig.reload(rules(1..=most));
         rig.send(most, 1);
         let own = format!("10.{}.{}.0/24", most >> 8, most & 255);
-        assert_eq!(rig.told(), named(&[(&kept, 2), (&own, 1), ("others", 8)]));
+        assert_eq!(rig.packets(), named(&[(&first, 2), (&own, 1), ("others", 8)]));
     }
 }

@@ -1,23 +1,22 @@
-//! What grantors say: from sockets of the kernel to the workers' rings.
+//! The decision receiver: carries grantors' decisions from UDP sockets to the workers' rings.
 //!
 //! ```text
 //!   UDP, back interface ─► from a grantor? ─► room in every ring? ─► v2::Receiver ─► rings
 //!                              │ no               │ no                  │ refused
 //!                              ▼                  ▼                     ▼
-//!                           counted        counted, not answered    counted by reason
+//!                           counted        counted, not acknowledged   counted by reason
 //! ```
 //!
-//! Packets to own addresses are the kernel's, decisions among them, so that this is an
-//! ordinary program with ordinary sockets. They are bound to the back interface: what
-//! comes in on the front one is never heard. Where it is deleted and created again, they are opened
-//! again. The source is looked at before any
-//! arithmetic is done for a message.
+//! Packets to the gate's own addresses go to the kernel, decisions among them, so that ordinary sockets
+//! receive them. The sockets are bound to the back interface: a message that arrives on the front
+//! interface is never read. If the interface is deleted and created again, the sockets are opened
+//! again. The source address is checked before any cryptography.
 //!
-//! A message that finds no room is not taken and not acknowledged: its grantor sends it
-//! again. Version 1 cannot do so, and what did not fit is lost, and counted.
+//! A message that finds a ring full is neither accepted nor acknowledged, and its grantor sends it
+//! again. Version 1 has no acknowledgments: what does not fit is lost and counted.
 //!
-//! Every worker is told every decision: which of them has the flow is the card's to say. Pieces of
-//! programs go to the shelf (`shelf.rs`), which says what is answered.
+//! Every worker receives every decision, because the card chooses the worker of a flow. Chunks of
+//! programs go to the program store (`program_store.rs`), which returns the answer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -44,44 +43,44 @@ use port::af_xdp::Interface;
 use rtrb::Producer;
 
 use super::config::Trust;
-use super::early::Writer;
-use super::permits::{Exceeded, Permit, Permits, Retraction};
-use super::rings::{Decided, MESSAGE};
-use super::shelf::Desk;
+use super::declined_map::DeclinedMap;
+use super::program_store::ProgramInbox;
+use super::rings::{DecisionMessage, MESSAGE};
+use super::sender_limits::{LimitExceeded, Retraction, SenderLimits, SenderPolicer};
 use crate::control::progress::Turns;
 use crate::control::report::LogLimiter;
 use crate::control::rights;
 
-/// How long the thread sleeps between two looks for the end, in milliseconds.
-const LOOK: u16 = 50;
-/// The same for a while after a message, and for how many turns.
-const SOON: u16 = 1;
-const QUICK: u32 = 200;
-/// How often the thread checks whether the interface is another device now.
-const FOLLOW: Duration = Duration::from_millis(500);
-/// Messages of a socket in a row.
+/// How long the thread waits for a message before it checks its stop flag, in milliseconds.
+const IDLE_WAIT: u16 = 50;
+/// The same after a message, and for this many turns.
+const BUSY_WAIT: u16 = 1;
+const BUSY_TURNS: u32 = 200;
+/// How often the thread checks whether the interface is another device.
+const DEVICE_CHECK: Duration = Duration::from_millis(500);
+/// The maximum number of messages read from a socket in a row.
 const BURST: usize = 64;
 
-/// A socket, and the version that is spoken there.
+/// A socket, and its protocol version.
 #[derive(Debug)]
 struct Listener {
     socket: Arc<UdpSocket>,
     version: u8,
 }
 
-/// A session of the gate, and what workers seal tunnels with in it.
+/// A session of the gate, and the tunnel keys of the session.
 #[derive(Debug)]
 pub(super) struct Session {
-    /// Its number.
+    /// The number of the session.
     pub(super) number: u64,
-    /// The keys, as workers read them.
+    /// The keys that workers seal tunnels with.
     pub(super) keys: Publisher<TunnelKeys>,
 }
 
-/// Whom is listened to, and what was heard.
+/// The state of the thread, which configuration changes access too.
 #[derive(Debug)]
-struct Hearing {
-    /// The addresses and the interface of the listeners, and the number of the device that they are
+struct ReceiverState {
+    /// The addresses and the interface of the listeners, and the index of the device that they are
     /// bound to.
     addresses: Vec<IpAddr>,
     interface: String,
@@ -89,35 +88,35 @@ struct Hearing {
     listeners: Vec<Listener>,
     receiver: Receiver,
     trust: Trust,
-    rings: Vec<Producer<Decided>>,
-    early: Writer,
-    desk: Desk,
+    rings: Vec<Producer<DecisionMessage>>,
+    declined: DeclinedMap,
+    programs: ProgramInbox,
     counts: BTreeMap<&'static str, u64>,
     /// The keys that workers seal tunnels with.
     keys: Publisher<TunnelKeys>,
-    /// The key that each sender has signed with last.
+    /// The key of each sender's last message.
     signing: BTreeMap<u32, u16>,
-    /// One of them is another now.
+    /// A sender has changed its key since the keys were published.
     rekeyed: bool,
-    permits: Permits,
+    policer: SenderPolicer,
     /// The pending retractions of each worker.
     retractions: Vec<VecDeque<Retraction>>,
-    /// When each sender said something new.
-    heard: BTreeMap<u32, Instant>,
-    /// Refused messages, of which the log has a line now and then.
+    /// The time of each sender's last new message.
+    last_messages: BTreeMap<u32, Instant>,
+    /// Limits the log lines about refused messages.
     refused: LogLimiter,
 }
 
-/// The thread, and what it shares with who changes its mind.
+/// The thread that receives decisions, and the state shared with it.
 #[derive(Debug)]
-pub(super) struct Decisions {
-    hearing: Arc<Mutex<Hearing>>,
+pub(super) struct DecisionReceiver {
+    state: Arc<Mutex<ReceiverState>>,
     turns: Turns,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What there is to count, so that each is told before it has happened.
+/// The names of all counters, so that each is exported before its first event.
 const COUNTS: [&str; 20] = [
     "messages",
     "items",
@@ -141,8 +140,8 @@ const COUNTS: [&str; 20] = [
     "over_prefix_limit",
 ];
 
-impl Decisions {
-    /// Listens at these addresses on this interface.
+impl DecisionReceiver {
+    /// Starts to listen on these addresses of this interface.
     ///
     /// # Errors
     ///
@@ -151,15 +150,15 @@ impl Decisions {
         addresses: Vec<IpAddr>,
         interface: &str,
         trust: &Trust,
-        rings: Vec<Producer<Decided>>,
-        early: Writer,
-        desk: Desk,
+        rings: Vec<Producer<DecisionMessage>>,
+        declined: DeclinedMap,
+        programs: ProgramInbox,
         session: Session,
     ) -> io::Result<Self> {
         let retractions = rings.iter().map(|_| VecDeque::new()).collect();
         let device = if_nametoindex(interface).ok();
         let listeners = listeners(&addresses, interface, trust, &[])?;
-        let mut hearing = Hearing {
+        let mut state = ReceiverState {
             addresses,
             interface: interface.to_owned(),
             device,
@@ -167,103 +166,102 @@ impl Decisions {
             receiver: Receiver::new(session.number),
             trust: Trust::default(),
             rings,
-            early,
-            desk,
+            declined,
+            programs,
             counts: COUNTS.into_iter().map(|name| (name, 0)).collect(),
             keys: session.keys,
             signing: BTreeMap::new(),
             rekeyed: false,
-            permits: Permits::default(),
+            policer: SenderPolicer::default(),
             retractions,
-            heard: BTreeMap::new(),
+            last_messages: BTreeMap::new(),
             refused: LogLimiter::default(),
         };
-        hearing.go_over(trust.clone(), listeners);
-        let hearing = Arc::new(Mutex::new(hearing));
+        state.apply(trust.clone(), listeners);
+        let state = Arc::new(Mutex::new(state));
         let stop = Arc::new(AtomicBool::new(false));
         let turns = Turns::default();
-        let (mine, ending) = (Arc::clone(&hearing), Arc::clone(&stop));
-        let counted = Arc::clone(&turns);
+        let (thread_state, thread_stop) = (Arc::clone(&state), Arc::clone(&stop));
+        let thread_turns = Arc::clone(&turns);
         let thread = Builder::new().name("decisions".into()).spawn(move || {
-            // It reads what strangers send.
+            // The thread reads input from the network.
             let _ = rights::keep(&rights::WORKER);
-            hear(&mine, &counted, &ending);
+            receive(&thread_state, &thread_turns, &thread_stop);
         })?;
-        Ok(Self { hearing, turns, stop, thread: Some(thread) })
+        Ok(Self { state, turns, stop, thread: Some(thread) })
     }
 
-    /// Opens what others than now are to be listened to by; nothing is changed yet.
+    /// Opens the sockets that another configuration needs, without a change of the current ones.
     ///
     /// # Errors
     ///
     /// The system's.
     pub(super) fn prepare(&self, trust: &Trust) -> io::Result<Prepared> {
-        let hearing = lock(&self.hearing);
-        let Hearing { addresses, interface, listeners: there, .. } = &*hearing;
-        let listeners = listeners(addresses, interface, trust, there)?;
+        let state = lock(&self.state);
+        let ReceiverState { addresses, interface, listeners: current, .. } = &*state;
+        let listeners = listeners(addresses, interface, trust, current)?;
         Ok(Prepared { trust: trust.clone(), listeners })
     }
 
-    /// Listens to others from now on.
-    pub(super) fn go_over(&self, prepared: Prepared) {
-        lock(&self.hearing).go_over(prepared.trust, prepared.listeners);
+    /// Applies a prepared configuration.
+    pub(super) fn apply(&self, prepared: Prepared) {
+        lock(&self.state).apply(prepared.trust, prepared.listeners);
     }
 
     /// Retracts all decisions of a sender so far.
     pub(super) fn flush(&self, sender: u32) {
-        let mut hearing = lock(&self.hearing);
-        let upto = hearing.permits.flush(sender);
-        hearing.retract(upto);
+        let mut state = lock(&self.state);
+        let upto = state.policer.flush(sender);
+        state.retract(upto);
     }
 
-    /// Has declined flows dropped by this interface's program.
+    /// Sets the interface whose XDP program drops declined flows.
     pub(super) fn set_front(&self, front: Interface) {
-        lock(&self.hearing).early.set_front(front);
+        lock(&self.state).declined.set_front(front);
     }
 
-    /// Forgets which flows are dropped in the kernel.
-    pub(super) fn clear_early(&self) {
-        lock(&self.hearing).early.clear();
+    /// Removes all flows from the XDP program's map.
+    pub(super) fn clear_declined(&self) {
+        lock(&self.state).declined.clear();
     }
 
-    /// Says whether packets of a flow are dropped in the kernel.
-    pub(super) fn is_early(&self, flow: &Flow) -> bool {
-        lock(&self.hearing).early.has(flow)
+    /// Returns whether the XDP program drops packets of a flow.
+    pub(super) fn is_dropped_by_xdp(&self, flow: &Flow) -> bool {
+        lock(&self.state).declined.contains(flow)
     }
 
-    /// Returns the packets that were dropped in the kernel, and their bytes.
-    pub(super) fn dropped_early(&self) -> (u64, u64) {
-        lock(&self.hearing).early.dropped()
+    /// Returns the packets that the XDP program dropped, and their bytes.
+    pub(super) fn dropped_by_xdp(&self) -> (u64, u64) {
+        lock(&self.state).declined.dropped()
     }
 
-    /// Counts the flows whose packets are dropped in the kernel, and the times that it
-    /// refused to.
-    pub(super) fn early(&self) -> (u64, u64) {
-        lock(&self.hearing).early.counts()
+    /// Returns the number of flows in the XDP program's map and of updates that the kernel refused.
+    pub(super) fn declined_counts(&self) -> (u64, u64) {
+        lock(&self.state).declined.counts()
     }
 
-    /// Returns what was heard so far.
+    /// Returns the counters.
     pub(super) fn counts(&self) -> BTreeMap<&'static str, u64> {
-        lock(&self.hearing).counts.clone()
+        lock(&self.state).counts.clone()
     }
 
-    /// Returns when each sender of version 2 said something new.
-    pub(super) fn heard(&self) -> BTreeMap<u32, Instant> {
-        lock(&self.hearing).heard.clone()
+    /// Returns the time of the last new message of each sender of version 2.
+    pub(super) fn last_messages(&self) -> BTreeMap<u32, Instant> {
+        lock(&self.state).last_messages.clone()
     }
 
-    /// Returns where the thread counts its turns.
+    /// Returns the thread's turn counter, its sign of life.
     pub(super) fn turns(&self) -> Turns {
         Arc::clone(&self.turns)
     }
 
-    /// Says whether the thread is at work.
-    pub(super) fn alive(&self) -> bool {
+    /// Returns whether the thread runs.
+    pub(super) fn is_alive(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 }
 
-impl Drop for Decisions {
+impl Drop for DecisionReceiver {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -272,23 +270,23 @@ impl Drop for Decisions {
     }
 }
 
-/// What is to be listened to and by what, not in force yet.
+/// A configuration with its sockets, not in force yet.
 #[derive(Debug)]
 pub(super) struct Prepared {
     trust: Trust,
     listeners: Vec<Listener>,
 }
 
-fn lock(hearing: &Mutex<Hearing>) -> MutexGuard<'_, Hearing> {
-    hearing.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(state: &Mutex<ReceiverState>) -> MutexGuard<'_, ReceiverState> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Opens a socket for each address and version, but for those that there are.
+/// Opens a socket for each address and version that `current` does not have.
 fn listeners(
     addresses: &[IpAddr],
     interface: &str,
     trust: &Trust,
-    there: &[Listener],
+    current: &[Listener],
 ) -> io::Result<Vec<Listener>> {
     let mut all = Vec::new();
     let v1 = !trust.v1_sources.is_empty();
@@ -302,7 +300,7 @@ fn listeners(
                 listener.version == version
                     && listener.socket.local_addr().is_ok_and(|local| local == at)
             };
-            let socket = match there.iter().find(same) {
+            let socket = match current.iter().find(same) {
                 Some(listener) => Arc::clone(&listener.socket),
                 None => {
                     let socket = listen(at, interface).map_err(|error| {
@@ -317,8 +315,8 @@ fn listeners(
     Ok(all)
 }
 
-/// Opens a socket that receives only packets of one interface, at any moment: it has the
-/// interface before it has the port.
+/// Opens a socket that only ever receives packets of one interface: it is bound to the interface
+/// before it is bound to the port.
 fn listen(at: SocketAddr, interface: &str) -> io::Result<UdpSocket> {
     let family = if at.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
@@ -328,42 +326,43 @@ fn listen(at: SocketAddr, interface: &str) -> io::Result<UdpSocket> {
     Ok(UdpSocket::from(socket))
 }
 
-fn hear(hearing: &Mutex<Hearing>, turns: &AtomicU64, stop: &AtomicBool) {
+fn receive(state: &Mutex<ReceiverState>, turns: &AtomicU64, stop: &AtomicBool) {
     let mut bytes = vec![0; 65_536];
     let mut replies = [const { Vec::new() }; 2];
-    let mut quick = 0u32;
-    let mut followed = Instant::now();
+    let mut busy_turns = 0u32;
+    let mut device_checked = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         turns.fetch_add(1, Ordering::Relaxed);
         let sockets: Vec<_> =
-            lock(hearing).listeners.iter().map(|it| Arc::clone(&it.socket)).collect();
+            lock(state).listeners.iter().map(|listener| Arc::clone(&listener.socket)).collect();
         let each = sockets.iter().map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN));
         let mut ready: Vec<_> = each.collect();
-        // Interrupted or not, all are looked at.
-        let wait = if quick > 0 { SOON } else { LOOK };
-        let heard = poll(&mut ready, PollTimeout::from(wait)).is_ok_and(|ready| ready > 0);
-        let mut hearing = lock(hearing);
-        // What workers make of decisions comes soon after them.
-        let told = hearing.early.turn();
-        hearing.turn_keys();
-        hearing.turn_retractions();
-        if followed.elapsed() >= FOLLOW {
-            followed = Instant::now();
-            hearing.follow_device();
+        // All sockets are read, whatever poll returns: a signal may have interrupted it.
+        let wait = if busy_turns > 0 { BUSY_WAIT } else { IDLE_WAIT };
+        let has_message = poll(&mut ready, PollTimeout::from(wait)).is_ok_and(|ready| ready > 0);
+        let mut state = lock(state);
+        // The workers' updates of declined flows arrive soon after the decisions.
+        let has_update = state.declined.apply_updates();
+        state.update_keys();
+        state.send_retractions();
+        if device_checked.elapsed() >= DEVICE_CHECK {
+            device_checked = Instant::now();
+            state.check_device();
         }
-        quick = if heard || told { QUICK } else { quick.saturating_sub(1) };
-        for at in 0..hearing.listeners.len() {
-            let Listener { socket, version } = &hearing.listeners[at];
+        busy_turns =
+            if has_message || has_update { BUSY_TURNS } else { busy_turns.saturating_sub(1) };
+        for at in 0..state.listeners.len() {
+            let Listener { socket, version } = &state.listeners[at];
             let (socket, version) = (Arc::clone(socket), *version);
             for _ in 0..BURST {
                 let Ok((len, from)) = socket.recv_from(&mut bytes) else { break };
                 let message = &bytes[..len];
                 if version == 1 {
-                    hearing.take_v1(message, from);
+                    state.process_v1(message, from);
                 } else {
-                    hearing.take_v2(message, from, &mut replies);
+                    state.process_v2(message, from, &mut replies);
                     for reply in replies.iter().filter(|reply| !reply.is_empty()) {
-                        // One that is lost is asked for again.
+                        // A lost answer is repeated: the grantor sends its message again.
                         let _ = socket.send_to(reply, from);
                     }
                 }
@@ -372,27 +371,27 @@ fn hear(hearing: &Mutex<Hearing>, turns: &AtomicU64, stop: &AtomicBool) {
     }
 }
 
-impl Hearing {
-    fn go_over(&mut self, trust: Trust, listeners: Vec<Listener>) {
-        for (gone, _) in &self.trust.senders {
-            if trust.senders.iter().all(|(id, _)| id != gone) {
-                self.receiver.remove_sender(*gone);
+impl ReceiverState {
+    fn apply(&mut self, trust: Trust, listeners: Vec<Listener>) {
+        for (removed, _) in &self.trust.senders {
+            if trust.senders.iter().all(|(id, _)| id != removed) {
+                self.receiver.remove_sender(*removed);
             }
         }
         for (id, keys) in &trust.senders {
             self.receiver.set_sender(*id, keys.clone());
         }
         let session = self.receiver.session();
-        let gone = self.permits.over(&self.trust.senders, &trust.senders, session);
-        gone.into_iter().for_each(|upto| self.retract(upto));
-        self.permits.set(&trust.permits);
+        let retractions = self.policer.retractions(&self.trust.senders, &trust.senders, session);
+        retractions.into_iter().for_each(|upto| self.retract(upto));
+        self.policer.set_limits(&trust.limits);
         self.listeners = listeners;
         self.trust = trust;
         self.publish_keys();
     }
 
-    /// Gives workers the keys of tunnels that are sealed: the key that the sender at the end has
-    /// signed with last, because it certainly has that one; before its first message, its oldest.
+    /// Publishes the keys of sealed tunnels to the workers: for each end, the key of its sender's last
+    /// message, because the sender certainly has that one; before its first message, its oldest key.
     fn publish_keys(&mut self) {
         let key = |sender: u32| {
             let (_, keys) = self.trust.senders.iter().find(|(id, _)| *id == sender)?;
@@ -407,40 +406,41 @@ impl Hearing {
         self.rekeyed = false;
     }
 
-    /// Gives workers other keys where a sender signs with another one, and frees what they have let
-    /// go.
-    fn turn_keys(&mut self) {
+    /// Publishes the keys again if a sender has changed its key, and frees keys that no worker uses.
+    fn update_keys(&mut self) {
         if self.rekeyed {
             self.publish_keys();
         }
         while self.keys.reclaim().is_some() {}
     }
 
-    /// Sends pending retractions to workers, as soon as there is room in their rings.
+    /// Queues a retraction for all workers, and sends it as far as their rings have room.
     fn retract(&mut self, upto: Retraction) {
-        self.retractions.iter_mut().for_each(|waiting| waiting.push_back(upto));
-        self.turn_retractions();
+        self.retractions.iter_mut().for_each(|pending| pending.push_back(upto));
+        self.send_retractions();
     }
 
-    fn turn_retractions(&mut self) {
-        for (waiting, ring) in self.retractions.iter_mut().zip(&mut self.rings) {
-            while let Some(&upto) = waiting.front() {
-                if ring.push(Decided::Retract(upto)).is_err() {
+    /// Sends pending retractions as far as the rings have room.
+    fn send_retractions(&mut self) {
+        for (pending, ring) in self.retractions.iter_mut().zip(&mut self.rings) {
+            while let Some(&upto) = pending.front() {
+                if ring.push(DecisionMessage::Retract(upto)).is_err() {
                     break;
                 }
-                waiting.pop_front();
+                pending.pop_front();
             }
         }
     }
 
-    /// Opens the sockets again where the interface is another device than they are bound to: a socket
-    /// keeps the number of a device, so that one deleted and created again would never be heard.
-    fn follow_device(&mut self) {
+    /// Opens the sockets again if the interface is another device than the one that they are bound to:
+    /// a socket keeps the index of its device, and would receive nothing from a new device with the
+    /// same name.
+    fn check_device(&mut self) {
         let device = if_nametoindex(&*self.interface).ok();
         if device.is_none() || device == self.device {
             return;
         }
-        // Its addresses may come a moment later than the device.
+        // The addresses may be set a moment after the device appears: then the next check succeeds.
         if let Ok(listeners) = listeners(&self.addresses, &self.interface, &self.trust, &[]) {
             log::info!("{} is a new device: listening for decisions on it", self.interface);
             (self.device, self.listeners) = (device, listeners);
@@ -451,7 +451,7 @@ impl Hearing {
         *self.counts.entry(name).or_default() += 1;
     }
 
-    /// Counts a message that is refused, and writes a line now and then.
+    /// Counts a refused message, and logs it at a limited rate.
     fn refuse(&mut self, name: &'static str, from: SocketAddr) {
         self.count(name);
         if let Some(times) = self.refused.happened(1, Instant::now()) {
@@ -459,7 +459,7 @@ impl Hearing {
         }
     }
 
-    fn take_v1(&mut self, message: &[u8], from: SocketAddr) {
+    fn process_v1(&mut self, message: &[u8], from: SocketAddr) {
         if !self.trust.v1_sources.contains(&from.ip()) || from.port() != v1::SOURCE_PORT {
             return self.refuse("v1_unknown_source", from);
         }
@@ -468,37 +468,37 @@ impl Hearing {
         for item in reader {
             let Ok(mut item) = item else { return self.count("v1_malformed") };
             self.count("v1_items");
-            if Permit::default().cap(&mut item.command) {
+            if SenderLimits::default().cap(&mut item.command) {
                 self.count("expiry_capped");
             }
             for ring in &mut self.rings {
-                let lost = ring.push(Decided::Item(item, Stamp::default())).is_err();
+                let lost = ring.push(DecisionMessage::Apply(item, Stamp::default())).is_err();
                 *self.counts.entry("ring_full_dropped").or_default() += u64::from(lost);
             }
         }
     }
 
-    /// Takes a message; what is to be answered is in `replies`, where it is not empty.
-    fn take_v2(&mut self, message: &[u8], from: SocketAddr, replies: &mut [Vec<u8>; 2]) {
+    /// Processes a message; `replies` has the answers afterwards, and an empty one is not sent.
+    fn process_v2(&mut self, message: &[u8], from: SocketAddr, replies: &mut [Vec<u8>; 2]) {
         replies.iter_mut().for_each(Vec::clear);
-        let [reply, standing] = replies;
+        let [acknowledgment, program_state] = replies;
         if !self.trust.from.contains(&from.ip()) {
             return self.refuse("unknown_source", from);
         }
         if self.rings.iter().any(|ring| ring.slots() < MESSAGE) {
             return self.count("ring_full_deferred");
         }
-        let refused = match self.receiver.receive(message, reply) {
+        let refused = match self.receiver.receive(message, acknowledgment) {
             Ok(taken) => {
                 let mut items = 0;
-                self.heard.insert(taken.sender, Instant::now());
+                self.last_messages.insert(taken.sender, Instant::now());
                 let (sender, key) = (taken.sender, taken.key());
                 self.rekeyed |= self.signing.insert(sender, key) != Some(key);
                 if let Some(chunk) = taken.chunk {
                     let (sender, target) = (taken.sender, taken.reply_target());
-                    let told = self.desk.take(sender, &chunk, &self.heard);
+                    let state = self.programs.accept(sender, &chunk, &self.last_messages);
                     if chunk.is_offer() {
-                        self.receiver.write_status(&target, &told, standing);
+                        self.receiver.write_status(&target, &state, program_state);
                     }
                     let name = if chunk.is_offer() { "program_offers" } else { "program_chunks" };
                     return self.count(name);
@@ -507,17 +507,17 @@ impl Hearing {
                 for (item, stamp) in taken.items() {
                     items += 1;
                     let mut item = *item;
-                    self.permits.hear(stamp, key);
-                    let name = match self.permits.admit(sender, &mut item, now) {
+                    self.policer.record(stamp, key);
+                    let name = match self.policer.admit(sender, &mut item, now) {
                         Ok(capped) => {
                             for ring in &mut self.rings {
-                                // There is room: see above.
-                                let _ = ring.push(Decided::Item(item, stamp));
+                                // The ring has room: it was checked above.
+                                let _ = ring.push(DecisionMessage::Apply(item, stamp));
                             }
                             capped.then_some("expiry_capped")
                         }
-                        Err(Exceeded::Prefixes) => Some("outside_prefixes"),
-                        Err(Exceeded::PrefixDecisions) => Some("over_prefix_limit"),
+                        Err(LimitExceeded::Prefixes) => Some("outside_prefixes"),
+                        Err(LimitExceeded::PrefixDecisions) => Some("over_prefix_limit"),
                     };
                     if let Some(name) = name {
                         *self.counts.entry(name).or_default() += 1;

@@ -1,19 +1,19 @@
-//! Answers to SYNs: a segment with a cookie in it, back to where the SYN came from.
+//! SYN cookies on the wire: a SYN+ACK with a cookie, sent back to where the SYN came from.
 //!
 //! ```text
 //!   SYN    │ from x to gate │ S > D │ sport > dport  seq=i          SYN     options, data │
 //!   answer │ from gate to x │ D > S │ dport > sport  seq, ack=cookie SYN+ACK              │
 //! ```
 //!
-//! What the cookie is, and who is asked for one, is the gate's (`gate/src/cookie.rs`). Here the
-//! answer is made: it leaves by the port that the SYN came in on, to the hook that sent it,
-//! without a look at the routes. Whoever forges a source can thus have an answer sent to where
-//! he could have sent a packet himself, never elsewhere: not into the protected network.
+//! The gate computes the cookie and decides which SYNs get one (`gate/src/cookie.rs`). This file
+//! builds the answer: it leaves by the port of the SYN, to the MAC address that sent it, without a
+//! route lookup. An attacker that forges a source address can thus have an answer sent only to a
+//! place where it could send a packet itself, and never into the protected network.
 //!
-//! An answer has 40 bytes, 60 over IPv6, which no SYN has less than: nothing is amplified. It has
-//! no options, and a window of 0. Sources that are this machine's own (directed broadcasts of its
-//! links among them) and senders that are no single hook are not answered; other sources that cannot be
-//! one end before the gate sees them (`datapath/parse.rs`).
+//! An answer has 40 bytes, or 60 over IPv6, and no SYN is shorter: nothing is amplified. It has no
+//! options and a window of 0. A SYN gets no answer if its source is an address of this machine
+//! (directed broadcasts of its links among them) or its sender's MAC address is a group address. Other
+//! impossible sources are dropped before the gate sees them (`datapath/parse.rs`).
 
 use std::collections::VecDeque;
 
@@ -25,27 +25,27 @@ use wire::{ethernet, ipv4, ipv6, tcp};
 use super::config::FRONT;
 use crate::datapath::{Disposition, EgressPacket, Key, Locals, SIZE};
 
-/// Answers that wait at the most: twice those that a turn makes.
-const MOST: usize = 2 * SIZE;
-/// The longest answer.
+/// The maximum number of queued answers: twice those of a turn.
+const CAPACITY: usize = 2 * SIZE;
+/// The length of the longest answer.
 const LONGEST: usize = ethernet::LEN + ipv6::LEN + tcp::LEN;
 const HOP_LIMIT: u8 = 64;
 
-/// Who answers SYNs.
+/// Answers SYNs with cookies.
 #[derive(Debug)]
-pub(super) struct Asker {
+pub(super) struct SynCookieResponder {
     ready: VecDeque<(Frame, Key)>,
     pub(super) sent: u64,
-    /// Those that should have been: no frame, no room, or nobody to be answered.
-    pub(super) unsent: u64,
+    /// Answers that were not sent: no free frame, a full queue, or no valid receiver.
+    pub(super) failed: u64,
 }
 
-impl Asker {
+impl SynCookieResponder {
     pub(super) fn new() -> Self {
-        Self { ready: VecDeque::with_capacity(MOST), sent: 0, unsent: 0 }
+        Self { ready: VecDeque::with_capacity(CAPACITY), sent: 0, failed: 0 }
     }
 
-    /// Answers a SYN that came in on the front port, whose address is `mac`; says whether it did.
+    /// Queues an answer to a SYN of the front port, whose MAC address is `mac`; returns whether it did.
     pub(super) fn answer(
         &mut self,
         arena: &mut Arena,
@@ -54,12 +54,13 @@ impl Asker {
         mac: [u8; 6],
         locals: &Locals,
     ) -> bool {
-        let done = self.ready.len() < MOST && self.make(arena, syn, cookie, mac, locals).is_some();
-        *if done { &mut self.sent } else { &mut self.unsent } += 1;
-        done
+        let queued =
+            self.ready.len() < CAPACITY && self.enqueue(arena, syn, cookie, mac, locals).is_some();
+        *if queued { &mut self.sent } else { &mut self.failed } += 1;
+        queued
     }
 
-    fn make(
+    fn enqueue(
         &mut self,
         arena: &mut Arena,
         syn: &Frame,
@@ -86,20 +87,20 @@ impl Asker {
         Some(())
     }
 
-    /// Returns the answer that leaves next.
+    /// Removes and returns the next answer.
     pub(super) fn next(&mut self) -> Option<EgressPacket> {
         let (frame, key) = self.ready.pop_front()?;
         Some(EgressPacket { frame, key, disposition: Disposition::Return { port: FRONT as u16 } })
     }
 
-    /// Counts the answers that wait.
+    /// Returns the number of queued answers.
     pub(super) fn len(&self) -> usize {
         self.ready.len()
     }
 }
 
-/// Writes the answer to a SYN, and returns its length and whom it is for; nothing if the sender
-/// is no single hook, or the frame no SYN.
+/// Writes the answer to a SYN and returns its length and receiver; `None` if the sender's MAC address
+/// is a group address or the frame is not TCP.
 fn emit(syn: &[u8], cookie: Cookie, mac: [u8; 6], out: &mut [u8; LONGEST]) -> Option<(usize, Key)> {
     let ether = ethernet::View::parse(syn).ok()?;
     if ethernet::is_group(ether.src()) || ether.src() == mac {
@@ -125,7 +126,7 @@ fn emit(syn: &[u8], cookie: Cookie, mac: [u8; 6], out: &mut [u8; LONGEST]) -> Op
         let pseudo = pseudo_ipv6(header.src, header.dst, tcp::PROTOCOL, tcp::LEN as u32);
         let segment = ip.payload().get(upper.offset - ipv6::LEN..)?;
         let room = body.get_mut(begin..begin + tcp::LEN)?;
-        answer(segment, cookie)?.emit(room, pseudo).ok()?;
+        tcp_header(segment, cookie)?.emit(room, pseudo).ok()?;
         (begin + tcp::LEN, Key::V6(header.dst))
     } else {
         let ip = ipv4::View::parse(packet).ok()?;
@@ -141,14 +142,14 @@ fn emit(syn: &[u8], cookie: Cookie, mac: [u8; 6], out: &mut [u8; LONGEST]) -> Op
         let begin = header.emit(body).ok()?;
         let pseudo = pseudo_ipv4(header.src, header.dst, tcp::PROTOCOL, tcp::LEN as u16);
         let room = body.get_mut(begin..begin + tcp::LEN)?;
-        answer(ip.payload(), cookie)?.emit(room, pseudo).ok()?;
+        tcp_header(ip.payload(), cookie)?.emit(room, pseudo).ok()?;
         (begin + tcp::LEN, Key::V4(header.dst))
     };
     Some((ethernet::LEN + len, key))
 }
 
-/// Returns the header of the answer to a segment.
-fn answer(segment: &[u8], cookie: Cookie) -> Option<tcp::Header<'static>> {
+/// Returns the TCP header of the answer to a SYN.
+fn tcp_header(segment: &[u8], cookie: Cookie) -> Option<tcp::Header<'static>> {
     let syn = tcp::View::parse(segment).ok()?;
     Some(tcp::Header {
         src_port: syn.dst_port(),

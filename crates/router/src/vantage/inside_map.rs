@@ -1,8 +1,8 @@
-//! The prefixes behind the gate, as the front interface's program has them: it drops packets for this
-//! host that have such a source.
+//! The kernel's map of the prefixes behind the gate: the front interface's XDP program drops packets
+//! for this host with such a source.
 //!
 //! ```text
-//!   Rules ─► prefixes with grantors, at the front, tunnel ends ─► map of the program ─► drops, counts
+//!   Rules ─► prefixes with grantors, back prefixes, tunnel ends ─► map of the program ─► drops, counts
 //! ```
 //!
 //! The workers check the sources of all other packets (`gate/src/policy/forged.rs`). Packets for the
@@ -16,22 +16,22 @@ use port::af_xdp::steer::Steered;
 
 use super::config::Rules;
 
-/// Writes the prefixes for the program of the front interface.
+/// Writes the prefixes behind the gate to the map of the front interface's XDP program.
 #[derive(Debug, Default)]
-pub(super) struct Writer {
+pub(super) struct InsideMap {
     front: OnceLock<Interface>,
     failures: AtomicU64,
 }
 
-impl Writer {
-    /// Writes for this interface from now on.
+impl InsideMap {
+    /// Sets the interface whose program drops the packets.
     pub(super) fn set_front(&self, front: Interface) {
-        // There is one front as long as a gate works.
+        // A gate has one front interface as long as it runs.
         let _ = self.front.set(front);
     }
 
-    /// Replaces the prefixes by those of the rules; logs and counts a failure.
-    pub(super) fn write(&self, rules: &Rules) {
+    /// Replaces the prefixes with those of the rules; logs and counts a failure.
+    pub(super) fn replace(&self, rules: &Rules) {
         let Some(front) = self.front.get() else { return };
         if let Err(error) = front.set_inside(&rules.behind()) {
             self.failures.fetch_add(1, Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl Writer {
         (packets, front.forged_bytes().unwrap_or(0))
     }
 
-    /// Counts the failures.
+    /// Returns the number of failures.
     pub(super) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
