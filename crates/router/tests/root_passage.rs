@@ -1,20 +1,19 @@
-//! No packet reaches a protected host but by a verdict that allows it.
+//! Every packet to a protected host passes by a verdict that allows it.
 //!
 //! ```text
 //!   frame ─► the steering program, in the kernel ─► passed: would the kernel forward it?
 //!                │ (BPF_PROG_TEST_RUN)
-//!                └ taken ─► a worker with a gate ─► what leaves: has it been allowed?
-//!                                       └────────► the host: would it forward it to a protected one?
+//!                └ taken ─► a worker with a gate ─► packets that leave: were they allowed?
+//!                                       └────────► punts: would the host forward them to a protected one?
 //! ```
 //!
-//! Frames are drawn from everything that a stranger can send (`passage/frames.rs`), grants and
-//! declines come at random beside them. What is allowed is stated here a second time, from the
-//! documents and slowly (`passage/rule.rs`).
+//! The frames are random, of every kind that a host can send (`passage/frames.rs`), with random grants
+//! and declines. The rules are implemented a second time from the documents (`passage/rule.rs`).
 //!
-//! No socket is bound under `BPF_PROG_TEST_RUN`, so that what would be taken ends as `Unserved`.
+//! No socket is bound under `BPF_PROG_TEST_RUN`, so that a frame for a worker ends as `Unserved`.
 //!
-//! Limits: one interface and one queue; what happens while interfaces change is tried in
-//! namespaces (`smoke/devices_test.sh`, `smoke/queues_test.sh`, `smoke/passage_test.sh`).
+//! Limits: one interface and one queue. Changes of interfaces are tested in network namespaces
+//! (`smoke/devices_test.sh`, `smoke/queues_test.sh`, `smoke/passage_test.sh`).
 //!
 //! Needs root, hence the feature `root-tests`.
 
@@ -41,9 +40,9 @@ use port::af_xdp::steer::{Early, Steered, Steering};
 use frames::{CLIENTS, PROTECTED6};
 use gate_rig::{BACK4, BACK6, FRONT6, MS, OUTSIDE6, PROTECTED, Rig, config};
 use packets::{MAC, OWN4};
-use rule::{Left, Rule};
+use rule::{Exit, Rule};
 
-/// Frames of a case, in parts between which decisions come.
+/// The number of parts of a case, and the frames of a part. Decisions come between parts.
 const PARTS: usize = 400;
 const PART: usize = 64;
 
@@ -53,7 +52,7 @@ fn locals() -> Locals {
     v4.into_iter().chain(v6).collect()
 }
 
-/// What became of a frame at the steering program, and its bytes then.
+/// Runs the steering program on a frame; returns the counter that grew and the frame afterwards.
 fn steer(steering: &Steering, frame: &[u8]) -> (Steered, Vec<u8>) {
     let before = steering.counts().expect("the counters can be read");
     let run = steering.program().test_run(frame, 1).expect("the program runs");
@@ -65,7 +64,7 @@ fn steer(steering: &Steering, frame: &[u8]) -> (Steered, Vec<u8>) {
     (which, run.output)
 }
 
-/// Lets the grantors decide on some flows.
+/// Applies random decisions about flows.
 fn decide(rng: &mut Rng, rig: &mut Rig, rule: &mut Rule) {
     for _ in 0..rng.usize(..4) {
         let client = rng.u32(..8);
@@ -95,7 +94,7 @@ fn run(more: &str, udp: Option<u16>, seed: u64) {
     steering.set_inside(&rule::behind()).expect("there is room");
     let (mut rng, mut rule) = (Rng::with_seed(seed), Rule::new(udp));
     let mut steered: HashMap<Steered, u32> = HashMap::new();
-    let mut left: HashMap<Left, u32> = HashMap::new();
+    let mut left: HashMap<Exit, u32> = HashMap::new();
     let mut would_pass = 0;
     for _ in 0..PARTS {
         decide(&mut rng, &mut rig, &mut rule);
@@ -103,7 +102,7 @@ fn run(more: &str, udp: Option<u16>, seed: u64) {
         for _ in 0..PART {
             let mut frame = frames::draw(&mut rng);
             if rng.bool() {
-                frame = frames::sealed(frame);
+                frame = frames::with_checksum(frame);
             }
             if frame.len() < 14 {
                 continue;
@@ -125,22 +124,22 @@ fn run(more: &str, udp: Option<u16>, seed: u64) {
         rig.rest();
         for (at, back) in [(0, false), (1, true)] {
             while let Some(frame) = rig.far[at].take() {
-                let why = if back { rule.back(&frame) } else { rule.front(&frame) };
-                let why = why.unwrap_or_else(|why| panic!("{why}: {frame:02x?}"));
-                *left.entry(why).or_default() += 1;
+                let exit = if back { rule.back(&frame) } else { rule.front(&frame) };
+                let exit = exit.unwrap_or_else(|error| panic!("{error}: {frame:02x?}"));
+                *left.entry(exit).or_default() += 1;
             }
             while let Some(frame) = rig.hosts[at].take() {
-                if let Err(why) = rule.host(&frame) {
-                    panic!("{why}: {frame:02x?}");
+                if let Err(error) = rule.host(&frame) {
+                    panic!("{error}: {frame:02x?}");
                 }
-                *left.entry(Left::Host).or_default() += 1;
+                *left.entry(Exit::Host).or_default() += 1;
             }
         }
         rig.check();
         rig.clock.fetch_add(MS, std::sync::atomic::Ordering::Relaxed);
     }
     println!("{would_pass} the kernel would forward; {steered:?}; {left:?}");
-    // A generator that meets few rules would show nothing.
+    // A generator that covers few rules would prove nothing.
     let common = [
         Steered::Unserved,
         Steered::Group,
@@ -159,25 +158,25 @@ fn run(more: &str, udp: Option<u16>, seed: u64) {
     for which in common {
         assert!(steered.get(&which).is_some_and(|&count| count >= 20), "{which:?}: {steered:?}");
     }
-    for which in [Left::Request, Left::Granted, Left::Allowed, Left::Back, Left::Front] {
+    for which in [Exit::Request, Exit::Granted, Exit::Allowed, Exit::Back, Exit::Front] {
         assert!(left.get(&which).is_some_and(|&count| count >= 20), "{which:?}: {left:?}");
     }
     assert!(would_pass as usize > PARTS * PART / 4, "{would_pass}");
 }
 
 #[test]
-fn gate_passes_no_packet_to_a_protected_host_undecided() {
+fn gate_passes_no_undecided_packet_to_a_protected_host() {
     run("", None, 1);
 }
 
 #[test]
-fn gate_with_udp_tunnels_passes_no_packet_to_a_protected_host_undecided() {
+fn gate_with_udp_tunnels_passes_no_undecided_packet_to_a_protected_host() {
     run("[tunnel]\nudp_port = 6080", Some(6080), 2);
 }
 
-/// The rule itself finds a program that passes too much: one of an interface that is no gate's.
+/// The rules detect a program that passes too much: that of an interface without a gate.
 #[test]
-fn rule_finds_a_program_that_passes_what_the_kernel_forwards() {
+fn rules_detect_a_program_that_passes_packets_to_forward() {
     let open = Steering::new(MAC, 1, &locals()).expect("the program loads");
     let mut rng = Rng::with_seed(3);
     let past = (0..1000)

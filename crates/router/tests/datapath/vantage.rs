@@ -1,5 +1,5 @@
-//! A worker with a gate between its ports: every packet ends once, whatever comes, nothing
-//! is allocated, and what enters a tunnel comes out as it was.
+//! A worker with a gate's hook: every packet ends once, nothing is allocated, and packets leave a
+//! tunnel unchanged.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ mod sealed;
 mod steering;
 
 #[test]
-fn plain_packet_over_the_mtu_is_the_hosts_and_one_for_a_tunnel_never() {
+fn oversize_packet_is_punted_unless_it_is_for_a_tunnel() {
     let mut rig = Rig::new(config("1gbit", ""));
     let long = |dst| v4_with(ipv4::Header { total_len: 1501, dst, src: 0xc000_0201, ..sound() }, 0);
     rig.far[0].send(&long(0xc633_6409));
@@ -41,9 +41,9 @@ fn plain_packet_over_the_mtu_is_the_hosts_and_one_for_a_tunnel_never() {
 }
 
 #[test]
-fn what_enters_a_tunnel_comes_out_as_it_was() {
+fn packet_is_unchanged_after_encapsulation_and_decapsulation() {
     let mut rig = Rig::new(config("1gbit", ""));
-    // Over either family, and from either.
+    // Inner and outer packets of both families.
     let six = 0x2001_0db8 << 96;
     let cases = [
         (v4(0xc000_0201, PROTECTED), 20, true),
@@ -71,9 +71,9 @@ fn what_enters_a_tunnel_comes_out_as_it_was() {
     rig.check();
 }
 
-/// The same in UDP: a flow keeps to its source port, and flows have different ones.
+/// The same with UDP: a flow keeps its source port, and flows have different ones.
 #[test]
-fn what_enters_a_tunnel_with_udp_comes_out_as_it_was() {
+fn udp_tunnel_leaves_packets_unchanged_and_has_one_source_port_a_flow() {
     let mut rig = Rig::new(config("1gbit", "[tunnel]\nudp_port = 6080"));
     let six = 0x2001_0db8 << 96;
     let mut ports = std::collections::HashSet::new();
@@ -93,7 +93,7 @@ fn what_enters_a_tunnel_with_udp_comes_out_as_it_was() {
             let inner = &got[14 + outer.offset..14 + outer.end];
             assert_eq!(inner, &sent[14..14 + inner.len()]);
             let udp = &got[14 + outer.offset - 8..];
-            // Over IPv6 there is a checksum, over IPv4 there is none.
+            // IPv6 has a UDP checksum, IPv4 has none.
             assert_eq!(udp[6..8] == [0, 0], n % 3 != 1);
             of_flow.push(u16::from_be_bytes([udp[0], udp[1]]));
         }
@@ -102,15 +102,15 @@ fn what_enters_a_tunnel_with_udp_comes_out_as_it_was() {
     }
     assert!(ports.len() > 190, "{}", ports.len());
     rig.check();
-    // The answers to packets that do not fit have the MTU that does: 28 bytes less, and 48.
+    // ICMP errors report the MTU that fits: 28 bytes less over IPv4, 48 over IPv6.
     let answers = [1452, 1453, 1472, 1473].map(|len| answered_mtus(&mut rig, len));
     let (four, six) = (Some(1472), Some(1452));
     assert_eq!(answers, [[None, None], [None, six], [None, six], [four, six]]);
     rig.check();
 }
 
-/// Sends a packet of this length over IPv4 and one over IPv6: the MTU in the ICMP error, or `None`
-/// where the packet goes to the grantor.
+/// Sends a packet of this length over IPv4 and one over IPv6; returns the MTU of each ICMP error, or
+/// `None` if the packet reaches the grantor.
 fn answered_mtus(rig: &mut Rig, len: u16) -> [Option<u16>; 2] {
     let four = ipv4::Header {
         ttl: 9,
@@ -138,8 +138,8 @@ fn answered_mtus(rig: &mut Rig, len: u16) -> [Option<u16>; 2] {
     })
 }
 
-/// Whatever comes, with decisions at random, a link that is too narrow, and time that
-/// passes: every packet ends once, each of the gate's ways is met, and nothing allocates.
+/// With random packets and decisions, a slow link and a running clock: every packet ends once, every
+/// verdict of the gate occurs, and nothing is allocated.
 #[test]
 fn every_packet_ends_once_and_nothing_is_allocated() {
     let mut rig = Rig::new(config(
@@ -151,7 +151,7 @@ fn every_packet_ends_once_and_nothing_is_allocated() {
         let burst = rng.usize(..400);
         for _ in 0..burst {
             let mut frame = if rng.bool() {
-                // Few sources, so that decisions meet their packets.
+                // Few sources, so that decisions apply to packets.
                 let dst = [0x0a00_0000, 0x0a00_0000, 0x0a01_0400, 0x0a01_0500][rng.usize(..4)];
                 v4(0xc000_0200 | rng.u32(1..40), dst | rng.u32(1..4))
             } else {
@@ -188,9 +188,9 @@ fn every_packet_ends_once_and_nothing_is_allocated() {
             while far.take().is_some() {}
         }
     }
-    // Programs are compiled by clang: smoke/gate_test.sh. Cookies have to be asked for: cookies.rs. To hand
-    // packets over takes two workers: steering.rs. The kernel drops what no worker takes:
-    // queues.sh.
+    // Tested elsewhere: programs, which clang compiles (smoke/gate_test.sh), SYN cookies (cookies.rs),
+    // the handover between two workers (steering.rs), and packets that no worker takes and the kernel
+    // drops (smoke/queues_test.sh).
     let elsewhere = [
         Verdict::Program,
         Verdict::ProgramError,
@@ -243,9 +243,9 @@ fn every_packet_ends_once_and_nothing_is_allocated() {
     assert_eq!(rig.worker.held(), 0);
 }
 
-/// So few that each is a sample: where it went, its bytes, and what the gate made of it.
+/// There are so few packets that each is a sample, with its destination, bytes and outcome.
 #[test]
-fn samples_are_of_what_was_judged() {
+fn samples_have_the_addresses_bytes_and_outcome_of_packets() {
     let mut rig = Rig::new(config("1gbit", ""));
     let mut rng = Rng::with_seed(11);
     rig.decline(Flow::v4(0xc000_0201, PROTECTED));
@@ -278,7 +278,7 @@ fn samples_are_of_what_was_judged() {
 }
 
 #[test]
-fn a_tunnel_waits_for_its_neighbor_and_is_never_handed_to_the_host() {
+fn tunneled_packet_is_held_for_its_neighbor_and_never_punted() {
     let mut rig = Rig::new(config("1gbit", ""));
     let mut unknown = meanings();
     unknown.set(Hop(2), Adjacency::unresolved(1));
@@ -304,7 +304,7 @@ fn a_tunnel_waits_for_its_neighbor_and_is_never_handed_to_the_host() {
     assert_eq!((rig.count(Verdict::HostRoute), rig.count(Verdict::NoRoute)), (0, 1));
 }
 
-/// A packet that is a byte longer than what the tunnel takes.
+/// Returns a packet that is one byte longer than the tunnel's MTU.
 fn oversize(src: u32, dst: u32) -> Vec<u8> {
     let header =
         ipv4::Header { ttl: 9, protocol: 17, src, dst, total_len: 1481, ..Default::default() };
@@ -315,7 +315,7 @@ fn oversize(src: u32, dst: u32) -> Vec<u8> {
 fn oversize_packets_are_answered_within_the_budget_of_their_source() {
     let mut rig = Rig::new(config("1gbit", "[tunnel]\nicmp_rate = 50"));
     let mut answers = 0;
-    // For two seconds, a thousand a second.
+    // A thousand a second for two seconds.
     for step in 0..2000u32 {
         rig.far[0].send(&oversize(0xc000_0201, PROTECTED));
         rig.clock.fetch_add(MS, Ordering::Relaxed);
@@ -337,9 +337,9 @@ fn oversize_packets_are_answered_within_the_budget_of_their_source() {
     assert_eq!(rig.worker.stats().snapshot().originated, answers);
 }
 
-/// Neither one source nor forged ones from everywhere take the answers that others need.
+/// Neither one source nor forged sources use up the answers of others.
 #[test]
-fn oversize_packets_of_a_flood_leave_others_their_answers() {
+fn flood_of_oversize_packets_leaves_answers_for_others() {
     for forged in [false, true] {
         let mut rig = Rig::new(config("1gbit", "[tunnel]\nicmp_rate = 50"));
         let (modest, granted) = (0xc000_0301, 0xc000_0401);
@@ -365,13 +365,13 @@ fn oversize_packets_of_a_flood_leave_others_their_answers() {
         if !forged {
             assert_eq!(answers.get(&modest), Some(&10), "{answers:?}");
         }
-        // All of them are within the rate, and two bursts.
+        // All answers are within the rate, and two bursts.
         assert!(answers.values().sum::<u32>() <= 100 + 20, "{forged}");
     }
 }
 
 #[test]
-fn tcp_is_held_to_what_fits_in_syns_from_the_back() {
+fn mss_of_syns_from_the_back_is_clamped_to_the_tunnel() {
     let mut rig = Rig::new(config("1gbit", "[tunnel]\nclamp_mss = true"));
     let mut segments = HashMap::new();
     for (mss, expect) in [(1460u16, 1420u16), (1400, 1400)] {

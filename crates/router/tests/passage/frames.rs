@@ -1,8 +1,8 @@
-//! Frames of every kind that a stranger can send to a gate's front interface.
+//! Random frames of every kind that a host can send to a gate's front interface.
 //!
-//! Few addresses, so that frames meet decisions and one another: the gate's own on both sides, the
-//! grantors', protected ones, ones beside, and those that no router forwards to. A packet may carry
-//! another one in a tunnel, two deep.
+//! There are few addresses, so that frames match decisions and one another: the gate's own on both
+//! sides, the grantors', protected ones, unprotected ones, and those to which no router forwards. A
+//! packet may carry another one in a tunnel, up to two levels deep.
 
 use fastrand::Rng;
 use wire::{ethernet, ipv4, ipv6};
@@ -44,7 +44,7 @@ const V6: [u128; 9] = [
 ];
 const V6_SPECIAL: [u128; 6] =
     [0, 1, 0xfe80 << 112 | 1, 0xff02 << 112 | 1, 0xff0e << 112 | 1, 0x2002_0a00_0001 << 80];
-/// Protected, behind the second grantor; with a bit more behind the first.
+/// A protected prefix of the second grantor; with one more bit, of the first.
 pub(crate) const PROTECTED6: u128 = 0x2001_0db8 << 96;
 
 const ICMP: u8 = 1;
@@ -58,7 +58,7 @@ const GRE: u8 = 47;
 const EXTENSIONS: [u8; 6] = [0, 60, ROUTING, FRAGMENT, 51, 135];
 const PROTOCOLS: [u8; 11] = [ICMP, IPV4_IN_IP, TCP, TCP, UDP, UDP, IPV6_IN_IP, GRE, 50, 58, 132];
 
-/// Draws an address of a client or of the few above.
+/// Draws an address of a client or one of those above.
 pub(crate) fn v4(rng: &mut Rng) -> u32 {
     match rng.u8(..16) {
         0 => V4_SPECIAL[rng.usize(..V4_SPECIAL.len())],
@@ -67,7 +67,7 @@ pub(crate) fn v4(rng: &mut Rng) -> u32 {
     }
 }
 
-/// Draws an IPv6 address likewise.
+/// Draws an IPv6 address in the same way.
 pub(crate) fn v6(rng: &mut Rng) -> u128 {
     match rng.u8(..16) {
         0 => V6_SPECIAL[rng.usize(..V6_SPECIAL.len())],
@@ -76,7 +76,7 @@ pub(crate) fn v6(rng: &mut Rng) -> u128 {
     }
 }
 
-/// Draws a destination: as often a protected one as any.
+/// Draws a destination, which is protected in half of the cases.
 fn to4(rng: &mut Rng) -> u32 {
     if rng.bool() { PROTECTED | rng.u32(..2) } else { v4(rng) }
 }
@@ -120,7 +120,7 @@ fn other_kind(rng: &mut Rng) -> u16 {
     [0x0806, 0x8847, 0x8864, 0x88cc, 0x22f3, 0x0026, rng.u16(..)][rng.usize(..7)]
 }
 
-/// Draws a packet, with as many within one another at the most.
+/// Draws a packet with at most `deep` nested packets.
 fn packet(rng: &mut Rng, six: bool, deep: u8) -> Vec<u8> {
     let protocol =
         if rng.u8(..8) == 0 { rng.u8(..) } else { PROTOCOLS[rng.usize(..PROTOCOLS.len())] };
@@ -161,7 +161,7 @@ fn packet4(rng: &mut Rng, protocol: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// With up to three extension headers, some of them malformed.
+/// Draws an IPv6 packet with up to three extension headers, some of them malformed.
 fn packet6(rng: &mut Rng, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let (mut next, mut rest) = (protocol, payload.to_vec());
     for _ in 0..rng.usize(..9).saturating_sub(5) {
@@ -187,7 +187,7 @@ fn packet6(rng: &mut Rng, protocol: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// What a packet of this protocol carries: another packet where there is a tunnel.
+/// Draws the payload for a protocol: another packet for a tunnel.
 fn payload(rng: &mut Rng, protocol: u8, deep: u8) -> Vec<u8> {
     let tail = rng.usize(..120);
     let mut bytes = vec![0x5a; tail];
@@ -230,8 +230,8 @@ fn payload(rng: &mut Rng, protocol: u8, deep: u8) -> Vec<u8> {
     }
 }
 
-/// The same frame with its header's checksum made right: what damage would keep from the rules.
-pub(crate) fn sealed(mut frame: Vec<u8>) -> Vec<u8> {
+/// Returns the frame with a correct header checksum, without which no rule would see it.
+pub(crate) fn with_checksum(mut frame: Vec<u8>) -> Vec<u8> {
     seal(&mut frame);
     frame
 }

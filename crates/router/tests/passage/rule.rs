@@ -1,4 +1,5 @@
-//! What may pass a gate, from the documents: slow, packet by packet, and without the gate's code.
+//! The rules by which a packet may pass a gate, implemented a second time from the documents: slowly,
+//! packet by packet, and without the gate's code.
 
 use std::collections::HashMap;
 
@@ -13,24 +14,24 @@ use crate::packets::{MAC, OWN4};
 
 /// How a packet left the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Left {
-    /// To the grantor, which is to decide.
+pub(crate) enum Exit {
+    /// To the grantor, as a request.
     Request,
-    /// To the grantor, of a flow that it has granted.
+    /// To the grantor, in a granted flow.
     Granted,
-    /// To the grantor, of a source on the allow-list.
+    /// To the grantor, from an allowed source.
     Allowed,
-    /// To the back network, as the policy says of its destination.
+    /// To the back network, by the policy for its destination.
     Back,
-    /// To the front network likewise.
+    /// To the front network, by the policy for its destination.
     Front,
-    /// An answer of the gate's own.
+    /// An answer that the gate originates.
     Answer,
-    /// To the gate's own kernel.
+    /// To the gate's kernel.
     Host,
 }
 
-/// What the policy of the rig says of a destination.
+/// The action of the rig's policy for a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
     Grantor,
@@ -42,20 +43,19 @@ enum Policy {
 
 type Addresses = (u128, u128);
 
-/// What is allowed now.
+/// The decisions in force, by which packets may pass.
 pub(crate) struct Rule {
     udp: Option<u16>,
     granted: HashMap<Addresses, bool>,
 }
 
-/// An IPv4 address among those of both families.
+/// Maps an IPv4 address to 128 bits, apart from all IPv6 addresses in use.
 fn wide(v4: u32) -> u128 {
     u128::MAX << 32 | u128::from(v4)
 }
 
-/// The type and the payload of a frame behind tags that bear a priority only; nothing of one with the tag of
-/// a VLAN.
-fn bare(frame: &[u8]) -> Option<([u8; 2], &[u8])> {
+/// Returns the type and the payload of a frame behind priority tags; `None` behind the tag of a VLAN.
+fn untagged(frame: &[u8]) -> Option<([u8; 2], &[u8])> {
     let mut rest = &frame[12..];
     while let [0x81, 0x00, tag, low, after @ ..] | [0x88, 0xa8, tag, low, after @ ..] = rest {
         if (tag & 15, *low) != (0, 0) {
@@ -67,19 +67,19 @@ fn bare(frame: &[u8]) -> Option<([u8; 2], &[u8])> {
     Some(([*kind, *and], packet))
 }
 
-/// Whether the kernel of a gate with `ip_forward = 1` would forward this frame, were it passed: for
-/// the interface's MAC, with no tag but of a priority, a whole header, hops left, and for none of
-/// its own addresses. A checksum that is wrong is taken for right.
+/// Returns whether the kernel of a gate with `ip_forward = 1` would forward this frame if it were
+/// passed: it is for the interface's MAC address, with at most priority tags, a complete header, hops
+/// left, and a destination that is not an own address. A wrong checksum counts as right.
 pub(crate) fn kernel_forwards(frame: &[u8]) -> bool {
-    let Some((kind, packet)) = bare(frame).filter(|_| frame[..6] == MAC) else { return false };
+    let Some((kind, packet)) = untagged(frame).filter(|_| frame[..6] == MAC) else { return false };
     let own4 = [OWN4, BACK4].map(|own| own.to_be_bytes());
     let own6 = [FRONT6, BACK6].map(|own| own.to_be_bytes());
     match kind {
         [0x08, 0x00] if packet.len() >= 20 => {
             let to = &packet[16..20];
             let group = to[0] & 0xf0 == 0xe0 || to == [0xff; 4] || to[..2] == [169, 254];
-            let sound = packet[0] >> 4 == 4 && packet[0] & 15 >= 5;
-            sound && packet[8] > 1 && !group && !own4.iter().any(|own| own == to)
+            let is_valid = packet[0] >> 4 == 4 && packet[0] & 15 >= 5;
+            is_valid && packet[8] > 1 && !group && !own4.iter().any(|own| own == to)
         }
         [0x86, 0xdd] if packet.len() >= 40 => {
             let to = &packet[24..40];
@@ -90,17 +90,17 @@ pub(crate) fn kernel_forwards(frame: &[u8]) -> bool {
     }
 }
 
-/// Whether this host would answer a frame, or take it for itself, that has a protected host or a grantor as
-/// its source: its answer would be a packet without a decision of a grantor. Only packets for this MAC
-/// with a whole header count.
+/// Returns whether the host would answer or accept a frame whose source is a protected host or a
+/// grantor: its answer would be a packet without a decision of a grantor. Only packets for this MAC
+/// address with a complete header count.
 pub(crate) fn host_answers_behind(frame: &[u8]) -> bool {
-    let Some((kind, packet)) = bare(frame).filter(|_| frame[..6] == MAC) else { return false };
-    let sound = match kind {
+    let Some((kind, packet)) = untagged(frame).filter(|_| frame[..6] == MAC) else { return false };
+    let is_valid = match kind {
         [0x08, 0x00] => packet.len() >= 20 && packet[0] >> 4 == 4 && packet[0] & 15 >= 5,
         [0x86, 0xdd] => packet.len() >= 40 && packet[0] >> 4 == 6,
         _ => false,
     };
-    if !sound {
+    if !is_valid {
         return false;
     }
     let source = match packet[0] >> 4 {
@@ -110,7 +110,7 @@ pub(crate) fn host_answers_behind(frame: &[u8]) -> bool {
     is_behind(source) && ![wide(OWN4), wide(BACK4), FRONT6, BACK6].contains(&source)
 }
 
-/// The addresses of a packet, both as 128 bits.
+/// Returns the addresses of a packet as 128 bits each.
 fn addresses(packet: &[u8]) -> Option<Addresses> {
     match packet.first()? >> 4 {
         4 => ipv4::View::parse(packet).ok().map(|view| (wide(view.src()), wide(view.dst()))),
@@ -119,7 +119,7 @@ fn addresses(packet: &[u8]) -> Option<Addresses> {
     }
 }
 
-/// The longest prefix of the rig's policies.
+/// Returns the action of the longest matching prefix of the rig's policy.
 fn policy(to: u128) -> Option<Policy> {
     let v4 = |text: [u8; 4]| wide(u32::from_be_bytes(text));
     let table = [
@@ -135,7 +135,8 @@ fn policy(to: u128) -> Option<Policy> {
     table.iter().filter(covers).max_by_key(|entry| entry.1).map(|entry| entry.2)
 }
 
-/// Addresses that no host on the front side has: of the gate, of grantors, protected.
+/// Returns whether no host on the front side has this address: it is the gate's, a grantor's or
+/// protected.
 fn is_behind(source: u128) -> bool {
     let own = [wide(OWN4), wide(BACK4), FRONT6, BACK6];
     let grantors = [wide(GRANTOR), wide(0xac10_0009), GRANTOR6];
@@ -143,7 +144,7 @@ fn is_behind(source: u128) -> bool {
     own.contains(&source) || grantors.contains(&source) || behind
 }
 
-/// What [`is_behind`] says, but for the gate's own addresses, as the steering program has it.
+/// Returns the prefixes of [`is_behind`] except the gate's own addresses, for the steering program.
 pub(crate) fn behind() -> Vec<Source> {
     let entry = |text: &str, drops| {
         let (address, len) = text.split_once('/').expect("a prefix");
@@ -169,7 +170,7 @@ impl Rule {
         Self { udp, granted: HashMap::new() }
     }
 
-    /// Takes a grantor's decision on a flow: granted, or declined.
+    /// Records a grantor's decision about a flow: granted or declined.
     pub(crate) fn decide(&mut self, flow: &Flow, grants: bool) {
         let pair = match flow.pair() {
             Pair::V4 { src, dst } => (wide(src), wide(dst)),
@@ -178,16 +179,16 @@ impl Rule {
         self.granted.insert(pair, grants);
     }
 
-    /// Says why a frame may leave to the back network, or why it must not.
-    pub(crate) fn back(&self, frame: &[u8]) -> Result<Left, &'static str> {
+    /// Returns how a frame may leave to the back network, or why it must not.
+    pub(crate) fn back(&self, frame: &[u8]) -> Result<Exit, &'static str> {
         let packet = frame.get(ethernet::LEN..).ok_or("no header")?;
         let (from, to) = addresses(packet).ok_or("no packet")?;
         if ![wide(BACK4), BACK6].contains(&from) {
-            // As it is.
+            // Not encapsulated.
             return match policy(to) {
                 _ if is_behind(from) => Err("a forged source"),
                 _ if is_blocked(from) => Err("a blocked source"),
-                Some(Policy::Back) => Ok(Left::Back),
+                Some(Policy::Back) => Ok(Exit::Back),
                 _ => Err("a packet without a tunnel"),
             };
         }
@@ -197,7 +198,7 @@ impl Rule {
         let grantor = match policy(destination).ok_or("no policy")? {
             Policy::Grantor => wide(GRANTOR),
             Policy::Grantor6 => GRANTOR6,
-            _ => return Err("to no grantor by its policy"),
+            _ => return Err("no grantor by its policy"),
         };
         if to != grantor {
             return Err("to another grantor");
@@ -210,17 +211,17 @@ impl Rule {
         }
         let decided = self.granted.get(&(source, destination));
         match (outer.dscp, decided) {
-            (1 | 2, _) if is_allowed(source) => Ok(Left::Allowed),
-            (1 | 2, Some(true)) => Ok(Left::Granted),
+            (1 | 2, _) if is_allowed(source) => Ok(Exit::Allowed),
+            (1 | 2, Some(true)) => Ok(Exit::Granted),
             (1 | 2, _) => Err("as granted, without a grant"),
             (3.., Some(false)) => Err("of a declined flow"),
-            (3.., _) => Ok(Left::Request),
+            (3.., _) => Ok(Exit::Request),
             _ => Err("of no class"),
         }
     }
 
-    /// Says so of the front network.
-    pub(crate) fn front(&self, frame: &[u8]) -> Result<Left, &'static str> {
+    /// Returns how a frame may leave to the front network, or why it must not.
+    pub(crate) fn front(&self, frame: &[u8]) -> Result<Exit, &'static str> {
         let packet = frame.get(ethernet::LEN..).ok_or("no header")?;
         let (from, to) = addresses(packet).ok_or("no packet")?;
         if [wide(OWN4), FRONT6].contains(&from) {
@@ -230,20 +231,20 @@ impl Rule {
             };
             let errors = [icmp::UNREACHABLE, 2];
             return match kind {
-                Some(kind) if errors.contains(kind) && !is_behind(to) => Ok(Left::Answer),
-                _ => Err("an answer that is none, or to itself"),
+                Some(kind) if errors.contains(kind) && !is_behind(to) => Ok(Exit::Answer),
+                _ => Err("an invalid answer, or one to itself"),
             };
         }
         match policy(to) {
             _ if is_behind(from) => Err("a forged source"),
             _ if is_blocked(from) => Err("a blocked source"),
-            Some(Policy::Front) => Ok(Left::Front),
+            Some(Policy::Front) => Ok(Exit::Front),
             _ => Err("a packet for elsewhere"),
         }
     }
 
-    /// Says whether the gate's kernel may be handed this frame: it must not forward it to a
-    /// protected host.
+    /// Returns an error if this frame must not be punted to the gate's kernel, which would forward it to
+    /// a protected host.
     pub(crate) fn host(&self, frame: &[u8]) -> Result<(), &'static str> {
         if !kernel_forwards(frame) {
             return Ok(());
@@ -251,7 +252,7 @@ impl Rule {
         let (from, to) = addresses(&frame[ethernet::LEN..]).ok_or("no packet")?;
         match policy(to) {
             Some(Policy::Front | Policy::Back) if !is_behind(from) => Ok(()),
-            _ => Err("the kernel is handed what it would forward"),
+            _ => Err("the kernel would forward a punted packet"),
         }
     }
 }

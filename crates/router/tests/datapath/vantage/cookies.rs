@@ -1,5 +1,4 @@
-//! SYNs that are answered: byte for byte, to where they came from, as often as allowed, and
-//! every packet counted.
+//! SYN cookies: each answer byte for byte, its receiver, the rate limit, and the counters.
 
 use fingerpost_router::datapath::Verdict;
 use wire::checksum::{pseudo_ipv4, pseudo_ipv6};
@@ -49,7 +48,7 @@ fn rig(more: &str) -> Rig {
 }
 
 #[test]
-fn an_answer_goes_back_to_its_syn_and_the_reset_for_it_makes_an_entry() {
+fn cookie_answers_its_syn_and_a_reset_with_it_makes_an_entry() {
     for make in [|flags, n| four(0xc000_0201, flags, n), |flags, n| six(1 << 16, flags, n)] {
         let mut rig = rig("");
         let syn: Vec<u8> = make(tcp::SYN, 77);
@@ -90,9 +89,10 @@ fn an_answer_goes_back_to_its_syn_and_the_reset_for_it_makes_an_entry() {
     }
 }
 
-/// Its own address, its links' broadcast, and senders that are many or itself.
+/// The gate's own address, its links' broadcast address, and senders with a group or the gate's MAC
+/// address.
 #[test]
-fn what_must_not_be_answered_is_not() {
+fn syn_without_a_valid_sender_gets_no_cookie() {
     let mut rig = rig("");
     let mut odd = vec![four(OWN4, tcp::SYN, 1)];
     for src in [[0xff; 6], [1, 0, 0x5e, 0, 0, 1], mac(0)] {
@@ -107,7 +107,7 @@ fn what_must_not_be_answered_is_not() {
         rig.rest();
         assert_eq!((rig.far[0].take(), rig.far[1].take()), (None, None));
     }
-    // Sources that cannot be one end before.
+    // Impossible sources are dropped before the gate.
     for src in [0u32, 0x7f00_0001, 0xe000_0001, u32::MAX, 0xa9fe_0001] {
         rig.far[0].send(&four(src, tcp::SYN, 1));
         rig.rest();
@@ -118,10 +118,10 @@ fn what_must_not_be_answered_is_not() {
     rig.check();
 }
 
-/// A flood of SYNs, each twice, with packets that were granted in between: answers are as many as
-/// allowed, nothing else waits for them, nothing allocates, and all is counted.
+/// A flood of SYNs, each twice, with granted packets in between: the cookies keep to their rate, they
+/// delay no other packet, nothing is allocated, and every packet is counted.
 #[test]
-fn a_flood_is_answered_as_often_as_allowed() {
+fn flood_gets_cookies_up_to_the_rate_limit() {
     let mut rig = rig("syn_cookie_rate = 2000");
     let friend = gate::flow::Flow::v4(0xc000_0263, PROTECTED);
     rig.grant(friend, 1 << 20);
@@ -149,7 +149,7 @@ fn a_flood_is_answered_as_often_as_allowed() {
         }
         rig.check();
     }
-    // Two thousand in a second, and the forty of a bucket.
+    // Two thousand in a second, and a burst of forty.
     assert!((2000..=2041).contains(&answers), "{answers}");
     assert_eq!(granted, 1000);
     assert_eq!(rig.count(Verdict::SynCookie), answers);

@@ -7,7 +7,7 @@ use super::*;
 use crate::packets::OWN6;
 use crate::packets::arriving;
 
-/// A frame to the gate's front with a packet in a tunnel, as a forger makes one.
+/// Returns a frame to the gate's front with a forged tunnel packet.
 fn tunneled(src: u32, dst: u32, dscp: u8, udp: Option<u16>) -> Vec<u8> {
     let inner = v4(0xc000_0205, PROTECTED);
     let udp = udp.map(|port| Ports::of(7, port));
@@ -40,7 +40,7 @@ fn forged_tunnel_packet_reaches_no_grantor() {
 }
 
 #[test]
-fn source_behind_the_gate_is_forged_and_a_source_beside_is_not() {
+fn source_behind_the_gate_is_dropped_as_forged_and_others_are_not() {
     let mut rig = Rig::new(config("1gbit", "[allow]\nprefixes = [\"0.0.0.0/0\"]"));
     let six = 0x2001_0db8 << 96;
     for frame in [
@@ -67,9 +67,9 @@ fn source_behind_the_gate_is_forged_and_a_source_beside_is_not() {
     rig.check();
 }
 
-/// RFC 3704 before the gate: the gate never sees packets that the check refuses.
+/// RFC 3704 before the gate: the gate never sees packets that the filter drops.
 #[test]
-fn reverse_path_filter_stands_before_the_gate_on_both_sides() {
+fn reverse_path_filter_drops_before_the_gate_on_both_sides() {
     for (sources, [beside, missing]) in [
         (SourceCheck::Off, [true, true]),
         (SourceCheck::Loose, [true, true]),

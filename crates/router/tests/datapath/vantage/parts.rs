@@ -1,4 +1,4 @@
-//! A batch of several parts: each packet gets its own verdict, and none overtakes another of its kind.
+//! A batch of several parts: each packet gets its own verdict, and packets of one kind keep their order.
 
 use fastrand::Rng;
 use fingerpost_router::datapath::Verdict;
@@ -10,7 +10,7 @@ use crate::packets::OWN4;
 use crate::packets::v4;
 
 #[test]
-fn a_long_batch_keeps_its_order_whatever_is_among_it() {
+fn batch_of_several_parts_keeps_the_order_of_packets() {
     const PACKETS: u32 = 250;
     let mut rig = Rig::new(config("1gbit", ""));
     let mut rng = Rng::with_seed(5);
@@ -40,7 +40,7 @@ fn a_long_batch_keeps_its_order_whatever_is_among_it() {
     let left: Vec<_> = std::iter::from_fn(|| rig.far[1].take())
         .map(|frame| source(&frame[14 + Outer::parse(&frame[14..]).unwrap().offset..]))
         .collect();
-    // The last found no place among the requests.
+    // The last request found the queue full.
     let refused = rig.count(Verdict::LowPriority) as usize;
     assert_eq!(left, asking[..asking.len() - refused]);
     assert!(left.len() >= 64, "{refused} of {} were refused", asking.len());

@@ -1,4 +1,4 @@
-//! The rig: a worker with a gate between its two ports, the front and the back.
+//! The test rig: a worker with a gate's hook and two ports, the front and the back.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,13 +33,13 @@ pub(crate) const GRANTOR: u32 = 0xac10_0001;
 pub(crate) const GRANTOR6: u128 = 0xfd02 << 112 | 2;
 pub(crate) const BACK4: u32 = 0xac10_00fe;
 pub(crate) const BACK6: u128 = 0xfd02 << 112 | 1;
-/// Behind no gate.
+/// Not behind the gate.
 pub(crate) const OUTSIDE6: u128 = 0x2001_0db9 << 96;
 /// The gate's own address on the front side.
 pub(crate) const FRONT6: u128 = 0xfd01 << 112 | 1;
 pub(crate) const NEXT: [u8; 6] = [2, 0, 0, 0, 9, 1];
 
-/// One table for all ports.
+/// One routing table for all ports.
 pub(crate) struct List(Linear<u32>, Linear<u128>);
 
 impl Lookup for List {
@@ -85,7 +85,7 @@ pub(crate) fn config(bandwidth: &str, more: &str) -> Config {
         name = "site6"
         members = [{{ address = "fd02::2" }}]
         [[grantors]]
-        name = "nobody"
+        name = "unavailable"
         members = [{{ address = "172.16.0.9", weight = 0 }}]
         [[policy]]
         prefix = "10.0.0.0/8"
@@ -98,7 +98,7 @@ pub(crate) fn config(bandwidth: &str, more: &str) -> Config {
         action = "drop"
         [[policy]]
         prefix = "10.1.3.0/24"
-        grantors = "nobody"
+        grantors = "unavailable"
         [[policy]]
         prefix = "198.51.100.0/24"
         action = "back"
@@ -118,7 +118,7 @@ pub(crate) fn config(bandwidth: &str, more: &str) -> Config {
         per_destination_limit = "400kbit"
         {more}"#
     );
-    Config::parse(&text, Path::new("gate.toml")).expect("the configuration is sound")
+    Config::parse(&text, Path::new("gate.toml")).expect("the configuration is valid")
 }
 
 pub(crate) fn meanings() -> Adjacencies {
@@ -133,7 +133,7 @@ impl Rig {
         Self::among(config, Key::random(), None)
     }
 
-    /// One of several, that hand each other what is of their flows.
+    /// Makes one of several workers with software steering.
     pub(crate) fn among(
         config: Config,
         key: Key,
@@ -142,7 +142,7 @@ impl Rig {
         Self::sealing(config, key, place, TunnelKeys::default())
     }
 
-    /// One that seals tunnels with these keys.
+    /// Makes a worker that seals tunnels with these keys.
     pub(crate) fn sealing(
         config: Config,
         key: Key,
@@ -224,7 +224,7 @@ impl Rig {
         }
     }
 
-    /// Takes turns until all is quiet, a tenth of a millisecond each; returns how many.
+    /// Runs turns of a tenth of a millisecond each until nothing is left to do.
     pub(crate) fn rest(&mut self) {
         for _ in 0..100_000 {
             self.clock.fetch_add(MS / 10, Ordering::Relaxed);
@@ -232,13 +232,13 @@ impl Rig {
                 return;
             }
         }
-        panic!("something waits for ever");
+        panic!("a packet waits forever");
     }
 
     pub(crate) fn check(&self) {
         let now = self.worker.stats().snapshot();
         assert!(now.balanced(), "{now:?}");
-        // A packet that waits is one frame.
+        // A held packet is one frame.
         let back = self.worker.arena().available() + self.worker.held();
         assert_eq!(back, FRAMES as usize);
     }

@@ -1,4 +1,4 @@
-//! Tunnels that a worker seals: the grantor's checks accept each sent packet, once.
+//! Sealed tunnels: the grantor's checks accept each sent packet once.
 
 use gate::decision::v2::keys::Keys;
 use gate::policy::Address;
@@ -12,7 +12,7 @@ fn keys() -> Keys {
     Keys::new(3, &[9; 32])
 }
 
-/// A rig whose tunnels to these ends are sealed, and the grantor's checks.
+/// Returns a rig whose tunnels to these ends are sealed, and the grantor's verifier and keys.
 fn sealed(ends: &[Address]) -> (Rig, TunnelVerifier, GateKeys) {
     let mut config = config("1gbit", "");
     config.fixed.sealed = true;
@@ -26,7 +26,7 @@ fn sealed(ends: &[Address]) -> (Rig, TunnelVerifier, GateKeys) {
 }
 
 #[test]
-fn sealed_packet_passes_its_grantors_checks_once() {
+fn sealed_packet_passes_the_grantors_checks_once() {
     let ends = [Address::V4(GRANTOR), Address::V6(GRANTOR6)];
     let (mut rig, mut checker, known) = sealed(&ends);
     let six = 0x2001_0db8 << 96;
@@ -47,16 +47,15 @@ fn sealed_packet_passes_its_grantors_checks_once() {
         assert_eq!(inner, &sent[14..14 + inner.len()]);
         let now = rig.clock.load(Ordering::Relaxed);
         assert_eq!(checker.check(&known, &got[14..], &outer, now), Ok(41));
-        let again = checker.check(&known, &got[14..], &outer, now);
-        assert_eq!(again, Err(TunnelError::Replayed));
+        let repeated = checker.check(&known, &got[14..], &outer, now);
+        assert_eq!(repeated, Err(TunnelError::Replayed));
     }
     rig.check();
 }
 
-/// Packets that do not fit are answered with the MTU that does: 68 bytes less over IPv4, 88 over
-/// IPv6.
+/// ICMP errors report the MTU that fits: 68 bytes less over IPv4, 88 over IPv6.
 #[test]
-fn packet_too_long_with_its_seal_is_answered_with_the_mtu_that_fits() {
+fn oversize_packet_of_a_sealed_tunnel_is_answered_with_its_mtu() {
     let ends = [Address::V4(GRANTOR), Address::V6(GRANTOR6)];
     let (mut rig, ..) = sealed(&ends);
     let answers = [1412, 1413, 1432, 1433].map(|len| answered_mtus(&mut rig, len));
@@ -65,9 +64,9 @@ fn packet_too_long_with_its_seal_is_answered_with_the_mtu_that_fits() {
     rig.check();
 }
 
-/// One grantor of ours and one of another make, at one gate.
+/// One grantor with a key and one without, at one gate.
 #[test]
-fn only_tunnels_whose_key_is_known_are_sealed() {
+fn tunnel_without_a_key_is_not_sealed() {
     let (mut rig, ..) = sealed(&[Address::V6(GRANTOR6)]);
     rig.far[0].send(&v4(0xc000_0205, PROTECTED));
     rig.rest();
@@ -76,9 +75,9 @@ fn only_tunnels_whose_key_is_known_are_sealed() {
     rig.check();
 }
 
-/// Retracted decisions are in force no longer, and their flows send requests again.
+/// The flows of retracted decisions send requests again.
 #[test]
-fn retracted_grant_is_a_request_again_and_another_senders_is_not() {
+fn retracted_grant_becomes_a_request_and_other_senders_grants_stay() {
     let mut rig = Rig::new(config("1gbit", ""));
     let terms =
         Grant { rate_kib: 1000, expire_s: 60, next_renewal_ms: 50_000, renewal_step_ms: 1000 };
@@ -101,7 +100,7 @@ fn retracted_grant_is_a_request_again_and_another_senders_is_not() {
     };
     assert!(granted(&mut rig).iter().all(|&granted| granted));
     assert!(rig.rings.retract(Stamp { sender: 1, number: 30 }));
-    // A walk through the table takes some turns.
+    // The retraction examines the table over several turns.
     (0..20).for_each(|_| rig.rest());
     let left = granted(&mut rig);
     let expect: Vec<bool> = (0..flows.len()).map(|at| at % 2 == 1 || at > 30).collect();

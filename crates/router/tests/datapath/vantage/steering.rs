@@ -1,5 +1,5 @@
-//! Several workers: whatever port a packet came by, its flow's worker judges it, every packet is
-//! counted by one of them, and nothing allocates.
+//! Software steering: the owner of a flow processes its packets, whichever worker receives them; each
+//! packet is counted by one worker, and nothing is allocated.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ fn rigs(workers: usize, bytes: usize) -> Vec<Rig> {
     ends.into_iter().enumerate().map(place).collect()
 }
 
-/// Takes a turn, and sees that nothing is allocated; says whether there was anything to do.
+/// Runs one turn, checks that it allocates nothing, and returns whether it had work.
 fn turn(rig: &mut Rig) -> bool {
     rig.clock.fetch_add(MS / 10, Ordering::Relaxed);
     let mut busy = false;
@@ -38,7 +38,7 @@ fn turn(rig: &mut Rig) -> bool {
     busy
 }
 
-/// Takes turns with all of them until all is quiet.
+/// Runs turns of all workers until none has work.
 fn rest(rigs: &mut [Rig]) {
     for _ in 0..100_000 {
         let mut busy = false;
@@ -52,7 +52,7 @@ fn rest(rigs: &mut [Rig]) {
     panic!("something waits for ever");
 }
 
-/// Returns the pair of addresses in a tunnel's packet.
+/// Returns the address pair of a tunnel's inner packet.
 fn pair(frame: &[u8]) -> (u128, u128) {
     let outer = Outer::parse(&frame[14..]).unwrap();
     let inner = &frame[14 + outer.offset..14 + outer.end];
@@ -65,7 +65,7 @@ fn pair(frame: &[u8]) -> (u128, u128) {
 }
 
 #[test]
-fn a_flow_is_one_workers_whatever_port_its_packets_come_by() {
+fn packets_of_a_flow_are_processed_by_its_owner() {
     const WORKERS: usize = 3;
     let mut rigs = rigs(WORKERS, handover::BYTES);
     let mut rng = Rng::with_seed(11);
@@ -77,7 +77,7 @@ fn a_flow_is_one_workers_whatever_port_its_packets_come_by() {
             let packet = match n % 3 {
                 0 => v4(0xc000_0200 + n, PROTECTED),
                 1 => v6(SIX + (1 << 96) + u128::from(n), SIX | 9),
-                // Of no protected network: it leaves by the front, whoever judges it.
+                // Outside of the protected networks: it leaves by the front, from either worker.
                 _ => v4(0xc633_6400 + n, 0xc000_0207),
             };
             assert!(rigs[rng.usize(..WORKERS)].far[0].send(&packet));
@@ -98,8 +98,8 @@ fn a_flow_is_one_workers_whatever_port_its_packets_come_by() {
     }
     assert_eq!(judged_by.len(), 200, "every flow has been seen");
     let all: Vec<_> = rigs.iter().map(|rig| rig.worker.stats().snapshot()).collect();
-    assert_eq!(all.iter().map(|it| it.received).sum::<u64>(), sent);
-    let refused: u64 = all.iter().map(|it| it.count(Verdict::LowPriority)).sum();
+    assert_eq!(all.iter().map(|stats| stats.received).sum::<u64>(), sent);
+    let refused: u64 = all.iter().map(|stats| stats.count(Verdict::LowPriority)).sum();
     assert_eq!(left + passed + refused, sent);
     assert!(left > 1000 && passed > 1000, "{left} left, {passed} passed");
     for (at, rig) in rigs.iter().enumerate() {
@@ -110,9 +110,9 @@ fn a_flow_is_one_workers_whatever_port_its_packets_come_by() {
 }
 
 #[test]
-fn what_another_has_no_room_for_ends_and_is_counted() {
+fn packet_for_a_full_ring_is_dropped_and_counted() {
     let mut rigs = rigs(2, 4096);
-    // The other takes no turn.
+    // The other worker runs no turn.
     for n in 0..500 {
         assert!(rigs[0].far[0].send(&v4(0xc000_0200 + n, PROTECTED)));
     }
@@ -127,10 +127,10 @@ fn what_another_has_no_room_for_ends_and_is_counted() {
     rigs.iter().for_each(Rig::check);
 }
 
-/// Its hash is taken by who gave it and by nobody else: one that comes with another hash finds nothing
-/// of its flow.
+/// The owner uses the hash of the worker that handed the packet over: with another hash it does not
+/// find the flow.
 #[test]
-fn what_was_handed_over_is_found_by_the_hash_that_came_with_it() {
+fn handed_packet_is_looked_up_by_the_hash_that_came_with_it() {
     const FLOWS: u32 = 40;
     let mut rng = Rng::with_seed(3);
     let key = Key::new(|| rng.u64(..));
@@ -139,7 +139,7 @@ fn what_was_handed_over_is_found_by_the_hash_that_came_with_it() {
     let (giver, handed) = ends.pop().unwrap();
     let place = Some((SoftwareSteering::new(0, 2, giver), handed));
     let mut rig = Rig::among(config("1gbit", ""), key.clone(), place);
-    // What is the other's is not known here, granted or not.
+    // The flows of the other worker are unknown here, granted or not.
     (0..FLOWS).for_each(|n| rig.grant(Flow::v4(0xc000_0200 + n, PROTECTED), 1000));
     rig.rest();
     let mut granted = |rig: &mut Rig, change: u32| {
