@@ -130,7 +130,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => {
             let record = config.fixed.record.as_ref().with_context(|| {
                 format!(
-                    "{}: requests are not recorded: set `[policy] record`",
+                    "{}: requests are not recorded: set `[policy] record_file`",
                     args.config.display()
                 )
             })?;

@@ -141,7 +141,7 @@ pub fn gate(config: &vantage::Config, offline: bool) -> Vec<Finding> {
             ));
         }
     }
-    if let Some(keep) = &fixed.state_file {
+    if let Some(keep) = &fixed.keep {
         findings.saved("flow_table.state_file", keep);
     }
     if let Some(distribution) = &fixed.distribution {

@@ -150,8 +150,8 @@ impl GateDaemon {
         let controller = Arc::new(controller.with_samples(samples).with_secrets(secrets));
 
         let key = Key::random();
-        let saved = fixed.state_file.as_ref().map(|_| Arc::<Mutex<Vec<u8>>>::default());
-        let read = fixed.state_file.as_ref().map(|path| saved_flows::read(path, workers));
+        let saved = fixed.keep.as_ref().map(|_| Arc::<Mutex<Vec<u8>>>::default());
+        let read = fixed.keep.as_ref().map(|path| saved_flows::read(path, workers));
         let (mut known, restored) = match read {
             None => (vec![Vec::new(); workers], None),
             Some(Ok(mut known)) => {
@@ -211,7 +211,7 @@ impl GateDaemon {
         let daemon = Daemon::start_guarded(router, guard)?;
         // The gate runs, and the file is out of date from now on.
         let restored = restored.map(|restored| {
-            let path = fixed.state_file.as_deref().filter(|_| matches!(restored, Ok(1..)));
+            let path = fixed.keep.as_deref().filter(|_| matches!(restored, Ok(1..)));
             path.map_or(Ok(()), std::fs::remove_file).and(restored)
         });
         if let Some(front) = daemon.interfaces().get(FRONT) {
@@ -226,7 +226,7 @@ impl GateDaemon {
             }
             _ => None,
         };
-        let saved_flows = fixed.state_file.clone().zip(saved);
+        let saved_flows = fixed.keep.clone().zip(saved);
         Ok(Self { agent, daemon, controller, saved_flows, restored })
     }
 

@@ -172,7 +172,7 @@ pub(super) fn check(
         granted: c.count(file.link.granted_queue, "link.granted_queue", GRANTED, MAX_QUEUE),
         entries,
         admission: admission(&mut c, file.admission, entries),
-        state_file: file.flow_table.state_file.map(|path| {
+        keep: file.flow_table.state_file.map(|path| {
             if !path.get_ref().is_absolute() {
                 let what = format!("{:?} must be an absolute path", path.get_ref());
                 c.problem(&path, "flow_table.state_file", what);

@@ -180,7 +180,7 @@ pub struct Fixed {
     /// The admission of flows to the table, if enabled.
     pub admission: Option<Admission>,
     /// The flow file, which keeps flows across a restart, if configured.
-    pub state_file: Option<PathBuf>,
+    pub keep: Option<PathBuf>,
     /// The MSS of TCP is lowered to what fits the tunnel.
     pub clamp_mss: bool,
     /// The UDP destination port of tunnels, if they use UDP.
