@@ -61,11 +61,11 @@ pub struct EgressPacket {
     pub frame: Frame,
     /// The address that is looked up.
     pub key: Key,
-    /// What the worker does with it.
+    /// The worker's next step for the packet.
     pub disposition: Disposition,
 }
 
-/// What the worker does with a packet of a hook.
+/// The worker's next step for a packet of a hook.
 #[derive(Clone, Copy, Debug)]
 pub enum Disposition {
     /// Forwarded as it is.

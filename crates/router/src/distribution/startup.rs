@@ -200,7 +200,7 @@ mod tests {
                 "bundle 7: gate.toml:1:2: unknown field `front`",
             ),
             ("gate.toml", "[[policy]]\nprefix = 'x'\n", "bundle 7: gate.toml:2: policy.prefix"),
-            ("gate.toml", "", "bundle 7: gate.toml:1: policy: there is none"),
+            ("gate.toml", "", "bundle 7: gate.toml:1: policy: no [[policy]]"),
             (
                 "grantor.toml",
                 "[policy]\nfile = 'none.lua'\n",
