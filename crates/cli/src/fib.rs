@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::Subcommand;
-use router::control::answer::difference;
 use router::control::api::{Compared, Item, Request};
+use router::control::items::difference;
 
 use crate::client::{self, RESPONSE_TIMEOUT, SocketArgs};
 
@@ -115,12 +115,12 @@ fn parse_settle(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use router::control::api::{Difference, Said};
+    use router::control::api::{Difference, RouteView};
 
     use super::*;
 
-    fn said(prefix: &str, kind: &str) -> Option<Said> {
-        Some(Said { prefix: prefix.to_owned(), kind: kind.to_owned(), via: Vec::new() })
+    fn said(prefix: &str, kind: &str) -> Option<RouteView> {
+        Some(RouteView { prefix: prefix.to_owned(), kind: kind.to_owned(), via: Vec::new() })
     }
 
     #[test]

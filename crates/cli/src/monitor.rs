@@ -14,8 +14,8 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use router::control::answer::difference;
-use router::control::api::{Event, Happened, Item, Request};
+use router::control::api::{Event, EventKind, Item, Request};
+use router::control::items::difference;
 
 use crate::client::{self, SocketArgs};
 use crate::show::vias_text;
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if args.json {
             serde_json::to_writer(&mut out, &event)?;
             writeln!(out)?;
-        } else if event.what == Happened::Started {
+        } else if event.what == EventKind::Started {
             eprintln!("fingerpost: monitoring; Ctrl-C stops");
         } else {
             writeln!(out, "{}", event_text(&event))?;
@@ -52,8 +52,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn event_text(event: &Event) -> String {
     match &event.what {
-        Happened::Started => String::new(),
-        Happened::Route { change, table, prefix, kind, via, generation } => {
+        EventKind::Started => String::new(),
+        EventKind::Route { change, table, prefix, kind, via, generation } => {
             let table = if *table == 254 { String::new() } else { format!(" table {table}") };
             let kind = match kind.as_str() {
                 "via" | "none" => String::new(),
@@ -61,11 +61,11 @@ fn event_text(event: &Event) -> String {
             };
             format!("{change}{kind} {prefix}{}{table} generation {generation}", vias_text(via))
         }
-        Happened::Neighbor { address, dev, mac } => match mac {
+        EventKind::Neighbor { address, dev, mac } => match mac {
             Some(mac) => format!("neighbor {address} dev {dev} lladdr {mac}"),
             None => format!("neighbor {address} dev {dev} unknown"),
         },
-        Happened::Interface { name, present, up, mtu, mac } => {
+        EventKind::Interface { name, present, up, mtu, mac } => {
             if !present {
                 return format!("interface {name} gone");
             }
@@ -73,12 +73,12 @@ fn event_text(event: &Event) -> String {
             let mac = mac.as_ref().map(|mac| format!(" lladdr {mac}")).unwrap_or_default();
             format!("interface {name} {state} mtu {mtu}{mac}")
         }
-        Happened::Feed { feed, what, total } => format!("feed {feed} {what} {total}"),
-        Happened::Audit(found) => format!("audit {}", difference(found)),
-        Happened::Distribution { version, what, reason } => {
+        EventKind::Feed { feed, what, total } => format!("feed {feed} {what} {total}"),
+        EventKind::Audit(found) => format!("audit {}", difference(found)),
+        EventKind::Distribution { version, what, reason } => {
             let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
             format!("distribution version {version} {}{reason}", what.replace('_', " "))
         }
-        Happened::Lost { lost } => format!("lost {lost}"),
+        EventKind::Lost { lost } => format!("lost {lost}"),
     }
 }

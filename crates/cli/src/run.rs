@@ -86,7 +86,7 @@ fn log_start(daemon: &Daemon, took: Duration) -> anyhow::Result<()> {
         ),
     }
     service::log_ports(&daemon.ports());
-    let tables = daemon.asker().ask(|kernel_sync| {
+    let tables = daemon.control_handle().call(|kernel_sync| {
         let text = |table: router::control::plane::PlaneTable<'_>| {
             let (v4, v6) = (table.v4, table.v6);
             format!(

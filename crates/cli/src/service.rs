@@ -22,7 +22,7 @@ use router::PortInfo;
 use router::config::Level;
 use router::control::api::Counters;
 use router::control::progress::Progress;
-use router::control::{answer, links, rights};
+use router::control::{items, links, rights};
 use router::stats::Snapshot;
 use sd_notify::NotifyState;
 use serde_json::Value;
@@ -164,7 +164,7 @@ pub(crate) fn report(
     healthy: bool,
     document: Option<impl FnOnce(&Counters) -> Value>,
 ) -> anyhow::Result<ExitCode> {
-    let counters = answer::counters(stats);
+    let counters = items::counters(stats);
     let mut out = std::io::stdout().lock();
     match document {
         Some(document) => {

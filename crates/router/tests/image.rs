@@ -122,7 +122,7 @@ fn routes_that_come_take_the_images_place_with_the_same_hops() {
     }
     assert_eq!(after.leads_from(2, "10.1.1.1"), Err(Verdict::NoRoute));
     // The hops that only the image had are free when workers have passed.
-    assert_eq!(after.plane.way(eleven), None);
+    assert_eq!(after.plane.hop_target(eleven), None);
     // Those of a group's members follow the group's.
     after.commit();
     assert_eq!(after.plane.ways().count(), 2, "one of 10/8, one of 30/8");

@@ -56,7 +56,7 @@ fn started() -> (Daemon, Child) {
 }
 
 fn audit(daemon: &Daemon) -> Audit {
-    daemon.asker().ask(|it| it.audit().clone()).expect("the control thread answers")
+    daemon.control_handle().call(|it| it.audit().clone()).expect("the control thread answers")
 }
 
 fn until(daemon: &Daemon, what: &str, there: impl Fn(&Audit) -> bool) -> Audit {
@@ -79,7 +79,7 @@ fn catches(prefix: &str, lie: Option<RouteInfo>, words: &str) {
 
     let prefix: Prefix<u32> = prefix.parse().unwrap();
     let there = lie.is_some();
-    daemon.asker().ask(move |it| it.plane.route_v4(MAIN, prefix, lie.as_ref())).unwrap();
+    daemon.control_handle().call(move |it| it.plane.route_v4(MAIN, prefix, lie.as_ref())).unwrap();
     let audit = until(&daemon, "it is noticed", |audit| audit.mismatches > 0);
     assert_eq!(audit.last_mismatch.as_deref(), Some(words));
     assert_eq!((audit.route_heals, audit.heals), (1, 0), "one route, and not all of them");
@@ -87,8 +87,8 @@ fn catches(prefix: &str, lie: Option<RouteInfo>, words: &str) {
     let start = Instant::now();
     let has = move |daemon: &Daemon| {
         let route = daemon
-            .asker()
-            .ask(move |it| it.plane.table(MAIN).and_then(|table| table.v4.rib().get(prefix)));
+            .control_handle()
+            .call(move |it| it.plane.table(MAIN).and_then(|table| table.v4.rib().get(prefix)));
         route.unwrap().is_some()
     };
     while has(&daemon) == there {

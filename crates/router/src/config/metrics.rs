@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::control::hosts::is_name;
+use crate::control::allowed_hosts::is_name;
 
 /// Where metrics and the page are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -433,13 +433,13 @@ pub struct Event {
     pub time: f64,
     /// What.
     #[serde(flatten)]
-    pub what: Happened,
+    pub what: EventKind,
 }
 
 /// What has happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Happened {
+pub enum EventKind {
     /// Whatever happens from now on is told.
     Started,
     /// A route was taken over, or given up.
@@ -543,15 +543,15 @@ pub struct Difference {
     pub of: String,
     /// What the kernel says (of a `table`, the routes); none: it has no route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kernel: Option<Said>,
+    pub kernel: Option<RouteView>,
     /// What the router says (of a `table` or an `address`, the workers' table).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub router: Option<Said>,
+    pub router: Option<RouteView>,
 }
 
 /// Where one side says that packets go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Said {
+pub struct RouteView {
     /// The prefix that it goes by; empty where that is not known.
     pub prefix: String,
     /// As a route's.

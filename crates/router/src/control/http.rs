@@ -1,12 +1,12 @@
 //! A small HTTP server: pages that are made when somebody asks for them.
 //!
 //! ```text
-//!   accept (at most MOST at once) ─► hyper, HTTP/1.1 ─► Pages::page ─► Reply
+//!   accept (at most MOST at once) ─► hyper, HTTP/1.1 ─► Pages::page ─► HttpResponse
 //!        one thread, tokio's current-thread runtime       └ a blocking thread of tokio's
 //! ```
 //!
 //! RFC 9110 and RFC 9112 are hyper's to keep. Only requests to this server are answered
-//! (`hosts.rs`), only `GET` and `HEAD` are answered, and nothing that a client sends changes
+//! (`allowed_hosts.rs`), only `GET` and `HEAD` are answered, and nothing that a client sends changes
 //! anything. A connection may last [`LONGEST`], a client may take [`HEADERS`] for its headers.
 //! Each client has a share (`clients.rs`): so many connections, of which its own oldest ends when
 //! it opens another, and so many requests a second; beyond them it gets 429. Where there are
@@ -40,8 +40,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use super::allowed_hosts::AllowedHosts;
 use super::clients::{Client, Connections, Requests};
-use super::hosts::Hosts;
 use super::rights;
 
 /// Connections at once.
@@ -68,7 +68,7 @@ const FOR_BROWSERS: [(&str, &str); 5] = [
 
 /// What a client would like to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct HttpRequest {
     /// The path, as it came.
     pub(crate) path: String,
     /// What stands behind the question mark.
@@ -79,7 +79,7 @@ pub(crate) struct Wish {
 
 /// What a page is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Reply {
+pub(crate) struct HttpResponse {
     /// An HTTP status.
     pub(crate) status: u16,
     /// Its media type.
@@ -88,9 +88,9 @@ pub(crate) struct Reply {
     pub(crate) body: Cow<'static, str>,
 }
 
-impl Reply {
+impl HttpResponse {
     /// Makes a short reply in words.
-    pub(crate) fn words(status: u16, words: &str) -> Self {
+    pub(crate) fn text(status: u16, words: &str) -> Self {
         Self { status, kind: "text/plain; charset=utf-8", body: format!("{words}\n").into() }
     }
 }
@@ -98,7 +98,7 @@ impl Reply {
 /// Who makes pages.
 pub(crate) trait Pages: Send + Sync + 'static {
     /// Makes a page.
-    fn page(&self, wish: &Wish) -> Reply;
+    fn page(&self, wish: &HttpRequest) -> HttpResponse;
 }
 
 /// The server; dropped, it is gone.
@@ -116,7 +116,7 @@ impl Http {
     /// The system's.
     pub(crate) fn start(
         listen: SocketAddr,
-        hosts: Hosts,
+        hosts: AllowedHosts,
         pages: Arc<dyn Pages>,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(listen)?;
@@ -150,7 +150,7 @@ impl Drop for Http {
     }
 }
 
-async fn serve(listener: TcpListener, hosts: Arc<Hosts>, pages: Arc<dyn Pages>) {
+async fn serve(listener: TcpListener, hosts: Arc<AllowedHosts>, pages: Arc<dyn Pages>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
     let mut open = Connections::new(MOST);
     let requests = Arc::new(Mutex::new(Requests::default()));
@@ -185,13 +185,14 @@ async fn serve(listener: TcpListener, hosts: Arc<Hosts>, pages: Arc<dyn Pages>) 
 }
 
 async fn respond(
-    hosts: Arc<Hosts>,
+    hosts: Arc<AllowedHosts>,
     pages: Arc<dyn Pages>,
     request: Request<Incoming>,
     allowed: bool,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     if !allowed {
-        let mut response = response(Reply::words(429, "more requests than one client may make"));
+        let mut response =
+            response(HttpResponse::text(429, "more requests than one client may make"));
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         return Ok(response);
     }
@@ -199,12 +200,12 @@ async fn respond(
         return Ok(response(reply));
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut response = response(Reply::words(405, "only GET and HEAD"));
+        let mut response = response(HttpResponse::text(405, "only GET and HEAD"));
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return Ok(response);
     }
     let accept = request.headers().get(ACCEPT).and_then(|it| it.to_str().ok()).unwrap_or("");
-    let wish = Wish {
+    let wish = HttpRequest {
         path: request.uri().path().to_owned(),
         query: request.uri().query().unwrap_or("").to_owned(),
         accept: accept.to_owned(),
@@ -213,10 +214,10 @@ async fn respond(
     let mut making = JoinSet::new();
     making.spawn_blocking(move || pages.page(&wish));
     let made = making.join_next().await.and_then(Result::ok);
-    Ok(response(made.unwrap_or_else(|| Reply::words(500, "the page was not made"))))
+    Ok(response(made.unwrap_or_else(|| HttpResponse::text(500, "the page was not made"))))
 }
 
-fn response(reply: Reply) -> Response<Full<Bytes>> {
+fn response(reply: HttpResponse) -> Response<Full<Bytes>> {
     let body = match reply.body {
         Cow::Borrowed(body) => Bytes::from_static(body.as_bytes()),
         Cow::Owned(body) => Bytes::from(body),
@@ -242,10 +243,10 @@ mod tests {
     struct Echo;
 
     impl Pages for Echo {
-        fn page(&self, wish: &Wish) -> Reply {
+        fn page(&self, wish: &HttpRequest) -> HttpResponse {
             match wish.path.as_str() {
-                "/" => Reply::words(200, &wish.accept),
-                path => Reply::words(404, &format!("{path} {}", wish.query)),
+                "/" => HttpResponse::text(200, &wish.accept),
+                path => HttpResponse::text(404, &format!("{path} {}", wish.query)),
             }
         }
     }
@@ -265,7 +266,7 @@ mod tests {
     #[test]
     fn pages_are_served_and_nothing_else_is_done() {
         let at = free();
-        let server = Http::start(at, Hosts::default(), Arc::new(Echo)).unwrap();
+        let server = Http::start(at, AllowedHosts::default(), Arc::new(Echo)).unwrap();
         let rest = "Host: localhost\r\nConnection: close\r\n";
         let heard = say(at, &format!("GET / HTTP/1.1\r\nAccept: text/x\r\n{rest}\r\n"));
         assert!(heard.starts_with("HTTP/1.1 200 OK\r\n") && heard.ends_with("\r\n\r\ntext/x\n"));

@@ -17,23 +17,23 @@
 //! | `slots` | a limit of clients at once, freed by their end of any kind |
 //! | `workers` | threads on cores, and their end |
 
-pub mod answer;
+pub(crate) mod allowed_hosts;
 pub mod api;
-pub mod asks;
 pub(crate) mod audit;
-mod calm;
+mod churn;
 pub(crate) mod clients;
 pub mod devices;
-pub(crate) mod hosts;
+pub mod handle;
 pub(crate) mod http;
-pub mod kernel;
+pub mod items;
+pub mod kernel_sync;
 pub mod links;
-pub(crate) mod look;
 pub(crate) mod metrics;
 pub(crate) mod monitor;
 pub mod plane;
 pub mod progress;
 pub mod protocols;
+pub(crate) mod query;
 pub(crate) mod report;
 pub mod rights;
 pub mod routes;

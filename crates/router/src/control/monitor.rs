@@ -23,9 +23,9 @@ use std::time::SystemTime;
 use feed::netlink::{Follower, Link, Neighbor, RouteInfo, Rule};
 use fib::{Family, Prefix};
 
-use super::answer::words;
-use super::api::{self, Event, Happened};
-use super::plane::{ButRoutes, One, Plane, PlaneTable, Way};
+use super::api::{self, Event, EventKind};
+use super::items::words;
+use super::plane::{HopTarget, One, Plane, PlaneTable, WithoutRoutes};
 
 /// Events that wait for a client.
 const QUEUE: usize = 8192;
@@ -53,13 +53,13 @@ impl Watchers {
     pub(crate) fn add(&mut self) -> Receiver<Arc<Event>> {
         let (queue, events) = sync_channel(QUEUE);
         // There is room.
-        let _ = queue.try_send(Arc::new(now(Happened::Started)));
+        let _ = queue.try_send(Arc::new(now(EventKind::Started)));
         self.0.push(Watcher { queue, lost: 0 });
         events
     }
 
     /// Tells all of an event.
-    pub(crate) fn tell(&mut self, what: Happened) {
+    pub(crate) fn tell(&mut self, what: EventKind) {
         if !self.is_empty() {
             let event = Arc::new(now(what));
             self.0.retain_mut(|watcher| watcher.tell(&event));
@@ -113,7 +113,7 @@ impl Watcher {
         if self.lost == 0 {
             return true;
         }
-        match self.queue.try_send(Arc::new(now(Happened::Lost { lost: self.lost }))) {
+        match self.queue.try_send(Arc::new(now(EventKind::Lost { lost: self.lost }))) {
             Ok(()) => self.lost = 0,
             Err(TrySendError::Full(_)) => {}
             Err(TrySendError::Disconnected(_)) => return false,
@@ -122,7 +122,7 @@ impl Watcher {
     }
 }
 
-fn now(what: Happened) -> Event {
+fn now(what: EventKind) -> Event {
     let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     Event { time: since.as_secs_f64(), what }
 }
@@ -130,8 +130,8 @@ fn now(what: Happened) -> Event {
 /// What the plane was told.
 #[derive(Debug)]
 enum What {
-    V4(u32, Prefix<u32>, Option<Way>, bool),
-    V6(u32, Prefix<u128>, Option<Way>, bool),
+    V4(u32, Prefix<u32>, Option<HopTarget>, bool),
+    V6(u32, Prefix<u128>, Option<HopTarget>, bool),
     Link(u32, Option<Link>),
     Neighbor(u32, IpAddr, Option<[u8; 6]>),
 }
@@ -157,7 +157,7 @@ impl Told {
 pub(super) struct Tee<'a> {
     pub(super) plane: &'a mut Plane,
     /// Says whether the kernel's routes are somebody else's to tell.
-    pub(super) but_routes: bool,
+    pub(super) without_routes: bool,
     pub(super) told: &'a mut Told,
 }
 
@@ -169,22 +169,22 @@ impl Tee<'_> {
         prefix: Prefix<A>,
         of: impl for<'a> Fn(PlaneTable<'a>) -> One<'a, A>,
     ) -> Option<bool> {
-        let table = self.plane.table(table).filter(|_| !self.but_routes)?;
-        let way = of(table).rib().get(prefix).and_then(|hop| self.plane.way(hop));
-        Some(matches!(way, Some(Way::Route(_))))
+        let table = self.plane.table(table).filter(|_| !self.without_routes)?;
+        let way = of(table).rib().get(prefix).and_then(|hop| self.plane.hop_target(hop));
+        Some(matches!(way, Some(HopTarget::Route(_))))
     }
 
     fn tell(&mut self, tell: impl FnOnce(&mut dyn Follower)) {
-        if self.but_routes {
-            tell(&mut ButRoutes(self.plane));
+        if self.without_routes {
+            tell(&mut WithoutRoutes(self.plane));
         } else {
             tell(self.plane);
         }
     }
 }
 
-fn way(best: Option<&RouteInfo>) -> Option<Way> {
-    best.map(|best| Way::Route(Arc::clone(&best.target)))
+fn way(best: Option<&RouteInfo>) -> Option<HopTarget> {
+    best.map(|best| HopTarget::Route(Arc::clone(&best.target)))
 }
 
 impl Follower for Tee<'_> {
@@ -227,12 +227,12 @@ impl Follower for Tee<'_> {
 }
 
 /// Puts what the plane was told into words.
-fn happened(what: &What, plane: &Plane) -> Happened {
+fn happened(what: &What, plane: &Plane) -> EventKind {
     let name = |index: u32| {
         let port = plane.ports().get(index);
         port.map_or_else(|| format!("if{index}"), |port| port.name.clone())
     };
-    let route = |number: u32, prefix: String, way: &Option<Way>, had: bool, v6: bool| {
+    let route = |number: u32, prefix: String, way: &Option<HopTarget>, had: bool, v6: bool| {
         let table = plane.table(number);
         let (generation, behind) = table.map_or((0, false), |it| {
             if v6 {
@@ -248,7 +248,7 @@ fn happened(what: &What, plane: &Plane) -> Happened {
         };
         let words = way.as_ref().map(|way| words(&name, way));
         let (kind, via) = words.map_or(("none", Vec::new()), |words| (words.kind, words.via));
-        Happened::Route {
+        EventKind::Route {
             change: change.to_owned(),
             table: number,
             prefix,
@@ -260,7 +260,7 @@ fn happened(what: &What, plane: &Plane) -> Happened {
     match what {
         What::V4(table, prefix, way, had) => route(*table, prefix.to_string(), way, *had, false),
         What::V6(table, prefix, way, had) => route(*table, prefix.to_string(), way, *had, true),
-        What::Link(index, link) => Happened::Interface {
+        What::Link(index, link) => EventKind::Interface {
             name: link.as_ref().map_or_else(|| name(*index), |link| link.name.clone()),
             present: link.is_some(),
             up: link.as_ref().is_some_and(|link| link.up && link.carrier),
@@ -268,7 +268,7 @@ fn happened(what: &What, plane: &Plane) -> Happened {
             mac: link.as_ref().and_then(|link| link.mac).map(api::mac),
         },
         What::Neighbor(index, address, mac) => {
-            Happened::Neighbor { address: *address, dev: name(*index), mac: mac.map(api::mac) }
+            EventKind::Neighbor { address: *address, dev: name(*index), mac: mac.map(api::mac) }
         }
     }
 }
@@ -279,14 +279,14 @@ mod tests {
 
     fn lost(events: &Receiver<Arc<Event>>) -> Vec<u64> {
         let number = |event: Arc<Event>| match event.what {
-            Happened::Lost { lost } => lost,
+            EventKind::Lost { lost } => lost,
             _ => 0,
         };
         events.try_iter().map(number).collect()
     }
 
-    fn some() -> Happened {
-        Happened::Feed { feed: "kernel".into(), what: "overrun".into(), total: 1 }
+    fn some() -> EventKind {
+        EventKind::Feed { feed: "kernel".into(), what: "overrun".into(), total: 1 }
     }
 
     #[test]
@@ -295,7 +295,7 @@ mod tests {
         assert!(watchers.is_empty());
         let (slow, quick) = (watchers.add(), watchers.add());
         for listener in [&slow, &quick] {
-            assert_eq!(listener.recv().unwrap().what, Happened::Started);
+            assert_eq!(listener.recv().unwrap().what, EventKind::Started);
         }
         for at in 0..QUEUE + 7 {
             watchers.tell(some());

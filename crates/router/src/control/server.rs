@@ -30,10 +30,10 @@ use nix::sys::socket::{self, AddressFamily, Backlog, SockFlag, SockType, UnixAdd
 use nix::sys::stat::{Mode, fchmod};
 
 use super::api::{Item, Line, Message, Order, Request};
-use super::asks::Asker;
 use super::audit::diff::{self, Ended};
-use super::kernel::Following;
-use super::look::Look;
+use super::handle::ControlHandle;
+use super::kernel_sync::KernelSync;
+use super::query::QueryHandle;
 use super::rights;
 use super::slots::Slots;
 use crate::daemon::{Daemon, Saver};
@@ -53,9 +53,9 @@ const LONGEST: u64 = 4096;
 /// Everybody who is asked.
 #[derive(Clone, Debug)]
 pub(crate) struct Sources {
-    pub(crate) look: Look,
+    pub(crate) look: QueryHandle,
     /// Who does what is to be done.
-    pub(crate) orders: Asker<Daemon>,
+    pub(crate) orders: ControlHandle<Daemon>,
     /// Held while the kernel is compared with.
     pub(crate) comparing: Arc<Mutex<()>>,
 }
@@ -161,7 +161,7 @@ fn serve(client: &UnixStream, sources: &Sources) -> io::Result<()> {
     client.set_read_timeout(Some(PATIENCE))?;
     client.set_write_timeout(Some(PATIENCE))?;
     let mut asking = BufReader::new(client);
-    let mut teller = Teller { out: BufWriter::with_capacity(64 << 10, client), items: 0 };
+    let mut teller = ReplyWriter { out: BufWriter::with_capacity(64 << 10, client), items: 0 };
     loop {
         let mut question = String::new();
         if io::Read::take(&mut asking, LONGEST).read_line(&mut question)? == 0 {
@@ -178,12 +178,12 @@ fn serve(client: &UnixStream, sources: &Sources) -> io::Result<()> {
 }
 
 /// Writes an answer.
-struct Teller<'a> {
+struct ReplyWriter<'a> {
     out: BufWriter<&'a UnixStream>,
     items: u64,
 }
 
-impl Teller<'_> {
+impl ReplyWriter<'_> {
     fn item(&mut self, item: Item) -> io::Result<()> {
         self.items += 1;
         self.line(&Line::Item(Box::new(item)))
@@ -200,7 +200,7 @@ fn answer(
     question: &str,
     sources: &Sources,
     client: &UnixStream,
-    teller: &mut Teller<'_>,
+    teller: &mut ReplyWriter<'_>,
 ) -> Result<(), Ended> {
     let not_understood =
         |error| Ended::Words(format!("not a question that is understood: {error}"));
@@ -226,9 +226,13 @@ fn answer(
 }
 
 /// Tells a client what happens until it is gone, or says something.
-fn monitor(sources: &Sources, client: &UnixStream, teller: &mut Teller<'_>) -> Result<(), Ended> {
+fn monitor(
+    sources: &Sources,
+    client: &UnixStream,
+    teller: &mut ReplyWriter<'_>,
+) -> Result<(), Ended> {
     let gone = || Ended::Words("the control thread does not answer".to_owned());
-    let events = sources.look.control.ask(Following::watch).ok_or_else(gone)?;
+    let events = sources.look.control.call(KernelSync::watch).ok_or_else(gone)?;
     loop {
         match events.recv_timeout(LOOK) {
             Ok(first) => {
@@ -274,7 +278,7 @@ fn carry_out(order: Order, sources: &Sources) -> Result<Vec<Item>, String> {
         let done = sources.look.role.distribution()?.execute(command);
         return done.map(|told| vec![Item::Done(told)]);
     }
-    let done = sources.orders.ask(move |daemon| match order {
+    let done = sources.orders.call(move |daemon| match order {
         // Done above.
         Order::Rollback | Order::Retry => Err("this router takes no bundles".to_owned()),
         Order::Flush { .. } => Err("this router has no flows".to_owned()),

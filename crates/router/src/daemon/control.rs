@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 
-use crate::control::asks::Asked;
-use crate::control::kernel::{Following, follow};
+use crate::control::handle::ControlRequests;
+use crate::control::kernel_sync::{KernelSync, follow};
 
 /// The thread that follows the kernel, until it is stopped.
 #[derive(Debug)]
 pub(super) struct Control {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<(Following, Asked<Following>)>,
+    thread: JoinHandle<(KernelSync, ControlRequests<KernelSync>)>,
 }
 
 /// The turns of the current control thread.
@@ -28,8 +28,8 @@ impl Control {
     ///
     /// The system's.
     pub(super) fn start(
-        following: Following,
-        requests: Asked<Following>,
+        following: KernelSync,
+        requests: ControlRequests<KernelSync>,
         turns: &Turns,
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
@@ -46,7 +46,7 @@ impl Control {
     }
 
     /// Stops the thread and returns what it had; nothing if it has died, which is a bug.
-    pub(super) fn stop(self) -> Option<(Following, Asked<Following>)> {
+    pub(super) fn stop(self) -> Option<(KernelSync, ControlRequests<KernelSync>)> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().ok()
     }

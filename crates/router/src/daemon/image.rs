@@ -29,8 +29,8 @@ use port::af_xdp::Locals;
 
 use super::{Daemon, dump, system};
 use crate::config::Config;
-use crate::control::asks::Asker;
-use crate::control::kernel::Following;
+use crate::control::handle::ControlHandle;
+use crate::control::kernel_sync::KernelSync;
 use crate::control::links;
 use crate::control::plane::{AdoptError, Plane, SystemNames};
 use crate::router::StartError;
@@ -119,7 +119,7 @@ impl std::error::Error for SaveError {
 #[derive(Debug)]
 pub(crate) struct Saver {
     path: PathBuf,
-    asker: Asker<Following>,
+    handle: ControlHandle<KernelSync>,
     /// Held while the file is written.
     alone: Arc<Mutex<()>>,
 }
@@ -129,7 +129,7 @@ impl Saver {
     pub(crate) fn save(self) -> Result<(Saved, u64), SaveError> {
         let began = Instant::now();
         let _alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
-        let answered = self.asker.ask(|following: &mut Following| {
+        let answered = self.handle.call(|following: &mut KernelSync| {
             (following.plane.save(&SystemNames), following.plane.counts().commits)
         });
         let (bytes, changes) = answered.ok_or(SaveError::Gone)?;
@@ -260,7 +260,7 @@ impl Daemon {
     /// [`SaveError::NoPath`].
     pub(crate) fn saver(&self) -> Result<Saver, SaveError> {
         let path = self.config.image.as_ref().ok_or(SaveError::NoPath)?.path.clone();
-        Ok(Saver { path, asker: self.asker.clone(), alone: Arc::clone(&self.saves.alone) })
+        Ok(Saver { path, handle: self.handle.clone(), alone: Arc::clone(&self.saves.alone) })
     }
 
     /// Begins to save an image if the configuration wants one now, and something has changed.
@@ -272,7 +272,7 @@ impl Daemon {
             return;
         }
         self.saves.looked = Instant::now();
-        let changes = self.asker.ask(|following| following.plane.counts().commits);
+        let changes = self.handle.call(|following| following.plane.counts().commits);
         if changes.is_none_or(|changes| changes == self.saves.changes) {
             return;
         }
@@ -283,7 +283,7 @@ impl Daemon {
     }
 
     /// Saves an image of what the control thread has left.
-    pub(super) fn save_last(&mut self, following: &Following) {
+    pub(super) fn save_last(&mut self, following: &KernelSync) {
         self.saves.take(true);
         if let Some(image) = &self.config.image {
             let bytes = following.plane.save(&SystemNames);

@@ -33,15 +33,15 @@ use port::Host;
 use port::af_xdp::Interface;
 
 use crate::config::{self, Config, Metrics};
-use crate::control::asks::{self, Asked, Asker};
+use crate::control::allowed_hosts::AllowedHosts;
 use crate::control::audit::auditor::Auditor;
 use crate::control::devices::{DeviceStates, Devices};
-use crate::control::hosts::Hosts;
+use crate::control::handle::{self, ControlHandle, ControlRequests};
 use crate::control::http::Http;
-use crate::control::kernel::Following;
-use crate::control::look::Look;
-use crate::control::plane::{ButRoutes, Plane, PlanePort, Ports};
+use crate::control::kernel_sync::KernelSync;
+use crate::control::plane::{Plane, PlanePort, Ports, WithoutRoutes};
 use crate::control::progress::Progress;
+use crate::control::query::QueryHandle;
 use crate::control::server::{Server, Sources};
 use crate::control::workers::Workers;
 use crate::datapath::Remains;
@@ -75,9 +75,9 @@ pub struct Daemon {
     workers: Workers,
     control: Option<Control>,
     turns: Turns,
-    asker: Asker<Following>,
+    handle: ControlHandle<KernelSync>,
     /// What clients of the control socket want done.
-    orders: Option<Asked<Self>>,
+    orders: Option<ControlRequests<Self>>,
     view: Arc<View>,
     config: Config,
     host: Host,
@@ -153,14 +153,14 @@ impl Daemon {
             }
         }
 
-        let (asker, requests) = asks::pair().map_err(system("make a wake-up descriptor"))?;
-        let (orderer, orders) = asks::pair().map_err(system("make a wake-up descriptor"))?;
+        let (handle, requests) = handle::channel().map_err(system("make a wake-up descriptor"))?;
+        let (orderer, orders) = handle::channel().map_err(system("make a wake-up descriptor"))?;
         let view = Arc::new(View::default());
         let states = DeviceStates::default();
         let (table, devices) = (table(&plane), states.clone());
         view.show(Seen { stats, ports, interfaces: interfaces.clone(), table, devices });
         let devices = Devices::new(interfaces, states, matches!(role, Role::Gate(_)));
-        let following = Following::new(plane, kernel, fpm, devices, wanted);
+        let following = KernelSync::new(plane, kernel, fpm, devices, wanted);
         let turns = Turns::default();
         let control = Control::start(following, requests, &turns);
         let control = control.map_err(system("start the control thread"))?;
@@ -172,7 +172,7 @@ impl Daemon {
             workers,
             control: Some(control),
             turns,
-            asker,
+            handle,
             orders: Some(orders),
             view,
             config,
@@ -189,7 +189,7 @@ impl Daemon {
         if let Some(path) = daemon.config.control.clone() {
             daemon.server = Some(daemon.serve(&path, orderer)?);
         }
-        let auditor = Auditor::start(daemon.asker.clone(), Arc::clone(&daemon.view));
+        let auditor = Auditor::start(daemon.handle.clone(), Arc::clone(&daemon.view));
         daemon.auditor = Some(auditor.map_err(system("start the auditor"))?);
         let metrics = daemon.config.metrics.clone();
         // A gate without a page logs attacks, too.
@@ -199,21 +199,21 @@ impl Daemon {
         }
         if let (Some(Metrics { listen, allowed_hosts, .. }), Some(web)) = (metrics, &daemon.web) {
             let pages = web.clone();
-            let http = Http::start(listen, Hosts::new(&allowed_hosts), pages);
+            let http = Http::start(listen, AllowedHosts::new(&allowed_hosts), pages);
             let failed = |source| StartError::Metrics { listen, source };
             daemon.metrics = Some(http.map_err(failed)?);
         }
         Ok(daemon)
     }
 
-    fn serve(&self, path: &Path, orders: Asker<Self>) -> Result<Server, StartError> {
+    fn serve(&self, path: &Path, orders: ControlHandle<Self>) -> Result<Server, StartError> {
         Server::start(path, Sources { look: self.look(), orders, comparing: Arc::default() })
             .map_err(|source| StartError::Control { path: path.into(), source })
     }
 
-    fn look(&self) -> Look {
-        let (control, view) = (self.asker.clone(), Arc::clone(&self.view));
-        Look { control, view, role: self.role.clone() }
+    fn look(&self) -> QueryHandle {
+        let (control, view) = (self.handle.clone(), Arc::clone(&self.view));
+        QueryHandle { control, view, role: self.role.clone() }
     }
 
     /// Executes the commands of the control socket's clients, saves the image when it is time,
@@ -223,7 +223,7 @@ impl Daemon {
     pub fn attend(&mut self) -> Option<Result<Reloaded, ReloadError>> {
         self.save_sometimes();
         if let Some(orders) = self.orders.take() {
-            orders.answer(self);
+            orders.serve(self);
             self.orders = Some(orders);
         }
         self.follow_devices();
@@ -276,8 +276,8 @@ impl Daemon {
     }
 
     /// Returns who answers questions about routes.
-    pub fn asker(&self) -> &Asker<Following> {
-        &self.asker
+    pub fn control_handle(&self) -> &ControlHandle<KernelSync> {
+        &self.handle
     }
 
     /// Returns the ports, those of the first worker first.
@@ -364,7 +364,7 @@ fn prepare(config: &Config, index: &IndexOf<'_>) -> Result<(Plane, Kernel), Star
 /// Has the kernel tell everything; the tables are published, and take an image's place.
 fn dump(config: &Config, plane: &mut Plane, kernel: &mut Kernel) -> Result<(), StartError> {
     if config.fpm.is_some() {
-        kernel.start(&mut ButRoutes(plane))?;
+        kernel.start(&mut WithoutRoutes(plane))?;
     } else {
         kernel.start(plane)?;
         plane.retire();

@@ -38,7 +38,7 @@ use super::view::Seen;
 use super::{Daemon, by_name, learn, publish, readers, system, table};
 use crate::config::{self, Config, ConfigError};
 use crate::control::devices::Devices;
-use crate::control::kernel::Following;
+use crate::control::kernel_sync::KernelSync;
 use crate::control::plane::{Plane, PlanePort};
 use crate::datapath::WantReceiver;
 use crate::role::Role;
@@ -181,7 +181,7 @@ impl Daemon {
         for interface in self.view.interfaces() {
             let _ = interface.stats();
         }
-        let moved = self.asker.ask(|it| it.plane.ports().iter().any(PlanePort::has_moved));
+        let moved = self.handle.call(|it| it.plane.ports().iter().any(PlanePort::has_moved));
         if moved != Some(true) {
             self.rules_tried = 0;
             return None;
@@ -193,7 +193,7 @@ impl Daemon {
     /// Lists the interfaces whose names in `config` mean other devices than those that are
     /// held, or that the rules lead to other tables.
     fn stale(&self, config: &Config) -> Vec<String> {
-        let Some(ports) = self.asker.ask(|it| it.plane.ports().clone()) else {
+        let Some(ports) = self.handle.call(|it| it.plane.ports().clone()) else {
             return Vec::new();
         };
         let held = self.view.interfaces();
@@ -223,7 +223,7 @@ impl Daemon {
             interface.observe(wanted.observe).map_err(system("observe an interface"))?;
         }
         let sources: Vec<_> = config.interfaces.iter().map(|it| it.sources).collect();
-        self.asker.ask(move |following| following.plane.set_sources(&sources));
+        self.handle.call(move |following| following.plane.set_sources(&sources));
         self.config = config;
         Ok(())
     }
@@ -270,7 +270,7 @@ impl Daemon {
                 let fpm = before.take_fpm();
                 let guards = matches!(self.role, Role::Gate(_));
                 let devices = Devices::new(interfaces, self.view.device_states(), guards);
-                let mut following = Following::new(plane, kernel, fpm, devices, wanted);
+                let mut following = KernelSync::new(plane, kernel, fpm, devices, wanted);
                 // Whoever listens goes on listening.
                 following.succeed(&mut before);
                 (following, Ok(()))

@@ -114,11 +114,11 @@ impl Daemon {
     fn remake(&mut self) -> Result<(), StartError> {
         let count = self.config.cores.len();
         let all = |count| {
-            move |sync: &mut crate::control::kernel::Following| {
+            move |sync: &mut crate::control::kernel_sync::KernelSync| {
                 (0..count).map(|_| readers(&sync.plane)).collect::<Vec<_>>()
             }
         };
-        let Some(each) = self.asker.ask(all(count)) else { return Ok(()) };
+        let Some(each) = self.handle.call(all(count)) else { return Ok(()) };
         let each = Mutex::new(each);
         let its = || -> Readers {
             let mut each = each.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -141,7 +141,7 @@ impl Daemon {
         }
         let (table, devices) = (self.view.table(), self.view.device_states());
         self.view.show(Seen { stats, ports, interfaces, table, devices });
-        self.asker.ask(move |sync| sync.set_workers(wanted, &served));
+        self.handle.call(move |sync| sync.set_workers(wanted, &served));
         Ok(())
     }
 

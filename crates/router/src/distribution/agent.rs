@@ -32,9 +32,9 @@ use super::rollout::{Action, Rollout, Timestamp};
 use super::source::SourcePoller;
 use super::status::DistributionStatus;
 use super::store::{self, BundleStore};
-use crate::control::api::Happened;
-use crate::control::asks::Asker;
-use crate::control::kernel::Following;
+use crate::control::api::EventKind;
+use crate::control::handle::ControlHandle;
+use crate::control::kernel_sync::KernelSync;
 use crate::control::rights;
 
 /// Interval between two health samples.
@@ -163,7 +163,7 @@ impl Agent {
         initial: InitialState,
         member: Arc<dyn DistributionMember>,
         status: Arc<AgentStatus>,
-        events: Asker<Following>,
+        events: ControlHandle<KernelSync>,
     ) -> io::Result<Self> {
         let Some(requests) = lock(&status.requests).take() else {
             return Err(io::Error::other("a distribution thread runs already"));
@@ -256,7 +256,7 @@ struct AgentLoop {
     next_poll: Duration,
     member: Arc<dyn DistributionMember>,
     status: Arc<AgentStatus>,
-    events: Asker<Following>,
+    events: ControlHandle<KernelSync>,
     counts: BTreeMap<&'static str, u64>,
     /// The error of the last poll, if it failed.
     poll_error: Option<String>,
@@ -318,8 +318,8 @@ impl AgentLoop {
         let (what, reason) = (what.to_owned(), reason.to_owned());
         let reason = (!reason.is_empty()).then_some(reason);
         // Fails only while the process ends.
-        let _ = self.events.ask(move |following| {
-            following.watchers().tell(Happened::Distribution { version, what, reason });
+        let _ = self.events.call(move |following| {
+            following.watchers().tell(EventKind::Distribution { version, what, reason });
         });
     }
 

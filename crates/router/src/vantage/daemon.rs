@@ -221,7 +221,7 @@ impl GateDaemon {
             (Some(settings), Some(initial), Some(agent_status)) => {
                 agent_status.queue_messages(messages);
                 let (member, status) = (Arc::clone(&controller), Arc::clone(agent_status));
-                let agent = Agent::start(settings, initial, member, status, daemon.asker().clone());
+                let agent = Agent::start(settings, initial, member, status, daemon.control_handle().clone());
                 Some(agent.map_err(system("start the distribution thread"))?)
             }
             _ => None,

@@ -33,9 +33,9 @@ use serde::Serialize;
 
 use crate::config::Metrics;
 use crate::control::api::Request;
-use crate::control::http::{Pages, Reply, Wish};
-use crate::control::look::Look;
+use crate::control::http::{HttpRequest, HttpResponse, Pages};
 use crate::control::metrics::{self, Watched};
+use crate::control::query::QueryHandle;
 #[cfg(test)]
 pub(crate) use top::Destination;
 pub(crate) use top::Told as Destinations;
@@ -44,7 +44,7 @@ use watch::Watch;
 /// Who makes the pages.
 #[derive(Debug)]
 pub(crate) struct Web {
-    look: Look,
+    look: QueryHandle,
     start: Instant,
     began: SystemTime,
     watch: Watch,
@@ -82,7 +82,7 @@ impl Web {
     /// # Errors
     ///
     /// The system's.
-    pub(crate) fn start(look: Look, metrics: Option<&Metrics>) -> io::Result<Self> {
+    pub(crate) fn start(look: QueryHandle, metrics: Option<&Metrics>) -> io::Result<Self> {
         let watch = Watch::start(look.view.clone(), look.role.clone(), metrics)?;
         Ok(Self { look, start: Instant::now(), began: SystemTime::now(), watch })
     }
@@ -111,10 +111,10 @@ impl Web {
     }
 
     /// Answers as `show … -j` does: an array of what is inside the items.
-    fn show(&self, request: &Request) -> Reply {
+    fn show(&self, request: &Request) -> HttpResponse {
         let items = match self.look.find(request) {
             Ok(items) => items,
-            Err(words) => return Reply::words(503, &words),
+            Err(words) => return HttpResponse::text(503, &words),
         };
         let inside = |item| match serde_json::to_value(item) {
             Ok(serde_json::Value::Object(item)) => item.into_iter().map(|(_, it)| it).next(),
@@ -125,10 +125,10 @@ impl Web {
 }
 
 /// Writes something as JSON.
-fn json(what: &impl Serialize) -> Reply {
+fn json(what: &impl Serialize) -> HttpResponse {
     match serde_json::to_string(what) {
-        Ok(body) => Reply { status: 200, kind: "application/json", body: body.into() },
-        Err(error) => Reply::words(500, &format!("this cannot be written: {error}")),
+        Ok(body) => HttpResponse { status: 200, kind: "application/json", body: body.into() },
+        Err(error) => HttpResponse::text(500, &format!("this cannot be written: {error}")),
     }
 }
 
@@ -140,7 +140,7 @@ fn since(query: &str) -> u64 {
 }
 
 impl Pages for Web {
-    fn page(&self, wish: &Wish) -> Reply {
+    fn page(&self, wish: &HttpRequest) -> HttpResponse {
         let request = match wish.path.as_str() {
             "/metrics" => {
                 let watched = self.watch.with(|seen| Watched {

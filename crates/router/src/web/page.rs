@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::control::http::Reply;
+use crate::control::http::HttpResponse;
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
@@ -23,10 +23,12 @@ const FILES: [(&str, &str, &str); 9] = [
 ];
 
 /// Returns a file, or says that there is none.
-pub(super) fn find(path: &str) -> Reply {
+pub(super) fn find(path: &str) -> HttpResponse {
     match FILES.iter().find(|(name, ..)| *name == path) {
-        Some(&(_, kind, text)) => Reply { status: 200, kind, body: Cow::Borrowed(text) },
-        None => Reply::words(404, "there is nothing here; the page is at /, metrics at /metrics"),
+        Some(&(_, kind, text)) => HttpResponse { status: 200, kind, body: Cow::Borrowed(text) },
+        None => {
+            HttpResponse::text(404, "there is nothing here; the page is at /, metrics at /metrics")
+        }
     }
 }
 

@@ -14,7 +14,7 @@
 //! them they find a table that is not made of its routes, and routes that are not the
 //! kernel's.
 //!
-//! Comparisons wait for calm (`control/calm.rs`): while many routes arrive, or wait to be
+//! Comparisons wait for calm (`control/churn.rs`): while many routes arrive, or wait to be
 //! published, or are read again, no difference counts. A difference that remains after SETTLE is
 //! checked once more, for as long, after the kernel has finished its work on links: it removes
 //! routes before it reports that.
@@ -42,11 +42,11 @@ use feed::netlink::{Found, Lookup, Target};
 
 use super::diff::{MAIN, show};
 use super::{Side, resolvable, same_way};
-use crate::control::answer::{self, words};
-use crate::control::api::{Difference, Happened, Said};
-use crate::control::asks::Asker;
-use crate::control::kernel::Following;
-use crate::control::plane::{Plane, Way};
+use crate::control::api::{Difference, EventKind, RouteView};
+use crate::control::handle::ControlHandle;
+use crate::control::items::{self, words};
+use crate::control::kernel_sync::KernelSync;
+use crate::control::plane::{HopTarget, Plane};
 use crate::control::rights;
 use crate::daemon::View;
 
@@ -77,7 +77,7 @@ impl Auditor {
     /// # Errors
     ///
     /// The system's.
-    pub(crate) fn start(control: Asker<Following>, view: Arc<View>) -> io::Result<Self> {
+    pub(crate) fn start(control: ControlHandle<KernelSync>, view: Arc<View>) -> io::Result<Self> {
         let lookup = Lookup::open().map_err(io::Error::other)?;
         let (stop, stopped) = channel();
         let audit = Audit { control, view, lookup, doubts: Vec::new(), logged: None };
@@ -115,7 +115,7 @@ struct Doubt {
 }
 
 struct Audit {
-    control: Asker<Following>,
+    control: ControlHandle<KernelSync>,
     view: Arc<View>,
     lookup: Lookup,
     doubts: Vec<Doubt>,
@@ -130,8 +130,8 @@ struct Says {
     /// The longest route.
     prefix: Option<String>,
     /// By the workers' table, and by the oracle.
-    found: Option<Way>,
-    wanted: Option<Way>,
+    found: Option<HopTarget>,
+    wanted: Option<HopTarget>,
     alike: bool,
 }
 
@@ -153,7 +153,7 @@ impl Audit {
             return;
         }
         let asked = all.clone();
-        let says = self.control.ask(move |it| {
+        let says = self.control.call(move |it| {
             it.may_be_audited().then(|| {
                 it.audit.checks += asked.len() as u64;
                 let settle = if it.fpm().is_some() { SETTLE_FPM } else { SETTLE };
@@ -190,14 +190,14 @@ impl Audit {
 
     /// Holds what the router says against the kernel.
     fn judge(&mut self, address: IpAddr, says: &Says) -> Judged {
-        let side = |prefix: String, way: &Way| Sided { prefix, way: way.clone() };
-        let of = |way: &Option<Way>| {
+        let side = |prefix: String, way: &HopTarget| Sided { prefix, way: way.clone() };
+        let of = |way: &Option<HopTarget>| {
             way.as_ref().map(|way| side(says.prefix.clone().unwrap_or_default(), way))
         };
         if !says.alike {
             return self.differs("table", address, says, of(&says.wanted));
         }
-        let throws = matches!(&says.found, Some(Way::Route(it)) if **it == Target::Throw);
+        let throws = matches!(&says.found, Some(HopTarget::Route(it)) if **it == Target::Throw);
         if says.table != MAIN || throws {
             return Judged::Same;
         }
@@ -212,7 +212,7 @@ impl Audit {
         if same_way(says.found.as_ref(), kernel.as_ref().map(|(_, target)| &**target)) {
             return Judged::Same;
         }
-        let kernel = kernel.map(|(prefix, target)| Sided { prefix, way: Way::Route(target) });
+        let kernel = kernel.map(|(prefix, target)| Sided { prefix, way: HopTarget::Route(target) });
         self.differs("address", address, says, kernel)
     }
 
@@ -224,7 +224,7 @@ impl Audit {
         };
         let said = |it: Sided| {
             let words = words(&name, &it.way);
-            Said { prefix: it.prefix, kind: words.kind.to_owned(), via: words.via }
+            RouteView { prefix: it.prefix, kind: words.kind.to_owned(), via: words.via }
         };
         let prefix = says.prefix.clone().unwrap_or_default();
         let mine = says.found.clone().map(|way| said(Sided { prefix, way }));
@@ -239,19 +239,19 @@ impl Audit {
 
     /// A mismatch that has not settled.
     fn mismatch(&mut self, difference: Difference, table: u32, address: IpAddr) {
-        let words = answer::difference(&difference);
+        let words = items::difference(&difference);
         if self.logged.is_none_or(|at| at.elapsed() >= LOG) {
             self.logged = Some(Instant::now());
             log::warn!("audit: {words}");
         }
-        self.control.ask(move |sync| sync.mismatch(difference, words, table, address));
+        self.control.call(move |sync| sync.mismatch(difference, words, table, address));
     }
 }
 
 /// One side's answer.
 struct Sided {
     prefix: String,
-    way: Way,
+    way: HopTarget,
 }
 
 fn say(plane: &Plane, (at, address): Destination) -> Option<Says> {
@@ -264,8 +264,8 @@ fn say(plane: &Plane, (at, address): Destination) -> Option<Says> {
         Some(Says {
             table: table.number,
             prefix: longest.map(|(prefix, _)| prefix.to_string()),
-            found: plane.way(found).cloned(),
-            wanted: wanted.and_then(|hop| plane.way(hop).cloned()),
+            found: plane.hop_target(found).cloned(),
+            wanted: wanted.and_then(|hop| plane.hop_target(hop).cloned()),
             alike: wanted.unwrap_or(fib::Hop::NONE) == found,
         })
     }
@@ -275,7 +275,7 @@ fn say(plane: &Plane, (at, address): Destination) -> Option<Says> {
     }
 }
 
-impl Following {
+impl KernelSync {
     /// Says whether the routes are as the kernel has them, as far as is known.
     fn may_be_audited(&self) -> bool {
         self.is_calm() && !self.is_resynchronizing() && !self.plane.has_adopted()
@@ -285,7 +285,7 @@ impl Following {
     fn mismatch(&mut self, difference: Difference, words: String, table: u32, address: IpAddr) {
         self.audit.mismatches += 1;
         self.audit.last_mismatch = Some(words);
-        self.watchers().tell(Happened::Audit(difference));
+        self.watchers().tell(EventKind::Audit(difference));
         if self.heal_address(table, address) {
             self.audit.route_heals += 1;
             return;

@@ -38,11 +38,11 @@ use feed::netlink::{AnyPrefix, Found, Kernel, Lookup, Nobody, Target};
 use fib::{Family, Hop, Prefix};
 
 use super::{Side, compared, resolvable, same_route, same_way};
-use crate::control::answer::words;
-use crate::control::api::{Compared, Difference, Item, Said};
-use crate::control::asks::Asker;
-use crate::control::kernel::Following;
-use crate::control::plane::{Plane, Way};
+use crate::control::api::{Compared, Difference, Item, RouteView};
+use crate::control::handle::ControlHandle;
+use crate::control::items::words;
+use crate::control::kernel_sync::KernelSync;
+use crate::control::plane::{HopTarget, Plane};
 
 /// The kernel's main table.
 pub(super) const MAIN: u32 = 254;
@@ -89,7 +89,7 @@ impl From<feed::netlink::Error> for Ended {
 
 /// Who is compared, and how far that has come.
 struct Diff<'a> {
-    control: &'a Asker<Following>,
+    control: &'a ControlHandle<KernelSync>,
     kernel: Kernel,
     lookup: Lookup,
     settings: Settings,
@@ -112,9 +112,9 @@ enum Doubt<A: Family> {
 struct Says<A: Family> {
     /// By the workers' table.
     prefix: Option<Prefix<A>>,
-    table: Option<Way>,
+    table: Option<HopTarget>,
     /// By the routes.
-    routes: Option<Way>,
+    routes: Option<HopTarget>,
     alike: bool,
 }
 
@@ -131,7 +131,7 @@ struct Judged<'a, A: Family> {
 /// has for the first address.
 struct Piece<A: Family> {
     routes: Vec<(Prefix<A>, Hop, bool)>,
-    ways: HashMap<Hop, Way>,
+    ways: HashMap<Hop, HopTarget>,
 }
 
 /// Compares, and tells every difference and at the end what was compared.
@@ -140,7 +140,7 @@ struct Piece<A: Family> {
 ///
 /// [`Ended`].
 pub(crate) fn run(
-    control: &Asker<Following>,
+    control: &ControlHandle<KernelSync>,
     settings: Settings,
     tell: &mut dyn FnMut(Item) -> io::Result<()>,
 ) -> Result<(), Ended> {
@@ -150,7 +150,7 @@ pub(crate) fn run(
     kernel.start(&mut Nobody)?;
     let done = Compared { seed: settings.seed, ..Compared::default() };
     let mut diff = Diff { control, kernel, lookup: Lookup::open()?, settings, done };
-    let tables = diff.ask(|plane| plane.tables().map(|it| it.number).collect::<Vec<_>>())?;
+    let tables = diff.call(|plane| plane.tables().map(|it| it.number).collect::<Vec<_>>())?;
     let mut doubts = Vec::new();
     for &table in &tables {
         doubts.push((table, diff.compare::<u32>(table)?, diff.compare::<u128>(table)?));
@@ -180,11 +180,11 @@ pub(crate) fn run(
 
 impl Diff<'_> {
     /// Asks the control thread.
-    fn ask<R: Send + 'static>(
+    fn call<R: Send + 'static>(
         &self,
         question: impl FnOnce(&Plane) -> R + Send + 'static,
     ) -> Result<R, Ended> {
-        let found = self.control.ask(move |it| question(&it.plane));
+        let found = self.control.call(move |it| question(&it.plane));
         found.ok_or_else(|| Ended::Words("the control thread does not answer".into()))
     }
 
@@ -203,14 +203,14 @@ impl Diff<'_> {
         let mut kernel =
             A::routes(mirror, table).filter(|(prefix, _)| compared(*prefix)).peekable();
         // Prefixes that several pieces lie in; the kernel's are met on the way.
-        let short = self.ask(move |plane| piece::<A>(plane, table, None))?;
+        let short = self.call(move |plane| piece::<A>(plane, table, None))?;
         let mut met = 0;
         for top in 0..1 << PIECE {
             let block = Prefix::truncate(A::from_bits(top, 0, PIECE), PIECE);
-            let piece = self.ask(move |plane| piece::<A>(plane, table, Some(block)))?;
+            let piece = self.call(move |plane| piece::<A>(plane, table, Some(block)))?;
             for (prefix, hop, agrees) in piece.routes {
                 let way = piece.ways.get(&hop);
-                let route = matches!(way, Some(Way::Route(_)));
+                let route = matches!(way, Some(HopTarget::Route(_)));
                 if !agrees {
                     doubts.push(Doubt::Table(prefix));
                 }
@@ -286,7 +286,7 @@ impl Diff<'_> {
     ) -> Result<(), Ended> {
         for some in doubts.chunks(DOUBTS) {
             let asked = some.to_vec();
-            let says = self.ask(move |plane| {
+            let says = self.call(move |plane| {
                 asked.iter().map(|doubt| say(plane, table, doubt)).collect::<Vec<_>>()
             })?;
             for (doubt, says) in some.iter().zip(&says) {
@@ -317,7 +317,7 @@ impl Diff<'_> {
         says: &Says<A>,
     ) -> Result<(Option<(String, Target)>, bool), Ended> {
         // Where a route leads out of the table the rules decide.
-        let throws = matches!(&says.table, Some(Way::Route(it)) if **it == Target::Throw);
+        let throws = matches!(&says.table, Some(HopTarget::Route(it)) if **it == Target::Throw);
         let ours = says.table.as_ref();
         Ok(match self.lookup.get(address)? {
             Found::Route { table: other, .. } if other != table => (None, true),
@@ -345,9 +345,9 @@ impl Diff<'_> {
         let names: HashMap<u32, String> =
             links.iter().map(|(&index, link)| (index, link.name.clone())).collect();
         let dev = |index: u32| names.get(&index).cloned().unwrap_or(format!("if{index}"));
-        let said = |prefix: String, way: &Way| {
+        let said = |prefix: String, way: &HopTarget| {
             let words = words(&dev, way);
-            Said { prefix, kind: words.kind.to_owned(), via: words.via }
+            RouteView { prefix, kind: words.kind.to_owned(), via: words.via }
         };
         let mut count = 0;
         self.judge(table, doubts, &mut |Judged { doubt, says, kernel, same }| {
@@ -356,9 +356,10 @@ impl Diff<'_> {
             }
             count += 1;
             let mine =
-                |prefix: String, way: &Option<Way>| way.as_ref().map(|way| said(prefix, way));
+                |prefix: String, way: &Option<HopTarget>| way.as_ref().map(|way| said(prefix, way));
             let found = says.prefix.map_or_else(String::new, |prefix| prefix.to_string());
-            let kernel = kernel.map(|(prefix, target)| said(prefix, &Way::Route(target.into())));
+            let kernel =
+                kernel.map(|(prefix, target)| said(prefix, &HopTarget::Route(target.into())));
             let (what, of, kernel, router) = match doubt {
                 Doubt::Route(prefix) => {
                     ("route", prefix.to_string(), kernel, mine(prefix.to_string(), &says.routes))
@@ -415,7 +416,7 @@ fn piece<A: Side>(plane: &Plane, number: u32, block: Option<Prefix<A>>) -> Piece
     }
     for (_, hop, _) in &piece.routes {
         if !piece.ways.contains_key(hop) {
-            piece.ways.extend(plane.way(*hop).map(|way| (*hop, way.clone())));
+            piece.ways.extend(plane.hop_target(*hop).map(|way| (*hop, way.clone())));
         }
     }
     piece
@@ -429,7 +430,7 @@ fn say<A: Side>(plane: &Plane, number: u32, doubt: &Doubt<A>) -> Says<A> {
     let rib = fib.rib();
     let address = match *doubt {
         Doubt::Route(prefix) => {
-            let way = rib.get(prefix).and_then(|hop| plane.way(hop).cloned());
+            let way = rib.get(prefix).and_then(|hop| plane.hop_target(hop).cloned());
             return Says { prefix: Some(prefix), routes: way, ..nothing };
         }
         Doubt::Table(prefix) => prefix.addr(),
@@ -439,8 +440,8 @@ fn say<A: Side>(plane: &Plane, number: u32, doubt: &Doubt<A>) -> Says<A> {
     let (wanted, found) = (longest.map_or(Hop::NONE, |(_, hop)| hop), fib.lookup(address));
     Says {
         prefix: longest.map(|(prefix, _)| prefix),
-        table: plane.way(found).cloned(),
-        routes: plane.way(wanted).cloned(),
+        table: plane.hop_target(found).cloned(),
+        routes: plane.hop_target(wanted).cloned(),
         alike: wanted == found,
     }
 }

@@ -25,7 +25,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use feed::netlink::{Mirror, RouteInfo, Target, Via};
 use fib::{Family, Prefix};
 
-use super::plane::{One, PlaneTable, Way};
+use super::plane::{HopTarget, One, PlaneTable};
 
 /// What is different for the two families.
 trait Side: Family {
@@ -100,22 +100,22 @@ fn alike(one: &Target, other: &Target) -> bool {
 }
 
 /// Says whether the router's route for a prefix is the kernel's.
-fn same_route(router: Option<&Way>, kernel: Option<&Target>) -> bool {
+fn same_route(router: Option<&HopTarget>, kernel: Option<&Target>) -> bool {
     match (router, kernel) {
-        (None | Some(Way::Neighbor { .. }), None) => true,
-        (Some(Way::Route(router)), Some(kernel)) => alike(router, kernel),
+        (None | Some(HopTarget::Neighbor { .. }), None) => true,
+        (Some(HopTarget::Route(router)), Some(kernel)) => alike(router, kernel),
         _ => false,
     }
 }
 
 /// Says whether packets to an address go where the kernel would send them. A neighbor on
 /// a link is where a connected route leads.
-fn same_way(router: Option<&Way>, kernel: Option<&Target>) -> bool {
+fn same_way(router: Option<&HopTarget>, kernel: Option<&Target>) -> bool {
     match (router, kernel) {
-        (Some(&Way::Neighbor { interface, .. }), Some(Target::Via(vias))) => {
+        (Some(&HopTarget::Neighbor { interface, .. }), Some(Target::Via(vias))) => {
             matches!(&vias[..], [via] if via.interface == interface && via.gateway.is_none())
         }
-        (Some(Way::Neighbor { .. }), _) => false,
+        (Some(HopTarget::Neighbor { .. }), _) => false,
         _ => same_route(router, kernel),
     }
 }
@@ -145,14 +145,14 @@ mod tests {
         ] {
             assert!(!alike(&one, &other), "{other:?}");
         }
-        let route = Way::Route(Arc::new(one.clone()));
+        let route = HopTarget::Route(Arc::new(one.clone()));
         assert!(same_route(Some(&route), Some(&one)) && same_way(Some(&route), Some(&one)));
         assert!(!same_route(Some(&route), None) && !same_route(None, Some(&one)));
     }
 
     #[test]
     fn a_neighbor_is_where_its_connected_route_leads() {
-        let near = Way::Neighbor { interface: 1, address: [10, 0, 0, 7].into() };
+        let near = HopTarget::Neighbor { interface: 1, address: [10, 0, 0, 7].into() };
         let connected = Target::Via(vec![via(1, None, 1, false)]);
         assert!(same_way(Some(&near), Some(&connected)));
         assert!(same_route(Some(&near), None));

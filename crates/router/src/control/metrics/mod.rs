@@ -39,10 +39,10 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::{Registry, Unit};
 
-use super::answer;
 use super::api::{Audit, Feed, Fib, Interface, Item};
-use super::http::Reply;
-use super::look::Look;
+use super::http::HttpResponse;
+use super::items;
+use super::query::QueryHandle;
 use crate::role::Role;
 use crate::stats::Snapshot;
 use crate::web::Destinations;
@@ -62,10 +62,15 @@ pub(crate) struct Watched {
 }
 
 /// Makes the page; `accept` is the format that the client prefers.
-pub(crate) fn page(look: &Look, start: Instant, watched: Watched, accept: &str) -> Reply {
+pub(crate) fn page(
+    look: &QueryHandle,
+    start: Instant,
+    watched: Watched,
+    accept: &str,
+) -> HttpResponse {
     match Gathered::gather(look, start, watched) {
         Ok(gathered) => gathered.reply(accept.contains(OPENMETRICS)),
-        Err(words) => Reply::words(503, &words),
+        Err(words) => HttpResponse::text(503, &words),
     }
 }
 
@@ -85,8 +90,8 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn gather(look: &Look, start: Instant, watched: Watched) -> Result<Self, String> {
-        let found = look.control.ask(|it| {
+    fn gather(look: &QueryHandle, start: Instant, watched: Watched) -> Result<Self, String> {
+        let found = look.control.call(|it| {
             let mut neighbors = BTreeMap::new();
             for (index, ..) in it.plane.neighbors() {
                 let name = it.plane.ports().get(index).map(|port| port.name.clone());
@@ -95,11 +100,11 @@ impl Gathered {
             let ports = it.plane.ports().clone();
             let hops = it.plane.ways().count() as u64;
             let audit = it.audit().clone();
-            (answer::fibs(&it.plane), answer::feeds(it), ports, hops, neighbors, audit)
+            (items::fibs(&it.plane), items::feeds(it), ports, hops, neighbors, audit)
         });
         let gone = || "the control thread does not answer".to_owned();
         let (fibs, feeds, ports, hops, neighbors, audit) = found.ok_or_else(gone)?;
-        let interfaces = answer::interfaces(&ports, &look.view)?;
+        let interfaces = items::interfaces(&ports, &look.view)?;
         let fib = |item| if let Item::Fib(it) = item { Some(it) } else { None };
         let feed = |item| if let Item::Feed(it) = item { Some(it) } else { None };
         let interface = |item| if let Item::Interface(it) = item { Some(it) } else { None };
@@ -117,7 +122,7 @@ impl Gathered {
         })
     }
 
-    fn reply(self, openmetrics: bool) -> Reply {
+    fn reply(self, openmetrics: bool) -> HttpResponse {
         let mut registry = Registry::with_prefix("fingerpost");
         registry.register_collector(Box::new(self));
         let mut own = Registry::default();
@@ -127,13 +132,13 @@ impl Gathered {
             .and_then(|()| text::encode_registry(&mut body, &own))
             .and_then(|()| text::encode_eof(&mut body));
         if written.is_err() {
-            return Reply::words(500, "the metrics cannot be written");
+            return HttpResponse::text(500, "the metrics cannot be written");
         }
         if openmetrics {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            return Reply { status: 200, kind, body: body.into() };
+            return HttpResponse { status: 200, kind, body: body.into() };
         }
-        Reply {
+        HttpResponse {
             status: 200,
             kind: "text/plain; version=0.0.4; charset=utf-8",
             body: classic(&body).into(),

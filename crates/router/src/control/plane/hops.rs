@@ -23,7 +23,7 @@ use fib::{Full, Hop, HopTable};
 
 /// What a hop stands for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Way {
+pub enum HopTarget {
     /// Where a route of the kernel leads.
     Route(Arc<Target>),
     /// A neighbor on a link that the router is on itself.
@@ -40,7 +40,7 @@ pub enum Way {
 /// The hops in use, and those that are waiting to be free.
 #[derive(Debug, Default)]
 pub(super) struct Hops {
-    table: HopTable<Way>,
+    table: HopTable<HopTarget>,
     /// Last references to what tables not yet published are without.
     dropped: Vec<Hop>,
     /// Last references to what no published table has.
@@ -53,7 +53,7 @@ impl Hops {
     /// # Errors
     ///
     /// [`Full`] if there is no index left.
-    pub(super) fn acquire(&mut self, way: &Way) -> Result<(Hop, bool), Full> {
+    pub(super) fn acquire(&mut self, way: &HopTarget) -> Result<(Hop, bool), Full> {
         if let Some(hop) = self.waiting(way) {
             // The last reference was kept: it is the first one again.
             return Ok((hop, false));
@@ -63,7 +63,7 @@ impl Hops {
     }
 
     /// Takes a way out of those that are to be given back, if it is one.
-    fn waiting(&mut self, way: &Way) -> Option<Hop> {
+    fn waiting(&mut self, way: &HopTarget) -> Option<Hop> {
         if self.dropped.is_empty() && self.parting.is_empty() {
             return None;
         }
@@ -85,11 +85,11 @@ impl Hops {
     /// [`Full`] if there is no index left.
     pub(super) fn seed(
         &mut self,
-        ways: impl IntoIterator<Item = Option<Way>>,
+        ways: impl IntoIterator<Item = Option<HopTarget>>,
     ) -> Result<Vec<Hop>, Full> {
         let (mut kept, mut gaps) = (Vec::new(), Vec::new());
         for (number, way) in (1..).zip(ways) {
-            let gone = Way::Gone(number);
+            let gone = HopTarget::Gone(number);
             // One way has one hop: a second that led there leads nowhere of its own.
             let known = way.as_ref().is_some_and(|way| self.table.find(way).is_some());
             let there = way.is_some();
@@ -112,7 +112,7 @@ impl Hops {
     }
 
     /// Says whether hops wait for workers to pass.
-    pub(super) fn are_parting(&self) -> bool {
+    pub(super) fn has_pending_reclaim(&self) -> bool {
         !self.parting.is_empty()
     }
 
@@ -130,23 +130,23 @@ impl Hops {
     }
 
     /// Returns what a hop stands for.
-    pub(super) fn get(&self, hop: Hop) -> Option<&Way> {
+    pub(super) fn get(&self, hop: Hop) -> Option<&HopTarget> {
         self.table.get(hop)
     }
 
     /// Walks the hops with their ways and the number of their references.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Hop, &Way, u64)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Hop, &HopTarget, u64)> {
         self.table.iter()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Arc, Hop, Hops, Target, Way};
+    use super::{Arc, Hop, HopTarget, Hops, Target};
 
-    fn way(metric: u16) -> Way {
+    fn way(metric: u16) -> HopTarget {
         let address = [10, 0, (metric >> 8) as u8, metric as u8].into();
-        Way::Neighbor { interface: 1, address }
+        HopTarget::Neighbor { interface: 1, address }
     }
 
     #[test]
@@ -156,15 +156,15 @@ mod tests {
         assert!(new && hops.acquire(&way(1)).unwrap() == (first, false));
         hops.release(first);
         hops.release(first);
-        assert!(!hops.are_parting());
+        assert!(!hops.has_pending_reclaim());
         // Neither before the publication nor between it and the last worker's passing.
         assert_eq!(hops.acquire(&way(2)).unwrap().0, Hop(2));
         hops.published();
-        assert!(hops.are_parting());
+        assert!(hops.has_pending_reclaim());
         assert_eq!(hops.acquire(&way(3)).unwrap().0, Hop(3));
         hops.passed();
         assert_eq!(hops.get(first), None);
-        assert_eq!(hops.acquire(&Way::Route(Arc::new(Target::Local))).unwrap().0, first);
+        assert_eq!(hops.acquire(&HopTarget::Route(Arc::new(Target::Local))).unwrap().0, first);
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
         let kept = hops.seed(ways).unwrap();
         assert_eq!(kept, [Hop(1), Hop(3), Hop(4), Hop(5)]);
         assert_eq!(hops.get(Hop(3)), Some(&way(3)));
-        assert_eq!(hops.get(Hop(4)), Some(&Way::Gone(4)));
+        assert_eq!(hops.get(Hop(4)), Some(&HopTarget::Gone(4)));
         assert_eq!(hops.acquire(&way(5)).unwrap(), (Hop(5), false));
         // What the image had not is for others, and what it has until it is retired is not.
         assert_eq!(hops.acquire(&way(9)).unwrap(), (Hop(2), true));
@@ -206,6 +206,6 @@ mod tests {
         assert_eq!(hops.passed(), [hop]);
         hops.release(Hop::NONE);
         hops.published();
-        assert!(!hops.are_parting());
+        assert!(!hops.has_pending_reclaim());
     }
 }

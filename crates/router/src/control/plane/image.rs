@@ -18,7 +18,7 @@
 //!
 //! **Nothing of a neighbor is kept.** What a hop means is made of its way and of what the
 //! kernel says now of links and neighbors, so that a MAC is never older than the start.
-//! A way by an interface that is gone is left to the host (`Way::Gone`).
+//! A way by an interface that is gone is left to the host (`HopTarget::Gone`).
 //!
 //! While the image's tables are in use no table is published: until
 //! [`Plane::retire`], which the first whole dump calls, or FRR's first sweep.
@@ -32,7 +32,7 @@ use fib::Full;
 use fib::image::{BadImage, Image, NotKept, Writer};
 use serde::{Deserialize, Serialize};
 
-use super::{Plane, Way};
+use super::{HopTarget, Plane};
 use crate::control::links;
 
 /// The array of ways.
@@ -93,7 +93,7 @@ impl From<BadImage> for AdoptError {
 /// A way, as it is kept.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum KeptWay {
+enum SavedTarget {
     Via(Vec<KeptVia>),
     Neighbor { dev: String, address: IpAddr },
     Blackhole,
@@ -117,15 +117,15 @@ struct KeptVia {
     onlink: bool,
 }
 
-impl KeptWay {
-    fn of(way: &Way, names: &impl Names) -> Self {
+impl SavedTarget {
+    fn of(way: &HopTarget, names: &impl Names) -> Self {
         match way {
-            Way::Gone(_) => Self::Gone,
-            &Way::Neighbor { interface, address } => match names.name(interface) {
+            HopTarget::Gone(_) => Self::Gone,
+            &HopTarget::Neighbor { interface, address } => match names.name(interface) {
                 Some(dev) => Self::Neighbor { dev, address },
                 None => Self::Gone,
             },
-            Way::Route(target) => match &**target {
+            HopTarget::Route(target) => match &**target {
                 Target::Via(vias) => {
                     let via = |via: &Via| {
                         let Via { gateway, weight, onlink, .. } = *via;
@@ -145,12 +145,12 @@ impl KeptWay {
     }
 
     /// Returns the way of the hop of this number, as interfaces are numbered now.
-    fn way(self, hop: u32, names: &impl Names) -> Way {
+    fn way(self, hop: u32, names: &impl Names) -> HopTarget {
         let target = match self {
             Self::Gone => None,
             Self::Neighbor { dev, address } => {
-                let neighbor = |interface| Way::Neighbor { interface, address };
-                return names.index(&dev).map_or(Way::Gone(hop), neighbor);
+                let neighbor = |interface| HopTarget::Neighbor { interface, address };
+                return names.index(&dev).map_or(HopTarget::Gone(hop), neighbor);
             }
             Self::Via(vias) => {
                 let via = |KeptVia { dev, gateway, weight, onlink }: KeptVia| {
@@ -171,11 +171,11 @@ impl KeptWay {
             Self::Broadcast => Some(Target::Broadcast),
             Self::Multicast => Some(Target::Multicast),
         };
-        target.map_or(Way::Gone(hop), |target| Way::Route(Arc::new(target)))
+        target.map_or(HopTarget::Gone(hop), |target| HopTarget::Route(Arc::new(target)))
     }
 }
 
-impl fmt::Display for KeptWay {
+impl fmt::Display for SavedTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Via(vias) => {
@@ -233,12 +233,13 @@ impl Plane {
             writer.array(&format!("{v6}/routes"), &[table.v6.rib().len() as u64]);
         }
         // By hop, from 1 on.
-        let mut ways: Vec<Option<KeptWay>> = Vec::new();
+        let mut ways: Vec<Option<SavedTarget>> = Vec::new();
         for (hop, way, _) in self.hops.iter() {
             ways.resize_with(hop.0 as usize - 1, || None);
-            ways.push(Some(KeptWay::of(way, names)));
+            ways.push(Some(SavedTarget::of(way, names)));
         }
-        let word = |way: &Option<KeptWay>| way.as_ref().map_or(String::new(), ToString::to_string);
+        let word =
+            |way: &Option<SavedTarget>| way.as_ref().map_or(String::new(), ToString::to_string);
         let words: Vec<String> =
             std::iter::once(String::new()).chain(ways.iter().map(word)).collect();
         writer.array(WAYS, &serde_json::to_vec(&ways).unwrap_or_default());
@@ -259,14 +260,14 @@ impl Plane {
         locals: &[IpAddr],
         names: &impl Names,
     ) -> Result<(), AdoptError> {
-        let ways: Vec<Option<KeptWay>> =
+        let ways: Vec<Option<SavedTarget>> =
             serde_json::from_slice(image.bytes(WAYS)?).map_err(AdoptError::Ways)?;
         let mut imaged = Vec::new();
         for number in &self.numbers {
             let [v4, v6] = tables(*number);
             imaged.push((image.table::<u32>(&v4)?, image.table::<u128>(&v6)?));
         }
-        let way = |(hop, way): (u32, Option<KeptWay>)| way.map(|way| way.way(hop, names));
+        let way = |(hop, way): (u32, Option<SavedTarget>)| way.map(|way| way.way(hop, names));
         let kept = self.hops.seed((1..).zip(ways).map(way)).map_err(AdoptError::Full)?;
         self.settle_meanings();
         self.publish_adjacencies();

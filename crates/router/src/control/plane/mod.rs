@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   feed::netlink::Kernel ─► Follower ─► Plane
-//!       route   ─► Way ─► Hop ─► Store (IPv4, IPv6) ───┐
+//!       route   ─► HopTarget ─► Hop ─► Store (IPv4, IPv6) ───┐
 //!       neighbor, link ─► Adjacency of each Hop ──────┤ commit
 //!       address, local routes ─► Locals ───────────────┘   └─► published to the workers
 //! ```
@@ -14,7 +14,7 @@
 //! ICMP error. Neighbors that are not resolved it has the kernel resolve; packets for
 //! them wait in the worker (`datapath/hold.rs`).
 //!
-//! **Hosts on a link.** A connected route names no gateway: every destination is its own
+//! **AllowedHosts on a link.** A connected route names no gateway: every destination is its own
 //! neighbor. For each neighbor that the kernel knows, and whose longest route leads
 //! to its link, the plane adds a host route of its own; a route of the kernel for the
 //! same address goes first. They are looked through at every commit of changes, which is
@@ -39,7 +39,7 @@
 mod ages;
 mod hops;
 mod image;
-mod near;
+mod neighbors;
 pub mod policy;
 mod ports;
 mod store;
@@ -55,11 +55,11 @@ use fib::{Choice, Family, Full, Hop, Prefix, Publisher, Reader};
 use crate::datapath::{Adjacencies, Adjacency, Group, Ingress, Ingresses, SourceCheck, Tables};
 use ages::Ages;
 use hops::Hops;
-use near::Near;
+use neighbors::NeighborTable;
 use store::Store;
 
 pub use ages::Age;
-pub use hops::Way;
+pub use hops::HopTarget;
 pub use image::{AdoptError, Names, SystemNames};
 pub use ports::{PlanePort, Ports};
 pub use store::One;
@@ -115,7 +115,7 @@ pub struct Plane {
     hops: Hops,
     /// The members of hops that are groups, with a reference each.
     groups: HashMap<Hop, Vec<Hop>>,
-    near: Near,
+    near: NeighborTable,
     ports: Ports,
     adjacencies: Adjacencies,
     publisher: Publisher<Adjacencies>,
@@ -163,7 +163,7 @@ impl Plane {
             begun: false,
             hops: Hops::default(),
             groups: HashMap::new(),
-            near: Near::default(),
+            near: NeighborTable::default(),
             ports,
             adjacencies: Adjacencies::new().with_seed(seed()),
             publisher: Publisher::new(Adjacencies::new()),
@@ -216,12 +216,12 @@ impl Plane {
     }
 
     /// Returns what a hop stands for.
-    pub fn way(&self, hop: Hop) -> Option<&Way> {
+    pub fn hop_target(&self, hop: Hop) -> Option<&HopTarget> {
         self.hops.get(hop)
     }
 
     /// Walks the hops in use: each with its way and the number of its references.
-    pub fn ways(&self) -> impl Iterator<Item = (Hop, &Way, u64)> {
+    pub fn ways(&self) -> impl Iterator<Item = (Hop, &HopTarget, u64)> {
         self.hops.iter()
     }
 
@@ -285,7 +285,7 @@ impl Plane {
     }
 
     /// What is told until the next commit is told again, and has not changed.
-    pub(crate) fn is_told_again(&mut self) {
+    pub(crate) fn begin_replay(&mut self) {
         self.ages.asleep = true;
     }
 
@@ -328,11 +328,11 @@ impl Plane {
     /// has resolved, or all.
     pub fn gateways(&self, all: bool) -> Vec<(u32, IpAddr)> {
         let vias = self.hops.iter().filter_map(|(_, way, _)| match way {
-            Way::Route(target) => match &**target {
+            HopTarget::Route(target) => match &**target {
                 Target::Via(vias) => Some(vias),
                 _ => None,
             },
-            Way::Neighbor { .. } | Way::Gone(_) => None,
+            HopTarget::Neighbor { .. } | HopTarget::Gone(_) => None,
         });
         let gateways = vias.flatten().filter_map(|via| Some((via.interface, via.gateway?)));
         let mine = gateways.filter(|(interface, _)| self.ports.get(*interface).is_some());
@@ -347,17 +347,17 @@ impl Plane {
         let mut list = BTreeSet::new();
         for (_, way, _) in self.hops.iter().filter(|(hop, ..)| used(*hop)) {
             match way {
-                Way::Route(target) => {
+                HopTarget::Route(target) => {
                     if let Target::Via(vias) = &**target {
                         let each =
                             vias.iter().filter_map(|via| Some((via.interface, via.gateway?)));
                         list.extend(each);
                     }
                 }
-                &Way::Neighbor { interface, address } => {
+                &HopTarget::Neighbor { interface, address } => {
                     list.insert((interface, address));
                 }
-                Way::Gone(_) => {}
+                HopTarget::Gone(_) => {}
             }
         }
         list.retain(|(interface, _)| self.ports.get(*interface).is_some());
@@ -367,7 +367,7 @@ impl Plane {
     /// Says which neighbors a packet waits for that wants `hop` and goes to `address`.
     pub fn wanted(&self, hop: Hop, address: IpAddr) -> Vec<(u32, IpAddr)> {
         match self.hops.get(hop) {
-            Some(Way::Route(target)) => match &**target {
+            Some(HopTarget::Route(target)) => match &**target {
                 Target::Via(vias) => {
                     let each =
                         vias.iter().map(|via| (via.interface, via.gateway.unwrap_or(address)));
@@ -375,8 +375,8 @@ impl Plane {
                 }
                 _ => Vec::new(),
             },
-            Some(&Way::Neighbor { interface, address }) => vec![(interface, address)],
-            Some(Way::Gone(_)) | None => Vec::new(),
+            Some(&HopTarget::Neighbor { interface, address }) => vec![(interface, address)],
+            Some(HopTarget::Gone(_)) | None => Vec::new(),
         }
     }
 
@@ -440,7 +440,7 @@ impl Plane {
     pub fn reclaim(&mut self) {
         while self.publisher.reclaim().is_some() {}
         while self.ingresses.reclaim().is_some() {}
-        if self.hops.are_parting() && self.v4.passed() && self.v6.passed() {
+        if self.hops.has_pending_reclaim() && self.v4.passed() && self.v6.passed() {
             for hop in self.hops.passed() {
                 for member in self.groups.remove(&hop).unwrap_or_default() {
                     self.hops.release(member);
@@ -454,9 +454,9 @@ impl Plane {
     }
 
     /// Says what a way means at this moment.
-    fn mean(&mut self, hop: Hop, way: &Way) -> Meaning {
+    fn mean(&mut self, hop: Hop, way: &HopTarget) -> Meaning {
         let one = match way {
-            Way::Route(target) => match &**target {
+            HopTarget::Route(target) => match &**target {
                 Target::Via(vias) => match &vias[..] {
                     [via] => match via.gateway {
                         Some(gateway) => Some(self.through(via.interface, gateway)),
@@ -474,8 +474,8 @@ impl Plane {
                 | Target::Broadcast
                 | Target::Multicast => None,
             },
-            &Way::Neighbor { interface, address } => Some(self.through(interface, address)),
-            Way::Gone(_) => None,
+            &HopTarget::Neighbor { interface, address } => Some(self.through(interface, address)),
+            HopTarget::Gone(_) => None,
         };
         Meaning::One(one.unwrap_or(Adjacency::HOST))
     }
@@ -485,7 +485,7 @@ impl Plane {
     fn mean_group(&mut self, hop: Hop, vias: &[Via]) -> Meaning {
         let gateway = |via: &Via| {
             let address = via.gateway.filter(|_| self.ports.get(via.interface).is_some())?;
-            Some(Way::Neighbor { interface: via.interface, address })
+            Some(HopTarget::Neighbor { interface: via.interface, address })
         };
         let Some(ways) = vias.iter().map(gateway).collect::<Option<Vec<_>>>() else {
             return Meaning::One(Adjacency::HOST);
@@ -549,7 +549,7 @@ impl Plane {
         }
         let mut hop = None;
         if wanted {
-            let Ok(got) = hops.acquire(&Way::Neighbor { interface, address }) else { return };
+            let Ok(got) = hops.acquire(&HopTarget::Neighbor { interface, address }) else { return };
             self.stale |= got.1;
             hop = Some(got.0);
         }
@@ -601,8 +601,10 @@ fn on_link<A: Family>(table: One<'_, A>, hops: &Hops, address: A, interface: u32
     let mut longest = None;
     for (prefix, hop) in table.rib().covering(host) {
         match hops.get(hop) {
-            Some(Way::Route(_)) if prefix == host => return false,
-            Some(Way::Route(target)) if longest.is_none_or(|(len, _)| prefix.len() >= len) => {
+            Some(HopTarget::Route(_)) if prefix == host => return false,
+            Some(HopTarget::Route(target))
+                if longest.is_none_or(|(len, _)| prefix.len() >= len) =>
+            {
                 longest = Some((prefix.len(), target));
             }
             _ => {}
@@ -695,9 +697,9 @@ impl Follower for Plane {
 /// The plane without the kernel's routes, where another feed has them: own addresses,
 /// links and neighbors are still the kernel's to tell.
 #[derive(Debug)]
-pub(crate) struct ButRoutes<'a>(pub(crate) &'a mut Plane);
+pub(crate) struct WithoutRoutes<'a>(pub(crate) &'a mut Plane);
 
-impl Follower for ButRoutes<'_> {
+impl Follower for WithoutRoutes<'_> {
     fn route_v4(&mut self, table: u32, prefix: Prefix<u32>, best: Option<&RouteInfo>) {
         if table == LOCAL {
             self.0.route_v4(table, prefix, best);

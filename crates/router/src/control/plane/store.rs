@@ -18,7 +18,7 @@ use feed::netlink::RouteInfo;
 use fib::engine::Step;
 use fib::{Choice, Family, Fib, FibsUpdater, Full, Hop, Prefix, Rib, Updater};
 
-use super::Way;
+use super::HopTarget;
 use super::hops::Hops;
 use crate::datapath::Numbered;
 
@@ -77,7 +77,7 @@ impl<A: Family> Store<A> {
         prefix: Prefix<A>,
         best: Option<&RouteInfo>,
     ) -> bool {
-        let way = best.map(|best| Way::Route(best.target.clone()));
+        let way = best.map(|best| HopTarget::Route(best.target.clone()));
         // Without an index left, which takes four billion ways, there is no route.
         let hop = way.and_then(|way| hops.acquire(&way).ok());
         let old = self.put(at, prefix, hop.map(|(hop, _)| hop));

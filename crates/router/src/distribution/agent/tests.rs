@@ -10,7 +10,7 @@ use super::super::config::TrialLimits;
 use super::super::key::SecretKey;
 use super::super::share::CanaryShare;
 use super::*;
-use crate::control::asks;
+use crate::control::handle;
 
 /// The script of a member and the versions that it applied.
 #[derive(Default)]
@@ -76,7 +76,7 @@ impl Fixture {
                 max_lost_grantors: 0,
             },
         };
-        let (events, asked) = asks::pair().unwrap();
+        let (events, asked) = handle::channel().unwrap();
         drop(asked);
         let (start, member) = (Instant::now(), Arc::new(ScriptedMember::default()));
         let store = BundleStore::open(&config.store_dir).unwrap();

@@ -1,4 +1,4 @@
-//! Hosts: the names by which the page and the metrics are asked for, and no others.
+//! AllowedHosts: the names by which the page and the metrics are asked for, and no others.
 //!
 //! A script of somebody's site may ask whatever its own name resolves to; and its owner may have
 //! that name resolve to an address on the reader's network a moment later (DNS rebinding). To
@@ -19,11 +19,11 @@ use std::net::{IpAddr, Ipv6Addr};
 use hyper::Request;
 use hyper::header::HOST;
 
-use super::http::Reply;
+use super::http::HttpResponse;
 
 /// The names that a server answers to, beside addresses and `localhost`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Hosts(Vec<String>);
+pub(crate) struct AllowedHosts(Vec<String>);
 
 /// Says whether a text may be a host's name: no port, no address, none of an URL's signs.
 pub(crate) fn is_name(text: &str) -> bool {
@@ -44,7 +44,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-impl Hosts {
+impl AllowedHosts {
     /// Takes names that [are some](is_name).
     pub(crate) fn new(names: &[String]) -> Self {
         Self(names.iter().map(|name| name.trim_end_matches('.').to_ascii_lowercase()).collect())
@@ -64,21 +64,21 @@ impl Hosts {
     /// # Errors
     ///
     /// What is answered to one that is for somebody else.
-    pub(crate) fn judge<B>(&self, request: &Request<B>) -> Result<(), Reply> {
+    pub(crate) fn judge<B>(&self, request: &Request<B>) -> Result<(), HttpResponse> {
         // Where the target says it, that holds (RFC 9112, section 3.2.2).
         let target = request.uri().authority().map(|it| it.as_str());
         let mut said = request.headers().get_all(HOST).iter();
         let host = match (said.next(), said.next(), target) {
             (Some(host), None, None) => host.to_str().unwrap_or_default(),
             (Some(_), None, Some(target)) => target,
-            _ => return Err(Reply::words(400, "a request has one Host")),
+            _ => return Err(HttpResponse::text(400, "a request has one Host")),
         };
         if self.have(host) {
             return Ok(());
         }
         let name = without_port(host);
         let shown = if is_name(name) { name } else { "NAME" };
-        Err(Reply::words(
+        Err(HttpResponse::text(
             421,
             &format!(
                 "asked for by a name that is not this one's. Ask by its IP address or by localhost; \
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn addresses_localhost_and_the_names_listed_are_answered_and_nothing_else() {
-        let hosts = Hosts::new(&["Gate.Example.net.".to_owned(), "gate".to_owned()]);
+        let hosts = AllowedHosts::new(&["Gate.Example.net.".to_owned(), "gate".to_owned()]);
         for own in [
             "127.0.0.1",
             "127.0.0.1:9273",
@@ -141,12 +141,12 @@ mod tests {
             // Of one name with a dot at its end: it is the same name.
             assert_eq!(hosts.have(other), other == "gate.", "{other:?}");
         }
-        assert!(!Hosts::default().have("gate") && Hosts::default().have("10.0.0.1"));
+        assert!(!AllowedHosts::default().have("gate") && AllowedHosts::default().have("10.0.0.1"));
     }
 
     #[test]
     fn a_request_has_one_host_and_its_target_comes_first() {
-        let hosts = Hosts::new(&["gate".to_owned()]);
+        let hosts = AllowedHosts::new(&["gate".to_owned()]);
         let judge = |uri: &str, said: &[&str]| {
             let mut request = Request::builder().uri(uri);
             for host in said {

@@ -44,13 +44,13 @@ use fib::{Family, Hop, Prefix};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use port::af_xdp::Interface;
 
-use super::api::{Audit, Event, Happened};
-use super::asks::Asked;
+use super::api::{Audit, Event, EventKind};
 use super::audit::auditor::HEAL;
-use super::calm::Calm;
+use super::churn::ChurnMonitor;
 use super::devices::Devices;
+use super::handle::ControlRequests;
 use super::monitor::{Tee, Told, Watchers};
-use super::plane::{ButRoutes, One, Plane, PlaneTable, Way};
+use super::plane::{HopTarget, One, Plane, PlaneTable, WithoutRoutes};
 use super::report::{FEEDS, Feeds, Reporter};
 use crate::datapath::{MARKS, WantReceiver};
 
@@ -75,7 +75,7 @@ const SOON: u16 = 1;
 
 /// What the control thread owns, and questions are put to.
 #[derive(Debug)]
-pub struct Following {
+pub struct KernelSync {
     /// The routes.
     pub plane: Plane,
     kernel: Kernel,
@@ -102,14 +102,14 @@ pub struct Following {
     /// Addresses whose routes were healed one by one, and when.
     healed_addresses: Vec<(IpAddr, Instant)>,
     /// Whether routes come so slowly that the kernel and the plane can be compared.
-    calm: Calm,
+    calm: ChurnMonitor,
     /// The number of messages that the next turn takes.
     burst: usize,
     /// The plane is to be told of every route when they have been read anew.
     retell: bool,
 }
 
-impl Following {
+impl KernelSync {
     /// Takes over a plane that the kernel has filled.
     pub fn new(
         plane: Plane,
@@ -120,7 +120,7 @@ impl Following {
     ) -> Self {
         let now = Instant::now();
         Self {
-            calm: Calm::new(now, plane.counts().changes),
+            calm: ChurnMonitor::new(now, plane.counts().changes),
             burst: BURST,
             healed_addresses: Vec::new(),
             plane,
@@ -266,7 +266,7 @@ impl Following {
             let read = self.kernel.reread(table, address, &mut self.plane);
             self.note(read.map(drop));
         }
-        self.plane.is_told_again();
+        self.plane.begin_replay();
         match address {
             IpAddr::V4(v4) => self.republish_v4(table, u32::from(v4)),
             IpAddr::V6(v6) => self.republish_v6(table, u128::from(v6)),
@@ -300,7 +300,7 @@ impl Following {
 
     /// Tells the plane of every route, and of the end of those that only it has.
     fn tell_again(&mut self) {
-        self.plane.is_told_again();
+        self.plane.begin_replay();
         let mirrors = self.mirrors();
         let v4 = only_there(&self.plane, &mirrors, |it| it.v4, Mirror::best_v4);
         let v6 = only_there(&self.plane, &mirrors, |it| it.v6, Mirror::best_v6);
@@ -312,7 +312,7 @@ impl Following {
         }
         if let Some(fpm) = &self.fpm {
             fpm.tell(&mut self.plane);
-            self.kernel.mirror().tell_routes(&mut ButRoutes(&mut self.plane));
+            self.kernel.mirror().tell_routes(&mut WithoutRoutes(&mut self.plane));
         } else {
             self.kernel.mirror().tell_routes(&mut self.plane);
         }
@@ -342,7 +342,7 @@ impl Following {
                     None => fpm.pump(&mut self.plane, burst),
                     Some(told) => {
                         let plane = &mut self.plane;
-                        fpm.pump(&mut Tee { plane, but_routes: false, told }, burst)
+                        fpm.pump(&mut Tee { plane, without_routes: false, told }, burst)
                     }
                 };
                 match pumped {
@@ -427,7 +427,7 @@ impl Following {
             let pairs = [("overrun", before.0, now.0), ("resynchronization", before.1, now.1)];
             for (what, _, total) in pairs.into_iter().filter(|(_, before, now)| before != now) {
                 let (feed, what) = ((*feed).to_owned(), what.to_owned());
-                self.watchers.tell(Happened::Feed { feed, what, total });
+                self.watchers.tell(EventKind::Feed { feed, what, total });
             }
         }
         self.reported = now;
@@ -460,7 +460,7 @@ impl Following {
     }
 }
 
-impl Following {
+impl KernelSync {
     /// Lists the neighbors that workers have used since the last time and the kernel holds for
     /// stale.
     fn stale_in_use(&self) -> Vec<(u32, IpAddr)> {
@@ -491,7 +491,7 @@ fn has_route<A: Family>(
     prefix: Prefix<A>,
 ) -> bool {
     let hop = plane.table(table).and_then(|table| of(table).rib().get(prefix));
-    hop.is_some_and(|hop| matches!(plane.way(hop), Some(Way::Route(_))))
+    hop.is_some_and(|hop| matches!(plane.hop_target(hop), Some(HopTarget::Route(_))))
 }
 
 /// Lists the routes of a family that the plane has and no mirror.
@@ -504,7 +504,8 @@ fn only_there<A: Family>(
     let mut gone = Vec::new();
     for table in plane.tables() {
         let routes = of(table).rib().iter();
-        let routes = routes.filter(|(_, hop)| matches!(plane.way(*hop), Some(Way::Route(_))));
+        let routes =
+            routes.filter(|(_, hop)| matches!(plane.hop_target(*hop), Some(HopTarget::Route(_))));
         let alone = routes.map(|(prefix, _)| prefix).filter(|prefix| {
             mirrors.iter().all(|mirror| best(mirror, table.number, *prefix).is_none())
         });
@@ -530,24 +531,24 @@ fn log_refused(fpm: &Fpm, (logged, at): &mut (u64, Option<Instant>)) {
 fn pump_kernel(
     kernel: &mut Kernel,
     plane: &mut Plane,
-    but_routes: bool,
+    without_routes: bool,
     told: &mut Option<Told>,
     burst: usize,
 ) -> Result<Pumped, feed::netlink::Error> {
     match told {
-        Some(told) => kernel.pump(&mut Tee { plane, but_routes, told }, burst),
-        None if but_routes => kernel.pump(&mut ButRoutes(plane), burst),
+        Some(told) => kernel.pump(&mut Tee { plane, without_routes, told }, burst),
+        None if without_routes => kernel.pump(&mut WithoutRoutes(plane), burst),
         None => kernel.pump(plane, burst),
     }
 }
 
 /// Follows until `stop`, counting its turns, and gives back what it had.
 pub(crate) fn follow(
-    mut following: Following,
-    asked: Asked<Following>,
+    mut following: KernelSync,
+    asked: ControlRequests<KernelSync>,
     stop: &AtomicBool,
     turns: &AtomicU64,
-) -> (Following, Asked<Following>) {
+) -> (KernelSync, ControlRequests<KernelSync>) {
     let mut soon = true;
     while !stop.load(Ordering::Relaxed) {
         turns.fetch_add(1, Ordering::Relaxed);
@@ -564,7 +565,7 @@ pub(crate) fn follow(
             let _ = poll(&mut ready, PollTimeout::from(wait));
         }
         soon = following.turn();
-        asked.answer(&mut following);
+        asked.serve(&mut following);
     }
     (following, asked)
 }

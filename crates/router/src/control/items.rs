@@ -10,8 +10,8 @@ use feed::netlink::{AnyPrefix, Target};
 use fib::{Family, Hop, Prefix};
 
 use super::api::{self, Item};
-use super::kernel::Following;
-use super::plane::{One, Plane, PlaneTable, Ports, Way};
+use super::kernel_sync::KernelSync;
+use super::plane::{HopTarget, One, Plane, PlaneTable, Ports};
 use super::protocols;
 use crate::daemon::View;
 use crate::datapath::{Class, Verdict};
@@ -30,15 +30,15 @@ fn dev(plane: &Plane, interface: u32) -> String {
 }
 
 /// Puts a way into words, with the names that `dev` has for interfaces.
-pub(super) fn words(dev: &dyn Fn(u32) -> String, way: &Way) -> Words {
+pub(super) fn words(dev: &dyn Fn(u32) -> String, way: &HopTarget) -> Words {
     let target = match way {
-        Way::Route(target) => target,
-        &Way::Neighbor { interface, address } => {
+        HopTarget::Route(target) => target,
+        &HopTarget::Neighbor { interface, address } => {
             let dev = dev(interface);
             let via = vec![api::Via { gateway: Some(address), dev, weight: 1 }];
             return Words { kind: "neighbor", via };
         }
-        Way::Gone(_) => return Words { kind: "gone", via: Vec::new() },
+        HopTarget::Gone(_) => return Words { kind: "gone", via: Vec::new() },
     };
     let kind = match **target {
         Target::Via(_) => "via",
@@ -65,7 +65,7 @@ pub(super) fn words(dev: &dyn Fn(u32) -> String, way: &Way) -> Words {
 }
 
 fn route<A: Family>(plane: &Plane, prefix: Prefix<A>, hop: Hop) -> api::Route {
-    let Words { kind, via } = match plane.way(hop) {
+    let Words { kind, via } = match plane.hop_target(hop) {
         Some(way) => words(&|index| dev(plane, index), way),
         None => Words { kind: "none", via: Vec::new() },
     };
@@ -127,7 +127,7 @@ pub(super) fn routes(
 ///
 /// Says that the table is not followed.
 pub(super) fn answer(
-    following: &Following,
+    following: &KernelSync,
     number: u32,
     address: IpAddr,
 ) -> Result<api::Answer, String> {
@@ -182,7 +182,7 @@ fn answer_in<A: Family>(plane: &Plane, table: One<'_, A>, key: A, address: IpAdd
 
 /// Puts a difference into words.
 pub fn difference(it: &api::Difference) -> String {
-    let side = |said: &Option<api::Said>| {
+    let side = |said: &Option<api::RouteView>| {
         let Some(said) = said else { return "nothing".to_owned() };
         let mut words = Vec::new();
         words
@@ -216,7 +216,7 @@ pub(super) fn neighbors(plane: &Plane) -> Vec<Item> {
 
 /// Lists the next hops.
 pub(super) fn next_hops(plane: &Plane) -> Vec<Item> {
-    let item = |(hop, way, routes): (Hop, &Way, u64)| {
+    let item = |(hop, way, routes): (Hop, &HopTarget, u64)| {
         let Words { kind, via } = words(&|index| dev(plane, index), way);
         let (kind, action) = (kind.to_owned(), action(plane, hop).to_owned());
         Item::NextHop(api::NextHop { hop: hop.0, kind, via, routes, action })
@@ -246,7 +246,7 @@ pub(super) fn fibs(plane: &Plane) -> Vec<Item> {
 }
 
 /// Describes the feed.
-pub(super) fn feeds(following: &Following) -> Vec<Item> {
+pub(super) fn feeds(following: &KernelSync) -> Vec<Item> {
     let (feed, counts) = (following.feed(), following.plane.counts());
     let (troubles, last_error) = following.troubles();
     let fpm = following.fpm().map(|fpm| {

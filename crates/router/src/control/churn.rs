@@ -1,7 +1,7 @@
 //! Calm: whether routes come at a rate at which the kernel and the router can be compared.
 //!
 //! ```text
-//!   turn ─ changes, read empty? ─► Calm ─► is_calm: for QUIET no second with more than FEW
+//!   turn ─ changes, read empty? ─► ChurnMonitor ─► is_calm: for QUIET no second with more than FEW
 //! ```
 //!
 //! While a full table converges, what the kernel does and what it has reported are seconds
@@ -19,7 +19,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 
 /// Follows the rate of changes.
 #[derive(Debug)]
-pub(super) struct Calm {
+pub(super) struct ChurnMonitor {
     /// The start of the present second, and the count of changes at that time.
     window: (Instant, u64),
     /// The last time of too many changes.
@@ -28,7 +28,7 @@ pub(super) struct Calm {
     drained: bool,
 }
 
-impl Calm {
+impl ChurnMonitor {
     /// Begins, with so many changes so far.
     pub(super) fn new(now: Instant, changes: u64) -> Self {
         Self { window: (now, changes), busy: None, drained: false }
@@ -55,13 +55,13 @@ impl Calm {
 
 #[cfg(test)]
 mod tests {
-    use super::{Calm, Duration, FEW, Instant, QUIET};
+    use super::{ChurnMonitor, Duration, FEW, Instant, QUIET};
 
     #[test]
     fn storm_is_over_when_it_has_been_quiet_for_a_while() {
         let begun = Instant::now();
         let at = |ms| begun + Duration::from_millis(ms);
-        let mut calm = Calm::new(begun, 1000);
+        let mut calm = ChurnMonitor::new(begun, 1000);
         assert!(!calm.is_calm(at(0)), "nothing has been read yet");
         calm.turn(at(5), 1000, true);
         assert!(calm.is_calm(at(5)));
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn trickle_of_updates_is_calm_and_a_storm_in_small_turns_is_not() {
         let begun = Instant::now();
-        let mut calm = Calm::new(begun, 0);
+        let mut calm = ChurnMonitor::new(begun, 0);
         for second in 1..10u64 {
             let now = begun + Duration::from_secs(second);
             calm.turn(now, second * FEW, true);

@@ -13,11 +13,11 @@ struct One {
 
 /// The neighbors by interface and address.
 #[derive(Debug, Default)]
-pub(super) struct Near {
+pub(super) struct NeighborTable {
     all: HashMap<(u32, IpAddr), One>,
 }
 
-impl Near {
+impl NeighborTable {
     /// Takes over what is said of a neighbor; `None`: it is gone or cannot be used.
     /// Says whether its MAC has changed.
     pub(super) fn update(&mut self, interface: u32, address: IpAddr, mac: Option<[u8; 6]>) -> bool {

@@ -9,23 +9,23 @@
 
 use std::sync::Arc;
 
-use super::answer;
 use super::api::{Item, Request};
-use super::asks::Asker;
-use super::kernel::Following;
+use super::handle::ControlHandle;
+use super::items;
+use super::kernel_sync::KernelSync;
 use crate::daemon::View;
 use crate::role::Role;
 
 /// Everybody who is asked.
 #[derive(Clone, Debug)]
-pub(crate) struct Look {
-    pub(crate) control: Asker<Following>,
+pub(crate) struct QueryHandle {
+    pub(crate) control: ControlHandle<KernelSync>,
     pub(crate) view: Arc<View>,
     /// What this is, and who is asked about that.
     pub(crate) role: Role,
 }
 
-impl Look {
+impl QueryHandle {
     /// Finds out what was asked. A comparison and a stream of events are not of that kind:
     /// they have no items here.
     ///
@@ -50,27 +50,27 @@ impl Look {
             }
             Request::Routes { within, family } => {
                 let found = control
-                    .ask(move |it| answer::routes(&it.plane, table, within.as_deref(), family));
+                    .call(move |it| items::routes(&it.plane, table, within.as_deref(), family));
                 let routes = found.ok_or_else(gone)??;
                 Ok(routes.into_iter().map(Item::Route).collect())
             }
             Request::Route { address } => {
-                let found = control.ask(move |it| answer::answer(it, table, address));
+                let found = control.call(move |it| items::answer(it, table, address));
                 Ok(vec![Item::Answer(found.ok_or_else(gone)??)])
             }
-            Request::Neighbors => control.ask(|it| answer::neighbors(&it.plane)).ok_or_else(gone),
-            Request::NextHops => control.ask(|it| answer::next_hops(&it.plane)).ok_or_else(gone),
-            Request::Fib => control.ask(|it| answer::fibs(&it.plane)).ok_or_else(gone),
-            Request::Feeds => control.ask(|it| answer::feeds(it)).ok_or_else(gone),
+            Request::Neighbors => control.call(|it| items::neighbors(&it.plane)).ok_or_else(gone),
+            Request::NextHops => control.call(|it| items::next_hops(&it.plane)).ok_or_else(gone),
+            Request::Fib => control.call(|it| items::fibs(&it.plane)).ok_or_else(gone),
+            Request::Feeds => control.call(|it| items::feeds(it)).ok_or_else(gone),
             Request::Audit => {
-                control.ask(|it| vec![Item::Audit(it.audit().clone())]).ok_or_else(gone)
+                control.call(|it| vec![Item::Audit(it.audit().clone())]).ok_or_else(gone)
             }
             Request::Interfaces => {
-                let ports = control.ask(|it| it.plane.ports().clone()).ok_or_else(gone)?;
-                answer::interfaces(&ports, view)
+                let ports = control.call(|it| it.plane.ports().clone()).ok_or_else(gone)?;
+                items::interfaces(&ports, view)
             }
-            Request::Counters => Ok(vec![Item::Counters(answer::counters(&view.stats()))]),
-            Request::Workers => Ok(answer::workers(&view.worker_stats())),
+            Request::Counters => Ok(vec![Item::Counters(items::counters(&view.stats()))]),
+            Request::Workers => Ok(items::workers(&view.worker_stats())),
             Request::Diff { .. } | Request::Monitor => Ok(Vec::new()),
         }
     }
