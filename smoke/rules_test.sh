@@ -58,7 +58,7 @@ goes 11.0.0.1 a
 
 echo "a rule by more than the interface is reported as not followed"
 within router ip rule add from 10.0.0.9 lookup 100 priority 40
-wait_for 5 eval '[ "$(of_r0)" = "101 rule 40 of IPv4 asks more than by which interface they came" ]' || fail "r0 by $(of_r0)"
+wait_for 5 eval '[ "$(of_r0)" = "101 rule 40 of IPv4 matches other fields than the input interface" ]' || fail "r0 by $(of_r0)"
 show interfaces | grep -q 'rule 40 of IPv4 .* not followed, packets go by table 101' || fail "$(show interfaces)"
 within router ip rule del priority 40
 wait_for 5 eval '[[ "$(of_r0)" != *"rule 40"* ]]' || fail "r0 by $(of_r0)"

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if args.json {
             serde_json::to_writer(&mut out, &event)?;
             writeln!(out)?;
-        } else if event.what == EventKind::Started {
+        } else if event.kind == EventKind::Started {
             eprintln!("fingerpost: monitoring; Ctrl-C stops");
         } else {
             writeln!(out, "{}", event_text(&event))?;
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn event_text(event: &Event) -> String {
-    match &event.what {
+    match &event.kind {
         EventKind::Started => String::new(),
         EventKind::Route { change, table, prefix, kind, via, generation } => {
             let table = if *table == 254 { String::new() } else { format!(" table {table}") };

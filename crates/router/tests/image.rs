@@ -5,14 +5,14 @@ mod rig;
 use feed::netlink::{Follower, Neighbor, Target};
 use fib::Choice;
 use fib::image::{BadImage, Image, Writer};
-use fingerpost_router::control::plane::{AdoptError, Names};
+use fingerpost_router::control::plane::{AdoptError, InterfaceNames};
 use fingerpost_router::datapath::Verdict;
 use rig::{MAIN, OTHER, Rig, info, ip, mac, to};
 
 /// Interfaces are called by what is added to their numbers: a restart renumbers them.
 struct Renumbered(u32);
 
-impl Names for Renumbered {
+impl InterfaceNames for Renumbered {
     fn name(&self, index: u32) -> Option<String> {
         Some(format!("eth{}", index.checked_sub(self.0)?))
     }
@@ -125,7 +125,7 @@ fn routes_that_come_take_the_images_place_with_the_same_hops() {
     assert_eq!(after.plane.hop_target(eleven), None);
     // Those of a group's members follow the group's.
     after.commit();
-    assert_eq!(after.plane.ways().count(), 2, "one of 10/8, one of 30/8");
+    assert_eq!(after.plane.hops().count(), 2, "one of 10/8, one of 30/8");
     assert!(after.plane.save(&Renumbered(7)).unwrap().is_some());
 }
 
@@ -166,13 +166,13 @@ fn what_is_no_image_of_this_router_changes_nothing() {
         let refused = adopt(&mut rig, &writer.finish()).unwrap_err();
         match ways {
             b"[]" => assert!(matches!(refused, AdoptError::Image(BadImage::Missing { .. }))),
-            _ => assert!(matches!(refused, AdoptError::Ways(_)), "{refused}"),
+            _ => assert!(matches!(refused, AdoptError::Targets(_)), "{refused}"),
         }
     }
     assert!(adopt(&mut rig, &Writer::new().finish()).is_err());
     rig.commit();
     assert_eq!(rig.leads("10.1.1.1"), Err(Verdict::NoRoute));
-    assert_eq!(rig.plane.ways().count(), 0);
+    assert_eq!(rig.plane.hops().count(), 0);
     routes(&mut rig);
     as_before(&mut rig);
 }

@@ -84,7 +84,7 @@ fn hosts_on_a_link_have_routes_of_their_own_while_they_are_known() {
         assert_eq!(rig.leads("192.0.2.9"), Err(Verdict::Unresolved));
         // Who is asked for is the host, or the gateway.
         let (hop, _) = rig.asked(0, "192.0.2.9", 0);
-        assert_eq!(rig.plane.wanted(hop, ip("192.0.2.9")), [(1, ip("192.0.2.9"))]);
+        assert_eq!(rig.plane.neighbors_of(hop, ip("192.0.2.9")), [(1, ip("192.0.2.9"))]);
         rig.idle();
         // A longer route by a gateway takes the host away from the link; and gives it back.
         rig.neighbor(2, "198.51.100.1", Some(3));
@@ -121,7 +121,7 @@ fn several_ways_are_a_group_of_those_that_can_be_used() {
         assert_eq!(rig.leads("10.0.0.1"), Err(Verdict::Unresolved), "nobody is resolved");
         let (hop, _) = rig.asked(0, "10.0.0.1", 0);
         let wanted = [(1, ip("192.0.2.1")), (2, ip("192.0.2.2"))];
-        assert_eq!(rig.plane.wanted(hop, ip("10.0.0.1")), wanted);
+        assert_eq!(rig.plane.neighbors_of(hop, ip("10.0.0.1")), wanted);
         rig.neighbor(1, "192.0.2.1", Some(1));
         rig.commit();
         let shares = |rig: &mut Rig| {
@@ -145,7 +145,7 @@ fn several_ways_are_a_group_of_those_that_can_be_used() {
             rig.route(MAIN, "11.0.0.0/8", Some(&info(Target::Blackhole)));
             rig.commit();
         }
-        assert_eq!(rig.plane.ways().count(), 1);
+        assert_eq!(rig.plane.hops().count(), 1);
     }
 }
 
@@ -327,7 +327,7 @@ fn a_port_goes_by_the_table_that_the_rules_lead_to() {
         assert_eq!(rig.leads_from(1, "10.1.1.1"), Ok((1, 2)));
         assert!(rig.ingresses.current().get(1).further, "main comes after it");
         assert!(!rig.ingresses.current().get(0).further);
-        assert!(rig.plane.ports().iter().all(|port| port.stray.is_none()));
+        assert!(rig.plane.ports().iter().all(|port| port.rule_conflict.is_none()));
         // Workers have their tables: a port that is led to another stays, and it is said.
         rig.plane.rules(&ruled("eth2", 78));
         rig.commit();
@@ -338,7 +338,7 @@ fn a_port_goes_by_the_table_that_the_rules_lead_to() {
         rig.plane.rules(&ruled("eth9", 77));
         assert!(rig.plane.ports().get(2).is_some_and(PlanePort::has_moved));
         rig.plane.rules(&ruled("eth2", 77));
-        assert!(rig.plane.ports().iter().all(|port| port.stray.is_none()));
+        assert!(rig.plane.ports().iter().all(|port| port.rule_conflict.is_none()));
     }
 }
 

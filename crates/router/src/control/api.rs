@@ -433,7 +433,7 @@ pub struct Event {
     pub time: f64,
     /// What.
     #[serde(flatten)]
-    pub what: EventKind,
+    pub kind: EventKind,
 }
 
 /// What has happened.

@@ -1,18 +1,18 @@
-//! Devices: the interfaces of the router, kept what the kernel's links are.
+//! Adjusts the router's interfaces to the kernel's links.
 //!
 //! ```text
 //!   link messages ─► Plane's ports ─┬─► Devices: MAC, MTU, name, program on or off ─► Interface
 //!                                   └─► states ─► the thread that owns the workers
 //! ```
 //!
-//! The control thread calls [`Devices::follow`] in the turn in which a port has changed, so
-//! that a new MAC is compared, and a new device has the steering program, within milliseconds
-//! of the kernel's message. Sockets are of one device: where another has taken its place, or
-//! where packets no longer fit the frames, the thread that owns the workers replaces them
-//! (`daemon/remake.rs`); it reads the necessary steps here.
+//! The control thread calls [`Devices::follow`] in the turn in which a port has changed, so that
+//! the program compares a new MAC, and a new device has the program, within milliseconds of the
+//! kernel's message. A socket belongs to one device: where another device replaces it, or where
+//! packets no longer fit the frames, the thread that owns the workers replaces them
+//! (`daemon/remake.rs`); it reads [`DeviceStates`].
 //!
-//! Queues that are added while a gate works have no socket. Devices puts the program on the device
-//! again, which drops their packets, and reports a problem; a restart serves them.
+//! Queues that are added while a gate runs have no socket. [`Devices`] attaches the program to the
+//! device again, which drops their packets, and reports a problem; a restart serves them.
 //!
 //! A router leaves interfaces that it cannot serve to the kernel. A gate never does: packets that
 //! come in on its front interface and find no socket are dropped there, unless it is
@@ -27,7 +27,7 @@ use super::plane::{PlanePort, Ports};
 use crate::router::LARGEST_MTU;
 
 /// The delay before a refused request to the system is repeated.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY: Duration = Duration::from_secs(1);
 
 /// The known state of a port's device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,8 +38,7 @@ pub struct DeviceState {
     pub index: u32,
     /// The largest packet, in bytes.
     pub mtu: usize,
-    /// The steering program is on it, and it is up as far as the administrator is concerned:
-    /// sockets can be bound.
+    /// The steering program is attached and the link is administratively up: sockets can be bound.
     pub usable: bool,
     /// The reason that it does not work as a port.
     pub problem: Option<String>,
@@ -60,23 +59,22 @@ impl DeviceStates {
     }
 }
 
-/// The interfaces, and what is known of them.
+/// The interfaces and their states.
 #[derive(Debug)]
 pub struct Devices {
     interfaces: Vec<Interface>,
     states: DeviceStates,
-    /// The interfaces are a gate's: nothing is left to the kernel.
+    /// The interfaces belong to a gate: no packet is left to the kernel.
     guards: bool,
-    /// The time at which a refused request to the system is repeated, and the number of a gate's queues
-    /// is read again.
-    again: Option<Instant>,
+    /// The time at which a refused request to the system is repeated, and the number of a gate's
+    /// queues is read again.
+    retry_at: Option<Instant>,
 }
 
 impl Devices {
-    /// Takes interfaces in the ports' order, those of a gate if it `guards`, and where their
-    /// states are to be read.
+    /// Takes interfaces in the ports' order, and the states to update. `guards` is set for a gate.
     pub fn new(interfaces: Vec<Interface>, states: DeviceStates, guards: bool) -> Self {
-        Self { interfaces, states, guards, again: Some(Instant::now()) }
+        Self { interfaces, states, guards, retry_at: Some(Instant::now()) }
     }
 
     /// Returns the interfaces.
@@ -84,22 +82,22 @@ impl Devices {
         &self.interfaces
     }
 
-    /// Works for other interfaces from now on.
+    /// Replaces the interfaces.
     pub fn set(&mut self, interfaces: Vec<Interface>) {
         self.interfaces = interfaces;
-        self.again = Some(Instant::now());
+        self.retry_at = Some(Instant::now());
     }
 
-    /// Returns whether something is to be tried again by now.
+    /// Returns whether a retry is due.
     pub fn is_due(&self) -> bool {
-        self.again.is_some_and(|again| again <= Instant::now())
+        self.retry_at.is_some_and(|at| at <= Instant::now())
     }
 
     /// Adjusts every interface to its port; returns the problem of each, in the ports'
     /// order.
     pub fn follow(&mut self, ports: &Ports) -> Vec<Option<String>> {
         // The number of queues changes without a message of the kernel.
-        self.again = self.guards.then(|| Instant::now() + AGAIN);
+        self.retry_at = self.guards.then(|| Instant::now() + RETRY);
         let (mut problems, mut states) = (Vec::new(), Vec::new());
         for at in 0..self.interfaces.len() {
             let Some(port) = ports.iter().nth(at) else { continue };
@@ -107,13 +105,13 @@ impl Devices {
             let mut problem = match adjust(interface, port, self.guards) {
                 Ok(problem) => problem,
                 Err(error) => {
-                    self.again = Some(Instant::now() + AGAIN);
+                    self.retry_at = Some(Instant::now() + RETRY);
                     Some(error)
                 }
             };
             if problem.is_none() && !port.served {
-                let what = if port.enabled { "waits for the workers" } else { "is down" };
-                problem = Some(format!("{} was created again and {what}", port.name));
+                let state = if port.enabled { "waits for the workers" } else { "is down" };
+                problem = Some(format!("{} was created again and {state}", port.name));
             }
             states.push(DeviceState {
                 name: port.name.clone(),
@@ -129,8 +127,8 @@ impl Devices {
     }
 }
 
-/// Makes an interface what its port is. Returns why that cannot be a port at the moment; the
-/// error is what the system refused.
+/// Adjusts an interface to its port. Returns the reason that it cannot be a port at the moment; the
+/// error is the system's refusal.
 fn adjust(interface: &Interface, port: &PlanePort, guards: bool) -> Result<Option<String>, String> {
     if port.gone {
         interface.detach();
@@ -148,25 +146,25 @@ fn adjust(interface: &Interface, port: &PlanePort, guards: bool) -> Result<Optio
     }
     interface.set_mtu(mtu);
     // Until the router uses the tables that the rules lead to, the kernel forwards.
-    let led = port
+    let moved = port
         .has_moved()
         .then(|| format!("{} is assigned to another table by the rules", port.name));
     let unserved = || {
-        let (there, served) = (interface.follow_queues().ok()?, interface.queues());
-        (guards && there > served).then(|| {
+        let (queues, served) = (interface.follow_queues().ok()?, interface.queues());
+        (guards && queues > served).then(|| {
             format!(
-                "{} has {there} receive queues, of which {served} are served: packets of the others \
-                 reach no worker until the gate is restarted",
+                "{} has {queues} receive queues, of which {served} are served: packets of the \
+                 others reach no worker until the gate is restarted",
                 port.name
             )
         })
     };
-    let problem = port.unfit.clone().or(led).or_else(unserved).or_else(|| {
-        let left =
+    let problem = port.unfit.clone().or(moved).or_else(unserved).or_else(|| {
+        let effect =
             if guards { "larger packets are dropped" } else { "its packets are left to Linux" };
         let name = &port.name;
         (mtu > LARGEST_MTU).then(|| {
-            format!("{name} has an MTU of {mtu} bytes, the limit is {LARGEST_MTU}: {left}")
+            format!("{name} has an MTU of {mtu} bytes, the limit is {LARGEST_MTU}: {effect}")
         })
     });
     interface.give_back(problem.is_some() && !guards).map_err(failed)?;

@@ -1,7 +1,7 @@
-//! Answers: what the plane, the workers and the ports have to say, item by item.
+//! Builds the items of the control socket's replies from the plane, the workers and the ports.
 //!
-//! Each function is one kind of question; a question of the plane is run on its thread
-//! and copies out what it needs, the words are made here.
+//! Each function answers one kind of request (`query.rs`). Functions that take a `Plane` run on the
+//! control thread and copy their result, so that formatting and writing happen on the client's.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,34 +11,34 @@ use fib::{Family, Hop, Prefix};
 
 use super::api::{self, Item};
 use super::kernel_sync::KernelSync;
-use super::plane::{HopTarget, One, Plane, PlaneTable, Ports};
+use super::plane::{HopTarget, Plane, PlaneTable, Ports, TableView};
 use super::protocols;
 use crate::daemon::View;
 use crate::datapath::{Class, Verdict};
 use crate::stats::Snapshot;
 
-/// A hop in words.
-pub(super) struct Words {
+/// The target of a hop as the API shows it.
+pub(super) struct TargetView {
     pub(super) kind: &'static str,
     pub(super) via: Vec<api::Via>,
 }
 
-/// Returns the name of an interface by its index; the number where it is no port.
+/// Returns the name of an interface by its index; `if` and the number where it is no port.
 fn dev(plane: &Plane, interface: u32) -> String {
     let port = plane.ports().get(interface);
     port.map_or_else(|| format!("if{interface}"), |port| port.name.clone())
 }
 
-/// Puts a way into words, with the names that `dev` has for interfaces.
-pub(super) fn words(dev: &dyn Fn(u32) -> String, way: &HopTarget) -> Words {
-    let target = match way {
+/// Converts a target, with the names that `dev` returns for interfaces.
+pub(super) fn target_view(dev: &dyn Fn(u32) -> String, target: &HopTarget) -> TargetView {
+    let target = match target {
         HopTarget::Route(target) => target,
         &HopTarget::Neighbor { interface, address } => {
             let dev = dev(interface);
             let via = vec![api::Via { gateway: Some(address), dev, weight: 1 }];
-            return Words { kind: "neighbor", via };
+            return TargetView { kind: "neighbor", via };
         }
-        HopTarget::Gone(_) => return Words { kind: "gone", via: Vec::new() },
+        HopTarget::Gone(_) => return TargetView { kind: "gone", via: Vec::new() },
     };
     let kind = match **target {
         Target::Via(_) => "via",
@@ -61,23 +61,23 @@ pub(super) fn words(dev: &dyn Fn(u32) -> String, way: &HopTarget) -> Words {
             .collect(),
         _ => Vec::new(),
     };
-    Words { kind, via }
+    TargetView { kind, via }
 }
 
 fn route<A: Family>(plane: &Plane, prefix: Prefix<A>, hop: Hop) -> api::Route {
-    let Words { kind, via } = match plane.hop_target(hop) {
-        Some(way) => words(&|index| dev(plane, index), way),
-        None => Words { kind: "none", via: Vec::new() },
+    let TargetView { kind, via } = match plane.hop_target(hop) {
+        Some(target) => target_view(&|index| dev(plane, index), target),
+        None => TargetView { kind: "none", via: Vec::new() },
     };
     api::Route { prefix: prefix.to_string(), kind: kind.to_owned(), via, hop: hop.0 }
 }
 
-/// Says what is done with packets of a hop.
+/// Returns the action on packets of a hop.
 fn action(plane: &Plane, hop: Hop) -> &'static str {
-    if plane.meanings().group(hop).is_some() {
+    if plane.current_adjacencies().group(hop).is_some() {
         return "divide";
     }
-    match plane.meanings().get(hop).port() {
+    match plane.current_adjacencies().get(hop).port() {
         Ok(_) => "send",
         Err(Verdict::HostRoute) => "host",
         Err(Verdict::Unresolved) => "wait",
@@ -86,80 +86,85 @@ fn action(plane: &Plane, hop: Hop) -> &'static str {
     }
 }
 
-fn find(plane: &Plane, number: u32) -> Result<PlaneTable<'_>, String> {
+fn find_table(plane: &Plane, number: u32) -> Result<PlaneTable<'_>, String> {
     plane.table(number).ok_or_else(|| {
-        let all: Vec<_> = plane.tables().map(|table| table.number.to_string()).collect();
-        format!("no table {number} is followed (there is: {})", all.join(", "))
+        let followed: Vec<_> = plane.tables().map(|table| table.number.to_string()).collect();
+        format!("table {number} is not followed; these are: {}", followed.join(", "))
     })
 }
 
-/// Lists the routes of the families asked for, inside `within` if that is said.
+/// Lists the routes of the requested family (of both, if it is `None`), inside `within` if given.
 ///
 /// # Errors
 ///
-/// Says that `within` is no prefix, or that the table is not followed.
+/// `within` is not a prefix, or the table is not followed.
 pub(super) fn routes(
     plane: &Plane,
     number: u32,
     within: Option<&str>,
     family: Option<u8>,
 ) -> Result<Vec<api::Route>, String> {
-    let table = find(plane, number)?;
-    let bad = |error| format!("{}: {error}", within.unwrap_or_default());
-    let six = within.map(|text| text.contains(':'));
+    let table = find_table(plane, number)?;
+    let invalid = |error| format!("{}: {error}", within.unwrap_or_default());
+    let is_v6 = within.map(|text| text.contains(':'));
     let mut routes = Vec::new();
-    if family != Some(6) && six != Some(true) {
-        let within = within.map_or(Ok(Prefix::truncate(0, 0)), str::parse).map_err(bad)?;
-        let all = table.v4.rib().covered(within);
-        routes.extend(all.map(|(prefix, hop)| route::<u32>(plane, prefix, hop)));
+    if family != Some(6) && is_v6 != Some(true) {
+        let within = within.map_or(Ok(Prefix::truncate(0, 0)), str::parse).map_err(invalid)?;
+        let covered = table.v4.rib().covered(within);
+        routes.extend(covered.map(|(prefix, hop)| route::<u32>(plane, prefix, hop)));
     }
-    if family != Some(4) && six != Some(false) {
-        let within = within.map_or(Ok(Prefix::truncate(0, 0)), str::parse).map_err(bad)?;
-        let all = table.v6.rib().covered(within);
-        routes.extend(all.map(|(prefix, hop)| route::<u128>(plane, prefix, hop)));
+    if family != Some(4) && is_v6 != Some(false) {
+        let within = within.map_or(Ok(Prefix::truncate(0, 0)), str::parse).map_err(invalid)?;
+        let covered = table.v6.rib().covered(within);
+        routes.extend(covered.map(|(prefix, hop)| route::<u128>(plane, prefix, hop)));
     }
     Ok(routes)
 }
 
-/// Says where packets to an address go.
+/// Looks an address up as workers do, and describes the route.
 ///
 /// # Errors
 ///
-/// Says that the table is not followed.
-pub(super) fn answer(
-    following: &KernelSync,
+/// The table is not followed.
+pub(super) fn lookup(
+    sync: &KernelSync,
     number: u32,
     address: IpAddr,
 ) -> Result<api::Answer, String> {
-    let plane = &following.plane;
-    let table = find(plane, number)?;
-    let (mut answer, told, prefix) = match address {
-        IpAddr::V4(it) => {
-            let key = u32::from(it);
+    let plane = &sync.plane;
+    let table = find_table(plane, number)?;
+    let (mut answer, info, prefix) = match address {
+        IpAddr::V4(v4) => {
+            let key = u32::from(v4);
             let prefix = table.v4.rib().longest(key).map(|(prefix, _)| prefix);
-            let told = prefix.and_then(|prefix| following.route_v4(number, prefix));
-            (answer_in(plane, table.v4, key, address), told, prefix.map(AnyPrefix::V4))
+            let info = prefix.and_then(|prefix| sync.route_v4(number, prefix));
+            (lookup_in(plane, table.v4, key, address), info, prefix.map(AnyPrefix::V4))
         }
-        IpAddr::V6(it) => {
-            let key = u128::from(it);
+        IpAddr::V6(v6) => {
+            let key = u128::from(v6);
             let prefix = table.v6.rib().longest(key).map(|(prefix, _)| prefix);
-            let told = prefix.and_then(|prefix| following.route_v6(number, prefix));
-            (answer_in(plane, table.v6, key, address), told, prefix.map(AnyPrefix::V6))
+            let info = prefix.and_then(|prefix| sync.route_v6(number, prefix));
+            (lookup_in(plane, table.v6, key, address), info, prefix.map(AnyPrefix::V6))
         }
     };
-    if let (Some(told), Some(prefix)) = (told, prefix) {
+    if let (Some(info), Some(prefix)) = (info, prefix) {
         let age = plane.age(number, prefix);
-        answer.protocol = Some(protocols::name(told.protocol));
-        answer.metric = Some(told.metric);
+        answer.protocol = Some(protocols::name(info.protocol));
+        answer.metric = Some(info.metric);
         answer.age = Some(age.age.as_secs());
         answer.age_or_more = age.or_more;
     }
     Ok(answer)
 }
 
-fn answer_in<A: Family>(plane: &Plane, table: One<'_, A>, key: A, address: IpAddr) -> api::Answer {
+fn lookup_in<A: Family>(
+    plane: &Plane,
+    table: TableView<'_, A>,
+    key: A,
+    address: IpAddr,
+) -> api::Answer {
     let (hop, steps) = table.trace(key);
-    let adjacency = plane.meanings().get(hop);
+    let adjacency = plane.current_adjacencies().get(hop);
     let port = adjacency.port().ok().and_then(|at| plane.ports().iter().nth(at.into()));
     let longest = table.rib().longest(key);
     let loads = steps.iter().map(|step| format!("{}[{}] {} B", step.part, step.index, step.bytes));
@@ -180,30 +185,33 @@ fn answer_in<A: Family>(plane: &Plane, table: One<'_, A>, key: A, address: IpAdd
     }
 }
 
-/// Puts a difference into words.
-pub fn difference(it: &api::Difference) -> String {
-    let side = |said: &Option<api::RouteView>| {
-        let Some(said) = said else { return "nothing".to_owned() };
+/// Formats a difference as one line.
+pub fn difference(difference: &api::Difference) -> String {
+    let side = |route: &Option<api::RouteView>| {
+        let Some(route) = route else { return "nothing".to_owned() };
+        let is_known = route.prefix != difference.of && !route.prefix.is_empty();
         let mut words = Vec::new();
-        words
-            .extend((said.prefix != it.of && !said.prefix.is_empty()).then(|| said.prefix.clone()));
-        words.extend((said.kind != "via").then(|| said.kind.clone()));
-        for via in &said.via {
+        words.extend(is_known.then(|| route.prefix.clone()));
+        words.extend((route.kind != "via").then(|| route.kind.clone()));
+        for via in &route.via {
             words.extend(via.gateway.map(|gateway| format!("via {gateway}")));
             words.push(format!("dev {}", via.dev));
-            words.extend((said.via.len() > 1).then(|| format!("weight {}", via.weight)));
+            words.extend((route.via.len() > 1).then(|| format!("weight {}", via.weight)));
         }
         words.join(" ")
     };
-    let table = if it.table == 254 { String::new() } else { format!(" table {}", it.table) };
-    let (of, kernel, router) = (&it.of, side(&it.kernel), side(&it.router));
-    match it.what.as_str() {
+    let table = match difference.table {
+        254 => String::new(),
+        number => format!(" table {number}"),
+    };
+    let (of, kernel, router) = (&difference.of, side(&difference.kernel), side(&difference.router));
+    match difference.what.as_str() {
         "table" => format!("{of}{table}: the routes have {kernel}, the workers' table {router}"),
         _ => format!("{of}{table}: the kernel has {kernel}, the router {router}"),
     }
 }
 
-/// Lists the neighbors that can be used.
+/// Lists the neighbors whose MAC is known.
 pub(super) fn neighbors(plane: &Plane) -> Vec<Item> {
     let mut all: Vec<_> = plane.neighbors().collect();
     all.sort();
@@ -216,18 +224,18 @@ pub(super) fn neighbors(plane: &Plane) -> Vec<Item> {
 
 /// Lists the next hops.
 pub(super) fn next_hops(plane: &Plane) -> Vec<Item> {
-    let item = |(hop, way, routes): (Hop, &HopTarget, u64)| {
-        let Words { kind, via } = words(&|index| dev(plane, index), way);
+    let item = |(hop, target, routes): (Hop, &HopTarget, u64)| {
+        let TargetView { kind, via } = target_view(&|index| dev(plane, index), target);
         let (kind, action) = (kind.to_owned(), action(plane, hop).to_owned());
         Item::NextHop(api::NextHop { hop: hop.0, kind, via, routes, action })
     };
-    plane.ways().map(item).collect()
+    plane.hops().map(item).collect()
 }
 
 /// Describes the tables.
 pub(super) fn fibs(plane: &Plane) -> Vec<Item> {
-    fn fib<A: Family>(plane: &Plane, number: u32, family: &str, table: One<'_, A>) -> Item {
-        let full = plane.full().filter(|(which, _)| which.eq_ignore_ascii_case(family));
+    fn fib<A: Family>(plane: &Plane, number: u32, family: &str, table: TableView<'_, A>) -> Item {
+        let full = plane.full().filter(|(name, _)| name.eq_ignore_ascii_case(family));
         Item::Fib(api::Fib {
             table: number,
             family: family.to_owned(),
@@ -239,17 +247,17 @@ pub(super) fn fibs(plane: &Plane) -> Vec<Item> {
             full: full.map(|(_, full)| full.to_string()),
         })
     }
-    let both = |table: PlaneTable<'_>| {
+    let families = |table: PlaneTable<'_>| {
         [fib(plane, table.number, "ipv4", table.v4), fib(plane, table.number, "ipv6", table.v6)]
     };
-    plane.tables().flat_map(both).collect()
+    plane.tables().flat_map(families).collect()
 }
 
-/// Describes the feed.
-pub(super) fn feeds(following: &KernelSync) -> Vec<Item> {
-    let (feed, counts) = (following.feed(), following.plane.counts());
-    let (troubles, last_error) = following.troubles();
-    let fpm = following.fpm().map(|fpm| {
+/// Describes the feeds.
+pub(super) fn feeds(sync: &KernelSync) -> Vec<Item> {
+    let (feed, counts) = (sync.feed(), sync.plane.counts());
+    let (errors, last_error) = sync.errors();
+    let fpm = sync.fpm().map(|fpm| {
         Item::Feed(api::Feed {
             name: "fpm".to_owned(),
             messages: fpm.messages,
@@ -272,7 +280,7 @@ pub(super) fn feeds(following: &KernelSync) -> Vec<Item> {
         refused: 0,
         changes: counts.changes,
         commits: counts.commits,
-        errors: troubles,
+        errors,
         last_error: last_error.map(str::to_owned),
     });
     [Some(kernel), fpm].into_iter().flatten().collect()
@@ -282,21 +290,24 @@ pub(super) fn feeds(following: &KernelSync) -> Vec<Item> {
 ///
 /// # Errors
 ///
-/// Says that the steering program's counters cannot be read.
+/// The counters of the steering program or of a socket cannot be read.
 pub(super) fn interfaces(ports: &Ports, view: &View) -> Result<Vec<Item>, String> {
     let interfaces = view.interfaces();
     let item = |port: &super::plane::PlanePort| {
-        let interface = interfaces.iter().find(|it| it.index() == port.interface);
+        let interface = interfaces.iter().find(|interface| interface.index() == port.interface);
         let counts = interface.map(port::af_xdp::Interface::counts).transpose();
-        let counts = counts.map_err(|error| format!("{}: its counters: {error}", port.name))?;
+        let unreadable =
+            |error| format!("{}: cannot read the steering program's counters: {error}", port.name);
+        let counts = counts.map_err(unreadable)?;
         let stats = interface.map(port::af_xdp::Interface::stats).transpose();
-        let stats = stats.map_err(|error| format!("{}: its counters: {error}", port.name))?;
-        let stats = stats.unwrap_or_default();
+        let unreadable =
+            |error| format!("{}: cannot read the sockets' counters: {error}", port.name);
+        let stats = stats.map_err(unreadable)?.unwrap_or_default();
         let names = |counts: &[(&str, u64)]| {
             counts.iter().map(|&(name, count)| (name.to_owned(), count)).collect()
         };
         let named = |counts: port::af_xdp::steer::Counts| {
-            counts.iter().map(|(which, count)| (which.name().to_owned(), count)).collect()
+            counts.iter().map(|(counter, count)| (counter.name().to_owned(), count)).collect()
         };
         Ok(Item::Interface(api::Interface {
             name: port.name.clone(),
@@ -305,11 +316,11 @@ pub(super) fn interfaces(ports: &Ports, view: &View) -> Result<Vec<Item>, String
             mtu: port.mtu,
             up: port.up,
             table: port.table,
-            rules: port.stray.as_ref().map(ToString::to_string),
+            rules: port.rule_conflict.as_ref().map(ToString::to_string),
             mode: view.mode(port.interface).to_owned(),
             configured: (port.configured != port.name).then(|| port.configured.clone()),
             problem: port.problem.clone(),
-            observe: interface.is_some_and(|it| it.observes().unwrap_or(false)),
+            observe: interface.is_some_and(|interface| interface.observes().unwrap_or(false)),
             steered: counts.map(named).unwrap_or_default(),
             received: stats.received,
             received_bytes: stats.received_bytes,
@@ -341,9 +352,9 @@ pub(super) fn workers(stats: &[Snapshot]) -> Vec<Item> {
     stats.iter().enumerate().map(item).collect()
 }
 
-/// Puts a worker's counters, or their sum, into words.
+/// Converts a worker's counters, or the sum of all workers', with their names.
 pub fn counters(stats: &Snapshot) -> api::Counters {
-    let of = |class| -> BTreeMap<String, u64> {
+    let of_class = |class| -> BTreeMap<String, u64> {
         let each = stats.iter().filter(|(verdict, _)| verdict.class() == class);
         each.map(|(verdict, count)| (verdict.name().to_owned(), count)).collect()
     };
@@ -352,8 +363,8 @@ pub fn counters(stats: &Snapshot) -> api::Counters {
         received_bytes: stats.received_bytes,
         sent: stats.sent(),
         sent_bytes: stats.sent_bytes,
-        punted: of(Class::Punted),
-        dropped: of(Class::Dropped),
+        punted: of_class(Class::Punted),
+        dropped: of_class(Class::Dropped),
         originated: stats.originated,
         balanced: stats.balanced(),
     }

@@ -1,33 +1,32 @@
-//! The control thread: follows the kernel, or FRR, publishes, and answers.
+//! The control thread: follows the kernel or FRR, publishes tables, and serves requests.
 //!
 //! ```text
-//!        ┌──────────── poll: messages │ questions │ a moment ────────────┐
-//!        ▼                                                               │
-//!   pump what is there ─► commit ─► steering told ─► gateways asked ─► answers
+//!        ┌──────────────── poll: messages │ requests │ timeout ────────────────────┐
+//!        ▼                                                                         │
+//!   read messages ─► commit ─► update steering ─► resolve neighbors ─► serve requests
 //! ```
 //!
-//! A turn takes at most `BURST` messages, so that under a storm of changes what came
-//! first is published while the rest is still being read, and a question waits for no
-//! more than a turn. While more is there after every turn, turns grow to `LARGEST_BURST`:
-//! what many messages change in one block of a table is laid out once.
+//! A turn reads at most `BURST` messages, so that in a storm of changes the first ones are
+//! published while the rest is still being read, and a request waits for one turn at most. While
+//! messages remain after every turn, turns grow to `LARGEST_BURST`: a block of a table that many
+//! messages change is rebuilt once.
 //! A port that goes down is a publication of its own, before its routes are removed. Where workers
-//! still read what a commit must change, the next turn
-//! begins a moment later; they pass within microseconds when they have packets, and hold
-//! nothing when they sleep.
+//! still read data that a commit must change, the next turn begins a moment later; they pass
+//! within microseconds when they have packets, and hold nothing when they sleep.
 //!
-//! Neighbors that packets wait for are asked for through the kernel (which sends the ARP
-//! request or neighbor solicitation); gateways without a neighbor entry too, whether
-//! packets wait or not, every second.
+//! The kernel resolves the neighbors that packets wait for (it sends the ARP request or the
+//! neighbor solicitation). Every second it also resolves gateways without a neighbor entry,
+//! whether packets wait or not.
 //!
 //! The kernel does not see the packets that would make it confirm its entries, so the router
 //! reports them: a neighbor that workers have used since the second before (`datapath/want.rs`),
-//! and whose entry has become stale, is reported as used. The kernel then does what it does for
-//! packets of its own (RFC 4861, 7.3.3): it waits a while for a confirmation, probes, and gives
-//! the entry up or takes a new MAC. Gateways are reported every `FRESHEN` whether used or not, so
-//! that the first packet after a pause finds them.
+//! and whose entry has become stale, is reported as used. The kernel then acts as for packets of
+//! its own (RFC 4861, 7.3.3): it waits a while for a confirmation, probes, and deletes the entry
+//! or stores a new MAC. Gateways are reported every `CONFIRM_ALL` whether used or not, so that the
+//! first packet after a pause finds them.
 //!
-//! Where FRR sends its routes itself (`feed::fpm`), they are taken from there, and from the
-//! kernel all but the routes.
+//! Where FRR sends its routes by FPM (`feed::fpm`), the routes come from there, and from the
+//! kernel links, neighbors, rules and local addresses.
 
 use std::collections::BTreeSet;
 use std::iter;
@@ -49,31 +48,31 @@ use super::audit::auditor::HEAL;
 use super::churn::ChurnMonitor;
 use super::devices::Devices;
 use super::handle::ControlRequests;
-use super::monitor::{Tee, Told, Watchers};
-use super::plane::{HopTarget, One, Plane, PlaneTable, WithoutRoutes};
-use super::report::{FEEDS, Feeds, Reporter};
+use super::monitor::{RecordingFollower, Subscribers, TurnChanges};
+use super::plane::{HopTarget, Plane, PlaneTable, TableView, WithoutRoutes};
+use super::report::{FEEDS, FeedCounts, Reporter};
 use crate::datapath::{MARKS, WantReceiver};
 
-/// Messages between two commits, at the most.
+/// The most messages between two commits.
 const BURST: usize = 4096;
-/// The same where turns have left messages behind again and again.
+/// The same where messages remained after the previous turns.
 const LARGEST_BURST: usize = 1 << 16;
 /// Addresses whose routes are healed one by one within [`HEAL`]; beyond that all routes are read
 /// again.
-const MOST_HEALED: usize = 16;
-/// How often unresolved gateways are asked for.
-const ASK: Duration = Duration::from_secs(1);
-/// The interval at which gateways are confirmed, used or not.
-const FRESHEN: Duration = Duration::from_secs(20);
-/// The delay after one refused connection before the next is logged.
-const LOG: Duration = Duration::from_secs(5);
-/// How long a turn waits for something to do, in milliseconds: what workers want is found
-/// out by looking.
+const MAX_HEALED: usize = 16;
+/// The interval at which unresolved gateways are resolved.
+const RESOLVE_INTERVAL: Duration = Duration::from_secs(1);
+/// The interval at which all gateways are confirmed, used or not.
+const CONFIRM_ALL: Duration = Duration::from_secs(20);
+/// The minimum interval between two log lines about refused connections.
+const LOG_INTERVAL: Duration = Duration::from_secs(5);
+/// The longest wait of a turn for messages and requests, in milliseconds: workers' requests for
+/// neighbors have no descriptor and are polled.
 const WAIT: u16 = 5;
-/// The same where something is waiting for a worker to pass.
-const SOON: u16 = 1;
+/// The same where a commit waits for a worker to pass.
+const SHORT_WAIT: u16 = 1;
 
-/// What the control thread owns, and questions are put to.
+/// The state of the control thread, on which requests run.
 #[derive(Debug)]
 pub struct KernelSync {
     /// The routes.
@@ -82,35 +81,36 @@ pub struct KernelSync {
     fpm: Option<Fpm>,
     devices: Devices,
     wanted: Vec<WantReceiver>,
-    asked: Instant,
-    freshened: Instant,
-    troubles: u64,
+    /// The last time that unresolved gateways were resolved, and that all were confirmed.
+    resolved: Instant,
+    confirmed: Instant,
+    /// Requests that the system refused, and the last reason.
+    errors: u64,
     last_error: Option<String>,
-    /// Who listens to what happens.
-    watchers: Watchers,
-    /// The overruns and resynchronizations that listeners were told of, by feed.
-    reported: Feeds,
+    subscribers: Subscribers,
+    /// The overruns and resynchronizations that subscribers have received, by feed.
+    published: FeedCounts,
     /// The links and feeds as last written to the log.
     reporter: Reporter,
-    logged: Option<Feeds>,
+    logged: Option<FeedCounts>,
     /// The count of refused connections at the last log line, and its time.
     refusals: (u64, Option<Instant>),
-    /// What the auditor has come to.
+    /// The results of the auditor.
     pub(super) audit: Audit,
     /// The last time that all routes were read again for a mismatch.
     pub(super) healed: Option<Instant>,
-    /// Addresses whose routes were healed one by one, and when.
+    /// Addresses whose routes were healed one by one, with the time.
     healed_addresses: Vec<(IpAddr, Instant)>,
-    /// Whether routes come so slowly that the kernel and the plane can be compared.
-    calm: ChurnMonitor,
-    /// The number of messages that the next turn takes.
+    /// The rate of route changes.
+    churn: ChurnMonitor,
+    /// The number of messages that the next turn reads.
     burst: usize,
-    /// The plane is to be told of every route when they have been read anew.
-    retell: bool,
+    /// All routes are being read again and are then published to the plane.
+    is_replay_due: bool,
 }
 
 impl KernelSync {
-    /// Takes over a plane that the kernel has filled.
+    /// Starts with a plane that the kernel has filled.
     pub fn new(
         plane: Plane,
         kernel: Kernel,
@@ -120,7 +120,7 @@ impl KernelSync {
     ) -> Self {
         let now = Instant::now();
         Self {
-            calm: ChurnMonitor::new(now, plane.counts().changes),
+            churn: ChurnMonitor::new(now, plane.counts().changes),
             burst: BURST,
             healed_addresses: Vec::new(),
             plane,
@@ -128,50 +128,49 @@ impl KernelSync {
             fpm,
             devices,
             wanted,
-            asked: now.checked_sub(ASK).unwrap_or(now),
-            freshened: now,
-            troubles: 0,
+            resolved: now.checked_sub(RESOLVE_INTERVAL).unwrap_or(now),
+            confirmed: now,
+            errors: 0,
             last_error: None,
-            watchers: Watchers::default(),
-            reported: Feeds::default(),
+            subscribers: Subscribers::default(),
+            published: FeedCounts::default(),
             reporter: Reporter::default(),
             logged: None,
             refusals: (0, None),
             audit: Audit::default(),
             healed: None,
-            retell: false,
+            is_replay_due: false,
         }
     }
 
-    /// Returns what the feed has counted.
+    /// Returns the counters of the kernel's feed.
     pub fn feed(&self) -> &Counters {
         self.kernel.counters()
     }
 
-    /// Returns what FRR's feed has counted, if that is followed.
+    /// Returns the counters of FRR's feed, if it is followed.
     pub fn fpm(&self) -> Option<&feed::fpm::Counters> {
         self.fpm.as_ref().map(Fpm::counters)
     }
 
-    /// Returns FRR's feed, if that is followed.
+    /// Returns FRR's feed, if it is followed.
     pub(crate) fn fpm_feed(&self) -> Option<&Fpm> {
         self.fpm.as_ref()
     }
 
-    /// Gives FRR's feed away, for another to go on with it.
+    /// Takes FRR's feed, so that another control thread continues with it.
     pub(crate) fn take_fpm(&mut self) -> Option<Fpm> {
         self.fpm.take()
     }
 
-    /// Works for other ports from now on: those of `interfaces`, of workers that ask by
-    /// `wanted`.
+    /// Replaces the ports: their interfaces, and the workers' requests for neighbors.
     pub(crate) fn set_ports(&mut self, interfaces: Vec<Interface>, wanted: Vec<WantReceiver>) {
         self.devices.set(interfaces);
         self.wanted = wanted;
     }
 
-    /// Works for other workers from now on, that ask by `wanted` and have sockets on those
-    /// ports that are `served`.
+    /// Replaces the workers: their requests for neighbors, and the ports on which they have
+    /// sockets.
     pub(crate) fn set_workers(&mut self, wanted: Vec<WantReceiver>, served: &[bool]) {
         self.wanted = wanted;
         self.plane.set_served(served);
@@ -191,22 +190,22 @@ impl KernelSync {
         }
     }
 
-    /// Returns who listens to what happens.
-    pub(crate) fn watchers(&mut self) -> &mut Watchers {
-        &mut self.watchers
+    /// Returns the subscribers of events.
+    pub(crate) fn subscribers(&mut self) -> &mut Subscribers {
+        &mut self.subscribers
     }
 
-    /// Returns the route for an IPv4 prefix as its feed has told it.
+    /// Returns the route for an IPv4 prefix as its feed reported it.
     pub fn route_v4(&self, table: u32, prefix: Prefix<u32>) -> Option<&RouteInfo> {
         self.mirrors().into_iter().find_map(|mirror| mirror.best_v4(table, prefix))
     }
 
-    /// Returns the route for an IPv6 prefix as its feed has told it.
+    /// Returns the route for an IPv6 prefix as its feed reported it.
     pub fn route_v6(&self, table: u32, prefix: Prefix<u128>) -> Option<&RouteInfo> {
         self.mirrors().into_iter().find_map(|mirror| mirror.best_v6(table, prefix))
     }
 
-    /// Lists what has been told of the routes: of a prefix the first that has it counts.
+    /// Lists the mirrors of the routes: the first one that has a prefix takes precedence.
     fn mirrors(&self) -> Vec<&Mirror> {
         match &self.fpm {
             Some(fpm) => iter::once(fpm.mirror()).chain(fpm.left()).collect(),
@@ -214,57 +213,57 @@ impl KernelSync {
         }
     }
 
-    /// Returns what the auditor has come to.
+    /// Returns the results of the auditor.
     pub fn audit(&self) -> &Audit {
         &self.audit
     }
 
-    /// Takes over what is told of the whole life of the router, from one who was before.
+    /// Takes the state that outlives a reload (subscribers, audit, log) from the previous state.
     pub(crate) fn succeed(&mut self, before: &mut Self) {
-        self.watchers = std::mem::take(&mut before.watchers);
+        self.subscribers = std::mem::take(&mut before.subscribers);
         self.audit = std::mem::take(&mut before.audit);
         self.healed = before.healed;
         self.healed_addresses = std::mem::take(&mut before.healed_addresses);
         self.refusals = before.refusals;
-        self.reported = self.feeds();
-        self.logged = Some(self.feeds());
+        self.published = self.feed_counts();
+        self.logged = Some(self.feed_counts());
         self.reporter = std::mem::take(&mut before.reporter);
     }
 
-    /// Says whether routes are being read anew, or FRR has not said them all.
+    /// Returns whether routes are being read again, or FRR has not sent all of its routes.
     pub(super) fn is_resynchronizing(&self) -> bool {
         let fpm = self.fpm.as_ref().is_some_and(|fpm| !fpm.is_complete());
-        self.retell || fpm || self.kernel.is_resynchronizing()
+        self.is_replay_due || fpm || self.kernel.is_resynchronizing()
     }
 
-    /// Has everything read anew, and the plane told of all of it.
+    /// Starts to read everything again, to publish all of it to the plane afterwards.
     pub(super) fn heal(&mut self) {
-        self.retell = true;
+        self.is_replay_due = true;
         if let Some(fpm) = &mut self.fpm {
             fpm.again();
         }
-        let begun = self.kernel.resynchronize();
-        self.note(begun);
+        let result = self.kernel.resynchronize();
+        self.record_error(result);
     }
 
-    /// Returns whether the kernel and the plane can be compared at this moment.
-    pub(super) fn is_calm(&self) -> bool {
-        self.calm.is_calm(Instant::now())
+    /// Returns whether few routes change, so that the kernel and the plane can be compared.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.churn.is_quiet(Instant::now())
     }
 
-    /// Heals the routes that hold an address: reads the one that the kernel uses, and tells
-    /// the plane of all that the mirror has. Returns whether that may help: not, if it has been
-    /// done for this address or for many others within [`HEAL`].
+    /// Heals the routes that contain an address: reads the one that the kernel uses, and publishes
+    /// all that the mirror has to the plane. Returns false, without an attempt, if this address
+    /// or many others were healed within [`HEAL`].
     pub(super) fn heal_address(&mut self, table: u32, address: IpAddr) -> bool {
         self.healed_addresses.retain(|(_, at)| at.elapsed() < HEAL);
         let known = self.healed_addresses.iter().any(|(other, _)| *other == address);
-        if known || self.healed_addresses.len() >= MOST_HEALED {
+        if known || self.healed_addresses.len() >= MAX_HEALED {
             return false;
         }
         self.healed_addresses.push((address, Instant::now()));
         if self.fpm.is_none() {
-            let read = self.kernel.reread(table, address, &mut self.plane);
-            self.note(read.map(drop));
+            let result = self.kernel.reread(table, address, &mut self.plane);
+            self.record_error(result.map(drop));
         }
         self.plane.begin_replay();
         match address {
@@ -274,8 +273,8 @@ impl KernelSync {
         true
     }
 
-    /// Publishes the routes that hold an address to the plane, one by one. Each is removed first,
-    /// so that its block is rebuilt in any case.
+    /// Publishes the routes that contain an address to the plane, one by one. Each is removed
+    /// first, so that its block is rebuilt in any case.
     fn republish_v4(&mut self, table: u32, address: u32) {
         for length in 0..=u32::BITS {
             let prefix = Prefix::truncate(address, length);
@@ -298,12 +297,12 @@ impl KernelSync {
         }
     }
 
-    /// Tells the plane of every route, and of the end of those that only it has.
-    fn tell_again(&mut self) {
+    /// Publishes every route to the plane, and withdraws those that only the plane has.
+    fn replay(&mut self) {
         self.plane.begin_replay();
         let mirrors = self.mirrors();
-        let v4 = only_there(&self.plane, &mirrors, |it| it.v4, Mirror::best_v4);
-        let v6 = only_there(&self.plane, &mirrors, |it| it.v6, Mirror::best_v6);
+        let v4 = only_in_plane(&self.plane, &mirrors, |table| table.v4, Mirror::best_v4);
+        let v6 = only_in_plane(&self.plane, &mirrors, |table| table.v6, Mirror::best_v6);
         for (table, gone) in v4 {
             self.plane.route_v4(table, gone, None);
         }
@@ -318,60 +317,62 @@ impl KernelSync {
         }
     }
 
-    /// Returns how often the system refused something, and its last words.
-    pub fn troubles(&self) -> (u64, Option<&str>) {
-        (self.troubles, self.last_error.as_deref())
+    /// Returns the number of requests that the system refused, and the last reason.
+    pub fn errors(&self) -> (u64, Option<&str>) {
+        (self.errors, self.last_error.as_deref())
     }
 
-    fn note<E: ToString>(&mut self, result: Result<(), E>) {
+    fn record_error<E: ToString>(&mut self, result: Result<(), E>) {
         if let Err(error) = result {
-            self.troubles += 1;
+            self.errors += 1;
             self.last_error = Some(error.to_string());
         }
     }
 
-    /// Takes one turn; says whether the next one should come soon.
+    /// Runs one turn; returns whether the next one should follow soon.
     fn turn(&mut self) -> bool {
         let mut more = false;
         let burst = self.burst;
-        let mut told = (!self.watchers.is_empty()).then(Told::default);
+        let mut changes = (!self.subscribers.is_empty()).then(TurnChanges::default);
         let pumped = match &mut self.fpm {
-            None => pump_kernel(&mut self.kernel, &mut self.plane, false, &mut told, burst),
+            None => pump_kernel(&mut self.kernel, &mut self.plane, false, &mut changes, burst),
             Some(fpm) => {
-                let pumped = match &mut told {
+                let pumped = match &mut changes {
                     None => fpm.pump(&mut self.plane, burst),
-                    Some(told) => {
+                    Some(changes) => {
                         let plane = &mut self.plane;
-                        fpm.pump(&mut Tee { plane, without_routes: false, told }, burst)
+                        let mut follower =
+                            RecordingFollower { plane, without_routes: false, changes };
+                        fpm.pump(&mut follower, burst)
                     }
                 };
                 match pumped {
                     Ok(pumped) => {
                         more = pumped.more;
                         log_refused(fpm, &mut self.refusals);
-                        // Until then what has not come again may be in the image yet.
+                        // Before that, the image may contain routes that FRR has not sent again.
                         if pumped.resynchronized {
                             self.plane.retire();
                         }
                     }
-                    Err(error) => self.note(Err(error)),
+                    Err(error) => self.record_error(Err(error)),
                 }
-                pump_kernel(&mut self.kernel, &mut self.plane, true, &mut told, burst)
+                pump_kernel(&mut self.kernel, &mut self.plane, true, &mut changes, burst)
             }
         };
         match pumped {
             Ok(pumped) => {
                 more |= pumped.more;
-                if self.retell && pumped.resynchronized {
-                    self.retell = false;
-                    self.tell_again();
+                if self.is_replay_due && pumped.resynchronized {
+                    self.is_replay_due = false;
+                    self.replay();
                 }
             }
             Err(error) => {
-                self.note(Err(error));
-                // Whatever was lost by it is read anew.
-                let again = self.kernel.resynchronize();
-                self.note(again);
+                self.record_error(Err(error));
+                // Messages may be lost: read everything again.
+                let result = self.kernel.resynchronize();
+                self.record_error(result);
                 return true;
             }
         }
@@ -379,90 +380,90 @@ impl KernelSync {
         self.follow_devices();
         let committed = self.plane.commit();
         let drained = !more && committed.published;
-        self.calm.turn(Instant::now(), self.plane.counts().changes, drained);
+        self.churn.record_turn(Instant::now(), self.plane.counts().changes, drained);
         if committed.locals {
             let locals = self.plane.locals().into_iter().collect();
             for at in 0..self.devices.interfaces().len() {
                 let result = self.devices.interfaces()[at].set_locals(&locals);
-                self.note(result);
+                self.record_error(result);
             }
         }
-        if let Some(told) = told {
-            self.watchers.committed(&told, &self.plane);
-            self.tell_feeds();
+        if let Some(changes) = changes {
+            self.subscribers.publish_changes(&changes, &self.plane);
+            self.publish_feed_events();
         }
-        self.report();
-        self.ask();
+        self.log_changes();
+        self.resolve_neighbors();
         more || !committed.published
     }
 
-    /// Writes what has happened to links and feeds to the log.
-    fn report(&mut self) {
+    /// Logs the changes of links and feeds.
+    fn log_changes(&mut self) {
         self.reporter.report_links(self.plane.ports());
-        self.reporter.report_troubles(self.troubles, self.last_error.as_deref());
-        let feeds = self.feeds();
+        self.reporter.report_errors(self.errors, self.last_error.as_deref());
+        let feeds = self.feed_counts();
         // The read at the start is no resynchronization.
         if let Some(before) = self.logged.replace(feeds) {
             Reporter::report_feeds(&before, &feeds);
         }
     }
 
-    /// Adds one who listens to what happens from now on.
-    pub(crate) fn watch(&mut self) -> Receiver<Arc<Event>> {
-        self.reported = self.feeds();
-        self.watchers.add()
+    /// Adds a subscriber of events.
+    pub(crate) fn subscribe(&mut self) -> Receiver<Arc<Event>> {
+        self.published = self.feed_counts();
+        self.subscribers.add()
     }
 
     /// Returns the overruns and resynchronizations of the kernel's feed and of FRR's.
-    fn feeds(&self) -> Feeds {
+    fn feed_counts(&self) -> FeedCounts {
         let kernel = self.feed();
         let fpm = self.fpm().map_or((0, 0), |fpm| (0, fpm.sweeps));
         [(kernel.overruns, kernel.resynchronizations), fpm]
     }
 
-    /// Tells listeners what has happened to the feeds as a whole.
-    fn tell_feeds(&mut self) {
-        let now = self.feeds();
-        for (feed, (before, now)) in FEEDS.iter().zip(self.reported.iter().zip(now)) {
+    /// Publishes the overruns and resynchronizations of the feeds.
+    fn publish_feed_events(&mut self) {
+        let now = self.feed_counts();
+        for (feed, (before, now)) in FEEDS.iter().zip(self.published.iter().zip(now)) {
             let pairs = [("overrun", before.0, now.0), ("resynchronization", before.1, now.1)];
             for (what, _, total) in pairs.into_iter().filter(|(_, before, now)| before != now) {
                 let (feed, what) = ((*feed).to_owned(), what.to_owned());
-                self.watchers.tell(EventKind::Feed { feed, what, total });
+                self.subscribers.publish(EventKind::Feed { feed, what, total });
             }
         }
-        self.reported = now;
+        self.published = now;
     }
 
-    /// Has the kernel resolve neighbors.
-    fn ask(&mut self) {
+    /// Has the kernel resolve the neighbors that packets wait for, and confirm those in use.
+    fn resolve_neighbors(&mut self) {
         for worker in &mut self.wanted {
             for want in worker.drain() {
-                for (interface, address) in self.plane.wanted(want.hop, want.address) {
-                    // Refused where the link is down, which is told by the link itself.
+                for (interface, address) in self.plane.neighbors_of(want.hop, want.address) {
+                    // The kernel refuses if the link is down, which its link message reports.
                     let _ = self.kernel.resolve(interface, address);
                 }
             }
         }
         let now = Instant::now();
-        if now.duration_since(self.asked) < ASK {
+        if now.duration_since(self.resolved) < RESOLVE_INTERVAL {
             return;
         }
-        let freshen = now.duration_since(self.freshened) >= FRESHEN;
-        self.asked = now;
-        if freshen {
-            self.freshened = now;
+        let confirm_all = now.duration_since(self.confirmed) >= CONFIRM_ALL;
+        self.resolved = now;
+        if confirm_all {
+            self.confirmed = now;
         }
-        let mut confirmed: BTreeSet<_> = self.plane.gateways(freshen).into_iter().collect();
-        confirmed.extend(self.stale_in_use());
-        for (interface, address) in confirmed {
+        let mut neighbors: BTreeSet<_> = self.plane.gateways(confirm_all).into_iter().collect();
+        neighbors.extend(self.stale_in_use());
+        for (interface, address) in neighbors {
             let _ = self.kernel.resolve(interface, address);
         }
     }
 }
 
 impl KernelSync {
-    /// Lists the neighbors that workers have used since the last time and the kernel holds for
-    /// stale.
+    /// Lists the neighbors that workers have used since the last call and whose entry in the
+    /// kernel is stale.
     fn stale_in_use(&self) -> Vec<(u32, IpAddr)> {
         let mut used = vec![0; MARKS / 64];
         for worker in &self.wanted {
@@ -483,33 +484,33 @@ impl KernelSync {
     }
 }
 
-/// Returns whether the plane has a route of a feed's for a prefix.
+/// Returns whether the plane has a route of a feed for a prefix.
 fn has_route<A: Family>(
     plane: &Plane,
     table: u32,
-    of: impl for<'a> Fn(PlaneTable<'a>) -> One<'a, A>,
+    family: impl for<'a> Fn(PlaneTable<'a>) -> TableView<'a, A>,
     prefix: Prefix<A>,
 ) -> bool {
-    let hop = plane.table(table).and_then(|table| of(table).rib().get(prefix));
+    let hop = plane.table(table).and_then(|table| family(table).rib().get(prefix));
     hop.is_some_and(|hop| matches!(plane.hop_target(hop), Some(HopTarget::Route(_))))
 }
 
-/// Lists the routes of a family that the plane has and no mirror.
-fn only_there<A: Family>(
+/// Lists the routes of a family that the plane has and no mirror has.
+fn only_in_plane<A: Family>(
     plane: &Plane,
     mirrors: &[&Mirror],
-    of: impl for<'a> Fn(PlaneTable<'a>) -> One<'a, A>,
+    family: impl for<'a> Fn(PlaneTable<'a>) -> TableView<'a, A>,
     best: impl Fn(&Mirror, u32, Prefix<A>) -> Option<&RouteInfo>,
 ) -> Vec<(u32, Prefix<A>)> {
     let mut gone = Vec::new();
     for table in plane.tables() {
-        let routes = of(table).rib().iter();
+        let routes = family(table).rib().iter();
         let routes =
             routes.filter(|(_, hop)| matches!(plane.hop_target(*hop), Some(HopTarget::Route(_))));
-        let alone = routes.map(|(prefix, _)| prefix).filter(|prefix| {
+        let unknown = routes.map(|(prefix, _)| prefix).filter(|prefix| {
             mirrors.iter().all(|mirror| best(mirror, table.number, *prefix).is_none())
         });
-        gone.extend(alone.map(|prefix| (table.number, prefix)));
+        gone.extend(unknown.map(|prefix| (table.number, prefix)));
     }
     gone
 }
@@ -519,7 +520,7 @@ fn log_refused(fpm: &Fpm, (logged, at): &mut (u64, Option<Instant>)) {
     let counters = fpm.counters();
     let new = counters.refused.saturating_sub(*logged);
     let Some(last) = counters.last_refused.filter(|_| new > 0) else { return };
-    if at.is_some_and(|at| at.elapsed() < LOG) {
+    if at.is_some_and(|at| at.elapsed() < LOG_INTERVAL) {
         return;
     }
     (*logged, *at) = (counters.refused, Some(Instant::now()));
@@ -527,45 +528,47 @@ fn log_refused(fpm: &Fpm, (logged, at): &mut (u64, Option<Instant>)) {
     eprintln!("fingerpost: fpm: {last}{before}");
 }
 
-/// Takes what the kernel has to say; where somebody listens, what the plane is told is kept.
+/// Reads the kernel's messages; where there are subscribers, records the changes.
 fn pump_kernel(
     kernel: &mut Kernel,
     plane: &mut Plane,
     without_routes: bool,
-    told: &mut Option<Told>,
+    changes: &mut Option<TurnChanges>,
     burst: usize,
 ) -> Result<Pumped, feed::netlink::Error> {
-    match told {
-        Some(told) => kernel.pump(&mut Tee { plane, without_routes, told }, burst),
+    match changes {
+        Some(changes) => {
+            kernel.pump(&mut RecordingFollower { plane, without_routes, changes }, burst)
+        }
         None if without_routes => kernel.pump(&mut WithoutRoutes(plane), burst),
         None => kernel.pump(plane, burst),
     }
 }
 
-/// Follows until `stop`, counting its turns, and gives back what it had.
-pub(crate) fn follow(
-    mut following: KernelSync,
-    asked: ControlRequests<KernelSync>,
+/// Runs turns until `stop` is set, counts them, and returns the state.
+pub(crate) fn run(
+    mut sync: KernelSync,
+    requests: ControlRequests<KernelSync>,
     stop: &AtomicBool,
     turns: &AtomicU64,
 ) -> (KernelSync, ControlRequests<KernelSync>) {
     let mut soon = true;
     while !stop.load(Ordering::Relaxed) {
         turns.fetch_add(1, Ordering::Relaxed);
-        let wait = if soon { SOON } else { WAIT };
+        let wait = if soon { SHORT_WAIT } else { WAIT };
         {
-            let kernel = PollFd::new(following.kernel.as_fd(), PollFlags::POLLIN);
-            let asked = PollFd::new(asked.as_fd(), PollFlags::POLLIN);
-            let fpm = following
+            let kernel = PollFd::new(sync.kernel.as_fd(), PollFlags::POLLIN);
+            let queue = PollFd::new(requests.as_fd(), PollFlags::POLLIN);
+            let fpm = sync
                 .fpm
                 .as_ref()
-                .map_or(asked.clone(), |fpm| PollFd::new(fpm.as_fd(), PollFlags::POLLIN));
-            let mut ready = [kernel, asked, fpm];
-            // Interrupted or not, the turn looks at everything.
+                .map_or(queue.clone(), |fpm| PollFd::new(fpm.as_fd(), PollFlags::POLLIN));
+            let mut ready = [kernel, queue, fpm];
+            // Also after an interruption the turn reads every source.
             let _ = poll(&mut ready, PollTimeout::from(wait));
         }
-        soon = following.turn();
-        asked.serve(&mut following);
+        soon = sync.turn();
+        requests.serve(&mut sync);
     }
-    (following, asked)
+    (sync, requests)
 }

@@ -1,19 +1,20 @@
-//! What happens, told while it happens to whoever listens (`fingerpost monitor`).
+//! Publishes events to the subscribers of `fingerpost monitor` as they occur.
 //!
 //! ```text
-//!   feed ─► Tee ─► Plane              a turn of the control thread
-//!            └► told ── commit ─► Watchers ─► queue (QUEUE events) ─► client's thread ─► socket
-//!                                   full: counted, and said in the stream as `lost`
+//!   feed ─► RecordingFollower ─► Plane                         a turn of the control thread
+//!                 └► TurnChanges ── commit ─► Subscribers ─► queue (QUEUE events)
+//!                                       full: counted          └─► client's thread ─► socket
 //! ```
 //!
-//! The control thread waits for nobody: an event that finds a client's queue full is
-//! counted, and the count goes into the queue in its place as soon as there is room. So does
-//! what one turn has too much of (a table of a million routes read anew).
+//! The control thread never waits for a client: an event that finds a client's queue full is
+//! counted, and an event `lost` with the count takes its place in the queue as soon as there is
+//! room. Changes of one turn beyond [`TURN`] (a table of a million routes read again) are counted
+//! likewise.
 //!
-//! While nobody listens there is no [`Tee`]: the feed tells the plane itself.
+//! Without subscribers there is no [`RecordingFollower`]: the feed updates the plane directly.
 //!
-//! A route's generation is the publication that it is in, or will be where a worker has
-//! yet to leave the table before.
+//! The generation of a route's event is the publication that contains the route; where a worker
+//! still reads the previous table, the publication that will contain it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,74 +25,74 @@ use feed::netlink::{Follower, Link, Neighbor, RouteInfo, Rule};
 use fib::{Family, Prefix};
 
 use super::api::{self, Event, EventKind};
-use super::items::words;
-use super::plane::{HopTarget, One, Plane, PlaneTable, WithoutRoutes};
+use super::items::target_view;
+use super::plane::{HopTarget, Plane, PlaneTable, TableView, WithoutRoutes};
 
-/// Events that wait for a client.
+/// The events that a client's queue holds.
 const QUEUE: usize = 8192;
-/// Events that one turn keeps before it counts.
+/// The changes that one turn records; further ones are only counted.
 const TURN: usize = QUEUE;
 
-/// One who listens.
+/// A client that receives events.
 #[derive(Debug)]
-struct Watcher {
+struct Subscriber {
     queue: SyncSender<Arc<Event>>,
     lost: u64,
 }
 
-/// All who listen.
+/// The clients that receive events.
 #[derive(Debug, Default)]
-pub(crate) struct Watchers(Vec<Watcher>);
+pub(crate) struct Subscribers(Vec<Subscriber>);
 
-impl Watchers {
-    /// Says whether nobody listens.
+impl Subscribers {
+    /// Returns whether there is no subscriber.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds one; what is received are the events from now on.
+    /// Adds a subscriber; its queue receives the events from now on.
     pub(crate) fn add(&mut self) -> Receiver<Arc<Event>> {
         let (queue, events) = sync_channel(QUEUE);
-        // There is room.
-        let _ = queue.try_send(Arc::new(now(EventKind::Started)));
-        self.0.push(Watcher { queue, lost: 0 });
+        // The queue is empty.
+        let _ = queue.try_send(Arc::new(event_now(EventKind::Started)));
+        self.0.push(Subscriber { queue, lost: 0 });
         events
     }
 
-    /// Tells all of an event.
-    pub(crate) fn tell(&mut self, what: EventKind) {
+    /// Sends an event to all subscribers.
+    pub(crate) fn publish(&mut self, kind: EventKind) {
         if !self.is_empty() {
-            let event = Arc::new(now(what));
-            self.0.retain_mut(|watcher| watcher.tell(&event));
+            let event = Arc::new(event_now(kind));
+            self.0.retain_mut(|subscriber| subscriber.send(&event));
         }
     }
 
-    /// Tells all that some could not be told.
-    fn lose(&mut self, lost: u64) {
-        for watcher in &mut self.0 {
-            watcher.lost += lost;
+    /// Counts events that no subscriber receives.
+    fn add_lost(&mut self, lost: u64) {
+        for subscriber in &mut self.0 {
+            subscriber.lost += lost;
         }
     }
 
-    /// Tells those whose queues have room again of what they have lost.
-    pub(crate) fn settle(&mut self) {
-        self.0.retain_mut(Watcher::settle);
+    /// Sends the count of lost events to the subscribers whose queues have room again.
+    pub(crate) fn report_lost(&mut self) {
+        self.0.retain_mut(Subscriber::report_lost);
     }
 
-    /// Tells of what a turn has told the plane, now that it is committed.
-    pub(super) fn committed(&mut self, told: &Told, plane: &Plane) {
-        for what in &told.events {
-            self.tell(happened(what, plane));
+    /// Publishes the changes of a turn after the plane has committed them.
+    pub(super) fn publish_changes(&mut self, changes: &TurnChanges, plane: &Plane) {
+        for change in &changes.recorded {
+            self.publish(change_event(change, plane));
         }
-        self.lose(told.lost);
-        self.settle();
+        self.add_lost(changes.lost);
+        self.report_lost();
     }
 }
 
-impl Watcher {
-    /// Sends an event, or counts it; says whether the client is still there.
-    fn tell(&mut self, event: &Arc<Event>) -> bool {
-        if !self.settle() {
+impl Subscriber {
+    /// Sends an event, or counts it as lost; returns whether the client is still connected.
+    fn send(&mut self, event: &Arc<Event>) -> bool {
+        if !self.report_lost() {
             return false;
         }
         if self.lost > 0 {
@@ -108,12 +109,13 @@ impl Watcher {
         }
     }
 
-    /// Says what was lost, if there is room; says whether the client is still there.
-    fn settle(&mut self) -> bool {
+    /// Sends the count of lost events if the queue has room; returns whether the client is still
+    /// connected.
+    fn report_lost(&mut self) -> bool {
         if self.lost == 0 {
             return true;
         }
-        match self.queue.try_send(Arc::new(now(EventKind::Lost { lost: self.lost }))) {
+        match self.queue.try_send(Arc::new(event_now(EventKind::Lost { lost: self.lost }))) {
             Ok(()) => self.lost = 0,
             Err(TrySendError::Full(_)) => {}
             Err(TrySendError::Disconnected(_)) => return false,
@@ -122,132 +124,134 @@ impl Watcher {
     }
 }
 
-fn now(what: EventKind) -> Event {
+fn event_now(kind: EventKind) -> Event {
     let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-    Event { time: since.as_secs_f64(), what }
+    Event { time: since.as_secs_f64(), kind }
 }
 
-/// What the plane was told.
+/// A change that a feed reported to the plane. Routes have the table, the prefix, the new target,
+/// and whether the plane had a route before.
 #[derive(Debug)]
-enum What {
-    V4(u32, Prefix<u32>, Option<HopTarget>, bool),
-    V6(u32, Prefix<u128>, Option<HopTarget>, bool),
+enum PlaneChange {
+    RouteV4(u32, Prefix<u32>, Option<HopTarget>, bool),
+    RouteV6(u32, Prefix<u128>, Option<HopTarget>, bool),
     Link(u32, Option<Link>),
     Neighbor(u32, IpAddr, Option<[u8; 6]>),
 }
 
-/// What the plane was told in a turn.
+/// The changes of a turn.
 #[derive(Debug, Default)]
-pub(super) struct Told {
-    events: Vec<What>,
+pub(super) struct TurnChanges {
+    recorded: Vec<PlaneChange>,
     lost: u64,
 }
 
-impl Told {
-    fn push(&mut self, what: What) {
-        if self.events.len() < TURN {
-            self.events.push(what);
+impl TurnChanges {
+    fn push(&mut self, change: PlaneChange) {
+        if self.recorded.len() < TURN {
+            self.recorded.push(change);
         } else {
             self.lost += 1;
         }
     }
 }
 
-/// Tells the plane, and keeps what it was told.
-pub(super) struct Tee<'a> {
+/// Forwards a feed's changes to the plane and records them.
+pub(super) struct RecordingFollower<'a> {
     pub(super) plane: &'a mut Plane,
-    /// Says whether the kernel's routes are somebody else's to tell.
+    /// Whether another feed provides the routes, so that the kernel's are ignored.
     pub(super) without_routes: bool,
-    pub(super) told: &'a mut Told,
+    pub(super) changes: &'a mut TurnChanges,
 }
 
-impl Tee<'_> {
-    /// Says whether a route is the plane's, and whether it has one for the prefix.
-    fn had<A: Family>(
+impl RecordingFollower<'_> {
+    /// Returns whether the plane has a route of a feed for the prefix; `None` if it ignores
+    /// routes of this table.
+    fn has_route<A: Family>(
         &self,
         table: u32,
         prefix: Prefix<A>,
-        of: impl for<'a> Fn(PlaneTable<'a>) -> One<'a, A>,
+        family: impl for<'a> Fn(PlaneTable<'a>) -> TableView<'a, A>,
     ) -> Option<bool> {
         let table = self.plane.table(table).filter(|_| !self.without_routes)?;
-        let way = of(table).rib().get(prefix).and_then(|hop| self.plane.hop_target(hop));
-        Some(matches!(way, Some(HopTarget::Route(_))))
+        let target = family(table).rib().get(prefix).and_then(|hop| self.plane.hop_target(hop));
+        Some(matches!(target, Some(HopTarget::Route(_))))
     }
 
-    fn tell(&mut self, tell: impl FnOnce(&mut dyn Follower)) {
+    fn forward(&mut self, apply: impl FnOnce(&mut dyn Follower)) {
         if self.without_routes {
-            tell(&mut WithoutRoutes(self.plane));
+            apply(&mut WithoutRoutes(self.plane));
         } else {
-            tell(self.plane);
+            apply(self.plane);
         }
     }
 }
 
-fn way(best: Option<&RouteInfo>) -> Option<HopTarget> {
+fn route_target(best: Option<&RouteInfo>) -> Option<HopTarget> {
     best.map(|best| HopTarget::Route(Arc::clone(&best.target)))
 }
 
-impl Follower for Tee<'_> {
+impl Follower for RecordingFollower<'_> {
     fn route_v4(&mut self, table: u32, prefix: Prefix<u32>, best: Option<&RouteInfo>) {
-        if let Some(had) = self.had(table, prefix, |table| table.v4) {
-            self.told.push(What::V4(table, prefix, way(best), had));
+        if let Some(had) = self.has_route(table, prefix, |table| table.v4) {
+            self.changes.push(PlaneChange::RouteV4(table, prefix, route_target(best), had));
         }
-        self.tell(|it| it.route_v4(table, prefix, best));
+        self.forward(|plane| plane.route_v4(table, prefix, best));
     }
 
     fn route_v6(&mut self, table: u32, prefix: Prefix<u128>, best: Option<&RouteInfo>) {
-        if let Some(had) = self.had(table, prefix, |table| table.v6) {
-            self.told.push(What::V6(table, prefix, way(best), had));
+        if let Some(had) = self.has_route(table, prefix, |table| table.v6) {
+            self.changes.push(PlaneChange::RouteV6(table, prefix, route_target(best), had));
         }
-        self.tell(|it| it.route_v6(table, prefix, best));
+        self.forward(|plane| plane.route_v6(table, prefix, best));
     }
 
     fn link(&mut self, index: u32, link: Option<&Link>) {
-        self.told.push(What::Link(index, link.cloned()));
-        self.tell(|it| it.link(index, link));
+        self.changes.push(PlaneChange::Link(index, link.cloned()));
+        self.forward(|plane| plane.link(index, link));
     }
 
     fn address(&mut self, index: u32, address: IpAddr, length: u8, there: bool) {
-        self.tell(|it| it.address(index, address, length, there));
+        self.forward(|plane| plane.address(index, address, length, there));
     }
 
     fn neighbor(&mut self, index: u32, address: IpAddr, neighbor: Option<&Neighbor>) {
         let before = self.plane.mac(index, address);
         let mac = neighbor.and_then(|neighbor| neighbor.mac);
-        // Most messages are of how sure the kernel is, which changes nothing.
+        // Most messages report the kernel's reachability state (NUD), which changes no MAC.
         if mac != before && !address.is_multicast() {
-            self.told.push(What::Neighbor(index, address, mac));
+            self.changes.push(PlaneChange::Neighbor(index, address, mac));
         }
-        self.tell(|it| it.neighbor(index, address, neighbor));
+        self.forward(|plane| plane.neighbor(index, address, neighbor));
     }
 
     fn rules(&mut self, rules: &[Rule]) {
-        self.tell(|it| it.rules(rules));
+        self.forward(|plane| plane.rules(rules));
     }
 }
 
-/// Puts what the plane was told into words.
-fn happened(what: &What, plane: &Plane) -> EventKind {
+/// Converts a change to an event.
+fn change_event(change: &PlaneChange, plane: &Plane) -> EventKind {
     let name = |index: u32| {
         let port = plane.ports().get(index);
         port.map_or_else(|| format!("if{index}"), |port| port.name.clone())
     };
-    let route = |number: u32, prefix: String, way: &Option<HopTarget>, had: bool, v6: bool| {
+    let route = |number: u32, prefix: String, target: &Option<HopTarget>, had: bool, v6: bool| {
         let table = plane.table(number);
-        let (generation, behind) = table.map_or((0, false), |it| {
+        let (generation, behind) = table.map_or((0, false), |table| {
             if v6 {
-                (it.v6.generation(), it.v6.is_behind())
+                (table.v6.generation(), table.v6.is_behind())
             } else {
-                (it.v4.generation(), it.v4.is_behind())
+                (table.v4.generation(), table.v4.is_behind())
             }
         });
-        let change = match (had, way) {
+        let change = match (had, target) {
             (false, Some(_)) => "added",
             (true, Some(_)) => "changed",
             (_, None) => "removed",
         };
-        let words = way.as_ref().map(|way| words(&name, way));
-        let (kind, via) = words.map_or(("none", Vec::new()), |words| (words.kind, words.via));
+        let view = target.as_ref().map(|target| target_view(&name, target));
+        let (kind, via) = view.map_or(("none", Vec::new()), |view| (view.kind, view.via));
         EventKind::Route {
             change: change.to_owned(),
             table: number,
@@ -257,17 +261,21 @@ fn happened(what: &What, plane: &Plane) -> EventKind {
             generation: generation + u64::from(behind),
         }
     };
-    match what {
-        What::V4(table, prefix, way, had) => route(*table, prefix.to_string(), way, *had, false),
-        What::V6(table, prefix, way, had) => route(*table, prefix.to_string(), way, *had, true),
-        What::Link(index, link) => EventKind::Interface {
+    match change {
+        PlaneChange::RouteV4(table, prefix, target, had) => {
+            route(*table, prefix.to_string(), target, *had, false)
+        }
+        PlaneChange::RouteV6(table, prefix, target, had) => {
+            route(*table, prefix.to_string(), target, *had, true)
+        }
+        PlaneChange::Link(index, link) => EventKind::Interface {
             name: link.as_ref().map_or_else(|| name(*index), |link| link.name.clone()),
             present: link.is_some(),
             up: link.as_ref().is_some_and(|link| link.up && link.carrier),
             mtu: link.as_ref().map_or(0, |link| link.mtu),
             mac: link.as_ref().and_then(|link| link.mac).map(api::mac),
         },
-        What::Neighbor(index, address, mac) => {
+        PlaneChange::Neighbor(index, address, mac) => {
             EventKind::Neighbor { address: *address, dev: name(*index), mac: mac.map(api::mac) }
         }
     }
@@ -277,47 +285,48 @@ fn happened(what: &What, plane: &Plane) -> EventKind {
 mod tests {
     use super::*;
 
+    /// Returns the count of each `lost` event in a queue, and 0 for every other event.
     fn lost(events: &Receiver<Arc<Event>>) -> Vec<u64> {
-        let number = |event: Arc<Event>| match event.what {
+        let number = |event: Arc<Event>| match event.kind {
             EventKind::Lost { lost } => lost,
             _ => 0,
         };
         events.try_iter().map(number).collect()
     }
 
-    fn some() -> EventKind {
+    fn overrun() -> EventKind {
         EventKind::Feed { feed: "kernel".into(), what: "overrun".into(), total: 1 }
     }
 
     #[test]
-    fn a_slow_client_is_told_how_much_it_has_lost_and_where() {
-        let mut watchers = Watchers::default();
-        assert!(watchers.is_empty());
-        let (slow, quick) = (watchers.add(), watchers.add());
-        for listener in [&slow, &quick] {
-            assert_eq!(listener.recv().unwrap().what, EventKind::Started);
+    fn slow_subscriber_receives_the_count_of_lost_events_in_their_place() {
+        let mut subscribers = Subscribers::default();
+        assert!(subscribers.is_empty());
+        let (slow, quick) = (subscribers.add(), subscribers.add());
+        for events in [&slow, &quick] {
+            assert_eq!(events.recv().unwrap().kind, EventKind::Started);
         }
         for at in 0..QUEUE + 7 {
-            watchers.tell(some());
+            subscribers.publish(overrun());
             assert_eq!(quick.try_iter().count(), 1, "{at}");
         }
-        watchers.settle();
-        let mut heard = lost(&slow);
-        assert_eq!(heard, vec![0; QUEUE]);
-        watchers.settle();
-        watchers.tell(some());
-        heard = lost(&slow);
-        assert_eq!(heard, [7, 0]);
+        subscribers.report_lost();
+        let mut received = lost(&slow);
+        assert_eq!(received, vec![0; QUEUE]);
+        subscribers.report_lost();
+        subscribers.publish(overrun());
+        received = lost(&slow);
+        assert_eq!(received, [7, 0]);
         assert_eq!(lost(&quick), [0]);
-        watchers.lose(3);
-        watchers.tell(some());
+        subscribers.add_lost(3);
+        subscribers.publish(overrun());
         assert_eq!(lost(&quick), [3, 0]);
-        // Who is gone is forgotten at the next event.
+        // A disconnected subscriber is removed at the next event.
         drop(slow);
-        watchers.tell(some());
-        assert!(!watchers.is_empty());
+        subscribers.publish(overrun());
+        assert!(!subscribers.is_empty());
         drop(quick);
-        watchers.tell(some());
-        assert!(watchers.is_empty());
+        subscribers.publish(overrun());
+        assert!(subscribers.is_empty());
     }
 }

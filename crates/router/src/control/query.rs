@@ -1,11 +1,11 @@
-//! A look: what may be asked of a router at work without changing anything of it.
+//! Answers the read-only requests of the control socket, the HTTP API and the metrics.
 //!
 //! ```text
 //!   control socket ─┐
-//!   HTTP, metrics  ─┴─► Look ─► control thread, workers' counters, ports, the gate's panel
+//!   HTTP, metrics  ─┴─► QueryHandle ─► control thread, workers' counters, ports, the role's state
 //! ```
 //!
-//! Who holds one can find everything out that `show` shows, and do nothing.
+//! The holder of a [`QueryHandle`] can read everything that `show` shows, and change nothing.
 
 use std::sync::Arc;
 
@@ -16,26 +16,26 @@ use super::kernel_sync::KernelSync;
 use crate::daemon::View;
 use crate::role::Role;
 
-/// Everybody who is asked.
+/// Read access to a running router.
 #[derive(Clone, Debug)]
 pub(crate) struct QueryHandle {
     pub(crate) control: ControlHandle<KernelSync>,
     pub(crate) view: Arc<View>,
-    /// What this is, and who is asked about that.
+    /// The role of this process (router, gate or grantor), with its state.
     pub(crate) role: Role,
 }
 
 impl QueryHandle {
-    /// Finds out what was asked. A comparison and a stream of events are not of that kind:
-    /// they have no items here.
+    /// Returns the items that a request asks for. A comparison and a stream of events are not
+    /// answered here: they have no items.
     ///
     /// # Errors
     ///
-    /// Says what is wrong with the question, or who does not answer.
-    pub(crate) fn find(&self, request: &Request) -> Result<Vec<Item>, String> {
+    /// What is wrong with the request, or which thread does not answer.
+    pub(crate) fn query(&self, request: &Request) -> Result<Vec<Item>, String> {
         let Self { control, view, .. } = self;
         let table = view.table();
-        let gone = || "the control thread does not answer".to_owned();
+        let no_answer = || "the control thread does not answer".to_owned();
         let gate = || self.role.gate();
         match request.clone() {
             Request::Gate => Ok(vec![Item::Gate(gate()?.status())]),
@@ -49,24 +49,29 @@ impl QueryHandle {
                 Ok(gate()?.flows(most)?.into_iter().map(Item::Flow).collect())
             }
             Request::Routes { within, family } => {
-                let found = control
-                    .call(move |it| items::routes(&it.plane, table, within.as_deref(), family));
-                let routes = found.ok_or_else(gone)??;
+                let routes = control
+                    .call(move |sync| items::routes(&sync.plane, table, within.as_deref(), family));
+                let routes = routes.ok_or_else(no_answer)??;
                 Ok(routes.into_iter().map(Item::Route).collect())
             }
             Request::Route { address } => {
-                let found = control.call(move |it| items::answer(it, table, address));
-                Ok(vec![Item::Answer(found.ok_or_else(gone)??)])
+                let answer = control.call(move |sync| items::lookup(sync, table, address));
+                Ok(vec![Item::Answer(answer.ok_or_else(no_answer)??)])
             }
-            Request::Neighbors => control.call(|it| items::neighbors(&it.plane)).ok_or_else(gone),
-            Request::NextHops => control.call(|it| items::next_hops(&it.plane)).ok_or_else(gone),
-            Request::Fib => control.call(|it| items::fibs(&it.plane)).ok_or_else(gone),
-            Request::Feeds => control.call(|it| items::feeds(it)).ok_or_else(gone),
+            Request::Neighbors => {
+                control.call(|sync| items::neighbors(&sync.plane)).ok_or_else(no_answer)
+            }
+            Request::NextHops => {
+                control.call(|sync| items::next_hops(&sync.plane)).ok_or_else(no_answer)
+            }
+            Request::Fib => control.call(|sync| items::fibs(&sync.plane)).ok_or_else(no_answer),
+            Request::Feeds => control.call(|sync| items::feeds(sync)).ok_or_else(no_answer),
             Request::Audit => {
-                control.call(|it| vec![Item::Audit(it.audit().clone())]).ok_or_else(gone)
+                control.call(|sync| vec![Item::Audit(sync.audit().clone())]).ok_or_else(no_answer)
             }
             Request::Interfaces => {
-                let ports = control.call(|it| it.plane.ports().clone()).ok_or_else(gone)?;
+                let ports =
+                    control.call(|sync| sync.plane.ports().clone()).ok_or_else(no_answer)?;
                 items::interfaces(&ports, view)
             }
             Request::Counters => Ok(vec![Item::Counters(items::counters(&view.stats()))]),

@@ -1,13 +1,13 @@
-//! Reports: a line of the log for each event of links and feeds.
+//! Writes a line of the log for each event of links and feeds.
 //!
 //! ```text
-//!   a turn of the control thread ─► Reporter::look ─► compared with what was reported ─► log
+//!   a turn of the control thread ─► Reporter ─► compared with the state last reported ─► log
 //! ```
 //!
 //! An operator needs to see in the log when a link went down and when messages were lost, but no
 //! line for each route. Reports compare the state after each turn: a link that went down and up
 //! again within one turn is not reported, nor did it lose any packet. Events that others can cause
-//! at any rate are reported once in [`LOG_INTERVAL`] with a number ([`LogLimiter`]).
+//! at any rate are reported once in [`LOG_INTERVAL`] with their number ([`LogLimiter`]).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,21 +15,21 @@ use std::time::{Duration, Instant};
 use super::api;
 use super::plane::{PlanePort, Ports};
 
-/// The time between two lines about what others cause.
+/// The minimum interval between two lines about events that others cause.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The state as last reported.
 #[derive(Debug, Default)]
 pub(super) struct Reporter {
     links: BTreeMap<u32, PlanePort>,
-    troubles: u64,
-    trouble: LogLimiter,
+    errors: u64,
+    error_limiter: LogLimiter,
 }
 
-/// Counts of a feed's overruns and resynchronizations.
-pub(super) type Feeds = [(u64, u64); 2];
+/// The overruns and resynchronizations of each feed.
+pub(super) type FeedCounts = [(u64, u64); 2];
 
-/// The feeds' names, in the order of [`Feeds`].
+/// The feeds' names, in the order of [`FeedCounts`].
 pub(super) const FEEDS: [&str; 2] = ["kernel", "fpm"];
 
 impl Reporter {
@@ -54,8 +54,8 @@ impl Reporter {
         self.links.retain(|index, _| ports.get(*index).is_some());
     }
 
-    /// Reports events of the feeds since then.
-    pub(super) fn report_feeds(before: &Feeds, now: &Feeds) {
+    /// Reports overruns and resynchronizations of the feeds between two counts.
+    pub(super) fn report_feeds(before: &FeedCounts, now: &FeedCounts) {
         for (feed, (before, now)) in FEEDS.iter().zip(before.iter().zip(now)) {
             if before.0 != now.0 {
                 let total = now.0;
@@ -69,11 +69,11 @@ impl Reporter {
     }
 
     /// Reports requests that the system refused.
-    pub(super) fn report_troubles(&mut self, count: u64, last: Option<&str>) {
-        let more = count.saturating_sub(self.troubles);
-        self.troubles = count;
+    pub(super) fn report_errors(&mut self, count: u64, last: Option<&str>) {
+        let more = count.saturating_sub(self.errors);
+        self.errors = count;
         if more > 0
-            && let Some(times) = self.trouble.happened(more, Instant::now())
+            && let Some(times) = self.error_limiter.count(more, Instant::now())
             && let Some(last) = last
         {
             log::warn!("the system refused a request, {times} times: {last}");
@@ -109,8 +109,8 @@ pub(crate) struct LogLimiter {
 }
 
 impl LogLimiter {
-    /// Counts; returns how often it has happened since the last line, if one is due now.
-    pub(crate) fn happened(&mut self, times: u64, now: Instant) -> Option<u64> {
+    /// Counts events; if a line is due, returns the number of events since the last one.
+    pub(crate) fn count(&mut self, times: u64, now: Instant) -> Option<u64> {
         self.since += times;
         let due = self.reported.is_none_or(|at| now.saturating_duration_since(at) >= LOG_INTERVAL);
         due.then(|| {
@@ -140,16 +140,16 @@ mod tests {
             problem: None,
             master: None,
             table: 254,
-            ruled: true,
+            follows_rules: true,
             further: false,
-            stray: None,
+            rule_conflict: None,
             isolated: [false; 2],
             sources: SourceCheck::Off,
         }
     }
 
     #[test]
-    fn change_of_a_link_is_a_line_each() {
+    fn each_changed_property_of_a_link_is_one_line() {
         let before = port();
         assert!(changes(&before, &PlanePort { table: 1, ..port() }).is_empty());
         let now = PlanePort {
@@ -169,12 +169,12 @@ mod tests {
     }
 
     #[test]
-    fn frequent_event_is_reported_once_a_minute_with_its_number() {
+    fn frequent_events_are_reported_once_a_minute_with_their_number() {
         let (mut limiter, begin) = (LogLimiter::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
-        assert_eq!(limiter.happened(1, at(0)), Some(1));
-        assert_eq!((1..60).find_map(|second| limiter.happened(2, at(second))), None);
-        assert_eq!(limiter.happened(1, at(60)), Some(119));
-        assert_eq!(limiter.happened(1, at(61)), None);
+        assert_eq!(limiter.count(1, at(0)), Some(1));
+        assert_eq!((1..60).find_map(|second| limiter.count(2, at(second))), None);
+        assert_eq!(limiter.count(1, at(60)), Some(119));
+        assert_eq!(limiter.count(1, at(61)), None);
     }
 }

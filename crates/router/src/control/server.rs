@@ -1,16 +1,16 @@
-//! The control socket: a Unix socket on which questions are asked, a line each.
+//! The control socket: a Unix socket that serves requests, one JSON line each (`api.rs`).
 //!
 //! ```text
-//!   accept ─► a thread a client ─► Request ─► control thread, workers, ports
-//!                                  Line … ◄─┘
+//!   accept ─► a thread a client ─► Message ─► control thread, daemon, workers, ports
+//!                                  Line … ◄──┘
 //! ```
 //!
 //! The socket belongs to the user that starts the router, and no other user may connect: the
-//! file is made with its final mode, 0600, so that there is no moment in which one could.
-//! A file that is there is a router at work, and an error, if somebody answers on it;
-//! otherwise it was left by one that was killed, and is replaced. A client that does not
-//! read is given up after [`PATIENCE`], and no more than [`MOST`] are served at once; a
-//! client's slot is free again however its thread ends (`slots.rs`).
+//! file is created with its final mode, 0600, so that it is never open to others.
+//! If a process accepts connections on an existing socket file, a router runs there and the start
+//! fails; otherwise a killed router left the file, and it is replaced. A client that does not read
+//! is disconnected after [`CLIENT_TIMEOUT`], and at most [`MAX_CLIENTS`] are served at once; a
+//! client's slot is released however its thread ends (`slots.rs`).
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Write};
@@ -30,7 +30,7 @@ use nix::sys::socket::{self, AddressFamily, Backlog, SockFlag, SockType, UnixAdd
 use nix::sys::stat::{Mode, fchmod};
 
 use super::api::{Item, Line, Message, Order, Request};
-use super::audit::diff::{self, Ended};
+use super::audit::diff::{self, DiffOptions, RequestError};
 use super::handle::ControlHandle;
 use super::kernel_sync::KernelSync;
 use super::query::QueryHandle;
@@ -39,28 +39,28 @@ use super::slots::Slots;
 use crate::daemon::{Daemon, Saver};
 use crate::distribution::Command;
 
-/// How long a client may take to read or to ask.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the listener sleeps between two looks for clients and for the end.
-const LOOK: Duration = Duration::from_millis(20);
-/// Clients at once.
-const MOST: usize = 32;
-/// Events of a stream that are written without a look at whether the client is there.
-const TOGETHER: usize = 1024;
-/// The longest question, in bytes.
-const LONGEST: u64 = 4096;
+/// The time that a client has to send a request or to read a reply.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
+/// The interval at which the listener checks for clients and for its end.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// The most clients at once.
+const MAX_CLIENTS: usize = 32;
+/// Events of a stream that are written before the server checks that the client is connected.
+const EVENT_BURST: usize = 1024;
+/// The longest request, in bytes.
+const MAX_REQUEST: u64 = 4096;
 
-/// Everybody who is asked.
+/// The handles through which the server answers requests.
 #[derive(Clone, Debug)]
-pub(crate) struct Sources {
-    pub(crate) look: QueryHandle,
-    /// Who does what is to be done.
+pub(crate) struct ServerHandles {
+    pub(crate) query: QueryHandle,
+    /// The daemon, which carries out orders.
     pub(crate) orders: ControlHandle<Daemon>,
-    /// Held while the kernel is compared with.
+    /// Locked during a comparison with the kernel: one at a time.
     pub(crate) comparing: Arc<Mutex<()>>,
 }
 
-/// The listening socket; dropped, it is gone, and its file too.
+/// The listening socket. Dropping it closes it and removes its file.
 #[derive(Debug)]
 pub(crate) struct Server {
     path: PathBuf,
@@ -73,11 +73,11 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The system's; `AddrInUse` if a router answers there.
-    pub(crate) fn start(path: &Path, sources: Sources) -> io::Result<Self> {
+    /// The system's error; `AddrInUse` if a router runs there.
+    pub(crate) fn start(path: &Path, handles: ServerHandles) -> io::Result<Self> {
         if UnixStream::connect(path).is_ok() {
-            let what = "a router is at work and answers there";
-            return Err(io::Error::new(ErrorKind::AddrInUse, what));
+            let reason = "another router serves this control socket";
+            return Err(io::Error::new(ErrorKind::AddrInUse, reason));
         }
         if fs::symlink_metadata(path).is_ok() {
             fs::remove_file(path)?;
@@ -85,12 +85,12 @@ impl Server {
         create_folder(path)?;
         let listener = bind(path)?;
         let ending = Arc::new(AtomicBool::new(false));
-        // Without a thread it is dropped, and the file with it.
+        // If no thread can be made, `server` is dropped and removes the file.
         let mut server = Self { path: path.into(), stop: Arc::clone(&ending), thread: None };
         server.thread = Some(Builder::new().name("control-socket".into()).spawn(move || {
-            // Those who connect are answered by others' rights.
+            // Clients are served without any rights of this thread.
             let _ = rights::keep(&[]);
-            listen(&listener, &sources, &ending);
+            listen(&listener, &handles, &ending);
         })?);
         Ok(server)
     }
@@ -106,8 +106,8 @@ impl Drop for Server {
     }
 }
 
-/// Makes a listening socket that does not block, and whose file no other user may connect to, from
-/// its creation on. No file stays behind an error.
+/// Makes a nonblocking listening socket to which no other user can connect from its creation on.
+/// On an error no file is left.
 ///
 /// The mode of a bound socket's file is that of the socket itself, less the umask (`unix_bind` of
 /// the kernel), so the mode is set before the file exists.
@@ -123,8 +123,8 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(socket.into())
 }
 
-/// Creates the folder of the socket if only that is missing: `/run/fingerpost` is empty after a
-/// boot. Others may enter it; whether they may connect is the socket's own mode.
+/// Creates the folder of the socket if only that is missing: `/run` is empty after a boot. Other
+/// users may enter the folder; the socket's own mode keeps them from connecting.
 fn create_folder(path: &Path) -> io::Result<()> {
     let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
         return Ok(());
@@ -132,52 +132,52 @@ fn create_folder(path: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o755).create(folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(io::Error::new(
             error.kind(),
-            format!("the folder {} cannot be created: {error}", folder.display()),
+            format!("cannot create the folder {}: {error}", folder.display()),
         )),
         _ => Ok(()),
     }
 }
 
-fn listen(listener: &UnixListener, sources: &Sources, stop: &AtomicBool) {
-    let slots = Slots::new(MOST);
+fn listen(listener: &UnixListener, handles: &ServerHandles, stop: &AtomicBool) {
+    let slots = Slots::new(MAX_CLIENTS);
     while !stop.load(Ordering::Relaxed) {
         let Ok((client, _)) = listener.accept() else {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
             continue;
         };
         let Some(slot) = slots.take() else { continue };
-        let sources = sources.clone();
-        // Where there is no thread for it, the closure is dropped, and the slot with it.
+        let handles = handles.clone();
+        // If no thread can be made, the closure is dropped and releases the slot.
         let _ = Builder::new().name("control-client".into()).spawn(move || {
             let _slot = slot;
-            // A client that is gone is no trouble of ours.
-            let _ = serve(&client, &sources);
+            // A client that disconnects is not an error of the server.
+            let _ = serve(&client, &handles);
         });
     }
 }
 
-fn serve(client: &UnixStream, sources: &Sources) -> io::Result<()> {
+fn serve(client: &UnixStream, handles: &ServerHandles) -> io::Result<()> {
     client.set_nonblocking(false)?;
-    client.set_read_timeout(Some(PATIENCE))?;
-    client.set_write_timeout(Some(PATIENCE))?;
-    let mut asking = BufReader::new(client);
-    let mut teller = ReplyWriter { out: BufWriter::with_capacity(64 << 10, client), items: 0 };
+    client.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+    client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
+    let mut requests = BufReader::new(client);
+    let mut reply = ReplyWriter { out: BufWriter::with_capacity(64 << 10, client), items: 0 };
     loop {
-        let mut question = String::new();
-        if io::Read::take(&mut asking, LONGEST).read_line(&mut question)? == 0 {
+        let mut line = String::new();
+        if io::Read::take(&mut requests, MAX_REQUEST).read_line(&mut line)? == 0 {
             return Ok(());
         }
-        teller.items = 0;
-        match answer(&question, sources, client, &mut teller) {
-            Ok(()) => teller.line(&Line::End { items: teller.items })?,
-            Err(Ended::Words(error)) => teller.line(&Line::Error(error))?,
-            Err(Ended::Client(error)) => return Err(error),
+        reply.items = 0;
+        match respond(&line, handles, client, &mut reply) {
+            Ok(()) => reply.line(&Line::End { items: reply.items })?,
+            Err(RequestError::Failed(error)) => reply.line(&Line::Error(error))?,
+            Err(RequestError::Client(error)) => return Err(error),
         }
-        teller.out.flush()?;
+        reply.out.flush()?;
     }
 }
 
-/// Writes an answer.
+/// Writes the lines of a reply and counts its items.
 struct ReplyWriter<'a> {
     out: BufWriter<&'a UnixStream>,
     items: u64,
@@ -195,79 +195,79 @@ impl ReplyWriter<'_> {
     }
 }
 
-/// Answers a question, item by item.
-fn answer(
-    question: &str,
-    sources: &Sources,
+/// Answers a request, item by item.
+fn respond(
+    line: &str,
+    handles: &ServerHandles,
     client: &UnixStream,
-    teller: &mut ReplyWriter<'_>,
-) -> Result<(), Ended> {
-    let not_understood =
-        |error| Ended::Words(format!("not a question that is understood: {error}"));
-    match serde_json::from_str(question).map_err(not_understood)? {
+    reply: &mut ReplyWriter<'_>,
+) -> Result<(), RequestError> {
+    let invalid = |error| RequestError::Failed(format!("invalid request: {error}"));
+    match serde_json::from_str(line).map_err(invalid)? {
         Message::Show(Request::Diff { settle, sample, seed }) => {
-            // One at a time: each has a copy of the kernel's routes.
-            let Ok(_alone) = sources.comparing.try_lock() else {
-                return Err(Ended::Words("another comparison is going on".to_owned()));
+            // One at a time, because each holds a copy of the kernel's routes.
+            let Ok(_guard) = handles.comparing.try_lock() else {
+                let reason = "another comparison is running: try again when it has ended";
+                return Err(RequestError::Failed(reason.to_owned()));
             };
-            let settings = diff::Settings { settle: Duration::from_millis(settle), sample, seed };
-            diff::run(&sources.look.control, settings, &mut |item| teller.item(item))
+            let options = DiffOptions { settle: Duration::from_millis(settle), sample, seed };
+            diff::run(&handles.query.control, options, &mut |item| reply.item(item))
         }
-        Message::Show(Request::Monitor) => monitor(sources, client, teller),
+        Message::Show(Request::Monitor) => monitor(handles, client, reply),
         message => {
             let items = match message {
-                Message::Show(request) => sources.look.find(&request),
-                Message::Do(order) => carry_out(order, sources),
+                Message::Show(request) => handles.query.query(&request),
+                Message::Do(order) => execute(order, handles),
             };
-            let items = items.map_err(Ended::Words)?;
-            Ok(items.into_iter().try_for_each(|item| teller.item(item))?)
+            let items = items.map_err(RequestError::Failed)?;
+            Ok(items.into_iter().try_for_each(|item| reply.item(item))?)
         }
     }
 }
 
-/// Tells a client what happens until it is gone, or says something.
+/// Streams events to a client until it disconnects or sends anything.
 fn monitor(
-    sources: &Sources,
+    handles: &ServerHandles,
     client: &UnixStream,
-    teller: &mut ReplyWriter<'_>,
-) -> Result<(), Ended> {
-    let gone = || Ended::Words("the control thread does not answer".to_owned());
-    let events = sources.look.control.call(KernelSync::watch).ok_or_else(gone)?;
+    reply: &mut ReplyWriter<'_>,
+) -> Result<(), RequestError> {
+    let no_answer = || RequestError::Failed("the control thread does not answer".to_owned());
+    let events = handles.query.control.call(KernelSync::subscribe).ok_or_else(no_answer)?;
     loop {
-        match events.recv_timeout(LOOK) {
+        match events.recv_timeout(POLL_INTERVAL) {
             Ok(first) => {
-                for event in iter::once(first).chain(events.try_iter().take(TOGETHER)) {
-                    teller.item(Item::Event((*event).clone()))?;
+                for event in iter::once(first).chain(events.try_iter().take(EVENT_BURST)) {
+                    reply.item(Item::Event((*event).clone()))?;
                 }
-                teller.out.flush()?;
+                reply.out.flush()?;
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }
-        let mut heard = [PollFd::new(client.as_fd(), PollFlags::POLLIN)];
-        if poll(&mut heard, PollTimeout::ZERO).is_ok_and(|ready| ready > 0) {
+        let mut readable = [PollFd::new(client.as_fd(), PollFlags::POLLIN)];
+        if poll(&mut readable, PollTimeout::ZERO).is_ok_and(|ready| ready > 0) {
             return Ok(());
         }
     }
 }
 
-/// What the daemon has made of an order.
-enum Done {
-    /// It is done, in words.
-    Words(String),
-    /// It is this thread's to do: the daemon has no time for a disk.
+/// The result of an order at the daemon.
+enum OrderResult {
+    /// The order is done; a report for the client.
+    Done(String),
+    /// The client's thread saves the image, so that the daemon does not wait for a disk.
     Save(Saver),
 }
 
-/// Has the daemon do something.
-fn carry_out(order: Order, sources: &Sources) -> Result<Vec<Item>, String> {
+/// Has the daemon or the role execute an order.
+fn execute(order: Order, handles: &ServerHandles) -> Result<Vec<Item>, String> {
     if let Order::Reload = &order
-        && let Some(done) = sources.look.role.reload()
+        && let Some(done) = handles.query.role.reload()
     {
-        return done.map(|told| vec![Item::Done(told)]);
+        return done.map(|report| vec![Item::Done(report)]);
     }
     if let Order::Flush { sender } = order {
-        return sources.look.role.gate()?.flush(sender).map(|report| vec![Item::Done(report)]);
+        return handles.query.role.gate()?.flush(sender).map(|report| vec![Item::Done(report)]);
     }
     let command = match &order {
         Order::Rollback => Some(Command::Rollback),
@@ -275,34 +275,34 @@ fn carry_out(order: Order, sources: &Sources) -> Result<Vec<Item>, String> {
         _ => None,
     };
     if let Some(command) = command {
-        let done = sources.look.role.distribution()?.execute(command);
-        return done.map(|told| vec![Item::Done(told)]);
+        let done = handles.query.role.distribution()?.execute(command);
+        return done.map(|report| vec![Item::Done(report)]);
     }
-    let done = sources.orders.call(move |daemon| match order {
-        // Done above.
+    let result = handles.orders.call(move |daemon| match order {
+        // Executed above.
         Order::Rollback | Order::Retry => Err("this router takes no bundles".to_owned()),
         Order::Flush { .. } => Err("this router has no flows".to_owned()),
         Order::Reload => match daemon.reload() {
-            Ok(told) => Ok(Done::Words(told.to_string())),
+            Ok(report) => Ok(OrderResult::Done(report.to_string())),
             Err(error) => Err(error.to_string()),
         },
-        Order::Save => daemon.saver().map(Done::Save).map_err(|error| error.to_string()),
+        Order::Save => daemon.saver().map(OrderResult::Save).map_err(|error| error.to_string()),
         Order::Promote { interface } => daemon
             .observe(&interface, false)
-            .map(|()| Done::Words(format!("{interface}: its packets are the router's"))),
+            .map(|()| OrderResult::Done(format!("{interface}: its packets are the router's"))),
         Order::Demote { interface } => daemon.observe(&interface, true).map(|()| {
-            Done::Words(format!("{interface}: its packets are the kernel's, and counted"))
+            OrderResult::Done(format!("{interface}: its packets are the kernel's, and counted"))
         }),
     });
-    let gone = || "the router does not answer: it may be about to end".to_owned();
-    let words = match done.ok_or_else(gone)?? {
-        Done::Words(words) => words,
-        Done::Save(saver) => match saver.save() {
+    let no_answer = || "the router does not answer: it may be about to end".to_owned();
+    let report = match result.ok_or_else(no_answer)?? {
+        OrderResult::Done(report) => report,
+        OrderResult::Save(saver) => match saver.save() {
             Ok((saved, _)) => saved.to_string(),
             Err(error) => return Err(error.to_string()),
         },
     };
-    Ok(vec![Item::Done(words)])
+    Ok(vec![Item::Done(report)])
 }
 
 #[cfg(test)]
@@ -312,17 +312,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_socket_has_its_final_mode_from_the_first_moment() {
+    fn control_socket_file_has_its_final_mode_at_creation() {
         let folder = std::env::temp_dir().join(format!("fp-socket-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("control.sock");
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let watching = scope.spawn(|| {
+            let observer = scope.spawn(|| {
                 let mut modes = std::collections::BTreeSet::new();
                 while !done.load(Ordering::Relaxed) {
-                    if let Ok(about) = fs::symlink_metadata(&path) {
-                        modes.insert(about.mode() & 0o7777);
+                    if let Ok(metadata) = fs::symlink_metadata(&path) {
+                        modes.insert(metadata.mode() & 0o7777);
                     }
                 }
                 modes
@@ -334,9 +334,9 @@ mod tests {
                 fs::remove_file(&path).unwrap();
             }
             let _last = bind(&path).unwrap();
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
             done.store(true, Ordering::Relaxed);
-            assert_eq!(watching.join().unwrap(), [0o600].into());
+            assert_eq!(observer.join().unwrap(), [0o600].into());
         });
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 
 use crate::control::handle::ControlRequests;
-use crate::control::kernel_sync::{KernelSync, follow};
+use crate::control::kernel_sync::{self, KernelSync};
 
 /// The thread that follows the kernel, until it is stopped.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Control {
         let (ending, turns) = (Arc::clone(&stop), Arc::clone(turns));
         let thread = Builder::new()
             .name("control".into())
-            .spawn(move || follow(following, requests, &ending, &turns))?;
+            .spawn(move || kernel_sync::run(following, requests, &ending, &turns))?;
         Ok(Self { stop, thread })
     }
 

@@ -42,7 +42,7 @@ use crate::control::kernel_sync::KernelSync;
 use crate::control::plane::{Plane, PlanePort, Ports, WithoutRoutes};
 use crate::control::progress::Progress;
 use crate::control::query::QueryHandle;
-use crate::control::server::{Server, Sources};
+use crate::control::server::{Server, ServerHandles};
 use crate::control::workers::Workers;
 use crate::datapath::Remains;
 use crate::role::Role;
@@ -194,7 +194,7 @@ impl Daemon {
         let metrics = daemon.config.metrics.clone();
         // A gate without a page logs attacks, too.
         if metrics.is_some() || matches!(daemon.role, Role::Gate(_)) {
-            let web = Web::start(daemon.look(), metrics.as_ref());
+            let web = Web::start(daemon.query_handle(), metrics.as_ref());
             daemon.web = Some(Arc::new(web.map_err(system("start the watch"))?));
         }
         if let (Some(Metrics { listen, allowed_hosts, .. }), Some(web)) = (metrics, &daemon.web) {
@@ -207,11 +207,14 @@ impl Daemon {
     }
 
     fn serve(&self, path: &Path, orders: ControlHandle<Self>) -> Result<Server, StartError> {
-        Server::start(path, Sources { look: self.look(), orders, comparing: Arc::default() })
-            .map_err(|source| StartError::Control { path: path.into(), source })
+        Server::start(
+            path,
+            ServerHandles { query: self.query_handle(), orders, comparing: Arc::default() },
+        )
+        .map_err(|source| StartError::Control { path: path.into(), source })
     }
 
-    fn look(&self) -> QueryHandle {
+    fn query_handle(&self) -> QueryHandle {
         let (control, view) = (self.handle.clone(), Arc::clone(&self.view));
         QueryHandle { control, view, role: self.role.clone() }
     }
@@ -403,9 +406,9 @@ fn port(interface: &config::Interface, index: &IndexOf<'_>) -> std::io::Result<P
         problem: None,
         master: None,
         table: interface.table.unwrap_or(config::MAIN),
-        ruled: interface.table.is_none(),
+        follows_rules: interface.table.is_none(),
         further: false,
-        stray: None,
+        rule_conflict: None,
         isolated: [false; 2],
         sources: interface.sources,
     })

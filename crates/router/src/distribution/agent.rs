@@ -319,7 +319,7 @@ impl AgentLoop {
         let reason = (!reason.is_empty()).then_some(reason);
         // Fails only while the process ends.
         let _ = self.events.call(move |following| {
-            following.watchers().tell(EventKind::Distribution { version, what, reason });
+            following.subscribers().publish(EventKind::Distribution { version, what, reason });
         });
     }
 

@@ -454,7 +454,7 @@ impl ReceiverState {
     /// Counts a refused message, and logs it at a limited rate.
     fn refuse(&mut self, name: &'static str, from: SocketAddr) {
         self.count(name);
-        if let Some(times) = self.refused.happened(1, Instant::now()) {
+        if let Some(times) = self.refused.count(1, Instant::now()) {
             log::warn!("decisions refused, {times} messages, the last from {from}: {name}");
         }
     }

@@ -112,7 +112,7 @@ impl Web {
 
     /// Answers as `show … -j` does: an array of what is inside the items.
     fn show(&self, request: &Request) -> HttpResponse {
-        let items = match self.look.find(request) {
+        let items = match self.look.query(request) {
             Ok(items) => items,
             Err(words) => return HttpResponse::text(503, &words),
         };

@@ -65,9 +65,9 @@ impl Rig {
             problem: None,
             master: None,
             table: if interface == 3 { OTHER } else { MAIN },
-            ruled: interface != 3,
+            follows_rules: interface != 3,
             further: false,
-            stray: None,
+            rule_conflict: None,
             isolated: [false; 2],
             sources: SourceCheck::Off,
         };

@@ -1,23 +1,22 @@
-//! The auditor: what packets meet, held against the oracle and the kernel, all the time.
+//! The auditor: continuously compares the forwarding of packets with the routes and the kernel.
 //!
 //! ```text
-//!   workers ─ a destination each, when asked (datapath/sample.rs) ─► every ROUND
+//!   workers ─ a destination each, on request (datapath/sample.rs) ─► every ROUND
 //!     ├─► workers' table   ─┐
-//!     ├─► Rib::longest      ├─ the same? ── yes ──► counted
-//!     └─► kernel, fibmatch ─┘      │ no: looked at again every round
-//!                                  ▼ still, after SETTLE
-//!            counted, logged with both answers, told to listeners, healed
+//!     ├─► Rib::longest      ├─ equal? ── yes ──► counted
+//!     └─► kernel, fibmatch ─┘      │ no: compared again every round
+//!                                  ▼ still different after SETTLE
+//!            counted, logged with both answers, sent to subscribers, healed
 //! ```
 //!
-//! The oracle is the longest match in the routes (`fib/src/rib.rs`), which shares nothing with
-//! the engines but the routes; the kernel's lookup shares nothing with us at all. Between
-//! them they find a table that is not made of its routes, and routes that are not the
-//! kernel's.
+//! `Rib::longest` is the longest match in the routes (`fib/src/rib.rs`), which shares only the
+//! routes with the engines; the kernel's lookup shares nothing with the router. Together they
+//! detect a table that does not match its routes, and routes that differ from the kernel's.
 //!
-//! Comparisons wait for calm (`control/churn.rs`): while many routes arrive, or wait to be
-//! published, or are read again, no difference counts. A difference that remains after SETTLE is
-//! checked once more, for as long, after the kernel has finished its work on links: it removes
-//! routes before it reports that.
+//! The auditor compares only while few routes change (`control/churn.rs`): while many routes
+//! arrive, or wait to be published, or are read again, no difference counts. A difference that
+//! remains after SETTLE is checked once more, for as long, after the kernel has finished its work
+//! on links, because it removes routes before it reports that.
 //!
 //! To heal, the auditor queries the kernel for the one route that it uses for the destination, and
 //! publishes every route that holds it to the plane again. A difference that returns within
@@ -26,10 +25,10 @@
 //! not, and withdraw those that only the plane has. This happens at most once in [`HEAL`]: a
 //! difference that stays is a bug, or a rule that the router does not follow, and is still counted.
 //!
-//! A thread of its own, without rights; it sends the control thread one query a round, of at most
-//! [`DOUBTS`] and a sample of each worker. Without packets it sends none, nor
-//! while an image of the routes is in use. Like the comparison (`diff.rs`), it queries the kernel
-//! for destinations in the main table only.
+//! The auditor is a thread of its own without capabilities; it sends the control thread one query
+//! a round, of at most [`MAX_PENDING`] destinations and a sample of each worker. It sends none
+//! without packets or while an image of the routes is in use. Like the comparison (`diff.rs`), it
+//! queries the kernel for destinations in the main table only.
 
 use std::io;
 use std::net::IpAddr;
@@ -39,32 +38,33 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use feed::netlink::{Found, Lookup, Target};
+use fib::Hop;
 
-use super::diff::{MAIN, show};
-use super::{Side, resolvable, same_way};
+use super::diff::{MAIN, prefix_text};
+use super::{AuditFamily, is_resolvable, is_same_path};
 use crate::control::api::{Difference, EventKind, RouteView};
 use crate::control::handle::ControlHandle;
-use crate::control::items::{self, words};
+use crate::control::items::{self, TargetView, target_view};
 use crate::control::kernel_sync::KernelSync;
 use crate::control::plane::{HopTarget, Plane};
 use crate::control::rights;
 use crate::daemon::View;
 
-/// How often destinations are looked at.
+/// The interval of the comparisons.
 const ROUND: Duration = Duration::from_millis(50);
-/// How long what differs may take to agree.
+/// The time after which a difference is a mismatch.
 const SETTLE: Duration = Duration::from_secs(1);
-/// The same where FRR tells its routes itself: zebra gives them to the kernel afterwards,
-/// which takes its time when there are many.
+/// The same where FRR sends its routes by FPM: zebra installs them in the kernel afterwards, which
+/// takes longer when there are many.
 const SETTLE_FPM: Duration = Duration::from_secs(10);
-/// Destinations that are waited for, at the most.
-const DOUBTS: usize = 64;
-/// How long after one healing the next may be.
+/// The most destinations that differ and are compared again.
+const MAX_PENDING: usize = 64;
+/// The minimum interval between two heals of all routes.
 pub(crate) const HEAL: Duration = Duration::from_secs(60);
-/// How long after one mismatch the next is logged.
-const LOG: Duration = Duration::from_secs(5);
+/// The minimum interval between two logged mismatches.
+const LOG_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The auditor at work; dropped, it is gone.
+/// The auditor's thread. Dropping it ends the thread.
 #[derive(Debug)]
 pub(crate) struct Auditor {
     stop: Option<Sender<()>>,
@@ -76,13 +76,13 @@ impl Auditor {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's error.
     pub(crate) fn start(control: ControlHandle<KernelSync>, view: Arc<View>) -> io::Result<Self> {
         let lookup = Lookup::open().map_err(io::Error::other)?;
         let (stop, stopped) = channel();
-        let audit = Audit { control, view, lookup, doubts: Vec::new(), logged: None };
+        let audit = AuditLoop { control, view, lookup, pending: Vec::new(), logged: None };
         let thread = Builder::new().name("auditor".into()).spawn(move || {
-            // Routes may be read without any.
+            // Reading routes needs no capability.
             let _ = rights::keep(&[]);
             let mut audit = audit;
             while stopped.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
@@ -102,196 +102,210 @@ impl Drop for Auditor {
     }
 }
 
-/// A destination, in the table of this place in the workers' order.
+/// A destination, and the index of its table in the workers' order.
 type Destination = (usize, IpAddr);
 
-/// A destination that differed.
+/// A destination that differs, but not yet for long enough to be a mismatch.
 #[derive(Clone, Copy, Debug)]
-struct Doubt {
-    of: Destination,
+struct PendingMismatch {
+    destination: Destination,
     since: Instant,
-    /// The kernel has finished since what it was doing to links.
-    waited: bool,
+    /// The kernel has finished its work on links since then.
+    links_settled: bool,
 }
 
-struct Audit {
+/// The state of the auditor's thread.
+struct AuditLoop {
     control: ControlHandle<KernelSync>,
     view: Arc<View>,
     lookup: Lookup,
-    doubts: Vec<Doubt>,
+    pending: Vec<PendingMismatch>,
     logged: Option<Instant>,
 }
 
-/// What the router says of a destination.
+/// The router's lookups of a destination.
 #[derive(Debug)]
-struct Says {
+struct RouterLookup {
     /// The kernel's number of the table.
     table: u32,
-    /// The longest route.
+    /// The longest prefix of the routes.
     prefix: Option<String>,
-    /// By the workers' table, and by the oracle.
+    /// The target in the workers' table.
     found: Option<HopTarget>,
-    wanted: Option<HopTarget>,
-    alike: bool,
+    /// The target in the routes.
+    expected: Option<HopTarget>,
+    /// Whether the workers' table and the routes have the same hop.
+    is_consistent: bool,
 }
 
-/// What was found of a destination.
-enum Judged {
-    Same,
+/// The result of comparing a destination.
+enum AuditOutcome {
+    Agrees,
     Differs(Box<Difference>),
 }
 
-impl Audit {
-    /// Looks at a sample, and at what is in doubt.
+impl AuditLoop {
+    /// Compares a sample of each worker, and the destinations that differed before.
     fn round(&mut self) {
         let samples = self.view.counting();
         let samples = samples.iter().filter_map(|stats| stats.sample().take());
-        let mut all: Vec<Destination> = self.doubts.iter().map(|doubt| doubt.of).collect();
-        let fresh: Vec<_> = samples.filter(|it| resolvable(it.1) && !all.contains(it)).collect();
-        all.extend(fresh);
-        if all.is_empty() {
+        let mut destinations: Vec<Destination> =
+            self.pending.iter().map(|pending| pending.destination).collect();
+        let sampled: Vec<_> = samples
+            .filter(|sample| is_resolvable(sample.1) && !destinations.contains(sample))
+            .collect();
+        destinations.extend(sampled);
+        if destinations.is_empty() {
             return;
         }
-        let asked = all.clone();
-        let says = self.control.call(move |it| {
-            it.may_be_audited().then(|| {
-                it.audit.checks += asked.len() as u64;
-                let settle = if it.fpm().is_some() { SETTLE_FPM } else { SETTLE };
-                (asked.iter().map(|to| say(&it.plane, *to)).collect::<Vec<_>>(), settle)
+        let queries = destinations.clone();
+        let reply = self.control.call(move |sync| {
+            sync.is_auditable().then(|| {
+                sync.audit.checks += queries.len() as u64;
+                let settle = if sync.fpm().is_some() { SETTLE_FPM } else { SETTLE };
+                let lookups = queries.iter().map(|query| router_lookup(&sync.plane, *query));
+                (lookups.collect::<Vec<_>>(), settle)
             })
         });
-        let Some(Some((says, settle))) = says else {
-            // It begins anew when things are as they should be.
-            self.doubts.clear();
+        let Some(Some((lookups, settle))) = reply else {
+            // Routes are changing: every difference starts anew when they have settled.
+            self.pending.clear();
             return;
         };
         let now = Instant::now();
         let mut left = Vec::new();
-        for (to, says) in all.into_iter().zip(says) {
-            let Some(says) = says else { continue };
-            let Judged::Differs(difference) = self.judge(to.1, &says) else { continue };
-            let known = self.doubts.iter().find(|doubt| doubt.of == to).copied();
-            let mut doubt = known.unwrap_or(Doubt { of: to, since: now, waited: false });
-            if now.duration_since(doubt.since) >= settle {
-                if doubt.waited {
-                    self.mismatch(*difference, says.table, to.1);
+        for (destination, lookup) in destinations.into_iter().zip(lookups) {
+            let Some(lookup) = lookup else { continue };
+            let address = destination.1;
+            let AuditOutcome::Differs(difference) = self.compare(address, &lookup) else {
+                continue;
+            };
+            let known = self.pending.iter().find(|pending| pending.destination == destination);
+            let mut pending = known.copied().unwrap_or(PendingMismatch {
+                destination,
+                since: now,
+                links_settled: false,
+            });
+            if now.duration_since(pending.since) >= settle {
+                if pending.links_settled {
+                    self.report_mismatch(*difference, lookup.table, address);
                     continue;
                 }
-                // A refusal counts as done: the doubt is checked again either way.
+                // If the kernel refuses to wait, the destination is checked again all the same.
                 let _ = self.lookup.wait_for_links();
-                doubt = Doubt { since: Instant::now(), waited: true, ..doubt };
+                pending = PendingMismatch { since: Instant::now(), links_settled: true, ..pending };
             }
-            if left.len() < DOUBTS {
-                left.push(doubt);
+            if left.len() < MAX_PENDING {
+                left.push(pending);
             }
         }
-        self.doubts = left;
+        self.pending = left;
     }
 
-    /// Holds what the router says against the kernel.
-    fn judge(&mut self, address: IpAddr, says: &Says) -> Judged {
-        let side = |prefix: String, way: &HopTarget| Sided { prefix, way: way.clone() };
-        let of = |way: &Option<HopTarget>| {
-            way.as_ref().map(|way| side(says.prefix.clone().unwrap_or_default(), way))
-        };
-        if !says.alike {
-            return self.differs("table", address, says, of(&says.wanted));
+    /// Compares the router's lookups with each other and with the kernel's.
+    fn compare(&mut self, address: IpAddr, router: &RouterLookup) -> AuditOutcome {
+        if !router.is_consistent {
+            let prefix = router.prefix.clone().unwrap_or_default();
+            let expected = router.expected.clone().map(|target| (prefix, target));
+            return self.difference("table", address, router, expected);
         }
-        let throws = matches!(&says.found, Some(HopTarget::Route(it)) if **it == Target::Throw);
-        if says.table != MAIN || throws {
-            return Judged::Same;
+        let throws =
+            matches!(&router.found, Some(HopTarget::Route(route)) if **route == Target::Throw);
+        if router.table != MAIN || throws {
+            return AuditOutcome::Agrees;
         }
         let kernel = match self.lookup.get(address) {
-            Ok(Found::Route { table, .. }) if table != says.table => return Judged::Same,
-            Ok(Found::Route { prefix, info, .. }) => Some((show(&prefix), info.target)),
+            Ok(Found::Route { table, .. }) if table != router.table => return AuditOutcome::Agrees,
+            Ok(Found::Route { prefix, info, .. }) => Some((prefix_text(&prefix), info.target)),
             Ok(Found::Refused(target)) => Some((address.to_string(), Arc::new(target))),
             Ok(Found::Nothing) => None,
-            // Asked again with the next sample.
-            Err(_) => return Judged::Same,
+            // The next sample queries the kernel again.
+            Err(_) => return AuditOutcome::Agrees,
         };
-        if same_way(says.found.as_ref(), kernel.as_ref().map(|(_, target)| &**target)) {
-            return Judged::Same;
+        if is_same_path(router.found.as_ref(), kernel.as_ref().map(|(_, target)| &**target)) {
+            return AuditOutcome::Agrees;
         }
-        let kernel = kernel.map(|(prefix, target)| Sided { prefix, way: HopTarget::Route(target) });
-        self.differs("address", address, says, kernel)
+        let kernel = kernel.map(|(prefix, target)| (prefix, HopTarget::Route(target)));
+        self.difference("address", address, router, kernel)
     }
 
-    fn differs(&self, what: &str, address: IpAddr, says: &Says, other: Option<Sided>) -> Judged {
+    fn difference(
+        &self,
+        what: &str,
+        address: IpAddr,
+        router: &RouterLookup,
+        reference: Option<(String, HopTarget)>,
+    ) -> AuditOutcome {
         let names = self.view.interfaces();
         let name = |index: u32| {
             let known = names.iter().find(|interface| interface.index() == index);
             known.map_or_else(|| format!("if{index}"), |interface| interface.name())
         };
-        let said = |it: Sided| {
-            let words = words(&name, &it.way);
-            RouteView { prefix: it.prefix, kind: words.kind.to_owned(), via: words.via }
+        let view = |(prefix, target): (String, HopTarget)| {
+            let TargetView { kind, via } = target_view(&name, &target);
+            RouteView { prefix, kind: kind.to_owned(), via }
         };
-        let prefix = says.prefix.clone().unwrap_or_default();
-        let mine = says.found.clone().map(|way| said(Sided { prefix, way }));
-        Judged::Differs(Box::new(Difference {
+        let prefix = router.prefix.clone().unwrap_or_default();
+        let found = router.found.clone().map(|target| view((prefix, target)));
+        AuditOutcome::Differs(Box::new(Difference {
             what: what.to_owned(),
-            table: says.table,
+            table: router.table,
             of: address.to_string(),
-            kernel: other.map(said),
-            router: mine,
+            kernel: reference.map(view),
+            router: found,
         }))
     }
 
-    /// A mismatch that has not settled.
-    fn mismatch(&mut self, difference: Difference, table: u32, address: IpAddr) {
-        let words = items::difference(&difference);
-        if self.logged.is_none_or(|at| at.elapsed() >= LOG) {
+    /// Logs a mismatch and has the control thread heal it.
+    fn report_mismatch(&mut self, difference: Difference, table: u32, address: IpAddr) {
+        let text = items::difference(&difference);
+        if self.logged.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
             self.logged = Some(Instant::now());
-            log::warn!("audit: {words}");
+            log::warn!("audit: {text}");
         }
-        self.control.call(move |sync| sync.mismatch(difference, words, table, address));
+        self.control.call(move |sync| sync.heal_mismatch(difference, text, table, address));
     }
 }
 
-/// One side's answer.
-struct Sided {
-    prefix: String,
-    way: HopTarget,
-}
-
-fn say(plane: &Plane, (at, address): Destination) -> Option<Says> {
-    fn family<A: Side>(plane: &Plane, at: usize, address: A) -> Option<Says> {
+fn router_lookup(plane: &Plane, (at, address): Destination) -> Option<RouterLookup> {
+    fn lookup<A: AuditFamily>(plane: &Plane, at: usize, address: A) -> Option<RouterLookup> {
         let table = plane.tables().nth(at)?;
-        let fib = A::one(table);
+        let fib = A::of(table);
         let rib = fib.rib();
         let longest = rib.longest(address);
-        let (wanted, found) = (longest.map(|(_, hop)| hop), fib.lookup(address));
-        Some(Says {
+        let (expected, found) = (longest.map(|(_, hop)| hop), fib.lookup(address));
+        Some(RouterLookup {
             table: table.number,
             prefix: longest.map(|(prefix, _)| prefix.to_string()),
             found: plane.hop_target(found).cloned(),
-            wanted: wanted.and_then(|hop| plane.hop_target(hop).cloned()),
-            alike: wanted.unwrap_or(fib::Hop::NONE) == found,
+            expected: expected.and_then(|hop| plane.hop_target(hop).cloned()),
+            is_consistent: expected.unwrap_or(Hop::NONE) == found,
         })
     }
     match address {
-        IpAddr::V4(it) => family(plane, at, u32::from(it)),
-        IpAddr::V6(it) => family(plane, at, u128::from(it)),
+        IpAddr::V4(v4) => lookup(plane, at, u32::from(v4)),
+        IpAddr::V6(v6) => lookup(plane, at, u128::from(v6)),
     }
 }
 
 impl KernelSync {
-    /// Says whether the routes are as the kernel has them, as far as is known.
-    fn may_be_audited(&self) -> bool {
-        self.is_calm() && !self.is_resynchronizing() && !self.plane.has_adopted()
+    /// Returns whether the routes match the kernel's as far as messages have arrived, so that a
+    /// difference is meaningful.
+    fn is_auditable(&self) -> bool {
+        self.is_quiet() && !self.is_resynchronizing() && !self.plane.has_adopted()
     }
 
-    /// Takes a mismatch down, and heals it.
-    fn mismatch(&mut self, difference: Difference, words: String, table: u32, address: IpAddr) {
+    /// Records a mismatch and heals it.
+    fn heal_mismatch(&mut self, difference: Difference, text: String, table: u32, address: IpAddr) {
         self.audit.mismatches += 1;
-        self.audit.last_mismatch = Some(words);
-        self.watchers().tell(EventKind::Audit(difference));
+        self.audit.last_mismatch = Some(text);
+        self.subscribers().publish(EventKind::Audit(difference));
         if self.heal_address(table, address) {
             self.audit.route_heals += 1;
             return;
         }
-        let lately = self.healed.is_some_and(|at| at.elapsed() < HEAL);
-        if !lately {
+        let is_recent = self.healed.is_some_and(|at| at.elapsed() < HEAL);
+        if !is_recent {
             self.healed = Some(Instant::now());
             self.audit.heals += 1;
             self.heal();

@@ -1,21 +1,21 @@
-//! Whether the router does what the kernel would: routes and answers, held side by side.
+//! Checks that the router forwards as the kernel would: compares routes and lookups.
 //!
 //! ```text
-//!   kernel, dumped anew ─► Mirror ─┐
-//!   kernel, asked (fibmatch) ──────┼─► alike? ─► differences, a moment later once more
-//!   plane: routes, workers' table ─┘
+//!   kernel, a fresh dump ──────────► Mirror ─┐
+//!   kernel, queried (RTM_GETROUTE fibmatch) ─┼─► equal? ─► if not: compared again later
+//!   plane: routes, workers' table ───────────┘
 //! ```
 //!
 //! | file | |
 //! |---|---|
-//! | `auditor` | destinations of packets, all the time |
-//! | `diff` | every route, and a sample of addresses, when somebody asks for it |
+//! | `auditor` | compares destinations of packets, continuously |
+//! | `diff` | compares every route and a sample of addresses, on request |
 //!
-//! What is compared is where packets go: the kind of a route, and its ways with their
-//! weights. Not compared are metrics, protocols and whether a gateway was said to be on
-//! its link (`onlink`), which lead no packet elsewhere; host routes of the plane's own, for
-//! neighbors on a link, which the kernel keeps as neighbors; and link-local IPv6, where
-//! each interface has the same prefix and packets are never forwarded.
+//! The comparison covers everything that decides where packets go: the type of a route, and its
+//! next hops with their weights. It does not cover metrics, protocols and the flag `onlink`, which
+//! send no packet elsewhere; host routes of the plane's own for neighbors on a link, which
+//! the kernel keeps as neighbors; and link-local IPv6, where every interface has the same prefix
+//! and packets are never forwarded.
 
 pub(crate) mod auditor;
 pub(crate) mod diff;
@@ -25,23 +25,23 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use feed::netlink::{Mirror, RouteInfo, Target, Via};
 use fib::{Family, Prefix};
 
-use super::plane::{HopTarget, One, PlaneTable};
+use super::plane::{HopTarget, PlaneTable, TableView};
 
-/// What is different for the two families.
-trait Side: Family {
-    /// Routes within this are not compared; without it, all are.
-    const LEFT_OUT: Option<(u128, u32)>;
+/// The operations of the comparison that differ between IPv4 and IPv6.
+trait AuditFamily: Family {
+    /// The prefix within which routes are not compared.
+    const EXCLUDED: Option<(u128, u32)>;
 
-    fn one(table: PlaneTable<'_>) -> One<'_, Self>;
+    fn of(table: PlaneTable<'_>) -> TableView<'_, Self>;
     fn ip(self) -> IpAddr;
     fn routes(mirror: &Mirror, table: u32) -> impl Iterator<Item = (Prefix<Self>, &RouteInfo)>;
     fn best(mirror: &Mirror, table: u32, prefix: Prefix<Self>) -> Option<&RouteInfo>;
 }
 
-impl Side for u32 {
-    const LEFT_OUT: Option<(u128, u32)> = None;
+impl AuditFamily for u32 {
+    const EXCLUDED: Option<(u128, u32)> = None;
 
-    fn one(table: PlaneTable<'_>) -> One<'_, Self> {
+    fn of(table: PlaneTable<'_>) -> TableView<'_, Self> {
         table.v4
     }
     fn ip(self) -> IpAddr {
@@ -55,10 +55,10 @@ impl Side for u32 {
     }
 }
 
-impl Side for u128 {
-    const LEFT_OUT: Option<(u128, u32)> = Some((0xfe80 << 112, 10));
+impl AuditFamily for u128 {
+    const EXCLUDED: Option<(u128, u32)> = Some((0xfe80 << 112, 10));
 
-    fn one(table: PlaneTable<'_>) -> One<'_, Self> {
+    fn of(table: PlaneTable<'_>) -> TableView<'_, Self> {
         table.v6
     }
     fn ip(self) -> IpAddr {
@@ -72,51 +72,51 @@ impl Side for u128 {
     }
 }
 
-/// Says whether routes for a prefix are compared.
-fn compared<A: Side>(prefix: Prefix<A>) -> bool {
+/// Returns whether routes for a prefix are compared.
+fn is_compared<A: AuditFamily>(prefix: Prefix<A>) -> bool {
     let within =
         |(address, length)| Prefix::<A>::truncate(A::from_u128(address), length).covers(prefix);
-    !A::LEFT_OUT.is_some_and(within)
+    !A::EXCLUDED.is_some_and(within)
 }
 
-/// Says whether an address is one that a route table decides on, for the kernel's own
-/// packets as for others'.
-fn resolvable(address: IpAddr) -> bool {
+/// Returns whether a route table decides on an address, for the kernel's own packets as for
+/// forwarded ones.
+fn is_resolvable(address: IpAddr) -> bool {
     let special = address.is_loopback() || address.is_multicast() || address.is_unspecified();
     !special
         && match address {
-            IpAddr::V4(it) => !it.is_broadcast() && !it.is_link_local() && it.octets()[0] != 0,
-            IpAddr::V6(it) => !it.is_unicast_link_local() && it.to_ipv4_mapped().is_none(),
+            IpAddr::V4(v4) => !v4.is_broadcast() && !v4.is_link_local() && v4.octets()[0] != 0,
+            IpAddr::V6(v6) => !v6.is_unicast_link_local() && v6.to_ipv4_mapped().is_none(),
         }
 }
 
-/// Says whether two targets lead to the same places in the same shares.
-fn alike(one: &Target, other: &Target) -> bool {
-    let way = |via: &Via| (via.interface, via.gateway, via.weight);
-    match (one, other) {
-        (Target::Via(one), Target::Via(other)) => one.iter().map(way).eq(other.iter().map(way)),
-        _ => one == other,
+/// Returns whether two targets have the same next hops with the same weights.
+fn is_same_target(a: &Target, b: &Target) -> bool {
+    let key = |via: &Via| (via.interface, via.gateway, via.weight);
+    match (a, b) {
+        (Target::Via(a), Target::Via(b)) => a.iter().map(key).eq(b.iter().map(key)),
+        _ => a == b,
     }
 }
 
-/// Says whether the router's route for a prefix is the kernel's.
-fn same_route(router: Option<&HopTarget>, kernel: Option<&Target>) -> bool {
+/// Returns whether the router's route for a prefix is the kernel's.
+fn is_same_route(router: Option<&HopTarget>, kernel: Option<&Target>) -> bool {
     match (router, kernel) {
         (None | Some(HopTarget::Neighbor { .. }), None) => true,
-        (Some(HopTarget::Route(router)), Some(kernel)) => alike(router, kernel),
+        (Some(HopTarget::Route(router)), Some(kernel)) => is_same_target(router, kernel),
         _ => false,
     }
 }
 
-/// Says whether packets to an address go where the kernel would send them. A neighbor on
-/// a link is where a connected route leads.
-fn same_way(router: Option<&HopTarget>, kernel: Option<&Target>) -> bool {
+/// Returns whether packets to an address take the path that the kernel would choose. A host route
+/// to a neighbor takes the path of the connected route of its link.
+fn is_same_path(router: Option<&HopTarget>, kernel: Option<&Target>) -> bool {
     match (router, kernel) {
         (Some(&HopTarget::Neighbor { interface, .. }), Some(Target::Via(vias))) => {
             matches!(&vias[..], [via] if via.interface == interface && via.gateway.is_none())
         }
         (Some(HopTarget::Neighbor { .. }), _) => false,
-        _ => same_route(router, kernel),
+        _ => is_same_route(router, kernel),
     }
 }
 
@@ -131,10 +131,13 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_no_packet_elsewhere_is_no_difference() {
-        let one = Target::Via(vec![via(1, Some([10, 0, 0, 2]), 1, false)]);
+    fn targets_with_equal_next_hops_are_equal_whatever_their_flags() {
+        let target = Target::Via(vec![via(1, Some([10, 0, 0, 2]), 1, false)]);
         let onlink = Target::Via(vec![via(1, Some([10, 0, 0, 2]), 1, true)]);
-        assert!(alike(&one, &onlink) && alike(&Target::Blackhole, &Target::Blackhole));
+        assert!(
+            is_same_target(&target, &onlink)
+                && is_same_target(&Target::Blackhole, &Target::Blackhole)
+        );
         for other in [
             Target::Via(vec![via(2, Some([10, 0, 0, 2]), 1, false)]),
             Target::Via(vec![via(1, Some([10, 0, 0, 3]), 1, false)]),
@@ -143,35 +146,39 @@ mod tests {
             Target::Via(vec![via(1, Some([10, 0, 0, 2]), 1, false), via(2, None, 1, false)]),
             Target::Blackhole,
         ] {
-            assert!(!alike(&one, &other), "{other:?}");
+            assert!(!is_same_target(&target, &other), "{other:?}");
         }
-        let route = HopTarget::Route(Arc::new(one.clone()));
-        assert!(same_route(Some(&route), Some(&one)) && same_way(Some(&route), Some(&one)));
-        assert!(!same_route(Some(&route), None) && !same_route(None, Some(&one)));
+        let route = HopTarget::Route(Arc::new(target.clone()));
+        assert!(
+            is_same_route(Some(&route), Some(&target)) && is_same_path(Some(&route), Some(&target))
+        );
+        assert!(!is_same_route(Some(&route), None) && !is_same_route(None, Some(&target)));
     }
 
     #[test]
-    fn a_neighbor_is_where_its_connected_route_leads() {
-        let near = HopTarget::Neighbor { interface: 1, address: [10, 0, 0, 7].into() };
+    fn neighbor_route_takes_the_path_of_its_connected_route() {
+        let neighbor = HopTarget::Neighbor { interface: 1, address: [10, 0, 0, 7].into() };
         let connected = Target::Via(vec![via(1, None, 1, false)]);
-        assert!(same_way(Some(&near), Some(&connected)));
-        assert!(same_route(Some(&near), None));
-        // Another has the same prefix in the kernel: ours should have given way.
-        assert!(!same_route(Some(&near), Some(&connected)));
+        assert!(is_same_path(Some(&neighbor), Some(&connected)));
+        assert!(is_same_route(Some(&neighbor), None));
+        // A route of the kernel for the same prefix replaces the plane's host route.
+        assert!(!is_same_route(Some(&neighbor), Some(&connected)));
         for elsewhere in [via(2, None, 1, false), via(1, Some([10, 0, 0, 9]), 1, false)] {
-            assert!(!same_way(Some(&near), Some(&Target::Via(vec![elsewhere]))));
+            assert!(!is_same_path(Some(&neighbor), Some(&Target::Via(vec![elsewhere]))));
         }
-        assert!(!same_way(Some(&near), None));
+        assert!(!is_same_path(Some(&neighbor), None));
     }
 
     #[test]
-    fn link_local_is_left_out_and_special_addresses_are_not_asked_for() {
-        assert!(!compared::<u128>("fe80::/64".parse().unwrap()));
-        assert!(compared::<u128>("::/0".parse().unwrap()));
-        assert!(compared::<u32>("169.254.0.0/16".parse().unwrap()));
+    fn link_local_routes_and_special_addresses_are_not_compared() {
+        assert!(!is_compared::<u128>("fe80::/64".parse().unwrap()));
+        assert!(is_compared::<u128>("::/0".parse().unwrap()));
+        assert!(is_compared::<u32>("169.254.0.0/16".parse().unwrap()));
         for special in ["0.1.2.3", "127.0.0.1", "224.0.0.5", "255.255.255.255", "::1", "ff02::1"] {
-            assert!(!resolvable(special.parse().unwrap()), "{special}");
+            assert!(!is_resolvable(special.parse().unwrap()), "{special}");
         }
-        assert!(resolvable([192, 0, 2, 1].into()) && resolvable("2001:db8::1".parse().unwrap()));
+        assert!(
+            is_resolvable([192, 0, 2, 1].into()) && is_resolvable("2001:db8::1".parse().unwrap())
+        );
     }
 }

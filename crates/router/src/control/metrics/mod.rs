@@ -98,7 +98,7 @@ impl Gathered {
                 *neighbors.entry(name.unwrap_or_default()).or_insert(0) += 1;
             }
             let ports = it.plane.ports().clone();
-            let hops = it.plane.ways().count() as u64;
+            let hops = it.plane.hops().count() as u64;
             let audit = it.audit().clone();
             (items::fibs(&it.plane), items::feeds(it), ports, hops, neighbors, audit)
         });

@@ -1,19 +1,18 @@
-//! Hops that stand for ways out, and give their index back only when nobody can have it.
+//! Assigns hop indexes to targets, and reclaims an index only when no worker can read it.
 //!
 //! ```text
-//!   route comes ─ acquire ─► Hop ─► table ─► workers
-//!   route goes  ─ release ─► references left? ── yes ──► one less
+//!   route added   ─ acquire ─► Hop ─► table ─► workers
+//!   route removed ─ release ─► references left? ── yes ──► one less
 //!                                   │ the last
 //!                                   ▼
-//!                      dropped ─ the tables without it are published ─► parting
-//!                                            all workers have passed ─► given back
+//!                      dropped ─ the tables without it are published ─► retired
+//!                                            all workers have passed ─► reclaimed
 //! ```
 //!
-//! A worker in the middle of a batch may still hold the table that has the hop, and look
-//! its meaning up a moment later. If the index meant something else by then, the packet
-//! would go where no route ever led: so the last reference is kept until the tables
-//! without it are published and every worker has left those before them
-//! (`datapath/adjacency.rs`, rule 3).
+//! A worker in the middle of a batch may still hold the table that contains the hop, and look up
+//! the hop's adjacency a moment later. If the index had another target by then, the packet would
+//! go where no route ever led. The last reference is therefore kept until the tables without it
+//! are published and every worker has left the previous ones (`datapath/adjacency.rs`, rule 3).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,10 +20,10 @@ use std::sync::Arc;
 use feed::netlink::Target;
 use fib::{Full, Hop, HopTable};
 
-/// What a hop stands for.
+/// The target of a hop.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HopTarget {
-    /// Where a route of the kernel leads.
+    /// The target of a route of the kernel.
     Route(Arc<Target>),
     /// A neighbor on a link that the router is on itself.
     Neighbor {
@@ -33,42 +32,42 @@ pub enum HopTarget {
         /// Its address.
         address: IpAddr,
     },
-    /// A hop of an image that led where nothing leads any more: the host decides.
+    /// A hop of an image whose target no longer exists: the host forwards its packets.
     Gone(u32),
 }
 
-/// The hops in use, and those that are waiting to be free.
+/// The hops in use, and those that wait to be reclaimed.
 #[derive(Debug, Default)]
 pub(super) struct Hops {
     table: HopTable<HopTarget>,
-    /// Last references to what tables not yet published are without.
+    /// The last references to hops that the next published tables do not contain.
     dropped: Vec<Hop>,
-    /// Last references to what no published table has.
-    parting: Vec<Hop>,
+    /// The last references to hops that no published table contains.
+    retired: Vec<Hop>,
 }
 
 impl Hops {
-    /// Adds a reference; says too whether the hop is new and means nothing yet.
+    /// Adds a reference; returns the hop, and whether it is new and has no adjacency yet.
     ///
     /// # Errors
     ///
     /// [`Full`] if there is no index left.
-    pub(super) fn acquire(&mut self, way: &HopTarget) -> Result<(Hop, bool), Full> {
-        if let Some(hop) = self.waiting(way) {
-            // The last reference was kept: it is the first one again.
+    pub(super) fn acquire(&mut self, target: &HopTarget) -> Result<(Hop, bool), Full> {
+        if let Some(hop) = self.revive(target) {
+            // The kept last reference becomes the first one.
             return Ok((hop, false));
         }
-        let hop = self.table.acquire(way)?;
+        let hop = self.table.acquire(target)?;
         Ok((hop, self.table.count(hop) == 1))
     }
 
-    /// Takes a way out of those that are to be given back, if it is one.
-    fn waiting(&mut self, way: &HopTarget) -> Option<Hop> {
-        if self.dropped.is_empty() && self.parting.is_empty() {
+    /// Removes a target from those that wait to be reclaimed, if it is among them.
+    fn revive(&mut self, target: &HopTarget) -> Option<Hop> {
+        if self.dropped.is_empty() && self.retired.is_empty() {
             return None;
         }
-        let hop = self.table.find(way)?;
-        for list in [&mut self.dropped, &mut self.parting] {
+        let hop = self.table.find(target)?;
+        for list in [&mut self.dropped, &mut self.retired] {
             if let Some(at) = list.iter().position(|&other| other == hop) {
                 list.swap_remove(at);
                 return Some(hop);
@@ -77,24 +76,24 @@ impl Hops {
         None
     }
 
-    /// Gives the hops from 1 on, of which none is in use, the ways of an image, with a
-    /// reference each, and returns those that have one; `None` is a hop that it had not.
+    /// Assigns the targets of an image to the hops from 1 on, of which none is in use. Returns the
+    /// hops that have a target, with a reference each; `None` is an index that the image lacks.
     ///
     /// # Errors
     ///
     /// [`Full`] if there is no index left.
     pub(super) fn seed(
         &mut self,
-        ways: impl IntoIterator<Item = Option<HopTarget>>,
+        targets: impl IntoIterator<Item = Option<HopTarget>>,
     ) -> Result<Vec<Hop>, Full> {
         let (mut kept, mut gaps) = (Vec::new(), Vec::new());
-        for (number, way) in (1..).zip(ways) {
+        for (number, target) in (1..).zip(targets) {
             let gone = HopTarget::Gone(number);
-            // One way has one hop: a second that led there leads nowhere of its own.
-            let known = way.as_ref().is_some_and(|way| self.table.find(way).is_some());
-            let there = way.is_some();
-            let hop = self.table.acquire(way.as_ref().filter(|_| !known).unwrap_or(&gone))?;
-            if there { kept.push(hop) } else { gaps.push(hop) }
+            // A target has one hop: a second hop with the same target becomes `Gone`.
+            let known = target.as_ref().is_some_and(|target| self.table.find(target).is_some());
+            let present = target.is_some();
+            let hop = self.table.acquire(target.as_ref().filter(|_| !known).unwrap_or(&gone))?;
+            if present { kept.push(hop) } else { gaps.push(hop) }
         }
         for hop in gaps {
             self.table.release(hop);
@@ -111,30 +110,30 @@ impl Hops {
         }
     }
 
-    /// Says whether hops wait for workers to pass.
+    /// Returns whether hops wait to be reclaimed when workers have passed.
     pub(super) fn has_pending_reclaim(&self) -> bool {
-        !self.parting.is_empty()
+        !self.retired.is_empty()
     }
 
-    /// Takes note that all tables without what was dropped are published.
-    pub(super) fn published(&mut self) {
-        self.parting.append(&mut self.dropped);
+    /// Retires the dropped hops: all tables without them are published.
+    pub(super) fn retire_dropped(&mut self) {
+        self.retired.append(&mut self.dropped);
     }
 
-    /// Gives back what was parting, as every worker has passed since, and returns it.
-    pub(super) fn passed(&mut self) -> Vec<Hop> {
-        for &hop in &self.parting {
+    /// Reclaims the retired hops, which every worker has passed since, and returns them.
+    pub(super) fn reclaim(&mut self) -> Vec<Hop> {
+        for &hop in &self.retired {
             self.table.release(hop);
         }
-        std::mem::take(&mut self.parting)
+        std::mem::take(&mut self.retired)
     }
 
-    /// Returns what a hop stands for.
+    /// Returns the target of a hop.
     pub(super) fn get(&self, hop: Hop) -> Option<&HopTarget> {
         self.table.get(hop)
     }
 
-    /// Walks the hops with their ways and the number of their references.
+    /// Iterates over the hops with their targets and the number of their references.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Hop, &HopTarget, u64)> {
         self.table.iter()
     }
@@ -144,68 +143,68 @@ impl Hops {
 mod tests {
     use super::{Arc, Hop, HopTarget, Hops, Target};
 
-    fn way(metric: u16) -> HopTarget {
+    fn target(metric: u16) -> HopTarget {
         let address = [10, 0, (metric >> 8) as u8, metric as u8].into();
         HopTarget::Neighbor { interface: 1, address }
     }
 
     #[test]
-    fn an_index_is_free_only_when_all_have_passed() {
+    fn index_is_reclaimed_only_after_all_workers_have_passed() {
         let mut hops = Hops::default();
-        let (first, new) = hops.acquire(&way(1)).unwrap();
-        assert!(new && hops.acquire(&way(1)).unwrap() == (first, false));
+        let (first, new) = hops.acquire(&target(1)).unwrap();
+        assert!(new && hops.acquire(&target(1)).unwrap() == (first, false));
         hops.release(first);
         hops.release(first);
         assert!(!hops.has_pending_reclaim());
         // Neither before the publication nor between it and the last worker's passing.
-        assert_eq!(hops.acquire(&way(2)).unwrap().0, Hop(2));
-        hops.published();
+        assert_eq!(hops.acquire(&target(2)).unwrap().0, Hop(2));
+        hops.retire_dropped();
         assert!(hops.has_pending_reclaim());
-        assert_eq!(hops.acquire(&way(3)).unwrap().0, Hop(3));
-        hops.passed();
+        assert_eq!(hops.acquire(&target(3)).unwrap().0, Hop(3));
+        hops.reclaim();
         assert_eq!(hops.get(first), None);
         assert_eq!(hops.acquire(&HopTarget::Route(Arc::new(Target::Local))).unwrap().0, first);
     }
 
     #[test]
-    fn hops_of_an_image_are_where_they_were() {
+    fn hops_of_an_image_keep_their_indexes() {
         let mut hops = Hops::default();
-        let ways = [Some(way(1)), None, Some(way(3)), Some(way(1)), Some(way(5))];
-        let kept = hops.seed(ways).unwrap();
+        let targets = [Some(target(1)), None, Some(target(3)), Some(target(1)), Some(target(5))];
+        let kept = hops.seed(targets).unwrap();
         assert_eq!(kept, [Hop(1), Hop(3), Hop(4), Hop(5)]);
-        assert_eq!(hops.get(Hop(3)), Some(&way(3)));
+        assert_eq!(hops.get(Hop(3)), Some(&target(3)));
         assert_eq!(hops.get(Hop(4)), Some(&HopTarget::Gone(4)));
-        assert_eq!(hops.acquire(&way(5)).unwrap(), (Hop(5), false));
-        // What the image had not is for others, and what it has until it is retired is not.
-        assert_eq!(hops.acquire(&way(9)).unwrap(), (Hop(2), true));
+        assert_eq!(hops.acquire(&target(5)).unwrap(), (Hop(5), false));
+        // An index that the image lacks is free; those of the image are not before it is retired.
+        assert_eq!(hops.acquire(&target(9)).unwrap(), (Hop(2), true));
         kept.into_iter().for_each(|hop| hops.release(hop));
-        hops.published();
-        assert_eq!(hops.passed().len(), 3);
-        assert_eq!(hops.get(Hop(5)), Some(&way(5)));
+        hops.retire_dropped();
+        assert_eq!(hops.reclaim().len(), 3);
+        assert_eq!(hops.get(Hop(5)), Some(&target(5)));
         assert_eq!(hops.get(Hop(3)), None);
     }
 
     #[test]
-    fn who_comes_back_in_time_keeps_the_index() {
+    fn target_acquired_again_before_the_reclaim_keeps_its_index() {
         let mut hops = Hops::default();
-        let (hop, _) = hops.acquire(&way(1)).unwrap();
+        let (hop, _) = hops.acquire(&target(1)).unwrap();
         hops.release(hop);
-        assert_eq!(hops.acquire(&way(1)).unwrap().0, hop);
-        hops.published();
-        hops.passed();
-        assert_eq!(hops.get(hop), Some(&way(1)));
+        assert_eq!(hops.acquire(&target(1)).unwrap().0, hop);
+        hops.retire_dropped();
+        hops.reclaim();
+        assert_eq!(hops.get(hop), Some(&target(1)));
         assert_eq!(hops.iter().map(|(_, _, count)| count).collect::<Vec<_>>(), [1]);
-        // Back while it was parting, and gone again: the passing was for before.
+        // Acquired while it was retired, and released again: the earlier passing does not count.
         hops.release(hop);
-        hops.published();
-        assert_eq!(hops.acquire(&way(1)).unwrap(), (hop, false));
+        hops.retire_dropped();
+        assert_eq!(hops.acquire(&target(1)).unwrap(), (hop, false));
         hops.release(hop);
-        hops.passed();
-        assert_eq!(hops.get(hop), Some(&way(1)));
-        hops.published();
-        assert_eq!(hops.passed(), [hop]);
+        hops.reclaim();
+        assert_eq!(hops.get(hop), Some(&target(1)));
+        hops.retire_dropped();
+        assert_eq!(hops.reclaim(), [hop]);
         hops.release(Hop::NONE);
-        hops.published();
+        hops.retire_dropped();
         assert!(!hops.has_pending_reclaim());
     }
 }

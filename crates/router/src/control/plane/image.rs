@@ -1,27 +1,26 @@
-//! What of a plane is kept in an image, and a start from there.
+//! Saves the tables and hop targets of a plane to an image, and starts a plane from one.
 //!
 //! ```text
-//!   save    254.v4/…, 254.v6/…   the tables as they are published, of each number
-//!           ways                 what each hop stands for, interfaces by their names
-//!           hops                 the same in words, for people and other programs
-//!   adopt   hops ◄── ways        each way has the hop that it had
+//!   save    254.v4/…, 254.v6/…   the published tables, of each number
+//!           ways                 the target of each hop, interfaces by their names
+//!           hops                 the same as text, for people and other programs
+//!   adopt   hops ◄── ways        each target has the hop that it had
 //!           links, neighbors ─► adjacencies published ─► tables of the image published
-//!   retire  the routes have come: what they do not use goes as any hop does
+//!   retire  all routes have arrived: hops that they do not use are released
 //! ```
 //!
-//! **Two tables, one meaning.** Tables of the image and tables of the routes say hops, and a
-//! worker may go from one to the other between any two batches. So a hop must mean the same
-//! in both: the ways of the image get the hops that they had before anything else gets
-//! any, and are held until the tables of the routes are in the place of the image's. A route
-//! that comes and leads where one of the image led has its hop; another has one that the
-//! image did not use.
+//! **A hop means the same in both tables.** Tables of the image and tables of the routes contain
+//! hops, and a worker may change from one to the other between any two batches. The targets of the
+//! image therefore get the hops that they had before any other target gets one, and hold them
+//! until the tables of the routes have replaced the image's. A new route with a target of the
+//! image has its hop; another route has a hop that the image did not use.
 //!
-//! **Nothing of a neighbor is kept.** What a hop means is made of its way and of what the
-//! kernel says now of links and neighbors, so that a MAC is never older than the start.
-//! A way by an interface that is gone is left to the host (`HopTarget::Gone`).
+//! **No neighbor is saved.** An adjacency is made of the hop's target and of the kernel's current
+//! links and neighbors, so that no MAC is older than the start. A target whose interface is gone is
+//! left to the host (`HopTarget::Gone`).
 //!
-//! While the image's tables are in use no table is published: until
-//! [`Plane::retire`], which the first whole dump calls, or FRR's first sweep.
+//! While the image's tables are in use no table is published: until [`Plane::retire`], which the
+//! first complete dump calls, or FRR's first sweep.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -35,24 +34,24 @@ use serde::{Deserialize, Serialize};
 use super::{HopTarget, Plane};
 use crate::control::links;
 
-/// The array of ways.
-const WAYS: &str = "ways";
-/// The array of what hops mean in words.
+/// The array of targets.
+const TARGETS: &str = "ways";
+/// The array of targets as text.
 const HOPS: &str = "hops";
 
-/// How interfaces are called: their numbers are others after a restart.
-pub trait Names {
+/// Converts interface indexes to names and back: the indexes may change with a restart.
+pub trait InterfaceNames {
     /// Returns the name of an interface.
     fn name(&self, index: u32) -> Option<String>;
-    /// Returns the interface of a name.
+    /// Returns the index of the interface with this name.
     fn index(&self, name: &str) -> Option<u32>;
 }
 
-/// The names of the network namespace of the calling thread.
+/// The interface names of the network namespace of the calling thread.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemNames;
 
-impl Names for SystemNames {
+impl InterfaceNames for SystemNames {
     fn name(&self, index: u32) -> Option<String> {
         nix::net::if_::if_indextoname(index).ok()?.into_string().ok()
     }
@@ -61,14 +60,14 @@ impl Names for SystemNames {
     }
 }
 
-/// Says why an image is not started from.
+/// The reason that a plane cannot start from an image.
 #[derive(Debug)]
 pub enum AdoptError {
-    /// It is damaged, or another program's.
+    /// The image is damaged, or of another program.
     Image(BadImage),
-    /// What it says of the ways is not understood.
-    Ways(serde_json::Error),
-    /// There are too many ways.
+    /// The array of targets cannot be parsed.
+    Targets(serde_json::Error),
+    /// The image has too many targets.
     Full(Full),
 }
 
@@ -76,7 +75,7 @@ impl fmt::Display for AdoptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Image(error) => error.fmt(f),
-            Self::Ways(error) => write!(f, "the image's array `{WAYS}`: {error}"),
+            Self::Targets(error) => write!(f, "cannot parse the array `{TARGETS}`: {error}"),
             Self::Full(error) => error.fmt(f),
         }
     }
@@ -90,11 +89,11 @@ impl From<BadImage> for AdoptError {
     }
 }
 
-/// A way, as it is kept.
+/// A target as it is saved.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum SavedTarget {
-    Via(Vec<KeptVia>),
+    Via(Vec<SavedVia>),
     Neighbor { dev: String, address: IpAddr },
     Blackhole,
     Unreachable,
@@ -106,9 +105,9 @@ enum SavedTarget {
     Gone,
 }
 
-/// One way out.
+/// A next hop as it is saved.
 #[derive(Debug, Serialize, Deserialize)]
-struct KeptVia {
+struct SavedVia {
     dev: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     gateway: Option<IpAddr>,
@@ -118,8 +117,8 @@ struct KeptVia {
 }
 
 impl SavedTarget {
-    fn of(way: &HopTarget, names: &impl Names) -> Self {
-        match way {
+    fn of(target: &HopTarget, names: &impl InterfaceNames) -> Self {
+        match target {
             HopTarget::Gone(_) => Self::Gone,
             &HopTarget::Neighbor { interface, address } => match names.name(interface) {
                 Some(dev) => Self::Neighbor { dev, address },
@@ -129,7 +128,7 @@ impl SavedTarget {
                 Target::Via(vias) => {
                     let via = |via: &Via| {
                         let Via { gateway, weight, onlink, .. } = *via;
-                        Some(KeptVia { dev: names.name(via.interface)?, gateway, weight, onlink })
+                        Some(SavedVia { dev: names.name(via.interface)?, gateway, weight, onlink })
                     };
                     vias.iter().map(via).collect::<Option<_>>().map_or(Self::Gone, Self::Via)
                 }
@@ -144,8 +143,8 @@ impl SavedTarget {
         }
     }
 
-    /// Returns the way of the hop of this number, as interfaces are numbered now.
-    fn way(self, hop: u32, names: &impl Names) -> HopTarget {
+    /// Returns the target for a hop, with the current indexes of the interfaces.
+    fn into_target(self, hop: u32, names: &impl InterfaceNames) -> HopTarget {
         let target = match self {
             Self::Gone => None,
             Self::Neighbor { dev, address } => {
@@ -153,12 +152,12 @@ impl SavedTarget {
                 return names.index(&dev).map_or(HopTarget::Gone(hop), neighbor);
             }
             Self::Via(vias) => {
-                let via = |KeptVia { dev, gateway, weight, onlink }: KeptVia| {
+                let via = |SavedVia { dev, gateway, weight, onlink }: SavedVia| {
                     Some(Via { interface: names.index(&dev)?, gateway, weight, onlink })
                 };
                 let vias = vias.into_iter().map(via).collect::<Option<Vec<_>>>();
                 vias.filter(|vias| !vias.is_empty()).map(|mut vias| {
-                    // As a feed tells them, by the numbers of now.
+                    // In the order of a feed: by the current indexes.
                     vias.sort_unstable();
                     Target::Via(vias)
                 })
@@ -179,7 +178,7 @@ impl fmt::Display for SavedTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Via(vias) => {
-                for (at, KeptVia { dev, gateway, weight, .. }) in vias.iter().enumerate() {
+                for (at, SavedVia { dev, gateway, weight, .. }) in vias.iter().enumerate() {
                     f.write_str(if at == 0 { "" } else { " " })?;
                     if let Some(gateway) = gateway {
                         write!(f, "{gateway} ")?;
@@ -204,26 +203,26 @@ impl fmt::Display for SavedTarget {
     }
 }
 
-/// The names of the tables of a number in an image, IPv4 and IPv6.
-fn tables(number: u32) -> [String; 2] {
+/// Returns the names in an image of the IPv4 and the IPv6 table of a number.
+fn table_names(number: u32) -> [String; 2] {
     [format!("{number}.v4"), format!("{number}.v6")]
 }
 
 impl Plane {
-    /// Writes the tables that workers have, and what their hops stand for, as an image.
-    /// While they are an image's themselves there is none: that one is newer than what is
-    /// known.
+    /// Writes the tables that workers read, and the targets of their hops, as an image. Returns
+    /// `None` while workers read the tables of an image, which is newer than the routes so far, and
+    /// where tables are shared.
     ///
     /// # Errors
     ///
-    /// [`NotKept`] if the engine of a table is none for images.
-    pub fn save(&self, names: &impl Names) -> Result<Option<Vec<u8>>, NotKept> {
+    /// [`NotKept`] if the engine of a table cannot be saved.
+    pub fn save(&self, names: &impl InterfaceNames) -> Result<Option<Vec<u8>>, NotKept> {
         if self.adopted.is_some() {
             return Ok(None);
         }
         let mut writer = Writer::new();
         for table in self.tables() {
-            let [v4, v6] = tables(table.number);
+            let [v4, v6] = table_names(table.number);
             let (Some(fib4), Some(fib6)) = (table.v4.fib(), table.v6.fib()) else {
                 return Ok(None);
             };
@@ -232,58 +231,61 @@ impl Plane {
             writer.table(&v6, fib6)?;
             writer.array(&format!("{v6}/routes"), &[table.v6.rib().len() as u64]);
         }
-        // By hop, from 1 on.
-        let mut ways: Vec<Option<SavedTarget>> = Vec::new();
-        for (hop, way, _) in self.hops.iter() {
-            ways.resize_with(hop.0 as usize - 1, || None);
-            ways.push(Some(SavedTarget::of(way, names)));
+        // The targets by hop, from 1 on.
+        let mut targets: Vec<Option<SavedTarget>> = Vec::new();
+        for (hop, target, _) in self.hops.iter() {
+            targets.resize_with(hop.0 as usize - 1, || None);
+            targets.push(Some(SavedTarget::of(target, names)));
         }
-        let word =
-            |way: &Option<SavedTarget>| way.as_ref().map_or(String::new(), ToString::to_string);
-        let words: Vec<String> =
-            std::iter::once(String::new()).chain(ways.iter().map(word)).collect();
-        writer.array(WAYS, &serde_json::to_vec(&ways).unwrap_or_default());
-        writer.array(HOPS, &serde_json::to_vec(&words).unwrap_or_default());
+        let text = |target: &Option<SavedTarget>| {
+            target.as_ref().map_or(String::new(), ToString::to_string)
+        };
+        let texts: Vec<String> =
+            std::iter::once(String::new()).chain(targets.iter().map(text)).collect();
+        writer.array(TARGETS, &serde_json::to_vec(&targets).unwrap_or_default());
+        writer.array(HOPS, &serde_json::to_vec(&texts).unwrap_or_default());
         Ok(Some(writer.finish()))
     }
 
-    /// Starts with the tables of an image, in a plane without routes to which links and
-    /// neighbors have been told. `locals` are the router's own addresses, until the
-    /// kernel has told them. Everything is read before anything is changed.
+    /// Starts with the tables of an image, in a plane that has links and neighbors but no routes.
+    /// `locals` are the router's own addresses, until the kernel has reported them. Everything is
+    /// read before anything is changed.
     ///
     /// # Errors
     ///
-    /// [`AdoptError`]; the plane is as it was, but for [`AdoptError::Full`].
+    /// [`AdoptError`]; the plane is unchanged, except with [`AdoptError::Full`].
     pub fn adopt(
         &mut self,
         image: &Image<'_>,
         locals: &[IpAddr],
-        names: &impl Names,
+        names: &impl InterfaceNames,
     ) -> Result<(), AdoptError> {
-        let ways: Vec<Option<SavedTarget>> =
-            serde_json::from_slice(image.bytes(WAYS)?).map_err(AdoptError::Ways)?;
-        let mut imaged = Vec::new();
+        let targets: Vec<Option<SavedTarget>> =
+            serde_json::from_slice(image.bytes(TARGETS)?).map_err(AdoptError::Targets)?;
+        let mut tables = Vec::new();
         for number in &self.numbers {
-            let [v4, v6] = tables(*number);
-            imaged.push((image.table::<u32>(&v4)?, image.table::<u128>(&v6)?));
+            let [v4, v6] = table_names(*number);
+            tables.push((image.table::<u32>(&v4)?, image.table::<u128>(&v6)?));
         }
-        let way = |(hop, way): (u32, Option<SavedTarget>)| way.map(|way| way.way(hop, names));
-        let kept = self.hops.seed((1..).zip(ways).map(way)).map_err(AdoptError::Full)?;
-        self.settle_meanings();
+        let target = |(hop, target): (u32, Option<SavedTarget>)| {
+            target.map(|target| target.into_target(hop, names))
+        };
+        let kept = self.hops.seed((1..).zip(targets).map(target)).map_err(AdoptError::Full)?;
+        self.update_adjacencies();
         self.publish_adjacencies();
         self.publish_ingresses(locals);
-        // What the kernel tells of them is to be published too.
+        // The next commit publishes the addresses that the kernel reports.
         self.locals_changed = true;
-        for (at, (v4, v6)) in imaged.into_iter().enumerate() {
+        for (at, (v4, v6)) in tables.into_iter().enumerate() {
             self.v4.adopt(at, v4);
             self.v6.adopt(at, v6);
         }
         self.adopted = Some(kept);
-        self.begun = true;
+        self.has_readers = true;
         Ok(())
     }
 
-    /// Ends the use of an image, if one is in use: all routes have been told, and the next
+    /// Ends the use of an image, if one is in use: all routes have arrived, and the next
     /// commit publishes their tables.
     pub fn retire(&mut self) {
         for hop in self.adopted.take().unwrap_or_default() {
@@ -291,12 +293,12 @@ impl Plane {
         }
     }
 
-    /// Publishes what holds for each port.
+    /// Publishes the ingress data of each port.
     pub(super) fn publish_ingresses(&mut self, locals: &[IpAddr]) {
         let locals = Arc::new(links::locals(locals));
         let ingress = |port: &super::PlanePort| super::Ingress {
             mac: (port.mac != [0; 6]).then_some(port.mac),
-            table: self.place(port.table).unwrap_or(0),
+            table: self.index_of(port.table).unwrap_or(0),
             locals: Arc::clone(&locals),
             sources: port.sources,
             further: port.further,

@@ -1,40 +1,37 @@
-//! The plane: what the kernel says of routes and neighbors, as workers read it.
+//! Converts the kernel's routes, links and neighbors to the tables and adjacencies of the workers.
 //!
 //! ```text
 //!   feed::netlink::Kernel ─► Follower ─► Plane
-//!       route   ─► HopTarget ─► Hop ─► Store (IPv4, IPv6) ───┐
-//!       neighbor, link ─► Adjacency of each Hop ──────┤ commit
-//!       address, local routes ─► Locals ───────────────┘   └─► published to the workers
+//!       route   ─► HopTarget ─► Hop ─► TableStore (IPv4, IPv6) ─┐
+//!       neighbor, link ─► Adjacency of each Hop ────────────────┤ commit
+//!       address, local routes ─► Ingresses ─────────────────────┘   └─► published to the workers
 //! ```
 //!
-//! Each of the kernel's tables that a port belongs to (main, 254, where nothing else is
-//! said) becomes a forwarding table. What of the routes the router cannot do itself, it
-//! leaves to the kernel, packet by packet ([`Adjacency::HOST`]): next hops behind
-//! interfaces that are not its ports, and destinations that are to be refused with an
-//! ICMP error. Neighbors that are not resolved it has the kernel resolve; packets for
-//! them wait in the worker (`datapath/hold.rs`).
+//! Each of the kernel's tables that a port belongs to (main, 254, by default) becomes a forwarding
+//! table. The router leaves to the kernel, packet by packet ([`Adjacency::HOST`]), the routes that
+//! it cannot execute: next hops behind interfaces that are not its ports, and destinations that
+//! are refused with an ICMP error. The kernel resolves unresolved neighbors; packets for them wait
+//! in the worker (`datapath/hold.rs`).
 //!
-//! **AllowedHosts on a link.** A connected route names no gateway: every destination is its own
-//! neighbor. For each neighbor that the kernel knows, and whose longest route leads
-//! to its link, the plane adds a host route of its own; a route of the kernel for the
-//! same address goes first. They are looked through at every commit of changes, which is
-//! a lookup for each neighbor and table: where a link's own route is need not be where its
-//! packets are looked up.
+//! **Hosts on a link.** A connected route names no gateway: every destination is its own neighbor.
+//! For each neighbor that the kernel knows, and whose longest route is the connected route of its
+//! link, the plane adds a host route of its own; a route of the kernel for the same address takes
+//! precedence. Every commit of changes updates these routes, with a lookup for each neighbor and
+//! table: a link's own route need not be in the table in which its packets are looked up.
 //!
-//! **Several ways out** become a group (`datapath/group.rs`), whose members are hops of
+//! **Several next hops** become a group (`datapath/group.rs`), whose members are hops of
 //! their own, one a gateway; a member that is down or not resolved has no flows.
 //!
-//! **A port that goes down** changes what the hops behind it mean: at once, in one
-//! publication, before the commit. The routes that go with it may be a million, and packets
-//! need not wait for them: groups divide their flows among the members that are left, and
-//! what has no other way is the host's.
+//! **A port that goes down** changes the adjacencies of the hops behind it at once, in one
+//! publication before the commit. A million routes may be removed with it, and packets need not
+//! wait for that: groups divide their flows among the remaining members, and packets
+//! without another next hop are left to the host.
 //!
-//! **Order of a commit**: adjacencies, then tables, so that every hop of a table means
-//! something; hops that were dropped are free when every worker has left the tables that
-//! had them (`hops.rs`).
+//! **Order of a commit**: adjacencies, then tables, so that every hop of a table has an adjacency.
+//! Dropped hops are reclaimed when every worker has left the tables that contained them
+//! (`hops.rs`).
 //!
-//! Nothing here knows of sockets or threads: a test tells it routes and looks at what
-//! workers would read.
+//! The plane uses no sockets and no threads: a test reports routes to it and reads as workers do.
 
 mod ages;
 mod hops;
@@ -56,31 +53,30 @@ use crate::datapath::{Adjacencies, Adjacency, Group, Ingress, Ingresses, SourceC
 use ages::Ages;
 use hops::Hops;
 use neighbors::NeighborTable;
-use store::Store;
+use store::TableStore;
 
 pub use ages::Age;
 pub use hops::HopTarget;
-pub use image::{AdoptError, Names, SystemNames};
+pub use image::{AdoptError, InterfaceNames, SystemNames};
 pub use ports::{PlanePort, Ports};
-pub use store::One;
+pub use store::TableView;
 
 /// The kernel's table of its own addresses.
 const LOCAL: u32 = 255;
 
-/// What a commit came to.
+/// The result of a commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Committed {
-    /// Workers have everything. If not, some still read what is to be changed: commit
-    /// again soon.
+pub struct CommitResult {
+    /// Workers have all changes. If not, some still read data that must change: commit again soon.
     pub published: bool,
-    /// The own addresses have changed: the steering programs are to be told.
+    /// The own addresses have changed: the steering programs need them.
     pub locals: bool,
 }
 
-/// What has happened since the start.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
-    /// Changes that were taken over.
+pub struct PlaneCounters {
+    /// Changes that were applied.
     pub changes: u64,
     /// Commits that published something.
     pub commits: u64,
@@ -88,39 +84,39 @@ pub struct Counts {
     pub full: u64,
 }
 
-/// What a way means.
-enum Meaning {
-    One(Adjacency),
-    Several(Group),
+/// The adjacency of a target.
+enum Resolution {
+    Single(Adjacency),
+    Group(Group),
 }
 
-/// One table of the kernel, followed.
+/// A table of the kernel that the plane follows.
 #[derive(Clone, Copy, Debug)]
 pub struct PlaneTable<'a> {
     /// The kernel's number of it.
     pub number: u32,
     /// The IPv4 routes and their table.
-    pub v4: One<'a, u32>,
+    pub v4: TableView<'a, u32>,
     /// The IPv6 routes and their table.
-    pub v6: One<'a, u128>,
+    pub v6: TableView<'a, u128>,
 }
 
-/// Follows the kernel, and publishes.
+/// Follows the kernel, and publishes tables and adjacencies to the workers.
 #[derive(Debug)]
 pub struct Plane {
     /// The kernel's numbers of the tables, in the order in which workers number them.
     numbers: Vec<u32>,
-    v4: Store<u32>,
-    v6: Store<u128>,
+    v4: TableStore<u32>,
+    v6: TableStore<u128>,
     hops: Hops,
     /// The members of hops that are groups, with a reference each.
     groups: HashMap<Hop, Vec<Hop>>,
-    near: NeighborTable,
+    neighbor_table: NeighborTable,
     ports: Ports,
     adjacencies: Adjacencies,
     publisher: Publisher<Adjacencies>,
-    /// Some hop may mean something else than is published.
-    stale: bool,
+    /// The adjacency of some hop may differ from the published one.
+    is_stale: bool,
     /// The router's own addresses, each with its table.
     locals: BTreeSet<(IpAddr, u32)>,
     ingresses: Publisher<Ingresses>,
@@ -128,54 +124,54 @@ pub struct Plane {
     /// The hops of the image whose tables are in use, with a reference each.
     adopted: Option<Vec<Hop>>,
     full: Option<(&'static str, Full)>,
-    counts: Counts,
-    /// Something was told since the last commit.
-    told: bool,
-    /// Which engines, and whether tables are to be together.
-    wanted: (Choice, Choice, bool),
+    counts: PlaneCounters,
+    /// A change was applied since the last commit.
+    is_changed: bool,
+    /// The engines, and whether tables share memory.
+    options: (Choice, Choice, bool),
     rules: Vec<Rule>,
     /// The tables of VRFs, by the index of their interface.
     vrfs: HashMap<u32, u32>,
-    /// Workers may have readers: the tables are settled.
-    begun: bool,
+    /// Workers may have readers: the set of tables is fixed.
+    has_readers: bool,
     ages: Ages,
     /// A port has changed since the last query.
     ports_differ: bool,
 }
 
 impl Plane {
-    /// Makes a plane without routes for workers with the ports `ports`: of the kernel's
-    /// tables that these name, the first port's first. Those of a family that are several
-    /// share their memory if that is wanted (`together`), and no engine is named.
+    /// Makes a plane without routes for workers with these ports: with the kernel's tables of
+    /// the ports, the first port's first. Several tables of a family share their memory if
+    /// `shared` is set and no engine is named.
     ///
     /// # Errors
     ///
-    /// [`Full`] if the engine cannot even have no routes.
-    pub fn new(ports: Ports, v4: Choice, v6: Choice, together: bool) -> Result<Self, Full> {
+    /// [`Full`] if the engine cannot build an empty table.
+    pub fn new(ports: Ports, v4: Choice, v6: Choice, shared: bool) -> Result<Self, Full> {
         let numbers = ports.tables();
         Ok(Self {
-            v4: Store::new(numbers.len(), v4, together)?,
-            v6: Store::new(numbers.len(), v6, together)?,
+            v4: TableStore::new(numbers.len(), v4, shared)?,
+            v6: TableStore::new(numbers.len(), v6, shared)?,
             numbers,
-            wanted: (v4, v6, together),
+            options: (v4, v6, shared),
             rules: Vec::new(),
             vrfs: HashMap::new(),
-            begun: false,
+            has_readers: false,
             hops: Hops::default(),
             groups: HashMap::new(),
-            near: NeighborTable::default(),
+            neighbor_table: NeighborTable::default(),
             ports,
             adjacencies: Adjacencies::new().with_seed(seed()),
             publisher: Publisher::new(Adjacencies::new()),
-            stale: false,
+            is_stale: false,
             locals: BTreeSet::new(),
             ingresses: Publisher::new(Ingresses::default()),
-            // Which port has which table is to be told before the first packet.
+            // The first commit publishes the table of each port.
             locals_changed: true,
             adopted: None,
             full: None,
-            counts: Counts::default(),
-            told: false,
+            counts: PlaneCounters::default(),
+            is_changed: false,
             ages: Ages::new(),
             ports_differ: false,
         })
@@ -186,47 +182,47 @@ impl Plane {
         Tables { v4: self.v4.readers(), v6: self.v6.readers() }
     }
 
-    /// Returns a reader of what the hops mean, for a worker.
+    /// Returns a reader of the adjacencies, for a worker.
     pub fn adjacencies(&self) -> Reader<Adjacencies> {
         self.publisher.reader()
     }
 
-    /// Returns a reader of what holds for packets of each port, for a worker.
+    /// Returns a reader of the ingress data of each port, for a worker.
     pub fn ingresses(&self) -> Reader<Ingresses> {
         self.ingresses.reader()
     }
 
-    /// Walks the tables, in the workers' order.
+    /// Iterates over the tables, in the workers' order.
     pub fn tables(&self) -> impl Iterator<Item = PlaneTable<'_>> {
         (0..self.numbers.len()).map(|at| self.at(at))
     }
 
-    /// Returns the table of the kernel's number.
+    /// Returns the table with this number in the kernel.
     pub fn table(&self, number: u32) -> Option<PlaneTable<'_>> {
-        self.place(number).map(|at| self.at(at))
+        self.index_of(number).map(|at| self.at(at))
     }
 
     fn at(&self, at: usize) -> PlaneTable<'_> {
-        PlaneTable { number: self.numbers[at], v4: self.v4.one(at), v6: self.v6.one(at) }
+        PlaneTable { number: self.numbers[at], v4: self.v4.view(at), v6: self.v6.view(at) }
     }
 
-    /// Returns the workers' number of a table of the kernel's.
-    fn place(&self, number: u32) -> Option<usize> {
-        self.numbers.iter().position(|it| *it == number)
+    /// Returns the workers' index of a table of the kernel.
+    fn index_of(&self, number: u32) -> Option<usize> {
+        self.numbers.iter().position(|followed| *followed == number)
     }
 
-    /// Returns what a hop stands for.
+    /// Returns the target of a hop.
     pub fn hop_target(&self, hop: Hop) -> Option<&HopTarget> {
         self.hops.get(hop)
     }
 
-    /// Walks the hops in use: each with its way and the number of its references.
-    pub fn ways(&self) -> impl Iterator<Item = (Hop, &HopTarget, u64)> {
+    /// Iterates over the hops in use: each with its target and the number of its references.
+    pub fn hops(&self) -> impl Iterator<Item = (Hop, &HopTarget, u64)> {
         self.hops.iter()
     }
 
-    /// Returns what the hops mean, as it is published.
-    pub fn meanings(&self) -> &Adjacencies {
+    /// Returns the adjacencies of the hops.
+    pub fn current_adjacencies(&self) -> &Adjacencies {
         &self.adjacencies
     }
 
@@ -235,24 +231,24 @@ impl Plane {
         &self.ports
     }
 
-    /// Walks the neighbors that are known, with their MACs.
+    /// Iterates over the neighbors whose MAC is known.
     pub fn neighbors(&self) -> impl Iterator<Item = (u32, IpAddr, [u8; 6])> {
-        self.near.iter()
+        self.neighbor_table.iter()
     }
 
-    /// Gives ports whose device is gone the devices among `links` that have their names; returns
-    /// whether it gave any.
+    /// Assigns to ports whose device is gone the devices among `links` with their names; returns
+    /// whether it assigned any.
     pub fn adopt_devices<'l>(&mut self, links: impl Iterator<Item = (u32, &'l Link)>) -> bool {
         let adopted = self.ports.adopt(links);
         if adopted {
             self.ports_changed();
-            self.follow_rules();
-            self.touched();
+            self.apply_rules();
+            self.count_change();
         }
         adopted
     }
 
-    /// Notes which ports workers have sockets on, in the ports' order.
+    /// Sets which ports workers have sockets on, in the ports' order.
     pub fn set_served(&mut self, served: &[bool]) {
         for (port, served) in self.ports.iter_mut().zip(served) {
             port.served = *served;
@@ -260,7 +256,7 @@ impl Plane {
         self.ports_changed();
     }
 
-    /// Notes why a port does not work, or that it does again, by its place.
+    /// Sets or clears the problem of the port with index `at`.
     pub(crate) fn set_problem(&mut self, at: usize, problem: Option<String>) {
         if let Some(port) = self.ports.at_mut(at) {
             port.problem = problem;
@@ -273,30 +269,30 @@ impl Plane {
     }
 
     fn ports_changed(&mut self) {
-        self.stale = true;
+        self.is_stale = true;
         self.ports_differ = true;
         // The next commit publishes the MAC of each port.
         self.locals_changed = true;
     }
 
-    /// Says how long a route that is there has been what it is.
+    /// Returns the time since an existing route last changed.
     pub fn age(&self, table: u32, prefix: AnyPrefix) -> Age {
         self.ages.age(table, prefix)
     }
 
-    /// What is told until the next commit is told again, and has not changed.
+    /// Begins a replay: routes reported until the next commit are known ones and keep their ages.
     pub(crate) fn begin_replay(&mut self) {
-        self.ages.asleep = true;
+        self.ages.is_paused = true;
     }
 
-    /// Says whether workers have the tables of an image, in place of the routes.
+    /// Returns whether workers read the tables of an image, in place of the routes'.
     pub fn has_adopted(&self) -> bool {
         self.adopted.is_some()
     }
 
     /// Returns the MAC of a neighbor, if it is known.
     pub fn mac(&self, interface: u32, address: IpAddr) -> Option<[u8; 6]> {
-        self.near.mac(interface, address)
+        self.neighbor_table.mac(interface, address)
     }
 
     /// Lists the router's own addresses, broadcast addresses included.
@@ -306,28 +302,28 @@ impl Plane {
         locals
     }
 
-    /// Changes which sources packets of the ports may have, in the ports' order.
+    /// Changes the reverse path filters of the ports, in the ports' order.
     pub fn set_sources(&mut self, sources: &[SourceCheck]) {
         self.ports.set_sources(sources);
-        // The next commit publishes what holds for each port.
+        // The next commit publishes the ingress data of each port.
         self.locals_changed = true;
     }
 
-    /// Returns what has happened.
-    pub fn counts(&self) -> Counts {
+    /// Returns the counters.
+    pub fn counts(&self) -> PlaneCounters {
         self.counts
     }
 
-    /// Returns why the last commit of a table failed, if it did: workers have the table
-    /// from before.
+    /// Returns the reason that the last commit of a table failed, if it did: workers read the
+    /// previous table.
     pub fn full(&self) -> Option<(&'static str, Full)> {
         self.full
     }
 
-    /// Lists the gateways behind ports, for the kernel to confirm them: those that nobody
-    /// has resolved, or all.
+    /// Lists the gateways behind ports, for the kernel to confirm them: the unresolved ones, or
+    /// all.
     pub fn gateways(&self, all: bool) -> Vec<(u32, IpAddr)> {
-        let vias = self.hops.iter().filter_map(|(_, way, _)| match way {
+        let vias = self.hops.iter().filter_map(|(_, target, _)| match target {
             HopTarget::Route(target) => match &**target {
                 Target::Via(vias) => Some(vias),
                 _ => None,
@@ -335,9 +331,11 @@ impl Plane {
             HopTarget::Neighbor { .. } | HopTarget::Gone(_) => None,
         });
         let gateways = vias.flatten().filter_map(|via| Some((via.interface, via.gateway?)));
-        let mine = gateways.filter(|(interface, _)| self.ports.get(*interface).is_some());
-        let asked = |gateway: &(u32, IpAddr)| all || self.near.mac(gateway.0, gateway.1).is_none();
-        let list: BTreeSet<_> = mine.filter(asked).collect();
+        let own = gateways.filter(|(interface, _)| self.ports.get(*interface).is_some());
+        let is_listed = |gateway: &(u32, IpAddr)| {
+            all || self.neighbor_table.mac(gateway.0, gateway.1).is_none()
+        };
+        let list: BTreeSet<_> = own.filter(is_listed).collect();
         list.into_iter().collect()
     }
 
@@ -345,8 +343,8 @@ impl Plane {
     /// its members. `used` returns whether packets used a hop.
     pub fn in_use(&self, used: impl Fn(Hop) -> bool) -> BTreeSet<(u32, IpAddr)> {
         let mut list = BTreeSet::new();
-        for (_, way, _) in self.hops.iter().filter(|(hop, ..)| used(*hop)) {
-            match way {
+        for (_, target, _) in self.hops.iter().filter(|(hop, ..)| used(*hop)) {
+            match target {
                 HopTarget::Route(target) => {
                     if let Target::Via(vias) = &**target {
                         let each =
@@ -364,8 +362,8 @@ impl Plane {
         list
     }
 
-    /// Says which neighbors a packet waits for that wants `hop` and goes to `address`.
-    pub fn wanted(&self, hop: Hop, address: IpAddr) -> Vec<(u32, IpAddr)> {
+    /// Lists the neighbors that can take a packet with `hop` and the destination `address`.
+    pub fn neighbors_of(&self, hop: Hop, address: IpAddr) -> Vec<(u32, IpAddr)> {
         match self.hops.get(hop) {
             Some(HopTarget::Route(target)) => match &**target {
                 Target::Via(vias) => {
@@ -381,27 +379,27 @@ impl Plane {
     }
 
     /// Publishes what has changed.
-    pub fn commit(&mut self) -> Committed {
-        self.begun = true;
-        if std::mem::take(&mut self.told) {
-            self.settle_near();
+    pub fn commit(&mut self) -> CommitResult {
+        self.has_readers = true;
+        if std::mem::take(&mut self.is_changed) {
+            self.update_host_routes();
         }
-        // What is told before the first commit was there before.
-        self.ages.asleep = false;
-        if self.stale && self.settle_meanings() {
+        // Routes before the first commit existed before the start.
+        self.ages.is_paused = false;
+        if self.is_stale && self.update_adjacencies() {
             self.publish_adjacencies();
         }
-        let mut committed = Committed { published: true, locals: self.locals_changed };
+        let mut result = CommitResult { published: true, locals: self.locals_changed };
         if self.locals_changed {
             self.locals_changed = false;
             self.publish_ingresses(&self.locals());
         }
         self.full = None;
-        // While the routes have not all been told, their tables would have gaps.
+        // Before all routes have arrived, their tables would have gaps.
         if self.adopted.is_none() {
-            for (family, done) in [("IPv4", self.v4.commit()), ("IPv6", self.v6.commit())] {
-                let (published, commits, full) = done;
-                committed.published &= published;
+            for (family, outcome) in [("IPv4", self.v4.commit()), ("IPv6", self.v6.commit())] {
+                let (published, commits, full) = outcome;
+                result.published &= published;
                 self.counts.commits += commits;
                 if let Some(full) = full {
                     self.full = Some((family, full));
@@ -409,39 +407,42 @@ impl Plane {
                 }
             }
         }
-        if committed.published && self.full.is_none() {
-            self.hops.published();
+        if result.published && self.full.is_none() {
+            self.hops.retire_dropped();
         }
         self.reclaim();
-        committed
+        result
     }
 
-    /// Gives every hop its meaning of this moment; says whether one has changed.
-    fn settle_meanings(&mut self) -> bool {
-        self.stale = false;
-        let ways: Vec<_> = self.hops.iter().map(|(hop, way, _)| (hop, way.clone())).collect();
+    /// Computes the adjacency of every hop; returns whether one has changed.
+    fn update_adjacencies(&mut self) -> bool {
+        self.is_stale = false;
+        let targets: Vec<_> =
+            self.hops.iter().map(|(hop, target, _)| (hop, target.clone())).collect();
         let mut changed = false;
-        for (hop, way) in ways {
-            let meaning = self.mean(hop, &way);
-            let group = self.adjacencies.group(hop);
-            changed |= match &meaning {
-                Meaning::One(one) => group.is_some() || self.adjacencies.get(hop) != one,
-                Meaning::Several(several) => group.is_none_or(|group| **group != *several),
+        for (hop, target) in targets {
+            let resolution = self.resolve(hop, &target);
+            let before = self.adjacencies.group(hop);
+            changed |= match &resolution {
+                Resolution::Single(adjacency) => {
+                    before.is_some() || self.adjacencies.get(hop) != adjacency
+                }
+                Resolution::Group(group) => before.is_none_or(|before| **before != *group),
             };
-            match meaning {
-                Meaning::One(one) => self.adjacencies.set(hop, one),
-                Meaning::Several(several) => self.adjacencies.set_group(hop, Arc::new(several)),
+            match resolution {
+                Resolution::Single(adjacency) => self.adjacencies.set(hop, adjacency),
+                Resolution::Group(group) => self.adjacencies.set_group(hop, Arc::new(group)),
             }
         }
         changed
     }
 
-    /// Frees what no worker reads any more; to be called from time to time.
+    /// Frees data that no worker reads any more; to be called regularly.
     pub fn reclaim(&mut self) {
         while self.publisher.reclaim().is_some() {}
         while self.ingresses.reclaim().is_some() {}
         if self.hops.has_pending_reclaim() && self.v4.passed() && self.v6.passed() {
-            for hop in self.hops.passed() {
+            for hop in self.hops.reclaim() {
                 for member in self.groups.remove(&hop).unwrap_or_default() {
                     self.hops.release(member);
                 }
@@ -453,18 +454,18 @@ impl Plane {
         self.publisher.publish(Box::new(self.adjacencies.clone()));
     }
 
-    /// Says what a way means at this moment.
-    fn mean(&mut self, hop: Hop, way: &HopTarget) -> Meaning {
-        let one = match way {
+    /// Returns the current adjacency of a target.
+    fn resolve(&mut self, hop: Hop, target: &HopTarget) -> Resolution {
+        let adjacency = match target {
             HopTarget::Route(target) => match &**target {
                 Target::Via(vias) => match &vias[..] {
                     [via] => match via.gateway {
-                        Some(gateway) => Some(self.through(via.interface, gateway)),
-                        // Each destination is its own neighbor: those that are known have
-                        // routes of their own, so this one is not.
+                        Some(gateway) => Some(self.neighbor_adjacency(via.interface, gateway)),
+                        // Each destination is its own neighbor: known neighbors have host routes,
+                        // so this one is unresolved.
                         None => Some(self.ports.unresolved(via.interface)),
                     },
-                    vias => return self.mean_group(hop, vias),
+                    vias => return self.resolve_group(hop, vias),
                 },
                 Target::Blackhole => Some(Adjacency::BLACKHOLE),
                 Target::Unreachable
@@ -474,24 +475,26 @@ impl Plane {
                 | Target::Broadcast
                 | Target::Multicast => None,
             },
-            &HopTarget::Neighbor { interface, address } => Some(self.through(interface, address)),
+            &HopTarget::Neighbor { interface, address } => {
+                Some(self.neighbor_adjacency(interface, address))
+            }
             HopTarget::Gone(_) => None,
         };
-        Meaning::One(one.unwrap_or(Adjacency::HOST))
+        Resolution::Single(adjacency.unwrap_or(Adjacency::HOST))
     }
 
-    /// Says what several ways out mean: a group of those that can be used. Where one of
+    /// Returns the group of several next hops, with those that can be used. Where one of
     /// them is not behind a port, or has no gateway, the kernel divides the flows.
-    fn mean_group(&mut self, hop: Hop, vias: &[Via]) -> Meaning {
+    fn resolve_group(&mut self, hop: Hop, vias: &[Via]) -> Resolution {
         let gateway = |via: &Via| {
             let address = via.gateway.filter(|_| self.ports.get(via.interface).is_some())?;
             Some(HopTarget::Neighbor { interface: via.interface, address })
         };
-        let Some(ways) = vias.iter().map(gateway).collect::<Option<Vec<_>>>() else {
-            return Meaning::One(Adjacency::HOST);
+        let Some(targets) = vias.iter().map(gateway).collect::<Option<Vec<_>>>() else {
+            return Resolution::Single(Adjacency::HOST);
         };
         if !self.groups.contains_key(&hop) {
-            let members = ways.iter().filter_map(|way| self.hops.acquire(way).ok());
+            let members = targets.iter().filter_map(|target| self.hops.acquire(target).ok());
             let members = members.map(|(member, _)| member).collect();
             self.groups.insert(hop, members);
         }
@@ -499,84 +502,86 @@ impl Plane {
         let mut weights = Vec::new();
         for (&member, via) in members.iter().zip(vias) {
             let Some(gateway) = via.gateway else { continue };
-            let meaning = self.through(via.interface, gateway);
-            // A member may be new, and its turn to get a meaning over.
-            self.adjacencies.set(member, meaning);
-            weights.push((member, via.weight, meaning.port().is_ok()));
+            let adjacency = self.neighbor_adjacency(via.interface, gateway);
+            // A new member has no adjacency yet.
+            self.adjacencies.set(member, adjacency);
+            weights.push((member, via.weight, adjacency.port().is_ok()));
         }
-        // While nobody can be reached packets wait for whom they would go to.
-        let nobody = weights.iter().all(|(.., there)| !there);
-        let weigh = |(member, weight, there)| (member, if there || nobody { weight } else { 0 });
+        // While no member is usable, packets wait for the member of their flow.
+        let none_usable = weights.iter().all(|(.., usable)| !usable);
+        let weigh =
+            |(member, weight, usable)| (member, if usable || none_usable { weight } else { 0 });
         let weights: Vec<_> = weights.into_iter().map(weigh).collect();
         let before = self.adjacencies.group(hop).cloned().unwrap_or_default();
-        Meaning::Several(Group::of(&weights, &before))
+        Resolution::Group(Group::of(&weights, &before))
     }
 
-    /// Says how a packet is handed to a neighbor.
-    fn through(&self, interface: u32, address: IpAddr) -> Adjacency {
-        match self.near.mac(interface, address) {
+    /// Returns the current adjacency of a neighbor.
+    fn neighbor_adjacency(&self, interface: u32, address: IpAddr) -> Adjacency {
+        match self.neighbor_table.mac(interface, address) {
             Some(mac) => self.ports.adjacency(interface, mac),
             None => self.ports.unresolved(interface),
         }
     }
 
-    fn touched(&mut self) {
+    fn count_change(&mut self) {
         self.counts.changes += 1;
-        self.told = true;
+        self.is_changed = true;
     }
 
-    /// Gives host routes to the neighbors whose link is where their routes lead, in each
-    /// table by its own routes, and takes away those of others.
-    fn settle_near(&mut self) {
-        for (interface, address) in self.near.all() {
+    /// Adds a host route for each neighbor whose longest route is the connected route of its link,
+    /// in each table by its own routes, and removes the host routes of the others.
+    fn update_host_routes(&mut self) {
+        for (interface, address) in self.neighbor_table.keys() {
             for at in 0..self.numbers.len() {
-                self.settle_neighbor(interface, address, at);
+                self.update_host_route(interface, address, at);
             }
         }
-        self.near.forget();
+        self.neighbor_table.remove_unused();
     }
 
-    fn settle_neighbor(&mut self, interface: u32, address: IpAddr, at: usize) {
+    fn update_host_route(&mut self, interface: u32, address: IpAddr, at: usize) {
         let hops = &mut self.hops;
-        let wanted = self.near.mac(interface, address).is_some()
+        let wanted = self.neighbor_table.mac(interface, address).is_some()
             && self.ports.get(interface).is_some()
             && match address {
-                IpAddr::V4(it) => on_link(self.v4.one(at), hops, u32::from(it), interface),
-                IpAddr::V6(it) => on_link(self.v6.one(at), hops, u128::from(it), interface),
+                IpAddr::V4(v4) => is_on_link(self.v4.view(at), hops, u32::from(v4), interface),
+                IpAddr::V6(v6) => is_on_link(self.v6.view(at), hops, u128::from(v6), interface),
             };
-        if wanted == self.near.has_route(interface, address, at) {
+        if wanted == self.neighbor_table.has_route(interface, address, at) {
             return;
         }
         let mut hop = None;
         if wanted {
-            let Ok(got) = hops.acquire(&HopTarget::Neighbor { interface, address }) else { return };
-            self.stale |= got.1;
-            hop = Some(got.0);
+            let target = HopTarget::Neighbor { interface, address };
+            let Ok((acquired, is_new)) = hops.acquire(&target) else { return };
+            self.is_stale |= is_new;
+            hop = Some(acquired);
         }
         let old = match address {
-            IpAddr::V4(it) => self.v4.put(at, host(u32::from(it)), hop),
-            IpAddr::V6(it) => self.v6.put(at, host(u128::from(it)), hop),
+            IpAddr::V4(v4) => self.v4.set_route(at, host(u32::from(v4)), hop),
+            IpAddr::V6(v6) => self.v6.set_route(at, host(u128::from(v6)), hop),
         };
         hops.release(old.unwrap_or(Hop::NONE));
-        self.near.set_route(interface, address, at, wanted);
+        self.neighbor_table.set_route(interface, address, at, wanted);
     }
 
-    /// Notes that a route of the kernel's to an address has taken the place of ours, in
-    /// the table of this place.
-    fn lost_route(&mut self, at: usize, address: IpAddr) {
+    /// Records that a route of the kernel has replaced the plane's host route to an address, in
+    /// the table with index `at`.
+    fn host_route_replaced(&mut self, at: usize, address: IpAddr) {
         for port in self.ports.iter() {
-            self.near.set_route(port.interface, address, at, false);
+            self.neighbor_table.set_route(port.interface, address, at, false);
         }
     }
 
-    /// Applies a change of the local table, or of a followed one, in which a VRF has the
-    /// addresses of its interfaces: the router's own addresses, and those of all hosts on a link.
-    fn local(&mut self, table: u32, address: Option<IpAddr>, best: Option<&RouteInfo>) {
+    /// Applies a change of the local table, or of a followed table, in which a VRF has the
+    /// addresses of its interfaces: the router's own addresses, and the broadcast addresses.
+    fn update_local(&mut self, table: u32, address: Option<IpAddr>, best: Option<&RouteInfo>) {
         let Some(address) = address else { return };
-        let mine = best.is_some_and(|best| {
+        let is_local = best.is_some_and(|best| {
             matches!(*best.target, Target::Local | Target::Broadcast | Target::Multicast)
         });
-        self.locals_changed |= if mine {
+        self.locals_changed |= if is_local {
             self.locals.insert((address, table))
         } else {
             self.locals.remove(&(address, table))
@@ -584,7 +589,7 @@ impl Plane {
     }
 }
 
-/// Draws a seed for the hash of flows, which nobody outside is to know.
+/// Draws the seed of the flow hash, which must stay unknown to senders.
 fn seed() -> u64 {
     RandomState::new().hash_one(0)
 }
@@ -594,9 +599,9 @@ fn host<A: Family>(address: A) -> Prefix<A> {
     Prefix::truncate(address, A::BITS)
 }
 
-/// Says whether the longest route to `address`, but for one to itself, leads to the link
-/// of `interface` without a gateway; and that the kernel has none to the address itself.
-fn on_link<A: Family>(table: One<'_, A>, hops: &Hops, address: A, interface: u32) -> bool {
+/// Returns whether the longest route to `address`, except a host route, is the connected route of
+/// `interface`, and the kernel has no host route to the address.
+fn is_on_link<A: Family>(table: TableView<'_, A>, hops: &Hops, address: A, interface: u32) -> bool {
     let host = host(address);
     let mut longest = None;
     for (prefix, hop) in table.rib().covering(host) {
@@ -621,35 +626,43 @@ fn on_link<A: Family>(table: One<'_, A>, hops: &Hops, address: A, interface: u32
 impl Follower for Plane {
     fn route_v4(&mut self, table: u32, prefix: Prefix<u32>, best: Option<&RouteInfo>) {
         if table == LOCAL {
-            let one = prefix.len() == 32;
-            return self.local(table, one.then(|| IpAddr::V4(prefix.addr().into())), best);
+            let is_host = prefix.len() == 32;
+            return self.update_local(
+                table,
+                is_host.then(|| IpAddr::V4(prefix.addr().into())),
+                best,
+            );
         }
-        let Some(at) = self.place(table) else { return };
+        let Some(at) = self.index_of(table) else { return };
         if prefix.len() == 32 {
-            self.local(table, Some(IpAddr::V4(prefix.addr().into())), best);
+            self.update_local(table, Some(IpAddr::V4(prefix.addr().into())), best);
         }
-        self.stale |= self.v4.follow(at, &mut self.hops, prefix, best);
-        self.ages.changed(table, AnyPrefix::V4(prefix));
-        self.touched();
+        self.is_stale |= self.v4.apply(at, &mut self.hops, prefix, best);
+        self.ages.record(table, AnyPrefix::V4(prefix));
+        self.count_change();
         if prefix.len() == 32 {
-            self.lost_route(at, IpAddr::V4(prefix.addr().into()));
+            self.host_route_replaced(at, IpAddr::V4(prefix.addr().into()));
         }
     }
 
     fn route_v6(&mut self, table: u32, prefix: Prefix<u128>, best: Option<&RouteInfo>) {
         if table == LOCAL {
-            let one = prefix.len() == 128;
-            return self.local(table, one.then(|| IpAddr::V6(prefix.addr().into())), best);
+            let is_host = prefix.len() == 128;
+            return self.update_local(
+                table,
+                is_host.then(|| IpAddr::V6(prefix.addr().into())),
+                best,
+            );
         }
-        let Some(at) = self.place(table) else { return };
+        let Some(at) = self.index_of(table) else { return };
         if prefix.len() == 128 {
-            self.local(table, Some(IpAddr::V6(prefix.addr().into())), best);
+            self.update_local(table, Some(IpAddr::V6(prefix.addr().into())), best);
         }
-        self.stale |= self.v6.follow(at, &mut self.hops, prefix, best);
-        self.ages.changed(table, AnyPrefix::V6(prefix));
-        self.touched();
+        self.is_stale |= self.v6.apply(at, &mut self.hops, prefix, best);
+        self.ages.record(table, AnyPrefix::V6(prefix));
+        self.count_change();
         if prefix.len() == 128 {
-            self.lost_route(at, IpAddr::V6(prefix.addr().into()));
+            self.host_route_replaced(at, IpAddr::V6(prefix.addr().into()));
         }
     }
 
@@ -660,7 +673,7 @@ impl Follower for Plane {
             self.ports_changed();
         }
         let is_up = self.ports.get(index).is_some_and(|port| port.up);
-        if self.begun && was_up && !is_up && self.settle_meanings() {
+        if self.has_readers && was_up && !is_up && self.update_adjacencies() {
             self.publish_adjacencies();
         }
         let vrf = link.filter(|link| link.kind == "vrf").and_then(|link| link.table);
@@ -668,34 +681,35 @@ impl Follower for Plane {
             Some(table) => self.vrfs.insert(index, table),
             None => self.vrfs.remove(&index),
         };
-        // A rule may name a port by its name, or by the VRF that it is in, or was.
+        // A rule may name a port, or match its VRF, which may have changed.
         if before != vrf || changed {
-            self.follow_rules();
+            self.apply_rules();
         }
-        self.touched();
+        self.count_change();
     }
 
     fn address(&mut self, _: u32, _: IpAddr, _: u8, _: bool) {
-        // The local table says the same, and of broadcast addresses too.
+        // The local table has the addresses, and the broadcast addresses too.
     }
 
     fn neighbor(&mut self, index: u32, address: IpAddr, neighbor: Option<&Neighbor>) {
-        // The kernel lists groups as neighbors too; they are nobody's next hop.
+        // The kernel lists multicast groups as neighbors; they are never a next hop.
         if address.is_multicast() {
             return;
         }
-        self.stale |= self.near.update(index, address, neighbor.and_then(|one| one.mac));
-        self.touched();
+        self.is_stale |=
+            self.neighbor_table.update(index, address, neighbor.and_then(|neighbor| neighbor.mac));
+        self.count_change();
     }
 
     fn rules(&mut self, rules: &[Rule]) {
         self.rules = rules.to_vec();
-        self.follow_rules();
+        self.apply_rules();
     }
 }
 
-/// The plane without the kernel's routes, where another feed has them: own addresses,
-/// links and neighbors are still the kernel's to tell.
+/// Forwards the kernel's changes to the plane, except routes that another feed provides: own
+/// addresses, links, neighbors and rules still come from the kernel.
 #[derive(Debug)]
 pub(crate) struct WithoutRoutes<'a>(pub(crate) &'a mut Plane);
 

@@ -1,103 +1,107 @@
-//! Policy rules: by which table the kernel forwards what comes in by an interface.
+//! Evaluates policy rules: finds the table by which the kernel forwards packets of an interface.
 //!
 //! ```text
-//!   0      from all lookup local        own addresses: the steering program's business
+//!   0      from all lookup local        own addresses: the steering program handles them
 //!   100    iif r2 lookup 100            packets of r2: table 100 …
-//!   32766  from all lookup main         … and main for what that has no route for
+//!   32766  from all lookup main         … and main if table 100 has no route
 //! ```
 //!
-//! The kernel goes through the rules in order for every packet (`ip rule`; ip-rule(8)). A
-//! port has one table, so a rule can be followed if it says the same of all packets of an
-//! interface: by the interface, or of everything. The first such rule that names a table
-//! is the port's. What that table has no route for the kernel would look up further on,
-//! and it is left to it.
+//! The kernel evaluates the rules in order for every packet (`ip rule`; ip-rule(8)). A port has one
+//! table, so a rule can be followed if it matches all packets of an interface or none: by the
+//! interface, or unconditionally. The first such rule that names a table determines the port's.
+//! Packets for which that table has no route are left to the kernel, which continues with the
+//! later rules.
 //!
-//! Rules that look into the packet (source, destination, TOS, ports) cannot be followed by
-//! a table a port; where one comes before the table is settled that is said, with the rule.
-//! A mark is 0 when a packet arrives, so rules for other marks say nothing of it; nor do
-//! those of the interface that packets leave by, which only the host's own sockets choose.
+//! Rules that match other fields (source, destination, TOS, ports) cannot be followed with one
+//! table a port; where one precedes the rule that names the table, it is reported. A mark is
+//! 0 when a packet arrives, so rules for other marks do not match; nor do rules for the output
+//! interface, which only sockets of the host set.
 //!
-//! A port whose table the configuration names is isolated where the rules lead elsewhere: the
-//! kernel would forward and answer punted packets by routes that the port's table lacks.
+//! A port whose table the configuration names is isolated where the rules lead to another table:
+//! the kernel would forward and answer punted packets by routes that the port's table lacks.
 
 use std::fmt;
 
 use feed::netlink::{Action, Rule};
 
 use super::Plane;
-use super::store::Store;
+use super::store::TableStore;
 
 /// The kernel's table of its own addresses.
 const LOCAL: u32 = 255;
-/// The kernel's last table, empty where nobody has put something there.
+/// The kernel's last table, which is empty unless an administrator adds routes to it.
 const DEFAULT: u32 = 253;
 
-/// Where the rules lead.
+/// The result of evaluating the rules for an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Led {
-    /// To a table; what that has no route for goes on to others, or ends (`further`).
+pub enum RuleResult {
+    /// All packets use this table first.
     Table {
         /// The kernel's number of it.
         number: u32,
-        /// Another table is asked after it.
+        /// Whether the kernel uses another table for packets without a route in this one.
         further: bool,
     },
-    /// Nowhere that holds for all packets: this rule asks more of them.
+    /// The table depends on other fields of the packet, by this rule.
     Depends(String),
-    /// To no table.
-    Nowhere,
+    /// The rules name no table.
+    None,
 }
 
-impl Led {
-    /// Returns whether the rules lead away from a table, for any packet.
+impl RuleResult {
+    /// Returns whether the rules name another table than this for all packets, or none.
     fn is_elsewhere(&self, table: u32) -> bool {
         match self {
             Self::Table { number, .. } => *number != table,
             Self::Depends(_) => false,
-            Self::Nowhere => true,
+            Self::None => true,
         }
     }
 }
 
-/// Where the rules lead packets of a port that go by another table.
+/// A difference between the table of a port and the one that the rules name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stray {
-    /// Where they lead.
-    pub led: Led,
-    /// Only those of IPv6 do.
+pub struct RuleConflict {
+    /// The result of the rules.
+    pub result: RuleResult,
+    /// Whether it concerns IPv6 only.
     pub v6: bool,
 }
 
-impl fmt::Display for Stray {
+impl fmt::Display for RuleConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let family = if self.v6 { "IPv6" } else { "IPv4" };
-        match &self.led {
-            Led::Table { number, .. } => write!(f, "the rules of {family} lead to table {number}"),
-            Led::Depends(rule) => write!(f, "{rule} asks more than by which interface they came"),
-            Led::Nowhere => write!(f, "the rules of {family} lead to no table"),
+        match &self.result {
+            RuleResult::Table { number, .. } => {
+                write!(f, "the {family} rules select table {number}")
+            }
+            RuleResult::Depends(rule) => {
+                write!(f, "{rule} matches other fields than the input interface")
+            }
+            RuleResult::None => write!(f, "the {family} rules select no table"),
         }
     }
 }
 
-/// Says where the rules of a family lead packets that come in by an interface; `vrf` is the
-/// table of the VRF that it belongs to.
+/// Evaluates the rules of a family for packets received on an interface; `vrf` is the table of the
+/// VRF that it belongs to.
 ///
 /// # Complexity
 ///
 /// O(rules), which are in the order of their priority.
-pub fn lead(rules: &[Rule], v6: bool, interface: &str, vrf: Option<u32>) -> Led {
+pub fn evaluate(rules: &[Rule], v6: bool, interface: &str, vrf: Option<u32>) -> RuleResult {
     let mut found = None;
-    // A goto leads to a later rule only.
+    // The target of a goto is a later rule.
     let mut from = 0;
     for rule in rules.iter().filter(|rule| rule.v6 == v6) {
         if rule.priority < from {
             continue;
         }
-        let number = match applies(rule, interface) {
-            Applies::Never => continue,
-            Applies::Sometimes if found.is_none() => return Led::Depends(name(rule)),
-            Applies::Sometimes => return further(found),
-            Applies::Always => match rule.action {
+        let number = match match_rule(rule, interface) {
+            RuleMatch::Never => continue,
+            RuleMatch::Sometimes if found.is_none() => return RuleResult::Depends(name(rule)),
+            RuleMatch::Sometimes => return with_later_table(found),
+            RuleMatch::Always => match rule.action {
                 Action::Nothing => continue,
                 Action::Goto(priority) => {
                     from = priority;
@@ -109,30 +113,34 @@ pub fn lead(rules: &[Rule], v6: bool, interface: &str, vrf: Option<u32>) -> Led 
                 },
                 Action::Table(number) => number,
                 Action::Blackhole | Action::Unreachable | Action::Prohibit | Action::Unknown(_) => {
-                    return if found.is_none() { Led::Nowhere } else { further(found) };
+                    return if found.is_none() {
+                        RuleResult::None
+                    } else {
+                        with_later_table(found)
+                    };
                 }
             },
         };
         match found {
             _ if number == LOCAL => {}
-            None if rule.suppressed.is_some() => return Led::Depends(name(rule)),
+            None if rule.suppressed.is_some() => return RuleResult::Depends(name(rule)),
             None => found = Some(number),
             Some(table) if number == table || number == DEFAULT => {}
-            Some(_) => return further(found),
+            Some(_) => return with_later_table(found),
         }
     }
-    found.map_or(Led::Nowhere, |number| Led::Table { number, further: false })
+    found.map_or(RuleResult::None, |number| RuleResult::Table { number, further: false })
 }
 
-fn further(found: Option<u32>) -> Led {
-    found.map_or(Led::Nowhere, |number| Led::Table { number, further: true })
+fn with_later_table(found: Option<u32>) -> RuleResult {
+    found.map_or(RuleResult::None, |number| RuleResult::Table { number, further: true })
 }
 
 impl Plane {
-    /// Goes by the rules for ports whose tables are theirs to say. Once workers have the
-    /// tables, a port that is led elsewhere goes on by its own, and this is noted.
-    pub(super) fn follow_rules(&mut self) {
-        // Before they are told there are none to go by.
+    /// Evaluates the rules for the ports without a configured table. Once workers have readers of
+    /// the tables, a port keeps its table, and a different result is recorded as a conflict.
+    pub(super) fn apply_rules(&mut self) {
+        // The feed has not reported the rules yet.
         if self.rules.is_empty() {
             return;
         }
@@ -140,66 +148,71 @@ impl Plane {
         for port in ports.iter_mut() {
             let moved = port.has_moved();
             let vrf = port.master.and_then(|master| vrfs.get(&master)).copied();
-            let [v4, v6] = [false, true].map(|v6| lead(rules, v6, &port.name, vrf));
-            if !port.ruled {
-                let isolated = [&v4, &v6].map(|led| led.is_elsewhere(port.table));
+            let [v4, v6] = [false, true].map(|v6| evaluate(rules, v6, &port.name, vrf));
+            if !port.follows_rules {
+                let isolated = [&v4, &v6].map(|result| result.is_elsewhere(port.table));
                 self.locals_changed |= port.isolated != isolated;
                 port.isolated = isolated;
                 continue;
             }
-            port.stray = None;
+            port.rule_conflict = None;
             match v4 {
-                Led::Table { number, further } if number == port.table || !self.begun => {
+                RuleResult::Table { number, further }
+                    if number == port.table || !self.has_readers =>
+                {
                     port.table = number;
                     self.locals_changed |= port.further != further;
                     port.further = further;
                     // A namespace may be without IPv6.
-                    let elsewhere = !matches!(v6, Led::Table { number: it, .. } if it == number);
-                    if elsewhere && v6 != Led::Nowhere {
-                        port.stray = Some(Stray { led: v6, v6: true });
+                    let same =
+                        matches!(v6, RuleResult::Table { number: table, .. } if table == number);
+                    if !same && v6 != RuleResult::None {
+                        port.rule_conflict = Some(RuleConflict { result: v6, v6: true });
                     }
                 }
-                led => port.stray = Some(Stray { led, v6: false }),
+                result => port.rule_conflict = Some(RuleConflict { result, v6: false }),
             }
             self.ports_differ |= port.has_moved() != moved;
         }
         let numbers = self.ports.tables();
-        if self.begun || numbers == self.numbers {
+        if self.has_readers || numbers == self.numbers {
             return;
         }
-        let (v4, v6, together) = self.wanted;
-        // It could have no routes at the start, so it can now.
-        let stores =
-            (Store::new(numbers.len(), v4, together), Store::new(numbers.len(), v6, together));
+        let (v4, v6, shared) = self.options;
+        // An empty table was possible at the start, so it is possible now.
+        let stores = (
+            TableStore::new(numbers.len(), v4, shared),
+            TableStore::new(numbers.len(), v6, shared),
+        );
         if let (Ok(v4), Ok(v6)) = stores {
             (self.v4, self.v6, self.numbers) = (v4, v6, numbers);
         }
     }
 }
 
-/// Of which packets of an interface a rule speaks.
+/// The packets of an interface that a rule matches.
 #[derive(PartialEq, Eq)]
-enum Applies {
+enum RuleMatch {
     Always,
     Sometimes,
     Never,
 }
 
-fn applies(rule: &Rule, interface: &str) -> Applies {
-    let asks_more = rule.source.is_some_and(|(_, length)| length > 0)
+fn match_rule(rule: &Rule, interface: &str) -> RuleMatch {
+    let has_selectors = rule.source.is_some_and(|(_, length)| length > 0)
         || rule.destination.is_some_and(|(_, length)| length > 0)
         || rule.tos != 0
         || !rule.other.is_empty();
     let elsewhere = rule.input.as_ref().is_some_and(|input| input != interface)
         || rule.output.is_some()
         || rule.mark.is_some_and(|(mark, mask)| mark & mask != 0);
-    match (elsewhere, asks_more, rule.inverted) {
-        // What does not hold, inverted, does.
-        (true, _, true) => Applies::Always,
-        (true, _, false) => Applies::Never,
-        (false, true, _) => Applies::Sometimes,
-        (false, false, true) => Applies::Never,
-        (false, false, false) => Applies::Always,
+    match (elsewhere, has_selectors, rule.inverted) {
+        // An inverted rule that does not match, matches.
+        (true, _, true) => RuleMatch::Always,
+        (true, _, false) => RuleMatch::Never,
+        (false, true, _) => RuleMatch::Sometimes,
+        (false, false, true) => RuleMatch::Never,
+        (false, false, false) => RuleMatch::Always,
     }
 }
 
@@ -229,12 +242,12 @@ mod tests {
         }
     }
 
-    fn by(interface: &str, rule: Rule) -> Rule {
+    fn iif(interface: &str, rule: Rule) -> Rule {
         Rule { input: Some(interface.to_owned()), ..rule }
     }
 
-    /// The rules that every kernel has, and some more.
-    fn with(more: Vec<Rule>) -> Vec<Rule> {
+    /// Adds rules to the ones that every kernel has.
+    fn with_default_rules(more: Vec<Rule>) -> Vec<Rule> {
         let mut all = vec![
             rule(0, Action::Table(LOCAL)),
             rule(32766, Action::Table(254)),
@@ -245,73 +258,87 @@ mod tests {
         all
     }
 
-    fn table(number: u32, further: bool) -> Led {
-        Led::Table { number, further }
+    fn table(number: u32, further: bool) -> RuleResult {
+        RuleResult::Table { number, further }
     }
 
     #[test]
-    fn the_rules_that_every_kernel_has_lead_to_main() {
-        assert_eq!(lead(&with(vec![]), false, "r0", None), table(254, false));
-        assert_eq!(lead(&with(vec![]), true, "r0", None), Led::Nowhere, "none of IPv6");
+    fn default_rules_select_main() {
+        assert_eq!(evaluate(&with_default_rules(vec![]), false, "r0", None), table(254, false));
+        assert_eq!(
+            evaluate(&with_default_rules(vec![]), true, "r0", None),
+            RuleResult::None,
+            "none of IPv6"
+        );
     }
 
     #[test]
-    fn an_interface_has_its_own_table_and_main_after_it() {
-        let rules = with(vec![by("r2", rule(100, Action::Table(7)))]);
-        assert_eq!(lead(&rules, false, "r2", None), table(7, true));
-        assert_eq!(lead(&rules, false, "r1", None), table(254, false));
-        let ended = with(vec![
-            by("r2", rule(100, Action::Table(7))),
-            by("r2", rule(101, Action::Unreachable)),
+    fn rule_by_interface_selects_its_table_and_main_after_it() {
+        let rules = with_default_rules(vec![iif("r2", rule(100, Action::Table(7)))]);
+        assert_eq!(evaluate(&rules, false, "r2", None), table(7, true));
+        assert_eq!(evaluate(&rules, false, "r1", None), table(254, false));
+        let ended = with_default_rules(vec![
+            iif("r2", rule(100, Action::Table(7))),
+            iif("r2", rule(101, Action::Unreachable)),
         ]);
-        assert_eq!(lead(&ended, false, "r2", None), table(7, true), "the kernel refuses the rest");
+        assert_eq!(
+            evaluate(&ended, false, "r2", None),
+            table(7, true),
+            "the kernel refuses the rest"
+        );
     }
 
     #[test]
-    fn rules_that_lead_to_another_table_or_to_none_isolate_a_port() {
-        assert!(table(254, false).is_elsewhere(100) && Led::Nowhere.is_elsewhere(100));
+    fn result_with_another_table_or_none_isolates_a_port() {
+        assert!(table(254, false).is_elsewhere(100) && RuleResult::None.is_elsewhere(100));
         assert!(!table(100, true).is_elsewhere(100));
-        assert!(!Led::Depends("rule 5 of IPv4".to_owned()).is_elsewhere(100));
+        assert!(!RuleResult::Depends("rule 5 of IPv4".to_owned()).is_elsewhere(100));
     }
 
     #[test]
-    fn a_vrfs_rule_is_for_its_interfaces() {
-        let rules = with(vec![rule(1000, Action::Vrf)]);
-        assert_eq!(lead(&rules, false, "r0", Some(30)), table(30, true));
-        assert_eq!(lead(&rules, false, "r0", None), table(254, false));
+    fn vrf_rule_matches_interfaces_of_a_vrf_only() {
+        let rules = with_default_rules(vec![rule(1000, Action::Vrf)]);
+        assert_eq!(evaluate(&rules, false, "r0", Some(30)), table(30, true));
+        assert_eq!(evaluate(&rules, false, "r0", None), table(254, false));
     }
 
     #[test]
-    fn what_a_rule_asks_of_packets_cannot_be_followed() {
+    fn rule_with_other_selectors_makes_the_result_depend_on_packets() {
         let from = Some(("10.0.0.0".parse().unwrap(), 8));
         let source = Rule { source: from, ..rule(50, Action::Table(9)) };
         let ports = Rule { other: vec![1], ..rule(50, Action::Table(9)) };
-        for asks in [source.clone(), ports] {
-            let rules = with(vec![asks]);
-            assert_eq!(lead(&rules, false, "r0", None), Led::Depends("rule 50 of IPv4".to_owned()));
+        for selector in [source.clone(), ports] {
+            let rules = with_default_rules(vec![selector]);
+            assert_eq!(
+                evaluate(&rules, false, "r0", None),
+                RuleResult::Depends("rule 50 of IPv4".to_owned())
+            );
         }
-        // After the table it is only of what that has no route for; of another
-        // interface it is nothing.
-        let after = with(vec![by("r0", rule(10, Action::Table(7))), source.clone()]);
-        assert_eq!(lead(&after, false, "r0", None), table(7, true));
-        let others = with(vec![by("r1", source)]);
-        assert_eq!(lead(&others, false, "r0", None), table(254, false));
+        // After the table's rule it concerns packets without a route there; with another
+        // interface it does not match.
+        let after = with_default_rules(vec![iif("r0", rule(10, Action::Table(7))), source.clone()]);
+        assert_eq!(evaluate(&after, false, "r0", None), table(7, true));
+        let others = with_default_rules(vec![iif("r1", source)]);
+        assert_eq!(evaluate(&others, false, "r0", None), table(254, false));
     }
 
     #[test]
-    fn marks_ways_out_gotos_and_inverted_rules() {
+    fn marks_output_interfaces_gotos_and_inverted_rules_are_evaluated() {
         let marked = Rule { mark: Some((5, 0xff)), ..rule(50, Action::Table(9)) };
         let out = Rule { output: Some("r0".to_owned()), ..rule(51, Action::Table(9)) };
         let skip = rule(52, Action::Goto(60));
         let skipped = rule(55, Action::Table(9));
         let nothing = rule(60, Action::Nothing);
-        let but_r1 = Rule { inverted: true, ..by("r1", rule(61, Action::Table(8))) };
-        let rules = with(vec![marked, out, skip, skipped, nothing, but_r1]);
-        assert_eq!(lead(&rules, false, "r0", None), table(8, true));
-        assert_eq!(lead(&rules, false, "r1", None), table(254, false));
-        let refused = with(vec![by("r0", rule(5, Action::Prohibit))]);
-        assert_eq!(lead(&refused, false, "r0", None), Led::Nowhere);
+        let not_r1 = Rule { inverted: true, ..iif("r1", rule(61, Action::Table(8))) };
+        let rules = with_default_rules(vec![marked, out, skip, skipped, nothing, not_r1]);
+        assert_eq!(evaluate(&rules, false, "r0", None), table(8, true));
+        assert_eq!(evaluate(&rules, false, "r1", None), table(254, false));
+        let refused = with_default_rules(vec![iif("r0", rule(5, Action::Prohibit))]);
+        assert_eq!(evaluate(&refused, false, "r0", None), RuleResult::None);
         let suppressed = Rule { suppressed: Some(0), ..rule(5, Action::Table(254)) };
-        assert!(matches!(lead(&with(vec![suppressed]), false, "r0", None), Led::Depends(_)));
+        assert!(matches!(
+            evaluate(&with_default_rules(vec![suppressed]), false, "r0", None),
+            RuleResult::Depends(_)
+        ));
     }
 }

@@ -1,17 +1,16 @@
 //! The router's ports, as the kernel describes their links.
 //!
-//! A port is a device of the kernel's, which is known by its index: the configuration's name
-//! finds it at the start and at a reload, and the port stays with the device when that is
-//! renamed. A port whose device is gone waits for one of that name, or of the last name that
-//! the device had: that one takes its place ([`Ports::adopt`]).
+//! A port is a device of the kernel, identified by its index: the configured name finds it at the
+//! start and at a reload, and the port stays with the device when the device is renamed. A
+//! port whose device is gone waits for a device with that name, or with the last name of the old
+//! device, which replaces it ([`Ports::adopt`]).
 //!
 //! Until workers have sockets on the device, or where they can have none, packets that would
-//! leave by the port are the kernel's.
+//! leave by the port are left to the kernel.
 
 use feed::netlink::Link;
 
-use super::policy::{Led, Stray};
-
+use super::policy::{RuleConflict, RuleResult};
 use crate::control::links;
 use crate::datapath::{Adjacency, SourceCheck};
 
@@ -28,9 +27,9 @@ pub struct PlanePort {
     pub mac: [u8; 6],
     /// The largest packet, in bytes.
     pub mtu: u16,
-    /// Says whether packets can leave on it.
+    /// Whether it is up and running: packets can leave on it.
     pub up: bool,
-    /// Returns whether it is up as far as the administrator is concerned.
+    /// Whether it is administratively up.
     pub enabled: bool,
     /// The device is gone, and no other has taken its place.
     pub gone: bool,
@@ -44,25 +43,25 @@ pub struct PlanePort {
     pub master: Option<u32>,
     /// The kernel's table by which packets from it are forwarded.
     pub table: u32,
-    /// That table is the one that the kernel's rules lead to, and not one that was chosen.
-    pub ruled: bool,
-    /// What that table has no route for, others may have: it is the host's.
+    /// Whether the kernel's rules select that table; otherwise the configuration does.
+    pub follows_rules: bool,
+    /// Whether the rules name a later table: packets without a route are punted to the host.
     pub further: bool,
-    /// Where the rules lead, if that is not where packets go.
-    pub stray: Option<Stray>,
-    /// The kernel would forward its packets of IPv4, and of IPv6, by another table than the one
-    /// that was chosen: it is handed none to forward.
+    /// The table that the rules select, if it is another one.
+    pub rule_conflict: Option<RuleConflict>,
+    /// The kernel would forward its IPv4 packets, and its IPv6 packets, by another table than the
+    /// configured one: none are punted to be forwarded.
     pub isolated: [bool; 2],
-    /// Which sources they may have.
+    /// The reverse path filter of its packets.
     pub sources: SourceCheck,
 }
 
 impl PlanePort {
-    /// Says whether the rules lead its packets to another table than they go by, so that a
-    /// new plane would have that.
+    /// Returns whether the rules now select another table, which a new plane would use.
     pub fn has_moved(&self) -> bool {
-        let led = self.stray.as_ref().filter(|stray| !stray.v6).map(|stray| &stray.led);
-        matches!(led, Some(Led::Table { number, .. }) if *number != self.table)
+        let conflict = self.rule_conflict.as_ref().filter(|conflict| !conflict.v6);
+        let result = conflict.map(|conflict| &conflict.result);
+        matches!(result, Some(RuleResult::Table { number, .. }) if *number != self.table)
     }
 }
 
@@ -92,12 +91,12 @@ impl Ports {
         numbers
     }
 
-    /// Walks the ports in the workers' order.
+    /// Iterates over the ports in the workers' order.
     pub fn iter(&self) -> impl Iterator<Item = &PlanePort> {
         self.0.iter()
     }
 
-    /// Returns the port at a place of the workers' order.
+    /// Returns the port at an index of the workers' order.
     pub(super) fn at_mut(&mut self, at: usize) -> Option<&mut PlanePort> {
         self.0.get_mut(at)
     }
@@ -107,8 +106,8 @@ impl Ports {
         self.0.iter().any(|port| port.gone)
     }
 
-    /// Gives ports whose device is gone those among `links` that have their names, and are no
-    /// port's; returns whether it gave any.
+    /// Assigns to ports whose device is gone the links with their names that belong to no port;
+    /// returns whether it assigned any.
     pub(super) fn adopt<'l>(&mut self, links: impl Iterator<Item = (u32, &'l Link)>) -> bool {
         let mut adopted = false;
         for (index, link) in links {
@@ -130,14 +129,14 @@ impl Ports {
         self.0.iter_mut()
     }
 
-    /// Changes which sources packets may have, in the workers' order.
+    /// Changes the reverse path filters, in the workers' order.
     pub(super) fn set_sources(&mut self, sources: &[SourceCheck]) {
         for (port, sources) in self.0.iter_mut().zip(sources) {
             port.sources = *sources;
         }
     }
 
-    /// Takes over what the kernel says of a link; says whether a port has changed.
+    /// Applies a link message of the kernel; returns whether a port has changed.
     pub(super) fn update(&mut self, interface: u32, link: Option<&Link>) -> bool {
         let Some(port) = self.0.iter_mut().find(|port| port.interface == interface) else {
             return false;
@@ -163,10 +162,10 @@ impl Ports {
         changed
     }
 
-    /// Says how a packet leaves by the port of an interface to a neighbor's MAC. Behind
-    /// what is no port, or is down, it is the host's.
+    /// Returns the adjacency of a neighbor with a MAC behind an interface; the host's, if the
+    /// interface is no port or is down.
     pub(super) fn adjacency(&self, interface: u32, mac: [u8; 6]) -> Adjacency {
-        match self.place(interface) {
+        match self.find(interface) {
             Some((at, port)) if port.up && port.served => {
                 Adjacency::new(at, mac, port.mac, port.mtu)
             }
@@ -175,16 +174,16 @@ impl Ports {
         }
     }
 
-    /// Says how a packet waits for a neighbor behind the port of an interface.
+    /// Returns the adjacency of an unresolved neighbor behind an interface.
     pub(super) fn unresolved(&self, interface: u32) -> Adjacency {
-        match self.place(interface) {
+        match self.find(interface) {
             Some((at, port)) if port.up && port.served => Adjacency::unresolved(at),
             Some((at, _)) => Adjacency::HOST.behind(at),
             None => Adjacency::HOST,
         }
     }
 
-    fn place(&self, interface: u32) -> Option<(u16, &PlanePort)> {
+    fn find(&self, interface: u32) -> Option<(u16, &PlanePort)> {
         let at = self.0.iter().position(|port| port.interface == interface)?;
         Some((at as u16, &self.0[at]))
     }
