@@ -330,7 +330,7 @@ def restarted(browser):
     again.send_signal(signal.SIGINT)
     check("which ends well", again.wait(20) == 0)
     words = open(f"{work}/again.log").read()
-    check("and has said what it went on with", re.search(r"the history goes on with \d+ seconds and 2 attacks", words), words)
+    check("and has said what it went on with", re.search(r"history restored: \d+ seconds and 2 attacks", words), words)
 
 
 def begun_anew(browser):
@@ -344,7 +344,7 @@ def begun_anew(browser):
     again.send_signal(signal.SIGINT)
     check("which ends well", again.wait(20) == 0)
     words = open(f"{work}/again.log").read()
-    check("and has said where the damaged file is", "not as long as it says it is; set aside as" in words and os.path.exists(f"{work}/history.damaged"), words)
+    check("and has said where the damaged file is", "its length differs from the one in its header; renamed to" in words and os.path.exists(f"{work}/history.damaged"), words)
 
 
 client = Tap(f"{prefix}client", "c0")

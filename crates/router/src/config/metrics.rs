@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::control::allowed_hosts::is_name;
+use crate::control::allowed_hosts::is_host_name;
 
 /// Where metrics and the page are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Metrics {
     /// Judges what was read; none where nothing is listened for.
     pub(crate) fn check(text: Text, problem: Tell<'_>) -> Option<Self> {
         let names = text.allowed_hosts.iter().flat_map(|names| names.get_ref());
-        for name in names.filter(|name| !is_name(name.get_ref())) {
+        for name in names.filter(|name| !is_host_name(name.get_ref())) {
             let what = format!(
                 "{:?} is not a host name without a port, such as gate-1.example.net (IP addresses \
                  are always allowed)",

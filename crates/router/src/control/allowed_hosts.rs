@@ -1,18 +1,18 @@
-//! AllowedHosts: the names by which the page and the metrics are asked for, and no others.
+//! Checks the `Host` of HTTP requests, against DNS rebinding.
 //!
-//! A script of somebody's site may ask whatever its own name resolves to; and its owner may have
-//! that name resolve to an address on the reader's network a moment later (DNS rebinding). To
-//! the browser that is the same origin still, so that the script may read the answer. What
-//! gives it away is the `Host` of its requests: it bears the site's name. So only these are answered:
+//! A script of a foreign site may send requests to any address to which its own host name resolves,
+//! and the owner of that site can change the name to an address on the reader's network (DNS
+//! rebinding). The browser still sees the same origin and lets the script read the response. The
+//! `Host` of the request is still the name of the foreign site. Only these are answered:
 //!
 //! | `Host` | why it is safe |
 //! |---|---|
-//! | an IP address | nobody has it resolve to another |
+//! | an IP address | it is not resolved |
 //! | `localhost` | browsers resolve it themselves (RFC 6761, section 6.3) |
-//! | a name of `[metrics] allowed_hosts` | the operator's |
+//! | a name of `[metrics] allowed_hosts` | it belongs to the operator |
 //!
-//! Anything else is misdirected (RFC 9110, section 15.5.20), and a request without one `Host`
-//! is no request (RFC 9112, section 3.2). The port says nothing: it may be a tunnel's.
+//! Any other request is misdirected (421; RFC 9110, section 15.5.20), and a request without exactly
+//! one `Host` is invalid (400; RFC 9112, section 3.2). The port is ignored: it may be a tunnel's.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -21,36 +21,36 @@ use hyper::header::HOST;
 
 use super::http::HttpResponse;
 
-/// The names that a server answers to, beside addresses and `localhost`.
+/// The host names that the server accepts, beside addresses and `localhost`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AllowedHosts(Vec<String>);
 
-/// Says whether a text may be a host's name: no port, no address, none of an URL's signs.
-pub(crate) fn is_name(text: &str) -> bool {
-    let label = |label: &str| {
-        let sound = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-        !label.is_empty() && label.len() <= 63 && label.bytes().all(sound)
+/// Returns whether a text is a valid host name: no port, no address, no other part of a URL.
+pub(crate) fn is_host_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        !label.is_empty() && label.len() <= 63 && label.bytes().all(is_valid)
     };
     let text = text.strip_suffix('.').unwrap_or(text);
-    text.len() <= 253 && text.split('.').all(label) && text.parse::<IpAddr>().is_err()
+    text.len() <= 253 && text.split('.').all(is_label) && text.parse::<IpAddr>().is_err()
 }
 
-/// Leaves the port out of what stands in a `Host`.
+/// Returns the value of a `Host` without its port.
 fn without_port(host: &str) -> &str {
-    let port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     match host.rsplit_once(':') {
-        Some((name, after)) if port(after) && (!name.contains(':') || name.ends_with(']')) => name,
+        Some((name, port)) if is_port(port) && (!name.contains(':') || name.ends_with(']')) => name,
         _ => host,
     }
 }
 
 impl AllowedHosts {
-    /// Takes names that [are some](is_name).
+    /// Takes [valid](is_host_name) names.
     pub(crate) fn new(names: &[String]) -> Self {
         Self(names.iter().map(|name| name.trim_end_matches('.').to_ascii_lowercase()).collect())
     }
 
-    fn have(&self, host: &str) -> bool {
+    fn allows(&self, host: &str) -> bool {
         let host = without_port(host);
         if let Some(inside) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             return inside.parse::<Ipv6Addr>().is_ok();
@@ -59,30 +59,30 @@ impl AllowedHosts {
         host.parse::<std::net::Ipv4Addr>().is_ok() || name == "localhost" || self.0.contains(&name)
     }
 
-    /// Looks whom a request is for.
+    /// Checks the host of a request.
     ///
     /// # Errors
     ///
-    /// What is answered to one that is for somebody else.
-    pub(crate) fn judge<B>(&self, request: &Request<B>) -> Result<(), HttpResponse> {
-        // Where the target says it, that holds (RFC 9112, section 3.2.2).
-        let target = request.uri().authority().map(|it| it.as_str());
-        let mut said = request.headers().get_all(HOST).iter();
-        let host = match (said.next(), said.next(), target) {
+    /// The response to a request with another host.
+    pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), HttpResponse> {
+        // The authority of an absolute target takes precedence (RFC 9112, section 3.2.2).
+        let target = request.uri().authority().map(|authority| authority.as_str());
+        let mut headers = request.headers().get_all(HOST).iter();
+        let host = match (headers.next(), headers.next(), target) {
             (Some(host), None, None) => host.to_str().unwrap_or_default(),
             (Some(_), None, Some(target)) => target,
-            _ => return Err(HttpResponse::text(400, "a request has one Host")),
+            _ => return Err(HttpResponse::text(400, "a request needs exactly one Host header")),
         };
-        if self.have(host) {
+        if self.allows(host) {
             return Ok(());
         }
         let name = without_port(host);
-        let shown = if is_name(name) { name } else { "NAME" };
+        let shown = if is_host_name(name) { name } else { "NAME" };
         Err(HttpResponse::text(
             421,
             &format!(
-                "asked for by a name that is not this one's. Ask by its IP address or by localhost; \
-                 or, if {shown} is a name of it, write in its configuration:\n\n\
+                "the host name of this request is not allowed. Use the IP address or localhost; or, \
+                 if {shown} is a name of this machine, add to the configuration:\n\n\
                  [metrics]\nallowed_hosts = [\"{shown}\"]"
             ),
         ))
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_localhost_and_the_names_listed_are_answered_and_nothing_else() {
+    fn addresses_localhost_and_listed_names_are_allowed_and_nothing_else() {
         let hosts = AllowedHosts::new(&["Gate.Example.net.".to_owned(), "gate".to_owned()]);
         for own in [
             "127.0.0.1",
@@ -111,7 +111,7 @@ mod tests {
             "GATE.example.NET",
             "gate.example.net.:80",
         ] {
-            assert!(hosts.have(own), "{own}");
+            assert!(hosts.allows(own), "{own}");
         }
         for other in [
             "",
@@ -138,41 +138,43 @@ mod tests {
             "127.0.0.1:x",
             "127.0.0.1 ",
         ] {
-            // Of one name with a dot at its end: it is the same name.
-            assert_eq!(hosts.have(other), other == "gate.", "{other:?}");
+            // A name with a dot at its end is the same name.
+            assert_eq!(hosts.allows(other), other == "gate.", "{other:?}");
         }
-        assert!(!AllowedHosts::default().have("gate") && AllowedHosts::default().have("10.0.0.1"));
+        let none = AllowedHosts::default();
+        assert!(!none.allows("gate") && none.allows("10.0.0.1"));
     }
 
     #[test]
-    fn a_request_has_one_host_and_its_target_comes_first() {
+    fn request_needs_one_host_and_its_absolute_target_takes_precedence() {
         let hosts = AllowedHosts::new(&["gate".to_owned()]);
-        let judge = |uri: &str, said: &[&str]| {
+        let check = |uri: &str, headers: &[&str]| {
             let mut request = Request::builder().uri(uri);
-            for host in said {
+            for host in headers {
                 request = request.header(HOST, *host);
             }
-            hosts.judge(&request.body(()).unwrap()).map_err(|reply| (reply.status, reply.body))
+            hosts.check(&request.body(()).unwrap()).map_err(|reply| (reply.status, reply.body))
         };
-        assert!(judge("/", &["gate:9273"]).is_ok());
-        assert!(judge("http://gate/", &["evil.example"]).is_ok());
-        assert_eq!(judge("/", &[]).unwrap_err().0, 400);
-        assert_eq!(judge("/", &["gate", "gate"]).unwrap_err().0, 400);
-        let (status, words) = judge("http://evil.example:80/", &["gate"]).unwrap_err();
+        assert!(check("/", &["gate:9273"]).is_ok());
+        assert!(check("http://gate/", &["evil.example"]).is_ok());
+        assert_eq!(check("/", &[]).unwrap_err().0, 400);
+        assert_eq!(check("/", &["gate", "gate"]).unwrap_err().0, 400);
+        let (status, text) = check("http://evil.example:80/", &["gate"]).unwrap_err();
         assert_eq!(status, 421);
-        assert!(words.contains("allowed_hosts = [\"evil.example\"]"), "{words}");
-        // Nothing that is no name is said again.
-        let (status, words) = judge("/", &["<b>x</b>"]).unwrap_err();
-        assert!(status == 421 && !words.contains('<'), "{words}");
+        assert!(text.contains("allowed_hosts = [\"evil.example\"]"), "{text}");
+        // The response repeats valid names only.
+        let (status, text) = check("/", &["<b>x</b>"]).unwrap_err();
+        assert!(status == 421 && !text.contains('<'), "{text}");
     }
 
     #[test]
-    fn names() {
+    fn host_names_have_valid_labels_and_no_port() {
         for name in ["gate", "gate.example.net", "gate_1.example.", "a-b"] {
-            assert!(is_name(name), "{name}");
+            assert!(is_host_name(name), "{name}");
         }
-        for none in ["", ".", "a..b", "gate:80", "http://gate", "10.0.0.1", "::1", "gä", "a b"] {
-            assert!(!is_name(none), "{none}");
+        for invalid in ["", ".", "a..b", "gate:80", "http://gate", "10.0.0.1", "::1", "gä", "a b"]
+        {
+            assert!(!is_host_name(invalid), "{invalid}");
         }
     }
 }

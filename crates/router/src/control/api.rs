@@ -1,4 +1,4 @@
-//! What is asked and answered on the control socket.
+//! The messages of the control socket: requests, orders and replies.
 //!
 //! ```text
 //!   client ─► {"show":"routes","within":"10.0.0.0/8"}\n
@@ -8,9 +8,9 @@
 //!   client ─► {"do":"promote","interface":"eth0"}\n      ─► {"item":{"done":"…"}}\n, end
 //! ```
 //!
-//! A line a message, JSON, version 1 of the format: fields may be added, none changes
-//! its meaning. An answer ends with `end` or `error`, so that one cut short is known
-//! from one that is whole. Numbers are counts, bytes or seconds, as the name says.
+//! A message is a line of JSON, version 1 of the format: fields may be added, none changes its
+//! meaning. A reply ends with `end` or `error`, so that a client detects one that was cut short.
+//! Numbers are counts, bytes or seconds, as the name says.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -28,33 +28,33 @@ pub use crate::vantage::status::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Message {
-    /// Something is to be told.
+    /// A request for information.
     Show(Request),
-    /// Something is to be done.
+    /// An order.
     Do(Order),
 }
 
-/// What is to be done.
+/// An order: it changes the state of the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Order {
-    /// Read the configuration again, and go over to it.
+    /// Read the configuration again and apply it.
     Reload,
     /// Save an image of the tables.
     Save,
-    /// Take the packets of an interface that was observed.
+    /// Stop observing an interface: process its packets.
     Promote {
         /// The interface.
         interface: String,
     },
-    /// Leave the packets of an interface to the kernel, and count them.
+    /// Observe an interface: leave its packets to the kernel, and count them.
     Demote {
         /// The interface.
         interface: String,
     },
-    /// Go back to the version of the bundles before.
+    /// Return to the previous version of the bundles.
     Rollback,
-    /// Take versions again that were refused.
+    /// Try versions again that were refused.
     Retry,
     /// Retract all decisions of a sender at a gate.
     Flush {
@@ -63,7 +63,7 @@ pub enum Order {
     },
 }
 
-/// What is asked.
+/// A request for information.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "show", rename_all = "snake_case")]
 pub enum Request {
@@ -76,12 +76,12 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         family: Option<u8>,
     },
-    /// Where packets to an address go, as the workers' table says.
+    /// The lookup of an address in the workers' table.
     Route {
         /// The address.
         address: IpAddr,
     },
-    /// The neighbors that can be used.
+    /// The neighbors whose MAC is known.
     Neighbors,
     /// The ports.
     Interfaces,
@@ -91,67 +91,67 @@ pub enum Request {
     Counters,
     /// The tables.
     Fib,
-    /// Where the routes come from.
+    /// The sources of the routes.
     Feeds,
     /// The workers.
     Workers,
-    /// What the auditor has come to.
+    /// The results of the auditor.
     Audit,
     /// A gate, its table and its link.
     Gate,
-    /// A grantor: what its policy says, and its candidate would.
+    /// A grantor: the decisions of its policy and of its candidate.
     Grantor,
     /// The flow programs of a gate, or those that a grantor has for its gates.
     Programs,
-    /// Where the policies of a gate or grantor come from as bundles, and which are in force.
+    /// The source of the bundles of a gate or grantor, and the version in force.
     Distribution,
     /// Flows of a gate.
     Flows {
-        /// At most so many of a worker.
+        /// The most flows of each worker.
         most: u32,
     },
-    /// What is known of a flow.
+    /// The state of one flow.
     Flow {
-        /// Where its packets come from.
+        /// The source address.
         src: IpAddr,
-        /// Where they go.
+        /// The destination address.
         dst: IpAddr,
     },
-    /// What happens, from now on until the client is gone.
+    /// Events, from now on until the client disconnects.
     Monitor,
-    /// What differs from the kernel: every route, and a sample of addresses.
+    /// The differences from the kernel: of every route, and of a sample of addresses.
     Diff {
-        /// How many milliseconds what differs may take to agree.
+        /// The time that a difference has to disappear, in milliseconds.
         settle: u64,
-        /// Addresses that are asked of the kernel, for each thousand routes.
+        /// Addresses that the kernel is queried for, for each thousand routes.
         sample: u32,
-        /// What the addresses are drawn by.
+        /// The seed of the sample.
         seed: u64,
     },
 }
 
-/// One line of an answer.
+/// One line of a reply.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// Something that was asked for.
+    /// An item.
     Item(Box<Item>),
-    /// All has been said.
+    /// The end of a complete reply.
     End {
-        /// How many items there were.
+        /// The number of items.
         items: u64,
     },
-    /// Nothing more can be said.
+    /// The end of a failed reply, with the reason.
     Error(String),
 }
 
-/// Something that was asked for.
+/// An item of a reply.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Item {
     /// A route.
     Route(Route),
-    /// Where packets to an address go.
+    /// The result of a lookup.
     Answer(Answer),
     /// A neighbor.
     Neighbor(Neighbor),
@@ -167,15 +167,15 @@ pub enum Item {
     Feed(Feed),
     /// A worker.
     Worker(Worker),
-    /// What was done.
+    /// The report of an order.
     Done(String),
-    /// What the auditor has come to.
+    /// The results of the auditor.
     Audit(Audit),
-    /// Something that has happened.
+    /// An event.
     Event(Event),
-    /// Something that the router and the kernel do not agree on.
+    /// A difference between the router and the kernel.
     Difference(Difference),
-    /// What was compared: the last item of a comparison.
+    /// The totals: the last item of a comparison.
     Compared(Compared),
     /// A gate.
     Gate(GateStatus),
@@ -189,7 +189,7 @@ pub enum Item {
     Program(ProgramInfo),
 }
 
-/// A route, as the router took it over.
+/// A route of the router's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// The prefix.
@@ -197,14 +197,14 @@ pub struct Route {
     /// `via`, `neighbor` (a host route of the router's own, for a neighbor on a link),
     /// `blackhole`, `unreachable`, `prohibit`, `throw`, `local`, `broadcast` or `multicast`.
     pub kind: String,
-    /// The ways out.
+    /// The next hops.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub via: Vec<Via>,
-    /// The next hop's index.
+    /// The hop's index.
     pub hop: u32,
 }
 
-/// One way out.
+/// One next hop of a route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Via {
     /// The gateway; none where the destination is on the link.
@@ -212,57 +212,57 @@ pub struct Via {
     pub gateway: Option<IpAddr>,
     /// The interface.
     pub dev: String,
-    /// Its share.
+    /// The weight.
     pub weight: u16,
 }
 
-/// Where packets to an address go.
+/// The result of looking an address up.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Answer {
     /// The address.
     pub address: IpAddr,
-    /// The longest route, as the routes say; none: there is no route.
+    /// The longest route of the routing table; none if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<Route>,
-    /// What the workers' table says: must be the route's.
+    /// The hop in the workers' table, which must equal the route's.
     pub hop: u32,
-    /// What is done: `send`, `divide` (among several ways), `wait` (for its
+    /// The action on its packets: `send`, `divide` (among several next hops), `wait` (for its
     /// neighbor), `host`, `drop blackhole` or `drop no_route`.
     pub action: String,
-    /// The port it leaves on.
+    /// The egress port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dev: Option<String>,
-    /// The MAC it is sent to.
+    /// The destination MAC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
-    /// The engine that was asked.
+    /// The engine of the table.
     pub engine: String,
-    /// What the lookup loaded: array, index and bytes of each load.
+    /// The loads of the lookup: array, index and bytes of each.
     pub loads: Vec<String>,
     /// Publications of the table so far.
     pub generation: u64,
-    /// Who installed the route, as iproute2 names it; none where there is no route, or it
-    /// is the router's own, for a neighbor on a link.
+    /// The protocol that installed the route, as iproute2 names it; none where there is no route,
+    /// or for the router's own host route to a neighbor on a link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
     /// The route's metric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<u32>,
-    /// For how many seconds the route has been what it is.
+    /// The time since the route last changed, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age: Option<u64>,
-    /// Says that it may be older: only changes that were seen, and the latest of them, have
-    /// an age.
+    /// Whether the route may be older than `age`: only the latest changes since the start have an
+    /// exact age.
     #[serde(default)]
     pub age_or_more: bool,
 }
 
-/// A neighbor that can be used.
+/// A neighbor whose MAC is known.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Neighbor {
     /// Its address.
     pub address: IpAddr,
-    /// The interface it is behind.
+    /// The interface of its link.
     pub dev: String,
     /// Its MAC.
     pub mac: String,
@@ -279,29 +279,30 @@ pub struct Interface {
     pub mac: String,
     /// The largest packet, in bytes.
     pub mtu: u16,
-    /// Says whether packets can leave on it.
+    /// Whether packets can leave on it.
     pub up: bool,
     /// The kernel's table by which packets from it are forwarded.
     pub table: u32,
-    /// What of the kernel's rules is not followed for it.
+    /// A conflict with the kernel's policy rules, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<String>,
-    /// How packets cross, such as `AF_XDP copy`.
+    /// The receive mode, such as `AF_XDP copy`.
     pub mode: String,
-    /// The name that it was configured by, where it has been renamed since.
+    /// The configured name, if the interface has been renamed since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configured: Option<String>,
     /// The reason that it does not work as a port at the moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Its packets are left to the kernel, and those counted as `observed` that would have
-    /// been taken.
+    /// Whether its packets are left to the kernel; the packets that the router would process are
+    /// counted as `observed`.
     #[serde(default)]
     pub observe: bool,
-    /// What the steering program took, and what it left to the kernel by reason.
+    /// Packets redirected to workers (`taken`) and passed to the kernel by the steering program, by
+    /// reason.
     pub steered: BTreeMap<String, u64>,
-    /// Packets that workers took from it: `taken` of `steered` is the sum of this, the packets that
-    /// wait in the rings, and those `lost` on the way in.
+    /// Packets that workers received from it: `taken` of `steered` is the sum of this, the packets
+    /// waiting in the rings, and those `lost` on receipt.
     #[serde(default)]
     pub received: u64,
     /// Bytes of them.
@@ -313,9 +314,9 @@ pub struct Interface {
     /// Bytes of them.
     #[serde(default)]
     pub transmitted_bytes: u64,
-    /// Packets lost, by reason: `rx_ring_full`, `fill_empty`, `rx_dropped` and `undelivered` on the
-    /// way in, `tx_invalid` (malformed) and `tx_dropped` (by the device, the kernel's own packets
-    /// among them) on the way out.
+    /// Packets lost, by reason: `rx_ring_full`, `fill_empty`, `rx_dropped` and `undelivered` on
+    /// receipt, `tx_invalid` (malformed) and `tx_dropped` (by the device, the kernel's own packets
+    /// included) on transmission.
     #[serde(default)]
     pub lost: BTreeMap<String, u64>,
     /// Events of the rings that lose no packet by themselves: `fill_ring_empty`, `fill_invalid`,
@@ -329,14 +330,14 @@ pub struct Interface {
 pub struct NextHop {
     /// Its index.
     pub hop: u32,
-    /// As a route's.
+    /// The kind, as of a [`Route`].
     pub kind: String,
-    /// The ways out.
+    /// The next hops.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub via: Vec<Via>,
-    /// How many routes it has.
+    /// The number of its routes.
     pub routes: u64,
-    /// What is done with its packets, as an answer's.
+    /// The action on its packets, as of an [`Answer`].
     pub action: String,
 }
 
@@ -355,11 +356,11 @@ pub struct Counters {
     pub punted: BTreeMap<String, u64>,
     /// Dropped, by reason.
     pub dropped: BTreeMap<String, u64>,
-    /// Packets that a gate made itself.
+    /// Packets that a gate originated.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub originated: u64,
-    /// Says whether they add up. Between batches they always do; a worker in the middle
-    /// of one may be ahead with `received`.
+    /// Whether the counters add up. Between batches they always do; during a batch `received` may
+    /// be ahead.
     pub balanced: bool,
 }
 
@@ -380,39 +381,39 @@ pub struct Fib {
     pub engine: String,
     /// Bytes that lookups may touch.
     pub bytes: u64,
-    /// These bytes are those of all tables of the family.
+    /// Whether `bytes` is the memory of all tables of the family together.
     #[serde(default)]
     pub shared: bool,
     /// Publications so far.
     pub generation: u64,
-    /// Why the last changes are not in it: a limit of the engine.
+    /// The limit of the engine because of which it lacks the last changes, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full: Option<String>,
 }
 
-/// Where the routes come from.
+/// A source of routes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Feed {
     /// Its name.
     pub name: String,
     /// Messages read.
     pub messages: u64,
-    /// Times that messages were lost for want of room.
+    /// Times that messages were lost because the socket's buffer was full.
     pub overruns: u64,
-    /// Times that everything was read anew.
+    /// Times that everything was read again.
     pub resynchronizations: u64,
-    /// Messages that made no sense.
+    /// Messages that could not be parsed.
     pub parse_errors: u64,
     /// Connections of peers that were refused.
     #[serde(default)]
     pub refused: u64,
-    /// Changes that the plane took over.
+    /// Changes that the plane applied.
     pub changes: u64,
-    /// Commits that published something.
+    /// Commits that published a table.
     pub commits: u64,
-    /// Times that the system refused what the control thread asked of it.
+    /// Requests of the control thread that the system refused.
     pub errors: u64,
-    /// Its last words.
+    /// The last error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
 }
@@ -426,23 +427,23 @@ pub struct Worker {
     pub counters: Counters,
 }
 
-/// Something that has happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// When, in seconds since 1970.
+    /// The time, in seconds since 1970.
     pub time: f64,
-    /// What.
+    /// The kind of the event, with its data.
     #[serde(flatten)]
     pub kind: EventKind,
 }
 
-/// What has happened.
+/// A kind of event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
-    /// Whatever happens from now on is told.
+    /// The stream has started: all events from now on follow.
     Started,
-    /// A route was taken over, or given up.
+    /// A route was added, changed or removed.
     Route {
         /// `added`, `changed` or `removed`.
         change: String,
@@ -450,19 +451,19 @@ pub enum EventKind {
         table: u32,
         /// The prefix.
         prefix: String,
-        /// As a route's; `none` where it was removed.
+        /// The kind, as of a [`Route`]; `none` for a removed route.
         kind: String,
-        /// The ways out.
+        /// The next hops.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         via: Vec<Via>,
-        /// The publication of the table that it is in.
+        /// The publication of the table that contains the change.
         generation: u64,
     },
-    /// A neighbor's MAC has become known, has changed, or is known no more.
+    /// A neighbor's MAC was learned, has changed, or is no longer valid.
     Neighbor {
         /// Its address.
         address: IpAddr,
-        /// The interface it is behind.
+        /// The interface of its link.
         dev: String,
         /// Its MAC.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -472,9 +473,9 @@ pub enum EventKind {
     Interface {
         /// Its name.
         name: String,
-        /// Says whether it is there at all.
+        /// Whether it exists.
         present: bool,
-        /// Says whether it is up and has a carrier.
+        /// Whether it is up and has a carrier.
         up: bool,
         /// The largest packet, in bytes.
         mtu: u32,
@@ -482,101 +483,100 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mac: Option<String>,
     },
-    /// Something about a feed as a whole.
+    /// A feed lost messages or was read again.
     Feed {
         /// Its name.
         feed: String,
-        /// `overrun` (messages were lost) or `resynchronization` (everything was read anew).
+        /// `overrun` (messages were lost) or `resynchronization` (everything was read again).
         what: String,
-        /// How often that has happened.
+        /// The total number of these events.
         total: u64,
     },
-    /// A destination whose packets did not go where they should: `kernel` and `router` as in a
-    /// comparison.
+    /// A destination whose packets are forwarded differently by router and kernel.
     Audit(Difference),
-    /// A bundle of policies was taken over, or not.
+    /// A bundle of policies was applied or refused.
     Distribution {
         /// Its version.
         version: u64,
         /// `applied`, `refused`, `confirmed` (its trial is over), `rolled_back`,
         /// `rollback_failed`.
         what: String,
-        /// Why, or what came of it.
+        /// The reason or the result.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// The client was too slow to be told of some.
+    /// Events were lost because the client reads too slowly.
     Lost {
-        /// How many, at this place.
+        /// The number of events lost at this place of the stream.
         lost: u64,
     },
 }
 
-/// What the auditor has come to: destinations of packets, held against the routes and the
+/// The results of the auditor, which compares destinations of packets with the routes and the
 /// kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audit {
-    /// Destinations looked at.
+    /// Destinations compared.
     pub checks: u64,
-    /// Those that did not go where they should, and did not settle.
+    /// Destinations that differed, and still did so after the settling time.
     pub mismatches: u64,
-    /// Times that the routes of one destination alone were read and published again for it.
+    /// Mismatches healed by reading and publishing the routes of one destination again.
     #[serde(default)]
     pub route_heals: u64,
-    /// Times that everything was read anew for it.
+    /// Mismatches healed by reading all routes again.
     pub heals: u64,
-    /// The last mismatch, in words.
+    /// The last mismatch, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_mismatch: Option<String>,
 }
 
-/// Something that the router and the kernel do not agree on.
+/// A difference between the router and the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// `route`: the routes for a prefix. `address`: where packets to it go, by the kernel's
-    /// own lookup and by the workers' table. `table`: where packets to the first address of
-    /// a prefix go, by the routes and by the workers' table made of them.
+    /// `route`: the routes for a prefix differ. `address`: the kernel's own lookup of an address
+    /// differs from the workers' table. `table`: the routes differ from the workers' table at the
+    /// first address of a prefix.
     pub what: String,
     /// The kernel's number of the table.
     pub table: u32,
     /// The prefix or address.
     pub of: String,
-    /// What the kernel says (of a `table`, the routes); none: it has no route.
+    /// The kernel's route (for `table`, the routes'); none if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<RouteView>,
-    /// What the router says (of a `table` or an `address`, the workers' table).
+    /// The router's route (for `table` and `address`, that of the workers' table).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<RouteView>,
 }
 
-/// Where one side says that packets go.
+/// The route of one side of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteView {
-    /// The prefix that it goes by; empty where that is not known.
+    /// Its prefix; empty where that is not known.
     pub prefix: String,
-    /// As a route's.
+    /// The kind, as of a [`Route`].
     pub kind: String,
-    /// The ways out.
+    /// The next hops.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub via: Vec<Via>,
 }
 
-/// What a comparison came to.
+/// The totals of a comparison.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Compared {
-    /// Routes of the router's that were held against the kernel's.
+    /// Routes of the router that were compared with the kernel's.
     pub routes: u64,
-    /// Addresses that the kernel was asked for.
+    /// Addresses that the kernel was queried for.
     pub addresses: u64,
-    /// Differences that did not settle.
+    /// Differences that remained after the settling time.
     pub differences: u64,
-    /// What the addresses were drawn by: the same draws them again.
+    /// The seed of the sample: the same seed draws the same addresses.
     pub seed: u64,
-    /// How long it took, in seconds.
+    /// The duration, in seconds.
     pub seconds: f64,
 }
 
-/// Writes six bytes as people do.
+/// Formats a MAC address.
 pub fn mac(bytes: [u8; 6]) -> String {
     bytes.map(|byte| format!("{byte:02x}")).join(":")
 }

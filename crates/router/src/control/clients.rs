@@ -1,11 +1,11 @@
-//! Limits for each client of the HTTP server, so that none keeps another out.
+//! Limits connections and requests of each client of the HTTP server.
 //!
-//! A client is an IPv4 address, or the /64 of an IPv6 address, since a host has all of that. It
-//! may hold [`CONNECTIONS`] and make [`RATE`] requests a second, [`BURST`] at once. Behind a proxy
-//! all are one client: the numbers are far above what a browser with some pages needs.
+//! A client is an IPv4 address, or the /64 of an IPv6 address, because one host may use all of it.
+//! It may hold [`CONNECTIONS`] and send [`RATE`] requests a second, [`BURST`] at once. All clients
+//! behind a proxy count as one: the limits are far above the needs of a browser with some pages.
 //!
-//! Buckets of requests are remembered for [`REMEMBERED`] clients, until they are full again.
-//! Where more clients than that are at work within seconds, the rest share one bucket.
+//! Each of [`MAX_CLIENTS`] clients has a token bucket for its requests, which is removed when it is
+//! full again. Where more clients send requests within seconds, the others share one bucket.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -20,14 +20,14 @@ const RATE: f64 = 50.0;
 /// Requests of a client at once.
 const BURST: f64 = 200.0;
 /// The most clients whose requests are counted separately.
-const REMEMBERED: usize = 4096;
+const MAX_CLIENTS: usize = 4096;
 
-/// A client, by where it comes from.
+/// A client, by its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Client(IpAddr);
 
 impl Client {
-    /// Names the client behind an address.
+    /// Returns the client with an address.
     pub(super) fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V6(v6) => Self(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into()),
@@ -36,7 +36,7 @@ impl Client {
     }
 }
 
-/// The connections that are open, the oldest first.
+/// The open connections, the oldest first.
 #[derive(Debug)]
 pub(super) struct Connections {
     most: usize,
@@ -48,8 +48,8 @@ impl Connections {
         Self { most, open: VecDeque::with_capacity(most) }
     }
 
-    /// Ends a connection if another of this client's is one too many: its own oldest, or the
-    /// oldest of the client that has most.
+    /// Closes a connection if a new one of `client` exceeds a limit: the client's oldest, or the
+    /// oldest of the client with the most.
     pub(super) fn make_room(&mut self, client: Client) {
         self.open.retain(|(_, connection)| !connection.is_finished());
         let mut counts = HashMap::<Client, usize>::new();
@@ -75,52 +75,52 @@ impl Connections {
     }
 }
 
-/// A client's requests: how many it may make now, and when that was true.
+/// A token bucket: the tokens at a time.
 #[derive(Clone, Copy, Debug)]
-struct Bucket {
-    left: f64,
+struct TokenBucket {
+    tokens: f64,
     at: Instant,
 }
 
-impl Bucket {
+impl TokenBucket {
     fn full(at: Instant) -> Self {
-        Self { left: BURST, at }
+        Self { tokens: BURST, at }
     }
 
     fn fill(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
-        (self.left, self.at) = ((self.left + passed * RATE).min(BURST), now);
+        (self.tokens, self.at) = ((self.tokens + passed * RATE).min(BURST), now);
     }
 
     fn take(&mut self, now: Instant) -> bool {
         self.fill(now);
-        let some = self.left >= 1.0;
-        self.left -= f64::from(u8::from(some));
-        some
+        let has_token = self.tokens >= 1.0;
+        self.tokens -= f64::from(u8::from(has_token));
+        has_token
     }
 }
 
-/// The requests of all clients.
+/// Limits the requests of all clients.
 #[derive(Debug, Default)]
-pub(super) struct Requests {
-    clients: HashMap<Client, Bucket>,
-    /// The shared count of clients beyond [`CLIENTS`].
-    rest: Option<Bucket>,
+pub(super) struct RequestLimiter {
+    clients: HashMap<Client, TokenBucket>,
+    /// The shared bucket of clients beyond [`MAX_CLIENTS`].
+    shared: Option<TokenBucket>,
 }
 
-impl Requests {
-    /// Counts a request of a client; returns whether it is within its share.
+impl RequestLimiter {
+    /// Counts a request of a client; returns whether it is within the limit.
     pub(super) fn admit(&mut self, client: Client, now: Instant) -> bool {
-        if !self.clients.contains_key(&client) && self.clients.len() >= REMEMBERED {
+        if !self.clients.contains_key(&client) && self.clients.len() >= MAX_CLIENTS {
             self.clients.retain(|_, bucket| {
                 bucket.fill(now);
-                bucket.left < BURST
+                bucket.tokens < BURST
             });
         }
-        let full = self.clients.len() >= REMEMBERED && !self.clients.contains_key(&client);
+        let full = self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(&client);
         let bucket = match full {
-            true => self.rest.get_or_insert_with(|| Bucket::full(now)),
-            false => self.clients.entry(client).or_insert_with(|| Bucket::full(now)),
+            true => self.shared.get_or_insert_with(|| TokenBucket::full(now)),
+            false => self.clients.entry(client).or_insert_with(|| TokenBucket::full(now)),
         };
         bucket.take(now)
     }
@@ -159,41 +159,44 @@ mod tests {
         for _ in 0..1000 {
             connect(&mut connections, v4(2));
         }
-        assert_eq!(connections.open.len(), 1 + CONNECTIONS, "each has its own share");
+        assert_eq!(connections.open.len(), 1 + CONNECTIONS, "each client has its own limit");
         for other in 3..14 {
             connect(&mut connections, v4(other));
         }
         assert_eq!(connections.open.len(), 20);
-        // All are taken: the client with most of them makes room.
+        // All connections are in use: the client with the most loses one.
         for other in 14..20 {
             connect(&mut connections, v4(other));
         }
         assert_eq!(connections.open.len(), 20);
-        let has = |client| connections.open.iter().filter(|(its, _)| *its == client).count();
+        let has = |client| connections.open.iter().filter(|(owner, _)| *owner == client).count();
         assert_eq!((has(v4(2)), has(v4(1))), (2, 1));
         tokio::task::yield_now().await;
         let first = open.iter().find(|(client, _)| *client == v4(1)).unwrap();
-        assert!(!first.1.is_finished(), "an honest client is never the one that goes");
+        assert!(!first.1.is_finished(), "a client with one connection keeps it");
     }
 
     #[test]
-    fn requests_beyond_a_clients_share_are_refused_and_no_others() {
-        let (mut requests, begin) = (Requests::default(), Instant::now());
-        let admitted = |requests: &mut Requests, client, now| {
+    fn requests_beyond_a_clients_limit_are_refused_and_no_others() {
+        let (mut requests, begin) = (RequestLimiter::default(), Instant::now());
+        let admitted = |requests: &mut RequestLimiter, client, now| {
             (0..1000).filter(|_| requests.admit(client, now)).count()
         };
         assert_eq!(admitted(&mut requests, v4(1), begin), BURST as usize);
         assert_eq!(admitted(&mut requests, v4(2), begin), BURST as usize);
         let later = begin + Duration::from_secs(1);
         assert_eq!(admitted(&mut requests, v4(1), later), RATE as usize);
-        // However many clients there are, what is remembered of them is bounded.
-        for client in 0..3 * REMEMBERED as u32 {
+        // The number of buckets is bounded, however many clients there are.
+        for client in 0..3 * MAX_CLIENTS as u32 {
             requests.admit(v4(client), later);
         }
-        assert_eq!(requests.clients.len(), REMEMBERED);
-        assert!(!requests.admit(v4(u32::MAX), later), "the rest share a bucket, which is empty");
+        assert_eq!(requests.clients.len(), MAX_CLIENTS);
+        assert!(
+            !requests.admit(v4(u32::MAX), later),
+            "the other clients share a bucket, which is empty"
+        );
         let much_later = later + Duration::from_secs(60);
         assert!(requests.admit(v4(u32::MAX), much_later));
-        assert_eq!(requests.clients.len(), 1, "buckets that are full again are forgotten");
+        assert_eq!(requests.clients.len(), 1, "buckets that are full again are removed");
     }
 }

@@ -1,11 +1,10 @@
-//! Links: what the system says of its interfaces, asked before they are taken over.
+//! Reads interfaces and addresses from the system, before the router opens its ports.
 //!
-//! Everything is asked of the network namespace of the calling thread, through
-//! sockets and not through `/sys`, which shows the namespace in which it was
-//! mounted. MAC and MTU come with the port when it is opened; here are the names,
-//! so that a missing one is told at once, and the addresses that are the router's
-//! own. Directed broadcast addresses count as own: they are not forwarded
-//! (RFC 2644).
+//! The functions query the network namespace of the calling thread, through sockets and not through
+//! `/sys`, which shows the namespace in which it was mounted. The port reads MAC and MTU when it is
+//! opened; these functions read the names, so that a missing interface is reported first, and the
+//! router's own addresses. Directed broadcast addresses count as own: they are not forwarded (RFC
+//! 2644).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,39 +16,41 @@ use nix::sys::socket::SockaddrStorage;
 
 use crate::datapath::Locals;
 
-/// Says whether there is an interface of this name.
+/// Returns whether an interface with this name exists.
 pub fn exists(name: &str) -> bool {
     nix::net::if_::if_nametoindex(name).is_ok()
 }
 
-/// Returns why an interface of this kind cannot be a port, if it cannot: its packets are Linux's.
+/// Returns the reason that an interface of this kind cannot be a port, if there is one: its packets
+/// are left to Linux.
 ///
 /// A bond, a VLAN device or a MAC-VLAN device has no queues of its own, so that an AF_XDP
-/// socket on it sees nothing, or only what the interface below it lets through. A member of a
-/// bond or a bridge has no packets of its own.
+/// socket on it receives nothing, or only packets that the lower interface passes. The packets of a
+/// member of a bond or a bridge belong to its master.
 pub fn unfit(link: &Link) -> Option<String> {
     let name = &link.name;
-    let left = "its packets are left to Linux";
+    let effect = "its packets are left to Linux";
     let kind = match &*link.kind {
         "bond" | "team" => "a bond",
         "vlan" => "a VLAN device",
         "macvlan" | "macvtap" => "a MAC-VLAN device",
         "ipvlan" | "ipvtap" => "an IP-VLAN device",
         _ => match &*link.member_of {
-            "bond" | "team" => return Some(format!("{name} is a member of a bond: {left}")),
+            "bond" | "team" => return Some(format!("{name} is a member of a bond: {effect}")),
             "bridge" | "openvswitch" => {
-                return Some(format!("{name} is a member of a bridge: {left}"));
+                return Some(format!("{name} is a member of a bridge: {effect}"));
             }
             _ => return None,
         },
     };
-    Some(format!("{name} is {kind}, which cannot be a port: {left}"))
+    Some(format!("{name} is {kind}, which cannot be a port: {effect}"))
 }
 
-/// Returns why interfaces of these names cannot be ports, of each that cannot.
+/// Returns the reason of each interface, among these names, that cannot be a port.
 ///
 /// # Errors
-/// The kernel's list of its links.
+///
+/// The kernel's links cannot be read.
 pub fn unfit_among<'n>(
     names: impl Iterator<Item = &'n str>,
 ) -> Result<Vec<String>, feed::netlink::Error> {
@@ -60,13 +61,13 @@ pub fn unfit_among<'n>(
     Ok(names.filter_map(|name| link(name).and_then(unfit)).collect())
 }
 
-/// Lists the addresses of all interfaces, broadcast ones included, each once and
-/// in order. An address belongs to the host and not to the interface, so those of
-/// interfaces that the router leaves alone are among them.
+/// Lists the addresses of all interfaces, broadcast addresses included, each once and in order. An
+/// address belongs to the host and not to an interface, so the list includes addresses of
+/// interfaces that are no ports.
 ///
 /// # Errors
 ///
-/// What the system says.
+/// The system's error.
 pub fn addresses() -> io::Result<Vec<IpAddr>> {
     let mut addresses = BTreeSet::new();
     for interface in getifaddrs()? {
@@ -99,7 +100,7 @@ mod tests {
     use super::{addresses, exists, locals};
 
     #[test]
-    fn the_loopback_interface_is_there_and_another_is_not() {
+    fn loopback_exists_and_own_addresses_are_found() {
         assert!(exists("lo"));
         assert!(!exists("no-such-if0"));
         let locals = locals(&addresses().expect("the system lists its addresses"));

@@ -1,21 +1,23 @@
-//! The slow path: may block, allocate, log and fail, with words.
+//! The control plane: it may block, allocate and log, and its errors are messages for operators.
 //!
 //! | file | |
 //! |---|---|
-//! | `kernel` | the thread that follows the kernel |
-//! | `plane` | what the kernel says, as workers read it |
-//! | `server`, `api`, `look`, `answer`, `asks` | the control socket: what is asked, and who knows |
-//! | `audit` | whether the router does what the kernel would |
-//! | `metrics`, `http`, `hosts`, `clients` | everything that is counted, for Prometheus |
-//! | `monitor` | what happens, told to whoever listens |
-//! | `devices` | the interfaces, kept what the kernel's links are |
-//! | `links` | what the system says of its interfaces and addresses |
-//! | `routes` | files and configuration → tables and adjacencies |
-//! | `protocols` | who installs routes, by name |
-//! | `rights` | what each thread may do |
-//! | `report` | a line of the log for each event of links and feeds |
-//! | `slots` | a limit of clients at once, freed by their end of any kind |
-//! | `workers` | threads on cores, and their end |
+//! | `kernel_sync` | the control thread: follows the kernel or FRR |
+//! | `plane` | routes, links and neighbors as workers read them |
+//! | `server`, `api`, `handle`, `query`, `items` | the control socket and its requests |
+//! | `audit` | compares the router with the kernel |
+//! | `churn` | the rate of route changes, which decides when to compare |
+//! | `metrics`, `http`, `allowed_hosts`, `clients` | the HTTP server and the Prometheus metrics |
+//! | `monitor` | events, published to subscribers |
+//! | `devices` | interfaces, adjusted to the kernel's links |
+//! | `links` | the system's interfaces and addresses |
+//! | `routes` | static routes: files and configuration → tables and adjacencies |
+//! | `protocols` | names of route protocols |
+//! | `rights` | capabilities of each thread |
+//! | `report` | log lines for events of links and feeds |
+//! | `slots` | a limit of clients at once |
+//! | `progress` | detects threads that no longer make progress |
+//! | `workers` | the workers' threads |
 
 pub(crate) mod allowed_hosts;
 pub mod api;

@@ -1,11 +1,11 @@
-//! Progress: whether the threads that packets depend on go on.
+//! Detects threads on the packet path that no longer make progress.
 //!
-//! Each of them counts its turns: a worker in its counters (at least some a second, also where no
-//! packet comes), the control thread in a number of its own, and so do the threads of a gate or a grantor
-//! that receive, make and send decisions. A thread that lives and does nothing,
-//! because it waits for ever or loops within one turn, is detected by its constant count.
+//! Each of them counts its turns: a worker in its counters (several a second, also without
+//! packets), the control thread in a counter of its own, and so do the threads of a gate or a
+//! grantor that receive, make and send decisions. A thread that is alive but makes no progress,
+//! because it blocks or loops within one turn, has a constant count.
 //!
-//! Only the workers there are count, so that those that a reload has ended are not waited for.
+//! Workers that a reload has ended are not included.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,13 +29,13 @@ impl Progress {
         Self { view, control, others: Vec::new() }
     }
 
-    /// Watches these threads, too.
+    /// Adds threads.
     pub(crate) fn with(mut self, others: impl IntoIterator<Item = Turns>) -> Self {
         self.others.extend(others);
         self
     }
 
-    /// Returns the turns of each thread so far; another number of threads after a reload.
+    /// Returns the turns of each thread so far; the number of threads may change with a reload.
     pub fn turns(&self) -> Vec<u64> {
         let workers = self.view.ports().iter().map(|port| port.worker + 1).max().unwrap_or(0);
         let polls = self.view.worker_stats().into_iter().take(workers).map(|stats| stats.polls);

@@ -1,7 +1,7 @@
-//! Who installs routes: the kernel's numbers (`RTPROT_…`) by the names that iproute2 has.
+//! The names of route protocols (`RTPROT_…`), as iproute2 prints them.
 //!
-//! `linux/rtnetlink.h` and `/etc/iproute2/rt_protos` as it is delivered. What is not
-//! here is shown as its number, as `ip route` does.
+//! Sources: `linux/rtnetlink.h`, and `/etc/iproute2/rt_protos` as iproute2 ships it. Other numbers
+//! are printed as numbers, as `ip route` does.
 
 /// Returns the name of a protocol.
 pub fn name(protocol: u8) -> String {

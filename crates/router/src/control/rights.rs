@@ -1,38 +1,38 @@
-//! Rights: what each thread may do, and nothing that it need not (capabilities(7)).
+//! Drops the capabilities that a thread does not need (capabilities(7)).
 //!
 //! ```text
-//!   process   NET_ADMIN  links, neighbors, interfaces taken over
+//!   process   NET_ADMIN  links, neighbors, opened interfaces
 //!             NET_RAW    AF_XDP sockets
 //!             BPF        the steering program and its maps
 //!             IPC_LOCK   packet memory beyond RLIMIT_MEMLOCK
-//!   workers, and who takes bundles over
+//!   workers, and the thread that applies bundles
 //!             BPF        the steering program's counters and maps, before Linux 5.19
-//!   clients of the control socket, metrics and page, the watch, the auditor: none
+//!   clients of the control socket, metrics and page, the recorder, the auditor: none
 //! ```
 //!
-//! A thread that gives a right up cannot have it back, nor can those it starts. So the
-//! process restricts itself while it has one thread. The rest of root's rights is gone
-//! from then on, and what is started from here has none either (`no_new_privs`).
+//! A thread cannot regain a capability that it has dropped, nor can the threads that it starts. The
+//! process therefore restricts itself while it has one thread. From then on it lacks all other
+//! capabilities of root, and its children gain none (`no_new_privs`).
 
 use std::io;
 
 use caps::{CapSet, Capability, CapsHashSet};
 
-/// What a router needs.
+/// The capabilities of a router.
 pub const ROUTER: [Capability; 4] = [
     Capability::CAP_NET_ADMIN,
     Capability::CAP_NET_RAW,
     Capability::CAP_BPF,
     Capability::CAP_IPC_LOCK,
 ];
-/// What a worker needs.
+/// The capabilities of a worker.
 pub(crate) const WORKER: [Capability; 1] = [Capability::CAP_BPF];
 
-/// Gives up what the calling thread may do beyond `rights`.
+/// Drops all capabilities of the calling thread except `rights`.
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's error.
 pub fn keep(rights: &[Capability]) -> io::Result<()> {
     let wanted: CapsHashSet = rights.iter().copied().collect();
     let has = caps::read(None, CapSet::Permitted).map_err(io::Error::other)?;
@@ -42,15 +42,15 @@ pub fn keep(rights: &[Capability]) -> io::Result<()> {
     caps::set(None, CapSet::Permitted, &kept).map_err(io::Error::other)
 }
 
-/// Gives up what the process may do beyond what a router needs. To be called before there
-/// are threads.
+/// Drops all capabilities of the process except [`ROUTER`]. Must be called before the process
+/// starts threads.
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's error.
 pub fn restrict() -> io::Result<()> {
-    // The bounding set takes a right of its own to change; who lacks it cannot gain by
-    // what is in there, as nothing started from here gains anything.
+    // To change the bounding set takes CAP_SETPCAP. Without it the set does no harm, because
+    // `no_new_privs` keeps children from gaining capabilities.
     for right in caps::all().difference(&ROUTER.into_iter().collect()) {
         let _ = caps::drop(None, CapSet::Bounding, *right);
     }
@@ -63,7 +63,7 @@ mod tests {
     use super::{CapSet, WORKER, keep};
 
     #[test]
-    fn what_is_given_up_is_gone_and_the_other_threads_keep_theirs() {
+    fn dropped_capabilities_are_gone_and_other_threads_keep_theirs() {
         let before = caps::read(None, CapSet::Permitted).unwrap();
         std::thread::spawn(|| {
             keep(&WORKER).unwrap();

@@ -1,4 +1,4 @@
-//! Routes: from the files and the configuration to the tables that workers read.
+//! Loads static routes from files and the configuration into the tables that workers read.
 //!
 //! ```text
 //!   file ─ feed ─► (Prefix, Label) ─ Via ─► (Prefix, Target) ─┐ later wins
@@ -9,9 +9,8 @@
 //!                                                   Rib ─► Updater ─► Fib
 //! ```
 //!
-//! A label that means nothing is an error that names the file, the prefix and the
-//! label; nothing of a table with one is used, for a router with some of its routes
-//! is worse than one that does not start.
+//! A label without a next hop is an error that names the file, the prefix and the label, and the
+//! router does not start: a router with some of its routes is worse than one that does not start.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -29,35 +28,35 @@ pub struct Routes {
     pub v4: Updater<u32>,
     /// The IPv6 routes and their table.
     pub v6: Updater<u128>,
-    /// What the hops stand for, with the number of routes of each.
+    /// The target of each hop, with the number of its routes.
     pub hops: HopTable<Target>,
-    /// How many routes another of the same prefix replaced.
+    /// The number of routes that a later one for the same prefix replaced.
     pub replaced: usize,
-    /// What the feeds had to say, with the file.
+    /// Warnings of the feeds, with the file.
     pub warnings: Vec<String>,
 }
 
-/// Says why there are no routes.
+/// The reason that the routes cannot be loaded.
 #[derive(Debug)]
 pub enum RoutesError {
     /// A file cannot be loaded; the feed's error names it.
     Feed(feed::Error),
-    /// Labels of a file that no next hop has.
+    /// Labels of a file without a next hop.
     Unknown {
         /// The file.
         path: PathBuf,
-        /// The first route, as it stands in the file.
+        /// The prefix of the first such route.
         prefix: String,
         /// Its label.
         label: String,
-        /// How many routes have labels that mean nothing.
+        /// The number of routes with such labels.
         routes: usize,
     },
     /// The routes exceed the engine.
     Full {
         /// The family.
         family: &'static str,
-        /// Which limit.
+        /// The limit.
         source: Full,
     },
 }
@@ -75,7 +74,7 @@ impl fmt::Display for RoutesError {
                 if *routes > 1 {
                     write!(f, ", and {} more routes have such labels", routes - 1)?;
                 }
-                f.write_str(" (add it, or give the file a `nexthop` or a `spread`)")
+                f.write_str(" (add it, or set `nexthop` or `nexthops` for the file)")
             }
             Self::Full { family, source } => write!(f, "{family}: {source}"),
         }
@@ -112,15 +111,15 @@ impl Routes {
         for file in &config.files {
             let loaded = feed::load(&file.path, &feed::Options::default())?;
             let targets = targets(config, file, &loaded.labels);
-            known(&file.path, &loaded, &targets)?;
-            let told = loaded.report.warnings.iter();
-            warnings.extend(told.map(|what| format!("{}: {what}", file.path.display())));
+            check_labels(&file.path, &loaded, &targets)?;
+            let of_file = loaded.report.warnings.iter();
+            warnings.extend(of_file.map(|warning| format!("{}: {warning}", file.path.display())));
             translate(loaded.v4, &targets, &mut v4);
             translate(loaded.v6, &targets, &mut v6);
         }
         v4.extend(&config.routes_v4);
         v6.extend(&config.routes_v6);
-        let replaced = last_wins(&mut v4) + last_wins(&mut v6);
+        let replaced = keep_last(&mut v4) + keep_last(&mut v6);
 
         let full = |family| move |source| RoutesError::Full { family, source };
         let counts = count(config, v4.iter().map(|route| route.1).chain(v6.iter().map(|r| r.1)));
@@ -130,8 +129,8 @@ impl Routes {
         Ok(Self { v4, v6, hops, replaced, warnings })
     }
 
-    /// Makes the table of what the hops mean, where the interface number i of the
-    /// configuration has `links[i]` as its MAC and MTU.
+    /// Builds the adjacencies of the hops, where the interface number i of the configuration has
+    /// `links[i]` as its MAC and MTU.
     ///
     /// # Panics
     ///
@@ -154,7 +153,7 @@ impl Routes {
     }
 }
 
-/// Says where each label of a file leads; `None` where nobody knows.
+/// Returns the target of each label of a file; `None` for an unknown label.
 fn targets(config: &Config, file: &RouteFile, labels: &Labels) -> Vec<Option<Target>> {
     let by_label = |label: &str| {
         let address = label.parse().ok();
@@ -162,8 +161,8 @@ fn targets(config: &Config, file: &RouteFile, labels: &Labels) -> Vec<Option<Tar
             .next_hops
             .iter()
             .position(|next| next.name == label || (address.is_some() && next.address == address));
-        let nowhere = (label == "blackhole").then_some(Target::Blackhole);
-        next.map(Target::NextHop).or(nowhere)
+        let blackhole = (label == "blackhole").then_some(Target::Blackhole);
+        next.map(Target::NextHop).or(blackhole)
     };
     let each = labels.iter().map(|(_, text)| match &file.via {
         Via::One(target) => Some(*target),
@@ -181,11 +180,15 @@ fn spread(label: &str, count: usize) -> usize {
     ((hash ^ hash >> 32) % count.max(1) as u64) as usize
 }
 
-fn known(path: &Path, loaded: &Loaded, targets: &[Option<Target>]) -> Result<(), RoutesError> {
-    let unknown = |label: &Label| targets[label.0 as usize].is_none();
+fn check_labels(
+    path: &Path,
+    loaded: &Loaded,
+    targets: &[Option<Target>],
+) -> Result<(), RoutesError> {
+    let is_unknown = |label: &Label| targets[label.0 as usize].is_none();
     let first = |prefix: String, label: Label| (prefix, loaded.labels.get(label).to_owned());
-    let v4 = loaded.v4.iter().filter(|(_, label)| unknown(label));
-    let v6 = loaded.v6.iter().filter(|(_, label)| unknown(label));
+    let v4 = loaded.v4.iter().filter(|(_, label)| is_unknown(label));
+    let v6 = loaded.v6.iter().filter(|(_, label)| is_unknown(label));
     let routes = v4.clone().count() + v6.clone().count();
     let v4 = v4.map(|&(prefix, label)| first(prefix.to_string(), label)).next();
     let v6 = v6.map(|&(prefix, label)| first(prefix.to_string(), label)).next();
@@ -202,14 +205,14 @@ fn translate<A: Family>(
     targets: &[Option<Target>],
     out: &mut List<A>,
 ) {
-    // Labels without a target have ended the loading before.
+    // `check_labels` has refused labels without a target.
     let each = routes.into_iter();
     out.extend(each.filter_map(|(prefix, label)| Some((prefix, targets[label.0 as usize]?))));
 }
 
-/// Sorts by prefix, keeps the last of each, and returns how many went. One sorted
-/// file, the usual case, is one run to the stable sort: O(routes).
-fn last_wins<A: Family>(routes: &mut List<A>) -> usize {
+/// Sorts by prefix, keeps the last route of each prefix, and returns the number of the others. One
+/// sorted file, the usual case, is one run for the stable sort: O(routes).
+fn keep_last<A: Family>(routes: &mut List<A>) -> usize {
     let before = routes.len();
     routes.sort_by_key(|route| route.0);
     routes.dedup_by(|later, earlier| {
@@ -242,7 +245,7 @@ fn table<A: Family>(
     engine: Choice,
     threads: usize,
 ) -> Result<Updater<A>, Full> {
-    // The last one is remembered: neighbors in a table tend to share a next hop.
+    // The last target is cached: adjacent routes of a table tend to share a next hop.
     let mut last = (Target::Blackhole, hops.find(&Target::Blackhole));
     let routes = routes.iter().map(|&(prefix, target)| {
         if target != last.0 {

@@ -1,8 +1,8 @@
-//! Slots: so many of something at once, each given back when its holder is dropped.
+//! A counting semaphore: a limited number of slots, each returned when its holder is dropped.
 //!
-//! A counter that is incremented by hand is not decremented when a thread panics, and after that
-//! many panics no client is served any more. A [`Slot`] is returned when it is dropped: by the end
-//! of a thread, by a panic's unwinding, or with a thread that was never made.
+//! A counter that is decremented by hand is wrong after a panic, and after as many panics as there
+//! are slots no client is served any more. A [`Slot`] is returned when it is dropped: by the end
+//! of a thread, by a panic's unwinding, or with a thread that could not be started.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,22 +11,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Clone, Debug)]
 pub(crate) struct Slots {
     taken: Arc<AtomicUsize>,
-    most: usize,
+    limit: usize,
 }
 
-/// One that is taken.
+/// A slot that is in use.
 #[derive(Debug)]
 pub(crate) struct Slot(Arc<AtomicUsize>);
 
 impl Slots {
-    /// Makes this many slots.
-    pub(crate) fn new(most: usize) -> Self {
-        Self { taken: Arc::default(), most }
+    /// Makes `limit` slots.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { taken: Arc::default(), limit }
     }
 
-    /// Takes a slot, unless all are taken.
+    /// Takes a slot, unless all are in use.
     pub(crate) fn take(&self) -> Option<Slot> {
-        let next = |taken| (taken < self.most).then_some(taken + 1);
+        let next = |taken| (taken < self.limit).then_some(taken + 1);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
         Some(Slot(Arc::clone(&self.taken)))
     }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slot_is_free_again_after_a_thread_that_panics() {
+    fn slot_is_returned_when_its_thread_panics() {
         let slots = Slots::new(2);
         for _ in 0..5 {
             let slot = slots.take().unwrap();

@@ -1,4 +1,4 @@
-//! Workers: one thread a core, polling until told to stop.
+//! Runs the workers: one thread a core, which polls until it is stopped.
 //!
 //! ```text
 //!   thread ── pin ──► poll ─► frames? ──yes──► poll …
@@ -7,21 +7,18 @@
 //!                                                              a packet waits
 //! ```
 //!
-//! A worker that finds nothing asks again for some turns, then gives its core to
-//! whoever waits, and after long silence sleeps: a router without traffic should
-//! not heat the room, and where a core is shared with the interface's own work,
-//! that work must not starve. A port with a descriptor wakes its worker; where
-//! one has none, the sleep is a short one. Sleeping, a worker holds no table.
-//! While packets wait for a neighbor every sleep is short. The counters of the ports are
-//! copied out from time to time, between turns, and what they have lost is counted as dropped; the
-//! worker's clock ticks from here, too.
+//! A worker without packets polls again for some turns, then yields its core, and after
+//! [`SLEEP_AFTER`] empty turns sleeps: a router without traffic should use little power, and where
+//! a core is shared with the interface's softirq, that work must not starve. A port with a
+//! descriptor wakes its worker; without one, the sleep is short. A sleeping worker holds no table.
+//! While packets wait for a neighbor every sleep is short. Between turns the loop publishes the
+//! counters of the ports, counts their losses as dropped, and advances the worker's clock.
 //!
-//! A worker that is told to stop first lets its ports take no more, and forwards what they
-//! had taken: the kernel forwards from the next packet on.
+//! A worker that is stopped first lets its ports receive no more, and forwards the packets that
+//! they had received: the kernel forwards from the next packet on.
 //!
-//! Pinning is part of starting: a core that is not there, or not allowed, is an
-//! error before the first packet. So is giving up the rights that a worker, who reads
-//! what strangers send, does not need.
+//! The start pins the thread and drops its capabilities, because a worker parses untrusted packets.
+//! A core that does not exist or is not allowed is an error of the start.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,39 +36,40 @@ use super::rights;
 use crate::datapath::{Lookup, Remains, TICK, Worker};
 use crate::stats::{Snapshot, WorkerStats};
 
-/// Empty turns before the core is yielded, and before the worker sleeps.
-const EAGER: u32 = 64;
-const PATIENT: u32 = 4096;
-/// A sleep without anything to wake from: at a million packets a second, 50 wait.
-const NAP: Duration = Duration::from_micros(50);
-/// A sleep until a packet comes, in milliseconds: how late a stop may be seen.
+/// Empty turns after which the worker yields its core.
+const YIELD_AFTER: u32 = 64;
+/// Empty turns after which the worker sleeps.
+const SLEEP_AFTER: u32 = 4096;
+/// The sleep if a port has no descriptor: at a million packets a second, 50 arrive meanwhile.
+const SLEEP_WITHOUT_WAKE: Duration = Duration::from_micros(50);
+/// The longest sleep until a packet arrives, in milliseconds: it delays the end of the worker.
 const SLEEP: u16 = 50;
-/// The same while packets wait for a neighbor: how late they may leave.
-const DOZE: u16 = 1;
-/// How often the ports' counters are copied out.
+/// The same while packets wait for a neighbor: it delays these packets.
+const SLEEP_WHILE_HELD: u16 = 1;
+/// The interval at which the ports' counters are published.
 const REPORT: Duration = Duration::from_millis(200);
-/// How long ports that take no more are emptied at the most.
-const LONGEST: Duration = Duration::from_millis(250);
-/// Turns between two looks at the clock.
-const LOOK: u32 = 1024;
+/// The longest time for emptying ports that receive no more.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
+/// Turns between two reads of the clock.
+const CLOCK_INTERVAL: u32 = 1024;
 
-/// What a running worker shows: its counters and those of its ports.
+/// The published counters of a running worker and of its ports.
 #[derive(Debug)]
-struct Shown {
+struct PublishedCounters {
     stats: Arc<WorkerStats>,
     ports: Mutex<Vec<PortStats>>,
 }
 
-/// The counters of running workers, for who is not to stop them.
+/// Read access to the counters of running workers.
 #[derive(Clone, Debug, Default)]
 pub struct WorkersView {
-    shown: Vec<Arc<Shown>>,
+    workers: Vec<Arc<PublishedCounters>>,
 }
 
 impl WorkersView {
     /// Returns the counters of each worker.
     pub fn snapshots(&self) -> Vec<Snapshot> {
-        self.shown.iter().map(|shown| shown.stats.snapshot()).collect()
+        self.workers.iter().map(|worker| worker.stats.snapshot()).collect()
     }
 }
 
@@ -79,7 +77,7 @@ impl WorkersView {
 #[derive(Debug)]
 pub struct Workers {
     stop: Arc<AtomicBool>,
-    /// They stop so that others replace them.
+    /// They stop in order to be replaced: their held packets are kept.
     suspends: Arc<AtomicBool>,
     view: WorkersView,
     threads: Vec<JoinHandle<Remains>>,
@@ -90,8 +88,7 @@ impl Workers {
     ///
     /// # Errors
     ///
-    /// What the system says of the thread or the core; those that were started are
-    /// stopped again.
+    /// The system's error for the thread or the core; the workers started before are stopped.
     pub fn start<L: Lookup + 'static>(
         workers: Vec<(Worker<L>, Option<usize>)>,
     ) -> io::Result<Self> {
@@ -103,23 +100,23 @@ impl Workers {
         };
         for (number, (worker, core)) in workers.into_iter().enumerate() {
             let ports = Mutex::new(worker.ports().map(|port| port.stats()).collect());
-            let shown = Arc::new(Shown { stats: Arc::clone(worker.stats()), ports });
-            let (tell, told) = sync_channel(1);
-            let (stop, mine) = (Arc::clone(&all.stop), Arc::clone(&shown));
+            let counters = Arc::new(PublishedCounters { stats: Arc::clone(worker.stats()), ports });
+            let (started, start) = sync_channel(1);
+            let (stop, published) = (Arc::clone(&all.stop), Arc::clone(&counters));
             let suspends = Arc::clone(&all.suspends);
             let thread = Builder::new().name(format!("worker-{number}")).spawn(move || {
                 let pinned = core.map_or(Ok(()), pin).and_then(|()| rights::keep(&rights::WORKER));
-                let go = pinned.is_ok();
-                // The starter waits for this and for nothing after it.
-                let _ = tell.send(pinned);
-                if !go {
+                let is_pinned = pinned.is_ok();
+                // The starting thread waits for this result.
+                let _ = started.send(pinned);
+                if !is_pinned {
                     return Remains::default();
                 }
-                run(worker, &stop, &suspends, &mine)
+                run(worker, &stop, &suspends, &published)
             })?;
             all.threads.push(thread);
-            all.view.shown.push(shown);
-            told.recv().unwrap_or_else(|_| Err(io::Error::other("the worker's thread died")))?;
+            all.view.workers.push(counters);
+            start.recv().unwrap_or_else(|_| Err(io::Error::other("the worker's thread died")))?;
         }
         Ok(all)
     }
@@ -132,24 +129,25 @@ impl Workers {
     /// Returns the counters of each worker's ports, at most some hundred
     /// milliseconds old, and exact once the workers have stopped.
     pub fn port_stats(&self) -> Vec<Vec<PortStats>> {
-        let read =
-            |shown: &Arc<Shown>| shown.ports.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.view.shown.iter().map(read).collect()
+        let read = |counters: &Arc<PublishedCounters>| {
+            counters.ports.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        };
+        self.view.workers.iter().map(read).collect()
     }
 
-    /// Says whether every worker is at work; a thread that has died is a bug.
+    /// Returns whether every worker's thread runs; a thread that has died is a bug.
     pub fn alive(&self) -> bool {
         self.threads.iter().all(|thread| !thread.is_finished())
     }
 
     /// Stops all workers at the end of their turns and waits for them: their ports
-    /// are closed when this returns. Says whether all ended as they should.
+    /// are closed when this returns. Returns whether all ended without a panic.
     pub fn stop(&mut self) -> bool {
         self.end().0
     }
 
-    /// Stops all workers as [`stop`](Self::stop) does, so that others replace them, and returns the
-    /// remains of each: none of one that has died.
+    /// Stops all workers as [`stop`](Self::stop) does, to replace them, and returns the state that
+    /// each leaves to its successor: none of a worker that has died.
     pub fn suspend(&mut self) -> Vec<Remains> {
         self.suspends.store(true, Ordering::Relaxed);
         self.end().1
@@ -157,7 +155,7 @@ impl Workers {
 
     fn end(&mut self) -> (bool, Vec<Remains>) {
         self.stop.store(true, Ordering::Relaxed);
-        // Every one is waited for, whatever another's end was.
+        // Join all threads, also if one has panicked.
         let ends: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
         let well = ends.iter().all(Result::is_ok);
         (well, ends.into_iter().map(Result::unwrap_or_default).collect())
@@ -174,8 +172,8 @@ fn pin(core: usize) -> io::Result<()> {
     let mut cpus = CpuSet::new();
     let set = cpus.set(core).and_then(|()| sched_setaffinity(Pid::from_raw(0), &cpus));
     set.map_err(|error| {
-        let what = format!("a worker cannot be pinned to core {core}: {}", error.desc());
-        io::Error::new(io::Error::from(error).kind(), what)
+        let message = format!("cannot pin a worker to core {core}: {}", error.desc());
+        io::Error::new(io::Error::from(error).kind(), message)
     })
 }
 
@@ -183,7 +181,7 @@ fn run<L: Lookup>(
     mut worker: Worker<L>,
     stop: &AtomicBool,
     suspends: &AtomicBool,
-    shown: &Shown,
+    published: &PublishedCounters,
 ) -> Remains {
     let mut empty = 0;
     let mut turns = 0u32;
@@ -194,67 +192,66 @@ fn run<L: Lookup>(
         if worker.poll() > 0 {
             empty = 0;
         } else {
-            empty = u32::min(empty + 1, PATIENT);
+            empty = u32::min(empty + 1, SLEEP_AFTER);
             match empty {
-                PATIENT => sleep(&worker),
-                EAGER.. => std::thread::yield_now(),
+                SLEEP_AFTER => sleep(&worker),
+                YIELD_AFTER.. => std::thread::yield_now(),
                 _ => std::hint::spin_loop(),
             }
         }
         turns = turns.wrapping_add(1);
-        if turns.is_multiple_of(LOOK) || empty == PATIENT {
+        if turns.is_multiple_of(CLOCK_INTERVAL) || empty == SLEEP_AFTER {
             let now = Instant::now();
             if now - ticked >= TICK {
                 worker.tick();
                 ticked = now;
             }
             if now - reported >= REPORT {
-                report(&mut worker, &mut ports, shown);
+                report(&mut worker, &mut ports, published);
                 reported = now;
             }
         }
     }
     drain(&mut worker);
     if suspends.load(Ordering::Relaxed) {
-        report(&mut worker, &mut ports, shown);
+        report(&mut worker, &mut ports, published);
         return worker.suspend();
     }
     worker.close();
-    report(&mut worker, &mut ports, shown);
+    report(&mut worker, &mut ports, published);
     Remains::default()
 }
 
-/// Forwards what the ports have taken, and lets them take no more: what comes after it is
-/// the kernel's, and no packet is lost between the two.
+/// Lets the ports receive no more and forwards the packets that they have received: the kernel
+/// receives the following ones, and no packet is lost between the two.
 fn drain<L: Lookup>(worker: &mut Worker<L>) {
-    // Ports of memory end when they like.
+    // Ports without a descriptor (in memory) need no drain.
     if worker.ports().all(|port| port.descriptor().is_none()) {
         return;
     }
     worker.retire();
     let begin = Instant::now();
-    // Beside, because the queues fill up meanwhile.
+    // On a thread of its own, because the queues fill up meanwhile.
     let settling = Builder::new().name("settle".into()).spawn(port::af_xdp::settle);
     let settled = || settling.as_ref().map_or(true, JoinHandle::is_finished);
     loop {
-        let over = settled();
-        if (worker.poll() == 0 && over) || begin.elapsed() > LONGEST {
+        let is_settled = settled();
+        if (worker.poll() == 0 && is_settled) || begin.elapsed() > DRAIN_TIMEOUT {
             break;
         }
     }
 }
 
-/// Sleeps until a port has a packet, or for a moment.
+/// Sleeps until a port has a packet, or until a timeout.
 fn sleep<L: Lookup>(worker: &Worker<L>) {
     let waits = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
     let each: Option<Vec<_>> = worker.ports().map(|port| port.descriptor().map(waits)).collect();
     match each {
         Some(mut each) if !each.is_empty() => {
-            // Nothing is to be done about an error but to go on; should it come back
-            // at once every time, this is a loop that polls.
-            let timeout = if worker.is_busy() { DOZE } else { SLEEP };
+            // After an error the worker continues; if every call fails at once, it polls.
+            let timeout = if worker.is_busy() { SLEEP_WHILE_HELD } else { SLEEP };
             let _ = poll(&mut each, PollTimeout::from(timeout));
-            // The socket of an interface that is gone is ready at once, and for ever.
+            // The socket of a deleted interface is always ready with an error.
             let gone = |descriptor: &PollFd<'_>| {
                 descriptor.revents().is_some_and(|events| events == PollFlags::POLLERR)
             };
@@ -262,13 +259,17 @@ fn sleep<L: Lookup>(worker: &Worker<L>) {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        _ => std::thread::sleep(NAP),
+        _ => std::thread::sleep(SLEEP_WITHOUT_WAKE),
     }
 }
 
-/// Counts what the ports have lost since the last time, and shows what they have counted.
-fn report<L: Lookup>(worker: &mut Worker<L>, ports: &mut Vec<PortStats>, shown: &Shown) {
+/// Counts the ports' losses since the last call, and publishes the ports' counters.
+fn report<L: Lookup>(
+    worker: &mut Worker<L>,
+    ports: &mut Vec<PortStats>,
+    published: &PublishedCounters,
+) {
     worker.count_losses(ports);
-    let mut shown = shown.ports.lock().unwrap_or_else(PoisonError::into_inner);
-    shown.clone_from(ports);
+    let mut published = published.ports.lock().unwrap_or_else(PoisonError::into_inner);
+    published.clone_from(ports);
 }

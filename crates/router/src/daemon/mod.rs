@@ -236,7 +236,7 @@ impl Daemon {
     /// Returns new lines for the operator on the page and the interfaces; to be called from time to
     /// time.
     pub fn news(&mut self) -> Vec<String> {
-        let mut news = self.web.as_ref().map(|web| web.news()).unwrap_or_default();
+        let mut news = self.web.as_ref().map(|web| web.drain_notices()).unwrap_or_default();
         news.extend(self.remaking.take_news());
         news
     }

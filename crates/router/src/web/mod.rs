@@ -1,8 +1,8 @@
-//! The page: what a router or a gate does, in a browser, while it does it.
+//! The web page of a router, a gate or a grantor, and its JSON API.
 //!
 //! ```text
-//!   watch: a second ─► History (15 minutes of numbers), Attacks (when, how much)
-//!          a quarter ─► Destinations (samples of the last seconds)
+//!   Recorder: a second ─► History (15 minutes of numbers), Attacks (times, rates)
+//!          a quarter ─► DestinationStats (samples of the last seconds)
 //!                              │
 //!   browser ─ GET ─► Web ──────┼─► /             the page: HTML, CSS and scripts in the program
 //!                              ├─► /api/history, attacks, destinations, about      JSON
@@ -10,21 +10,21 @@
 //!                              └─► /metrics                 for Prometheus
 //! ```
 //!
-//! Everything can be looked at and nothing done: whoever makes the answers holds a [`Look`].
-//! What is kept is of a fixed size, and kept from the start on, so that a page opened late
-//! shows how an attack began; over a restart too, where it is kept in a file (`kept.rs`). The workers pay for their samples (`vantage/sampler.rs`) and for
-//! nothing else.
+//! The page is read-only: [`Web`] holds a [`QueryHandle`]. The recorded data have a fixed size and
+//! start with the process, so that a page opened late shows the beginning of an attack; with
+//! `[metrics] history_file` they survive a restart (`history_file.rs`). The only cost for workers
+//! is sampling (`vantage/sampler.rs`).
 //!
-//! The page's files are what the browser gets, word for word; its scripts put text into it as
-//! text, never as HTML, because names and versions are whatever somebody wrote in a file. Shapes
-//! of the answers: fields may be added, none changes its meaning.
+//! The browser receives the page's files unchanged. Scripts insert text as text, never as HTML,
+//! because names and versions come from configuration files. In the JSON API fields may be added,
+//! none changes its meaning.
 
 mod attack;
+mod destinations;
 mod history;
-mod kept;
+mod history_file;
 mod page;
-mod top;
-mod watch;
+mod recorder;
 
 use std::io;
 use std::time::{Instant, SystemTime};
@@ -33,40 +33,40 @@ use serde::Serialize;
 
 use crate::config::Metrics;
 use crate::control::api::Request;
-use crate::control::http::{HttpRequest, HttpResponse, Pages};
-use crate::control::metrics::{self, Watched};
+use crate::control::http::{HttpRequest, HttpResponse, RequestHandler};
+use crate::control::metrics::{self, RecorderMetrics};
 use crate::control::query::QueryHandle;
 #[cfg(test)]
-pub(crate) use top::Destination;
-pub(crate) use top::Told as Destinations;
-use watch::Watch;
+pub(crate) use destinations::Destination;
+pub(crate) use destinations::DestinationList;
+use recorder::Recorder;
 
-/// Who makes the pages.
+/// Answers the requests of browsers and of Prometheus.
 #[derive(Debug)]
 pub(crate) struct Web {
-    look: QueryHandle,
+    query: QueryHandle,
     start: Instant,
     began: SystemTime,
-    watch: Watch,
+    recorder: Recorder,
 }
 
-/// What this is.
+/// The description of this process.
 #[derive(Debug, Serialize)]
-struct About {
+struct CounterGroup {
     /// `gate`, `grantor` or `router`.
     role: &'static str,
-    /// Its policies come as bundles.
+    /// Whether its policies come as bundles.
     distribution: bool,
     version: &'static str,
     /// Seconds since the start.
     uptime: f64,
-    /// When that was, in seconds since 1970: another is another process.
+    /// The start time, in seconds since 1970: another value is another process.
     began: f64,
-    /// Now, by the same clock.
+    /// The current time, by the same clock.
     now: f64,
-    /// Seconds that the history has at the most.
+    /// The length of the history, in seconds.
     history: usize,
-    /// What is taken for an attack.
+    /// The rule by which attacks are detected.
     rule: attack::Rule,
 }
 
@@ -76,31 +76,31 @@ fn unix(time: SystemTime) -> f64 {
 }
 
 impl Web {
-    /// Starts the watch. With `metrics` it takes samples of packets for the page, and keeps the
-    /// history where they say; without, it only logs attacks.
+    /// Starts the recorder. With `metrics` it takes samples of packets for the page, and saves the
+    /// history to the file that they name; without, it only logs attacks.
     ///
     /// # Errors
     ///
-    /// The system's.
-    pub(crate) fn start(look: QueryHandle, metrics: Option<&Metrics>) -> io::Result<Self> {
-        let watch = Watch::start(look.view.clone(), look.role.clone(), metrics)?;
-        Ok(Self { look, start: Instant::now(), began: SystemTime::now(), watch })
+    /// The system's error.
+    pub(crate) fn start(query: QueryHandle, metrics: Option<&Metrics>) -> io::Result<Self> {
+        let recorder = Recorder::start(query.view.clone(), query.role.clone(), metrics)?;
+        Ok(Self { query, start: Instant::now(), began: SystemTime::now(), recorder })
     }
 
-    /// Ends the watch, the history being kept.
+    /// Ends the recorder, which saves the history.
     pub(crate) fn end(&self) {
-        self.watch.end();
+        self.recorder.end();
     }
 
-    /// Takes what an operator should know.
-    pub(crate) fn news(&self) -> Vec<String> {
-        self.watch.news()
+    /// Takes the messages for the operator's log.
+    pub(crate) fn drain_notices(&self) -> Vec<String> {
+        self.recorder.drain_notices()
     }
 
-    fn about(&self) -> About {
-        About {
-            role: self.look.role.name(),
-            distribution: self.look.role.distribution().is_ok(),
+    fn about(&self) -> CounterGroup {
+        CounterGroup {
+            role: self.query.role.name(),
+            distribution: self.query.role.distribution().is_ok(),
             version: env!("CARGO_PKG_VERSION"),
             uptime: self.start.elapsed().as_secs_f64(),
             began: unix(self.began),
@@ -110,53 +110,56 @@ impl Web {
         }
     }
 
-    /// Answers as `show … -j` does: an array of what is inside the items.
+    /// Answers as `show … -j` does: with an array of the contents of the items.
     fn show(&self, request: &Request) -> HttpResponse {
-        let items = match self.look.query(request) {
+        let items = match self.query.query(request) {
             Ok(items) => items,
-            Err(words) => return HttpResponse::text(503, &words),
+            Err(error) => return HttpResponse::text(503, &error),
         };
-        let inside = |item| match serde_json::to_value(item) {
-            Ok(serde_json::Value::Object(item)) => item.into_iter().map(|(_, it)| it).next(),
+        let content = |item| match serde_json::to_value(item) {
+            Ok(serde_json::Value::Object(item)) => item.into_iter().map(|(_, value)| value).next(),
             _ => None,
         };
-        json(&items.iter().filter_map(inside).collect::<Vec<_>>())
+        json(&items.iter().filter_map(content).collect::<Vec<_>>())
     }
 }
 
-/// Writes something as JSON.
-fn json(what: &impl Serialize) -> HttpResponse {
-    match serde_json::to_string(what) {
+/// Makes a response of JSON.
+fn json(value: &impl Serialize) -> HttpResponse {
+    match serde_json::to_string(value) {
         Ok(body) => HttpResponse { status: 200, kind: "application/json", body: body.into() },
-        Err(error) => HttpResponse::text(500, &format!("this cannot be written: {error}")),
+        Err(error) => HttpResponse::text(500, &format!("cannot encode the response: {error}")),
     }
 }
 
-/// Finds the number after `since=`, by which a page says what it has of the history.
+/// Parses `since=`, the number of the last row of the history that the page has.
 fn since(query: &str) -> u64 {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let since = pairs.find(|(name, _)| *name == "since");
     since.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
-impl Pages for Web {
-    fn page(&self, wish: &HttpRequest) -> HttpResponse {
-        let request = match wish.path.as_str() {
+impl RequestHandler for Web {
+    fn handle(&self, request: &HttpRequest) -> HttpResponse {
+        let recorder = &self.recorder;
+        let query = match request.path.as_str() {
             "/metrics" => {
-                let watched = self.watch.with(|seen| Watched {
-                    destinations: seen.top.told(),
-                    attack: seen.attacks.current().is_some(),
-                    attacks: seen.attacks.begun(),
+                let metrics = recorder.with(|recorded| RecorderMetrics {
+                    destinations: recorded.destinations.list(),
+                    is_under_attack: recorded.attacks.current().is_some(),
+                    attacks: recorded.attacks.begun(),
                 });
-                return metrics::page(&self.look, self.start, watched, &wish.accept);
+                return metrics::respond(&self.query, self.start, metrics, &request.accept);
             }
             "/api/about" => return json(&self.about()),
             "/api/history" => {
-                let since = since(&wish.query);
-                return self.watch.with(|seen| json(&seen.history.since(since)));
+                let since = since(&request.query);
+                return recorder.with(|recorded| json(&recorded.history.since(since)));
             }
-            "/api/attacks" => return self.watch.with(|seen| json(seen.attacks.told())),
-            "/api/destinations" => return self.watch.with(|seen| json(&seen.top.told())),
+            "/api/attacks" => return recorder.with(|recorded| json(recorded.attacks.list())),
+            "/api/destinations" => {
+                return recorder.with(|recorded| json(&recorded.destinations.list()));
+            }
             "/api/gate" => Request::Gate,
             "/api/grantor" => Request::Grantor,
             "/api/distribution" => Request::Distribution,
@@ -169,14 +172,14 @@ impl Pages for Web {
             "/api/audit" => Request::Audit,
             path => return page::find(path),
         };
-        self.show(&request)
+        self.show(&query)
     }
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_query_is_read_or_taken_for_none() {
+    fn since_is_parsed_and_defaults_to_zero() {
         for (query, number) in
             [("since=17", 17), ("a=1&since=3", 3), ("", 0), ("since=", 0), ("since=-1", 0)]
         {

@@ -9,7 +9,7 @@ const CSS: &str = "text/css; charset=utf-8";
 const IMAGE: &str = "image/svg+xml";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// Each file by its path, with its media type.
+/// The path of each file, its media type and its content.
 const FILES: [(&str, &str, &str); 9] = [
     ("/", HTML, include_str!("page/page.html")),
     ("/icon.svg", IMAGE, include_str!("page/icon.svg")),
@@ -22,12 +22,12 @@ const FILES: [(&str, &str, &str); 9] = [
     ("/words.js", SCRIPT, include_str!("page/words.js")),
 ];
 
-/// Returns a file, or says that there is none.
+/// Returns a file, or the response 404.
 pub(super) fn find(path: &str) -> HttpResponse {
     match FILES.iter().find(|(name, ..)| *name == path) {
         Some(&(_, kind, text)) => HttpResponse { status: 200, kind, body: Cow::Borrowed(text) },
         None => {
-            HttpResponse::text(404, "there is nothing here; the page is at /, metrics at /metrics")
+            HttpResponse::text(404, "no such path: the page is at /, the metrics are at /metrics")
         }
     }
 }
@@ -37,7 +37,7 @@ mod tests {
     use super::FILES;
 
     #[test]
-    fn the_page_needs_nothing_from_elsewhere_and_makes_no_html_of_text() {
+    fn page_loads_nothing_from_other_servers_and_makes_no_html_of_text() {
         for (path, _, text) in FILES {
             for bad in [
                 "http:",
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_files_name_is_there() {
+    fn referenced_files_exist() {
         let named = |text: &str, before: &str| -> Vec<String> {
             let after = text.split(before).skip(1);
             after.filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect()
@@ -69,7 +69,7 @@ mod tests {
             all.extend(named(text, "type=\"image/svg+xml\" href=\""));
             all.extend(named(text, "from \"."));
             for name in all {
-                assert!(FILES.iter().any(|(have, ..)| *have == name), "{path} names {name}");
+                assert!(FILES.iter().any(|(own, ..)| *own == name), "{path} names {name}");
             }
         }
     }

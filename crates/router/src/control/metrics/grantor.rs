@@ -1,12 +1,12 @@
-//! What a grantor counts, and what comes of bundles.
+//! The metrics of a grantor, and of the distribution of bundles.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::Gathered;
+use super::Scrape;
 use super::writer::{Writer, bytes, family};
 
-impl Gathered {
+impl Scrape {
     pub(super) fn encode_grantor(&self, to: &mut Writer<'_>) -> fmt::Result {
         let Ok(grantor) = self.role.grantor() else { return Ok(()) };
         let state = grantor.status();
@@ -17,46 +17,63 @@ impl Gathered {
             by(&state.policy).into_iter().partition(|(name, _)| name == "memory_bytes");
         let metric = family(
             "grantor_policy",
-            "Requests, by the policy's decision; failed and over_time are faults of the policy: \
-             show grantor has its last error",
+            "Requests of flows, by the policy's decision; failed and over_time are errors of the \
+             policy: `show grantor` has the last one",
         );
         to.counter(
             &metric,
             requests.iter().map(|(name, value)| ([("result", name.as_str())], *value)),
         )?;
         to.gauge(
-            &bytes("grantor_memory", "Memory that the policies' Lua states have in use; at policy.max_memory_mib calls begin to fail"),
-            memory.iter().map(|it| ([], it.1)),
+            &bytes(
+                "grantor_memory",
+                "Memory in use by the policies' Lua states; at policy.max_memory_mib calls fail: \
+                 raise it, or look for a table that grows",
+            ),
+            memory.iter().map(|(_, value)| ([], *value)),
         )?;
-        let post = by(&state.decisions);
-        let metric = family("grantor_decisions", "Messages and decisions to the gates, by result");
+        let decisions = by(&state.decisions);
+        let metric = family(
+            "grantor_decisions",
+            "Messages and decisions to the gates, by result; if abandoned, busy or failed \
+             grows, check the gates and the path to them",
+        );
         to.counter(
             &metric,
-            post.iter().map(|(name, value)| ([("result", name.as_str())], *value)),
+            decisions.iter().map(|(name, value)| ([("result", name.as_str())], *value)),
         )?;
-        let metric = family("grantor_reloads", "Reloads of the policy that were applied");
+        let metric = family(
+            "grantor_reloads",
+            "Reloads of the grantor's policy that were applied; grows with each reload by an \
+             operator or a bundle",
+        );
         to.counter(&metric, [([], state.reloads)])?;
         let metric = family(
             "grantor_reloads_refused",
-            "Reloads of the policy that were refused; the previous policy stays in force: see the \
-             log",
+            "Reloads of the grantor's policy that were refused; the previous policy stays in force: \
+             correct the error that the log has",
         );
         to.counter(&metric, [([], state.reloads_refused)])?;
         let programs: Vec<_> = grantor
             .programs()
             .into_iter()
-            .filter_map(|it| {
-                Some((it.gate?.to_string(), it.number.to_string(), it.name?, it.state))
+            .filter_map(|program| {
+                let (gate, number) = (program.gate?.to_string(), program.number.to_string());
+                Some((gate, number, program.name?, program.state))
             })
             .collect();
-        let metric = family("grantor_program", "State of a flow program at a gate; always 1");
+        let metric = family(
+            "grantor_program",
+            "State of a flow program at a gate, in a label; always 1: a program that does not \
+             become active was refused by the gate",
+        );
         let labels = programs.iter().map(|(gate, number, name, state)| {
             let labels = [("gate", gate), ("number", number), ("program", name), ("state", state)];
             (labels.map(|(name, value)| (name, value.as_str())), 1)
         });
         to.gauge(&metric, labels)?;
         let Some(shadow) = &state.candidate else { return Ok(()) };
-        // They begin anew with each candidate.
+        // Gauges, because they start at 0 with each candidate.
         let metric = family(
             "grantor_candidate_requests",
             "Requests that the candidate has decided beside the policy, since it was loaded",
@@ -65,7 +82,8 @@ impl Gathered {
         let changes = by(&shadow.changes);
         let metric = family(
             "grantor_candidate_changes",
-            "Requests for which candidate and policy differ, since the candidate was loaded",
+            "Requests for which candidate and policy differ, since the candidate was loaded; make \
+             it the policy only if every change is intended",
         );
         to.gauge(&metric, changes.iter().map(|(name, value)| ([("change", name.as_str())], *value)))
     }
@@ -82,20 +100,21 @@ impl Gathered {
         to.gauge(&metric, [([], state.floor)])?;
         let metric = family(
             "distribution_state",
-            "State of this member of the distribution, in a label; always 1",
+            "State of this member of the distribution, in a label; always 1: rolled_back \
+             needs an operator",
         );
         to.gauge(&metric, [([("state", state.state.as_str())], 1)])?;
         let metric = family(
             "distribution_error",
-            "1 while the source of bundles has no valid one; show distribution has the reason",
+            "1 while the source has no valid bundle: `show distribution` has the reason",
         );
         to.gauge(&metric, [([], u64::from(state.last_error.is_some()))])?;
         let metric = family(
             "distribution_events",
-            "Polls of the source and bundles, by result; if polls_failed grows, the source cannot \
-             be reached",
+            "Polls of the source and bundles found there, by result; if polls_failed grows, the \
+             source cannot be reached",
         );
         let counts = state.counts.iter();
-        to.counter(&metric, counts.map(|(what, count)| ([("result", what.as_str())], *count)))
+        to.counter(&metric, counts.map(|(result, count)| ([("result", result.as_str())], *count)))
     }
 }

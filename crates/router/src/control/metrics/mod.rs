@@ -1,21 +1,19 @@
-//! Metrics: everything that is counted, in the words of Prometheus.
+//! Exports the metrics for Prometheus.
 //!
 //! ```text
-//!   GET /metrics ─► Look: workers' counters, steering programs', control thread ─► Gathered ─► text
+//!   GET /metrics ─► QueryHandle: counters of workers and steering, control thread ─► Scrape ─► text
 //! ```
 //!
-//! The names are those of its conventions (prometheus.io/docs/practices/naming): one prefix,
-//! base units, `_total` on what only grows. Labels have few values (worker, reason, table,
-//! interface), or as many as are bounded: of a gate's policy the first 256 prefixes, of
-//! destinations the 20 with most packets. Everything is read from where `show` reads it,
-//! so that sums equal its numbers.
+//! The names follow the conventions (prometheus.io/docs/practices/naming): one prefix, base
+//! units, `_total` on counters. Labels have few values (worker, reason, table, interface) or a
+//! bounded number: the first 256 prefixes of a gate's policy, and the 20 destinations with most
+//! packets. All values come from the source of `show`, so that the sums are equal.
 //!
-//! Two formats: OpenMetrics 1.0 where the client would have it (as Prometheus would), else the
-//! text format 0.0.4, for everybody else. They differ in that OpenMetrics names a counter's
-//! family without `_total`, and ends with `# EOF`. The former is made by `prometheus-client`,
-//! the latter from it ([`classic`]).
+//! Two formats: OpenMetrics 1.0 for clients that accept it, as Prometheus does, and the text format
+//! 0.0.4 for others. In OpenMetrics the family of a counter has no `_total`, and the text ends with
+//! `# EOF`. `prometheus-client` writes the former, [`classic`] converts it to the latter.
 //!
-//! | file | what it has |
+//! | file | content |
 //! |---|---|
 //! | `router` | workers, tables, feeds, interfaces |
 //! | `gate` | verdicts, rules, destinations, the flow table, the link |
@@ -45,38 +43,39 @@ use super::items;
 use super::query::QueryHandle;
 use crate::role::Role;
 use crate::stats::Snapshot;
-use crate::web::Destinations;
+use crate::web::DestinationList;
 use process::Process;
 use writer::{Family, Writer, classic, family};
 
 const OPENMETRICS: &str = "application/openmetrics-text";
 
-/// The findings of the page's watch.
+/// The results of the page's recorder.
 #[derive(Debug, Default)]
-pub(crate) struct Watched {
+pub(crate) struct RecorderMetrics {
     /// The destinations as estimated from samples.
-    pub(crate) destinations: Destinations,
-    /// Whether an attack goes on, and how many there were.
-    pub(crate) attack: bool,
+    pub(crate) destinations: DestinationList,
+    /// Whether an attack is in progress.
+    pub(crate) is_under_attack: bool,
+    /// Attacks since the start.
     pub(crate) attacks: u64,
 }
 
-/// Makes the page; `accept` is the format that the client prefers.
-pub(crate) fn page(
-    look: &QueryHandle,
+/// Answers a scrape; `accept` is the header of the request.
+pub(crate) fn respond(
+    query: &QueryHandle,
     start: Instant,
-    watched: Watched,
+    recorder: RecorderMetrics,
     accept: &str,
 ) -> HttpResponse {
-    match Gathered::gather(look, start, watched) {
-        Ok(gathered) => gathered.reply(accept.contains(OPENMETRICS)),
-        Err(words) => HttpResponse::text(503, &words),
+    match Scrape::gather(query, start, recorder) {
+        Ok(scrape) => scrape.encode_response(accept.contains(OPENMETRICS)),
+        Err(error) => HttpResponse::text(503, &error),
     }
 }
 
-/// Everything, at one moment.
+/// All values at one moment.
 #[derive(Debug)]
-struct Gathered {
+struct Scrape {
     uptime: f64,
     workers: Vec<Snapshot>,
     fibs: Vec<Fib>,
@@ -86,43 +85,49 @@ struct Gathered {
     hops: u64,
     audit: Audit,
     role: Role,
-    watched: Watched,
+    recorder: RecorderMetrics,
 }
 
-impl Gathered {
-    fn gather(look: &QueryHandle, start: Instant, watched: Watched) -> Result<Self, String> {
-        let found = look.control.call(|it| {
+impl Scrape {
+    fn gather(
+        query: &QueryHandle,
+        start: Instant,
+        recorder: RecorderMetrics,
+    ) -> Result<Self, String> {
+        let result = query.control.call(|sync| {
+            let plane = &sync.plane;
             let mut neighbors = BTreeMap::new();
-            for (index, ..) in it.plane.neighbors() {
-                let name = it.plane.ports().get(index).map(|port| port.name.clone());
+            for (index, ..) in plane.neighbors() {
+                let name = plane.ports().get(index).map(|port| port.name.clone());
                 *neighbors.entry(name.unwrap_or_default()).or_insert(0) += 1;
             }
-            let ports = it.plane.ports().clone();
-            let hops = it.plane.hops().count() as u64;
-            let audit = it.audit().clone();
-            (items::fibs(&it.plane), items::feeds(it), ports, hops, neighbors, audit)
+            let ports = plane.ports().clone();
+            let hops = plane.hops().count() as u64;
+            let audit = sync.audit().clone();
+            (items::fibs(plane), items::feeds(sync), ports, hops, neighbors, audit)
         });
-        let gone = || "the control thread does not answer".to_owned();
-        let (fibs, feeds, ports, hops, neighbors, audit) = found.ok_or_else(gone)?;
-        let interfaces = items::interfaces(&ports, &look.view)?;
-        let fib = |item| if let Item::Fib(it) = item { Some(it) } else { None };
-        let feed = |item| if let Item::Feed(it) = item { Some(it) } else { None };
-        let interface = |item| if let Item::Interface(it) = item { Some(it) } else { None };
+        let no_answer = || "the control thread does not answer".to_owned();
+        let (fibs, feeds, ports, hops, neighbors, audit) = result.ok_or_else(no_answer)?;
+        let interfaces = items::interfaces(&ports, &query.view)?;
+        let fib = |item| if let Item::Fib(fib) = item { Some(fib) } else { None };
+        let feed = |item| if let Item::Feed(feed) = item { Some(feed) } else { None };
+        let interface =
+            |item| if let Item::Interface(interface) = item { Some(interface) } else { None };
         Ok(Self {
             uptime: start.elapsed().as_secs_f64(),
-            workers: look.view.worker_stats(),
+            workers: query.view.worker_stats(),
             fibs: fibs.into_iter().filter_map(fib).collect(),
             feeds: feeds.into_iter().filter_map(feed).collect(),
             interfaces: interfaces.into_iter().filter_map(interface).collect(),
             neighbors,
             hops,
             audit,
-            role: look.role.clone(),
-            watched,
+            role: query.role.clone(),
+            recorder,
         })
     }
 
-    fn reply(self, openmetrics: bool) -> HttpResponse {
+    fn encode_response(self, openmetrics: bool) -> HttpResponse {
         let mut registry = Registry::with_prefix("fingerpost");
         registry.register_collector(Box::new(self));
         let mut own = Registry::default();
@@ -132,7 +137,7 @@ impl Gathered {
             .and_then(|()| text::encode_registry(&mut body, &own))
             .and_then(|()| text::encode_eof(&mut body));
         if written.is_err() {
-            return HttpResponse::text(500, "the metrics cannot be written");
+            return HttpResponse::text(500, "cannot encode the metrics");
         }
         if openmetrics {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -146,14 +151,16 @@ impl Gathered {
     }
 }
 
-impl Collector for Gathered {
+impl Collector for Scrape {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut to = Writer(encoder);
         let version = [([("version", env!("CARGO_PKG_VERSION"))], 1)];
-        to.gauge(&family("build_info", "Version of the program; always 1"), version)?;
+        let help = "Version of the program, in a label; always 1: more than one version in a fleet \
+                    is an upgrade that is not complete";
+        to.gauge(&family("build_info", help), version)?;
         let up = Family {
             unit: Some(Unit::Seconds),
-            ..family("uptime", "Time since the start of the program")
+            ..family("uptime", "Time since the start of the program; a smaller value is a restart")
         };
         to.level(&up, [([], self.uptime)])?;
         self.encode_workers(&mut to)?;
@@ -163,23 +170,26 @@ impl Collector for Gathered {
             (self.audit.checks, self.audit.mismatches, self.audit.heals);
         let metric = family(
             "audit_checks",
-            "Destinations of packets that were compared with the routes and with the kernel's lookup",
+            "Destinations of packets that were compared with the routes and with the kernel's \
+             lookup; grows while packets pass and few routes change",
         );
         to.counter(&metric, [([], checks)])?;
         let metric = family(
             "audit_mismatches",
-            "Compared destinations that the kernel would send elsewhere; more than a few after \
-             changes of routes are a bug: see `show audit`",
+            "Compared destinations that the kernel would forward differently; more than a few are \
+             a bug or a policy rule that the router cannot follow: `show audit` has the last one",
         );
         to.counter(&metric, [([], mismatches)])?;
         let metric = family(
             "audit_route_heals",
-            "Mismatches healed by reading the routes of one destination; if it grows, `show audit`",
+            "Mismatches healed by reading the routes of one destination again; if it grows, the \
+             cause persists: `show audit` has the last mismatch",
         );
         to.counter(&metric, [([], self.audit.route_heals)])?;
         let metric = family(
             "audit_heals",
-            "Times that all routes were read again because a comparison failed",
+            "Times that all routes were read again because mismatches repeated; if it grows, please \
+             report the mismatch that the log and `show audit` have",
         );
         to.counter(&metric, [([], heals)])?;
         self.encode_gate(&mut to)?;
@@ -194,7 +204,7 @@ mod tests {
     use super::*;
     use crate::datapath::Verdict;
 
-    fn gathered() -> Gathered {
+    fn scrape() -> Scrape {
         let mut worker = Snapshot { received: 7, received_bytes: 420, ..Snapshot::default() };
         worker.verdicts[Verdict::NoRoute as usize] = 3;
         let fib = Fib {
@@ -207,7 +217,7 @@ mod tests {
             generation: 9,
             full: None,
         };
-        Gathered {
+        Scrape {
             uptime: 1.5,
             workers: vec![worker, Snapshot { received: 5, ..Snapshot::default() }],
             fibs: vec![fib],
@@ -216,16 +226,16 @@ mod tests {
             neighbors: BTreeMap::from([("eth0".to_owned(), 2)]),
             hops: 4,
             role: Role::Router,
-            watched: Watched::default(),
+            recorder: RecorderMetrics::default(),
             audit: Audit { checks: 11, ..Audit::default() },
         }
     }
 
     #[test]
     fn counters_have_their_names_in_either_format() {
-        let modern = gathered().reply(true);
+        let modern = scrape().encode_response(true);
         assert!(modern.body.ends_with("# EOF\n") && modern.kind.starts_with(OPENMETRICS));
-        let old = gathered().reply(false);
+        let old = scrape().encode_response(false);
         assert!(!old.body.contains("# EOF") && !old.body.contains("# UNIT"));
         for line in [
             "fingerpost_packets_received_total{worker=\"0\"} 7",
@@ -238,7 +248,7 @@ mod tests {
             "fingerpost_audit_checks_total 11",
         ] {
             for reply in [&modern, &old] {
-                assert!(reply.body.lines().any(|it| it == line), "{line}\n{}", reply.body);
+                assert!(reply.body.lines().any(|own| own == line), "{line}\n{}", reply.body);
             }
         }
         assert!(modern.body.contains("# TYPE fingerpost_packets_received counter\n"));

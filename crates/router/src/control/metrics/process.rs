@@ -1,6 +1,6 @@
-//! The process's own numbers, by the names that every Prometheus client has for them.
+//! The process metrics, with the standard names of Prometheus clients.
 //!
-//! They are read from `/proc/self` (proc(5)). Values that cannot be read are left out.
+//! They are read from `/proc/self` (proc(5)). Values that cannot be read are omitted.
 
 use std::fmt;
 use std::fs;
@@ -27,11 +27,11 @@ pub(super) struct Process {
     most_open: Option<u64>,
 }
 
-/// Ticks of a second in `/proc`, on every processor that we run on (`USER_HZ`).
+/// Clock ticks a second in `/proc` (`USER_HZ`), the same on every supported processor.
 const TICKS: f64 = 100.0;
 
 impl Process {
-    /// Reads it.
+    /// Reads the values.
     pub(super) fn read() -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let boot = text("/proc/stat");
@@ -48,7 +48,7 @@ impl Process {
         }
     }
 
-    /// Reads `/proc/self/status`.
+    /// Parses `/proc/self/status`.
     fn of(status: &str) -> Self {
         let field = |name: &str| -> Option<u64> {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -63,10 +63,9 @@ impl Process {
     }
 }
 
-/// Finds in `/proc/self/stat` how many seconds after the machine the process was started.
+/// Parses `/proc/self/stat`: the start of the process, in seconds after the boot.
 fn started(stat: &str) -> Option<f64> {
-    // The name is in brackets and may have blanks and brackets in it; it is the second of the
-    // fields, which are numbered from 1.
+    // The name, the second field, is in parentheses and may contain blanks and parentheses.
     let (_, fields) = stat.rsplit_once(')')?;
     let ticks: u64 = fields.split_whitespace().nth(22 - 3)?.parse().ok()?;
     Some(ticks as f64 / TICKS)
@@ -76,22 +75,23 @@ impl Collector for Process {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut to = Writer(encoder);
         let seconds = |name, help| Family { unit: Some(Unit::Seconds), ..family(name, help) };
-        let help = "Processor time used, by user and system together; workers that poll use a \
-                    core each whether packets come or not";
+        let help = "Processor time used, user and system together; workers that poll use a core \
+                    each, with or without packets";
         to.total(&seconds("process_cpu", help), self.cpu)?;
-        let help = "Memory in use that is in RAM; it follows the size of the tables: if it goes on \
-                    growing while they do not, please report it";
+        let help = "Memory of the process in RAM; it follows the size of the tables: if it grows \
+                    while they do not, please report it";
         to.gauge(&bytes("process_resident_memory", help), each(self.resident))?;
-        let help = "Memory that is mapped, in RAM or not; large without harm";
+        let help = "Memory that the process has mapped, in RAM or not; a large value is harmless";
         to.gauge(&bytes("process_virtual_memory", help), each(self.virtual_))?;
-        let help = "Threads of the process; fewer than at the start means that one has died";
+        let help = "Threads of the process; fewer than after the start means that one has died: \
+                    the log has the reason";
         to.gauge(&family("process_threads", help), each(self.threads))?;
-        let help = "Descriptors that are open; compare it with process_max_fds";
+        let help = "Open file descriptors; near process_max_fds new connections fail";
         to.gauge(&family("process_open_fds", help), each(self.open))?;
-        let help = "Descriptors that may be open; raise LimitNOFILE= of the unit if it comes near";
+        let help = "The limit of open file descriptors; raise LimitNOFILE= of the unit if \
+                    process_open_fds comes near it";
         to.gauge(&family("process_max_fds", help), each(self.most_open))?;
-        let help =
-            "When the process was started, in seconds since 1970; another value is a restart";
+        let help = "Start time of the process, in seconds since 1970; another value is a restart";
         to.level(
             &seconds("process_start_time", help),
             self.started.into_iter().map(|value| ([], value)),
@@ -103,7 +103,7 @@ fn each(value: Option<u64>) -> impl Iterator<Item = ([(&'static str, &'static st
     value.into_iter().map(|value| ([], value))
 }
 
-/// Finds the limit of open files that is in force; none if there is no limit.
+/// Parses the soft limit of open files; none if there is no limit.
 fn limit(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().next()?.parse().ok()
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn proc_files_are_read_with_any_process_name() {
+    fn proc_files_are_parsed_with_any_process_name() {
         let stat = "17 (a ) b) S 1 1 1 0 -1 4194560 9 0 0 0 150 50 0 0 20 0 7 0 300 8192 5 1 1";
         assert_eq!((started(stat), started("")), (Some(3.0), None));
         let status = "Name:\tVmRSS: 9 kB\nVmSize:\t   8 kB\nVmRSS:\t  5 kB\nThreads:\t7\n";
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_all_numbers() {
+    fn own_process_has_all_values() {
         let process = Process::read();
         assert!(process.cpu.is_some() && process.threads > Some(0), "{process:?}");
         assert!(process.resident > Some(1 << 20) && process.virtual_ >= process.resident);

@@ -1,4 +1,5 @@
-//! Families of metrics, written by `prometheus-client`, and the older text format made of that.
+//! Writes families of metrics with `prometheus-client`, and converts OpenMetrics to the older text
+//! format.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,7 +11,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
-/// What a family of metrics is.
+/// A family of metrics.
 pub(super) struct Family<'a> {
     pub(super) name: &'a str,
     pub(super) help: &'a str,
@@ -25,7 +26,7 @@ pub(super) fn bytes<'a>(name: &'a str, help: &'a str) -> Family<'a> {
     Family { name, help, unit: Some(Unit::Bytes) }
 }
 
-/// Labels of one metric, and its value.
+/// The labels of one metric, and its value.
 pub(super) type Value<'a, const N: usize, T = u64> = ([(&'static str, &'a str); N], T);
 
 /// Writes families.
@@ -34,11 +35,12 @@ pub(super) struct Writer<'a>(pub(super) DescriptorEncoder<'a>);
 impl Writer<'_> {
     pub(super) fn counter<'v, const N: usize>(
         &mut self,
-        it: &Family<'_>,
+        metric: &Family<'_>,
         values: impl IntoIterator<Item = Value<'v, N>>,
     ) -> fmt::Result {
         let kind = MetricType::Counter;
-        let mut family = self.0.encode_descriptor(it.name, it.help, it.unit.as_ref(), kind)?;
+        let mut family =
+            self.0.encode_descriptor(metric.name, metric.help, metric.unit.as_ref(), kind)?;
         for (labels, value) in values {
             if N == 0 {
                 return ConstCounter::new(value).encode(family);
@@ -59,21 +61,22 @@ impl Writer<'_> {
 
     pub(super) fn gauge<'v, const N: usize>(
         &mut self,
-        it: &Family<'_>,
+        metric: &Family<'_>,
         values: impl IntoIterator<Item = Value<'v, N>>,
     ) -> fmt::Result {
         // A float: the crate's integers are signed, and these are below 2^53.
-        self.level(it, values.into_iter().map(|(labels, value)| (labels, value as f64)))
+        self.level(metric, values.into_iter().map(|(labels, value)| (labels, value as f64)))
     }
 
     /// Writes a gauge that has fractions.
     pub(super) fn level<'v, const N: usize>(
         &mut self,
-        it: &Family<'_>,
+        metric: &Family<'_>,
         values: impl IntoIterator<Item = Value<'v, N, f64>>,
     ) -> fmt::Result {
         let kind = MetricType::Gauge;
-        let mut family = self.0.encode_descriptor(it.name, it.help, it.unit.as_ref(), kind)?;
+        let mut family =
+            self.0.encode_descriptor(metric.name, metric.help, metric.unit.as_ref(), kind)?;
         for (labels, value) in values {
             if N == 0 {
                 return ConstGauge::new(value).encode(family);
@@ -84,8 +87,8 @@ impl Writer<'_> {
     }
 }
 
-/// Makes the text format 0.0.4 of OpenMetrics: counters' families have the names of their
-/// samples, units are not told apart, and nothing marks the end.
+/// Converts OpenMetrics to the text format 0.0.4: the family of a counter has the name of its
+/// samples, and there are no lines for units and for the end.
 pub(super) fn classic(openmetrics: &str) -> String {
     let word = |line: &str, at: usize| line.split(' ').nth(at).unwrap_or_default().to_owned();
     let types = openmetrics.lines().filter(|line| line.starts_with("# TYPE "));
@@ -93,13 +96,13 @@ pub(super) fn classic(openmetrics: &str) -> String {
         types.filter(|line| word(line, 3) == "counter").map(|line| word(line, 2)).collect();
     let mut text = String::with_capacity(openmetrics.len() + 64 * counters.len());
     for line in openmetrics.lines() {
-        let about = line.starts_with("# HELP ") || line.starts_with("# TYPE ");
+        let is_header = line.starts_with("# HELP ") || line.starts_with("# TYPE ");
         let name = word(line, 2);
-        if about && counters.contains(&name) {
+        if is_header && counters.contains(&name) {
             let rest = &line["# HELP ".len() + name.len()..];
             // Writing to a string does not fail.
             let _ = writeln!(text, "{}{name}_total{rest}", &line[.."# HELP ".len()]);
-        } else if about || !line.starts_with('#') {
+        } else if is_header || !line.starts_with('#') {
             text.push_str(line);
             text.push('\n');
         }

@@ -1,20 +1,20 @@
-//! Top destinations: where packets went in the last seconds, estimated from samples.
+//! Estimates the destinations with most packets in the last seconds, from samples.
 //!
 //! ```text
-//!   samples (vantage/sampler.rs) ─► this slice of time: address ─► sums ┐
-//!                                   and the SLICES - 1 before it        ├─► added up, sorted
+//!   samples (vantage/sampler.rs) ─► current slice: address ─► sums ┐
+//!                                   and the previous SLICES        ├─► added up, sorted
 //! ```
 //!
-//! Nothing is left out of the sums, so there is no sketch whose errors would depend on what
-//! comes: the samples themselves are few (some thousand a second of each worker, whatever comes),
-//! and so are the addresses among them. What is left is the samples' own error. Of `n`
-//! samples `k` to a destination stand for its packets with a relative standard error of
-//! √((1 - k/n) / k): 3 % of a destination with a thousand samples, a third of one with nine.
-//! Where every packet was a sample there is none.
+//! The sums include every sample, so there is no sketch whose error would depend on the traffic:
+//! the samples are few (some thousand a second of each worker, at any load), and so are the
+//! addresses among them. The only error is that of sampling. If `k` of `n` samples have a
+//! destination, its estimate has a relative standard error of √((1 - k/n) / k): 3 % for a
+//! destination with a thousand samples, a third for one with nine. If every packet was sampled the
+//! estimate is exact.
 //!
-//! Bias: packets that the kernel drops for the gate never reach the sampler, nor do those
-//! that are no IP of the gate's. Requests are those that the gate took for some, before the
-//! link's queues drop the lowest.
+//! Bias: packets that the steering program drops for the gate never reach the sampler, nor do
+//! packets that are not IP. Requests are counted before the link's queues drop those with the
+//! lowest priority.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -24,14 +24,14 @@ use serde::Serialize;
 
 use crate::vantage::{PacketSample, RuleOutcome};
 
-/// Slices of time that are added up.
+/// Complete slices of time that are added up.
 const SLICES: usize = 10;
-/// Destinations that are told.
-const MOST: usize = 20;
-/// Addresses of a slice, so that memory is bounded whatever happens.
-const ADDRESSES: usize = 1 << 16;
+/// The most destinations listed.
+const MAX_LISTED: usize = 20;
+/// The most addresses of a slice, which bounds the memory.
+const MAX_ADDRESSES: usize = 1 << 16;
 
-/// What samples stand for, in packets.
+/// The packets that samples represent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     samples: u64,
@@ -64,30 +64,30 @@ struct Slice {
 
 /// The samples of the last seconds.
 #[derive(Debug, Default)]
-pub(super) struct Top {
+pub(super) struct DestinationStats {
     slices: VecDeque<Slice>,
-    now: Slice,
+    current: Slice,
 }
 
-/// What is told. Rates are a second.
+/// The destinations with most packets. Rates are a second.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Told {
-    /// Over how many seconds.
+pub(crate) struct DestinationList {
+    /// The seconds that the estimates cover.
     pub(crate) seconds: f64,
-    /// By how many samples.
+    /// The number of samples.
     pub(crate) samples: u64,
-    /// One of so many packets was one, at the least.
+    /// At least one in this many packets was sampled.
     pub(crate) every: u32,
-    /// Those with most packets, the most first.
+    /// The destinations, that with most packets first.
     pub(crate) destinations: Vec<Destination>,
 }
 
-/// A destination.
+/// The estimates of a destination.
 #[derive(Debug, Serialize)]
 pub(crate) struct Destination {
-    /// It.
+    /// The address.
     pub(crate) destination: IpAddr,
-    /// Its part of all packets.
+    /// Its share of all packets.
     pub(crate) share: f64,
     pub(crate) packets: f64,
     pub(crate) bits: f64,
@@ -95,7 +95,7 @@ pub(crate) struct Destination {
     pub(crate) granted: f64,
     pub(crate) passed: f64,
     pub(crate) dropped: f64,
-    /// The relative standard error of all that.
+    /// The relative standard error of these estimates.
     pub(crate) error: f64,
 }
 
@@ -112,9 +112,9 @@ impl Destination {
     }
 }
 
-impl Top {
-    /// Takes a sample.
-    pub(super) fn take(&mut self, sampled: PacketSample) {
+impl DestinationStats {
+    /// Adds a sample.
+    pub(super) fn add(&mut self, sampled: PacketSample) {
         let PacketSample { destination, outcome, bytes, every, .. } = sampled;
         let packets = u64::from(every);
         let of = |this| if outcome == this { packets } else { 0 };
@@ -127,23 +127,23 @@ impl Top {
             passed: of(RuleOutcome::Passed),
             dropped: of(RuleOutcome::Dropped),
         };
-        self.now.every = self.now.every.max(every);
-        if self.now.by.len() < ADDRESSES || self.now.by.contains_key(&destination) {
-            *self.now.by.entry(destination).or_default() += sums;
+        self.current.every = self.current.every.max(every);
+        if self.current.by.len() < MAX_ADDRESSES || self.current.by.contains_key(&destination) {
+            *self.current.by.entry(destination).or_default() += sums;
         }
     }
 
-    /// Ends a slice that was so long.
-    pub(super) fn turn(&mut self, seconds: f64) {
-        let slice = Slice { seconds, ..std::mem::take(&mut self.now) };
+    /// Ends the current slice, which lasted this many seconds.
+    pub(super) fn end_slice(&mut self, seconds: f64) {
+        let slice = Slice { seconds, ..std::mem::take(&mut self.current) };
         self.slices.push_back(slice);
         if self.slices.len() > SLICES {
             self.slices.pop_front();
         }
     }
 
-    /// Tells of the destinations that had most packets.
-    pub(super) fn told(&self) -> Told {
+    /// Lists the destinations with most packets.
+    pub(super) fn list(&self) -> DestinationList {
         let mut by = HashMap::<IpAddr, Sums>::new();
         let mut all = Sums::default();
         for (address, sums) in self.slices.iter().flat_map(|slice| &slice.by) {
@@ -152,10 +152,10 @@ impl Top {
         }
         let seconds: f64 = self.slices.iter().map(|slice| slice.seconds).sum();
         let every = self.slices.iter().map(|slice| slice.every).max().unwrap_or(0);
-        let mut most: Vec<_> = by.into_iter().collect();
-        // By address where they have the same, so that lines do not change places.
-        most.sort_by_key(|(address, sums)| (u64::MAX - sums.packets, *address));
-        most.truncate(MOST);
+        let mut sorted: Vec<_> = by.into_iter().collect();
+        // Equal ones by address, so that their order is stable.
+        sorted.sort_by_key(|(address, sums)| (u64::MAX - sums.packets, *address));
+        sorted.truncate(MAX_LISTED);
         let rate = |count: u64| count as f64 / seconds.max(0.1);
         let destination = |(destination, sums): (IpAddr, Sums)| {
             let part = sums.samples as f64 / all.samples as f64;
@@ -172,8 +172,8 @@ impl Top {
                 error: if every > 1 { error } else { 0.0 },
             }
         };
-        let destinations = most.into_iter().map(destination).collect();
-        Told { seconds, samples: all.samples, every, destinations }
+        let destinations = sorted.into_iter().map(destination).collect();
+        DestinationList { seconds, samples: all.samples, every, destinations }
     }
 }
 
@@ -187,21 +187,21 @@ mod tests {
     }
 
     #[test]
-    fn destinations_are_sorted_by_what_their_samples_stand_for() {
-        let mut top = Top::default();
-        assert!(top.told().destinations.is_empty());
+    fn destinations_are_sorted_by_the_packets_that_their_samples_represent() {
+        let mut stats = DestinationStats::default();
+        assert!(stats.list().destinations.is_empty());
         for _ in 0..30 {
-            top.take(sampled(1, RuleOutcome::Request, 1));
+            stats.add(sampled(1, RuleOutcome::Request, 1));
         }
         for _ in 0..10 {
-            top.take(sampled(2, RuleOutcome::Granted, 4));
+            stats.add(sampled(2, RuleOutcome::Granted, 4));
         }
-        top.take(sampled(3, RuleOutcome::Dropped, 1));
-        assert!(top.told().destinations.is_empty(), "of whole slices only");
-        top.turn(2.0);
-        let told = top.told();
-        assert_eq!((told.samples, told.every, told.seconds), (41, 4, 2.0));
-        let [first, second, third] = &told.destinations[..] else { panic!("{told:?}") };
+        stats.add(sampled(3, RuleOutcome::Dropped, 1));
+        assert!(stats.list().destinations.is_empty(), "only complete slices count");
+        stats.end_slice(2.0);
+        let list = stats.list();
+        assert_eq!((list.samples, list.every, list.seconds), (41, 4, 2.0));
+        let [first, second, third] = &list.destinations[..] else { panic!("{list:?}") };
         assert_eq!(first.destination, IpAddr::from([192, 0, 2, 2]));
         assert_eq!((first.packets, first.granted, first.requests), (20.0, 20.0, 0.0));
         assert_eq!((second.packets, second.requests, second.bits), (15.0, 15.0, 12_000.0));
@@ -211,16 +211,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_is_forgotten_and_there_is_a_most() {
-        let mut top = Top::default();
+    fn old_slices_are_dropped_and_the_list_is_bounded() {
+        let mut stats = DestinationStats::default();
         for last in 0..100 {
-            top.take(sampled(last, RuleOutcome::Passed, 1));
+            stats.add(sampled(last, RuleOutcome::Passed, 1));
         }
-        top.turn(1.0);
-        let told = top.told();
-        assert_eq!((told.destinations.len(), told.samples), (MOST, 100));
-        assert_eq!(told.destinations[0].error, 0.0, "every packet is there");
-        (0..SLICES).for_each(|_| top.turn(1.0));
-        assert_eq!(top.told().samples, 0);
+        stats.end_slice(1.0);
+        let list = stats.list();
+        assert_eq!((list.destinations.len(), list.samples), (MAX_LISTED, 100));
+        assert_eq!(list.destinations[0].error, 0.0, "every packet was sampled");
+        (0..SLICES).for_each(|_| stats.end_slice(1.0));
+        assert_eq!(stats.list().samples, 0);
     }
 }
