@@ -31,7 +31,7 @@ impl QueryHandle {
     ///
     /// # Errors
     ///
-    /// What is wrong with the request, or which thread does not answer.
+    /// The reason that the request is invalid, or the thread that does not answer.
     pub(crate) fn query(&self, request: &Request) -> Result<Vec<Item>, String> {
         let Self { control, view, .. } = self;
         let table = view.table();

@@ -36,10 +36,10 @@ pub(crate) const WORKER: [Capability; 1] = [Capability::CAP_BPF];
 pub fn keep(rights: &[Capability]) -> io::Result<()> {
     let wanted: CapsHashSet = rights.iter().copied().collect();
     let has = caps::read(None, CapSet::Permitted).map_err(io::Error::other)?;
-    let kept = has.intersection(&wanted).copied().collect();
+    let retained = has.intersection(&wanted).copied().collect();
     caps::clear(None, CapSet::Inheritable).map_err(io::Error::other)?;
-    caps::set(None, CapSet::Effective, &kept).map_err(io::Error::other)?;
-    caps::set(None, CapSet::Permitted, &kept).map_err(io::Error::other)
+    caps::set(None, CapSet::Effective, &retained).map_err(io::Error::other)?;
+    caps::set(None, CapSet::Permitted, &retained).map_err(io::Error::other)
 }
 
 /// Drops all capabilities of the process except [`ROUTER`]. Must be called before the process

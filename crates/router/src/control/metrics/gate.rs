@@ -57,7 +57,7 @@ impl Scrape {
         let metric = family(
             "gate_decisions",
             "Messages and decisions of grantors, by result; forged, replayed and unknown_source \
-             are not from a grantor: if they grow, somebody sends false decisions",
+             are not from a grantor: growth means an attack on the decisions",
         );
         to.counter(&metric, all.map(|(name, value)| ([("result", name)], value)))?;
         let each: Vec<_> = gate

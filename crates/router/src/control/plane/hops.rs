@@ -86,19 +86,19 @@ impl Hops {
         &mut self,
         targets: impl IntoIterator<Item = Option<HopTarget>>,
     ) -> Result<Vec<Hop>, Full> {
-        let (mut kept, mut gaps) = (Vec::new(), Vec::new());
+        let (mut seeded, mut gaps) = (Vec::new(), Vec::new());
         for (number, target) in (1..).zip(targets) {
             let gone = HopTarget::Gone(number);
             // A target has one hop: a second hop with the same target becomes `Gone`.
             let known = target.as_ref().is_some_and(|target| self.table.find(target).is_some());
             let present = target.is_some();
             let hop = self.table.acquire(target.as_ref().filter(|_| !known).unwrap_or(&gone))?;
-            if present { kept.push(hop) } else { gaps.push(hop) }
+            if present { seeded.push(hop) } else { gaps.push(hop) }
         }
         for hop in gaps {
             self.table.release(hop);
         }
-        Ok(kept)
+        Ok(seeded)
     }
 
     /// Drops a reference.
@@ -170,14 +170,14 @@ mod tests {
     fn hops_of_an_image_keep_their_indexes() {
         let mut hops = Hops::default();
         let targets = [Some(target(1)), None, Some(target(3)), Some(target(1)), Some(target(5))];
-        let kept = hops.seed(targets).unwrap();
-        assert_eq!(kept, [Hop(1), Hop(3), Hop(4), Hop(5)]);
+        let seeded = hops.seed(targets).unwrap();
+        assert_eq!(seeded, [Hop(1), Hop(3), Hop(4), Hop(5)]);
         assert_eq!(hops.get(Hop(3)), Some(&target(3)));
         assert_eq!(hops.get(Hop(4)), Some(&HopTarget::Gone(4)));
         assert_eq!(hops.acquire(&target(5)).unwrap(), (Hop(5), false));
         // An index that the image lacks is free; those of the image are not before it is retired.
         assert_eq!(hops.acquire(&target(9)).unwrap(), (Hop(2), true));
-        kept.into_iter().for_each(|hop| hops.release(hop));
+        seeded.into_iter().for_each(|hop| hops.release(hop));
         hops.retire_dropped();
         assert_eq!(hops.reclaim().len(), 3);
         assert_eq!(hops.get(Hop(5)), Some(&target(5)));

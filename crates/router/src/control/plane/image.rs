@@ -270,7 +270,7 @@ impl Plane {
         let target = |(hop, target): (u32, Option<SavedTarget>)| {
             target.map(|target| target.into_target(hop, names))
         };
-        let kept = self.hops.seed((1..).zip(targets).map(target)).map_err(AdoptError::Full)?;
+        let held = self.hops.seed((1..).zip(targets).map(target)).map_err(AdoptError::Full)?;
         self.update_adjacencies();
         self.publish_adjacencies();
         self.publish_ingresses(locals);
@@ -280,7 +280,7 @@ impl Plane {
             self.v4.adopt(at, v4);
             self.v6.adopt(at, v6);
         }
-        self.adopted = Some(kept);
+        self.adopted = Some(held);
         self.has_readers = true;
         Ok(())
     }
