@@ -2,8 +2,8 @@
 //! routes to what was reported of them.
 //!
 //! ```text
-//! bytes ─┬─ whole ────► Replay ─► reported, change by change ┐
-//!        └─ in pieces ► Replay ─► reported                   ├─ equal? and to the mirrors
+//! bytes ─┬─ whole ────► PeerRoutes ─► reported, change by change ┐
+//!        └─ in pieces ► PeerRoutes ─► reported                   ├─ equal? and to the mirrors
 //! ```
 //!
 //! The reports to a follower must not depend on the segments of the TCP stream, must match the
@@ -11,7 +11,7 @@
 //! change. The first byte decides whether the messages of a real zebra come before the input,
 //! the second where the first connection ends, the third how long the pieces are.
 
-use feed::fpm::Replay;
+use feed::fpm::PeerRoutes;
 use std::net::IpAddr;
 
 use feed::netlink::{Follower, Link, Neighbor, RouteInfo, Rule};
@@ -24,7 +24,7 @@ const ZEBRA: &[u8] = include_bytes!("../../crates/feed/tests/golden/frr-8.4.4.fp
 /// One way of playing the input.
 #[derive(Default)]
 struct Play {
-    replay: Replay,
+    routes: PeerRoutes,
     follower: Told,
     frames: u64,
     damaged: u64,
@@ -33,11 +33,11 @@ struct Play {
 impl Play {
     /// Plays a connection, cut into pieces of so many bytes.
     fn connection(&mut self, bytes: &[u8], piece: usize) {
-        self.replay.connect();
+        self.routes.connect();
         let mut waiting = Vec::new();
         for piece in bytes.chunks(piece) {
             waiting.extend_from_slice(piece);
-            let applied = self.replay.apply(&waiting, &mut self.follower);
+            let applied = self.routes.apply(&waiting, &mut self.follower);
             waiting.drain(..applied.bytes);
             self.frames += applied.frames;
             self.damaged += applied.parse_errors + u64::from(applied.broken.is_some());
@@ -46,9 +46,9 @@ impl Play {
             }
         }
         let mut whole = Told::default();
-        for mirror in self.replay.left().iter().chain([self.replay.mirror()]) {
+        for mirror in self.routes.stale().iter().chain([self.routes.mirror()]) {
             // No two have the same prefix: this panics if a follower would hear it twice.
-            mirror.tell_routes(&mut Once(&mut whole));
+            mirror.report_routes(&mut Once(&mut whole));
         }
         assert_eq!(self.follower, whole, "the reports and the mirrors");
     }
@@ -86,9 +86,9 @@ pub fn fpm(input: &[u8]) -> (u64, u64) {
         let mut play = Play::default();
         play.connection(&before, piece);
         play.connection(second, piece);
-        play.replay.sweep(&mut play.follower);
+        play.routes.sweep(&mut play.follower);
         let mut whole = Told::default();
-        play.replay.mirror().tell_routes(&mut whole);
+        play.routes.mirror().report_routes(&mut whole);
         assert_eq!(play.follower, whole, "after the sweep the last routes remain");
         play
     };
@@ -96,7 +96,7 @@ pub fn fpm(input: &[u8]) -> (u64, u64) {
     assert_eq!(whole.follower, pieces.follower, "in pieces of {} bytes", 1 + piece);
     assert_eq!((whole.frames, whole.damaged), (pieces.frames, pieces.damaged));
     let mut gone = whole;
-    gone.replay.forget(&mut gone.follower);
+    gone.routes.clear(&mut gone.follower);
     assert_eq!(gone.follower, Told::default(), "everything was forgotten");
     (gone.frames, gone.damaged)
 }

@@ -59,7 +59,7 @@ impl Follower for Told {
 /// What a mirror shows, asked whole.
 fn asked(mirror: &Mirror) -> Told {
     let mut whole = Told::default();
-    mirror.tell_routes(&mut whole);
+    mirror.report_routes(&mut whole);
     whole.links.clone_from(mirror.links());
     whole.rules = mirror.rules().to_vec();
     whole

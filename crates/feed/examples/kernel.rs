@@ -9,7 +9,7 @@
 
 use std::time::Instant;
 
-use fingerpost_feed::netlink::{Error, Kernel, Nobody};
+use fingerpost_feed::netlink::{Error, Kernel, NullFollower};
 
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -21,7 +21,7 @@ fn main() -> Result<(), Error> {
     let before = resident();
     let mut kernel = Kernel::open()?;
     let begun = Instant::now();
-    kernel.start(&mut Nobody)?;
+    kernel.start(&mut NullFollower)?;
     let took = begun.elapsed();
     let counters = kernel.counters();
     let (v4, v6) = kernel

@@ -6,8 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
 use fib::Prefix;
-use fingerpost_feed::fpm::{Fpm, Peers, Refusal, Settings};
-use fingerpost_feed::netlink::{Follower, Link, Neighbor, Nobody, RouteInfo, Rule, Target, Via};
+use fingerpost_feed::fpm::{Fpm, FpmOptions, Peers, Refusal};
+use fingerpost_feed::netlink::{
+    Follower, Link, Neighbor, NullFollower, RouteInfo, Rule, Target, Via,
+};
 
 const NEW_ROUTE: u16 = 24;
 const DEL_ROUTE: u16 = 25;
@@ -114,11 +116,11 @@ struct Scene {
 
 impl Scene {
     fn new(quiet: u64) -> Self {
-        Self::with(Settings { quiet: Duration::from_millis(quiet), ..Settings::default() })
+        Self::with(FpmOptions { quiet: Duration::from_millis(quiet), ..FpmOptions::default() })
     }
 
-    fn with(settings: Settings) -> Self {
-        let settings = Settings { listen: "127.0.0.1:0".parse().unwrap(), ..settings };
+    fn with(settings: FpmOptions) -> Self {
+        let settings = FpmOptions { listen: "127.0.0.1:0".parse().unwrap(), ..settings };
         Self {
             fpm: Fpm::listen(settings).expect("the socket listens"),
             recorded: RecordedRoutes::default(),
@@ -212,16 +214,16 @@ fn nexthop_that_goes_in_the_frame_of_its_route_leaves_nothing_reported() {
 
 #[test]
 fn a_real_zebra_is_understood() {
-    let settings = Settings { listen: "127.0.0.1:0".parse().unwrap(), ..Settings::default() };
+    let settings = FpmOptions { listen: "127.0.0.1:0".parse().unwrap(), ..FpmOptions::default() };
     let mut fpm = Fpm::listen(settings).expect("the socket listens");
     let mut zebra = TcpStream::connect(fpm.address().unwrap()).expect("it is listened to");
     let begun = Instant::now();
-    while !fpm.pump(&mut Nobody, 100).expect("the listener works").connected {
+    while !fpm.pump(&mut NullFollower, 100).expect("the listener works").connected {
         assert!(begun.elapsed() < Duration::from_secs(20), "{fpm:?}");
     }
     zebra.write_all(GOLDEN).expect("there is room in the socket");
     drop(zebra);
-    while fpm.pump(&mut Nobody, 100).expect("the listener works").connected {
+    while fpm.pump(&mut NullFollower, 100).expect("the listener works").connected {
         assert!(begun.elapsed() < Duration::from_secs(20), "{fpm:?}");
     }
     let mirror = fpm.mirror();
@@ -275,7 +277,7 @@ fn what_is_not_sent_again_is_swept_and_nothing_before_that() {
     assert_eq!(scene.recorded.gateway(501), None);
     assert_eq!(scene.recorded.gateway(502).as_deref(), Some("192.0.2.1"), "as it was meant before");
     assert_eq!(scene.recorded.calls, calls + 2);
-    assert_eq!(scene.fpm.left().len(), 1);
+    assert_eq!(scene.fpm.stale().len(), 1);
 
     // Broken off in the midst, and again: what came by then counts as sent.
     drop(zebra);
@@ -294,8 +296,8 @@ fn what_is_not_sent_again_is_swept_and_nothing_before_that() {
         std::thread::sleep(Duration::from_millis(2));
     }
     assert_eq!(scene.recorded.routes.len(), 1);
-    assert!(scene.fpm.left().is_empty());
-    scene.fpm.forget(&mut scene.recorded);
+    assert!(scene.fpm.stale().is_empty());
+    scene.fpm.clear(&mut scene.recorded);
     assert!(scene.recorded.routes.is_empty());
 }
 
@@ -329,7 +331,7 @@ fn bytes_at_random_do_not_panic() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (state >> 33) as usize % limit
     };
-    let settings = Settings { listen: "127.0.0.1:0".parse().unwrap(), ..Settings::default() };
+    let settings = FpmOptions { listen: "127.0.0.1:0".parse().unwrap(), ..FpmOptions::default() };
     let mut fpm = Fpm::listen(settings).expect("the socket listens");
     let good = frame(&[nexthop(2, "192.0.2.2"), route(NEW_ROUTE, 2, 2), route(DEL_ROUTE, 3, 0)]);
     for _ in 0..400 {
@@ -340,12 +342,12 @@ fn bytes_at_random_do_not_panic() {
             bytes[at] = dice(256) as u8;
         }
         let begun = Instant::now();
-        while !fpm.pump(&mut Nobody, 100).expect("the listener works").connected {
+        while !fpm.pump(&mut NullFollower, 100).expect("the listener works").connected {
             assert!(begun.elapsed() < Duration::from_secs(20), "{fpm:?}");
         }
         zebra.write_all(&bytes).expect("there is room in the socket");
         drop(zebra);
-        while fpm.pump(&mut Nobody, 100).expect("the listener works").connected {
+        while fpm.pump(&mut NullFollower, 100).expect("the listener works").connected {
             assert!(begun.elapsed() < Duration::from_secs(20), "{fpm:?}");
         }
     }
@@ -365,7 +367,7 @@ fn second_peer_is_refused_while_the_first_is_connected() {
     scene.refused(&other, 1, Refusal::Busy);
     assert_eq!(scene.recorded.gateway(1).as_deref(), Some("192.0.2.1"));
     assert_eq!((scene.recorded.routes.len(), scene.recorded.calls), (1, 1));
-    assert!(scene.fpm.is_complete() && scene.fpm.left().is_empty());
+    assert!(scene.fpm.is_complete() && scene.fpm.stale().is_empty());
     // The first goes on, and leaves the place to another when it ends.
     zebra.write_all(&frame(&[route(NEW_ROUTE, 3, 1)])).expect("it is read");
     scene.frames(2);
@@ -381,7 +383,7 @@ fn second_peer_is_refused_while_the_first_is_connected() {
 fn peer_of_another_user_is_refused() {
     let own = nix::unistd::Uid::effective().as_raw();
     let peers = Peers { users: vec![own + 1], ..Peers::default() };
-    let mut scene = Scene::with(Settings { peers, ..Settings::default() });
+    let mut scene = Scene::with(FpmOptions { peers, ..FpmOptions::default() });
     let mut peer = scene.connect();
     peer.write_all(GOLDEN).expect("there is room in the socket");
     scene.refused(&peer, 1, Refusal::User(own));
@@ -392,7 +394,7 @@ fn peer_of_another_user_is_refused() {
 fn peer_that_closes_before_it_is_taken_is_refused() {
     // The kernel would report root as the owner of its socket.
     let peers = Peers { users: vec![0], ..Peers::default() };
-    let mut scene = Scene::with(Settings { peers, ..Settings::default() });
+    let mut scene = Scene::with(FpmOptions { peers, ..FpmOptions::default() });
     let mut peer = scene.connect();
     peer.write_all(&frame(&[nexthop(1, "192.0.2.1"), route(NEW_ROUTE, 1, 1)])).expect("room");
     drop(peer);
@@ -404,7 +406,8 @@ fn peer_that_closes_before_it_is_taken_is_refused() {
 #[test]
 fn connection_without_routes_sweeps_nothing() {
     let moment = Duration::from_millis(10);
-    let mut scene = Scene::with(Settings { quiet: moment, longest: moment, ..Settings::default() });
+    let mut scene =
+        Scene::with(FpmOptions { quiet: moment, max_wait: moment, ..FpmOptions::default() });
     let mut zebra = scene.connect();
     zebra.write_all(&frame(&[nexthop(1, "192.0.2.1"), route(NEW_ROUTE, 1, 1)])).expect("read");
     scene.swept(1);

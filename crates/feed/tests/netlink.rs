@@ -5,8 +5,8 @@
 
 use fib::Prefix;
 use fingerpost_feed::netlink::{
-    Action, Damage, Follower, Link, Messages, Mirror, Neighbor, Nexthop, Nobody, RouteInfo, Rule,
-    Target,
+    Action, Damage, Follower, Link, Messages, Mirror, Neighbor, NexthopObject, NullFollower,
+    RouteInfo, Rule, Target,
 };
 
 const GOLDEN: &[u8] = include_bytes!("golden/linux-6.18.netlink");
@@ -22,7 +22,7 @@ fn golden() -> Vec<&'static [u8]> {
 }
 
 fn apply(mirror: &mut Mirror, bytes: &[u8]) -> Result<(), Damage> {
-    Messages::new(bytes).try_for_each(|message| mirror.apply(&message?, &mut Nobody))
+    Messages::new(bytes).try_for_each(|message| mirror.apply(&message?, &mut NullFollower))
 }
 
 fn whole() -> Mirror {
@@ -34,7 +34,7 @@ fn whole() -> Mirror {
 /// Everything a mirror shows, in words.
 fn shown(mirror: &Mirror) -> String {
     let mut text = format!("{:?}\n{:?}\n", mirror.links(), mirror.addresses());
-    text += &format!("{:?}\n{:?}\n", mirror.neighbors(), mirror.nexthops());
+    text += &format!("{:?}\n{:?}\n", mirror.neighbors(), mirror.nexthop_objects());
     text += &format!("{:?}\n", mirror.rules());
     for &table in mirror.tables().keys() {
         text += &format!("{table} {:?}\n", mirror.routes_v4(table).collect::<Vec<_>>());
@@ -76,9 +76,9 @@ fn a_real_kernel_is_understood() {
     assert_eq!(leads(255, "10.0.0.255/32"), "Broadcast");
     let link = mirror.links().values().find(|link| link.name == "a0").expect("a0");
     assert_eq!((link.mac, link.mtu, &link.kind[..]), (Some([2, 0, 0, 0, 0, 0xa0]), 1500, "veth"));
-    assert_eq!(mirror.nexthops()[&20], Nexthop::Blackhole);
-    let group = Nexthop::Group { members: vec![(1, 3), (2, 1)], resilient: true };
-    assert_eq!(mirror.nexthops()[&10], group);
+    assert_eq!(mirror.nexthop_objects()[&20], NexthopObject::Blackhole);
+    let group = NexthopObject::Group { members: vec![(1, 3), (2, 1)], resilient: true };
+    assert_eq!(mirror.nexthop_objects()[&10], group);
     let rule = |priority| mirror.rules().iter().find(|rule| rule.priority == priority).unwrap();
     assert_eq!((rule(500).mark, rule(500).action), (Some((5, 0xff)), Action::Table(1000)));
     assert_eq!(rule(600).action, Action::Blackhole);
@@ -146,7 +146,7 @@ fn damage_at_random_does_not_panic_and_what_was_there_stays() {
         let before = shown(&mirror);
         // Only the first: a length that has shrunk leaves a rest behind it.
         let first = Messages::new(&message).next().expect("there is something");
-        match first.and_then(|message| mirror.apply(&message, &mut Nobody)) {
+        match first.and_then(|message| mirror.apply(&message, &mut NullFollower)) {
             Err(_) => {
                 refused += 1;
                 assert_eq!(shown(&mirror), before);

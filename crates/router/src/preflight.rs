@@ -193,7 +193,9 @@ impl Findings {
     /// Checks the requirements of all daemons, and returns the kernel's description of the machine.
     fn machine(&mut self, config: &config::Config) -> System {
         let mut system = System::default();
-        if let Err(error) = Kernel::open().and_then(|mut kernel| kernel.survey(&mut system)) {
+        if let Err(error) =
+            Kernel::open().and_then(|mut kernel| kernel.start_without_routes(&mut system))
+        {
             self.error(&error);
             return system;
         }

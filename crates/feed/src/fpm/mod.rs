@@ -18,8 +18,8 @@
 //!   done, nor what has gone in the meantime. So each connection has a mirror of its own,
 //!   and those of earlier ones hold what has not been said again: routes stay while zebra
 //!   is away and while it repeats itself. When no prefix that is new to this connection
-//!   has come for a while ([`Settings::quiet`]; changes of those that have come do not
-//!   count, as they never cease), or after [`Settings::longest`], what is left is gone.
+//!   has come for a while ([`FpmOptions::quiet`]; changes of those that have come do not
+//!   count, as they never cease), or after [`FpmOptions::max_wait`], what is left is gone.
 //!   A connection that has sent no route ends nothing: zebra has at least the routes of
 //!   connected networks. The mirrors are apart because a zebra that was restarted gives
 //!   the numbers of its nexthop groups new meanings.
@@ -35,11 +35,11 @@
 //! counted: a second peer must neither replace the first one nor have its routes swept. A
 //! zebra that crashed is no obstacle, because the kernel closes its connection before
 //! another begins and what is there is read before another is taken; a host that vanished is
-//! noticed by keepalive probes, after [`Settings::dead`].
+//! noticed by keepalive probes, after [`FpmOptions::peer_timeout`].
 
 mod frame;
+mod peer_routes;
 mod peers;
-mod replay;
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -52,55 +52,55 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::{KeepAlive, RcvBuf, TcpKeepCount, TcpKeepIdle, TcpKeepInterval};
 
+pub use self::peer_routes::{ApplyResult, PeerRoutes};
 pub use self::peers::{Peers, Refusal, Refused};
-pub use self::replay::{Applied, Replay};
-use crate::netlink::{Damage, Follower, Mirror, Owners};
+use crate::netlink::{Damage, Follower, Mirror, SocketOwners};
 
 /// The port that FRR connects to unless told otherwise.
 pub const PORT: u16 = 2620;
 
-/// How much is read at once, in bytes. The longest frame is 64 KiB.
+/// How much is read at once, in bytes. The max_wait frame is 64 KiB.
 const READ: usize = 256 << 10;
 /// How much may wait in the socket, in bytes.
-const WAITING: usize = 8 << 20;
+const SOCKET_BUFFER: usize = 8 << 20;
 
 /// The most connections that one [`Fpm::pump`] accepts or refuses.
-const ACCEPTED: usize = 16;
+const MAX_ACCEPTS: usize = 16;
 /// The number of keepalive probes that a peer may leave unanswered.
 const PROBES: u32 = 3;
 
 /// How FRR is followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct FpmOptions {
     /// Where to listen.
     pub listen: SocketAddr,
     /// The peers that may connect.
     pub peers: Peers,
     /// How long a peer that sends nothing may leave keepalive probes unanswered before it
     /// counts as gone; whole seconds, at least 4.
-    pub dead: Duration,
+    pub peer_timeout: Duration,
     /// For how long no new prefix must come until everything is taken to have been sent.
     pub quiet: Duration,
     /// How long after a connection everything is taken to have been sent in any case.
-    pub longest: Duration,
+    pub max_wait: Duration,
 }
 
-impl Default for Settings {
+impl Default for FpmOptions {
     fn default() -> Self {
         let listen = SocketAddr::from(([127, 0, 0, 1], PORT));
         Self {
             listen,
             peers: Peers::default(),
-            dead: Duration::from_secs(20),
+            peer_timeout: Duration::from_secs(20),
             quiet: Duration::from_secs(3),
-            longest: Duration::from_secs(120),
+            max_wait: Duration::from_secs(120),
         }
     }
 }
 
 /// What has happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct FpmCounters {
     /// Frames read.
     pub frames: u64,
     /// Netlink messages read.
@@ -123,7 +123,7 @@ pub struct Counters {
 
 /// What one [`Fpm::pump`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pumped {
+pub struct FpmProgress {
     /// Messages read.
     pub messages: usize,
     /// Says that the limit was reached and more may be there.
@@ -155,12 +155,12 @@ struct Connection {
 /// FRR, listened to.
 pub struct Fpm {
     listener: TcpListener,
-    owners: Owners,
+    owners: SocketOwners,
     connection: Option<Connection>,
     poll: Epoll,
-    routes: Replay,
-    settings: Settings,
-    counters: Counters,
+    routes: PeerRoutes,
+    options: FpmOptions,
+    counters: FpmCounters,
 }
 
 impl Fpm {
@@ -169,9 +169,9 @@ impl Fpm {
     /// # Errors
     ///
     /// What the system says, for instance if somebody else listens there.
-    pub fn listen(settings: Settings) -> io::Result<Self> {
-        let owners = Owners::open().map_err(io::Error::other)?;
-        let listener = TcpListener::bind(settings.listen)?;
+    pub fn listen(options: FpmOptions) -> io::Result<Self> {
+        let owners = SocketOwners::open().map_err(io::Error::other)?;
+        let listener = TcpListener::bind(options.listen)?;
         listener.set_nonblocking(true)?;
         let poll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         poll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
@@ -180,9 +180,9 @@ impl Fpm {
             owners,
             connection: None,
             poll,
-            routes: Replay::new(),
-            settings,
-            counters: Counters::default(),
+            routes: PeerRoutes::new(),
+            options,
+            counters: FpmCounters::default(),
         })
     }
 
@@ -204,33 +204,33 @@ impl Fpm {
     /// # Errors
     ///
     /// What the system says of the socket that listens.
-    pub fn pump(&mut self, to: &mut dyn Follower, limit: usize) -> io::Result<Pumped> {
-        let mut pumped = Pumped::default();
+    pub fn pump(&mut self, to: &mut dyn Follower, limit: usize) -> io::Result<FpmProgress> {
+        let mut progress = FpmProgress::default();
         loop {
-            self.read(&mut pumped, to, limit);
+            self.read(&mut progress, to, limit);
             // With the rest unread it is not known whether the peer is still there.
-            if pumped.more || !self.accept()? {
+            if progress.more || !self.accept()? {
                 break;
             }
         }
-        if !pumped.more && self.due().is_some_and(|due| due <= Instant::now()) {
-            pumped.resynchronized = self.sweep(to);
+        if !progress.more && self.due().is_some_and(|due| due <= Instant::now()) {
+            progress.resynchronized = self.sweep(to);
         }
-        pumped.connected = self.connection.is_some();
-        pumped.resynchronizing =
+        progress.connected = self.connection.is_some();
+        progress.resynchronizing =
             self.connection.as_ref().is_none_or(|connection| !connection.swept);
-        Ok(pumped)
+        Ok(progress)
     }
 
     /// Reads what the peer has sent, until nothing is there or `limit` is reached.
-    fn read(&mut self, pumped: &mut Pumped, to: &mut dyn Follower, limit: usize) {
+    fn read(&mut self, progress: &mut FpmProgress, to: &mut dyn Follower, limit: usize) {
         while let Some(connection) = &mut self.connection {
             match connection.receive() {
                 Ok(0) => self.connection = None,
-                Ok(_) => match connection.understand(&mut self.routes, &mut self.counters, to) {
-                    Ok(messages) => pumped.messages += messages,
+                Ok(_) => match connection.apply_frames(&mut self.routes, &mut self.counters, to) {
+                    Ok(messages) => progress.messages += messages,
                     Err(damage) => {
-                        note(&mut self.counters, damage);
+                        count_damage(&mut self.counters, damage);
                         self.connection = None;
                     }
                 },
@@ -238,8 +238,8 @@ impl Fpm {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => self.connection = None,
             }
-            if pumped.messages >= limit {
-                pumped.more = true;
+            if progress.messages >= limit {
+                progress.more = true;
                 break;
             }
         }
@@ -247,7 +247,7 @@ impl Fpm {
 
     /// Has zebra send everything again: the connection is closed, and its next one begins
     /// with that. Routes stay meanwhile.
-    pub fn again(&mut self) {
+    pub fn restart_session(&mut self) {
         self.connection = None;
     }
 
@@ -260,41 +260,41 @@ impl Fpm {
     /// taken to have been sent. Never, while the connection has sent no route.
     pub fn due(&self) -> Option<Instant> {
         let connection = self.connection.as_ref()?;
-        let quiet = connection.last_new + self.settings.quiet;
+        let quiet = connection.last_new + self.options.quiet;
         let waits = connection.has_routes && !connection.swept;
-        waits.then(|| quiet.min(connection.began + self.settings.longest))
+        waits.then(|| quiet.min(connection.began + self.options.max_wait))
     }
 
     /// Tells a follower that knows nothing yet of every route there is.
-    pub fn tell(&self, to: &mut dyn Follower) {
-        self.routes.tell(to);
+    pub fn report_routes(&self, to: &mut dyn Follower) {
+        self.routes.report_routes(to);
     }
 
     /// Forgets all routes: zebra has been away for too long.
-    pub fn forget(&mut self, to: &mut dyn Follower) {
-        self.routes.forget(to);
+    pub fn clear(&mut self, to: &mut dyn Follower) {
+        self.routes.clear(to);
     }
 
     /// Returns what zebra has sent by the last connection: all there is, unless
-    /// [`left`](Self::left) has something.
+    /// [`stale`](Self::stale) has something.
     pub fn mirror(&self) -> &Mirror {
         self.routes.mirror()
     }
 
     /// Returns what is left of earlier connections, and has not been sent again or swept.
-    pub fn left(&self) -> &[Mirror] {
-        self.routes.left()
+    pub fn stale(&self) -> &[Mirror] {
+        self.routes.stale()
     }
 
     /// Returns what has happened so far.
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &FpmCounters {
         &self.counters
     }
 
     /// Accepts the first waiting connection that is allowed, if none is open, and refuses the
     /// others; returns whether it has accepted one.
     fn accept(&mut self) -> io::Result<bool> {
-        for _ in 0..ACCEPTED {
+        for _ in 0..MAX_ACCEPTS {
             let (stream, peer) = match self.listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) => match error.kind() {
@@ -305,7 +305,7 @@ impl Fpm {
             };
             match self.check(&stream, peer) {
                 Ok(()) => {
-                    self.take(stream)?;
+                    self.serve(stream)?;
                     return Ok(true);
                 }
                 Err(why) => {
@@ -325,15 +325,15 @@ impl Fpm {
         // Of a connection that is gone there is no address.
         let own = stream.local_addr().map_err(|_| Refusal::NoUser)?;
         let owner = self.owners.of(own, peer).map_err(Refusal::System)?;
-        self.settings.peers.check(peer.ip(), owner)
+        self.options.peers.check(peer.ip(), owner)
     }
 
     /// Begins with a connection.
-    fn take(&mut self, stream: TcpStream) -> io::Result<()> {
+    fn serve(&mut self, stream: TcpStream) -> io::Result<()> {
         stream.set_nonblocking(true)?;
         // Not needed: without it the buffer is smaller.
-        let _ = setsockopt(&stream, RcvBuf, &WAITING);
-        let wait = (self.settings.dead.as_secs() as u32 / (PROBES + 1)).max(1);
+        let _ = setsockopt(&stream, RcvBuf, &SOCKET_BUFFER);
+        let wait = (self.options.peer_timeout.as_secs() as u32 / (PROBES + 1)).max(1);
         setsockopt(&stream, KeepAlive, &true)?;
         setsockopt(&stream, TcpKeepIdle, &wait)?;
         setsockopt(&stream, TcpKeepInterval, &wait)?;
@@ -377,10 +377,10 @@ impl Connection {
     }
 
     /// Applies every frame that is whole; returns how many messages they held.
-    fn understand(
+    fn apply_frames(
         &mut self,
-        routes: &mut Replay,
-        counters: &mut Counters,
+        routes: &mut PeerRoutes,
+        counters: &mut FpmCounters,
         to: &mut dyn Follower,
     ) -> Result<usize, Damage> {
         let applied = routes.apply(&self.buffer[self.start..self.end], to);
@@ -397,7 +397,7 @@ impl Connection {
     }
 }
 
-fn note(counters: &mut Counters, damage: Damage) {
+fn count_damage(counters: &mut FpmCounters, damage: Damage) {
     counters.parse_errors += 1;
     counters.last_damage = Some(damage);
 }
@@ -412,7 +412,7 @@ impl AsFd for Fpm {
 impl fmt::Debug for Fpm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fpm")
-            .field("settings", &self.settings)
+            .field("options", &self.options)
             .field("connected", &self.connection.is_some())
             .field("mirror", self.routes.mirror())
             .field("counters", &self.counters)

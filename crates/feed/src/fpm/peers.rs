@@ -1,14 +1,14 @@
 //! The peers that may feed routes, and the reasons for which others are refused.
 //!
 //! A peer on this host is allowed by its user, which the kernel reports
-//! ([`Owners`](crate::netlink::Owners)): an address of this host does not identify the user of the
+//! ([`SocketOwners`](crate::netlink::SocketOwners)): an address of this host does not identify the user of the
 //! socket. A peer on another host is allowed by its address, and by default none is. Both are
 //! checked once, when the connection is accepted.
 
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 
-use crate::netlink::{AnyPrefix, Owner};
+use crate::netlink::{AnyPrefix, SocketOwner};
 
 /// The peers that may feed routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,18 +54,18 @@ impl Default for Peers {
 
 impl Peers {
     /// Judges a peer by its address and owner.
-    pub(super) fn check(&self, peer: IpAddr, owner: Owner) -> Result<(), Refusal> {
+    pub(super) fn check(&self, peer: IpAddr, owner: SocketOwner) -> Result<(), Refusal> {
         let listed = |prefix: &AnyPrefix| match (prefix, peer.to_canonical()) {
             (AnyPrefix::V4(prefix), IpAddr::V4(v4)) => prefix.contains(v4.into()),
             (AnyPrefix::V6(prefix), IpAddr::V6(v6)) => prefix.contains(v6.into()),
             _ => false,
         };
         match owner {
-            Owner::User(user) if self.users.contains(&user) => Ok(()),
-            Owner::User(user) => Err(Refusal::User(user)),
-            Owner::Unknown => Err(Refusal::NoUser),
-            Owner::Remote if self.remote.iter().any(listed) => Ok(()),
-            Owner::Remote => Err(Refusal::Address),
+            SocketOwner::User(user) if self.users.contains(&user) => Ok(()),
+            SocketOwner::User(user) => Err(Refusal::User(user)),
+            SocketOwner::Unknown => Err(Refusal::NoUser),
+            SocketOwner::Remote if self.remote.iter().any(listed) => Ok(()),
+            SocketOwner::Remote => Err(Refusal::Address),
         }
     }
 }
@@ -86,7 +86,7 @@ impl fmt::Display for Refused {
 #[cfg(test)]
 mod tests {
     use super::{Peers, Refusal};
-    use crate::netlink::{AnyPrefix, Owner};
+    use crate::netlink::{AnyPrefix, SocketOwner};
 
     #[test]
     fn local_peer_is_judged_by_user_and_remote_peer_by_address() {
@@ -96,14 +96,14 @@ mod tests {
         ];
         let peers = Peers { users: vec![0, 104], remote };
         let check = |address: &str, owner| peers.check(address.parse().expect("one"), owner);
-        assert_eq!(check("127.0.0.1", Owner::User(104)), Ok(()));
-        assert_eq!(check("127.0.0.1", Owner::User(65534)), Err(Refusal::User(65534)));
-        assert_eq!(check("192.0.2.1", Owner::User(65534)), Err(Refusal::User(65534)));
-        assert_eq!(check("192.0.2.1", Owner::Unknown), Err(Refusal::NoUser));
-        assert_eq!(check("192.0.2.15", Owner::Remote), Ok(()));
-        assert_eq!(check("::ffff:192.0.2.15", Owner::Remote), Ok(()));
-        assert_eq!(check("192.0.2.16", Owner::Remote), Err(Refusal::Address));
-        assert_eq!(check("2001:db8::7", Owner::Remote), Ok(()));
-        assert_eq!(check("2001:db8::8", Owner::Remote), Err(Refusal::Address));
+        assert_eq!(check("127.0.0.1", SocketOwner::User(104)), Ok(()));
+        assert_eq!(check("127.0.0.1", SocketOwner::User(65534)), Err(Refusal::User(65534)));
+        assert_eq!(check("192.0.2.1", SocketOwner::User(65534)), Err(Refusal::User(65534)));
+        assert_eq!(check("192.0.2.1", SocketOwner::Unknown), Err(Refusal::NoUser));
+        assert_eq!(check("192.0.2.15", SocketOwner::Remote), Ok(()));
+        assert_eq!(check("::ffff:192.0.2.15", SocketOwner::Remote), Ok(()));
+        assert_eq!(check("192.0.2.16", SocketOwner::Remote), Err(Refusal::Address));
+        assert_eq!(check("2001:db8::7", SocketOwner::Remote), Ok(()));
+        assert_eq!(check("2001:db8::8", SocketOwner::Remote), Err(Refusal::Address));
     }
 }

@@ -31,14 +31,14 @@ pub enum Error {
     /// A system call failed.
     System {
         /// What was being done.
-        doing: &'static str,
+        operation: &'static str,
         /// What the system said.
         source: Errno,
     },
     /// The kernel refused a request.
     Refused {
         /// What was asked for.
-        asked: &'static str,
+        request: &'static str,
         /// What it said.
         source: Errno,
     },
@@ -47,8 +47,8 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::System { doing, source } => {
-                write!(f, "{doing}: {}", source.desc())?;
+            Self::System { operation, source } => {
+                write!(f, "{operation}: {}", source.desc())?;
                 match source {
                     Errno::EPERM | Errno::EACCES => f.write_str(" (it takes CAP_NET_ADMIN)"),
                     Errno::EMFILE | Errno::ENFILE => {
@@ -57,8 +57,8 @@ impl fmt::Display for Error {
                     _ => Ok(()),
                 }
             }
-            Self::Refused { asked, source } => {
-                write!(f, "the kernel refuses {asked}: {}", source.desc())?;
+            Self::Refused { request, source } => {
+                write!(f, "the kernel refuses {request}: {}", source.desc())?;
                 match source {
                     Errno::EPERM => f.write_str(" (it takes CAP_NET_ADMIN)"),
                     Errno::ENODEV => f.write_str(" (there is no such interface any more)"),

@@ -86,9 +86,9 @@ pub trait Follower {
 
 /// Nobody: nothing is told.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nobody;
+pub struct NullFollower;
 
-impl Follower for Nobody {
+impl Follower for NullFollower {
     fn route_v4(&mut self, _: u32, _: Prefix<u32>, _: Option<&RouteInfo>) {}
     fn route_v6(&mut self, _: u32, _: Prefix<u128>, _: Option<&RouteInfo>) {}
     fn link(&mut self, _: u32, _: Option<&Link>) {}

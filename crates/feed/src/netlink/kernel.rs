@@ -34,7 +34,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 use super::error::{Damage, Error};
 use super::follower::Follower;
-use super::lookup::{Found, Lookup};
+use super::lookup::{Lookup, LookupResult};
 use super::message::Messages;
 use super::mirror::Mirror;
 use super::neighbor;
@@ -65,25 +65,25 @@ const LARGEST_BUFFER: usize = 512 << 20;
 /// The memory for what one receive gives.
 const RECEIVE: usize = 64 << 10;
 /// How many receives of events come before one of a dump.
-const EVENTS: usize = 64;
+const EVENTS_PER_DUMP_READ: usize = 64;
 /// How long after the expiry of a route the routes are read again: the kernel counts in hundredths
 /// of a second, and messages take their time.
-const EXPIRED: Duration = Duration::from_millis(30);
+const EXPIRY_SLACK: Duration = Duration::from_millis(30);
 /// How long after a resynchronization one may follow for the sake of routes that end.
-const OFTEN: Duration = Duration::from_millis(500);
+const MIN_EXPIRY_GAP: Duration = Duration::from_millis(500);
 /// How long after one that was taken although interrupted the next one begins.
-const LATER: Duration = Duration::from_secs(10);
+const INTERRUPTED_RETRY: Duration = Duration::from_secs(10);
 
 /// How the kernel is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct KernelOptions {
     /// The receive buffer for events, in bytes. The kernel doubles it for its own use.
     pub buffer: usize,
     /// What the buffer may grow to, by overruns.
     pub largest_buffer: usize,
 }
 
-impl Default for Settings {
+impl Default for KernelOptions {
     fn default() -> Self {
         Self { buffer: BUFFER, largest_buffer: LARGEST_BUFFER }
     }
@@ -91,7 +91,7 @@ impl Default for Settings {
 
 /// What has happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct KernelCounters {
     /// Messages read, of events and of dumps.
     pub messages: u64,
     /// How often messages were lost because the buffer was full.
@@ -116,7 +116,7 @@ pub struct Counters {
 
 /// What one [`Kernel::pump`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pumped {
+pub struct KernelProgress {
     /// Messages read.
     pub messages: usize,
     /// Says that the limit was reached and more is there.
@@ -139,9 +139,9 @@ pub struct Kernel {
     mirror: Mirror,
     resync: Option<Resync>,
     /// When to resynchronize of our own accord.
-    later: Option<Instant>,
-    settings: Settings,
-    counters: Counters,
+    retry_at: Option<Instant>,
+    options: KernelOptions,
+    counters: KernelCounters,
 }
 
 impl Kernel {
@@ -152,20 +152,20 @@ impl Kernel {
     ///
     /// [`Error`].
     pub fn open() -> Result<Self, Error> {
-        Self::with(Settings::default())
+        Self::open_with(KernelOptions::default())
     }
 
-    /// Opens with settings of one's own.
+    /// Opens with options of one's own.
     ///
     /// # Errors
     ///
     /// [`Error`].
-    pub fn with(settings: Settings) -> Result<Self, Error> {
+    pub fn open_with(options: KernelOptions) -> Result<Self, Error> {
         let events = Socket::open(GROUPS)?;
-        let buffer = events.set_buffer(settings.buffer)?;
+        let buffer = events.set_buffer(options.buffer)?;
         let (dump, requests) = (Socket::open(0)?, Socket::open(0)?);
         dump.set_buffer(BUFFER)?;
-        let failed = |source| Error::System { doing: "watching netlink sockets", source };
+        let failed = |source| Error::System { operation: "watching netlink sockets", source };
         let poll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(failed)?;
         poll.add(&events, EpollEvent::new(EpollFlags::EPOLLIN, 0)).map_err(failed)?;
         poll.add(&dump, EpollEvent::new(EpollFlags::EPOLLIN, 1)).map_err(failed)?;
@@ -178,9 +178,9 @@ impl Kernel {
             buffer: vec![0; RECEIVE],
             mirror: Mirror::new(),
             resync: None,
-            later: None,
-            settings,
-            counters: Counters { buffer, ..Counters::default() },
+            retry_at: None,
+            options,
+            counters: KernelCounters { buffer, ..KernelCounters::default() },
         })
     }
 
@@ -207,24 +207,24 @@ impl Kernel {
     /// # Errors
     ///
     /// [`Error`].
-    pub fn survey(&mut self, to: &mut dyn Follower) -> Result<(), Error> {
-        let mut survey = Resync::begin(&mut self.dump)?.without_routes();
+    pub fn start_without_routes(&mut self, to: &mut dyn Follower) -> Result<(), Error> {
+        let mut resync = Resync::begin(&mut self.dump)?.without_routes();
         loop {
             let (step, count) =
-                survey.go_on(&mut self.dump, &mut self.buffer, &mut self.counters)?;
+                resync.advance(&mut self.dump, &mut self.buffer, &mut self.counters)?;
             self.counters.messages += count as u64;
             match step {
-                Step::Going => {}
+                Step::Progress => {}
                 Step::Idle => wait(&self.dump)?,
                 Step::Lost => {
                     // What is still to come of it is nobody's any more.
-                    self.dump = self.dump_anew()?;
-                    survey = Resync::begin(&mut self.dump)?.without_routes();
+                    self.dump = self.replace_dump_socket()?;
+                    resync = Resync::begin(&mut self.dump)?.without_routes();
                 }
                 Step::Done => break,
             }
         }
-        self.mirror.become_new(survey.into_mirror(), to);
+        self.mirror.replace_with(resync.into_mirror(), to);
         Ok(())
     }
 
@@ -234,37 +234,37 @@ impl Kernel {
     /// # Errors
     ///
     /// [`Error`]. What was read before has been told.
-    pub fn pump(&mut self, to: &mut dyn Follower, limit: usize) -> Result<Pumped, Error> {
-        let mut pumped = Pumped::default();
+    pub fn pump(&mut self, to: &mut dyn Follower, limit: usize) -> Result<KernelProgress, Error> {
+        let mut progress = KernelProgress::default();
         if self.due().is_some_and(|at| at <= Instant::now()) {
             self.resynchronize()?;
         }
         loop {
             // Events first, as an event that has been read is known to be older than what
             // the dump says next; but not without end.
-            let before = pumped.messages;
+            let before = progress.messages;
             let mut idle = false;
-            for _ in 0..EVENTS {
+            for _ in 0..EVENTS_PER_DUMP_READ {
                 let events = self.pump_events(to)?;
-                pumped.messages += events.unwrap_or(0);
+                progress.messages += events.unwrap_or(0);
                 idle = events.is_none();
-                if idle || pumped.messages >= limit {
+                if idle || progress.messages >= limit {
                     break;
                 }
             }
-            let dumped = self.pump_dump(to, &mut pumped)?;
-            pumped.messages += dumped.unwrap_or(0);
-            if idle && dumped.is_none() && pumped.messages == before {
+            let dumped = self.pump_dump(to, &mut progress)?;
+            progress.messages += dumped.unwrap_or(0);
+            if idle && dumped.is_none() && progress.messages == before {
                 break;
             }
-            if pumped.messages >= limit || pumped.resynchronized {
-                pumped.more = true;
+            if progress.messages >= limit || progress.resynchronized {
+                progress.more = true;
                 break;
             }
         }
-        self.counters.messages += pumped.messages as u64;
-        pumped.resynchronizing = self.resync.is_some();
-        Ok(pumped)
+        self.counters.messages += progress.messages as u64;
+        progress.resynchronizing = self.resync.is_some();
+        Ok(progress)
     }
 
     /// Begins to read everything anew; [`pump`](Self::pump) goes on with it.
@@ -273,18 +273,18 @@ impl Kernel {
     ///
     /// [`Error`].
     pub fn resynchronize(&mut self) -> Result<(), Error> {
-        self.later = None;
+        self.retry_at = None;
         // A dump that is under way is not ended by asking for another: the socket is.
         if self.resync.take().is_some() {
-            self.dump = self.dump_anew()?;
+            self.dump = self.replace_dump_socket()?;
         }
         self.resync = Some(Resync::begin(&mut self.dump)?);
         Ok(())
     }
 
     /// Makes another socket for dumps, in place of the one there is.
-    fn dump_anew(&self) -> Result<Socket, Error> {
-        let failed = |source| Error::System { doing: "watching netlink sockets", source };
+    fn replace_dump_socket(&self) -> Result<Socket, Error> {
+        let failed = |source| Error::System { operation: "watching netlink sockets", source };
         let dump = Socket::open(0)?;
         dump.set_buffer(BUFFER)?;
         self.poll.delete(&self.dump).map_err(failed)?;
@@ -313,7 +313,7 @@ impl Kernel {
         }
         match refused {
             None => Ok(()),
-            Some(source) => Err(Error::Refused { asked: "to resolve a neighbor", source }),
+            Some(source) => Err(Error::Refused { request: "to resolve a neighbor", source }),
         }
     }
 
@@ -339,10 +339,10 @@ impl Kernel {
             taken = self.mirror.correct(table, address, Some(message), to);
         });
         self.lookup = Some(lookup);
-        if found? == Found::Nothing {
+        if found? == LookupResult::NoRoute {
             taken = self.mirror.correct(table, address, None, to);
         }
-        note(&mut self.counters, taken.map(drop));
+        count_damage(&mut self.counters, taken.map(drop));
         Ok(taken.unwrap_or(false))
     }
 
@@ -353,9 +353,9 @@ impl Kernel {
         }
         // After the moment itself, and not for each of several that end together.
         let last = self.counters.last_resynchronized;
-        let expiry = self.mirror.expiry().map(|at| at + EXPIRED);
-        let expiry = expiry.map(|at| last.map_or(at, |last| at.max(last + OFTEN)));
-        self.later.into_iter().chain(expiry).min()
+        let expiry = self.mirror.expiry().map(|at| at + EXPIRY_SLACK);
+        let expiry = expiry.map(|at| last.map_or(at, |last| at.max(last + MIN_EXPIRY_GAP)));
+        self.retry_at.into_iter().chain(expiry).min()
     }
 
     /// Returns what the kernel has, as far as is known.
@@ -364,7 +364,7 @@ impl Kernel {
     }
 
     /// Returns what has happened so far.
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &KernelCounters {
         &self.counters
     }
 
@@ -379,7 +379,7 @@ impl Kernel {
         let bytes = match self.events.receive(&mut self.buffer)? {
             Received::Nothing => return Ok(None),
             Received::Lost => {
-                self.lost()?;
+                self.handle_overrun()?;
                 return Ok(Some(0));
             }
             Received::Bytes(bytes) => bytes,
@@ -395,23 +395,23 @@ impl Kernel {
                 overrun |= message.kind == NLMSG_OVERRUN;
                 if first { Ok(()) } else { self.mirror.apply(&message, to) }
             });
-            note(&mut self.counters, applied);
+            count_damage(&mut self.counters, applied);
         }
         if let Some(resync) = &mut self.resync {
-            overrun |= !resync.keep(received);
+            overrun |= !resync.log_events(received);
         }
         if overrun {
-            self.lost()?;
+            self.handle_overrun()?;
         }
         Ok(Some(count))
     }
 
     /// Messages were lost: everything is read anew, with a larger buffer.
-    fn lost(&mut self) -> Result<(), Error> {
+    fn handle_overrun(&mut self) -> Result<(), Error> {
         self.counters.overruns += 1;
         self.events.drain(&mut self.buffer)?;
         // The system doubles what it is asked for.
-        let more = self.counters.buffer.min(self.settings.largest_buffer);
+        let more = self.counters.buffer.min(self.options.largest_buffer);
         self.counters.buffer = self.events.set_buffer(more)?;
         self.resynchronize()
     }
@@ -421,17 +421,17 @@ impl Kernel {
     fn pump_dump(
         &mut self,
         to: &mut dyn Follower,
-        pumped: &mut Pumped,
+        progress: &mut KernelProgress,
     ) -> Result<Option<usize>, Error> {
         let Some(resync) = &mut self.resync else { return Ok(None) };
-        let (step, count) = resync.go_on(&mut self.dump, &mut self.buffer, &mut self.counters)?;
+        let (step, count) = resync.advance(&mut self.dump, &mut self.buffer, &mut self.counters)?;
         match step {
             Step::Idle => return Ok(None),
-            Step::Going => {}
+            Step::Progress => {}
             Step::Lost => self.resynchronize()?,
             Step::Done => {
                 self.finish(to);
-                pumped.resynchronized = true;
+                progress.resynchronized = true;
             }
         }
         Ok(Some(count))
@@ -439,12 +439,12 @@ impl Kernel {
 
     fn finish(&mut self, to: &mut dyn Follower) {
         let Some(resync) = self.resync.take() else { return };
-        let doubtful = resync.doubtful;
+        let incomplete = resync.incomplete;
         self.counters.last_receiving = resync.receiving;
         let began = resync.began;
-        self.mirror.become_new(resync.into_mirror(), to);
+        self.mirror.replace_with(resync.into_mirror(), to);
         let now = Instant::now();
-        self.later = doubtful.then_some(now + LATER);
+        self.retry_at = incomplete.then_some(now + INTERRUPTED_RETRY);
         self.counters.resynchronizations += 1;
         self.counters.last_resynchronized = Some(now);
         self.counters.last_took = now - began;
@@ -456,11 +456,11 @@ fn wait(what: &impl AsFd) -> Result<(), Error> {
     let mut fds = [PollFd::new(what.as_fd(), PollFlags::POLLIN)];
     match poll(&mut fds, PollTimeout::from(1000u16)) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
-        Err(source) => Err(Error::System { doing: "waiting for a dump", source }),
+        Err(source) => Err(Error::System { operation: "waiting for a dump", source }),
     }
 }
 
-fn note(counters: &mut Counters, applied: Result<(), Damage>) {
+fn count_damage(counters: &mut KernelCounters, applied: Result<(), Damage>) {
     if let Err(damage) = applied {
         counters.parse_errors += 1;
         counters.last_damage = Some(damage);

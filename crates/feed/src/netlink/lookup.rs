@@ -34,7 +34,7 @@ use super::uapi::{
 
 /// What the kernel does with packets of its own to an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum LookupResult {
     /// It uses a route.
     Route {
         /// The table that the rules led to.
@@ -47,7 +47,7 @@ pub enum Found {
     /// It refuses them, by a route of this kind.
     Refused(Target),
     /// It has no route.
-    Nothing,
+    NoRoute,
 }
 
 /// A connection for lookups.
@@ -71,7 +71,7 @@ impl Lookup {
     /// # Errors
     ///
     /// [`Error`]: the system's, or an answer that is none.
-    pub fn get(&mut self, address: IpAddr) -> Result<Found, Error> {
+    pub fn get(&mut self, address: IpAddr) -> Result<LookupResult, Error> {
         self.get_with(address, |_| {})
     }
 
@@ -80,10 +80,10 @@ impl Lookup {
         &mut self,
         address: IpAddr,
         mut show: impl FnMut(&Message<'_>),
-    ) -> Result<Found, Error> {
-        let asked = "a lookup";
+    ) -> Result<LookupResult, Error> {
+        let request = "a lookup";
         let number = self.socket.number();
-        self.socket.send(&request(address, number))?;
+        self.socket.send(&encode_request(address, number))?;
         while let Received::Bytes(bytes) = self.socket.receive(&mut self.buffer)? {
             for message in Messages::new(&self.buffer[..bytes]).flatten() {
                 match message.kind {
@@ -91,16 +91,18 @@ impl Lookup {
                     RTM_NEWROUTE => {
                         show(&message);
                         let view = RouteView::parse(&message).ok().flatten();
-                        let found = view.and_then(|view| found(&view).ok().flatten());
-                        return found.ok_or(Error::Refused { asked, source: Errno::EBADMSG });
+                        let found = view.and_then(|view| lookup_result(&view).ok().flatten());
+                        return found.ok_or(Error::Refused { request, source: Errno::EBADMSG });
                     }
                     NLMSG_ERROR => {
                         return match errno(&message) {
-                            Some(Errno::ENETUNREACH) => Ok(Found::Nothing),
-                            Some(Errno::EINVAL) => Ok(Found::Refused(Target::Blackhole)),
-                            Some(Errno::EACCES) => Ok(Found::Refused(Target::Prohibit)),
-                            Some(Errno::EHOSTUNREACH) => Ok(Found::Refused(Target::Unreachable)),
-                            Some(source) => Err(Error::Refused { asked, source }),
+                            Some(Errno::ENETUNREACH) => Ok(LookupResult::NoRoute),
+                            Some(Errno::EINVAL) => Ok(LookupResult::Refused(Target::Blackhole)),
+                            Some(Errno::EACCES) => Ok(LookupResult::Refused(Target::Prohibit)),
+                            Some(Errno::EHOSTUNREACH) => {
+                                Ok(LookupResult::Refused(Target::Unreachable))
+                            }
+                            Some(source) => Err(Error::Refused { request, source }),
                             None => continue,
                         };
                     }
@@ -108,7 +110,7 @@ impl Lookup {
                 }
             }
         }
-        Err(Error::Refused { asked, source: Errno::ENODATA })
+        Err(Error::Refused { request, source: Errno::ENODATA })
     }
 }
 
@@ -145,30 +147,32 @@ impl fmt::Debug for Lookup {
 }
 
 /// Says what a route of an answer comes to; `None` if it is of a kind that is not known.
-pub(super) fn found(view: &RouteView<'_>) -> Result<Option<Found>, Damage> {
+pub(super) fn lookup_result(view: &RouteView<'_>) -> Result<Option<LookupResult>, Damage> {
     let Some(target) = target(view)? else { return Ok(None) };
     let info = RouteInfo { target: Arc::new(target), metric: view.metric, protocol: view.protocol };
-    Ok(Some(Found::Route { table: view.table, prefix: view.prefix, info }))
+    Ok(Some(LookupResult::Route { table: view.table, prefix: view.prefix, info }))
 }
 
-/// Says where a route leads as the kernel marks its ways at this moment, in the words of
+/// Says where a route leads as the kernel marks its nexthops at this moment, in the words of
 /// the mirror.
 fn target(view: &RouteView<'_>) -> Result<Option<Target>, Damage> {
     Ok(Some(match view.kind {
         RTN_UNICAST => {
-            let ways = view.ways().collect::<Result<Vec<_>, _>>()?;
-            if ways.iter().any(|way| way.encapsulated) {
+            let nexthops = view.nexthops().collect::<Result<Vec<_>, _>>()?;
+            if nexthops.iter().any(|nexthop| nexthop.encapsulated) {
                 return Ok(Some(Target::Local));
             }
-            let carried = |way: &super::Way| way.flags & RTNH_F_LINKDOWN == 0;
-            let any_carried = ways.iter().any(|way| !way.is_dead() && carried(way));
-            let used = ways.iter().filter(|way| !way.is_dead() && (!any_carried || carried(way)));
+            let carried = |nexthop: &super::RouteNexthop| nexthop.flags & RTNH_F_LINKDOWN == 0;
+            let any_carried = nexthops.iter().any(|nexthop| !nexthop.is_dead() && carried(nexthop));
+            let used = nexthops
+                .iter()
+                .filter(|nexthop| !nexthop.is_dead() && (!any_carried || carried(nexthop)));
             let mut vias: Vec<Via> = used
-                .map(|way| Via {
-                    interface: way.interface,
-                    gateway: way.gateway,
-                    weight: way.weight,
-                    onlink: way.is_onlink(),
+                .map(|nexthop| Via {
+                    interface: nexthop.interface,
+                    gateway: nexthop.gateway,
+                    weight: nexthop.weight,
+                    onlink: nexthop.is_onlink(),
                 })
                 .collect();
             vias.sort_unstable();
@@ -188,7 +192,7 @@ fn target(view: &RouteView<'_>) -> Result<Option<Target>, Damage> {
     }))
 }
 
-fn request(address: IpAddr, sequence: u32) -> Vec<u8> {
+fn encode_request(address: IpAddr, sequence: u32) -> Vec<u8> {
     let (family, octets) = match address {
         IpAddr::V4(v4) => (AF_INET, v4.octets().to_vec()),
         IpAddr::V6(v6) => (AF_INET6, v6.octets().to_vec()),

@@ -3,10 +3,10 @@
 //! ```text
 //!  message ─► view ─► Mirror ─► Follower: what is best, where that has changed
 //!                      │
-//!                      ├ tables   table → Rib: prefix → list of candidates   (lists.rs)
+//!                      ├ tables   table → Rib: prefix → list of candidates   (candidates.rs)
 //!                      ├ lists    each different list once → paths           (paths.rs)
-//!                      ├ links, addresses, neighbors, nexthops, rules
-//!                      └ silent   what the kernel removes without a word     (silent.rs)
+//!                      ├ links, addresses, neighbors, nexthop_objects, rules
+//!                      └ silent   what the kernel removes without a word     (implicit.rs)
 //! ```
 //!
 //! A route takes a node or two of the trie, 20 bytes each for IPv4 and 32 for IPv6;
@@ -25,13 +25,13 @@
 //! Invariant: the follower has been told, for every prefix, of what [`Mirror::routes_v4`]
 //! and [`Mirror::routes_v6`] give.
 
-mod correct;
-mod differ;
+mod candidates;
+mod correction;
 mod frame;
-mod lists;
+mod implicit;
 mod order;
 mod paths;
-mod silent;
+mod replace;
 #[cfg(test)]
 mod tests;
 
@@ -43,9 +43,9 @@ use std::time::{Duration, Instant};
 
 use fib::{Addr, Hop, Prefix, Rib};
 
-use self::lists::{Entry, Lists};
-use self::order::Said;
-use self::paths::{Path, World};
+use self::candidates::{Candidate, CandidateLists};
+use self::order::RouteChange;
+use self::paths::{Path, ResolveContext};
 use super::address::AddressView;
 use super::error::Damage;
 use super::follower::{Follower, RouteInfo};
@@ -53,8 +53,8 @@ use super::link::{Link, LinkView};
 use super::message::Message;
 use super::neighbor::{Neighbor, NeighborView};
 use super::netconf::NetconfView;
-use super::nexthop::{Nexthop, NexthopView};
-use super::route::{AnyPrefix, RouteView, Way};
+use super::nexthop::{NexthopObject, NexthopObjectView};
+use super::route::{AnyPrefix, RouteNexthop, RouteView};
 use super::rule::Rule;
 use super::uapi::{
     RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELNETCONF, RTM_DELNEXTHOP, RTM_DELROUTE,
@@ -66,10 +66,10 @@ use super::uapi::{
 pub(crate) use self::order::Origin;
 
 /// How many changed prefixes a trie may remember, which nobody here asks for.
-const REMEMBERED: usize = 1 << 16;
+const MAX_DIRTY: usize = 1 << 16;
 
 /// How long after one look at routes that have ended the next one is due.
-const ENDED: Duration = Duration::from_secs(10);
+const EXPIRED_RECHECK: Duration = Duration::from_secs(10);
 
 /// What the kernel has, as its messages have told.
 #[derive(Default)]
@@ -77,13 +77,13 @@ pub struct Mirror {
     links: BTreeMap<u32, Link>,
     addresses: BTreeSet<(u32, IpAddr, u8)>,
     neighbors: BTreeMap<(u32, IpAddr), Neighbor>,
-    nexthops: BTreeMap<u32, Nexthop>,
+    nexthop_objects: BTreeMap<u32, NexthopObject>,
     /// The families and indexes for which routes without a carrier do not count.
     ignoring: BTreeSet<(bool, i32)>,
     rules: Vec<Rule>,
     v4: BTreeMap<u32, Rib<u32>>,
     v6: BTreeMap<u32, Rib<u128>>,
-    lists: Lists,
+    lists: CandidateLists,
     left_out: u64,
     /// When the first route expires, or may have been renewed.
     expiry: Option<Instant>,
@@ -92,18 +92,18 @@ pub struct Mirror {
     /// Memory used again for every message.
     path: Path,
     dead: Vec<bool>,
-    list: Vec<Entry>,
+    list: Vec<Candidate>,
 }
 
 /// What is different for the two families.
-pub(super) trait Kin: Addr {
+pub(super) trait AddressFamily: Addr {
     fn tables(mirror: &Mirror) -> &BTreeMap<u32, Rib<Self>>;
     fn tables_mut(mirror: &mut Mirror) -> &mut BTreeMap<u32, Rib<Self>>;
     fn any(prefix: Prefix<Self>) -> AnyPrefix;
-    fn tell(to: &mut dyn Follower, table: u32, prefix: Prefix<Self>, best: Option<&RouteInfo>);
+    fn report(to: &mut dyn Follower, table: u32, prefix: Prefix<Self>, best: Option<&RouteInfo>);
 }
 
-impl Kin for u32 {
+impl AddressFamily for u32 {
     fn tables(mirror: &Mirror) -> &BTreeMap<u32, Rib<Self>> {
         &mirror.v4
     }
@@ -113,12 +113,12 @@ impl Kin for u32 {
     fn any(prefix: Prefix<Self>) -> AnyPrefix {
         AnyPrefix::V4(prefix)
     }
-    fn tell(to: &mut dyn Follower, table: u32, prefix: Prefix<Self>, best: Option<&RouteInfo>) {
+    fn report(to: &mut dyn Follower, table: u32, prefix: Prefix<Self>, best: Option<&RouteInfo>) {
         to.route_v4(table, prefix, best);
     }
 }
 
-impl Kin for u128 {
+impl AddressFamily for u128 {
     fn tables(mirror: &Mirror) -> &BTreeMap<u32, Rib<Self>> {
         &mirror.v6
     }
@@ -128,7 +128,7 @@ impl Kin for u128 {
     fn any(prefix: Prefix<Self>) -> AnyPrefix {
         AnyPrefix::V6(prefix)
     }
-    fn tell(to: &mut dyn Follower, table: u32, prefix: Prefix<Self>, best: Option<&RouteInfo>) {
+    fn report(to: &mut dyn Follower, table: u32, prefix: Prefix<Self>, best: Option<&RouteInfo>) {
         to.route_v6(table, prefix, best);
     }
 }
@@ -184,10 +184,12 @@ impl Mirror {
                 }
             }
             RTM_NEWNEXTHOP => {
-                let view = NexthopView::parse(message)?;
-                self.set_nexthop(view.id, view.nexthop(), to);
+                let view = NexthopObjectView::parse(message)?;
+                self.set_nexthop_object(view.id, view.object(), to);
             }
-            RTM_DELNEXTHOP => self.forget_nexthops(&[NexthopView::parse(message)?.id], to),
+            RTM_DELNEXTHOP => {
+                self.remove_nexthop_objects(&[NexthopObjectView::parse(message)?.id], to)
+            }
             RTM_NEWNETCONF | RTM_DELNETCONF => {
                 if let Some(view) = NetconfView::parse(message)? {
                     self.set_netconf(&view, message.kind == RTM_NEWNETCONF, to);
@@ -220,16 +222,20 @@ impl Mirror {
     }
 
     /// Tells a follower that knows nothing yet of the best routes of all tables.
-    pub fn tell_routes(&self, to: &mut dyn Follower) {
+    pub fn report_routes(&self, to: &mut dyn Follower) {
         for &table in self.v4.keys() {
-            self.routes::<u32>(table).for_each(|(at, best)| u32::tell(to, table, at, Some(best)));
+            self.routes::<u32>(table).for_each(|(at, best)| u32::report(to, table, at, Some(best)));
         }
         for &table in self.v6.keys() {
-            self.routes::<u128>(table).for_each(|(at, best)| u128::tell(to, table, at, Some(best)));
+            self.routes::<u128>(table)
+                .for_each(|(at, best)| u128::report(to, table, at, Some(best)));
         }
     }
 
-    fn routes<A: Kin>(&self, table: u32) -> impl Iterator<Item = (Prefix<A>, &RouteInfo)> {
+    fn routes<A: AddressFamily>(
+        &self,
+        table: u32,
+    ) -> impl Iterator<Item = (Prefix<A>, &RouteInfo)> {
         let rib = A::tables(self).get(&table);
         let routes = rib.into_iter().flat_map(Rib::iter);
         routes.filter_map(|(prefix, hop)| Some((prefix, self.lists.best(hop)?)))
@@ -274,8 +280,8 @@ impl Mirror {
     }
 
     /// Returns the nexthop objects by number.
-    pub fn nexthops(&self) -> &BTreeMap<u32, Nexthop> {
-        &self.nexthops
+    pub fn nexthop_objects(&self) -> &BTreeMap<u32, NexthopObject> {
+        &self.nexthop_objects
     }
 
     /// Returns the rules, IPv4 first, by priority.
@@ -299,7 +305,7 @@ impl Mirror {
         v4 + self.v6.values().map(Rib::footprint).sum::<usize>()
     }
 
-    fn route<A: Kin>(
+    fn route<A: AddressFamily>(
         &mut self,
         message: &Message<'_>,
         origin: Origin,
@@ -312,14 +318,14 @@ impl Mirror {
         }
         let deletion = message.kind == RTM_DELROUTE;
         // Who has one route a prefix may say of its end nothing but the prefix.
-        let whatever = deletion && origin == Origin::Sole;
+        let sole_deletion = deletion && origin == Origin::Sole;
         let forwards = (RTN_UNICAST..=RTN_THROW).contains(&route.kind);
-        if !whatever && (route.tos != 0 || route.source_length != 0 || !forwards) {
+        if !sole_deletion && (route.tos != 0 || route.source_length != 0 || !forwards) {
             self.left_out += 1;
             return Ok(());
         }
         if let Some(left) = route.expires.filter(|_| !deletion) {
-            let due = Instant::now() + if left.is_zero() { ENDED } else { left };
+            let due = Instant::now() + if left.is_zero() { EXPIRED_RECHECK } else { left };
             self.expiry = Some(self.expiry.map_or(due, |expiry| expiry.min(due)));
             if left.is_zero() {
                 return Ok(());
@@ -329,17 +335,20 @@ impl Mirror {
         let mut dead = mem::take(&mut self.dead);
         let without_carrier = |index: u32| {
             let carried = self.links.get(&index).is_none_or(|link| link.carrier);
-            !carried && self.world().ignores(A::BITS == u128::BITS, index)
+            !carried && self.context().ignores(A::BITS == u128::BITS, index)
         };
-        word::<A>(route, &mut path, &mut dead, without_carrier)?;
-        let world =
-            World { links: &self.links, nexthops: &self.nexthops, ignoring: &self.ignoring };
+        read_path::<A>(route, &mut path, &mut dead, without_carrier)?;
+        let context = ResolveContext {
+            links: &self.links,
+            nexthop_objects: &self.nexthop_objects,
+            ignoring: &self.ignoring,
+        };
         // For IPv6 only a link's going down makes a way dead, which is known by the link.
-        let said_dead = (!deletion && !path.v6).then_some(&dead[..]);
-        if let Some(hop) = self.lists.paths.acquire(&path, said_dead, &world) {
-            let entry = Entry { metric: route.metric, path: hop, protocol: route.protocol };
-            let said = Said { entry, path: &path, flags: message.flags, origin };
-            self.change(route.table, prefix, &said, deletion, to);
+        let marked_dead = (!deletion && !path.v6).then_some(&dead[..]);
+        if let Some(hop) = self.lists.paths.acquire(&path, marked_dead, &context) {
+            let candidate = Candidate { metric: route.metric, path: hop, protocol: route.protocol };
+            let change = RouteChange { candidate, path: &path, flags: message.flags, origin };
+            self.apply_change(route.table, prefix, &change, deletion, to);
             self.lists.paths.release(hop);
         }
         self.path = path;
@@ -347,17 +356,17 @@ impl Mirror {
         Ok(())
     }
 
-    /// Changes the list of a prefix by what was said.
-    fn change<A: Kin>(
+    /// Changes the list of a prefix by what was change.
+    fn apply_change<A: AddressFamily>(
         &mut self,
         table: u32,
         prefix: Prefix<A>,
-        said: &Said<'_>,
+        change: &RouteChange<'_>,
         deletion: bool,
         to: &mut dyn Follower,
     ) {
         // A dump lists all routes of a prefix one after the other.
-        let fresh = said.origin == Origin::Dump && {
+        let fresh = change.origin == Origin::Dump && {
             let about = Some((table, A::any(prefix)));
             mem::replace(&mut self.dumped, about) != about
         };
@@ -367,30 +376,33 @@ impl Mirror {
         if !fresh {
             list.extend_from_slice(self.lists.get(old));
         }
-        let world =
-            World { links: &self.links, nexthops: &self.nexthops, ignoring: &self.ignoring };
+        let context = ResolveContext {
+            links: &self.links,
+            nexthop_objects: &self.nexthop_objects,
+            ignoring: &self.ignoring,
+        };
         let edit = if deletion { order::remove } else { order::add };
-        let made = if said.origin == Origin::Sole {
+        let acquired = if change.origin == Origin::Sole {
             list.clear();
-            list.extend((!deletion).then_some(said.entry));
+            list.extend((!deletion).then_some(change.candidate));
             None
         } else {
-            edit(&mut list, said, &mut self.lists, &world)
+            edit(&mut list, change, &mut self.lists, &context)
         };
-        self.put(table, prefix, old, &list, to);
-        if let Some(made) = made {
-            self.lists.paths.release(made);
+        self.set_list(table, prefix, old, &list, to);
+        if let Some(acquired) = acquired {
+            self.lists.paths.release(acquired);
         }
         self.list = list;
     }
 
     /// Gives a prefix another list and tells if what is best has changed.
-    fn put<A: Kin>(
+    fn set_list<A: AddressFamily>(
         &mut self,
         table: u32,
         prefix: Prefix<A>,
         old: Hop,
-        list: &Vec<Entry>,
+        list: &Vec<Candidate>,
         to: &mut dyn Follower,
     ) {
         if list == self.lists.get(old) {
@@ -404,14 +416,14 @@ impl Mirror {
             new
         };
         if self.lists.best(old) != self.lists.best(new) {
-            A::tell(to, table, prefix, self.lists.best(new));
+            A::report(to, table, prefix, self.lists.best(new));
         }
         self.lists.release(old);
         let tables = A::tables_mut(self);
         if new.is_some() {
             let rib = tables.entry(table).or_default();
             rib.insert(prefix, new);
-            if rib.dirty_len() > REMEMBERED {
+            if rib.dirty_len() > MAX_DIRTY {
                 rib.take_changed();
             }
         } else if let Some(rib) = tables.get_mut(&table) {
@@ -423,20 +435,20 @@ impl Mirror {
     }
 
     /// Tells of every prefix that has one of these lists.
-    fn tell_lists(&self, changed: &[Hop], to: &mut dyn Follower) {
+    fn report_lists(&self, changed: &[Hop], to: &mut dyn Follower) {
         if !changed.is_empty() {
             let mut changed = changed.to_vec();
             changed.sort_unstable();
-            self.tell_lists_of::<u32>(&changed, to);
-            self.tell_lists_of::<u128>(&changed, to);
+            self.report_lists_of::<u32>(&changed, to);
+            self.report_lists_of::<u128>(&changed, to);
         }
     }
 
-    fn tell_lists_of<A: Kin>(&self, changed: &[Hop], to: &mut dyn Follower) {
+    fn report_lists_of<A: AddressFamily>(&self, changed: &[Hop], to: &mut dyn Follower) {
         for (&table, rib) in A::tables(self) {
             for (prefix, hop) in rib {
                 if changed.binary_search(&hop).is_ok() {
-                    A::tell(to, table, prefix, self.lists.best(hop));
+                    A::report(to, table, prefix, self.lists.best(hop));
                 }
             }
         }
@@ -444,22 +456,29 @@ impl Mirror {
 
     /// Computes the targets of these paths anew and tells what changes by it.
     fn retarget(&mut self, paths: &[Hop], to: &mut dyn Follower) {
-        let world =
-            World { links: &self.links, nexthops: &self.nexthops, ignoring: &self.ignoring };
-        let changed = self.lists.retarget(paths.iter().copied(), &world);
-        self.tell_lists(&changed, to);
+        let context = ResolveContext {
+            links: &self.links,
+            nexthop_objects: &self.nexthop_objects,
+            ignoring: &self.ignoring,
+        };
+        let changed = self.lists.retarget(paths.iter().copied(), &context);
+        self.report_lists(&changed, to);
     }
 
-    fn world(&self) -> World<'_> {
-        World { links: &self.links, nexthops: &self.nexthops, ignoring: &self.ignoring }
+    fn context(&self) -> ResolveContext<'_> {
+        ResolveContext {
+            links: &self.links,
+            nexthop_objects: &self.nexthop_objects,
+            ignoring: &self.ignoring,
+        }
     }
 
-    fn set_netconf(&mut self, view: &NetconfView, there: bool, to: &mut dyn Follower) {
+    fn set_netconf(&mut self, view: &NetconfView, is_present: bool, to: &mut dyn Follower) {
         let key = (view.v6, view.index);
-        let changed = match view.ignores_linkdown.filter(|_| there) {
+        let changed = match view.ignores_linkdown.filter(|_| is_present) {
             Some(true) => self.ignoring.insert(key),
             Some(false) => self.ignoring.remove(&key),
-            None if there => false,
+            None if is_present => false,
             None => self.ignoring.remove(&key),
         };
         if changed {
@@ -470,9 +489,9 @@ impl Mirror {
         }
     }
 
-    fn set_neighbor(&mut self, view: &NeighborView, there: bool, to: &mut dyn Follower) {
+    fn set_neighbor(&mut self, view: &NeighborView, is_present: bool, to: &mut dyn Follower) {
         let key = (view.index, view.address);
-        if !there {
+        if !is_present {
             if self.neighbors.remove(&key).is_some() {
                 to.neighbor(view.index, view.address, None);
             }
@@ -481,9 +500,9 @@ impl Mirror {
         }
     }
 
-    fn set_rule(&mut self, rule: Rule, there: bool, to: &mut dyn Follower) {
+    fn set_rule(&mut self, rule: Rule, is_present: bool, to: &mut dyn Follower) {
         let known = self.rules.iter().position(|other| *other == rule);
-        match (known, there) {
+        match (known, is_present) {
             (None, true) => {
                 let key = |rule: &Rule| (rule.v6, rule.priority);
                 let at = self.rules.partition_point(|other| key(other) <= key(&rule));
@@ -496,12 +515,12 @@ impl Mirror {
     }
 }
 
-/// Puts a message's words about where a route leads into `path`, and which of the ways
+/// Puts a message's words about where a route leads into `path`, and which of the nexthops
 /// are dead into `dead`, which stays empty if none is.
 ///
 /// A way that is only `without_carrier` is called dead by the kernel where such do not
 /// count; it comes back with the carrier and is left to the link.
-fn word<A: Kin>(
+fn read_path<A: AddressFamily>(
     route: &RouteView<'_>,
     path: &mut Path,
     dead: &mut Vec<bool>,
@@ -510,9 +529,9 @@ fn word<A: Kin>(
     path.v6 = A::BITS == u128::BITS;
     path.scope = if path.v6 { 0 } else { route.scope };
     path.other = if path.v6 { 0 } else { route.other };
-    path.nexthop = route.nexthop;
+    path.nexthop_id = route.nexthop_id;
     // What an object does is the object's to say, and may change.
-    let by_object = route.nexthop != 0 && route.kind == RTN_BLACKHOLE;
+    let by_object = route.nexthop_id != 0 && route.kind == RTN_BLACKHOLE;
     path.kind = if by_object { RTN_UNICAST } else { route.kind };
     path.source = match route.preferred_source {
         // The kernel drops the preferred source of an IPv6 route without a word, and the
@@ -520,21 +539,21 @@ fn word<A: Kin>(
         Some(IpAddr::V4(source)) if !path.v6 => source.into(),
         _ => 0,
     };
-    path.ways.clear();
+    path.nexthops.clear();
     dead.clear();
-    if route.nexthop != 0 {
+    if route.nexthop_id != 0 {
         return Ok(());
     }
-    for way in route.ways() {
-        let way = way?;
-        dead.push(way.is_dead() && !without_carrier(way.interface));
-        path.ways.push(Way { flags: way.flags & RTNH_F_ONLINK, ..way });
+    for nexthop in route.nexthops() {
+        let nexthop = nexthop?;
+        dead.push(nexthop.is_dead() && !without_carrier(nexthop.interface));
+        path.nexthops.push(RouteNexthop { flags: nexthop.flags & RTNH_F_ONLINK, ..nexthop });
     }
     if dead.iter().all(|&dead| !dead) {
         dead.clear();
         if path.v6 {
             // Which comes first says nothing: it is the one that the message is about.
-            path.ways.sort_unstable_by_key(|way| (way.interface, way.gateway));
+            path.nexthops.sort_unstable_by_key(|nexthop| (nexthop.interface, nexthop.gateway));
         }
     }
     Ok(())
@@ -546,7 +565,7 @@ impl fmt::Debug for Mirror {
             .field("tables", &self.tables())
             .field("links", &self.links.len())
             .field("neighbors", &self.neighbors.len())
-            .field("nexthops", &self.nexthops.len())
+            .field("nexthop_objects", &self.nexthop_objects.len())
             .field("lists", &self.lists.len())
             .field("paths", &self.lists.paths.len())
             .finish_non_exhaustive()

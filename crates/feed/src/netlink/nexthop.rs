@@ -1,4 +1,4 @@
-//! Nexthop objects: ways out that routes name by number.
+//! NexthopObject objects: nexthops out that routes name by number.
 //!
 //! `RTM_NEWNEXTHOP`, `struct nhmsg` of 8 bytes: family, scope, protocol, reserved,
 //! flags (4). An object is one way out, a black hole, or a group of others with
@@ -17,7 +17,7 @@
 use super::attribute::{Attribute, Bytes};
 use super::error::Damage;
 use super::message::Message;
-use super::route::Way;
+use super::route::RouteNexthop;
 use super::uapi::{
     NEXTHOP_GRP_TYPE_RES, NHA_BLACKHOLE, NHA_ENCAP, NHA_FDB, NHA_GATEWAY, NHA_GROUP,
     NHA_GROUP_TYPE, NHA_ID, NHA_OIF, RTNH_F_ONLINK,
@@ -25,9 +25,9 @@ use super::uapi::{
 
 /// A nexthop object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Nexthop {
+pub enum NexthopObject {
     /// One way out.
-    Way(Way),
+    Single(RouteNexthop),
     /// None: packets are dropped.
     Blackhole,
     /// Others.
@@ -43,17 +43,17 @@ pub enum Nexthop {
 
 /// A message about a nexthop object.
 #[derive(Clone, Copy, Debug)]
-pub struct NexthopView<'a> {
+pub struct NexthopObjectView<'a> {
     /// Its number.
     pub id: u32,
-    way: Way,
+    nexthop: RouteNexthop,
     blackhole: bool,
     bridge: bool,
     group: Option<Attribute<'a>>,
     resilient: bool,
 }
 
-impl<'a> NexthopView<'a> {
+impl<'a> NexthopObjectView<'a> {
     /// Reads a message.
     ///
     /// # Errors
@@ -64,16 +64,17 @@ impl<'a> NexthopView<'a> {
         // Dead ones are not kept by the kernel, but it calls those over a link without a
         // carrier so where they do not count.
         let flags = head.u32(4) as u8 & RTNH_F_ONLINK;
-        let way = Way { flags, ..Way::NONE };
+        let nexthop = RouteNexthop { flags, ..RouteNexthop::NONE };
         let (group, id) = (None, 0);
-        let mut view = Self { id, way, blackhole: false, bridge: false, group, resilient: false };
+        let mut view =
+            Self { id, nexthop, blackhole: false, bridge: false, group, resilient: false };
         for attribute in attributes {
             let attribute = attribute?;
             match attribute.kind {
                 NHA_ID => view.id = attribute.u32()?,
-                NHA_OIF => view.way.interface = attribute.u32()?,
-                NHA_GATEWAY => view.way.gateway = Some(attribute.address()?),
-                NHA_ENCAP => view.way.encapsulated = true,
+                NHA_OIF => view.nexthop.interface = attribute.u32()?,
+                NHA_GATEWAY => view.nexthop.gateway = Some(attribute.address()?),
+                NHA_ENCAP => view.nexthop.encapsulated = true,
                 NHA_BLACKHOLE => view.blackhole = true,
                 NHA_FDB => view.bridge = true,
                 NHA_GROUP_TYPE => view.resilient = attribute.u16()? == NEXTHOP_GRP_TYPE_RES,
@@ -91,19 +92,19 @@ impl<'a> NexthopView<'a> {
     }
 
     /// Copies it out.
-    pub fn nexthop(&self) -> Nexthop {
+    pub fn object(&self) -> NexthopObject {
         if self.bridge {
-            return Nexthop::Bridge;
+            return NexthopObject::Bridge;
         }
         if self.blackhole {
-            return Nexthop::Blackhole;
+            return NexthopObject::Blackhole;
         }
-        let Some(group) = self.group else { return Nexthop::Way(self.way) };
+        let Some(group) = self.group else { return NexthopObject::Single(self.nexthop) };
         let (members, _) = group.value.as_chunks::<8>();
         let members = members.iter().map(|member| {
             let weight = u16::from_le_bytes([member[4], member[5]]);
             (member.u32(0), weight.saturating_add(1))
         });
-        Nexthop::Group { members: members.collect(), resilient: self.resilient }
+        NexthopObject::Group { members: members.collect(), resilient: self.resilient }
     }
 }

@@ -18,7 +18,7 @@ use nix::sys::socket::SockProtocol;
 
 use super::error::Error;
 use super::kernel::errno;
-use super::lookup::{Found, Lookup};
+use super::lookup::{Lookup, LookupResult};
 use super::message::Messages;
 use super::socket::{Received, Socket};
 use super::uapi::{
@@ -36,7 +36,7 @@ const INODE: usize = 68;
 
 /// The owner of a peer's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub enum SocketOwner {
     /// Its address belongs to another host.
     Remote,
     /// A process of this user, on this host.
@@ -48,13 +48,13 @@ pub enum Owner {
 
 /// A connection for queries of the owners of sockets.
 #[derive(Debug)]
-pub struct Owners {
+pub struct SocketOwners {
     sockets: Socket,
     routes: Lookup,
     buffer: Vec<u8>,
 }
 
-impl Owners {
+impl SocketOwners {
     /// Opens two sockets in the network namespace of the calling thread.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Owners {
     ///
     /// # Errors
     /// [`Error`]: the system's, or an invalid answer.
-    pub fn of(&mut self, own: SocketAddr, peer: SocketAddr) -> Result<Owner, Error> {
+    pub fn of(&mut self, own: SocketAddr, peer: SocketAddr) -> Result<SocketOwner, Error> {
         // An address of IPv4 by a socket of IPv6 is one of IPv4 to the kernel's tables.
         let scope = match peer {
             SocketAddr::V6(peer) => peer.scope_id(),
@@ -78,9 +78,9 @@ impl Owners {
         let own = SocketAddr::new(own.ip().to_canonical(), own.port());
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         match self.user(own, peer, scope)? {
-            Some(user) => Ok(Owner::User(user)),
-            None if self.is_own(peer.ip())? => Ok(Owner::Unknown),
-            None => Ok(Owner::Remote),
+            Some(user) => Ok(SocketOwner::User(user)),
+            None if self.is_own(peer.ip())? => Ok(SocketOwner::Unknown),
+            None => Ok(SocketOwner::Remote),
         }
     }
 
@@ -90,7 +90,7 @@ impl Owners {
             return Ok(true);
         }
         let found = self.routes.get(address)?;
-        Ok(matches!(found, Found::Route { info, .. } if *info.target == Target::Local))
+        Ok(matches!(found, LookupResult::Route { info, .. } if *info.target == Target::Local))
     }
 
     /// Returns the user of the established socket from `peer` to `own`, if there is one.
@@ -100,16 +100,16 @@ impl Owners {
         peer: SocketAddr,
         scope: u32,
     ) -> Result<Option<u32>, Error> {
-        let asked = "the owner of a connection";
+        let request = "the owner of a connection";
         let number = self.sockets.number();
-        self.sockets.send(&request(own, peer, scope, number))?;
+        self.sockets.send(&encode_request(own, peer, scope, number))?;
         while let Received::Bytes(bytes) = self.sockets.receive(&mut self.buffer)? {
             for message in Messages::new(&self.buffer[..bytes]).flatten() {
                 match message.kind {
                     _ if message.sequence != number => {}
                     SOCK_DIAG_BY_FAMILY => {
                         let Some(answer) = message.payload.first_chunk::<ANSWER>() else {
-                            return Err(Error::Refused { asked, source: Errno::EBADMSG });
+                            return Err(Error::Refused { request, source: Errno::EBADMSG });
                         };
                         let word = |at: usize| {
                             u32::from_ne_bytes(core::array::from_fn(|i| answer[at + i]))
@@ -120,7 +120,7 @@ impl Owners {
                     NLMSG_ERROR => {
                         return match errno(&message) {
                             Some(Errno::ENOENT) => Ok(None),
-                            Some(source) => Err(Error::Refused { asked, source }),
+                            Some(source) => Err(Error::Refused { request, source }),
                             None => continue,
                         };
                     }
@@ -128,12 +128,12 @@ impl Owners {
                 }
             }
         }
-        Err(Error::Refused { asked, source: Errno::ENODATA })
+        Err(Error::Refused { request, source: Errno::ENODATA })
     }
 }
 
 /// Makes a request for one socket, `struct inet_diag_req_v2`.
-fn request(own: SocketAddr, peer: SocketAddr, scope: u32, sequence: u32) -> Vec<u8> {
+fn encode_request(own: SocketAddr, peer: SocketAddr, scope: u32, sequence: u32) -> Vec<u8> {
     const LENGTH: u32 = 16 + 56;
     let octets = |address: IpAddr| {
         let mut sixteen = [0; 16];
@@ -169,7 +169,7 @@ mod tests {
 
     use nix::unistd::Uid;
 
-    use super::{Owner, Owners};
+    use super::{SocketOwner, SocketOwners};
 
     #[test]
     fn connection_over_loopback_has_its_users_number_until_it_is_closed() {
@@ -180,23 +180,23 @@ mod tests {
             let peer = TcpStream::connect((to, port)).expect("a listener is there");
             let (own, address) = listener.accept().expect("a connection waits");
             let local = own.local_addr().expect("an address");
-            let mut owners = Owners::open().expect("netlink sockets open");
-            let user = Owner::User(Uid::effective().as_raw());
+            let mut owners = SocketOwners::open().expect("netlink sockets open");
+            let user = SocketOwner::User(Uid::effective().as_raw());
             assert_eq!(owners.of(local, address), Ok(user), "{at}");
             drop(peer);
             let begun = Instant::now();
             while owners.of(local, address) == Ok(user) {
                 assert!(begun.elapsed() < Duration::from_secs(20), "{at}");
             }
-            assert_eq!(owners.of(local, address), Ok(Owner::Unknown), "{at}");
+            assert_eq!(owners.of(local, address), Ok(SocketOwner::Unknown), "{at}");
         }
     }
 
     #[test]
     fn address_of_another_host_is_remote() {
-        let mut owners = Owners::open().expect("netlink sockets open");
+        let mut owners = SocketOwners::open().expect("netlink sockets open");
         let own = "192.0.2.1:2620".parse().expect("an address");
         let peer = "198.51.100.7:4000".parse().expect("an address");
-        assert_eq!(owners.of(own, peer), Ok(Owner::Remote));
+        assert_eq!(owners.of(own, peer), Ok(SocketOwner::Remote));
     }
 }

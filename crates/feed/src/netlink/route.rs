@@ -5,7 +5,7 @@
 //! `RTA_TABLE`, which counts whenever it is there. A route has one way out
 //! (`RTA_OIF`, `RTA_GATEWAY`; `RTA_VIA` for a gateway of the other family, RFC 8950),
 //! several (`RTA_MULTIPATH`), or the number of a nexthop object (`RTA_NH_ID`, beside
-//! which the kernel repeats the ways as they are at the moment).
+//! which the kernel repeats the nexthops as they are at the moment).
 //!
 //! ```text
 //! RTA_MULTIPATH    0        2       3            4           8          length
@@ -55,14 +55,14 @@ pub struct RouteView<'a> {
     /// The address that the host's own packets are sent from.
     pub preferred_source: Option<IpAddr>,
     /// The nexthop object it goes by, 0 if by none.
-    pub nexthop: u32,
+    pub nexthop_id: u32,
     /// The remaining lifetime: of IPv6, by router advertisement or `expires`. Zero: it has expired,
     /// and the kernel has not removed it yet.
     pub expires: Option<Duration>,
     /// A hash of what else tells it from others: path metrics (MTU …) and realm; 0 if
     /// there is nothing.
     pub other: u32,
-    single: Way,
+    single: RouteNexthop,
     several: Option<Attribute<'a>>,
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for AnyPrefix {
 
 /// One way out, as a message says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Way {
+pub struct RouteNexthop {
     /// The interface's index, 0 if none is named.
     pub interface: u32,
     /// The gateway; none on the link itself.
@@ -99,7 +99,7 @@ pub struct Way {
     pub encapsulated: bool,
 }
 
-impl Way {
+impl RouteNexthop {
     pub(crate) const NONE: Self =
         Self { interface: 0, gateway: None, weight: 1, flags: 0, encapsulated: false };
 
@@ -134,7 +134,7 @@ impl<'a> RouteView<'a> {
     ///
     /// # Errors
     ///
-    /// [`Damage`], of the ways out as well.
+    /// [`Damage`], of the nexthops out as well.
     pub fn parse(message: &Message<'a>) -> Result<Option<Self>, Damage> {
         let (head, attributes) = message.split::<12>()?;
         let (family, length) = (head[0], head[1]);
@@ -154,11 +154,11 @@ impl<'a> RouteView<'a> {
             flags,
             metric: 0,
             preferred_source: None,
-            nexthop: 0,
+            nexthop_id: 0,
             expires: None,
             other: 0,
             // The lowest byte has the flags of the only way out.
-            single: Way { flags: flags as u8, ..Way::NONE },
+            single: RouteNexthop { flags: flags as u8, ..RouteNexthop::NONE },
             several: None,
         };
         for attribute in attributes {
@@ -169,7 +169,7 @@ impl<'a> RouteView<'a> {
                 RTA_PRIORITY => view.metric = attribute.u32()?,
                 RTA_OIF => view.single.interface = attribute.u32()?,
                 RTA_PREFSRC => view.preferred_source = Some(attribute.address()?),
-                RTA_NH_ID => view.nexthop = attribute.u32()?,
+                RTA_NH_ID => view.nexthop_id = attribute.u32()?,
                 RTA_CACHEINFO => view.expires = expiry(&attribute)?,
                 RTA_METRICS | RTA_FLOW => view.other = mix(view.other, &attribute),
                 RTA_MULTIPATH => view.several = Some(attribute),
@@ -177,19 +177,19 @@ impl<'a> RouteView<'a> {
             }
         }
         view.prefix = prefix(family, length, destination.as_ref(), message.at)?;
-        for way in view.ways() {
-            way?;
+        for nexthop in view.nexthops() {
+            nexthop?;
         }
         Ok(Some(view))
     }
 
-    /// Walks the ways out; a route that goes nowhere has none.
-    pub fn ways(&self) -> Ways<'a> {
+    /// Walks the nexthops out; a route that goes nowhere has none.
+    pub fn nexthops(&self) -> RouteNexthops<'a> {
         let single = (self.single.interface != 0 || self.single.gateway.is_some())
             .then_some(self.single)
             .filter(|_| self.several.is_none());
         let (bytes, at) = self.several.map_or((&[][..], 0), |several| (several.value, several.at));
-        Ways { single, bytes, at }
+        RouteNexthops { single, bytes, at }
     }
 }
 
@@ -236,39 +236,40 @@ fn prefix(
     }
 }
 
-/// The ways out of a route.
+/// The nexthops out of a route.
 #[derive(Clone, Debug)]
-pub struct Ways<'a> {
-    single: Option<Way>,
+pub struct RouteNexthops<'a> {
+    single: Option<RouteNexthop>,
     bytes: &'a [u8],
     at: usize,
 }
 
-impl Ways<'_> {
-    fn take(&mut self) -> Result<Way, Damage> {
+impl RouteNexthops<'_> {
+    fn take(&mut self) -> Result<RouteNexthop, Damage> {
         const HEAD: usize = 8;
         let at = self.at;
         let Some((head, _)) = self.bytes.split_first_chunk::<HEAD>() else {
-            return Err(Damage { at, what: "a way out shorter than its header" });
+            return Err(Damage { at, what: "a nexthop out shorter than its header" });
         };
         let length = usize::from(head.u16(0));
         let Some(rest) = self.bytes.get(HEAD..length) else {
-            return Err(Damage { at, what: "a way out whose length cannot be" });
+            return Err(Damage { at, what: "a nexthop out whose length cannot be" });
         };
         let (flags, weight) = (head[2], u16::from(head[3]) + 1);
-        let mut way = Way { interface: head.u32(4), flags, weight, ..Way::NONE };
+        let mut nexthop =
+            RouteNexthop { interface: head.u32(4), flags, weight, ..RouteNexthop::NONE };
         for attribute in Attributes::new(rest, at + HEAD) {
-            way.attribute(&attribute?)?;
+            nexthop.attribute(&attribute?)?;
         }
         let next = length.next_multiple_of(4).min(self.bytes.len());
         self.bytes = &self.bytes[next..];
         self.at += next;
-        Ok(way)
+        Ok(nexthop)
     }
 }
 
-impl Iterator for Ways<'_> {
-    type Item = Result<Way, Damage>;
+impl Iterator for RouteNexthops<'_> {
+    type Item = Result<RouteNexthop, Damage>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {

@@ -26,7 +26,7 @@ pub enum Action {
     /// Goes on with the rule of this priority.
     Goto(u32),
     /// Goes on.
-    Nothing,
+    Nop,
     /// Drops it.
     Blackhole,
     /// Drops it, and says that the destination is unreachable.
@@ -93,7 +93,7 @@ impl Rule {
         let mut rule = Self {
             v6: family == AF_INET6,
             priority: 0,
-            action: Action::Nothing,
+            action: Action::Nop,
             inverted: head.u32(8) & FIB_RULE_INVERT != 0,
             source: None,
             destination: None,
@@ -138,7 +138,7 @@ impl Rule {
             _ if vrf => Action::Vrf,
             FR_ACT_TO_TBL => Action::Table(table),
             FR_ACT_GOTO => Action::Goto(goto),
-            FR_ACT_NOP => Action::Nothing,
+            FR_ACT_NOP => Action::Nop,
             FR_ACT_BLACKHOLE => Action::Blackhole,
             FR_ACT_UNREACHABLE => Action::Unreachable,
             FR_ACT_PROHIBIT => Action::Prohibit,

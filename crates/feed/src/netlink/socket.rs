@@ -54,7 +54,7 @@ impl Socket {
 
     /// The same for another of netlink's families.
     pub(crate) fn of(protocol: SockProtocol, groups: u32) -> Result<Self, Error> {
-        let failed = |doing| move |source| Error::System { doing, source };
+        let failed = |operation| move |source| Error::System { operation, source };
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let fd = socket(AddressFamily::Netlink, SockType::Raw, flags, protocol)
             .map_err(failed("opening a netlink socket"))?;
@@ -65,7 +65,8 @@ impl Socket {
 
     /// Sets how many bytes of messages may wait, and returns what the system made of it.
     pub(crate) fn set_buffer(&self, bytes: usize) -> Result<usize, Error> {
-        let failed = |source| Error::System { doing: "sizing a netlink socket's buffer", source };
+        let failed =
+            |source| Error::System { operation: "sizing a netlink socket's buffer", source };
         if setsockopt(&self.fd, RcvBufForce, &bytes).is_err() {
             setsockopt(&self.fd, RcvBuf, &bytes).map_err(failed)?;
         }
@@ -87,7 +88,7 @@ impl Socket {
                 Err(Errno::EINTR) => continue,
                 Err(Errno::ENOBUFS) => Ok(Received::Lost),
                 Err(source) => {
-                    Err(Error::System { doing: "receiving from a netlink socket", source })
+                    Err(Error::System { operation: "receiving from a netlink socket", source })
                 }
             };
         }
@@ -108,7 +109,7 @@ impl Socket {
 
     /// Sends a request.
     pub(crate) fn send(&self, request: &[u8]) -> Result<(), Error> {
-        let failed = |source| Error::System { doing: "sending to the kernel", source };
+        let failed = |source| Error::System { operation: "sending to the kernel", source };
         let flags = MsgFlags::MSG_DONTWAIT;
         loop {
             match sendto(self.fd.as_raw_fd(), request, &NetlinkAddr::new(0, 0), flags) {

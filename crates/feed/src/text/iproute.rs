@@ -44,63 +44,63 @@ pub(crate) struct Routes<'l> {
 }
 
 #[derive(Deserialize)]
-struct Object {
+struct RouteObject {
     dst: Option<String>,
     #[serde(rename = "type")]
     kind: Option<String>,
     metric: Option<u64>,
     #[serde(flatten)]
-    way: Way,
-    nexthops: Option<Vec<Way>>,
+    nexthop: JsonNexthop,
+    nexthops: Option<Vec<JsonNexthop>>,
 }
 
 #[derive(Deserialize)]
-struct Way {
+struct JsonNexthop {
     gateway: Option<String>,
-    via: Option<Via>,
+    via: Option<JsonVia>,
     dev: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Via {
+struct JsonVia {
     host: String,
 }
 
-impl Way {
+impl JsonNexthop {
     fn address(&self) -> Option<&str> {
         self.gateway.as_deref().or(self.via.as_ref().map(|via| via.host.as_str()))
     }
 }
 
-impl Object {
+impl RouteObject {
     /// An object as `ip` prints for a table without routes.
     fn is_empty(&self) -> bool {
-        self.dst.is_none() && self.way.dev.is_none() && self.way.address().is_none()
+        self.dst.is_none() && self.nexthop.dev.is_none() && self.nexthop.address().is_none()
     }
 
     fn label(&self) -> String {
-        let one = |way: &Way| match (way.address(), &way.dev) {
+        let one = |nexthop: &JsonNexthop| match (nexthop.address(), &nexthop.dev) {
             (Some(address), _) => address.to_owned(),
             (None, Some(dev)) => format!("dev {dev}"),
             (None, None) => String::new(),
         };
         match (self.kind.as_deref(), &self.nexthops) {
             (Some(kind), _) if kind != "unicast" => kind.to_owned(),
-            (_, Some(ways)) => ways.iter().map(one).collect::<Vec<_>>().join(","),
-            _ => one(&self.way),
+            (_, Some(nexthops)) => nexthops.iter().map(one).collect::<Vec<_>>().join(","),
+            _ => one(&self.nexthop),
         }
     }
 
     /// The family of the next hop, which says of which `default` is.
     fn is_v6(&self) -> Option<bool> {
         let first = self.nexthops.iter().flatten().next();
-        let address = self.way.address().or_else(|| first?.address())?;
+        let address = self.nexthop.address().or_else(|| first?.address())?;
         Some(address.parse::<IpAddr>().ok()?.is_ipv6())
     }
 }
 
 impl Routes<'_> {
-    fn take(&mut self, object: &Object, before_v6: Option<bool>) -> Result<bool, String> {
+    fn take(&mut self, object: &RouteObject, before_v6: Option<bool>) -> Result<bool, String> {
         let Some(dst) = object.dst.as_deref() else {
             return Err("a route without dst".into());
         };
@@ -195,7 +195,7 @@ impl<'de> Visitor<'de> for Array<'_, '_> {
 
     fn visit_seq<S: SeqAccess<'de>>(self, mut objects: S) -> Result<(), S::Error> {
         let mut before = None;
-        while let Some(object) = objects.next_element::<Object>()? {
+        while let Some(object) = objects.next_element::<RouteObject>()? {
             if object.is_empty() {
                 continue;
             }

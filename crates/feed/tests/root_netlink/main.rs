@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use fingerpost_feed::netlink::{Kernel, Settings, Target};
+use fingerpost_feed::netlink::{Kernel, KernelOptions, Target};
 use namespace::{Told, batch, checked, ip, network, refused, settle};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sched::{CloneFlags, unshare};
@@ -222,7 +222,11 @@ fn nexthop_objects_and_groups_are_resolved() {
         nexthop del id 1
         ",
     );
-    assert!(kernel.mirror().nexthops().is_empty(), "{:?}", kernel.mirror().nexthops());
+    assert!(
+        kernel.mirror().nexthop_objects().is_empty(),
+        "{:?}",
+        kernel.mirror().nexthop_objects()
+    );
 }
 
 #[test]
@@ -387,8 +391,8 @@ fn an_overrun_ends_in_a_right_table() {
     network();
     ip("addr add 10.0.0.1/24 dev a0");
     ip("addr add 10.0.1.1/24 dev b0");
-    let settings = Settings { buffer: 4096, ..Settings::default() };
-    let mut kernel = Kernel::with(settings).expect("netlink sockets open");
+    let settings = KernelOptions { buffer: 4096, ..KernelOptions::default() };
+    let mut kernel = Kernel::open_with(settings).expect("netlink sockets open");
     let mut told = Told::default();
     kernel.start(&mut told).expect("the kernel tells what it has");
     let route = |n: u32| format!("100.{}.{}.{}", 64 + (n >> 16), n >> 8 & 255, n & 255);

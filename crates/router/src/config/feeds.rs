@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use feed::fpm::{PORT, Peers, Settings};
+use feed::fpm::{FpmOptions, PORT, Peers};
 use feed::netlink::AnyPrefix;
 use fib::{Addr, Prefix};
 use nix::unistd::User;
@@ -19,7 +19,7 @@ use super::text;
 const FRR: &str = "frr";
 
 /// Checks the table; without an address to listen at there is no feed.
-pub(super) fn check(c: &mut Checker<'_>, feed: text::Feed) -> Option<Settings> {
+pub(super) fn check(c: &mut Checker<'_>, feed: text::Feed) -> Option<FpmOptions> {
     let text::Feed { fpm, fpm_peers, fpm_users } = feed;
     let mut peers = Peers::default();
     match &fpm_users {
@@ -42,7 +42,7 @@ pub(super) fn check(c: &mut Checker<'_>, feed: text::Feed) -> Option<Settings> {
         c.problem(&text, "feed.fpm", what);
         return None;
     };
-    Some(Settings { listen, peers, ..Settings::default() })
+    Some(FpmOptions { listen, peers, ..FpmOptions::default() })
 }
 
 /// Reads a user's name or number.

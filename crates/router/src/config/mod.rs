@@ -112,7 +112,7 @@ pub struct Config {
     /// The engine of the IPv6 table.
     pub engine_v6: Choice,
     /// How FRR's routes are taken, in place of the kernel's (`run` only).
-    pub fpm: Option<fpm::Settings>,
+    pub fpm: Option<fpm::FpmOptions>,
     /// Where the control socket is; none where it is not wanted.
     pub control: Option<PathBuf>,
     /// Where metrics are asked for by HTTP; none where that is not wanted (`run` only).

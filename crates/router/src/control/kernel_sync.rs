@@ -38,7 +38,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use feed::fpm::Fpm;
-use feed::netlink::{Counters, Follower, Kernel, Mirror, Pumped, RouteInfo};
+use feed::netlink::{Follower, Kernel, KernelCounters, KernelProgress, Mirror, RouteInfo};
 use fib::{Family, Hop, Prefix};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use port::af_xdp::Interface;
@@ -144,12 +144,12 @@ impl KernelSync {
     }
 
     /// Returns the counters of the kernel's feed.
-    pub fn feed(&self) -> &Counters {
+    pub fn feed(&self) -> &KernelCounters {
         self.kernel.counters()
     }
 
     /// Returns the counters of FRR's feed, if it is followed.
-    pub fn fpm(&self) -> Option<&feed::fpm::Counters> {
+    pub fn fpm(&self) -> Option<&feed::fpm::FpmCounters> {
         self.fpm.as_ref().map(Fpm::counters)
     }
 
@@ -208,7 +208,7 @@ impl KernelSync {
     /// Lists the mirrors of the routes: the first one that has a prefix takes precedence.
     fn mirrors(&self) -> Vec<&Mirror> {
         match &self.fpm {
-            Some(fpm) => iter::once(fpm.mirror()).chain(fpm.left()).collect(),
+            Some(fpm) => iter::once(fpm.mirror()).chain(fpm.stale()).collect(),
             None => vec![self.kernel.mirror()],
         }
     }
@@ -240,7 +240,7 @@ impl KernelSync {
     pub(super) fn heal(&mut self) {
         self.is_replay_due = true;
         if let Some(fpm) = &mut self.fpm {
-            fpm.again();
+            fpm.restart_session();
         }
         let result = self.kernel.resynchronize();
         self.record_error(result);
@@ -313,7 +313,7 @@ impl KernelSync {
             fpm.tell(&mut self.plane);
             self.kernel.mirror().tell_routes(&mut WithoutRoutes(&mut self.plane));
         } else {
-            self.kernel.mirror().tell_routes(&mut self.plane);
+            self.kernel.mirror().report_routes(&mut self.plane);
         }
     }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 
-use feed::netlink::{Kernel, Link, Nobody};
+use feed::netlink::{Kernel, Link, NullFollower};
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::SockaddrStorage;
 
@@ -55,7 +55,7 @@ pub fn unfit_among<'n>(
     names: impl Iterator<Item = &'n str>,
 ) -> Result<Vec<String>, feed::netlink::Error> {
     let mut kernel = Kernel::open()?;
-    kernel.survey(&mut Nobody)?;
+    kernel.start_without_routes(&mut NullFollower)?;
     let links = kernel.mirror().links();
     let link = |name: &str| links.values().find(|link| link.name == name);
     Ok(names.filter_map(|name| link(name).and_then(unfit)).collect())

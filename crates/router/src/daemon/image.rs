@@ -204,7 +204,7 @@ pub(super) fn adopt(
         Ok(image) => image,
         Err(error) => return refused(error.to_string()),
     };
-    kernel.survey(plane)?;
+    kernel.start_without_routes(plane)?;
     let locals = links::addresses().map_err(system("list the addresses"))?;
     match plane.adopt(&image, &locals, &SystemNames) {
         Ok(()) => {}

@@ -253,7 +253,7 @@ impl Daemon {
         let Some((mut before, requests)) = control.stop() else { return Ok(()) };
         // FRR would not say again what it has said.
         if let Some(fpm) = before.fpm_feed() {
-            fpm.tell(&mut plane);
+            fpm.report_routes(&mut plane);
             if let Err(error) = publish(&mut plane) {
                 self.control = Control::start(before, requests, &self.turns).ok();
                 return Err(ReloadError::Start(error));

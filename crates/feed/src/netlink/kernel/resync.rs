@@ -27,7 +27,7 @@
 //! may skip a route for each that is deleted before it (Linux 6.18 goes on by counting);
 //! it counts as interrupted if there was a deletion. Under changes without end that could go on
 //! forever, so after some passes it is taken as it is, and another resynchronization
-//! follows later.
+//! follows retry_at.
 //!
 //! What no dump of Linux 6.18 says: IPv6 routes of one prefix and metric that do not join
 //! (a blackhole beside gateways) and stand between some that do. They are known from their
@@ -37,10 +37,10 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
-use super::{Counters, note};
+use super::{KernelCounters, count_damage};
 use crate::netlink::attribute::Bytes;
 use crate::netlink::error::Error;
-use crate::netlink::follower::Nobody;
+use crate::netlink::follower::NullFollower;
 use crate::netlink::message::{Message, Messages};
 use crate::netlink::mirror::{Mirror, Origin};
 use crate::netlink::socket::{Received, Socket};
@@ -65,9 +65,9 @@ const DUMPS: [(u16, u8, usize, &str); 9] = [
 ];
 
 /// How often an interrupted dump is asked for again.
-const PASSES: u32 = 5;
+const MAX_PASSES: u32 = 5;
 /// How many bytes of events may wait for a part of a dump.
-const LONGEST_LOG: usize = 1 << 30;
+const MAX_LOG: usize = 1 << 30;
 
 /// How far it has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub(super) enum Step {
     /// There was nothing to read.
     Idle,
     /// Something was read.
-    Going,
+    Progress,
     /// Something was lost: it has to begin again.
     Lost,
     /// Everything was read.
@@ -98,7 +98,7 @@ pub(super) struct Resync {
     deleted_v6: bool,
     pass: u32,
     /// Says that a dump was taken although it was interrupted.
-    pub(super) doubtful: bool,
+    pub(super) incomplete: bool,
     pub(super) began: Instant,
     /// The time spent receiving.
     pub(super) receiving: Duration,
@@ -119,7 +119,7 @@ impl Resync {
             interrupted: false,
             deleted_v6: false,
             pass: 1,
-            doubtful: false,
+            incomplete: false,
             began,
             receiving: began.elapsed(),
         })
@@ -132,22 +132,22 @@ impl Resync {
     }
 
     /// Keeps events; `false` if they have become too many.
-    pub(super) fn keep(&mut self, received: &[u8]) -> bool {
+    pub(super) fn log_events(&mut self, received: &[u8]) -> bool {
         self.deleted_v6 |= Messages::new(received).flatten().any(|message| {
             message.kind == RTM_DELROUTE && message.payload.first() == Some(&AF_INET6)
         });
         self.log.extend_from_slice(received);
         // Messages begin on multiples of four.
         self.log.resize(self.log.len().next_multiple_of(4), 0);
-        self.log.len() <= LONGEST_LOG
+        self.log.len() <= MAX_LOG
     }
 
     /// Reads a part of a dump; returns how many messages that were.
-    pub(super) fn go_on(
+    pub(super) fn advance(
         &mut self,
         dump: &mut Socket,
         buffer: &mut Vec<u8>,
-        counters: &mut Counters,
+        counters: &mut KernelCounters,
     ) -> Result<(Step, usize), Error> {
         // To receive one part is to have the next one written.
         let next_mark = self.log.len();
@@ -170,7 +170,7 @@ impl Resync {
                 Err(damage) => {
                     // Nothing tells where the next message begins, or whether that was
                     // the end.
-                    note(counters, Err(damage));
+                    count_damage(counters, Err(damage));
                     return Ok((Step::Lost, count));
                 }
             };
@@ -178,16 +178,16 @@ impl Resync {
             match message.kind {
                 NLMSG_DONE | NLMSG_ERROR => {
                     done = true;
-                    self.ends(errno(&message))?;
+                    self.check_end(errno(&message))?;
                 }
                 NLMSG_NOOP => {}
                 _ => {
-                    let applied = self.mirror.apply_from(&message, Origin::Dump, &mut Nobody);
-                    note(counters, applied);
+                    let applied = self.mirror.apply_from(&message, Origin::Dump, &mut NullFollower);
+                    count_damage(counters, applied);
                 }
             }
         }
-        let step = if done { self.next(dump, counters)? } else { Step::Going };
+        let step = if done { self.request_next(dump, counters)? } else { Step::Progress };
         Ok((step, count))
     }
 
@@ -203,14 +203,14 @@ impl Resync {
         }
         for message in Messages::new(&self.log[..bytes]).flatten() {
             // What is damaged was counted when it came.
-            let _ = self.mirror.apply(&message, &mut Nobody);
+            let _ = self.mirror.apply(&message, &mut NullFollower);
         }
         self.log.drain(..bytes);
     }
 
     /// Judges how a dump ended.
-    fn ends(&mut self, said: Option<Errno>) -> Result<(), Error> {
-        let (kind, .., asked) = DUMPS[self.at];
+    fn check_end(&mut self, said: Option<Errno>) -> Result<(), Error> {
+        let (kind, .., request) = DUMPS[self.at];
         match said {
             None => Ok(()),
             // A kernel before 5.3 knows no nexthop objects, and one without sysctls nothing
@@ -224,21 +224,25 @@ impl Resync {
                 self.interrupted = true;
                 Ok(())
             }
-            Some(source) => Err(Error::Refused { asked, source }),
+            Some(source) => Err(Error::Refused { request, source }),
         }
     }
 
     /// Asks for the next dump, or again for the same.
-    fn next(&mut self, dump: &mut Socket, counters: &mut Counters) -> Result<Step, Error> {
+    fn request_next(
+        &mut self,
+        dump: &mut Socket,
+        counters: &mut KernelCounters,
+    ) -> Result<Step, Error> {
         let (kind, family, ..) = DUMPS[self.at];
         self.interrupted |= self.deleted_v6 && (kind, family) == (RTM_GETROUTE, AF_INET6);
         if self.interrupted {
             counters.interrupted += 1;
         }
-        if self.interrupted && self.pass < PASSES {
+        if self.interrupted && self.pass < MAX_PASSES {
             self.pass += 1;
         } else {
-            self.doubtful |= self.interrupted;
+            self.incomplete |= self.interrupted;
             self.pass = 1;
             self.at += 1;
         }
@@ -251,7 +255,7 @@ impl Resync {
         self.mark = self.log.len();
         self.mirror.begin_dump();
         self.sequence = dump.dump(kind, family, header)?;
-        Ok(Step::Going)
+        Ok(Step::Progress)
     }
 }
 

@@ -3,24 +3,24 @@
 //! A frame of FRR's protocol holds the deletion of a route and the one that takes its
 //! place. The follower is told of what is there afterwards, and not of the moment between.
 //!
-//! A sender that has come back sends everything again, into a new mirror; older ones hold
+//! A sender that has come back sends everything again, into a new mirror; stale ones hold
 //! what it has not yet sent again. Whatever it says of a prefix takes that prefix out of
-//! the older ones, so that together they are what the follower knows.
+//! the stale ones, so that together they are what the follower knows.
 
 use std::mem;
 
 use fib::Hop;
 
-use super::{Kin, Mirror, Origin};
+use super::{AddressFamily, Mirror, Origin};
 use crate::netlink::error::Damage;
-use crate::netlink::follower::{Follower, Nobody, RouteInfo};
+use crate::netlink::follower::{Follower, NullFollower, RouteInfo};
 use crate::netlink::message::{Message, Messages};
 use crate::netlink::route::{AnyPrefix, RouteView};
 use crate::netlink::uapi::{RTM_DELNEXTHOP, RTM_DELROUTE, RTM_NEWNEXTHOP, RTM_NEWROUTE};
 
 /// What came of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Framed {
+pub(crate) struct FrameResult {
     /// How many messages there were.
     pub(crate) messages: usize,
     /// How many prefixes were not there before.
@@ -38,26 +38,26 @@ impl Mirror {
     pub(crate) fn apply_frame(
         &mut self,
         frame: &[u8],
-        older: &mut [Self],
+        stale: &mut [Self],
         to: &mut dyn Follower,
-    ) -> Framed {
+    ) -> FrameResult {
         let mut about: Vec<Before> = Vec::new();
-        let mut framed = Framed::default();
+        let mut result = FrameResult::default();
         for message in Messages::new(frame) {
-            framed.messages += 1;
+            result.messages += 1;
             let applied = message.and_then(|message| match message.kind {
                 RTM_NEWROUTE | RTM_DELROUTE => self.sole_route(&message, &mut about),
                 RTM_NEWNEXTHOP | RTM_DELNEXTHOP => {
                     // It reports routes itself, of which the follower must know by then.
-                    framed.new += self.report(&mut about, older, to);
+                    result.new += self.report(&mut about, stale, to);
                     self.apply_from(&message, Origin::Sole, to)
                 }
                 _ => Ok(()),
             });
-            framed.damage = framed.damage.or(applied.err());
+            result.damage = result.damage.or(applied.err());
         }
-        framed.new += self.report(&mut about, older, to);
-        framed
+        result.new += self.report(&mut about, stale, to);
+        result
     }
 
     /// Reports what has become of the prefixes that messages were about; returns how many were
@@ -65,14 +65,14 @@ impl Mirror {
     fn report(
         &mut self,
         about: &mut Vec<Before>,
-        older: &mut [Self],
+        stale: &mut [Self],
         to: &mut dyn Follower,
     ) -> usize {
         let mut new = 0;
         for (table, prefix, before) in about.drain(..) {
             let after = self.best(table, prefix);
             new += usize::from(before.is_none() && after.is_some());
-            let known = older.iter_mut().find_map(|older| older.take_out(table, prefix));
+            let known = stale.iter_mut().find_map(|stale| stale.take_out(table, prefix));
             if after != known.or(before).as_ref() {
                 match prefix {
                     AnyPrefix::V4(prefix) => to.route_v4(table, prefix, after),
@@ -89,7 +89,7 @@ impl Mirror {
         if !about.iter().any(|kept| (kept.0, kept.1) == (table, prefix)) {
             about.push((table, prefix, self.best(table, prefix).cloned()));
         }
-        self.apply_from(message, Origin::Sole, &mut Nobody)
+        self.apply_from(message, Origin::Sole, &mut NullFollower)
     }
 
     fn best(&self, table: u32, prefix: AnyPrefix) -> Option<&RouteInfo> {
@@ -107,12 +107,16 @@ impl Mirror {
         }
     }
 
-    fn take_out_of<A: Kin>(&mut self, table: u32, prefix: fib::Prefix<A>) -> Option<RouteInfo> {
+    fn take_out_of<A: AddressFamily>(
+        &mut self,
+        table: u32,
+        prefix: fib::Prefix<A>,
+    ) -> Option<RouteInfo> {
         let old: Hop = A::tables(self).get(&table)?.get(prefix)?;
         let best = self.lists.best(old).cloned();
         let mut list = mem::take(&mut self.list);
         list.clear();
-        self.put(table, prefix, old, &list, &mut Nobody);
+        self.set_list(table, prefix, old, &list, &mut NullFollower);
         self.list = list;
         best
     }

@@ -11,7 +11,7 @@
 //! | message of a new one | that route | all gateways of its metric |
 //! | message of a deletion | that route | those gateways that went |
 //!
-//! The kinds of IPv6 are routes with a gateway, which join into one of several ways,
+//! The kinds of IPv6 are routes with a gateway, which join into one of several nexthops,
 //! and those without, by nexthop object or from router advertisements, which do not.
 //! (One that a program gave the protocol of router advertisements joins all the same;
 //! only the message with all of them tells.)
@@ -22,8 +22,8 @@ use core::ops::Range;
 
 use fib::Hop;
 
-use super::lists::{Entry, Lists};
-use super::paths::{Path, World};
+use super::candidates::{Candidate, CandidateLists};
+use super::paths::{Path, ResolveContext};
 use crate::netlink::uapi::{NLM_F_APPEND, NLM_F_REPLACE, RTN_UNICAST, RTPROT_RA};
 
 /// Where a message comes from.
@@ -38,81 +38,89 @@ pub(crate) enum Origin {
 }
 
 /// A new route, or one to be deleted; its path is held by a reference.
-pub(super) struct Said<'a> {
-    pub(super) entry: Entry,
+pub(super) struct RouteChange<'a> {
+    pub(super) candidate: Candidate,
     pub(super) path: &'a Path,
     pub(super) flags: u16,
     pub(super) origin: Origin,
 }
 
-fn same_metric(list: &[Entry], metric: u32) -> Range<usize> {
-    let start = list.partition_point(|entry| entry.metric < metric);
-    let end = list.partition_point(|entry| entry.metric <= metric);
+fn same_metric(list: &[Candidate], metric: u32) -> Range<usize> {
+    let start = list.partition_point(|candidate| candidate.metric < metric);
+    let end = list.partition_point(|candidate| candidate.metric <= metric);
     start..end
 }
 
-/// Says whether routes like this one join into one with several ways.
+/// Says whether routes like this one join into one with several nexthops.
 fn joins(path: &Path, protocol: u8) -> bool {
     path.v6
         && path.kind == RTN_UNICAST
-        && path.nexthop == 0
-        && (protocol != RTPROT_RA || path.ways.len() > 1)
-        && path.ways.first().is_some_and(|way| way.gateway.is_some())
+        && path.nexthop_id == 0
+        && (protocol != RTPROT_RA || path.nexthops.len() > 1)
+        && path.nexthops.first().is_some_and(|nexthop| nexthop.gateway.is_some())
 }
 
 /// Adds to the list of a prefix what a message says is new.
 ///
 /// Returns a reference to be released afterwards if a path was made on the way.
 pub(super) fn add(
-    list: &mut Vec<Entry>,
-    said: &Said<'_>,
-    lists: &mut Lists,
-    world: &World<'_>,
+    list: &mut Vec<Candidate>,
+    change: &RouteChange<'_>,
+    lists: &mut CandidateLists,
+    context: &ResolveContext<'_>,
 ) -> Option<Hop> {
-    let range = same_metric(list, said.entry.metric);
-    if list[range.clone()].contains(&said.entry) {
+    let range = same_metric(list, change.candidate.metric);
+    if list[range.clone()].contains(&change.candidate) {
         return None;
     }
-    if said.path.v6 { add_v6(list, range, said, lists, world) } else { add_v4(list, range, said) }
+    if change.path.v6 {
+        add_v6(list, range, change, lists, context)
+    } else {
+        add_v4(list, range, change)
+    }
 }
 
-fn add_v4(list: &mut Vec<Entry>, range: Range<usize>, said: &Said<'_>) -> Option<Hop> {
-    let event = said.origin == Origin::Event;
-    if event && said.flags & NLM_F_REPLACE != 0 && !range.is_empty() {
-        list[range.start] = said.entry;
-    } else if event && said.flags & NLM_F_APPEND == 0 {
-        list.insert(range.start, said.entry);
+fn add_v4(list: &mut Vec<Candidate>, range: Range<usize>, change: &RouteChange<'_>) -> Option<Hop> {
+    let event = change.origin == Origin::Event;
+    if event && change.flags & NLM_F_REPLACE != 0 && !range.is_empty() {
+        list[range.start] = change.candidate;
+    } else if event && change.flags & NLM_F_APPEND == 0 {
+        list.insert(range.start, change.candidate);
     } else {
-        list.insert(range.end, said.entry);
+        list.insert(range.end, change.candidate);
     }
     None
 }
 
 fn add_v6(
-    list: &mut Vec<Entry>,
+    list: &mut Vec<Candidate>,
     range: Range<usize>,
-    said: &Said<'_>,
-    lists: &mut Lists,
-    world: &World<'_>,
+    change: &RouteChange<'_>,
+    lists: &mut CandidateLists,
+    context: &ResolveContext<'_>,
 ) -> Option<Hop> {
-    let kind = joins(said.path, said.entry.protocol);
-    let is =
-        |entry: &Entry| lists.path(entry).is_some_and(|path| joins(path, entry.protocol) == kind);
+    let kind = joins(change.path, change.candidate.protocol);
+    let is = |candidate: &Candidate| {
+        lists.path(candidate).is_some_and(|path| joins(path, candidate.protocol) == kind)
+    };
     let of_kind = range.clone().find(|&at| is(&list[at]));
     let replaced = of_kind.or(range.clone().next());
-    let replaces = said.origin == Origin::Event && said.flags & NLM_F_REPLACE != 0;
+    let replaces = change.origin == Origin::Event && change.flags & NLM_F_REPLACE != 0;
     if let Some(at) = replaced.filter(|_| replaces) {
-        list[at] = said.entry;
+        list[at] = change.candidate;
         return None;
     }
-    if said.path.ways.len() > 1 {
+    if change.path.nexthops.len() > 1 {
         // All that have joined: they take the place of what has become part of them.
-        let part = |entry: &Entry| {
-            is(entry)
-                || lists.path(entry).is_some_and(|path| {
-                    path.kind == said.path.kind
-                        && !path.ways.is_empty()
-                        && path.ways.iter().all(|way| said.path.ways.contains(way))
+        let part = |candidate: &Candidate| {
+            is(candidate)
+                || lists.path(candidate).is_some_and(|path| {
+                    path.kind == change.path.kind
+                        && !path.nexthops.is_empty()
+                        && path
+                            .nexthops
+                            .iter()
+                            .all(|nexthop| change.path.nexthops.contains(nexthop))
                 })
         };
         let at = range.clone().find(|&at| part(&list[at])).unwrap_or(range.end);
@@ -120,20 +128,20 @@ fn add_v6(
         for at in parts.into_iter().rev() {
             list.remove(at);
         }
-        list.insert(at, said.entry);
+        list.insert(at, change.candidate);
         return None;
     }
-    let (Some(at), [way]) = (of_kind.filter(|_| kind), &said.path.ways[..]) else {
-        list.insert(range.end, said.entry);
+    let (Some(at), [nexthop]) = (of_kind.filter(|_| kind), &change.path.nexthops[..]) else {
+        list.insert(range.end, change.candidate);
         return None;
     };
     let joined = lists.path(&list[at])?;
-    if joined.ways.contains(way) {
+    if joined.nexthops.contains(nexthop) {
         return None;
     }
     let mut joined = joined.clone();
-    joined.ways.push(*way);
-    let path = lists.paths.acquire(&joined, None, world)?;
+    joined.nexthops.push(*nexthop);
+    let path = lists.paths.acquire(&joined, None, context)?;
     list[at].path = path;
     Some(path)
 }
@@ -142,19 +150,19 @@ fn add_v6(
 ///
 /// Returns a reference to be released afterwards if a path was made on the way.
 pub(super) fn remove(
-    list: &mut Vec<Entry>,
-    said: &Said<'_>,
-    lists: &mut Lists,
-    world: &World<'_>,
+    list: &mut Vec<Candidate>,
+    change: &RouteChange<'_>,
+    lists: &mut CandidateLists,
+    context: &ResolveContext<'_>,
 ) -> Option<Hop> {
-    let range = same_metric(list, said.entry.metric);
+    let range = same_metric(list, change.candidate.metric);
     // Nothing but the same: of a route that went without a word the kernel may speak
     // later, when another that is nearly the same is still there.
-    if let Some(at) = range.clone().find(|&at| list[at] == said.entry) {
+    if let Some(at) = range.clone().find(|&at| list[at] == change.candidate) {
         list.remove(at);
         return None;
     }
-    if !said.path.v6 {
+    if !change.path.v6 {
         return None;
     }
     // Some of the gateways of a metric.
@@ -163,22 +171,22 @@ pub(super) fn remove(
         if !joins(from, list[at].protocol) {
             continue;
         }
-        let gone = |way: &crate::netlink::Way| {
-            let same = |other: &crate::netlink::Way| {
-                (other.interface, other.gateway) == (way.interface, way.gateway)
+        let gone = |nexthop: &crate::netlink::RouteNexthop| {
+            let same = |other: &crate::netlink::RouteNexthop| {
+                (other.interface, other.gateway) == (nexthop.interface, nexthop.gateway)
             };
-            said.path.ways.iter().any(same)
+            change.path.nexthops.iter().any(same)
         };
         let mut left = from.clone();
-        left.ways.retain(|way| !gone(way));
-        if left.ways.len() == from.ways.len() {
+        left.nexthops.retain(|nexthop| !gone(nexthop));
+        if left.nexthops.len() == from.nexthops.len() {
             continue;
         }
-        if left.ways.is_empty() {
+        if left.nexthops.is_empty() {
             list.remove(at);
             return None;
         }
-        let path = lists.paths.acquire(&left, None, world)?;
+        let path = lists.paths.acquire(&left, None, context)?;
         list[at].path = path;
         return Some(path);
     }

@@ -1,16 +1,16 @@
 //! Paths: where a route leads as the kernel words it, each kept once.
 //!
 //! ```text
-//!  message ─► Path (type, ways, nexthop number …) ─► Hop ─► State ─► Arc<Target>
+//!  message ─► Path (type, nexthops, nexthop number …) ─► Hop ─► State ─► Arc<Target>
 //!             what identifies it: never changes              what is usable now
 //! ```
 //!
-//! A path is what a deletion is matched by: it is kept as it was said, dead ways and
+//! A path is what a deletion is matched by: it is kept as it was change, dead nexthops and
 //! all. What can be used of it changes with links and nexthop objects, mostly without
 //! a word about the routes themselves; so each path has a target computed from it,
 //! and a route's target is looked up through its path.
 //!
-//! Which ways are used:
+//! Which nexthops are used:
 //! - dead ones never: the kernel marks a way when its link goes down or the last IPv4
 //!   address of the link is removed, and unmarks it when the link comes up or gets one;
 //! - those over a link that is down never;
@@ -26,8 +26,8 @@ use fib::{Hop, HopTable};
 use crate::netlink::follower::{Target, Via};
 use crate::netlink::link::Link;
 use crate::netlink::netconf::ALL;
-use crate::netlink::nexthop::Nexthop;
-use crate::netlink::route::Way;
+use crate::netlink::nexthop::NexthopObject;
+use crate::netlink::route::RouteNexthop;
 use crate::netlink::uapi::{
     RTN_ANYCAST, RTN_BLACKHOLE, RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_PROHIBIT, RTN_THROW,
     RTN_UNICAST, RTN_UNREACHABLE, RTNH_F_ONLINK,
@@ -41,38 +41,38 @@ pub(super) struct Path {
     pub(super) kind: u8,
     /// The scope of an IPv4 route; those of the host itself outlive a link's going down.
     pub(super) scope: u8,
-    /// The nexthop object, 0 if none; if there is one, no ways.
-    pub(super) nexthop: u32,
+    /// The nexthop object, 0 if none; if there is one, no nexthops.
+    pub(super) nexthop_id: u32,
     /// The preferred source of an IPv4 route, 0 if none.
     pub(super) source: u32,
     /// What else makes two IPv4 routes different to the kernel, as a hash.
     pub(super) other: u32,
     /// The flags of each hold `RTNH_F_ONLINK` at the most.
-    pub(super) ways: Vec<Way>,
+    pub(super) nexthops: Vec<RouteNexthop>,
 }
 
 impl Path {
     /// Says whether a way goes by the link.
     pub(super) fn uses(&self, index: u32) -> bool {
-        self.ways.iter().any(|way| way.interface == index)
+        self.nexthops.iter().any(|nexthop| nexthop.interface == index)
     }
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Which of the ways are marked dead; shorter than the ways if no other is.
+    /// Which of the nexthops are marked dead; shorter than the nexthops if no other is.
     dead: Vec<bool>,
     target: Option<Arc<Target>>,
 }
 
 /// What targets are computed from.
-pub(super) struct World<'a> {
+pub(super) struct ResolveContext<'a> {
     pub(super) links: &'a BTreeMap<u32, Link>,
-    pub(super) nexthops: &'a BTreeMap<u32, Nexthop>,
+    pub(super) nexthop_objects: &'a BTreeMap<u32, NexthopObject>,
     pub(super) ignoring: &'a BTreeSet<(bool, i32)>,
 }
 
-impl World<'_> {
+impl ResolveContext<'_> {
     /// Says whether routes of a family over a link do not count without a carrier.
     pub(super) fn ignores(&self, v6: bool, index: u32) -> bool {
         // What is set for all counts for IPv4 only; for IPv6 it sets each.
@@ -81,25 +81,25 @@ impl World<'_> {
     }
 }
 
-/// All paths in use, with reference counts: one for each list entry that has it.
+/// All paths in use, with reference counts: one for each list candidate that has it.
 #[derive(Default)]
 pub(super) struct Paths {
     pool: HopTable<Path>,
     states: Vec<State>,
     targets: HashSet<Arc<Target>>,
-    by_nexthop: HashMap<u32, Vec<Hop>>,
+    by_object: HashMap<u32, Vec<Hop>>,
     /// Where vias are gathered before it is known whether they are new.
     scratch: Option<Target>,
 }
 
 impl Paths {
-    /// Adds a reference to a path. `dead` are the indexes of its dead ways as a message
-    /// just said; `None` if nothing was said, which leaves what is known.
+    /// Adds a reference to a path. `dead` are the indexes of its dead nexthops as a message
+    /// just change; `None` if nothing was change, which leaves what is known.
     pub(super) fn acquire(
         &mut self,
         path: &Path,
         dead: Option<&[bool]>,
-        world: &World<'_>,
+        context: &ResolveContext<'_>,
     ) -> Option<Hop> {
         let known = self.pool.find(path).is_some();
         let hop = self.pool.acquire(path).ok()?;
@@ -109,13 +109,13 @@ impl Paths {
         }
         if !known {
             self.states[at] = State::default();
-            if path.nexthop != 0 {
-                self.by_nexthop.entry(path.nexthop).or_default().push(hop);
+            if path.nexthop_id != 0 {
+                self.by_object.entry(path.nexthop_id).or_default().push(hop);
             }
         }
         if !known || dead.is_some_and(|dead| dead != self.states[at].dead) {
             self.states[at].dead = dead.unwrap_or_default().to_vec();
-            self.retarget(hop, world);
+            self.retarget(hop, context);
         }
         Some(hop)
     }
@@ -132,10 +132,10 @@ impl Paths {
     pub(super) fn release(&mut self, hop: Hop) {
         let Some(path) = self.pool.release(hop) else { return };
         self.states[hop.0 as usize] = State::default();
-        if let Some(hops) = self.by_nexthop.get_mut(&path.nexthop) {
+        if let Some(hops) = self.by_object.get_mut(&path.nexthop_id) {
             hops.retain(|&other| other != hop);
             if hops.is_empty() {
-                self.by_nexthop.remove(&path.nexthop);
+                self.by_object.remove(&path.nexthop_id);
             }
         }
     }
@@ -144,7 +144,7 @@ impl Paths {
         self.pool.get(hop)
     }
 
-    /// Returns where a path leads now; `None` if none of its ways can be used.
+    /// Returns where a path leads now; `None` if none of its nexthops can be used.
     pub(super) fn target(&self, hop: Hop) -> Option<&Arc<Target>> {
         self.states.get(hop.0 as usize)?.target.as_ref()
     }
@@ -153,32 +153,40 @@ impl Paths {
         self.pool.iter().map(|(hop, path, _)| (hop, path))
     }
 
-    pub(super) fn by_nexthop(&self, id: u32) -> &[Hop] {
-        self.by_nexthop.get(&id).map_or(&[], Vec::as_slice)
+    pub(super) fn by_object(&self, id: u32) -> &[Hop] {
+        self.by_object.get(&id).map_or(&[], Vec::as_slice)
     }
 
     pub(super) fn len(&self) -> usize {
         self.pool.len()
     }
 
-    /// Marks the ways over a link dead, or unmarks them; returns whether all are dead now,
+    /// Marks the nexthops over a link dead, or unmarks them; returns whether all are dead now,
     /// marked or over a link that is down.
-    pub(super) fn mark(&mut self, hop: Hop, index: u32, dead: bool, world: &World<'_>) -> bool {
+    pub(super) fn mark(
+        &mut self,
+        hop: Hop,
+        index: u32,
+        dead: bool,
+        context: &ResolveContext<'_>,
+    ) -> bool {
         let (Some(path), Some(state)) = (self.pool.get(hop), self.states.get_mut(hop.0 as usize))
         else {
             return false;
         };
         if state.dead.is_empty() && dead {
-            state.dead.resize(path.ways.len(), false);
+            state.dead.resize(path.nexthops.len(), false);
         }
-        for (way, mark) in path.ways.iter().zip(&mut state.dead) {
-            if way.interface == index {
+        for (nexthop, mark) in path.nexthops.iter().zip(&mut state.dead) {
+            if nexthop.interface == index {
                 *mark = dead;
             }
         }
-        let down = |way: &Way| world.links.get(&way.interface).is_some_and(|link| !link.up);
-        let mut ways = path.ways.iter().zip(&state.dead);
-        let all = !state.dead.is_empty() && ways.all(|(way, &dead)| dead || down(way));
+        let down = |nexthop: &RouteNexthop| {
+            context.links.get(&nexthop.interface).is_some_and(|link| !link.up)
+        };
+        let mut nexthops = path.nexthops.iter().zip(&state.dead);
+        let all = !state.dead.is_empty() && nexthops.all(|(nexthop, &dead)| dead || down(nexthop));
         if state.dead.iter().all(|&dead| !dead) {
             state.dead.clear();
         }
@@ -186,7 +194,7 @@ impl Paths {
     }
 
     /// Computes the target anew; returns whether it has changed.
-    pub(super) fn retarget(&mut self, hop: Hop, world: &World<'_>) -> bool {
+    pub(super) fn retarget(&mut self, hop: Hop, context: &ResolveContext<'_>) -> bool {
         let at = hop.0 as usize;
         let (Some(path), Some(state)) = (self.pool.get(hop), self.states.get(at)) else {
             return false;
@@ -196,7 +204,7 @@ impl Paths {
             _ => Vec::new(),
         };
         vias.clear();
-        let target = target(path, &state.dead, world, vias);
+        let target = target(path, &state.dead, context, vias);
         let interned = target.as_ref().map(|target| match self.targets.get(target) {
             Some(interned) => interned.clone(),
             None => {
@@ -217,13 +225,18 @@ impl Paths {
 }
 
 /// Computes where a path leads, with `vias` as memory.
-fn target(path: &Path, dead: &[bool], world: &World<'_>, vias: Vec<Via>) -> Option<Target> {
+fn target(
+    path: &Path,
+    dead: &[bool],
+    context: &ResolveContext<'_>,
+    vias: Vec<Via>,
+) -> Option<Target> {
     match path.kind {
-        RTN_UNICAST if path.nexthop != 0 => by_nexthop(path, world, vias),
+        RTN_UNICAST if path.nexthop_id != 0 => by_object(path, context, vias),
         RTN_UNICAST => {
-            let ways = path.ways.iter().enumerate();
-            let alive = ways.filter(|(at, _)| !dead.get(*at).copied().unwrap_or(false));
-            by_ways(path.v6, alive.map(|(_, way)| *way), world, vias)
+            let nexthops = path.nexthops.iter().enumerate();
+            let alive = nexthops.filter(|(at, _)| !dead.get(*at).copied().unwrap_or(false));
+            by_nexthops(path.v6, alive.map(|(_, nexthop)| *nexthop), context, vias)
         }
         RTN_LOCAL | RTN_ANYCAST => Some(Target::Local),
         RTN_BROADCAST => Some(Target::Broadcast),
@@ -236,48 +249,57 @@ fn target(path: &Path, dead: &[bool], world: &World<'_>, vias: Vec<Via>) -> Opti
     }
 }
 
-fn by_nexthop(path: &Path, world: &World<'_>, vias: Vec<Via>) -> Option<Target> {
-    match world.nexthops.get(&path.nexthop)? {
-        Nexthop::Way(way) => by_ways(path.v6, [*way].into_iter(), world, vias),
-        Nexthop::Blackhole => Some(Target::Blackhole),
-        Nexthop::Bridge => None,
-        Nexthop::Group { members, .. } => {
-            let ways = members.iter().filter_map(|&(id, weight)| match world.nexthops.get(&id) {
-                // Groups have no groups as members.
-                Some(Nexthop::Way(way)) => Some(Way { weight, ..*way }),
-                _ => None,
-            });
-            let black =
-                |&(id, _): &(u32, u16)| world.nexthops.get(&id) == Some(&Nexthop::Blackhole);
+fn by_object(path: &Path, context: &ResolveContext<'_>, vias: Vec<Via>) -> Option<Target> {
+    match context.nexthop_objects.get(&path.nexthop_id)? {
+        NexthopObject::Single(nexthop) => {
+            by_nexthops(path.v6, [*nexthop].into_iter(), context, vias)
+        }
+        NexthopObject::Blackhole => Some(Target::Blackhole),
+        NexthopObject::Bridge => None,
+        NexthopObject::Group { members, .. } => {
+            let nexthops =
+                members.iter().filter_map(|&(id, weight)| match context.nexthop_objects.get(&id) {
+                    // Groups have no groups as members.
+                    Some(NexthopObject::Single(nexthop)) => {
+                        Some(RouteNexthop { weight, ..*nexthop })
+                    }
+                    _ => None,
+                });
+            let black = |&(id, _): &(u32, u16)| {
+                context.nexthop_objects.get(&id) == Some(&NexthopObject::Blackhole)
+            };
             let blackhole = members.iter().any(black);
-            by_ways(path.v6, ways, world, vias).or(blackhole.then_some(Target::Blackhole))
+            by_nexthops(path.v6, nexthops, context, vias).or(blackhole.then_some(Target::Blackhole))
         }
     }
 }
 
-fn by_ways(
+fn by_nexthops(
     v6: bool,
-    ways: impl Iterator<Item = Way> + Clone,
-    world: &World<'_>,
+    nexthops: impl Iterator<Item = RouteNexthop> + Clone,
+    context: &ResolveContext<'_>,
     mut vias: Vec<Via>,
 ) -> Option<Target> {
     // An interface not heard of is one whose message is yet to come.
-    let up = |way: &Way| {
-        let link = world.links.get(&way.interface);
+    let up = |nexthop: &RouteNexthop| {
+        let link = context.links.get(&nexthop.interface);
         link.is_none_or(|link| link.up)
     };
-    let carried = |way: &Way| world.links.get(&way.interface).is_none_or(|link| link.carrier);
-    let ignored = |way: &Way| !carried(way) && world.ignores(v6, way.interface);
-    let alive = ways.filter(|way| up(way) && !ignored(way));
-    if alive.clone().any(|way| way.encapsulated) {
+    let carried = |nexthop: &RouteNexthop| {
+        context.links.get(&nexthop.interface).is_none_or(|link| link.carrier)
+    };
+    let ignored =
+        |nexthop: &RouteNexthop| !carried(nexthop) && context.ignores(v6, nexthop.interface);
+    let alive = nexthops.filter(|nexthop| up(nexthop) && !ignored(nexthop));
+    if alive.clone().any(|nexthop| nexthop.encapsulated) {
         return Some(Target::Local);
     }
-    let any_carried = alive.clone().any(|way| carried(&way));
-    vias.extend(alive.filter(|way| !any_carried || carried(way)).map(|way| Via {
-        interface: way.interface,
-        gateway: way.gateway,
-        weight: way.weight,
-        onlink: way.flags & RTNH_F_ONLINK != 0,
+    let any_carried = alive.clone().any(|nexthop| carried(&nexthop));
+    vias.extend(alive.filter(|nexthop| !any_carried || carried(nexthop)).map(|nexthop| Via {
+        interface: nexthop.interface,
+        gateway: nexthop.gateway,
+        weight: nexthop.weight,
+        onlink: nexthop.flags & RTNH_F_ONLINK != 0,
     }));
     vias.sort_unstable();
     vias.dedup_by(|later, kept| {

@@ -1,7 +1,7 @@
 //! What only the inside shows: that nothing is kept for longer than it is used.
 
 use super::{Mirror, Rib};
-use crate::netlink::follower::Nobody;
+use crate::netlink::follower::NullFollower;
 use crate::netlink::message::Messages;
 use crate::netlink::uapi::{
     AF_INET, AF_INET6, NLM_F_APPEND, NLM_F_REPLACE, RTA_DST, RTA_GATEWAY, RTA_OIF, RTA_PRIORITY,
@@ -47,7 +47,7 @@ fn route(kind: u16, flags: u16, v6: bool, prefix: u8, metric: u32, gateway: u8) 
 
 fn apply(mirror: &mut Mirror, bytes: &[u8]) {
     for message in Messages::new(bytes) {
-        mirror.apply(&message.unwrap(), &mut Nobody).unwrap();
+        mirror.apply(&message.unwrap(), &mut NullFollower).unwrap();
     }
 }
 
@@ -60,13 +60,16 @@ fn check(mirror: &Mirror) {
     had.dedup();
     let kept: Vec<_> = mirror.lists.iter().map(|(hop, _)| hop).collect();
     assert_eq!(had, kept);
-    let mut paths: Vec<_> =
-        mirror.lists.iter().flat_map(|(_, list)| list.iter().map(|entry| entry.path)).collect();
+    let mut paths: Vec<_> = mirror
+        .lists
+        .iter()
+        .flat_map(|(_, list)| list.iter().map(|candidate| candidate.path))
+        .collect();
     paths.sort_unstable();
     paths.dedup();
     assert_eq!(paths, mirror.lists.paths.iter().map(|(hop, _)| hop).collect::<Vec<_>>());
     for (_, list) in mirror.lists.iter() {
-        assert!(list.is_sorted_by_key(|entry| entry.metric), "{list:?}");
+        assert!(list.is_sorted_by_key(|candidate| candidate.metric), "{list:?}");
     }
 }
 

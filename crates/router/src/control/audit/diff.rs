@@ -34,7 +34,7 @@ use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use feed::netlink::{AnyPrefix, Found, Kernel, Lookup, Nobody, Target};
+use feed::netlink::{AnyPrefix, Kernel, Lookup, LookupResult, NullFollower, Target};
 use fib::{Family, Hop, Prefix};
 
 use super::{AuditFamily, is_compared, is_resolvable, is_same_path, is_same_route};
@@ -149,7 +149,7 @@ pub(crate) fn run(
     let start = Instant::now();
     let options = DiffOptions { settle: options.settle.min(MAX_SETTLE), ..options };
     let mut kernel = Kernel::open()?;
-    kernel.start(&mut Nobody)?;
+    kernel.start(&mut NullFollower)?;
     let totals = Compared { seed: options.seed, ..Compared::default() };
     let mut diff = Diff { control, kernel, lookup: Lookup::open()?, options, totals };
     let tables = diff.call(|plane| plane.tables().map(|table| table.number).collect::<Vec<_>>())?;
@@ -192,7 +192,7 @@ impl Diff<'_> {
 
     /// Reads the kernel's messages that have arrived.
     fn follow(&mut self) -> Result<(), RequestError> {
-        while self.kernel.pump(&mut Nobody, usize::MAX)?.more {}
+        while self.kernel.pump(&mut NullFollower, usize::MAX)?.more {}
         Ok(())
     }
 
@@ -327,17 +327,17 @@ impl Diff<'_> {
         // A route of type `throw` leaves the table: the rules decide.
         let throws = matches!(of_router, Some(HopTarget::Route(route)) if **route == Target::Throw);
         Ok(match self.lookup.get(address)? {
-            Found::Route { table: other, .. } if other != table => (None, true),
+            LookupResult::Route { table: other, .. } if other != table => (None, true),
             _ if throws => (None, true),
-            Found::Route { prefix, info, .. } => {
+            LookupResult::Route { prefix, info, .. } => {
                 let agrees = is_same_path(of_router, Some(&info.target));
                 (Some((prefix_text(&prefix), (*info.target).clone())), agrees)
             }
-            Found::Refused(target) => {
+            LookupResult::Refused(target) => {
                 let agrees = is_same_path(of_router, Some(&target));
                 (Some((address.to_string(), target)), agrees)
             }
-            Found::Nothing => (None, of_router.is_none()),
+            LookupResult::NoRoute => (None, of_router.is_none()),
         })
     }
 

@@ -102,7 +102,7 @@ pub fn evaluate(rules: &[Rule], v6: bool, interface: &str, vrf: Option<u32>) -> 
             RuleMatch::Sometimes if found.is_none() => return RuleResult::Depends(name(rule)),
             RuleMatch::Sometimes => return with_later_table(found),
             RuleMatch::Always => match rule.action {
-                Action::Nothing => continue,
+                Action::Nop => continue,
                 Action::Goto(priority) => {
                     from = priority;
                     continue;
@@ -328,7 +328,7 @@ mod tests {
         let out = Rule { output: Some("r0".to_owned()), ..rule(51, Action::Table(9)) };
         let skip = rule(52, Action::Goto(60));
         let skipped = rule(55, Action::Table(9));
-        let nothing = rule(60, Action::Nothing);
+        let nothing = rule(60, Action::Nop);
         let not_r1 = Rule { inverted: true, ..iif("r1", rule(61, Action::Table(8))) };
         let rules = with_default_rules(vec![marked, out, skip, skipped, nothing, not_r1]);
         assert_eq!(evaluate(&rules, false, "r0", None), table(8, true));

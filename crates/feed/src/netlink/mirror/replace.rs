@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 
 use fib::{Hop, Prefix, Rib};
 
-use super::{Kin, Mirror};
+use super::{AddressFamily, Mirror};
 use crate::netlink::follower::Follower;
 
 impl Mirror {
     /// Becomes `new`, telling what is different.
-    pub(crate) fn become_new(&mut self, new: Self, to: &mut dyn Follower) {
+    pub(crate) fn replace_with(&mut self, new: Self, to: &mut dyn Follower) {
         for (&index, link) in &new.links {
             if self.links.get(&index) != Some(link) {
                 to.link(index, Some(link));
@@ -34,8 +34,8 @@ impl Mirror {
                 to.neighbor(key.0, key.1, Some(neighbor));
             }
         }
-        self.differ::<u32>(&new, to);
-        self.differ::<u128>(&new, to);
+        self.report_differences::<u32>(&new, to);
+        self.report_differences::<u128>(&new, to);
         for &(index, address) in self.neighbors.keys() {
             if !new.neighbors.contains_key(&(index, address)) {
                 to.neighbor(index, address, None);
@@ -51,17 +51,17 @@ impl Mirror {
         self.v6.values_mut().for_each(Rib::mark_clean);
     }
 
-    fn differ<A: Kin>(&self, new: &Self, to: &mut dyn Follower) {
+    fn report_differences<A: AddressFamily>(&self, new: &Self, to: &mut dyn Follower) {
         let (olds, news) = (A::tables(self), A::tables(new));
         let tables: BTreeSet<u32> = olds.keys().chain(news.keys()).copied().collect();
         let none = Rib::new();
         for table in tables {
             let mut old = olds.get(&table).unwrap_or(&none).iter().peekable();
             let mut now = news.get(&table).unwrap_or(&none).iter().peekable();
-            while let Some((prefix, was, is)) = side_by_side(&mut old, &mut now) {
+            while let Some((prefix, was, is)) = next_prefix(&mut old, &mut now) {
                 let is = new.lists.best(is);
                 if self.lists.best(was) != is {
-                    A::tell(to, table, prefix, is);
+                    A::report(to, table, prefix, is);
                 }
             }
         }
@@ -69,7 +69,7 @@ impl Mirror {
 }
 
 /// Takes the next prefix that either side has, with its list in both.
-fn side_by_side<A: Kin>(
+fn next_prefix<A: AddressFamily>(
     old: &mut core::iter::Peekable<fib::Walk<'_, A>>,
     new: &mut core::iter::Peekable<fib::Walk<'_, A>>,
 ) -> Option<(Prefix<A>, Hop, Hop)> {

@@ -1,4 +1,4 @@
-//! Lists: the candidates of a prefix in order, each list kept once.
+//! CandidateLists: the candidates of a prefix in order, each list kept once.
 //!
 //! ```text
 //!  Rib ─ prefix ─► Hop ─► [ (metric 20, path 3, protocol 12),  ─► best: the first whose
@@ -11,12 +11,12 @@
 
 use fib::{Hop, HopTable};
 
-use super::paths::{Path, Paths, World};
+use super::paths::{Path, Paths, ResolveContext};
 use crate::netlink::follower::RouteInfo;
 
 /// One candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Entry {
+pub(super) struct Candidate {
     pub(super) metric: u32,
     pub(super) path: Hop,
     pub(super) protocol: u8,
@@ -24,27 +24,27 @@ pub(super) struct Entry {
 
 /// All lists in use, with reference counts: one for each prefix that has it.
 #[derive(Default)]
-pub(super) struct Lists {
-    pool: HopTable<Vec<Entry>>,
+pub(super) struct CandidateLists {
+    pool: HopTable<Vec<Candidate>>,
     best: Vec<Option<RouteInfo>>,
     pub(super) paths: Paths,
 }
 
-impl Lists {
+impl CandidateLists {
     /// Adds a reference to a list, which holds references to its paths while it is there.
     /// `None` if there are 2^32 lists.
-    pub(super) fn acquire(&mut self, list: &Vec<Entry>) -> Option<Hop> {
+    pub(super) fn acquire(&mut self, list: &Vec<Candidate>) -> Option<Hop> {
         let known = self.pool.find(list).is_some();
         let hop = self.pool.acquire(list).ok()?;
         if !known {
-            for entry in list {
-                self.paths.retain(entry.path);
+            for candidate in list {
+                self.paths.retain(candidate.path);
             }
             let at = hop.0 as usize;
             if self.best.len() <= at {
                 self.best.resize(at + 1, None);
             }
-            self.best[at] = self.work_out(list);
+            self.best[at] = self.compute_best(list);
         }
         Some(hop)
     }
@@ -53,12 +53,12 @@ impl Lists {
     pub(super) fn release(&mut self, hop: Hop) {
         let Some(list) = self.pool.release(hop) else { return };
         self.best[hop.0 as usize] = None;
-        for entry in list {
-            self.paths.release(entry.path);
+        for candidate in list {
+            self.paths.release(candidate.path);
         }
     }
 
-    pub(super) fn get(&self, hop: Hop) -> &[Entry] {
+    pub(super) fn get(&self, hop: Hop) -> &[Candidate] {
         self.pool.get(hop).map_or(&[], Vec::as_slice)
     }
 
@@ -67,7 +67,7 @@ impl Lists {
         self.best.get(hop.0 as usize)?.as_ref()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Hop, &[Entry])> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Hop, &[Candidate])> {
         self.pool.iter().map(|(hop, list, _)| (hop, list.as_slice()))
     }
 
@@ -79,21 +79,22 @@ impl Lists {
     pub(super) fn retarget(
         &mut self,
         paths: impl IntoIterator<Item = Hop>,
-        world: &World<'_>,
+        context: &ResolveContext<'_>,
     ) -> Vec<Hop> {
         let mut changed: Vec<Hop> = paths.into_iter().collect();
-        changed.retain(|&path| self.paths.retarget(path, world));
+        changed.retain(|&path| self.paths.retarget(path, context));
         if changed.is_empty() {
             return changed;
         }
         changed.sort_unstable();
-        let touched =
-            |list: &[Entry]| list.iter().any(|entry| changed.binary_search(&entry.path).is_ok());
+        let touched = |list: &[Candidate]| {
+            list.iter().any(|candidate| changed.binary_search(&candidate.path).is_ok())
+        };
         let touched: Vec<Hop> =
             self.iter().filter(|(_, list)| touched(list)).map(|(hop, _)| hop).collect();
         let mut lists = Vec::new();
         for hop in touched {
-            let best = self.work_out(self.get(hop));
+            let best = self.compute_best(self.get(hop));
             let at = hop.0 as usize;
             if self.best[at] != best {
                 self.best[at] = best;
@@ -103,14 +104,14 @@ impl Lists {
         lists
     }
 
-    fn work_out(&self, list: &[Entry]) -> Option<RouteInfo> {
-        list.iter().find_map(|entry| {
-            let target = self.paths.target(entry.path)?.clone();
-            Some(RouteInfo { target, metric: entry.metric, protocol: entry.protocol })
+    fn compute_best(&self, list: &[Candidate]) -> Option<RouteInfo> {
+        list.iter().find_map(|candidate| {
+            let target = self.paths.target(candidate.path)?.clone();
+            Some(RouteInfo { target, metric: candidate.metric, protocol: candidate.protocol })
         })
     }
 
-    pub(super) fn path(&self, entry: &Entry) -> Option<&Path> {
-        self.paths.get(entry.path)
+    pub(super) fn path(&self, candidate: &Candidate) -> Option<&Path> {
+        self.paths.get(candidate.path)
     }
 }

@@ -2,8 +2,8 @@
 //! earlier ones.
 //!
 //! ```text
-//!   connect ─► apply … apply ─► sweep          older is empty
-//!      └─ the mirror becomes an older one; a prefix that comes again leaves it
+//!   connect ─► apply … apply ─► sweep          stale is empty
+//!      └─ the mirror becomes an stale one; a prefix that comes again leaves it
 //! ```
 //!
 //! No sockets and no clock: [`Fpm`](super::Fpm) has those, and a fuzzer needs none.
@@ -15,16 +15,16 @@ use crate::netlink::{Damage, Follower, Mirror};
 
 /// The routes of a peer.
 #[derive(Debug, Default)]
-pub struct Replay {
+pub struct PeerRoutes {
     /// Routes received on the last connection.
     mirror: Mirror,
     /// Routes that remain of earlier ones; no two have the same prefix.
-    older: Vec<Mirror>,
+    stale: Vec<Mirror>,
 }
 
 /// The result of some bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Applied {
+pub struct ApplyResult {
     /// The bytes of the complete frames; the caller passes the remaining ones again with more.
     pub bytes: usize,
     /// The frames.
@@ -41,7 +41,7 @@ pub struct Applied {
     pub broken: Option<Damage>,
 }
 
-impl Replay {
+impl PeerRoutes {
     /// Begins with nothing.
     pub fn new() -> Self {
         Self::default()
@@ -49,24 +49,24 @@ impl Replay {
 
     /// Begins another connection: present routes count until they are sent again or swept.
     pub fn connect(&mut self) {
-        self.older.push(mem::take(&mut self.mirror));
-        self.older.retain(|older| !older.has_no_routes());
+        self.stale.push(mem::take(&mut self.mirror));
+        self.stale.retain(|stale| !stale.has_no_routes());
     }
 
     /// Applies the frames that are whole, and reports what changes by each.
-    pub fn apply(&mut self, bytes: &[u8], to: &mut dyn Follower) -> Applied {
-        let mut applied = Applied::default();
+    pub fn apply(&mut self, bytes: &[u8], to: &mut dyn Follower) -> ApplyResult {
+        let mut applied = ApplyResult::default();
         loop {
             let (length, content) = match frame::first(&bytes[applied.bytes..]) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return applied,
-                Err(damage) => return Applied { broken: Some(damage), ..applied },
+                Err(damage) => return ApplyResult { broken: Some(damage), ..applied },
             };
-            let framed = self.mirror.apply_frame(content, &mut self.older, to);
-            applied.messages += framed.messages;
-            applied.new += framed.new;
+            let result = self.mirror.apply_frame(content, &mut self.stale, to);
+            applied.messages += result.messages;
+            applied.new += result.new;
             applied.frames += 1;
-            if let Some(damage) = framed.damage {
+            if let Some(damage) = result.damage {
                 applied.parse_errors += 1;
                 applied.last_damage = Some(Damage { at: damage.at + frame::HEADER, ..damage });
             }
@@ -76,20 +76,20 @@ impl Replay {
 
     /// Removes the routes that the last connection has not sent.
     pub fn sweep(&mut self, to: &mut dyn Follower) {
-        for mut older in self.older.drain(..) {
-            older.become_new(Mirror::new(), to);
+        for mut stale in self.stale.drain(..) {
+            stale.replace_with(Mirror::new(), to);
         }
     }
 
     /// Ends all routes.
-    pub fn forget(&mut self, to: &mut dyn Follower) {
-        self.mirror.become_new(Mirror::new(), to);
+    pub fn clear(&mut self, to: &mut dyn Follower) {
+        self.mirror.replace_with(Mirror::new(), to);
         self.sweep(to);
     }
 
     /// Reports every route there is to a follower that knows none.
-    pub fn tell(&self, to: &mut dyn Follower) {
-        self.older.iter().chain([&self.mirror]).for_each(|mirror| mirror.tell_routes(to));
+    pub fn report_routes(&self, to: &mut dyn Follower) {
+        self.stale.iter().chain([&self.mirror]).for_each(|mirror| mirror.report_routes(to));
     }
 
     /// Returns the routes received on the last connection.
@@ -98,7 +98,7 @@ impl Replay {
     }
 
     /// Returns what is left of earlier connections.
-    pub fn left(&self) -> &[Mirror] {
-        &self.older
+    pub fn stale(&self) -> &[Mirror] {
+        &self.stale
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! | what happens | what goes, of IPv4 | of IPv6 |
 //! |---|---|---|
-//! | a link goes down | routes all of whose ways are over dead links, but those of host scope | the same, and it is said (unless `skip_notify_on_dev_down`) |
-//! | a link is deleted | routes with any way over it | those ways, and it is said |
+//! | a link goes down | routes all of whose nexthops are over dead links, but those of host scope | the same, and it is said (unless `skip_notify_on_dev_down`) |
+//! | a link is deleted | routes with any way over it | those nexthops, and it is said |
 //! | the last IPv4 address of a link is removed | as when it goes down, host scope too | |
 //! | an address is removed | routes of the link's table that prefer it as their source (said since Linux 6.6) | |
 //! | a link goes down, loses its carrier, or is deleted | nexthop objects over it, groups that have no other member, and the routes by them | the same |
@@ -22,17 +22,17 @@ use std::collections::HashMap;
 
 use fib::{Hop, Prefix};
 
-use super::lists::Entry;
-use super::paths::{Path, World};
-use super::{Kin, Mirror, Origin};
+use super::candidates::Candidate;
+use super::paths::{Path, ResolveContext};
+use super::{AddressFamily, Mirror, Origin};
 use crate::netlink::address::AddressView;
 use crate::netlink::follower::Follower;
 use crate::netlink::link::Link;
-use crate::netlink::nexthop::Nexthop;
+use crate::netlink::nexthop::NexthopObject;
 use crate::netlink::uapi::{RT_SCOPE_HOST, RT_TABLE_MAIN};
 
 /// What becomes of a path: another, or nothing.
-type Fates = HashMap<Hop, Option<Path>>;
+type PathRewrites = HashMap<Hop, Option<Path>>;
 
 impl Mirror {
     pub(super) fn set_link(
@@ -61,30 +61,30 @@ impl Mirror {
         }
         if origin == Origin::Event {
             if !carries {
-                self.forget_nexthops_over(index, to);
+                self.remove_nexthop_objects_over(index, to);
             }
             if was_up && !up {
-                self.kill(index, |path| path.v6 || path.scope != RT_SCOPE_HOST, to);
+                self.mark_dead(index, |path| path.v6 || path.scope != RT_SCOPE_HOST, to);
             } else if up && !was_up {
-                self.revive(index, |_| true);
+                self.unmark_dead(index, |_| true);
             }
         }
         let mut paths = self.paths_over(index, |_| true);
-        paths.extend(self.paths_by_nexthops_over(index));
+        paths.extend(self.paths_by_objects_over(index));
         self.retarget(&paths, to);
     }
 
     fn delete_link(&mut self, index: u32, to: &mut dyn Follower) {
-        self.forget_nexthops_over(index, to);
-        let fates = self.paths_over(index, |_| true).into_iter().filter_map(|hop| {
+        self.remove_nexthop_objects_over(index, to);
+        let rewrites = self.paths_over(index, |_| true).into_iter().filter_map(|hop| {
             let path = self.lists.paths.get(hop)?;
             // Each way of an IPv6 route is a route of its own to the kernel.
             let mut left = path.clone();
-            left.ways.retain(|way| path.v6 && way.interface != index);
-            Some((hop, (!left.ways.is_empty()).then_some(left)))
+            left.nexthops.retain(|nexthop| path.v6 && nexthop.interface != index);
+            Some((hop, (!left.nexthops.is_empty()).then_some(left)))
         });
-        let fates = fates.collect();
-        self.rewrite(fates, |_| true, to);
+        let rewrites = rewrites.collect();
+        self.rewrite(rewrites, |_| true, to);
         let of_link = |key: &&(u32, IpAddr, u8)| key.0 == index;
         let addresses: Vec<_> = self.addresses.iter().filter(of_link).copied().collect();
         for address in addresses {
@@ -105,43 +105,43 @@ impl Mirror {
     pub(super) fn set_address(
         &mut self,
         view: &AddressView,
-        there: bool,
+        is_present: bool,
         origin: Origin,
         to: &mut dyn Follower,
     ) {
         let key = (view.index, view.address, view.length);
-        let new = if there { self.addresses.insert(key) } else { self.addresses.remove(&key) };
+        let new = if is_present { self.addresses.insert(key) } else { self.addresses.remove(&key) };
         if new {
-            to.address(view.index, view.address, view.length, there);
+            to.address(view.index, view.address, view.length, is_present);
         }
         let IpAddr::V4(address) = view.address else { return };
         if origin == Origin::Dump {
             return;
         }
-        if there {
-            self.revive(view.index, |path| !path.v6);
+        if is_present {
+            self.unmark_dead(view.index, |path| !path.v6);
             let paths = self.paths_over(view.index, |path| !path.v6);
             self.retarget(&paths, to);
             return;
         }
-        if self.is_gone(view, address) {
+        if self.invalidates_source(view, address) {
             let source = u32::from(address);
             let prefers = |(_, path): &(Hop, &Path)| path.source == source;
             let paths = self.lists.paths.iter().filter(prefers);
-            let fates = paths.map(|(hop, _)| (hop, None)).collect();
+            let rewrites = paths.map(|(hop, _)| (hop, None)).collect();
             let table = self.table_of(view.index);
-            self.rewrite(fates, |other| other == table, to);
+            self.rewrite(rewrites, |other| other == table, to);
         }
         let left = |&(index, other, _): &(u32, IpAddr, u8)| index == view.index && other.is_ipv4();
         if !self.addresses.iter().any(left) {
-            self.kill(view.index, |path| !path.v6, to);
+            self.mark_dead(view.index, |path| !path.v6, to);
             let paths = self.paths_over(view.index, |path| !path.v6);
             self.retarget(&paths, to);
         }
     }
 
     /// Says whether the kernel looks for routes that prefer an address just removed.
-    fn is_gone(&self, view: &AddressView, address: Ipv4Addr) -> bool {
+    fn invalidates_source(&self, view: &AddressView, address: Ipv4Addr) -> bool {
         if self.addresses.iter().any(|&(_, other, _)| other == view.address) {
             return false;
         }
@@ -164,57 +164,63 @@ impl Mirror {
         vrf.unwrap_or(RT_TABLE_MAIN)
     }
 
-    pub(super) fn set_nexthop(&mut self, id: u32, nexthop: Nexthop, to: &mut dyn Follower) {
-        if self.nexthops.get(&id) == Some(&nexthop) {
+    pub(super) fn set_nexthop_object(
+        &mut self,
+        id: u32,
+        nexthop: NexthopObject,
+        to: &mut dyn Follower,
+    ) {
+        if self.nexthop_objects.get(&id) == Some(&nexthop) {
             return;
         }
-        self.nexthops.insert(id, nexthop);
-        let mut paths = self.lists.paths.by_nexthop(id).to_vec();
+        self.nexthop_objects.insert(id, nexthop);
+        let mut paths = self.lists.paths.by_object(id).to_vec();
         for group in self.groups_with(id) {
-            paths.extend(self.lists.paths.by_nexthop(group));
+            paths.extend(self.lists.paths.by_object(group));
         }
         self.retarget(&paths, to);
     }
 
     fn groups_with(&self, id: u32) -> Vec<u32> {
-        let has = |nexthop: &Nexthop| match nexthop {
-            Nexthop::Group { members, .. } => members.iter().any(|member| member.0 == id),
+        let has = |nexthop: &NexthopObject| match nexthop {
+            NexthopObject::Group { members, .. } => members.iter().any(|member| member.0 == id),
             _ => false,
         };
-        self.nexthops.iter().filter(|(_, nexthop)| has(nexthop)).map(|(&id, _)| id).collect()
+        self.nexthop_objects.iter().filter(|(_, nexthop)| has(nexthop)).map(|(&id, _)| id).collect()
     }
 
     /// Removes nexthop objects, groups that have no member left, and the routes by them.
-    pub(super) fn forget_nexthops(&mut self, ids: &[u32], to: &mut dyn Follower) {
-        let mut fates = Fates::new();
+    pub(super) fn remove_nexthop_objects(&mut self, ids: &[u32], to: &mut dyn Follower) {
+        let mut rewrites = PathRewrites::new();
         let mut changed = Vec::new();
         let mut gone = ids.to_vec();
         while let Some(id) = gone.pop() {
-            self.nexthops.remove(&id);
-            fates.extend(self.lists.paths.by_nexthop(id).iter().map(|&hop| (hop, None)));
+            self.nexthop_objects.remove(&id);
+            rewrites.extend(self.lists.paths.by_object(id).iter().map(|&hop| (hop, None)));
             for group in self.groups_with(id) {
-                let Some(Nexthop::Group { members, .. }) = self.nexthops.get_mut(&group) else {
+                let Some(NexthopObject::Group { members, .. }) =
+                    self.nexthop_objects.get_mut(&group)
+                else {
                     continue;
                 };
                 members.retain(|member| member.0 != id);
                 if members.is_empty() {
                     gone.push(group);
                 } else {
-                    changed.extend(self.lists.paths.by_nexthop(group));
+                    changed.extend(self.lists.paths.by_object(group));
                 }
             }
         }
-        self.rewrite(fates, |_| true, to);
+        self.rewrite(rewrites, |_| true, to);
         self.retarget(&changed, to);
     }
 
-    fn forget_nexthops_over(&mut self, index: u32, to: &mut dyn Follower) {
-        let over =
-            |nexthop: &Nexthop| matches!(nexthop, Nexthop::Way(way) if way.interface == index);
-        let nexthops = self.nexthops.iter().filter(|(_, nexthop)| over(nexthop));
-        let ids: Vec<u32> = nexthops.map(|(&id, _)| id).collect();
+    fn remove_nexthop_objects_over(&mut self, index: u32, to: &mut dyn Follower) {
+        let over = |nexthop: &NexthopObject| matches!(nexthop, NexthopObject::Single(nexthop) if nexthop.interface == index);
+        let nexthop_objects = self.nexthop_objects.iter().filter(|(_, nexthop)| over(nexthop));
+        let ids: Vec<u32> = nexthop_objects.map(|(&id, _)| id).collect();
         if !ids.is_empty() {
-            self.forget_nexthops(&ids, to);
+            self.remove_nexthop_objects(&ids, to);
         }
     }
 
@@ -223,52 +229,66 @@ impl Mirror {
         paths.map(|(hop, _)| hop).collect()
     }
 
-    fn paths_by_nexthops_over(&self, index: u32) -> Vec<Hop> {
+    fn paths_by_objects_over(&self, index: u32) -> Vec<Hop> {
         let mut paths = Vec::new();
-        for (&id, nexthop) in &self.nexthops {
-            if matches!(nexthop, Nexthop::Way(way) if way.interface == index) {
-                paths.extend(self.lists.paths.by_nexthop(id));
+        for (&id, nexthop) in &self.nexthop_objects {
+            if matches!(nexthop, NexthopObject::Single(nexthop) if nexthop.interface == index) {
+                paths.extend(self.lists.paths.by_object(id));
                 for group in self.groups_with(id) {
-                    paths.extend(self.lists.paths.by_nexthop(group));
+                    paths.extend(self.lists.paths.by_object(group));
                 }
             }
         }
         paths
     }
 
-    /// Marks the ways over a link dead, and removes the routes that have no other.
-    fn kill(&mut self, index: u32, of: impl Fn(&Path) -> bool, to: &mut dyn Follower) {
-        let mut fates = Fates::new();
+    /// Marks the nexthops over a link dead, and removes the routes that have no other.
+    fn mark_dead(&mut self, index: u32, of: impl Fn(&Path) -> bool, to: &mut dyn Follower) {
+        let mut rewrites = PathRewrites::new();
         for hop in self.paths_over(index, of) {
-            let world =
-                World { links: &self.links, nexthops: &self.nexthops, ignoring: &self.ignoring };
-            if self.lists.paths.mark(hop, index, true, &world) {
-                fates.insert(hop, None);
+            let context = ResolveContext {
+                links: &self.links,
+                nexthop_objects: &self.nexthop_objects,
+                ignoring: &self.ignoring,
+            };
+            if self.lists.paths.mark(hop, index, true, &context) {
+                rewrites.insert(hop, None);
             }
         }
-        self.rewrite(fates, |_| true, to);
+        self.rewrite(rewrites, |_| true, to);
     }
 
-    fn revive(&mut self, index: u32, of: impl Fn(&Path) -> bool) {
+    fn unmark_dead(&mut self, index: u32, of: impl Fn(&Path) -> bool) {
         for hop in self.paths_over(index, of) {
-            let world =
-                World { links: &self.links, nexthops: &self.nexthops, ignoring: &self.ignoring };
-            self.lists.paths.mark(hop, index, false, &world);
+            let context = ResolveContext {
+                links: &self.links,
+                nexthop_objects: &self.nexthop_objects,
+                ignoring: &self.ignoring,
+            };
+            self.lists.paths.mark(hop, index, false, &context);
         }
     }
 
     /// Gives every route by one of these paths its new one, or removes it.
-    fn rewrite(&mut self, fates: Fates, tables: impl Fn(u32) -> bool, to: &mut dyn Follower) {
-        if fates.is_empty() {
+    fn rewrite(
+        &mut self,
+        rewrites: PathRewrites,
+        tables: impl Fn(u32) -> bool,
+        to: &mut dyn Follower,
+    ) {
+        if rewrites.is_empty() {
             return;
         }
-        let world =
-            World { links: &self.links, nexthops: &self.nexthops, ignoring: &self.ignoring };
+        let context = ResolveContext {
+            links: &self.links,
+            nexthop_objects: &self.nexthop_objects,
+            ignoring: &self.ignoring,
+        };
         let mut held = Vec::new();
         let mut new = HashMap::new();
-        for (hop, fate) in fates {
-            let becomes = fate.and_then(|path| {
-                let hop = self.lists.paths.acquire(&path, None, &world);
+        for (hop, replacement) in rewrites {
+            let becomes = replacement.and_then(|path| {
+                let hop = self.lists.paths.acquire(&path, None, &context);
                 held.extend(hop);
                 hop
             });
@@ -276,10 +296,10 @@ impl Mirror {
         }
         let mut lists = HashMap::new();
         for (hop, list) in self.lists.iter() {
-            if list.iter().any(|entry| new.contains_key(&entry.path)) {
-                let change = |entry: &Entry| match new.get(&entry.path) {
-                    None => Some(*entry),
-                    Some(path) => path.map(|path| Entry { path, ..*entry }),
+            if list.iter().any(|candidate| new.contains_key(&candidate.path)) {
+                let change = |candidate: &Candidate| match new.get(&candidate.path) {
+                    None => Some(*candidate),
+                    Some(path) => path.map(|path| Candidate { path, ..*candidate }),
                 };
                 lists.insert(hop, list.iter().filter_map(change).collect::<Vec<_>>());
             }
@@ -291,9 +311,9 @@ impl Mirror {
         }
     }
 
-    fn relist<A: Kin>(
+    fn relist<A: AddressFamily>(
         &mut self,
-        lists: &HashMap<Hop, Vec<Entry>>,
+        lists: &HashMap<Hop, Vec<Candidate>>,
         tables: &impl Fn(u32) -> bool,
         to: &mut dyn Follower,
     ) {
@@ -303,7 +323,7 @@ impl Mirror {
             found.extend(affected.map(|(prefix, hop)| (table, prefix, hop)));
         }
         for (table, prefix, hop) in found {
-            self.put(table, prefix, hop, &lists[&hop], to);
+            self.set_list(table, prefix, hop, &lists[&hop], to);
         }
     }
 }

@@ -16,10 +16,10 @@ use core::net::IpAddr;
 
 use fib::{Hop, Prefix};
 
-use super::{Kin, Mirror, Origin};
+use super::{AddressFamily, Mirror, Origin};
 use crate::netlink::error::Damage;
 use crate::netlink::follower::{Follower, Target};
-use crate::netlink::lookup::{Found, found};
+use crate::netlink::lookup::{LookupResult, lookup_result};
 use crate::netlink::message::Message;
 use crate::netlink::route::{AnyPrefix, RouteView};
 
@@ -41,7 +41,9 @@ impl Mirror {
         if let Some(message) = answer {
             let view = RouteView::parse(message)?.filter(|view| view.table == table);
             let Some(view) = view else { return Ok(false) };
-            let Some(Found::Route { prefix, info, .. }) = found(&view)? else { return Ok(false) };
+            let Some(LookupResult::Route { prefix, info, .. }) = lookup_result(&view)? else {
+                return Ok(false);
+            };
             kept = Some((prefix, info));
         }
         let length = kept.as_ref().map(|(prefix, _)| match prefix {
@@ -64,7 +66,7 @@ impl Mirror {
     }
 
     /// Removes the routes that hold `address` and are longer than the kernel's.
-    fn drop_longer<A: Kin>(
+    fn drop_longer<A: AddressFamily>(
         &mut self,
         table: u32,
         address: A,
@@ -80,7 +82,7 @@ impl Mirror {
         let gone: Vec<(Prefix<A>, Hop)> =
             covering.filter(|&(prefix, hop)| longer(prefix) && leads(hop)).collect();
         for (prefix, hop) in gone {
-            self.put(table, prefix, hop, &Vec::new(), to);
+            self.set_list(table, prefix, hop, &Vec::new(), to);
         }
     }
 }
