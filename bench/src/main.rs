@@ -29,7 +29,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Parser, Subcommand};
-use feed::{Loaded, Options, Recipe};
+use feed::{Options, Recipe, RoutingTable};
 use fib::{Addr, Hop, Prefix};
 
 use output::failure::{explain, is_broken_pipe};
@@ -203,7 +203,7 @@ impl Setting {
         Ok(routes)
     }
 
-    fn spread(&self, name: &str, loaded: &Loaded) -> Routes {
+    fn spread(&self, name: &str, loaded: &RoutingTable) -> Routes {
         // A list of prefixes has one label, which is empty.
         let bare = loaded.labels.len() <= 1 && self.hops > 0;
         Routes {

@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use feed::netlink::{Follower, Link, Neighbor, RouteInfo, Rule};
 use fib::Prefix;
 
-use crate::netlink::Told;
+use crate::netlink::RecordedState;
 
 const ZEBRA: &[u8] = include_bytes!("../../crates/feed/tests/golden/frr-8.4.4.fpm");
 
@@ -25,7 +25,7 @@ const ZEBRA: &[u8] = include_bytes!("../../crates/feed/tests/golden/frr-8.4.4.fp
 #[derive(Default)]
 struct Play {
     routes: PeerRoutes,
-    follower: Told,
+    follower: RecordedState,
     frames: u64,
     damaged: u64,
 }
@@ -45,7 +45,7 @@ impl Play {
                 break;
             }
         }
-        let mut whole = Told::default();
+        let mut whole = RecordedState::default();
         for mirror in self.routes.stale().iter().chain([self.routes.mirror()]) {
             // No two have the same prefix: this panics if a follower would hear it twice.
             mirror.report_routes(&mut Once(&mut whole));
@@ -55,7 +55,7 @@ impl Play {
 }
 
 /// Lets every prefix be reported once.
-struct Once<'a>(&'a mut Told);
+struct Once<'a>(&'a mut RecordedState);
 
 impl Follower for Once<'_> {
     fn route_v4(&mut self, table: u32, prefix: Prefix<u32>, best: Option<&RouteInfo>) {
@@ -87,7 +87,7 @@ pub fn fpm(input: &[u8]) -> (u64, u64) {
         play.connection(&before, piece);
         play.connection(second, piece);
         play.routes.sweep(&mut play.follower);
-        let mut whole = Told::default();
+        let mut whole = RecordedState::default();
         play.routes.mirror().report_routes(&mut whole);
         assert_eq!(play.follower, whole, "after the sweep the last routes remain");
         play
@@ -97,6 +97,6 @@ pub fn fpm(input: &[u8]) -> (u64, u64) {
     assert_eq!((whole.frames, whole.damaged), (pieces.frames, pieces.damaged));
     let mut gone = whole;
     gone.routes.clear(&mut gone.follower);
-    assert_eq!(gone.follower, Told::default(), "everything was forgotten");
+    assert_eq!(gone.follower, RecordedState::default(), "everything was forgotten");
     (gone.frames, gone.damaged)
 }

@@ -15,7 +15,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use bzip2::write::BzEncoder;
-use feed::{Options, Stream, read, read_updates};
+use feed::{Options, UpdateStream, read, read_updates};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
@@ -38,10 +38,10 @@ impl Read for Slow<'_> {
 fn outcome(reader: impl Read, as_updates: bool, options: &Options) -> Outcome {
     let name = Path::new("fuzz");
     if as_updates {
-        let Stream { events, .. } =
+        let UpdateStream { events, .. } =
             read_updates(reader, name, options).map_err(|error| error.to_string())?;
         let words =
-            |event: &feed::Event| format!("{} {:?} {:?}", event.time, event.peer, event.what);
+            |event: &feed::Event| format!("{} {:?} {:?}", event.time, event.peer, event.kind);
         return Ok(events.iter().map(words).collect());
     }
     let table = read(reader, name, options).map_err(|error| error.to_string())?;

@@ -1,13 +1,13 @@
 //! Feeds bytes to the mirror of the kernel as messages of netlink, and holds it to what it
-//! has told.
+//! has recorded.
 //!
 //! ```text
-//! bytes ─► messages ─► Mirror ─► told, change by change ┐
+//! bytes ─► messages ─► Mirror ─► recorded, change by change ┐
 //!                        └─────► asked, whole ──────────┴─ equal?
 //! ```
 //!
 //! A follower that only listens must know what the mirror shows: every best route of every
-//! table, each told once; and a message that is refused leaves all as it was. The first
+//! table, each recorded once; and a message that is refused leaves all as it was. The first
 //! byte says whether the messages of a real kernel (the tests' own) come before those of
 //! the input, so that there are links, nexthop objects and routes to change.
 
@@ -19,9 +19,9 @@ use fib::Prefix;
 
 const KERNEL: &[u8] = include_bytes!("../../crates/feed/tests/golden/linux-6.18.netlink");
 
-/// What has been told: the best route of each prefix by table.
+/// What has been recorded: the best route of each prefix by table.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct RecordedState {
     pub(crate) v4: BTreeMap<(u32, Prefix<u32>), RouteInfo>,
     pub(crate) v6: BTreeMap<(u32, Prefix<u128>), RouteInfo>,
     links: BTreeMap<u32, Link>,
@@ -39,7 +39,7 @@ fn note<K: Ord + std::fmt::Debug, V: Clone + PartialEq>(
     }
 }
 
-impl Follower for Told {
+impl Follower for RecordedState {
     fn route_v4(&mut self, table: u32, prefix: Prefix<u32>, best: Option<&RouteInfo>) {
         note(&mut self.v4, (table, prefix), best);
     }
@@ -57,8 +57,8 @@ impl Follower for Told {
 }
 
 /// What a mirror shows, asked whole.
-fn asked(mirror: &Mirror) -> Told {
-    let mut whole = Told::default();
+fn asked(mirror: &Mirror) -> RecordedState {
+    let mut whole = RecordedState::default();
     mirror.report_routes(&mut whole);
     whole.links.clone_from(mirror.links());
     whole.rules = mirror.rules().to_vec();
@@ -69,18 +69,18 @@ fn asked(mirror: &Mirror) -> Told {
 ///
 /// # Panics
 ///
-/// If what was told and what is shown differ.
+/// If what was recorded and what is shown differ.
 pub fn netlink(input: &[u8]) -> (u32, u32) {
     let Some((mode, input)) = input.split_first() else { return (0, 0) };
-    let (mut mirror, mut told) = (Mirror::new(), Told::default());
+    let (mut mirror, mut recorded) = (Mirror::new(), RecordedState::default());
     let (mut taken, mut refused) = (0, 0);
     let before = if mode & 1 == 0 { KERNEL } else { &[] };
     for bytes in [before, input] {
         for message in Messages::new(bytes) {
-            // What follows a damaged header cannot be told from it.
+            // What follows a damaged header cannot be recorded from it.
             let Ok(message) = message else { break };
             let shown = asked(&mirror);
-            match mirror.apply(&message, &mut told) {
+            match mirror.apply(&message, &mut recorded) {
                 Ok(()) => taken += 1,
                 Err(damage) => {
                     refused += 1;
@@ -90,6 +90,6 @@ pub fn netlink(input: &[u8]) -> (u32, u32) {
         }
     }
     let whole = asked(&mirror);
-    assert_eq!(told, whole, "what was told, and what is shown");
+    assert_eq!(recorded, whole, "what was recorded, and what is shown");
     (taken, refused)
 }

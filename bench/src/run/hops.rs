@@ -21,7 +21,7 @@
 //! being the last 4), and one of its length. Hops are counted from 1.
 
 use anyhow::{bail, ensure};
-use feed::{Label, Loaded};
+use feed::{Label, RoutingTable};
 use fib::{Addr, Family, Hop, Prefix};
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +59,7 @@ impl Rule {
 /// Gives every route of a family its hop.
 pub(super) fn give<A: Family>(
     rule: &Rule,
-    loaded: &Loaded,
+    loaded: &RoutingTable,
     bits: u32,
 ) -> anyhow::Result<Vec<(Prefix<A>, Hop)>> {
     let hop = |prefix: Prefix<A>, label: Label| match rule {
@@ -91,7 +91,7 @@ pub(super) fn give<A: Family>(
     Ok(routes)
 }
 
-fn text(loaded: &Loaded, label: Label) -> impl Iterator<Item = u8> {
+fn text(loaded: &RoutingTable, label: Label) -> impl Iterator<Item = u8> {
     loaded.labels.get(label).bytes()
 }
 
@@ -133,7 +133,7 @@ mod tests {
     use fib::{Hop, Prefix};
     use std::collections::BTreeMap;
 
-    fn loaded(text: &str) -> feed::Loaded {
+    fn loaded(text: &str) -> feed::RoutingTable {
         let path = std::env::temp_dir().join(format!(
             "fingerpost-hops-{}-{:?}",
             std::process::id(),

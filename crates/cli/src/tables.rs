@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use feed::{Label, Labels, Loaded, Options, Report};
+use feed::{Label, Labels, Options, Report, RoutingTable};
 use fib::{Addr, Choice, Family, Fib, Hop, Prefix, Rib};
 
 use output::progress;
@@ -89,7 +89,7 @@ impl Tables {
         Ok(tables)
     }
 
-    fn add(&mut self, loaded: &Loaded, table_args: &TableArgs) {
+    fn add(&mut self, loaded: &RoutingTable, table_args: &TableArgs) {
         let hops: Vec<Hop> =
             loaded.labels.iter().map(|(_, text)| hop_of(self.labels.intern(text))).collect();
         if !table_args.only_v6 {
@@ -170,7 +170,7 @@ pub(crate) fn build<A: Family>(rib: &Rib<A>, table_args: &TableArgs) -> anyhow::
     Ok(Built { fib, took: start.elapsed(), threads })
 }
 
-fn open(path: &Path, partial: bool) -> anyhow::Result<Loaded> {
+fn open(path: &Path, partial: bool) -> anyhow::Result<RoutingTable> {
     let options = Options { partial, ..Options::default() };
     if path == Path::new("-") {
         let name = Path::new("standard input");
@@ -199,7 +199,7 @@ fn merge<A: Addr>(rib: &mut Rib<A>, routes: &[(Prefix<A>, Label)], hops: &[Hop])
 mod tests {
     use super::*;
 
-    fn loaded(text: &str) -> Loaded {
+    fn loaded(text: &str) -> RoutingTable {
         feed::read(text.as_bytes(), Path::new("test"), &Options::default()).unwrap()
     }
 

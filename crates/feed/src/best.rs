@@ -86,7 +86,7 @@ impl Rank {
 
 /// The whole of the rule: what a candidate is compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Standing {
+pub(crate) struct DecisionKey {
     pub(crate) rank: Rank,
     /// 0 where the format does not name it.
     pub(crate) identifier: u32,
@@ -158,7 +158,7 @@ impl<A: Addr> BestPath<A> {
             Some(old) => *old = path,
             None => paths.push(path),
         }
-        settle(paths);
+        move_best_to_front(paths);
         change(prefix, before, label_of(paths))
     }
 
@@ -169,7 +169,7 @@ impl<A: Addr> BestPath<A> {
         let paths = entry.get_mut();
         let before = label_of(paths);
         paths.retain(|path| path.peer != peer || path.id != id);
-        settle(paths);
+        move_best_to_front(paths);
         let after = label_of(paths);
         if after.is_none() {
             entry.remove();
@@ -183,7 +183,7 @@ impl<A: Addr> BestPath<A> {
         self.paths.retain(|&prefix, paths| {
             let before = label_of(paths);
             paths.retain(|path| path.peer != peer);
-            settle(paths);
+            move_best_to_front(paths);
             let after = label_of(paths);
             if let Some(change) = change(prefix, before, after) {
                 each(change);
@@ -202,7 +202,7 @@ impl<A: Addr> BestPath<A> {
         self.paths.len()
     }
 
-    /// Says whether no prefix has a path.
+    /// Returns whether no prefix has a path.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
@@ -220,7 +220,7 @@ impl<A: Addr> BestPath<A> {
 }
 
 /// Moves the best path to the front.
-fn settle(paths: &mut [Path]) {
+fn move_best_to_front(paths: &mut [Path]) {
     let best = (0..paths.len()).min_by(|&a, &b| paths[a].better(&paths[b]));
     if let Some(best) = best {
         paths.swap(0, best);
@@ -278,7 +278,7 @@ mod tests {
         /// The changes given, applied to a plain map, equal the best of a plain
         /// list of all paths after every step; and no change is idle.
         #[test]
-        fn equals_a_list_of_all_paths(steps in steps()) {
+        fn best_path_equals_brute_force_list(steps in steps()) {
             let mut best = BestPath::<u8>::new();
             let mut table = BTreeMap::new();
             let mut all: BTreeMap<(Prefix<u8>, Peer, u32), (Rank, Label)> = BTreeMap::new();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lower_address_breaks_a_tie() {
+    fn tie_is_broken_by_lower_peer_address() {
         let prefix = Prefix::ALL;
         let mut best = BestPath::<u32>::new();
         best.announce(prefix, peer(2), 0, Rank::EVEN, Label(2));

@@ -9,7 +9,7 @@ use core::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Says why a file gave no routes.
+/// The reason why a file gave no routes.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

@@ -18,7 +18,7 @@ use core::net::IpAddr;
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
-/// A small dense index into [`Labels`], standing for a text.
+/// A small dense index into [`Labels`], key for a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label(pub u32);
 
@@ -111,7 +111,7 @@ impl Labels {
         self.ends.len()
     }
 
-    /// Says whether there is no label.
+    /// Returns whether there is no label.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -144,7 +144,7 @@ mod tests {
     use core::net::IpAddr;
 
     #[test]
-    fn each_text_is_kept_once_and_found_again() {
+    fn label_is_unique_per_text() {
         let mut labels = Labels::new();
         for turn in 0..2 {
             for n in 0..10_000u32 {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_and_its_text_are_one_label() {
+    fn address_and_its_text_share_a_label() {
         let mut labels = Labels::new();
         let text = labels.intern("2001:db8::1");
         let address: IpAddr = "2001:db8::1".parse().unwrap();

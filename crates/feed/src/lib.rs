@@ -6,10 +6,10 @@
 //! from front to back, in pieces: no file is held in memory whole.
 //!
 //! ```text
-//! file ─► Source ──► text/  a line  ─┐            ┌► Loaded   a table: sorted, unique
+//! file ─► Source ──► text/  a line  ─┐            ┌► RoutingTable   a table: sorted, unique
 //!         unpack,    mrt/   a record ─┴► routes ──┤
-//!         offsets                                 └► Stream   events in time ─► BestPath
-//! generate(Recipe) ───────────────────────────────► Loaded
+//!         offsets                                 └► UpdateStream   events in time ─► BestPath
+//! generate(Recipe) ───────────────────────────────► RoutingTable
 //! kernel ─► netlink::Kernel ─► Mirror ─┬──────────► Follower   what is best, as it changes
 //! FRR ────► fpm::Fpm ────────► Mirror ─┘
 //! ```
@@ -37,24 +37,30 @@
 #![forbid(unsafe_code)]
 
 mod best;
+mod collector;
 mod error;
+mod event;
 pub mod fpm;
-mod gather;
 mod generate;
-mod intake;
 mod label;
-mod loaded;
+mod load;
 mod mrt;
 pub mod netlink;
 mod options;
+mod prefix;
+mod routing_table;
 mod source;
+mod table_builder;
 mod text;
 mod updates;
 
 pub use best::{BestPath, Change, Peer, Rank};
 pub use error::Error;
+pub use event::{Event, EventKind};
 pub use generate::{Recipe, generate};
 pub use label::{Label, Labels};
-pub use loaded::{Loaded, Report, load, read};
+pub use load::{load, read};
 pub use options::{Compression, Format, Options};
-pub use updates::{Event, Stream, Update, What, read_updates, updates};
+pub use prefix::AnyPrefix;
+pub use routing_table::{Report, RoutingTable};
+pub use updates::{Update, UpdateStream, read_updates, updates};

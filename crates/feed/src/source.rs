@@ -76,7 +76,7 @@ impl<'r> Source<'r> {
         })
     }
 
-    /// Says how the content was packed.
+    /// Returns how the content was packed.
     pub(crate) fn compression(&self) -> Compression {
         self.compression
     }
@@ -86,7 +86,7 @@ impl<'r> Source<'r> {
         self.offset
     }
 
-    /// Says why the content ends early, once the window has reached its end.
+    /// Returns the reason why the content ends early, once the window has reached its end.
     pub(crate) fn broken(&self) -> Option<&str> {
         self.broken.as_deref()
     }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn every_packing_gives_the_same_bytes() {
+    fn compressed_and_plain_content_are_equal() {
         let plain: Vec<u8> =
             (0..700_000u32).flat_map(|n| n.wrapping_mul(n).to_be_bytes()).collect();
         // Two members: what `cat a.gz b.gz` makes is one file.
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_reader_gives_the_same() {
+    fn bytewise_reader_yields_same_content() {
         for bytes in [b"abc".to_vec(), Vec::new(), gzip(b"abcdefgh"), bzip2(b"x")] {
             let mut slow = Source::new(Trickle(&bytes, false)).unwrap();
             let mut fast = Source::new(&bytes[..]).unwrap();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_gives_what_was_before_it_and_says_so() {
+    fn truncated_archive_yields_prefix_and_reports_cut() {
         let plain: Vec<u8> =
             (0..300_000u32).flat_map(|n| n.wrapping_mul(n).to_be_bytes()).collect();
         for packed in [gzip(&plain), bzip2(&plain)] {
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_is_noticed() {
+    fn flipped_bit_is_reported() {
         let plain: Vec<u8> =
             (0..300_000u32).flat_map(|n| n.wrapping_mul(n).to_be_bytes()).collect();
         for mut packed in [gzip(&plain), bzip2(&plain)] {

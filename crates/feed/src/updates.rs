@@ -2,7 +2,7 @@
 //!
 //! [`updates`] reads the stream, all of it before any is returned, so that a
 //! damaged file changes nothing. The events are as the peers sent them; what
-//! they do to a table is [`Stream::replay`], which runs them through the best
+//! they do to a table is [`UpdateStream::replay`], which runs them through the best
 //! path rule and gives only the changes that a forwarding table would see.
 
 use std::fs::File;
@@ -11,39 +11,14 @@ use std::path::Path;
 
 use fib::Addr;
 
-use crate::best::{BestPath, Change, Peer, Rank};
-use crate::intake::{Intake, Sink};
-use crate::loaded::{conclude, open, read_ranked};
-use crate::{Error, Labels, Options, Report};
-
-/// One thing a peer said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// When, in microseconds since 1970 (UTC); whole seconds where the format
-    /// has no finer.
-    pub time: u64,
-    /// Who.
-    pub peer: Peer,
-    /// The path identifier (RFC 7911), 0 where there is none.
-    pub path: u32,
-    /// How good an announced path is.
-    pub rank: Rank,
-    /// What.
-    pub what: What,
-}
-
-/// What an event is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    /// An IPv4 route came or went.
-    V4(Change<u32>),
-    /// An IPv6 route came or went.
-    V6(Change<u128>),
-    /// The session with the peer was established.
-    Up,
-    /// The session with the peer ended; its routes are gone.
-    Down,
-}
+use crate::best::{BestPath, Change};
+use crate::collector::{RouteCollector, StreamMode};
+use crate::error::Error;
+use crate::event::{Event, EventKind};
+use crate::label::Labels;
+use crate::load::{conclude, open, read_ranked};
+use crate::options::Options;
+use crate::routing_table::Report;
 
 /// A change to the table of one or the other family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +31,7 @@ pub enum Update {
 
 /// A stream of updates.
 #[derive(Clone, Debug, Default)]
-pub struct Stream {
+pub struct UpdateStream {
     /// The events, in the order of the file.
     pub events: Vec<Event>,
     /// What the labels stand for.
@@ -66,7 +41,7 @@ pub struct Stream {
     pub report: Report,
 }
 
-impl Stream {
+impl UpdateStream {
     /// Runs the events through the best path rule, from an empty table, and gives
     /// each change to the table with its time, in order.
     pub fn replay(&self, mut each: impl FnMut(u64, Update)) {
@@ -74,19 +49,19 @@ impl Stream {
         let mut v6 = BestPath::new();
         for event in &self.events {
             let time = event.time;
-            match event.what {
-                What::V4(change) => {
+            match event.kind {
+                EventKind::V4(change) => {
                     if let Some(change) = apply(&mut v4, event, change) {
                         each(time, Update::V4(change));
                     }
                 }
-                What::V6(change) => {
+                EventKind::V6(change) => {
                     if let Some(change) = apply(&mut v6, event, change) {
                         each(time, Update::V6(change));
                     }
                 }
-                What::Up => {}
-                What::Down => {
+                EventKind::Up => {}
+                EventKind::Down => {
                     v4.session_down(event.peer, |change| each(time, Update::V4(change)));
                     v6.session_down(event.peer, |change| each(time, Update::V6(change)));
                 }
@@ -110,7 +85,7 @@ fn apply<A: Addr>(best: &mut BestPath<A>, event: &Event, change: Change<A>) -> O
 /// # Errors
 ///
 /// As [`load`](crate::load); [`Error::Kind`] if the file is a table.
-pub fn updates(path: impl AsRef<Path>, options: &Options) -> Result<Stream, Error> {
+pub fn updates(path: impl AsRef<Path>, options: &Options) -> Result<UpdateStream, Error> {
     let path = path.as_ref();
     let file = File::open(path).map_err(|source| Error::Open { path: path.into(), source })?;
     read_updates(file, path, options)
@@ -121,7 +96,11 @@ pub fn updates(path: impl AsRef<Path>, options: &Options) -> Result<Stream, Erro
 /// # Errors
 ///
 /// As [`updates`].
-pub fn read_updates(reader: impl Read, name: &Path, options: &Options) -> Result<Stream, Error> {
+pub fn read_updates(
+    reader: impl Read,
+    name: &Path,
+    options: &Options,
+) -> Result<UpdateStream, Error> {
     let (mut source, format) = open(reader, name, options)?;
     let table = || Error::Kind {
         path: name.into(),
@@ -131,21 +110,22 @@ pub fn read_updates(reader: impl Read, name: &Path, options: &Options) -> Result
              `UNIXTIME a|w PREFIX NEXTHOP`"
         ),
     };
-    let mut intake = Intake::new(Sink::Keep(Vec::new()), options.truncate_host_bits);
-    let Some(fault) = read_ranked(&mut source, format, &mut intake) else {
+    let mut collector =
+        RouteCollector::new(StreamMode::Collect(Vec::new()), options.truncate_host_bits);
+    let Some(fault) = read_ranked(&mut source, format, &mut collector) else {
         return Err(table());
     };
-    conclude(&mut intake.report, &source, format, fault, name, options)?;
-    let (events, labels, mut report) = intake.into_events().ok_or_else(table)?;
-    report.v4 = distinct(events.iter().filter_map(|event| match event.what {
-        What::V4(change) => Some(change),
+    conclude(&mut collector.report, &source, format, fault, name, options)?;
+    let (events, labels, mut report) = collector.into_events().ok_or_else(table)?;
+    report.v4 = distinct(events.iter().filter_map(|event| match event.kind {
+        EventKind::V4(change) => Some(change),
         _ => None,
     }));
-    report.v6 = distinct(events.iter().filter_map(|event| match event.what {
-        What::V6(change) => Some(change),
+    report.v6 = distinct(events.iter().filter_map(|event| match event.kind {
+        EventKind::V6(change) => Some(change),
         _ => None,
     }));
-    Ok(Stream { events, labels, report })
+    Ok(UpdateStream { events, labels, report })
 }
 
 fn distinct<A: Addr>(changes: impl Iterator<Item = Change<A>>) -> usize {

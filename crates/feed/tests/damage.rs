@@ -3,16 +3,16 @@
 
 use std::io::Write;
 
-use fingerpost_feed::{Loaded, Options, Stream, generate, read, read_updates};
+use fingerpost_feed::{Options, RoutingTable, UpdateStream, generate, read, read_updates};
 use proptest::prelude::*;
 
 const PARTIAL: Options = Options { partial: true, format: None, truncate_host_bits: false };
 
-fn table(bytes: &[u8]) -> Result<Loaded, fingerpost_feed::Error> {
+fn table(bytes: &[u8]) -> Result<RoutingTable, fingerpost_feed::Error> {
     read(bytes, "damaged".as_ref(), &PARTIAL)
 }
 
-fn stream(bytes: &[u8]) -> Result<Stream, fingerpost_feed::Error> {
+fn stream(bytes: &[u8]) -> Result<UpdateStream, fingerpost_feed::Error> {
     read_updates(bytes, "damaged".as_ref(), &PARTIAL)
 }
 
@@ -50,7 +50,7 @@ fn record(kind: u16, subtype: u16, body: &[u8]) -> Vec<u8> {
 const ATTRIBUTES: [u8; 20] =
     [0x40, 1, 1, 0, 0x40, 2, 6, 2, 1, 0, 0, 0, 1, 0x40, 3, 4, 192, 0, 2, 1];
 
-fn mrt_table(made: &Loaded) -> Vec<u8> {
+fn mrt_table(made: &RoutingTable) -> Vec<u8> {
     let mut out = record(13, 1, &[1, 1, 1, 1, 0, 0, 0, 1, 0, 9, 9, 9, 9, 192, 0, 2, 1, 0, 1]);
     for (prefix, _) in &made.v4 {
         let bytes = prefix.addr().to_be_bytes();
@@ -63,7 +63,7 @@ fn mrt_table(made: &Loaded) -> Vec<u8> {
     out
 }
 
-fn mrt_updates(made: &Loaded) -> Vec<u8> {
+fn mrt_updates(made: &RoutingTable) -> Vec<u8> {
     let mut out = Vec::new();
     for (prefix, _) in &made.v4 {
         let mut update = vec![0, 0, 0, 20];
@@ -81,7 +81,7 @@ fn mrt_updates(made: &Loaded) -> Vec<u8> {
 }
 
 #[test]
-fn the_files_themselves_are_whole() {
+fn undamaged_files_load_without_warning() {
     for (n, file) in files().iter().enumerate() {
         let whole = read(&file[..], "whole".as_ref(), &Options::default());
         let whole = whole.unwrap_or_else(|error| panic!("file {n}: {error}"));
@@ -91,10 +91,10 @@ fn the_files_themselves_are_whole() {
 }
 
 #[test]
-fn a_cut_file_gives_a_beginning_of_the_table() {
+fn truncated_file_yields_prefix_of_table() {
     for (n, file) in files().iter().enumerate() {
         let whole = table(file).unwrap();
-        let names = |table: &Loaded| -> Vec<String> {
+        let names = |table: &RoutingTable| -> Vec<String> {
             let name = |&(prefix, l)| format!("{prefix} {}", table.labels.get(l));
             let v6 = |&(prefix, l)| format!("{prefix} {}", table.labels.get(l));
             table.v4.iter().map(name).chain(table.v6.iter().map(v6)).collect()
@@ -117,7 +117,7 @@ fn a_cut_file_gives_a_beginning_of_the_table() {
                     part.events[..sure]
                         .iter()
                         .zip(&whole.events)
-                        .all(|(a, b)| { (a.time, a.peer, a.what) == (b.time, b.peer, b.what) })
+                        .all(|(a, b)| { (a.time, a.peer, a.kind) == (b.time, b.peer, b.kind) })
                 );
             }
         }
@@ -129,7 +129,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn changed_bytes_never_panic(edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
+    fn changed_bytes_do_not_panic(edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
                                  cut: prop::sample::Index) {
         thread_local!(static FILES: Vec<Vec<u8>> = files());
         FILES.with(|files| for file in files {
@@ -155,7 +155,7 @@ proptest! {
     }
 
     #[test]
-    fn anything_at_all_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..400), format in 0..6) {
+    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), format in 0..6) {
         use fingerpost_feed::Format::*;
         let format = [Table, Bgpdump, IpRoute, UpdateText, Mrt].get(format as usize).copied();
         let options = Options { format, ..PARTIAL };

@@ -4,7 +4,8 @@
 use std::path::PathBuf;
 
 use fingerpost_feed::{
-    Change, Compression, Error, Format, Loaded, Options, Stream, Update, What, load, updates,
+    Change, Compression, Error, EventKind, Format, Options, RoutingTable, Update, UpdateStream,
+    load, updates,
 };
 
 const PARTIAL: Options = Options { partial: true, format: None, truncate_host_bits: false };
@@ -23,7 +24,7 @@ fn data(name: &str) -> PathBuf {
     path
 }
 
-fn table(name: &str) -> Loaded {
+fn table(name: &str) -> RoutingTable {
     let loaded = load(data(name), &Options::default()).unwrap();
     assert!(loaded.v4.is_sorted_by(|a, b| a.0 < b.0), "{name}: IPv4 out of order");
     assert!(loaded.v6.is_sorted_by(|a, b| a.0 < b.0), "{name}: IPv6 out of order");
@@ -35,7 +36,7 @@ fn table(name: &str) -> Loaded {
 }
 
 #[test]
-fn text_tables_have_the_counts_of_the_readme() {
+fn text_tables_have_published_counts() {
     // (file, IPv4, IPv6, distinct values; 1 where lines have none)
     for (name, v4, v6, values) in [
         ("ipv4-20260730-routeviews-origin.dat.gz", 1_107_938, 0, 78_468),
@@ -63,7 +64,7 @@ fn text_tables_have_the_counts_of_the_readme() {
 }
 
 #[test]
-fn a_dump_that_is_cut_off_is_loaded_only_when_told() {
+fn truncated_dump_loads_only_with_partial() {
     for (name, entries, prefixes, peers, v6) in [
         ("rib4-20260730.1400-routeviews-first2MB.mrt.bz2", 679_347, 41_105, 20, false),
         ("rib6-20260730.1400-routeviews-first1MB.mrt.bz2", 164_279, 11_037, 22, true),
@@ -93,7 +94,7 @@ fn a_dump_that_is_cut_off_is_loaded_only_when_told() {
     assert_eq!(rib4.v4.last().unwrap().0.to_string(), "23.105.0.0/20");
 }
 
-fn stream(name: &str, announced: u64, withdrawn: u64) -> Stream {
+fn stream(name: &str, announced: u64, withdrawn: u64) -> UpdateStream {
     let stream = updates(data(name), &Options::default()).unwrap();
     assert_eq!(stream.report.announcements, announced, "{name}");
     assert_eq!(stream.report.withdrawals, withdrawn, "{name}");
@@ -102,7 +103,7 @@ fn stream(name: &str, announced: u64, withdrawn: u64) -> Stream {
 }
 
 #[test]
-fn update_streams_have_the_counts_of_the_readme() {
+fn update_streams_have_published_counts() {
     let news = stream("updates-20260222.1530-routeviews-bgp4mp_et.mrt.bz2", 111_057, 7_606);
     assert_eq!((news.report.v4, news.report.v6, news.report.peers), (7_839, 0, 20));
     assert_eq!(news.labels.len(), 20);
@@ -117,17 +118,17 @@ fn update_streams_have_the_counts_of_the_readme() {
 
     let session = stream("updates-20151023.0201-pch-fulltable-bgp4mp_et.mrt.gz", 577_737, 3);
     assert_eq!((session.report.v4, session.labels.len()), (577_706, 3_771));
-    let ups = session.events.iter().filter(|event| event.what == What::Up).count();
+    let ups = session.events.iter().filter(|event| event.kind == EventKind::Up).count();
     assert_eq!(ups, 1, "the session comes up once");
 }
 
 /// The README's text table was made of this stream by another program.
 #[test]
-fn a_replayed_session_is_the_table_that_others_made_of_it() {
+fn replayed_session_equals_published_table() {
     let name = "updates-20151023.0201-pch-fulltable-bgp4mp_et.mrt.gz";
     let replayed = load(data(name), &Options::default()).unwrap();
     let converted = table("ipv4-20151023-pch-nexthop.txt.gz");
-    let named = |table: &Loaded| -> Vec<String> {
+    let named = |table: &RoutingTable| -> Vec<String> {
         let name = |&(prefix, label)| format!("{prefix} {}", table.labels.get(label));
         table.v4.iter().map(name).collect()
     };
@@ -149,7 +150,7 @@ fn a_replayed_session_is_the_table_that_others_made_of_it() {
 }
 
 #[test]
-fn a_table_is_no_stream() {
+fn table_is_rejected_as_update_stream() {
     for name in
         ["ipv6-20170112-linx-nexthop.txt.gz", "rib6-20260730.1400-routeviews-first1MB.mrt.bz2"]
     {

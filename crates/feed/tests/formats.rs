@@ -1,18 +1,18 @@
 //! Small files of every format, right and wrong.
 
-use fingerpost_feed::{Error, Format, Loaded, Options, load, read, read_updates};
+use fingerpost_feed::{Error, Format, Options, RoutingTable, load, read, read_updates};
 
-fn named(table: &Loaded) -> Vec<String> {
+fn named(table: &RoutingTable) -> Vec<String> {
     let v4 = table.v4.iter().map(|&(prefix, l)| format!("{prefix} {}", table.labels.get(l)));
     let v6 = table.v6.iter().map(|&(prefix, l)| format!("{prefix} {}", table.labels.get(l)));
     v4.chain(v6).collect()
 }
 
-fn take(text: &str, options: &Options) -> Result<Loaded, Error> {
+fn take(text: &str, options: &Options) -> Result<RoutingTable, Error> {
     read(text.as_bytes(), "small.txt".as_ref(), options)
 }
 
-fn good(text: &str) -> Loaded {
+fn good(text: &str) -> RoutingTable {
     take(text, &Options::default()).unwrap()
 }
 
@@ -21,7 +21,7 @@ fn bad(text: &str) -> String {
 }
 
 #[test]
-fn a_table_takes_comments_both_families_and_any_order() {
+fn text_table_accepts_comments_both_families_and_any_order() {
     let table = good(
         "; origin table\n# list\n% dump\n\n  10.0.0.0/8\twest more words\r\n\
          2001:db8::/32 {64500,64501}\n10.0.0.0/8 east\n192.0.2.1 64500_64501 # one\n\
@@ -43,7 +43,7 @@ fn a_table_takes_comments_both_families_and_any_order() {
 }
 
 #[test]
-fn a_wrong_line_is_named_and_what_to_do() {
+fn invalid_line_error_names_line_and_remedy() {
     let told = bad("10.0.0.0/8 a\n10.1.2.3/8 b\n");
     for part in ["small.txt", "line 2", "10.1.2.3/8 b", "did you mean 10.0.0.0/8?"] {
         assert!(told.contains(part), "{part:?} is not in {told:?}");
@@ -66,7 +66,7 @@ fn a_wrong_line_is_named_and_what_to_do() {
 }
 
 #[test]
-fn a_partial_load_keeps_what_came_before_and_says_the_same() {
+fn partial_load_keeps_routes_before_damage_and_warns() {
     let text = "10.0.0.0/8 a\n11.0.0.0/8 b\n12.0.0.0/33 c\n13.0.0.0/8 d\n";
     let partial = Options { partial: true, ..Options::default() };
     let table = take(text, &partial).unwrap();
@@ -78,7 +78,7 @@ fn a_partial_load_keeps_what_came_before_and_says_the_same() {
 }
 
 #[test]
-fn bgpdump_lines_are_ranked() {
+fn bgpdump_lines_yield_best_path() {
     let table = good(
         "TABLE_DUMP2|1|B|192.0.2.1|64501|10.0.0.0/8|64501 64510 64511|IGP|192.0.2.1|0|0||NAG||\n\
          TABLE_DUMP2|1|B|192.0.2.2|64502|10.0.0.0/8|64502 {64510,64511}|IGP|192.0.2.2|0|0||NAG||\n\
@@ -94,7 +94,7 @@ fn bgpdump_lines_are_ranked() {
 }
 
 #[test]
-fn streams_end_as_their_last_word_says() {
+fn stream_replay_yields_final_table() {
     let text = "BGP4MP|1.5|A|192.0.2.1|1|10.0.0.0/8|1 2|IGP|192.0.2.1|0|0||NAG||\n\
                 BGP4MP|2|A|192.0.2.2|2|10.0.0.0/8|2|IGP|192.0.2.2|0|0||NAG||\n\
                 BGP4MP|3|A|192.0.2.1|1|11.0.0.0/8|1|IGP|192.0.2.1|0|0||NAG||\n\
@@ -117,7 +117,7 @@ fn streams_end_as_their_last_word_says() {
 }
 
 #[test]
-fn ip_route_json_of_both_families() {
+fn ip_route_json_yields_both_families() {
     let table = good(
         r#"[{"dst":"default","gateway":"192.0.2.1","dev":"eth0","flags":[]},
             {"dst":"192.0.2.0/24","dev":"eth0","protocol":"kernel","prefsrc":"192.0.2.2"},
@@ -143,7 +143,7 @@ fn ip_route_json_of_both_families() {
 }
 
 #[test]
-fn json_that_is_cut_gives_what_came_before() {
+fn truncated_json_yields_objects_before_the_cut() {
     let text = r#"[{"dst":"10.0.0.0/8","dev":"a"},{"dst":"11.0.0.0/8","dev":"b"},{"dst":"12."#;
     assert!(matches!(take(text, &Options::default()), Err(Error::Damage { record: 3, .. })));
     let partial = Options { partial: true, ..Options::default() };

@@ -160,7 +160,7 @@ impl Scene {
 }
 
 #[test]
-fn routes_come_in_pieces_and_change_at_once() {
+fn frames_in_segments_change_routes_once() {
     let mut scene = Scene::new(50);
     let mut zebra = scene.connect();
     let bytes = [
@@ -200,7 +200,7 @@ fn routes_come_in_pieces_and_change_at_once() {
 }
 
 #[test]
-fn nexthop_that_goes_in_the_frame_of_its_route_leaves_nothing_reported() {
+fn nexthop_deleted_in_frame_of_its_route_leaves_no_route() {
     let mut scene = Scene::new(50);
     let mut zebra = scene.connect();
     let mut gone = nexthop(1, "192.0.2.1");
@@ -213,7 +213,7 @@ fn nexthop_that_goes_in_the_frame_of_its_route_leaves_nothing_reported() {
 }
 
 #[test]
-fn a_real_zebra_is_understood() {
+fn golden_zebra_stream_yields_expected_routes() {
     let settings = FpmOptions { listen: "127.0.0.1:0".parse().unwrap(), ..FpmOptions::default() };
     let mut fpm = Fpm::listen(settings).expect("the socket listens");
     let mut zebra = TcpStream::connect(fpm.address().unwrap()).expect("it is listened to");
@@ -250,7 +250,7 @@ fn a_real_zebra_is_understood() {
 }
 
 #[test]
-fn what_is_not_sent_again_is_swept_and_nothing_before_that() {
+fn stale_routes_stay_until_sweep() {
     let mut scene = Scene::new(200);
     let mut zebra = scene.connect();
     let mut all = frame(&[nexthop(1, "192.0.2.1")]);
@@ -302,7 +302,7 @@ fn what_is_not_sent_again_is_swept_and_nothing_before_that() {
 }
 
 #[test]
-fn a_damaged_message_is_left_out_and_a_damaged_stream_given_up() {
+fn damaged_message_is_skipped_and_damaged_stream_closed() {
     let mut scene = Scene::new(10_000);
     let mut zebra = scene.connect();
     zebra.write_all(&frame(&[nexthop(1, "192.0.2.1"), route(NEW_ROUTE, 1, 1)])).expect("read");
@@ -325,21 +325,17 @@ fn a_damaged_message_is_left_out_and_a_damaged_stream_given_up() {
 }
 
 #[test]
-fn bytes_at_random_do_not_panic() {
-    let mut state = 20_261_121u64;
-    let mut dice = |limit: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (state >> 33) as usize % limit
-    };
+fn random_bytes_do_not_panic() {
+    let mut rng = fastrand::Rng::with_seed(20_261_121);
     let settings = FpmOptions { listen: "127.0.0.1:0".parse().unwrap(), ..FpmOptions::default() };
     let mut fpm = Fpm::listen(settings).expect("the socket listens");
     let good = frame(&[nexthop(2, "192.0.2.2"), route(NEW_ROUTE, 2, 2), route(DEL_ROUTE, 3, 0)]);
     for _ in 0..400 {
         let mut zebra = TcpStream::connect(fpm.address().unwrap()).expect("it is listened to");
         let mut bytes = good.repeat(3);
-        for _ in 0..dice(12) {
-            let at = dice(bytes.len());
-            bytes[at] = dice(256) as u8;
+        for _ in 0..rng.usize(..12) {
+            let at = rng.usize(..bytes.len());
+            bytes[at] = rng.usize(..256) as u8;
         }
         let begun = Instant::now();
         while !fpm.pump(&mut NullFollower, 100).expect("the listener works").connected {
@@ -391,7 +387,7 @@ fn peer_of_another_user_is_refused() {
 }
 
 #[test]
-fn peer_that_closes_before_it_is_taken_is_refused() {
+fn peer_closed_before_accept_is_refused() {
     // The kernel would report root as the owner of its socket.
     let peers = Peers { users: vec![0], ..Peers::default() };
     let mut scene = Scene::with(FpmOptions { peers, ..FpmOptions::default() });

@@ -1,7 +1,7 @@
 //! MRT records made by hand, from RFC 6396, 8050, 4271 and 4760: what the real
 //! files do not hold, and what must be refused.
 
-use fingerpost_feed::{Error, Loaded, Options, What, read, read_updates};
+use fingerpost_feed::{Error, EventKind, Options, RoutingTable, read, read_updates};
 
 fn record(kind: u16, subtype: u16, body: &[u8]) -> Vec<u8> {
     let mut out = 1_000u32.to_be_bytes().to_vec();
@@ -54,11 +54,11 @@ fn rib(subtype: u16, prefix: &[u8], entries: &[Vec<u8>]) -> Vec<u8> {
     record(13, subtype, &body)
 }
 
-fn good(bytes: &[u8]) -> Loaded {
+fn good(bytes: &[u8]) -> RoutingTable {
     read(bytes, "small.mrt".as_ref(), &Options::default()).unwrap()
 }
 
-fn named(table: &Loaded) -> Vec<String> {
+fn named(table: &RoutingTable) -> Vec<String> {
     let v4 = table.v4.iter().map(|&(prefix, l)| format!("{prefix} {}", table.labels.get(l)));
     let v6 = table.v6.iter().map(|&(prefix, l)| format!("{prefix} {}", table.labels.get(l)));
     v4.chain(v6).collect()
@@ -74,7 +74,7 @@ const GLOBAL: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7
 const LOCAL: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
 
 #[test]
-fn a_dump_takes_the_best_of_each_prefix() {
+fn dump_yields_best_path_of_each_prefix() {
     let short = |hop| v4_attributes(hop, &[1, 2], None);
     let long = |hop| v4_attributes(hop, &[1, 2, 3], None);
     let file = [
@@ -109,7 +109,7 @@ fn a_dump_takes_the_best_of_each_prefix() {
 }
 
 #[test]
-fn ipv6_next_hops_come_in_every_form() {
+fn ipv6_next_hop_is_read_in_every_form() {
     let one = [&[16][..], &GLOBAL].concat();
     let two = [&[32][..], &GLOBAL, &LOCAL].concat();
     let only_local = [&[32][..], &[0; 16], &LOCAL].concat();
@@ -156,7 +156,7 @@ fn add_path_and_generic_records_are_read() {
 }
 
 #[test]
-fn the_first_version_has_a_record_an_entry() {
+fn table_dump_v1_has_one_entry_per_record() {
     let v4 = |hop: u8, ases: &[u16]| {
         let mut path = vec![2, ases.len() as u8];
         path.extend(ases.iter().flat_map(|asn| asn.to_be_bytes()));
@@ -204,7 +204,7 @@ fn update(withdrawn: &[u8], attributes: &[u8], announced: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn messages_of_both_families_and_of_add_path() {
+fn updates_of_both_families_and_add_path_are_read() {
     let v4 = v4_attributes(1, &[1], None);
     let reach = [&[0, 2, 1, 32][..], &GLOBAL, &LOCAL, &[0, 16, 0x20, 1, 16, 0x20, 2]].concat();
     let v6 = [path(&[1, 2]), attribute(14, &reach)].concat();
@@ -243,7 +243,7 @@ fn messages_of_both_families_and_of_add_path() {
 }
 
 #[test]
-fn the_end_of_a_session_takes_its_routes() {
+fn session_end_withdraws_its_routes() {
     let state = |old: u8, new: u8| {
         let body = [0, 0, 0xfc, 0, 0, 0, 0xfc, 1, 0, 0, 0, 1, 192, 0, 2, 1, 192, 0, 2, 99];
         record(16, 5, &[&body[..], &[0, old, 0, new]].concat())
@@ -252,13 +252,13 @@ fn the_end_of_a_session_takes_its_routes() {
     let file = [state(5, 6), routes, state(6, 1), state(1, 2)].concat();
     assert_eq!(named(&good(&file)), [""; 0]);
     let stream = read_updates(&file[..], "small.mrt".as_ref(), &Options::default()).unwrap();
-    let kinds: Vec<_> = stream.events.iter().map(|event| event.what).collect();
+    let kinds: Vec<_> = stream.events.iter().map(|event| event.kind).collect();
     assert_eq!(kinds.len(), 3);
-    assert_eq!((kinds[0], kinds[2]), (What::Up, What::Down));
+    assert_eq!((kinds[0], kinds[2]), (EventKind::Up, EventKind::Down));
 }
 
 #[test]
-fn damage_is_named_by_byte_and_record() {
+fn damage_error_names_byte_and_record() {
     let block = v4_attributes(1, &[1], None);
     let fine = [peers(), rib(2, &[8, 10], &[entry(0, None, &block)])].concat();
     let segment = [attribute(2, &[9, 1, 0, 0, 0, 1]), attribute(3, &[192, 0, 2, 1])].concat();

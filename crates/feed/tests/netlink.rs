@@ -61,7 +61,7 @@ fn leads(mirror: &Mirror, table: u32, prefix: &str) -> String {
 }
 
 #[test]
-fn a_real_kernel_is_understood() {
+fn golden_messages_yield_expected_routes() {
     let mirror = whole();
     let leads = |table, prefix| leads(&mirror, table, prefix);
     assert_eq!(leads(254, "192.0.2.0/24"), "a0 10.0.0.2 1 m20 p12");
@@ -88,7 +88,7 @@ fn a_real_kernel_is_understood() {
 }
 
 #[test]
-fn the_same_again_tells_nothing() {
+fn replayed_messages_change_nothing() {
     let mut mirror = whole();
     let last: Vec<u8> = golden().iter().rev().take(12).rev().flat_map(|m| padded(m)).collect();
     let before = shown(&mirror);
@@ -104,7 +104,7 @@ fn padded(message: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_message_cut_anywhere_is_damaged_or_whole_and_what_was_there_stays() {
+fn truncated_message_leaves_mirror_unchanged() {
     for (number, message) in golden().into_iter().enumerate() {
         for length in 1..message.len() {
             let mut mirror = whole();
@@ -127,20 +127,20 @@ fn a_message_cut_anywhere_is_damaged_or_whole_and_what_was_there_stays() {
 }
 
 #[test]
-fn damage_at_random_does_not_panic_and_what_was_there_stays() {
+fn random_damage_leaves_mirror_unchanged() {
     let messages = golden();
-    let mut dice = Dice(20_261_121);
+    let mut rng = fastrand::Rng::with_seed(20_261_121);
     let (mut refused, mut taken) = (0, 0);
     for _ in 0..20_000 {
         let mut mirror = Mirror::new();
         apply(&mut mirror, GOLDEN).expect("the kernel sends nothing damaged");
-        let mut message = messages[dice.below(messages.len())].to_vec();
-        for _ in 0..=dice.below(4) {
-            let at = dice.below(message.len());
-            message[at] = match dice.below(3) {
-                0 => message[at] ^ 1 << dice.below(8),
+        let mut message = messages[rng.usize(..messages.len())].to_vec();
+        for _ in 0..=rng.usize(..4) {
+            let at = rng.usize(..message.len());
+            message[at] = match rng.usize(..3) {
+                0 => message[at] ^ 1 << rng.usize(..8),
                 1 => 0xff,
-                _ => dice.below(256) as u8,
+                _ => rng.usize(..256) as u8,
             };
         }
         let before = shown(&mirror);
@@ -156,19 +156,6 @@ fn damage_at_random_does_not_panic_and_what_was_there_stays() {
         shown(&mirror);
     }
     assert!(refused > 1000 && taken > 1000, "{refused} refused, {taken} taken");
-}
-
-/// SplitMix64: seeded, so that a failure can be seen again.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % limit as u64) as usize
-    }
 }
 
 /// Counts what is told, and holds that links come before what lies on them.
@@ -207,7 +194,7 @@ impl Order {
 }
 
 #[test]
-fn links_are_told_before_what_lies_on_them() {
+fn link_is_reported_before_its_addresses_and_routes() {
     let (mut mirror, mut order) = (Mirror::new(), Order::default());
     for message in Messages::new(GOLDEN) {
         mirror.apply(&message.unwrap(), &mut order).unwrap();

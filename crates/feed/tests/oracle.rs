@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use bgpkit_parser::BgpkitParser;
 use bgpkit_parser::models::{ElemType, Origin};
-use fingerpost_feed::{Change, Options, What, load, updates};
+use fingerpost_feed::{Change, EventKind, Options, load, updates};
 
 fn data(name: &str) -> PathBuf {
     let folder = std::env::var_os("FINGERPOST_DATA").map_or_else(
@@ -31,16 +31,16 @@ fn oracle(name: &str) -> BgpkitParser<Cursor<Vec<u8>>> {
 }
 
 #[test]
-fn updates_are_the_same_one_by_one() {
+fn updates_equal_bgpkit_one_by_one() {
     let name = "updates-20260222.1530-routeviews-bgp4mp_et.mrt.bz2";
     let ours: Vec<String> = updates(data(name), &Options::default())
         .map(|stream| {
             let show = |event: &fingerpost_feed::Event| {
-                let (prefix, hop) = match event.what {
-                    What::V4(Change::Announce { prefix, label }) => {
+                let (prefix, hop) = match event.kind {
+                    EventKind::V4(Change::Announce { prefix, label }) => {
                         (prefix, stream.labels.get(label))
                     }
-                    What::V4(Change::Withdraw { prefix }) => (prefix, "gone"),
+                    EventKind::V4(Change::Withdraw { prefix }) => (prefix, "gone"),
                     other => panic!("{other:?} in an IPv4 stream"),
                 };
                 let peer = event.peer;
@@ -74,7 +74,7 @@ fn updates_are_the_same_one_by_one() {
 }
 
 #[test]
-fn the_best_paths_of_dumps_are_the_same() {
+fn best_paths_equal_bgpkit() {
     for name in [
         "rib4-20260730.1400-routeviews-first2MB.mrt.bz2",
         "rib6-20260730.1400-routeviews-first1MB.mrt.bz2",

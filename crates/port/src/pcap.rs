@@ -204,7 +204,7 @@ fn take<'b>(
     }
 }
 
-/// Says why a capture could not be read.
+/// The reason why a capture could not be read.
 #[derive(Debug)]
 pub struct BadCapture {
     path: PathBuf,

@@ -101,7 +101,7 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     Sum::ZERO.bytes(bytes).checksum()
 }
 
-/// Says whether `bytes`, which hold their own checksum, are intact.
+/// Returns whether `bytes`, which hold their own checksum, are intact.
 #[inline]
 pub fn is_valid(bytes: &[u8]) -> bool {
     Sum::ZERO.bytes(bytes).fold() == 0xffff

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Says why bytes are not the header they were taken for.
+/// The reason why bytes are not the header they were taken for.
 ///
 /// The first reason met is the one reported: length before content, and the
 /// fields in the order in which they stand.

@@ -33,7 +33,7 @@ pub const SERVICE_VLAN: u16 = 0x88a8;
 /// The address of everyone.
 pub const BROADCAST: [u8; 6] = [0xff; 6];
 
-/// Says whether a MAC address is a group's: multicast or broadcast.
+/// Returns whether a MAC address is a group's: multicast or broadcast.
 #[inline]
 pub fn is_group(mac: [u8; 6]) -> bool {
     mac[0] & 1 == 1

@@ -72,7 +72,7 @@ impl<T: AsRef<[u8]>> View<T> {
         Ok(Self { bytes })
     }
 
-    /// Says whether the checksum over `pseudo` and the whole message is right.
+    /// Returns whether the checksum over `pseudo` and the whole message is right.
     pub fn checksum_ok(&self, pseudo: Sum) -> bool {
         pseudo.bytes(self.bytes.as_ref()).fold() == 0xffff
     }

@@ -41,7 +41,7 @@ pub enum Reason {
     TimeExceeded,
 }
 
-/// Says whether an IPv4 packet may be answered by an error.
+/// Returns whether an IPv4 packet may be answered by an error.
 pub fn may_answer_v4(packet: &ipv4::View<&[u8]>) -> bool {
     let one = |address: u32| {
         let first = address >> 24;
@@ -55,7 +55,7 @@ pub fn may_answer_v4(packet: &ipv4::View<&[u8]>) -> bool {
         && (packet.protocol() != icmp::PROTOCOL || packet.payload().first().is_some_and(asks))
 }
 
-/// Says whether an IPv6 packet may be answered by an error; one that is too big may be
+/// Returns whether an IPv6 packet may be answered by an error; one that is too big may be
 /// where it was sent to many (RFC 4443, 2.4(e.3)).
 pub fn may_answer_v6(packet: &ipv6::View<&[u8]>, reason: Reason) -> bool {
     let multicast = |address: u128| address >> 120 == 0xff;

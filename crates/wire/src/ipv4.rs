@@ -77,7 +77,7 @@ impl<T: AsRef<[u8]>> View<T> {
         Ok(Self { bytes })
     }
 
-    /// Says whether the header checksum is right.
+    /// Returns whether the header checksum is right.
     #[inline]
     pub fn checksum_ok(&self) -> bool {
         let bytes = self.bytes.as_ref();
@@ -125,7 +125,7 @@ impl<T: AsRef<[u8]>> View<T> {
         u16_at(self.bytes.as_ref(), 6) & 0x1fff
     }
 
-    /// Says whether this is a part of a packet.
+    /// Returns whether this is a part of a packet.
     #[inline]
     pub fn is_fragment(&self) -> bool {
         u16_at(self.bytes.as_ref(), 6) & 0x3fff != 0

@@ -139,13 +139,13 @@ impl Header {
         }
     }
 
-    /// Says whether the outer IP header is one of IPv6.
+    /// Returns whether the outer IP header is one of IPv6.
     #[inline]
     pub fn is_v6(&self) -> bool {
         matches!(self.ends, Ends::V6 { .. })
     }
 
-    /// Says that a header is never empty.
+    /// Returns whether a header is never empty.
     pub fn is_empty(&self) -> bool {
         false
     }

@@ -51,7 +51,7 @@ impl<T: AsRef<[u8]>> View<T> {
         Ok(Self { bytes })
     }
 
-    /// Says whether the checksum over `pseudo` and the whole datagram is right, or
+    /// Returns whether the checksum over `pseudo` and the whole datagram is right, or
     /// absent: over IPv6 the caller must refuse an absent one.
     pub fn checksum_ok(&self, pseudo: Sum) -> bool {
         self.checksum() == 0 || pseudo.bytes(self.datagram()).fold() == 0xffff

@@ -24,7 +24,7 @@ pub const LEN: usize = 4;
 /// The most tags read.
 pub const MOST: usize = 2;
 
-/// Says whether an EtherType announces a tag.
+/// Returns whether an EtherType announces a tag.
 #[inline]
 pub fn is_tag(kind: u16) -> bool {
     kind == VLAN || kind == SERVICE_VLAN

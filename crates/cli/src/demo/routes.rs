@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use feed::{Label, Loaded, Options, Recipe};
+use feed::{Label, Options, Recipe, RoutingTable};
 use fib::{Addr, Hop, Prefix};
 
 use super::network::EXITS;
@@ -67,7 +67,7 @@ impl Routes {
     }
 }
 
-fn add(loaded: &Loaded, v4: &mut Vec<(Prefix<u32>, Hop)>, v6: &mut Vec<(Prefix<u128>, Hop)>) {
+fn add(loaded: &RoutingTable, v4: &mut Vec<(Prefix<u32>, Hop)>, v6: &mut Vec<(Prefix<u128>, Hop)>) {
     let hops: Vec<Hop> = loaded.labels.iter().map(|(_, text)| hop_of(text)).collect();
     let hop = |label: Label| hops[label.0 as usize];
     v4.extend(loaded.v4.iter().map(|&(prefix, label)| (prefix, hop(label))));

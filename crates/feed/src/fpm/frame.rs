@@ -49,7 +49,7 @@ mod tests {
     use super::first;
 
     #[test]
-    fn a_frame_is_taken_when_it_is_whole() {
+    fn frame_is_returned_once_complete() {
         let bytes = [1, 1, 0, 6, 7, 8, 1];
         for length in 0..6 {
             assert_eq!(first(&bytes[..length]), Ok(None), "{length}");
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_cannot_be_is_told() {
+    fn invalid_header_is_damage() {
         for (bytes, at) in
             [([0, 1, 0, 4], 0), ([1, 2, 0, 4], 1), ([1, 9, 0, 4], 1), ([1, 1, 0, 3], 2)]
         {

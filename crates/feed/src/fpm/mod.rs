@@ -126,13 +126,13 @@ pub struct FpmCounters {
 pub struct FpmProgress {
     /// Messages read.
     pub messages: usize,
-    /// Says that the limit was reached and more may be there.
+    /// Whether the limit was reached and more may be there.
     pub more: bool,
-    /// Says that zebra is connected.
+    /// Whether zebra is connected.
     pub connected: bool,
-    /// Says that zebra may not have sent everything yet, or is not connected.
+    /// Whether zebra may not have sent everything yet, or is not connected.
     pub resynchronizing: bool,
-    /// Says that the sweep was done just now.
+    /// Whether the sweep was done just now.
     pub resynchronized: bool,
 }
 
@@ -148,7 +148,7 @@ struct Connection {
     last_new: Instant,
     /// Whether a route has arrived on it.
     has_routes: bool,
-    /// Says that what was left of earlier connections is gone.
+    /// Whether what was left of earlier connections is gone.
     swept: bool,
 }
 
@@ -251,7 +251,7 @@ impl Fpm {
         self.connection = None;
     }
 
-    /// Says whether zebra is connected, and is taken to have sent everything.
+    /// Returns whether zebra is connected, and is taken to have sent everything.
     pub fn is_complete(&self) -> bool {
         self.connection.as_ref().is_some_and(|connection| connection.swept)
     }

@@ -8,7 +8,8 @@
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 
-use crate::netlink::{AnyPrefix, SocketOwner};
+use crate::netlink::SocketOwner;
+use crate::prefix::AnyPrefix;
 
 /// The peers that may feed routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,10 +87,11 @@ impl fmt::Display for Refused {
 #[cfg(test)]
 mod tests {
     use super::{Peers, Refusal};
-    use crate::netlink::{AnyPrefix, SocketOwner};
+    use crate::netlink::SocketOwner;
+    use crate::prefix::AnyPrefix;
 
     #[test]
-    fn local_peer_is_judged_by_user_and_remote_peer_by_address() {
+    fn local_peer_is_checked_by_user_and_remote_peer_by_address() {
         let remote = vec![
             AnyPrefix::V4("192.0.2.0/28".parse().expect("a prefix")),
             AnyPrefix::V6("2001:db8::7/128".parse().expect("a prefix")),

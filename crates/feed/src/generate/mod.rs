@@ -44,7 +44,7 @@ use self::model::Model;
 use self::random::Random;
 use hashbrown::HashMap;
 
-use crate::{Label, Labels, Loaded, Report};
+use crate::{Label, Labels, Report, RoutingTable};
 
 /// What table to generate.
 ///
@@ -85,7 +85,7 @@ impl Default for Recipe {
 /// # Complexity
 ///
 /// Time of the full table even for a smaller one; O(n) for a larger.
-pub fn generate(recipe: &Recipe) -> Loaded {
+pub fn generate(recipe: &Recipe) -> RoutingTable {
     let mut report = Report::default();
     let mut v4 = family(include_str!("ipv4-20260730.model"), recipe.v4, recipe.seed, &mut report);
     let mut v6 = family(include_str!("ipv6-20260730.model"), recipe.v6, recipe.seed, &mut report);
@@ -116,7 +116,7 @@ pub fn generate(recipe: &Recipe) -> Loaded {
     report.entries = (v4.len() + v6.len()) as u64;
     report.v4 = v4.len();
     report.v6 = v6.len();
-    Loaded { v4, v6, labels, report }
+    RoutingTable { v4, v6, labels, report }
 }
 
 fn family<A: Addr>(

@@ -101,7 +101,7 @@ pub(super) const fn grades<A: Addr>() -> [(u32, [usize; CLASSES - 1]); 3] {
     }
 }
 
-/// Says whether nodes of this depth are classed anew.
+/// Returns whether nodes of this depth are classed anew.
 #[inline]
 pub(super) fn is_grade<A: Addr>(depth: u32) -> bool {
     let [_, second, third] = grades::<A>();
@@ -137,7 +137,7 @@ impl Origin {
 /// A walk over a table in order, for what the places of its labels are.
 ///
 /// It is the same for measuring and for dealing, so that both mean the same by a
-/// place: ask for the [`place`](Self::place) of a route, settle its label, and
+/// place: ask for the [`place`](Self::place) of a route, move_best_to_front its label, and
 /// [`put`](Self::put) it.
 pub(super) struct Walk<A> {
     before: Option<(Prefix<A>, Label)>,
@@ -226,7 +226,7 @@ impl Model {
     }
 }
 
-/// Says that a model's text is not one.
+/// The error that a model's text is not one.
 #[derive(Debug)]
 pub(super) struct NotAModel;
 

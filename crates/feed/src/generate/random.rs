@@ -51,7 +51,7 @@ mod tests {
     /// The first outputs of splitmix64 for the seed 1234567, and of xoshiro256**
     /// for the state 1, 2, 3, 4, as the authors' programs print them.
     #[test]
-    fn is_the_published_generator() {
+    fn random_equals_published_generator() {
         let Random(state) = Random::new(1_234_567, 0);
         assert_eq!(state[0], 6_457_827_717_110_365_317);
         assert_eq!(state[1], 3_203_168_211_198_807_973);
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_evenly_below_a_bound() {
+    fn random_below_bound_is_uniform() {
         let mut random = Random::new(1, 2);
         let mut seen = [0u32; 7];
         for _ in 0..70_000 {

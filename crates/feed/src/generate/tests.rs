@@ -6,9 +6,9 @@ use fib::{Addr, Hop, Prefix, runs};
 
 use super::model::{Model, top};
 use super::{Recipe, generate};
-use crate::{Label, Loaded, Options};
+use crate::{Label, Options, RoutingTable};
 
-fn real(name: &str) -> Loaded {
+fn real(name: &str) -> RoutingTable {
     let folder = std::env::var("FINGERPOST_DATA").unwrap_or_else(|_| {
         concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data").to_owned()
     });
@@ -109,7 +109,7 @@ fn assert_alike<A: Addr>(
 }
 
 #[test]
-fn a_generated_table_is_like_the_measured_one() {
+fn generated_table_resembles_measured_table() {
     let (v4, v6) = (
         real("ipv4-20260730-routeviews-origin.dat.gz").v4,
         real("ipv6-20260730-routeviews-origin.dat.gz").v6,
@@ -139,7 +139,7 @@ fn assert_measured<A: Addr>(routes: &[(Prefix<A>, Label)], built_in: &str) {
 }
 
 #[test]
-fn the_models_are_what_the_data_gives() {
+fn built_in_models_equal_measured_data() {
     assert_measured(
         &real("ipv4-20260730-routeviews-origin.dat.gz").v4,
         include_str!("ipv4-20260730.model"),
@@ -151,7 +151,7 @@ fn the_models_are_what_the_data_gives() {
 }
 
 /// FNV-1a, for a table that must never change.
-fn digest(table: &Loaded) -> u64 {
+fn digest(table: &RoutingTable) -> u64 {
     let mut text = Vec::new();
     table.write_text(&mut text).unwrap();
     text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
@@ -160,7 +160,7 @@ fn digest(table: &Loaded) -> u64 {
 }
 
 #[test]
-fn a_seed_names_a_table_for_ever() {
+fn seed_yields_golden_table() {
     let recipe = Recipe { seed: 7, v4: 2000, v6: 500, labels: Some(16) };
     assert_eq!(digest(&generate(&recipe)), GOLDEN);
     assert_ne!(digest(&generate(&Recipe { seed: 8, ..recipe })), GOLDEN);
@@ -169,7 +169,7 @@ fn a_seed_names_a_table_for_ever() {
 const GOLDEN: u64 = 15_528_094_132_551_061_353;
 
 #[test]
-fn every_size_is_met() {
+fn generated_table_has_requested_size() {
     for (v4, v6) in [(0, 0), (1, 0), (0, 1), (50_000, 3_000), (1_500_000, 300_000)] {
         for labels in [None, Some(0), Some(300)] {
             let table = generate(&Recipe { seed: 3, v4, v6, labels });
@@ -188,19 +188,19 @@ fn every_size_is_met() {
 }
 
 #[test]
-fn a_smaller_table_keeps_the_nesting() {
+fn smaller_table_keeps_nesting() {
     let nested = |v4| shape(&generate(&Recipe { v4, v6: 0, ..Recipe::default() }).v4).nested;
     let (all, tenth) = (nested(1_107_938), nested(110_000));
     assert!((all - tenth).abs() < 0.08, "{all} and {tenth}");
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn written_table_reads_back_equal() {
     let table = generate(&Recipe { seed: 5, v4: 20_000, v6: 5_000, labels: Some(40) });
     let mut text = Vec::new();
     table.write_text(&mut text).unwrap();
     let again = crate::read(&text[..], "text".as_ref(), &Options::default()).unwrap();
-    let named = |table: &Loaded| -> Vec<String> {
+    let named = |table: &RoutingTable| -> Vec<String> {
         let v4 = table.v4.iter().map(|&(prefix, l)| format!("{prefix} {}", table.labels.get(l)));
         let v6 = table.v6.iter().map(|&(prefix, l)| format!("{prefix} {}", table.labels.get(l)));
         v4.chain(v6).collect()

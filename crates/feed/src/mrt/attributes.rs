@@ -17,7 +17,7 @@
 
 use core::net::{IpAddr, Ipv6Addr};
 
-use super::bytes::{Bytes, Family, Wrong};
+use super::bytes::{Bytes, Family, ParseError};
 use crate::Rank;
 
 /// Where the attributes stand, which decides the form of two of them.
@@ -61,7 +61,7 @@ impl Attributes<'_> {
 const EXTENDED_LENGTH: u8 = 0x10;
 
 /// Reads a block of attributes to its end.
-pub(super) fn read(mut block: Bytes<'_>, place: Place) -> Result<Attributes<'_>, Wrong> {
+pub(super) fn read(mut block: Bytes<'_>, place: Place) -> Result<Attributes<'_>, ParseError> {
     let mut found = Attributes::default();
     while !block.is_empty() {
         let flags = block.u8("an attribute")?;
@@ -89,7 +89,7 @@ pub(super) fn read(mut block: Bytes<'_>, place: Place) -> Result<Attributes<'_>,
 }
 
 /// Counts the length of an `AS_PATH` (RFC 4271, 9.1.2.2 a; RFC 5065, 5.3).
-fn path_length(mut path: Bytes<'_>, width: usize) -> Result<u32, Wrong> {
+fn path_length(mut path: Bytes<'_>, width: usize) -> Result<u32, ParseError> {
     let mut length = 0;
     while !path.is_empty() {
         let kind = path.u8("AS_PATH")?;
@@ -105,7 +105,7 @@ fn path_length(mut path: Bytes<'_>, width: usize) -> Result<u32, Wrong> {
     Ok(length)
 }
 
-fn reach(mut value: Bytes<'_>, place: Place) -> Result<Option<Reach<'_>>, Wrong> {
+fn reach(mut value: Bytes<'_>, place: Place) -> Result<Option<Reach<'_>>, ParseError> {
     const WHAT: &str = "MP_REACH_NLRI";
     let whole = matches!(place, Place::Message { .. }) || value.0.first() == Some(&0);
     let mut family = None;
@@ -130,7 +130,7 @@ fn reach(mut value: Bytes<'_>, place: Place) -> Result<Option<Reach<'_>>, Wrong>
 
 /// Reads a next hop of 4, 16 or 32 bytes: two addresses are a global and a
 /// link-local one (RFC 2545, 3), and the global one is wanted if there is one.
-fn next_hop(mut value: Bytes<'_>) -> Result<Option<IpAddr>, Wrong> {
+fn next_hop(mut value: Bytes<'_>) -> Result<Option<IpAddr>, ParseError> {
     const WHAT: &str = "the next hop of MP_REACH_NLRI";
     match value.0.len() {
         0 => Ok(None),
@@ -145,7 +145,7 @@ fn next_hop(mut value: Bytes<'_>) -> Result<Option<IpAddr>, Wrong> {
     }
 }
 
-fn unreach(mut value: Bytes<'_>) -> Result<Option<(Family, Bytes<'_>)>, Wrong> {
+fn unreach(mut value: Bytes<'_>) -> Result<Option<(Family, Bytes<'_>)>, ParseError> {
     const WHAT: &str = "MP_UNREACH_NLRI";
     let afi = value.u16(WHAT)?;
     let safi = value.u8(WHAT)?;

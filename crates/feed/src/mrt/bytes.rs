@@ -5,11 +5,10 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::intake::{prefix4, prefix6};
-use crate::text::scan::AnyPrefix;
+use crate::prefix::{AnyPrefix, prefix4, prefix6};
 
 /// What is wrong with a record.
-pub(super) type Wrong = String;
+pub(super) type ParseError = String;
 
 /// The unread bytes of a record or of a part of it.
 #[derive(Clone, Copy)]
@@ -39,7 +38,7 @@ impl<'b> Bytes<'b> {
     }
 
     #[inline]
-    pub(super) fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], Wrong> {
+    pub(super) fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], ParseError> {
         match self.0.split_first_chunk::<N>() {
             Some((array, rest)) => {
                 self.0 = rest;
@@ -50,22 +49,22 @@ impl<'b> Bytes<'b> {
     }
 
     #[inline]
-    pub(super) fn u8(&mut self, what: &str) -> Result<u8, Wrong> {
+    pub(super) fn u8(&mut self, what: &str) -> Result<u8, ParseError> {
         self.array::<1>(what).map(|[b]| b)
     }
 
     #[inline]
-    pub(super) fn u16(&mut self, what: &str) -> Result<u16, Wrong> {
+    pub(super) fn u16(&mut self, what: &str) -> Result<u16, ParseError> {
         self.array(what).map(u16::from_be_bytes)
     }
 
     #[inline]
-    pub(super) fn u32(&mut self, what: &str) -> Result<u32, Wrong> {
+    pub(super) fn u32(&mut self, what: &str) -> Result<u32, ParseError> {
         self.array(what).map(u32::from_be_bytes)
     }
 
     #[inline]
-    pub(super) fn take(&mut self, count: usize, what: &str) -> Result<Bytes<'b>, Wrong> {
+    pub(super) fn take(&mut self, count: usize, what: &str) -> Result<Bytes<'b>, ParseError> {
         match self.0.split_at_checked(count) {
             Some((head, rest)) => {
                 self.0 = rest;
@@ -75,7 +74,7 @@ impl<'b> Bytes<'b> {
         }
     }
 
-    pub(super) fn address(&mut self, family: Family, what: &str) -> Result<IpAddr, Wrong> {
+    pub(super) fn address(&mut self, family: Family, what: &str) -> Result<IpAddr, ParseError> {
         match family {
             Family::V4 => self.array::<4>(what).map(|a| Ipv4Addr::from(a).into()),
             Family::V6 => self.array::<16>(what).map(|a| Ipv6Addr::from(a).into()),
@@ -85,7 +84,7 @@ impl<'b> Bytes<'b> {
     /// Reads a prefix as BGP writes it: its length, then as many bytes of the
     /// address as that takes (RFC 4271, 4.3).
     #[inline]
-    pub(super) fn prefix(&mut self, family: Family) -> Result<AnyPrefix, Wrong> {
+    pub(super) fn prefix(&mut self, family: Family) -> Result<AnyPrefix, ParseError> {
         let len = u32::from(self.u8("a prefix")?);
         let width = if family == Family::V4 { 32 } else { 128 };
         if len > width {
@@ -103,6 +102,6 @@ impl<'b> Bytes<'b> {
 }
 
 #[cold]
-fn short(what: &str) -> Wrong {
+fn short(what: &str) -> ParseError {
     format!("the record ends within {what}")
 }

@@ -16,22 +16,22 @@
 use core::net::IpAddr;
 
 use super::attributes::{self, Place};
-use super::bytes::{Bytes, Family, Wrong};
+use super::bytes::{Bytes, Family, ParseError};
 use crate::Peer;
-use crate::best::Standing;
-use crate::intake::Intake;
+use crate::best::DecisionKey;
+use crate::collector::RouteCollector;
 
 /// A peer of the index table.
-struct Indexed {
+struct IndexedPeer {
     identifier: u32,
     peer: Peer,
-    met: bool,
+    counted: bool,
 }
 
 /// What `TABLE_DUMP_V2` carries from record to record.
 #[derive(Default)]
 pub(super) struct Dump {
-    peers: Option<Vec<Indexed>>,
+    peers: Option<Vec<IndexedPeer>>,
     /// Entries without a next hop.
     pub(super) unusable: u64,
 }
@@ -50,8 +50,8 @@ impl Dump {
         &mut self,
         subtype: u16,
         body: &[u8],
-        intake: &mut Intake,
-    ) -> Result<bool, Wrong> {
+        collector: &mut RouteCollector,
+    ) -> Result<bool, ParseError> {
         let mut body = Bytes(body);
         let (family, add_path) = match subtype {
             PEER_INDEX_TABLE => {
@@ -78,7 +78,7 @@ impl Dump {
                 }
             }
         };
-        self.rib(body, family, add_path, intake)?;
+        self.rib(body, family, add_path, collector)?;
         Ok(true)
     }
 
@@ -87,14 +87,14 @@ impl Dump {
         mut body: Bytes<'_>,
         family: Family,
         add_path: bool,
-        intake: &mut Intake,
-    ) -> Result<(), Wrong> {
+        collector: &mut RouteCollector,
+    ) -> Result<(), ParseError> {
         let prefix = body.prefix(family)?;
         let count = body.u16("the entry count")?;
         let Some(peers) = &mut self.peers else {
             return Err("a route before the table of peers".into());
         };
-        let mut best: Option<(Standing, IpAddr)> = None;
+        let mut best: Option<(DecisionKey, IpAddr)> = None;
         let mut usable = 0u64;
         for _ in 0..count {
             let index = usize::from(body.u16("an entry")?);
@@ -113,32 +113,32 @@ impl Dump {
                 (_, _, Some(reach)) => reach.next_hop,
                 (Family::V6, _, None) | (Family::V4, None, None) => None,
             };
-            if !from.met {
-                from.met = true;
-                intake.meet(from.peer);
+            if !from.counted {
+                from.counted = true;
+                collector.add_peer(from.peer);
             }
             let Some(next_hop) = next_hop else {
                 self.unusable += 1;
                 continue;
             };
             usable += 1;
-            let standing =
-                Standing { rank: found.rank(), identifier: from.identifier, peer: from.peer };
-            if best.is_none_or(|(kept, _)| standing < kept) {
-                best = Some((standing, next_hop));
+            let key =
+                DecisionKey { rank: found.rank(), identifier: from.identifier, peer: from.peer };
+            if best.is_none_or(|(kept, _)| key < kept) {
+                best = Some((key, next_hop));
             }
         }
-        intake.report.entries += u64::from(count);
-        if let Some((standing, next_hop)) = best {
-            intake.report.duplicates += usable - 1;
-            let label = intake.labels.intern_address(next_hop);
-            intake.entry(prefix, standing, label);
+        collector.report.entries += u64::from(count);
+        if let Some((key, next_hop)) = best {
+            collector.report.duplicates += usable - 1;
+            let label = collector.labels.intern_address(next_hop);
+            collector.add_entry(prefix, key, label);
         }
         Ok(())
     }
 }
 
-fn peers(mut body: Bytes<'_>) -> Result<Vec<Indexed>, Wrong> {
+fn peers(mut body: Bytes<'_>) -> Result<Vec<IndexedPeer>, ParseError> {
     const WHAT: &str = "the table of peers";
     body.u32(WHAT)?; // the collector's own identifier
     let name = body.u16(WHAT)?;
@@ -151,13 +151,17 @@ fn peers(mut body: Bytes<'_>) -> Result<Vec<Indexed>, Wrong> {
             let family = if kind & 1 != 0 { Family::V6 } else { Family::V4 };
             let address = body.address(family, WHAT)?;
             let asn = if kind & 2 != 0 { body.u32(WHAT)? } else { u32::from(body.u16(WHAT)?) };
-            Ok(Indexed { identifier, peer: Peer { address, asn }, met: false })
+            Ok(IndexedPeer { identifier, peer: Peer { address, asn }, counted: false })
         })
         .collect()
 }
 
 /// Reads a `TABLE_DUMP` record; false if it is of no interest.
-pub(super) fn first_version(subtype: u16, body: &[u8], intake: &mut Intake) -> Result<bool, Wrong> {
+pub(super) fn first_version(
+    subtype: u16,
+    body: &[u8],
+    collector: &mut RouteCollector,
+) -> Result<bool, ParseError> {
     const WHAT: &str = "the entry";
     // The subtype is the address family (4.2).
     let Some(family) = Family::of(subtype) else { return Ok(false) };
@@ -172,8 +176,8 @@ pub(super) fn first_version(subtype: u16, body: &[u8], intake: &mut Intake) -> R
         return Err(format!("a prefix of /{len} in a family of {width} bits"));
     }
     let prefix = match addr.address(family, WHAT)? {
-        IpAddr::V4(addr) => crate::intake::prefix4(addr.into(), len),
-        IpAddr::V6(addr) => crate::intake::prefix6(addr.into(), len),
+        IpAddr::V4(addr) => crate::prefix::prefix4(addr.into(), len),
+        IpAddr::V6(addr) => crate::prefix::prefix6(addr.into(), len),
     };
     body.u8(WHAT)?; // status, always 1
     body.u32(WHAT)?; // when it was received
@@ -189,9 +193,9 @@ pub(super) fn first_version(subtype: u16, body: &[u8], intake: &mut Intake) -> R
         return Err("the entry has no next hop".into());
     };
     let peer = Peer { address, asn };
-    intake.meet(peer);
-    intake.report.entries += 1;
-    let label = intake.labels.intern_address(next_hop);
-    intake.entry(prefix, Standing { rank: found.rank(), identifier: 0, peer }, label);
+    collector.add_peer(peer);
+    collector.report.entries += 1;
+    let label = collector.labels.intern_address(next_hop);
+    collector.add_entry(prefix, DecisionKey { rank: found.rank(), identifier: 0, peer }, label);
     Ok(true)
 }

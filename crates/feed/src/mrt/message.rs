@@ -14,9 +14,9 @@
 //! ended is said by its change of state.
 
 use super::attributes::{self, Place};
-use super::bytes::{Bytes, Family, Wrong};
+use super::bytes::{Bytes, Family, ParseError};
 use crate::Peer;
-use crate::intake::Intake;
+use crate::collector::RouteCollector;
 
 /// The state of a session in which routes count (RFC 4271, 8.2.2).
 const ESTABLISHED: u16 = 6;
@@ -28,14 +28,14 @@ pub(super) fn extended(
     subtype: u16,
     time: u64,
     body: &[u8],
-    intake: &mut Intake,
-) -> Result<bool, Wrong> {
+    collector: &mut RouteCollector,
+) -> Result<bool, ParseError> {
     let mut body = Bytes(body);
     let fraction = body.u32("the microseconds")?;
     if fraction >= 1_000_000 {
         return Err(format!("{fraction} microseconds are more than a second"));
     }
-    record(subtype, time + u64::from(fraction), body.0, intake)
+    record(subtype, time + u64::from(fraction), body.0, collector)
 }
 
 /// Reads a `BGP4MP` record; false if it is of no interest.
@@ -43,8 +43,8 @@ pub(super) fn record(
     subtype: u16,
     time: u64,
     body: &[u8],
-    intake: &mut Intake,
-) -> Result<bool, Wrong> {
+    collector: &mut RouteCollector,
+) -> Result<bool, ParseError> {
     // (a change of state, AS numbers of four bytes, add-path)
     let (state, wide, add_path) = match subtype {
         0 => (true, false, false),
@@ -70,7 +70,7 @@ pub(super) fn record(
         let before = body.u16("the state")?;
         let after = body.u16("the state")?;
         if before != after && (before == ESTABLISHED || after == ESTABLISHED) {
-            intake.session(time, peer, after == ESTABLISHED);
+            collector.set_session(time, peer, after == ESTABLISHED);
         }
         return Ok(true);
     }
@@ -82,7 +82,7 @@ pub(super) fn record(
     };
     let message = body.take(length, "the BGP message")?;
     if kind == UPDATE {
-        update(message, time, peer, wide, add_path, intake)?;
+        update(message, time, peer, wide, add_path, collector)?;
     }
     Ok(true)
 }
@@ -93,8 +93,8 @@ fn update(
     peer: Peer,
     wide: bool,
     add_path: bool,
-    intake: &mut Intake,
-) -> Result<(), Wrong> {
+    collector: &mut RouteCollector,
+) -> Result<(), ParseError> {
     let length = usize::from(message.u16("the withdrawn routes")?);
     let withdrawn = message.take(length, "the withdrawn routes")?;
     let length = usize::from(message.u16("the attributes")?);
@@ -118,10 +118,10 @@ fn update(
         return Err("routes without a next hop".into());
     }
 
-    let mut withdraw = |mut prefixes: Bytes<'_>, family: Family| -> Result<(), Wrong> {
+    let mut withdraw = |mut prefixes: Bytes<'_>, family: Family| -> Result<(), ParseError> {
         while !prefixes.is_empty() {
             let (path, prefix) = route(&mut prefixes, family, add_path)?;
-            intake.withdraw(time, peer, prefix, path);
+            collector.withdraw(time, peer, prefix, path);
         }
         Ok(())
     };
@@ -135,13 +135,13 @@ fn update(
     for (next_hop, (family, mut prefixes)) in plain.into_iter().chain(multi) {
         while !prefixes.is_empty() {
             let (path, prefix) = route(&mut prefixes, family, add_path)?;
-            intake.announce(time, peer, prefix, path, rank, next_hop);
+            collector.announce(time, peer, prefix, path, rank, next_hop);
         }
     }
     Ok(())
 }
 
-fn check(mut prefixes: Bytes<'_>, family: Family, add_path: bool) -> Result<(), Wrong> {
+fn check(mut prefixes: Bytes<'_>, family: Family, add_path: bool) -> Result<(), ParseError> {
     while !prefixes.is_empty() {
         route(&mut prefixes, family, add_path)?;
     }
@@ -152,7 +152,7 @@ fn route(
     prefixes: &mut Bytes<'_>,
     family: Family,
     add_path: bool,
-) -> Result<(u32, crate::text::scan::AnyPrefix), Wrong> {
+) -> Result<(u32, crate::prefix::AnyPrefix), ParseError> {
     let path = if add_path { prefixes.u32("a path identifier")? } else { 0 };
     Ok((path, prefixes.prefix(family)?))
 }

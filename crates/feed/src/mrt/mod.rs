@@ -27,8 +27,8 @@ mod bytes;
 mod dump;
 mod message;
 
+use crate::collector::RouteCollector;
 use crate::error::Fault;
-use crate::intake::Intake;
 use crate::source::Source;
 
 const HEADER: usize = 12;
@@ -48,7 +48,7 @@ fn assigned(kind: u16) -> bool {
     matches!(kind, 0..=13 | 16 | 17 | 32 | 33 | 48 | 49)
 }
 
-/// Says whether content that begins so is MRT.
+/// Returns whether content that begins so is MRT.
 pub(crate) fn begins(head: &[u8]) -> bool {
     let Some((head, _)) = head.split_first_chunk::<HEADER>() else { return false };
     let [_, _, _, _, k0, k1, s0, s1, l0, l1, l2, l3] = *head;
@@ -58,8 +58,8 @@ pub(crate) fn begins(head: &[u8]) -> bool {
         && u32::from_be_bytes([l0, l1, l2, l3]) as usize <= LONGEST
 }
 
-/// Reads all records into `intake`.
-pub(crate) fn read(source: &mut Source<'_>, intake: &mut Intake) -> Result<(), Fault> {
+/// Reads all records into `collector`.
+pub(crate) fn read(source: &mut Source<'_>, collector: &mut RouteCollector) -> Result<(), Fault> {
     let mut dump = dump::Dump::default();
     let mut skipped = 0u64;
     let mut record = 0u64;
@@ -90,10 +90,10 @@ pub(crate) fn read(source: &mut Source<'_>, intake: &mut Intake) -> Result<(), F
             break damage(cut(source, &what));
         };
         let read = match kind {
-            TABLE_DUMP => dump::first_version(subtype, body, intake),
-            TABLE_DUMP_V2 => dump.record(subtype, body, intake),
-            BGP4MP => message::record(subtype, time, body, intake),
-            BGP4MP_ET => message::extended(subtype, time, body, intake),
+            TABLE_DUMP => dump::first_version(subtype, body, collector),
+            TABLE_DUMP_V2 => dump.record(subtype, body, collector),
+            BGP4MP => message::record(subtype, time, body, collector),
+            BGP4MP_ET => message::extended(subtype, time, body, collector),
             _ => Ok(false),
         };
         match read {
@@ -103,11 +103,11 @@ pub(crate) fn read(source: &mut Source<'_>, intake: &mut Intake) -> Result<(), F
             }
         }
         source.consume(HEADER + length);
-        intake.report.records += 1;
+        collector.report.records += 1;
     };
     let mut warn = |count: u64, what: &str| {
         if count > 0 {
-            intake.report.warnings.push(format!("{count} {what}"));
+            collector.report.warnings.push(format!("{count} {what}"));
         }
     };
     warn(skipped, "records were skipped: neither unicast routes nor BGP messages");

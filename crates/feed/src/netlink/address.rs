@@ -20,7 +20,7 @@ pub struct AddressView {
     pub address: IpAddr,
     /// How many of its bits are the network's.
     pub length: u8,
-    /// Says whether it is not the first of its network on the interface.
+    /// Whether it is not the first of its network on the interface.
     pub secondary: bool,
 }
 

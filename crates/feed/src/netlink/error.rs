@@ -24,7 +24,7 @@ impl fmt::Display for Damage {
 
 impl core::error::Error for Damage {}
 
-/// Says why the kernel cannot be followed.
+/// The reason why the kernel cannot be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {

@@ -26,7 +26,7 @@ pub struct Via {
     pub gateway: Option<IpAddr>,
     /// Its share of the flows, 1 and up.
     pub weight: u16,
-    /// Says whether the gateway is on the link whatever the addresses say.
+    /// Whether the gateway is on the link whatever the addresses say.
     pub onlink: bool,
 }
 

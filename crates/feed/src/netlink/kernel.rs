@@ -21,6 +21,7 @@
 //!
 //! Nothing here waits: [`Kernel::pump`] takes what is there.
 
+mod counters;
 mod resync;
 
 use core::fmt;
@@ -32,7 +33,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
-use super::error::{Damage, Error};
+use super::error::Error;
 use super::follower::Follower;
 use super::lookup::{Lookup, LookupResult};
 use super::message::Messages;
@@ -44,7 +45,8 @@ use super::uapi::{
     GROUP_IPV6_NETCONF, GROUP_IPV6_ROUTE, GROUP_IPV6_RULE, GROUP_LINK, GROUP_NEIGH, GROUP_NEXTHOP,
     NLMSG_ERROR, NLMSG_OVERRUN,
 };
-pub(super) use resync::errno;
+pub use counters::KernelCounters;
+use counters::count_damage;
 use resync::{Resync, Step};
 
 const GROUPS: u32 = GROUP_LINK
@@ -89,41 +91,16 @@ impl Default for KernelOptions {
     }
 }
 
-/// What has happened so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KernelCounters {
-    /// Messages read, of events and of dumps.
-    pub messages: u64,
-    /// How often messages were lost because the buffer was full.
-    pub overruns: u64,
-    /// How many resynchronizations were completed, the start included.
-    pub resynchronizations: u64,
-    /// How many dumps were interrupted and asked for again.
-    pub interrupted: u64,
-    /// Messages that were left out because they were damaged.
-    pub parse_errors: u64,
-    /// What was wrong with the last of them.
-    pub last_damage: Option<Damage>,
-    /// When the last resynchronization was complete.
-    pub last_resynchronized: Option<Instant>,
-    /// How long it took.
-    pub last_took: Duration,
-    /// How much of that was spent receiving, which is the kernel's own time.
-    pub last_receiving: Duration,
-    /// The receive buffer, in bytes, as the system counts it.
-    pub buffer: usize,
-}
-
 /// What one [`Kernel::pump`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelProgress {
     /// Messages read.
     pub messages: usize,
-    /// Says that the limit was reached and more is there.
+    /// Whether the limit was reached and more is there.
     pub more: bool,
-    /// Says that a resynchronization is going on: the mirror may be out of date.
+    /// Whether a resynchronization is going on: the mirror may be out of date.
     pub resynchronizing: bool,
-    /// Says that one was completed just now.
+    /// Whether one was completed just now.
     pub resynchronized: bool,
 }
 
@@ -307,7 +284,7 @@ impl Kernel {
         while let Received::Bytes(bytes) = self.requests.receive(&mut buffer)? {
             for message in Messages::new(&buffer[..bytes]).flatten() {
                 if message.kind == NLMSG_ERROR && message.sequence == number {
-                    refused = errno(&message);
+                    refused = message.errno();
                 }
             }
         }
@@ -368,7 +345,7 @@ impl Kernel {
         &self.counters
     }
 
-    /// Says whether a resynchronization is going on.
+    /// Returns whether a resynchronization is going on.
     pub fn is_resynchronizing(&self) -> bool {
         self.resync.is_some()
     }
@@ -457,13 +434,6 @@ fn wait(what: &impl AsFd) -> Result<(), Error> {
     match poll(&mut fds, PollTimeout::from(1000u16)) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(source) => Err(Error::System { operation: "waiting for a dump", source }),
-    }
-}
-
-fn count_damage(counters: &mut KernelCounters, applied: Result<(), Damage>) {
-    if let Err(damage) = applied {
-        counters.parse_errors += 1;
-        counters.last_damage = Some(damage);
     }
 }
 

@@ -19,13 +19,13 @@ use super::uapi::{
 pub struct Link {
     /// Its name; names change, indexes do not.
     pub name: String,
-    /// Says whether it is administratively up (`IFF_UP`).
+    /// Whether it is administratively up (`IFF_UP`).
     pub up: bool,
-    /// Says whether it is operational (`IFF_RUNNING`).
+    /// Whether it is operational (`IFF_RUNNING`).
     pub running: bool,
-    /// Says whether there is a carrier (`IFF_LOWER_UP`).
+    /// Whether there is a carrier (`IFF_LOWER_UP`).
     pub carrier: bool,
-    /// Says whether it is the loopback interface.
+    /// Whether it is the loopback interface.
     pub loopback: bool,
     /// Its MAC, if it has one of six bytes.
     pub mac: Option<[u8; 6]>,

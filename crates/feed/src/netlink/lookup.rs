@@ -22,15 +22,15 @@ use nix::errno::Errno;
 
 use super::error::{Damage, Error};
 use super::follower::{RouteInfo, Target, Via};
-use super::kernel::errno;
 use super::message::{Message, Messages};
-use super::route::{AnyPrefix, RouteView};
+use super::route::{RouteNexthop, RouteView};
 use super::socket::{Received, Socket};
 use super::uapi::{
     AF_INET, AF_INET6, NLM_F_REQUEST, NLMSG_ERROR, RTA_DST, RTM_F_FIB_MATCH, RTM_F_LOOKUP_TABLE,
     RTM_GETLINK, RTM_GETROUTE, RTM_NEWROUTE, RTN_ANYCAST, RTN_BLACKHOLE, RTN_BROADCAST, RTN_LOCAL,
     RTN_MULTICAST, RTN_PROHIBIT, RTN_THROW, RTN_UNICAST, RTN_UNREACHABLE, RTNH_F_LINKDOWN,
 };
+use crate::prefix::AnyPrefix;
 
 /// What the kernel does with packets of its own to an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl Lookup {
                         return found.ok_or(Error::Refused { request, source: Errno::EBADMSG });
                     }
                     NLMSG_ERROR => {
-                        return match errno(&message) {
+                        return match message.errno() {
                             Some(Errno::ENETUNREACH) => Ok(LookupResult::NoRoute),
                             Some(Errno::EINVAL) => Ok(LookupResult::Refused(Target::Blackhole)),
                             Some(Errno::EACCES) => Ok(LookupResult::Refused(Target::Prohibit)),
@@ -146,7 +146,7 @@ impl fmt::Debug for Lookup {
     }
 }
 
-/// Says what a route of an answer comes to; `None` if it is of a kind that is not known.
+/// Returns what a route of an answer comes to; `None` if it is of a kind that is not known.
 pub(super) fn lookup_result(view: &RouteView<'_>) -> Result<Option<LookupResult>, Damage> {
     let Some(target) = target(view)? else { return Ok(None) };
     let info = RouteInfo { target: Arc::new(target), metric: view.metric, protocol: view.protocol };
@@ -162,7 +162,7 @@ fn target(view: &RouteView<'_>) -> Result<Option<Target>, Damage> {
             if nexthops.iter().any(|nexthop| nexthop.encapsulated) {
                 return Ok(Some(Target::Local));
             }
-            let carried = |nexthop: &super::RouteNexthop| nexthop.flags & RTNH_F_LINKDOWN == 0;
+            let carried = |nexthop: &RouteNexthop| nexthop.flags & RTNH_F_LINKDOWN == 0;
             let any_carried = nexthops.iter().any(|nexthop| !nexthop.is_dead() && carried(nexthop));
             let used = nexthops
                 .iter()

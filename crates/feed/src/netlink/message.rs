@@ -11,6 +11,8 @@
 //! bytes. The payload is a fixed header, by type, and attributes. Nothing is copied.
 //! A length that cannot be ends the walk: what follows has no known start.
 
+use nix::errno::Errno;
+
 use super::attribute::{Attributes, Bytes};
 use super::error::Damage;
 
@@ -38,6 +40,15 @@ impl<'a> Message<'a> {
         match self.payload.split_first_chunk::<N>() {
             Some((head, rest)) => Ok((head, Attributes::new(rest, self.at + N))),
             None => Err(Damage { at: self.at, what: "a message that ends within its header" }),
+        }
+    }
+
+    /// Reads the error number of an `NLMSG_ERROR` or `NLMSG_DONE` message; `None` for success.
+    pub(crate) fn errno(&self) -> Option<Errno> {
+        let (head, _) = self.payload.split_first_chunk::<4>()?;
+        match head.u32(0).cast_signed() {
+            0 => None,
+            negative => Some(Errno::from_raw(negative.wrapping_neg())),
         }
     }
 }

@@ -54,7 +54,7 @@ use super::message::Message;
 use super::neighbor::{Neighbor, NeighborView};
 use super::netconf::NetconfView;
 use super::nexthop::{NexthopObject, NexthopObjectView};
-use super::route::{AnyPrefix, RouteNexthop, RouteView};
+use super::route::{RouteNexthop, RouteView};
 use super::rule::Rule;
 use super::uapi::{
     RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELNETCONF, RTM_DELNEXTHOP, RTM_DELROUTE,
@@ -62,6 +62,7 @@ use super::uapi::{
     RTM_NEWNEXTHOP, RTM_NEWROUTE, RTM_NEWRULE, RTN_BLACKHOLE, RTN_THROW, RTN_UNICAST,
     RTNH_F_ONLINK,
 };
+use crate::prefix::AnyPrefix;
 
 pub(crate) use self::order::Origin;
 

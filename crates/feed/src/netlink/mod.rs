@@ -40,6 +40,7 @@ mod rule;
 mod socket;
 mod uapi;
 
+pub use crate::prefix::AnyPrefix;
 pub use address::AddressView;
 pub use attribute::{Attribute, Attributes};
 pub use error::{Damage, Error};
@@ -53,5 +54,5 @@ pub use neighbor::{Neighbor, NeighborView};
 pub use netconf::NetconfView;
 pub use nexthop::{NexthopObject, NexthopObjectView};
 pub use owner::{SocketOwner, SocketOwners};
-pub use route::{AnyPrefix, RouteNexthop, RouteNexthops, RouteView};
+pub use route::{RouteNexthop, RouteNexthops, RouteView};
 pub use rule::{Action, Rule};

@@ -33,7 +33,7 @@ pub struct Neighbor {
 }
 
 impl Neighbor {
-    /// Says whether the kernel would like to hear of its use: it has grown stale, is
+    /// Returns whether the kernel would like to hear of its use: it has grown stale, is
     /// unresolved, or has failed.
     pub fn wants_use(&self) -> bool {
         self.state & (NUD_REACHABLE | NUD_NOARP | NUD_PERMANENT | NUD_DELAY | NUD_PROBE) == 0

@@ -13,7 +13,7 @@ pub(super) const ALL: i32 = -1;
 /// A message about what is set for an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetconfView {
-    /// Says whether it is for IPv6.
+    /// Whether it is for IPv6.
     pub v6: bool,
     /// The interface's index; -1: all, -2: new ones.
     pub index: i32,

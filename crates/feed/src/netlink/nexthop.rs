@@ -34,7 +34,7 @@ pub enum NexthopObject {
     Group {
         /// Each member's number and weight, 1 and up.
         members: Vec<(u32, u16)>,
-        /// Says whether a member's removal moves only its own flows.
+        /// Whether a member's removal moves only its own flows.
         resilient: bool,
     },
     /// Of a bridge; no route goes by it.

@@ -17,7 +17,6 @@ use nix::errno::Errno;
 use nix::sys::socket::SockProtocol;
 
 use super::error::Error;
-use super::kernel::errno;
 use super::lookup::{Lookup, LookupResult};
 use super::message::Messages;
 use super::socket::{Received, Socket};
@@ -118,7 +117,7 @@ impl SocketOwners {
                         return Ok(there.then(|| word(UID)));
                     }
                     NLMSG_ERROR => {
-                        return match errno(&message) {
+                        return match message.errno() {
                             Some(Errno::ENOENT) => Ok(None),
                             Some(source) => Err(Error::Refused { request, source }),
                             None => continue,
@@ -172,7 +171,7 @@ mod tests {
     use super::{SocketOwner, SocketOwners};
 
     #[test]
-    fn connection_over_loopback_has_its_users_number_until_it_is_closed() {
+    fn loopback_connection_owner_is_its_user_until_closed() {
         for at in ["127.0.0.1:0", "[::1]:0", "[::]:0"] {
             let Ok(listener) = TcpListener::bind(at) else { continue };
             let port = listener.local_addr().expect("an address").port();

@@ -16,7 +16,6 @@
 //!
 //! Reading one allocates nothing: a full table is a million of them.
 
-use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
 
@@ -30,6 +29,7 @@ use super::uapi::{
     RTA_MULTIPATH, RTA_NH_ID, RTA_OIF, RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE, RTA_VIA, RTNH_F_DEAD,
     RTNH_F_ONLINK,
 };
+use crate::prefix::AnyPrefix;
 
 /// A message about a route of IPv4 or IPv6.
 #[derive(Clone, Copy, Debug)]
@@ -66,24 +66,6 @@ pub struct RouteView<'a> {
     several: Option<Attribute<'a>>,
 }
 
-/// A destination of either family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnyPrefix {
-    /// Of IPv4.
-    V4(Prefix<u32>),
-    /// Of IPv6.
-    V6(Prefix<u128>),
-}
-
-impl fmt::Display for AnyPrefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::V4(prefix) => prefix.fmt(f),
-            Self::V6(prefix) => prefix.fmt(f),
-        }
-    }
-}
-
 /// One way out, as a message says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RouteNexthop {
@@ -95,7 +77,7 @@ pub struct RouteNexthop {
     pub weight: u16,
     /// `RTNH_F_…`.
     pub flags: u8,
-    /// Says whether packets are to be put into something else on the way.
+    /// Whether packets are to be put into something else on the way.
     pub encapsulated: bool,
 }
 
@@ -103,12 +85,12 @@ impl RouteNexthop {
     pub(crate) const NONE: Self =
         Self { interface: 0, gateway: None, weight: 1, flags: 0, encapsulated: false };
 
-    /// Says whether the kernel holds it for unusable.
+    /// Returns whether the kernel holds it for unusable.
     pub fn is_dead(&self) -> bool {
         self.flags & RTNH_F_DEAD != 0
     }
 
-    /// Says whether the gateway is on the link whatever the addresses say.
+    /// Returns whether the gateway is on the link whatever the addresses say.
     pub fn is_onlink(&self) -> bool {
         self.flags & RTNH_F_ONLINK != 0
     }

@@ -40,13 +40,13 @@ pub enum Action {
 /// A rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Says whether it is for IPv6.
+    /// Whether it is for IPv6.
     pub v6: bool,
     /// Its place: the lowest first.
     pub priority: u32,
     /// What it does.
     pub action: Action,
-    /// Says whether it selects what its conditions do not.
+    /// Whether it selects what its conditions do not.
     pub inverted: bool,
     /// The source it selects by, with the number of bits.
     pub source: Option<(IpAddr, u8)>,
@@ -67,7 +67,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Says whether it selects every packet.
+    /// Returns whether it selects every packet.
     pub fn is_for_all(&self) -> bool {
         !self.inverted
             && self.source.is_none()

@@ -14,16 +14,16 @@
 
 use core::net::IpAddr;
 
-use crate::best::Standing;
+use crate::best::DecisionKey;
+use crate::collector::RouteCollector;
 use crate::error::Fault;
-use crate::intake::Intake;
 use crate::source::Source;
 use crate::text::changes::micros;
 use crate::text::{each_line, scan};
 use crate::{Peer, Rank};
 
-/// Reads all lines into `intake`.
-pub(crate) fn read(source: &mut Source<'_>, intake: &mut Intake) -> Result<(), Fault> {
+/// Reads all lines into `collector`.
+pub(crate) fn read(source: &mut Source<'_>, collector: &mut RouteCollector) -> Result<(), Fault> {
     each_line(source, |_, line| {
         if line.trim_ascii().is_empty() || scan::is_comment(line) {
             return Ok(());
@@ -46,7 +46,7 @@ pub(crate) fn read(source: &mut Source<'_>, intake: &mut Intake) -> Result<(), F
         };
         match (verb, table) {
             (b"B", true) | (b"A", false) => {
-                let prefix = scan::prefix(next("the prefix")?, intake.truncate)?;
+                let prefix = scan::prefix(next("the prefix")?, collector.truncate)?;
                 let length = path_length(next("the AS path")?);
                 let origin = match next("the origin")? {
                     b"IGP" => 0,
@@ -62,17 +62,17 @@ pub(crate) fn read(source: &mut Source<'_>, intake: &mut Intake) -> Result<(), F
                     .filter(|&n| n != 0);
                 let rank = Rank::new(local_pref, length, origin);
                 if table {
-                    intake.report.entries += 1;
-                    intake.meet(peer);
-                    let label = intake.labels.intern_address(next_hop);
-                    intake.entry(prefix, Standing { rank, identifier: 0, peer }, label);
+                    collector.report.entries += 1;
+                    collector.add_peer(peer);
+                    let label = collector.labels.intern_address(next_hop);
+                    collector.add_entry(prefix, DecisionKey { rank, identifier: 0, peer }, label);
                 } else {
-                    intake.announce(time, peer, prefix, 0, rank, next_hop);
+                    collector.announce(time, peer, prefix, 0, rank, next_hop);
                 }
             }
             (b"W", false) => {
-                let prefix = scan::prefix(next("the prefix")?, intake.truncate)?;
-                intake.withdraw(time, peer, prefix, 0);
+                let prefix = scan::prefix(next("the prefix")?, collector.truncate)?;
+                collector.withdraw(time, peer, prefix, 0);
             }
             (b"STATE", false) => {
                 const ESTABLISHED: Option<u64> = Some(6);
@@ -82,12 +82,12 @@ pub(crate) fn read(source: &mut Source<'_>, intake: &mut Intake) -> Result<(), F
                     return Err("a state is not a number".into());
                 }
                 if old != new && (old == ESTABLISHED || new == ESTABLISHED) {
-                    intake.session(time, peer, new == ESTABLISHED);
+                    collector.set_session(time, peer, new == ESTABLISHED);
                 }
             }
             _ => return Err("the kind is not B, A, W or STATE".into()),
         }
-        intake.report.records += 1;
+        collector.report.records += 1;
         Ok(())
     })
 }
@@ -117,7 +117,7 @@ mod tests {
     use super::path_length;
 
     #[test]
-    fn sets_count_one_and_confederations_nothing() {
+    fn as_path_length_counts_set_as_one_and_confederation_as_zero() {
         assert_eq!(path_length(b""), 0);
         assert_eq!(path_length(b"64500 64501 64501"), 3);
         assert_eq!(path_length(b"64500 {64501,64502}"), 2);

@@ -6,8 +6,8 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
+use crate::collector::RouteCollector;
 use crate::error::Fault;
-use crate::intake::Intake;
 use crate::source::Source;
 use crate::text::{each_line, scan};
 use crate::{Peer, Rank};
@@ -15,8 +15,8 @@ use crate::{Peer, Rank};
 /// The one session of such a file.
 const PEER: Peer = Peer { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), asn: 0 };
 
-/// Reads all lines into `intake`.
-pub(crate) fn read(source: &mut Source<'_>, intake: &mut Intake) -> Result<(), Fault> {
+/// Reads all lines into `collector`.
+pub(crate) fn read(source: &mut Source<'_>, collector: &mut RouteCollector) -> Result<(), Fault> {
     each_line(source, |_, line| {
         let (first, rest) = scan::field(line);
         if first.is_empty() || scan::is_comment(first) {
@@ -26,7 +26,7 @@ pub(crate) fn read(source: &mut Source<'_>, intake: &mut Intake) -> Result<(), F
             micros(first).ok_or("the line does not begin with a time in seconds since 1970")?;
         let (verb, rest) = scan::field(rest);
         let (prefix, rest) = scan::field(rest);
-        let prefix = scan::prefix(prefix, intake.truncate)?;
+        let prefix = scan::prefix(prefix, collector.truncate)?;
         match verb {
             b"a" | b"A" => {
                 let (next_hop, _) = scan::field(rest);
@@ -35,13 +35,13 @@ pub(crate) fn read(source: &mut Source<'_>, intake: &mut Intake) -> Result<(), F
                 if next_hop.is_empty() {
                     return Err("an announcement without a next hop".into());
                 }
-                let label = intake.labels.intern(next_hop);
-                intake.announce_label(time, PEER, prefix, 0, Rank::EVEN, label);
+                let label = collector.labels.intern(next_hop);
+                collector.announce_label(time, PEER, prefix, 0, Rank::EVEN, label);
             }
-            b"w" | b"W" => intake.withdraw(time, PEER, prefix, 0),
+            b"w" | b"W" => collector.withdraw(time, PEER, prefix, 0),
             _ => return Err("behind the time stands neither `a` nor `w`".into()),
         }
-        intake.report.records += 1;
+        collector.report.records += 1;
         Ok(())
     })
 }
@@ -64,7 +64,7 @@ mod tests {
     use super::micros;
 
     #[test]
-    fn times_have_microseconds() {
+    fn timestamp_fraction_is_read_as_microseconds() {
         assert_eq!(micros(b"1418774413"), Some(1_418_774_413_000_000));
         assert_eq!(micros(b"1.5"), Some(1_500_000));
         assert_eq!(micros(b"1.000001"), Some(1_000_001));

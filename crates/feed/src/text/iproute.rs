@@ -27,9 +27,10 @@ use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, SeqAccess, Visi
 
 use crate::Labels;
 use crate::error::Fault;
-use crate::gather::Gather;
+use crate::prefix::AnyPrefix;
 use crate::source::Source;
-use crate::text::scan::{self, AnyPrefix};
+use crate::table_builder::TableBuilder;
+use crate::text::scan;
 
 /// The kernel's order among routes to one prefix: the metric, then who came first.
 pub(crate) type Preference = (u64, u64);
@@ -37,8 +38,8 @@ pub(crate) type Preference = (u64, u64);
 /// Where the objects go.
 pub(crate) struct Routes<'l> {
     pub(crate) labels: &'l mut Labels,
-    pub(crate) v4: Gather<u32, Preference>,
-    pub(crate) v6: Gather<u128, Preference>,
+    pub(crate) v4: TableBuilder<u32, Preference>,
+    pub(crate) v6: TableBuilder<u128, Preference>,
     pub(crate) entries: u64,
     pub(crate) truncate: bool,
 }

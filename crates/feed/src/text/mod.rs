@@ -20,9 +20,8 @@ pub(crate) mod table;
 
 use memchr::memchr;
 
-use crate::error::{Fault, excerpt};
+use crate::error::Fault;
 use crate::source::Source;
-use crate::{Format, mrt};
 
 /// The longest line that is taken for one: 1 MiB.
 const LONGEST: usize = 1 << 20;
@@ -66,39 +65,5 @@ pub(crate) fn each_line(
             each(line + 1, text).map_err(|what| Fault::in_line(line + 1, text, what))?;
         }
         return Ok(());
-    }
-}
-
-/// Recognizes the format by how the content begins.
-pub(crate) fn recognize(source: &mut Source<'_>) -> Result<Format, Fault> {
-    /// Comments before the first route are rarely longer.
-    const HEAD: usize = 64 * 1024;
-    let head = source.peek(HEAD);
-    if mrt::begins(head) {
-        return Ok(Format::Mrt);
-    }
-    let lines = head.split(|&b| b == b'\n').map(|line| line.trim_ascii());
-    let Some(line) = lines.into_iter().find(|line| !line.is_empty() && !scan::is_comment(line))
-    else {
-        // Nothing but comments is a table without routes, unless the content
-        // was damaged before anything could be seen.
-        return match source.broken().map(str::to_owned) {
-            Some(what) => Err(Fault::Damage { offset: source.offset(), record: 1, what }),
-            None => Ok(Format::Table),
-        };
-    };
-    let (first, rest) = scan::field(line);
-    let (second, _) = scan::field(rest);
-    if matches!(line[0], b'[' | b'{') {
-        Ok(Format::IpRoute)
-    } else if line.starts_with(b"TABLE_DUMP") || line.starts_with(b"BGP4MP") {
-        Ok(Format::Bgpdump)
-    } else if scan::number(first).is_some() && matches!(second, b"a" | b"w" | b"A" | b"W") {
-        Ok(Format::UpdateText)
-    } else if first.iter().all(|b| b.is_ascii_hexdigit() || b".:/+-".contains(b)) {
-        // Perhaps a wrong prefix: then the reader's error names the line.
-        Ok(Format::Table)
-    } else {
-        Err(Fault::Unrecognized { text: excerpt(line) })
     }
 }

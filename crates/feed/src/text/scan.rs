@@ -10,12 +10,7 @@
 
 use fib::{Addr, BadPrefix, Prefix};
 
-/// A prefix of either family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AnyPrefix {
-    V4(Prefix<u32>),
-    V6(Prefix<u128>),
-}
+use crate::prefix::AnyPrefix;
 
 /// Splits the first field off, at blanks or tabs; both parts are trimmed in front.
 #[inline]
@@ -31,7 +26,7 @@ fn skip_blanks(line: &[u8]) -> &[u8] {
     &line[begin..]
 }
 
-/// Says whether a comment begins here (`#`, `;` or `%`).
+/// Returns whether a comment begins here (`#`, `;` or `%`).
 #[inline]
 pub(crate) fn is_comment(text: &[u8]) -> bool {
     matches!(text.first(), Some(b'#' | b';' | b'%'))
@@ -226,7 +221,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4000))]
 
         #[test]
-        fn right_addresses_are_read_fast_and_right(addr: u32, len in 0u32..=32, whole: u128,
+        fn valid_prefix_is_read_by_fast_path(addr: u32, len in 0u32..=32, whole: u128,
                                                    blank in 0u32..128, long in 0u32..=128) {
             let prefix = Prefix::truncate(addr, len);
             prop_assert_eq!(v4(prefix.to_string().as_bytes()), Some((prefix.addr(), len)));
@@ -244,13 +239,13 @@ mod tests {
         }
 
         #[test]
-        fn the_fast_scan_agrees_with_parse(text in "[0-9.]{0,16}(/[0-9]{0,4})?|[0-9a-fA-F:.]{0,40}(/[0-9]{0,4})?|([0-9]{1,3}\\.){3}[0-9]{1,3}(/[0-9]{1,3})?|([0-9a-f]{0,4}:){1,8}[0-9a-f]{0,5}(/[0-9]{1,3})?|(:?[0-9a-f]{0,2}:){1,9}[0-9a-f]?") {
+        fn fast_scan_agrees_with_parse(text in "[0-9.]{0,16}(/[0-9]{0,4})?|[0-9a-fA-F:.]{0,40}(/[0-9]{0,4})?|([0-9]{1,3}\\.){3}[0-9]{1,3}(/[0-9]{1,3})?|([0-9a-f]{0,4}:){1,8}[0-9a-f]{0,5}(/[0-9]{1,3})?|(:?[0-9a-f]{0,2}:){1,9}[0-9a-f]?") {
             prop_assert_eq!(prefix(text.as_bytes(), false).ok(), twin(&text), "{}", text);
         }
     }
 
     #[test]
-    fn nearly_right_is_wrong() {
+    fn malformed_prefix_is_rejected() {
         for text in [
             "",
             "/",
@@ -283,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn host_bits_say_what_to_do() {
+    fn host_bits_error_suggests_prefix() {
         let told = prefix(b"10.1.2.3/8", false).unwrap_err();
         assert!(told.contains("10.0.0.0/8"), "{told}");
         let AnyPrefix::V6(cut) = prefix(b"2001:db8::1/32", true).unwrap() else { panic!() };
@@ -291,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_and_numbers() {
+    fn field_and_number_are_split() {
         assert_eq!(field(b" \ta\t b c"), (&b"a"[..], &b"b c"[..]));
         assert_eq!(field(b"  "), (&b""[..], &b""[..]));
         assert_eq!(number(b"18446744073709551615"), Some(u64::MAX));

@@ -9,8 +9,9 @@
 
 use crate::Labels;
 use crate::error::Fault;
-use crate::gather::Gather;
+use crate::prefix::AnyPrefix;
 use crate::source::Source;
+use crate::table_builder::TableBuilder;
 use crate::text::{each_line, scan};
 
 /// Reads all lines; returns how many routes they were.
@@ -18,8 +19,8 @@ pub(crate) fn read(
     source: &mut Source<'_>,
     truncate: bool,
     labels: &mut Labels,
-    v4: &mut Gather<u32, ()>,
-    v6: &mut Gather<u128, ()>,
+    v4: &mut TableBuilder<u32, ()>,
+    v6: &mut TableBuilder<u128, ()>,
     entries: &mut u64,
 ) -> Result<(), Fault> {
     each_line(source, |_, line| {
@@ -34,8 +35,8 @@ pub(crate) fn read(
             .map_err(|_| "the value behind the prefix is not UTF-8 text".to_owned())?;
         let label = labels.intern(value);
         match prefix {
-            scan::AnyPrefix::V4(prefix) => v4.push(prefix, (), label),
-            scan::AnyPrefix::V6(prefix) => v6.push(prefix, (), label),
+            AnyPrefix::V4(prefix) => v4.push(prefix, (), label),
+            AnyPrefix::V6(prefix) => v6.push(prefix, (), label),
         }
         *entries += 1;
         Ok(())

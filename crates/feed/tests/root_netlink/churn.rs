@@ -8,25 +8,21 @@
 
 use fingerpost_feed::netlink::Kernel;
 
-use crate::namespace::{Told, checked, network, tried};
+use crate::namespace::{RecordedState, check_against_ip, network, run_unchecked};
 
-/// SplitMix64: seeded, so that a failure can be seen again.
-struct Dice(u64);
+/// Random commands for `ip`, from a seed, so that a failure can be repeated.
+struct Commands(fastrand::Rng);
 
-impl Dice {
+impl Commands {
     fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % limit
+        self.0.u64(..limit)
     }
 
-    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
+    fn choose<'a>(&mut self, of: &[&'a str]) -> &'a str {
         of[self.below(of.len() as u64) as usize]
     }
 
-    fn way(&mut self, v6: bool) -> String {
+    fn nexthop(&mut self, v6: bool) -> String {
         let at = self.below(3) as usize;
         let (pair, last) = (["a", "b", "c"][at], self.below(3) + 2);
         match (v6, self.below(6)) {
@@ -38,75 +34,78 @@ impl Dice {
         }
     }
 
-    fn ways(&mut self, v6: bool) -> String {
+    fn nexthops(&mut self, v6: bool) -> String {
         match self.below(5) {
             0 => {
                 let mut text = String::new();
                 for _ in 0..self.below(3) + 1 {
-                    text += &format!(" nexthop {} weight {}", self.way(v6), self.below(4) + 1);
+                    text += &format!(" nexthop {} weight {}", self.nexthop(v6), self.below(4) + 1);
                 }
                 text.trim().to_owned()
             }
-            1 if v6 => format!("nhid {}", self.one(&["3", "4", "12"])),
-            1 => format!("nhid {}", self.one(&["1", "2", "5", "10", "11"])),
-            _ => self.way(v6),
+            1 if v6 => format!("nhid {}", self.choose(&["3", "4", "12"])),
+            1 => format!("nhid {}", self.choose(&["1", "2", "5", "10", "11"])),
+            _ => self.nexthop(v6),
         }
     }
 
     fn route(&mut self) -> String {
         let v6 = self.below(2) == 0;
-        let verb = self.one(&["add", "append", "prepend", "replace", "del", "del"]);
+        let verb = self.choose(&["add", "append", "prepend", "replace", "del", "del"]);
         let prefix = if v6 {
-            self.one(&["2001:db8:1::/48", "2001:db8:2::/48", "2001:db8:2::1", "::/0"])
+            self.choose(&["2001:db8:1::/48", "2001:db8:2::/48", "2001:db8:2::1", "::/0"])
         } else {
-            self.one(&["192.0.2.0/24", "198.51.100.0/24", "198.51.100.1", "0.0.0.0/0"])
+            self.choose(&["192.0.2.0/24", "198.51.100.0/24", "198.51.100.1", "0.0.0.0/0"])
         };
-        let metric = self.one(&["", " metric 10", " metric 20"]);
-        let table = self.one(&["", "", " table 300"]);
+        let metric = self.choose(&["", " metric 10", " metric 20"]);
+        let table = self.choose(&["", "", " table 300"]);
         // Gateways of IPv6 that join each keep a protocol, of which only one is said.
-        let proto = if v6 { "" } else { self.one(&["", "", " proto bird"]) };
+        let proto = if v6 { "" } else { self.choose(&["", "", " proto bird"]) };
         if self.below(8) == 0 {
-            let kind = self.one(&["blackhole", "unreachable", "prohibit", "throw"]);
+            let kind = self.choose(&["blackhole", "unreachable", "prohibit", "throw"]);
             let metric = if v6 { " metric 30" } else { metric };
             return format!("route {verb} {kind} {prefix}{metric}{table}");
         }
-        let ways = self.ways(v6);
+        let nexthops = self.nexthops(v6);
         // A dump of Linux 6.18 passes over what stands between gateways that have joined:
         // what does not join gets a metric of its own.
-        let joins = ways.matches("dev").count() + ways.matches("nhid").count() == 0;
+        let joins = nexthops.matches("dev").count() + nexthops.matches("nhid").count() == 0;
         let metric = if v6 && !joins { " metric 30" } else { metric };
         let source =
-            if v6 { "" } else { self.one(&["", "", "", " src 10.0.0.5", " src 10.0.1.1"]) };
-        let tos = if v6 { "" } else { self.one(&["", "", "", "", "", " tos 0x10"]) };
-        format!("route {verb} {prefix} {ways}{metric}{table}{proto}{source}{tos}")
+            if v6 { "" } else { self.choose(&["", "", "", " src 10.0.0.5", " src 10.0.1.1"]) };
+        let tos = if v6 { "" } else { self.choose(&["", "", "", "", "", " tos 0x10"]) };
+        format!("route {verb} {prefix} {nexthops}{metric}{table}{proto}{source}{tos}")
     }
 
-    fn other(&mut self) -> String {
+    fn other_command(&mut self) -> String {
         let at = self.below(3);
         let pair = ["a", "b", "c"][at as usize];
         match self.below(9) {
             0 => format!("link set {pair}{} down", self.below(2)),
             1 | 2 => format!("link set {pair}{} up", self.below(2)),
-            3 => format!("addr {} 10.0.{at}.1/24 dev {pair}0", self.one(&["del", "add", "add"])),
-            4 => format!("addr {} 10.0.{at}.5/24 dev {pair}0", self.one(&["del", "add", "add"])),
+            3 => format!("addr {} 10.0.{at}.1/24 dev {pair}0", self.choose(&["del", "add", "add"])),
+            4 => format!("addr {} 10.0.{at}.5/24 dev {pair}0", self.choose(&["del", "add", "add"])),
             5 => {
-                let verb = self.one(&["add", "replace", "replace"]);
+                let verb = self.choose(&["add", "replace", "replace"]);
                 let (id, v6) =
                     [(1, false), (2, false), (3, true), (4, true)][self.below(4) as usize];
-                format!("nexthop {verb} id {id} {}", self.way(v6).replace("onlink", ""))
+                format!("nexthop {verb} id {id} {}", self.nexthop(v6).replace("onlink", ""))
             }
             6 => {
-                format!("nexthop del id {}", self.one(&["1", "2", "3", "4", "5", "10", "11", "12"]))
+                format!(
+                    "nexthop del id {}",
+                    self.choose(&["1", "2", "3", "4", "5", "10", "11", "12"])
+                )
             }
             7 => match self.below(4) {
                 0 => "nexthop add id 5 blackhole".to_owned(),
                 1 => "nexthop replace id 10 group 1,2/2,3".to_owned(),
-                2 => format!("nexthop replace id 11 group {}", self.one(&["1", "2", "2/1"])),
+                2 => format!("nexthop replace id 11 group {}", self.choose(&["1", "2", "2/1"])),
                 _ => "nexthop replace id 12 group 3/4,7".to_owned(),
             },
             _ => {
                 // A pair that goes and comes back.
-                let verb = self.one(&["del", "add", "add", "add"]);
+                let verb = self.choose(&["del", "add", "add", "add"]);
                 match verb {
                     "del" => format!("link del {pair}0"),
                     _ => format!("link add {pair}0 type veth peer name {pair}1"),
@@ -115,7 +114,7 @@ impl Dice {
         }
     }
 
-    fn restored(&self) -> Vec<String> {
+    fn restore(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (at, pair) in ["a", "b", "c"].into_iter().enumerate() {
             lines.push(format!("link set {pair}0 up"));
@@ -140,38 +139,42 @@ fn churn(seed: u64, rounds: u64) {
             std::fs::write(path, "1").expect("it is set");
         }
     }
-    let mut dice = Dice(seed);
-    tried(&dice.restored());
+    let mut commands = Commands(fastrand::Rng::with_seed(seed));
+    run_unchecked(&commands.restore());
     let mut kernel = Kernel::open().expect("netlink sockets open");
-    let mut told = Told::default();
-    kernel.start(&mut told).expect("the kernel tells what it has");
+    let mut recorded = RecordedState::default();
+    kernel.start(&mut recorded).expect("the initial dump succeeds");
     for round in 0..rounds {
         let mut lines = Vec::new();
         if round % 4 == 0 {
-            lines.extend(dice.restored());
+            lines.extend(commands.restore());
         }
-        for _ in 0..dice.below(40) + 1 {
-            lines.push(if dice.below(4) == 0 { dice.other() } else { dice.route() });
+        for _ in 0..commands.below(40) + 1 {
+            lines.push(if commands.below(4) == 0 {
+                commands.other_command()
+            } else {
+                commands.route()
+            });
         }
         if round % 2 == 1 {
             // Some before the dump of routes, some after.
             let (first, second) = lines.split_at(lines.len() / 2);
             kernel.resynchronize().expect("it begins");
-            kernel.pump(&mut told, 1).expect("it goes on");
-            tried(first);
-            for _ in 0..dice.below(8) {
-                kernel.pump(&mut told, 1).expect("it goes on");
+            kernel.pump(&mut recorded, 1).expect("it goes on");
+            run_unchecked(first);
+            for _ in 0..commands.below(8) {
+                kernel.pump(&mut recorded, 1).expect("it goes on");
             }
-            tried(second);
+            run_unchecked(second);
         } else {
-            tried(&lines);
+            run_unchecked(&lines);
         }
         let step = format!("FINGERPOST_SEED={seed}, round {round}:\n  {}", lines.join("\n  "));
-        checked(&mut kernel, &mut told, &step);
+        check_against_ip(&mut kernel, &mut recorded, &step);
     }
     let gone = ["a", "b", "c"].map(|pair| format!("link del {pair}0"));
-    tried(&gone);
-    checked(&mut kernel, &mut told, "the end");
+    run_unchecked(&gone);
+    check_against_ip(&mut kernel, &mut recorded, "the end");
     assert_eq!(kernel.counters().parse_errors, 0);
 }
 
@@ -180,7 +183,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn through_changes_at_random_the_mirror_is_what_the_kernel_has() {
+fn mirror_equals_kernel_under_random_changes() {
     let rounds = number("FINGERPOST_ROUNDS").unwrap_or(60);
     match number("FINGERPOST_SEED") {
         Some(seed) => churn(seed, rounds),

@@ -2,7 +2,7 @@
 //!
 //! Each test has a network namespace of its own, which goes with its thread. After every
 //! step the mirror is compared with `ip -j route show table all`, route by route, and
-//! with what the follower was told.
+//! with what the follower was recorded.
 //!
 //! Needs root and `ip` (Debian: iproute2), hence the feature `root-tests`.
 
@@ -14,12 +14,12 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use fingerpost_feed::netlink::{Kernel, KernelOptions, Target};
-use namespace::{Told, batch, checked, ip, network, refused, settle};
+use namespace::{RecordedState, batch, check_against_ip, drain, ip, ip_fails, network};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sched::{CloneFlags, unshare};
 
 /// Starts a feed in a new namespace with the pairs a, b, c and addresses on them.
-fn started() -> (Kernel, Told) {
+fn started() -> (Kernel, RecordedState) {
     network();
     ip("addr add 10.0.0.1/24 dev a0");
     ip("addr add 10.0.0.5/24 dev a0");
@@ -29,26 +29,30 @@ fn started() -> (Kernel, Told) {
     ip("addr add 2001:db8:b::1/64 dev b0 nodad");
     ip("addr add 2001:db8:c::1/64 dev c0 nodad");
     let mut kernel = Kernel::open().expect("netlink sockets open");
-    let mut told = Told::default();
-    kernel.start(&mut told).expect("the kernel tells what it has");
-    settle(&mut kernel, &mut told);
-    (kernel, told)
+    let mut recorded = RecordedState::default();
+    kernel.start(&mut recorded).expect("the initial dump succeeds");
+    drain(&mut kernel, &mut recorded);
+    (kernel, recorded)
 }
 
 /// Runs each line through `ip`, and compares after each.
-fn steps(kernel: &mut Kernel, told: &mut Told, lines: &str) {
+fn steps(kernel: &mut Kernel, recorded: &mut RecordedState, lines: &str) {
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
         match line.strip_prefix("! ") {
-            Some(line) => refused(line),
+            Some(line) => ip_fails(line),
             None => drop(ip(line)),
         }
-        settle(kernel, told);
-        checked(kernel, told, line);
+        drain(kernel, recorded);
+        check_against_ip(kernel, recorded, line);
     }
 }
 
 /// Pumps for a while, or until a prefix has no route; returns the time that took.
-fn pumped_until_gone(kernel: &mut Kernel, follower: &mut Told, prefix: &str) -> Option<Duration> {
+fn pumped_until_gone(
+    kernel: &mut Kernel,
+    follower: &mut RecordedState,
+    prefix: &str,
+) -> Option<Duration> {
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(4) {
         kernel.pump(follower, 1000).expect("the kernel goes on");
@@ -61,7 +65,7 @@ fn pumped_until_gone(kernel: &mut Kernel, follower: &mut Told, prefix: &str) -> 
 }
 
 #[test]
-fn ipv6_route_with_a_lifetime_ends_with_it_unless_that_is_prolonged() {
+fn ipv6_route_expires_unless_lifetime_is_prolonged() {
     const PREFIX: &str = "2001:db8:9::/48";
     let (mut kernel, mut follower) = started();
     let add = |verb: &str, seconds: u32| {
@@ -78,7 +82,7 @@ fn ipv6_route_with_a_lifetime_ends_with_it_unless_that_is_prolonged() {
 }
 
 #[test]
-fn what_is_there_at_the_start_is_read() {
+fn existing_state_is_read_at_start() {
     network();
     ip("addr add 10.0.0.1/24 dev a0");
     ip("addr add 2001:db8:a::1/64 dev a0 nodad");
@@ -89,9 +93,9 @@ fn what_is_there_at_the_start_is_read() {
     ip("rule add from 203.0.113.0/24 iif b0 lookup 1000 priority 500");
     ip("neigh add 10.0.0.7 lladdr 02:00:00:00:00:07 dev a0 nud permanent");
     let mut kernel = Kernel::open().expect("netlink sockets open");
-    let mut told = Told::default();
-    kernel.start(&mut told).expect("the kernel tells what it has");
-    checked(&mut kernel, &mut told, "start");
+    let mut recorded = RecordedState::default();
+    kernel.start(&mut recorded).expect("the initial dump succeeds");
+    check_against_ip(&mut kernel, &mut recorded, "start");
     let mirror = kernel.mirror();
     let target = |prefix: &str| {
         let best = mirror.best_v4(254, prefix.parse().unwrap()).expect("it is there");
@@ -110,11 +114,11 @@ fn what_is_there_at_the_start_is_read() {
 }
 
 #[test]
-fn routes_of_ipv4_are_added_replaced_appended_and_deleted() {
-    let (mut kernel, mut told) = started();
+fn ipv4_routes_follow_add_replace_append_delete() {
+    let (mut kernel, mut recorded) = started();
     steps(
         &mut kernel,
-        &mut told,
+        &mut recorded,
         "
         route add 192.0.2.0/24 via 10.0.0.2
         route add 192.0.2.0/24 via 10.0.1.2 metric 20
@@ -153,11 +157,11 @@ fn routes_of_ipv4_are_added_replaced_appended_and_deleted() {
 }
 
 #[test]
-fn routes_of_ipv6_join_and_part() {
-    let (mut kernel, mut told) = started();
+fn ipv6_gateways_join_and_split() {
+    let (mut kernel, mut recorded) = started();
     steps(
         &mut kernel,
-        &mut told,
+        &mut recorded,
         "
         -6 route add 2001:db8:1::/48 via 2001:db8:a::2
         -6 route append 2001:db8:1::/48 via 2001:db8:b::2
@@ -190,11 +194,11 @@ fn routes_of_ipv6_join_and_part() {
 }
 
 #[test]
-fn nexthop_objects_and_groups_are_resolved() {
-    let (mut kernel, mut told) = started();
+fn nexthop_objects_and_groups_resolve_to_targets() {
+    let (mut kernel, mut recorded) = started();
     steps(
         &mut kernel,
-        &mut told,
+        &mut recorded,
         "
         nexthop add id 1 via 10.0.0.2 dev a0
         nexthop add id 2 via 10.0.1.2 dev b0
@@ -230,11 +234,11 @@ fn nexthop_objects_and_groups_are_resolved() {
 }
 
 #[test]
-fn a_link_that_goes_takes_its_routes_without_a_word() {
-    let (mut kernel, mut told) = started();
+fn link_loss_removes_ipv4_routes_without_notification() {
+    let (mut kernel, mut recorded) = started();
     steps(
         &mut kernel,
-        &mut told,
+        &mut recorded,
         "
         nexthop add id 1 via 10.0.0.2 dev a0
         nexthop add id 2 via 10.0.1.2 dev b0
@@ -273,18 +277,18 @@ fn a_link_that_goes_takes_its_routes_without_a_word() {
 }
 
 #[test]
-fn ipv6_routes_go_without_a_word_where_that_is_set() {
+fn link_loss_removes_ipv6_routes_under_skip_notify() {
     network();
     std::fs::write("/proc/sys/net/ipv6/route/skip_notify_on_dev_down", "1").expect("it is set");
     ip("addr add 2001:db8:a::1/64 dev a0 nodad");
     ip("addr add 2001:db8:b::1/64 dev b0 nodad");
     let mut kernel = Kernel::open().expect("netlink sockets open");
-    let mut told = Told::default();
-    kernel.start(&mut told).expect("the kernel tells what it has");
-    settle(&mut kernel, &mut told);
+    let mut recorded = RecordedState::default();
+    kernel.start(&mut recorded).expect("the initial dump succeeds");
+    drain(&mut kernel, &mut recorded);
     steps(
         &mut kernel,
-        &mut told,
+        &mut recorded,
         "
         -6 route add 2001:db8:1::/48 via 2001:db8:a::2
         -6 route add 2001:db8:2::/48 nexthop via 2001:db8:a::2 nexthop via 2001:db8:b::2
@@ -297,16 +301,16 @@ fn ipv6_routes_go_without_a_word_where_that_is_set() {
 }
 
 #[test]
-fn routes_without_a_carrier_count_as_it_is_set() {
-    let (mut kernel, mut told) = started();
-    let set = |kernel: &mut Kernel, told: &mut Told, what: &str, value: &str| {
+fn routes_without_carrier_follow_ignore_routes_with_linkdown() {
+    let (mut kernel, mut recorded) = started();
+    let set = |kernel: &mut Kernel, recorded: &mut RecordedState, what: &str, value: &str| {
         let path = format!("/proc/sys/net/{what}/ignore_routes_with_linkdown");
         std::fs::write(path, value).expect("it is set");
-        checked(kernel, told, &format!("{what} {value}"));
+        check_against_ip(kernel, recorded, &format!("{what} {value}"));
     };
     steps(
         &mut kernel,
-        &mut told,
+        &mut recorded,
         "
         route add 192.0.2.0/24 via 10.0.0.2
         route add 192.0.2.0/24 via 10.0.1.2 metric 20
@@ -320,25 +324,25 @@ fn routes_without_a_carrier_count_as_it_is_set() {
     let metric = |kernel: &Kernel| kernel.mirror().best_v4(254, prefix).unwrap().metric;
     assert_eq!(metric(&kernel), 0);
     for (what, best) in [("ipv4/conf/all", 20), ("ipv4/conf/a0", 20), ("ipv6/conf/all", 0)] {
-        set(&mut kernel, &mut told, what, "1");
+        set(&mut kernel, &mut recorded, what, "1");
         assert_eq!(metric(&kernel), best, "{what}");
         kernel.resynchronize().expect("it begins");
-        checked(&mut kernel, &mut told, "a resynchronization");
-        steps(&mut kernel, &mut told, "link set a1 up");
+        check_against_ip(&mut kernel, &mut recorded, "a resynchronization");
+        steps(&mut kernel, &mut recorded, "link set a1 up");
         assert_eq!(metric(&kernel), 0, "{what}");
-        steps(&mut kernel, &mut told, "link set a1 down");
-        set(&mut kernel, &mut told, what, "0");
+        steps(&mut kernel, &mut recorded, "link set a1 down");
+        set(&mut kernel, &mut recorded, what, "0");
         assert_eq!(metric(&kernel), 0, "{what}");
     }
-    set(&mut kernel, &mut told, "ipv6/conf/a0", "1");
+    set(&mut kernel, &mut recorded, "ipv6/conf/a0", "1");
 }
 
 #[test]
-fn an_address_that_goes_takes_its_routes_without_a_word() {
-    let (mut kernel, mut told) = started();
+fn address_removal_removes_routes_without_notification() {
+    let (mut kernel, mut recorded) = started();
     steps(
         &mut kernel,
-        &mut told,
+        &mut recorded,
         "
         route add 192.0.2.0/24 via 10.0.0.2 src 10.0.0.5
         route add 192.0.2.1 via 10.0.1.2 src 10.0.0.5
@@ -363,38 +367,38 @@ fn an_address_that_goes_takes_its_routes_without_a_word() {
 }
 
 #[test]
-fn a_resynchronization_finds_what_went_unnoticed_and_says_only_that() {
-    let (mut kernel, mut told) = started();
+fn resynchronization_reports_differences_only() {
+    let (mut kernel, mut recorded) = started();
     batch((0..2000u32).map(|n| format!("route add 100.64.{}.{} via 10.0.0.2", n >> 8, n & 255)));
-    settle(&mut kernel, &mut told);
-    checked(&mut kernel, &mut told, "2000 routes");
-    told.calls = 0;
+    drain(&mut kernel, &mut recorded);
+    check_against_ip(&mut kernel, &mut recorded, "2000 routes");
+    recorded.calls = 0;
     kernel.resynchronize().expect("it begins");
-    settle(&mut kernel, &mut told);
+    drain(&mut kernel, &mut recorded);
     assert_eq!(kernel.counters().resynchronizations, 2);
-    assert_eq!(told.calls, 0, "nothing has changed, and something was told");
+    assert_eq!(recorded.calls, 0, "nothing has changed, and something was reported");
     // Changes that come while it is going on: some before their dump, some after.
     kernel.resynchronize().expect("it begins");
     for round in 0..20 {
         ip(&format!("route replace 100.64.0.{round} via 10.0.1.2"));
         ip(&format!("route del 100.64.7.{round}"));
-        kernel.pump(&mut told, 1).expect("it goes on");
+        kernel.pump(&mut recorded, 1).expect("it goes on");
         ip(&format!("route add 100.64.7.{round} via 10.0.1.2"));
         ip(&format!("route del 100.64.1.{round}"));
     }
-    settle(&mut kernel, &mut told);
-    checked(&mut kernel, &mut told, "changes in the midst of a resynchronization");
+    drain(&mut kernel, &mut recorded);
+    check_against_ip(&mut kernel, &mut recorded, "changes in the midst of a resynchronization");
 }
 
 #[test]
-fn an_overrun_ends_in_a_right_table() {
+fn overrun_ends_in_correct_table() {
     network();
     ip("addr add 10.0.0.1/24 dev a0");
     ip("addr add 10.0.1.1/24 dev b0");
     let settings = KernelOptions { buffer: 4096, ..KernelOptions::default() };
     let mut kernel = Kernel::open_with(settings).expect("netlink sockets open");
-    let mut told = Told::default();
-    kernel.start(&mut told).expect("the kernel tells what it has");
+    let mut recorded = RecordedState::default();
+    kernel.start(&mut recorded).expect("the initial dump succeeds");
     let route = |n: u32| format!("100.{}.{}.{}", 64 + (n >> 16), n >> 8 & 255, n & 255);
     let adds = (0..50_000).map(|n| format!("route add {} via 10.0.0.2", route(n)));
     let changes = (0..50_000).map(|n| match n % 3 {
@@ -405,21 +409,21 @@ fn an_overrun_ends_in_a_right_table() {
     let loading = std::thread::scope(|scope| {
         let loader = scope.spawn(|| batch(lines.into_iter()));
         while !loader.is_finished() {
-            kernel.pump(&mut told, 100).expect("the feed goes on");
+            kernel.pump(&mut recorded, 100).expect("the feed goes on");
             std::thread::sleep(Duration::from_millis(5));
         }
         loader.join()
     });
     loading.expect("ip takes the routes");
-    settle(&mut kernel, &mut told);
+    drain(&mut kernel, &mut recorded);
     assert!(kernel.counters().overruns > 0, "the buffer was not small enough");
     assert!(kernel.counters().buffer > 8192, "the buffer has not grown");
-    checked(&mut kernel, &mut told, "100,000 changes and a tiny buffer");
+    check_against_ip(&mut kernel, &mut recorded, "100,000 changes and a tiny buffer");
 }
 
 #[test]
-fn a_dump_that_is_interrupted_is_asked_for_again() {
-    let (mut kernel, mut told) = started();
+fn interrupted_dump_is_repeated() {
+    let (mut kernel, mut recorded) = started();
     let route = |n: u32| format!("2001:db8:{:x}:{:x}::/64", 0x100 + (n >> 8), n & 255);
     batch((0..20_000).map(|n| format!("route add {} via 2001:db8:a::2", route(n))));
     let changes = (0..20_000).map(|n| match n % 3 {
@@ -434,36 +438,36 @@ fn a_dump_that_is_interrupted_is_asked_for_again() {
             if !kernel.is_resynchronizing() {
                 kernel.resynchronize().expect("it begins");
             }
-            kernel.pump(&mut told, 100).expect("the feed goes on");
+            kernel.pump(&mut recorded, 100).expect("the feed goes on");
         }
     });
-    checked(&mut kernel, &mut told, "changes while dumps go on");
+    check_against_ip(&mut kernel, &mut recorded, "changes while dumps go on");
     let counters = kernel.counters();
     assert!(counters.interrupted > 0, "no dump was interrupted: {counters:?}");
     assert!(counters.resynchronizations > 1, "{counters:?}");
 }
 
 #[test]
-fn the_kernel_resolves_what_it_is_asked_to() {
-    let (mut kernel, mut told) = started();
+fn resolve_request_yields_neighbor() {
+    let (mut kernel, mut recorded) = started();
     let index = index_of(&kernel, "a0");
-    let (tell, told_of) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let (moved, has_moved) = std::sync::mpsc::channel::<()>();
     let far = std::thread::spawn(move || {
         // The other end lives in a namespace that goes with this thread.
         unshare(CloneFlags::CLONE_NEWNET).expect("a new network namespace");
-        tell.send(nix::unistd::gettid()).expect("the test waits");
+        sender.send(nix::unistd::gettid()).expect("the test waits");
         has_moved.recv().expect("the interface comes");
         ip("link set a1 up address 02:00:00:00:00:99");
         ip("addr add 10.0.0.99/24 dev a1");
         ip("addr add 2001:db8:a::99/64 dev a1 nodad");
-        tell.send(nix::unistd::gettid()).expect("the test waits");
+        sender.send(nix::unistd::gettid()).expect("the test waits");
         let _ = ended.recv();
     });
-    ip(&format!("link set a1 netns {}", told_of.recv().expect("there is another namespace")));
+    ip(&format!("link set a1 netns {}", receiver.recv().expect("there is another namespace")));
     moved.send(()).expect("the thread waits");
-    told_of.recv().expect("the other end is up");
+    receiver.recv().expect("the other end is up");
     for text in ["10.0.0.99", "2001:db8:a::99"] {
         let address: IpAddr = text.parse().unwrap();
         let begun = Instant::now();
@@ -471,8 +475,8 @@ fn the_kernel_resolves_what_it_is_asked_to() {
         loop {
             let mut fds = [PollFd::new(kernel.as_fd(), PollFlags::POLLIN)];
             poll(&mut fds, 200u16).expect("the feed can be waited for");
-            kernel.pump(&mut told, 100).expect("the feed goes on");
-            let known = told.neighbors.get(&(index, address));
+            kernel.pump(&mut recorded, 100).expect("the feed goes on");
+            let known = recorded.neighbors.get(&(index, address));
             if known.and_then(|neighbor| neighbor.mac) == Some([2, 0, 0, 0, 0, 0x99]) {
                 break;
             }
@@ -495,7 +499,7 @@ fn index_of(kernel: &Kernel, name: &str) -> u32 {
 }
 
 #[test]
-fn route_is_reread_before_its_message_is() {
+fn reread_corrects_route_before_its_message() {
     let (mut kernel, mut follower) = started();
     let main = 254;
     for (line, address) in [
@@ -520,10 +524,10 @@ fn route_is_reread_before_its_message_is() {
         assert_eq!(kernel.reread(main, address, &mut follower), Ok(true), "{line}");
         assert_eq!(follower.calls, seen, "{line}: agreed upon, and reported again");
         // The message that comes later changes nothing, or what could not be known.
-        checked(&mut kernel, &mut follower, line);
+        check_against_ip(&mut kernel, &mut follower, line);
     }
     ip("route add blackhole 203.0.113.0/24");
     let address = "203.0.113.1".parse().expect("an address");
     assert_eq!(kernel.reread(main, address, &mut follower), Ok(false), "it has no prefix");
-    checked(&mut kernel, &mut follower, "a blackhole");
+    check_against_ip(&mut kernel, &mut follower, "a blackhole");
 }

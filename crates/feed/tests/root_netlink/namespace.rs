@@ -29,7 +29,7 @@ pub(crate) fn ip(arguments: &str) -> String {
 }
 
 /// Runs `ip`, which must fail.
-pub(crate) fn refused(arguments: &str) {
+pub(crate) fn ip_fails(arguments: &str) {
     assert!(!run(arguments).status.success(), "ip {arguments}: this should not be possible");
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn batch(lines: impl Iterator<Item = String>) {
 }
 
 /// Runs lines through one `ip`, of which the kernel may refuse any.
-pub(crate) fn tried(lines: &[String]) {
+pub(crate) fn run_unchecked(lines: &[String]) {
     let mut child = Command::new("ip")
         .args(["-force", "-batch", "-"])
         .stdin(Stdio::piped())
@@ -77,10 +77,10 @@ pub(crate) fn network() {
 }
 
 /// Reads until nothing more comes and no resynchronization is going on.
-pub(crate) fn settle(kernel: &mut Kernel, told: &mut Told) {
+pub(crate) fn drain(kernel: &mut Kernel, recorded: &mut RecordedState) {
     let mut quiet = Instant::now();
     while quiet.elapsed() < Duration::from_millis(15) {
-        let pumped = kernel.pump(told, 1000).expect("the feed goes on");
+        let pumped = kernel.pump(recorded, 1000).expect("the feed goes on");
         if pumped.messages > 0 || pumped.resynchronizing {
             quiet = Instant::now();
         } else {
@@ -93,9 +93,9 @@ pub(crate) fn settle(kernel: &mut Kernel, told: &mut Told) {
 type Words = (u64, u64, String);
 type Routes = BTreeMap<(u32, IpAddr, u8), Words>;
 
-/// Remembers what it is told.
+/// Remembers what it is recorded.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct RecordedState {
     pub(crate) v4: BTreeMap<(u32, Prefix<u32>), RouteInfo>,
     pub(crate) v6: BTreeMap<(u32, Prefix<u128>), RouteInfo>,
     pub(crate) links: BTreeMap<u32, Link>,
@@ -105,14 +105,14 @@ pub(crate) struct Told {
     pub(crate) calls: usize,
 }
 
-impl Follower for Told {
+impl Follower for RecordedState {
     fn route_v4(&mut self, table: u32, prefix: Prefix<u32>, best: Option<&RouteInfo>) {
         self.calls += 1;
         let old = match best {
             Some(best) => self.v4.insert((table, prefix), best.clone()),
             None => self.v4.remove(&(table, prefix)),
         };
-        assert_ne!(old.as_ref(), best, "{table} {prefix}: told of no change");
+        assert_ne!(old.as_ref(), best, "{table} {prefix}: a report without a change");
     }
     fn route_v6(&mut self, table: u32, prefix: Prefix<u128>, best: Option<&RouteInfo>) {
         self.calls += 1;
@@ -120,7 +120,7 @@ impl Follower for Told {
             Some(best) => self.v6.insert((table, prefix), best.clone()),
             None => self.v6.remove(&(table, prefix)),
         };
-        assert_ne!(old.as_ref(), best, "{table} {prefix}: told of no change");
+        assert_ne!(old.as_ref(), best, "{table} {prefix}: a report without a change");
     }
     fn link(&mut self, index: u32, link: Option<&Link>) {
         self.calls += 1;
@@ -133,7 +133,7 @@ impl Follower for Told {
         self.calls += 1;
         let key = (index, address, length);
         let new = if there { self.addresses.insert(key) } else { self.addresses.remove(&key) };
-        assert!(new, "{address} on {index}: told of no change");
+        assert!(new, "{address} on {index}: a report without a change");
     }
     fn neighbor(&mut self, index: u32, address: IpAddr, neighbor: Option<&Neighbor>) {
         // The kernel's own timers change neighbors at any time: not counted.
@@ -148,14 +148,14 @@ impl Follower for Told {
     }
 }
 
-/// Compares the mirror with `ip`, and what was told with the mirror.
+/// Compares the mirror with `ip`, and what was recorded with the mirror.
 ///
 /// The kernel does some things a little later (carriers, duplicate address detection),
 /// hence a difference counts only if it stays.
-pub(crate) fn checked(kernel: &mut Kernel, told: &mut Told, step: &str) {
+pub(crate) fn check_against_ip(kernel: &mut Kernel, recorded: &mut RecordedState, step: &str) {
     let begun = Instant::now();
     loop {
-        settle(kernel, told);
+        drain(kernel, recorded);
         let wrong = difference(kernel.mirror());
         if wrong.is_empty() {
             break;
@@ -171,12 +171,12 @@ pub(crate) fn checked(kernel: &mut Kernel, told: &mut Told, step: &str) {
         v4.extend(mirror.routes_v4(table).map(|(prefix, best)| ((table, prefix), best.clone())));
         v6.extend(mirror.routes_v6(table).map(|(prefix, best)| ((table, prefix), best.clone())));
     }
-    assert!(told.v4 == v4, "after `{step}`: told {:?}, has {v4:?}", told.v4);
-    assert!(told.v6 == v6, "after `{step}`: told {:?}, has {v6:?}", told.v6);
-    assert_eq!(&told.links, mirror.links(), "after `{step}`");
-    assert_eq!(&told.addresses, mirror.addresses(), "after `{step}`");
-    assert_eq!(&told.neighbors, mirror.neighbors(), "after `{step}`");
-    assert_eq!(told.rules, mirror.rules(), "after `{step}`");
+    assert!(recorded.v4 == v4, "after `{step}`: recorded {:?}, has {v4:?}", recorded.v4);
+    assert!(recorded.v6 == v6, "after `{step}`: recorded {:?}, has {v6:?}", recorded.v6);
+    assert_eq!(&recorded.links, mirror.links(), "after `{step}`");
+    assert_eq!(&recorded.addresses, mirror.addresses(), "after `{step}`");
+    assert_eq!(&recorded.neighbors, mirror.neighbors(), "after `{step}`");
+    assert_eq!(recorded.rules, mirror.rules(), "after `{step}`");
 }
 
 fn difference(mirror: &Mirror) -> Vec<String> {
@@ -204,7 +204,7 @@ fn difference(mirror: &Mirror) -> Vec<String> {
 fn ours(mirror: &Mirror) -> Routes {
     let mut routes = Routes::new();
     let words = |best: &RouteInfo| {
-        (best.metric.into(), best.protocol.into(), target_words(mirror, &best.target))
+        (best.metric.into(), best.protocol.into(), describe_target(mirror, &best.target))
     };
     for &table in mirror.tables().keys() {
         for (prefix, best) in mirror.routes_v4(table) {
@@ -219,19 +219,19 @@ fn ours(mirror: &Mirror) -> Routes {
     routes
 }
 
-fn target_words(mirror: &Mirror, target: &Target) -> String {
+fn describe_target(mirror: &Mirror, target: &Target) -> String {
     let Target::Via(vias) = target else { return format!("{target:?}").to_lowercase() };
     assert!(vias.is_sorted() && !vias.is_empty());
     let via = |via: &Via| {
         let name = mirror.links().get(&via.interface).map_or("?", |link| &link.name);
-        way_words(name, via.gateway, via.weight.into(), via.onlink)
+        describe_nexthop(name, via.gateway, via.weight.into(), via.onlink)
     };
     let mut words: Vec<_> = vias.iter().map(via).collect();
     words.sort();
     words.join(", ")
 }
 
-fn way_words(name: &str, gateway: Option<IpAddr>, weight: u64, onlink: bool) -> String {
+fn describe_nexthop(name: &str, gateway: Option<IpAddr>, weight: u64, onlink: bool) -> String {
     let gateway = gateway.map_or("itself".to_owned(), |gateway| gateway.to_string());
     format!("{name} {gateway} x{weight}{}", if onlink { " onlink" } else { "" })
 }
@@ -284,7 +284,7 @@ fn carried() -> BTreeSet<String> {
     links.map(|link| link["ifname"].as_str().expect("a name").to_owned()).collect()
 }
 
-/// Says whether routes over a link do not count while it has no carrier.
+/// Returns whether routes over a link do not count while it has no carrier.
 fn ignored(family: &str, name: &str) -> bool {
     let number = if family == "-4" { "ipv4" } else { "ipv6" };
     let is_set = |name: &str| {
@@ -340,7 +340,7 @@ fn listed_target(route: &Value, links: &BTreeSet<String>, family: &str) -> Optio
     let mut words: Vec<_> = weights
         .iter()
         .map(|((name, gateway, onlink), &weight)| {
-            way_words(name, *gateway, if only { 1 } else { weight }, *onlink)
+            describe_nexthop(name, *gateway, if only { 1 } else { weight }, *onlink)
         })
         .collect();
     words.sort();

@@ -26,7 +26,7 @@ pub fn path(name: &str) -> PathBuf {
     path
 }
 
-pub fn load(name: &str) -> feed::Loaded {
+pub fn load(name: &str) -> feed::RoutingTable {
     feed::load(path(name), &Options::default()).unwrap()
 }
 

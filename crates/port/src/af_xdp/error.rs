@@ -12,7 +12,7 @@ use std::io;
 
 use super::bpf::LoadError;
 
-/// Says why an interface or a queue could not be opened.
+/// The reason why an interface or a queue could not be opened.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

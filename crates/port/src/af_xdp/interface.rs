@@ -310,7 +310,7 @@ impl Interface {
         self.attachment(|now| now.mode)
     }
 
-    /// Says why the program is not in the driver, where [`ModeChoice::Auto`]
+    /// Returns the reason why the program is not in the driver, where [`ModeChoice::Auto`]
     /// fell back to generic.
     pub fn fallback(&self) -> Option<String> {
         self.attachment(|now| now.fallback.clone())
@@ -370,7 +370,7 @@ impl Interface {
         self.0.steering.forged_bytes()
     }
 
-    /// Says whether packets of a source are dropped so.
+    /// Returns whether packets of a source are dropped so.
     ///
     /// # Errors
     ///
@@ -416,7 +416,7 @@ impl Interface {
         Ok(())
     }
 
-    /// Says whether all packets are left to the host.
+    /// Returns whether all packets are left to the host.
     ///
     /// # Errors
     ///

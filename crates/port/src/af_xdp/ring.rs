@@ -177,7 +177,7 @@ impl<T: Slot> Ring<T> {
         self.mapping.counter(self.offsets.consumer)
     }
 
-    /// Says whether the kernel waits to be called. Relaxed: a wakeup that is
+    /// Returns whether the kernel waits to be called. Relaxed: a wakeup that is
     /// missed by a moment is made with the next flush.
     #[inline]
     fn needs_wakeup(&self) -> bool {
@@ -260,7 +260,7 @@ impl<T: Slot> Producer<T> {
         self.ring.producer().store(self.next, Ordering::Release);
     }
 
-    /// Says whether the kernel waits to be called before it looks.
+    /// Returns whether the kernel waits to be called before it looks.
     #[inline]
     pub(crate) fn needs_wakeup(&self) -> bool {
         self.ring.needs_wakeup()

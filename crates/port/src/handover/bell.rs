@@ -48,7 +48,7 @@ impl Bell {
         }
     }
 
-    /// Says that the sleeper is about to sleep, unless there is `any`thing.
+    /// Returns whether the sleeper is about to sleep, unless there is `any`thing.
     pub(super) fn asleep(&self, any: impl FnOnce() -> bool) {
         self.slept.store(true, Ordering::Relaxed);
         self.asleep.store(true, Ordering::Relaxed);
@@ -58,7 +58,7 @@ impl Bell {
         }
     }
 
-    /// Says that the sleeper is awake, and silences the bell.
+    /// Returns whether the sleeper is awake, and silences the bell.
     #[inline]
     pub(super) fn awake(&self) {
         if self.slept.load(Ordering::Relaxed) {

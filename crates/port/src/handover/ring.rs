@@ -86,7 +86,7 @@ impl Reader {
         Taken::Packet(frame)
     }
 
-    /// Says whether anything is in it.
+    /// Returns whether anything is in it.
     pub(super) fn has_any(&self) -> bool {
         !self.0.is_empty()
     }

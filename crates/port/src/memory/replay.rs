@@ -44,7 +44,7 @@ impl Pool {
         self.ends.len()
     }
 
-    /// Says whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

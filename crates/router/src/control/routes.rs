@@ -15,7 +15,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use feed::{Label, Labels, Loaded};
+use feed::{Label, Labels, RoutingTable};
 use fib::{Choice, Family, Full, Hop, HopTable, Prefix, Rib, Updater};
 
 use crate::config::{Config, RouteFile, Target, Via};
@@ -182,7 +182,7 @@ fn spread(label: &str, count: usize) -> usize {
 
 fn check_labels(
     path: &Path,
-    loaded: &Loaded,
+    loaded: &RoutingTable,
     targets: &[Option<Target>],
 ) -> Result<(), RoutesError> {
     let is_unknown = |label: &Label| targets[label.0 as usize].is_none();

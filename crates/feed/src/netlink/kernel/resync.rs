@@ -37,11 +37,10 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
-use super::{KernelCounters, count_damage};
-use crate::netlink::attribute::Bytes;
+use super::counters::{KernelCounters, count_damage};
 use crate::netlink::error::Error;
 use crate::netlink::follower::NullFollower;
-use crate::netlink::message::{Message, Messages};
+use crate::netlink::message::Messages;
 use crate::netlink::mirror::{Mirror, Origin};
 use crate::netlink::socket::{Received, Socket};
 use crate::netlink::uapi::{
@@ -94,10 +93,10 @@ pub(super) struct Resync {
     end: usize,
     sequence: u32,
     interrupted: bool,
-    /// Says that an IPv6 route was deleted since the dump was asked for.
+    /// Whether an IPv6 route was deleted since the dump was asked for.
     deleted_v6: bool,
     pass: u32,
-    /// Says that a dump was taken although it was interrupted.
+    /// Whether a dump was taken although it was interrupted.
     pub(super) incomplete: bool,
     pub(super) began: Instant,
     /// The time spent receiving.
@@ -178,7 +177,7 @@ impl Resync {
             match message.kind {
                 NLMSG_DONE | NLMSG_ERROR => {
                     done = true;
-                    self.check_end(errno(&message))?;
+                    self.check_end(message.errno())?;
                 }
                 NLMSG_NOOP => {}
                 _ => {
@@ -256,14 +255,5 @@ impl Resync {
         self.mirror.begin_dump();
         self.sequence = dump.dump(kind, family, header)?;
         Ok(Step::Progress)
-    }
-}
-
-/// Reads what the end of a dump or an answer says went wrong.
-pub(in crate::netlink) fn errno(message: &Message<'_>) -> Option<Errno> {
-    let (head, _) = message.payload.split_first_chunk::<4>()?;
-    match head.u32(0).cast_signed() {
-        0 => None,
-        negative => Some(Errno::from_raw(negative.wrapping_neg())),
     }
 }

@@ -21,7 +21,8 @@ use crate::netlink::error::Damage;
 use crate::netlink::follower::{Follower, Target};
 use crate::netlink::lookup::{LookupResult, lookup_result};
 use crate::netlink::message::Message;
-use crate::netlink::route::{AnyPrefix, RouteView};
+use crate::netlink::route::RouteView;
+use crate::prefix::AnyPrefix;
 
 impl Mirror {
     /// Applies the kernel's answer to a lookup of `address` in `table`: the message with the route,

@@ -15,8 +15,9 @@ use super::{AddressFamily, Mirror, Origin};
 use crate::netlink::error::Damage;
 use crate::netlink::follower::{Follower, NullFollower, RouteInfo};
 use crate::netlink::message::{Message, Messages};
-use crate::netlink::route::{AnyPrefix, RouteView};
+use crate::netlink::route::RouteView;
 use crate::netlink::uapi::{RTM_DELNEXTHOP, RTM_DELROUTE, RTM_NEWNEXTHOP, RTM_NEWROUTE};
+use crate::prefix::AnyPrefix;
 
 /// What came of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,7 +122,7 @@ impl Mirror {
         best
     }
 
-    /// Says whether there is no route.
+    /// Returns whether there is no route.
     pub(crate) fn has_no_routes(&self) -> bool {
         self.v4.is_empty() && self.v6.is_empty()
     }

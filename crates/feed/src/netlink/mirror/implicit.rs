@@ -140,7 +140,7 @@ impl Mirror {
         }
     }
 
-    /// Says whether the kernel looks for routes that prefer an address just removed.
+    /// Returns whether the kernel looks for routes that prefer an address just removed.
     fn invalidates_source(&self, view: &AddressView, address: Ipv4Addr) -> bool {
         if self.addresses.iter().any(|&(_, other, _)| other == view.address) {
             return false;

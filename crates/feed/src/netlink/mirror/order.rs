@@ -24,6 +24,7 @@ use fib::Hop;
 
 use super::candidates::{Candidate, CandidateLists};
 use super::paths::{Path, ResolveContext};
+use crate::netlink::route::RouteNexthop;
 use crate::netlink::uapi::{NLM_F_APPEND, NLM_F_REPLACE, RTN_UNICAST, RTPROT_RA};
 
 /// Where a message comes from.
@@ -51,7 +52,7 @@ fn same_metric(list: &[Candidate], metric: u32) -> Range<usize> {
     start..end
 }
 
-/// Says whether routes like this one join into one with several nexthops.
+/// Returns whether routes like this one join into one with several nexthops.
 fn joins(path: &Path, protocol: u8) -> bool {
     path.v6
         && path.kind == RTN_UNICAST
@@ -171,8 +172,8 @@ pub(super) fn remove(
         if !joins(from, list[at].protocol) {
             continue;
         }
-        let gone = |nexthop: &crate::netlink::RouteNexthop| {
-            let same = |other: &crate::netlink::RouteNexthop| {
+        let gone = |nexthop: &RouteNexthop| {
+            let same = |other: &RouteNexthop| {
                 (other.interface, other.gateway) == (nexthop.interface, nexthop.gateway)
             };
             change.path.nexthops.iter().any(same)

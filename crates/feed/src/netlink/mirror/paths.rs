@@ -52,7 +52,7 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// Says whether a way goes by the link.
+    /// Returns whether a way goes by the link.
     pub(super) fn uses(&self, index: u32) -> bool {
         self.nexthops.iter().any(|nexthop| nexthop.interface == index)
     }
@@ -73,7 +73,7 @@ pub(super) struct ResolveContext<'a> {
 }
 
 impl ResolveContext<'_> {
-    /// Says whether routes of a family over a link do not count without a carrier.
+    /// Returns whether routes of a family over a link do not count without a carrier.
     pub(super) fn ignores(&self, v6: bool, index: u32) -> bool {
         // What is set for all counts for IPv4 only; for IPv6 it sets each.
         let all = !v6 && self.ignoring.contains(&(v6, ALL));

@@ -8,19 +8,6 @@ use crate::netlink::uapi::{
     RTM_DELROUTE, RTM_NEWROUTE, RTN_UNICAST,
 };
 
-/// SplitMix64: seeded, so that a failure can be seen again.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % limit
-    }
-}
-
 fn attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
     bytes.extend((value.len() as u16 + 4).to_ne_bytes());
     bytes.extend(kind.to_ne_bytes());
@@ -74,14 +61,14 @@ fn check(mirror: &Mirror) {
 }
 
 #[test]
-fn what_is_no_longer_used_is_given_back() {
-    let mut dice = Dice(5);
+fn unused_lists_and_paths_are_released() {
+    let mut rng = fastrand::Rng::with_seed(5);
     let mut mirror = Mirror::new();
     for turn in 0..20_000 {
-        let kind = if dice.below(2) == 0 { RTM_NEWROUTE } else { RTM_DELROUTE };
-        let flags = [0, NLM_F_APPEND, NLM_F_REPLACE][dice.below(3) as usize];
-        let (v6, prefix) = (dice.below(2) == 0, dice.below(6) as u8);
-        let (metric, gateway) = (dice.below(3) as u32, dice.below(5) as u8);
+        let kind = if rng.u64(..2) == 0 { RTM_NEWROUTE } else { RTM_DELROUTE };
+        let flags = [0, NLM_F_APPEND, NLM_F_REPLACE][rng.u64(..3) as usize];
+        let (v6, prefix) = (rng.u64(..2) == 0, rng.u64(..6) as u8);
+        let (metric, gateway) = (rng.u64(..3) as u32, rng.u64(..5) as u8);
         apply(&mut mirror, &route(kind, flags, v6, prefix, metric, gateway));
         if turn % 64 == 0 {
             check(&mirror);

@@ -477,13 +477,13 @@ impl Code<'_> {
         self.bytes.len() / 8
     }
 
-    /// Says whether there is no instruction.
+    /// Returns whether there is no instruction.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 }
 
-/// Says what is wrong with code before the verifier has seen it.
+/// The reason why is wrong with code before the verifier has seen it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadCode {
     /// The jump in this slot goes to a label that was never bound.

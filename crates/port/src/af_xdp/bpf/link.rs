@@ -90,7 +90,7 @@ impl AsFd for Link {
     }
 }
 
-/// Says why a program could not be attached.
+/// The reason why a program could not be attached.
 #[derive(Debug)]
 pub enum AttachError {
     /// `CAP_NET_ADMIN` or `CAP_BPF` is missing.

@@ -196,7 +196,7 @@ pub struct LiveRun {
     pub batch: u32,
 }
 
-/// Says why a program was not loaded.
+/// The reason why a program was not loaded.
 #[derive(Debug)]
 pub struct LoadError {
     /// What the system call said.

@@ -48,7 +48,7 @@ impl Source {
         (self.address, self.len)
     }
 
-    /// Says whether another prefix is within this one.
+    /// Returns whether another prefix is within this one.
     fn covers(&self, other: &Self) -> bool {
         let (mine, width) = bits(self.address);
         let (others, other_width) = bits(other.address);
@@ -153,7 +153,7 @@ impl Blocked {
         groups
     }
 
-    /// Says whether the longest prefix around a source that the maps know is one whose packets are
+    /// Returns whether the longest prefix around a source that the maps know is one whose packets are
     /// dropped, and there is one.
     pub(super) fn drops(&self, source: IpAddr) -> io::Result<bool> {
         Ok(self.prefixes.find(source)? == Some(true))

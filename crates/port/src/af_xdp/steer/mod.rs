@@ -298,7 +298,7 @@ impl Steering {
         done
     }
 
-    /// Says whether packets of a source are dropped as those of a blocked one.
+    /// Returns whether packets of a source are dropped as those of a blocked one.
     ///
     /// # Errors
     ///
@@ -354,7 +354,7 @@ impl Steering {
         Ok(())
     }
 
-    /// Says whether packets are only observed.
+    /// Returns whether packets are only observed.
     ///
     /// # Errors
     ///

@@ -106,7 +106,7 @@ impl Steered {
         }
     }
 
-    /// Says whether such packets are dropped.
+    /// Returns whether such packets are dropped.
     pub const fn drops(self) -> bool {
         matches!(
             self,

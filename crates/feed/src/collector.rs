@@ -13,66 +13,65 @@
 use core::net::IpAddr;
 use hashbrown::HashSet;
 
-use fib::Prefix;
-
-use crate::best::Standing;
-use crate::gather::Gather;
-use crate::text::scan::AnyPrefix;
-use crate::updates::{Event, What};
-use crate::{BestPath, Change, Label, Labels, Loaded, Peer, Rank, Report};
+use crate::best::{BestPath, Change, DecisionKey, Peer, Rank};
+use crate::event::{Event, EventKind};
+use crate::label::{Label, Labels};
+use crate::prefix::AnyPrefix;
+use crate::routing_table::{Report, RoutingTable};
+use crate::table_builder::TableBuilder;
 
 /// What becomes of a stream.
-pub(crate) enum Sink {
+pub(crate) enum StreamMode {
     /// Its events are kept.
-    Keep(Vec<Event>),
+    Collect(Vec<Event>),
     /// It is replayed, for what is left at its end.
     Replay(Box<(BestPath<u32>, BestPath<u128>)>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum Content {
     Table,
     Stream,
 }
 
 /// Takes routes and events in.
-pub(crate) struct Intake {
+pub(crate) struct RouteCollector {
     pub(crate) labels: Labels,
     pub(crate) report: Report,
     pub(crate) truncate: bool,
-    v4: Gather<u32, Standing>,
-    v6: Gather<u128, Standing>,
-    sink: Sink,
-    kind: Option<Kind>,
+    v4: TableBuilder<u32, DecisionKey>,
+    v6: TableBuilder<u128, DecisionKey>,
+    mode: StreamMode,
+    content: Option<Content>,
     peers: HashSet<Peer>,
     last_peer: Option<Peer>,
     mixed: u64,
 }
 
-impl Intake {
-    pub(crate) fn new(sink: Sink, truncate: bool) -> Self {
+impl RouteCollector {
+    pub(crate) fn new(mode: StreamMode, truncate: bool) -> Self {
         Self {
             labels: Labels::new(),
             report: Report::default(),
             truncate,
-            v4: Gather::new(),
-            v6: Gather::new(),
-            sink,
-            kind: None,
+            v4: TableBuilder::new(),
+            v6: TableBuilder::new(),
+            mode,
+            content: None,
             peers: HashSet::new(),
             last_peer: None,
             mixed: 0,
         }
     }
 
-    fn is(&mut self, kind: Kind) -> bool {
-        let same = *self.kind.get_or_insert(kind) == kind;
+    fn accepts(&mut self, content: Content) -> bool {
+        let same = *self.content.get_or_insert(content) == content;
         self.mixed += u64::from(!same);
         same
     }
 
     /// Counts a peer that has a route.
-    pub(crate) fn meet(&mut self, peer: Peer) {
+    pub(crate) fn add_peer(&mut self, peer: Peer) {
         if self.last_peer != Some(peer) {
             self.last_peer = Some(peer);
             self.peers.insert(peer);
@@ -80,13 +79,13 @@ impl Intake {
     }
 
     /// Takes an entry of a table.
-    pub(crate) fn entry(&mut self, prefix: AnyPrefix, standing: Standing, label: Label) {
-        if !self.is(Kind::Table) {
+    pub(crate) fn add_entry(&mut self, prefix: AnyPrefix, key: DecisionKey, label: Label) {
+        if !self.accepts(Content::Table) {
             return;
         }
         match prefix {
-            AnyPrefix::V4(prefix) => self.v4.push(prefix, standing, label),
-            AnyPrefix::V6(prefix) => self.v6.push(prefix, standing, label),
+            AnyPrefix::V4(prefix) => self.v4.push(prefix, key, label),
+            AnyPrefix::V6(prefix) => self.v6.push(prefix, key, label),
         }
     }
 
@@ -114,20 +113,20 @@ impl Intake {
         rank: Rank,
         label: Label,
     ) {
-        if !self.is(Kind::Stream) {
+        if !self.accepts(Content::Stream) {
             return;
         }
         self.report.announcements += 1;
-        self.meet(peer);
-        match &mut self.sink {
-            Sink::Keep(events) => {
-                let what = match prefix {
-                    AnyPrefix::V4(prefix) => What::V4(Change::Announce { prefix, label }),
-                    AnyPrefix::V6(prefix) => What::V6(Change::Announce { prefix, label }),
+        self.add_peer(peer);
+        match &mut self.mode {
+            StreamMode::Collect(events) => {
+                let kind = match prefix {
+                    AnyPrefix::V4(prefix) => EventKind::V4(Change::Announce { prefix, label }),
+                    AnyPrefix::V6(prefix) => EventKind::V6(Change::Announce { prefix, label }),
                 };
-                events.push(Event { time, peer, path, rank, what });
+                events.push(Event { time, peer, path, rank, kind });
             }
-            Sink::Replay(best) => match prefix {
+            StreamMode::Replay(best) => match prefix {
                 AnyPrefix::V4(prefix) => {
                     best.0.announce(prefix, peer, path, rank, label);
                 }
@@ -140,19 +139,19 @@ impl Intake {
 
     /// Takes a withdrawal of a stream.
     pub(crate) fn withdraw(&mut self, time: u64, peer: Peer, prefix: AnyPrefix, path: u32) {
-        if !self.is(Kind::Stream) {
+        if !self.accepts(Content::Stream) {
             return;
         }
         self.report.withdrawals += 1;
-        match &mut self.sink {
-            Sink::Keep(events) => {
-                let what = match prefix {
-                    AnyPrefix::V4(prefix) => What::V4(Change::Withdraw { prefix }),
-                    AnyPrefix::V6(prefix) => What::V6(Change::Withdraw { prefix }),
+        match &mut self.mode {
+            StreamMode::Collect(events) => {
+                let kind = match prefix {
+                    AnyPrefix::V4(prefix) => EventKind::V4(Change::Withdraw { prefix }),
+                    AnyPrefix::V6(prefix) => EventKind::V6(Change::Withdraw { prefix }),
                 };
-                events.push(Event { time, peer, path, rank: Rank::EVEN, what });
+                events.push(Event { time, peer, path, rank: Rank::EVEN, kind });
             }
-            Sink::Replay(best) => match prefix {
+            StreamMode::Replay(best) => match prefix {
                 AnyPrefix::V4(prefix) => {
                     best.0.withdraw(prefix, peer, path);
                 }
@@ -164,28 +163,28 @@ impl Intake {
     }
 
     /// Takes the change of a session's state: it is up, or it is not.
-    pub(crate) fn session(&mut self, time: u64, peer: Peer, up: bool) {
-        if !self.is(Kind::Stream) {
+    pub(crate) fn set_session(&mut self, time: u64, peer: Peer, up: bool) {
+        if !self.accepts(Content::Stream) {
             return;
         }
-        match &mut self.sink {
-            Sink::Keep(events) => {
-                let what = if up { What::Up } else { What::Down };
-                events.push(Event { time, peer, path: 0, rank: Rank::EVEN, what });
+        match &mut self.mode {
+            StreamMode::Collect(events) => {
+                let kind = if up { EventKind::Up } else { EventKind::Down };
+                events.push(Event { time, peer, path: 0, rank: Rank::EVEN, kind });
             }
-            Sink::Replay(best) if !up => {
+            StreamMode::Replay(best) if !up => {
                 best.0.session_down(peer, |_| ());
                 best.1.session_down(peer, |_| ());
             }
-            Sink::Replay(_) => {}
+            StreamMode::Replay(_) => {}
         }
     }
 
     /// Ends a table or a replayed stream: the routes, the labels, the report.
-    pub(crate) fn into_table(mut self) -> Loaded {
-        self.tell();
-        let (v4, v6) = match (self.kind, self.sink) {
-            (Some(Kind::Stream), Sink::Replay(best)) => (best.0.table(), best.1.table()),
+    pub(crate) fn into_table(mut self) -> RoutingTable {
+        self.finish_report();
+        let (v4, v6) = match (self.content, self.mode) {
+            (Some(Content::Stream), StreamMode::Replay(best)) => (best.0.table(), best.1.table()),
             _ => {
                 let (v4, lost4) = self.v4.finish();
                 let (v6, lost6) = self.v6.finish();
@@ -193,39 +192,28 @@ impl Intake {
                 (v4, v6)
             }
         };
-        Loaded { v4, v6, labels: self.labels, report: self.report }
+        RoutingTable { v4, v6, labels: self.labels, report: self.report }
     }
 
     /// Ends a stream: its events, the labels, the report. `None` if it was a table.
     pub(crate) fn into_events(mut self) -> Option<(Vec<Event>, Labels, Report)> {
-        self.tell();
-        match self.sink {
-            Sink::Keep(events) if self.kind != Some(Kind::Table) => {
+        self.finish_report();
+        match self.mode {
+            StreamMode::Collect(events) if self.content != Some(Content::Table) => {
                 Some((events, self.labels, self.report))
             }
             _ => None,
         }
     }
 
-    fn tell(&mut self) {
+    fn finish_report(&mut self) {
         self.report.peers = self.peers.len();
         if self.mixed > 0 {
-            let what = match self.kind {
-                Some(Kind::Table) => "updates in a table dump",
+            let what = match self.content {
+                Some(Content::Table) => "updates in a table dump",
                 _ => "entries of a table in a stream of updates",
             };
             self.report.warnings.push(format!("{} {what} were skipped", self.mixed));
         }
     }
-}
-
-/// Makes a prefix of what a message holds, where the bits beyond the length do
-/// not count (RFC 4271, 4.3).
-pub(crate) fn prefix4(addr: u32, len: u32) -> AnyPrefix {
-    AnyPrefix::V4(Prefix::truncate(addr, len))
-}
-
-/// As [`prefix4`], for IPv6.
-pub(crate) fn prefix6(addr: u128, len: u32) -> AnyPrefix {
-    AnyPrefix::V6(Prefix::truncate(addr, len))
 }

@@ -12,13 +12,13 @@ use fib::{Addr, Prefix};
 use crate::Label;
 
 /// A table of one family in the making; `R` ranks the candidates of a prefix.
-pub(crate) struct Gather<A, R> {
+pub(crate) struct TableBuilder<A, R> {
     rows: Vec<(Prefix<A>, R, Label)>,
     disordered: bool,
     duplicates: u64,
 }
 
-impl<A: Addr, R: Copy + Ord> Gather<A, R> {
+impl<A: Addr, R: Copy + Ord> TableBuilder<A, R> {
     pub(crate) fn new() -> Self {
         Self { rows: Vec::new(), disordered: false, duplicates: 0 }
     }
@@ -63,7 +63,7 @@ impl<A: Addr, R: Copy + Ord> Gather<A, R> {
 
 #[cfg(test)]
 mod tests {
-    use super::Gather;
+    use super::TableBuilder;
     use crate::Label;
     use fib::Prefix;
     use proptest::prelude::*;
@@ -71,7 +71,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn equals_an_ordered_map(rows in prop::collection::vec((0u8..16, 0u32..5, 0u8..4), 0..60),
+        fn table_builder_equals_ordered_map(rows in prop::collection::vec((0u8..16, 0u32..5, 0u8..4), 0..60),
                                  sorted: bool) {
             let mut rows: Vec<_> = rows
                 .iter()
@@ -83,16 +83,16 @@ mod tests {
             if sorted {
                 rows.sort_by_key(|row| row.0);
             }
-            let mut gather = Gather::new();
+            let mut builder = TableBuilder::new();
             let mut map = BTreeMap::new();
             for &(prefix, rank, label) in &rows {
-                gather.push(prefix, rank, label);
+                builder.push(prefix, rank, label);
                 let kept = map.entry(prefix).or_insert((rank, label));
                 if rank <= kept.0 {
                     *kept = (rank, label);
                 }
             }
-            let (routes, duplicates) = gather.finish();
+            let (routes, duplicates) = builder.finish();
             let expected: Vec<_> = map.iter().map(|(&p, &(_, l))| (p, l)).collect();
             prop_assert_eq!(duplicates as usize, rows.len() - expected.len());
             prop_assert_eq!(routes, expected);

@@ -1,0 +1,201 @@
+//! Reads a table from a file or from any reader.
+//!
+//! ```text
+//! reader ─► Source ─► recognize ─┬─ text table, ip -j route ─► TableBuilder ───┬─► RoutingTable
+//!           unpack               └─ MRT, bgpdump -m, updates ─► RouteCollector ┘
+//! ```
+//!
+//! [`load`] opens a file, [`read`] takes any reader (a pipe, a slice). The format is recognized by
+//! the first 64 KiB unless [`Options::format`] names it. Damage is an error, or with
+//! [`Options::partial`] a warning beside the routes that came before it.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use crate::collector::{RouteCollector, StreamMode};
+use crate::error::{Error, Fault, excerpt};
+use crate::label::Labels;
+use crate::options::{Format, Options};
+use crate::routing_table::{Report, RoutingTable};
+use crate::source::Source;
+use crate::table_builder::TableBuilder;
+use crate::text::scan;
+use crate::{mrt, text};
+
+/// Loads a table from a file.
+///
+/// Of a dump with several peers the best path of each prefix is taken, by the
+/// rule at [`Rank`](crate::Rank); of a stream of updates, what is left at its
+/// end.
+///
+/// # Errors
+///
+/// See [`Error`]; nothing is returned of a file that is damaged, unless
+/// [`Options::partial`] is set.
+///
+/// # Complexity
+///
+/// One pass, and a sort only if the file is not in order. Memory for the routes
+/// and the distinct labels, not for the file.
+pub fn load(path: impl AsRef<Path>, options: &Options) -> Result<RoutingTable, Error> {
+    let path = path.as_ref();
+    let file = File::open(path).map_err(|source| Error::Open { path: path.into(), source })?;
+    read(file, path, options)
+}
+
+/// Reads a table from anything; `name` stands for it in errors.
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn read(reader: impl Read, name: &Path, options: &Options) -> Result<RoutingTable, Error> {
+    let (mut source, format) = open(reader, name, options)?;
+    let (mut loaded, fault) = match format {
+        Format::Table => read_table(&mut source, options),
+        Format::IpRoute => read_iproute(&mut source, options),
+        _ => {
+            let mode = StreamMode::Replay(Box::default());
+            let mut collector = RouteCollector::new(mode, options.truncate_host_bits);
+            let fault = read_ranked(&mut source, format, &mut collector).unwrap_or(Ok(()));
+            (collector.into_table(), fault)
+        }
+    };
+    let report = &mut loaded.report;
+    conclude(report, &source, format, fault, name, options)?;
+    report.v4 = loaded.v4.len();
+    report.v6 = loaded.v6.len();
+    Ok(loaded)
+}
+
+/// Sets up the unpacking and settles the format.
+pub(crate) fn open<'r>(
+    reader: impl Read + 'r,
+    name: &Path,
+    options: &Options,
+) -> Result<(Source<'r>, Format), Error> {
+    let mut source =
+        Source::new(reader).map_err(|source| Error::Open { path: name.into(), source })?;
+    let format = match options.format {
+        Some(format) => format,
+        None => match recognize(&mut source) {
+            Ok(format) => format,
+            // Nothing came before the damage: that nothing is what there is.
+            Err(Fault::Damage { .. }) if options.partial => Format::Table,
+            Err(fault) => return Err(fault.at(name.into())),
+        },
+    };
+    Ok((source, format))
+}
+
+/// Fills in what every format reports; the fault becomes an error or a warning.
+pub(crate) fn conclude(
+    report: &mut Report,
+    source: &Source<'_>,
+    format: Format,
+    fault: Result<(), Fault>,
+    name: &Path,
+    options: &Options,
+) -> Result<(), Error> {
+    report.format = Some(format);
+    report.compression = source.compression();
+    report.bytes = source.offset() + source.window().len() as u64;
+    match fault {
+        Ok(()) => Ok(()),
+        Err(fault) if options.partial => {
+            report.warnings.push(format!("{fault}; what came before it was loaded"));
+            Ok(())
+        }
+        Err(fault) => Err(fault.at(name.into())),
+    }
+}
+
+/// Reads a format whose routes are ranked or timed; `None` for the others.
+pub(crate) fn read_ranked(
+    source: &mut Source<'_>,
+    format: Format,
+    collector: &mut RouteCollector,
+) -> Option<Result<(), Fault>> {
+    match format {
+        Format::Mrt => Some(mrt::read(source, collector)),
+        Format::Bgpdump => Some(text::bgpdump::read(source, collector)),
+        Format::UpdateText => Some(text::changes::read(source, collector)),
+        Format::Table | Format::IpRoute => None,
+    }
+}
+
+fn read_table(source: &mut Source<'_>, options: &Options) -> (RoutingTable, Result<(), Fault>) {
+    let mut labels = Labels::new();
+    let (mut v4, mut v6) = (TableBuilder::new(), TableBuilder::new());
+    let mut entries = 0;
+    let fault = text::table::read(
+        source,
+        options.truncate_host_bits,
+        &mut labels,
+        &mut v4,
+        &mut v6,
+        &mut entries,
+    );
+    (assemble(labels, v4, v6, entries), fault)
+}
+
+fn read_iproute(source: &mut Source<'_>, options: &Options) -> (RoutingTable, Result<(), Fault>) {
+    let mut labels = Labels::new();
+    let mut routes = text::iproute::Routes {
+        labels: &mut labels,
+        v4: TableBuilder::new(),
+        v6: TableBuilder::new(),
+        entries: 0,
+        truncate: options.truncate_host_bits,
+    };
+    let fault = text::iproute::read(source, &mut routes);
+    let text::iproute::Routes { v4, v6, entries, .. } = routes;
+    (assemble(labels, v4, v6, entries), fault)
+}
+
+fn assemble<R: Copy + Ord>(
+    labels: Labels,
+    v4: TableBuilder<u32, R>,
+    v6: TableBuilder<u128, R>,
+    entries: u64,
+) -> RoutingTable {
+    let (v4, lost4) = v4.finish();
+    let (v6, lost6) = v6.finish();
+    let report =
+        Report { entries, records: entries, duplicates: lost4 + lost6, ..Report::default() };
+    RoutingTable { v4, v6, labels, report }
+}
+
+/// Recognizes the format by how the content begins.
+fn recognize(source: &mut Source<'_>) -> Result<Format, Fault> {
+    /// Comments before the first route are rarely longer.
+    const HEAD: usize = 64 * 1024;
+    let head = source.peek(HEAD);
+    if mrt::begins(head) {
+        return Ok(Format::Mrt);
+    }
+    let lines = head.split(|&b| b == b'\n').map(|line| line.trim_ascii());
+    let Some(line) = lines.into_iter().find(|line| !line.is_empty() && !scan::is_comment(line))
+    else {
+        // Nothing but comments is a table without routes, unless the content
+        // was damaged before anything could be seen.
+        return match source.broken().map(str::to_owned) {
+            Some(what) => Err(Fault::Damage { offset: source.offset(), record: 1, what }),
+            None => Ok(Format::Table),
+        };
+    };
+    let (first, rest) = scan::field(line);
+    let (second, _) = scan::field(rest);
+    if matches!(line[0], b'[' | b'{') {
+        Ok(Format::IpRoute)
+    } else if line.starts_with(b"TABLE_DUMP") || line.starts_with(b"BGP4MP") {
+        Ok(Format::Bgpdump)
+    } else if scan::number(first).is_some() && matches!(second, b"a" | b"w" | b"A" | b"W") {
+        Ok(Format::UpdateText)
+    } else if first.iter().all(|b| b.is_ascii_hexdigit() || b".:/+-".contains(b)) {
+        // Perhaps a wrong prefix: then the reader's error names the line.
+        Ok(Format::Table)
+    } else {
+        Err(Fault::Unrecognized { text: excerpt(line) })
+    }
+}
