@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use port::pcap::{Format, Writer, read_each};
+use port::pcap::{CaptureFormat, CaptureWriter, read_each};
 
 /// Counts of the results of inputs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,9 +41,9 @@ pub fn captures(input: &[u8], tally: &mut Tally) {
         return;
     };
     tally.packets += packets.len() as u32;
-    for format in [Format::Pcap, Format::PcapNg] {
+    for format in [CaptureFormat::Pcap, CaptureFormat::PcapNg] {
         let mut bytes = Vec::new();
-        let mut writer = Writer::new(&mut bytes, format).expect("a vector has room");
+        let mut writer = CaptureWriter::new(&mut bytes, format).expect("a vector has room");
         for (packet, micros) in &packets {
             assert!(packet.len() <= LONGEST, "a packet of {} bytes", packet.len());
             // The older format has 32 bits for the seconds.

@@ -36,7 +36,7 @@ use gate::state::{Decision, Grant, Stamp};
 use gate::tunnel::TunnelKeys;
 use output::progress;
 use port::Arena;
-use port::memory::{Look, Pool, Replay, Sink};
+use port::memory::{Inspect, Pool, Replay, Sink};
 use router::datapath::{
     Adjacencies, Adjacency, Ingress, Ingresses, Locals, Tables, Verdict, Worker, WorkerSetup, wants,
 };
@@ -367,7 +367,7 @@ fn config(case: Case, entries: usize) -> anyhow::Result<Config> {
 
 /// Looks at packets that leave: in a tunnel to the grantor, with the DSCP of their kind, and
 /// unhurt within it.
-fn look(granted: bool, wrong: Arc<AtomicU64>, looking: Arc<AtomicU64>) -> Look {
+fn look(granted: bool, wrong: Arc<AtomicU64>, looking: Arc<AtomicU64>) -> Inspect {
     Box::new(move |frame| {
         let left = looking.load(Ordering::Relaxed);
         if left == 0 {

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn every_frame_is_given_out_once_and_apart_from_the_others() {
+    fn allocated_frames_are_distinct_and_do_not_overlap() {
         for frame_size in [2048, 4096] {
             let mut arena = Arena::new(100, frame_size).unwrap();
             let mut frames: Vec<Frame> = std::iter::from_fn(|| arena.alloc()).collect();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_moves_within_its_frame() {
+    fn packet_grows_and_shrinks_within_its_frame() {
         let mut arena = arena();
         let mut frame = arena.copy_in(&[1, 2, 3, 4]).unwrap();
         assert!(arena.shrink_front(&mut frame, 1));
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_not_copied_in() {
+    fn copy_in_refuses_packet_longer_than_frame() {
         let mut arena = arena();
         assert!(arena.copy_in(&[0; 2048 - 255]).is_none());
         assert_eq!(arena.available(), 4);
@@ -312,20 +312,20 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "not of")]
-    fn a_frame_of_another_arena_is_not_read() {
+    fn foreign_frame_panics_on_read() {
         let frame = arena().alloc().unwrap();
         let _ = arena().bytes(&frame);
     }
 
     #[test]
     #[should_panic(expected = "not of")]
-    fn a_frame_of_another_arena_is_not_taken() {
+    fn foreign_frame_panics_on_free() {
         let frame = arena().alloc().unwrap();
         arena().free(frame);
     }
 
     #[test]
-    fn sizes_that_cannot_be_are_refused() {
+    fn invalid_arena_size_is_refused() {
         let beyond = [(1 << 22, 2048), ((1 << 20) + 1, 4096), (u32::MAX, 2048), (u32::MAX, 4096)];
         let odd = [(0, 2048), (4, 0), (4, 1024), (4, 3000), (4, 8192), (4, u32::MAX)];
         for (frames, size) in odd.into_iter().chain(beyond) {

@@ -86,7 +86,7 @@ pub struct Faulty<P> {
     /// Ready for the caller.
     ready: VecDeque<Frame>,
     /// Held back until another has gone by.
-    late: Option<Frame>,
+    held_back: Option<Frame>,
     /// On its way to the inner port.
     outgoing: Vec<Frame>,
     received: u64,
@@ -103,7 +103,7 @@ impl<P: Port> Faulty<P> {
             injected: Injected::default(),
             fresh: Vec::new(),
             ready: VecDeque::new(),
-            late: None,
+            held_back: None,
             outgoing: Vec::new(),
             received: 0,
             received_bytes: 0,
@@ -121,7 +121,7 @@ impl<P: Port> Faulty<P> {
     }
 
     /// Does to one packet what chance has for it.
-    fn suffer(&mut self, arena: &mut Arena, mut frame: Frame) {
+    fn inject(&mut self, arena: &mut Arena, mut frame: Frame) {
         let Faults { drop, corrupt, truncate, duplicate, reorder, .. } = self.faults;
         if self.random.chance(drop) {
             self.injected.dropped += 1;
@@ -152,12 +152,12 @@ impl<P: Port> Faulty<P> {
                 arena.free(copy);
             }
         }
-        if self.late.is_none() && self.random.chance(reorder) {
+        if self.held_back.is_none() && self.random.chance(reorder) {
             self.injected.reordered += 1;
-            self.late = Some(frame);
+            self.held_back = Some(frame);
         } else {
             self.ready.push_back(frame);
-            self.ready.extend(self.late.take());
+            self.ready.extend(self.held_back.take());
         }
     }
 }
@@ -180,10 +180,10 @@ impl<P: Port> Port for Faulty<P> {
         // Again where all that came was lost: 0 would read as "nothing there".
         while self.ready.is_empty() && room > 0 {
             if self.inner.receive(arena, room, &mut fresh) == 0 {
-                self.ready.extend(self.late.take());
+                self.ready.extend(self.held_back.take());
                 break;
             }
-            fresh.drain(..).for_each(|frame| self.suffer(arena, frame));
+            fresh.drain(..).for_each(|frame| self.inject(arena, frame));
         }
         self.fresh = fresh;
         let count = self.ready.len().min(room);
@@ -216,7 +216,7 @@ impl<P: Port> Port for Faulty<P> {
     }
 
     fn held(&self) -> usize {
-        self.inner.held() + self.ready.len() + usize::from(self.late.is_some())
+        self.inner.held() + self.ready.len() + usize::from(self.held_back.is_some())
     }
 
     fn retire(&mut self) {
@@ -296,14 +296,14 @@ mod tests {
     }
 
     #[test]
-    fn without_faults_it_is_not_there() {
+    fn faulty_port_without_faults_is_transparent() {
         let (packets, injected) = through(Faults::default(), 100);
         assert_eq!(packets, (0..100).map(|n| vec![n; 60]).collect::<Vec<_>>());
         assert_eq!(injected, Injected::default());
     }
 
     #[test]
-    fn each_fault_does_what_it_says() {
+    fn each_fault_has_its_effect_and_count() {
         let never = Faults::default();
         let (packets, injected) = through(Faults { drop: 1.0, ..never }, 50);
         assert_eq!((packets.len(), injected.dropped), (0, 50));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_packet_is_not_held_back_for_ever() {
+    fn lone_reordered_packet_is_delivered() {
         let mut arena = Arena::new(8, 2048).unwrap();
         let (mut far, near) = MemoryPort::pair("far", "near");
         let mut near = Faulty::new(near, Faults { reorder: 1.0, ..Faults::default() }, 1);

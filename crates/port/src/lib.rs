@@ -32,8 +32,8 @@
 //! | [`Replay`]        | a preset pool, over and over            | measuring the datapath    |
 //! | [`PcapPort`]      | a capture file                          | reproducing a case        |
 //! | [`Faulty`]        | any of the above, damaged               | tests                     |
-//! | [`AbsentPort`]    | none                                    | an interface that is gone |
-//! | [`handover::Handed`] | other workers, whose queues brought them | flows that are one worker's |
+//! | [`PlaceholderPort`]    | none                                    | an interface that is gone |
+//! | [`handover::HandoverPort`] | other workers, whose queues brought them | flows that are one worker's |
 //!
 //! Rules for every port: `receive`, `transmit` and `flush` never block, never
 //! allocate once their buffers have grown, and never panic on what a packet
@@ -63,7 +63,6 @@
 
 #![deny(unsafe_code)]
 
-mod absent;
 pub mod af_xdp;
 mod arena;
 pub mod faulty;
@@ -72,17 +71,18 @@ pub mod handover;
 pub mod host;
 pub mod memory;
 pub mod pcap;
+mod placeholder;
 
 use std::ops::AddAssign;
 use std::os::fd::BorrowedFd;
 
-pub use absent::AbsentPort;
 pub use arena::Arena;
 pub use faulty::Faulty;
 pub use frame::{Frame, HEADROOM};
 pub use host::Host;
 pub use memory::{MemoryPort, Replay};
 pub use pcap::PcapPort;
+pub use placeholder::PlaceholderPort;
 
 /// Receives and transmits frames.
 ///

@@ -44,7 +44,7 @@ use crate::{Arena, Frame, Port, PortStats};
 /// Bytes read at a time; a block that is larger makes it grow.
 const BUFFER: usize = 64 << 10;
 /// The largest block that is believed.
-const LARGEST: usize = 4 << 20;
+const MAX_BLOCK: usize = 4 << 20;
 
 /// Makes an empty file for packets, which only its owner may read, with any umask and any earlier
 /// mode.
@@ -76,10 +76,10 @@ pub fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
 ///
 /// # Errors
 ///
-/// [`BadCapture`] if it cannot be opened, is damaged or not of Ethernet.
-pub fn read(path: &Path) -> Result<Pool, BadCapture> {
+/// [`CaptureError`] if it cannot be opened, is damaged or not of Ethernet.
+pub fn read(path: &Path) -> Result<Pool, CaptureError> {
     let failed =
-        |error| BadCapture { path: path.to_owned(), packet: 0, offset: 0, why: Why::Io(error) };
+        |error| CaptureError { path: path.to_owned(), packet: 0, offset: 0, kind: CaptureErrorKind::Io(error) };
     read_from(path, open(path).map_err(failed)?)
 }
 
@@ -88,8 +88,8 @@ pub fn read(path: &Path) -> Result<Pool, BadCapture> {
 ///
 /// # Errors
 ///
-/// [`BadCapture`] if it is damaged or not of Ethernet.
-pub fn read_from(path: &Path, reader: impl Read + Send) -> Result<Pool, BadCapture> {
+/// [`CaptureError`] if it is damaged or not of Ethernet.
+pub fn read_from(path: &Path, reader: impl Read + Send) -> Result<Pool, CaptureError> {
     let mut pool = Pool::new();
     read_each(path, reader, |_, packet| pool.push(packet))?;
     Ok(pool)
@@ -105,31 +105,31 @@ pub fn read_each(
     path: &Path,
     reader: impl Read + Send,
     each: impl FnMut(Duration, &[u8]),
-) -> Result<(), BadCapture> {
-    take_all(reader, each).map_err(|(packet, offset, why)| BadCapture {
+) -> Result<(), CaptureError> {
+    parse(reader, each).map_err(|(packet, offset, kind)| CaptureError {
         path: path.to_owned(),
         packet,
         offset,
-        why,
+        kind,
     })
 }
 
 /// What packets of an interface are, and their times: units a second, and seconds to add.
 type Link = (Linktype, u64, i64);
 
-fn take_all(
+fn parse(
     file: impl Read + Send,
     mut each: impl FnMut(Duration, &[u8]),
-) -> Result<(), (usize, usize, Why)> {
+) -> Result<(), (usize, usize, CaptureErrorKind)> {
     let mut count = 0;
-    let mut reader = create_reader(BUFFER, file).map_err(|error| (0, 0, Why::from(error)))?;
+    let mut reader = create_reader(BUFFER, file).map_err(|error| (0, 0, CaptureErrorKind::from(error)))?;
     let mut links: Vec<Link> = Vec::new();
     let (mut offset, mut capacity) = (0, BUFFER);
     loop {
-        let failed = |why| (count, offset, why);
+        let failed = |kind| (count, offset, kind);
         let length = match reader.next() {
             Ok((length, block)) => {
-                if let Some((time, packet)) = take(&block, &mut links).map_err(failed)? {
+                if let Some((time, packet)) = read_block(&block, &mut links).map_err(failed)? {
                     each(time, packet);
                     count += 1;
                 }
@@ -137,17 +137,17 @@ fn take_all(
             }
             Err(PcapError::Eof) => return Ok(()),
             Err(PcapError::Incomplete(_)) => {
-                reader.refill().map_err(|error| failed(Why::from(error)))?;
+                reader.refill().map_err(|error| failed(CaptureErrorKind::from(error)))?;
                 continue;
             }
-            Err(PcapError::BufferTooSmall) if capacity < LARGEST => {
+            Err(PcapError::BufferTooSmall) if capacity < MAX_BLOCK => {
                 capacity *= 2;
                 if !reader.grow(capacity) {
-                    return Err(failed(Why::Damaged("a block is too large")));
+                    return Err(failed(CaptureErrorKind::Damaged("a block is too large")));
                 }
                 continue;
             }
-            Err(error) => return Err(failed(Why::from(error))),
+            Err(error) => return Err(failed(CaptureErrorKind::from(error))),
         };
         reader.consume(length);
         offset += length;
@@ -155,10 +155,10 @@ fn take_all(
 }
 
 /// Takes what a block has: a link type, or a packet.
-fn take<'b>(
+fn read_block<'b>(
     block: &'b PcapBlockOwned<'_>,
     links: &mut Vec<Link>,
-) -> Result<Option<(Duration, &'b [u8])>, Why> {
+) -> Result<Option<(Duration, &'b [u8])>, CaptureErrorKind> {
     let (link, units, packet) = match block {
         PcapBlockOwned::LegacyHeader(header) => {
             let rate = if header.is_nanosecond_precision() { 1_000_000_000 } else { 1_000_000 };
@@ -177,7 +177,7 @@ fn take<'b>(
         }
         PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => {
             let rate = interface.ts_resolution().filter(|rate| *rate > 0);
-            let rate = rate.ok_or(Why::Damaged("an interface's times are of no known unit"))?;
+            let rate = rate.ok_or(CaptureErrorKind::Damaged("an interface's times are of no known unit"))?;
             links.push((interface.linktype, rate, interface.ts_offset()));
             return Ok(None);
         }
@@ -186,7 +186,7 @@ fn take<'b>(
             (
                 links.get(packet.if_id as usize),
                 u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low),
-                data.ok_or(Why::Damaged("a packet is longer than its block"))?,
+                data.ok_or(CaptureErrorKind::Damaged("a packet is longer than its block"))?,
             )
         }
         PcapBlockOwned::NG(Block::SimplePacket(packet)) => (links.first(), 0, packet.packet_data()),
@@ -199,22 +199,22 @@ fn take<'b>(
             let seconds = (units / rate).saturating_add_signed(offset);
             Ok(Some((Duration::new(seconds, rest as u32), packet)))
         }
-        Some(&(other, ..)) => Err(Why::Link(other.0)),
-        None => Err(Why::Damaged("a packet of an interface that was not described")),
+        Some(&(other, ..)) => Err(CaptureErrorKind::Link(other.0)),
+        None => Err(CaptureErrorKind::Damaged("a packet of an interface that was not described")),
     }
 }
 
-/// The reason why a capture could not be read.
+/// The reason kind a capture could not be read.
 #[derive(Debug)]
-pub struct BadCapture {
+pub struct CaptureError {
     path: PathBuf,
     packet: usize,
     offset: usize,
-    why: Why,
+    kind: CaptureErrorKind,
 }
 
 #[derive(Debug)]
-enum Why {
+enum CaptureErrorKind {
     Io(io::Error),
     Empty,
     NotACapture,
@@ -223,7 +223,7 @@ enum Why {
     Damaged(&'static str),
 }
 
-impl<I> From<PcapError<I>> for Why {
+impl<I> From<PcapError<I>> for CaptureErrorKind {
     fn from(error: PcapError<I>) -> Self {
         match error {
             PcapError::Eof => Self::Empty,
@@ -236,25 +236,25 @@ impl<I> From<PcapError<I>> for Why {
     }
 }
 
-impl fmt::Display for BadCapture {
+impl fmt::Display for CaptureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.path.display())?;
-        match &self.why {
-            Why::Io(error) => return write!(f, "cannot be read: {error}"),
-            Why::Empty => return f.write_str("the file is empty"),
-            Why::NotACapture => return f.write_str("neither a pcap nor a pcapng file"),
-            Why::Link(link) => write!(f, "link type {link}, only Ethernet (1) can be replayed")?,
-            Why::Cut => f.write_str("the file ends in the middle of a block")?,
-            Why::Damaged(what) => f.write_str(what)?,
+        match &self.kind {
+            CaptureErrorKind::Io(error) => return write!(f, "cannot be read: {error}"),
+            CaptureErrorKind::Empty => return f.write_str("the file is empty"),
+            CaptureErrorKind::NotACapture => return f.write_str("neither a pcap nor a pcapng file"),
+            CaptureErrorKind::Link(link) => write!(f, "link type {link}, only Ethernet (1) can be replayed")?,
+            CaptureErrorKind::Cut => f.write_str("the file ends in the middle of a block")?,
+            CaptureErrorKind::Damaged(what) => f.write_str(what)?,
         }
         write!(f, " (after {} packets, in the block at byte {})", self.packet, self.offset)
     }
 }
 
-impl StdError for BadCapture {
+impl StdError for CaptureError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match &self.why {
-            Why::Io(error) => Some(error),
+        match &self.kind {
+            CaptureErrorKind::Io(error) => Some(error),
             _ => None,
         }
     }
@@ -262,15 +262,15 @@ impl StdError for BadCapture {
 
 /// The two kinds of capture file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum CaptureFormat {
     /// The classic one, with microseconds.
     Pcap,
     /// Its successor, with one Ethernet interface.
     PcapNg,
 }
 
-impl Format {
-    /// Tells by the name: `.pcapng` or `.ntar` is [`Format::PcapNg`].
+impl CaptureFormat {
+    /// Tells by the name: `.pcapng` or `.ntar` is [`CaptureFormat::PcapNg`].
     pub fn of(path: &Path) -> Self {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("pcapng" | "ntar") => Self::PcapNg,
@@ -281,27 +281,27 @@ impl Format {
 
 /// Writes packets as a capture, in the little-endian form.
 #[derive(Debug)]
-pub struct Writer<W: Write> {
+pub struct CaptureWriter<W: Write> {
     out: W,
-    format: Format,
+    format: CaptureFormat,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> CaptureWriter<W> {
     /// Writes the header.
     ///
     /// # Errors
     ///
     /// The writer's.
-    pub fn new(mut out: W, format: Format) -> io::Result<Self> {
+    pub fn new(mut out: W, format: CaptureFormat) -> io::Result<Self> {
         match format {
-            Format::Pcap => {
-                put(&mut out, &[0xa1b2_c3d4, 2 | 4 << 16, 0, 0, 65_535, 1])?;
+            CaptureFormat::Pcap => {
+                write_words(&mut out, &[0xa1b2_c3d4, 2 | 4 << 16, 0, 0, 65_535, 1])?;
             }
-            Format::PcapNg => {
+            CaptureFormat::PcapNg => {
                 // A section of unknown length, and its one interface, Ethernet
                 // with microseconds and no limit to a packet.
-                put(&mut out, &[0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28])?;
-                put(&mut out, &[1, 20, 1, 0, 20])?;
+                write_words(&mut out, &[0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28])?;
+                write_words(&mut out, &[1, 20, 1, 0, 20])?;
             }
         }
         Ok(Self { out, format })
@@ -315,19 +315,19 @@ impl<W: Write> Writer<W> {
     pub fn write(&mut self, packet: &[u8], micros: u64) -> io::Result<()> {
         let len = packet.len() as u32;
         match self.format {
-            Format::Pcap => {
+            CaptureFormat::Pcap => {
                 let (seconds, rest) = (micros / 1_000_000, micros % 1_000_000);
-                put(&mut self.out, &[seconds as u32, rest as u32, len, len])?;
+                write_words(&mut self.out, &[seconds as u32, rest as u32, len, len])?;
                 self.out.write_all(packet)
             }
-            Format::PcapNg => {
+            CaptureFormat::PcapNg => {
                 let padding = packet.len().next_multiple_of(4) - packet.len();
                 let total = 32 + len + padding as u32;
                 let (high, low) = ((micros >> 32) as u32, micros as u32);
-                put(&mut self.out, &[6, total, 0, high, low, len, len])?;
+                write_words(&mut self.out, &[6, total, 0, high, low, len, len])?;
                 self.out.write_all(packet)?;
                 self.out.write_all(&[0; 3][..padding])?;
-                put(&mut self.out, &[total])
+                write_words(&mut self.out, &[total])
             }
         }
     }
@@ -352,7 +352,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-fn put(out: &mut impl Write, words: &[u32]) -> io::Result<()> {
+fn write_words(out: &mut impl Write, words: &[u32]) -> io::Result<()> {
     words.iter().try_for_each(|word| out.write_all(&word.to_le_bytes()))
 }
 
@@ -360,7 +360,7 @@ fn put(out: &mut impl Write, words: &[u32]) -> io::Result<()> {
 #[derive(Debug)]
 pub struct PcapPort {
     replay: Replay,
-    writer: Option<Writer<BufWriter<File>>>,
+    writer: Option<CaptureWriter<BufWriter<File>>>,
     /// The first error of writing; nothing is written after it.
     failed: Option<io::Error>,
     stats: PortStats,
@@ -372,23 +372,23 @@ impl PcapPort {
     ///
     /// # Errors
     ///
-    /// [`BadCapture`] for the input as [`read`] says, and for the output where
+    /// [`CaptureError`] for the input as [`read`] says, and for the output where
     /// it cannot be made.
     pub fn open(
         name: &str,
         input: Option<&Path>,
         output: Option<&Path>,
-    ) -> Result<Self, BadCapture> {
+    ) -> Result<Self, CaptureError> {
         let pool = input.map_or_else(|| Ok(Pool::new()), read)?;
         let packets = pool.len() as u64;
         let writer = |path: &Path| {
             create(path)
-                .and_then(|file| Writer::new(BufWriter::new(file), Format::of(path)))
-                .map_err(|error| BadCapture {
+                .and_then(|file| CaptureWriter::new(BufWriter::new(file), CaptureFormat::of(path)))
+                .map_err(|error| CaptureError {
                     path: path.to_owned(),
                     packet: 0,
                     offset: 0,
-                    why: Why::Io(error),
+                    kind: CaptureErrorKind::Io(error),
                 })
         };
         Ok(Self {
@@ -483,8 +483,8 @@ mod tests {
         (0..12_u8).map(|n| (0..14 + usize::from(n) * 37).map(|at| at as u8 ^ n).collect()).collect()
     }
 
-    fn written(format: Format) -> Vec<u8> {
-        let mut writer = Writer::new(Vec::new(), format).unwrap();
+    fn written(format: CaptureFormat) -> Vec<u8> {
+        let mut writer = CaptureWriter::new(Vec::new(), format).unwrap();
         for (n, packet) in packets().iter().enumerate() {
             writer.write(packet, 1_800_000_000_000_000 + n as u64).unwrap();
         }
@@ -492,20 +492,20 @@ mod tests {
     }
 
     /// Reads a capture of tests.
-    fn take_all(bytes: &[u8]) -> Result<Pool, (usize, usize, Why)> {
+    fn parse(bytes: &[u8]) -> Result<Pool, (usize, usize, CaptureErrorKind)> {
         let mut pool = Pool::new();
-        super::take_all(bytes, |_, packet| pool.push(packet))?;
+        super::parse(bytes, |_, packet| pool.push(packet))?;
         Ok(pool)
     }
 
     #[test]
-    fn what_is_written_is_read_with_its_time() {
-        for format in [Format::Pcap, Format::PcapNg] {
-            let pool = take_all(&written(format)[..]).unwrap();
+    fn written_capture_reads_back_with_timestamps() {
+        for format in [CaptureFormat::Pcap, CaptureFormat::PcapNg] {
+            let pool = parse(&written(format)[..]).unwrap();
             assert!(pool.iter().eq(packets()), "{format:?}");
             let mut micros = Vec::new();
             let each = |time: Duration, _: &[u8]| micros.push(time.as_micros() as u64);
-            super::take_all(&written(format)[..], each).unwrap();
+            super::parse(&written(format)[..], each).unwrap();
             let expect: Vec<_> = (0..12).map(|n| 1_800_000_000_000_000 + n).collect();
             assert_eq!(micros, expect, "{format:?}");
         }
@@ -516,7 +516,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("fingerpost-{}.pcap.gz", std::process::id()));
         let file = File::create(&path).unwrap();
         let mut encoder = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
-        encoder.write_all(&written(Format::Pcap)).unwrap();
+        encoder.write_all(&written(CaptureFormat::Pcap)).unwrap();
         encoder.finish().unwrap();
         let pool = read(&path);
         std::fs::remove_file(&path).unwrap();
@@ -524,12 +524,12 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_file_is_an_error_that_says_where() {
-        for (format, headers) in [(Format::Pcap, 1), (Format::PcapNg, 2)] {
+    fn truncated_capture_error_names_offset() {
+        for (format, headers) in [(CaptureFormat::Pcap, 1), (CaptureFormat::PcapNg, 2)] {
             let whole = written(format);
             let (mut ends, mut packets_so_far) = (0, 0);
             for length in 0..whole.len() {
-                match take_all(&whole[..length]) {
+                match parse(&whole[..length]) {
                     // Only between two blocks.
                     Ok(pool) => {
                         assert!(pool.iter().eq(packets().into_iter().take(pool.len())));
@@ -537,9 +537,9 @@ mod tests {
                         packets_so_far = pool.len();
                         ends += 1;
                     }
-                    Err((packet, offset, why)) => {
-                        assert_eq!(packet, packets_so_far, "{format:?} cut to {length}: {why:?}");
-                        assert!(offset <= length, "{format:?} cut to {length}: {why:?}");
+                    Err((packet, offset, kind)) => {
+                        assert_eq!(packet, packets_so_far, "{format:?} cut to {length}: {kind:?}");
+                        assert!(offset <= length, "{format:?} cut to {length}: {kind:?}");
                     }
                 }
             }
@@ -548,15 +548,15 @@ mod tests {
     }
 
     #[test]
-    fn damage_never_panics() {
-        for format in [Format::Pcap, Format::PcapNg] {
+    fn damaged_capture_does_not_panic() {
+        for format in [CaptureFormat::Pcap, CaptureFormat::PcapNg] {
             let whole = written(format);
             let mut refused = 0;
             for at in 0..400 {
                 for bit in 0..8 {
                     let mut damaged = whole.clone();
                     damaged[at] ^= 1 << bit;
-                    refused += u32::from(take_all(&damaged[..]).is_err());
+                    refused += u32::from(parse(&damaged[..]).is_err());
                 }
             }
             assert!(refused > 0, "{format:?}: damage to a header is seen");
@@ -564,30 +564,30 @@ mod tests {
     }
 
     #[test]
-    fn other_things_than_ethernet_captures_are_refused() {
-        let mut raw = written(Format::Pcap);
+    fn non_ethernet_capture_is_refused() {
+        let mut raw = written(CaptureFormat::Pcap);
         raw[20] = 101;
-        assert!(matches!(take_all(&raw[..]), Err((0, 24, Why::Link(101)))));
-        assert!(matches!(take_all(&b""[..]), Err((0, 0, Why::Empty))));
-        assert!(matches!(take_all(&[7; 300][..]), Err((0, 0, Why::NotACapture))));
+        assert!(matches!(parse(&raw[..]), Err((0, 24, CaptureErrorKind::Link(101)))));
+        assert!(matches!(parse(&b""[..]), Err((0, 0, CaptureErrorKind::Empty))));
+        assert!(matches!(parse(&[7; 300][..]), Err((0, 0, CaptureErrorKind::NotACapture))));
         let error = read(Path::new("/nonexistent/x.pcap")).unwrap_err();
         assert!(error.to_string().contains("/nonexistent/x.pcap"), "{error}");
     }
 
     #[test]
-    fn a_second_section_has_interfaces_of_its_own() {
-        let section = written(Format::PcapNg);
-        let pool = take_all(&[&section[..], &section].concat()[..]).unwrap();
+    fn second_section_has_its_own_interfaces() {
+        let section = written(CaptureFormat::PcapNg);
+        let pool = parse(&[&section[..], &section].concat()[..]).unwrap();
         assert!(pool.iter().eq(packets().into_iter().chain(packets())));
         // The second one's interface is raw IP: its number is the first one's.
         let mut raw = section.clone();
         raw[28 + 8] = 101;
-        let error = take_all(&[section, raw].concat()[..]).unwrap_err();
-        assert!(matches!(error, (12, _, Why::Link(101))), "{error:?}");
+        let error = parse(&[section, raw].concat()[..]).unwrap_err();
+        assert!(matches!(error, (12, _, CaptureErrorKind::Link(101))), "{error:?}");
     }
 
     #[test]
-    fn files_of_packets_are_their_owners_alone() {
+    fn capture_file_is_readable_by_owner_only() {
         let path = std::env::temp_dir().join(format!("fp-pcap-mode-{}", std::process::id()));
         std::fs::write(&path, b"of a version before").unwrap();
         std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
@@ -604,11 +604,11 @@ mod tests {
     }
 
     #[test]
-    fn a_port_copies_a_file() {
+    fn pcap_port_copies_a_file() {
         let folder = std::env::temp_dir().join(format!("fingerpost-pcap-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let (input, output) = (folder.join("in.pcap"), folder.join("out.pcapng"));
-        std::fs::write(&input, written(Format::Pcap)).unwrap();
+        std::fs::write(&input, written(CaptureFormat::Pcap)).unwrap();
         let mut arena = Arena::new(32, 2048).unwrap();
         let mut port = PcapPort::open("file", Some(&input), Some(&output)).unwrap();
         let mut frames = Vec::new();

@@ -142,12 +142,12 @@ fn check_numbers(got: &[Vec<u8>], sent: u64, dropped: u64, duplicated: u64) {
 }
 
 #[test]
-fn frames_add_up_without_faults() {
+fn frame_accounting_holds_without_faults() {
     (0..200).for_each(|seed| drive(seed, Faults::default(), 96));
 }
 
 #[test]
-fn frames_add_up_with_every_fault() {
+fn frame_accounting_holds_with_every_fault() {
     let all = Faults {
         drop: 0.1,
         corrupt: 0.1,
@@ -162,7 +162,7 @@ fn frames_add_up_with_every_fault() {
 }
 
 #[test]
-fn frames_add_up_in_an_arena_that_is_always_dry() {
+fn frame_accounting_holds_in_empty_arena() {
     let some = Faults { duplicate: 0.5, reorder: 0.5, refuse: 0.5, ..Faults::default() };
     (0..200).for_each(|seed| drive(seed, some, 5));
 }

@@ -33,7 +33,7 @@ fn bounds(asm: &mut Assembler<'_>, need: i32, short: Label) {
 }
 
 #[test]
-fn a_program_rewrites_a_frame() {
+fn test_run_returns_rewritten_frame() {
     let mut asm = Assembler::new();
     let short = asm.label();
     bounds(&mut asm, 16, short);
@@ -59,7 +59,7 @@ fn a_program_rewrites_a_frame() {
 }
 
 #[test]
-fn maps_are_shared_with_the_program() {
+fn map_is_shared_with_program() {
     let config = Map::array(Kind::Array, "config", 12, 1).unwrap();
     let counts = Map::array(Kind::PercpuArray, "counts", 8, 3).unwrap();
     let seen = Map::new(Kind::Hash, "seen", 6, 4, 16).unwrap();
@@ -117,7 +117,7 @@ fn maps_are_shared_with_the_program() {
 }
 
 #[test]
-fn an_array_is_filled_in_batches() {
+fn array_is_filled_in_batches() {
     let map = Map::array(Kind::Array, "packets", 24, 10_000).unwrap();
     let values: Vec<u8> = (0..9_999u32).flat_map(|n| [n.to_ne_bytes(); 6].concat()).collect();
     map.fill(1, &values).unwrap();
@@ -130,7 +130,7 @@ fn an_array_is_filled_in_batches() {
 }
 
 #[test]
-fn the_verifier_is_quoted() {
+fn load_error_quotes_verifier() {
     // Reads the frame without having compared it with its end.
     let mut asm = Assembler::new();
     asm.load(Size::Word, R2, R1, context::DATA).load(Size::Byte, R0, R2, 0).exit();
@@ -140,7 +140,7 @@ fn the_verifier_is_quoted() {
 }
 
 #[test]
-fn live_frames_are_counted_and_links_detach() {
+fn live_frames_are_counted_and_link_detaches() {
     let counts = Map::array(Kind::PercpuArray, "live", 8, 1).unwrap();
     let mut asm = Assembler::new();
     let none = asm.label();

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use caps::{CapSet, Capability};
 use fingerpost_port::af_xdp::bpf::Mode;
-use fingerpost_port::af_xdp::steer::{Early, STALL, Steered};
+use fingerpost_port::af_xdp::steer::{EarlyDropConfig, STALL, SteeringOutcome};
 use fingerpost_port::af_xdp::{Error, Interface, Locals, ModeChoice, RingSizes, Socket};
 use fingerpost_port::{Arena, Frame, Port};
 use nix::sched::{CloneFlags, unshare};
@@ -32,8 +32,8 @@ fn ip(arguments: &str) -> String {
         .args(arguments.split(' '))
         .output()
         .expect("`ip` runs (Debian package iproute2)");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {arguments}: {said} (this test needs root)");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {arguments}: {stderr} (this test needs root)");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -166,8 +166,8 @@ fn forward(choice: ModeChoice, mtu: u32, frame_size: u32, mode: &str) {
         let lost = [stats.rx_ring_full, stats.fill_empty, stats.rx_dropped, stats.tx_invalid];
         assert_eq!(lost, [0; 4]);
         let counts = interface.counts().unwrap();
-        assert_eq!(counts[Steered::Taken], each, "{counts:?}");
-        assert_eq!(counts[Steered::Group], strays, "{counts:?}");
+        assert_eq!(counts[SteeringOutcome::Taken], each, "{counts:?}");
+        assert_eq!(counts[SteeringOutcome::Group], strays, "{counts:?}");
     }
     assert_eq!(a.stats().received_bytes, b.stats().transmitted_bytes);
 
@@ -211,13 +211,13 @@ fn packets_cross_in_generic_mode() {
 }
 
 #[test]
-fn an_mtu_too_large_for_the_driver_falls_back_to_generic() {
+fn mtu_too_large_for_driver_falls_back_to_generic() {
     forward(ModeChoice::Auto, 3700, 4096, "AF_XDP generic");
 }
 
 /// Two workers, each with an arena, a thread and one queue of both interfaces.
 #[test]
-fn two_queues_are_two_workers() {
+fn two_queues_are_served_by_two_workers() {
     const ROUNDS: u64 = 60;
     network(2, 1500);
     let sizes = RingSizes::all(256);
@@ -269,11 +269,11 @@ fn two_queues_are_two_workers() {
     assert_eq!(a_first + a_second, 64 * ROUNDS);
     assert_eq!(b_first + b_second, 64 * ROUNDS);
     assert!(a_first > 0 && a_second > 0, "both queues have traffic: {counts:?}");
-    assert_eq!(a1.counts().unwrap()[Steered::Taken], 64 * ROUNDS);
+    assert_eq!(a1.counts().unwrap()[SteeringOutcome::Taken], 64 * ROUNDS);
 }
 
 #[test]
-fn what_cannot_be_opened_says_why() {
+fn open_error_names_cause() {
     network(2, 1500);
     let none = Locals::default();
     let auto = ModeChoice::Auto;
@@ -344,7 +344,7 @@ fn what_cannot_be_opened_says_why() {
 }
 
 #[test]
-fn a_missing_capability_is_named() {
+fn missing_capability_is_named() {
     network(1, 1500);
     let none = Locals::default();
     let sizes = RingSizes::all(64);
@@ -386,7 +386,7 @@ fn a_missing_capability_is_named() {
 }
 
 #[test]
-fn an_arena_that_runs_dry_loses_packets_and_nothing_else() {
+fn empty_arena_loses_packets_only() {
     network(1, 1500);
     let sizes = RingSizes::all(64);
     let mut arena = Arena::new(64, 2048).unwrap();
@@ -399,13 +399,13 @@ fn an_arena_that_runs_dry_loses_packets_and_nothing_else() {
     let send = || assert!(Command::new("python3").args(["-c", flood]).status().unwrap().success());
     // Until somebody receives, they are the host's.
     send();
-    assert_eq!(a1.counts().unwrap()[Steered::Taken], 0);
+    assert_eq!(a1.counts().unwrap()[SteeringOutcome::Taken], 0);
     let mut frames = Vec::new();
     assert_eq!(a.receive(&mut arena, 16, &mut frames), 0);
     send();
     let wait = |sum: u64| {
         let deadline = Instant::now() + Duration::from_secs(5);
-        while a1.counts().unwrap()[Steered::Taken] < sum {
+        while a1.counts().unwrap()[SteeringOutcome::Taken] < sum {
             assert!(Instant::now() < deadline, "{:?}", a1.counts());
             thread::sleep(Duration::from_millis(5));
         }
@@ -429,7 +429,7 @@ fn an_arena_that_runs_dry_loses_packets_and_nothing_else() {
 }
 
 #[test]
-fn nothing_is_left_when_the_process_is_killed() {
+fn killed_process_leaves_no_program() {
     const HOLD: &str = "FINGERPOST_TEST_HOLD";
     if env::var_os(HOLD).is_some() {
         // The child: holds the interface until it is killed.
@@ -443,7 +443,7 @@ fn nothing_is_left_when_the_process_is_killed() {
     }
     network(1, 1500);
     let mut child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "nothing_is_left_when_the_process_is_killed", "--nocapture"])
+        .args(["--exact", "killed_process_leaves_no_program", "--nocapture"])
         .env(HOLD, "1")
         .stdout(Stdio::piped())
         .spawn()
@@ -461,7 +461,7 @@ fn nothing_is_left_when_the_process_is_killed() {
 }
 
 #[test]
-fn interface_whose_device_is_made_again_keeps_its_counters_and_takes_packets() {
+fn recreated_device_keeps_counters_and_receives() {
     network(1, 1500);
     let sizes = RingSizes::all(64);
     let mut arena = Arena::new(1024, 2048).unwrap();
@@ -483,7 +483,7 @@ fn interface_whose_device_is_made_again_keeps_its_counters_and_takes_packets() {
         send(last);
         took += 10;
         let deadline = Instant::now() + Duration::from_secs(5);
-        while a1.counts().unwrap()[Steered::Taken] < took || frames.len() < 10 {
+        while a1.counts().unwrap()[SteeringOutcome::Taken] < took || frames.len() < 10 {
             assert!(Instant::now() < deadline, "{:?}", a1.counts());
             a.receive(arena, 64, &mut frames);
         }
@@ -521,7 +521,7 @@ fn send(packets: u64) {
 }
 
 /// Waits until the steering program has counted so many packets in one way.
-fn counted(interface: &Interface, which: Steered, count: u64) {
+fn counted(interface: &Interface, which: SteeringOutcome, count: u64) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while interface.counts().unwrap()[which] < count {
         assert!(Instant::now() < deadline, "{which:?}: {:?}", interface.counts());
@@ -530,16 +530,17 @@ fn counted(interface: &Interface, which: Steered, count: u64) {
 }
 
 #[test]
-fn stalled_worker_gets_no_packets_until_it_receives_again() {
-    let guard = Early { closed: true, ..Early::default() };
-    for (guard, end) in [(None, Steered::Stalled), (Some(guard), Steered::Unserved)] {
+fn stalled_worker_gets_no_packets_until_it_receives() {
+    let guard = EarlyDropConfig { fail_closed: true, ..EarlyDropConfig::default() };
+    for (guard, end) in [(None, SteeringOutcome::Stalled), (Some(guard), SteeringOutcome::Unserved)]
+    {
         network(1, 1500);
         let sizes = RingSizes::all(64);
         let mut arena = Arena::new(256, 2048).unwrap();
         let (none, auto) = (Locals::default(), ModeChoice::Auto);
         let a1 = match guard {
             None => Interface::open("a1", 1, &none, auto),
-            Some(early) => Interface::open_guarding("a1", 1, &none, auto, early),
+            Some(early) => Interface::open_for_gate("a1", 1, &none, auto, early),
         };
         let a1 = a1.unwrap();
         let mut a = Socket::bind(&a1, 0, &mut arena, sizes).unwrap();
@@ -548,18 +549,18 @@ fn stalled_worker_gets_no_packets_until_it_receives_again() {
         // Nothing came, so nothing was left lying: a worker may sleep.
         thread::sleep(Duration::from_millis(300));
         send(1);
-        counted(&a1, Steered::Taken, 1);
+        counted(&a1, SteeringOutcome::Taken, 1);
         // It was, and is not received.
         thread::sleep(Duration::from_millis(300));
         send(10);
         counted(&a1, end, 10);
         let counts = a1.counts().unwrap();
-        assert_eq!((counts[Steered::Taken], counts[end]), (1, 10), "{counts:?}");
+        assert_eq!((counts[SteeringOutcome::Taken], counts[end]), (1, 10), "{counts:?}");
         assert_eq!(counts.passed(), if end.drops() { 0 } else { 10 });
         // A worker may be given as long as it likes.
         a1.set_stall(None).unwrap();
         send(1);
-        counted(&a1, Steered::Taken, 2);
+        counted(&a1, SteeringOutcome::Taken, 2);
         a1.set_stall(Some(STALL)).unwrap();
         send(1);
         counted(&a1, end, 11);
@@ -567,13 +568,13 @@ fn stalled_worker_gets_no_packets_until_it_receives_again() {
         assert_eq!(a.receive(&mut arena, 16, &mut frames), 2);
         assert_eq!(a.receive(&mut arena, 16, &mut frames), 0);
         send(1);
-        counted(&a1, Steered::Taken, 3);
+        counted(&a1, SteeringOutcome::Taken, 3);
         assert_eq!(a.receive(&mut arena, 16, &mut frames), 1);
     }
 }
 
 #[test]
-fn overload_every_packet_taken_was_received_or_lost() {
+fn redirected_packets_equal_received_and_lost_under_overload() {
     network(1, 1500);
     let sizes = RingSizes::all(64);
     let mut arena = Arena::new(128, 2048).unwrap();
@@ -591,7 +592,7 @@ fn overload_every_packet_taken_was_received_or_lost() {
         a1.stats().unwrap();
         thread::sleep(Duration::from_millis(150));
         let (stats, counts) = (a1.stats().unwrap(), a1.counts().unwrap());
-        (counts[Steered::Taken], counts[Steered::Stalled], stats)
+        (counts[SteeringOutcome::Taken], counts[SteeringOutcome::Stalled], stats)
     };
     let (taken, stalled, stats) = rest();
     assert_eq!(taken + stalled, 3000);
@@ -603,7 +604,7 @@ fn overload_every_packet_taken_was_received_or_lost() {
 
     // A socket that closes with packets in its ring: they never arrive, and that is seen.
     send(3);
-    counted(&a1, Steered::Taken, taken + 3);
+    counted(&a1, SteeringOutcome::Taken, taken + 3);
     drop(a);
     let (taken, _, stats) = rest();
     assert_eq!(stats.undelivered, 3, "{stats:?}");
@@ -612,7 +613,7 @@ fn overload_every_packet_taken_was_received_or_lost() {
     let mut b = Socket::bind(&a1, 0, &mut arena, sizes).unwrap();
     b.receive(&mut arena, 16, &mut frames);
     send(2);
-    counted(&a1, Steered::Taken, taken + 2);
+    counted(&a1, SteeringOutcome::Taken, taken + 2);
     assert_eq!(b.receive(&mut arena, 16, &mut frames), 2);
     let (taken, _, stats) = rest();
     assert_eq!(taken, stats.received + stats.lost(), "{stats:?}");

@@ -54,7 +54,7 @@ fn sent(interface: &str) -> u64 {
 }
 
 #[test]
-fn given_packet_comes_in_by_its_interface_and_the_device_goes() {
+fn injected_packet_enters_on_its_interface() {
     unshare(CloneFlags::CLONE_NEWNET).expect("root may make a network namespace");
     ip("link set lo up");
     let (v0, w0) = (pair("v0", "v1"), pair("w0", "w1"));

@@ -12,7 +12,9 @@ use std::net::IpAddr;
 
 use fingerpost_port::af_xdp::Locals;
 use fingerpost_port::af_xdp::bpf::asm::Action;
-use fingerpost_port::af_xdp::steer::{Early, Source, Steered, Steering, Written};
+use fingerpost_port::af_xdp::steer::{
+    EarlyDropConfig, InstalledPrefixes, SourcePrefix, Steering, SteeringOutcome,
+};
 
 const MAC: [u8; 6] = [0x02, 0xfe, 0x00, 0x00, 0x80, 0x01];
 const PEER: [u8; 6] = [0x02, 0xfe, 0x00, 0x00, 0x80, 0x02];
@@ -81,7 +83,7 @@ fn tagged(packet: &[u8], tags: &[(u16, u16)]) -> Vec<u8> {
 }
 
 /// Runs one packet and returns the one counter that it moved.
-fn run(steering: &Steering, packet: &[u8]) -> Steered {
+fn run(steering: &Steering, packet: &[u8]) -> SteeringOutcome {
     let before = steering.counts().expect("the counters can be read");
     let run = steering.program().test_run(packet, 1).expect("the program runs");
     let after = steering.counts().expect("the counters can be read");
@@ -90,7 +92,7 @@ fn run(steering: &Steering, packet: &[u8]) -> Steered {
         bare(packet),
         "steering takes priority tags off, and changes nothing else"
     );
-    let moved: Vec<Steered> = after
+    let moved: Vec<SteeringOutcome> = after
         .iter()
         .zip(before.iter())
         .filter(|((_, after), (_, before))| after != before)
@@ -100,54 +102,66 @@ fn run(steering: &Steering, packet: &[u8]) -> Steered {
         })
         .collect();
     let [one] = moved[..] else { panic!("{moved:?} were counted for one packet") };
-    assert_ne!(one, Steered::Taken, "no socket is bound");
+    assert_ne!(one, SteeringOutcome::Taken, "no socket is bound");
     assert_eq!(run.retval, Action::Pass as u32, "{one:?}");
     one
 }
 
 #[test]
-fn each_packet_goes_where_the_rule_says() {
+fn steering_outcome_follows_the_rule() {
     let steering = steering();
     let broadcast = [0xff; 6];
     let all_nodes = [0x33, 0x33, 0, 0, 0, 1];
-    let table: &[(&str, Vec<u8>, Steered)] = &[
-        ("IPv4", v4("203.0.113.1", 64), Steered::NoSocket),
-        ("IPv4, TTL 2", v4("203.0.113.1", 2), Steered::NoSocket),
-        ("IPv4, TTL 1", v4("203.0.113.1", 1), Steered::Expiring),
-        ("IPv4, TTL 0", v4("203.0.113.1", 0), Steered::Expiring),
-        ("IPv4 to me", v4("192.0.2.1", 64), Steered::Local),
-        ("IPv4 to my other address", v4("198.51.100.255", 64), Steered::Local),
-        ("IPv4 to my neighbor", v4("192.0.2.2", 64), Steered::NoSocket),
-        ("IPv4 multicast, first", v4("224.0.0.0", 64), Steered::Multicast),
-        ("IPv4 multicast, last", v4("239.255.255.255", 64), Steered::Multicast),
-        ("IPv4 before multicast", v4("223.255.255.255", 64), Steered::NoSocket),
-        ("IPv4 class E is the router's to drop", v4("240.0.0.1", 64), Steered::NoSocket),
-        ("IPv4 broadcast", v4("255.255.255.255", 64), Steered::Multicast),
-        ("IPv4 link-local", v4("169.254.3.4", 64), Steered::LinkLocal),
-        ("IPv4 beside link-local", v4("169.253.3.4", 64), Steered::NoSocket),
-        ("IPv4 zero is the router's to drop", v4("0.0.0.0", 64), Steered::NoSocket),
-        ("IPv6", v6("2001:db8:1::1", 64), Steered::NoSocket),
-        ("IPv6, hop limit 1", v6("2001:db8:1::1", 1), Steered::Expiring),
-        ("IPv6, hop limit 2", v6("2001:db8:1::1", 2), Steered::NoSocket),
-        ("IPv6 to me", v6("2001:db8::1", 64), Steered::Local),
-        ("IPv6 to my neighbor", v6("2001:db8::2", 64), Steered::NoSocket),
-        ("IPv6 link-local, first", v6("fe80::1", 64), Steered::LinkLocal),
-        ("IPv6 link-local, last", v6("febf:ffff::1", 64), Steered::LinkLocal),
-        ("IPv6 beside link-local", v6("fec0::1", 64), Steered::NoSocket),
-        ("IPv6 multicast", v6("ff02::1", 64), Steered::Multicast),
-        ("ARP to me", ethernet(MAC, 0x0806, &[0; 28]), Steered::Arp),
-        ("ARP to all", ethernet(broadcast, 0x0806, &[0; 28]), Steered::Group),
-        ("a neighbor solicitation", ethernet(all_nodes, 0x86dd, &[0x60; 72]), Steered::Group),
-        ("to my peer", ethernet(PEER, 0x0800, &[0x45; 28]), Steered::NotMine),
-        ("one VLAN tag", ethernet(MAC, 0x8100, &[1; 40]), Steered::Tagged),
-        ("two VLAN tags", ethernet(MAC, 0x88a8, &[1; 40]), Steered::Tagged),
-        ("the old two tags", ethernet(MAC, 0x9100, &[0; 40]), Steered::Tagged),
-        ("LLDP", ethernet(MAC, 0x88cc, &[0; 40]), Steered::NotIp),
-        ("a header and nothing in it", ethernet(MAC, 0x0800, &[]), Steered::Unparsed),
-        ("IPv4, one byte short", v4("203.0.113.1", 64)[..33].to_vec(), Steered::Unparsed),
-        ("IPv4, exactly its header", v4("203.0.113.1", 64)[..34].to_vec(), Steered::NoSocket),
-        ("IPv6, one byte short", v6("2001:db8:1::1", 64)[..53].to_vec(), Steered::Unparsed),
-        ("IPv6, exactly its header", v6("2001:db8:1::1", 64)[..54].to_vec(), Steered::NoSocket),
+    let table: &[(&str, Vec<u8>, SteeringOutcome)] = &[
+        ("IPv4", v4("203.0.113.1", 64), SteeringOutcome::NoSocket),
+        ("IPv4, TTL 2", v4("203.0.113.1", 2), SteeringOutcome::NoSocket),
+        ("IPv4, TTL 1", v4("203.0.113.1", 1), SteeringOutcome::Expiring),
+        ("IPv4, TTL 0", v4("203.0.113.1", 0), SteeringOutcome::Expiring),
+        ("IPv4 to me", v4("192.0.2.1", 64), SteeringOutcome::Local),
+        ("IPv4 to my other address", v4("198.51.100.255", 64), SteeringOutcome::Local),
+        ("IPv4 to my neighbor", v4("192.0.2.2", 64), SteeringOutcome::NoSocket),
+        ("IPv4 multicast, first", v4("224.0.0.0", 64), SteeringOutcome::Multicast),
+        ("IPv4 multicast, last", v4("239.255.255.255", 64), SteeringOutcome::Multicast),
+        ("IPv4 before multicast", v4("223.255.255.255", 64), SteeringOutcome::NoSocket),
+        ("IPv4 class E is the router's to drop", v4("240.0.0.1", 64), SteeringOutcome::NoSocket),
+        ("IPv4 broadcast", v4("255.255.255.255", 64), SteeringOutcome::Multicast),
+        ("IPv4 link-local", v4("169.254.3.4", 64), SteeringOutcome::LinkLocal),
+        ("IPv4 beside link-local", v4("169.253.3.4", 64), SteeringOutcome::NoSocket),
+        ("IPv4 zero is the router's to drop", v4("0.0.0.0", 64), SteeringOutcome::NoSocket),
+        ("IPv6", v6("2001:db8:1::1", 64), SteeringOutcome::NoSocket),
+        ("IPv6, hop limit 1", v6("2001:db8:1::1", 1), SteeringOutcome::Expiring),
+        ("IPv6, hop limit 2", v6("2001:db8:1::1", 2), SteeringOutcome::NoSocket),
+        ("IPv6 to me", v6("2001:db8::1", 64), SteeringOutcome::Local),
+        ("IPv6 to my neighbor", v6("2001:db8::2", 64), SteeringOutcome::NoSocket),
+        ("IPv6 link-local, first", v6("fe80::1", 64), SteeringOutcome::LinkLocal),
+        ("IPv6 link-local, last", v6("febf:ffff::1", 64), SteeringOutcome::LinkLocal),
+        ("IPv6 beside link-local", v6("fec0::1", 64), SteeringOutcome::NoSocket),
+        ("IPv6 multicast", v6("ff02::1", 64), SteeringOutcome::Multicast),
+        ("ARP to me", ethernet(MAC, 0x0806, &[0; 28]), SteeringOutcome::Arp),
+        ("ARP to all", ethernet(broadcast, 0x0806, &[0; 28]), SteeringOutcome::Group),
+        (
+            "a neighbor solicitation",
+            ethernet(all_nodes, 0x86dd, &[0x60; 72]),
+            SteeringOutcome::Group,
+        ),
+        ("to my peer", ethernet(PEER, 0x0800, &[0x45; 28]), SteeringOutcome::NotMine),
+        ("one VLAN tag", ethernet(MAC, 0x8100, &[1; 40]), SteeringOutcome::Tagged),
+        ("two VLAN tags", ethernet(MAC, 0x88a8, &[1; 40]), SteeringOutcome::Tagged),
+        ("the old two tags", ethernet(MAC, 0x9100, &[0; 40]), SteeringOutcome::Tagged),
+        ("LLDP", ethernet(MAC, 0x88cc, &[0; 40]), SteeringOutcome::NotIp),
+        ("a header and nothing in it", ethernet(MAC, 0x0800, &[]), SteeringOutcome::Unparsed),
+        ("IPv4, one byte short", v4("203.0.113.1", 64)[..33].to_vec(), SteeringOutcome::Unparsed),
+        (
+            "IPv4, exactly its header",
+            v4("203.0.113.1", 64)[..34].to_vec(),
+            SteeringOutcome::NoSocket,
+        ),
+        ("IPv6, one byte short", v6("2001:db8:1::1", 64)[..53].to_vec(), SteeringOutcome::Unparsed),
+        (
+            "IPv6, exactly its header",
+            v6("2001:db8:1::1", 64)[..54].to_vec(),
+            SteeringOutcome::NoSocket,
+        ),
     ];
     for (name, packet, want) in table {
         assert_eq!(run(&steering, packet), *want, "{name}");
@@ -162,7 +176,7 @@ fn each_packet_goes_where_the_rule_says() {
     });
     for (first, packet) in versions {
         let good = (0x45..=0x4f).contains(&first);
-        let want = if good { Steered::NoSocket } else { Steered::Unparsed };
+        let want = if good { SteeringOutcome::NoSocket } else { SteeringOutcome::Unparsed };
         assert_eq!(run(&steering, &packet), want, "version and length {first:#x}");
     }
 }
@@ -170,17 +184,17 @@ fn each_packet_goes_where_the_rule_says() {
 /// What is tagged for no VLAN is judged as if it had no tag, in any order of kinds and priorities; what
 /// is for one is the host's, whatever is around it.
 #[test]
-fn priority_tags_are_looked_through() {
+fn priority_tags_are_stripped() {
     let (router, gate) = (steering(), guarding(0));
     const Q: u16 = 0x8100;
     const AD: u16 = 0x88a8;
     let packets = [
-        (v4("203.0.113.1", 64), Steered::NoSocket),
-        (v6("2001:db8:1::1", 64), Steered::NoSocket),
-        (v4("192.0.2.1", 64), Steered::Local),
-        (v6("2001:db8:1::1", 1), Steered::Expiring),
-        (ethernet(MAC, 0x0806, &[0; 28]), Steered::Arp),
-        (ethernet(MAC, 0x88cc, &[0; 40]), Steered::NotIp),
+        (v4("203.0.113.1", 64), SteeringOutcome::NoSocket),
+        (v6("2001:db8:1::1", 64), SteeringOutcome::NoSocket),
+        (v4("192.0.2.1", 64), SteeringOutcome::Local),
+        (v6("2001:db8:1::1", 1), SteeringOutcome::Expiring),
+        (ethernet(MAC, 0x0806, &[0; 28]), SteeringOutcome::Arp),
+        (ethernet(MAC, 0x88cc, &[0; 40]), SteeringOutcome::NotIp),
     ];
     let through: [&[(u16, u16)]; 5] = [
         &[(Q, 0)],
@@ -206,51 +220,58 @@ fn priority_tags_are_looked_through() {
     for tags in theirs {
         for steering in [&router, &gate] {
             let packet = tagged(&packets[0].0, tags);
-            assert_eq!(run(steering, &packet), Steered::Tagged, "{tags:04x?}");
+            assert_eq!(run(steering, &packet), SteeringOutcome::Tagged, "{tags:04x?}");
         }
     }
     // One too many: a router's host may have it, a gate's may not.
     let many = tagged(&packets[0].0, &[(Q, 0); 5]);
-    assert_eq!(run(&router, &many), Steered::Tagged);
+    assert_eq!(run(&router, &many), SteeringOutcome::Tagged);
     let before = gate.counts().unwrap();
     let dropped = gate.program().test_run(&many, 1).unwrap().retval;
     assert_eq!(dropped, Action::Drop as u32);
-    assert_eq!(gate.counts().unwrap()[Steered::Nested], before[Steered::Nested] + 1);
+    assert_eq!(
+        gate.counts().unwrap()[SteeringOutcome::Nested],
+        before[SteeringOutcome::Nested] + 1
+    );
     // And a tag that is cut off, or with nothing behind it.
     let short = tagged(&packets[0].0, &[(Q, 0)]);
     for (len, want) in [
-        (14, Steered::Tagged),
-        (17, Steered::Tagged),
-        (18, Steered::Unparsed),
-        (37, Steered::Unparsed),
+        (14, SteeringOutcome::Tagged),
+        (17, SteeringOutcome::Tagged),
+        (18, SteeringOutcome::Unparsed),
+        (37, SteeringOutcome::Unparsed),
     ] {
         assert_eq!(run(&gate, &short[..len]), want, "{len}");
     }
 }
 
 #[test]
-fn mac_changed_packets_to_the_new_one_are_taken_and_to_the_old_one_are_not() {
+fn changed_mac_redirects_new_and_passes_old() {
     let steering = steering();
     let to = |mac: [u8; 6]| [&mac[..], &v4("203.0.113.1", 64)[6..]].concat();
-    assert_eq!(run(&steering, &to(MAC)), Steered::NoSocket);
+    assert_eq!(run(&steering, &to(MAC)), SteeringOutcome::NoSocket);
     // Each byte counts.
     for byte in 0..6 {
         let mut next = MAC;
         next[byte] ^= 0x10;
         steering.set_mac(next).expect("the MAC is changed");
-        assert_eq!(run(&steering, &to(MAC)), Steered::NotMine, "byte {byte}");
+        assert_eq!(run(&steering, &to(MAC)), SteeringOutcome::NotMine, "byte {byte}");
         let program = steering.program();
-        let before = steering.counts().unwrap()[Steered::NoSocket];
+        let before = steering.counts().unwrap()[SteeringOutcome::NoSocket];
         assert_eq!(program.test_run(&to(next), 1).unwrap().retval, Action::Pass as u32);
-        assert_eq!(steering.counts().unwrap()[Steered::NoSocket], before + 1, "byte {byte}");
+        assert_eq!(
+            steering.counts().unwrap()[SteeringOutcome::NoSocket],
+            before + 1,
+            "byte {byte}"
+        );
     }
 }
 
 /// A frame to another MAC than the gate knows of may be to the interface's next one.
 #[test]
 fn gate_frame_to_another_mac_is_dropped_and_counted() {
-    let closed = Early { closed: true, ..Early::default() };
-    let gate = Steering::guarding(MAC, 4, &locals(), closed).expect("the program loads");
+    let closed = EarlyDropConfig { fail_closed: true, ..EarlyDropConfig::default() };
+    let gate = Steering::for_gate(MAC, 4, &locals(), closed).expect("the program loads");
     let to = |mac: [u8; 6], packet: &[u8]| [&mac[..], &packet[6..]].concat();
     let packets = [
         v4("203.0.113.1", 64),
@@ -262,46 +283,53 @@ fn gate_frame_to_another_mac_is_dropped_and_counted() {
     for (n, packet) in packets.iter().enumerate() {
         let run = gate.program().test_run(&to(PEER, packet), 1).expect("the program runs");
         assert_eq!(run.retval, Action::Drop as u32, "packet {n}");
-        assert_eq!(gate.counts().unwrap()[Steered::Astray], n as u64 + 1);
+        assert_eq!(gate.counts().unwrap()[SteeringOutcome::Astray], n as u64 + 1);
     }
-    assert_eq!(run(&gate, &to([0xff; 6], &packets[4])), Steered::Group, "ARP to all is the host's");
+    assert_eq!(
+        run(&gate, &to([0xff; 6], &packets[4])),
+        SteeringOutcome::Group,
+        "ARP to all is the host's"
+    );
     gate.set_mac(PEER).expect("the MAC is changed");
     let run = gate.program().test_run(&to(PEER, &packets[0]), 1).expect("the program runs");
-    assert_eq!((run.retval, gate.counts().unwrap()[Steered::Unserved]), (Action::Drop as u32, 1));
+    assert_eq!(
+        (run.retval, gate.counts().unwrap()[SteeringOutcome::Unserved]),
+        (Action::Drop as u32, 1)
+    );
 }
 
 #[test]
-fn own_addresses_come_and_go() {
+fn own_addresses_follow_set_locals() {
     let steering = steering();
     let (mine, next) = (v4("192.0.2.1", 64), v4("192.0.2.9", 64));
-    assert_eq!(run(&steering, &mine), Steered::Local);
+    assert_eq!(run(&steering, &mine), SteeringOutcome::Local);
     let other: Locals = ["192.0.2.9".parse::<IpAddr>().unwrap()].into_iter().collect();
     steering.set_locals(&other).unwrap();
-    assert_eq!(run(&steering, &mine), Steered::NoSocket);
-    assert_eq!(run(&steering, &next), Steered::Local);
-    assert_eq!(run(&steering, &v6("2001:db8::1", 64)), Steered::NoSocket);
+    assert_eq!(run(&steering, &mine), SteeringOutcome::NoSocket);
+    assert_eq!(run(&steering, &next), SteeringOutcome::Local);
+    assert_eq!(run(&steering, &v6("2001:db8::1", 64)), SteeringOutcome::NoSocket);
     steering.set_locals(&locals()).unwrap();
-    assert_eq!(run(&steering, &mine), Steered::Local);
-    assert_eq!(run(&steering, &next), Steered::NoSocket);
-    assert_eq!(run(&steering, &v6("2001:db8::1", 64)), Steered::Local);
+    assert_eq!(run(&steering, &mine), SteeringOutcome::Local);
+    assert_eq!(run(&steering, &next), SteeringOutcome::NoSocket);
+    assert_eq!(run(&steering, &v6("2001:db8::1", 64)), SteeringOutcome::Local);
 }
 
 #[test]
-fn an_interface_that_is_observed_passes_what_it_would_take() {
+fn observed_interface_passes_all_packets() {
     let steering = steering();
     let (theirs, mine) = (v4("203.0.113.1", 64), v4("192.0.2.1", 64));
     for only in [true, false, true] {
         steering.observe(only).unwrap();
         assert_eq!(steering.observes().unwrap(), only);
-        let want = if only { Steered::Observed } else { Steered::NoSocket };
+        let want = if only { SteeringOutcome::Observed } else { SteeringOutcome::NoSocket };
         assert_eq!(run(&steering, &theirs), want);
         assert_eq!(run(&steering, &v6("2001:db8:1::1", 64)), want);
-        assert_eq!(run(&steering, &mine), Steered::Local, "the host's own either way");
+        assert_eq!(run(&steering, &mine), SteeringOutcome::Local, "the host's own either way");
     }
 }
 
 #[test]
-fn more_own_addresses_than_fit_are_an_error() {
+fn too_many_own_addresses_are_an_error() {
     let many: Locals =
         (0..5000_u32).map(|n| IpAddr::from((0x0a00_0000 + n).to_be_bytes())).collect();
     let error = steering().set_locals(&many).expect_err("4096 fit");
@@ -309,19 +337,19 @@ fn more_own_addresses_than_fit_are_an_error() {
 }
 
 /// The rule, from its words: the host keeps what the router does not forward.
-fn twin(packet: &[u8]) -> Steered {
+fn twin(packet: &[u8]) -> SteeringOutcome {
     let locals = locals();
     if packet[..6] != MAC {
-        return if packet[0] % 2 == 1 { Steered::Group } else { Steered::NotMine };
+        return if packet[0] % 2 == 1 { SteeringOutcome::Group } else { SteeringOutcome::NotMine };
     }
     let packet = &bare(packet)[..];
     let (header, left, to) = match u16::from_be_bytes([packet[12], packet[13]]) {
-        0x0806 => return Steered::Arp,
-        0x8100 | 0x88a8 | 0x9100 => return Steered::Tagged,
+        0x0806 => return SteeringOutcome::Arp,
+        0x8100 | 0x88a8 | 0x9100 => return SteeringOutcome::Tagged,
         0x0800 => {
             let header = &packet[14..];
             if header.len() < 20 || header[0] / 16 != 4 || header[0] % 16 < 5 {
-                return Steered::Unparsed;
+                return SteeringOutcome::Unparsed;
             }
             let to: [u8; 4] = header[16..20].try_into().unwrap();
             (header, header[8], IpAddr::from(to))
@@ -329,28 +357,28 @@ fn twin(packet: &[u8]) -> Steered {
         0x86dd => {
             let header = &packet[14..];
             if header.len() < 40 || header[0] / 16 != 6 {
-                return Steered::Unparsed;
+                return SteeringOutcome::Unparsed;
             }
             let to: [u8; 16] = header[24..40].try_into().unwrap();
             (header, header[7], IpAddr::from(to))
         }
-        _ => return Steered::NotIp,
+        _ => return SteeringOutcome::NotIp,
     };
     assert!(header.len() >= 20);
     match to {
-        _ if left <= 1 => Steered::Expiring,
-        IpAddr::V4(to) if to.is_multicast() || to.is_broadcast() => Steered::Multicast,
-        IpAddr::V6(to) if to.is_multicast() => Steered::Multicast,
-        IpAddr::V4(to) if to.is_link_local() => Steered::LinkLocal,
-        IpAddr::V6(to) if to.is_unicast_link_local() => Steered::LinkLocal,
-        IpAddr::V4(to) if locals.v4.contains(&to) => Steered::Local,
-        IpAddr::V6(to) if locals.v6.contains(&to) => Steered::Local,
-        _ => Steered::NoSocket,
+        _ if left <= 1 => SteeringOutcome::Expiring,
+        IpAddr::V4(to) if to.is_multicast() || to.is_broadcast() => SteeringOutcome::Multicast,
+        IpAddr::V6(to) if to.is_multicast() => SteeringOutcome::Multicast,
+        IpAddr::V4(to) if to.is_link_local() => SteeringOutcome::LinkLocal,
+        IpAddr::V6(to) if to.is_unicast_link_local() => SteeringOutcome::LinkLocal,
+        IpAddr::V4(to) if locals.v4.contains(&to) => SteeringOutcome::Local,
+        IpAddr::V6(to) if locals.v6.contains(&to) => SteeringOutcome::Local,
+        _ => SteeringOutcome::NoSocket,
     }
 }
 
 #[test]
-fn the_program_agrees_with_its_twin_on_damaged_packets() {
+fn program_agrees_with_model_on_damaged_packets() {
     let steering = steering();
     let seeds = [
         v4("203.0.113.1", 64),
@@ -403,13 +431,18 @@ fn soon(seconds: f64) -> u64 {
 }
 
 #[test]
-fn declined_flows_end_here_until_their_time_is_over() {
-    let steering = Steering::guarding(MAC, 4, &locals(), Early { flows: 1024, ..Early::default() })
-        .expect("the program loads");
+fn declined_flow_is_dropped_until_expiry() {
+    let steering = Steering::for_gate(
+        MAC,
+        4,
+        &locals(),
+        EarlyDropConfig { flows: 1024, ..EarlyDropConfig::default() },
+    )
+    .expect("the program loads");
     let declined = |packet: &[u8]| {
-        let before = steering.counts().unwrap()[Steered::Declined];
+        let before = steering.counts().unwrap()[SteeringOutcome::Declined];
         let run = steering.program().test_run(packet, 1).expect("the program runs");
-        let dropped = steering.counts().unwrap()[Steered::Declined] - before == 1;
+        let dropped = steering.counts().unwrap()[SteeringOutcome::Declined] - before == 1;
         assert_eq!(run.retval == Action::Drop as u32, dropped);
         dropped
     };
@@ -428,10 +461,10 @@ fn declined_flows_end_here_until_their_time_is_over() {
     assert!(declined(&four) && !declined(&v4("203.0.113.2", 64)));
     let (_, own) = pair("203.0.113.7", "192.0.2.1");
     steering.decline(src4, own, Some(soon(60.0))).unwrap();
-    assert_eq!(run(&steering, &v4("192.0.2.1", 64)), Steered::Local);
+    assert_eq!(run(&steering, &v4("192.0.2.1", 64)), SteeringOutcome::Local);
     // An interface that is only observed drops nothing.
     steering.observe(true).unwrap();
-    assert_eq!(run(&steering, &four), Steered::Observed);
+    assert_eq!(run(&steering, &four), SteeringOutcome::Observed);
     steering.observe(false).unwrap();
     // Over, and forgiven.
     steering.decline(src4, dst4, Some(soon(-1.0))).unwrap();
@@ -448,10 +481,11 @@ fn declined_flows_end_here_until_their_time_is_over() {
 /// Packets that no socket receives are dropped where a gate guards and does not fail open, and no
 /// others are: the host's packets stay the host's.
 #[test]
-fn packet_without_socket_is_dropped_on_a_closed_front() {
-    let closed = Early { closed: true, ..Early::default() };
-    let front = Steering::guarding(MAC, 4, &locals(), closed).expect("the program loads");
-    let open = Steering::guarding(MAC, 4, &locals(), Early::default()).expect("the program loads");
+fn packet_without_socket_is_dropped_when_fail_closed() {
+    let closed = EarlyDropConfig { fail_closed: true, ..EarlyDropConfig::default() };
+    let front = Steering::for_gate(MAC, 4, &locals(), closed).expect("the program loads");
+    let open = Steering::for_gate(MAC, 4, &locals(), EarlyDropConfig::default())
+        .expect("the program loads");
     let undecided = [
         v4("203.0.113.1", 64),
         v6("2001:db8:1::1", 64),
@@ -463,20 +497,20 @@ fn packet_without_socket_is_dropped_on_a_closed_front() {
         let end = front.program().test_run(packet, 1).expect("the program runs");
         assert_eq!(end.retval, Action::Drop as u32, "{packet:02x?}");
         let after = front.counts().unwrap();
-        assert_eq!(after[Steered::Unserved], before[Steered::Unserved] + 1);
+        assert_eq!(after[SteeringOutcome::Unserved], before[SteeringOutcome::Unserved] + 1);
         assert_eq!(after.passed(), before.passed(), "it is not counted as the host's");
-        assert_eq!(run(&open, packet), Steered::NoSocket, "an open one passes it");
+        assert_eq!(run(&open, packet), SteeringOutcome::NoSocket, "an open one passes it");
     }
     for (packet, want) in [
-        (v4("192.0.2.1", 64), Steered::Local),
-        (v4("203.0.113.1", 1), Steered::Expiring),
-        (ethernet(MAC, 0x0806, &[0; 28]), Steered::Arp),
+        (v4("192.0.2.1", 64), SteeringOutcome::Local),
+        (v4("203.0.113.1", 1), SteeringOutcome::Expiring),
+        (ethernet(MAC, 0x0806, &[0; 28]), SteeringOutcome::Arp),
     ] {
         assert_eq!(run(&front, &packet), want);
     }
     // Observing is the operator's order, and passes all.
     front.observe(true).unwrap();
-    assert_eq!(run(&front, &undecided[0]), Steered::Observed);
+    assert_eq!(run(&front, &undecided[0]), SteeringOutcome::Observed);
 }
 
 /// SplitMix64; the seed is fixed so that a failure repeats.
@@ -512,7 +546,7 @@ fn of(src: IpAddr) -> Vec<u8> {
 }
 
 /// A list at random: of every family blocked prefixes, and in each some that pass.
-fn list(dice: &mut impl FnMut(u64) -> u64) -> Vec<Source> {
+fn list(dice: &mut impl FnMut(u64) -> u64) -> Vec<SourcePrefix> {
     let mut list = Vec::new();
     for six in [false, true] {
         // A chain of blocks beside one another: 4, 8 or 16 addresses each.
@@ -527,11 +561,11 @@ fn list(dice: &mut impl FnMut(u64) -> u64) -> Vec<Source> {
             if dice(2) == 0 {
                 let width = if six { 64 + 6 } else { 32 };
                 let len = (width - bits) as u8;
-                list.push(Source { address: source(at, six), len, drops: true });
+                list.push(SourcePrefix { address: source(at, six), len, drops: true });
                 for inner in at..at + size {
                     if dice(4) == 0 {
                         let len = width as u8;
-                        list.push(Source { address: source(inner, six), len, drops: false });
+                        list.push(SourcePrefix { address: source(inner, six), len, drops: false });
                     }
                 }
             }
@@ -542,22 +576,22 @@ fn list(dice: &mut impl FnMut(u64) -> u64) -> Vec<Source> {
 }
 
 /// The slow twin: every entry of the list is looked at, the longest says.
-fn blocked(list: &[Source], src: IpAddr) -> bool {
-    let within = |it: &&Source| match (it.address, src) {
+fn blocked(list: &[SourcePrefix], src: IpAddr) -> bool {
+    let within = |it: &&Source| match (source.address, src) {
         (IpAddr::V4(at), IpAddr::V4(src)) => {
-            (u32::from(at) ^ u32::from(src)).leading_zeros() >= u32::from(it.len)
+            (u32::from(at) ^ u32::from(src)).leading_zeros() >= u32::from(source.len)
         }
         (IpAddr::V6(at), IpAddr::V6(src)) => {
-            (u128::from(at) ^ u128::from(src)).leading_zeros() >= u32::from(it.len)
+            (u128::from(at) ^ u128::from(src)).leading_zeros() >= u32::from(source.len)
         }
         _ => false,
     };
-    list.iter().filter(within).max_by_key(|it| it.len).is_some_and(|it| it.drops)
+    list.iter().filter(within).max_by_key(|source| source.len).is_some_and(|source| source.drops)
 }
 
 fn guarding(prefixes: u32) -> Steering {
-    let early = Early { flows: 16, prefixes, ..Early::default() };
-    Steering::guarding(MAC, 4, &locals(), early).expect("the program loads")
+    let early = EarlyDropConfig { flows: 16, prefixes, ..EarlyDropConfig::default() };
+    Steering::for_gate(MAC, 4, &locals(), early).expect("the program loads")
 }
 
 /// Whether the program drops a packet, and counts it as of a blocked source with its bytes.
@@ -566,10 +600,10 @@ fn drops(steering: &Steering, packet: &[u8]) -> bool {
     let (before, bytes) = counts();
     let run = steering.program().test_run(packet, 1).expect("the program runs");
     let (after, more) = counts();
-    let dropped = after[Steered::Blocked] - before[Steered::Blocked] == 1;
+    let dropped = after[SteeringOutcome::Blocked] - before[SteeringOutcome::Blocked] == 1;
     assert_eq!(run.retval == Action::Drop as u32, dropped);
     assert_eq!(more - bytes, if dropped { packet.len() as u64 } else { 0 });
-    let all = |counts: &fingerpost_port::af_xdp::steer::Counts| {
+    let all = |counts: &fingerpost_port::af_xdp::steer::SteeringCounters| {
         counts.iter().map(|(_, count)| count).sum::<u64>()
     };
     assert_eq!(all(&after), all(&before) + 1);
@@ -577,14 +611,14 @@ fn drops(steering: &Steering, packet: &[u8]) -> bool {
 }
 
 #[test]
-fn blocked_sources_end_here_as_a_scan_of_the_list_says() {
+fn blocked_sources_equal_linear_scan() {
     let steering = guarding(4096);
     let mut dice = dice(7);
     let mut met = [0u32; 2];
     for round in 0..60 {
         let list = if round % 20 == 19 { Vec::new() } else { list(&mut dice) };
         let written = steering.set_blocked(&list).expect("there is room");
-        assert_eq!(written, Written { there: list.len(), left: 0 });
+        assert_eq!(written, InstalledPrefixes { installed: list.len(), omitted: 0 });
         for n in 0..64 {
             for six in [false, true] {
                 let src = source(n, six);
@@ -597,14 +631,17 @@ fn blocked_sources_end_here_as_a_scan_of_the_list_says() {
     }
     assert!(met.iter().all(|&times| times > 1000), "{met:?}");
     // What is the host's stays so, and an interface that is only observed drops nothing.
-    let all =
-        ["0.0.0.0", "::"].map(|all| Source { address: all.parse().unwrap(), len: 0, drops: true });
+    let all = ["0.0.0.0", "::"].map(|all| SourcePrefix {
+        address: all.parse().unwrap(),
+        len: 0,
+        drops: true,
+    });
     steering.set_blocked(&all).unwrap();
     assert!(drops(&steering, &of(source(1, false))) && drops(&steering, &of(source(1, true))));
-    assert_eq!(run(&steering, &v4("192.0.2.1", 64)), Steered::Local);
-    assert_eq!(run(&steering, &v6("2001:db8:1::1", 1)), Steered::Expiring);
+    assert_eq!(run(&steering, &v4("192.0.2.1", 64)), SteeringOutcome::Local);
+    assert_eq!(run(&steering, &v6("2001:db8:1::1", 1)), SteeringOutcome::Expiring);
     steering.observe(true).unwrap();
-    assert_eq!(run(&steering, &of(source(1, true))), Steered::Observed);
+    assert_eq!(run(&steering, &of(source(1, true))), SteeringOutcome::Observed);
     steering.observe(false).unwrap();
     assert!(drops(&steering, &of(source(1, true))));
 }
@@ -612,17 +649,17 @@ fn blocked_sources_end_here_as_a_scan_of_the_list_says() {
 /// While another thread goes from list to list, a source of which all lists say the same is never
 /// taken for anything else.
 #[test]
-fn another_list_changes_nothing_on_the_way_of_what_both_say_alike() {
+fn list_update_keeps_common_entries_in_force() {
     let steering = guarding(4096);
     let mut dice = dice(8);
-    let lists: Vec<Vec<Source>> = (0..2).map(|_| list(&mut dice)).collect();
+    let lists: Vec<Vec<SourcePrefix>> = (0..2).map(|_| list(&mut dice)).collect();
     let sources: Vec<IpAddr> = (0..64).flat_map(|n| [source(n, false), source(n, true)]).collect();
     let same: Vec<(Vec<u8>, bool)> = sources
         .into_iter()
         .filter(|&src| blocked(&lists[0], src) == blocked(&lists[1], src))
         .map(|src| (of(src), blocked(&lists[0], src)))
         .collect();
-    assert!(same.iter().any(|it| it.1) && same.iter().any(|it| !it.1));
+    assert!(same.iter().any(|pair| pair.1) && same.iter().any(|pair| !pair.1));
     steering.set_blocked(&lists[0]).unwrap();
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -646,7 +683,7 @@ fn another_list_changes_nothing_on_the_way_of_what_both_say_alike() {
 
 /// Where there is no room, a part of the list is dropped here, and nothing that is not on it.
 #[test]
-fn a_list_that_finds_no_room_is_known_in_part() {
+fn list_beyond_capacity_is_installed_in_part() {
     let (steering, mut dice) = (guarding(10), dice(9));
     let mut short = 0;
     for round in 0..200 {
@@ -664,18 +701,19 @@ fn a_list_that_finds_no_room_is_known_in_part() {
         }
     }
     assert!((20..200).contains(&short), "{short}");
-    let none = Steering::guarding(MAC, 4, &locals(), Early::default()).unwrap();
-    let all = [Source { address: source(0, false), len: 26, drops: true }];
-    assert_eq!(none.set_blocked(&all).unwrap(), Written { there: 0, left: 1 });
-    assert_eq!(run(&none, &of(source(1, false))), Steered::NoSocket);
+    let none = Steering::for_gate(MAC, 4, &locals(), EarlyDropConfig::default()).unwrap();
+    let all = [SourcePrefix { address: source(0, false), len: 26, drops: true }];
+    assert_eq!(none.set_blocked(&all).unwrap(), InstalledPrefixes { installed: 0, omitted: 1 });
+    assert_eq!(run(&none, &of(source(1, false))), SteeringOutcome::NoSocket);
 }
 
 /// A packet for the host with a source behind the gate is dropped, since the host would answer it there.
 #[test]
-fn packet_for_the_host_with_a_source_inside_is_dropped_and_counted() {
-    let early = Early { inside: 8, closed: true, ..Early::default() };
-    let front = Steering::guarding(MAC, 4, &locals(), early).expect("the program loads");
-    let entry = |text: &str, len, drops| Source { address: text.parse().unwrap(), len, drops };
+fn host_packet_with_protected_source_is_dropped_and_counted() {
+    let early = EarlyDropConfig { protected: 8, fail_closed: true, ..EarlyDropConfig::default() };
+    let front = Steering::for_gate(MAC, 4, &locals(), early).expect("the program loads");
+    let entry =
+        |text: &str, len, drops| SourcePrefix { address: text.parse().unwrap(), len, drops };
     let inside = [
         entry("203.0.113.0", 24, true),
         entry("203.0.113.8", 29, false),
@@ -690,19 +728,19 @@ fn packet_for_the_host_with_a_source_inside_is_dropped_and_counted() {
         packet
     };
     let mine = [
-        (v4("192.0.2.1", 64), Steered::Local),
-        (v4("203.0.113.200", 1), Steered::Expiring),
-        (v4("224.0.0.5", 64), Steered::Multicast),
-        (v4("169.254.1.1", 64), Steered::LinkLocal),
-        (v6("2001:db8::1", 64), Steered::Local),
-        (v6("2001:db8:5::5", 1), Steered::Expiring),
-        (v6("ff02::5", 64), Steered::Multicast),
-        (v6("fe80::5", 64), Steered::LinkLocal),
+        (v4("192.0.2.1", 64), SteeringOutcome::Local),
+        (v4("203.0.113.200", 1), SteeringOutcome::Expiring),
+        (v4("224.0.0.5", 64), SteeringOutcome::Multicast),
+        (v4("169.254.1.1", 64), SteeringOutcome::LinkLocal),
+        (v6("2001:db8::1", 64), SteeringOutcome::Local),
+        (v6("2001:db8:5::5", 1), SteeringOutcome::Expiring),
+        (v6("ff02::5", 64), SteeringOutcome::Multicast),
+        (v6("fe80::5", 64), SteeringOutcome::LinkLocal),
     ];
     for (packet, want) in &mine {
         assert_eq!(run(&front, packet), *want, "no prefix is inside yet");
     }
-    front.set_inside(&inside).expect("there is room");
+    front.set_protected(&inside).expect("there is room");
     let (mut dropped, mut bytes) = (0, 0);
     for (packet, want) in &mine {
         let six = packet[12..14] == [0x86, 0xdd];
@@ -714,7 +752,7 @@ fn packet_for_the_host_with_a_source_inside_is_dropped_and_counted() {
         let run_it = front.program().test_run(&packet(forged), 1).expect("the program runs");
         assert_eq!(run_it.retval, Action::Drop as u32, "{want:?}");
         (dropped, bytes) = (dropped + 1, bytes + packet(forged).len() as u64 - 4);
-        assert_eq!(front.counts().unwrap()[Steered::Forged], dropped);
+        assert_eq!(front.counts().unwrap()[SteeringOutcome::Forged], dropped);
         assert_eq!(front.forged_bytes().unwrap(), bytes);
         assert_eq!(run(&front, &packet(honest)), *want, "a prefix within that is not inside");
         assert_eq!(run(&front, &packet(beside)), *want);
@@ -723,10 +761,10 @@ fn packet_for_the_host_with_a_source_inside_is_dropped_and_counted() {
         front.observe(false).unwrap();
     }
     // Another list, and none.
-    front.set_inside(&inside[2..]).expect("there is room");
-    assert_eq!(run(&front, &mine[0].0), Steered::Local);
-    front.set_inside(&[]).expect("nothing is written");
-    assert_eq!(run(&front, &mine[4].0), Steered::Local);
-    let many: Vec<Source> = (0..9).map(|n| entry(&format!("10.{n}.0.0"), 16, true)).collect();
-    assert_eq!(front.set_inside(&many).unwrap_err().raw_os_error(), Some(28), "ENOSPC");
+    front.set_protected(&inside[2..]).expect("there is room");
+    assert_eq!(run(&front, &mine[0].0), SteeringOutcome::Local);
+    front.set_protected(&[]).expect("nothing is written");
+    assert_eq!(run(&front, &mine[4].0), SteeringOutcome::Local);
+    let many: Vec<SourcePrefix> = (0..9).map(|n| entry(&format!("10.{n}.0.0"), 16, true)).collect();
+    assert_eq!(front.set_protected(&many).unwrap_err().raw_os_error(), Some(28), "ENOSPC");
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use fib::{Publisher, Reader};
 use port::af_xdp::{self, Interface, RingSizes, Socket};
-use port::{AbsentPort, Arena, Host, Port, PortStats};
+use port::{Arena, Host, PlaceholderPort, Port, PortStats};
 
 use crate::config::{self, Config, Target};
 use crate::control::links;
@@ -315,7 +315,7 @@ pub(crate) fn open_one(
     let queues = wanted_queues(config, wanted)?;
     let (name, mode) = (&wanted.name, wanted.mode);
     let interface = match wanted.guard {
-        Some(early) => Interface::open_guarding(name, queues, steered, mode, early)?,
+        Some(early) => Interface::open_for_gate(name, queues, steered, mode, early)?,
         None => Interface::open(name, queues, steered, mode)?,
     };
     adjust(config, interface, wanted, steered)
@@ -406,7 +406,7 @@ pub(crate) fn start(
             let (port, index, fallback): (Box<dyn Port>, _, _) = match (bound, unserved) {
                 (Ok(socket), _) => (Box::new(socket), interface.index(), interface.fallback()),
                 (Err(why), Unserved::Skip) => {
-                    let absent = AbsentPort::new(&*name, mac, mtu);
+                    let absent = PlaceholderPort::new(&*name, mac, mtu);
                     let absent = absent.map_err(system("make a descriptor"))?;
                     (Box::new(absent), 0, Some(why.to_string()))
                 }

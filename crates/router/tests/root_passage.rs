@@ -35,7 +35,7 @@ use fastrand::Rng;
 use gate::flow::Flow;
 use port::af_xdp::Locals;
 use port::af_xdp::bpf::asm::Action;
-use port::af_xdp::steer::{Early, Steered, Steering};
+use port::af_xdp::steer::{EarlyDropConfig, Steering, SteeringOutcome};
 
 use frames::{CLIENTS, PROTECTED6};
 use gate_rig::{BACK4, BACK6, FRONT6, MS, OUTSIDE6, PROTECTED, Rig, config};
@@ -53,7 +53,7 @@ fn locals() -> Locals {
 }
 
 /// Runs the steering program on a frame; returns the counter that grew and the frame afterwards.
-fn steer(steering: &Steering, frame: &[u8]) -> (Steered, Vec<u8>) {
+fn steer(steering: &Steering, frame: &[u8]) -> (SteeringOutcome, Vec<u8>) {
     let before = steering.counts().expect("the counters can be read");
     let run = steering.program().test_run(frame, 1).expect("the program runs");
     let after = steering.counts().expect("the counters can be read");
@@ -88,12 +88,12 @@ fn decide(rng: &mut Rng, rig: &mut Rig, rule: &mut Rule) {
 fn run(more: &str, udp: Option<u16>, seed: u64) {
     let lists = "[allow]\nprefixes = [\"192.0.2.39\"]\n[block]\nprefixes = [\"192.0.2.36/30\"]\n";
     let mut rig = Rig::new(config("10gbit", &format!("{lists}{more}")));
-    let closed = Early { closed: true, inside: 16, ..Early::default() };
+    let closed = EarlyDropConfig { fail_closed: true, protected: 16, ..EarlyDropConfig::default() };
     let steering = Steering::guarding(MAC, 1, &locals(), closed)
         .expect("the program loads (this test needs root)");
-    steering.set_inside(&rule::behind()).expect("there is room");
+    steering.set_protected(&rule::behind()).expect("there is room");
     let (mut rng, mut rule) = (Rng::with_seed(seed), Rule::new(udp));
-    let mut steered: HashMap<Steered, u32> = HashMap::new();
+    let mut steered: HashMap<SteeringOutcome, u32> = HashMap::new();
     let mut left: HashMap<Exit, u32> = HashMap::new();
     let mut would_pass = 0;
     for _ in 0..PARTS {
@@ -112,7 +112,7 @@ fn run(more: &str, udp: Option<u16>, seed: u64) {
             let (which, bytes) = steer(&steering, &frame);
             *steered.entry(which).or_default() += 1;
             if which.drops() {
-                if which == Steered::Unserved {
+                if which == SteeringOutcome::Unserved {
                     rig.far[0].send(&bytes);
                 }
             } else {
@@ -141,19 +141,19 @@ fn run(more: &str, udp: Option<u16>, seed: u64) {
     println!("{would_pass} the kernel would forward; {steered:?}; {left:?}");
     // A generator that covers few rules would prove nothing.
     let common = [
-        Steered::Unserved,
-        Steered::Group,
-        Steered::Astray,
-        Steered::Tagged,
-        Steered::Nested,
-        Steered::Arp,
-        Steered::NotIp,
-        Steered::Unparsed,
-        Steered::Expiring,
-        Steered::Multicast,
-        Steered::LinkLocal,
-        Steered::Local,
-        Steered::Forged,
+        SteeringOutcome::Unserved,
+        SteeringOutcome::Group,
+        SteeringOutcome::Astray,
+        SteeringOutcome::Tagged,
+        SteeringOutcome::Nested,
+        SteeringOutcome::Arp,
+        SteeringOutcome::NotIp,
+        SteeringOutcome::Unparsed,
+        SteeringOutcome::Expiring,
+        SteeringOutcome::Multicast,
+        SteeringOutcome::LinkLocal,
+        SteeringOutcome::Local,
+        SteeringOutcome::Forged,
     ];
     for which in common {
         assert!(steered.get(&which).is_some_and(|&count| count >= 20), "{which:?}: {steered:?}");

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use fingerpost_router::config::Config;
 use fingerpost_router::{Daemon, ReloadError};
 use network::{ip, set};
-use port::af_xdp::steer::Steered;
+use port::af_xdp::steer::SteeringOutcome;
 
 /// Moves this thread into a new namespace whose kernel forwards from a1 to b1.
 fn network() {
@@ -228,7 +228,10 @@ fn interface_made_again_is_taken_over_with_its_counters_without_and_with_a_reloa
     taken_over(&mut daemon, true);
     passes(&daemon);
     let after = daemon.interfaces()[0].counts().unwrap();
-    assert!(after[Steered::Taken] > before[Steered::Taken], "{before:?}, then {after:?}");
+    assert!(
+        after[SteeringOutcome::Taken] > before[SteeringOutcome::Taken],
+        "{before:?}, then {after:?}"
+    );
     let changes = daemon.change(config(TWO)).expect("nothing has changed");
     assert_eq!(changes.to_string(), "nothing to change");
 

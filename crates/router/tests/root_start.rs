@@ -23,7 +23,7 @@ use fingerpost_router::{Router, Running, StartError};
 use network::ip;
 use port::af_xdp::bpf::asm::{Assembler, Helper, Reg};
 use port::af_xdp::bpf::{LiveRun, Program};
-use port::af_xdp::steer::Steered;
+use port::af_xdp::steer::SteeringOutcome;
 
 fn network() {
     network::network(&["a", "b"]);
@@ -198,7 +198,7 @@ fn overload_every_packet_taken_is_counted_as_received_and_dropped() {
     assert!(running.stop());
     let (stats, a1) = (running.stats(), running.interfaces()[0].clone());
     assert!(stats.balanced(), "{stats:?}");
-    let taken = a1.counts().expect("its counters")[Steered::Taken];
+    let taken = a1.counts().expect("its counters")[SteeringOutcome::Taken];
     assert_eq!(stats.received, taken, "{stats:?}");
     assert_eq!(stats.dropped(), taken, "{stats:?}");
     // And by the interface itself, whose sockets are closed.

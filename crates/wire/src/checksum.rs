@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_equal_the_definition_at_every_length_and_cut() {
+    fn sum_equals_definition_at_every_length_and_cut() {
         for seed in 0..32 {
             let mut next = noise(seed);
             let mut bytes = [0u8; 67];
@@ -207,7 +207,7 @@ mod tests {
     /// Every value of the word that holds TTL and protocol, and several values of
     /// everything else: decremented and updated equals computed from scratch.
     #[test]
-    fn a_ttl_decrement_equals_a_fresh_checksum_for_all_words() {
+    fn ttl_decrement_equals_fresh_checksum_for_all_words() {
         for rest in [0u32, 1, 0xffff, 0x4500_0054, 0xffff_fffe, 0x8000_7fff, 0xdead_beef] {
             for word in 0x0100..=0xffffu16 {
                 let fresh = |word: u16| {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn every_checksum_survives_every_kind_of_change() {
+    fn incremental_update_keeps_every_checksum_valid() {
         for checksum in 0..=0xffffu16 {
             // ~HC is congruent to the sum of all words, so the other words sum to
             // ~HC - m; whatever m' is, the result must make the whole valid again.
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_change_equals_a_fresh_checksum() {
+    fn address_change_equals_fresh_checksum() {
         let mut next = noise(7);
         for _ in 0..20_000 {
             let mut bytes = [0u8; 20];
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_real_header_is_intact_and_a_flipped_bit_is_seen() {
+    fn captured_header_is_valid_and_flipped_bit_is_not() {
         // A TCP segment's IPv4 header as captured (checksum 0xb1e6).
         let header = [
             0x45, 0x00, 0x00, 0x3c, 0x1c, 0x46, 0x40, 0x00, 0x40, 0x06, 0xb1, 0xe6, 0xac, 0x10,

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn header_comes_back_as_it_was_written() {
+    fn emitted_header_parses_back() {
         for words in 0..=31 {
             let private: Vec<u8> = (0..4 * words as u8).collect();
             let mut bytes = [0xee; LEN + MOST_PRIVATE + 3];

@@ -376,7 +376,7 @@ pub fn ecn_of(inner: &[u8]) -> Result<u8, BadHeader> {
 /// # Errors
 ///
 /// What the views say of the packet.
-pub fn settle_ecn(inner: &mut [u8], outer: u8) -> Result<bool, BadHeader> {
+pub fn decapsulate_ecn(inner: &mut [u8], outer: u8) -> Result<bool, BadHeader> {
     let (protocol, tos) = protocol_and_tos(inner)?;
     let Some(ecn) = ecn_out(tos, outer) else { return Ok(false) };
     let settled = tos & !CE | ecn;

@@ -223,7 +223,7 @@ proptest! {
 }
 
 #[test]
-fn fields_that_contradict_are_told_apart() {
+fn inconsistent_fields_yield_distinct_errors() {
     let mut packet = [0; 28];
     ipv4::Header { total_len: 28, ttl: 1, ..Default::default() }.emit(&mut packet).unwrap();
     let with = |at: usize, value: u8| {
@@ -256,7 +256,7 @@ fn fields_that_contradict_are_told_apart() {
 }
 
 #[test]
-fn what_does_not_fit_is_not_emitted() {
+fn oversized_values_are_not_emitted() {
     let room = &mut [0; 100];
     let four = ipv4::Header { total_len: 20, ..Default::default() };
     assert_eq!(ipv4::Header { options: &[1; 3], ..four }.emit(room), Err(BadHeader::HeaderLength));
@@ -277,7 +277,7 @@ fn what_does_not_fit_is_not_emitted() {
 
 /// An echo request as `ping` sends it, with an Ethernet header in front.
 #[test]
-fn a_captured_ping_reads_as_it_should() {
+fn captured_ping_parses() {
     let frame = [
         0x00, 0x0c, 0x29, 0x19, 0xf1, 0x14, 0x00, 0x50, 0x56, 0xc0, 0x00, 0x08, 0x08, 0x00, //
         0x45, 0x00, 0x00, 0x3c, 0x1c, 0x46, 0x40, 0x00, 0x40, 0x01, 0xb1, 0xeb, 0xac, 0x10, //
@@ -304,7 +304,7 @@ fn a_captured_ping_reads_as_it_should() {
 /// The walk over hop-by-hop, routing, fragment, authentication and destination
 /// options, in the order of RFC 8200, 4.1.
 #[test]
-fn the_walk_passes_every_extension_header() {
+fn extension_header_walk_reaches_upper_protocol() {
     let chain: &[u8] = &[
         ipv6::ROUTING,
         0,
@@ -427,7 +427,7 @@ fn the_walk_passes_every_extension_header() {
 
 /// A UDP checksum that computes to zero goes out as 0xffff (RFC 768).
 #[test]
-fn a_udp_checksum_of_zero_is_written_as_ones() {
+fn zero_udp_checksum_is_written_as_ones() {
     for word in 0..=0xffffu16 {
         let mut bytes = [0; 10];
         bytes[8..].copy_from_slice(&word.to_be_bytes());
@@ -447,7 +447,7 @@ fn a_udp_checksum_of_zero_is_written_as_ones() {
 /// under attack (repository StopDDoS/packet-captures, the DNS RRSIG capture; the
 /// victim's address was rewritten there, checksums with it).
 #[test]
-fn captured_packets_of_both_families_read_as_they_should() {
+fn captured_packets_of_both_families_parse() {
     let frame = [
         0xa8, 0xa1, 0x59, 0x37, 0xd0, 0x90, 0x2c, 0x21, 0x31, 0x28, 0xa3, 0x71, 0x08, 0x00, 0x45,
         0x00, 0x00, 0x3a, 0x61, 0xef, 0x00, 0x00, 0x35, 0x11, 0xd5, 0xbb, 0x18, 0xc7, 0x21, 0x2e,

@@ -20,7 +20,7 @@ const V6: Ends = Ends::V6 {
 };
 
 #[test]
-fn each_family_goes_into_each() {
+fn tunnel_carries_each_family_in_each() {
     let ways = [
         ("4in4", V4, 41, "inner4"),
         ("6in4", V4, 1, "inner6"),
@@ -43,7 +43,7 @@ fn each_family_goes_into_each() {
 }
 
 #[test]
-fn each_family_goes_into_each_with_udp_between_them() {
+fn udp_tunnel_carries_each_family_in_each() {
     let ways = [
         ("4u4", V4, 41, "inner4"),
         ("6u4", V4, 1, "inner6"),
@@ -92,7 +92,7 @@ fn each_family_goes_into_each_with_udp_between_them() {
 }
 
 #[test]
-fn what_is_no_tunnel_is_told() {
+fn non_tunnel_packet_is_rejected() {
     let whole = golden("4in4");
     for len in 0..whole.len() {
         assert_eq!(Outer::parse(&whole[..len]), Err(BadHeader::Truncated), "{len}");
@@ -116,7 +116,7 @@ fn what_is_no_tunnel_is_told() {
 
 /// Figure 4 of RFC 6040, all sixteen places.
 #[test]
-fn ecn_comes_out_as_the_rfc_says() {
+fn ecn_follows_rfc_6040_on_decapsulation() {
     let figure = [
         [Some(0), Some(0), Some(0), None],
         [Some(1), Some(1), Some(1), Some(3)],
@@ -132,18 +132,18 @@ fn ecn_comes_out_as_the_rfc_says() {
 }
 
 #[test]
-fn congestion_on_the_way_is_told_inside() {
+fn congestion_mark_is_copied_to_inner_packet() {
     let packet = golden("4in4ce");
     let outer = Outer::parse(&packet).unwrap();
     let mut inner = packet[outer.offset..outer.end].to_vec();
-    assert_eq!(tunnel::settle_ecn(&mut inner, outer.ecn), Ok(true));
+    assert_eq!(tunnel::decapsulate_ecn(&mut inner, outer.ecn), Ok(true));
     assert_eq!(inner, golden("inner4ce"));
     assert!(ipv4::View::parse(&inner[..]).unwrap().checksum_ok());
     let mut inner = golden("inner6ect1");
-    assert_eq!(tunnel::settle_ecn(&mut inner, tunnel::CE), Ok(true));
+    assert_eq!(tunnel::decapsulate_ecn(&mut inner, tunnel::CE), Ok(true));
     assert_eq!(inner, golden("inner6ce"));
     let mut inner = golden("short4");
-    assert_eq!(tunnel::settle_ecn(&mut inner, tunnel::CE), Ok(false));
+    assert_eq!(tunnel::decapsulate_ecn(&mut inner, tunnel::CE), Ok(false));
     assert_eq!(inner, golden("short4"));
 }
 
@@ -160,7 +160,7 @@ fn answer(reason: Reason, packet: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn answers_quote_what_they_are_about() {
+fn icmp_error_quotes_offending_packet() {
     for size in ["short", "long"] {
         for (family, mtu) in [(4, 1400), (6, 1280)] {
             let mut packet = golden(&format!("{size}{family}"));
@@ -177,7 +177,7 @@ fn answers_quote_what_they_are_about() {
 }
 
 #[test]
-fn some_are_never_answered() {
+fn icmp_errors_multicast_and_fragments_get_no_answer() {
     for line in include_str!("golden/tunnel.hex").lines() {
         let name = line.split(' ').next().unwrap();
         if name.starts_with("none") {
@@ -195,7 +195,7 @@ fn some_are_never_answered() {
 }
 
 #[test]
-fn segments_are_clamped_wherever_the_option_stands() {
+fn mss_is_clamped_at_any_option_offset() {
     for family in [4, 6] {
         for place in ["plain", "even", "odd"] {
             let before = golden(&format!("syn{family}{place}1460"));
@@ -219,7 +219,7 @@ fn segments_are_clamped_wherever_the_option_stands() {
 
 /// Options that end early, or say they are longer than they are, change nothing.
 #[test]
-fn damaged_options_are_left_alone() {
+fn damaged_options_are_left_unchanged() {
     let whole = golden("syn4plain1460");
     let options = ipv4::LEN + tcp::LEN;
     for at in options..whole.len() {
@@ -243,7 +243,7 @@ fn damaged_options_are_left_alone() {
 }
 
 #[test]
-fn classes_are_set_as_if_written_so() {
+fn set_traffic_class_equals_emit() {
     for tos in 0..=255 {
         let mut packet = golden("short4");
         ipv4::View::parse(&mut packet[..]).unwrap().set_tos(tos);

@@ -189,7 +189,7 @@ impl Mirror {
                 self.set_nexthop_object(view.id, view.object(), to);
             }
             RTM_DELNEXTHOP => {
-                self.remove_nexthop_objects(&[NexthopObjectView::parse(message)?.id], to)
+                self.remove_nexthop_objects(&[NexthopObjectView::parse(message)?.id], to);
             }
             RTM_NEWNETCONF | RTM_DELNETCONF => {
                 if let Some(view) = NetconfView::parse(message)? {

@@ -12,7 +12,7 @@
 //! the published grantors mark packets that do not support ECN. A mark that the inner packet
 //! already had does not count as congestion after the gate: its sender may have written it.
 
-use wire::tunnel::{CE, Outer, ecn_of, settle_ecn};
+use wire::tunnel::{CE, Outer, ecn_of, decapsulate_ecn};
 use wire::{BadHeader, ipv4, ipv6};
 
 use crate::policy::Address;
@@ -99,7 +99,7 @@ pub fn decapsulate_checked(
     };
     let inner = &mut packet[outer.offset..outer.end];
     let marked = ecn_of(inner).map_err(DecapsulationError::Header)? == CE;
-    if !settle_ecn(inner, outer.ecn).map_err(DecapsulationError::Header)? {
+    if !decapsulate_ecn(inner, outer.ecn).map_err(DecapsulationError::Header)? {
         return Err(DecapsulationError::Congested);
     }
     let Outer { ecn, offset, end, .. } = outer;

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use super::error::Error;
 
-/// Counts the packets that a device has dropped on the way out, as `ip -s link` shows them.
+/// SteeringCounters the packets that a device has dropped on the way out, as `ip -s link` shows them.
 pub(super) fn dropped(name: &str) -> Option<u64> {
     let all = fs::read_to_string("/proc/thread-self/net/dev").ok()?;
     let mine =
@@ -23,7 +23,7 @@ pub(super) fn dropped(name: &str) -> Option<u64> {
     all.lines().find_map(mine)?.split_whitespace().nth(11)?.parse().ok()
 }
 
-/// Counts the receive queues of the device `name`: those that the driver reports, else those
+/// SteeringCounters the receive queues of the device `name`: those that the driver reports, else those
 /// that sysfs lists, else one.
 ///
 /// # Errors
@@ -87,7 +87,7 @@ pub fn compute_checksums(name: &str) -> Result<(), Error> {
     ifreq.ifr_ifru.ifru_data = (&raw mut value).cast();
     // The kernel reads one `struct ethtool_value` through the pointer, which is what it
     // points to.
-    device.ask(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq)
+    device.ioctl(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq)
 }
 
 /// `ETHTOOL_GFLAGS`, and two of its flags (linux/ethtool.h).
@@ -97,7 +97,7 @@ const FLAG_LRO: u32 = 1 << 15;
 
 /// A device as it is before it is taken over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Description {
+pub struct DeviceInfo {
     /// Its hardware address.
     pub mac: [u8; 6],
     /// The largest packet in bytes.
@@ -115,10 +115,10 @@ pub struct Description {
 /// # Errors
 ///
 /// [`Error`]: there is no such interface, or it is no Ethernet interface.
-pub fn describe(name: &str) -> Result<Description, Error> {
+pub fn describe(name: &str) -> Result<DeviceInfo, Error> {
     let device = Device::find(name)?;
     let flags = device.flags().unwrap_or(0);
-    Ok(Description {
+    Ok(DeviceInfo {
         mac: device.mac()?,
         mtu: device.mtu()?,
         queues: device.queues().or_else(|| device.listed_queues()),
@@ -154,7 +154,7 @@ impl Device {
     }
 
     /// Asks one question about the device.
-    fn ask(&self, request: libc::Ioctl, ifreq: &mut libc::ifreq) -> Result<(), Error> {
+    fn ioctl(&self, request: libc::Ioctl, ifreq: &mut libc::ifreq) -> Result<(), Error> {
         for (to, from) in ifreq.ifr_name.iter_mut().zip(self.name.as_bytes_with_nul()) {
             *to = *from as c_char;
         }
@@ -181,21 +181,21 @@ impl Device {
 
     pub(super) fn index(&self) -> Result<u32, Error> {
         let mut ifreq = Self::empty();
-        self.ask(libc::SIOCGIFINDEX as libc::Ioctl, &mut ifreq)?;
+        self.ioctl(libc::SIOCGIFINDEX as libc::Ioctl, &mut ifreq)?;
         // SAFETY: the arm that SIOCGIFINDEX writes.
         Ok(unsafe { ifreq.ifr_ifru.ifru_ifindex } as u32)
     }
 
     pub(super) fn mtu(&self) -> Result<usize, Error> {
         let mut ifreq = Self::empty();
-        self.ask(libc::SIOCGIFMTU as libc::Ioctl, &mut ifreq)?;
+        self.ioctl(libc::SIOCGIFMTU as libc::Ioctl, &mut ifreq)?;
         // SAFETY: the arm that SIOCGIFMTU writes.
         Ok(unsafe { ifreq.ifr_ifru.ifru_mtu } as usize)
     }
 
     pub(super) fn mac(&self) -> Result<[u8; 6], Error> {
         let mut ifreq = Self::empty();
-        self.ask(libc::SIOCGIFHWADDR as libc::Ioctl, &mut ifreq)?;
+        self.ioctl(libc::SIOCGIFHWADDR as libc::Ioctl, &mut ifreq)?;
         // SAFETY: the arm that SIOCGIFHWADDR writes.
         let address = unsafe { ifreq.ifr_ifru.ifru_hwaddr };
         if address.sa_family != libc::ARPHRD_ETHER {
@@ -212,7 +212,7 @@ impl Device {
         ifreq.ifr_ifru.ifru_data = (&raw mut value).cast();
         // The kernel writes one `struct ethtool_value` through the pointer, which is what it
         // points to.
-        self.ask(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq).ok()?;
+        self.ioctl(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq).ok()?;
         Some(value.data)
     }
 
@@ -223,12 +223,12 @@ impl Device {
         ifreq.ifr_ifru.ifru_data = (&raw mut info).cast();
         // The kernel writes one `struct ethtool_drvinfo` through the pointer, which is what it
         // points to.
-        self.ask(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq).ok()?;
+        self.ioctl(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq).ok()?;
         let [name, ..] = info.text;
         Some(name.into_iter().take_while(|&byte| byte != 0).collect())
     }
 
-    /// Counts the receive queues that sysfs lists, where it shows this network namespace.
+    /// SteeringCounters the receive queues that sysfs lists, where it shows this network namespace.
     fn listed_queues(&self) -> Option<u32> {
         let folder = Path::new("/sys/class/net").join(self.name.to_str().ok()?);
         let index = fs::read_to_string(folder.join("ifindex")).ok()?;
@@ -241,14 +241,14 @@ impl Device {
         u32::try_from(count).ok().filter(|&count| count > 0)
     }
 
-    /// Counts the receive queues, where the driver reports them.
+    /// SteeringCounters the receive queues, where the driver reports them.
     pub(super) fn queues(&self) -> Option<u32> {
         let mut channels = Channels { command: GET_CHANNELS, ..Channels::default() };
         let mut ifreq = Self::empty();
         ifreq.ifr_ifru.ifru_data = (&raw mut channels).cast();
         // The kernel writes one `struct ethtool_channels` through the pointer,
         // which is what it points to.
-        self.ask(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq).ok()?;
+        self.ioctl(libc::SIOCETHTOOL as libc::Ioctl, &mut ifreq).ok()?;
         let queues = channels.rx + channels.combined;
         (queues > 0).then_some(queues)
     }

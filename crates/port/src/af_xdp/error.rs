@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capabilities_are_read_from_status() {
+    fn effective_capabilities_are_read_from_status() {
         let status = "Name:\tx\nCapPrm:\t0000000000000000\nCapEff:\t000001fffeffffff\n";
         let have = effective(status).expect("the line is there");
         assert_ne!(have & BPF.1, 0);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_where_and_what_to_do() {
+    fn error_names_operation_interface_and_remedy() {
         let error = Error::system("attach", "eth7", &[], io::Error::from_raw_os_error(libc::EPERM));
         assert!(error.to_string().contains("eth7"), "{error}");
         let error = Error::MtuTooLarge {

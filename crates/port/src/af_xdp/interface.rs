@@ -29,8 +29,11 @@ use super::bpf::{AttachError, Link, Mode};
 use super::device::{self, Device, dropped};
 use super::error::{BPF, Error, NET_ADMIN, NET_RAW};
 use super::socket;
-use super::socket::Watched;
-use super::steer::{Counts, Early, Locals, Source, Steered, Steering, Written};
+use super::socket::SocketCounters;
+use super::steer::{
+    EarlyDropConfig, InstalledPrefixes, Locals, SourcePrefix, Steering, SteeringCounters,
+    SteeringOutcome,
+};
 use crate::PortStats;
 
 /// Which ways of receiving may be used.
@@ -62,12 +65,12 @@ struct Inner {
 }
 
 /// The age of a count of redirected packets after which all of them have arrived or are lost.
-const ARRIVED: Duration = Duration::from_millis(100);
+const ARRIVAL_TIME: Duration = Duration::from_millis(100);
 
 /// The sockets of an interface, and what those were that are closed.
 #[derive(Debug, Default)]
 struct Sockets {
-    open: Vec<Arc<Watched>>,
+    open: Vec<Arc<SocketCounters>>,
     closed: PortStats,
     /// Packets that had been taken at a moment.
     taken: Option<(Instant, u64)>,
@@ -101,7 +104,7 @@ struct Attachment {
 impl Interface {
     /// Takes over the device `name` with the first `queues` of its receive
     /// queues; packets of the others stay with the host, or are dropped where a gate guards
-    /// ([`Early::closed`]). [`queues`](super::queues) counts them.
+    /// ([`EarlyDropConfig::fail_closed`]). [`queues`](super::queues) counts them.
     ///
     /// # Errors
     ///
@@ -120,12 +123,12 @@ impl Interface {
     /// # Errors
     ///
     /// As [`open`](Self::open).
-    pub fn open_guarding(
+    pub fn open_for_gate(
         name: &str,
         queues: u32,
         locals: &Locals,
         choice: ModeChoice,
-        early: Early,
+        early: EarlyDropConfig,
     ) -> Result<Self, Error> {
         Self::take_over(name, queues, locals, choice, Some(early))
     }
@@ -135,7 +138,7 @@ impl Interface {
         queues: u32,
         locals: &Locals,
         choice: ModeChoice,
-        guards: Option<Early>,
+        guards: Option<EarlyDropConfig>,
     ) -> Result<Self, Error> {
         let device = Device::find(name)?;
         // Not every driver tells; bind is then the judge.
@@ -152,7 +155,7 @@ impl Interface {
         drop(socket::open(name, &[NET_RAW, NET_ADMIN, BPF])?);
         let (mac, mtu, index) = (device.mac()?, device.mtu()?, device.index()?);
         let steering = match guards {
-            Some(early) => Steering::guarding(mac, queues, locals, early),
+            Some(early) => Steering::for_gate(mac, queues, locals, early),
             None => Steering::new(mac, queues, locals),
         };
         let steering = steering.map_err(|error| match error.cause.raw_os_error() {
@@ -224,7 +227,7 @@ impl Interface {
     /// # Errors
     ///
     /// [`Error`]; the program may then be on no device.
-    pub fn follow_queues(&self) -> Result<u32, Error> {
+    pub fn update_queues(&self) -> Result<u32, Error> {
         let mut now = self.0.attachment.write().unwrap_or_else(PoisonError::into_inner);
         let there = device::queues(&now.name)?;
         if there == now.device_queues || now.link.is_none() {
@@ -334,7 +337,7 @@ impl Interface {
         self.0.steering.decline(src, dst, until)
     }
 
-    /// Counts the bytes of packets dropped so.
+    /// SteeringCounters the bytes of packets dropped so.
     ///
     /// # Errors
     ///
@@ -348,7 +351,7 @@ impl Interface {
     /// # Errors
     ///
     /// See [`Steering::set_blocked`].
-    pub fn set_blocked(&self, list: &[Source]) -> io::Result<Written> {
+    pub fn set_blocked(&self, list: &[SourcePrefix]) -> io::Result<InstalledPrefixes> {
         self.0.steering.set_blocked(list)
     }
 
@@ -356,12 +359,12 @@ impl Interface {
     ///
     /// # Errors
     ///
-    /// See [`Steering::set_inside`].
-    pub fn set_inside(&self, list: &[Source]) -> io::Result<()> {
-        self.0.steering.set_inside(list)
+    /// See [`Steering::set_protected`].
+    pub fn set_protected(&self, list: &[SourcePrefix]) -> io::Result<()> {
+        self.0.steering.set_protected(list)
     }
 
-    /// Counts the bytes of packets for the host that were dropped for a source behind the gate.
+    /// SteeringCounters the bytes of packets for the host that were dropped for a source behind the gate.
     ///
     /// # Errors
     ///
@@ -379,7 +382,7 @@ impl Interface {
         self.0.steering.blocks(source)
     }
 
-    /// Counts the bytes of packets dropped so.
+    /// SteeringCounters the bytes of packets dropped so.
     ///
     /// # Errors
     ///
@@ -430,7 +433,7 @@ impl Interface {
     /// # Errors
     ///
     /// Those of `bpf(2)`.
-    pub fn counts(&self) -> io::Result<Counts> {
+    pub fn counts(&self) -> io::Result<SteeringCounters> {
         self.0.steering.counts()
     }
 
@@ -472,9 +475,9 @@ impl Interface {
             waiting += socket.waiting();
             sum += socket.stats();
         }
-        let taken = counts[Steered::Taken];
+        let taken = counts[SteeringOutcome::Taken];
         match sockets.taken {
-            Some((when, before)) if when.elapsed() >= ARRIVED => {
+            Some((when, before)) if when.elapsed() >= ARRIVAL_TIME => {
                 let arrived = sum.received + waiting + sum.lost();
                 sockets.undelivered = sockets.undelivered.max(before.saturating_sub(arrived));
                 sockets.taken = Some((Instant::now(), taken));
@@ -495,12 +498,12 @@ impl Interface {
     }
 
     /// Adds the counters of a socket.
-    pub(super) fn join(&self, socket: &Arc<Watched>) {
+    pub(super) fn add_socket(&self, socket: &Arc<SocketCounters>) {
         self.sockets().open.push(Arc::clone(socket));
     }
 
     /// Keeps the counters of a socket that closes, if it has joined.
-    pub(super) fn leave(&self, socket: &Arc<Watched>) {
+    pub(super) fn remove_socket(&self, socket: &Arc<SocketCounters>) {
         let mut sockets = self.sockets();
         if let Some(at) = sockets.open.iter().position(|open| Arc::ptr_eq(open, socket)) {
             let socket = sockets.open.swap_remove(at);

@@ -51,8 +51,8 @@ mod socket;
 pub mod steer;
 pub(crate) mod umem;
 
-pub use device::{Description, compute_checksums, describe, queues};
+pub use device::{DeviceInfo, compute_checksums, describe, queues};
 pub use error::Error;
 pub use interface::{Interface, ModeChoice};
-pub use socket::{RingSizes, Socket, largest_mtu, settle};
+pub use socket::{RingSizes, Socket, largest_mtu, synchronize_rcu};
 pub use steer::Locals;

@@ -118,14 +118,14 @@ impl Drop for Mapping {
 
 /// The number of waiting slots of a ring, for an observer.
 #[derive(Debug)]
-pub(crate) struct Depth {
+pub(crate) struct RingDepth {
     mapping: Arc<Mapping>,
     producer: u64,
     consumer: u64,
 }
 
-impl Depth {
-    /// Counts the slots that are filled and were not given back.
+impl RingDepth {
+    /// SteeringCounters the slots that are filled and were not given back.
     pub(crate) fn get(&self) -> u32 {
         let read = |offset| self.mapping.counter(offset).load(Ordering::Acquire);
         // The consumer first: it never passes the producer.
@@ -288,10 +288,10 @@ impl<T: Slot> Consumer<T> {
     }
 
     /// Returns how many slots wait, for others to look at.
-    pub(crate) fn depth(&self) -> Depth {
+    pub(crate) fn depth(&self) -> RingDepth {
         let Ring { mapping, offsets, .. } = &self.ring;
         let (producer, consumer) = (offsets.producer, offsets.consumer);
-        Depth { mapping: Arc::clone(mapping), producer, consumer }
+        RingDepth { mapping: Arc::clone(mapping), producer, consumer }
     }
 
     /// Returns how many slots are waiting, looking at the kernel's counter only
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_go_round_where_the_counters_wrap() {
+    fn slots_are_reused_across_counter_wrap() {
         let (mut producer, mut consumer) = ring(u32::MAX - 100);
         for round in 0..10 {
             assert_eq!(consumer.waiting(), 0);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_has_no_slot_free() {
+    fn full_ring_has_no_free_slot() {
         let (mut producer, mut consumer) = ring(0);
         (0..u64::from(SIZE)).for_each(|n| {
             assert!(producer.free(1) >= 1);
@@ -399,19 +399,19 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a slot is free")]
-    fn a_full_ring_is_not_overwritten() {
+    fn push_to_full_ring_panics() {
         let (mut producer, _consumer) = ring(7);
         (0..=u64::from(SIZE)).for_each(|n| push(&mut producer, n));
     }
 
     #[test]
     #[should_panic(expected = "a slot is waiting")]
-    fn an_empty_ring_is_not_read() {
+    fn pop_from_empty_ring_panics() {
         ring(7).1.pop();
     }
 
     #[test]
-    fn a_ring_in_use_is_refused() {
+    fn ring_in_use_is_refused() {
         // SAFETY: as in `ring`.
         let fd = unsafe { libc::memfd_create(c"ring".as_ptr(), libc::MFD_CLOEXEC) };
         // SAFETY: as in `ring`.
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn two_threads_see_every_slot_once_and_in_order() {
+    fn slots_cross_threads_once_and_in_order() {
         const COUNT: u64 = 300_000;
         let (mut producer, mut consumer) = ring(u32::MAX - 1000);
         let writer = thread::spawn(move || {

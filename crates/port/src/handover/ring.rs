@@ -23,13 +23,13 @@ pub(super) struct Writer(Producer<u8>);
 pub(super) struct Reader(Consumer<u8>);
 
 /// What came out.
-pub(super) enum Taken {
+pub(super) enum PopResult {
     /// A packet, in a frame of the arena.
     Packet(Frame),
     /// One that is longer than the arena's frames; it is gone.
     TooLong,
     /// None is there, or there is no frame for it.
-    Nothing,
+    Empty,
 }
 
 /// Makes a ring of at least so many bytes.
@@ -56,8 +56,8 @@ impl Writer {
 impl Reader {
     /// Takes the oldest packet, if it is all there and a frame is free.
     #[inline]
-    pub(super) fn pop(&mut self, arena: &mut Arena) -> Taken {
-        let Ok(head) = self.0.read_chunk(HEAD) else { return Taken::Nothing };
+    pub(super) fn pop(&mut self, arena: &mut Arena) -> PopResult {
+        let Ok(head) = self.0.read_chunk(HEAD) else { return PopResult::Empty };
         let (first, second) = head.as_slices();
         let mut head = [0; HEAD];
         for (to, byte) in head.iter_mut().zip(first.iter().chain(second)) {
@@ -65,12 +65,12 @@ impl Reader {
         }
         let [a, b, c, d, e, f] = head;
         let len = usize::from(u16::from_le_bytes([a, b]));
-        let Ok(chunk) = self.0.read_chunk(HEAD + len) else { return Taken::Nothing };
+        let Ok(chunk) = self.0.read_chunk(HEAD + len) else { return PopResult::Empty };
         if len > arena.room() {
             chunk.commit_all();
-            return Taken::TooLong;
+            return PopResult::TooLong;
         }
-        let Some(mut frame) = arena.alloc() else { return Taken::Nothing };
+        let Some(mut frame) = arena.alloc() else { return PopResult::Empty };
         arena.resize(&mut frame, len);
         frame.mark = u32::from_le_bytes([c, d, e, f]);
         let (first, second) = chunk.as_slices();
@@ -83,7 +83,7 @@ impl Reader {
         here.copy_from_slice(first);
         there.copy_from_slice(second);
         chunk.commit_all();
-        Taken::Packet(frame)
+        PopResult::Packet(frame)
     }
 
     /// Returns whether anything is in it.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::{BYTES, Giver, Handed, ends};
+use super::{HandoverPort, HandoverSender, RING_BYTES, channels};
 use crate::{Arena, Frame, Port};
 
 /// Makes the packet number `n` from a worker: its length and bytes follow from both.
@@ -27,7 +27,7 @@ fn mark(n: u64) -> u32 {
 
 /// Receives all there is; returns sender and number of each packet, whose bytes and mark it has
 /// compared.
-fn all(handed: &mut Handed, arena: &mut Arena) -> Vec<(usize, u64)> {
+fn all(handed: &mut HandoverPort, arena: &mut Arena) -> Vec<(usize, u64)> {
     let (mut frames, mut seen) = (Vec::<Frame>::new(), Vec::new());
     while handed.receive(arena, 32, &mut frames) > 0 {
         for frame in frames.drain(..) {
@@ -43,15 +43,15 @@ fn all(handed: &mut Handed, arena: &mut Arena) -> Vec<(usize, u64)> {
     seen
 }
 
-fn split(workers: usize, bytes: usize) -> (Vec<Giver>, Vec<Handed>) {
-    ends(workers, bytes).unwrap().into_iter().unzip()
+fn split(workers: usize, bytes: usize) -> (Vec<HandoverSender>, Vec<HandoverPort>) {
+    channels(workers, bytes).unwrap().into_iter().unzip()
 }
 
 #[test]
-fn each_packet_arrives_once_at_whom_it_is_for() {
+fn handed_over_packet_arrives_once_at_its_worker() {
     const WORKERS: usize = 3;
     // Short rings, so that packets and lengths lie across their ends.
-    let (mut givers, mut handed) = split(WORKERS, 8191);
+    let (mut senders, mut handed) = split(WORKERS, 8191);
     let mut arena = Arena::new(64, 2048).unwrap();
     let mut rng = Rng::with_seed(3);
     let mut wanted = vec![Vec::new(); WORKERS];
@@ -59,7 +59,7 @@ fn each_packet_arrives_once_at_whom_it_is_for() {
     let mut refused = 0;
     for n in 0..20_000 {
         let (from, to) = (rng.usize(..WORKERS), rng.usize(..WORKERS));
-        if givers[from].give(to, mark(n), &packet(from, n)) {
+        if senders[from].send(to, mark(n), &packet(from, n)) {
             assert_ne!(from, to);
             wanted[to].push((from, n));
         } else {
@@ -76,7 +76,7 @@ fn each_packet_arrives_once_at_whom_it_is_for() {
         // In order from each; between two there is none.
         for from in 0..WORKERS {
             let of = |list: &[(usize, u64)]| -> Vec<u64> {
-                list.iter().filter(|it| it.0 == from).map(|it| it.1).collect()
+                list.iter().filter(|pair| pair.0 == from).map(|pair| pair.1).collect()
             };
             assert_eq!(of(&got[at]), of(&wanted[at]), "from {from} to {at}");
         }
@@ -89,25 +89,25 @@ fn each_packet_arrives_once_at_whom_it_is_for() {
 }
 
 #[test]
-fn a_ring_without_room_refuses_and_loses_nothing() {
-    let (mut givers, mut handed) = split(2, 4096);
+fn full_handover_ring_refuses_and_loses_nothing() {
+    let (mut senders, mut handed) = split(2, 4096);
     let mut arena = Arena::new(64, 2048).unwrap();
-    let given = (0..).take_while(|&n| givers[0].give(1, mark(n), &packet(0, n))).count();
-    assert!(given > 0 && !givers[0].give(0, 0, &[0; 60]) && !givers[0].give(2, 0, &[0; 60]));
+    let given = (0..).take_while(|&n| senders[0].send(1, mark(n), &packet(0, n))).count();
+    assert!(given > 0 && !senders[0].send(0, 0, &[0; 60]) && !senders[0].send(2, 0, &[0; 60]));
     assert_eq!(all(&mut handed[1], &mut arena).len(), given);
-    assert!(givers[0].give(1, mark(99), &packet(0, 99)));
+    assert!(senders[0].send(1, mark(99), &packet(0, 99)));
     assert_eq!(all(&mut handed[1], &mut arena), [(0, 99)]);
     // Who has ended takes nothing.
     drop(handed);
-    assert!(!givers[0].give(1, 0, &[0; 60]));
+    assert!(!senders[0].send(1, 0, &[0; 60]));
 }
 
 #[test]
-fn a_dry_arena_leaves_packets_where_they_are() {
-    let (mut givers, mut handed) = split(2, BYTES);
+fn empty_arena_leaves_packets_in_handover_ring() {
+    let (mut senders, mut handed) = split(2, RING_BYTES);
     let mut arena = Arena::new(2, 2048).unwrap();
-    assert!((0..5).all(|n| givers[0].give(1, mark(n), &packet(0, n))));
-    assert!(givers[0].give(1, 0, &[0; 2000]), "longer than a frame has room for");
+    assert!((0..5).all(|n| senders[0].send(1, mark(n), &packet(0, n))));
+    assert!(senders[0].send(1, 0, &[0; 2000]), "longer than a frame has room for");
     let mut frames = Vec::new();
     assert_eq!(handed[1].receive(&mut arena, 32, &mut frames), 2);
     assert_eq!(handed[1].receive(&mut arena, 32, &mut frames), 0);
@@ -119,19 +119,19 @@ fn a_dry_arena_leaves_packets_where_they_are() {
 /// A sleeper who is not woken sleeps on until poll(2) has had enough: none does, whenever the
 /// packet comes between his last look and his sleep.
 #[test]
-fn no_ring_is_lost() {
+fn no_wakeup_is_lost() {
     const PACKETS: u64 = 20_000;
-    const ENOUGH: u16 = 5000;
-    let (mut givers, mut handed) = split(2, BYTES);
-    let mut giver = givers.remove(0);
+    const TIMEOUT_MS: u16 = 5000;
+    let (mut senders, mut handed) = split(2, RING_BYTES);
+    let mut sender = senders.remove(0);
     let mut handed = handed.remove(1);
     let seen = AtomicU64::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut rng = Rng::with_seed(5);
             for n in 0..PACKETS {
-                assert!(giver.give(1, mark(n), &packet(0, n)));
-                giver.ring();
+                assert!(sender.send(1, mark(n), &packet(0, n)));
+                sender.wake_receivers();
                 let begin = Instant::now();
                 while seen.load(Ordering::Acquire) <= n {
                     assert!(begin.elapsed() < Duration::from_secs(60), "packet {n} is not seen");
@@ -150,7 +150,7 @@ fn no_ring_is_lost() {
                 continue;
             }
             let mut each = [PollFd::new(handed.descriptor().unwrap(), PollFlags::POLLIN)];
-            let woken = poll(&mut each, PollTimeout::from(ENOUGH)).unwrap();
+            let woken = poll(&mut each, PollTimeout::from(TIMEOUT_MS)).unwrap();
             assert_eq!(woken, 1, "nobody rang for packet {next}");
         }
     });

@@ -14,7 +14,7 @@
 //!
 //! A full ring refuses: `transmit` leaves the rest with the caller, as a
 //! transmit ring of hardware does. The router's own stack is a third ring,
-//! which a test empties through [`Host`].
+//! which a test empties through [`PuntedPackets`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -74,9 +74,9 @@ impl Ring {
 
 /// A ring that two ends share.
 #[derive(Clone, Debug)]
-struct Wire(Arc<Mutex<Ring>>);
+struct SharedRing(Arc<Mutex<Ring>>);
 
-impl Wire {
+impl SharedRing {
     fn new(slots: usize) -> Self {
         Self(Arc::new(Mutex::new(Ring::new(slots))))
     }
@@ -98,9 +98,9 @@ pub struct MemoryPort {
     name: String,
     mac: [u8; 6],
     mtu: usize,
-    incoming: Wire,
-    outgoing: Wire,
-    host: Wire,
+    incoming: SharedRing,
+    outgoing: SharedRing,
+    host: SharedRing,
     stats: PortStats,
 }
 
@@ -114,14 +114,14 @@ impl MemoryPort {
     /// The same with room for `slots` packets each way, rounded up to a power
     /// of two.
     pub fn pair_with(first: &str, second: &str, slots: usize) -> (Self, Self) {
-        let (there, back) = (Wire::new(slots), Wire::new(slots));
-        let end = |name: &str, mac, incoming: &Wire, outgoing: &Wire| Self {
+        let (there, back) = (SharedRing::new(slots), SharedRing::new(slots));
+        let end = |name: &str, mac, incoming: &SharedRing, outgoing: &SharedRing| Self {
             name: name.to_owned(),
             mac: [2, 0, 0, 0, 0, mac],
             mtu: 1500,
             incoming: incoming.clone(),
             outgoing: outgoing.clone(),
-            host: Wire::new(slots),
+            host: SharedRing::new(slots),
             stats: PortStats::default(),
         };
         (end(first, 1, &back, &there), end(second, 2, &there, &back))
@@ -162,8 +162,8 @@ impl MemoryPort {
     }
 
     /// Returns the stand-in of the host's stack, where punted packets are.
-    pub fn host(&self) -> Host {
-        Host(self.host.clone())
+    pub fn host(&self) -> PuntedPackets {
+        PuntedPackets(self.host.clone())
     }
 }
 
@@ -242,9 +242,9 @@ impl Port for MemoryPort {
 /// The stand-in of the host's stack behind a [`MemoryPort`]: the packets that
 /// were punted, in order.
 #[derive(Clone, Debug)]
-pub struct Host(Wire);
+pub struct PuntedPackets(SharedRing);
 
-impl Host {
+impl PuntedPackets {
     /// Takes the oldest punted packet.
     pub fn take(&self) -> Option<Vec<u8>> {
         let mut ring = self.0.lock();
@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_cross_in_order_and_whole() {
+    fn packets_cross_cable_in_order() {
         let mut arena = Arena::new(64, 4096).unwrap();
         let (mut far, mut near) = MemoryPort::pair("far", "near");
         let packets: Vec<Vec<u8>> = (0..60).map(|n| vec![n; usize::from(n) * 64]).collect();
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_refuses_and_the_rest_stays() {
+    fn full_ring_leaves_remaining_frames_with_caller() {
         let mut arena = Arena::new(64, 2048).unwrap();
         let (mut far, mut near) = MemoryPort::pair_with("far", "near", 16);
         let mut frames: Vec<Frame> = (0..20).map(|n| arena.copy_in(&[n]).unwrap()).collect();
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_arena_leaves_packets_in_the_ring() {
+    fn empty_arena_leaves_packets_in_ring() {
         let mut arena = Arena::new(4, 2048).unwrap();
         let (mut far, mut near) = MemoryPort::pair("far", "near");
         (0..10).for_each(|n| assert!(far.send(&[n; 60])));
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_no_frame_is_lost_and_counted() {
+    fn packet_longer_than_frame_is_dropped_and_counted() {
         let mut arena = Arena::new(4, 2048).unwrap();
         let (mut far, mut near) = MemoryPort::pair("far", "near");
         assert!(!far.send(&[0; 4097]), "longer than any slot");

@@ -8,5 +8,5 @@
 mod cable;
 mod replay;
 
-pub use cable::{Host, MemoryPort};
-pub use replay::{Look, Pool, Replay, Sink};
+pub use cable::{MemoryPort, PuntedPackets};
+pub use replay::{Inspect, Pool, Replay, Sink};

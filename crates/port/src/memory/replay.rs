@@ -59,7 +59,7 @@ impl<T: AsRef<[u8]>> FromIterator<T> for Pool {
 }
 
 /// A function that a [`Sink`] shows each packet to.
-pub type Look = Box<dyn FnMut(&[u8]) + Send>;
+pub type Inspect = Box<dyn FnMut(&[u8]) + Send>;
 
 /// Where a [`Replay`] sends to.
 #[derive(Default)]
@@ -68,7 +68,7 @@ pub enum Sink {
     #[default]
     Count,
     /// To a function that looks at each.
-    Each(Look),
+    Each(Inspect),
 }
 
 impl std::fmt::Debug for Sink {
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replay_goes_round_and_shows_what_it_is_sent() {
+    fn replay_repeats_pool_and_shows_sent_packets() {
         let mut arena = Arena::new(8, 2048).unwrap();
         let pool: Pool = [&[1_u8; 60][..], &[2; 90], &[3; 61]].into_iter().collect();
         assert_eq!(pool.iter().map(<[u8]>::len).collect::<Vec<_>>(), [60, 90, 61]);

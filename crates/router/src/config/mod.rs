@@ -79,7 +79,7 @@ use std::time::Duration;
 use feed::fpm;
 use fib::{Choice, Prefix};
 use port::af_xdp::ModeChoice;
-use port::af_xdp::steer::{Early, STALL};
+use port::af_xdp::steer::{EarlyDropConfig, STALL};
 use serde::de::DeserializeOwned;
 
 use crate::datapath::{PuntRates, SourceCheck};
@@ -151,7 +151,7 @@ pub struct Interface {
     /// Its packets are left to the kernel, and those counted that would have been taken.
     pub observe: bool,
     /// What the steering program may drop, where it is one of a gate's.
-    pub guard: Option<Early>,
+    pub guard: Option<EarlyDropConfig>,
 }
 
 /// The kernel's table of routes where nothing else is said.

@@ -150,7 +150,7 @@ fn adjust(interface: &Interface, port: &PlanePort, guards: bool) -> Result<Optio
         .has_moved()
         .then(|| format!("{} is assigned to another table by the rules", port.name));
     let unserved = || {
-        let (queues, served) = (interface.follow_queues().ok()?, interface.queues());
+        let (queues, served) = (interface.update_queues().ok()?, interface.queues());
         (guards && queues > served).then(|| {
             format!(
                 "{} has {queues} receive queues, of which {served} are served: packets of the \

@@ -306,7 +306,7 @@ pub(super) fn interfaces(ports: &Ports, view: &View) -> Result<Vec<Item>, String
         let names = |counts: &[(&str, u64)]| {
             counts.iter().map(|&(name, count)| (name.to_owned(), count)).collect()
         };
-        let named = |counts: port::af_xdp::steer::Counts| {
+        let named = |counts: port::af_xdp::steer::SteeringCounters| {
             counts.iter().map(|(counter, count)| (counter.name().to_owned(), count)).collect()
         };
         Ok(Item::Interface(api::Interface {

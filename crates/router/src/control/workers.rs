@@ -232,7 +232,7 @@ fn drain<L: Lookup>(worker: &mut Worker<L>) {
     worker.retire();
     let begin = Instant::now();
     // On a thread of its own, because the queues fill up meanwhile.
-    let settling = Builder::new().name("settle".into()).spawn(port::af_xdp::settle);
+    let settling = Builder::new().name("settle".into()).spawn(port::af_xdp::synchronize_rcu);
     let settled = || settling.as_ref().map_or(true, JoinHandle::is_finished);
     loop {
         let is_settled = settled();

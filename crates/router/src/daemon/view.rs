@@ -7,7 +7,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use port::af_xdp::Interface;
-use port::af_xdp::steer::Steered;
+use port::af_xdp::steer::SteeringOutcome;
 
 use crate::control::devices::{DeviceState, DeviceStates};
 use crate::datapath::Verdict;
@@ -51,11 +51,11 @@ impl View {
             stats.received += undelivered;
             stats.verdicts[Verdict::Undelivered as usize] += undelivered;
             for (steered, bytes, verdict) in [
-                (Steered::Blocked, interface.blocked_bytes(), Verdict::Blocked),
-                (Steered::Declined, interface.declined_bytes(), Verdict::Declined),
-                (Steered::Forged, interface.forged_bytes(), Verdict::Forged),
+                (SteeringOutcome::Blocked, interface.blocked_bytes(), Verdict::Blocked),
+                (SteeringOutcome::Declined, interface.declined_bytes(), Verdict::Declined),
+                (SteeringOutcome::Forged, interface.forged_bytes(), Verdict::Forged),
                 // Their bytes are not counted.
-                (Steered::Unserved, Ok(0), Verdict::Unserved),
+                (SteeringOutcome::Unserved, Ok(0), Verdict::Unserved),
             ] {
                 stats.received += counts[steered];
                 stats.received_bytes += bytes.unwrap_or(0);

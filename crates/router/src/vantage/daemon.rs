@@ -27,7 +27,7 @@ use gate::tunnel::TunnelKeys;
 use nix::ifaddrs::getifaddrs;
 use port::Port;
 use port::af_xdp::Interface;
-use port::handover::{self, Handed};
+use port::handover::{self, HandoverPort};
 
 use super::config::{BACK, Config, FRONT, SteeredBy};
 use super::controller::{GateController, ReloadError};
@@ -169,7 +169,7 @@ impl GateDaemon {
             Some(Err(error)) => (vec![Vec::new(); workers], Some(Err(error))),
         };
         let overhead = fixed.encapsulation_len() + if has_grantor(true) { 40 } else { 20 };
-        let sharing = if software { handover::ends(workers, handover::BYTES) } else { Ok(vec![]) };
+        let sharing = if software { handover::channels(workers, handover::RING_BYTES) } else { Ok(vec![]) };
         let (mut givers, mut handed): (VecDeque<_>, VecDeque<_>) =
             sharing.map_err(system("create the handover rings"))?.into_iter().unzip();
         let mut make = |worker: usize, interfaces: &[Interface]| -> Option<WorkerHook> {
@@ -202,7 +202,7 @@ impl GateDaemon {
             }));
             let behind = |first: &Interface| (first.mac(), first.mtu());
             let (mac, mtu) = interfaces.get(FRONT).map_or(([0; 6], 1500), behind);
-            let handed = handed.pop_front().map(|port: Handed| port.behind(mac, mtu));
+            let handed = handed.pop_front().map(|port: HandoverPort| port.with_link(mac, mtu));
             Some(WorkerHook { hook, handed: handed.map(|port| Box::new(port) as Box<dyn Port>) })
         };
         let hooks = HookFactory { frames: queue_slots(fixed) as u32, make: &mut make };

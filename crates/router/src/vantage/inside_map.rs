@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use port::af_xdp::Interface;
-use port::af_xdp::steer::Steered;
+use port::af_xdp::steer::SteeringOutcome;
 
 use super::config::Rules;
 
@@ -33,7 +33,7 @@ impl InsideMap {
     /// Replaces the prefixes with those of the rules; logs and counts a failure.
     pub(super) fn replace(&self, rules: &Rules) {
         let Some(front) = self.front.get() else { return };
-        if let Err(error) = front.set_inside(&rules.behind()) {
+        if let Err(error) = front.set_protected(&rules.behind()) {
             self.failures.fetch_add(1, Ordering::Relaxed);
             log::error!(
                 "the kernel refused a prefix behind the gate: {error}: packets for this host whose \
@@ -45,7 +45,7 @@ impl InsideMap {
     /// Returns the packets that were dropped and their bytes.
     pub(super) fn dropped(&self) -> (u64, u64) {
         let Some(front) = self.front.get() else { return (0, 0) };
-        let packets = front.counts().map_or(0, |counts| counts[Steered::Forged]);
+        let packets = front.counts().map_or(0, |counts| counts[SteeringOutcome::Forged]);
         (packets, front.forged_bytes().unwrap_or(0))
     }
 

@@ -19,14 +19,14 @@
 //! The owner counts the packet. A packet that finds the owner's ring full ends here, as
 //! `handover_full`. A packet of no flow stays with the worker that received it.
 
-use port::handover::Giver;
+use port::handover::HandoverSender;
 
 /// A worker's part in the steering of flows.
 #[derive(Debug)]
 pub struct SoftwareSteering {
     worker: usize,
     workers: usize,
-    giver: Giver,
+    giver: HandoverSender,
 }
 
 /// Returns the worker that owns the flow with this hash.
@@ -37,7 +37,7 @@ fn owner(hash: u32, workers: usize) -> usize {
 
 impl SoftwareSteering {
     /// Makes the steering of one of `workers` workers.
-    pub fn new(worker: usize, workers: usize, giver: Giver) -> Self {
+    pub fn new(worker: usize, workers: usize, giver: HandoverSender) -> Self {
         Self { worker, workers, giver }
     }
 
@@ -51,13 +51,13 @@ impl SoftwareSteering {
     #[inline]
     pub(super) fn hand_over(&mut self, hash: u32, packet: &[u8]) -> Option<bool> {
         let owner = owner(hash, self.workers);
-        (owner != self.worker).then(|| self.giver.give(owner, hash, packet))
+        (owner != self.worker).then(|| self.giver.send(owner, hash, packet))
     }
 
     /// Wakes the workers that received packets.
     #[inline]
     pub(super) fn notify(&mut self) {
-        self.giver.ring();
+        self.giver.wake_receivers();
     }
 }
 

@@ -15,7 +15,7 @@ use fingerpost_router::datapath::{
     WantReceiver, Worker, WorkerSetup, wants,
 };
 use fingerpost_router::stats::{Snapshot, WorkerStats};
-use port::memory::Host;
+use port::memory::PuntedPackets;
 use port::{Arena, MemoryPort, Port};
 
 use crate::packets::{OWN4, OWN6, mac};
@@ -72,7 +72,7 @@ pub(crate) const OTHER_ROUTES: [(&str, Way); 6] = [
 pub(crate) struct Rig<L = Lists> {
     pub(crate) worker: Worker<L>,
     pub(crate) far: Vec<MemoryPort>,
-    pub(crate) hosts: Vec<Host>,
+    pub(crate) hosts: Vec<PuntedPackets>,
     pub(crate) model: Model,
     pub(crate) adjacencies: Publisher<Adjacencies>,
     pub(crate) ingresses: Publisher<Ingresses>,

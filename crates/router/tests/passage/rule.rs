@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use gate::flow::{Flow, Pair};
-use port::af_xdp::steer::Source;
+use port::af_xdp::steer::SourcePrefix;
 use wire::tunnel::Outer;
 use wire::{ethernet, icmp, ipv4, ipv6};
 
@@ -145,10 +145,10 @@ fn is_behind(source: u128) -> bool {
 }
 
 /// Returns the prefixes of [`is_behind`] except the gate's own addresses, for the steering program.
-pub(crate) fn behind() -> Vec<Source> {
+pub(crate) fn behind() -> Vec<SourcePrefix> {
     let entry = |text: &str, drops| {
         let (address, len) = text.split_once('/').expect("a prefix");
-        Source { address: address.parse().unwrap(), len: len.parse().unwrap(), drops }
+        SourcePrefix { address: address.parse().unwrap(), len: len.parse().unwrap(), drops }
     };
     let inside = ["10.0.0.0/8", "2001:db8::/32", "172.16.0.1/32", "172.16.0.9/32", "fd02::2/128"];
     let outside = ["10.1.2.0/24"];

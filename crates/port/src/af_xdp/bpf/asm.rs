@@ -472,7 +472,7 @@ impl Code<'_> {
         &self.bytes
     }
 
-    /// Counts the slots of eight bytes.
+    /// SteeringCounters the slots of eight bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() / 8
     }

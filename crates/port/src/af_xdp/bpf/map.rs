@@ -313,7 +313,7 @@ impl AsRawFd for Map {
     }
 }
 
-/// Counts the CPUs the kernel sizes per-CPU memory for.
+/// SteeringCounters the CPUs the kernel sizes per-CPU memory for.
 ///
 /// The last number of the list is taken, so that a list with gaps gives more
 /// than the kernel writes, never less.
@@ -331,7 +331,7 @@ fn last_of(list: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_cpu_list_ends_with_its_highest_number() {
+    fn cpu_list_yields_highest_number() {
         assert_eq!(super::last_of("0-1\n"), Some(1));
         assert_eq!(super::last_of("0"), Some(0));
         assert_eq!(super::last_of("0-3,8-11\n"), Some(11));

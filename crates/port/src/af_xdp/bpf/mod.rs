@@ -17,7 +17,7 @@
 //! - [`map`]: memory shared between programs and this process.
 //! - [`program`]: what the verifier accepted; run once for a test, or a million
 //!   times with live frames as a traffic generator.
-//! - [`words`]: numbers of a map that this process reaches without calls.
+//! - [`mapped_array`]: numbers of a map that this process reaches without calls.
 //! - [`link`]: a program on an interface, for as long as the value lives.
 //!
 //! Everything is a file descriptor owned by one value: when the value is
@@ -32,12 +32,12 @@
 pub mod asm;
 pub mod link;
 pub mod map;
+pub mod mapped_array;
 pub mod program;
 mod sys;
-pub mod words;
 
 pub use asm::{Assembler, Code};
 pub use link::{AttachError, Link, Mode};
 pub use map::{Kind, Map};
+pub use mapped_array::MappedArray;
 pub use program::{LiveRun, LoadError, Program, TestRun};
-pub use words::Words;

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use super::counters::SocketCounters;
 use super::option::{get, set};
-use super::watch::Watched;
 use super::{RingSizes, Socket};
 use crate::af_xdp::bpf::Mode;
 use crate::af_xdp::error::{Capability, Error, NET_ADMIN, NET_RAW};
@@ -96,7 +96,7 @@ impl Socket {
         let ring = fd.as_fd();
         let receive =
             Consumer::new(ring, sizes.receive, rx, libc::XDP_PGOFF_RX_RING).map_err(rings)?;
-        let watched = Arc::new(Watched::new(Arc::clone(&fd), receive.depth()));
+        let watched = Arc::new(SocketCounters::new(Arc::clone(&fd), receive.depth()));
         let mut socket = Self {
             fill: Producer::new(ring, sizes.fill, fr, FILL_AT).map_err(rings)?,
             completion: Consumer::new(ring, sizes.completion, cr, COMPLETION_AT).map_err(rings)?,
@@ -125,7 +125,7 @@ impl Socket {
         socket.tune();
         arena.umem().join(&socket.fd);
         socket.stock(arena);
-        interface.join(&socket.watched);
+        interface.add_socket(&socket.watched);
         Ok(socket)
     }
 

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn packet_with_partial_checksum_becomes_the_packet_with_the_right_one() {
+    fn partial_checksum_is_completed() {
         let mut state = 1;
         for _ in 0..20 {
             for (partial, right) in pairs(&mut state) {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn packet_right_by_the_number_of_a_partial_one_stays_as_it_is() {
+    fn complete_checksum_equal_to_partial_one_is_kept() {
         // The last word makes the right checksum what a partial one would be.
         let mut state = 2;
         let mut bytes = data(TCP, 40, &mut state);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn datagram_of_another_length_than_its_packet_stays_as_it_is() {
+    fn datagram_with_inconsistent_length_is_kept() {
         let mut state = 4;
         let mut bytes = data(UDP, 60, &mut state);
         bytes[5] = 59;
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn packet_that_is_wrong_cut_off_or_a_fragment_stays_as_it_is() {
+    fn damaged_truncated_or_fragmented_packet_is_kept() {
         let mut state = 3;
         for (partial, right) in pairs(&mut state) {
             for len in 0..partial.len() - 5 {

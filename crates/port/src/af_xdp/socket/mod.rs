@@ -34,8 +34,8 @@
 
 mod bind;
 mod checksum;
+mod counters;
 mod option;
-mod watch;
 
 use std::ffi::c_int;
 use std::io;
@@ -45,8 +45,8 @@ use std::time::Duration;
 
 pub use self::bind::largest_mtu;
 pub(super) use self::bind::open;
+pub(super) use self::counters::SocketCounters;
 use self::option::set;
-pub(super) use self::watch::Watched;
 use super::bpf::Mode;
 use super::error::Error;
 use super::interface::Interface;
@@ -133,7 +133,7 @@ pub struct Socket {
     partial: bool,
     /// Calls of receive, of which some tell the steering program.
     turns: u32,
-    watched: Arc<Watched>,
+    watched: Arc<SocketCounters>,
     /// The host, and the number of the device that the socket is of.
     host: Option<(Host, u32)>,
 }
@@ -274,7 +274,7 @@ impl Socket {
 /// A driver decides on the packets of a burst and hands them over at its end, inside one
 /// read section of the kernel's RCU; `membarrier(2)`'s global command waits for those.
 /// Where the kernel has none (`nohz_full`), the wait is a fixed one.
-pub fn settle() {
+pub fn synchronize_rcu() {
     const GLOBAL: c_int = 1;
     // SAFETY: no pointers, and the command has no effect but the wait.
     if unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) } != 0 {
@@ -284,7 +284,7 @@ pub fn settle() {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        self.interface.leave(&self.watched);
+        self.interface.remove_socket(&self.watched);
     }
 }
 

@@ -1,21 +1,21 @@
 //! The steering program as instructions.
 //!
 //! Registers: r9 the context, r6 the frame's first byte, r7 its end; once it is to be taken r7 the
-//! switches and r8 the family (`kept.rs`); then r8 the action to return and r7 the counter.
+//! switches and r8 the family (`flow_key.rs`); then r8 the action to return and r7 the counter.
 
 use super::super::bpf::Map;
 use super::super::bpf::asm::{
     Action, Assembler, BadCode, Code, Cond, Helper, Label, Op, Reg, Size, context,
 };
-use super::blocked::Blocked;
-use super::declined::Declined;
-use super::inside::Inside;
-use super::{Steered, kept, pulse, tags};
+use super::blocked::BlockedSources;
+use super::declined::DeclinedFlows;
+use super::protected::ProtectedPrefixes;
+use super::{SteeringOutcome, flow_key, heartbeat, priority_tags};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 
 /// Switches: the interface is only observed; some sources are blocked.
-pub(super) const OBSERVES: u32 = 1;
-pub(super) const BLOCKS: u32 = 2;
+pub(super) const OBSERVE_ONLY: u32 = 1;
+pub(super) const HAS_BLOCKED: u32 = 2;
 
 /// Where in the frame things are: Ethernet is 14 bytes long.
 const ETHERTYPE: i16 = 12;
@@ -38,42 +38,51 @@ fn word(bytes: [u8; 4]) -> i32 {
 }
 
 /// What a program is made for, and the maps that it works with.
-pub(super) struct Parts<'m> {
+pub(super) struct ProgramInputs<'m> {
     /// The interface's MAC, in the first six bytes of its one element.
     pub(super) mac: &'m Map,
     /// The interface is one of a gate.
     pub(super) guards: bool,
     /// Packets that no socket takes are dropped.
-    pub(super) closed: bool,
+    pub(super) fail_closed: bool,
     pub(super) sockets: &'m Map,
     /// When the first packet came that a queue's worker has not looked for yet, and how long ago
     /// that may be.
-    pub(super) pulse: [&'m Map; 2],
+    pub(super) heartbeat: [&'m Map; 2],
     /// The helper that returns the time.
     pub(super) clock: Helper,
     pub(super) switches: &'m Map,
     pub(super) counts: &'m Map,
     pub(super) locals: [&'m Map; 2],
-    pub(super) blocked: Option<&'m Blocked>,
-    pub(super) declined: Option<&'m Declined>,
-    pub(super) inside: Option<&'m Inside>,
+    pub(super) blocked: Option<&'m BlockedSources>,
+    pub(super) declined: Option<&'m DeclinedFlows>,
+    pub(super) protected: Option<&'m ProtectedPrefixes>,
 }
 
 /// Writes the program down.
-pub(super) fn assemble<'m>(parts: &Parts<'m>) -> Result<Code<'m>, BadCode> {
-    let &Parts {
-        mac, guards, closed, sockets, switches, counts, blocked, declined, inside, ..
-    } = parts;
-    let [v4, v6] = parts.locals;
-    let asks = blocked.is_some() || declined.is_some();
+pub(super) fn assemble<'m>(inputs: &ProgramInputs<'m>) -> Result<Code<'m>, BadCode> {
+    let &ProgramInputs {
+        mac,
+        guards,
+        fail_closed,
+        sockets,
+        switches,
+        counts,
+        blocked,
+        declined,
+        protected,
+        ..
+    } = inputs;
+    let [v4, v6] = inputs.locals;
+    let checks_flows = blocked.is_some() || declined.is_some();
     let mut asm = Assembler::new();
-    let exits = Steered::ALL.map(|why| (why, asm.label()));
-    let to = |why: Steered| exits[why as usize].1;
+    let exits = SteeringOutcome::ALL.map(|why| (why, asm.label()));
+    let to = |why: SteeringOutcome| exits[why as usize].1;
     // Packets for the host whose source has to be looked at first: one way for each reason and family.
     let hosts = FOR_HOST.map(|why| (why, [asm.label(), asm.label()]));
     let to_host = |six: bool| {
-        move |why: Steered| {
-            let checked = hosts.iter().find(|(host, _)| inside.is_some() && *host == why);
+        move |why: SteeringOutcome| {
+            let checked = hosts.iter().find(|(host, _)| protected.is_some() && *host == why);
             checked.map_or(to(why), |(_, labels)| labels[usize::from(six)])
         }
     };
@@ -84,7 +93,7 @@ pub(super) fn assemble<'m>(parts: &Parts<'m>) -> Result<Code<'m>, BadCode> {
         .load(Size::Word, R7, R9, context::DATA_END)
         .mov(R2, R6)
         .add(R2, 14)
-        .jump_if(Cond::Gt, R2, R7, to(Steered::Short));
+        .jump_if(Cond::Gt, R2, R7, to(SteeringOutcome::Short));
     let not_mine = asm.label();
     asm.load_map_value(R1, mac, 0)
         .load(Size::Word, R2, R6, 0)
@@ -93,30 +102,30 @@ pub(super) fn assemble<'m>(parts: &Parts<'m>) -> Result<Code<'m>, BadCode> {
         .load(Size::Half, R2, R6, 4)
         .load(Size::Half, R3, R1, 4)
         .jump_if32(Cond::Ne, R2, R3, not_mine);
-    tags::strip(&mut asm, guards, to);
+    priority_tags::emit_strip(&mut asm, guards, to);
     let (ipv4, ipv6, redirect) = (asm.label(), asm.label(), asm.label());
     asm.load(Size::Half, R2, R6, ETHERTYPE)
         .jump_if32(Cond::Eq, R2, half([0x08, 0x00]), ipv4)
         .jump_if32(Cond::Eq, R2, half([0x86, 0xdd]), ipv6)
-        .jump_if32(Cond::Eq, R2, half([0x08, 0x06]), to(Steered::Arp))
+        .jump_if32(Cond::Eq, R2, half([0x08, 0x06]), to(SteeringOutcome::Arp))
         // What some sent before there was 802.1ad.
-        .jump_if32(Cond::Eq, R2, half([0x91, 0x00]), to(Steered::Tagged))
-        .jump(to(Steered::NotIp));
+        .jump_if32(Cond::Eq, R2, half([0x91, 0x00]), to(SteeringOutcome::Tagged))
+        .jump(to(SteeringOutcome::NotIp));
     asm.bind(not_mine)
         .load(Size::Byte, R2, R6, 0)
-        .jump_if32(Cond::Set, R2, 1, to(Steered::Group))
-        .jump(to(if closed { Steered::Astray } else { Steered::NotMine }));
+        .jump_if32(Cond::Set, R2, 1, to(SteeringOutcome::Group))
+        .jump(to(if fail_closed { SteeringOutcome::Astray } else { SteeringOutcome::NotMine }));
 
     asm.bind(ipv4);
     steer_v4(&mut asm, v4, to_host(false));
-    if asks {
-        kept::v4(&mut asm);
+    if checks_flows {
+        flow_key::emit_v4(&mut asm);
     }
     asm.jump(redirect);
     asm.bind(ipv6);
     steer_v6(&mut asm, v6, to_host(true));
-    if asks {
-        kept::v6(&mut asm);
+    if checks_flows {
+        flow_key::emit_v6(&mut asm);
     }
     asm.jump(redirect);
 
@@ -129,13 +138,13 @@ pub(super) fn assemble<'m>(parts: &Parts<'m>) -> Result<Code<'m>, BadCode> {
         .map_lookup(switches, -4)
         .jump_if(Cond::Eq, R0, 0, take)
         .load(Size::Word, R7, R0, 0)
-        .jump_if32(Cond::Set, R7, OBSERVES as i32, to(Steered::Observed))
+        .jump_if32(Cond::Set, R7, OBSERVE_ONLY as i32, to(SteeringOutcome::Observed))
         .bind(take);
     if let Some(blocked) = blocked {
-        blocked.ask(&mut asm, BLOCKS as i32, to(Steered::Blocked));
+        blocked.emit_check(&mut asm, HAS_BLOCKED as i32, to(SteeringOutcome::Blocked));
     }
     if let Some(declined) = declined {
-        declined.ask(&mut asm, to(Steered::Declined));
+        declined.emit_check(&mut asm, to(SteeringOutcome::Declined));
     }
     asm.load_map(R1, sockets)
         .load(Size::Word, R2, R9, context::RX_QUEUE_INDEX)
@@ -145,29 +154,35 @@ pub(super) fn assemble<'m>(parts: &Parts<'m>) -> Result<Code<'m>, BadCode> {
             Cond::Ne,
             R0,
             Action::Redirect as i32,
-            to(if closed { Steered::Unserved } else { Steered::NoSocket }),
+            to(if fail_closed { SteeringOutcome::Unserved } else { SteeringOutcome::NoSocket }),
         );
-    let stalled = if closed { Steered::Unserved } else { Steered::Stalled };
-    pulse::ask(&mut asm, parts.pulse, parts.clock, to(Steered::Taken), to(stalled));
+    let stalled = if fail_closed { SteeringOutcome::Unserved } else { SteeringOutcome::Stalled };
+    heartbeat::emit_check(
+        &mut asm,
+        inputs.heartbeat,
+        inputs.clock,
+        to(SteeringOutcome::Taken),
+        to(stalled),
+    );
     let count = asm.label();
-    if let Some(inside) = inside {
-        drop_inside(&mut asm, inside, switches, &hosts, [count, to(Steered::Forged)]);
+    if let Some(protected) = protected {
+        drop_protected(&mut asm, protected, switches, &hosts, [count, to(SteeringOutcome::Forged)]);
     }
     // The verifier takes no code that nothing leads to.
     let there = |why| match why {
-        Steered::Blocked => blocked.is_some(),
-        Steered::Declined => declined.is_some(),
-        Steered::Forged => inside.is_some(),
-        why if FOR_HOST.contains(&why) => inside.is_none(),
-        Steered::Astray => closed,
-        Steered::NotMine => !closed,
-        Steered::Unserved => closed,
-        Steered::NoSocket | Steered::Stalled => !closed,
+        SteeringOutcome::Blocked => blocked.is_some(),
+        SteeringOutcome::Declined => declined.is_some(),
+        SteeringOutcome::Forged => protected.is_some(),
+        why if FOR_HOST.contains(&why) => protected.is_none(),
+        SteeringOutcome::Astray => fail_closed,
+        SteeringOutcome::NotMine => !fail_closed,
+        SteeringOutcome::Unserved => fail_closed,
+        SteeringOutcome::NoSocket | SteeringOutcome::Stalled => !fail_closed,
         _ => true,
     };
     for (why, label) in exits.into_iter().filter(|(why, _)| there(*why)) {
         let action = match why {
-            Steered::Taken => Action::Redirect,
+            SteeringOutcome::Taken => Action::Redirect,
             why if why.drops() => Action::Drop,
             _ => Action::Pass,
         };
@@ -190,16 +205,20 @@ pub(super) fn assemble<'m>(parts: &Parts<'m>) -> Result<Code<'m>, BadCode> {
 }
 
 /// Reasons to leave an IP packet to the host.
-const FOR_HOST: [Steered; 4] =
-    [Steered::Expiring, Steered::Multicast, Steered::LinkLocal, Steered::Local];
+const FOR_HOST: [SteeringOutcome; 4] = [
+    SteeringOutcome::Expiring,
+    SteeringOutcome::Multicast,
+    SteeringOutcome::LinkLocal,
+    SteeringOutcome::Local,
+];
 
 /// Drops packets for the host with a source inside; passes the others, each for its reason, and all
 /// where the interface is only observed.
-fn drop_inside<'m>(
+fn drop_protected<'m>(
     asm: &mut Assembler<'m>,
-    inside: &'m Inside,
+    protected: &'m ProtectedPrefixes,
     switches: &'m Map,
-    hosts: &[(Steered, [Label; 2])],
+    hosts: &[(SteeringOutcome, [Label; 2])],
     [count, drop]: [Label; 2],
 ) {
     let (v4, v6, kept, look_up, pass) =
@@ -209,61 +228,61 @@ fn drop_inside<'m>(
         asm.bind(six).op32(Op::Mov, R7, why as i32).jump(v6);
     }
     asm.bind(v4);
-    kept::v4(asm);
+    flow_key::emit_v4(asm);
     asm.jump(kept).bind(v6);
-    kept::v6(asm);
+    flow_key::emit_v6(asm);
     asm.bind(kept)
         .op32(Op::Mov, R2, 0)
         .store(Size::Word, R10, -4, R2)
         .map_lookup(switches, -4)
         .jump_if(Cond::Eq, R0, 0, look_up)
         .load(Size::Word, R2, R0, 0)
-        .jump_if32(Cond::Set, R2, OBSERVES as i32, pass)
+        .jump_if32(Cond::Set, R2, OBSERVE_ONLY as i32, pass)
         .bind(look_up);
-    inside.ask(asm, pass, drop);
+    protected.emit_check(asm, pass, drop);
     asm.bind(pass).op32(Op::Mov, R8, Action::Pass as i32).jump(count);
 }
 
-fn steer_v4<'m>(asm: &mut Assembler<'m>, locals: &'m Map, to: impl Fn(Steered) -> Label) {
+fn steer_v4<'m>(asm: &mut Assembler<'m>, locals: &'m Map, to: impl Fn(SteeringOutcome) -> Label) {
     asm.mov(R2, R6)
         .add(R2, V4_END)
-        .jump_if(Cond::Gt, R2, R7, to(Steered::Unparsed))
+        .jump_if(Cond::Gt, R2, R7, to(SteeringOutcome::Unparsed))
         // Version 4 and a header of at least 5 words.
         .load(Size::Byte, R2, R6, V4_VERSION)
-        .jump_if32(Cond::Lt, R2, 0x45, to(Steered::Unparsed))
-        .jump_if32(Cond::Gt, R2, 0x4f, to(Steered::Unparsed))
+        .jump_if32(Cond::Lt, R2, 0x45, to(SteeringOutcome::Unparsed))
+        .jump_if32(Cond::Gt, R2, 0x4f, to(SteeringOutcome::Unparsed))
         .load(Size::Byte, R2, R6, V4_TTL)
-        .jump_if32(Cond::Le, R2, 1, to(Steered::Expiring))
+        .jump_if32(Cond::Le, R2, 1, to(SteeringOutcome::Expiring))
         .load(Size::Byte, R2, R6, V4_DESTINATION)
         .op32(Op::And, R2, 0xf0)
-        .jump_if32(Cond::Eq, R2, 0xe0, to(Steered::Multicast))
+        .jump_if32(Cond::Eq, R2, 0xe0, to(SteeringOutcome::Multicast))
         .load(Size::Half, R2, R6, V4_DESTINATION)
-        .jump_if32(Cond::Eq, R2, half([169, 254]), to(Steered::LinkLocal))
+        .jump_if32(Cond::Eq, R2, half([169, 254]), to(SteeringOutcome::LinkLocal))
         .load(Size::Word, R2, R6, V4_DESTINATION)
-        .jump_if32(Cond::Eq, R2, word([255; 4]), to(Steered::Multicast))
+        .jump_if32(Cond::Eq, R2, word([255; 4]), to(SteeringOutcome::Multicast))
         .store(Size::Word, R10, -4, R2)
         .map_lookup(locals, -4)
-        .jump_if(Cond::Ne, R0, 0, to(Steered::Local));
+        .jump_if(Cond::Ne, R0, 0, to(SteeringOutcome::Local));
 }
 
-fn steer_v6<'m>(asm: &mut Assembler<'m>, locals: &'m Map, to: impl Fn(Steered) -> Label) {
+fn steer_v6<'m>(asm: &mut Assembler<'m>, locals: &'m Map, to: impl Fn(SteeringOutcome) -> Label) {
     asm.mov(R2, R6)
         .add(R2, V6_END)
-        .jump_if(Cond::Gt, R2, R7, to(Steered::Unparsed))
+        .jump_if(Cond::Gt, R2, R7, to(SteeringOutcome::Unparsed))
         .load(Size::Byte, R2, R6, V6_VERSION)
         .op32(Op::And, R2, 0xf0)
-        .jump_if32(Cond::Ne, R2, 0x60, to(Steered::Unparsed))
+        .jump_if32(Cond::Ne, R2, 0x60, to(SteeringOutcome::Unparsed))
         .load(Size::Byte, R2, R6, V6_HOP_LIMIT)
-        .jump_if32(Cond::Le, R2, 1, to(Steered::Expiring))
+        .jump_if32(Cond::Le, R2, 1, to(SteeringOutcome::Expiring))
         .load(Size::Byte, R2, R6, V6_DESTINATION)
-        .jump_if32(Cond::Eq, R2, 0xff, to(Steered::Multicast))
+        .jump_if32(Cond::Eq, R2, 0xff, to(SteeringOutcome::Multicast))
         .load(Size::Half, R2, R6, V6_DESTINATION)
         .op32(Op::And, R2, half([0xff, 0xc0]))
-        .jump_if32(Cond::Eq, R2, half([0xfe, 0x80]), to(Steered::LinkLocal))
+        .jump_if32(Cond::Eq, R2, half([0xfe, 0x80]), to(SteeringOutcome::LinkLocal))
         .load(Size::Double, R2, R6, V6_DESTINATION)
         .store(Size::Double, R10, -16, R2)
         .load(Size::Double, R2, R6, V6_DESTINATION + 8)
         .store(Size::Double, R10, -8, R2)
         .map_lookup(locals, -16)
-        .jump_if(Cond::Ne, R0, 0, to(Steered::Local));
+        .jump_if(Cond::Ne, R0, 0, to(SteeringOutcome::Local));
 }

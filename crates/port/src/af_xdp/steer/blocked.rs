@@ -1,4 +1,4 @@
-//! Blocked sources: packets that end in the kernel wherever they go.
+//! BlockedSources sources: packets that end in the kernel wherever they go.
 //!
 //! ```text
 //!   to be taken ─► any list? ─► source's longest prefix ─┬─ blocked ─► dropped, counted with its bytes
@@ -6,7 +6,7 @@
 //!                     └───────────────┴──────► declined.rs
 //! ```
 //!
-//! The maps are tries (`prefixes.rs`): prefixes that are blocked, and those within them
+//! The maps are tries (`prefix_set.rs`): prefixes that are blocked, and those within them
 //! that pass. Where there is no list, one bit of a word that is read anyway says so.
 //!
 //! **Another list** is gone over to prefix by prefix, so that no address is ever taken for another than
@@ -28,13 +28,13 @@ use std::ops::Range;
 
 use super::super::bpf::asm::{Assembler, Cond, Label, Reg};
 use super::super::bpf::{Kind, Map};
-use super::kept;
-use super::prefixes::{Place, Prefixes};
+use super::flow_key;
+use super::prefix_set::{PrefixKey, PrefixSet};
 use Reg::R7;
 
 /// What is said of the sources within a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct SourcePrefix {
     /// The prefix's address.
     pub address: IpAddr,
     /// Its bits.
@@ -43,8 +43,8 @@ pub struct Source {
     pub drops: bool,
 }
 
-impl Source {
-    pub(super) fn place(&self) -> Place {
+impl SourcePrefix {
+    pub(super) fn key(&self) -> PrefixKey {
         (self.address, self.len)
     }
 
@@ -68,43 +68,43 @@ fn bits(address: IpAddr) -> (u128, u32) {
 
 /// How much of a list the kernel goes by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
-    /// Prefixes that it knows.
-    pub there: usize,
+pub struct InstalledPrefixes {
+    /// PrefixSet that it knows.
+    pub installed: usize,
     /// Those that it has no room for, or has refused.
-    pub left: usize,
+    pub omitted: usize,
 }
 
 /// The maps of one interface.
 #[derive(Debug)]
-pub(super) struct Blocked {
+pub(super) struct BlockedSources {
     /// Marked: packets of these sources are dropped.
-    prefixes: Prefixes,
+    prefixes: PrefixSet,
     bytes: Map,
 }
 
-impl Blocked {
+impl BlockedSources {
     /// Makes maps of so many prefixes of each family.
     pub(super) fn new(prefixes: u32) -> io::Result<Self> {
         Ok(Self {
-            prefixes: Prefixes::new(["fp_blocked4", "fp_blocked6"], prefixes)?,
+            prefixes: PrefixSet::new(["fp_blocked4", "fp_blocked6"], prefixes)?,
             bytes: Map::array(Kind::PercpuArray, "fp_blocked", 8, 1)?,
         })
     }
 
     /// Goes over to this list: blocked prefixes, none within another, each followed by those within it
     /// that pass.
-    pub(super) fn set(&self, list: &[Source]) -> io::Result<Written> {
+    pub(super) fn set(&self, list: &[SourcePrefix]) -> io::Result<InstalledPrefixes> {
         let prefixes = &self.prefixes;
         let mut written = prefixes.written();
         let groups = self.fitting(list);
-        let wanted: HashSet<Place> =
-            groups.iter().flat_map(|group| &list[group.clone()]).map(Source::place).collect();
-        let mut gone: Vec<Place> =
-            written.keys().filter(|place| !wanted.contains(*place)).copied().collect();
+        let wanted: HashSet<PrefixKey> =
+            groups.iter().flat_map(|group| &list[group.clone()]).map(SourcePrefix::key).collect();
+        let mut gone: Vec<PrefixKey> =
+            written.keys().filter(|key| !wanted.contains(*key)).copied().collect();
         gone.sort_unstable_by_key(|(_, len)| *len);
         // Without room for both lists it is nothing in between.
-        let of = |four: bool, all: &mut dyn Iterator<Item = &Place>| {
+        let of = |four: bool, all: &mut dyn Iterator<Item = &PrefixKey>| {
             all.filter(|(address, _)| address.is_ipv4() == four).count()
         };
         let [room4, room6] = prefixes.room();
@@ -112,35 +112,38 @@ impl Blocked {
             of(four, &mut wanted.iter()) + of(four, &mut gone.iter()) > room
         };
         if crowded(true, room4) || crowded(false, room6) {
-            let mut all: Vec<Place> = written.keys().copied().collect();
+            let mut all: Vec<PrefixKey> = written.keys().copied().collect();
             all.sort_unstable_by_key(|(_, len)| *len);
-            all.into_iter().try_for_each(|place| prefixes.delete(&mut written, place))?;
+            all.into_iter().try_for_each(|key| prefixes.delete(&mut written, key))?;
             gone.clear();
         }
         for group in groups {
             let group = &list[group];
             // The blocked one, which is the shortest, last.
             let mut all = group.iter().rev();
-            if all.try_for_each(|it| prefixes.write(&mut written, it.place(), it.drops)).is_err() {
-                group.iter().try_for_each(|it| prefixes.delete(&mut written, it.place()))?;
+            if all
+                .try_for_each(|source| prefixes.write(&mut written, source.key(), source.drops))
+                .is_err()
+            {
+                group.iter().try_for_each(|source| prefixes.delete(&mut written, source.key()))?;
             }
         }
-        gone.into_iter().try_for_each(|place| prefixes.delete(&mut written, place))?;
-        Ok(Written { there: written.len(), left: list.len() - written.len() })
+        gone.into_iter().try_for_each(|key| prefixes.delete(&mut written, key))?;
+        Ok(InstalledPrefixes { installed: written.len(), omitted: list.len() - written.len() })
     }
 
-    /// Returns the parts of a list that there is room for, each a blocked prefix and those within it:
+    /// Returns the inputs of a list that there is room for, each a blocked prefix and those within it:
     /// where it is not for all, the shortest ones.
-    fn fitting(&self, list: &[Source]) -> Vec<Range<usize>> {
+    fn fitting(&self, list: &[SourcePrefix]) -> Vec<Range<usize>> {
         let mut starts: Vec<usize> = (0..list.len()).filter(|&at| list[at].drops).collect();
         starts.push(list.len());
         let mut groups: Vec<_> = starts.windows(2).map(|pair| pair[0]..pair[1]).collect();
         debug_assert!(groups.iter().all(|group| {
             let first = &list[group.start];
-            list[group.clone()][1..].iter().all(|it| first.covers(it))
+            list[group.clone()][1..].iter().all(|source| first.covers(it))
         }));
         let mut room = self.prefixes.room();
-        let all = list.iter().filter(|it| it.address.is_ipv4()).count();
+        let all = list.iter().filter(|source| source.address.is_ipv4()).count();
         if all > room[0] || list.len() - all > room[1] {
             groups.sort_by_key(|group| list[group.start].len);
         }
@@ -159,18 +162,18 @@ impl Blocked {
         Ok(self.prefixes.find(source)? == Some(true))
     }
 
-    /// Counts the bytes dropped, Ethernet headers included and the link's padding not.
+    /// SteeringCounters the bytes dropped, Ethernet headers included and the link's padding not.
     pub(super) fn bytes(&self) -> io::Result<u64> {
         self.bytes.counter(0)
     }
 
     /// Goes to `drop` with a packet whose flow was kept and whose source is blocked; else goes on. r7
     /// has the switches, of which `any` says whether anybody is.
-    pub(super) fn ask<'m>(&'m self, asm: &mut Assembler<'m>, any: i32, drop: Label) {
+    pub(super) fn emit_check<'m>(&'m self, asm: &mut Assembler<'m>, any: i32, drop: Label) {
         let (ask, over) = (asm.label(), asm.label());
         asm.jump_if32(Cond::Set, R7, any, ask).jump(over).bind(ask);
-        self.prefixes.look_up(asm, over);
-        kept::count(asm, &self.bytes, drop);
+        self.prefixes.emit_lookup(asm, over);
+        flow_key::emit_count(asm, &self.bytes, drop);
         asm.bind(over);
     }
 }
@@ -180,10 +183,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_covers_what_begins_as_it_does() {
+    fn prefix_covers_addresses_with_same_leading_bits() {
         let source = |text: &str| {
             let (address, len) = text.split_once('/').unwrap();
-            Source { address: address.parse().unwrap(), len: len.parse().unwrap(), drops: true }
+            SourcePrefix {
+                address: address.parse().unwrap(),
+                len: len.parse().unwrap(),
+                drops: true,
+            }
         };
         for (outer, inner, covers) in [
             ("10.0.0.0/8", "10.255.0.0/16", true),

@@ -1,4 +1,4 @@
-//! Declined flows: packets that end in the kernel, before they cost anything else.
+//! DeclinedFlows flows: packets that end in the kernel, before they cost anything else.
 //!
 //! ```text
 //!   to be taken ─► flow in the map? ─► its time not over? ─► dropped, counted with its bytes
@@ -22,13 +22,13 @@ use std::net::IpAddr;
 
 use super::super::bpf::asm::{Assembler, Cond, Helper, Label, Reg, Size};
 use super::super::bpf::{Kind, Map};
-use super::kept::{self, FLOW};
+use super::flow_key::{self, FLOW};
 use Reg::{R0, R8};
 
 /// The maps of one interface.
 #[derive(Debug)]
-pub(super) struct Declined {
-    /// Source and destination to the end, in nanoseconds.
+pub(super) struct DeclinedFlows {
+    /// SourcePrefix and destination to the end, in nanoseconds.
     v4: Map,
     v6: Map,
     bytes: Map,
@@ -43,7 +43,7 @@ fn key(src: IpAddr, dst: IpAddr) -> Option<Vec<u8>> {
     }
 }
 
-impl Declined {
+impl DeclinedFlows {
     /// Makes maps of so many flows of each family.
     pub(super) fn new(flows: u32) -> io::Result<Self> {
         Ok(Self {
@@ -64,18 +64,18 @@ impl Declined {
     }
 
     /// Takes a flow's packets again, and says whether they were dropped.
-    pub(super) fn forgive(&self, src: IpAddr, dst: IpAddr) -> io::Result<bool> {
+    pub(super) fn readmit(&self, src: IpAddr, dst: IpAddr) -> io::Result<bool> {
         let key = key(src, dst).ok_or(io::ErrorKind::InvalidInput)?;
         self.map(&key).delete(&key)
     }
 
-    /// Counts the bytes dropped, Ethernet headers included and the link's padding not.
+    /// SteeringCounters the bytes dropped, Ethernet headers included and the link's padding not.
     pub(super) fn bytes(&self) -> io::Result<u64> {
         self.bytes.counter(0)
     }
 
     /// Goes to `drop` with a packet of a flow that was kept and is declined; else goes on.
-    pub(super) fn ask<'m>(&'m self, asm: &mut Assembler<'m>, drop: Label) {
+    pub(super) fn emit_check<'m>(&'m self, asm: &mut Assembler<'m>, drop: Label) {
         let (six, found, over) = (asm.label(), asm.label(), asm.label());
         asm.jump_if32(Cond::Eq, R8, 6, six);
         for (map, last) in [(&self.v4, false), (&self.v6, true)] {
@@ -90,7 +90,7 @@ impl Declined {
             R8,
             over,
         );
-        kept::count(asm, &self.bytes, drop);
+        flow_key::emit_count(asm, &self.bytes, drop);
         asm.bind(over);
     }
 }

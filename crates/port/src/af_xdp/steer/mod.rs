@@ -16,24 +16,24 @@
 //!
 //! - The MAC is an element of a map, so that one that changes while packets pass is followed
 //!   between two of them. On a gate's front a unicast frame to another MAC is dropped
-//!   ([`Early::closed`]): the kernel would drop it too, but where the interface's MAC has just
+//!   ([`EarlyDropConfig::fail_closed`]): the kernel would drop it too, but where the interface's MAC has just
 //!   changed and is not known here yet, the kernel would forward it past the gate.
 //! - Packets with TTL or hop limit 1 or less are passed, so that the kernel
 //!   answers them with Time Exceeded (RFC 1812 section 5.3.1).
 //! - What has a VLAN tag is passed: a tagged packet belongs to a VLAN interface
 //!   of the host, not to this one. Tags that bear a priority only are taken off
-//!   before anything is asked (`tags.rs`).
+//!   before anything is asked (`priority_tags.rs`).
 //! - Checksums, total lengths, options and martian sources are *not* looked at
 //!   here: those packets are the router's to judge and to count.
 //! - Where no socket is bound to the queue the packet is passed, so nothing is
 //!   lost between attaching the program and binding, or after a socket is gone. On
 //!   an interface that a gate guards the packet is dropped and counted instead
-//!   ([`Early::closed`]): the host would forward it undecided.
+//!   ([`EarlyDropConfig::fail_closed`]): the host would forward it undecided.
 //! - A queue whose worker has not received for 100 ms ([`STALL`]) while packets came is treated as
-//!   if it had no socket (`pulse.rs`).
+//!   if it had no socket (`heartbeat.rs`).
 //! - Packets of sources that a gate blocks, and of flows that it has declined, are
 //!   dropped, where it says which (`blocked.rs`, `declined.rs`), and so are packets for the host
-//!   with a source behind the gate (`inside.rs`); an interface that is only observed drops
+//!   with a source behind the gate (`protected.rs`); an interface that is only observed drops
 //!   none of them.
 //! - An interface that is only observed passes what it would have taken, and
 //!   counts it: one flag, looked at last, turns it from one to the other between
@@ -48,16 +48,16 @@
 mod assemble;
 mod blocked;
 mod declined;
-mod inside;
-mod kept;
+mod flow_key;
+mod heartbeat;
 mod outcome;
-mod prefixes;
-mod pulse;
-mod tags;
+mod prefix_set;
+mod priority_tags;
+mod protected;
 
-pub use blocked::{Source, Written};
-pub use outcome::{Counts, Steered};
-pub use pulse::STALL;
+pub use blocked::{InstalledPrefixes, SourcePrefix};
+pub use heartbeat::STALL;
+pub use outcome::{SteeringCounters, SteeringOutcome};
 
 use std::collections::HashSet;
 use std::io;
@@ -67,11 +67,11 @@ use std::time::Duration;
 
 use super::bpf::asm::Helper;
 use super::bpf::{Kind, LoadError, Map, Program};
-use assemble::{BLOCKS, OBSERVES, Parts, assemble};
-use blocked::Blocked;
-use declined::Declined;
-use inside::Inside;
-use pulse::Pulse;
+use assemble::{HAS_BLOCKED, OBSERVE_ONLY, ProgramInputs, assemble};
+use blocked::BlockedSources;
+use declined::DeclinedFlows;
+use heartbeat::Heartbeat;
+use protected::ProtectedPrefixes;
 
 /// Addresses of one family that can be the host's own.
 const LOCALS: u32 = 4096;
@@ -100,15 +100,15 @@ impl FromIterator<IpAddr> for Locals {
 
 /// What may be dropped on an interface of a gate: so much of each family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Early {
-    /// Declined flows.
+pub struct EarlyDropConfig {
+    /// DeclinedFlows flows.
     pub flows: u32,
-    /// Prefixes of blocked sources, with those within them that pass.
+    /// PrefixSet of blocked sources, with those within them that pass.
     pub prefixes: u32,
-    /// Prefixes by whether their hosts are behind the gate.
-    pub inside: u32,
+    /// PrefixSet by whether their hosts are behind the gate.
+    pub protected: u32,
     /// Packets that no socket takes: else they are left to the host.
-    pub closed: bool,
+    pub fail_closed: bool,
 }
 
 /// The program of one interface and the maps it works with.
@@ -118,15 +118,15 @@ pub struct Steering {
     /// The interface's MAC, and two bytes of nothing.
     mac: Map,
     sockets: Map,
-    pulse: Pulse,
+    heartbeat: Heartbeat,
     /// One word, a bit for each thing that can be turned on and off.
     switches: Map,
     counts: Map,
     v4: Map,
     v6: Map,
-    blocked: Option<Blocked>,
-    declined: Option<Declined>,
-    inside: Option<Inside>,
+    blocked: Option<BlockedSources>,
+    declined: Option<DeclinedFlows>,
+    protected: Option<ProtectedPrefixes>,
     locals: Mutex<Locals>,
     /// What stands in `switches`.
     on: Mutex<u32>,
@@ -149,11 +149,11 @@ impl Steering {
     /// # Errors
     ///
     /// As [`new`](Self::new).
-    pub fn guarding(
+    pub fn for_gate(
         mac: [u8; 6],
         queues: u32,
         locals: &Locals,
-        early: Early,
+        early: EarlyDropConfig,
     ) -> Result<Self, LoadError> {
         Self::load(mac, queues, locals, Some(early))
     }
@@ -162,37 +162,42 @@ impl Steering {
         mac: [u8; 6],
         queues: u32,
         locals: &Locals,
-        guards: Option<Early>,
+        guards: Option<EarlyDropConfig>,
     ) -> Result<Self, LoadError> {
         let failed = |cause| LoadError { cause, log: String::new() };
         let mac_map = Map::array(Kind::Array, "fp_mac", 8, 1).map_err(failed)?;
         let sockets = Map::array(Kind::Xskmap, "fp_sockets", 4, queues).map_err(failed)?;
-        let pulse = Pulse::new(queues).map_err(failed)?;
+        let heartbeat = Heartbeat::new(queues).map_err(failed)?;
         let switches = Map::array(Kind::Array, "fp_switches", 4, 1).map_err(failed)?;
-        let reasons = Steered::ALL.len() as u32;
+        let reasons = SteeringOutcome::ALL.len() as u32;
         let counts = Map::array(Kind::PercpuArray, "fp_steered", 8, reasons).map_err(failed)?;
         let v4 = Map::new(Kind::Hash, "fp_locals4", 4, 1, LOCALS).map_err(failed)?;
         let v6 = Map::new(Kind::Hash, "fp_locals6", 16, 1, LOCALS).map_err(failed)?;
-        let Early { flows, prefixes, inside, closed } = guards.unwrap_or_default();
-        let blocked = (prefixes > 0).then(|| Blocked::new(prefixes).ok()).flatten();
-        let declined = (flows > 0).then(|| Declined::new(flows)).transpose().map_err(failed)?;
-        let inside = (inside > 0).then(|| Inside::new(inside)).transpose().map_err(failed)?;
-        let parts = |clock| Parts {
+        let EarlyDropConfig { flows, prefixes, protected, fail_closed } =
+            guards.unwrap_or_default();
+        let blocked = (prefixes > 0).then(|| BlockedSources::new(prefixes).ok()).flatten();
+        let declined =
+            (flows > 0).then(|| DeclinedFlows::new(flows)).transpose().map_err(failed)?;
+        let protected = (protected > 0)
+            .then(|| ProtectedPrefixes::new(protected))
+            .transpose()
+            .map_err(failed)?;
+        let inputs = |clock| ProgramInputs {
             clock,
-            pulse: pulse.maps(),
+            heartbeat: heartbeat.maps(),
             mac: &mac_map,
             guards: guards.is_some(),
-            closed,
+            fail_closed,
             sockets: &sockets,
             switches: &switches,
             counts: &counts,
             locals: [&v4, &v6],
             blocked: blocked.as_ref(),
             declined: declined.as_ref(),
-            inside: inside.as_ref(),
+            protected: protected.as_ref(),
         };
         let load = |clock| {
-            let code = assemble(&parts(clock))
+            let code = assemble(&inputs(clock))
                 .unwrap_or_else(|error| unreachable!("the steering program is fixed: {error}"));
             Program::load("fp_steer", &code)
         };
@@ -203,14 +208,14 @@ impl Steering {
             program,
             mac: mac_map,
             sockets,
-            pulse,
+            heartbeat,
             switches,
             counts,
             v4,
             v6,
             blocked,
             declined,
-            inside,
+            protected,
             locals: none,
             on,
         };
@@ -267,18 +272,18 @@ impl Steering {
     pub fn decline(&self, src: IpAddr, dst: IpAddr, until: Option<u64>) -> io::Result<()> {
         match (&self.declined, until) {
             (Some(declined), Some(until)) => declined.decline(src, dst, until),
-            (Some(declined), None) => declined.forgive(src, dst).map(drop),
+            (Some(declined), None) => declined.readmit(src, dst).map(drop),
             (None, _) => Ok(()),
         }
     }
 
-    /// Counts the bytes of dropped packets of declined flows.
+    /// SteeringCounters the bytes of dropped packets of declined flows.
     ///
     /// # Errors
     ///
     /// Those of `bpf(2)`.
     pub fn declined_bytes(&self) -> io::Result<u64> {
-        self.declined.as_ref().map_or(Ok(0), Declined::bytes)
+        self.declined.as_ref().map_or(Ok(0), DeclinedFlows::bytes)
     }
 
     /// Drops packets of these sources from now on, and of no others: blocked prefixes, none within
@@ -288,13 +293,13 @@ impl Steering {
     /// # Errors
     ///
     /// Those of `bpf(2)` where something cannot be taken back: nothing is dropped then.
-    pub fn set_blocked(&self, list: &[Source]) -> io::Result<Written> {
+    pub fn set_blocked(&self, list: &[SourcePrefix]) -> io::Result<InstalledPrefixes> {
         let Some(blocked) = &self.blocked else {
-            return Ok(Written { there: 0, left: list.len() });
+            return Ok(InstalledPrefixes { installed: 0, omitted: list.len() });
         };
         let done = blocked.set(list);
-        let any = done.as_ref().is_ok_and(|written| written.there > 0);
-        self.switch(BLOCKS, any)?;
+        let any = done.as_ref().is_ok_and(|written| written.installed > 0);
+        self.switch(HAS_BLOCKED, any)?;
         done
     }
 
@@ -304,37 +309,37 @@ impl Steering {
     ///
     /// Those of `bpf(2)`.
     pub fn blocks(&self, source: IpAddr) -> io::Result<bool> {
-        let on = *self.on.lock().unwrap_or_else(PoisonError::into_inner) & BLOCKS != 0;
+        let on = *self.on.lock().unwrap_or_else(PoisonError::into_inner) & HAS_BLOCKED != 0;
         self.blocked.as_ref().filter(|_| on).map_or(Ok(false), |blocked| blocked.drops(source))
     }
 
-    /// Counts the bytes of dropped packets of blocked sources.
+    /// SteeringCounters the bytes of dropped packets of blocked sources.
     ///
     /// # Errors
     ///
     /// Those of `bpf(2)`.
     pub fn blocked_bytes(&self) -> io::Result<u64> {
-        self.blocked.as_ref().map_or(Ok(0), Blocked::bytes)
+        self.blocked.as_ref().map_or(Ok(0), BlockedSources::bytes)
     }
 
     /// States which prefixes are behind the gate, and which within them are not (`drops` false): a packet for
     /// the host with a source behind the gate is dropped from now on. Nothing is dropped where
-    /// [`Early::inside`] is 0.
+    /// [`EarlyDropConfig::protected`] is 0.
     ///
     /// # Errors
     ///
     /// Those of `bpf(2)`: `ENOSPC` beyond the room for prefixes. What was written by then stays.
-    pub fn set_inside(&self, list: &[Source]) -> io::Result<()> {
-        self.inside.as_ref().map_or(Ok(()), |inside| inside.set(list))
+    pub fn set_protected(&self, list: &[SourcePrefix]) -> io::Result<()> {
+        self.protected.as_ref().map_or(Ok(()), |protected| protected.set(list))
     }
 
-    /// Counts the bytes of packets dropped so.
+    /// SteeringCounters the bytes of packets dropped so.
     ///
     /// # Errors
     ///
     /// Those of `bpf(2)`.
     pub fn forged_bytes(&self) -> io::Result<u64> {
-        self.inside.as_ref().map_or(Ok(0), Inside::bytes)
+        self.protected.as_ref().map_or(Ok(0), ProtectedPrefixes::bytes)
     }
 
     /// Only observes from the next packet on, or takes packets again.
@@ -343,7 +348,7 @@ impl Steering {
     ///
     /// Those of `bpf(2)`.
     pub fn observe(&self, only: bool) -> io::Result<()> {
-        self.switch(OBSERVES, only)
+        self.switch(OBSERVE_ONLY, only)
     }
 
     fn switch(&self, which: u32, on: bool) -> io::Result<()> {
@@ -361,7 +366,7 @@ impl Steering {
     /// Those of `bpf(2)`.
     pub fn observes(&self) -> io::Result<bool> {
         let word = self.switches.get(0)?.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
-        Ok(u32::from_ne_bytes(word) & OBSERVES != 0)
+        Ok(u32::from_ne_bytes(word) & OBSERVE_ONLY != 0)
     }
 
     /// Reads the counters, summed over the CPUs.
@@ -369,8 +374,8 @@ impl Steering {
     /// # Errors
     ///
     /// Those of `bpf(2)`.
-    pub fn counts(&self) -> io::Result<Counts> {
-        let mut counts = Counts::default();
+    pub fn counts(&self) -> io::Result<SteeringCounters> {
+        let mut counts = SteeringCounters::default();
         for (reason, sum) in counts.0.iter_mut().enumerate() {
             for cpu in self.counts.percpu(reason as u32)? {
                 *sum += cpu.as_chunks::<8>().0.iter().map(|n| u64::from_ne_bytes(*n)).sum::<u64>();
@@ -384,7 +389,7 @@ impl Steering {
     /// # Errors
     ///
     /// Those of `bpf(2)`.
-    pub fn count(&self, which: Steered) -> io::Result<u64> {
+    pub fn count(&self, which: SteeringOutcome) -> io::Result<u64> {
         self.counts.counter(which as u32)
     }
 
@@ -395,13 +400,13 @@ impl Steering {
     ///
     /// Those of `bpf(2)`.
     pub fn set_stall(&self, limit: Option<Duration>) -> io::Result<()> {
-        self.pulse.set_limit(limit)
+        self.heartbeat.set_limit(limit)
     }
 
     /// Notes that the worker of a queue has received.
     #[inline]
     pub(super) fn beat(&self, queue: u32) {
-        self.pulse.beat(queue);
+        self.heartbeat.beat(queue);
     }
 
     /// Returns the loaded program.
@@ -420,7 +425,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn locals_are_sorted_by_family() {
+    fn locals_are_split_by_family() {
         let text = ["192.0.2.1", "2001:db8::1", "192.0.2.1"];
         let locals: Locals = text.iter().map(|text| text.parse::<IpAddr>().unwrap()).collect();
         assert_eq!((locals.v4.len(), locals.v6.len()), (1, 1));

@@ -5,7 +5,7 @@ use std::ops::Index;
 /// What became of a packet: taken, dropped, or passed to the host and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Steered {
+pub enum SteeringOutcome {
     /// Into the socket.
     Taken,
     /// Passed: shorter than an Ethernet header.
@@ -53,7 +53,7 @@ pub enum Steered {
     NoSocket,
 }
 
-impl Steered {
+impl SteeringOutcome {
     /// All of them, in the order of the counters.
     pub const ALL: [Self; 21] = [
         Self::Taken,
@@ -120,27 +120,29 @@ impl Steered {
     }
 }
 
-/// One count for each [`Steered`].
+/// One count for each [`SteeringOutcome`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts(pub(super) [u64; Steered::ALL.len()]);
+pub struct SteeringCounters(pub(super) [u64; SteeringOutcome::ALL.len()]);
 
-impl Counts {
+impl SteeringCounters {
     /// Returns the packets left to the host, whatever the reason.
     pub fn passed(&self) -> u64 {
-        let left = |(which, _): &(Steered, u64)| *which != Steered::Taken && !which.drops();
+        let left = |(which, _): &(SteeringOutcome, u64)| {
+            *which != SteeringOutcome::Taken && !which.drops()
+        };
         self.iter().filter(left).map(|(_, count)| count).sum()
     }
 
     /// Returns each with its count.
-    pub fn iter(&self) -> impl Iterator<Item = (Steered, u64)> + '_ {
-        Steered::ALL.into_iter().zip(self.0)
+    pub fn iter(&self) -> impl Iterator<Item = (SteeringOutcome, u64)> + '_ {
+        SteeringOutcome::ALL.into_iter().zip(self.0)
     }
 }
 
-impl Index<Steered> for Counts {
+impl Index<SteeringOutcome> for SteeringCounters {
     type Output = u64;
 
-    fn index(&self, which: Steered) -> &u64 {
+    fn index(&self, which: SteeringOutcome) -> &u64 {
         &self.0[which as usize]
     }
 }
@@ -150,18 +152,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_outcome_has_one_counter_and_one_name() {
+    fn outcome_has_one_counter_and_one_name() {
         let names: std::collections::HashSet<&str> =
-            Steered::ALL.map(Steered::name).into_iter().collect();
-        assert_eq!(names.len(), Steered::ALL.len());
-        for (n, which) in Steered::ALL.into_iter().enumerate() {
+            SteeringOutcome::ALL.map(SteeringOutcome::name).into_iter().collect();
+        assert_eq!(names.len(), SteeringOutcome::ALL.len());
+        for (n, which) in SteeringOutcome::ALL.into_iter().enumerate() {
             assert_eq!(which as usize, n, "{which:?}");
         }
-        let counts = Counts(std::array::from_fn(|n| 1 << n));
-        assert_eq!(counts[Steered::Taken], 1);
-        assert_eq!(counts[Steered::Short], 2);
-        let drops = Steered::ALL.into_iter().filter(|which| which.drops());
+        let counts = SteeringCounters(std::array::from_fn(|n| 1 << n));
+        assert_eq!(counts[SteeringOutcome::Taken], 1);
+        assert_eq!(counts[SteeringOutcome::Short], 2);
+        let drops = SteeringOutcome::ALL.into_iter().filter(|which| which.drops());
         let dropped = drops.map(|which| 1 << which as u32).sum::<u64>();
-        assert_eq!(counts.passed(), (1 << Steered::ALL.len()) - 2 - dropped);
+        assert_eq!(counts.passed(), (1 << SteeringOutcome::ALL.len()) - 2 - dropped);
     }
 }

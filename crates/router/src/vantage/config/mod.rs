@@ -109,7 +109,7 @@ use gate::policy::{Action, Address, Grantor, Policy, PolicyBuilder, PolicyError}
 use gate::program::Programs;
 use gate::tunnel::OVERHEAD;
 use port::af_xdp::ModeChoice;
-use port::af_xdp::steer::{Early, Source};
+use port::af_xdp::steer::{EarlyDropConfig, SourcePrefix};
 use wire::udp;
 
 use crate::config::{self, ConfigError, Level, MAIN, Metrics, shape};
@@ -392,17 +392,17 @@ impl Config {
             guard: Some(filter),
         };
         let Fixed { xdp_declined_flows, xdp_blocked_prefixes, fail_open, .. } = self.fixed;
-        let front = Early {
+        let front = EarlyDropConfig {
             flows: xdp_declined_flows,
             prefixes: xdp_blocked_prefixes,
-            inside: MOST_INSIDE,
-            closed: !fail_open,
+            protected: MOST_INSIDE,
+            fail_closed: !fail_open,
         };
         config::Config {
             path: self.path.clone(),
             interfaces: vec![
                 interface(&self.fixed.front, front),
-                interface(&self.fixed.back, Early::default()),
+                interface(&self.fixed.back, EarlyDropConfig::default()),
             ],
             next_hops: Vec::new(),
             files: Vec::new(),
@@ -532,17 +532,21 @@ impl Rules {
 
     /// Returns the prefixes that are behind the gate by the rules, those that are not (`drops` is false),
     /// and the ends of tunnels, which are behind it.
-    pub(in crate::vantage) fn behind(&self) -> Vec<Source> {
+    pub(in crate::vantage) fn behind(&self) -> Vec<SourcePrefix> {
         let rules = self.rules.iter().filter_map(|rule| {
             let (address, len) = match rule.prefix {
                 AnyPrefix::V4(prefix) => (IpAddr::V4(prefix.addr().into()), prefix.len()),
                 AnyPrefix::V6(prefix) => (IpAddr::V6(prefix.addr().into()), prefix.len()),
             };
-            Some(Source { address, len: len as u8, drops: rule.inside()? })
+            Some(SourcePrefix { address, len: len as u8, drops: rule.inside()? })
         });
         let ends = self.grantors().map(|end| match end {
-            Address::V4(end) => Source { address: IpAddr::V4(end.into()), len: 32, drops: true },
-            Address::V6(end) => Source { address: IpAddr::V6(end.into()), len: 128, drops: true },
+            Address::V4(end) => {
+                SourcePrefix { address: IpAddr::V4(end.into()), len: 32, drops: true }
+            }
+            Address::V6(end) => {
+                SourcePrefix { address: IpAddr::V6(end.into()), len: 128, drops: true }
+            }
         });
         rules.chain(ends).collect()
     }

@@ -20,8 +20,8 @@ use gate::flow::{Flow, Key};
 use gate::policy::Policy;
 use gate::state::{Decision, Grant, Stamp};
 use gate::tunnel::TunnelKeys;
-use port::handover::Handed;
-use port::memory::Host;
+use port::handover::HandoverPort;
+use port::memory::PuntedPackets;
 use port::{Arena, MemoryPort, Port};
 
 use crate::packets::{OWN4, mac};
@@ -56,7 +56,7 @@ impl Lookup for List {
 pub(crate) struct Rig {
     pub(crate) worker: Worker<List>,
     pub(crate) far: Vec<MemoryPort>,
-    pub(crate) hosts: Vec<Host>,
+    pub(crate) hosts: Vec<PuntedPackets>,
     pub(crate) clock: Arc<AtomicU64>,
     pub(crate) rings: ControlRings,
     pub(crate) counters: Arc<CounterSnapshot>,
@@ -137,7 +137,7 @@ impl Rig {
     pub(crate) fn among(
         config: Config,
         key: Key,
-        place: Option<(SoftwareSteering, Handed)>,
+        place: Option<(SoftwareSteering, HandoverPort)>,
     ) -> Self {
         Self::sealing(config, key, place, TunnelKeys::default())
     }
@@ -146,7 +146,7 @@ impl Rig {
     pub(crate) fn sealing(
         config: Config,
         key: Key,
-        place: Option<(SoftwareSteering, Handed)>,
+        place: Option<(SoftwareSteering, HandoverPort)>,
         keys: TunnelKeys,
     ) -> Self {
         let (steering, handed) = place.unzip();
@@ -209,7 +209,7 @@ impl Rig {
         .with_hook(Box::new(hook))
         .with_punts(PuntRates::GATE);
         if let Some(handed) = handed {
-            worker = worker.with_handed(Box::new(handed.behind(mac(0), 1500)), 0);
+            worker = worker.with_handed(Box::new(handed.with_link(mac(0), 1500)), 0);
         }
         Self {
             worker,

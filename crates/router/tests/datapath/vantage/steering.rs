@@ -19,7 +19,7 @@ const SIX: u128 = 0x2001_0db8 << 96;
 
 fn rigs(workers: usize, bytes: usize) -> Vec<Rig> {
     let key = Key::random();
-    let ends = handover::ends(workers, bytes).unwrap();
+    let ends = handover::channels(workers, bytes).unwrap();
     let place = |(at, (giver, handed))| {
         let steering = SoftwareSteering::new(at, workers, giver);
         Rig::among(config("1gbit", ""), key.clone(), Some((steering, handed)))
@@ -67,7 +67,7 @@ fn pair(frame: &[u8]) -> (u128, u128) {
 #[test]
 fn packets_of_a_flow_are_processed_by_its_owner() {
     const WORKERS: usize = 3;
-    let mut rigs = rigs(WORKERS, handover::BYTES);
+    let mut rigs = rigs(WORKERS, handover::RING_BYTES);
     let mut rng = Rng::with_seed(11);
     let mut judged_by = HashMap::new();
     let (mut sent, mut left, mut passed) = (0, 0, 0);
@@ -134,7 +134,7 @@ fn handed_packet_is_looked_up_by_the_hash_that_came_with_it() {
     const FLOWS: u32 = 40;
     let mut rng = Rng::with_seed(3);
     let key = Key::new(|| rng.u64(..));
-    let mut ends = handover::ends(2, handover::BYTES).unwrap();
+    let mut ends = handover::channels(2, handover::RING_BYTES).unwrap();
     let (mut other, _) = ends.pop().unwrap();
     let (giver, handed) = ends.pop().unwrap();
     let place = Some((SoftwareSteering::new(0, 2, giver), handed));
@@ -145,9 +145,9 @@ fn handed_packet_is_looked_up_by_the_hash_that_came_with_it() {
     let mut granted = |rig: &mut Rig, change: u32| {
         for n in 0..FLOWS {
             let hash = key.hash(&Flow::v4(0xc000_0200 + n, PROTECTED)) ^ change;
-            assert!(other.give(0, hash, &v4(0xc000_0200 + n, PROTECTED)));
+            assert!(other.send(0, hash, &v4(0xc000_0200 + n, PROTECTED)));
         }
-        other.ring();
+        other.wake_receivers();
         rig.rest();
         let dscps = std::iter::from_fn(|| rig.far[1].take())
             .map(|frame| Outer::parse(&frame[14..]).unwrap().dscp);

@@ -14,7 +14,7 @@ fn one(build: Build) -> Vec<u8> {
 
 #[cfg(target_endian = "little")]
 #[test]
-fn encodings_are_those_of_the_rfc() {
+fn encodings_follow_rfc_9669() {
     let table: &[(Build, [u8; 8])] = &[
         // Section 4.1: ADD is 0, MOV 0xb; class ALU64 7, ALU 4; X is 8.
         (|a| a.add(R1, 5), [0x07, 0x01, 0, 0, 5, 0, 0, 0]),
@@ -55,7 +55,7 @@ fn encodings_are_those_of_the_rfc() {
 
 #[cfg(target_endian = "little")]
 #[test]
-fn wide_loads_take_two_slots() {
+fn wide_load_takes_two_slots() {
     assert_eq!(
         one(|a| a.load_u64(R3, 0x0102_0304_0506_0708)),
         [0x18, 3, 0, 0, 8, 7, 6, 5, 0, 0, 0, 0, 4, 3, 2, 1]
@@ -64,7 +64,7 @@ fn wide_loads_take_two_slots() {
 
 #[cfg(target_endian = "little")]
 #[test]
-fn jumps_count_from_the_next_slot_and_over_wide_loads() {
+fn jump_offset_counts_from_next_slot_across_wide_loads() {
     let mut asm = Assembler::new();
     let (forth, back) = (asm.label(), asm.label());
     asm.bind(back)
@@ -102,7 +102,7 @@ fn conditions_have_the_numbers_of_section_4_3() {
 }
 
 #[test]
-fn slips_are_found_before_the_verifier() {
+fn unbound_label_and_long_jump_are_errors() {
     let mut asm = Assembler::new();
     let nowhere = asm.label();
     asm.exit().jump(nowhere);

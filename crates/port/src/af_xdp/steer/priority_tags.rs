@@ -2,24 +2,24 @@
 //!
 //! ```text
 //!   MACs │ 8100 or 88a8 │ priority:3 │ 0:1 │ VLAN 0:12 │ type │ …
-//!   4 bytes of air ─► MACs │ type │ …                          again, at most MOST times
+//!   4 bytes of air ─► MACs │ type │ …                          again, at most MAX_TAGS times
 //! ```
 //!
 //! IEEE 802.1Q calls such a frame priority-tagged, and the kernel takes it as if it had no tag, however
 //! many there are behind one another. So what is under them is judged as if they were not there: the MACs
 //! move up, the frame begins 4 bytes later, and whoever gets it, router or host, sees no tag. A tag of another
-//! VLAN ends this: the frame is an interface's of the host ([`Steered::Tagged`]).
+//! VLAN ends this: the frame is an interface's of the host ([`SteeringOutcome::Tagged`]).
 //!
-//! Nobody sends more than one of them in earnest. Of more than [`MOST`] a router leaves the rest to the
+//! Nobody sends more than one of them in earnest. Of more than [`MAX_TAGS`] a router leaves the rest to the
 //! host, which forwards as well; where a gate stands they would be a way around it, and are dropped.
 
 use super::super::bpf::asm::{Assembler, Cond, Helper, Label, Reg, Size, context};
-use super::Steered;
+use super::SteeringOutcome;
 use super::assemble::half;
 use Reg::{R0, R1, R2, R3, R6, R7, R9};
 
 /// Tags that are looked through.
-pub(super) const MOST: usize = 4;
+pub(super) const MAX_TAGS: usize = 4;
 
 const TYPE: i16 = 12;
 const TAG: i16 = 14;
@@ -27,10 +27,14 @@ const TAG_END: i32 = 14 + 4;
 
 /// Takes priority tags off a frame whose Ethernet header is known to be there, and knows it of what is
 /// left.
-pub(super) fn strip(asm: &mut Assembler<'_>, guards: bool, to: impl Fn(Steered) -> Label) {
+pub(super) fn emit_strip(
+    asm: &mut Assembler<'_>,
+    guards: bool,
+    to: impl Fn(SteeringOutcome) -> Label,
+) {
     let bare = asm.label();
-    let too_many = if guards { Steered::Nested } else { Steered::Tagged };
-    for stripped in 0..=MOST {
+    let too_many = if guards { SteeringOutcome::Nested } else { SteeringOutcome::Tagged };
+    for stripped in 0..=MAX_TAGS {
         let tagged = asm.label();
         asm.load(Size::Half, R2, R6, TYPE)
             .jump_if32(Cond::Eq, R2, half([0x81, 0x00]), tagged)
@@ -38,10 +42,10 @@ pub(super) fn strip(asm: &mut Assembler<'_>, guards: bool, to: impl Fn(Steered) 
             .bind(tagged)
             .mov(R2, R6)
             .add(R2, TAG_END)
-            .jump_if(Cond::Gt, R2, R7, to(Steered::Tagged))
+            .jump_if(Cond::Gt, R2, R7, to(SteeringOutcome::Tagged))
             .load(Size::Half, R2, R6, TAG)
-            .jump_if32(Cond::Set, R2, half([0x0f, 0xff]), to(Steered::Tagged));
-        if stripped == MOST {
+            .jump_if32(Cond::Set, R2, half([0x0f, 0xff]), to(SteeringOutcome::Tagged));
+        if stripped == MAX_TAGS {
             asm.jump(to(too_many));
             break;
         }
@@ -54,12 +58,12 @@ pub(super) fn strip(asm: &mut Assembler<'_>, guards: bool, to: impl Fn(Steered) 
             .mov(R2, 4)
             .call(Helper::AdjustHead)
             // It does not happen; the MACs have moved, so that nobody could make sense of the frame.
-            .jump_if(Cond::Ne, R0, 0, to(Steered::Nested))
+            .jump_if(Cond::Ne, R0, 0, to(SteeringOutcome::Nested))
             .load(Size::Word, R6, R9, context::DATA)
             .load(Size::Word, R7, R9, context::DATA_END)
             .mov(R2, R6)
             .add(R2, 14)
-            .jump_if(Cond::Gt, R2, R7, to(Steered::Short));
+            .jump_if(Cond::Gt, R2, R7, to(SteeringOutcome::Short));
     }
     asm.bind(bare);
 }

@@ -12,7 +12,7 @@ use crate::{Arena, Frame, Port, PortStats};
 
 /// A port by which nothing comes and nothing goes.
 #[derive(Debug)]
-pub struct AbsentPort {
+pub struct PlaceholderPort {
     name: String,
     mac: [u8; 6],
     mtu: usize,
@@ -20,7 +20,7 @@ pub struct AbsentPort {
     silent: EventFd,
 }
 
-impl AbsentPort {
+impl PlaceholderPort {
     /// Makes the placeholder of an interface: its name, its hardware address, and its largest IP
     /// packet in bytes.
     ///
@@ -34,7 +34,7 @@ impl AbsentPort {
     }
 }
 
-impl Port for AbsentPort {
+impl Port for PlaceholderPort {
     fn name(&self) -> &str {
         &self.name
     }
@@ -77,13 +77,13 @@ impl Port for AbsentPort {
 
 #[cfg(test)]
 mod tests {
-    use super::AbsentPort;
+    use super::PlaceholderPort;
     use crate::{Arena, Port};
 
     #[test]
-    fn absent_port_takes_no_frame_and_frees_what_is_punted() {
+    fn placeholder_port_takes_no_frame_and_frees_punted_frames() {
         let mut arena = Arena::new(2, 2048).unwrap();
-        let mut port = AbsentPort::new("eth0", [2; 6], 1500).unwrap();
+        let mut port = PlaceholderPort::new("eth0", [2; 6], 1500).unwrap();
         let mut frames = vec![arena.copy_in(&[0; 60]).unwrap()];
         assert_eq!(port.transmit(&mut arena, &mut frames), 0);
         assert_eq!((frames.len(), port.receive(&mut arena, 8, &mut Vec::new())), (1, 0));

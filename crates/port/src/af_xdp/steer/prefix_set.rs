@@ -9,26 +9,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::super::bpf::asm::{Assembler, Cond, Label, Op, Reg, Size};
 use super::super::bpf::{Kind, Map};
-use super::kept::BITS;
+use super::flow_key::BITS;
 use Reg::{R0, R2, R8, R10};
 
 /// A prefix: its address and its length.
-pub(super) type Place = (IpAddr, u8);
+pub(super) type PrefixKey = (IpAddr, u8);
 
 /// What stands in the tries.
-pub(super) type Marks = HashMap<Place, bool>;
+pub(super) type Marks = HashMap<PrefixKey, bool>;
 
 /// The tries, and what stands in them.
 #[derive(Debug)]
-pub(super) struct Prefixes {
-    /// Prefixes to one byte: the mark.
+pub(super) struct PrefixSet {
+    /// PrefixSet to one byte: the mark.
     v4: Map,
     v6: Map,
     written: Mutex<Marks>,
 }
 
 /// A prefix as the tries have it.
-fn key((address, len): Place) -> Vec<u8> {
+fn encode_key((address, len): PrefixKey) -> Vec<u8> {
     let mut key = u32::from(len).to_ne_bytes().to_vec();
     match address {
         IpAddr::V4(address) => key.extend(address.octets()),
@@ -37,7 +37,7 @@ fn key((address, len): Place) -> Vec<u8> {
     key
 }
 
-impl Prefixes {
+impl PrefixSet {
     /// Makes tries for so many prefixes of each family.
     pub(super) fn new([v4, v6]: [&str; 2], entries: u32) -> io::Result<Self> {
         Ok(Self {
@@ -56,36 +56,36 @@ impl Prefixes {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn map(&self, (address, _): Place) -> &Map {
+    fn map(&self, (address, _): PrefixKey) -> &Map {
         if address.is_ipv4() { &self.v4 } else { &self.v6 }
     }
 
-    pub(super) fn write(&self, written: &mut Marks, place: Place, mark: bool) -> io::Result<()> {
-        if written.get(&place) == Some(&mark) {
+    pub(super) fn write(&self, written: &mut Marks, key: PrefixKey, mark: bool) -> io::Result<()> {
+        if written.get(&key) == Some(&mark) {
             return Ok(());
         }
-        self.map(place).update(&key(place), &[mark.into()])?;
-        written.insert(place, mark);
+        self.map(key).update(&encode_key(key), &[mark.into()])?;
+        written.insert(key, mark);
         Ok(())
     }
 
-    pub(super) fn delete(&self, written: &mut Marks, place: Place) -> io::Result<()> {
-        if written.contains_key(&place) {
-            self.map(place).delete(&key(place))?;
-            written.remove(&place);
+    pub(super) fn delete(&self, written: &mut Marks, key: PrefixKey) -> io::Result<()> {
+        if written.contains_key(&key) {
+            self.map(key).delete(&encode_key(key))?;
+            written.remove(&key);
         }
         Ok(())
     }
 
     /// Returns the mark of the longest prefix around an address, if there is a prefix.
     pub(super) fn find(&self, address: IpAddr) -> io::Result<Option<bool>> {
-        let place = (address, if address.is_ipv4() { 32 } else { 128 });
-        Ok(self.map(place).lookup(&key(place))?.map(|mark| mark != [0]))
+        let key = (address, if address.is_ipv4() { 32 } else { 128 });
+        Ok(self.map(key).lookup(&encode_key(key))?.map(|mark| mark != [0]))
     }
 
     /// Goes to `none` with a packet whose flow was kept, unless the longest prefix around its source has
     /// the mark.
-    pub(super) fn look_up<'m>(&'m self, asm: &mut Assembler<'m>, none: Label) {
+    pub(super) fn emit_lookup<'m>(&'m self, asm: &mut Assembler<'m>, none: Label) {
         let (six, found) = (asm.label(), asm.label());
         asm.jump_if32(Cond::Eq, R8, 6, six);
         for (map, width) in [(&self.v4, 32), (&self.v6, 128)] {

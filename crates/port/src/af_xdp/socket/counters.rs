@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::option::get;
 use crate::PortStats;
-use crate::af_xdp::ring::Depth;
+use crate::af_xdp::ring::RingDepth;
 
 /// A counter with one writer.
 #[derive(Debug, Default)]
@@ -32,9 +32,9 @@ impl Count {
 
 /// The shared counters of a socket.
 #[derive(Debug)]
-pub(in crate::af_xdp) struct Watched {
+pub(in crate::af_xdp) struct SocketCounters {
     pub(super) fd: Arc<OwnedFd>,
-    pub(super) depth: Depth,
+    pub(super) depth: RingDepth,
     pub(super) received: Count,
     pub(super) received_bytes: Count,
     pub(super) transmitted: Count,
@@ -43,8 +43,8 @@ pub(in crate::af_xdp) struct Watched {
     pub(super) tx_invalid: Count,
 }
 
-impl Watched {
-    pub(super) fn new(fd: Arc<OwnedFd>, depth: Depth) -> Self {
+impl SocketCounters {
+    pub(super) fn new(fd: Arc<OwnedFd>, depth: RingDepth) -> Self {
         Self {
             fd,
             depth,
@@ -57,7 +57,7 @@ impl Watched {
         }
     }
 
-    /// Counts the packets that wait in the receive ring.
+    /// SteeringCounters the packets that wait in the receive ring.
     pub(in crate::af_xdp) fn waiting(&self) -> u64 {
         self.depth.get().into()
     }

@@ -1,4 +1,4 @@
-//! Words: 64-bit numbers that a program in the kernel and this process both write, without calls.
+//! MappedArray: 64-bit numbers that a program in the kernel and this process both write, without calls.
 //!
 //! ```text
 //!   program ── map lookup, load, store ──►  │ word 0 │ word 1 │ … │  ◄── loads and stores ── process
@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicU64;
 use super::Map;
 
 /// An array of words; dropping it unmaps them, and a program that uses them goes on doing so.
-pub struct Words {
+pub struct MappedArray {
     map: Map,
     base: NonNull<AtomicU64>,
     count: usize,
@@ -28,12 +28,12 @@ pub struct Words {
 
 // SAFETY: the words are reached as atomics only, from any thread, and the mapping is this value's
 // own.
-unsafe impl Send for Words {}
+unsafe impl Send for MappedArray {}
 
 // SAFETY: as above.
-unsafe impl Sync for Words {}
+unsafe impl Sync for MappedArray {}
 
-impl Words {
+impl MappedArray {
     /// Makes `count` words of zero. `name` shows in `bpftool map`.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Words {
     }
 }
 
-impl Drop for Words {
+impl Drop for MappedArray {
     fn drop(&mut self) {
         let len = self.count * size_of::<AtomicU64>();
         // SAFETY: `base` and `len` are what `mmap` gave and was given, and references into it
@@ -90,8 +90,8 @@ impl Drop for Words {
     }
 }
 
-impl fmt::Debug for Words {
+impl fmt::Debug for MappedArray {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Words").field("count", &self.count).finish_non_exhaustive()
+        f.debug_struct("MappedArray").field("count", &self.count).finish_non_exhaustive()
     }
 }

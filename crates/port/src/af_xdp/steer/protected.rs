@@ -18,51 +18,50 @@ use std::io;
 
 use super::super::bpf::asm::{Assembler, Label};
 use super::super::bpf::{Kind, Map};
-use super::blocked::Source;
-use super::kept;
-use super::prefixes::{Place, Prefixes};
+use super::blocked::SourcePrefix;
+use super::flow_key;
+use super::prefix_set::{PrefixKey, PrefixSet};
 
 /// The maps of one interface.
 #[derive(Debug)]
-pub(super) struct Inside {
+pub(super) struct ProtectedPrefixes {
     /// Marked: hosts with these addresses are behind the gate.
-    prefixes: Prefixes,
+    prefixes: PrefixSet,
     bytes: Map,
 }
 
-impl Inside {
+impl ProtectedPrefixes {
     /// Makes maps of so many prefixes of each family.
     pub(super) fn new(prefixes: u32) -> io::Result<Self> {
         Ok(Self {
-            prefixes: Prefixes::new(["fp_inside4", "fp_inside6"], prefixes)?,
+            prefixes: PrefixSet::new(["fp_inside4", "fp_inside6"], prefixes)?,
             bytes: Map::array(Kind::PercpuArray, "fp_forged", 8, 1)?,
         })
     }
 
     /// Replaces the prefixes: writes from the longest to the shortest, then deletes from the shortest to
     /// the longest.
-    pub(super) fn set(&self, list: &[Source]) -> io::Result<()> {
+    pub(super) fn set(&self, list: &[SourcePrefix]) -> io::Result<()> {
         let mut written = self.prefixes.written();
-        let wanted: HashMap<Place, bool> =
-            list.iter().map(|source| (source.place(), source.drops)).collect();
-        let mut new: Vec<Place> = wanted.keys().copied().collect();
+        let wanted: HashMap<PrefixKey, bool> =
+            list.iter().map(|source| (source.key(), source.drops)).collect();
+        let mut new: Vec<PrefixKey> = wanted.keys().copied().collect();
         new.sort_unstable_by_key(|(_, len)| std::cmp::Reverse(*len));
-        let mut gone: Vec<Place> =
-            written.keys().filter(|place| !wanted.contains_key(*place)).copied().collect();
+        let mut gone: Vec<PrefixKey> =
+            written.keys().filter(|key| !wanted.contains_key(*key)).copied().collect();
         gone.sort_unstable_by_key(|(_, len)| *len);
-        new.into_iter()
-            .try_for_each(|place| self.prefixes.write(&mut written, place, wanted[&place]))?;
-        gone.into_iter().try_for_each(|place| self.prefixes.delete(&mut written, place))
+        new.into_iter().try_for_each(|key| self.prefixes.write(&mut written, key, wanted[&key]))?;
+        gone.into_iter().try_for_each(|key| self.prefixes.delete(&mut written, key))
     }
 
-    /// Counts the bytes dropped, Ethernet headers included and the link's padding not.
+    /// SteeringCounters the bytes dropped, Ethernet headers included and the link's padding not.
     pub(super) fn bytes(&self) -> io::Result<u64> {
         self.bytes.counter(0)
     }
 
     /// Goes to `drop` with a packet whose flow was kept and whose source is inside, else to `pass`.
-    pub(super) fn ask<'m>(&'m self, asm: &mut Assembler<'m>, pass: Label, drop: Label) {
-        self.prefixes.look_up(asm, pass);
-        kept::count(asm, &self.bytes, drop);
+    pub(super) fn emit_check<'m>(&'m self, asm: &mut Assembler<'m>, pass: Label, drop: Label) {
+        self.prefixes.emit_lookup(asm, pass);
+        flow_key::emit_count(asm, &self.bytes, drop);
     }
 }

@@ -1,4 +1,4 @@
-//! A bell: wakes one sleeper, and costs who rings it nothing while nobody sleeps.
+//! A wakeup: wakes one sleeper, and costs who rings it nothing while nobody sleeps.
 //!
 //! ```text
 //!   sleeper   asleep := true ─► fence ─► is there anything? ─ yes ─► rings it himself
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Each writes before the fence what the other reads behind it, so that one of the two at least
-//! sees the other (Dekker): what is brought is found, or the bell rings. A ring too many, of one
+//! sees the other (Dekker): what is brought is found, or the wakeup rings. A ring too many, of one
 //! who was slow, is a turn for nothing.
 
 use std::io;
@@ -17,17 +17,17 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// One sleeper's bell.
+/// One sleeper's wakeup.
 #[derive(Debug)]
-pub(super) struct Bell {
+pub(super) struct Wakeup {
     event: EventFd,
     /// It has to be rung.
     asleep: AtomicBool,
     /// It may have been rung since it was last silenced.
-    slept: AtomicBool,
+    may_be_set: AtomicBool,
 }
 
-impl Bell {
+impl Wakeup {
     /// Makes one, silent.
     ///
     /// # Errors
@@ -36,12 +36,12 @@ impl Bell {
     pub(super) fn new() -> io::Result<Self> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         let event = EventFd::from_value_and_flags(0, flags)?;
-        Ok(Self { event, asleep: AtomicBool::new(false), slept: AtomicBool::new(false) })
+        Ok(Self { event, asleep: AtomicBool::new(false), may_be_set: AtomicBool::new(false) })
     }
 
     /// Wakes the sleeper, if he sleeps, after something was brought.
     #[inline]
-    pub(super) fn ring(&self) {
+    pub(super) fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
             self.write();
@@ -49,8 +49,8 @@ impl Bell {
     }
 
     /// Returns whether the sleeper is about to sleep, unless there is `any`thing.
-    pub(super) fn asleep(&self, any: impl FnOnce() -> bool) {
-        self.slept.store(true, Ordering::Relaxed);
+    pub(super) fn prepare_sleep(&self, any: impl FnOnce() -> bool) {
+        self.may_be_set.store(true, Ordering::Relaxed);
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if any() {
@@ -58,11 +58,11 @@ impl Bell {
         }
     }
 
-    /// Returns whether the sleeper is awake, and silences the bell.
+    /// Returns whether the sleeper is awake, and silences the wakeup.
     #[inline]
-    pub(super) fn awake(&self) {
-        if self.slept.load(Ordering::Relaxed) {
-            self.slept.store(false, Ordering::Relaxed);
+    pub(super) fn clear(&self) {
+        if self.may_be_set.load(Ordering::Relaxed) {
+            self.may_be_set.store(false, Ordering::Relaxed);
             self.asleep.store(false, Ordering::Relaxed);
             // Nothing to read is as good.
             let _ = self.event.read();
@@ -75,7 +75,7 @@ impl Bell {
     }
 }
 
-impl AsFd for Bell {
+impl AsFd for Wakeup {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }

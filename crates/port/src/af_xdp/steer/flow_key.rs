@@ -28,7 +28,7 @@ const V6_PAYLOAD: i16 = 14 + 4;
 const V6_SOURCE: i16 = 14 + 8;
 
 /// Keeps the flow of an IPv4 packet whose header is known to be there.
-pub(super) fn v4(asm: &mut Assembler<'_>) {
+pub(super) fn emit_v4(asm: &mut Assembler<'_>) {
     asm.load(Size::Word, R2, R6, V4_SOURCE)
         .store(Size::Word, R10, FLOW, R2)
         .load(Size::Word, R2, R6, V4_SOURCE + 4)
@@ -41,7 +41,7 @@ pub(super) fn v4(asm: &mut Assembler<'_>) {
 }
 
 /// The same for IPv6.
-pub(super) fn v6(asm: &mut Assembler<'_>) {
+pub(super) fn emit_v6(asm: &mut Assembler<'_>) {
     for at in [0, 8, 16, 24] {
         asm.load(Size::Double, R2, R6, V6_SOURCE + at).store(Size::Double, R10, FLOW + at, R2);
     }
@@ -53,7 +53,7 @@ pub(super) fn v6(asm: &mut Assembler<'_>) {
 }
 
 /// Adds the length to the one counter of a map, and goes to `then`.
-pub(super) fn count<'m>(asm: &mut Assembler<'m>, bytes: &'m Map, then: Label) {
+pub(super) fn emit_count<'m>(asm: &mut Assembler<'m>, bytes: &'m Map, then: Label) {
     let counted = asm.label();
     asm.op32(Op::Mov, R2, 0)
         .store(Size::Word, R10, INDEX, R2)

@@ -1,4 +1,4 @@
-//! The pulse: whether the worker of a queue still receives.
+//! The heartbeat: whether the worker of a queue still receives.
 //!
 //! ```text
 //!   word of a queue:   0 ──── a packet is taken: now ────► time ──── STALL later ────► stalled
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::super::bpf::asm::{Assembler, Cond, Helper, Label, Op, Reg, Size, context};
-use super::super::bpf::{Kind, Map, Words};
+use super::super::bpf::{Kind, Map, MappedArray};
 use Reg::{R0, R1, R2, R6, R8, R9, R10};
 
 /// The default time that a worker may leave a packet unread.
@@ -28,20 +28,20 @@ pub const STALL: Duration = Duration::from_millis(100);
 
 /// A word for each queue of an interface.
 #[derive(Debug)]
-pub(super) struct Pulse {
-    words: Words,
+pub(super) struct Heartbeat {
+    words: MappedArray,
     /// The time in nanoseconds after which a worker counts as stalled.
     limit: Map,
 }
 
-impl Pulse {
+impl Heartbeat {
     /// Makes the words of so many queues.
     pub(super) fn new(queues: u32) -> io::Result<Self> {
-        let words = Words::new("fp_pulse", queues)?;
+        let words = MappedArray::new("fp_pulse", queues)?;
         let limit = Map::array(Kind::Array, "fp_stall", 8, 1)?;
-        let pulse = Self { words, limit };
-        pulse.set_limit(Some(STALL))?;
-        Ok(pulse)
+        let heartbeat = Self { words, limit };
+        heartbeat.set_limit(Some(STALL))?;
+        Ok(heartbeat)
     }
 
     /// Sets how long a worker may stall; `None` means for ever.
@@ -58,7 +58,7 @@ impl Pulse {
     /// Notes that the worker of a queue has received.
     #[inline]
     pub(super) fn beat(&self, queue: u32) {
-        // Relaxed: nothing goes with it. Written only where there is something to clear, because
+        // Relaxed: nothing goes with it. InstalledPrefixes only where there is something to clear, because
         // the line is the program's, too.
         if let Some(word) = self.words.get(queue as usize)
             && word.load(Ordering::Relaxed) != 0
@@ -70,9 +70,9 @@ impl Pulse {
 
 /// Goes to `taken` with a packet whose queue has a worker that receives, else to `stalled`. r9 has
 /// the context.
-pub(super) fn ask<'m>(
+pub(super) fn emit_check<'m>(
     asm: &mut Assembler<'m>,
-    [pulse, limit]: [&'m Map; 2],
+    [heartbeat, limit]: [&'m Map; 2],
     clock: Helper,
     taken: Label,
     stalled: Label,
@@ -80,7 +80,7 @@ pub(super) fn ask<'m>(
     let since = asm.label();
     asm.load(Size::Word, R2, R9, context::RX_QUEUE_INDEX)
         .store(Size::Word, R10, -4, R2)
-        .map_lookup(pulse, -4)
+        .map_lookup(heartbeat, -4)
         .jump_if(Cond::Eq, R0, 0, taken)
         .mov(R6, R0)
         .call(clock)
