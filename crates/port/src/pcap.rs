@@ -78,8 +78,12 @@ pub fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
 ///
 /// [`CaptureError`] if it cannot be opened, is damaged or not of Ethernet.
 pub fn read(path: &Path) -> Result<Pool, CaptureError> {
-    let failed =
-        |error| CaptureError { path: path.to_owned(), packet: 0, offset: 0, kind: CaptureErrorKind::Io(error) };
+    let failed = |error| CaptureError {
+        path: path.to_owned(),
+        packet: 0,
+        offset: 0,
+        cause: Cause::Io(error),
+    };
     read_from(path, open(path).map_err(failed)?)
 }
 
@@ -106,11 +110,11 @@ pub fn read_each(
     reader: impl Read + Send,
     each: impl FnMut(Duration, &[u8]),
 ) -> Result<(), CaptureError> {
-    parse(reader, each).map_err(|(packet, offset, kind)| CaptureError {
+    parse(reader, each).map_err(|(packet, offset, cause)| CaptureError {
         path: path.to_owned(),
         packet,
         offset,
-        kind,
+        cause,
     })
 }
 
@@ -120,13 +124,13 @@ type Link = (Linktype, u64, i64);
 fn parse(
     file: impl Read + Send,
     mut each: impl FnMut(Duration, &[u8]),
-) -> Result<(), (usize, usize, CaptureErrorKind)> {
+) -> Result<(), (usize, usize, Cause)> {
     let mut count = 0;
-    let mut reader = create_reader(BUFFER, file).map_err(|error| (0, 0, CaptureErrorKind::from(error)))?;
+    let mut reader = create_reader(BUFFER, file).map_err(|error| (0, 0, Cause::from(error)))?;
     let mut links: Vec<Link> = Vec::new();
     let (mut offset, mut capacity) = (0, BUFFER);
     loop {
-        let failed = |kind| (count, offset, kind);
+        let failed = |cause| (count, offset, cause);
         let length = match reader.next() {
             Ok((length, block)) => {
                 if let Some((time, packet)) = read_block(&block, &mut links).map_err(failed)? {
@@ -137,17 +141,17 @@ fn parse(
             }
             Err(PcapError::Eof) => return Ok(()),
             Err(PcapError::Incomplete(_)) => {
-                reader.refill().map_err(|error| failed(CaptureErrorKind::from(error)))?;
+                reader.refill().map_err(|error| failed(Cause::from(error)))?;
                 continue;
             }
             Err(PcapError::BufferTooSmall) if capacity < MAX_BLOCK => {
                 capacity *= 2;
                 if !reader.grow(capacity) {
-                    return Err(failed(CaptureErrorKind::Damaged("a block is too large")));
+                    return Err(failed(Cause::Damaged("a block is too large")));
                 }
                 continue;
             }
-            Err(error) => return Err(failed(CaptureErrorKind::from(error))),
+            Err(error) => return Err(failed(Cause::from(error))),
         };
         reader.consume(length);
         offset += length;
@@ -158,7 +162,7 @@ fn parse(
 fn read_block<'b>(
     block: &'b PcapBlockOwned<'_>,
     links: &mut Vec<Link>,
-) -> Result<Option<(Duration, &'b [u8])>, CaptureErrorKind> {
+) -> Result<Option<(Duration, &'b [u8])>, Cause> {
     let (link, units, packet) = match block {
         PcapBlockOwned::LegacyHeader(header) => {
             let rate = if header.is_nanosecond_precision() { 1_000_000_000 } else { 1_000_000 };
@@ -177,7 +181,7 @@ fn read_block<'b>(
         }
         PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => {
             let rate = interface.ts_resolution().filter(|rate| *rate > 0);
-            let rate = rate.ok_or(CaptureErrorKind::Damaged("an interface's times are of no known unit"))?;
+            let rate = rate.ok_or(Cause::Damaged("an interface's times are of no known unit"))?;
             links.push((interface.linktype, rate, interface.ts_offset()));
             return Ok(None);
         }
@@ -186,7 +190,7 @@ fn read_block<'b>(
             (
                 links.get(packet.if_id as usize),
                 u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low),
-                data.ok_or(CaptureErrorKind::Damaged("a packet is longer than its block"))?,
+                data.ok_or(Cause::Damaged("a packet is longer than its block"))?,
             )
         }
         PcapBlockOwned::NG(Block::SimplePacket(packet)) => (links.first(), 0, packet.packet_data()),
@@ -199,22 +203,22 @@ fn read_block<'b>(
             let seconds = (units / rate).saturating_add_signed(offset);
             Ok(Some((Duration::new(seconds, rest as u32), packet)))
         }
-        Some(&(other, ..)) => Err(CaptureErrorKind::Link(other.0)),
-        None => Err(CaptureErrorKind::Damaged("a packet of an interface that was not described")),
+        Some(&(other, ..)) => Err(Cause::Link(other.0)),
+        None => Err(Cause::Damaged("a packet of an interface that was not described")),
     }
 }
 
-/// The reason kind a capture could not be read.
+/// The reason why a capture could not be read.
 #[derive(Debug)]
 pub struct CaptureError {
     path: PathBuf,
     packet: usize,
     offset: usize,
-    kind: CaptureErrorKind,
+    cause: Cause,
 }
 
 #[derive(Debug)]
-enum CaptureErrorKind {
+enum Cause {
     Io(io::Error),
     Empty,
     NotACapture,
@@ -223,7 +227,7 @@ enum CaptureErrorKind {
     Damaged(&'static str),
 }
 
-impl<I> From<PcapError<I>> for CaptureErrorKind {
+impl<I> From<PcapError<I>> for Cause {
     fn from(error: PcapError<I>) -> Self {
         match error {
             PcapError::Eof => Self::Empty,
@@ -239,13 +243,17 @@ impl<I> From<PcapError<I>> for CaptureErrorKind {
 impl fmt::Display for CaptureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.path.display())?;
-        match &self.kind {
-            CaptureErrorKind::Io(error) => return write!(f, "cannot be read: {error}"),
-            CaptureErrorKind::Empty => return f.write_str("the file is empty"),
-            CaptureErrorKind::NotACapture => return f.write_str("neither a pcap nor a pcapng file"),
-            CaptureErrorKind::Link(link) => write!(f, "link type {link}, only Ethernet (1) can be replayed")?,
-            CaptureErrorKind::Cut => f.write_str("the file ends in the middle of a block")?,
-            CaptureErrorKind::Damaged(what) => f.write_str(what)?,
+        match &self.cause {
+            Cause::Io(error) => return write!(f, "cannot be read: {error}"),
+            Cause::Empty => return f.write_str("the file is empty"),
+            Cause::NotACapture => {
+                return f.write_str("neither a pcap nor a pcapng file");
+            }
+            Cause::Link(link) => {
+                write!(f, "link type {link}, only Ethernet (1) can be replayed")?;
+            }
+            Cause::Cut => f.write_str("the file ends in the middle of a block")?,
+            Cause::Damaged(what) => f.write_str(what)?,
         }
         write!(f, " (after {} packets, in the block at byte {})", self.packet, self.offset)
     }
@@ -253,8 +261,8 @@ impl fmt::Display for CaptureError {
 
 impl StdError for CaptureError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match &self.kind {
-            CaptureErrorKind::Io(error) => Some(error),
+        match &self.cause {
+            Cause::Io(error) => Some(error),
             _ => None,
         }
     }
@@ -388,7 +396,7 @@ impl PcapPort {
                     path: path.to_owned(),
                     packet: 0,
                     offset: 0,
-                    kind: CaptureErrorKind::Io(error),
+                    cause: Cause::Io(error),
                 })
         };
         Ok(Self {
@@ -492,7 +500,7 @@ mod tests {
     }
 
     /// Reads a capture of tests.
-    fn parse(bytes: &[u8]) -> Result<Pool, (usize, usize, CaptureErrorKind)> {
+    fn parse(bytes: &[u8]) -> Result<Pool, (usize, usize, Cause)> {
         let mut pool = Pool::new();
         super::parse(bytes, |_, packet| pool.push(packet))?;
         Ok(pool)
@@ -537,9 +545,9 @@ mod tests {
                         packets_so_far = pool.len();
                         ends += 1;
                     }
-                    Err((packet, offset, kind)) => {
-                        assert_eq!(packet, packets_so_far, "{format:?} cut to {length}: {kind:?}");
-                        assert!(offset <= length, "{format:?} cut to {length}: {kind:?}");
+                    Err((packet, offset, cause)) => {
+                        assert_eq!(packet, packets_so_far, "{format:?} cut to {length}: {cause:?}");
+                        assert!(offset <= length, "{format:?} cut to {length}: {cause:?}");
                     }
                 }
             }
@@ -567,9 +575,9 @@ mod tests {
     fn non_ethernet_capture_is_refused() {
         let mut raw = written(CaptureFormat::Pcap);
         raw[20] = 101;
-        assert!(matches!(parse(&raw[..]), Err((0, 24, CaptureErrorKind::Link(101)))));
-        assert!(matches!(parse(&b""[..]), Err((0, 0, CaptureErrorKind::Empty))));
-        assert!(matches!(parse(&[7; 300][..]), Err((0, 0, CaptureErrorKind::NotACapture))));
+        assert!(matches!(parse(&raw[..]), Err((0, 24, Cause::Link(101)))));
+        assert!(matches!(parse(&b""[..]), Err((0, 0, Cause::Empty))));
+        assert!(matches!(parse(&[7; 300][..]), Err((0, 0, Cause::NotACapture))));
         let error = read(Path::new("/nonexistent/x.pcap")).unwrap_err();
         assert!(error.to_string().contains("/nonexistent/x.pcap"), "{error}");
     }
@@ -583,7 +591,7 @@ mod tests {
         let mut raw = section.clone();
         raw[28 + 8] = 101;
         let error = parse(&[section, raw].concat()[..]).unwrap_err();
-        assert!(matches!(error, (12, _, CaptureErrorKind::Link(101))), "{error:?}");
+        assert!(matches!(error, (12, _, Cause::Link(101))), "{error:?}");
     }
 
     #[test]

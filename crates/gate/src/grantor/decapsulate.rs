@@ -12,7 +12,7 @@
 //! the published grantors mark packets that do not support ECN. A mark that the inner packet
 //! already had does not count as congestion after the gate: its sender may have written it.
 
-use wire::tunnel::{CE, Outer, ecn_of, decapsulate_ecn};
+use wire::tunnel::{CE, Outer, decapsulate_ecn, ecn_of};
 use wire::{BadHeader, ipv4, ipv6};
 
 use crate::policy::Address;

@@ -140,7 +140,7 @@ impl BlockedSources {
         let mut groups: Vec<_> = starts.windows(2).map(|pair| pair[0]..pair[1]).collect();
         debug_assert!(groups.iter().all(|group| {
             let first = &list[group.start];
-            list[group.clone()][1..].iter().all(|source| first.covers(it))
+            list[group.clone()][1..].iter().all(|source| first.covers(source))
         }));
         let mut room = self.prefixes.room();
         let all = list.iter().filter(|source| source.address.is_ipv4()).count();
