@@ -696,7 +696,10 @@ fn list_beyond_capacity_is_installed_in_part() {
                 let src = source(n, six);
                 let dropped = drops(&steering, &of(src));
                 assert!(!dropped || blocked(&list, src), "round {round}: {src}");
-                assert!(dropped == blocked(&list, src) || written.omitted > 0, "round {round}: {src}");
+                assert!(
+                    dropped == blocked(&list, src) || written.omitted > 0,
+                    "round {round}: {src}"
+                );
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Addresses of interfaces.
 //!
-//! `RTM_NEWADDR`, `struct ifaddrmsg` of 8 bytes: family, prefix length, flags, scope,
-//! index (4). Where there is a peer, as on a point-to-point link, `IFA_LOCAL` is ours
-//! and `IFA_ADDRESS` is the other end's; otherwise IPv6 sends `IFA_ADDRESS` alone.
+//! `RTM_NEWADDR`, `struct ifaddrmsg` of 8 bytes: family, prefix length, flags, scope, index (4). With
+//! a peer, as on a point-to-point link, `IFA_LOCAL` is the own address and `IFA_ADDRESS` that of the
+//! other end; otherwise IPv6 sends `IFA_ADDRESS` alone.
 
 use core::net::IpAddr;
 
@@ -16,11 +16,11 @@ use super::uapi::{AF_INET, AF_INET6, IFA_ADDRESS, IFA_F_SECONDARY, IFA_LOCAL};
 pub struct AddressView {
     /// The interface's index.
     pub index: u32,
-    /// The address, ours.
+    /// The own address.
     pub address: IpAddr,
-    /// How many of its bits are the network's.
+    /// The length of its network prefix.
     pub length: u8,
-    /// Whether it is not the first of its network on the interface.
+    /// Whether it is a secondary address: not the first of its network on the interface.
     pub secondary: bool,
 }
 

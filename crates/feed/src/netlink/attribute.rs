@@ -7,8 +7,8 @@
 //! └────────┴──────┴────────────────┴┈┈┈┘
 //! ```
 //!
-//! netlink(7), `struct nlattr`. A value may hold attributes again. The walk copies
-//! nothing and allocates nothing; a length that cannot be ends it.
+//! netlink(7), `struct nlattr`. A value may contain attributes. The walk copies and allocates
+//! nothing; an impossible length ends it.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -20,11 +20,11 @@ const TYPE: u16 = 0x3fff;
 /// One attribute, borrowed from the buffer it was received in.
 #[derive(Clone, Copy, Debug)]
 pub struct Attribute<'a> {
-    /// What it is, in the numbering of the message or attribute that holds it.
+    /// The type, in the numbering of the message or attribute that contains it.
     pub kind: u16,
     /// Its value.
     pub value: &'a [u8],
-    /// The offset of the value in what was received.
+    /// The offset of the value in the receive buffer.
     pub at: usize,
 }
 
@@ -33,7 +33,7 @@ impl<'a> Attribute<'a> {
         self.value.try_into().map_err(|_| self.damage(what))
     }
 
-    /// Makes damage of what is wrong with this attribute.
+    /// Returns the damage of this attribute.
     pub(crate) fn damage(&self, what: &'static str) -> Damage {
         Damage { at: self.at, what }
     }
@@ -47,7 +47,7 @@ impl<'a> Attribute<'a> {
         self.fixed("a 32-bit number of another size").map(u32::from_ne_bytes)
     }
 
-    /// Reads an address: the family is told by the size.
+    /// Reads an address; its size determines the family.
     #[inline]
     pub(crate) fn address(&self) -> Result<IpAddr, Damage> {
         address(self.value).ok_or(self.damage("an address of neither 4 nor 16 bytes"))
@@ -72,7 +72,7 @@ pub struct Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    /// Begins the walk over `bytes`, which stand at the offset `at` of what was received.
+    /// Begins the walk over `bytes`, which are at the offset `at` of the receive buffer.
     pub fn new(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at }
     }
@@ -85,7 +85,7 @@ impl<'a> Attributes<'a> {
         };
         let length = usize::from(head.u16(0));
         let Some(value) = self.bytes.get(4..length) else {
-            return Err(Damage { at, what: "an attribute whose length cannot be" });
+            return Err(Damage { at, what: "an attribute with an impossible length" });
         };
         let next = length.next_multiple_of(4).min(self.bytes.len());
         self.bytes = &self.bytes[next..];
@@ -112,8 +112,8 @@ impl<'a> Iterator for Attributes<'a> {
 
 /// Numbers in host byte order at an offset of a fixed header.
 ///
-/// Both panic beyond the end, which a header of fixed size makes a slip of the
-/// programmer and not of the sender.
+/// Both panic beyond the end: the size of a header is fixed, so this is a programming error and
+/// not one of the sender.
 pub(crate) trait Bytes {
     fn u16(&self, at: usize) -> u16;
     fn u32(&self, at: usize) -> u32;

@@ -1,18 +1,18 @@
-//! What can be wrong between the kernel and us: what, where, and what to do.
+//! Errors of the kernel feed.
 //!
-//! Two kinds. [`Damage`] is in the bytes of one message, which is left out and
-//! counted; the feed goes on. [`Error`] is what the system refuses, and ends it.
+//! [`Damage`] is in the bytes of one message, which is skipped and counted; the feed continues.
+//! [`Error`] is a failed system call or a refused request, and ends the feed.
 
 use core::fmt;
 
 use nix::errno::Errno;
 
-/// Says where in the bytes received something cannot be, and what.
+/// The place of invalid bytes in a message, and what is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The offset in bytes, counted from the start of what was received.
+    /// The offset in bytes from the start of the receive buffer.
     pub at: usize,
-    /// What cannot be.
+    /// The description of what is invalid.
     pub what: &'static str,
 }
 
@@ -24,22 +24,22 @@ impl fmt::Display for Damage {
 
 impl core::error::Error for Damage {}
 
-/// The reason why the kernel cannot be followed.
+/// The reason why the feed ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// A system call failed.
     System {
-        /// What was being done.
+        /// The operation that failed.
         operation: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: Errno,
     },
     /// The kernel refused a request.
     Refused {
-        /// What was asked for.
+        /// The request.
         request: &'static str,
-        /// What it said.
+        /// The kernel's error.
         source: Errno,
     },
 }
@@ -50,7 +50,7 @@ impl fmt::Display for Error {
             Self::System { operation, source } => {
                 write!(f, "{operation}: {}", source.desc())?;
                 match source {
-                    Errno::EPERM | Errno::EACCES => f.write_str(" (it takes CAP_NET_ADMIN)"),
+                    Errno::EPERM | Errno::EACCES => f.write_str(" (it requires CAP_NET_ADMIN)"),
                     Errno::EMFILE | Errno::ENFILE => {
                         f.write_str(" (raise the limit of open files)")
                     }
@@ -60,7 +60,7 @@ impl fmt::Display for Error {
             Self::Refused { request, source } => {
                 write!(f, "the kernel refuses {request}: {}", source.desc())?;
                 match source {
-                    Errno::EPERM => f.write_str(" (it takes CAP_NET_ADMIN)"),
+                    Errno::EPERM => f.write_str(" (it requires CAP_NET_ADMIN)"),
                     Errno::ENODEV => f.write_str(" (there is no such interface any more)"),
                     Errno::ENETDOWN => f.write_str(" (the interface is down)"),
                     _ => Ok(()),

@@ -1,12 +1,12 @@
-//! What a feed tells, and who listens.
+//! The interface between a feed and its consumer.
 //!
-//! A feed knows of every route of every table; a [`Follower`] is told of what is best
-//! for a prefix, and only when that changes. Targets are shared: of a million routes
-//! most lead to one of a few, so a [`RouteInfo`] is a pointer and two numbers.
+//! A feed knows every route of every table; a [`Follower`] receives the best route of a prefix, and
+//! only when that changes. Targets are shared: of a million routes most lead to one of a few targets,
+//! so a [`RouteInfo`] is a pointer and two numbers.
 //!
-//! Order: a link is told before what lies on it and unsaid after it, within what one
-//! message of the kernel changes. Between messages nothing is promised: a route may
-//! name an interface that is told later.
+//! Order: within the changes of one netlink message a link is reported before its addresses,
+//! neighbors and routes, and its removal after theirs. Between messages nothing is promised: a route
+//! may name an interface that is reported later.
 
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -17,74 +17,74 @@ use super::link::Link;
 use super::neighbor::Neighbor;
 use super::rule::Rule;
 
-/// One way out. Sorted and unique within a target.
+/// One nexthop of a target. Sorted and unique within the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Via {
     /// The index of the interface.
     pub interface: u32,
     /// The gateway, of either family; none where the destination itself is on the link.
     pub gateway: Option<IpAddr>,
-    /// Its share of the flows, 1 and up.
+    /// Its weight among the flows, 1 or more.
     pub weight: u16,
-    /// Whether the gateway is on the link whatever the addresses say.
+    /// Whether the gateway is on the link even if no address of the interface covers it (`onlink`).
     pub onlink: bool,
 }
 
-/// Where a route leads.
+/// The destination of a route.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// Out, by one of these; never empty.
+    /// Forwarded by one of these nexthops; never empty.
     Via(Vec<Via>),
-    /// Nowhere, silently.
+    /// Discarded without an answer.
     Blackhole,
-    /// Nowhere: the sender is told that it is unreachable.
+    /// Discarded; the sender gets an ICMP "host unreachable".
     Unreachable,
-    /// Nowhere: the sender is told that it is prohibited.
+    /// Discarded; the sender gets an ICMP "administratively prohibited".
     Prohibit,
-    /// Out of this table: the next rule decides.
+    /// The lookup continues with the next rule.
     Throw,
-    /// To the host itself: its own addresses, anycast, and what only the kernel can do
-    /// (a route that puts packets into a tunnel or gives them labels).
+    /// To the host itself: its own addresses, anycast addresses, and routes that only the kernel can
+    /// execute (encapsulation into a tunnel or with MPLS labels).
     Local,
-    /// To everybody on a link.
+    /// To all hosts of a link.
     Broadcast,
-    /// To a group.
+    /// To a multicast group.
     Multicast,
 }
 
-/// What is best for a prefix.
+/// The best route of a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RouteInfo {
-    /// Where it leads.
+    /// Its destination.
     pub target: Arc<Target>,
-    /// The metric, the lowest of those that can be used.
+    /// The metric, the lowest of the usable routes.
     pub metric: u32,
-    /// Who installed it (`RTPROT_…`, as in `/etc/iproute2/rt_protos`).
+    /// The protocol that installed it (`RTPROT_…`, as in `/etc/iproute2/rt_protos`).
     pub protocol: u8,
 }
 
-/// Who is told what changes.
+/// Receives the changes of a feed.
 pub trait Follower {
-    /// The best route of an IPv4 prefix has changed; `None`: there is none any more.
+    /// Reports the best route of an IPv4 prefix; `None` if it has none any more.
     fn route_v4(&mut self, table: u32, prefix: Prefix<u32>, best: Option<&RouteInfo>);
 
-    /// The best route of an IPv6 prefix has changed; `None`: there is none any more.
+    /// Reports the best route of an IPv6 prefix; `None` if it has none any more.
     fn route_v6(&mut self, table: u32, prefix: Prefix<u128>, best: Option<&RouteInfo>);
 
-    /// An interface is there or has changed; `None`: it is gone.
+    /// Reports a new or changed interface; `None` if it was removed.
     fn link(&mut self, index: u32, link: Option<&Link>);
 
-    /// An interface has an address, or has it no more.
-    fn address(&mut self, index: u32, address: IpAddr, length: u8, there: bool);
+    /// Reports that an interface has got or lost an address.
+    fn address(&mut self, index: u32, address: IpAddr, length: u8, is_present: bool);
 
-    /// A neighbor is there or has changed; `None`: it is gone.
+    /// Reports a new or changed neighbor; `None` if it was removed.
     fn neighbor(&mut self, index: u32, address: IpAddr, neighbor: Option<&Neighbor>);
 
-    /// The rules have changed; these are all, IPv4 first, by priority.
+    /// Reports the complete list of rules after a change, IPv4 first, by priority.
     fn rules(&mut self, rules: &[Rule]);
 }
 
-/// Nobody: nothing is told.
+/// A follower that ignores all reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NullFollower;
 

@@ -1,25 +1,23 @@
-//! The kernel, followed: it tells what changes, and is asked for the rest.
+//! The kernel feed: netlink events keep a mirror current, and dumps resynchronize it.
 //!
 //! ```text
 //!              events ─┬► Mirror ──► Follower
 //!  kernel ◄──► (groups) └► log ─┐
-//!              dump ────────────┴► a new Mirror, which takes the place of the old
+//!              dump ────────────┴► a new Mirror, which replaces the old one
 //! ```
 //!
-//! A resynchronization, of which the start is the first, has no gap: the socket for
-//! events is listening before the dump is asked for. Everything is dumped into a new,
-//! empty mirror, and events go into it as well, in the order in which things happened
-//! (`kernel/resync.rs`); they go on being applied to the mirror in use, too. Then the new
-//! one takes its place: what it does not have is gone, and the follower is told of
-//! differences only. That is a generation mark and sweep in which the generation is the
-//! mirror.
+//! A resynchronization, of which the start is the first, has no gap: the event socket is open before
+//! the dump is requested. The dump goes into a new, empty mirror, and so do the events, in the order
+//! in which they happened (`kernel/resync.rs`); events are also applied to the mirror in use. Then the
+//! new mirror replaces the old one: entries that it lacks are removed, and the follower receives only
+//! the differences. This is mark and sweep, with the mirror as the generation.
 //!
-//! It is begun by [`Kernel::start`]; by an overrun, when messages were lost; by
-//! [`Kernel::resynchronize`]; when IPv6 routes end by themselves, which the kernel does not
-//! say in time ([`Mirror::expiry`]). An overrun in its midst begins it again, and each overrun
-//! doubles the receive buffer, up to a limit.
+//! A resynchronization begins by [`Kernel::start`]; after an overrun, which loses messages; by
+//! [`Kernel::resynchronize`]; and when IPv6 routes expire, which the kernel does not report in time
+//! ([`Mirror::expiry`]). An overrun during a resynchronization restarts it, and each overrun doubles
+//! the receive buffer, up to a limit.
 //!
-//! Nothing here waits: [`Kernel::pump`] takes what is there.
+//! No call waits for the kernel: [`Kernel::pump`] reads what is available.
 
 mod counters;
 mod resync;
@@ -64,24 +62,24 @@ const GROUPS: u32 = GROUP_LINK
 /// The receive buffer asked for at first, in bytes, and the most it grows to.
 const BUFFER: usize = 16 << 20;
 const LARGEST_BUFFER: usize = 512 << 20;
-/// The memory for what one receive gives.
+/// The size of the buffer for one receive, in bytes.
 const RECEIVE: usize = 64 << 10;
-/// How many receives of events come before one of a dump.
+/// The number of event receives before one dump receive.
 const EVENTS_PER_DUMP_READ: usize = 64;
-/// How long after the expiry of a route the routes are read again: the kernel counts in hundredths
-/// of a second, and messages take their time.
+/// The delay between the expiry of a route and the resynchronization: the kernel counts in
+/// hundredths of a second, and messages take time.
 const EXPIRY_SLACK: Duration = Duration::from_millis(30);
-/// How long after a resynchronization one may follow for the sake of routes that end.
+/// The minimum interval between two resynchronizations for expired routes.
 const MIN_EXPIRY_GAP: Duration = Duration::from_millis(500);
-/// How long after one that was taken although interrupted the next one begins.
+/// The delay after a resynchronization with an interrupted dump until the next one.
 const INTERRUPTED_RETRY: Duration = Duration::from_secs(10);
 
-/// How the kernel is followed.
+/// Options of the kernel feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelOptions {
     /// The receive buffer for events, in bytes. The kernel doubles it for its own use.
     pub buffer: usize,
-    /// What the buffer may grow to, by overruns.
+    /// The limit to which overruns may grow the buffer.
     pub largest_buffer: usize,
 }
 
@@ -91,20 +89,20 @@ impl Default for KernelOptions {
     }
 }
 
-/// What one [`Kernel::pump`] did.
+/// The result of one [`Kernel::pump`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelProgress {
     /// Messages read.
     pub messages: usize,
-    /// Whether the limit was reached and more is there.
+    /// Whether the limit was reached and more messages are available.
     pub more: bool,
     /// Whether a resynchronization is going on: the mirror may be out of date.
     pub resynchronizing: bool,
-    /// Whether one was completed just now.
+    /// Whether this call completed one.
     pub resynchronized: bool,
 }
 
-/// The kernel of the network namespace in which this was opened.
+/// The routing state of the kernel, of the network namespace in which this was opened.
 pub struct Kernel {
     events: Socket,
     dump: Socket,
@@ -115,15 +113,15 @@ pub struct Kernel {
     buffer: Vec<u8>,
     mirror: Mirror,
     resync: Option<Resync>,
-    /// When to resynchronize of our own accord.
+    /// The time of the next scheduled resynchronization.
     retry_at: Option<Instant>,
     options: KernelOptions,
     counters: KernelCounters,
 }
 
 impl Kernel {
-    /// Opens sockets in the network namespace of the calling thread. From now on changes
-    /// wait to be read.
+    /// Opens sockets in the network namespace of the calling thread. Later changes wait in the socket
+    /// until they are read.
     ///
     /// # Errors
     ///
@@ -132,7 +130,7 @@ impl Kernel {
         Self::open_with(KernelOptions::default())
     }
 
-    /// Opens with options of one's own.
+    /// Opens the sockets with other than the default options.
     ///
     /// # Errors
     ///
@@ -161,8 +159,7 @@ impl Kernel {
         })
     }
 
-    /// Reads everything there is, telling the follower of it at the end, and returns when
-    /// that is done.
+    /// Reads the kernel's complete state, reports it to the follower at the end, and returns then.
     ///
     /// # Errors
     ///
@@ -177,9 +174,9 @@ impl Kernel {
         Ok(())
     }
 
-    /// Reads everything but routes, which takes milliseconds, telling the follower of it at
-    /// the end, and returns when that is done: for who has routes of before, until
-    /// [`start`](Self::start) reads them. To be called before it, if at all.
+    /// Reads the kernel's state except routes, which takes milliseconds, and reports it to the
+    /// follower at the end. A caller that has routes from an image uses it before
+    /// [`start`](Self::start).
     ///
     /// # Errors
     ///
@@ -194,7 +191,7 @@ impl Kernel {
                 Step::Progress => {}
                 Step::Idle => wait(&self.dump)?,
                 Step::Lost => {
-                    // What is still to come of it is nobody's any more.
+                    // The rest of the interrupted dump is discarded with its socket.
                     self.dump = self.replace_dump_socket()?;
                     resync = Resync::begin(&mut self.dump)?.without_routes();
                 }
@@ -205,20 +202,20 @@ impl Kernel {
         Ok(())
     }
 
-    /// Reads what is there, about `limit` messages at the most, and tells the follower
-    /// what changes by it. Never waits.
+    /// Reads the available messages, about `limit` of them at most, and reports the changes to the
+    /// follower. Never waits.
     ///
     /// # Errors
     ///
-    /// [`Error`]. What was read before has been told.
+    /// [`Error`]. Messages read before the error have been reported.
     pub fn pump(&mut self, to: &mut dyn Follower, limit: usize) -> Result<KernelProgress, Error> {
         let mut progress = KernelProgress::default();
         if self.due().is_some_and(|at| at <= Instant::now()) {
             self.resynchronize()?;
         }
         loop {
-            // Events first, as an event that has been read is known to be older than what
-            // the dump says next; but not without end.
+            // Events first: an event that has been read is older than the next part of the dump. The
+            // number of receives is bounded.
             let before = progress.messages;
             let mut idle = false;
             for _ in 0..EVENTS_PER_DUMP_READ {
@@ -244,14 +241,14 @@ impl Kernel {
         Ok(progress)
     }
 
-    /// Begins to read everything anew; [`pump`](Self::pump) goes on with it.
+    /// Begins a resynchronization; [`pump`](Self::pump) continues it.
     ///
     /// # Errors
     ///
     /// [`Error`].
     pub fn resynchronize(&mut self) -> Result<(), Error> {
         self.retry_at = None;
-        // A dump that is under way is not ended by asking for another: the socket is.
+        // A new request does not end a dump in progress; closing its socket does.
         if self.resync.take().is_some() {
             self.dump = self.replace_dump_socket()?;
         }
@@ -259,7 +256,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Makes another socket for dumps, in place of the one there is.
+    /// Replaces the socket for dumps.
     fn replace_dump_socket(&self) -> Result<Socket, Error> {
         let failed = |source| Error::System { operation: "watching netlink sockets", source };
         let dump = Socket::open(0)?;
@@ -269,8 +266,8 @@ impl Kernel {
         Ok(dump)
     }
 
-    /// Asks the kernel to find out the MAC of `address` on the interface `index`, or to
-    /// make sure of the one it has. What it finds out comes as a neighbor.
+    /// Requests that the kernel resolve or confirm the MAC of `address` on the interface `index`. The
+    /// result arrives as a neighbor.
     ///
     /// # Errors
     ///
@@ -278,7 +275,7 @@ impl Kernel {
     pub fn resolve(&mut self, index: u32, address: IpAddr) -> Result<(), Error> {
         let number = self.requests.number();
         self.requests.send(&neighbor::resolve(index, address, number))?;
-        // The kernel has done it by now, and answers only if it will not.
+        // The kernel has executed the request and answers only on an error.
         let mut refused = None;
         let mut buffer = vec![0; 1024];
         while let Received::Bytes(bytes) = self.requests.receive(&mut buffer)? {
@@ -323,24 +320,24 @@ impl Kernel {
         Ok(taken.unwrap_or(false))
     }
 
-    /// Returns when to [`pump`](Self::pump) although nothing has come.
+    /// Returns the time at which to call [`pump`](Self::pump) even if no message has arrived.
     pub fn due(&self) -> Option<Instant> {
         if self.resync.is_some() {
             return None;
         }
-        // After the moment itself, and not for each of several that end together.
+        // After the expiry itself, and once for several that expire together.
         let last = self.counters.last_resynchronized;
         let expiry = self.mirror.expiry().map(|at| at + EXPIRY_SLACK);
         let expiry = expiry.map(|at| last.map_or(at, |last| at.max(last + MIN_EXPIRY_GAP)));
         self.retry_at.into_iter().chain(expiry).min()
     }
 
-    /// Returns what the kernel has, as far as is known.
+    /// Returns the copy of the kernel's state.
     pub fn mirror(&self) -> &Mirror {
         &self.mirror
     }
 
-    /// Returns what has happened so far.
+    /// Returns the counters.
     pub fn counters(&self) -> &KernelCounters {
         &self.counters
     }
@@ -350,8 +347,8 @@ impl Kernel {
         self.resync.is_some()
     }
 
-    /// Reads once from the socket of events; returns how many messages, `None` if there
-    /// was nothing.
+    /// Reads once from the event socket; returns the number of messages, `None` if nothing was
+    /// available.
     fn pump_events(&mut self, to: &mut dyn Follower) -> Result<Option<usize>, Error> {
         let bytes = match self.events.receive(&mut self.buffer)? {
             Received::Nothing => return Ok(None),
@@ -362,7 +359,7 @@ impl Kernel {
             Received::Bytes(bytes) => bytes,
         };
         let received = &self.buffer[..bytes];
-        // Before the first dump there is nothing that an event could change.
+        // Before the first dump the mirror is empty, and an event has nothing to change.
         let first = self.counters.resynchronizations == 0;
         let mut count = 0;
         let mut overrun = false;
@@ -383,18 +380,18 @@ impl Kernel {
         Ok(Some(count))
     }
 
-    /// Messages were lost: everything is read anew, with a larger buffer.
+    /// Starts a resynchronization after lost messages, with a larger buffer.
     fn handle_overrun(&mut self) -> Result<(), Error> {
         self.counters.overruns += 1;
         self.events.drain(&mut self.buffer)?;
-        // The system doubles what it is asked for.
+        // The kernel doubles the requested size.
         let more = self.counters.buffer.min(self.options.largest_buffer);
         self.counters.buffer = self.events.set_buffer(more)?;
         self.resynchronize()
     }
 
-    /// Reads once from the socket of dumps; returns how many messages, `None` if there
-    /// was nothing.
+    /// Reads once from the dump socket; returns the number of messages, `None` if nothing was
+    /// available.
     fn pump_dump(
         &mut self,
         to: &mut dyn Follower,
@@ -428,7 +425,7 @@ impl Kernel {
     }
 }
 
-/// Waits until there is something to read, a second at the most.
+/// Waits until the descriptor is readable, a second at most.
 fn wait(what: &impl AsFd) -> Result<(), Error> {
     let mut fds = [PollFd::new(what.as_fd(), PollFlags::POLLIN)];
     match poll(&mut fds, PollTimeout::from(1000u16)) {
@@ -438,7 +435,7 @@ fn wait(what: &impl AsFd) -> Result<(), Error> {
 }
 
 impl AsFd for Kernel {
-    /// Returns what becomes readable when there is something to [`pump`](Kernel::pump).
+    /// Returns a descriptor that is readable when [`pump`](Kernel::pump) has something to read.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.poll.0.as_fd()
     }

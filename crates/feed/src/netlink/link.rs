@@ -1,9 +1,8 @@
-//! Links: what the kernel says of an interface.
+//! Links: the interfaces as the kernel describes them.
 //!
 //! `RTM_NEWLINK`, `struct ifinfomsg` of 16 bytes: family, pad, type (2), index (4),
-//! flags (4), change (4). Bridges and IPv6 send messages of the same type about
-//! the same interface, with their own family; they are not about the link and are
-//! left out by who reads this.
+//! flags (4), change (4). Link messages of other families (AF_BRIDGE, AF_INET6) carry only that
+//! family's attributes; the mirror skips them.
 
 use super::attribute::{Attribute, Bytes};
 use super::error::Damage;
@@ -17,7 +16,7 @@ use super::uapi::{
 /// An interface, as the kernel last described it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Its name; names change, indexes do not.
+    /// Its name, which may change; the index does not.
     pub name: String,
     /// Whether it is administratively up (`IFF_UP`).
     pub up: bool,
@@ -33,20 +32,20 @@ pub struct Link {
     pub mtu: u32,
     /// The index of the bridge, bond or VRF it belongs to.
     pub master: Option<u32>,
-    /// What kind of virtual interface it is (`veth`, `vrf` …); empty for hardware.
+    /// The kind of virtual interface (`veth`, `vrf` …); empty for hardware.
     pub kind: String,
     /// The kind of its master (`bond`, `bridge`, `vrf` …); empty without one.
     pub member_of: String,
     /// The table of a VRF.
     pub table: Option<u32>,
-    /// Returns whether an XDP program is attached.
+    /// Whether an XDP program is attached.
     pub xdp: bool,
 }
 
 /// A message about a link.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkView<'a> {
-    /// The family that speaks; 0 is the link itself.
+    /// The family of the sender; 0 is the link itself.
     pub family: u8,
     /// The interface's index.
     pub index: u32,
@@ -60,13 +59,13 @@ pub struct LinkView<'a> {
     pub mtu: u32,
     /// The index of the bridge, bond or VRF it belongs to.
     pub master: Option<u32>,
-    /// What kind of virtual interface it is.
+    /// The kind of virtual interface.
     pub kind: &'a [u8],
     /// The kind of its master.
     pub member_of: &'a [u8],
     /// The table of a VRF.
     pub table: Option<u32>,
-    /// Returns whether an XDP program is attached.
+    /// Whether an XDP program is attached.
     pub xdp: bool,
 }
 
@@ -121,7 +120,7 @@ impl<'a> LinkView<'a> {
             match attribute.kind {
                 IFLA_INFO_KIND => self.kind = attribute.text(),
                 IFLA_INFO_SLAVE_KIND => self.member_of = attribute.text(),
-                // The kind comes first; what its data means goes by it.
+                // The kind comes first; it determines the meaning of the data.
                 IFLA_INFO_DATA if self.kind == b"vrf" => {
                     for data in attribute.nested() {
                         let data = data?;
@@ -136,7 +135,7 @@ impl<'a> LinkView<'a> {
         Ok(())
     }
 
-    /// Copies it out.
+    /// Copies the view into an owned link.
     pub fn link(&self) -> Link {
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         Link {

@@ -1,18 +1,17 @@
-//! One lookup, done by the kernel: which route it uses for an address.
+//! Route lookups by the kernel.
 //!
 //! ```text
 //!   RTM_GETROUTE, RTA_DST, RTM_F_FIB_MATCH ─► the route as it is in the table
-//!                                          └► an error that says what kind of route it was
+//!                                          └► an error that names the kind of route
 //! ```
 //!
-//! `ip route get fibmatch ADDRESS` (ip-route(8)). Beside the dump, which lists routes, this
-//! asks the code that forwards: whoever holds a table against it compares with what
-//! packets would meet, the rules (`ip rule`) included, so the answer says which table it
-//! came from. The kernel answers within the call, some microseconds.
+//! `ip route get fibmatch ADDRESS` (ip-route(8)). A dump lists routes; this asks the code that
+//! forwards, so a comparison with it covers the rules (`ip rule`) too, and the answer names the table
+//! that the rules led to. The kernel answers within the call, in some microseconds.
 //!
-//! A route that refuses packets is told as an error, without its prefix (Linux 6.18,
-//! `inet_rtm_getroute`, `inet6_rtm_getroute`): `EINVAL` for a blackhole, `EACCES` for
-//! prohibit, `EHOSTUNREACH` for unreachable, `ENETUNREACH` where there is none.
+//! A route that refuses packets is reported as an error, without its prefix (Linux 6.18,
+//! `inet_rtm_getroute`, `inet6_rtm_getroute`): `EINVAL` for a blackhole, `EACCES` for prohibit,
+//! `EHOSTUNREACH` for unreachable, `ENETUNREACH` for no route.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -32,16 +31,16 @@ use super::uapi::{
 };
 use crate::prefix::AnyPrefix;
 
-/// What the kernel does with packets of its own to an address.
+/// The kernel's decision about its own packets to an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LookupResult {
     /// It uses a route.
     Route {
-        /// The table that the rules led to.
+        /// The table to which the rules led.
         table: u32,
         /// The route's prefix.
         prefix: AnyPrefix,
-        /// Where it leads.
+        /// Its destination.
         info: RouteInfo,
     },
     /// It refuses them, by a route of this kind.
@@ -66,16 +65,16 @@ impl Lookup {
         Ok(Self { socket: Socket::open(0)?, buffer: vec![0; 16 << 10] })
     }
 
-    /// Asks which route the kernel uses for `address`.
+    /// Returns the route that the kernel uses for `address`.
     ///
     /// # Errors
     ///
-    /// [`Error`]: the system's, or an answer that is none.
+    /// [`Error`]: a failed system call, or an invalid answer.
     pub fn get(&mut self, address: IpAddr) -> Result<LookupResult, Error> {
         self.get_with(address, |_| {})
     }
 
-    /// Does so, and shows the message with the route, if the kernel has one.
+    /// Does the same, and passes the message with the route to `show`, if the kernel has one.
     pub(super) fn get_with(
         &mut self,
         address: IpAddr,
@@ -123,9 +122,8 @@ impl Lookup {
     ///
     /// [`Error`].
     pub fn wait_for_links(&mut self) -> Result<(), Error> {
-        // Of the loopback interface, 1 in every namespace: the answer itself is of no
-        // interest. The request is served within the call, by the holder of the lock that
-        // such changes need (`rtnl_lock`).
+        // A query of the loopback interface, 1 in every namespace; its answer is not used. The
+        // kernel serves the request under the lock that link changes hold (`rtnl_lock`).
         let number = self.socket.number();
         let mut bytes = Vec::with_capacity(32);
         bytes.extend(32u32.to_ne_bytes());
@@ -146,15 +144,14 @@ impl fmt::Debug for Lookup {
     }
 }
 
-/// Returns what a route of an answer comes to; `None` if it is of a kind that is not known.
+/// Converts the route of an answer; `None` if its type is unknown.
 pub(super) fn lookup_result(view: &RouteView<'_>) -> Result<Option<LookupResult>, Damage> {
     let Some(target) = target(view)? else { return Ok(None) };
     let info = RouteInfo { target: Arc::new(target), metric: view.metric, protocol: view.protocol };
     Ok(Some(LookupResult::Route { table: view.table, prefix: view.prefix, info }))
 }
 
-/// Says where a route leads as the kernel marks its nexthops at this moment, in the words of
-/// the mirror.
+/// Returns the target of a route by the current marks of its nexthops, as the mirror would.
 fn target(view: &RouteView<'_>) -> Result<Option<Target>, Damage> {
     Ok(Some(match view.kind {
         RTN_UNICAST => {

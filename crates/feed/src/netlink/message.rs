@@ -1,4 +1,4 @@
-//! The messages in what one receive gave.
+//! The netlink messages in a receive buffer.
 //!
 //! ```text
 //! 0        4      6       8          12     16                 length
@@ -9,7 +9,7 @@
 //!
 //! netlink(7), `struct nlmsghdr`: host byte order, each message on a multiple of four
 //! bytes. The payload is a fixed header, by type, and attributes. Nothing is copied.
-//! A length that cannot be ends the walk: what follows has no known start.
+//! An impossible length ends the walk, because the start of the next message is unknown.
 
 use nix::errno::Errno;
 
@@ -22,15 +22,15 @@ pub(crate) const HEADER: usize = 16;
 /// One message, borrowed from the buffer it was received in.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// What it is (`RTM_NEWROUTE` …).
+    /// The type (`RTM_NEWROUTE` …).
     pub kind: u16,
     /// `NLM_F_…`.
     pub flags: u16,
     /// The number of the request it answers; 0 if it answers none.
     pub sequence: u32,
-    /// What follows the header.
+    /// The bytes after the header.
     pub payload: &'a [u8],
-    /// The offset of the payload in what was received.
+    /// The offset of the payload in the receive buffer.
     pub at: usize,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Walks the messages of what one receive gave.
+/// Walks the messages in a receive buffer.
 ///
 /// # Examples
 ///
@@ -85,7 +85,7 @@ impl<'a> Messages<'a> {
         };
         let length = head.u32(0) as usize;
         if length < HEADER {
-            return Err(damage("a message that says it is shorter than its header"));
+            return Err(damage("a message whose length field is below its header's"));
         }
         let Some(payload) = self.bytes.get(HEADER..length) else {
             return Err(damage("a message that ends before its length"));

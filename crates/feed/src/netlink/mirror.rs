@@ -1,12 +1,12 @@
-//! The mirror: what the kernel has, as its messages have told.
+//! The mirror: a copy of the kernel's routing state, built from its netlink messages.
 //!
 //! ```text
-//!  message ─► view ─► Mirror ─► Follower: what is best, where that has changed
+//!  message ─► view ─► Mirror ─► Follower: the best route of a prefix, when it changes
 //!                      │
 //!                      ├ tables   table → Rib: prefix → list of candidates   (candidates.rs)
 //!                      ├ lists    each different list once → paths           (paths.rs)
 //!                      ├ links, addresses, neighbors, nexthop_objects, rules
-//!                      └ silent   what the kernel removes without a word     (implicit.rs)
+//!                      └ implicit removals that the kernel does not report   (implicit.rs)
 //! ```
 //!
 //! A route takes a node or two of the trie, 20 bytes each for IPv4 and 32 for IPv6;
@@ -18,12 +18,12 @@
 //! [`Mirror::expiry`] is the earliest known expiry, and a resynchronization then reads the current
 //! state; it leaves out expired routes.
 //!
-//! Left out, and counted: routes for a type of service or a source prefix, which a
-//! table of destinations cannot hold, and types that forward nothing this program knows.
-//! Copies that the kernel caches (`RTM_F_CLONED`) are no routes and are not counted.
+//! The mirror skips and counts routes for a type of service or a source prefix, because a table of
+//! destinations cannot hold them, and route types that this program cannot forward. Entries of the
+//! kernel's route cache (`RTM_F_CLONED`) are not routes and are not counted.
 //!
-//! Invariant: the follower has been told, for every prefix, of what [`Mirror::routes_v4`]
-//! and [`Mirror::routes_v6`] give.
+//! Invariant: the last report to the follower for each prefix equals [`Mirror::routes_v4`] and
+//! [`Mirror::routes_v6`].
 
 mod candidates;
 mod correction;
@@ -66,20 +66,20 @@ use crate::prefix::AnyPrefix;
 
 pub(crate) use self::order::Origin;
 
-/// How many changed prefixes a trie may remember, which nobody here asks for.
+/// The number of changed prefixes that a trie may remember; the mirror does not use them.
 const MAX_DIRTY: usize = 1 << 16;
 
-/// How long after one look at routes that have ended the next one is due.
+/// The interval between two checks for routes that have expired and are still listed.
 const EXPIRED_RECHECK: Duration = Duration::from_secs(10);
 
-/// What the kernel has, as its messages have told.
+/// A copy of the kernel's routing state, built from its netlink messages.
 #[derive(Default)]
 pub struct Mirror {
     links: BTreeMap<u32, Link>,
     addresses: BTreeSet<(u32, IpAddr, u8)>,
     neighbors: BTreeMap<(u32, IpAddr), Neighbor>,
     nexthop_objects: BTreeMap<u32, NexthopObject>,
-    /// The families and indexes for which routes without a carrier do not count.
+    /// The families and interface indexes with `ignore_routes_with_linkdown` set.
     ignoring: BTreeSet<(bool, i32)>,
     rules: Vec<Rule>,
     v4: BTreeMap<u32, Rib<u32>>,
@@ -96,7 +96,7 @@ pub struct Mirror {
     list: Vec<Candidate>,
 }
 
-/// What is different for the two families.
+/// Operations that differ between AF_INET and AF_INET6.
 pub(super) trait AddressFamily: Addr {
     fn tables(mirror: &Mirror) -> &BTreeMap<u32, Rib<Self>>;
     fn tables_mut(mirror: &mut Mirror) -> &mut BTreeMap<u32, Rib<Self>>;
@@ -140,7 +140,7 @@ impl Mirror {
         Self::default()
     }
 
-    /// Applies a message and tells what changes by it.
+    /// Applies a message and reports the resulting changes.
     ///
     /// Messages of types that do not matter here change nothing.
     ///
@@ -168,7 +168,7 @@ impl Mirror {
             }
             RTM_NEWLINK | RTM_DELLINK => {
                 let view = LinkView::parse(message)?;
-                // Others speak of their part of it: a bridge, IPv6.
+                // Link messages of other families (AF_BRIDGE, AF_INET6) carry only that family's attributes.
                 if view.family == 0 {
                     let link = (message.kind == RTM_NEWLINK).then(|| view.link());
                     self.set_link(view.index, link, origin, to);
@@ -206,13 +206,12 @@ impl Mirror {
         Ok(())
     }
 
-    /// A dump is about to come: what it says of a prefix takes the place of what is there.
+    /// Prepares for a dump: its routes of a prefix replace the known ones.
     pub(crate) fn begin_dump(&mut self) {
         self.dumped = None;
     }
 
-    /// Walks the best routes of an IPv4 table in order; prefixes of which no candidate
-    /// can be used are left out.
+    /// Walks the best routes of an IPv4 table in order, without prefixes that have no usable route.
     pub fn routes_v4(&self, table: u32) -> impl Iterator<Item = (Prefix<u32>, &RouteInfo)> {
         self.routes(table)
     }
@@ -222,7 +221,7 @@ impl Mirror {
         self.routes(table)
     }
 
-    /// Tells a follower that knows nothing yet of the best routes of all tables.
+    /// Reports the best routes of all tables to a follower that has none yet.
     pub fn report_routes(&self, to: &mut dyn Follower) {
         for &table in self.v4.keys() {
             self.routes::<u32>(table).for_each(|(at, best)| u32::report(to, table, at, Some(best)));
@@ -242,12 +241,12 @@ impl Mirror {
         routes.filter_map(|(prefix, hop)| Some((prefix, self.lists.best(hop)?)))
     }
 
-    /// Returns what is best for an IPv4 prefix.
+    /// Returns the best route of an IPv4 prefix.
     pub fn best_v4(&self, table: u32, prefix: Prefix<u32>) -> Option<&RouteInfo> {
         self.lists.best(self.v4.get(&table)?.get(prefix)?)
     }
 
-    /// Returns what is best for an IPv6 prefix.
+    /// Returns the best route of an IPv6 prefix.
     pub fn best_v6(&self, table: u32, prefix: Prefix<u128>) -> Option<&RouteInfo> {
         self.lists.best(self.v6.get(&table)?.get(prefix)?)
     }
@@ -290,7 +289,7 @@ impl Mirror {
         &self.rules
     }
 
-    /// Returns how many messages were of routes that are left out.
+    /// Returns the number of messages about routes that the mirror skips.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -318,7 +317,7 @@ impl Mirror {
             return Ok(());
         }
         let deletion = message.kind == RTM_DELROUTE;
-        // Who has one route a prefix may say of its end nothing but the prefix.
+        // A sender with one route per prefix may name only the prefix in a deletion.
         let sole_deletion = deletion && origin == Origin::Sole;
         let forwards = (RTN_UNICAST..=RTN_THROW).contains(&route.kind);
         if !sole_deletion && (route.tos != 0 || route.source_length != 0 || !forwards) {
@@ -344,7 +343,7 @@ impl Mirror {
             nexthop_objects: &self.nexthop_objects,
             ignoring: &self.ignoring,
         };
-        // For IPv6 only a link's going down makes a way dead, which is known by the link.
+        // An IPv6 nexthop is dead only if its link is down, which the link's state shows.
         let marked_dead = (!deletion && !path.v6).then_some(&dead[..]);
         if let Some(hop) = self.lists.paths.acquire(&path, marked_dead, &context) {
             let candidate = Candidate { metric: route.metric, path: hop, protocol: route.protocol };
@@ -357,7 +356,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// Changes the list of a prefix by what was change.
+    /// Applies a change to the candidates of a prefix.
     fn apply_change<A: AddressFamily>(
         &mut self,
         table: u32,
@@ -397,7 +396,7 @@ impl Mirror {
         self.list = list;
     }
 
-    /// Gives a prefix another list and tells if what is best has changed.
+    /// Sets the candidates of a prefix and reports the best route if it has changed.
     fn set_list<A: AddressFamily>(
         &mut self,
         table: u32,
@@ -435,7 +434,7 @@ impl Mirror {
         }
     }
 
-    /// Tells of every prefix that has one of these lists.
+    /// Reports every prefix that has one of these lists.
     fn report_lists(&self, changed: &[Hop], to: &mut dyn Follower) {
         if !changed.is_empty() {
             let mut changed = changed.to_vec();
@@ -455,7 +454,7 @@ impl Mirror {
         }
     }
 
-    /// Computes the targets of these paths anew and tells what changes by it.
+    /// Recomputes the targets of these paths and reports the resulting changes.
     fn retarget(&mut self, paths: &[Hop], to: &mut dyn Follower) {
         let context = ResolveContext {
             links: &self.links,
@@ -516,11 +515,12 @@ impl Mirror {
     }
 }
 
-/// Puts a message's words about where a route leads into `path`, and which of the nexthops
-/// are dead into `dead`, which stays empty if none is.
+/// Reads the destination of a route into `path`, and which of its nexthops are dead into `dead`,
+/// which stays empty if none is.
 ///
-/// A way that is only `without_carrier` is called dead by the kernel where such do not
-/// count; it comes back with the carrier and is left to the link.
+/// The kernel also marks a nexthop dead that is only `without_carrier`, where
+/// `ignore_routes_with_linkdown` is set. Such a nexthop becomes usable with the carrier, so the
+/// link's state decides about it and not the mark.
 fn read_path<A: AddressFamily>(
     route: &RouteView<'_>,
     path: &mut Path,
@@ -531,11 +531,11 @@ fn read_path<A: AddressFamily>(
     path.scope = if path.v6 { 0 } else { route.scope };
     path.other = if path.v6 { 0 } else { route.other };
     path.nexthop_id = route.nexthop_id;
-    // What an object does is the object's to say, and may change.
+    // The nexthop object decides the type, and may change.
     let by_object = route.nexthop_id != 0 && route.kind == RTN_BLACKHOLE;
     path.kind = if by_object { RTN_UNICAST } else { route.kind };
     path.source = match route.preferred_source {
-        // The kernel drops the preferred source of an IPv6 route without a word, and the
+        // The kernel removes the preferred source of an IPv6 route without a notification; the
         // route stays.
         Some(IpAddr::V4(source)) if !path.v6 => source.into(),
         _ => 0,
@@ -553,7 +553,7 @@ fn read_path<A: AddressFamily>(
     if dead.iter().all(|&dead| !dead) {
         dead.clear();
         if path.v6 {
-            // Which comes first says nothing: it is the one that the message is about.
+            // The order has no meaning: the first is the one that the message is about.
             path.nexthops.sort_unstable_by_key(|nexthop| (nexthop.interface, nexthop.gateway));
         }
     }

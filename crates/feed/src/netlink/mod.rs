@@ -1,4 +1,4 @@
-//! The kernel feed: what Linux has for routes, followed as it changes.
+//! The kernel feed: Linux's routes, followed as they change.
 //!
 //! ```text
 //!  netlink ─► Socket ─► Messages ─► Attributes ─► views ─► Mirror ─► Follower
@@ -7,20 +7,19 @@
 //!                                                 nexthop, rule
 //! ```
 //!
-//! BIRD, FRR, GoBGP and `ip route` put routes into the kernel's tables; whoever follows
-//! those needs no patch to any of them. [`Kernel`] reads everything once and then every
-//! change (rtnetlink(7)), keeps it in a [`Mirror`], and tells a [`Follower`] of what is
-//! best for a prefix of a table, when that changes.
+//! BIRD, FRR, GoBGP and `ip route` install routes in the kernel's tables, so this feed works with all
+//! of them unpatched. [`Kernel`] reads the complete state once and then every change (rtnetlink(7)),
+//! keeps it in a [`Mirror`], and reports the best route of a prefix of a table to a [`Follower`] when
+//! it changes.
 //!
-//! Netlink says much but not all. Messages are lost when nobody reads them in time, and
-//! some changes are not said at all: IPv4 routes go with their link, their nexthop
-//! object or their source address without a word. The first is noticed and ends in
-//! everything being read anew (`kernel.rs`); the second is worked out from what is said
-//! (`mirror/silent.rs`).
+//! Netlink does not report everything. Messages are lost when they are not read in time, and some
+//! changes have no message: IPv4 routes disappear with their link, their nexthop object or their
+//! source address. A loss is detected and leads to a resynchronization (`kernel.rs`); the unreported
+//! removals are derived from reported changes (`mirror/implicit.rs`).
 //!
-//! The parser is our own: a full table is a million messages, and the crates there are
-//! allocate for each and know no nexthop objects (`docs/decisions/0006-netlink-parser.md`).
-//! Nothing a message holds makes it panic; a damaged message is left out and counted.
+//! The parser is the project's own: a full table is a million messages, and the existing crates
+//! allocate for each and do not know nexthop objects (`docs/decisions/0006-netlink-parser.md`). No
+//! content of a message makes it panic; a damaged message is skipped and counted.
 
 mod address;
 mod attribute;

@@ -2,10 +2,10 @@
 //!
 //! `RTM_NEWNEIGH`, `struct ndmsg` of 12 bytes: family, pad (3), index (4), state (2),
 //! flags, type. The states are those of RFC 4861, section 7.3.2, for ARP too. Entries
-//! of bridges, which have their own family, and of proxies are left out.
+//! of bridges, which have their own family, and of proxies are skipped.
 //!
-//! To ask for a resolution is to say that the entry is being used (`NTF_USE`): the
-//! kernel makes it if it is not there, and does ARP or ND by its own rules.
+//! A resolution is requested by marking the entry as used (`NTF_USE`): the kernel creates it if
+//! necessary, and does ARP or ND by its own rules.
 
 use core::net::IpAddr;
 
@@ -18,8 +18,7 @@ use super::uapi::{
     RTM_NEWNEIGH,
 };
 
-/// The states in which a MAC may be sent to. A stale one may: the kernel finds out
-/// when it is told of the use.
+/// The states in which the MAC is usable. A stale one is: the kernel verifies it when it is used.
 const USABLE: u16 = NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_NOARP | NUD_PERMANENT;
 
 /// A neighbor, as the kernel last described it.
@@ -33,8 +32,7 @@ pub struct Neighbor {
 }
 
 impl Neighbor {
-    /// Returns whether the kernel would like to hear of its use: it has grown stale, is
-    /// unresolved, or has failed.
+    /// Returns whether the kernel should be notified of its use: it is stale, unresolved or failed.
     pub fn wants_use(&self) -> bool {
         self.state & (NUD_REACHABLE | NUD_NOARP | NUD_PERMANENT | NUD_DELAY | NUD_PROBE) == 0
     }
@@ -47,7 +45,7 @@ pub struct NeighborView {
     pub index: u32,
     /// The neighbor's address.
     pub address: IpAddr,
-    /// What is known of it.
+    /// Its state and MAC.
     pub neighbor: Neighbor,
 }
 

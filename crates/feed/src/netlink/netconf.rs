@@ -1,24 +1,24 @@
-//! What is set for an interface, of which one thing decides where packets go.
+//! Per-interface settings (`netconf`), of which one affects forwarding.
 //!
-//! `RTM_NEWNETCONF`, `struct netconfmsg` of one byte, the family, padded to four. The
-//! index is that of an interface, -1 for all, or -2 for what new ones get.
+//! `RTM_NEWNETCONF`, `struct netconfmsg` of one byte, the family, padded to four. The index is that of
+//! an interface, -1 for all, or -2 for the default of new ones.
 
 use super::error::Damage;
 use super::message::Message;
 use super::uapi::{AF_INET, AF_INET6, NETCONFA_IFINDEX, NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN};
 
-/// What is set for all interfaces, as an index.
+/// The index of the settings for all interfaces.
 pub(super) const ALL: i32 = -1;
 
-/// A message about what is set for an interface.
+/// A message about the settings of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetconfView {
     /// Whether it is for IPv6.
     pub v6: bool,
     /// The interface's index; -1: all, -2: new ones.
     pub index: i32,
-    /// `ignore_routes_with_linkdown`, if the message is about it: routes over the
-    /// interface do not count while it has no carrier.
+    /// `ignore_routes_with_linkdown`, if the message has it: routes over the interface are unusable
+    /// while it has no carrier.
     pub ignores_linkdown: Option<bool>,
 }
 

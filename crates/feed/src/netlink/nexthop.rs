@@ -1,9 +1,9 @@
 //! NexthopObject objects: nexthops out that routes name by number.
 //!
 //! `RTM_NEWNEXTHOP`, `struct nhmsg` of 8 bytes: family, scope, protocol, reserved,
-//! flags (4). An object is one way out, a black hole, or a group of others with
-//! weights. Groups are of two types, by hash threshold and resilient; which member a
-//! flow gets is the datapath's own business, so both read alike here.
+//! flags (4). An object is one nexthop, a blackhole, or a weighted group of objects. Groups are of
+//! two types, by hash threshold and resilient; the datapath selects the member of a flow, so both
+//! are read alike.
 //!
 //! ```text
 //! NHA_GROUP    0    4            5                 6          8
@@ -12,7 +12,7 @@
 //!              └────┴────────────┴─────────────────┴──────────┘
 //! ```
 //!
-//! The higher byte of the weight is there since Linux 6.12 and was 0 before.
+//! The higher byte of the weight exists since Linux 6.12 and was 0 before.
 
 use super::attribute::{Attribute, Bytes};
 use super::error::Damage;
@@ -26,18 +26,18 @@ use super::uapi::{
 /// A nexthop object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NexthopObject {
-    /// One way out.
+    /// One nexthop.
     Single(RouteNexthop),
-    /// None: packets are dropped.
+    /// Packets are dropped.
     Blackhole,
-    /// Others.
+    /// A weighted group of other objects.
     Group {
         /// Each member's number and weight, 1 and up.
         members: Vec<(u32, u16)>,
         /// Whether a member's removal moves only its own flows.
         resilient: bool,
     },
-    /// Of a bridge; no route goes by it.
+    /// An FDB nexthop of a bridge, which routes do not use.
     Bridge,
 }
 
@@ -61,8 +61,8 @@ impl<'a> NexthopObjectView<'a> {
     /// [`Damage`].
     pub fn parse(message: &Message<'a>) -> Result<Self, Damage> {
         let (head, attributes) = message.split::<8>()?;
-        // Dead ones are not kept by the kernel, but it calls those over a link without a
-        // carrier so where they do not count.
+        // The kernel removes dead ones. It marks those over a link without a carrier dead where
+        // `ignore_routes_with_linkdown` is set.
         let flags = head.u32(4) as u8 & RTNH_F_ONLINK;
         let nexthop = RouteNexthop { flags, ..RouteNexthop::NONE };
         let (group, id) = (None, 0);
@@ -79,7 +79,9 @@ impl<'a> NexthopObjectView<'a> {
                 NHA_FDB => view.bridge = true,
                 NHA_GROUP_TYPE => view.resilient = attribute.u16()? == NEXTHOP_GRP_TYPE_RES,
                 NHA_GROUP if attribute.value.len() % 8 != 0 => {
-                    return Err(attribute.damage("a group that is no list of members"));
+                    return Err(
+                        attribute.damage("a group whose length is no multiple of a member's")
+                    );
                 }
                 NHA_GROUP => view.group = Some(attribute),
                 _ => {}
@@ -91,7 +93,7 @@ impl<'a> NexthopObjectView<'a> {
         Ok(view)
     }
 
-    /// Copies it out.
+    /// Copies the view into an owned object.
     pub fn object(&self) -> NexthopObject {
         if self.bridge {
             return NexthopObject::Bridge;

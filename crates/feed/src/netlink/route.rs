@@ -1,11 +1,11 @@
-//! Routes, as messages say them.
+//! Views of route messages.
 //!
 //! `RTM_NEWROUTE`, `struct rtmsg` of 12 bytes: family, length of the destination, of
 //! the source, TOS, table, protocol, scope, type, flags (4). A table above 255 is in
-//! `RTA_TABLE`, which counts whenever it is there. A route has one way out
+//! `RTA_TABLE`, which takes precedence. A route has one nexthop
 //! (`RTA_OIF`, `RTA_GATEWAY`; `RTA_VIA` for a gateway of the other family, RFC 8950),
 //! several (`RTA_MULTIPATH`), or the number of a nexthop object (`RTA_NH_ID`, beside
-//! which the kernel repeats the nexthops as they are at the moment).
+//! which the kernel repeats its current nexthops).
 //!
 //! ```text
 //! RTA_MULTIPATH    0        2       3            4           8          length
@@ -36,48 +36,48 @@ use crate::prefix::AnyPrefix;
 pub struct RouteView<'a> {
     /// The destination.
     pub prefix: AnyPrefix,
-    /// How many bits of the source it selects by.
+    /// The length of the source prefix that it matches.
     pub source_length: u8,
     /// The type of service it is for; 0 is any.
     pub tos: u8,
     /// The table.
     pub table: u32,
-    /// Who installed it (`RTPROT_…`).
+    /// The protocol that installed it (`RTPROT_…`).
     pub protocol: u8,
     /// `RT_SCOPE_…`.
     pub scope: u8,
-    /// What it does (`RTN_…`).
+    /// The type (`RTN_…`).
     pub kind: u8,
-    /// `RTM_F_…`, and of a single way out the `RTNH_F_…`.
+    /// `RTM_F_…`, and the `RTNH_F_…` of a single nexthop.
     pub flags: u32,
     /// The metric: the lowest is used.
     pub metric: u32,
-    /// The address that the host's own packets are sent from.
+    /// The source address of the host's own packets.
     pub preferred_source: Option<IpAddr>,
-    /// The nexthop object it goes by, 0 if by none.
+    /// The nexthop object, 0 for none.
     pub nexthop_id: u32,
     /// The remaining lifetime: of IPv6, by router advertisement or `expires`. Zero: it has expired,
     /// and the kernel has not removed it yet.
     pub expires: Option<Duration>,
-    /// A hash of what else tells it from others: path metrics (MTU …) and realm; 0 if
-    /// there is nothing.
+    /// A hash of the other attributes that distinguish it: path metrics (MTU …) and realm; 0 for
+    /// none.
     pub other: u32,
     single: RouteNexthop,
     several: Option<Attribute<'a>>,
 }
 
-/// One way out, as a message says it.
+/// One nexthop of a route (`struct rtnexthop`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RouteNexthop {
     /// The interface's index, 0 if none is named.
     pub interface: u32,
-    /// The gateway; none on the link itself.
+    /// The gateway; `None` if the destination is on the link.
     pub gateway: Option<IpAddr>,
-    /// Its share, 1 and up.
+    /// Its weight, 1 or more.
     pub weight: u16,
     /// `RTNH_F_…`.
     pub flags: u8,
-    /// Whether packets are to be put into something else on the way.
+    /// Whether packets are encapsulated (`RTA_ENCAP`).
     pub encapsulated: bool,
 }
 
@@ -85,12 +85,12 @@ impl RouteNexthop {
     pub(crate) const NONE: Self =
         Self { interface: 0, gateway: None, weight: 1, flags: 0, encapsulated: false };
 
-    /// Returns whether the kernel holds it for unusable.
+    /// Returns whether the kernel marks it unusable.
     pub fn is_dead(&self) -> bool {
         self.flags & RTNH_F_DEAD != 0
     }
 
-    /// Returns whether the gateway is on the link whatever the addresses say.
+    /// Returns whether the gateway is on the link even if no address of the interface covers it.
     pub fn is_onlink(&self) -> bool {
         self.flags & RTNH_F_ONLINK != 0
     }
@@ -116,7 +116,7 @@ impl<'a> RouteView<'a> {
     ///
     /// # Errors
     ///
-    /// [`Damage`], of the nexthops out as well.
+    /// [`Damage`], of the nexthops as well.
     pub fn parse(message: &Message<'a>) -> Result<Option<Self>, Damage> {
         let (head, attributes) = message.split::<12>()?;
         let (family, length) = (head[0], head[1]);
@@ -139,7 +139,7 @@ impl<'a> RouteView<'a> {
             nexthop_id: 0,
             expires: None,
             other: 0,
-            // The lowest byte has the flags of the only way out.
+            // The lowest byte has the flags of a single nexthop.
             single: RouteNexthop { flags: flags as u8, ..RouteNexthop::NONE },
             several: None,
         };
@@ -165,7 +165,7 @@ impl<'a> RouteView<'a> {
         Ok(Some(view))
     }
 
-    /// Walks the nexthops out; a route that goes nowhere has none.
+    /// Walks the nexthops; a route that discards packets has none.
     pub fn nexthops(&self) -> RouteNexthops<'a> {
         let single = (self.single.interface != 0 || self.single.gateway.is_some())
             .then_some(self.single)
@@ -175,10 +175,10 @@ impl<'a> RouteView<'a> {
     }
 }
 
-/// Reads when a route ends from `struct rta_cacheinfo`: its third word, in hundredths of a second;
-/// 0 is never, below 0 has been.
+/// Reads the remaining lifetime from `struct rta_cacheinfo`: its third word, in hundredths of a
+/// second; 0 means forever, a negative value expired.
 fn expiry(attribute: &Attribute<'_>) -> Result<Option<Duration>, Damage> {
-    let what = "cache information shorter than its words";
+    let what = "cache information shorter than its struct";
     let word = attribute.value.get(8..12).and_then(|word| word.try_into().ok());
     let hundredths = i32::from_ne_bytes(word.ok_or(attribute.damage(what))?);
     let left = u64::try_from(hundredths).unwrap_or(0);
@@ -202,7 +202,7 @@ fn prefix(
     if length > width {
         return Err(Damage { at, what: "a prefix longer than an address" });
     }
-    // The kernel leaves the address of a default route out.
+    // The kernel omits the address of a default route.
     let address = match destination {
         Some(destination) => Some(destination.address()?),
         None if length == 0 => None,
@@ -218,7 +218,7 @@ fn prefix(
     }
 }
 
-/// The nexthops out of a route.
+/// The nexthops of a route.
 #[derive(Clone, Debug)]
 pub struct RouteNexthops<'a> {
     single: Option<RouteNexthop>,
@@ -231,11 +231,11 @@ impl RouteNexthops<'_> {
         const HEAD: usize = 8;
         let at = self.at;
         let Some((head, _)) = self.bytes.split_first_chunk::<HEAD>() else {
-            return Err(Damage { at, what: "a nexthop out shorter than its header" });
+            return Err(Damage { at, what: "a nexthop shorter than its header" });
         };
         let length = usize::from(head.u16(0));
         let Some(rest) = self.bytes.get(HEAD..length) else {
-            return Err(Damage { at, what: "a nexthop out whose length cannot be" });
+            return Err(Damage { at, what: "a nexthop with an impossible length" });
         };
         let (flags, weight) = (head[2], u16::from(head[3]) + 1);
         let mut nexthop =

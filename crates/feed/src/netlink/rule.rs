@@ -1,8 +1,8 @@
-//! Rules: which table a packet is looked up in.
+//! Policy routing rules, which select the table for a packet.
 //!
 //! `RTM_NEWRULE`, `struct fib_rule_hdr` of 12 bytes: family, lengths of destination and
 //! source, TOS, table, two reserved, action, flags (4). Rules are tried in the order
-//! of their priority; those of a VRF say no table but that the interface's own counts.
+//! of their priority; a VRF rule (`l3mdev`) names no table and selects that of the interface.
 
 use core::net::IpAddr;
 
@@ -16,24 +16,24 @@ use super::uapi::{
     FRA_TABLE,
 };
 
-/// What a rule does with a packet that it selects.
+/// The action of a rule on a matching packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Looks it up in this table, and goes on if nothing is found.
+    /// Looks it up in this table, and continues if it has no route.
     Table(u32),
     /// Looks it up in the table of the VRF that its interface belongs to.
     Vrf,
-    /// Goes on with the rule of this priority.
+    /// Continues with the rule of this priority.
     Goto(u32),
-    /// Goes on.
+    /// Continues with the next rule.
     Nop,
     /// Drops it.
     Blackhole,
-    /// Drops it, and says that the destination is unreachable.
+    /// Drops it and answers that the destination is unreachable.
     Unreachable,
-    /// Drops it, and says that this is prohibited.
+    /// Drops it and answers that this is prohibited.
     Prohibit,
-    /// Something this program does not know.
+    /// An unknown action.
     Unknown(u8),
 }
 
@@ -42,32 +42,32 @@ pub enum Action {
 pub struct Rule {
     /// Whether it is for IPv6.
     pub v6: bool,
-    /// Its place: the lowest first.
+    /// Its priority: the lowest first.
     pub priority: u32,
-    /// What it does.
+    /// Its action.
     pub action: Action,
-    /// Whether it selects what its conditions do not.
+    /// Whether it matches packets that its conditions do not (`not`).
     pub inverted: bool,
-    /// The source it selects by, with the number of bits.
+    /// The source prefix that it matches.
     pub source: Option<(IpAddr, u8)>,
-    /// The destination it selects by, with the number of bits.
+    /// The destination prefix that it matches.
     pub destination: Option<(IpAddr, u8)>,
-    /// The name of the interface packets come in by.
+    /// The name of the input interface.
     pub input: Option<String>,
-    /// The name of the interface packets go out by.
+    /// The name of the output interface.
     pub output: Option<String>,
-    /// The mark it selects by, and the mask.
+    /// The firewall mark that it matches, and the mask.
     pub mark: Option<(u32, u32)>,
-    /// The length at and below which a route found does not count.
+    /// `suppress_prefixlength`: routes with prefixes of at most this length are ignored.
     pub suppressed: Option<u32>,
-    /// The type of service it selects by; 0 is any.
+    /// The type of service that it matches; 0 is any.
     pub tos: u8,
-    /// What else it selects by (ports, users …), as the kernel sent it.
+    /// Other conditions (ports, users …), as the kernel sent them.
     pub other: Vec<u8>,
 }
 
 impl Rule {
-    /// Returns whether it selects every packet.
+    /// Returns whether it matches every packet.
     pub fn is_for_all(&self) -> bool {
         !self.inverted
             && self.source.is_none()

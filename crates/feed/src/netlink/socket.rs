@@ -1,20 +1,18 @@
-//! A netlink socket: it asks, listens, and never waits.
+//! A netlink socket that sends requests and receives answers and events, and never waits.
 //!
-//! netlink(7). A socket that has joined groups gets every change from the moment of
-//! [`Socket::open`] on. What it is too slow to take is lost, and the next receive says
-//! so once (`ENOBUFS`); how much may wait is the receive buffer, which is set beyond
-//! the system's limit where the process may (`SO_RCVBUFFORCE`). Each message that waits
-//! takes a kilobyte or so of it, however short it is. After a loss the kernel throws away
-//! all that is to come, and says nothing more of it, until the socket has been read
-//! empty: [`Socket::drain`] comes before whatever is to make up for the loss.
+//! netlink(7). A socket that has joined groups gets every change from [`Socket::open`] on. Messages
+//! that it does not read in time are lost, and the next receive reports that once (`ENOBUFS`). The
+//! receive buffer limits how much may wait; it is set beyond the system's limit where the process may
+//! (`SO_RCVBUFFORCE`). Each waiting message takes a kilobyte or so of it, however short it is. After a
+//! loss the kernel discards all later messages, without another report, until the socket has been
+//! read empty: [`Socket::drain`] comes before the resynchronization.
 //!
-//! Only the kernel can send here: others need `CAP_NET_ADMIN` to. Everything received
-//! goes to one buffer that is used again. A message longer than the buffer is cut off:
-//! it counts as lost, and the buffer grows. The kernel fills up to 32 KiB a receive
-//! where the buffer allows.
+//! Only the kernel can send to this socket: others need `CAP_NET_ADMIN`. All messages are received
+//! into one buffer that is reused. A message longer than the buffer is truncated: it counts as lost,
+//! and the buffer grows. The kernel fills up to 32 KiB a receive where the buffer allows.
 //!
-//! `NETLINK_GET_STRICT_CHK` would have the kernel filter a dump by table or interface.
-//! Whole dumps are asked for here, so it is not set.
+//! `NETLINK_GET_STRICT_CHK` would let the kernel filter a dump by table or interface. This feed
+//! requests whole dumps, so it is not set.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -28,12 +26,12 @@ use nix::sys::socket::{
 use super::error::Error;
 use super::uapi::{NLM_F_DUMP, NLM_F_REQUEST};
 
-/// What one receive gave.
+/// The result of one receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// So many bytes of messages.
+    /// This many bytes of messages.
     Bytes(usize),
-    /// Nothing is there.
+    /// Nothing was available.
     Nothing,
     /// Messages were lost.
     Lost,
@@ -52,7 +50,7 @@ impl Socket {
         Self::of(SockProtocol::NetlinkRoute, groups)
     }
 
-    /// The same for another of netlink's families.
+    /// Opens a socket of another netlink family.
     pub(crate) fn of(protocol: SockProtocol, groups: u32) -> Result<Self, Error> {
         let failed = |operation| move |source| Error::System { operation, source };
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
@@ -63,7 +61,7 @@ impl Socket {
         Ok(Self { fd, sequence: 0 })
     }
 
-    /// Sets how many bytes of messages may wait, and returns what the system made of it.
+    /// Sets the size of the receive buffer in bytes and returns the size that the kernel chose.
     pub(crate) fn set_buffer(&self, bytes: usize) -> Result<usize, Error> {
         let failed =
             |source| Error::System { operation: "sizing a netlink socket's buffer", source };
@@ -73,7 +71,7 @@ impl Socket {
         getsockopt(&self.fd, RcvBuf).map_err(failed)
     }
 
-    /// Receives what is there.
+    /// Receives available messages.
     pub(crate) fn receive(&self, buffer: &mut Vec<u8>) -> Result<Received, Error> {
         loop {
             let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
@@ -94,15 +92,15 @@ impl Socket {
         }
     }
 
-    /// Throws away what is there, after a loss.
+    /// Discards all available messages, after a loss.
     pub(crate) fn drain(&self, buffer: &mut Vec<u8>) -> Result<(), Error> {
         while self.receive(buffer)? != Received::Nothing {}
         Ok(())
     }
 
-    /// Makes the number of the next request.
+    /// Returns the sequence number of the next request.
     pub(crate) fn number(&mut self) -> u32 {
-        // 0 is what the kernel says by itself.
+        // Events of the kernel have the number 0.
         self.sequence = self.sequence.wrapping_add(1).max(1);
         self.sequence
     }
@@ -119,9 +117,9 @@ impl Socket {
         }
     }
 
-    /// Asks for everything of a kind; returns the number of the request.
+    /// Requests a dump of a kind of objects; returns the sequence number.
     ///
-    /// `header` is the length of the kind's own header, of which only the family counts.
+    /// `header` is the length of the kind's own header, of which only the family is set.
     pub(crate) fn dump(&mut self, kind: u16, family: u8, header: usize) -> Result<u32, Error> {
         let number = self.number();
         let length = 16 + header;

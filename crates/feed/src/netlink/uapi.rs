@@ -1,11 +1,9 @@
-//! The kernel's numbers, by the names of its uapi headers.
+//! Constants of the kernel's netlink interface, by the names of its uapi headers.
 //!
 //! From `linux/netlink.h`, `linux/rtnetlink.h`, `linux/nexthop.h`, `linux/fib_rules.h`,
-//! `linux/neighbor.h`, `linux/if_link.h`, `linux/netconf.h`, `linux/if.h`: numbers that never
-//! change.
-//! They stand here and not in a crate's list because no list has all of them, those
-//! of nexthop objects and of rules in particular. All are in host byte order but
-//! addresses, which are in network byte order.
+//! `linux/neighbor.h`, `linux/if_link.h`, `linux/netconf.h`, `linux/if.h`, which never change. No
+//! crate has all of them, in particular those of nexthop objects and rules. Numbers are in host
+//! byte order, addresses in network byte order.
 
 pub(crate) const AF_INET: u8 = 2;
 pub(crate) const AF_INET6: u8 = 10;

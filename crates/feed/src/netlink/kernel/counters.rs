@@ -9,23 +9,23 @@ use crate::netlink::error::Damage;
 pub struct KernelCounters {
     /// Messages read, of events and of dumps.
     pub messages: u64,
-    /// How often messages were lost because the buffer was full.
+    /// Losses of messages because the buffer was full.
     pub overruns: u64,
-    /// How many resynchronizations were completed, the start included.
+    /// Completed resynchronizations, the start included.
     pub resynchronizations: u64,
-    /// How many dumps were interrupted and asked for again.
+    /// Dumps that were interrupted and requested again.
     pub interrupted: u64,
-    /// Messages that were left out because they were damaged.
+    /// Messages that were skipped because they were damaged.
     pub parse_errors: u64,
-    /// What was wrong with the last of them.
+    /// The damage of the last of them.
     pub last_damage: Option<Damage>,
-    /// When the last resynchronization was complete.
+    /// The time at which the last resynchronization was complete.
     pub last_resynchronized: Option<Instant>,
-    /// How long it took.
+    /// Its duration.
     pub last_took: Duration,
-    /// How much of that was spent receiving, which is the kernel's own time.
+    /// The part of it spent in receive calls, which is the kernel's own time.
     pub last_receiving: Duration,
-    /// The receive buffer, in bytes, as the system counts it.
+    /// The receive buffer in bytes, as the kernel counts it.
     pub buffer: usize,
 }
 

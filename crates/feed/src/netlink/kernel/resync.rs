@@ -1,9 +1,9 @@
-//! A resynchronization: dumps and events into one mirror, in the order of what happened.
+//! A resynchronization: dumps and events into one mirror, in the order in which they happened.
 //!
-//! What a dump says was true when the kernel wrote it down, which is not when it is read:
-//! a part is written when the one before it is received (the first, when the dump is
-//! asked for), and waits in the socket. An event says what was true when it happened. So
-//! for each part it is kept how many events had been read before it was written:
+//! A part of a dump is true at the time at which the kernel wrote it, which is earlier than the time
+//! at which it is read: the kernel writes a part when the one before it is received (the first, when
+//! the dump is requested), and it waits in the socket. An event is true at the time at which it
+//! happened. So for each part the number of events read before it was written is recorded:
 //!
 //! ```text
 //!   time ─────────────────────────────────────────────────────►
@@ -13,25 +13,23 @@
 //!   applied: a b (part k) c d …
 //! ```
 //!
-//! Older events are applied before it: what the part says of a prefix then takes the
-//! place of what they have made of it. The others are applied after it. Of those some may
-//! have happened while it was being written, a millisecond or so, and be in it already;
-//! that does no harm, as an event says what is there and not what is different. (But for
-//! IPv4 routes of one prefix and one metric, which `ip route append` and `prepend` make:
-//! if one was replaced and then deleted within that millisecond, another may be lost until
-//! the next resynchronization.)
+//! Older events are applied before the part, whose routes of a prefix then replace theirs. The others
+//! are applied after it. Some of those may have happened while the part was being written, a
+//! millisecond or so, and be in it already; that does no harm, because an event carries a state and
+//! not a difference. (Exception: IPv4 routes of one prefix and one metric, which `ip route append`
+//! and `prepend` make. If one was replaced and then deleted within that millisecond, another may be
+//! lost until the next resynchronization.)
 //!
-//! A dump that the kernel calls interrupted (`NLM_F_DUMP_INTR`: something changed that may
-//! have hidden something else) is asked for again and added to what is there: an entry is
-//! missed only if every pass missed it. That of IPv6 routes is not called so, though it
-//! may skip a route for each that is deleted before it (Linux 6.18 goes on by counting);
-//! it counts as interrupted if there was a deletion. Under changes without end that could go on
-//! forever, so after some passes it is taken as it is, and another resynchronization
-//! follows retry_at.
+//! A dump that the kernel marks interrupted (`NLM_F_DUMP_INTR`: a change may have hidden an entry) is
+//! requested again and added to the mirror: an entry is missed only if every pass missed it. The
+//! kernel does not mark the dump of IPv6 routes, though it may skip a route for each that is deleted
+//! before it (Linux 6.18 continues by counting); here it counts as interrupted if a deletion arrived.
+//! Under continuous changes this could go on forever, so after some passes the dump is accepted, and
+//! another resynchronization follows later.
 //!
-//! What no dump of Linux 6.18 says: IPv6 routes of one prefix and metric that do not join
-//! (a blackhole beside gateways) and stand between some that do. They are known from their
-//! events, and lost by a resynchronization.
+//! Limit: no dump of Linux 6.18 lists IPv6 routes of one prefix and metric that do not join (a
+//! blackhole beside gateways) and stand between some that do. They are known from their events, and a
+//! resynchronization loses them.
 
 use std::time::{Duration, Instant};
 
@@ -49,12 +47,12 @@ use crate::netlink::uapi::{
     RTM_GETRULE,
 };
 
-/// What is dumped, in order: the request, the family, the length of its header, and
-/// what to call it. What others refer to comes first.
+/// The dumps in order: request, family, length of its header, and name. Objects that others refer
+/// to come first.
 const DUMPS: [(u16, u8, usize, &str); 9] = [
     (RTM_GETLINK, 0, 16, "a dump of links"),
-    (RTM_GETNETCONF, AF_INET, 4, "a dump of what is set for IPv4"),
-    (RTM_GETNETCONF, AF_INET6, 4, "a dump of what is set for IPv6"),
+    (RTM_GETNETCONF, AF_INET, 4, "a dump of the IPv4 netconf"),
+    (RTM_GETNETCONF, AF_INET6, 4, "a dump of the IPv6 netconf"),
     (RTM_GETADDR, 0, 8, "a dump of addresses"),
     (RTM_GETRULE, 0, 12, "a dump of rules"),
     (RTM_GETNEXTHOP, 0, 8, "a dump of nexthop objects"),
@@ -63,40 +61,40 @@ const DUMPS: [(u16, u8, usize, &str); 9] = [
     (RTM_GETROUTE, AF_INET6, 12, "a dump of IPv6 routes"),
 ];
 
-/// How often an interrupted dump is asked for again.
+/// The maximum number of passes for an interrupted dump.
 const MAX_PASSES: u32 = 5;
-/// How many bytes of events may wait for a part of a dump.
+/// The maximum number of bytes of events that wait for a part of a dump.
 const MAX_LOG: usize = 1 << 30;
 
-/// How far it has come.
+/// The result of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// There was nothing to read.
+    /// Nothing was available.
     Idle,
-    /// Something was read.
+    /// A part was read.
     Progress,
-    /// Something was lost: it has to begin again.
+    /// Messages were lost: the resynchronization has to restart.
     Lost,
     /// Everything was read.
     Done,
 }
 
-/// A resynchronization that is going on.
+/// A resynchronization in progress.
 pub(super) struct Resync {
     mirror: Mirror,
     /// Events that have yet to be applied, as they were received.
     log: Vec<u8>,
-    /// How many bytes of the log were there before the part to be read was written.
+    /// The bytes of the log from before the next part was written.
     mark: usize,
-    /// Which of [`DUMPS`], and where they end.
+    /// The index of the current dump in [`DUMPS`], and of the end.
     at: usize,
     end: usize,
     sequence: u32,
     interrupted: bool,
-    /// Whether an IPv6 route was deleted since the dump was asked for.
+    /// Whether an IPv6 route was deleted since the dump was requested.
     deleted_v6: bool,
     pass: u32,
-    /// Whether a dump was taken although it was interrupted.
+    /// Whether an interrupted dump was accepted.
     pub(super) incomplete: bool,
     pub(super) began: Instant,
     /// The time spent receiving.
@@ -104,7 +102,7 @@ pub(super) struct Resync {
 }
 
 impl Resync {
-    /// Asks for the first dump.
+    /// Requests the first dump.
     pub(super) fn begin(dump: &mut Socket) -> Result<Self, Error> {
         let began = Instant::now();
         let (kind, family, header, _) = DUMPS[0];
@@ -124,31 +122,31 @@ impl Resync {
         })
     }
 
-    /// Leaves the dumps of routes out.
+    /// Skips the dumps of routes.
     pub(super) fn without_routes(mut self) -> Self {
         self.end = DUMPS.iter().position(|dump| dump.0 == RTM_GETROUTE).unwrap_or(self.end);
         self
     }
 
-    /// Keeps events; `false` if they have become too many.
+    /// Appends events to the log; returns `false` if it has become too long.
     pub(super) fn log_events(&mut self, received: &[u8]) -> bool {
         self.deleted_v6 |= Messages::new(received).flatten().any(|message| {
             message.kind == RTM_DELROUTE && message.payload.first() == Some(&AF_INET6)
         });
         self.log.extend_from_slice(received);
-        // Messages begin on multiples of four.
+        // Messages begin at multiples of four bytes.
         self.log.resize(self.log.len().next_multiple_of(4), 0);
         self.log.len() <= MAX_LOG
     }
 
-    /// Reads a part of a dump; returns how many messages that were.
+    /// Reads a part of a dump; returns the number of messages in it.
     pub(super) fn advance(
         &mut self,
         dump: &mut Socket,
         buffer: &mut Vec<u8>,
         counters: &mut KernelCounters,
     ) -> Result<(Step, usize), Error> {
-        // To receive one part is to have the next one written.
+        // When one part is received the kernel writes the next one.
         let next_mark = self.log.len();
         let before = Instant::now();
         let received = dump.receive(buffer)?;
@@ -167,8 +165,7 @@ impl Resync {
                 Ok(message) if message.sequence != self.sequence => continue,
                 Ok(message) => message,
                 Err(damage) => {
-                    // Nothing tells where the next message begins, or whether that was
-                    // the end.
+                    // The start of the next message is unknown, and so is whether this was the end.
                     count_damage(counters, Err(damage));
                     return Ok((Step::Lost, count));
                 }
@@ -190,7 +187,7 @@ impl Resync {
         Ok((step, count))
     }
 
-    /// Applies what is left, and gives what has come of it.
+    /// Applies the remaining events and returns the mirror.
     pub(super) fn into_mirror(mut self) -> Mirror {
         self.apply_log(self.log.len());
         self.mirror
@@ -201,19 +198,18 @@ impl Resync {
             return;
         }
         for message in Messages::new(&self.log[..bytes]).flatten() {
-            // What is damaged was counted when it came.
+            // Damage was counted when the event was received.
             let _ = self.mirror.apply(&message, &mut NullFollower);
         }
         self.log.drain(..bytes);
     }
 
-    /// Judges how a dump ended.
-    fn check_end(&mut self, said: Option<Errno>) -> Result<(), Error> {
+    /// Checks the result of a dump.
+    fn check_end(&mut self, error: Option<Errno>) -> Result<(), Error> {
         let (kind, .., request) = DUMPS[self.at];
-        match said {
+        match error {
             None => Ok(()),
-            // A kernel before 5.3 knows no nexthop objects, and one without sysctls nothing
-            // that is set.
+            // A kernel before 5.3 has no nexthop objects, and one without sysctls no netconf.
             Some(Errno::EOPNOTSUPP | Errno::EINVAL)
                 if matches!(kind, RTM_GETNEXTHOP | RTM_GETNETCONF) =>
             {
@@ -227,7 +223,7 @@ impl Resync {
         }
     }
 
-    /// Asks for the next dump, or again for the same.
+    /// Requests the next dump, or the same one again.
     fn request_next(
         &mut self,
         dump: &mut Socket,

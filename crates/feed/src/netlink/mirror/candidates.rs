@@ -1,20 +1,20 @@
-//! CandidateLists: the candidates of a prefix in order, each list kept once.
+//! Candidate lists: the routes of a prefix in order, each distinct list stored once.
 //!
 //! ```text
-//!  Rib ─ prefix ─► Hop ─► [ (metric 20, path 3, protocol 12),  ─► best: the first whose
-//!                           (metric 32, path 1, protocol 186) ]         path leads anywhere
+//!  Rib ─ prefix ─► Hop ─► [ (metric 20, path 3, protocol 12),  ─► best: the first with a
+//!                           (metric 32, path 1, protocol 186) ]         usable path
 //! ```
 //!
-//! A full table has a million prefixes and some hundred different lists, so a route
-//! costs a node of the trie and nothing else, and what happens to a path is worked out
-//! once a list. Best is kept with the list: it changes when a path's target does.
+//! A full table has a million prefixes and some hundred distinct lists, so a route costs one node of
+//! the trie, and the effect of a change to a path is computed once per list. The best route is stored
+//! with the list and changes with the targets of its paths.
 
 use fib::{Hop, HopTable};
 
 use super::paths::{Path, Paths, ResolveContext};
 use crate::netlink::follower::RouteInfo;
 
-/// One candidate.
+/// One route of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Candidate {
     pub(super) metric: u32,
@@ -31,8 +31,8 @@ pub(super) struct CandidateLists {
 }
 
 impl CandidateLists {
-    /// Adds a reference to a list, which holds references to its paths while it is there.
-    /// `None` if there are 2^32 lists.
+    /// Adds a reference to a list, which holds references to its paths. `None` if there are 2^32
+    /// lists.
     pub(super) fn acquire(&mut self, list: &Vec<Candidate>) -> Option<Hop> {
         let known = self.pool.find(list).is_some();
         let hop = self.pool.acquire(list).ok()?;
@@ -62,7 +62,7 @@ impl CandidateLists {
         self.pool.get(hop).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns what is best in a list; nothing in no list.
+    /// Returns the best route of a list.
     pub(super) fn best(&self, hop: Hop) -> Option<&RouteInfo> {
         self.best.get(hop.0 as usize)?.as_ref()
     }
@@ -75,7 +75,7 @@ impl CandidateLists {
         self.pool.len()
     }
 
-    /// Computes the targets of these paths anew; returns the lists whose best has changed.
+    /// Recomputes the targets of these paths; returns the lists whose best route has changed.
     pub(super) fn retarget(
         &mut self,
         paths: impl IntoIterator<Item = Hop>,

@@ -1,16 +1,15 @@
-//! One address's route corrected by the kernel's own answer.
+//! Corrects the route of one address by the kernel's answer to a lookup.
 //!
-//! A message that was lost without notice, or understood wrongly, leaves the mirror with a
-//! route that the kernel has not. To read all routes again takes seconds with a full table, in
-//! which no other change is processed; a lookup takes microseconds and returns the route of a table
-//! that holds an address ([`Lookup`](crate::netlink::Lookup)). Consequences of the answer:
+//! A message that was lost without notice, or misunderstood, leaves a route in the mirror that the
+//! kernel does not have. A resynchronization takes seconds with a full table, during which no other
+//! change is processed; a lookup takes microseconds and returns the route of a table that covers an
+//! address ([`Lookup`](crate::netlink::Lookup)). From the answer follows:
 //!
-//! - routes for longer prefixes that hold the address are not the kernel's: they go;
-//! - the route it names replaces any route for its prefix.
+//! - the kernel has no routes for longer prefixes that cover the address: they are removed;
+//! - the route in the answer replaces any route for its prefix.
 //!
-//! Limits: the answer names one route. Others of the same prefix with a higher metric are
-//! forgotten with the replaced one, until they are reported again. Where the answer agrees with
-//! the mirror nothing is touched.
+//! Limits: the answer names one route. Others of the same prefix with a higher metric are removed with
+//! the replaced one, until they are reported again. If the answer equals the mirror nothing changes.
 
 use core::net::IpAddr;
 

@@ -1,11 +1,11 @@
-//! Messages that belong together, from a sender that has one route a prefix.
+//! Applies the messages of one frame as one change, from a sender with one route per prefix.
 //!
-//! A frame of FRR's protocol holds the deletion of a route and the one that takes its
-//! place. The follower is told of what is there afterwards, and not of the moment between.
+//! A frame of FRR's protocol contains the deletion of a route and its replacement. The follower
+//! receives the state after the frame, and not the state between the two messages.
 //!
-//! A sender that has come back sends everything again, into a new mirror; stale ones hold
-//! what it has not yet sent again. Whatever it says of a prefix takes that prefix out of
-//! the stale ones, so that together they are what the follower knows.
+//! A sender that reconnects sends all its routes again, into a new mirror; stale mirrors hold the
+//! routes that it has not sent again yet. Each prefix that it sends is removed from the stale ones, so
+//! that together the mirrors equal the follower's state.
 
 use std::mem;
 
@@ -19,23 +19,22 @@ use crate::netlink::route::RouteView;
 use crate::netlink::uapi::{RTM_DELNEXTHOP, RTM_DELROUTE, RTM_NEWNEXTHOP, RTM_NEWROUTE};
 use crate::prefix::AnyPrefix;
 
-/// What came of a frame.
+/// The result of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FrameResult {
-    /// How many messages there were.
+    /// The number of messages.
     pub(crate) messages: usize,
-    /// How many prefixes were not there before.
+    /// The number of prefixes that were new.
     pub(crate) new: usize,
     /// The first damage.
     pub(crate) damage: Option<Damage>,
 }
 
-/// A prefix that a frame is about, and what was best for it before.
+/// A prefix of a frame, and its best route before the frame.
 type Before = (u32, AnyPrefix, Option<RouteInfo>);
 
 impl Mirror {
-    /// Applies messages about routes and nexthop objects as one change; others change
-    /// nothing.
+    /// Applies messages about routes and nexthop objects as one change and ignores others.
     pub(crate) fn apply_frame(
         &mut self,
         frame: &[u8],
@@ -49,7 +48,7 @@ impl Mirror {
             let applied = message.and_then(|message| match message.kind {
                 RTM_NEWROUTE | RTM_DELROUTE => self.sole_route(&message, &mut about),
                 RTM_NEWNEXTHOP | RTM_DELNEXTHOP => {
-                    // It reports routes itself, of which the follower must know by then.
+                    // This reports routes itself, so the pending reports have to come first.
                     result.new += self.report(&mut about, stale, to);
                     self.apply_from(&message, Origin::Sole, to)
                 }
@@ -61,8 +60,7 @@ impl Mirror {
         result
     }
 
-    /// Reports what has become of the prefixes that messages were about; returns how many were
-    /// not there before.
+    /// Reports the changes of the prefixes in `about`; returns the number of new prefixes.
     fn report(
         &mut self,
         about: &mut Vec<Before>,
@@ -100,7 +98,7 @@ impl Mirror {
         }
     }
 
-    /// Removes all routes of a prefix; returns what was best.
+    /// Removes all routes of a prefix; returns the best one.
     fn take_out(&mut self, table: u32, prefix: AnyPrefix) -> Option<RouteInfo> {
         match prefix {
             AnyPrefix::V4(prefix) => self.take_out_of(table, prefix),

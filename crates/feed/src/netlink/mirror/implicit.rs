@@ -1,21 +1,20 @@
-//! What the kernel removes without a word about it.
+//! Implicit removals: routes that the kernel removes without a netlink message.
 //!
-//! | what happens | what goes, of IPv4 | of IPv6 |
+//! | event | removed for IPv4 | for IPv6 |
 //! |---|---|---|
-//! | a link goes down | routes all of whose nexthops are over dead links, but those of host scope | the same, and it is said (unless `skip_notify_on_dev_down`) |
-//! | a link is deleted | routes with any way over it | those nexthops, and it is said |
+//! | a link goes down | routes all of whose nexthops are over dead links, except those of host scope | the same, reported (unless `skip_notify_on_dev_down`) |
+//! | a link is deleted | routes with any way over it | those nexthops, reported |
 //! | the last IPv4 address of a link is removed | as when it goes down, host scope too | |
-//! | an address is removed | routes of the link's table that prefer it as their source (said since Linux 6.6) | |
-//! | a link goes down, loses its carrier, or is deleted | nexthop objects over it, groups that have no other member, and the routes by them | the same |
-//! | a nexthop object is deleted | routes by it | the same, and it is said |
+//! | an address is removed | routes of the link's table that prefer it as their source (reported since Linux 6.6) | |
+//! | a link goes down, loses its carrier, or is deleted | nexthop objects over it, groups that have no other member, and the routes that use them | the same |
+//! | a nexthop object is deleted | routes that use it | the same, reported |
 //!
 //! From `net/ipv4/fib_frontend.c`, `fib_semantics.c`, `net/ipv4/nexthop.c` and
-//! `net/ipv6/route.c` of Linux 6.18 by what they do: each row is a test against `ip`
-//! (`tests/root_netlink/`). Where the kernel does say it, it says what is known, and
-//! nothing happens twice.
+//! `net/ipv6/route.c` of Linux 6.18 ; each row has a test against `ip`
+//! (`tests/root_netlink/`). Where the kernel does report a removal, the report changes nothing more.
 //!
-//! What goes is worked out once a path, then once a list, and then looked for in the
-//! tables: O(routes) for a walk that reads one word of each.
+//! The affected paths are computed first, then the lists, and then the tables are searched for the
+//! lists: O(routes) for a walk that reads one word of each.
 
 use core::net::{IpAddr, Ipv4Addr};
 use std::collections::HashMap;
@@ -31,7 +30,7 @@ use crate::netlink::link::Link;
 use crate::netlink::nexthop::NexthopObject;
 use crate::netlink::uapi::{RT_SCOPE_HOST, RT_TABLE_MAIN};
 
-/// What becomes of a path: another, or nothing.
+/// The replacement of each path, or its removal.
 type PathRewrites = HashMap<Hop, Option<Path>>;
 
 impl Mirror {
@@ -78,7 +77,7 @@ impl Mirror {
         self.remove_nexthop_objects_over(index, to);
         let rewrites = self.paths_over(index, |_| true).into_iter().filter_map(|hop| {
             let path = self.lists.paths.get(hop)?;
-            // Each way of an IPv6 route is a route of its own to the kernel.
+            // To the kernel each nexthop of an IPv6 route is a route of its own.
             let mut left = path.clone();
             left.nexthops.retain(|nexthop| path.v6 && nexthop.interface != index);
             Some((hop, (!left.nexthops.is_empty()).then_some(left)))
@@ -140,13 +139,13 @@ impl Mirror {
         }
     }
 
-    /// Returns whether the kernel looks for routes that prefer an address just removed.
+    /// Returns whether the kernel searches for routes with a removed address as preferred source.
     fn invalidates_source(&self, view: &AddressView, address: Ipv4Addr) -> bool {
         if self.addresses.iter().any(|&(_, other, _)| other == view.address) {
             return false;
         }
-        // With a link all its addresses go, the first of a network first: for those that
-        // follow nothing is looked for.
+        // A link loses all its addresses, the first of a network first; the kernel does not search
+        // for the others.
         let network = |address: Ipv4Addr| Prefix::truncate(u32::from(address), view.length.into());
         let first = |&(index, other, length): &(u32, IpAddr, u8)| match other {
             IpAddr::V4(other) => {
@@ -157,7 +156,7 @@ impl Mirror {
         !view.secondary || self.addresses.iter().any(first)
     }
 
-    /// Returns the table that routes of a link's own addresses are in.
+    /// Returns the table of the routes of a link's own addresses.
     fn table_of(&self, index: u32) -> u32 {
         let master = self.links.get(&index).and_then(|link| link.master);
         let vrf = master.and_then(|master| self.links.get(&master)?.table);
@@ -242,7 +241,7 @@ impl Mirror {
         paths
     }
 
-    /// Marks the nexthops over a link dead, and removes the routes that have no other.
+    /// Marks the nexthops over a link dead and removes the routes that have no other.
     fn mark_dead(&mut self, index: u32, of: impl Fn(&Path) -> bool, to: &mut dyn Follower) {
         let mut rewrites = PathRewrites::new();
         for hop in self.paths_over(index, of) {
@@ -269,7 +268,7 @@ impl Mirror {
         }
     }
 
-    /// Gives every route by one of these paths its new one, or removes it.
+    /// Replaces or removes every route that uses one of these paths.
     fn rewrite(
         &mut self,
         rewrites: PathRewrites,

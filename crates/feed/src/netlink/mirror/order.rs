@@ -1,4 +1,4 @@
-//! How the kernel keeps several routes of one prefix, and how its messages change them.
+//! The kernel's order of several routes of one prefix, and the effect of messages on it.
 //!
 //! The metric orders; of equal metric:
 //!
@@ -11,12 +11,11 @@
 //! | message of a new one | that route | all gateways of its metric |
 //! | message of a deletion | that route | those gateways that went |
 //!
-//! The kinds of IPv6 are routes with a gateway, which join into one of several nexthops,
-//! and those without, by nexthop object or from router advertisements, which do not.
-//! (One that a program gave the protocol of router advertisements joins all the same;
-//! only the message with all of them tells.)
-//! A message that repeats what is there changes nothing: a resynchronization replays
-//! messages over a dump that may know of them.
+//! The kinds of IPv6 routes are those with a gateway, which join into one route with several
+//! nexthops, and those that do not join: without a gateway, by nexthop object, or from router
+//! advertisements. (A route with the protocol of router advertisements that a program added joins
+//! all the same; only the message with all gateways shows it.) A message that repeats the present
+//! state changes nothing: a resynchronization replays messages over a dump that may include them.
 
 use core::ops::Range;
 
@@ -27,18 +26,18 @@ use super::paths::{Path, ResolveContext};
 use crate::netlink::route::RouteNexthop;
 use crate::netlink::uapi::{NLM_F_APPEND, NLM_F_REPLACE, RTN_UNICAST, RTPROT_RA};
 
-/// Where a message comes from.
+/// The source of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Something has changed.
+    /// An event: a change.
     Event,
-    /// It is one of what is there, listed in the kernel's order.
+    /// A dump: one of the present routes, in the kernel's order.
     Dump,
-    /// It is all there is for a prefix, or there is nothing any more.
+    /// A sender with one route per prefix: the only route of the prefix, or its deletion.
     Sole,
 }
 
-/// A new route, or one to be deleted; its path is held by a reference.
+/// A route to be added or deleted, whose path is held by a reference.
 pub(super) struct RouteChange<'a> {
     pub(super) candidate: Candidate,
     pub(super) path: &'a Path,
@@ -52,7 +51,7 @@ fn same_metric(list: &[Candidate], metric: u32) -> Range<usize> {
     start..end
 }
 
-/// Returns whether routes like this one join into one with several nexthops.
+/// Returns whether such routes join into one with several nexthops.
 fn joins(path: &Path, protocol: u8) -> bool {
     path.v6
         && path.kind == RTN_UNICAST
@@ -61,9 +60,9 @@ fn joins(path: &Path, protocol: u8) -> bool {
         && path.nexthops.first().is_some_and(|nexthop| nexthop.gateway.is_some())
 }
 
-/// Adds to the list of a prefix what a message says is new.
+/// Adds a route to the candidates of a prefix.
 ///
-/// Returns a reference to be released afterwards if a path was made on the way.
+/// Returns a reference, to be released afterwards, if it created a path.
 pub(super) fn add(
     list: &mut Vec<Candidate>,
     change: &RouteChange<'_>,
@@ -112,7 +111,7 @@ fn add_v6(
         return None;
     }
     if change.path.nexthops.len() > 1 {
-        // All that have joined: they take the place of what has become part of them.
+        // The joined route replaces its parts.
         let part = |candidate: &Candidate| {
             is(candidate)
                 || lists.path(candidate).is_some_and(|path| {
@@ -147,9 +146,9 @@ fn add_v6(
     Some(path)
 }
 
-/// Takes from the list of a prefix what a message says is gone.
+/// Removes a route from the candidates of a prefix.
 ///
-/// Returns a reference to be released afterwards if a path was made on the way.
+/// Returns a reference, to be released afterwards, if it created a path.
 pub(super) fn remove(
     list: &mut Vec<Candidate>,
     change: &RouteChange<'_>,
@@ -157,8 +156,8 @@ pub(super) fn remove(
     context: &ResolveContext<'_>,
 ) -> Option<Hop> {
     let range = same_metric(list, change.candidate.metric);
-    // Nothing but the same: of a route that went without a word the kernel may speak
-    // later, when another that is nearly the same is still there.
+    // Only an equal route: the kernel may report the end of a route that was removed silently
+    // while a similar one still exists.
     if let Some(at) = range.clone().find(|&at| list[at] == change.candidate) {
         list.remove(at);
         return None;
@@ -166,7 +165,7 @@ pub(super) fn remove(
     if !change.path.v6 {
         return None;
     }
-    // Some of the gateways of a metric.
+    // Some of the gateways of a joined route.
     for at in range {
         let Some(from) = lists.path(&list[at]) else { continue };
         if !joins(from, list[at].protocol) {

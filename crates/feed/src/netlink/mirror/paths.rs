@@ -1,22 +1,22 @@
-//! Paths: where a route leads as the kernel words it, each kept once.
+//! Paths: the destination of a route as the kernel states it, each stored once.
 //!
 //! ```text
-//!  message ─► Path (type, nexthops, nexthop number …) ─► Hop ─► State ─► Arc<Target>
-//!             what identifies it: never changes              what is usable now
+//!  message ─► Path (type, nexthops, object number …) ─► Hop ─► State ─► Arc<Target>
+//!             identity: never changes                          usable now
 //! ```
 //!
-//! A path is what a deletion is matched by: it is kept as it was change, dead nexthops and
-//! all. What can be used of it changes with links and nexthop objects, mostly without
-//! a word about the routes themselves; so each path has a target computed from it,
-//! and a route's target is looked up through its path.
+//! A deletion is matched by its path, so the path is stored as the message stated it, dead nexthops
+//! included. Which of its nexthops are usable changes with links and nexthop objects, mostly without
+//! a message about the routes; so each path has a target computed from it, and a route's target is
+//! looked up through its path.
 //!
-//! Which nexthops are used:
-//! - dead ones never: the kernel marks a way when its link goes down or the last IPv4
-//!   address of the link is removed, and unmarks it when the link comes up or gets one;
-//! - those over a link that is down never;
-//! - those over a link without a carrier never, where `ignore_routes_with_linkdown` is set
-//!   (as FRR advises); elsewhere only while no other is left, since the kernel goes on
-//!   using them, and to fall back to a shorter prefix would be to disagree with it.
+//! The usable nexthops:
+//! - never a dead one: the kernel marks a nexthop dead when its link goes down or the last IPv4
+//!   address of the link is removed, and clears the mark when the link comes up or gets an address;
+//! - never one over a link that is down;
+//! - one over a link without a carrier never, if `ignore_routes_with_linkdown` is set (as FRR
+//!   advises); otherwise only if no other is left, because the kernel goes on using it, and a
+//!   fallback to a shorter prefix would disagree with the kernel.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -33,26 +33,26 @@ use crate::netlink::uapi::{
     RTN_UNICAST, RTN_UNREACHABLE, RTNH_F_ONLINK,
 };
 
-/// What identifies where a route leads.
+/// The identity of a route's destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Path {
     pub(super) v6: bool,
     /// `RTN_…`
     pub(super) kind: u8,
-    /// The scope of an IPv4 route; those of the host itself outlive a link's going down.
+    /// The scope of an IPv4 route; routes of host scope survive a link that goes down.
     pub(super) scope: u8,
     /// The nexthop object, 0 if none; if there is one, no nexthops.
     pub(super) nexthop_id: u32,
     /// The preferred source of an IPv4 route, 0 if none.
     pub(super) source: u32,
-    /// What else makes two IPv4 routes different to the kernel, as a hash.
+    /// A hash of the other attributes that distinguish IPv4 routes in the kernel.
     pub(super) other: u32,
     /// The flags of each hold `RTNH_F_ONLINK` at the most.
     pub(super) nexthops: Vec<RouteNexthop>,
 }
 
 impl Path {
-    /// Returns whether a way goes by the link.
+    /// Returns whether a nexthop uses the link.
     pub(super) fn uses(&self, index: u32) -> bool {
         self.nexthops.iter().any(|nexthop| nexthop.interface == index)
     }
@@ -60,12 +60,12 @@ impl Path {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Which of the nexthops are marked dead; shorter than the nexthops if no other is.
+    /// The dead marks of the nexthops; shorter than the nexthops if the others are not dead.
     dead: Vec<bool>,
     target: Option<Arc<Target>>,
 }
 
-/// What targets are computed from.
+/// The state from which targets are computed.
 pub(super) struct ResolveContext<'a> {
     pub(super) links: &'a BTreeMap<u32, Link>,
     pub(super) nexthop_objects: &'a BTreeMap<u32, NexthopObject>,
@@ -73,9 +73,9 @@ pub(super) struct ResolveContext<'a> {
 }
 
 impl ResolveContext<'_> {
-    /// Returns whether routes of a family over a link do not count without a carrier.
+    /// Returns whether routes of a family over a link are unusable without a carrier.
     pub(super) fn ignores(&self, v6: bool, index: u32) -> bool {
-        // What is set for all counts for IPv4 only; for IPv6 it sets each.
+        // The setting for all interfaces applies to IPv4 only; for IPv6 it sets each interface.
         let all = !v6 && self.ignoring.contains(&(v6, ALL));
         all || self.ignoring.contains(&(v6, index.cast_signed()))
     }
@@ -88,7 +88,7 @@ pub(super) struct Paths {
     states: Vec<State>,
     targets: HashSet<Arc<Target>>,
     by_object: HashMap<u32, Vec<Hop>>,
-    /// Where vias are gathered before it is known whether they are new.
+    /// Scratch memory for a target that may already be interned.
     scratch: Option<Target>,
 }
 
@@ -120,10 +120,10 @@ impl Paths {
         Some(hop)
     }
 
-    /// Adds a reference to a path that has some.
+    /// Adds a reference to a path that is already referenced.
     pub(super) fn retain(&mut self, hop: Hop) {
         if let Some(path) = self.pool.get(hop).cloned() {
-            // It is in the table, so that there is room for it.
+            // The path is in the table, so this cannot fail.
             let _ = self.pool.acquire(&path);
         }
     }
@@ -144,7 +144,7 @@ impl Paths {
         self.pool.get(hop)
     }
 
-    /// Returns where a path leads now; `None` if none of its nexthops can be used.
+    /// Returns the current target of a path; `None` if no nexthop is usable.
     pub(super) fn target(&self, hop: Hop) -> Option<&Arc<Target>> {
         self.states.get(hop.0 as usize)?.target.as_ref()
     }
@@ -161,8 +161,8 @@ impl Paths {
         self.pool.len()
     }
 
-    /// Marks the nexthops over a link dead, or unmarks them; returns whether all are dead now,
-    /// marked or over a link that is down.
+    /// Sets or clears the dead mark of the nexthops over a link; returns whether all nexthops are now
+    /// dead, by a mark or by a link that is down.
     pub(super) fn mark(
         &mut self,
         hop: Hop,
@@ -193,7 +193,7 @@ impl Paths {
         all
     }
 
-    /// Computes the target anew; returns whether it has changed.
+    /// Recomputes the target; returns whether it has changed.
     pub(super) fn retarget(&mut self, hop: Hop, context: &ResolveContext<'_>) -> bool {
         let at = hop.0 as usize;
         let (Some(path), Some(state)) = (self.pool.get(hop), self.states.get(at)) else {
@@ -224,7 +224,7 @@ impl Paths {
     }
 }
 
-/// Computes where a path leads, with `vias` as memory.
+/// Computes the target of a path, with `vias` as scratch memory.
 fn target(
     path: &Path,
     dead: &[bool],
@@ -280,7 +280,7 @@ fn by_nexthops(
     context: &ResolveContext<'_>,
     mut vias: Vec<Via>,
 ) -> Option<Target> {
-    // An interface not heard of is one whose message is yet to come.
+    // The message about an unknown interface has not arrived yet.
     let up = |nexthop: &RouteNexthop| {
         let link = context.links.get(&nexthop.interface);
         link.is_none_or(|link| link.up)

@@ -1,8 +1,8 @@
-//! One mirror takes the place of another, and what is different is told.
+//! Replaces one mirror by another and reports the differences.
 //!
-//! The end of a resynchronization: what was gathered anew is the truth, what is not in
-//! it is swept away. Both sides are walked in order, side by side: O(routes), and only
-//! differences reach the follower. Links and rules are told before routes.
+//! The end of a resynchronization: the new mirror is the truth, and entries that it lacks are removed.
+//! Both sides are walked in order, in parallel: O(routes), and only differences reach the follower.
+//! Links and rules are reported before routes.
 
 use core::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use super::{AddressFamily, Mirror};
 use crate::netlink::follower::Follower;
 
 impl Mirror {
-    /// Becomes `new`, telling what is different.
+    /// Replaces this mirror by `new` and reports the differences.
     pub(crate) fn replace_with(&mut self, new: Self, to: &mut dyn Follower) {
         for (&index, link) in &new.links {
             if self.links.get(&index) != Some(link) {
@@ -68,7 +68,7 @@ impl Mirror {
     }
 }
 
-/// Takes the next prefix that either side has, with its list in both.
+/// Returns the next prefix of either side, with its list in both.
 fn next_prefix<A: AddressFamily>(
     old: &mut core::iter::Peekable<fib::Walk<'_, A>>,
     new: &mut core::iter::Peekable<fib::Walk<'_, A>>,

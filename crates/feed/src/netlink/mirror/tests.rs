@@ -1,4 +1,4 @@
-//! What only the inside shows: that nothing is kept for longer than it is used.
+//! Tests of internal state: lists and paths are released when they are no longer used.
 
 use super::{Mirror, Rib};
 use crate::netlink::follower::NullFollower;
@@ -38,7 +38,7 @@ fn apply(mirror: &mut Mirror, bytes: &[u8]) {
     }
 }
 
-/// Each list that a prefix has is there, as often as it is had, and so are the paths.
+/// Checks that exactly the lists and paths in use are stored.
 fn check(mirror: &Mirror) {
     let v4 = mirror.v4.values().flat_map(Rib::iter).map(|(_, hop)| hop);
     let v6 = mirror.v6.values().flat_map(Rib::iter).map(|(_, hop)| hop);
