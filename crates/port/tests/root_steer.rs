@@ -577,7 +577,7 @@ fn list(dice: &mut impl FnMut(u64) -> u64) -> Vec<SourcePrefix> {
 
 /// The slow twin: every entry of the list is looked at, the longest says.
 fn blocked(list: &[SourcePrefix], src: IpAddr) -> bool {
-    let within = |it: &&Source| match (source.address, src) {
+    let within = |source: &&SourcePrefix| match (source.address, src) {
         (IpAddr::V4(at), IpAddr::V4(src)) => {
             (u32::from(at) ^ u32::from(src)).leading_zeros() >= u32::from(source.len)
         }

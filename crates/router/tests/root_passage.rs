@@ -89,7 +89,7 @@ fn run(more: &str, udp: Option<u16>, seed: u64) {
     let lists = "[allow]\nprefixes = [\"192.0.2.39\"]\n[block]\nprefixes = [\"192.0.2.36/30\"]\n";
     let mut rig = Rig::new(config("10gbit", &format!("{lists}{more}")));
     let closed = EarlyDropConfig { fail_closed: true, protected: 16, ..EarlyDropConfig::default() };
-    let steering = Steering::guarding(MAC, 1, &locals(), closed)
+    let steering = Steering::for_gate(MAC, 1, &locals(), closed)
         .expect("the program loads (this test needs root)");
     steering.set_protected(&rule::behind()).expect("there is room");
     let (mut rng, mut rule) = (Rng::with_seed(seed), Rule::new(udp));
