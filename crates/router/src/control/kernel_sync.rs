@@ -310,8 +310,8 @@ impl KernelSync {
             self.plane.route_v6(table, gone, None);
         }
         if let Some(fpm) = &self.fpm {
-            fpm.tell(&mut self.plane);
-            self.kernel.mirror().tell_routes(&mut WithoutRoutes(&mut self.plane));
+            fpm.report_routes(&mut self.plane);
+            self.kernel.mirror().report_routes(&mut WithoutRoutes(&mut self.plane));
         } else {
             self.kernel.mirror().report_routes(&mut self.plane);
         }
@@ -535,7 +535,7 @@ fn pump_kernel(
     without_routes: bool,
     changes: &mut Option<TurnChanges>,
     burst: usize,
-) -> Result<Pumped, feed::netlink::Error> {
+) -> Result<KernelProgress, feed::netlink::Error> {
     match changes {
         Some(changes) => {
             kernel.pump(&mut RecordingFollower { plane, without_routes, changes }, burst)

@@ -81,7 +81,13 @@ impl GrantorDaemon {
             (Some(settings), Some(initial), Some(agent_status)) => {
                 agent_status.queue_messages(messages);
                 let (member, status) = (Arc::clone(&controller), Arc::clone(agent_status));
-                let agent = Agent::start(settings, initial, member, status, daemon.control_handle().clone());
+                let agent = Agent::start(
+                    settings,
+                    initial,
+                    member,
+                    status,
+                    daemon.control_handle().clone(),
+                );
                 let doing = "start the distribution thread";
                 Some(agent.map_err(|source| StartError::System { doing, source })?)
             }

@@ -22,7 +22,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gate::policy::Address;
-use port::pcap::{Format, Writer, create};
+use port::pcap::{CaptureFormat, CaptureWriter, create};
 use rtrb::{Consumer, Producer, RingBuffer};
 use wire::ethernet;
 use wire::tunnel::{Ends, Header};
@@ -114,15 +114,15 @@ impl Drop for RequestRecorder {
 /// An open capture.
 struct CaptureFile {
     settings: CaptureSettings,
-    out: Writer<BufWriter<File>>,
+    out: CaptureWriter<BufWriter<File>>,
     /// The length of the file, and the bytes of it that are still in the buffer.
     len: u64,
     buffered: u64,
     since: Instant,
 }
 
-fn open(path: &Path) -> io::Result<Writer<BufWriter<File>>> {
-    Writer::new(BufWriter::with_capacity(BUFFER, create(path)?), Format::Pcap)
+fn open(path: &Path) -> io::Result<CaptureWriter<BufWriter<File>>> {
+    CaptureWriter::new(BufWriter::with_capacity(BUFFER, create(path)?), CaptureFormat::Pcap)
 }
 
 impl CaptureFile {

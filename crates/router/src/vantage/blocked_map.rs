@@ -15,14 +15,14 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use gate::policy::sources::{SourceClass, SourceLists};
 use port::af_xdp::Interface;
-use port::af_xdp::steer::{self, Steered, Written};
+use port::af_xdp::steer::{self, InstalledPrefixes, SteeringOutcome};
 
 /// Writes blocked and allowed sources to the map of the front interface's XDP program.
 #[derive(Debug, Default)]
 pub(super) struct BlockedMap {
     front: OnceLock<Interface>,
     /// The prefixes in the map, and the updates that the kernel refused. Not locked during an update.
-    written: Mutex<(Written, u64)>,
+    written: Mutex<(InstalledPrefixes, u64)>,
 }
 
 impl BlockedMap {
@@ -41,12 +41,12 @@ impl BlockedMap {
         let v6 = sources.drop_list_v6().map(|(prefix, verdict)| {
             source(IpAddr::V6(prefix.addr().into()), prefix.len(), verdict)
         });
-        let list: Vec<steer::Source> = v4.chain(v6).collect();
+        let list: Vec<steer::SourcePrefix> = v4.chain(v6).collect();
         let result = front.set_blocked(&list);
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.1 += u64::from(result.is_err());
         // After a failure the program drops no packet.
-        written.0 = result.unwrap_or(Written { there: 0, left: list.len() });
+        written.0 = result.unwrap_or(InstalledPrefixes { installed: 0, omitted: list.len() });
     }
 
     /// Returns whether the XDP program drops packets of a source.
@@ -57,16 +57,16 @@ impl BlockedMap {
     /// Returns the packets that were dropped and their bytes.
     pub(super) fn dropped(&self) -> (u64, u64) {
         let Some(front) = self.front.get() else { return (0, 0) };
-        let packets = front.counts().map_or(0, |counts| counts[Steered::Blocked]);
+        let packets = front.counts().map_or(0, |counts| counts[SteeringOutcome::Blocked]);
         (packets, front.blocked_bytes().unwrap_or(0))
     }
 
     /// Returns the prefixes in the map, and the number of updates that the kernel refused.
-    pub(super) fn counts(&self) -> (Written, u64) {
+    pub(super) fn counts(&self) -> (InstalledPrefixes, u64) {
         *self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn source(address: IpAddr, len: u32, verdict: SourceClass) -> steer::Source {
-    steer::Source { address, len: len as u8, drops: verdict == SourceClass::Blocked }
+fn source(address: IpAddr, len: u32, verdict: SourceClass) -> steer::SourcePrefix {
+    steer::SourcePrefix { address, len: len as u8, drops: verdict == SourceClass::Blocked }
 }

@@ -169,7 +169,8 @@ impl GateDaemon {
             Some(Err(error)) => (vec![Vec::new(); workers], Some(Err(error))),
         };
         let overhead = fixed.encapsulation_len() + if has_grantor(true) { 40 } else { 20 };
-        let sharing = if software { handover::channels(workers, handover::RING_BYTES) } else { Ok(vec![]) };
+        let sharing =
+            if software { handover::channels(workers, handover::RING_BYTES) } else { Ok(vec![]) };
         let (mut givers, mut handed): (VecDeque<_>, VecDeque<_>) =
             sharing.map_err(system("create the handover rings"))?.into_iter().unzip();
         let mut make = |worker: usize, interfaces: &[Interface]| -> Option<WorkerHook> {
@@ -221,7 +222,13 @@ impl GateDaemon {
             (Some(settings), Some(initial), Some(agent_status)) => {
                 agent_status.queue_messages(messages);
                 let (member, status) = (Arc::clone(&controller), Arc::clone(agent_status));
-                let agent = Agent::start(settings, initial, member, status, daemon.control_handle().clone());
+                let agent = Agent::start(
+                    settings,
+                    initial,
+                    member,
+                    status,
+                    daemon.control_handle().clone(),
+                );
                 Some(agent.map_err(system("start the distribution thread"))?)
             }
             _ => None,

@@ -132,7 +132,8 @@ impl DeclinedMap {
     /// Returns the packets that were dropped and their bytes.
     pub(super) fn dropped(&self) -> (u64, u64) {
         let Some(front) = &self.front else { return (0, 0) };
-        let packets = front.counts().map(|counts| counts[port::af_xdp::steer::Steered::Declined]);
+        let packets =
+            front.counts().map(|counts| counts[port::af_xdp::steer::SteeringOutcome::Declined]);
         (packets.unwrap_or(0), front.declined_bytes().unwrap_or(0))
     }
 

@@ -255,7 +255,8 @@ mod tests {
         let before = names(&status);
         assert_eq!(before[..3], ["policy.granted", "policy.memory_bytes", "decisions.messages"]);
         let changes = [("granted_declined".to_owned(), 2), ("declined_granted".to_owned(), 3)];
-        status.candidate = Some(PolicyComparison { changes: changes.into(), ..PolicyComparison::default() });
+        status.candidate =
+            Some(PolicyComparison { changes: changes.into(), ..PolicyComparison::default() });
         assert_eq!(names(&status), before);
         let changed = grantor_numbers(&status).pop().unwrap();
         assert_eq!((changed.name.as_str(), changed.value), ("candidate.changed", 5));

@@ -37,7 +37,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use feed::netlink::{LookupResult, Lookup, Target};
+use feed::netlink::{Lookup, LookupResult, Target};
 use fib::Hop;
 
 use super::diff::{MAIN, prefix_text};
@@ -215,8 +215,12 @@ impl AuditLoop {
             return AuditOutcome::Agrees;
         }
         let kernel = match self.lookup.get(address) {
-            Ok(LookupResult::Route { table, .. }) if table != router.table => return AuditOutcome::Agrees,
-            Ok(LookupResult::Route { prefix, info, .. }) => Some((prefix_text(&prefix), info.target)),
+            Ok(LookupResult::Route { table, .. }) if table != router.table => {
+                return AuditOutcome::Agrees;
+            }
+            Ok(LookupResult::Route { prefix, info, .. }) => {
+                Some((prefix_text(&prefix), info.target))
+            }
             Ok(LookupResult::Refused(target)) => Some((address.to_string(), Arc::new(target))),
             Ok(LookupResult::NoRoute) => None,
             // The next sample queries the kernel again.

@@ -154,7 +154,7 @@ mod tests {
         for (group, name) in counter_names() {
             if matches!(group, CounterGroup::Table | CounterGroup::Link) {
                 let help =
-                    of(about, name).unwrap_or_else(|| panic!("{about:?} {name} has no help"));
+                    of(group, name).unwrap_or_else(|| panic!("{group:?} {name} has no help"));
                 assert!(seen.insert(help), "{name} repeats another number's help");
             }
         }

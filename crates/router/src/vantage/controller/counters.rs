@@ -68,8 +68,8 @@ impl GateController {
                 (CounterGroup::Bytes, "blocked") => *value += blocked.1,
                 (CounterGroup::Bytes, "forged") => *value += forged.1,
                 (CounterGroup::Table, "xdp_flows") => *value = flows,
-                (CounterGroup::Table, "xdp_prefixes") => *value = written.there as u64,
-                (CounterGroup::Table, "xdp_prefixes_overflow") => *value = written.left as u64,
+                (CounterGroup::Table, "xdp_prefixes") => *value = written.installed as u64,
+                (CounterGroup::Table, "xdp_prefixes_overflow") => *value = written.omitted as u64,
                 (CounterGroup::Table, "xdp_map_errors") => {
                     *value = declined_errors + blocked_errors + self.inside.failures();
                 }
