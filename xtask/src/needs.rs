@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 type Package = (&'static str, &'static [&'static str]);
 
 /// What `test` and `smoke` need.
-const PACKAGES: [Package; 26] = [
+const PACKAGES: [Package; 27] = [
     ("iproute2", &["ip", "-V"]),
     ("bird2", &["bird", "--version"]),
     ("frr", &["/usr/lib/frr/zebra", "--version"]),
@@ -30,6 +30,7 @@ const PACKAGES: [Package; 26] = [
     // Turns checksum offload off where tests send packets that a card would complete.
     ("ethtool", &["ethtool", "--version"]),
     ("tmux", &["tmux", "-V"]),
+    ("tcpdump", &["tcpdump", "--version"]),
     // Loses messages on the way, since the kernel here has no netem.
     ("nftables", &["nft", "--version"]),
     // Makes system calls fail.

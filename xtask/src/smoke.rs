@@ -18,7 +18,7 @@ use crate::command::CommandLine;
 use crate::step::Step;
 
 /// The longest time of a smoke test, in seconds.
-const LIMIT: &str = "180";
+const LIMIT: &str = "420";
 
 /// The end of the name of a script that is a test; others are sourced by these.
 const SUFFIX: &str = "_test.sh";
