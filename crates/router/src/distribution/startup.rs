@@ -124,7 +124,7 @@ mod tests {
     fn member_starts_with_the_last_valid_version() {
         let folder = std::env::temp_dir().join(format!("fingerpost-begin-{}", std::process::id()));
         let key = SecretKey::from_seed([4; 32]);
-        let text = format!("source = 'x'\npublic_keys = ['{}']\nkeep_dir = '/x'\n", key.public());
+        let text = format!("source = 'x'\npublic_keys = ['{}']\nstore_dir = '/x'\n", key.public());
         let raw = toml::from_str(&text).unwrap();
         let config = DistributionConfig::check(raw, "/".as_ref(), &mut |_, _, _| {});
         let config = DistributionConfig { store_dir: folder.clone(), ..config };

@@ -221,7 +221,7 @@ fn known_version_with_other_contents_is_refused() {
     fixture.offer(5, none, "first");
     assert_eq!(fixture.status().state, "waiting");
     fixture.offer(5, CanaryShare::ALL, "second");
-    assert!(fixture.status().last_error.unwrap().contains("with other contents"));
+    assert!(fixture.status().last_error.unwrap().contains("has other contents"));
     fixture.step();
     assert_eq!((fixture.stored(), fixture.status().state.as_str()), (None, "waiting"));
     // The same contents, released for all members.
