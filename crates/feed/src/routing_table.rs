@@ -48,7 +48,7 @@ pub struct Report {
     pub duplicates: u64,
     /// The peers whose routes these are, 0 where the format names none.
     pub peers: usize,
-    /// What a user should know: damage (see [`Options::partial`]), what was
+    /// What a user should know: damage (see [`Options::partial`](crate::Options::partial)), what was
     /// skipped and why.
     pub warnings: Vec<String>,
 }

@@ -50,7 +50,7 @@ mod file;
 mod parts;
 
 pub use crate::item::Item;
-pub use error::{BadImage, NotStorable, NotStorable as NotKept};
+pub use error::{BadImage, NotStorable};
 #[cfg(feature = "std")]
 pub use file::{replace, replace_with_mode};
 pub use parts::{Loadable, PartReader, PartWriter, Storable};

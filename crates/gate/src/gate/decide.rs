@@ -264,7 +264,7 @@ pub enum IgnoredReason {
     Program,
     /// A decline without proof of a flow that is granted or proven, or has no entry.
     Unproven,
-    /// There are [`MAX_WIDE`] decisions about prefixes already.
+    /// There are [`MAX_PREFIX_DECISIONS`] decisions about prefixes already.
     TooManyPrefixes,
 }
 
@@ -288,7 +288,7 @@ impl<I: Index> Gate<I> {
     ///
     /// # Errors
     ///
-    /// [`Ignored`], which is counted too.
+    /// [`IgnoredReason`], which is counted too.
     pub fn decide(
         &mut self,
         now: u64,

@@ -57,7 +57,7 @@ pub enum DecapsulationError {
 ///
 /// # Errors
 ///
-/// [`Closed`].
+/// [`DecapsulationError`].
 pub fn decapsulate(packet: &mut [u8]) -> Result<DecapsulatedPacket, DecapsulationError> {
     decapsulate_with(packet, None)
 }
@@ -66,7 +66,7 @@ pub fn decapsulate(packet: &mut [u8]) -> Result<DecapsulatedPacket, Decapsulatio
 ///
 /// # Errors
 ///
-/// [`Closed`].
+/// [`DecapsulationError`].
 pub fn decapsulate_with(
     packet: &mut [u8],
     port: Option<u16>,
@@ -79,7 +79,7 @@ pub fn decapsulate_with(
 ///
 /// # Errors
 ///
-/// [`Closed`].
+/// [`DecapsulationError`].
 pub fn decapsulate_checked(
     packet: &mut [u8],
     port: Option<u16>,

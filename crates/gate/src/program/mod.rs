@@ -93,7 +93,7 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// The [`Refusal`] says which instruction is wrong and why.
+    /// The [`ProgramError`] states which instruction is wrong and why.
     pub fn load(bytes: &[u8]) -> Result<Self, ProgramError> {
         let (init, packet) = object::read(bytes)?;
         let init = verify::verify(Section::Init, init)?;

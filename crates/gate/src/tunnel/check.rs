@@ -171,7 +171,7 @@ impl TunnelVerifier {
     ///
     /// # Errors
     ///
-    /// [`Refused`], by the first check that fails.
+    /// [`TunnelError`], by the first check that fails.
     #[inline]
     pub fn check(
         &mut self,

@@ -12,7 +12,7 @@
 //! one, some tens of milliseconds for a full table.
 //!
 //! [`ControlHandle::call`] returns nothing if the control thread has ended or does not run the
-//! closure within [`CALL_TIMEOUT`].
+//! closure within `CALL_TIMEOUT`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

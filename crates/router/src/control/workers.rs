@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A worker without packets polls again for some turns, then yields its core, and after
-//! [`SLEEP_AFTER`] empty turns sleeps: a router without traffic should use little power, and where
+//! `SLEEP_AFTER` empty turns sleeps: a router without traffic should use little power, and where
 //! a core is shared with the interface's softirq, that work must not starve. A port with a
 //! descriptor wakes its worker; without one, the sleep is short. A sleeping worker holds no table.
 //! While packets wait for a neighbor every sleep is short. Between turns the loop publishes the

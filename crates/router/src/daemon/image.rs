@@ -24,7 +24,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use feed::netlink::Kernel;
-use fib::image::{Image, NotKept, replace};
+use fib::image::{Image, NotStorable, replace};
 use port::af_xdp::Locals;
 
 use super::{Daemon, dump, system};
@@ -82,7 +82,7 @@ pub enum SaveError {
     /// The control thread does not answer.
     Gone,
     /// The engine of a table is none for images.
-    NotKept(NotKept),
+    NotStorable(NotStorable),
     /// The file cannot be written; what it held it has still.
     File {
         /// The file.
@@ -98,7 +98,7 @@ impl fmt::Display for SaveError {
             Self::NoPath => f.write_str("the configuration names no file (`[image] path`)"),
             Self::TooSoon => f.write_str("not all routes are known yet; the image there is, stays"),
             Self::Gone => f.write_str("the control thread does not answer"),
-            Self::NotKept(error) => error.fmt(f),
+            Self::NotStorable(error) => error.fmt(f),
             Self::File { path, source } => {
                 write!(f, "{}: not saved: {source}", path.display())
             }
@@ -234,10 +234,10 @@ impl Early {
 /// Writes what a plane has to the file `path`.
 fn write(
     path: &Path,
-    bytes: Result<Option<Vec<u8>>, NotKept>,
+    bytes: Result<Option<Vec<u8>>, NotStorable>,
     began: Instant,
 ) -> Result<Saved, SaveError> {
-    let bytes = bytes.map_err(SaveError::NotKept)?.ok_or(SaveError::TooSoon)?;
+    let bytes = bytes.map_err(SaveError::NotStorable)?.ok_or(SaveError::TooSoon)?;
     replace(path, &bytes).map_err(|source| SaveError::File { path: path.into(), source })?;
     Ok(Saved { path: path.into(), bytes: bytes.len(), took: began.elapsed() })
 }

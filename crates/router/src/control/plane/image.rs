@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use feed::netlink::{Target, Via};
 use fib::Full;
-use fib::image::{BadImage, Image, NotKept, Writer};
+use fib::image::{BadImage, Image, NotStorable, Writer};
 use serde::{Deserialize, Serialize};
 
 use super::{HopTarget, Plane};
@@ -215,8 +215,8 @@ impl Plane {
     ///
     /// # Errors
     ///
-    /// [`NotKept`] if the engine of a table cannot be saved.
-    pub fn save(&self, names: &impl InterfaceNames) -> Result<Option<Vec<u8>>, NotKept> {
+    /// [`NotStorable`] if the engine of a table cannot be saved.
+    pub fn save(&self, names: &impl InterfaceNames) -> Result<Option<Vec<u8>>, NotStorable> {
         if self.adopted.is_some() {
             return Ok(None);
         }
