@@ -207,7 +207,7 @@ mod tests {
         assert_eq!((unread, flows.len(), summary.asked, summary.passed), (1, 1, 50, 0));
         assert_eq!(
             (summary.bytes, summary.last.unwrap().to_string().as_str()),
-            (2000, "nothing decided")
+            (2000, "nothing returned")
         );
     }
 }

@@ -44,12 +44,12 @@ message("hello", 3, SESSION, FIRST, b"")
 message("decisions", 1, SESSION, FIRST, DECISIONS)
 message("acknowledgement", 2, SESSION, FIRST, struct.pack("!QQQQ", 1, 0, 0, 0))
 
-# A program of 1500 bytes: offered, wanted, its second piece, and refused with a reason.
+# A program of 1500 bytes: offered, wanted, its second chunk, and refused with a reason.
 OBJECT = bytes(n % 251 for n in range(1500))
 DIGEST = hashlib.sha256(OBJECT).digest()
 
 
-def piece(offset, data):
+def chunk(offset, data):
     return struct.pack("!B3xII", 3, len(OBJECT), offset) + DIGEST + data
 
 
@@ -57,7 +57,7 @@ def standing(state, reason, words=b""):
     return struct.pack("!BBBB", 3, state, reason, 0) + DIGEST + words
 
 
-message("offer", 4, SESSION, FIRST + 1, piece(0, b""))
+message("offer", 4, SESSION, FIRST + 1, chunk(0, b""))
 message("wanted", 5, SESSION, FIRST + 1, standing(1, 0))
-message("piece", 4, SESSION, FIRST + 3, piece(1024, OBJECT[1024:]))
+message("chunk", 4, SESSION, FIRST + 3, chunk(1024, OBJECT[1024:]))
 message("refused", 5, SESSION, FIRST + 1, standing(4, 4, "pkt: it would never end".encode()))
