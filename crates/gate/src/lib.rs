@@ -18,28 +18,28 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! || [`admission`] | which flows have to send a second packet before they get an entry |
-//! || [`grantor`] | requests in, a policy in Lua, decisions out |
-//! || [`gate`] | batches of packets in, a verdict for each out |
-//! || [`cookie`] | SYN cookies: proof of an address before any state is kept for it |
-//! || [`decision`] | the decision protocol, in two versions |
-//! || [`table`] | the flow table: index, entries, timer wheels, eviction |
-//! || [`expiry`] | the timer wheels |
-//! || [`flow`] | a pair of addresses, and its hash under a secret key |
-//! || [`index`] | from hashes to numbers of entries: seven schemes behind one trait |
-//! || [`limit`] | the egress link: requests by priority, grants in RED queues, a reserve |
-//! || [`policy`] | the action for packets by destination, and the grantors of protected prefixes |
-//! || [`priority`] | the priority of a request |
-//! || [`program`] | flow programs: loaded, verified, run |
-//! || [`tunnel`] | tunnels whose packets prove that a gate has sent them |
-//! || [`random`] | random numbers for keys, secrets and sessions |
-//! || [`state`] | the record of a flow, and the outcome for each of its packets |
+//! | [`admission`] | which flows have to send a second packet before they get an entry |
+//! | [`grantor`] | requests in, a policy in Lua, decisions out |
+//! | [`gate`] | batches of packets in, a verdict for each out |
+//! | [`cookie`] | SYN cookies: proof of an address before any state is kept for it |
+//! | [`decision`] | the decision protocol, in two versions |
+//! | [`table`] | the flow table: index, entries, timer wheels, eviction |
+//! | [`expiry`] | the timer wheels |
+//! | [`flow`] | a pair of addresses, and its hash under a secret key |
+//! | [`index`] | from hashes to numbers of entries: seven schemes behind one trait |
+//! | [`limit`] | the egress link: requests by priority, grants in RED queues, a reserve |
+//! | [`policy`] | the action for packets by destination, and the grantors of protected prefixes |
+//! | [`priority`] | the priority of a request |
+//! | [`program`] | flow programs: loaded, verified, run |
+//! | [`tunnel`] | tunnels whose packets prove that a gate has sent them |
+//! | [`random`] | random numbers for keys, secrets and sessions |
+//! | [`state`] | the record of a flow, and the outcome for each of its packets |
 //!
 //! # Examples
 //!
 //! ```
 //! use fib::Publisher;
-//! use fingerpost_gate::decision::{Item, Say, Scope};
+//! use fingerpost_gate::decision::{FlowCommand, Item, Scope};
 //! use fingerpost_gate::flow::{Flow, Key};
 //! use fingerpost_gate::gate::{Gate, Packet, Verdict};
 //! use fingerpost_gate::policy::{Action, Address, Draft, Grantor};
@@ -60,7 +60,7 @@
 //! assert_eq!(verdicts, [Verdict::Request { grantor, dscp: 41 }]);
 //!
 //! let terms = Grant { rate_kib: 1024, expire_s: 300, next_renewal_ms: 240_000, renewal_step_ms: 3_000 };
-//! let item = Item { scope: Scope::of(&flow), say: Say::Decide(Decision::Grant(terms)) };
+//! let item = Item { scope: Scope::of(&flow), command: FlowCommand::Decide(Decision::Grant(terms)) };
 //! gate.decide(1, &item, Stamp::default(), |flow| key.hash(flow))?;
 //! gate.process(2, &[packet], &mut verdicts);
 //! assert_eq!(verdicts, [Verdict::Granted { grantor, renew: false }]);
