@@ -42,14 +42,14 @@
 //! use fingerpost_gate::decision::{FlowCommand, Item, Scope};
 //! use fingerpost_gate::flow::{Flow, Key};
 //! use fingerpost_gate::gate::{Gate, Packet, Verdict};
-//! use fingerpost_gate::policy::{Action, Address, Draft, Grantor};
+//! use fingerpost_gate::policy::{Action, Address, Grantor, PolicyBuilder};
 //! use fingerpost_gate::state::{Decision, Grant, Stamp};
 //!
-//! let mut draft = Draft::new();
+//! let mut builder = PolicyBuilder::new();
 //! let grantor = Address::V4(0x0a00_0001);
-//! let set = draft.set(&[Grantor { address: grantor, weight: 1 }]);
-//! draft.v4("192.0.2.0/24".parse()?, Action::Grantors(set));
-//! let policy = Publisher::new(draft.build(1)?);
+//! let set = builder.set(&[Grantor { address: grantor, weight: 1 }]);
+//! builder.v4("192.0.2.0/24".parse()?, Action::Grantors(set));
+//! let policy = Publisher::new(builder.build(1)?);
 //! let mut gate: Gate = Gate::new(1 << 16, policy.reader(), 0);
 //!
 //! let key = Key::random();
