@@ -1,8 +1,8 @@
 -- aimd: additive increase, multiplicative decrease (Chiu, Jain, 1989), by the marks of RED.
 --
--- A flow begins with 256 KiB a second. Whenever it asks for renewal it gets 64 more, or half
--- of what it had if the packet that asks has met congestion on its way from the gate. A rate is
--- remembered from the first renewal on, so that sources that come only once evict no other rate.
+-- A flow begins with 256 KiB a second. With each renewal its rate grows by 64, or is halved if the
+-- request has a congestion mark from its path behind the gate. A rate is remembered from the first
+-- renewal on, so that sources that come only once evict no other rate.
 
 local rates = store(262144)
 local first, step, least, most = 256, 64, 32, 8192

@@ -1,10 +1,10 @@
 -- handshake: a source that goes on after the server's answer has received it, and has its address.
 --
 -- The list `services` has the TCP port that each protected address serves; nothing behind a prefix
--- is any port. A SYN to it is let through as the request that it is, and nothing is said of its flow:
--- under a flood of forged sources each costs a packet of the few that may ask, and no grant. The answer
--- goes to the address that was written on it; a packet without SYN from the same port shows that a
--- host has it, and is granted.
+-- is any port. A SYN to it is forwarded with the priority of a request, without a decision about
+-- its flow: in a flood of forged sources each costs a packet of the request bandwidth, and no
+-- grant. The server's answer goes to the source address of the SYN; a packet without SYN from the
+-- same port proves that a host has that address, and is granted.
 --
 -- Packets for other protocols and ports are declined, by protocol or port and for seconds: their
 -- source may be forged, and the owner of the address may be about to request a service. An
@@ -14,10 +14,10 @@
 -- apart, for each of its sources, gets its grants. Flows that were granted before ask for renewal,
 -- and get it for any packet, because that packet may be forged too.
 --
--- Gates can have sources answer themselves (`[admission] proof = "syn-cookie"`), while their tables
--- fill up. Then first SYNs do not come here; second ones do, answered or not, and so does what follows.
--- This policy holds at all times and decides which flows are granted; the cookie decides which have
--- an entry meanwhile.
+-- Gates can verify sources themselves (`[admission] proof = "syn-cookie"`) while their tables fill
+-- up. Then the first SYN of a source does not reach this policy; the second one, answered or not,
+-- and later packets do. This policy always applies and decides which flows are granted; the cookie
+-- decides which flows have a table entry meanwhile.
 
 local services = list "services"
 local requests = store(262144)
@@ -47,10 +47,10 @@ function decide(p)
     if since and now() - since < 60 then
         return grant(terms)
     end
-    -- SYN and ACK: an answer to what nobody has asked.
+    -- SYN and ACK: an unrequested answer.
     if p.tcp_flags & 0x02 ~= 0 then
         return nil
     end
-    -- Of a connection from before this policy was loaded, perhaps: its first packets may ask.
+    -- The connection may be older than this policy: its first packets are forwarded as requests.
     return pass()
 end

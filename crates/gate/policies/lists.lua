@@ -1,5 +1,5 @@
--- lists: a source on the list `allow` is granted, one on `deny` is declined, and all others
--- are let to the Web by the program of that name.
+-- lists: a source on the list `allow` is granted, one on `deny` is declined, and all others get the
+-- program `web`.
 --
 -- A line of either list is a prefix; in `allow` a rate in KiB a second follows it. The lists match
 -- addresses, so no forged packet can cause a decision.

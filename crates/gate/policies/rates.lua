@@ -1,7 +1,7 @@
--- rates: each source gets the rate of the longest prefix on the list `rates` that has its
--- address, in KiB a second; 0 declines. A source on no prefix gets a little.
+-- rates: each source gets the rate of the longest prefix on the list `rates` that has its address,
+-- in KiB a second; 0 declines. A source on no prefix gets 64 KiB a second.
 --
--- The list is about addresses, so no forged packet can bring a decision about.
+-- The list matches addresses, so no forged packet can cause a decision.
 
 local rates = list "rates"
 

@@ -1,4 +1,4 @@
--- reputation: an autonomous system whose hosts do what nobody needs is trusted less.
+-- reputation: an autonomous system whose hosts send useless requests gets lower rates.
 --
 -- The list `asn` has the number of the system behind each prefix. A request to a port that
 -- nothing listens on costs its system a point; one comes back every second. The fewer points a

@@ -1,4 +1,4 @@
-/* declined: nothing goes, as in the state of that name. */
+/* declined: drops every packet, as the state of that name does. */
 #include "flow.h"
 
 SECTION("init") uint64_t on_decision(struct gk_bpf_init_ctx *ctx)

@@ -1,9 +1,9 @@
-/* dns: a server of DNS that answers, and asks nobody.
+/* dns: an authoritative DNS server, which sends no queries.
  *
- * Queries to port 53 with one question go by the first limit; questions for everything there
- * is (ANY), zone transfers, TCP connections being opened and the ICMP that a server has to
- * hear face the second one too. What is no query is dropped: answers, which are reflected;
- * names that are none; fragments, of which queries have no need.
+ * The first limit applies to queries to port 53 with one question. The second applies in
+ * addition to queries of type ANY, zone transfers, new TCP connections and the ICMP messages
+ * that a server needs. All else is dropped: answers, which are reflected; malformed names;
+ * and fragments, which queries do not need.
  */
 #include "limit.h"
 
@@ -18,12 +18,12 @@ SECTION("init") uint64_t on_decision(struct gk_bpf_init_ctx *ctx)
 	return init_limits(ctx);
 }
 
-/* The type that a query asks for, or -1 if it is none. */
-INLINE int asked(const uint8_t *dns, const uint8_t *end)
+/* Returns the type of a query, or -1 if the message is no valid query. */
+INLINE int query_type(const uint8_t *dns, const uint8_t *end)
 {
 	if (dns + DNS_HEADER > end)
 		return -1;
-	/* A query, of the usual kind, not truncated; one question. */
+	/* A standard query, not truncated, with one question. */
 	if ((dns[2] & 0xfa) != 0 || get16(dns + 4) != 1)
 		return -1;
 	const uint8_t *at = dns + DNS_HEADER;
@@ -34,7 +34,7 @@ INLINE int asked(const uint8_t *dns, const uint8_t *end)
 			return -1;
 		uint8_t len = *at;
 
-		/* Longer than a label, or a pointer to one before, of which there is none. */
+		/* Too long, or a compression pointer, which a first name cannot have. */
 		if (len > 63)
 			return -1;
 		at += 1;
@@ -61,7 +61,7 @@ SECTION("pkt") uint64_t on_packet(struct gk_bpf_pkt_ctx *ctx)
 	if (ctx->l4_proto == PROTOCOL_UDP) {
 		if (l4 + 8 > packet->end || get16(l4 + 2) != 53)
 			return DECLINE;
-		int type = asked(l4 + 8, packet->end);
+		int type = query_type(l4 + 8, packet->end);
 
 		if (type < 0)
 			return DECLINE;

@@ -7,11 +7,10 @@
  *
  * of any names, compiled by: clang -target bpfel -O2 -ffreestanding -c FILE.c
  *
- * What lasts between packets is the cookie, 64 bytes a flow. It begins with what the decision
- * says; init may turn that into something else. Before bytes of the packet are read, a
- * comparison with `end` has to show that they are there; loops have to end; divisors must not be
- * zero; functions have to be inlined. A program that does not keep to it is refused when it
- * is loaded, with the instruction and the reason.
+ * The cookie, 64 bytes a flow, is the only memory between packets. The decision has its initial
+ * value, which init may change. A comparison with `end` has to precede every read of the packet's
+ * bytes; loops have to end; divisors must not be zero; functions have to be inlined. A program
+ * that violates a rule is rejected when it is loaded, with the instruction and the reason.
  */
 #ifndef FINGERPOST_FLOW_H
 #define FINGERPOST_FLOW_H
@@ -26,9 +25,9 @@ typedef _Bool bool;
 #define SECTION(name) __attribute__((section(name), used))
 #define INLINE static inline __attribute__((always_inline))
 
-/* What init returns. */
+/* Results of init. */
 enum { INIT_OK = 0, INIT_ERROR = 1 };
-/* What pkt returns: forwarded packets have to be prepared. */
+/* Results of pkt: a forwarded packet has to be prepared. */
 enum { FORWARD = 0, DECLINE = 1, ERROR = 2 };
 /* Priorities: DSCPs. From 3 to 63 a packet is a request, and shares the requests' bandwidth. */
 enum { GRANTED = 1, RENEW = 2 };
@@ -54,14 +53,14 @@ struct packet {
 	uint16_t l3_len;
 };
 
-/* `now` counts these. */
+/* The rates of `now`. */
 extern const uint64_t cycles_per_sec, cycles_per_ms;
 
 extern void *init_ctx_to_cookie(struct gk_bpf_init_ctx *ctx);
 extern void *pkt_ctx_to_cookie(struct gk_bpf_pkt_ctx *ctx);
 extern const struct packet *pkt_ctx_to_pkt(struct gk_bpf_pkt_ctx *ctx);
-/* Says with which priority the packet goes. With `direct`, which priority GRANTED alone may
- * have, it goes as it is, without the grantor. 0, or not if that cannot be. */
+/* Prepares the packet for transmission with a priority. With `direct`, which only priority GRANTED
+ * may have, it goes unchanged, without the grantor. Returns 0, or another value on an error. */
 extern int64_t gk_bpf_prep_for_tx(struct gk_bpf_pkt_ctx *ctx, int64_t priority, int64_t direct);
 
 #define ETHERTYPE_IPV4 0x0800

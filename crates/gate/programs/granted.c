@@ -1,8 +1,8 @@
-/* granted: what the state of that name does, as a program.
+/* granted: the state of that name as a program.
  *
- * A window of one second, which begins with the first packet after the end of the last one,
- * has `rate_kib` KiB. A packet that it has no room for is dropped and draws nothing. From
- * `next_renewal_ms` on, a packet every `renewal_step_ms` asks for renewal.
+ * A window of one second, which begins with the first packet after the end of the last one, has
+ * `rate_kib` KiB. A packet that exceeds it is dropped and uses nothing. From `next_renewal_ms` on,
+ * a packet every `renewal_step_ms` asks for renewal.
  */
 #include "flow.h"
 

@@ -1,4 +1,4 @@
-/* grantedv2: two limits. What is neither TCP nor UDP, and fragments, face the second one too. */
+/* grantedv2: two limits. Fragments, and packets other than TCP and UDP, face the second too. */
 #include "limit.h"
 
 SECTION("init") uint64_t on_decision(struct gk_bpf_init_ctx *ctx)

@@ -1,16 +1,16 @@
-/* Two limits, and what programs with two limits share.
+/* Two limits: the shared code of programs that have them.
  *
- * The first limit is on all packets of the flow, those that are dropped among them: a flow
- * that keeps sending too much goes into debt and starves itself. The second, narrower one is
- * on what a peer that behaves sends little of. Both are in KiB a second: every second each
- * is filled up by its rate, up to one second's worth.
+ * The first limit counts all packets of the flow, dropped ones included: a flow that keeps
+ * exceeding it goes into debt, and none of its packets pass. The second, lower limit counts
+ * packets of which a normal peer sends few. Both are token buckets in KiB a second, filled
+ * every second by their rate, up to one second's worth.
  */
 #ifndef FINGERPOST_LIMIT_H
 #define FINGERPOST_LIMIT_H
 
 #include "flow.h"
 
-/* What decisions begin with for grantedv2, web and dns: 17 bytes. */
+/* The parameters in decisions for grantedv2, web and dns: 17 bytes. */
 struct __attribute__((packed)) terms {
 	uint32_t rate1_kib, rate2_kib;
 	uint32_t next_renewal_ms, renewal_step_ms;
@@ -52,7 +52,7 @@ INLINE int64_t filled(int64_t left, uint64_t seconds, int64_t rate)
 	return left > rate ? rate : left;
 }
 
-/* Takes the packet off the first limit; not 0 if that was not enough. */
+/* Charges the packet to the first limit; returns whether it exceeds the limit. */
 INLINE int over_first(uint64_t *fill_at, int64_t *left1, int64_t *left2, int64_t rate1,
 		      int64_t rate2, uint64_t now, uint32_t bytes)
 {
@@ -60,7 +60,7 @@ INLINE int over_first(uint64_t *fill_at, int64_t *left1, int64_t *left2, int64_t
 		uint64_t seconds = 1 + (now - *fill_at) / cycles_per_sec;
 
 		*fill_at += seconds * cycles_per_sec;
-		/* More than anybody's debt, and less than overflows. */
+		/* Longer than any debt lasts, and too short to overflow. */
 		if (seconds > 1 << 20)
 			seconds = 1 << 20;
 		*left1 = filled(*left1, seconds, rate1);
@@ -70,7 +70,7 @@ INLINE int over_first(uint64_t *fill_at, int64_t *left1, int64_t *left2, int64_t
 	return *left1 < 0;
 }
 
-/* Takes the packet off the second limit; not 0 if that was not enough. */
+/* Charges the packet to the second limit; returns whether it exceeds the limit. */
 INLINE int over_second(int64_t *left2, uint32_t bytes)
 {
 	*left2 -= bytes;
@@ -84,7 +84,7 @@ INLINE int over_limit1(struct limits *limits, uint64_t now, uint32_t bytes)
 			  now, bytes);
 }
 
-/* The packet may go; now and then it asks for renewal on its way. */
+/* Forwards the packet; at intervals as a request for renewal. */
 INLINE uint64_t send(struct gk_bpf_pkt_ctx *ctx, uint64_t *next_renewal_at, uint32_t step_ms,
 		     uint32_t direct)
 {
@@ -100,7 +100,7 @@ INLINE uint64_t send_limited(struct gk_bpf_pkt_ctx *ctx, struct limits *limits)
 	return send(ctx, &limits->next_renewal_at, limits->renewal_step_ms, limits->direct);
 }
 
-/* The messages of ICMP that a server has to hear, and what finds out whether it is there. */
+/* Returns whether a packet is an ICMP message that a server needs: errors and echo. */
 INLINE int may_be_icmp(const struct gk_bpf_pkt_ctx *ctx, const struct packet *packet)
 {
 	const uint8_t *icmp = packet->l4;

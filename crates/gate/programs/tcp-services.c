@@ -1,11 +1,11 @@
-/* tcp-services: a server of TCP with a few ports, and a client of a few ports elsewhere.
+/* tcp-services: a server with a few TCP ports, which is also a client of a few remote ports.
  *
- * A decision names up to 12 ports: first those that the server listens on, then those that
- * it connects to elsewhere. TCP to the former and from the latter goes by the first limit.
- * What opens connections, fragments, and the ICMP that a server has to hear face the second
- * one too, which is a twentieth of the first. A SYN+ACK to a port that listens, and a SYN
- * that comes from a port elsewhere to one that does not listen, answer nothing and are dropped, as is
- * everything else. Packets go directly.
+ * A decision names up to 12 ports: first those that the server listens on, then the remote
+ * ports that it connects to. The first limit applies to TCP to the former and from the latter.
+ * The second, a twentieth of the first, applies in addition to new connections, fragments, and
+ * the ICMP messages that a server needs. Two kinds of packets answer no request and are dropped,
+ * as is everything else: a SYN+ACK to a listening port, and a SYN from a remote port to a port
+ * that does not listen. Packets go directly, without the grantor.
  */
 #include "limit.h"
 
@@ -51,8 +51,8 @@ SECTION("init") uint64_t on_decision(struct gk_bpf_init_ctx *ctx)
 	return INIT_OK;
 }
 
-/* Whether a port is among those from one place to another. */
-INLINE int among(const uint16_t *ports, int from, int to, uint16_t port)
+/* Returns whether a port is among those of index `from` to `to`. */
+INLINE int contains(const uint16_t *ports, int from, int to, uint16_t port)
 {
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < MOST_PORTS; i++)
@@ -83,11 +83,11 @@ SECTION("pkt") uint64_t on_packet(struct gk_bpf_pkt_ctx *ctx)
 		int syn = l4[13] & TCP_SYN, ack = l4[13] & TCP_ACK;
 		int listening = state->listening, all = listening + state->remote;
 
-		if (among(state->ports, 0, listening, dst)) {
+		if (contains(state->ports, 0, listening, dst)) {
 			if (syn && ack)
 				return DECLINE;
 			second |= syn != 0;
-		} else if ((syn && !ack) || !among(state->ports, listening, all, src)) {
+		} else if ((syn && !ack) || !contains(state->ports, listening, all, src)) {
 			return DECLINE;
 		}
 	} else if (may_be_icmp(ctx, packet)) {

@@ -1,8 +1,8 @@
-/* web: a server of the Web, with FTP and SSH beside it.
+/* web: a web server, with FTP and SSH.
  *
- * TCP to ports 21, 22, 80, 443 and 51000 to 51999 (passive FTP) goes by the first limit.
- * What opens connections, fragments, and the ICMP that a server has to hear face the second
- * one too. A SYN+ACK to a port that listens answers nothing: it is reflected, and dropped,
+ * The first limit applies to TCP to ports 21, 22, 80, 443 and 51000 to 51999 (passive FTP).
+ * The second applies in addition to new connections, fragments, and the ICMP messages that a
+ * server needs. A SYN+ACK to a listening port answers no request: it is reflected, and dropped,
  * as is everything else.
  */
 #include "limit.h"
@@ -29,7 +29,7 @@ SECTION("pkt") uint64_t on_packet(struct gk_bpf_pkt_ctx *ctx)
 	if (over_limit1(limits, ctx->now, bytes))
 		return DECLINE;
 	if (ctx->fragmented && l4 >= packet->end) {
-		/* Without ports: as the first fragment is judged, so will the server. */
+		/* A later fragment has no ports: without the first one the server discards it. */
 		if (ctx->l4_proto != PROTOCOL_TCP)
 			return DECLINE;
 	} else if (ctx->l4_proto == PROTOCOL_TCP) {

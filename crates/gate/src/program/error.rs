@@ -1,4 +1,4 @@
-//! Errors of the verifier: the section, the instruction, and what is wrong with it.
+//! Errors of the verifier, with the section and the instruction.
 
 use core::fmt;
 
@@ -11,11 +11,11 @@ pub struct ProgramError {
     pub section: Option<&'static str>,
     /// The number and text of the instruction, if the error is in one.
     pub at: Option<(usize, Insn)>,
-    /// What is wrong.
+    /// The error.
     pub error: VerifierError,
 }
 
-/// What is wrong with a program.
+/// An error in a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VerifierError {
     /// The file is no object file.
@@ -24,35 +24,35 @@ pub enum VerifierError {
     NotBpf,
     /// The section is missing or empty.
     NoSection,
-    /// The section is not whole instructions, or of more than so many.
+    /// The section is not whole instructions, or more than so many.
     Length(usize),
     /// A name that flow programs do not have.
     UnknownName(String),
     /// A relocation of a type that is not known.
     Relocation,
-    /// A variable of the program: only constants and the cookie are kept.
+    /// A variable of the program: only constants and the cookie are allowed.
     Variable(String),
-    /// An instruction that is none, or that this machine does not have.
+    /// An unknown instruction, or one that this machine does not support.
     Opcode,
     /// A register above r10, or a field that must be zero.
     Field,
-    /// It would write the frame pointer.
+    /// A write to the frame pointer.
     FramePointer,
     /// A jump to outside the program, or into the middle of an instruction.
     Jump,
-    /// The program goes on beyond its last instruction.
+    /// The program continues beyond its last instruction.
     FallsOff,
-    /// A function of the program's own.
+    /// A call to a function of the program.
     OwnFunction,
     /// An unknown helper function, or one that this section may not call.
     NoSuchFunction(i32),
-    /// A register is read that nothing was written to.
+    /// A read of an uninitialized register.
     Unset(u8),
-    /// Bytes of the stack are read that nothing was written to.
+    /// A read of uninitialized bytes of the stack.
     UnsetStack(i64),
-    /// Memory outside of what there is.
+    /// An access outside of a region.
     OutOfBounds {
-        /// Of what.
+        /// The region.
         of: &'static str,
         /// The lowest offset.
         low: i64,
@@ -60,32 +60,32 @@ pub enum VerifierError {
         high: i64,
         /// Bytes read or written.
         size: usize,
-        /// Bytes there are, or have been shown to be.
+        /// The size of the region, or the bytes that a comparison has proved to exist.
         room: i64,
     },
-    /// Memory that is only to be read.
+    /// A write to read-only memory.
     ReadOnly(&'static str),
     /// A number used as an address.
     NotAPointer(u8),
-    /// Arithmetic that would make of a pointer what cannot be followed.
+    /// Arithmetic on a pointer that the verifier cannot follow.
     PointerArithmetic(&'static str),
-    /// A comparison that would tell a pointer.
+    /// A comparison that would reveal a pointer.
     PointerComparison,
-    /// A pointer would get out of the program, or be kept beyond it.
+    /// A pointer would leave the program or be stored beyond its run.
     PointerLeak,
-    /// A part of a pointer.
+    /// An access to a part of a pointer.
     PartOfPointer,
     /// The divisor can be zero.
     Division,
-    /// Shifted by as many bits as there are, or more.
+    /// A shift by the operand's width or more.
     Shift,
-    /// An argument of a function that is not what it takes.
+    /// An argument of the wrong type.
     Argument(u8),
-    /// The same state comes again: it would never end.
+    /// The same state occurs again: an infinite loop.
     Endless,
-    /// Too many states to go through.
+    /// Too many states to verify.
     TooComplex(usize),
-    /// A way through it is longer than allowed.
+    /// A path through the program is longer than allowed.
     TooLong(usize),
 }
 

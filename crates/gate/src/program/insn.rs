@@ -1,4 +1,4 @@
-//! Instructions of eBPF (RFC 9669), as flow programs may have them.
+//! Instructions of eBPF (RFC 9669) that flow programs may use.
 //!
 //! ```text
 //!  0        1            2        4              8
@@ -6,12 +6,11 @@
 //!  │ opcode │ src │ dst  │ offset │  immediate   │   src is the high nibble
 //!  └────────┴─────┴──────┴────────┴──────────────┘
 //! ```
-//!
-//! Little-endian, which is what `clang -target bpfel` writes, whatever machine reads it. A
-//! wide load takes two slots, of which the second has the upper half of the constant and is
-//! never run. When the file is read, names have become numbers: a call has the number of
-//! its [`Helper`], a wide load says by its source nibble whether it is a constant, the
-//! address of the file's constants, or that of a clock's rate.
+//! The fields are little-endian on every machine, as `clang -target bpfel` writes them. A wide load
+//! takes two slots; the second has the upper half of the constant and is never executed. When a
+//! file is loaded, its symbols are resolved to numbers: a call has the number of its [`Helper`];
+//! the source nibble of a wide load states whether it is a constant, an address in the file's
+//! constants, or the address of a clock rate.
 
 use core::fmt;
 
@@ -78,7 +77,7 @@ pub(super) const OF_CLOCK: u8 = 3;
 /// The source nibble of a call to a function of the program.
 pub(super) const PSEUDO_CALL: u8 = 1;
 
-/// The frame pointer, which programs only read.
+/// The frame pointer, which is read-only.
 pub(super) const FRAME: u8 = 10;
 
 /// One instruction.
@@ -86,18 +85,18 @@ pub(super) const FRAME: u8 = 10;
 pub struct Insn {
     /// The opcode.
     pub code: u8,
-    /// The register that is written, or compared.
+    /// The destination register, or the first one compared.
     pub dst: u8,
-    /// The register that is read.
+    /// The source register.
     pub src: u8,
-    /// Of jumps and memory.
+    /// The offset of a jump or memory access.
     pub off: i16,
     /// The constant.
     pub imm: i32,
 }
 
 impl Insn {
-    /// Reads one from its eight bytes.
+    /// Reads an instruction from its eight bytes.
     pub fn from_bytes(bytes: [u8; 8]) -> Self {
         let [code, regs, o0, o1, i0, i1, i2, i3] = bytes;
         Self {
@@ -124,7 +123,7 @@ impl Insn {
         self.code & X != 0
     }
 
-    /// Bytes of a load or store.
+    /// Returns the bytes of a load or store.
     #[inline(always)]
     pub(super) fn size(&self) -> usize {
         match self.code & 0x18 {
@@ -136,7 +135,7 @@ impl Insn {
     }
 }
 
-/// What a program may call.
+/// A function that a program may call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Helper {
@@ -146,7 +145,7 @@ pub enum Helper {
     PacketCookie = 2,
     /// The packet.
     Packet = 3,
-    /// The packet is to go, with a priority.
+    /// Prepares the packet for transmission, with a priority.
     Prepare = 4,
 }
 
@@ -177,7 +176,7 @@ impl Helper {
     }
 }
 
-/// Writes an instruction as `llvm-objdump -d` does, nearly.
+/// Writes an instruction in the syntax of `llvm-objdump -d`, except for details.
 impl fmt::Display for Insn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { dst, src, off, imm, .. } = *self;

@@ -1,9 +1,9 @@
 //! The programs of a gate: those of its configuration, and those that grantors send.
 //!
 //! ```text
-//!   Chunk ─► take ─┬─► Standing, the answer to an offer
-//!                  └─ the last of a whole ─► Job ─► Job::judge, on a thread beside ─► judged ─► Programs
-//!   reload ───────────────────────────────────────────────────────────────────────────► Programs
+//!   Chunk ─► receive_chunk ─┬─► ProgramStatus, the answer to an offer
+//!                           └─► VerificationJob, after the last chunk ─► verify, on another thread
+//!                                 ─► finish_verification ─► Programs ◄─ reload
 //! ```
 //!
 //! The status of a program is the first of these that holds: it is active; this gate accepts none
@@ -92,7 +92,7 @@ impl PartialProgram {
 pub struct StoredProgram {
     /// Its number.
     pub number: u8,
-    /// Who sent it; nobody where the gate's own configuration has it.
+    /// The sender; `None` for a program of the gate's own configuration.
     pub sender: Option<u32>,
     /// The SHA-256 of its object file.
     pub digest: [u8; 32],
@@ -142,7 +142,7 @@ impl Library {
         let (program, digest) = (chunk.program, chunk.digest);
         let status = |state, error| ProgramStatus { program, digest, state, error };
         let answer = |state| (status(state, String::new()), None);
-        if self.in_force.get(program).is_some_and(|it| *it.digest() == digest) {
+        if self.in_force.get(program).is_some_and(|active| *active.digest() == digest) {
             return answer(TransferState::Active);
         }
         let owner = self.owners.get(&program).copied().filter(|owner| *owner != sender);
@@ -162,8 +162,8 @@ impl Library {
         {
             return (status(TransferState::Rejected(RejectReason::Verifier), error.clone()), None);
         }
-        // Earlier rejections no longer hold. The sender of a wrong digest gets one error, and may try
-        // again.
+        // Earlier rejections no longer hold. The sender of a wrong digest gets one error, and may
+        // try again.
         let before = self.refused.remove(&(sender, program));
         let has_wrong_digest =
             before.is_some_and(|(of, error, _)| (of, error) == (digest, RejectReason::Digest));
@@ -183,7 +183,7 @@ impl Library {
         if !partial.put(chunk) {
             return answer(TransferState::Wanted);
         }
-        let object = self.partial.remove(&sender).map(|it| it.bytes).unwrap_or_default();
+        let object = self.partial.remove(&sender).map(|whole| whole.bytes).unwrap_or_default();
         if self::digest(&object) != digest {
             self.refused.insert((sender, program), (digest, RejectReason::Digest, String::new()));
             return answer(TransferState::Rejected(RejectReason::Digest));
@@ -259,10 +259,10 @@ impl Library {
                 all.push(StoredProgram { has_previous: self.in_force.has_previous(number), ..one });
             }
         }
-        for (sender, it) in &self.partial {
-            let received = it.bytes.len().saturating_sub(it.missing.len() * CHUNK_LEN);
-            let one = stored(it.number, Some(*sender), it.digest, TransferState::Wanted);
-            all.push(StoredProgram { received: Some((received, it.bytes.len())), ..one });
+        for (sender, partial) in &self.partial {
+            let received = partial.bytes.len().saturating_sub(partial.missing.len() * CHUNK_LEN);
+            let one = stored(partial.number, Some(*sender), partial.digest, TransferState::Wanted);
+            all.push(StoredProgram { received: Some((received, partial.bytes.len())), ..one });
         }
         for (sender, (number, digest)) in &self.verifying {
             all.push(stored(*number, Some(*sender), *digest, TransferState::Verifying));

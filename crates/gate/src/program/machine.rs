@@ -6,22 +6,22 @@
 //!             6 clock's rates       7 constants of the file
 //! ```
 //!
-//! Addresses are made up: a region's number above, an offset below. Every access is a slice
-//! operation within its region, so that a program that the verifier should not have let
-//! through ends in a [`Fault`] and harms nobody. That is the second lock; the first is the
-//! verifier (`verify/`), which a program has to have passed to be run at all, and the tests
-//! take each fault here for a mistake there.
+//! Addresses are virtual: a region's number in the upper half, an offset in the lower. Every access
+//! is a slice operation within its region, so that a program that the verifier should have rejected
+//! ends in a [`Fault`] and reads or writes nothing else. This is the second check; the first is the
+//! verifier (`verify/`), which a program must have passed to run at all. The tests treat each fault
+//! as an error of the verifier.
 //!
-//! Nothing is allocated, and a run ends after as many instructions as the verifier has
-//! found on the longest way through the program.
+//! A run allocates nothing, and ends after at most as many instructions as the longest path through
+//! the program has.
 
 use super::insn::{Helper, Insn, OF_CONSTANT, OF_RODATA, WIDE, alu, class, jump};
 use super::packet::DESCRIPTION;
 use super::verify::{STACK, Verified};
 
-/// Nanoseconds of a second and of a millisecond: the rates of the clock that `now` is of.
+/// Nanoseconds in a second and in a millisecond: the rates of the clock of `now`.
 pub(super) const RATES: [u64; 2] = [1_000_000_000, 1_000_000];
-/// The rates as they are in memory.
+/// The rates as bytes in memory.
 const RATE_BYTES: [u8; 16] = {
     let (sec, ms) = (RATES[0].to_le_bytes(), RATES[1].to_le_bytes());
     let mut bytes = [0; 16];
@@ -37,28 +37,28 @@ const CONTEXT: u64 = 1 << 32;
 const STACK_AT: u64 = 2 << 32;
 const COOKIE: u64 = 3 << 32;
 const PACKET: u64 = 4 << 32;
-/// Where the packet's bytes are.
+/// The address of the packet's first byte.
 pub(super) const BYTES: u64 = 5 << 32;
 const CLOCK: u64 = 6 << 32;
 const RODATA: u64 = 7 << 32;
 
-/// What a program does that it must not: never after it was verified.
+/// An invalid access of a program; a verified program never causes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The number of the instruction.
     pub at: usize,
 }
 
-/// What a program asked for with `gk_bpf_prep_for_tx`.
+/// The arguments of a program's `gk_bpf_prep_for_tx`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prepared {
     /// The DSCP, 1 to 63.
     pub priority: u8,
-    /// To be delivered without the grantor.
+    /// Whether the packet is delivered without the grantor.
     pub direct: bool,
 }
 
-/// What a program runs on.
+/// The memory of a run.
 pub(super) struct Memory<'a> {
     pub(super) context: &'a [u8],
     pub(super) stack: &'a mut [u8; STACK],
@@ -128,7 +128,7 @@ fn read(from: &[u8], size: usize) -> Option<u64> {
     })
 }
 
-/// Runs a program and returns what it returns.
+/// Runs a program and returns its result.
 pub(super) fn run(program: &Verified, memory: &mut Memory<'_>) -> Result<u64, Fault> {
     let code = program.code();
     let mut regs = [0u64; 16];
@@ -145,7 +145,7 @@ pub(super) fn run(program: &Verified, memory: &mut Memory<'_>) -> Result<u64, Fa
         match insn.class() {
             class::ALU64 => regs[dst] = operate64(insn.op(), regs[dst], second),
             class::ALU if insn.op() == alu::END => {
-                regs[dst] = swapped(insn, regs[dst]);
+                regs[dst] = swap_bytes(insn, regs[dst]);
             }
             class::ALU => {
                 regs[dst] = operate32(insn.op(), regs[dst] as u32, second as u32).into();
@@ -186,8 +186,8 @@ pub(super) fn run(program: &Verified, memory: &mut Memory<'_>) -> Result<u64, Fa
     Err(Fault { at })
 }
 
-/// The bytes of a number in another order.
-fn swapped(insn: &Insn, value: u64) -> u64 {
+/// Applies a byte-swap instruction.
+fn swap_bytes(insn: &Insn, value: u64) -> u64 {
     match (insn.by_register(), insn.imm) {
         (true, 16) => u64::from((value as u16).swap_bytes()),
         (true, 32) => u64::from((value as u32).swap_bytes()),
@@ -239,7 +239,7 @@ pub(super) fn operate32(op: u8, a: u32, b: u32) -> u32 {
     }
 }
 
-/// Says whether `a condition b` holds.
+/// Returns whether `a condition b` is true.
 #[inline(always)]
 pub(super) fn holds(condition: u8, a: u64, b: u64, wide: bool) -> bool {
     let (a, b, s, t) = if wide {

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   clang ─► object file ─► object.rs ─► Code ─► verify/ ─► Verified ─► Programs ─► a gate
-//!                           names become         every way through it,  by number
+//!                           symbols become       every path through it, by number
 //!                           numbers              before it ever runs
 //!
 //!   a decision ─► init ─► cookie
@@ -17,19 +17,19 @@
 //! | file | what it is |
 //! |---|---|
 //! | `object.rs` | ELF files, by the `object` crate |
-//! | `insn.rs` | instructions, and how they are written |
+//! | `insn.rs` | instructions and their text form |
 //! | `verify/` | the verifier |
-//! | `machine.rs` | the machine that runs what has passed |
+//! | `machine.rs` | the machine that runs verified programs |
 //! | `packet.rs` | a packet as a program sees it |
-//! | `programs.rs` | programs by number, and the version before |
-//! | `library.rs` | which there are: of the gate's own configuration, and sent by grantors |
-//! | `shipped.rs` | the programs that come with this, in C |
+//! | `programs.rs` | programs by number, with the previous versions |
+//! | `library.rs` | the programs of the gate's configuration and those that grantors send |
+//! | `shipped.rs` | the programs that are shipped, in C |
 //!
-//! The interface is that of Gatekeeper's programs but for how a packet is read: what
-//! `pkt_ctx_to_pkt` returns is a description with three pointers, and every access to the
-//! packet's bytes has to be preceded by a comparison with the third, its end, as in the
-//! kernel's XDP programs. It is written down in `programs/flow.h`. Why the verifier and the
-//! machine are our own is in docs/decisions/0011.
+//! The interface is that of Gatekeeper's programs except for access to the packet: `pkt_ctx_to_pkt`
+//! returns a description with three pointers, and a comparison with the third, the packet's end,
+//! has to precede every access to its bytes, as in the kernel's XDP programs. `programs/flow.h`
+//! defines the interface; docs/decisions/0011 explains why the verifier and the machine are our
+//! own.
 
 pub mod library;
 pub mod shipped;
@@ -46,7 +46,7 @@ pub use error::{ProgramError, VerifierError};
 pub use insn::{Helper, Insn};
 pub use machine::{Fault, Prepared};
 pub use programs::Programs;
-pub use verify::{LONGEST, MAX_INSTRUCTIONS, MAX_STEPS, Section, Verified};
+pub use verify::{MAX_INSTRUCTIONS, MAX_RUN_LENGTH, MAX_STEPS, Section, Verified};
 
 use machine::Memory;
 use packet::{DESCRIPTION, Parsed};
@@ -146,30 +146,30 @@ impl Machine {
     /// Runs a program's `init` at `now`, and returns whether it accepts the cookie, which it may
     /// change. The cookie is unchanged if it does not.
     pub fn init(&mut self, program: &Program, now: u64, cookie: &mut [u8; 64]) -> bool {
-        let mut kept = *cookie;
+        let mut scratch = *cookie;
         let mut memory = Memory {
             context: &now.to_le_bytes(),
             stack: &mut self.stack,
-            cookie: &mut kept,
+            cookie: &mut scratch,
             description: &[0; DESCRIPTION],
             bytes: &[],
             prepared: None,
         };
         let result = machine::run(&program.init, &mut memory);
         self.faults += u64::from(result.is_err());
-        let takes = result == Ok(0);
-        if takes {
-            *cookie = kept;
+        let accepted = result == Ok(0);
+        if accepted {
+            *cookie = scratch;
         }
-        takes
+        accepted
     }
 
     /// Runs a program's `pkt` for a packet that begins with its IP header, at `now`.
     /// `length` is the frame's, Ethernet header included.
     ///
     /// A packet whose headers cannot be read, one that the program lets go without having prepared
-    /// it, and any other return value is [`ProgramVerdict::Error`]: the packet is dropped, and the flow is
-    /// unchanged. Any host can forge such a packet of the flow.
+    /// it, and any other return value is [`ProgramVerdict::Error`]: the packet is dropped, and the
+    /// flow is unchanged. Any host can forge such a packet of the flow.
     pub fn packet(
         &mut self,
         program: &Program,

@@ -1,18 +1,18 @@
-//! Object files: from what `clang -target bpfel -O2 -c` writes to code.
+//! Object files: reads the code that `clang -target bpfel -O2 -c` writes.
 //!
-//! Of an ELF file (by the `object` crate) these parts count: the sections `init` and `pkt`, each a function from its first
-//! instruction on; `.rodata…`, the constants, one after the other; and the relocations of
-//! the two sections, by which names become what the machine knows:
+//! These parts of an ELF file are read (by the `object` crate): the sections `init` and `pkt`, each
+//! a function from its first instruction on; the constants `.rodata…`, one after the other; and the
+//! relocations of the two sections, which resolve symbols to numbers:
 //!
 //! | relocation | symbol | becomes |
 //! |---|---|---|
 //! | `R_BPF_64_32` | a helper | its number in the call |
 //! | `R_BPF_64_64` | `cycles_per_sec`, `cycles_per_ms` | the address of the rate |
-//! | `R_BPF_64_64` | something in `.rodata…` | its address |
+//! | `R_BPF_64_64` | a constant in `.rodata…` | its address |
 //!
-//! Everything else is refused by name: variables (`.data`, `.bss`), maps, functions that were
-//! not inlined. Debug sections and BTF are passed over. The file is not trusted: it is input
-//! from outside, and what it says is only ever an index that is checked.
+//! Everything else is rejected with its name: variables (`.data`, `.bss`), maps, functions that
+//! were not inlined. Debug sections and BTF are ignored. The file is untrusted input: its numbers
+//! are used only as indexes that are checked.
 
 use object::elf::{EM_BPF, R_BPF_64_32, R_BPF_64_64};
 use object::read::elf::{ElfFile64, FileHeader};
@@ -49,7 +49,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<(Code, Code), ProgramError> {
     let mut constants = Vec::new();
     for section in elf.sections() {
         if section.name().is_ok_and(|name| name.starts_with(".rodata")) {
-            // Aligned as in memory, for whoever cares.
+            // Sections start at a multiple of 16, as a linker would place them.
             rodata.resize(rodata.len().next_multiple_of(16), 0);
             constants.push((section.index(), rodata.len()));
             rodata.extend_from_slice(section.data().unwrap_or_default());
@@ -82,7 +82,7 @@ fn instructions(
         return Err(whole(VerifierError::Length(MAX_INSTRUCTIONS)));
     }
     let mut insns: Vec<Insn> = chunks.iter().map(|bytes| Insn::from_bytes(*bytes)).collect();
-    // Only relocations give an instruction an address, and a call its number.
+    // Only a relocation may turn a wide load into an address and give a call its number.
     let wide = |insn: &Insn| insn.code == WIDE && insn.src != OF_CONSTANT;
     if let Some(at) = insns.iter().position(wide) {
         let at = Some((at, insns[at]));
@@ -139,7 +139,7 @@ fn instructions(
         }
         named[at] = true;
     }
-    // A call that no relocation has named has a number of the kernel's, or is one's own.
+    // A call without a relocation names a kernel helper or a function of the program.
     for (at, insn) in insns.iter().enumerate() {
         if insn.code == CALL && !named[at] {
             let own = insn.src == super::insn::PSEUDO_CALL;

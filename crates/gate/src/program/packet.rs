@@ -1,4 +1,4 @@
-//! A packet as a flow program sees it: its bytes, and where its headers are.
+//! A packet as a flow program sees it: its bytes, and the places of its headers.
 //!
 //! ```text
 //!   context (pkt)   0 now:64   8 expire_at:64   16 EtherType:16   18 protocol:8   19 fragment:8
@@ -6,33 +6,32 @@
 //!                   24 length:32   28 l2_len:8   29 l4_len:8   30 l3_len:16
 //! ```
 //!
-//! `length` is the frame's, Ethernet header included, which is what rates are counted in.
-//! The bytes begin with the IP header and end with the packet; the link's padding is
-//! not among them. A fragment that is not the first has no transport header: `transport`
-//! is then the end, and so it is where the protocol's header is cut short, as far as
-//! a comparison with the end shows. `l3_len` is that of the IP header with its options or
-//! extension headers, `l4_len` that of the transport header, by what TCP says of itself.
+//! `length` is the frame's, Ethernet header included; rates count it. The bytes begin with the IP
+//! header and end with the packet, without the link's padding. A fragment other than the first has
+//! no transport header: `transport` is then the end. Where the transport header is truncated, a
+//! comparison with the end fails. `l3_len` is the length of the IP header with its options or
+//! extension headers. `l4_len` is the length of the transport header; for TCP, its data offset.
 
 use wire::{ipv4, ipv6};
 
 use super::machine::BYTES;
 
-/// Bytes of the description.
+/// Size of the description in bytes.
 pub(super) const DESCRIPTION: usize = 32;
-/// Bytes of the context of `pkt`, the last four of which are not to be read.
+/// Size of the context of `pkt` in bytes; programs must not read the last four.
 pub(super) const CONTEXT: usize = 24;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMP: u8 = 1;
 const ICMP6: u8 = 58;
-/// Bytes of an Ethernet header without tags.
+/// Size of an Ethernet header without tags.
 const ETHERNET: u8 = 14;
 
-/// A packet that was read.
+/// A parsed packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parsed<'a> {
-    /// From the IP header on, to the packet's end.
+    /// The bytes from the IP header to the packet's end.
     pub(super) bytes: &'a [u8],
     ethertype: u16,
     protocol: u8,
@@ -41,7 +40,7 @@ pub(super) struct Parsed<'a> {
 }
 
 impl<'a> Parsed<'a> {
-    /// Reads a packet that begins with its IP header, or nothing if it is none.
+    /// Parses a packet that begins with its IP header; `None` if it is malformed.
     pub(super) fn new(frame: &'a [u8]) -> Option<Self> {
         match frame.first()? >> 4 {
             4 => {
@@ -106,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_where_they_are() {
+    fn parsed_packet_has_offsets_of_its_headers() {
         let mut bytes = [0u8; 60];
         let header = ipv4::Header { total_len: 48, protocol: TCP, ..Default::default() };
         header.emit(&mut bytes).unwrap();
@@ -118,7 +117,7 @@ mod tests {
         assert_eq!(description[8], 20);
         assert_eq!(description[16], 48);
         assert_eq!(description[24..], [74, 0, 0, 0, 14, 28, 20, 0]);
-        // The second fragment of something.
+        // A later fragment.
         bytes[7] = 1;
         let packet = Parsed::new(&bytes).unwrap();
         assert_eq!((packet.fragment, packet.transport), (true, 48));

@@ -1,18 +1,17 @@
-//! Programs by number, and the one before each.
+//! Programs by number, with the previous version of each.
 //!
 //! ```text
-//!   number ─► now       what decisions that name the number begin with
-//!             before    what it was, for flows that began with that
+//!   number ─► current     the program of new decisions that name the number
+//!             previous    its previous version, for flows that began with it
 //! ```
 //!
-//! A cookie means something to the program that wrote it and to no other. So a flow goes on
-//! with the version that it began with: its record has the version's *tag*, the first 16 bits of
-//! the object's SHA-256, which says the same over a restart. When a program is replaced the old
-//! one stays for the flows that it has, until they end, are decided of anew, or the number
-//! gets yet another; who has an older one asks again. One step back is kept, and no more, so
-//! that memory is bounded by the numbers there are. Two versions whose tags are the same by
-//! chance, one pair in 65,536, are not told apart: the new one reads the old one's cookies, which
-//! costs wrong verdicts and can cost nothing worse.
+//! Only the program that wrote a cookie can interpret it. So a flow continues with the version that
+//! it began with: its record has the version's *tag*, the first 16 bits of the object's SHA-256,
+//! which is the same after a restart. When a program is replaced, the old version stays for its
+//! flows until they end, a new decision arrives, or the number is replaced once more; flows of an
+//! older version send requests again. Only one previous version is stored, so that memory is
+//! bounded by the numbers. Two versions have the same tag by chance once in 65,536 pairs; the new
+//! version then reads the old one's cookies. This can cause wrong verdicts, but nothing worse.
 
 use std::sync::Arc;
 
@@ -35,8 +34,8 @@ impl Default for Programs {
 }
 
 impl Programs {
-    /// Puts a program under a number: the one that is there goes on for its flows. `None`
-    /// takes away what is there, and the flows of that ask again.
+    /// Sets the program of a number; the current one becomes the previous. `None` removes both, and
+    /// their flows send requests again.
     pub fn set(&mut self, number: u8, program: Option<Arc<Program>>) {
         let slot = &mut self.0[usize::from(number)];
         let Some(program) = program else {
@@ -57,7 +56,7 @@ impl Programs {
         self.0[usize::from(number)].current.as_ref()
     }
 
-    /// Says whether the version before a number's is kept.
+    /// Returns whether the previous version of a number's program is stored.
     pub fn has_previous(&self, number: u8) -> bool {
         self.0[usize::from(number)].previous.is_some()
     }
@@ -73,7 +72,7 @@ impl Programs {
         if of(current) { current.as_deref() } else { previous.as_deref().filter(|_| of(previous)) }
     }
 
-    /// Comes after `last`: keeps, for the flows of each number, the version that it had there.
+    /// Keeps the programs of `last`, the table before this one, as the previous versions.
     pub fn keep_previous(&mut self, last: &Self) {
         for (slot, last) in self.0.iter_mut().zip(&last.0) {
             let (Some(current), Some(was)) = (&slot.current, &last.current) else { continue };

@@ -1,14 +1,14 @@
-//! The programs that come with this, as sources in C.
+//! The shipped programs, as sources in C.
 //!
-//! They are compiled by whoever uses them (`fingerpost program build NAME`), with the clang
-//! that is there: what runs is what can be read. The header is `programs/flow.h`.
+//! Operators compile them with the installed clang (`fingerpost program build NAME`), so that the
+//! source that they read is the program that runs. The header is `programs/flow.h`.
 
 /// A program's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramSource {
-    /// Its name, which is its file's without the ending.
+    /// Its name: the file's, without the extension.
     pub name: &'static str,
-    /// The number that the published gates give it; those beyond are ours.
+    /// The number that Gatekeeper gives it; higher ones are ours.
     pub number: u8,
     /// The file in C.
     pub text: &'static str,
@@ -17,17 +17,17 @@ pub struct ProgramSource {
 /// The header that programs include as `"flow.h"`.
 pub const HEADER: &str = include_str!("../../programs/flow.h");
 
-/// What programs with two limits share, which they include as `"limit.h"`.
+/// The shared code of programs with two limits, which they include as `"limit.h"`.
 pub const LIMIT: &str = include_str!("../../programs/limit.h");
 
 /// The headers by their names.
 pub const HEADERS: [(&str, &str); 2] = [("flow.h", HEADER), ("limit.h", LIMIT)];
 
-/// How clang is called, before the names of the files.
+/// The arguments of clang before the names of the files.
 pub const CLANG: [&str; 8] =
     ["-target", "bpfel", "-O2", "-g0", "-ffreestanding", "-Wall", "-Wextra", "-c"];
 
-/// All of them.
+/// All shipped programs.
 pub const SOURCES: [ProgramSource; 6] = [
     ProgramSource { name: "granted", number: 0, text: include_str!("../../programs/granted.c") },
     ProgramSource { name: "declined", number: 1, text: include_str!("../../programs/declined.c") },

@@ -1,5 +1,5 @@
-//! The machine against another: random arithmetic and jumps, run by `rbpf`'s interpreter too,
-//! and the verifier's bounds against what the machine makes of numbers within them.
+//! The machine against an independent one: `rbpf`'s interpreter runs the same random arithmetic and
+//! jumps. The verifier's bounds are compared with the machine's results for numbers within them.
 
 use super::{code, insn};
 use crate::program::insn::{Insn, alu, jump};
@@ -18,7 +18,7 @@ fn bytes(insns: &[Insn]) -> Vec<u8> {
     each.collect()
 }
 
-/// A number with bits of every magnitude, and often an interesting one.
+/// Returns a number of any magnitude, often a boundary value.
 fn number(rng: &mut fastrand::Rng) -> u64 {
     match rng.u8(..6) {
         0 => rng.u64(..4),
@@ -58,7 +58,7 @@ const CONDITIONS: [u8; 11] = [
     jump::SLE,
 ];
 
-/// Six registers of numbers, arithmetic and forward jumps, and their sum.
+/// Returns a program with six random registers, arithmetic, forward jumps, and their sum.
 fn random(rng: &mut fastrand::Rng) -> Vec<Insn> {
     let mut insns = Vec::new();
     for reg in 0..6 {
@@ -76,7 +76,7 @@ fn random(rng: &mut fastrand::Rng) -> Vec<Insn> {
             0 => {
                 let class = if narrow { 6 } else { 5 };
                 let condition = CONDITIONS[rng.usize(..CONDITIONS.len())];
-                // RFC 9669 extends the constant by its sign, as the kernel does; rbpf does not.
+                // RFC 9669 and the kernel sign-extend the constant; rbpf does not.
                 let imm = if narrow { imm } else { imm & i32::MAX };
                 insn(condition | x | class, dst, src, rng.i16(0..body - at), imm)
             }
@@ -85,12 +85,12 @@ fn random(rng: &mut fastrand::Rng) -> Vec<Insn> {
                 let class = if narrow { 4 } else { 7 };
                 let bits = if narrow { 32 } else { 64 };
                 match OPERATIONS[rng.usize(..OPERATIONS.len())] {
-                    // rbpf panics where the lowest number is negated.
+                    // rbpf panics if the lowest number is negated.
                     alu::NEG => insn(alu::XOR | class, dst, 0, 0, -1),
                     op @ (alu::DIV | alu::MOD) if !by_register => {
                         insn(op | class, dst, 0, 0, imm | 1)
                     }
-                    // Of most registers it is not known that they are not zero.
+                    // Most registers are not known to be nonzero.
                     alu::DIV | alu::MOD if rng.u8(..8) > 0 => {
                         insn(alu::ADD | x | class, dst, src, 0, 0)
                     }
@@ -110,9 +110,9 @@ fn random(rng: &mut fastrand::Rng) -> Vec<Insn> {
     insns
 }
 
-/// The places where rbpf is not the measure: RFC 9669, 4.2 and 4.3.
+/// The cases in which rbpf differs from RFC 9669, 4.2 and 4.3.
 #[test]
-fn constants_are_extended_by_their_sign() {
+fn constants_are_sign_extended() {
     assert!(machine::holds(jump::EQ, u64::MAX, -1i64 as u64, true));
     // r0 = -1; if r0 == -1 goto +1; r0 = 0; exit, and by the verifier too.
     let insns = [
@@ -139,12 +139,12 @@ fn run(verified: &Verified) -> Result<u64, Fault> {
 }
 
 #[test]
-fn the_machine_agrees_with_rbpf() {
+fn machine_agrees_with_rbpf() {
     let mut rng = fastrand::Rng::with_seed(1);
     let (mut compared, mut refused) = (0, 0);
     while compared < 20_000 {
         let insns = random(&mut rng);
-        // Divisions that the verifier cannot follow are refused.
+        // The verifier rejects divisions whose divisor may be zero.
         let Ok(verified) = verify(Section::Packet, code(&insns)) else {
             refused += 1;
             continue;
@@ -156,10 +156,10 @@ fn the_machine_agrees_with_rbpf() {
         assert_eq!(ours, Ok(theirs), "{}", listing.join("\n"));
         compared += 1;
     }
-    assert!(refused < compared, "{refused} refused");
+    assert!(refused < compared, "{refused} rejected");
 }
 
-/// Bounds, and a number within them.
+/// Returns random bounds, and a number within them.
 fn within(rng: &mut fastrand::Rng) -> (Scalar, u64) {
     let (a, b) = (number(rng), number(rng));
     let near = rng.bool().then(|| a.saturating_add(rng.u64(..300)));
@@ -188,7 +188,7 @@ fn results_are_within_their_bounds() {
         if matches!(op, alu::DIV | alu::MOD) && divisor == 0 {
             continue;
         }
-        // What the verifier asks of a divisor before it goes on.
+        // The verifier accepts a divisor only if it is not zero.
         let by = if wide { b } else { b.low() };
         if matches!(op, alu::DIV | alu::MOD) && by.umin == 0 {
             continue;
@@ -201,7 +201,7 @@ fn results_are_within_their_bounds() {
 }
 
 #[test]
-fn conditions_leave_in_what_they_hold_for() {
+fn condition_keeps_the_numbers_that_satisfy_it() {
     let mut rng = fastrand::Rng::with_seed(3);
     let (mut held, mut sharper) = (0, 0);
     for _ in 0..1_000_000 {

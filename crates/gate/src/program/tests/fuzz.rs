@@ -1,9 +1,9 @@
-//! Fuzzed bytecode and fuzzed packets: what the verifier lets through never faults, and never
-//! sees what it has not written.
+//! Fuzzed bytecode and fuzzed packets: programs that the verifier accepts never fault and never
+//! read uninitialized memory.
 //!
-//! The machine checks every access again, so that each mistake of the verifier is a fault
-//! here. What was not written is told by running everything twice, on stacks that are
-//! filled differently: a program that reads none of it does the same both times.
+//! The machine checks every access again, so that each error of the verifier becomes a fault here.
+//! Reads of uninitialized memory are found by running each program twice, with different stack
+//! contents: a program that reads none returns the same both times.
 
 use super::{compile, objects, shipped};
 use crate::program::insn::Insn;
@@ -12,7 +12,7 @@ use crate::program::shipped::SOURCES;
 use crate::program::verify::{Section, verify};
 use crate::program::{Machine, Program, ProgramVerdict};
 
-/// A packet, mostly one that can be read.
+/// Writes a packet, valid in most cases.
 pub(super) fn packet(rng: &mut fastrand::Rng, into: &mut [u8; 128]) -> usize {
     rng.fill(into);
     let len = rng.usize(20..128);
@@ -30,7 +30,7 @@ pub(super) fn packet(rng: &mut fastrand::Rng, into: &mut [u8; 128]) -> usize {
         into[40] = [6, 17, 58, 44][rng.usize(..4)];
         into[41] = 0;
     }
-    // Ports that programs know, and a query.
+    // Ports that the programs check, and a DNS query.
     if rng.bool() {
         let port: u16 = [53, 80, 443, 22, 51_500][rng.usize(..5)];
         into[22..24].copy_from_slice(&port.to_be_bytes());
@@ -44,7 +44,7 @@ pub(super) fn packet(rng: &mut fastrand::Rng, into: &mut [u8; 128]) -> usize {
 }
 
 #[test]
-fn a_million_fuzzed_packets() {
+fn million_fuzzed_packets_cause_no_fault() {
     let mut rng = fastrand::Rng::with_seed(11);
     let mut machine = Machine::default();
     let mut seen = [0u32; 3];
@@ -54,7 +54,7 @@ fn a_million_fuzzed_packets() {
         for flow in 0..1000 {
             let mut cookie = [0; 64];
             rng.fill(&mut cookie);
-            // Some get terms that let something through.
+            // Some get parameters that forward packets.
             if flow % 2 == 0 {
                 cookie = [0; 64];
                 cookie[2] = rng.u8(..);
@@ -85,7 +85,7 @@ fn a_million_fuzzed_packets() {
     assert!(seen.iter().sum::<u32>() >= 1_000_000);
 }
 
-/// Changes some instructions, mostly a little.
+/// Changes a few instructions.
 fn mutate(rng: &mut fastrand::Rng, insns: &mut Vec<Insn>) {
     for _ in 0..rng.u8(1..4) {
         let at = rng.usize(..insns.len());
@@ -112,9 +112,9 @@ fn mutate(rng: &mut fastrand::Rng, insns: &mut Vec<Insn>) {
 }
 
 #[test]
-fn fuzzed_bytecode_that_passes_does_no_harm() {
+fn fuzzed_bytecode_that_passes_never_faults() {
     let mut rng = fastrand::Rng::with_seed(12);
-    // The larger ones take longer to understand and teach the same.
+    // Larger programs take longer to verify and cover the same.
     let small = |name: &str| ["granted", "grantedv2", "web", "dns", "tables"].contains(&name);
     let tables = compile("tables", TABLES, "v1");
     let mut corpus: Vec<Code> = Vec::new();
@@ -147,7 +147,7 @@ fn fuzzed_bytecode_that_passes_does_no_harm() {
             let len = packet(&mut rng, &mut bytes);
             let first = one.packet(&program, now, now + 9, &mut a, &bytes[..len], len as u32);
             let second = two.packet(&program, now, now + 9, &mut b, &bytes[..len], len as u32);
-            assert_eq!((first, a), (second, b), "something was read that was never written");
+            assert_eq!((first, a), (second, b), "read uninitialized memory");
         }
         let listing = || {
             let insns = program.packet.code().insns.iter().enumerate();
@@ -155,10 +155,10 @@ fn fuzzed_bytecode_that_passes_does_no_harm() {
         };
         assert_eq!(one.faults(), 0, "{}", listing());
     }
-    assert!(passed > 300 && refused > 1_000, "{passed} passed, {refused} were refused");
+    assert!(passed > 300 && refused > 1_000, "{passed} passed, {refused} were rejected");
 }
 
-/// Reads the stack, the cookie, the constants and the packet by numbers that it checks.
+/// Reads the stack, the cookie, the constants and the packet at checked indexes.
 const TABLES: &str = r#"
 #include "flow.h"
 static const uint8_t table[16] = { 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 7, 9, 11 };

@@ -1,4 +1,4 @@
-//! What each shipped program does with each kind of packet, row by row.
+//! The verdict of each shipped program on each kind of packet, row by row.
 
 use wire::{ipv4, ipv6};
 
@@ -52,7 +52,7 @@ fn icmp(kind: u8) -> Vec<u8> {
     vec![kind, 0, 0, 0, 0, 0, 0, 0]
 }
 
-/// A message of DNS with these flags, a question for `www.example.org` and a type.
+/// Returns a DNS message with these flags and a question for `www.example.org` of a type.
 fn dns(flags: u16, kind: u16) -> Vec<u8> {
     let mut message = [0, 7, (flags >> 8) as u8, flags as u8, 0, 1, 0, 0, 0, 0, 0, 0].to_vec();
     for label in ["www", "example", "org"] {
@@ -88,14 +88,14 @@ impl Flow {
     }
 }
 
-/// Terms of programs with two limits.
+/// Returns the parameters of programs with two limits.
 fn terms(rate1: u32, rate2: u32, direct: u8) -> Vec<u8> {
     let each = [rate1, rate2, 240_000, 3_000].map(u32::to_le_bytes).concat();
     [each, vec![direct]].concat()
 }
 
-/// What a program makes of each packet when no limit is in its way; and, of those that go, whether
-/// they face the second limit: with that at zero they do not go.
+/// Checks a program's verdict on each packet without a limit, and for forwarded packets whether the
+/// second limit applies: with that at zero they are dropped.
 fn matrix(
     name: &str,
     open: &[u8],
@@ -115,7 +115,7 @@ fn matrix(
 }
 
 #[test]
-fn granted_is_the_state_of_that_name() {
+fn granted_equals_the_granted_state() {
     use crate::state::{Decision, Grant, Outcome, Record, Stamp};
     let grant = Grant { rate_kib: 3, expire_s: 300, next_renewal_ms: 2_500, renewal_step_ms: 700 };
     let cookie = [3u32, 2_500, 700].map(u32::to_le_bytes).concat();
@@ -139,13 +139,13 @@ fn granted_is_the_state_of_that_name() {
 }
 
 #[test]
-fn declined_lets_nothing_through() {
+fn declined_drops_every_packet() {
     let mut flow = Flow::new("declined", 0, &[]);
     assert_eq!(flow.send(1, &v4(UDP, 0, &udp(1, 2, &[])), 60), NO);
 }
 
 #[test]
-fn grantedv2_holds_to_two_limits() {
+fn grantedv2_enforces_two_limits() {
     let (open, narrow) = (terms(100, 100, 0), terms(100, 0, 0));
     let rows = [
         ("TCP", v4(TCP, 0, &tcp(9, 9, ACK)), GO, false),
@@ -159,7 +159,8 @@ fn grantedv2_holds_to_two_limits() {
     matrix("grantedv2", &open, &narrow, GO, &rows);
     let direct = Flow::new("grantedv2", 5, &terms(100, 0, 1)).send(6, &rows[0].1, 60);
     assert_eq!(direct, DIRECT);
-    // One KiB a second; what is dropped counts, and who goes on is not let through again.
+    // One KiB a second; dropped packets count, and a flow that does not slow down gets no packet
+    // through.
     let mut flow = Flow::new("grantedv2", 0, &terms(1, 0, 0));
     let packet = &rows[0].1;
     assert_eq!(flow.send(1, packet, 1000), GO);
@@ -174,7 +175,7 @@ fn grantedv2_holds_to_two_limits() {
 }
 
 #[test]
-fn renewal_is_asked_for_through_the_grantor() {
+fn renewal_request_goes_to_the_grantor() {
     let mut flow = Flow::new("grantedv2", 0, &terms(1000, 0, 1));
     let packet = v4(TCP, 0, &tcp(9, 9, ACK));
     let at =
@@ -183,7 +184,7 @@ fn renewal_is_asked_for_through_the_grantor() {
 }
 
 #[test]
-fn web_serves_the_web() {
+fn web_forwards_web_packets_only() {
     let rows = [
         ("HTTP", v4(TCP, 0, &tcp(4000, 80, ACK)), GO, false),
         ("HTTPS over IPv6", v6(TCP, &tcp(4000, 443, ACK)), GO, false),
@@ -217,7 +218,7 @@ fn web_serves_the_web() {
 }
 
 #[test]
-fn dns_answers_queries() {
+fn dns_forwards_queries_only() {
     let query = |flags, kind| v4(UDP, 0, &udp(4000, 53, &dns(flags, kind)));
     let mut two = udp(4000, 53, &dns(0x0100, 1));
     two[8 + 5] = 2;
@@ -256,7 +257,7 @@ fn services(rate: u32, listening: &[u16], remote: &[u16]) -> Vec<u8> {
 }
 
 #[test]
-fn tcp_services_serve_some_ports_and_use_others() {
+fn tcp_services_forwards_listed_ports_only() {
     let rows = |narrow: bool| {
         let second = if narrow { NO } else { DIRECT };
         [
@@ -285,7 +286,7 @@ fn tcp_services_serve_some_ports_and_use_others() {
     let all: Vec<u16> = (1..=12).collect();
     let mut flow = Flow::new("tcp-services", 5, &services(100, &all, &[]));
     assert_eq!(flow.send(6, &v4(TCP, 0, &tcp(4000, 12, ACK)), 60), DIRECT);
-    // Thirteen ports are one too many.
+    // Thirteen ports are more than a program can have.
     let mut cookie = [0; 64];
     cookie[..36].copy_from_slice(&services(1, &all, &[])[..36]);
     cookie[11] = 12 | 1 << 4;

@@ -1,6 +1,6 @@
-//! Tests of flow programs: what each file here holds them against is in its head.
+//! Tests of flow programs; the essay of each file states what it compares them with.
 //!
-//! The shipped programs are compiled by the clang that is there, once a run of the tests.
+//! The installed clang compiles the shipped programs once a test run.
 
 mod differential;
 mod fuzz;
@@ -15,7 +15,7 @@ use super::object::Code;
 use super::shipped::{CLANG, HEADERS, SOURCES};
 use super::{Machine, Program};
 
-/// A run's own folder, taken away at its end.
+/// A temporary folder, removed on drop.
 struct Folder(std::path::PathBuf);
 
 impl Folder {
@@ -32,24 +32,24 @@ impl Drop for Folder {
     }
 }
 
-/// Compiles a program as a user does, for one version of the instruction set.
+/// Compiles a program with the documented arguments, for one version of the instruction set.
 fn compile(name: &str, text: &str, cpu: &str) -> Vec<u8> {
     let folder = Folder::new(&format!("{name}-{cpu}"));
     for (header, text) in HEADERS {
         std::fs::write(folder.0.join(header), text).unwrap();
     }
-    std::fs::write(folder.0.join("it.c"), text).unwrap();
+    std::fs::write(folder.0.join("program.c"), text).unwrap();
     let clang = Command::new("clang")
         .args(CLANG)
-        .args(["-Werror", &format!("-mcpu={cpu}"), "it.c", "-o", "it.o"])
+        .args(["-Werror", &format!("-mcpu={cpu}"), "program.c", "-o", "program.o"])
         .current_dir(&folder.0)
         .output()
         .expect("clang is installed: apt-get install clang");
     assert!(clang.status.success(), "{name}: {}", String::from_utf8_lossy(&clang.stderr));
-    std::fs::read(folder.0.join("it.o")).unwrap()
+    std::fs::read(folder.0.join("program.o")).unwrap()
 }
 
-/// The shipped programs as object files, for both ends of the instruction set.
+/// Returns the shipped programs as object files, for the oldest and newest instruction set.
 pub(crate) fn objects() -> &'static [(String, Vec<u8>)] {
     static OBJECTS: OnceLock<Vec<(String, Vec<u8>)>> = OnceLock::new();
     OBJECTS.get_or_init(|| {
@@ -62,7 +62,7 @@ pub(crate) fn objects() -> &'static [(String, Vec<u8>)] {
     })
 }
 
-/// A shipped program.
+/// Returns a shipped program.
 pub(crate) fn shipped(name: &str) -> Program {
     let (_, object) = objects().iter().find(|(of, _)| of.starts_with(name)).unwrap();
     Program::load(object).unwrap()
@@ -77,7 +77,7 @@ const fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Insn {
 }
 
 #[test]
-fn shipped_programs_pass_and_are_short() {
+fn shipped_programs_pass_the_verifier_and_are_short() {
     for (name, object) in objects() {
         let program = Program::load(object).unwrap_or_else(|error| panic!("{name}: {error}"));
         let (longest, steps) = (program.packet().longest(), program.packet().steps());
@@ -86,10 +86,10 @@ fn shipped_programs_pass_and_are_short() {
 }
 
 #[test]
-fn files_that_are_none_are_refused() {
+fn damaged_object_files_are_rejected_or_valid() {
     let (_, object) = &objects()[0];
     assert!(Program::load(&[]).is_err());
-    // Every cut, and every byte changed: an error, or a program that passes.
+    // Truncated at each length, and with each byte changed: an error, or a valid program.
     let mut passed = 0;
     for cut in 0..object.len() {
         passed += u32::from(Program::load(&object[..cut]).is_ok());
@@ -106,5 +106,5 @@ fn files_that_are_none_are_refused() {
             assert_eq!(machine.faults(), 0);
         }
     }
-    assert!(passed > 100, "{passed}: names of sections that nobody reads were changed too");
+    assert!(passed > 100, "{passed}: changes of unused section names pass too");
 }

@@ -1,8 +1,8 @@
-//! Which registers an instruction's successors may still read.
+//! Liveness: the registers that an instruction's successors may still read.
 //!
-//! What nothing reads any more need not be known: two ways that differ in it alone are one,
-//! which is what makes loops and long rows of conditions short to walk. The usual analysis,
-//! backwards until nothing changes; a set is a bit for each register.
+//! A register that no later instruction reads need not be known: two paths that differ only in such
+//! registers are the same, which keeps loops and long chains of conditions short to walk. This is
+//! the standard backward data-flow analysis to a fixed point; a set has a bit for each register.
 
 use crate::program::insn::{Helper, Insn, WIDE, alu, class, jump};
 
@@ -33,7 +33,7 @@ pub(super) fn live(insns: &[Insn]) -> Vec<u16> {
     live
 }
 
-/// The registers that an instruction reads, and those that it writes.
+/// Returns the registers that an instruction reads, and those that it writes.
 fn touches(insn: &Insn) -> (u16, u16) {
     let dst = 1u16 << (insn.dst & 15);
     let src = 1u16 << (insn.src & 15);

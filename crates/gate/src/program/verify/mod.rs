@@ -1,30 +1,29 @@
-//! The verifier: whether a program is safe to run, shown before it runs.
+//! The verifier: proves that a program is safe to run, before it runs.
 //!
-//! It goes through every way that the program can take, with what is known of the machine
-//! on it (`state.rs`): which registers and which bytes of the stack hold something, between
-//! which bounds a number lies (`scalar.rs`), what a pointer points into and how far it can
-//! be from its beginning. Each instruction has to be right whatever the values within those
-//! bounds are (`step.rs`); a conditional jump splits what is known in two, each half
-//! sharper. It is an abstract interpretation by paths, as the kernel's verifier is.
+//! It walks every path through the program with an abstract state of the machine (`state.rs`):
+//! which registers and stack bytes are initialized, between which bounds a number lies
+//! (`scalar.rs`), which region a pointer points into, and how far it can be from the region's
+//! beginning. Each instruction has to be valid for all values within those bounds (`step.rs`). A
+//! conditional jump splits the state in two, each with narrower bounds. This is abstract
+//! interpretation by paths, as in the kernel's verifier.
 //!
 //! ```text
-//!   ways to go ─► state at a jump's target ─► covered by one gone through before? done
-//!        ▲                 │                  the same as one on this way?        endless
-//!        └── both ways ◄── step, step, jump
+//!   paths to walk ─► state at a jump's target ─► covered by a finished state?   prune
+//!        ▲                 │                     equal to one on this path?     endless
+//!        └── both paths ◄── step, step, jump
 //! ```
 //!
-//! **Loops** are walked round by round: one that ends after a hundred rounds is a way of a
-//! hundred rounds. A loop that comes round with the same state would never end. A state
-//! that one that has been gone through to every end covers needs no second walk; one that
-//! is still being walked does not count, or a loop could vouch for itself. Registers that
-//! nothing reads any more (`live.rs`) do not count.
+//! **Loops** are walked iteration by iteration: a loop of a hundred iterations is a path of a
+//! hundred iterations. A loop that returns to the same state never ends. A state that a finished
+//! state covers is not walked again. A state that is still being walked does not count, or a loop
+//! could prove itself. Registers that no later instruction reads (`live.rs`) do not count.
 //!
-//! **It ends**: after [`MAX_STEPS`] steps in all, whatever the program. What it has walked is
-//! finite and without circles, so the longest way is known; a program is refused if that is
-//! more than [`LONGEST`] instructions, and the machine stops there.
+//! **The verifier terminates**: after [`MAX_STEPS`] steps in all, for any program. The walked
+//! states form a finite graph without cycles, so the longest path is known. A program is rejected
+//! if that is more than [`MAX_RUN_LENGTH`] instructions, and the machine stops there.
 //!
-//! What the kernel has and this has not: maps, calls within the program, atomics,
-//! known bits, dead code (it is allowed: nothing ever comes there).
+//! Unlike the kernel's, this verifier has no maps, calls within the program, atomics or known bits.
+//! Dead code is allowed: no path reaches it.
 
 mod live;
 mod scalar;
@@ -42,24 +41,24 @@ use step::{Next, Step};
 
 /// The most instructions of a section.
 pub const MAX_INSTRUCTIONS: usize = 4096;
-/// The most steps that a program is walked.
+/// The most steps of the verifier for one program.
 pub const MAX_STEPS: usize = 100_000;
-/// The most instructions that a run may take.
-pub const LONGEST: usize = 4096;
-/// How many states of one instruction a new one is compared with, the latest.
+/// The most instructions that a run may execute.
+pub const MAX_RUN_LENGTH: usize = 4096;
+/// A new state is compared with at most so many of the latest states of its instruction.
 const COMPARED: usize = 256;
 
-/// What a section is for, which is what it may call and what its context is.
+/// A section of a program, which determines its context and the helpers that it may call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
-    /// Run with a decision.
+    /// Runs when a decision arrives.
     Init,
-    /// Run with every packet.
+    /// Runs for every packet.
     Packet,
 }
 
 impl Section {
-    /// Its name in the file.
+    /// Returns its name in the file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Init => "init",
@@ -68,7 +67,7 @@ impl Section {
     }
 }
 
-/// Code that has passed.
+/// Code that has passed the verifier.
 #[derive(Clone, Debug)]
 pub struct Verified {
     code: Code,
@@ -81,12 +80,12 @@ impl Verified {
         &self.code
     }
 
-    /// Returns the most instructions that a run takes.
+    /// Returns the most instructions that a run executes.
     pub fn longest(&self) -> usize {
         self.longest
     }
 
-    /// Returns the steps it took to see that it is safe.
+    /// Returns the number of steps that the verifier took.
     pub fn steps(&self) -> usize {
         self.steps
     }
@@ -101,13 +100,13 @@ impl Verified {
 struct Checkpoint {
     state: State,
     at: usize,
-    /// The one before on the way here.
+    /// The previous checkpoint on the path to this one.
     before: Option<usize>,
-    /// Instructions from the beginning to here.
+    /// Instructions from the program's beginning to here.
     depth: usize,
-    /// Instructions from here to the farthest end met so far.
+    /// Instructions from here to the end of the longest path walked so far.
     farthest: usize,
-    /// Whether all ways from here have been walked.
+    /// Whether all paths from here have been walked.
     done: bool,
 }
 
@@ -120,7 +119,7 @@ enum Work {
 ///
 /// # Errors
 ///
-/// The first thing that is wrong, in the order of the walk.
+/// The first error in the order of the walk.
 ///
 /// # Complexity
 ///
@@ -167,11 +166,11 @@ pub(super) fn verify(section: Section, code: Code) -> Result<Verified, ProgramEr
             if steps > MAX_STEPS {
                 return Err(refuse(at, VerifierError::TooComplex(MAX_STEPS)));
             }
-            if depth > LONGEST {
-                return Err(refuse(at, VerifierError::TooLong(LONGEST)));
+            if depth > MAX_RUN_LENGTH {
+                return Err(refuse(at, VerifierError::TooLong(MAX_RUN_LENGTH)));
             }
             let step = Step { section, rodata: code.rodata.len(), insns, at };
-            match step.take(&mut state).map_err(|error| refuse(at, error))? {
+            match step.apply(&mut state).map_err(|error| refuse(at, error))? {
                 Next::At(next) => at = next,
                 Next::Either(next, other, other_state) => {
                     let state = other_state;
@@ -182,8 +181,8 @@ pub(super) fn verify(section: Section, code: Code) -> Result<Verified, ProgramEr
             }
         }
         longest = longest.max(depth);
-        if depth > LONGEST {
-            return Err(refuse(at, VerifierError::TooLong(LONGEST)));
+        if depth > MAX_RUN_LENGTH {
+            return Err(refuse(at, VerifierError::TooLong(MAX_RUN_LENGTH)));
         }
         if let Some(place) = before {
             let place = &mut walker.places[place];
@@ -194,15 +193,15 @@ pub(super) fn verify(section: Section, code: Code) -> Result<Verified, ProgramEr
 }
 
 enum Visit {
-    /// Nothing new, and so many instructions to the farthest end.
+    /// A finished state covers this one; so many instructions follow at most.
     Covered(usize),
-    /// As it was before on the same way.
+    /// The same state has occurred before on this path.
     Same,
     New(usize),
 }
 
 struct Walker {
-    /// By instruction, the registers that may still be read.
+    /// The registers that may still be read, by instruction.
     live: Vec<u16>,
     places: Vec<Checkpoint>,
     by_insn: Vec<Vec<usize>>,
@@ -234,7 +233,7 @@ impl Walker {
         Visit::New(number)
     }
 
-    /// Says that all ways from a place have been walked.
+    /// Marks a checkpoint as finished: all paths from it have been walked.
     fn finish(&mut self, place: usize) {
         let Checkpoint { before, depth, farthest, at, .. } = self.places[place];
         debug_assert!(self.by_insn[at].contains(&place));
@@ -246,7 +245,7 @@ impl Walker {
     }
 }
 
-/// Checks each instruction by itself and returns which of them jumps lead to.
+/// Checks each instruction by itself and returns which of them are targets of jumps.
 fn check_structure(insns: &[Insn]) -> Result<Vec<bool>, (usize, VerifierError)> {
     let len = insns.len();
     if len == 0 || len > MAX_INSTRUCTIONS {
@@ -281,7 +280,7 @@ fn check_structure(insns: &[Insn]) -> Result<Vec<bool>, (usize, VerifierError)> 
     Ok(targets)
 }
 
-/// Checks what can be seen of an instruction without its surroundings.
+/// Checks the fields of one instruction, without its context.
 fn check_encoding(insn: &Insn) -> Result<(), VerifierError> {
     let Insn { code, dst, src, off, imm } = *insn;
     let must = |is: bool, error: VerifierError| if is { Ok(()) } else { Err(error) };
@@ -308,7 +307,7 @@ fn check_encoding(insn: &Insn) -> Result<(), VerifierError> {
         class::ALU | class::ALU64 => {
             let wide = insn.class() == class::ALU64;
             must(insn.op() <= alu::END, VerifierError::Opcode)?;
-            // Signed division and moves with sign are told by the offset.
+            // An offset other than 0 would encode signed division or a sign-extending move.
             must(off == 0, VerifierError::Opcode)?;
             match insn.op() {
                 alu::END => {

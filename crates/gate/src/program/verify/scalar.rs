@@ -1,12 +1,13 @@
-//! What is known of a number: between which values it lies, unsigned and signed.
+//! Bounds of a number: the least and greatest value, unsigned and signed.
 //!
-//! Each operation of the machine has its twin here: for all numbers within the operands'
-//! bounds, its result is within the result's. Where the bounds cannot be kept (a sum that
-//! may overflow) nothing is known of the result, which is always true. Both orders are kept
-//! because compilers compare in both, and each sharpens the other where the sign is known.
+//! Each operation of the machine has its counterpart here: for all numbers within the operands'
+//! bounds, its result is within the result's bounds. Where an operation has no useful bounds (a sum
+//! that may overflow) its result is unknown, which is always sound. Unsigned and signed bounds are
+//! both stored because compilers emit comparisons of both kinds, and each narrows the other where
+//! the sign is known.
 //!
-//! Known bits, which the kernel's verifier keeps beside bounds, are not: what they are for
-//! there is alignment, and this machine has no need of it.
+//! The kernel's verifier also tracks known bits. This one does not: the kernel needs them for
+//! alignment, which this machine does not require.
 
 use crate::program::insn::{alu, jump};
 
@@ -27,7 +28,7 @@ impl Scalar {
         Self { umin: value, umax: value, smin: value as i64, smax: value as i64 }
     }
 
-    /// Between two numbers, unsigned.
+    /// Returns the bounds `umin` to `umax`, unsigned.
     pub(in crate::program) fn between(umin: u64, umax: u64) -> Self {
         let mut scalar = Self { umin, umax, ..Self::UNKNOWN };
         scalar.sharpen();
@@ -40,7 +41,7 @@ impl Scalar {
         scalar
     }
 
-    /// What a load of so many bytes gives.
+    /// Returns the bounds of a loaded value of so many bytes.
     pub(super) fn loaded(bytes: usize) -> Self {
         if bytes >= 8 { Self::UNKNOWN } else { Self::between(0, (1 << (8 * bytes)) - 1) }
     }
@@ -65,7 +66,7 @@ impl Scalar {
         self.contains(&Self::constant(value))
     }
 
-    /// Lets each order learn from the other.
+    /// Narrows the unsigned bounds by the signed ones, and the reverse.
     fn sharpen(&mut self) {
         for _ in 0..2 {
             if self.smin >= 0 || self.smax < 0 {
@@ -79,7 +80,7 @@ impl Scalar {
         }
     }
 
-    /// The lower 32 bits.
+    /// Returns the bounds of the lower 32 bits.
     pub(in crate::program) fn low(&self) -> Self {
         if self.umin >> 32 == self.umax >> 32 {
             Self::between(u64::from(self.umin as u32), u64::from(self.umax as u32))
@@ -88,7 +89,8 @@ impl Scalar {
         }
     }
 
-    /// What an operation makes of two numbers; the divisor is not zero. `wide` is 64 bits.
+    /// Returns the bounds of an operation's result. The divisor must not be zero; `wide` is 64
+    /// bits.
     pub(in crate::program) fn operate(op: u8, a: Self, b: Self, wide: bool) -> Self {
         if wide {
             return Self::operate64(op, a, b);
@@ -98,7 +100,7 @@ impl Scalar {
             return Self::constant(super::super::machine::operate32(op, a as u32, b as u32).into());
         }
         match op {
-            // What is right of the lower halves as 64-bit numbers, cut down to 32 bits.
+            // The lower halves are computed in 64 bits, and the result is truncated to 32.
             alu::ADD | alu::MUL | alu::OR | alu::AND | alu::XOR | alu::MOV | alu::RSH => {
                 let b = if op == alu::RSH { b.shift(31) } else { b };
                 Self::operate64(op, a, b).low()
@@ -113,7 +115,7 @@ impl Scalar {
         }
     }
 
-    /// A number of places to shift by, as the machine takes it.
+    /// Returns the bounds of a shift count, masked as the machine masks it.
     fn shift(self, mask: u64) -> Self {
         if self.umax <= mask { self } else { Self::between(0, mask) }
     }
@@ -122,7 +124,7 @@ impl Scalar {
         if let (Some(a), Some(b)) = (a.value(), b.value()) {
             return Self::constant(super::super::machine::operate64(op, a, b));
         }
-        /// All ones up to the highest bit.
+        /// Returns a mask of all bits up to the value's highest set bit.
         fn ones(value: u64) -> u64 {
             u64::MAX.checked_shr(value.leading_zeros()).unwrap_or(0)
         }
@@ -190,7 +192,7 @@ impl Scalar {
         }
     }
 
-    /// The other way round: what does not hold when this does.
+    /// Returns the negation of a condition.
     pub(super) fn opposite(condition: u8) -> u8 {
         match condition {
             jump::EQ => jump::NE,
@@ -207,8 +209,8 @@ impl Scalar {
         }
     }
 
-    /// What is known of two numbers when `a condition b` holds, or nothing if it cannot.
-    /// The condition is none of bits in common, of which nothing is learnt.
+    /// Narrows the bounds of two numbers by `a condition b`; `None` if the condition cannot hold.
+    /// `SET` narrows nothing and must not be passed.
     pub(in crate::program) fn refine(
         condition: u8,
         a: Self,
@@ -216,7 +218,8 @@ impl Scalar {
         wide: bool,
     ) -> Option<(Self, Self)> {
         if !wide {
-            // Told by the lower halves, which are all there is if the numbers are that small.
+            // The condition compares the lower halves, which are the numbers if these are small
+            // enough.
             let most = match condition {
                 jump::SGT | jump::SGE | jump::SLT | jump::SLE => i32::MAX as u64,
                 _ => u32::MAX.into(),
@@ -243,8 +246,8 @@ impl Scalar {
                 if a.value().is_some() && a.value() == b.value() {
                     return None;
                 }
-                a.is_not(&b);
-                b.is_not(&a);
+                a.exclude(&b);
+                b.exclude(&a);
             }
             jump::GT => {
                 a.umin = a.umin.max(b.umin.checked_add(1)?);
@@ -276,8 +279,8 @@ impl Scalar {
         (a.is_possible() && b.is_possible()).then_some((a, b))
     }
 
-    /// Learns that this is not a certain number at the end of its bounds.
-    fn is_not(&mut self, other: &Self) {
+    /// Excludes the other number, if it is constant, from either end of the bounds.
+    fn exclude(&mut self, other: &Self) {
         let Some(value) = other.value() else { return };
         if self.umin == value && self.umax > value {
             self.umin += 1;

@@ -1,42 +1,42 @@
-//! What is known at one instruction: registers, stack, and the packet's checked bytes.
+//! The abstract state before one instruction: registers, stack, and the packet's checked bytes.
 //!
 //! ```text
-//!   register   nothing | number within bounds | pointer into a kind of memory
-//!   stack      64 slots of 8 bytes: which bytes were written, or the register that was
-//!   packet     per pointer: bytes from its base on that a comparison with the end has shown
+//!   register   uninitialized | number within bounds | pointer into a region
+//!   stack      64 slots of 8 bytes: which bytes were written, or the register that was stored
+//!   packet     per pointer: bytes from its base on that a comparison with the end has proved
 //! ```
 //!
-//! Numbers and packet pointers carry an `id`: equal ids are the same number, or the same
-//! base within the packet, so that what a comparison shows of one holds for all of them.
+//! Numbers and packet pointers carry an `id`. Equal ids are the same number, or the same base
+//! within the packet, so that a comparison of one narrows all of them.
 //!
-//! One state *covers* another if whatever is true of the second is true of the first: what
-//! was shown from the first on need not be shown again.
+//! One state *covers* another if every concrete machine state of the second is also one of the
+//! first. Code that is safe from the first state on is then safe from the second.
 
 use super::scalar::Scalar;
 use crate::program::insn::FRAME;
 
-/// Bytes of the stack.
+/// Size of the stack in bytes.
 pub(in crate::program) const STACK: usize = 512;
 const SLOTS: usize = STACK / 8;
 
-/// What a pointer points into.
+/// The memory region that a pointer points into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Region {
     /// The program's argument.
     Context,
-    /// The stack; offsets are from its end, as the frame pointer is.
+    /// The stack; offsets count from its end, where the frame pointer points.
     Stack,
     /// The flow's cookie.
     Cookie,
     /// The description of the packet.
     Packet,
-    /// The packet's bytes; offsets are from the base that the id names.
+    /// The packet's bytes; offsets count from the base with the pointer's id.
     Bytes,
     /// The end of the packet's bytes.
     End,
-    /// The rates of the clock.
+    /// The clock's rates.
     Clock,
-    /// The constants of the file.
+    /// The file's constants.
     Rodata,
 }
 
@@ -59,20 +59,20 @@ impl Region {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pointer {
     pub(super) region: Region,
-    /// The offset's bounds; equal for [`Kind::Bytes`].
+    /// The offset's bounds; equal for [`Region::Bytes`].
     pub(super) low: i64,
     pub(super) high: i64,
-    /// Of [`Kind::Bytes`]: which base.
+    /// The base, for [`Region::Bytes`].
     pub(super) id: u32,
-    /// Of [`Kind::Bytes`]: bytes from the base on that are there.
-    pub(super) shown: i64,
-    /// Of [`Kind::Bytes`]: how far the base can be from the first byte.
-    pub(super) far: u64,
+    /// The bytes from the base on that a comparison has proved to exist, for [`Region::Bytes`].
+    pub(super) proven: i64,
+    /// The greatest distance of the base from the first byte, for [`Region::Bytes`].
+    pub(super) max_base: u64,
 }
 
 impl Pointer {
     pub(super) fn to(region: Region) -> Self {
-        Self { region, low: 0, high: 0, id: 0, shown: 0, far: 0 }
+        Self { region, low: 0, high: 0, id: 0, proven: 0, max_base: 0 }
     }
 
     fn covers(&self, other: &Self, ids: &mut Ids) -> bool {
@@ -82,18 +82,18 @@ impl Pointer {
             && other.high <= self.high
             && (!bytes
                 || self.low == other.low
-                    && self.shown <= other.shown
-                    && other.far <= self.far
+                    && self.proven <= other.proven
+                    && other.max_base <= self.max_base
                     && ids.map(self.id, other.id))
     }
 }
 
-/// What a register holds.
+/// The content of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reg {
-    /// Nothing that may be read.
+    /// Uninitialized: must not be read.
     Nothing,
-    /// A number, and which one where the id is not 0.
+    /// A number; an id other than 0 is shared by copies of the same number.
     Number(Scalar, u32),
     /// A pointer.
     Pointer(Pointer),
@@ -119,14 +119,14 @@ impl Reg {
 /// Eight bytes of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
-    /// Bytes of numbers, where the bit is set; the others hold nothing.
+    /// A mask of the bytes that hold numbers; the others are uninitialized.
     Bytes(u8),
-    /// A register as it was.
+    /// A stored register.
     Reg(Reg),
 }
 
 impl Slot {
-    /// Which bytes are those of numbers.
+    /// Returns the mask of the bytes that hold numbers.
     pub(super) fn numbers(&self) -> u8 {
         match self {
             Self::Bytes(mask) => *mask,
@@ -145,13 +145,13 @@ impl Slot {
     }
 }
 
-/// Which ids of one state are which of another.
+/// The correspondence between the ids of two states.
 #[derive(Default)]
 struct Ids(Vec<(u32, u32)>);
 
 impl Ids {
     fn map(&mut self, id: u32, other: u32) -> bool {
-        // Loads from the packet's description name these two again.
+        // These two ids are fixed: loads from the packet's description return them.
         if id <= TRANSPORT {
             return id == other;
         }
@@ -165,7 +165,7 @@ impl Ids {
     }
 }
 
-/// What is known at one instruction.
+/// The abstract state before one instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct State {
     pub(super) regs: [Reg; 11],
@@ -180,7 +180,7 @@ pub(super) const NETWORK: u32 = 1;
 pub(super) const TRANSPORT: u32 = 2;
 
 impl State {
-    /// As the program begins.
+    /// Returns the state at the program's beginning.
     pub(super) fn new() -> Self {
         let mut regs = [Reg::Nothing; 11];
         regs[1] = Reg::Pointer(Pointer::to(Region::Context));
@@ -188,13 +188,13 @@ impl State {
         Self { regs, stack: [Slot::Bytes(0); SLOTS], next: TRANSPORT + 1 }
     }
 
-    /// An id that nothing has.
+    /// Returns a new id.
     pub(super) fn fresh(&mut self) -> u32 {
         self.next += 1;
         self.next - 1
     }
 
-    fn all(&mut self) -> impl Iterator<Item = &mut Reg> {
+    fn registers(&mut self) -> impl Iterator<Item = &mut Reg> {
         let spilled = self.stack.iter_mut().filter_map(|slot| match slot {
             Slot::Reg(reg) => Some(reg),
             Slot::Bytes(_) => None,
@@ -202,12 +202,12 @@ impl State {
         self.regs.iter_mut().chain(spilled)
     }
 
-    /// Takes note of what is known now of a number with this id.
-    pub(super) fn learn(&mut self, id: u32, known: Scalar) {
+    /// Narrows all copies of the number with this id.
+    pub(super) fn narrow(&mut self, id: u32, known: Scalar) {
         if id == 0 {
             return;
         }
-        for reg in self.all() {
+        for reg in self.registers() {
             if let Reg::Number(scalar, of) = reg
                 && *of == id
             {
@@ -216,19 +216,19 @@ impl State {
         }
     }
 
-    /// Takes note that `bytes` from the base with this id on are within the packet.
-    pub(super) fn record_shown(&mut self, id: u32, bytes: i64) {
-        for reg in self.all() {
+    /// Records that `bytes` from the base with this id on are within the packet.
+    pub(super) fn record_proven(&mut self, id: u32, bytes: i64) {
+        for reg in self.registers() {
             if let Reg::Pointer(pointer) = reg
                 && pointer.region == Region::Bytes
                 && pointer.id == id
             {
-                pointer.shown = pointer.shown.max(bytes);
+                pointer.proven = pointer.proven.max(bytes);
             }
         }
     }
 
-    /// Forgets registers that are not `live`, and ids of numbers that only one place has.
+    /// Clears registers that are not `live`, and ids that only one number has.
     pub(super) fn normalize(&mut self, live: u16) {
         for (number, reg) in self.regs.iter_mut().enumerate() {
             if live >> number & 1 == 0 && number != usize::from(FRAME) {
@@ -236,12 +236,12 @@ impl State {
             }
         }
         let mut ids: Vec<u32> = Vec::new();
-        self.all().for_each(|reg| {
+        self.registers().for_each(|reg| {
             if let Reg::Number(_, id) = reg {
                 ids.push(*id);
             }
         });
-        self.all().for_each(|reg| {
+        self.registers().for_each(|reg| {
             if let Reg::Number(_, id) = reg
                 && *id != 0
                 && ids.iter().filter(|other| *other == id).count() == 1
@@ -251,7 +251,7 @@ impl State {
         });
     }
 
-    /// Says whether all that is true of `other` is true of this.
+    /// Returns whether this state covers `other`.
     pub(super) fn covers(&self, other: &Self) -> bool {
         let mut ids = Ids::default();
         self.regs.iter().zip(&other.regs).all(|(a, b)| a.covers(b, &mut ids))

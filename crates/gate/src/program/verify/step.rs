@@ -1,4 +1,4 @@
-//! One instruction in the verifier: what it needs, and what is known after it.
+//! One instruction in the verifier: its preconditions, and the state after it.
 
 use super::Section;
 use super::scalar::Scalar;
@@ -9,31 +9,31 @@ use crate::program::insn::{
 };
 use crate::program::machine::RATES;
 
-/// How far a packet pointer may be from the first byte, by what is added to it.
-const FAR: u64 = 1 << 18;
-/// How far any pointer may be from where it began, by constants.
-const NEAR: i64 = 1 << 16;
+/// The greatest offset of a packet pointer from the first byte, by added variables.
+const MAX_PACKET_OFFSET: u64 = 1 << 18;
+/// The greatest offset of any pointer from its region's beginning, by added constants.
+const MAX_OFFSET: i64 = 1 << 16;
 
-/// Where it goes on.
+/// The next instruction.
 pub(super) enum Next {
     At(usize),
-    /// Both ways: the second with a state of its own.
+    /// Both paths: the second has its own state.
     Either(usize, usize, Box<State>),
     End,
 }
 
-/// An instruction in its surroundings.
+/// An instruction with its context.
 pub(super) struct Step<'a> {
     pub(super) section: Section,
-    /// Bytes of constants.
+    /// Size of the constants in bytes.
     pub(super) rodata: usize,
     pub(super) insns: &'a [Insn],
     pub(super) at: usize,
 }
 
 impl Step<'_> {
-    /// Checks the instruction in this state and brings the state behind it.
-    pub(super) fn take(&self, state: &mut State) -> Result<Next, VerifierError> {
+    /// Checks the instruction in this state and applies it to the state.
+    pub(super) fn apply(&self, state: &mut State) -> Result<Next, VerifierError> {
         let insn = &self.insns[self.at];
         let mut next = self.at + 1;
         match insn.class() {
@@ -91,8 +91,8 @@ impl Step<'_> {
         Ok(Reg::Pointer(Pointer { low: at, high: at, ..Pointer::to(region) }))
     }
 
-    /// Bytes of a kind of memory, from its beginning.
-    fn room(&self, region: Region) -> i64 {
+    /// Returns the size of a region in bytes.
+    fn size(&self, region: Region) -> i64 {
         match region {
             Region::Context if self.section == Section::Init => 8,
             Region::Context => 20,
@@ -104,7 +104,7 @@ impl Step<'_> {
         }
     }
 
-    /// Checks that an access is within its memory, and returns the bounds of its offset.
+    /// Checks that an access is within its region, and returns the bounds of its offset.
     fn within(
         &self,
         pointer: &Pointer,
@@ -114,8 +114,8 @@ impl Step<'_> {
         let (low, high) = (pointer.low + i64::from(off), pointer.high + i64::from(off));
         let (begin, end) = match pointer.region {
             Region::Stack => (-(super::STACK as i64), 0),
-            Region::Bytes => (0, pointer.shown),
-            region => (0, self.room(region)),
+            Region::Bytes => (0, pointer.proven),
+            region => (0, self.size(region)),
         };
         if low < begin || high + size as i64 > end {
             let room = if pointer.region == Region::Stack { super::STACK as i64 } else { end };
@@ -136,7 +136,7 @@ impl Step<'_> {
         match from.region {
             Region::Stack => load_stack(state, low, high, size),
             Region::Packet if low < 24 => {
-                // Three pointers, each as a whole.
+                // The three pointers are loaded as a whole only.
                 if low != high || size != 8 || low % 8 != 0 {
                     return Err(VerifierError::PartOfPointer);
                 }
@@ -151,7 +151,7 @@ impl Step<'_> {
                 let rate = RATES.get(low as usize / 8).copied().unwrap_or_default();
                 Ok(Reg::number(Scalar::constant(rate)))
             }
-            // A bool, and the only byte that has fewer values than a byte.
+            // This byte is a bool: 0 or 1.
             Region::Context if low == 19 && high == 19 => Ok(Reg::number(Scalar::between(0, 1))),
             _ => Ok(number),
         }
@@ -222,14 +222,14 @@ impl Step<'_> {
                     let (a, b) = Scalar::refine(op, a, b, wide)?;
                     let mut state = Box::new(state.clone());
                     state.regs[usize::from(insn.dst)] = Reg::Number(a, id);
-                    state.learn(id, a);
+                    state.narrow(id, a);
                     if insn.by_register() {
                         state.regs[usize::from(insn.src)] = Reg::Number(b, other);
-                        state.learn(other, b);
+                        state.narrow(other, b);
                     }
                     Some(state)
                 };
-                // A register compared with itself: nothing is learnt of either.
+                // A register compared with itself narrows nothing.
                 if insn.by_register() && insn.dst == insn.src || op == jump::SET {
                     (taken, not) = (Some(Box::new(state.clone())), Some(Box::new(state.clone())));
                 } else {
@@ -245,19 +245,19 @@ impl Step<'_> {
                 }
             }
             (Reg::Pointer(a), Reg::Pointer(b)) if wide => {
-                if !ordered(op) {
+                if !compares_pointers(op) {
                     return Err(VerifierError::PointerComparison);
                 }
                 let half = |state: &State, op: u8| {
                     let mut state = Box::new(state.clone());
                     match (a.region, b.region, op) {
-                        (Region::Bytes, Region::End, jump::LE) => state.record_shown(a.id, a.low),
+                        (Region::Bytes, Region::End, jump::LE) => state.record_proven(a.id, a.low),
                         (Region::Bytes, Region::End, jump::LT) => {
-                            state.record_shown(a.id, a.low + 1);
+                            state.record_proven(a.id, a.low + 1);
                         }
-                        (Region::End, Region::Bytes, jump::GE) => state.record_shown(b.id, b.low),
+                        (Region::End, Region::Bytes, jump::GE) => state.record_proven(b.id, b.low),
                         (Region::End, Region::Bytes, jump::GT) => {
-                            state.record_shown(b.id, b.low + 1);
+                            state.record_proven(b.id, b.low + 1);
                         }
                         _ => {}
                     }
@@ -287,14 +287,14 @@ impl Step<'_> {
                 *state = *not;
                 Next::At(on)
             }
-            // Neither can be: nothing ever comes here.
+            // Neither can be true: this code is unreachable.
             (None, None) => Next::End,
         })
     }
 }
 
-/// Whether two pointers into a packet may be compared so.
-fn ordered(op: u8) -> bool {
+/// Returns whether a comparison is allowed between two pointers into a packet.
+fn compares_pointers(op: u8) -> bool {
     matches!(op, jump::EQ | jump::NE | jump::LT | jump::LE | jump::GT | jump::GE)
 }
 
@@ -316,7 +316,7 @@ fn pointer(state: &State, reg: u8) -> Result<Pointer, VerifierError> {
     }
 }
 
-/// The slots, and in each the bytes, that an access of the stack at an offset touches.
+/// Returns the slots that a stack access touches, each with the mask of its bytes.
 fn touched(low: i64, size: usize) -> impl Iterator<Item = (usize, u8)> {
     let begin = (low + super::STACK as i64) as usize;
     let end = begin + size;
@@ -367,14 +367,14 @@ fn store_stack(
         if matches!(slot, Slot::Reg(Reg::Pointer(_))) && low != high {
             return Err(VerifierError::PartOfPointer);
         }
-        // Where it may go to one of several places, none of them is certain to be written.
+        // With several possible offsets, no byte is certain to be written.
         let written = if low == high { mask } else { 0 };
         *slot = Slot::Bytes(slot.numbers() | written);
     }
     Ok(())
 }
 
-/// Checks arithmetic and takes it over.
+/// Checks an arithmetic instruction and applies it.
 fn arithmetic(state: &mut State, insn: &Insn) -> Result<(), VerifierError> {
     let wide = insn.class() == class::ALU64;
     let (op, dst) = (insn.op(), usize::from(insn.dst));
@@ -386,7 +386,7 @@ fn arithmetic(state: &mut State, insn: &Insn) -> Result<(), VerifierError> {
         state.regs[dst] = match second {
             Reg::Number(number, _) if !wide => Reg::number(number.low()),
             Reg::Number(number, id) if insn.by_register() && number.value().is_none() => {
-                // The same number in two places.
+                // Both registers hold the same number: they share an id.
                 let id = if id == 0 { state.fresh() } else { id };
                 state.regs[usize::from(insn.src)] = Reg::Number(number, id);
                 Reg::Number(number, id)
@@ -406,7 +406,7 @@ fn arithmetic(state: &mut State, insn: &Insn) -> Result<(), VerifierError> {
             })
         }
         (Reg::Number(a, _), Reg::Number(b, _)) => {
-            // What the division is by, in the bits that it takes.
+            // The bounds of the divisor, in the operation's width.
             let by = if wide { b } else { b.low() };
             if matches!(op, alu::DIV | alu::MOD) && by.umin == 0 {
                 return Err(VerifierError::Division);
@@ -419,21 +419,21 @@ fn arithmetic(state: &mut State, insn: &Insn) -> Result<(), VerifierError> {
                 let back = Scalar::operate(alu::SUB, Scalar::constant(0), b, true);
                 if a.region == Region::Bytes && b.value().is_none() {
                     return Err(VerifierError::PointerArithmetic(
-                        "only a constant may be taken off",
+                        "only a constant may be subtracted",
                     ));
                 }
                 Reg::Pointer(offset_pointer(state, a, back)?)
             }
             _ => {
                 return Err(VerifierError::PointerArithmetic(
-                    "only sums and differences can be followed",
+                    "only addition and subtraction are allowed",
                 ));
             }
         },
         (Reg::Number(a, _), Reg::Pointer(b)) if op == alu::ADD && wide => {
             Reg::Pointer(offset_pointer(state, b, a)?)
         }
-        // How much of the packet is left: a number, and no address.
+        // The rest of the packet: a number, which reveals no address.
         (Reg::Pointer(a), Reg::Pointer(b))
             if op == alu::SUB
                 && wide
@@ -441,45 +441,51 @@ fn arithmetic(state: &mut State, insn: &Insn) -> Result<(), VerifierError> {
         {
             Reg::number(Scalar::UNKNOWN)
         }
-        _ => return Err(VerifierError::PointerArithmetic("a number minus or with a pointer")),
+        _ => {
+            return Err(VerifierError::PointerArithmetic(
+                "a pointer must be the first operand, except of an addition",
+            ));
+        }
     };
     state.regs[dst] = result;
     Ok(())
 }
 
-/// A pointer moved by a number.
+/// Returns a pointer moved by a number.
 fn offset_pointer(
     state: &mut State,
     pointer: Pointer,
     by: Scalar,
 ) -> Result<Pointer, VerifierError> {
-    const FAR_OFF: VerifierError =
-        VerifierError::PointerArithmetic("by more than what it points into can have");
+    const OUT_OF_RANGE: VerifierError =
+        VerifierError::PointerArithmetic("the offset exceeds the region's size");
     let mut to = pointer;
     match (pointer.region, by.value()) {
-        // A comparison with it says what is there: it stays what it is.
+        // Comparisons with the end prove which bytes exist, so it must not change.
         (Region::End, _) => {
-            return Err(VerifierError::PointerArithmetic("the packet's end does not move"));
+            return Err(VerifierError::PointerArithmetic("the packet's end must not be changed"));
         }
         (Region::Context | Region::Packet, None) => {
-            return Err(VerifierError::PointerArithmetic("this one moves by constants only"));
+            return Err(VerifierError::PointerArithmetic(
+                "this pointer takes constant offsets only",
+            ));
         }
         (Region::Bytes, None) => {
-            to.far = pointer.far.saturating_add(by.umax);
-            if to.far > FAR {
-                return Err(FAR_OFF);
+            to.max_base = pointer.max_base.saturating_add(by.umax);
+            if to.max_base > MAX_PACKET_OFFSET {
+                return Err(OUT_OF_RANGE);
             }
-            // A new base, of which nothing is shown yet.
+            // A new base: no byte from it on is proved yet.
             to.id = state.fresh();
-            to.shown = 0;
+            to.proven = 0;
         }
         _ => {
-            to.low = pointer.low.checked_add(by.smin).ok_or(FAR_OFF)?;
-            to.high = pointer.high.checked_add(by.smax).ok_or(FAR_OFF)?;
+            to.low = pointer.low.checked_add(by.smin).ok_or(OUT_OF_RANGE)?;
+            to.high = pointer.high.checked_add(by.smax).ok_or(OUT_OF_RANGE)?;
         }
     }
-    if to.low < -NEAR || to.high > NEAR {
-        return Err(FAR_OFF);
+    if to.low < -MAX_OFFSET || to.high > MAX_OFFSET {
+        return Err(OUT_OF_RANGE);
     }
     Ok(to)
 }
