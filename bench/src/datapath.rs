@@ -19,15 +19,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use datapath::stats::WorkerStats;
+use datapath::{
+    Adjacencies, Adjacency, Group, Ingress, Ingresses, Locals, SourceCheck, Tables, Worker,
+    WorkerSetup, wants,
+};
 use fib::{Choice, Family, Fib, Hop, Prefix, Publisher, Reader, Rib, Updater};
 use output::progress;
 use port::memory::{Pool, Replay, Sink};
 use port::{Arena, Port};
-use router::datapath::{
-    Adjacencies, Adjacency, Group, Ingress, Ingresses, Locals, SourceCheck, Tables, Worker,
-    WorkerSetup, wants,
-};
-use router::stats::WorkerStats;
 use serde::Serialize;
 use wire::{ethernet, ipv4, ipv6};
 

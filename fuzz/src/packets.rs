@@ -3,7 +3,7 @@
 //! The first byte of an input selects the corrections of the rest, so that more than noise gets
 //! past the first check: the destination MAC, the EtherType, the header checksum.
 
-use router::datapath::{Locals, Parsed, Verdict, parse};
+use datapath::{Locals, Parsed, Verdict, parse};
 use wire::ipv6;
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 7];

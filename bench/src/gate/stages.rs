@@ -20,6 +20,7 @@ use std::hint::black_box;
 use std::process::ExitCode;
 
 use anyhow::ensure;
+use datapath::{Locals, Parsed, parse};
 use fib::{Hop, Prefix, Publisher};
 use gate::flow::{Flow, Key};
 use gate::gate::{Gate, Packet, Verdict};
@@ -28,7 +29,6 @@ use gate::limit::request_queue::{Request, RequestQueue};
 use gate::policy::{Action, Address, Grantor, PolicyBuilder};
 use gate::state::Record;
 use output::progress;
-use router::datapath::{Locals, Parsed, parse};
 use serde::Serialize;
 use wire::tunnel::{Ends, Header};
 use wire::{ethernet, ipv4};

@@ -27,6 +27,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
+use datapath::stats::WorkerStats;
+use datapath::{
+    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Tables, Verdict, Worker, WorkerSetup, wants,
+};
 use fib::{Choice, Hop, Prefix, Publisher, Rib, Updater};
 use gate::cookie::{Secret, Secrets};
 use gate::decision::{FlowCommand, Item, Scope};
@@ -37,10 +41,6 @@ use gate::tunnel::TunnelKeys;
 use output::progress;
 use port::Arena;
 use port::memory::{Inspect, Pool, Replay, Sink};
-use router::datapath::{
-    Adjacencies, Adjacency, Ingress, Ingresses, Locals, Tables, Verdict, Worker, WorkerSetup, wants,
-};
-use router::stats::WorkerStats;
 use router::vantage::{Config, ControlRings, CounterSnapshot, GateHook, HookSetup, rings};
 use serde::Serialize;
 use wire::tunnel::Outer;

@@ -18,12 +18,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
+use datapath::stats::Snapshot;
 use router::PortInfo;
 use router::config::Level;
 use router::control::api::Counters;
 use router::control::progress::Progress;
 use router::control::{items, links, rights};
-use router::stats::Snapshot;
 use sd_notify::NotifyState;
 use serde_json::Value;
 

@@ -1,30 +1,26 @@
-//! Joins routes and packets: configuration, control, datapath, counters.
+//! Joins routes and packets: configuration and control planes of the daemons.
 //!
 //! ```text
-//!   config ─► control/  may block, allocate, fail with words
-//!               links, routes ─► tables, adjacencies ─► workers
+//!   config ─► control/  may block, allocate, fail with an error
+//!               links, routes ─► tables, adjacencies ─► the workers of `datapath`
 //!                                                          │ threads
-//!             datapath/ never blocks, allocates, logs or panics
-//!               port ─► parse ─► lookup ─► rewrite ─► port │
-//!             stats     counters, one writer each ◄────────┘
+//!             metrics, `show`, the page ◄─ counters ───────┘
 //! ```
 //!
-//! [`Daemon::start`] makes a router that follows the kernel's routes. [`vantage::GateDaemon::start`] makes such a router with a DDoS
-//! gate in its workers. [`Router::start`] takes a [`config::Config`] and gives a [`Running`] router.
-//! Who brings ports and tables of their own makes a [`datapath::Worker`].
+//! [`Daemon::start`] starts a router that follows the kernel's routes. [`vantage::GateDaemon::start`]
+//! starts such a router with a DDoS gate in its workers. [`Router::start`] takes a [`config::Config`]
+//! and returns a [`Running`] router.
 
 #![forbid(unsafe_code)]
 
 pub mod config;
 pub mod control;
 mod daemon;
-pub mod datapath;
 pub mod distribution;
 pub mod grantor;
 pub mod preflight;
 mod role;
 mod router;
-pub mod stats;
 pub mod vantage;
 mod web;
 

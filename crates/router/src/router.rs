@@ -25,11 +25,11 @@ use crate::control::links;
 use crate::control::plane::Ports;
 use crate::control::routes::{Routes, RoutesError};
 use crate::control::workers::Workers;
-use crate::datapath::{
+use datapath::stats::{Snapshot, WorkerStats};
+use datapath::{
     Adjacencies, HELD, Ingress, Ingresses, PacketHook, SIZE, Tables, Want, WantReceiver, Worker,
     WorkerSetup, wants,
 };
-use crate::stats::{Snapshot, WorkerStats};
 
 /// The largest MTU whose packets fit the smaller of the two frame sizes, and the larger.
 const SMALL_FRAME_MTU: usize = af_xdp::largest_mtu(2048);

@@ -5,14 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use datapath::stats::{Snapshot, WorkerStats};
+use datapath::{Adjacencies, Adjacency, Ingresses, Tables, Verdict, Worker, WorkerSetup, wants};
 use fib::{Hop, Prefix, Publisher};
 use fingerpost_router::config::{Config, Target};
 use fingerpost_router::control::routes::{Routes, RoutesError};
 use fingerpost_router::control::workers::Workers;
-use fingerpost_router::datapath::{
-    Adjacencies, Adjacency, Ingresses, Tables, Verdict, Worker, WorkerSetup, wants,
-};
-use fingerpost_router::stats::{Snapshot, WorkerStats};
 use fingerpost_router::{Router, StartError};
 use port::memory::{Pool, Replay, Sink};
 use port::{Arena, Port};

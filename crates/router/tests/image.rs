@@ -2,11 +2,11 @@
 
 mod rig;
 
+use datapath::Verdict;
 use feed::netlink::{Follower, Neighbor, Target};
 use fib::Choice;
 use fib::image::{BadImage, Image, Writer};
 use fingerpost_router::control::plane::{AdoptError, InterfaceNames};
-use fingerpost_router::datapath::Verdict;
 use rig::{MAIN, OTHER, Rig, info, ip, mac, to};
 
 /// Interfaces are called by what is added to their numbers: a restart renumbers them.

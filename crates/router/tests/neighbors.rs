@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fib::{Choice, Hop, Prefix, Publisher, Rib, Updater};
-use fingerpost_router::control::workers::Workers;
-use fingerpost_router::datapath::{
+use datapath::stats::{Snapshot, WorkerStats};
+use datapath::{
     Adjacencies, Adjacency, Ingresses, Tables, Verdict, WantReceiver, Worker, WorkerSetup, wants,
 };
-use fingerpost_router::stats::{Snapshot, WorkerStats};
+use fib::{Choice, Hop, Prefix, Publisher, Rib, Updater};
+use fingerpost_router::control::workers::Workers;
 use port::{Arena, MemoryPort};
 use wire::{ethernet, ipv4};
 

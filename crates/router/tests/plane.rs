@@ -2,10 +2,10 @@
 
 mod rig;
 
+use datapath::{Lookup, Verdict};
 use feed::netlink::{Action, Follower, Link, Rule, Target};
 use fib::Hop;
 use fingerpost_router::control::plane::PlanePort;
-use fingerpost_router::datapath::{Lookup, Verdict};
 use rig::{MAIN, OTHER, Rig, info, ip, link, mac, to};
 
 const LOCAL: u32 = 255;

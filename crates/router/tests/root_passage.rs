@@ -21,9 +21,9 @@
 
 #[path = "passage/frames.rs"]
 mod frames;
-#[path = "datapath/vantage/rig.rs"]
+#[path = "vantage/rig.rs"]
 mod gate_rig;
-#[path = "datapath/packets.rs"]
+#[path = "../../datapath/tests/datapath/packets.rs"]
 mod packets;
 #[path = "passage/rule.rs"]
 mod rule;

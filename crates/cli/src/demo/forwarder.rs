@@ -19,13 +19,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
+use datapath::stats::{Snapshot, WorkerStats};
+use datapath::{self, Adjacencies, Adjacency, Ingress, Ingresses, Locals, Worker, WorkerSetup};
 use fib::{Choice, Family, Hop, Prefix, Publisher, Rib, Updater};
 use port::af_xdp::{Interface, ModeChoice, RingSizes, Socket};
 use port::{Arena, Port, PortStats};
-use router::datapath::{
-    self, Adjacencies, Adjacency, Ingress, Ingresses, Locals, Worker, WorkerSetup,
-};
-use router::stats::{Snapshot, WorkerStats};
 
 use super::network::{self, EXITS, INGRESS};
 use super::placement::{self, Placement};

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use datapath::stats::WorkerStats;
 use port::{Arena, Frame, MemoryPort, Port};
-use router::stats::WorkerStats;
 
 use super::check::{Checker, Findings};
 use super::forwarder::{self, Tables};

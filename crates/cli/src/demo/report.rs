@@ -17,8 +17,8 @@ use std::io::Write;
 use std::time::Duration;
 
 use anyhow::Result;
-use router::datapath::Class;
-use router::stats::Snapshot;
+use datapath::Class;
+use datapath::stats::Snapshot;
 use serde::Serialize;
 
 use super::check::{Finding, Findings};
@@ -391,8 +391,8 @@ mod tests {
     #[test]
     fn count_detects_counters_that_do_not_balance() {
         let mut snapshot = Snapshot { received: 10, ..Snapshot::default() };
-        snapshot.verdicts[router::datapath::Verdict::Sent as usize] = 9;
-        snapshot.verdicts[router::datapath::Verdict::NoRoute as usize] = 1;
+        snapshot.verdicts[datapath::Verdict::Sent as usize] = 9;
+        snapshot.verdicts[datapath::Verdict::NoRoute as usize] = 1;
         let round = |right, lost, offered, snapshot| {
             let mut round = Round::new(Router::Fingerpost);
             round.findings.0[Finding::Right as usize] = right;

@@ -10,9 +10,9 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::Context;
+use datapath::stats::Snapshot;
+use datapath::{Class, Verdict};
 use router::Running;
-use router::datapath::{Class, Verdict};
-use router::stats::Snapshot;
 use serde::Serialize;
 
 /// Counters by the name of their reason, including those that are zero.

@@ -16,7 +16,7 @@ use super::{
     CONTROL, Config, ConfigError, ImageFile, Interface, Level, Metrics, NextHop, Problem,
     RouteFile, Target, TimeSpan, Via, feeds, place, stall, text,
 };
-use crate::datapath::{Adjacency, PuntRates, SourceCheck};
+use datapath::{Adjacency, PuntRates, SourceCheck};
 
 /// The name that leads nowhere.
 const BLACKHOLE: &str = "blackhole";

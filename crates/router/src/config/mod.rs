@@ -82,7 +82,7 @@ use port::af_xdp::ModeChoice;
 use port::af_xdp::steer::{EarlyDropConfig, STALL};
 use serde::de::DeserializeOwned;
 
-use crate::datapath::{PuntRates, SourceCheck};
+use datapath::{PuntRates, SourceCheck};
 
 pub use logging::Level;
 pub use metrics::Metrics;

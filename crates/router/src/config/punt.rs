@@ -16,7 +16,7 @@
 
 use serde::Deserialize;
 
-use crate::datapath::PuntRates;
+use datapath::PuntRates;
 
 /// The shape.
 #[derive(Debug, Default, Deserialize)]

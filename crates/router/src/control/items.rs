@@ -14,8 +14,8 @@ use super::kernel_sync::KernelSync;
 use super::plane::{HopTarget, Plane, PlaneTable, Ports, TableView};
 use super::protocols;
 use crate::daemon::View;
-use crate::datapath::{Class, Verdict};
-use crate::stats::Snapshot;
+use datapath::stats::Snapshot;
+use datapath::{Class, Verdict};
 
 /// The target of a hop as the API shows it.
 pub(super) struct TargetView {

@@ -51,7 +51,7 @@ use super::handle::ControlRequests;
 use super::monitor::{RecordingFollower, Subscribers, TurnChanges};
 use super::plane::{HopTarget, Plane, PlaneTable, TableView, WithoutRoutes};
 use super::report::{FEEDS, FeedCounts, Reporter};
-use crate::datapath::{MARKS, WantReceiver};
+use datapath::{MARKS, WantReceiver};
 
 /// The most messages between two commits.
 const BURST: usize = 4096;

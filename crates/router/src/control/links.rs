@@ -14,7 +14,7 @@ use feed::netlink::{Kernel, Link, NullFollower};
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::SockaddrStorage;
 
-use crate::datapath::Locals;
+use datapath::Locals;
 
 /// Returns whether an interface with this name exists.
 pub fn exists(name: &str) -> bool {

@@ -123,7 +123,7 @@ impl LogLimiter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::datapath::SourceCheck;
+    use datapath::SourceCheck;
 
     fn port() -> PlanePort {
         PlanePort {

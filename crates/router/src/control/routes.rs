@@ -19,7 +19,7 @@ use feed::{Label, Labels, RoutingTable};
 use fib::{Choice, Family, Full, Hop, HopTable, Prefix, Rib, Updater};
 
 use crate::config::{Config, RouteFile, Target, Via};
-use crate::datapath::{Adjacencies, Adjacency};
+use datapath::{Adjacencies, Adjacency};
 
 /// The routes of both families, and the tables made of them.
 #[derive(Debug)]

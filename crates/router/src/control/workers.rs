@@ -33,8 +33,8 @@ use nix::unistd::Pid;
 use port::PortStats;
 
 use super::rights;
-use crate::datapath::{Lookup, Remains, TICK, Worker};
-use crate::stats::{Snapshot, WorkerStats};
+use datapath::stats::{Snapshot, WorkerStats};
+use datapath::{Lookup, Remains, TICK, Worker};
 
 /// Empty turns after which the worker yields its core.
 const YIELD_AFTER: u32 = 64;

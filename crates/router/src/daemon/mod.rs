@@ -44,14 +44,14 @@ use crate::control::progress::Progress;
 use crate::control::query::QueryHandle;
 use crate::control::server::{Server, ServerHandles};
 use crate::control::workers::Workers;
-use crate::datapath::Remains;
 use crate::role::Role;
 use crate::router::{
     HookFactory, PortInfo, Readers, StartError, Started, Unserved, by_name, open, present, start,
 };
-use crate::stats::Snapshot;
 use crate::web::Web;
 use control::{Control, Turns};
+use datapath::Remains;
+use datapath::stats::Snapshot;
 use image::Saves;
 use remake::Remaking;
 use view::Seen;

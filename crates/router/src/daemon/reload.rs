@@ -40,9 +40,9 @@ use crate::config::{self, Config, ConfigError};
 use crate::control::devices::Devices;
 use crate::control::kernel_sync::KernelSync;
 use crate::control::plane::{Plane, PlanePort};
-use crate::datapath::WantReceiver;
 use crate::role::Role;
 use crate::router::{StartError, Started, Unserved, open, open_one, present, wanted_queues};
+use datapath::WantReceiver;
 
 /// How often it is asked whether rules have changed.
 const LOOK: Duration = Duration::from_secs(1);

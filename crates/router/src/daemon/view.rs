@@ -10,9 +10,9 @@ use port::af_xdp::Interface;
 use port::af_xdp::steer::SteeringOutcome;
 
 use crate::control::devices::{DeviceState, DeviceStates};
-use crate::datapath::Verdict;
 use crate::router::PortInfo;
-use crate::stats::{Snapshot, WorkerStats};
+use datapath::Verdict;
+use datapath::stats::{Snapshot, WorkerStats};
 
 /// What there is to see at the moment.
 #[derive(Clone, Debug, Default)]

@@ -18,7 +18,7 @@ use crate::daemon::{Daemon, Guard};
 use crate::distribution::{self, Agent};
 use crate::role::Role;
 use crate::router::{HookFactory, PortInfo, StartError, WorkerHook, by_name, present};
-use crate::stats::Snapshot;
+use datapath::stats::Snapshot;
 
 /// A grantor, until it is stopped or dropped.
 #[derive(Debug)]

@@ -31,10 +31,10 @@ use rtrb::{Consumer, Producer};
 use wire::tunnel::Header;
 use wire::{BadHeader, ethernet, ipv4, ipv6, udp};
 
-use crate::datapath::{
+use datapath::stats::WorkerStats;
+use datapath::{
     Disposition, EgressPacket, IngressBatch, Key, PacketHook, SIZE, TunnelParameters, Verdict,
 };
-use crate::stats::WorkerStats;
 
 /// The maximum number of queued requests of a worker.
 pub(super) const SLOTS: usize = 512;

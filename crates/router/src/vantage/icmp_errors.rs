@@ -33,7 +33,7 @@ use port::{Arena, Frame};
 use wire::icmp_error::{LONGEST_V6, Reason, emit_v4, emit_v6};
 use wire::{ethernet, ipv4, ipv6};
 
-use crate::datapath::{Disposition, EgressPacket, Key};
+use datapath::{Disposition, EgressPacket, Key};
 
 /// The maximum number of queued answers; a turn makes at most one for each packet that it sends.
 const CAPACITY: usize = 64;

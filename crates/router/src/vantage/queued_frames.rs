@@ -6,7 +6,7 @@
 use gate::policy::Address;
 use port::Frame;
 
-use crate::datapath::Key;
+use datapath::Key;
 
 /// Where a packet goes.
 #[derive(Clone, Copy, Debug)]

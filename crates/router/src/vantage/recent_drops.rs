@@ -8,7 +8,7 @@
 //! found is correct, but during a flood it may be missing. Flows without a table entry are recorded
 //! too.
 
-use crate::datapath::Verdict;
+use datapath::Verdict;
 
 const SLOTS: usize = 4096;
 
@@ -48,7 +48,7 @@ impl RecentDrops {
 #[cfg(test)]
 mod tests {
     use super::{RecentDrops, SLOTS};
-    use crate::datapath::Verdict;
+    use datapath::Verdict;
 
     #[test]
     fn lookup_returns_the_last_drop_of_that_flow_only() {

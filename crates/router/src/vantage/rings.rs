@@ -17,7 +17,7 @@ use gate::state::{Stamp, State, Traffic};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::sampler::PacketSample;
-use crate::datapath::Verdict;
+use datapath::Verdict;
 
 /// Capacity of the decision ring: several messages of the maximum size.
 pub(super) const DECISIONS: usize = 8192;

@@ -23,7 +23,7 @@ use wire::checksum::{pseudo_ipv4, pseudo_ipv6};
 use wire::{ethernet, ipv4, ipv6, tcp};
 
 use super::config::FRONT;
-use crate::datapath::{Disposition, EgressPacket, Key, Locals, SIZE};
+use datapath::{Disposition, EgressPacket, Key, Locals, SIZE};
 
 /// The maximum number of queued answers: twice those of a turn.
 const CAPACITY: usize = 2 * SIZE;

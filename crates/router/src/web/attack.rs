@@ -11,7 +11,7 @@
 //! flows, flows over their rate, and others. The last [`MAX_ATTACKS`] attacks are recorded, with
 //! their totals.
 //!
-//! [`Verdict::is_gates`]: crate::datapath::Verdict::is_gates
+//! [`Verdict::is_gates`]: datapath::Verdict::is_gates
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -19,11 +19,11 @@ use super::unix;
 use crate::config::Metrics;
 use crate::control::rights;
 use crate::daemon::View;
-use crate::datapath::{Class, Verdict};
 use crate::grantor::status::GrantorStatus;
 use crate::role::Role;
-use crate::stats::Snapshot;
 use crate::vantage::{CounterGroup, is_gauge};
+use datapath::stats::Snapshot;
+use datapath::{Class, Verdict};
 
 /// The interval at which samples are taken.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);

@@ -4,12 +4,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use datapath::{Adjacencies, Adjacency, Ingresses, Lookup, SourceCheck, Tables, Verdict};
 use feed::netlink::{Follower, Link, Neighbor, RouteInfo, Target, Via};
 use fib::{Choice, Hop, Reader};
 use fingerpost_router::control::plane::{Plane, PlanePort, Ports};
-use fingerpost_router::datapath::{
-    Adjacencies, Adjacency, Ingresses, Lookup, SourceCheck, Tables, Verdict,
-};
 
 pub(crate) const MAIN: u32 = 254;
 pub(crate) const OTHER: u32 = 100;

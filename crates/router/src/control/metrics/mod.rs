@@ -42,8 +42,8 @@ use super::http::HttpResponse;
 use super::items;
 use super::query::QueryHandle;
 use crate::role::Role;
-use crate::stats::Snapshot;
 use crate::web::DestinationList;
+use datapath::stats::Snapshot;
 use process::Process;
 use writer::{Family, Writer, classic, family};
 
@@ -202,7 +202,7 @@ impl Collector for Scrape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::datapath::Verdict;
+    use datapath::Verdict;
 
     fn scrape() -> Scrape {
         let mut worker = Snapshot { received: 7, received_bytes: 420, ..Snapshot::default() };

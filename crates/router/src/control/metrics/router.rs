@@ -6,8 +6,8 @@ use std::fmt;
 use super::Scrape;
 use super::writer::{Writer, bytes, family};
 use crate::control::api::{Feed, Fib, Interface};
-use crate::datapath::Class;
-use crate::stats::Snapshot;
+use datapath::Class;
+use datapath::stats::Snapshot;
 
 impl Scrape {
     pub(super) fn encode_workers(&self, to: &mut Writer<'_>) -> fmt::Result {

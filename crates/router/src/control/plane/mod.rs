@@ -49,8 +49,8 @@ use std::sync::Arc;
 use feed::netlink::{AnyPrefix, Follower, Link, Neighbor, RouteInfo, Rule, Target, Via};
 use fib::{Choice, Family, Full, Hop, Prefix, Publisher, Reader};
 
-use crate::datapath::{Adjacencies, Adjacency, Group, Ingress, Ingresses, SourceCheck, Tables};
 use ages::Ages;
+use datapath::{Adjacencies, Adjacency, Group, Ingress, Ingresses, SourceCheck, Tables};
 use hops::Hops;
 use neighbors::NeighborTable;
 use store::TableStore;

@@ -12,7 +12,7 @@ use feed::netlink::Link;
 
 use super::policy::{RuleConflict, RuleResult};
 use crate::control::links;
-use crate::datapath::{Adjacency, SourceCheck};
+use datapath::{Adjacency, SourceCheck};
 
 /// One port.
 #[derive(Clone, Debug, PartialEq, Eq)]

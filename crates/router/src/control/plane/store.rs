@@ -19,7 +19,7 @@ use fib::{Choice, Family, Fib, FibsUpdater, Full, Hop, Prefix, Rib, Updater};
 
 use super::HopTarget;
 use super::hops::Hops;
-use crate::datapath::Numbered;
+use datapath::Numbered;
 
 /// The routes and tables of a family.
 #[derive(Debug)]

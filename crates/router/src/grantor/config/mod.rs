@@ -61,8 +61,8 @@ use super::decider::Policies;
 use super::decision_sender::ProtocolVersion;
 use super::recorder::CaptureSettings;
 use crate::config::{self, CONTROL, ConfigError, Level, MAIN, Metrics, Problem, place, shape};
-use crate::datapath::{PuntRates, SourceCheck};
 use crate::distribution::{self, Bundle, DistributionConfig, FileSource, read_bundle_in_force};
+use datapath::{PuntRates, SourceCheck};
 
 /// The default size of the capture of requests.
 const RECORD_MIB: u64 = 64;

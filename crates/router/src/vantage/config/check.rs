@@ -24,9 +24,9 @@ use toml::Spanned;
 
 use super::{Admission, Config, Fixed, IN_BUNDLE, Member, Rules, Side, SteeredBy, Trust, ip, text};
 use crate::config::{CONTROL, ConfigError, Level, Metrics, Problem, place, shape, stall};
-use crate::datapath::{PuntRates, SourceCheck};
 use crate::distribution::{self, Bundle, DistributionConfig, FileSource};
 use crate::vantage::sender_limits::SenderLimits;
+use datapath::{PuntRates, SourceCheck};
 
 /// The defaults of settings.
 const ENTRIES: usize = 1 << 20;

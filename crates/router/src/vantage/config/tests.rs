@@ -8,7 +8,7 @@ use gate::policy::Action;
 use gate::policy::sources::SourceClass;
 
 use super::{Admission, Config, check};
-use crate::datapath::SourceCheck;
+use datapath::SourceCheck;
 
 const VALID: &str = r#"
 [front]

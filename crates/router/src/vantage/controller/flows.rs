@@ -13,9 +13,9 @@ use gate::state::{State, Traffic};
 
 use super::status::{FlowStatus, Outcome};
 use super::{GateController, QueryChannels, lock};
-use crate::datapath::Verdict;
 use crate::vantage::config::{Rule, Rules};
 use crate::vantage::rings::{FlowEntry, Query, QueryReply};
+use datapath::Verdict;
 
 /// How long a worker may take for the next reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);

@@ -9,8 +9,8 @@ use gate::tunnel::OVERHEAD;
 use wire::{ipv4, ipv6, udp};
 
 use super::GateHook;
-use crate::datapath::{Disposition, EgressPacket, Key};
 use crate::vantage::queued_frames::{QueuedFrame, Target};
+use datapath::{Disposition, EgressPacket, Key};
 
 impl GateHook {
     /// Appends at most `room` packets that leave now.

@@ -15,8 +15,8 @@ use gate::gate::{DropReason, Packet, Verdict as GateVerdict};
 use port::Frame;
 
 use super::GateHook;
-use crate::datapath::{Key, Verdict};
 use crate::vantage::queued_frames::{QueuedFrame, Target};
+use datapath::{Key, Verdict};
 
 /// Where a packet is after the gate's verdict was carried out.
 pub(super) enum Placement {

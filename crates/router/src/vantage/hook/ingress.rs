@@ -25,12 +25,12 @@ use wire::{ethernet, ipv4, ipv6, mss};
 
 use super::GateHook;
 use super::enqueue::Placement;
-use crate::datapath::{
-    IngressBatch, Locals, Parsed, TunnelParameters, Verdict, parse, source_v4, source_v6,
-};
 use crate::vantage::recent_drops::RecentDrops;
 use crate::vantage::rings::WorkerRings;
 use crate::vantage::sampler::Sampler;
+use datapath::{
+    IngressBatch, Locals, Parsed, TunnelParameters, Verdict, parse, source_v4, source_v6,
+};
 
 /// The packets of a part: two groups of the gate.
 pub(super) const PART: usize = 2 * GROUP;

@@ -54,8 +54,8 @@ use super::sampler::Sampler;
 use super::saved_flows;
 use super::steering::SoftwareSteering;
 use super::syn_cookies::SynCookieResponder;
-use crate::datapath::{EgressPacket, IngressBatch, PacketHook, TunnelParameters, Verdict};
-use crate::stats::WorkerStats;
+use datapath::stats::WorkerStats;
+use datapath::{EgressPacket, IngressBatch, PacketHook, TunnelParameters, Verdict};
 
 use queries::FlowList;
 pub use setup::HookSetup;

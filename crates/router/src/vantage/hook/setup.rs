@@ -19,7 +19,6 @@ use wire::tunnel::GUE;
 
 use super::GateHook;
 use super::ingress::PART;
-use crate::datapath::{SIZE, TunnelParameters};
 use crate::vantage::config::Fixed;
 use crate::vantage::counter_snapshot::CounterSnapshot;
 use crate::vantage::icmp_errors::IcmpErrorResponder;
@@ -30,6 +29,7 @@ use crate::vantage::sampler::Sampler;
 use crate::vantage::saved_flows::SavedFlow;
 use crate::vantage::steering::SoftwareSteering;
 use crate::vantage::syn_cookies::SynCookieResponder;
+use datapath::{SIZE, TunnelParameters};
 
 /// Queue slots for packets that pass without a grantor.
 const OPERATIONAL: usize = 256;

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
+use datapath::Verdict;
 use fastrand::Rng;
-use fingerpost_router::datapath::Verdict;
 use fingerpost_router::vantage::SoftwareSteering;
 use gate::flow::{Flow, Key};
 use port::handover;

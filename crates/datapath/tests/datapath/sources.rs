@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fingerpost_router::datapath::{Adjacency, Group, SourceCheck, Verdict};
+use fingerpost_datapath::{Adjacency, Group, SourceCheck, Verdict};
 
 use crate::flows::grouped;
 use crate::packets::{OWN4, OWN6};

@@ -2,7 +2,7 @@
 //! that a family without packets holds is in the way.
 
 use fib::{Choice, Hop, Prefix, Rib, Updater};
-use fingerpost_router::datapath::{Adjacency, Tables, Verdict};
+use fingerpost_datapath::{Adjacency, Tables, Verdict};
 
 use crate::packets::OWN4;
 use crate::packets::{v4, v6};

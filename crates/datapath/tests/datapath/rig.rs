@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use fib::engine::linear::Linear;
 use fib::{Engine, Hop, Prefix, Publisher};
-use fingerpost_router::datapath::{
+use fingerpost_datapath::stats::{Snapshot, WorkerStats};
+use fingerpost_datapath::{
     Adjacencies, Adjacency, Ingress, Ingresses, Locals, Lookup, PuntRates, SourceCheck, Verdict,
     WantReceiver, Worker, WorkerSetup, wants,
 };
-use fingerpost_router::stats::{Snapshot, WorkerStats};
 use port::memory::PuntedPackets;
 use port::{Arena, MemoryPort, Port};
 
@@ -279,7 +279,7 @@ impl<L: Lookup> Rig<L> {
             if let Some((egress, bytes)) = out {
                 sent[egress].push(bytes);
             }
-            if verdict.class() == fingerpost_router::datapath::Class::Punted {
+            if verdict.class() == fingerpost_datapath::Class::Punted {
                 punted.push(frame.clone());
             }
         }

@@ -1,7 +1,7 @@
 //! Punts: packets that the host forwards, fragments and answers for the router, and their rates.
 
 use fastrand::Rng;
-use fingerpost_router::datapath::{Ingress, Ingresses, PuntRates, Verdict};
+use fingerpost_datapath::{Ingress, Ingresses, PuntRates, Verdict};
 use wire::{ipv4, ipv6};
 
 use crate::packets::{MAC, OWN4};

@@ -5,7 +5,7 @@ use crate::packets::{arriving, draw, spoil};
 use crate::reference::Way;
 use crate::rig::{Rig, hop};
 use fastrand::Rng;
-use fingerpost_router::datapath::{Adjacency, Verdict};
+use fingerpost_datapath::{Adjacency, Verdict};
 
 #[test]
 fn polling_allocates_nothing() {

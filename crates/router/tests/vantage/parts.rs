@@ -1,7 +1,7 @@
 //! A batch of several parts: each packet gets its own verdict, and packets of one kind keep their order.
 
+use datapath::Verdict;
 use fastrand::Rng;
-use fingerpost_router::datapath::Verdict;
 use wire::ipv4;
 use wire::tunnel::Outer;
 

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use fingerpost_router::datapath::Verdict;
+use fingerpost_datapath::Verdict;
 use port::{Arena, Frame, MemoryPort, Port, PortStats};
 
 use crate::packets::v4;

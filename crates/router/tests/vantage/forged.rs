@@ -1,6 +1,6 @@
 //! Forged packets on the front: tunnels, and sources that are behind the gate.
 
-use fingerpost_router::datapath::SourceCheck;
+use datapath::SourceCheck;
 use wire::tunnel::{Ends, Header, Ports};
 
 use super::*;

@@ -1,4 +1,4 @@
-//! The fast path: from a port to a port, a batch at a time.
+//! The packet path: from a port to a port, a batch at a time.
 //!
 //! ```text
 //!   port ─► parse ─► Batch ─► lookup ─► rewrite ─► port
@@ -27,9 +27,12 @@
 //! | `punt` | punts to the host's stack, policed by class |
 //! | `rewrite` | MACs, TTL, checksum, length |
 //! | `verdict` | how a packet can end |
+//! | `stats` | the counters of a worker, and their sum at one moment |
 //!
-//! Nothing in this folder allocates after construction, locks, logs, blocks or
+//! Nothing in this crate allocates after construction, locks, logs, blocks or
 //! panics, whatever the packets hold.
+
+#![forbid(unsafe_code)]
 
 mod adjacency;
 mod batch;
@@ -45,6 +48,7 @@ mod punt;
 mod rewrite;
 mod sample;
 mod source;
+pub mod stats;
 mod turn;
 mod verdict;
 mod want;
@@ -55,7 +59,9 @@ pub use batch::{Batch, Kind, SIZE};
 pub use flow::{flow_v4, flow_v6};
 pub use group::Group;
 pub use hold::HELD;
-pub use hook::{Disposition, EgressPacket, IngressBatch, PacketHook, TunnelParameters};
+pub use hook::{
+    Disposition, EgressPacket, IngressBatch, PacketHook, SEAL_LEN, Seal, TunnelParameters,
+};
 pub use ingress::{Ingress, Ingresses};
 pub use locals::Locals;
 pub use lookup::{Lookup, Numbered, Tables};
@@ -64,7 +70,7 @@ pub use punt::{PuntClass, PuntRates};
 pub use rewrite::{Rewritten, originate, rewrite_v4, rewrite_v6};
 pub use sample::Sample;
 pub use source::SourceCheck;
-pub(crate) use source::{source_v4, source_v6};
+pub use source::{source_v4, source_v6};
 pub use verdict::{Class, Verdict};
 pub use want::{Key, MARKS, Want, WantReceiver, WantSender, wants};
 pub use worker::{Remains, TICK, Worker, WorkerSetup};

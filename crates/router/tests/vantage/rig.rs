@@ -4,13 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fib::engine::linear::Linear;
-use fib::{Engine, Hop, Prefix, Publisher};
-use fingerpost_router::datapath::{
+use datapath::stats::WorkerStats;
+use datapath::{
     Adjacencies, Adjacency, Ingress, Ingresses, Locals, Lookup, PuntRates, Verdict, Worker,
     WorkerSetup, wants,
 };
-use fingerpost_router::stats::WorkerStats;
+use fib::engine::linear::Linear;
+use fib::{Engine, Hop, Prefix, Publisher};
 use fingerpost_router::vantage::{
     Config, ControlRings, CounterSnapshot, GateHook, HookSetup, SoftwareSteering, rings,
 };

@@ -13,7 +13,7 @@ use std::iter::Sum;
 use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::datapath::{Class, Sample, Verdict};
+use crate::{Class, Sample, Verdict};
 
 /// The counters of one worker.
 #[derive(Debug)]
@@ -69,12 +69,13 @@ impl WorkerStats {
 
     /// Counts `n` packets that ended in `verdict`.
     #[inline(always)]
-    pub(crate) fn ended(&self, verdict: Verdict, n: u64) {
+    pub fn ended(&self, verdict: Verdict, n: u64) {
         add(&self.verdicts[verdict as usize], n);
     }
 
+    /// Counts a batch of packets taken from a port, and their bytes.
     #[inline(always)]
-    pub(crate) fn received(&self, packets: u64, bytes: u64) {
+    pub fn received(&self, packets: u64, bytes: u64) {
         add(&self.received, packets);
         add(&self.received_bytes, bytes);
         add(&self.batches, 1);
@@ -105,7 +106,7 @@ impl WorkerStats {
 
     /// Counts a packet that is this machine's own.
     #[inline(always)]
-    pub(crate) fn originated(&self) {
+    pub fn originated(&self) {
         add(&self.originated, 1);
     }
 
@@ -255,7 +256,7 @@ impl Sum for Snapshot {
 #[cfg(test)]
 mod tests {
     use super::{Snapshot, WorkerStats};
-    use crate::datapath::Verdict;
+    use crate::Verdict;
 
     #[test]
     fn workers_add_up_and_moments_subtract() {

@@ -355,7 +355,7 @@ mod tests {
     /// The guide lists every reason, under the way in which it ends a packet.
     #[test]
     fn the_guide_knows_every_verdict() {
-        let guide = include_str!("../../../../docs/guide/forwarding.md");
+        let guide = include_str!("../../../docs/guide/forwarding.md");
         let mut listed = Vec::new();
         let mut class = None;
         for line in guide.lines() {

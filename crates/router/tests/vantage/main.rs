@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
+use datapath::{Adjacency, Verdict};
 use fastrand::Rng;
 use fib::Hop;
-use fingerpost_router::datapath::{Adjacency, Verdict};
 use fingerpost_router::vantage::RuleOutcome;
 use gate::decision::{FlowCommand, Item, Scope};
 use gate::flow::{Flow, Key};
@@ -20,6 +20,9 @@ use rig::{BACK4, BACK6, GRANTOR, GRANTOR6, MS, NEXT, OUTSIDE6, PROTECTED, Rig, c
 
 mod cookies;
 mod forged;
+#[path = "../../../datapath/tests/datapath/packets.rs"]
+#[expect(dead_code, reason = "the tests of the datapath use all generators")]
+mod packets;
 mod parts;
 mod rig;
 mod sealed;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fib::Hop;
-use fingerpost_router::datapath::{Adjacencies, Adjacency, Group, Verdict};
+use fingerpost_datapath::{Adjacencies, Adjacency, Group, Verdict};
 use wire::{ipv4, ipv6};
 
 use crate::packets::{sound, sound6, v4, v4_with, v6_with};

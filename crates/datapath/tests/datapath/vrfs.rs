@@ -1,7 +1,7 @@
 //! Several tables: a port has one, and what is in another does not concern it.
 
 use fib::{Choice, Family, Fib, FibsUpdater, Hop, Prefix, Reader, Rib, Updater};
-use fingerpost_router::datapath::{Numbered, Tables, Verdict};
+use fingerpost_datapath::{Numbered, Tables, Verdict};
 
 use crate::packets::{OWN4, OWN6};
 use crate::packets::{arriving, v4, v6};

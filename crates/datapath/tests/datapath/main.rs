@@ -27,6 +27,5 @@ mod reference;
 mod rig;
 mod rules;
 mod sources;
-mod vantage;
 mod vrfs;
 mod waiting;

@@ -4,7 +4,7 @@ use crate::packets::{MAC, OWN4, OWN6};
 use crate::packets::{arriving, draw_spoilt, ether, seal, sound, sound6, v4, v4_with, v6, v6_with};
 use crate::rig::Rig;
 use fastrand::Rng;
-use fingerpost_router::datapath::{SIZE, Verdict};
+use fingerpost_datapath::{SIZE, Verdict};
 use port::{Arena, Frame, MemoryPort, Port, PortStats};
 use wire::{ipv4, ipv6};
 

@@ -19,7 +19,6 @@
 //! A packet that enters a tunnel is never punted: the host's stack would forward it past the gate.
 
 use fib::Hop;
-use gate::tunnel::{PRIVATE_LEN, PrivateData};
 use port::{Arena, Frame};
 use wire::tunnel::{Ends, Header, Ports};
 use wire::{ethernet, ipv4, ipv6};
@@ -33,6 +32,12 @@ use super::{
     rewrite_v4, rewrite_v6,
 };
 use crate::stats::WorkerStats;
+
+/// Length of the private data that seals a tunnel packet, in bytes.
+pub const SEAL_LEN: usize = 36;
+
+/// The private data that seals a tunnel packet.
+pub type Seal = [u8; SEAL_LEN];
 
 /// The packets that a port received, for a hook.
 #[derive(Debug)]
@@ -153,7 +158,7 @@ pub trait PacketHook: Send {
 
     /// Returns the private data of a sealed packet with this outer header (`gate::tunnel`), or `None`
     /// if the packet cannot be sealed: no key, or no sequence numbers left.
-    fn seal(&mut self, header: &Header, inner: &[u8]) -> Option<PrivateData>;
+    fn seal(&mut self, header: &Header, inner: &[u8]) -> Option<Seal>;
 
     /// Handles a packet that is too long for its tunnel: queues an ICMP error that reports `mtu`,
     /// the longest inner packet that fits. `granted` says whether its flow is granted.
@@ -333,7 +338,7 @@ fn encapsulate(
     most: u16,
     sealer: Option<&mut dyn PacketHook>,
 ) -> Encapsulation {
-    let len = if sealer.is_some() { header.len_with(PRIVATE_LEN) } else { header.len() };
+    let len = if sealer.is_some() { header.len_with(SEAL_LEN) } else { header.len() };
     let bytes = arena.bytes(frame);
     let packet = bytes.get(ethernet::LEN..).unwrap_or_default();
     let (inner, link) = if packet.first().is_some_and(|first| first >> 4 == 6) {

@@ -136,14 +136,14 @@ pub(super) fn drop_spoofed(
 
 /// Returns the source of an IPv4 packet that was parsed.
 #[inline]
-pub(crate) fn source_v4(frame: &[u8]) -> u32 {
+pub fn source_v4(frame: &[u8]) -> u32 {
     let packet = frame.get(ethernet::LEN..).unwrap_or_default();
     ipv4::View::parse(packet).map_or(0, |packet| packet.src())
 }
 
 /// Returns the source of an IPv6 packet that was parsed.
 #[inline]
-pub(crate) fn source_v6(frame: &[u8]) -> u128 {
+pub fn source_v6(frame: &[u8]) -> u128 {
     let packet = frame.get(ethernet::LEN..).unwrap_or_default();
     ipv6::View::parse(packet).map_or(0, |packet| packet.src())
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use fib::{Choice, Hop, Rib, Updater};
-use fingerpost_router::datapath::{Adjacency, Group, HELD, SourceCheck, Tables, Verdict, Want};
+use fingerpost_datapath::{Adjacency, Group, HELD, SourceCheck, Tables, Verdict, Want};
 
 use crate::packets::{arriving, draw, v4, v6};
 use crate::reference::{Model, Way};
@@ -255,7 +255,7 @@ impl Room {
                         if let Some((egress, bytes)) = out {
                             step.sent[egress].push(bytes);
                         }
-                        if verdict.class() == fingerpost_router::datapath::Class::Punted {
+                        if verdict.class() == fingerpost_datapath::Class::Punted {
                             step.punted += 1;
                         }
                     }

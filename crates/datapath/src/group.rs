@@ -66,7 +66,7 @@ impl Group {
     ///
     /// ```
     /// use fib::Hop;
-    /// use fingerpost_router::datapath::Group;
+    /// use fingerpost_datapath::Group;
     /// let two = Group::of(&[(Hop(1), 1), (Hop(2), 1)], &Group::default());
     /// let three = Group::of(&[(Hop(1), 1), (Hop(2), 1), (Hop(3), 2)], &two);
     /// // Half of the flows go to the third; the others stay where they were.

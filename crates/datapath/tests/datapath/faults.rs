@@ -2,7 +2,7 @@
 //! and nothing that is not a sound packet leaves.
 
 use fastrand::Rng;
-use fingerpost_router::datapath::{Adjacency, Verdict};
+use fingerpost_datapath::{Adjacency, Verdict};
 use port::Port;
 use port::faulty::{Faults, Faulty};
 use wire::{ethernet, ipv4, ipv6};

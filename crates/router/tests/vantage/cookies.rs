@@ -1,6 +1,6 @@
 //! SYN cookies: each answer byte for byte, its receiver, the rate limit, and the counters.
 
-use fingerpost_router::datapath::Verdict;
+use datapath::Verdict;
 use wire::checksum::{pseudo_ipv4, pseudo_ipv6};
 use wire::{ethernet, ipv4, ipv6, tcp};
 

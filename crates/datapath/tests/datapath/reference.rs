@@ -7,7 +7,7 @@
 //! What it returns is what the router must do: the verdict, and for a packet that
 //! is sent the port and every byte of the frame.
 
-use fingerpost_router::datapath::{SourceCheck, Verdict};
+use fingerpost_datapath::{SourceCheck, Verdict};
 
 use crate::flows::flow;
 use crate::packets::header_checksum;
