@@ -25,7 +25,7 @@ use anyhow::{Result, bail};
 use crate::command::CommandLine;
 use crate::metadata::{host, target};
 use crate::needs;
-use crate::plan::KERNEL_ENGINES;
+use crate::programs::KERNEL_ENGINES;
 use crate::step::Step;
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";

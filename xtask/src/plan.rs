@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::command::CommandLine;
-use crate::programs::{Programs, Target};
+use crate::programs::{KERNEL_ENGINES, Programs, Target};
 use crate::step::Step;
 use crate::{changes, house, language, metadata, needs, sanitizers, smoke as scripts};
 
@@ -26,10 +26,6 @@ const ASKED_FOR: &str = "left out: --no-smoke";
 
 /// The smoke tests of the quick loop: forwarding, the kernel's routes, the gate.
 const QUICK_SMOKE: [&str; 3] = ["forward", "rules", "gate"];
-
-/// The engines that have SIMD kernels.
-pub(crate) const KERNEL_ENGINES: &str =
-    "rank,flat,rank6,D16X4R,D18R,D16X8R,sail_l,dir24_8,poptrie,treebitmap";
 
 /// Lists the steps of `check`: formatting, lints and rules.
 pub(crate) fn check() -> Result<Vec<Step>> {

@@ -24,6 +24,10 @@ use crate::step::Step;
 /// The feature of tests that need root.
 const ROOT_TESTS: &str = "root-tests";
 
+/// The engines that have SIMD kernels, for runs of the tests at other levels.
+pub(crate) const KERNEL_ENGINES: &str =
+    "rank,flat,rank6,D16X4R,D18R,D16X8R,sail_l,dir24_8,poptrie,treebitmap";
+
 /// Test files that are empty in this build: they are compiled for loom only.
 const MAY_BE_EMPTY: [&str; 1] = ["loom"];
 

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::command::CommandLine;
 use crate::metadata::{host, root, target};
-use crate::plan::KERNEL_ENGINES;
+use crate::programs::KERNEL_ENGINES;
 use crate::step::Step;
 
 /// Explores every interleaving of the publication protocol.
