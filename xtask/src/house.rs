@@ -39,7 +39,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 const LIBRARIES: &[&str] = &["output", "router", "fib", "wire", "port", "feed", "gate", "datapath"];
 
 /// What the tests of any crate may use beside that: real tables come as files.
-const FOR_TESTS: &[&str] = &["feed"];
+pub(crate) const FOR_TESTS: &[&str] = &["feed"];
 
 /// Crates whose modules may grant themselves unsafe code.
 const MAY_GRANT_UNSAFE: [&str; 3] = ["crates/fib", "crates/port", "crates/capi"];
@@ -117,7 +117,7 @@ fn layering(metadata: &Value) -> Vec<String> {
 }
 
 /// Returns the name of a package without the project's prefix.
-fn short(package: &str) -> &str {
+pub(crate) fn short(package: &str) -> &str {
     package.strip_prefix("fingerpost-").unwrap_or(package)
 }
 

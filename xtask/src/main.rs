@@ -28,6 +28,7 @@ use clap::{Parser, Subcommand};
 
 mod changes;
 mod command;
+mod cycles;
 mod fuzz;
 mod house;
 mod language;
@@ -73,6 +74,8 @@ enum Verb {
         /// Files and folders; by default the whole tree
         paths: Vec<String>,
     },
+    /// List the cycles between crates and between the modules of each
+    Cycles,
     /// The smoke tests in network namespaces: all, or the named
     Smoke { names: Vec<String> },
     /// The publication protocol under every interleaving
@@ -122,6 +125,7 @@ fn run(verb: Verb) -> Result<bool> {
         Verb::Check => plan::check()?,
         Verb::Language { record: true, .. } => return language::record().map(|()| true),
         Verb::Language { paths, .. } => return language::list(&paths).map(|()| true),
+        Verb::Cycles => return cycles::list().map(|()| true),
         Verb::Smoke { names } => plan::smoke(&names)?,
         Verb::Loom => sanitizers::loom()?,
         Verb::Tsan => sanitizers::thread()?,

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use crate::command::CommandLine;
 use crate::programs::{KERNEL_ENGINES, Programs, Target};
 use crate::step::Step;
-use crate::{changes, house, language, metadata, needs, sanitizers, smoke as scripts};
+use crate::{changes, cycles, house, language, metadata, needs, sanitizers, smoke as scripts};
 
 /// Whether `test` runs the tests that need root.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,11 @@ pub(crate) fn check() -> Result<Vec<Step>> {
     Ok(vec![
         Step::check("rustfmt and clippy are installed", |_| needs::components()),
         Step::command("formatting", CommandLine::cargo(&["fmt", "--all", "--check"])),
-        Step::check("rules of the house", move |_| house::check(&metadata)),
+        Step::check("rules of the house", {
+            let metadata = metadata.clone();
+            move |_| house::check(&metadata)
+        }),
+        Step::check("no cycles", move |_| cycles::check(&metadata)),
         Step::check("language", |_| language::check()),
         Step::command(
             "lints",
